@@ -81,6 +81,8 @@ same "ranks that exchange through the hosts record nothing" $six --tp 2 --comm h
 ok "and launch steps" sh -c 'test -s log && ! grep -v "graphs 0" log'
 same "a text that follows a source is the CPU's" generate --ids 5,6,7,8,9 --max-tokens 3 --tp 2 "$data/stacks/m2m-100"
 same "also where ranks share both" generate --ids 5,6,7,8,9 --max-tokens 3 --sp 2 "$data/stacks/t5"
+echo "{\"features\":\"$data/stacks/speech-to-text-odd/features.safetensors\"}" > source.json
+same "a text that follows features is the CPU's" generate --input source.json --max-tokens 3 --tp 2 "$data/stacks/speech-to-text-odd"
 same "parts of different width are gathered by NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 3 \
     --temperature 1 --seed 3 "$models/llama-awkward"
 same "through the hosts text is the CPU's, too" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 \
@@ -195,6 +197,9 @@ fail_each() {
 fail_each one generate --backend cuda --ids 5,6 --max-tokens 4 "$models/llama-gqa"
 ok "among them those that record steps and play them" grep -q 'graphs [1-9]' log
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
+run "$fake" logits --backend cuda --tp 2 --input "$data/encoders/xlnet-class/line.json" -o xlnet.safetensors "$data/encoders/xlnet-class"
+ok "attention by distance and by types is the CPU's" "$compare" \
+    "$data/encoders/xlnet-class/expected.safetensors" xlnet.safetensors 1e-4 logits
 run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
 ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
     "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits

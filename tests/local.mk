@@ -142,6 +142,7 @@ shell_tests = \
     %D%/experts.t \
     %D%/encoders.t \
     %D%/families.t \
+    %D%/features.t \
     %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \

@@ -40,7 +40,7 @@ cuts() {
 for dir in "$data"/stacks/*/; do
     dir=${dir%/}
     model=${dir##*/}
-    case $model in t5 | t5-gated) continue ;; esac
+    case $model in t5 | t5-gated | speech-*) continue ;; esac
     expected=$dir/expected.json
     ids=$(list "$expected" ids)
     source=$(list "$expected" source_ids)

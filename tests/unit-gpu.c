@@ -787,31 +787,40 @@ static void try_attention(void)
     }
 }
 
-/* Attention by distance over two texts, in more rows than there are blocks. */
-static void try_relate(void)
+/* Attention by distance (OP) over two texts, in more rows than there are blocks. */
+static void try_distance(enum op op, int nsrc, unsigned tables)
 {
     enum { ROWS = 20, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM, SPAN = 4 };
     static const int32_t first[] = { 0, 9 }, texts = 2, nrows = ROWS;
-    struct inst inst = { .op = OP_RELATE, .nsrc = 5, .weight = -1, .weight2 = -1 };
-    struct step_view view = { .first = first, .rows = { [ROWS_ONE] = &texts } };
+    struct inst inst = { .op = op, .nsrc = nsrc, .weight = -1, .weight2 = -1 };
+    int32_t type[ROWS];
+    struct step_view view = { .first = first,
+                              .rows = { [ROWS_ONE] = &texts },
+                              .index = { [INDEX_TOKEN_TYPES] = type } };
     struct call c = { .inst = &inst, .step = &view }, d;
     struct step_view far_view;
-    float *x[5], y[2 * ROWS * COLS];
+    struct matrix types = { NULL, DTYPE_F32, 2, COLS }, far_types = types;
+    float *x[INST_SOURCES], *w = numbers_new(2 * COLS, DTYPE_F32, 57);
+    float y[2 * ROWS * COLS];
     double worst = 0;
 
+    for (int i = 0; i < ROWS; i++)
+        type[i] = i / 3 % 2;
+    types.data = w;
     inst.attention.heads = HEADS_;
     inst.attention.head_dim = DIM;
     inst.attention.span = SPAN;
-    inst.attention.far = 16;
+    inst.attention.far = op == OP_RELATE ? 16 : 0;
     inst.attention.scale = 0.3;
-    for (int k = 0; k < 5; k++) {
-        size_t rows = k < 3 ? ROWS : 2 * SPAN;
+    for (int k = 0; k < nsrc; k++) {
+        size_t rows = tables >> k & 1 ? 2 * SPAN : ROWS;
 
         x[k] = numbers_new(rows * COLS, DTYPE_F32, (uint64_t)k + 31);
         c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, DTYPE_F32, 0 };
     }
+    c.w = nsrc > 5 ? &types : NULL;
     c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
-    check(backend_cpu.kernel[OP_RELATE](cpu, &c, &err) == 0);
+    check(backend_cpu.kernel[op](cpu, &c, &err) == 0);
     for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
         double apart;
 
@@ -821,12 +830,15 @@ static void try_relate(void)
         far_view = view;
         far_view.first = copy_new(first, sizeof(first), 0);
         far_view.rows[ROWS_ONE] = copy_new(&texts, sizeof(texts), 0);
+        far_view.index[INDEX_TOKEN_TYPES] = copy_new(type, sizeof(type), 0);
+        far_types.data = copy_new(w, 2 * COLS * sizeof(float), 4);
         d.step = &far_view;
+        d.w = c.w ? &far_types : NULL;
         d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
         d.y.data = copy_new(y + ROWS * COLS, ROWS * COLS * sizeof(*y), 4);
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k < nsrc; k++)
             d.x[k].data = copy_new(x[k], c.x[k].most * COLS * sizeof(float), 4);
-        check(backend_cuda.kernel[OP_RELATE](gpu, &d, &err) == 0 &&
+        check(backend_cuda.kernel[op](gpu, &d, &err) == 0 &&
               backend_cuda.copy_out(gpu, y + ROWS * COLS, d.y.data,
                                     ROWS * COLS * sizeof(*y), &err) == 0);
         apart = largest_difference(y, y + ROWS * COLS, ROWS * COLS);
@@ -834,10 +846,72 @@ static void try_relate(void)
         for (size_t i = 0; i < owned.n; i++)
             backend_cuda.release(gpu, owned.v[i]);
     }
-    if (!tap_ok(worst < 3e-6, "attention by distance is the CPU's"))
+    if (!tap_ok(worst < 3e-6, "%s is the CPU's", op_table[op].name))
         printf("# apart by %.3g\n", worst);
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < nsrc; k++)
         free(x[k]);
+    free(w);
+}
+
+static void try_relate(void)
+{
+    try_distance(OP_RELATE, 5, 1 << 3 | 1 << 4);
+    try_distance(OP_RELATE_XL, 5, 1 << 4);
+    try_distance(OP_RELATE_XL, 6, 1 << 4);
+}
+
+/* The rows around each second row, of two texts whose rows are not even. */
+static void try_halve(void)
+{
+    enum { FROM = 12, ROWS = 7, COLS = 3, REACH = 5, WIDE = COLS * REACH };
+    static const struct around at[ROWS] = { { 0, 0, 5 },  { 2, 0, 5 },  { 4, 0, 5 },
+                                            { 5, 5, 12 }, { 7, 5, 12 }, { 9, 5, 12 },
+                                            { 11, 5, 12 } };
+    static const int32_t nrows = ROWS, from = FROM;
+    struct value made = { .rows = ROWS_HALVES };
+    struct program program = { .value = &made };
+    struct inst inst = { .op = OP_HALVE, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct step_view view = { .around = { [ROWS_HALVES] = at } }, far_view = view;
+    struct call c = { .program = &program, .inst = &inst, .step = &view }, d;
+    float *x = numbers_new(FROM * COLS, DTYPE_F32, 41), y[ROWS * WIDE], z[ROWS * WIDE];
+    bool plain = true, like = true;
+
+    inst.halve.reach = REACH;
+    c.x[0] = (struct buffer){ x, &from, FROM, COLS, DTYPE_F32, 0 };
+    c.y = (struct buffer){ y, &nrows, ROWS, WIDE, DTYPE_F32, 0 };
+    check(backend_cpu.kernel[OP_HALVE](cpu, &c, &err) == 0);
+    for (int t = 0; t < ROWS; t++)
+        for (int k = 0; k < REACH; k++)
+            for (int i = 0; i < COLS; i++) {
+                int row = at[t].centre + k - 2;
+                bool inside = row >= at[t].first && row < at[t].end;
+
+                plain &=
+                    y[t * WIDE + i * REACH + k] == (inside ? x[row * COLS + i] : 0.0F);
+            }
+    tap_ok(plain, "rows are halved as by a plain loop");
+    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
+        setenv("EMU_ORDER", orders[o], 1);
+        owned.n = 0;
+        d = c;
+        far_view.around[ROWS_HALVES] = copy_new(at, sizeof(at), 0);
+        far_view.features = copy_new(y, sizeof(y), 4);
+        d.step = &far_view;
+        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
+        d.y.data = copy_new(z, sizeof(z), 4);
+        d.x[0].data = copy_new(x, FROM * COLS * sizeof(float), 4);
+        check(backend_cuda.kernel[OP_HALVE](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, z, d.y.data, sizeof(z), &err) == 0);
+        like &= !memcmp(y, z, sizeof(y));
+        memset(z, 0, sizeof(z));
+        check(backend_cuda.kernel[OP_FEATURES](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, z, d.y.data, sizeof(z), &err) == 0);
+        like &= !memcmp(y, z, sizeof(y));
+        for (size_t i = 0; i < owned.n; i++)
+            backend_cuda.release(gpu, owned.v[i]);
+    }
+    tap_ok(like, "halved rows and features are the CPU's");
+    free(x);
 }
 
 /* ---- rows beside a row ---- */
@@ -1140,6 +1214,7 @@ int main(int argc, char **argv)
         { "attention", try_sequences },
         { "relate", try_relate },
         { "beside", try_beside },
+        { "embedding", try_halve },
         { "fragments", try_fragments },
     };
 

@@ -40,6 +40,7 @@ struct generate {
 /* A text in generation. */
 struct text {
     const struct ids *prompt, *source;
+    const struct input *input;
     struct ids ids; /* new tokens */
     enum finish finish;
     struct token_stream *stream; /* on rank 0, with a tokenizer */
@@ -86,7 +87,7 @@ static void print_json(const struct generate *g, const struct text *t, size_t li
     str_add(&out, "{\"type\":\"generation\",");
     if (line)
         str_addf(&out, "\"line\":%zu,", line);
-    if (t->source->n) {
+    if (t->source->n && !t->input->features) {
         str_add(&out, "\"source_ids\":");
         ids_print_json(&out, t->source);
         str_addc(&out, ',');
@@ -232,6 +233,8 @@ static int make_texts(struct generate *g, struct runner *r,
                                               .most = most_of(g, m.all[at].n),
                                               .source = t->source->v,
                                               .nsource = t->source->n,
+                                              .features = t->input->features,
+                                              .nframes = t->input->nframes,
                                               .draw = &m.draw[at],
                                               .over = t->finish != UNFINISHED };
     }
@@ -366,6 +369,7 @@ static void open_texts(struct generate *g, bool front)
     for (size_t i = 0; i < g->prompts.n; i++) {
         g->text[i].prompt = &g->prompts.v[i].ids;
         g->text[i].source = &g->prompts.v[i].source;
+        g->text[i].input = &g->prompts.v[i];
         g->text[i].finish = g->prompts.v[i].bad ? REFUSED : UNFINISHED;
         if (front && g->session->tokenizer)
             g->text[i].stream = token_stream_new(g->session->tokenizer, true);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/features.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
@@ -25,6 +26,7 @@ static void clear_one(struct input *in)
     ids_clear(&in->types);
     ids_clear(&in->marks);
     ids_clear(&in->source);
+    free(in->features);
 }
 
 void inputs_clear(struct inputs *in)
@@ -308,7 +310,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
 {
     cJSON *root = parse_line(name, line, len, err);
     const cJSON *text = root, *ids = NULL, *types = NULL, *source = NULL, *pair = NULL;
-    const cJSON *choices = NULL, *boxes = NULL;
+    const cJSON *choices = NULL, *boxes = NULL, *features = NULL;
     struct input one = { .name = xstrdup(name) };
     int ret;
 
@@ -323,6 +325,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         ids = cJSON_GetObjectItemCaseSensitive(root, "ids");
         types = cJSON_GetObjectItemCaseSensitive(root, "token_types");
         boxes = member(root, "bbox", NULL);
+        features = member(root, "features", NULL);
         source = cJSON_GetObjectItemCaseSensitive(root, "source");
         if (!source)
             source = cJSON_GetObjectItemCaseSensitive(root, "source_ids");
@@ -347,7 +350,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     else if (cJSON_IsString(text))
         ret = encode(s, &one.ids, name, text->valuestring, strlen(text->valuestring),
                      err);
-    else if (source && !text)
+    else if ((source || features) && !text)
         ret = 0;
     else
         ret = err_set(err, ERR_INPUT,
@@ -359,6 +362,8 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
                      strlen(source->valuestring), err);
     else if (ret == 0 && source)
         ret = add_numbers(s, &one.source, source, name, session_parse_ids, err);
+    if (ret == 0 && features)
+        ret = features_add(&one, s, features, err);
     if (ret == 0 && types && cJSON_IsArray(types->child))
         ret = add_marks(s, &one, types, false, err), types = NULL;
     if (ret == 0 && boxes)
@@ -543,6 +548,11 @@ static int use(struct input *one, const struct session *s, enum input_use use,
                    ? 0
                    : err_set(err, ERR_INPUT, "%s: family %s has no encoder input",
                              one->name, s->checkpoint->model->family);
+    if (s->features && !one->features)
+        return err_set(err, ERR_INPUT,
+                       "%s: family %s reads features: give --input lines such as "
+                       "{\"features\":\"FILE.safetensors\"}",
+                       one->name, s->checkpoint->model->family);
     if (!one->source.n && use == INPUT_PROMPT) {
         one->source = one->ids;
         one->ids = (struct ids){ 0 };
@@ -589,6 +599,22 @@ static int share_ids(const struct session *s, struct ids *ids, struct err *err)
     return share(s, ids->v, n * sizeof(*ids->v), err);
 }
 
+static int share_features(const struct session *s, struct input *one, struct err *err)
+{
+    uint64_t n = one->nframes;
+
+    if (share(s, &n, sizeof(n), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher) && n) {
+        one->features =
+            mem_alloc(n * s->features * sizeof(*one->features), "features", err);
+        if (!one->features)
+            return -1;
+        one->nframes = n;
+    }
+    return share(s, one->features, n * s->features * sizeof(*one->features), err);
+}
+
 static int share_name(const struct session *s, char **name, struct err *err)
 {
     uint64_t n = *name ? strlen(*name) : 0;
@@ -623,7 +649,8 @@ int inputs_share(struct inputs *in, const struct session *s, int ret, struct err
             share_ids(s, &in->v[i].ids, err) < 0 ||
             share_ids(s, &in->v[i].types, err) < 0 ||
             share_ids(s, &in->v[i].marks, err) < 0 ||
-            share_ids(s, &in->v[i].source, err) < 0)
+            share_ids(s, &in->v[i].source, err) < 0 ||
+            share_features(s, &in->v[i], err) < 0)
             return -1;
     return 0;
 }

@@ -9,12 +9,15 @@ struct input {
     struct ids ids, types; /* types: one per id, or none */
     struct ids marks;      /* MARKS per id, or none */
     struct ids source;     /* encoder input, for encoder-decoder models */
-    size_t pair[2];        /* range of the second text of a pair in ids; or 0, 0 */
-    size_t choices;        /* in the first of several inputs made from one line: their
-                            * number; else 0 */
-    size_t line;           /* line number in the file, from 1; 0: the input is not a
-                            * line */
-    bool bad;              /* an unusable line, already reported; has no ids */
+    float *features; /* [nframes][session.features], or NULL; then the source is as
+                      * many zeros as the encoder has rows */
+    size_t nframes;
+    size_t pair[2]; /* range of the second text of a pair in ids; or 0, 0 */
+    size_t choices; /* in the first of several inputs made from one line: their
+                     * number; else 0 */
+    size_t line;    /* line number in the file, from 1; 0: the input is not a
+                     * line */
+    bool bad;       /* an unusable line, already reported; has no ids */
 };
 
 enum input_format { INPUT_AUTO, INPUT_TEXT, INPUT_JSON };
@@ -64,12 +67,12 @@ MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Adds each line of the file PATH in the format of IN.  A line of JSON is a text or an
- * object: "text" or "ids", with "source" or "source_ids", "token_types" and "bbox";
- * "pair" is the second text of a pair; "question" and "context" are a pair; each
- * element of the list "choices" is the second text of an input of its own.  INPUT_AUTO
- * selects JSON when the first line begins with '{' or '"' and is valid JSON; ERR_USAGE
- * when it only begins so.  Empty lines are skipped.  An unusable line is reported and
- * becomes a bad input. */
+ * object: "text" or "ids", with "source", "source_ids" or "features", "token_types" and
+ * "bbox"; "pair" is the second text of a pair; "question" and "context" are a pair;
+ * each element of the list "choices" is the second text of an input of its own.
+ * INPUT_AUTO selects JSON when the first line begins with '{' or '"' and is valid JSON;
+ * ERR_USAGE when it only begins so.  Empty lines are skipped.  An unusable line is
+ * reported and becomes a bad input. */
 MUST_CHECK int inputs_add_lines(struct inputs *in, const struct session *s,
                                 const char *path, struct err *err);
 /* Checks that every input has a source if the model is an encoder-decoder, and none

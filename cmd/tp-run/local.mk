@@ -7,6 +7,7 @@ bin_tp_run_SOURCES = \
     %D%/commands.h \
     %D%/devices.c \
     %D%/embed.c \
+    %D%/features.c %D%/features.h \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
     %D%/launcher.c %D%/launcher.h \

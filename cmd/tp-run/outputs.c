@@ -116,7 +116,9 @@ void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
                                      .n = in->ids.n,
                                      .over = in->bad,
                                      .source = in->source.v,
-                                     .nsource = in->source.n };
+                                     .nsource = in->source.n,
+                                     .features = in->features,
+                                     .nframes = in->nframes };
     }
 }
 

@@ -148,6 +148,8 @@ static void add_window(struct score *s, size_t document, size_t at, size_t n,
                                  .targets = d->ids.v + at + 1,
                                  .source = d->source.v,
                                  .nsource = d->source.n,
+                                 .features = d->features,
+                                 .nframes = d->nframes,
                                  .n = n };
     s->document[i] = document;
     s->skip[i] = skip;

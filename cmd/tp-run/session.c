@@ -417,6 +417,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
     s->context = model_context(s->checkpoint->model);
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;
+    if (model_number(s->checkpoint->model, "features", &start))
+        s->features = (uint64_t)start;
     return open_tokenizer(s, err) < 0
                ? -1
                : session_stop_ids(&s->stop, s->checkpoint->path, err);

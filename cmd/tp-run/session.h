@@ -88,6 +88,7 @@ struct session {
     struct ids stop;               /* ids that end a text */
     bool source;                   /* encoder-decoder model; its text begins with */
     int32_t start;                 /* this id */
+    uint64_t features;             /* numbers of a frame, if the source is features */
     uint64_t context;              /* maximum number of tokens in a sequence */
     bool replaces; /* bytes that are not UTF-8 become U+FFFD instead of an error */
 };

@@ -190,8 +190,13 @@ void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride
 /* Attention by distance, of texts of which FIRST has the first rows. */
 struct cpu_relate {
     float *y;
-    const float *q, *k, *v;         /* [rows][heads][dim], as y */
-    const float *as_key, *as_query; /* [2 span][heads][dim]: the table's rows */
+    const float *q, *k, *v, *q_far; /* [rows][heads][dim], as y; q_far reads as_key */
+    const float *as_key, *as_query; /* [2 span][heads][dim]: the table's rows; as_query
+                                     * may be NULL */
+    const float *q_type;            /* as q, or NULL: reads */
+    const struct matrix *types;     /* [2][heads][dim]: for tokens of the same type, and
+                                     * of another */
+    const int32_t *type;            /* [rows] */
     const int32_t *first;           /* [ntexts] */
     size_t ntexts, rows;
 };

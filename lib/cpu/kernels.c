@@ -365,15 +365,14 @@ static int kernel_sinusoid(struct device *d, const struct call *c, struct err *e
     (void)d;
     (void)err;
     for (size_t i = 0; i < rows; i++) {
-        const float *x = source(c, 0) + i * r->dim;
+        const float *x = c->inst->nsrc ? source(c, 0) + i * r->dim : NULL;
         float *y = result(c) + i * r->dim;
 
         for (size_t k = 0; k < half; k++) {
-            float angle =
-                (float)((uint64_t)at[i] + c->inst->rope.offset) * (float)r->inv_freq[k];
+            float angle = (float)(at[i] + c->inst->rope.offset) * (float)r->inv_freq[k];
 
-            y[k] = x[k] + (float)sin((double)angle);
-            y[k + half] = x[k + half] + (float)cos((double)angle);
+            y[k] = (x ? x[k] : 0) + (float)sin((double)angle);
+            y[k + half] = (x ? x[k + half] : 0) + (float)cos((double)angle);
         }
     }
     return 0;
@@ -576,14 +575,62 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+static int kernel_features(struct device *d, const struct call *c, struct err *err)
+{
+    (void)d;
+    (void)err;
+    memcpy(result(c), c->step->features, rows_of(&c->y) * c->y.cols * sizeof(float));
+    return 0;
+}
+
+static int kernel_halve(struct device *d, const struct call *c, struct err *err)
+{
+    const struct around *at = c->step->around[c->program->value[c->inst->dst].rows];
+    int32_t reach = (int32_t)c->inst->halve.reach;
+    size_t cols = c->x[0].cols;
+
+    (void)d;
+    (void)err;
+    for (size_t t = 0; t < rows_of(&c->y); t++)
+        for (int32_t k = 0; k < reach; k++) {
+            int32_t row = at[t].centre + k - reach / 2;
+            bool inside = row >= at[t].first && row < at[t].end;
+            const float *x = source(c, 0) + (inside ? (size_t)row : 0) * cols;
+            float *y = result(c) + t * c->y.cols + k;
+
+            for (size_t i = 0; i < cols; i++)
+                y[i * (size_t)reach] = inside ? x[i] : 0;
+        }
+    return 0;
+}
+
 static int kernel_relate(struct device *d, const struct call *c, struct err *err)
 {
     struct cpu_relate r = { .y = result(c),
                             .q = source(c, 0),
                             .k = source(c, 1),
                             .v = source(c, 2),
+                            .q_far = source(c, 0),
                             .as_key = source(c, 3),
                             .as_query = source(c, 4),
+                            .first = c->step->first,
+                            .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
+                            .rows = rows_of(&c->y) };
+
+    return cpu_relate(d, c->inst, &r, err);
+}
+
+static int kernel_relate_xl(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_relate r = { .y = result(c),
+                            .q = source(c, 0),
+                            .k = source(c, 1),
+                            .v = source(c, 2),
+                            .q_far = source(c, 3),
+                            .as_key = source(c, 4),
+                            .q_type = c->w ? source(c, 5) : NULL,
+                            .types = c->w,
+                            .type = c->step->index[INDEX_TOKEN_TYPES],
                             .first = c->step->first,
                             .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
                             .rows = rows_of(&c->y) };

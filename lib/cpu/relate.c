@@ -1,9 +1,12 @@
-/* relate - attention with relative positions (DeBERTa)
+/* relate - attention with relative positions (DeBERTa, Transformer-XL)
  *
  * He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", eq. 4:
  * the score of query i and key j is q_i k_j + q_i p_r + k_j u_r.  p and u are the
  * position table projected as keys and as queries, r is the row for the distance i - j.
- * A task is one head of one text. */
+ * Dai et al. 2019, "Transformer-XL", section 3.3, has another query for positions and
+ * no u; Yang et al. 2019, "XLNet", section 2.5, adds the product of a third query and
+ * one of two vectors, for a key of the same segment or of another. A task is one head
+ * of one text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +46,7 @@ struct job {
     const struct inst *inst;
     size_t stride; /* columns of a row of q, k, v, the tables and y */
     size_t most;   /* tokens of the longest text */
+    float *types;  /* [2][stride], or NULL */
     size_t *row;   /* [2 most - 1]: table row of the distances 1 - most to most - 1 */
     float *room;   /* [threads][room_n] */
     size_t room_n;
@@ -61,6 +65,30 @@ static void softmax(float *s, size_t n, float scale)
     }
     for (size_t i = 0; i < n; i++)
         s[i] = (float)((double)s[i] / sum);
+}
+
+static float dot(const float *a, const float *b, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return (float)sum;
+}
+
+/* Adds to the scores S[n] of query ROW, which belongs to a text that begins at FIRST,
+ * what its head HEAD says of keys of the same type and of others. */
+static void add_types(const struct job *j, float *s, size_t row, size_t first, size_t n,
+                      size_t head)
+{
+    const struct cpu_relate *c = j->c;
+    size_t dim = j->inst->attention.head_dim;
+    const float *q = c->q_type + row * j->stride + head * dim;
+    float same = dot(q, j->types + head * dim, dim);
+    float other = dot(q, j->types + j->stride + head * dim, dim);
+
+    for (size_t t = 0; t < n; t++)
+        s[t] += c->type[row] == c->type[first + t] ? same : other;
 }
 
 /* Task: head TASK % heads of text TASK / heads. */
@@ -83,8 +111,9 @@ static void one_head(void *arg, size_t task, int thread)
     key_score = j->room + (size_t)thread * j->room_n; /* [n][used] */
     score = key_score + n * used;                     /* [BLOCK][n] */
     query_score = score + BLOCK * n;                  /* [BLOCK][used] */
-    cpu_dots(key_score, used, c->k + first * j->stride + head * dim, j->stride, n,
-             c->as_query + low * j->stride + head * dim, j->stride, used, dim);
+    if (c->as_query)
+        cpu_dots(key_score, used, c->k + first * j->stride + head * dim, j->stride, n,
+                 c->as_query + low * j->stride + head * dim, j->stride, used, dim);
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t some = n - at < BLOCK ? n - at : BLOCK;
         const float *q = c->q + (first + at) * j->stride + head * dim;
@@ -92,14 +121,18 @@ static void one_head(void *arg, size_t task, int thread)
 
         cpu_dots(score, n, q, j->stride, some, c->k + first * j->stride + head * dim,
                  j->stride, n, dim);
-        cpu_dots(query_score, used, q, j->stride, some,
-                 c->as_key + low * j->stride + head * dim, j->stride, used, dim);
+        cpu_dots(query_score, used, c->q_far + (first + at) * j->stride + head * dim,
+                 j->stride, some, c->as_key + low * j->stride + head * dim, j->stride,
+                 used, dim);
         for (size_t i = 0; i < some; i++) {
             for (size_t t = 0; t < n; t++) {
                 size_t r = row[(ptrdiff_t)(at + i) - (ptrdiff_t)t] - low;
 
-                score[i * n + t] += query_score[i * used + r] + key_score[t * used + r];
+                score[i * n + t] += query_score[i * used + r] +
+                                    (c->as_query ? key_score[t * used + r] : 0);
             }
+            if (j->types)
+                add_types(j, score + i * n, first + at + i, first, n, head);
             softmax(score + i * n, n, (float)j->inst->attention.scale);
             memset(y + i * j->stride, 0, dim * sizeof(*y));
         }
@@ -133,11 +166,16 @@ int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relat
     j.room_n = j.most * used + BLOCK * (j.most + used);
     j.room = mem_alloc((uint64_t)cpu_threads(d) * j.room_n * sizeof(float),
                        "attention scores", err);
-    if (j.room) {
+    if (c->types)
+        j.types = mem_alloc(2 * j.stride * sizeof(float), "vectors of types", err);
+    if (j.types)
+        dtype_to_f32(c->types->dtype, c->types->data, j.types, 2 * j.stride);
+    if (j.room && (j.types || !c->types)) {
         cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
         ret = 0;
     }
     free(j.row);
     free(j.room);
+    free(j.types);
     return ret;
 }

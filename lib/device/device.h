@@ -48,7 +48,9 @@ struct step_view {
     const uint64_t *token; /* [tokens]: index of the token in the training run, for
                             * dropout */
     const uint64_t *seed;  /* of dropout's random numbers; one number */
-    const float *scale;    /* factor of the loss, for the backward pass; one number */
+    const float *features; /* [frames][program.features] */
+    const struct around *around[ROWS_KINDS]; /* [rows] of OP_HALVE's result */
+    const float *scale; /* factor of the loss, for the backward pass; one number */
 };
 
 /* The arguments of one execution of an instruction. */

@@ -153,6 +153,8 @@ static void add_step(struct tally *activations, struct tally *logits,
         [ROWS_WANTED] = o->micro_batch,
         [ROWS_ONE] = 1,
         [ROWS_SOURCE] = step_tokens(activations, o, false),
+        [ROWS_HALVES] = 2 * step_tokens(activations, o, false),
+        [ROWS_FRAMES] = 4 * step_tokens(activations, o, false),
         [ROWS_CHOSEN] = 1 /* balanced: a rank's experts get as many rows as it sends */
     };
 

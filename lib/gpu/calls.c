@@ -60,6 +60,20 @@ KERNEL(embedding)
     return launched(d, c, err);
 }
 
+KERNEL(features)
+{
+    gpu_features(result(c), c->step->features, result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(halve)
+{
+    gpu_halve(result(c), source(c, 0),
+              c->step->around[c->program->value[c->inst->dst].rows], result_rows(c),
+              c->x[0].cols, (int32_t)c->inst->halve.reach, d->stream);
+    return launched(d, c, err);
+}
+
 /* A product, or one for each expert. */
 static int product(struct device *d, const struct call *c, bool plain, struct err *err)
 {
@@ -334,9 +348,10 @@ KERNEL(sinusoid)
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
 
-    gpu_sinusoid(
-        result(c), source(c, 0), c->step->index[program_positions(c->program, c->inst)],
-        c->inst->rope.offset, r->inv_freq, r->dim / 2, result_rows(c), d->stream);
+    gpu_sinusoid(result(c), c->inst->nsrc ? source(c, 0) : NULL,
+                 c->step->index[program_positions(c->program, c->inst)],
+                 c->inst->rope.offset, r->inv_freq, r->dim / 2, result_rows(c),
+                 d->stream);
     return launched(d, c, err);
 }
 
@@ -434,9 +449,32 @@ KERNEL(relate)
 
     if (check_columns(a.dim, err) < 0)
         return -1;
-    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), source(c, 3),
-               source(c, 4), a, c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
-               d->stream);
+    a.q_far = source(c, 0);
+    a.as_key = source(c, 3);
+    a.as_query = source(c, 4);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, c->step->first,
+               c->step->rows[ROWS_ONE], result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(relate_xl)
+{
+    const struct inst *inst = c->inst;
+    struct relation a = { .heads = inst->attention.heads,
+                          .dim = inst->attention.head_dim,
+                          .span = (int64_t)inst->attention.span,
+                          .scale = inst->attention.scale,
+                          .q_far = source(c, 3),
+                          .as_key = source(c, 4),
+                          .types = weight_of(c->w),
+                          .type = c->step->index[INDEX_TOKEN_TYPES] };
+
+    if (check_columns(a.dim, err) < 0)
+        return -1;
+    if (c->w)
+        a.q_type = source(c, 5);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, c->step->first,
+               c->step->rows[ROWS_ONE], result_rows(c), d->stream);
     return launched(d, c, err);
 }
 

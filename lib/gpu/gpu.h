@@ -69,6 +69,13 @@ void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
 void gpu_embedding(float *y, struct matrix w, const int32_t *index, struct span rows,
                    uint64_t offset, uint64_t first, void *stream);
 
+/* y = x[rows][cols] */
+void gpu_features(float *y, const float *x, struct span rows, uint64_t cols,
+                  void *stream);
+/* y[t][c][k] = x[at[t].centre + k - reach/2][c], or 0 outside of at[t]; x [][cols] */
+void gpu_halve(float *y, const float *x, const struct around *at, struct span rows,
+               uint64_t cols, int32_t reach, void *stream);
+
 /* Norm groups: WIDTH columns each; COLS is a multiple of WIDTH. */
 struct groups {
     struct span rows;
@@ -109,8 +116,8 @@ void gpu_angles(float *y, const int32_t *position, const int32_t *length,
 void gpu_temper(float *y, const float *x, const int32_t *position, double step,
                 double amount, struct span rows, uint64_t cols, void *stream);
 /* y[t] = x[t] + sines, then cosines of (position + OFFSET) inv_freq[i], HALF each;
- * inv_freq is in host memory */
-void gpu_sinusoid(float *y, const float *x, const int32_t *position, uint64_t offset,
+ * inv_freq is in host memory; x NULL: zeros */
+void gpu_sinusoid(float *y, const float *x, const int32_t *position, int64_t offset,
                   const double *inv_freq, uint64_t half, struct span rows,
                   void *stream);
 /* rotates the first DIM columns of each head of HEAD columns by angles[t] */
@@ -152,11 +159,15 @@ struct relation {
     uint64_t heads, dim;
     int64_t span, far;
     double scale;
+    const float *q_far, *as_key; /* the query for positions, and their rows */
+    const float *as_query;       /* or NULL: no score of keys and positions */
+    const float *q_type;         /* or NULL: no score of types */
+    struct matrix types;         /* [2][heads][dim]: the same type, another */
+    const int32_t *type;
 };
 void gpu_relate(float *y, const float *q, const float *k, const float *v,
-                const float *as_key, const float *as_query, struct relation a,
-                const int32_t *first, const int32_t *texts, struct span rows,
-                void *stream);
+                struct relation a, const int32_t *first, const int32_t *texts,
+                struct span rows, void *stream);
 /* Operations on the rows beside a row (taps.cu), within texts: FIRST has their first
  * rows, N[0] is their number. */
 struct texts {

@@ -1,4 +1,4 @@
-/* relate - attention with content-to-position and position-to-content scores
+/* relate - attention with scores of content and positions (twin of lib/cpu/relate.c)
  *
  * He et al. 2021, "DeBERTa", eq. 4: the score of query i and key j is q_i k_j + q_i p_r
  * + k_j u_r; p and u [rows][heads][dim] are the position table projected as keys and as
@@ -28,8 +28,7 @@ static __device__ int64_t row_of(const struct relation *a, int64_t distance)
 }
 
 static __global__ void relate_kernel(float *y, const float *q, const float *k,
-                                     const float *v, const float *as_key,
-                                     const float *as_query, struct relation a,
+                                     const float *v, struct relation a,
                                      const int32_t *first, const int32_t *texts,
                                      struct span rows)
 {
@@ -43,6 +42,8 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
     EACH_ROW(i, rows)
     {
         const float *qi = q + i * stride + head * a.dim;
+        const float *far = a.q_far + i * stride + head * a.dim;
+        float same = 0, other = 0;
         float max = -INFINITY, sum = 0;
         int64_t low = 0, end = rows.rows[0];
 
@@ -52,19 +53,30 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
             else if (first[s] < end)
                 end = first[s];
         }
+        for (uint64_t d = lane; d < a.dim && a.q_type; d += GPU_WARP) {
+            float x = a.q_type[i * stride + head * a.dim + d];
+
+            same += x * widen(a.types.dtype, a.types.data, head * a.dim + d);
+            other += x * widen(a.types.dtype, a.types.data, stride + head * a.dim + d);
+        }
+        same = warp_sum(same);
+        other = warp_sum(other);
         for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
             own[d] = 0;
         for (int64_t t = low + warp; t < end; t += WARPS) {
             int64_t r = row_of(&a, i - t);
             const float *kt = k + t * stride + head * a.dim;
             const float *vt = v + t * stride + head * a.dim;
-            const float *p = as_key + r * stride + head * a.dim;
-            const float *u = as_query + r * stride + head * a.dim;
+            const float *p = a.as_key + r * stride + head * a.dim;
+            const float *u = a.as_query ? a.as_query + r * stride + head * a.dim : 0;
             float s = 0, bigger, f, e;
 
             for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
-                s += qi[d] * kt[d] + qi[d] * p[d] + kt[d] * u[d];
-            s = warp_sum(s) * (float)a.scale;
+                s += qi[d] * kt[d] + far[d] * p[d] + (u ? kt[d] * u[d] : 0);
+            s = warp_sum(s);
+            if (a.q_type)
+                s += a.type[i] == a.type[t] ? same : other;
+            s *= (float)a.scale;
             bigger = s > max ? s : max;
             f = expf(max - bigger);
             e = expf(s - bigger);
@@ -96,12 +108,11 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
 }
 
 extern "C" void gpu_relate(float *y, const float *q, const float *k, const float *v,
-                           const float *as_key, const float *as_query,
                            struct relation a, const int32_t *first,
                            const int32_t *texts, struct span rows, void *stream)
 {
     if (rows.most && a.heads)
         LAUNCH(relate_kernel, dim3(gpu_blocks(rows.most, 1), (unsigned)a.heads, 1),
-               GPU_THREADS, stream, y, q, k, v, as_key, as_query, a, first, texts,
+               GPU_THREADS, stream, y, q, k, v, a, first, texts,
                rows);
 }

@@ -61,22 +61,22 @@ extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *len
 
 /* Columns FIRST to FIRST + COUNT - 1 of both halves. */
 static __global__ void sinusoid_kernel(float *y, const float *x,
-                                       const int32_t *position, uint64_t offset,
+                                       const int32_t *position, int64_t offset,
                                        struct frequencies f, uint64_t first,
                                        uint64_t count, uint64_t half, struct span rows)
 {
     EACH_ROW(t, rows)
     for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
-        float angle = (float)((uint64_t)position[t] + offset) * (float)f.v[k];
+        float angle = (float)(position[t] + offset) * (float)f.v[k];
         uint64_t at = (uint64_t)t * 2 * half + first + k;
 
-        y[at] = x[at] + (float)sin((double)angle);
-        y[at + half] = x[at + half] + (float)cos((double)angle);
+        y[at] = (x ? x[at] : 0) + (float)sin((double)angle);
+        y[at + half] = (x ? x[at + half] : 0) + (float)cos((double)angle);
     }
 }
 
 extern "C" void gpu_sinusoid(float *y, const float *x, const int32_t *position,
-                             uint64_t offset, const double *inv_freq, uint64_t half,
+                             int64_t offset, const double *inv_freq, uint64_t half,
                              struct span rows, void *stream)
 {
     for (uint64_t first = 0; first < half && rows.most; first += PAIRS) {

@@ -350,6 +350,27 @@ void axis_copy(struct axis *out, const struct axis *a)
     memcpy(out->leaf, a->leaf, sizeof(*a->leaf) * (size_t)a->n);
 }
 
+bool axis_append(struct axis *out, const struct axis *a, const struct digit *d,
+                 const char *text)
+{
+    uint64_t stride = 1;
+    struct leaf *l;
+
+    if (a->n != 1 || a->leaf[0].n == AXIS_MAX_DIGITS)
+        return false;
+    axis_copy(out, a);
+    free(out->text);
+    out->text = str_dupf("%s*%s", a->text, text);
+    l = &out->leaf[0];
+    l->digit[l->n++] = *d;
+    for (int i = l->n - 1; i >= 0; i--) {
+        l->digit[i].stride = stride;
+        stride *= l->digit[i].size;
+    }
+    l->size = out->size = stride;
+    return true;
+}
+
 void axis_clear(struct axis *a)
 {
     free(a->text);

@@ -68,6 +68,10 @@ void axis_divide(struct axis *out, const struct axis *a, uint64_t block);
 /* True if the shard consists of whole blocks. */
 bool axis_is_aligned(const struct axis *a, const struct axis_scope *scope,
                      const struct share *share);
+/* Sets *out to A, which has one leaf, with the further digit D, written TEXT, at its
+ * end; false if it would have too many.  The caller releases *out with axis_clear. */
+MUST_CHECK bool axis_append(struct axis *out, const struct axis *a,
+                            const struct digit *d, const char *text);
 void axis_copy(struct axis *out, const struct axis *a);
 void axis_clear(struct axis *a);
 

@@ -562,6 +562,32 @@ const struct model_tensor *build_need_vector(struct builder *b, const struct ope
     return t;
 }
 
+int build_join(struct builder *b, const struct operand *o, const struct model_tensor *t,
+               int first, struct axis *out)
+{
+    axis_copy(out, t->axis[first]);
+    for (int i = first + 1; i < t->ndim; i++) {
+        const struct leaf *l = &t->axis[i]->leaf[0];
+        bool fits = out->n == 1 && t->axis[i]->n == 1;
+
+        for (int k = 0; k < l->n && fits; k++) {
+            struct axis more = { 0 };
+
+            fits = axis_append(&more, out, &l->digit[k], t->axis[i]->text);
+            if (fits) {
+                axis_clear(out);
+                *out = more;
+            }
+        }
+        if (!fits) {
+            axis_clear(out);
+            return build_error(b, o->at, "the axes of tensor '%s' cannot be joined",
+                               t->key);
+        }
+    }
+    return 0;
+}
+
 bool build_has_all_rows(const struct builder *b, const struct operand *o)
 {
     enum row_kind rows = b->p->value[o->index].rows;

@@ -136,6 +136,11 @@ const struct model_tensor *build_need_weight(struct builder *b, const struct ope
  * size 1: the other. */
 const struct model_tensor *build_need_vector(struct builder *b, const struct operand *o,
                                              const struct axis **over);
+/* Sets *out to the axes of T from FIRST on as one axis, as they lie in memory; they
+ * must have one segment each, if there are several.  The caller releases *out with
+ * axis_clear.  O is the operand, for messages. */
+int build_join(struct builder *b, const struct operand *o, const struct model_tensor *t,
+               int first, struct axis *out);
 /* Emits an instruction with the one source X; the result has X's type and rows.  X is
  * converted first to a placement that the table of operations allows. */
 struct inst *build_unary(struct builder *b, enum op op, int x);
@@ -154,10 +159,12 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 /* The columns "call" of the table of operations: in rules.c, heads.c, mixture.c. */
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
+build_rule apply_features, apply_halve;
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
     apply_sinusoid, apply_keep, apply_first;
-build_rule apply_attention, apply_concat, apply_head_product, apply_relate;
+build_rule apply_attention, apply_concat, apply_head_product, apply_relate,
+    apply_relate_xl;
 build_rule apply_convolve, apply_dynamic, apply_shift, apply_join, apply_view;
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */

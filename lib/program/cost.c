@@ -15,6 +15,8 @@ struct cost_step cost_token(double tokens)
 
     s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
     s.rows[ROWS_ONE] = 1 / tokens;
+    s.rows[ROWS_HALVES] = 2;
+    s.rows[ROWS_FRAMES] = 4;
     return s;
 }
 
@@ -24,6 +26,8 @@ struct cost_step cost_prompt(double tokens)
 
     s.rows[ROWS_TOKENS] = s.rows[ROWS_SOURCE] = tokens;
     s.rows[ROWS_WANTED] = s.rows[ROWS_ONE] = 1;
+    s.rows[ROWS_HALVES] = 2 * tokens;
+    s.rows[ROWS_FRAMES] = 4 * tokens;
     return s;
 }
 

@@ -109,25 +109,45 @@ static int check_pair(struct builder *b, const struct operand *x,
     return 0;
 }
 
+/* Adds the bias of operand O to X: a vector, or a tensor whose axes, joined, are those
+ * of X. */
+static int add_vector(struct builder *b, const struct operand *o, int *x)
+{
+    const struct model_tensor *t = build_tensor(b, o->tensor);
+    bool row = t->ndim == 2 && t->axis[0]->size == 1;
+    struct axis over;
+    struct weight *w;
+    struct inst *inst;
+    int ret = -1;
+
+    if (!build_need_weight(b, o, t->ndim) || build_join(b, o, t, row, &over) < 0)
+        return -1;
+    if (!axis_equal(&b->type[*x].col, &over)) {
+        build_type_error(b, o->at, "the bias", &b->type[*x].col, &over);
+        goto out;
+    }
+    if (b->p->value[*x].place == PLACE_WHOLE)
+        *x = build_cut(b, *x); /* a sharded bias needs a sharded value */
+    inst = build_unary(b, OP_ADD_VECTOR, *x);
+    inst->weight = build_weight(b, o->tensor);
+    w = &b->p->weight[inst->weight];
+    if (t->ndim > 1 && !w->experts) {
+        w->cols *= w->rows;
+        w->rows = 1;
+    }
+    *x = inst->dst;
+    ret = 0;
+out:
+    axis_clear(&over);
+    return ret;
+}
+
 /* Adds the bias vectors among the terms T to X, sharded as X is. */
 static int add_vectors(struct builder *b, const struct terms *t, int x, int *out)
 {
-    for (size_t i = 0; i < t->n; i++) {
-        const struct axis *over;
-        struct inst *inst;
-
-        if (t->v[i].kind != OPERAND_WEIGHT)
-            continue;
-        if (!build_need_vector(b, &t->v[i], &over))
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].kind == OPERAND_WEIGHT && add_vector(b, &t->v[i], &x) < 0)
             return -1;
-        if (!axis_equal(&b->type[x].col, over))
-            return build_type_error(b, t->v[i].at, "the bias", &b->type[x].col, over);
-        if (b->p->value[x].place == PLACE_WHOLE)
-            x = build_cut(b, x); /* a sharded bias needs a sharded value */
-        inst = build_unary(b, OP_ADD_VECTOR, x);
-        inst->weight = build_vector(b, t->v[i].tensor);
-        x = inst->dst;
-    }
     *out = x;
     return 0;
 }

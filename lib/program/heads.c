@@ -264,6 +264,50 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* Converts the N arguments of attention by distance to sources, and types its heads.
+ * Those from the fourth on have a row of the table, if TABLE has their bit. */
+static int relate_sources(struct builder *b, const struct operand *arg, int n,
+                          unsigned table, int *src, struct inst *layout)
+{
+    for (int i = 0; i < n; i++) {
+        enum row_kind rows = table >> i & 1 ? ROWS_TABLE : ROWS_TOKENS;
+
+        if (build_need_value(b, &arg[i]) < 0)
+            return -1;
+        if (b->p->value[arg[i].index].rows != rows)
+            return build_error(b, arg[i].at, "expected rows of %s",
+                               rows == ROWS_TOKENS ? "all tokens" : "a table");
+        src[i] = build_cut(b, arg[i].index);
+        if (!axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
+            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
+                                    &b->type[src[i]].col);
+    }
+    if (b->p->table % 2 || b->p->table < 2 ||
+        !head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, layout))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
+                                &b->type[src[1]].col);
+    return 0;
+}
+
+static struct inst *emit_relate(struct builder *b, enum op op, const int *src, int n,
+                                const struct inst *layout, double scale)
+{
+    struct inst *inst;
+    struct axis col;
+
+    axis_copy(&col, &b->type[src[0]].col);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, ROWS_TOKENS);
+    axis_clear(&col);
+    inst->attention = layout->attention;
+    memcpy(inst->src, src, (size_t)n * sizeof(*src));
+    inst->nsrc = n;
+    inst->attention.value_dim = inst->attention.value_cols = inst->attention.head_dim;
+    inst->attention.scale =
+        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst->attention.span = b->p->table / 2;
+    return inst;
+}
+
 /* relate(q, k, v, keys, queries): the last two are the position table's projections. */
 int apply_relate(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out)
@@ -272,41 +316,55 @@ int apply_relate(struct builder *b, enum op op, const struct node *call,
     struct inst layout = { 0 }, *inst;
     double scale = 0, far = 0;
     int src[INST_SOURCES];
-    struct axis col;
 
-    (void)n;
     if (build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "scale", NAN, &scale) < 0 ||
-        build_number_option(b, call, "far", 0, &far) < 0)
+        build_number_option(b, call, "far", 0, &far) < 0 ||
+        relate_sources(b, arg, n, 1 << 3 | 1 << 4, src, &layout) < 0)
         return -1;
-    for (int i = 0; i < INST_SOURCES; i++) {
-        enum row_kind rows = i < 3 ? ROWS_TOKENS : ROWS_TABLE;
-
-        if (build_need_value(b, &arg[i]) < 0)
-            return -1;
-        if (b->p->value[arg[i].index].rows != rows)
-            return build_error(b, arg[i].at, "expected rows of %s",
-                               i < 3 ? "all tokens" : "a table");
-        src[i] = build_cut(b, arg[i].index);
-        if (!axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
-            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
-                                    &b->type[src[i]].col);
-    }
-    if (b->p->table % 2 || b->p->table < 2 ||
-        !head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
-        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
-                                &b->type[src[1]].col);
-    axis_copy(&col, &b->type[src[0]].col);
-    inst = build_emit(b, op, &col, b->p->value[src[0]].place, ROWS_TOKENS);
-    axis_clear(&col);
-    inst->attention = layout.attention;
-    memcpy(inst->src, src, sizeof(src));
-    inst->nsrc = INST_SOURCES;
-    inst->attention.value_dim = inst->attention.value_cols = inst->attention.head_dim;
-    inst->attention.scale =
-        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst = emit_relate(b, op, src, n, &layout, scale);
     inst->attention.far = far > 1 ? (uint64_t)far : 0;
-    inst->attention.span = b->p->table / 2;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* relate_xl(q, k, v, q_far, far, q_type, types): far is the position table's
+ * projection; types, a tensor [2, heads, dim], and the query for it may be omitted. */
+int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", NULL };
+    const struct model_tensor *t;
+    struct inst layout = { 0 }, *inst;
+    int src[INST_SOURCES], sources = n > 5 ? 6 : 5;
+    struct weight *w;
+    struct axis over;
+    double scale = 0;
+    bool fits;
+
+    if (build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        relate_sources(b, arg, sources, 1 << 4, src, &layout) < 0)
+        return -1;
+    if (n == 6)
+        return build_error(b, call->at, "a query for types needs a tensor");
+    if (n > 5) {
+        t = build_need_weight(b, &arg[6], 3);
+        if (!t || build_join(b, &arg[6], t, 1, &over) < 0)
+            return -1;
+        fits = t->axis[0]->size == 2 && axis_equal(&b->type[src[0]].col, &over);
+        axis_clear(&over);
+        if (!fits)
+            return build_type_error(b, arg[6].at, "the heads", &b->type[src[0]].col,
+                                    t->axis[1]);
+    }
+    inst = emit_relate(b, op, src, sources, &layout, scale);
+    if (n > 5) {
+        inst->weight = build_weight(b, arg[6].tensor);
+        w = &b->p->weight[inst->weight];
+        w->cols = w->cols * w->rows / 2;
+        w->rows = 2;
+    }
     build_operand(out, inst);
     return 0;
 }

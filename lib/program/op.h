@@ -49,6 +49,15 @@
     /* y = x W, W [cols(x)][cols(y)] */                                                \
     ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 0,      \
         saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    /* y[t] = the features of frame t */                                               \
+    ROW(FEATURES, features, DEVICE, CALL(1, 1, apply_features), RULE, OWN, NO_ROLE,    \
+        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
+        torch_free)                                                                    \
+    /* y[t][c][k] = a[2t + k - reach/2][c]; 0 before the first and after the last row  \
+     * of the text */                                                                  \
+    ROW(HALVE, halve, DEVICE, CALL(2, 2, apply_halve), RULE, OWN, NO_ROLE, NO_AXIS,    \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
+        torch_free)                                                                    \
     /* y = a + b, of the same shape */                                                 \
     ROW(ADD, add, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 2,      \
         true, no_flops, no_scores, MOVES, NONE, torch_kernel)                          \
@@ -119,8 +128,9 @@
     ROW(TEMPER, temper, DEVICE, CALL(3, 3, apply_temper), LINEAR, OWN, NO_ROLE,        \
         NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
         torch_kernel)                                                                  \
-    /* y[t] = a[t] + the sines, then the cosines of t's position */                    \
-    ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 2, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
+    /* y[t] = a[t] + the sines, then the cosines of t's position; without a source     \
+     * those of the row's number */                                                    \
+    ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 3, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
         NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
     /* append the rows to the KV cache; y = all rows cached so far */                  \
@@ -134,6 +144,12 @@
     ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
         saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_relate)                                                                  \
+    /* attention with relative positions (Transformer-XL); src q, k, v, the query for  \
+     * positions, the rows of the position table, and, with the weight of two rows for \
+     * equal and different token types, the query for these */                         \
+    ROW(RELATE_XL, relate_xl, DEVICE, CALL(5, 7, apply_relate_xl), RULE, OWN, NO_ROLE, \
+        NO_AXIS, saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,    \
+        torch_attention)                                                               \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
@@ -436,7 +452,7 @@ struct op_torch {
 
 enum { OP_NO_REVERSE = -1 };
 enum { INNER_NONE = -1 };
-enum { SAVES_RESULT = 1 << 4 }; /* in a set of saved operands; 1 << K is source K */
+enum { SAVES_RESULT = 1 << 6 }; /* in a set of saved operands; 1 << K is source K */
 
 struct op_info {
     const char *name;

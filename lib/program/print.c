@@ -6,8 +6,8 @@
 
 static const char *const rows_names[ROWS_KINDS] = {
     [ROWS_TOKENS] = "tokens", [ROWS_WANTED] = "outputs", [ROWS_ONE] = "sequences",
-    [ROWS_SOURCE] = "source", [ROWS_TABLE] = "table",    [ROWS_SENT] = "sent",
-    [ROWS_CHOSEN] = "choices"
+    [ROWS_SOURCE] = "source", [ROWS_FRAMES] = "frames",  [ROWS_HALVES] = "halves",
+    [ROWS_TABLE] = "table",   [ROWS_SENT] = "sent",      [ROWS_CHOSEN] = "choices"
 };
 static const char *const place_names[] = {
     [PLACE_WHOLE] = "replicated", [PLACE_CUT] = "sharded", [PLACE_PARTIAL] = "partial"

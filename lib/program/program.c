@@ -456,8 +456,21 @@ out:
 
 enum index program_positions(const struct program *p, const struct inst *inst)
 {
-    return p->value[inst->dst].rows == ROWS_SOURCE ? INDEX_SOURCE_POSITIONS
-                                                   : INDEX_POSITIONS;
+    enum row_kind rows = p->value[inst->dst].rows;
+
+    return rows == ROWS_SOURCE  ? INDEX_SOURCE_POSITIONS
+           : rows == ROWS_TABLE ? INDEX_EVERY
+                                : INDEX_POSITIONS;
+}
+
+uint64_t program_halved(uint64_t frames)
+{
+    return frames / 2 + frames % 2;
+}
+
+uint64_t program_source_rows(uint64_t frames)
+{
+    return program_halved(program_halved(frames));
 }
 
 void program_free(struct program *p)

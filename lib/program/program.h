@@ -26,6 +26,8 @@ enum row_kind {
     ROWS_ONE,    /* one row per sequence of the step */
     ROWS_SOURCE, /* all tokens of the encoder's source; none after a sequence's first
                     step */
+    ROWS_FRAMES, /* the frames of the source's features, before convolutions */
+    ROWS_HALVES, /* half of these, rounded up; half of these are ROWS_SOURCE */
     ROWS_TABLE,  /* all rows of a position table (program.table), in every step */
     ROWS_SENT,   /* ep > 1: the rows that this rank dispatches, once per chosen expert,
                    sorted by expert */
@@ -116,7 +118,7 @@ struct rope {
     uint64_t context; /* length that the model was trained on */
 };
 
-enum { INST_SOURCES = 5 };
+enum { INST_SOURCES = 6 };
 
 struct inst {
     enum op op;
@@ -157,10 +159,13 @@ struct inst {
             bool centred;         /* in the reverse: the norm was a layernorm */
         } norm;
         struct {
-            int table;       /* index into program.rope */
-            uint64_t head;   /* columns of a head */
-            uint64_t offset; /* OP_SINUSOID: added to each position */
+            int table;      /* index into program.rope */
+            uint64_t head;  /* columns of a head */
+            int64_t offset; /* OP_SINUSOID: added to each position */
         } rope;
+        struct {
+            uint64_t reach; /* rows around each second row */
+        } halve;
         struct {
             int slot; /* KV cache entry, 0 .. program.nslots-1 */
         } keep;
@@ -310,6 +315,8 @@ struct program {
     uint64_t table;    /* rows of the position table, for ROWS_TABLE */
     bool source;       /* an encoder reads a source */
     bool marks;        /* tokens have marks */
+    uint64_t features; /* numbers of a frame, if the source is given as features; else
+                          0 */
     bool causal;       /* some attention is causal: the model can generate */
     bool rounded;      /* as in the options */
     bool dynamic_rope; /* dynamic NTK: keys cached while a text grew differ from those
@@ -359,6 +366,10 @@ bool program_rope_changes(const struct program *p, uint64_t length);
 
 /* The index that holds the positions of INST's rows. */
 enum index program_positions(const struct program *p, const struct inst *inst);
+
+/* Rows of the source whose features have FRAMES frames: two convolutions halve them. */
+uint64_t program_halved(uint64_t frames);
+uint64_t program_source_rows(uint64_t frames);
 
 /* Most rows of value V in a step with at most MOST[kind] rows of each kind.
  * MOST[ROWS_SENT] is not read.  MOST[ROWS_CHOSEN] is the number of ranks that may send

@@ -2,7 +2,8 @@
  *
  * RoPE: Su et al. 2021, arXiv:2104.09864.  Linear: Chen et al. 2023, arXiv:2306.15595.
  * Dynamic NTK and YaRN: Peng et al. 2023, arXiv:2309.00071.  LongRoPE: Ding et al.
- * 2024, arXiv:2402.13753.  llama3: the scaling published with Llama 3.1. */
+ * 2024, arXiv:2402.13753.  llama3: the scaling published with Llama 3.1.  Proportional:
+ * transformers 5, modeling_rope_utils.py. */
 #include "lib/program/rotary.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@ static const char *const fields[] = { "style",  "dim",        "theta",    "type"
                                       "factor", "original",   "context",  "low",
                                       "high",   "fast",       "slow",     "attention",
                                       "mscale", "mscale_all", "truncate", "short",
-                                      "long",   NULL };
+                                      "long",   "head",       "part",     NULL };
 
 /* The rotary table of a family, while it is evaluated. */
 struct table {
@@ -197,6 +198,24 @@ static int scale_longrope(struct table *t, struct rope *r, double factor,
                : 0;
 }
 
+/* The frequencies of a table of the whole head, of which the first part of the pairs
+ * turns; the others have the frequency 0. */
+static int scale_proportional(struct table *t, struct rope *r)
+{
+    double part, factor;
+    uint64_t turning;
+
+    if (get_number(t, "part", 1, &part) < 0 || get_number(t, "factor", 1, &factor) < 0)
+        return -1;
+    if (!(part >= 0 && part <= 1) || !(factor > 0))
+        return err_set(t->err, ERR_INPUT, "%s: bad rotary scaling",
+                       model_config_name(t->m));
+    turning = (uint64_t)floor(part * (double)r->dim / 2);
+    for (uint64_t i = 0; i < r->dim / 2; i++)
+        r->inv_freq[i] = i < turning ? r->inv_freq[i] / factor : 0;
+    return 0;
+}
+
 static int scale(struct table *t, struct rope *r, const struct expr_value *type)
 {
     bool ratio = expr_word_is(type, "yarn") || expr_word_is(type, "longrope");
@@ -204,6 +223,8 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
 
     if (type->kind == EXPR_NULL || expr_word_is(type, "default"))
         return 0;
+    if (expr_word_is(type, "proportional"))
+        return scale_proportional(t, r);
     if (get_number(t, "original", NAN, &original) < 0 ||
         get_number(t, "context", original, &context) < 0)
         return -1;
@@ -232,7 +253,7 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
         return scale_longrope(t, r, factor, original);
     return err_set(t->err, ERR_INPUT,
                    "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, "
-                   "yarn, longrope)",
+                   "yarn, longrope, proportional)",
                    model_config_name(t->m), (int)type->len,
                    type->word ? type->word : "");
 }
@@ -257,6 +278,8 @@ int rotary_init(struct rope *out, const struct model *m, const struct family_ent
     if (get(&t, "style", &style) < 0 || get(&t, "type", &type) < 0 ||
         get_number(&t, "dim", NAN, &dim) < 0 ||
         get_number(&t, "theta", NAN, &r.theta) < 0)
+        return -1;
+    if (expr_word_is(&type, "proportional") && get_number(&t, "head", dim, &dim) < 0)
         return -1;
     r.interleaved = expr_word_is(&style, "interleaved");
     if (!r.interleaved && !expr_word_is(&style, "half"))

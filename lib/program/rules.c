@@ -75,33 +75,144 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* The symbol named by argument ARG of CALL, as a digit; it must not be sharded.
+ * *name: borrowed. */
+static int symbol_argument(struct builder *b, const struct node *call, int arg,
+                           struct digit *out, const char **name)
+{
+    const struct node *k = call->kid;
+
+    for (; k && (arg || k->kind == NODE_OPTION); k = k->next)
+        arg -= k->kind != NODE_OPTION;
+    for (int i = 0; k && k->kind == NODE_NAME && i < b->m->scope.n; i++) {
+        const struct axis_symbol *sym = &b->m->scope.sym[i];
+
+        if (strlen(sym->name) != k->len || memcmp(sym->name, k->text, k->len) != 0 ||
+            sym->dealt)
+            continue;
+        *out = (struct digit){ .sym = i, .size = sym->value, .stride = 1, .div = 1 };
+        *name = sym->name;
+        return 0;
+    }
+    return build_error(b, k ? k->at : call->at,
+                       "expected a symbol that is not sharded");
+}
+
+/* features(n): the features of the source, n numbers for each frame. */
+int apply_features(struct builder *b, enum op op, const struct node *call,
+                   const struct operand *arg, int n, struct operand *out)
+{
+    struct leaf leaf = { .n = 1 };
+    struct axis col = { .n = 1, .block = 1, .leaf = &leaf };
+    const char *name;
+    struct inst *inst;
+
+    (void)arg;
+    (void)n;
+    if (build_check_options(b, call, NULL) < 0 ||
+        symbol_argument(b, call, 0, &leaf.digit[0], &name) < 0)
+        return -1;
+    col.text = (char *)name;
+    col.size = leaf.size = leaf.digit[0].size;
+    if (b->p->features && b->p->features != col.size)
+        return build_error(b, call->at, "a frame has %llu features already",
+                           (unsigned long long)b->p->features);
+    inst = build_emit(b, op, &col, PLACE_WHOLE, ROWS_FRAMES);
+    b->p->source = true;
+    b->p->features = col.size;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* halve(x, reach): the rows around every second row side by side, which a product with
+ * a convolution's weight [out, in, reach] contracts. */
+int apply_halve(struct builder *b, enum op op, const struct node *call,
+                const struct operand *arg, int n, struct operand *out)
+{
+    enum row_kind rows;
+    struct digit reach;
+    const char *name;
+    struct inst *inst;
+    struct axis col;
+    int x;
+
+    (void)n;
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0 ||
+        symbol_argument(b, call, 1, &reach, &name) < 0)
+        return -1;
+    x = arg[0].index;
+    rows = b->p->value[x].rows;
+    if (rows != ROWS_FRAMES && rows != ROWS_HALVES)
+        return build_error(b, arg[0].at, "only rows of features can be halved, twice");
+    if (reach.size % 2 == 0)
+        return build_error(b, arg[1].at, "the rows around a row are an odd number");
+    if (b->type[x].col.n != 1)
+        return build_error(b, arg[0].at, "expected one segment");
+    if (b->p->value[x].place == PLACE_PARTIAL)
+        x = build_whole(b, x);
+    if (!axis_append(&col, &b->type[x].col, &reach, name))
+        return build_error(b, arg[0].at, "the axis has too many factors");
+    inst = build_emit(b, op, &col, b->p->value[x].place,
+                      rows == ROWS_FRAMES ? ROWS_HALVES : ROWS_SOURCE);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    inst->halve.reach = reach.size;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* A weight of a product with more than two axes is read as a matrix: its first axis,
+ * and the others as one. */
+static const struct model_tensor *matrix_of(struct builder *b, const struct operand *o,
+                                            struct axis *first, struct axis *rest)
+{
+    const struct model_tensor *t =
+        o->kind == OPERAND_WEIGHT ? build_tensor(b, o->tensor) : NULL;
+    int ndim = t && t->ndim > 2 ? t->ndim : 2;
+
+    t = build_need_weight(b, o, ndim);
+    if (!t)
+        return NULL;
+    if (build_join(b, o, t, 1, rest) < 0)
+        return NULL;
+    axis_copy(first, t->axis[0]);
+    return t;
+}
+
 /* x W^T (contracts W's axis 1) or x W (contracts axis 0). */
 int apply_product(struct builder *b, enum op op, const struct node *call,
                   const struct operand *arg, int n, struct operand *out)
 {
-    const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
-    const struct axis *in, *to;
+    const struct model_tensor *t;
+    struct axis axis[2];
+    const struct axis *in = &axis[op == OP_LINEAR], *to = &axis[op != OP_LINEAR];
     bool cut_in, cut_to;
     enum place place;
     struct inst *inst;
-    int x = arg[0].index, tree;
+    struct weight *w;
+    uint64_t n_alike;
+    int x = arg[0].index, tree, ret = -1;
 
     (void)n;
-    if (!t || build_need_value(b, &arg[0]) < 0 ||
-        build_check_options(b, call, NULL) < 0)
+    t = matrix_of(b, &arg[1], &axis[0], &axis[1]);
+    if (!t)
         return -1;
-    in = t->axis[op == OP_LINEAR];
-    to = t->axis[op != OP_LINEAR];
-    if (!axis_equal(&b->type[x].col, in))
-        return build_type_error(
-            b, arg[1].at, op == OP_LINEAR ? "linear contracts" : "matmul contracts",
-            &b->type[x].col, in);
+    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+        goto out;
+    if (!axis_equal(&b->type[x].col, in)) {
+        build_type_error(b, arg[1].at,
+                         op == OP_LINEAR ? "linear contracts" : "matmul contracts",
+                         &b->type[x].col, in);
+        goto out;
+    }
     cut_in = build_cuts(b, in);
     cut_to = build_cuts(b, to);
-    if (cut_in && cut_to)
-        return build_error(b, arg[1].at, "tensor '%s' is sharded on both axes", t->key);
+    if (cut_in && cut_to) {
+        build_error(b, arg[1].at, "tensor '%s' is sharded on both axes", t->key);
+        goto out;
+    }
     if (build_tree(b, in, &tree) < 0)
-        return -1;
+        goto out;
     if (cut_in)
         x = build_cut(b, x);
     else if (b->p->value[x].place != PLACE_PARTIAL || cut_to)
@@ -110,10 +221,20 @@ int apply_product(struct builder *b, enum op op, const struct node *call,
     inst = build_emit(b, op, to, place, b->p->value[x].rows);
     inst->src[inst->nsrc++] = x;
     inst->weight = build_weight(b, arg[1].tensor);
+    w = &b->p->weight[inst->weight];
+    n_alike = w->experts + !w->experts;
+    for (uint64_t k = 0; t->ndim > 2 && k < n_alike; k++) {
+        w[k].rows = axis_count(&axis[0], NULL, &b->m->scope, b->share);
+        w[k].cols = axis_count(&axis[1], NULL, &b->m->scope, b->share);
+    }
     inst->tree = tree;
     build_operand(out, inst);
     settle(b, out);
-    return 0;
+    ret = 0;
+out:
+    axis_clear(&axis[0]);
+    axis_clear(&axis[1]);
+    return ret;
 }
 
 /* True if the digits of T's axes, one axis after another, are the last digits of X,
@@ -528,27 +649,65 @@ int apply_rope(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* sinusoid(every, table, n, rows = R): a position table of R rows with the symbol n of
+ * columns, of the positions -R/2 to R/2 - 1. */
+static int sinusoid_table(struct builder *b, enum op op, const struct node *call,
+                          const struct rope *r, struct operand *out)
+{
+    struct leaf leaf = { .n = 1 };
+    struct axis col = { .n = 1, .block = 1, .leaf = &leaf };
+    const char *name;
+    struct inst *inst;
+    double rows = 0;
+
+    if (build_number_option(b, call, "rows", 0, &rows) < 0 ||
+        symbol_argument(b, call, 2, &leaf.digit[0], &name) < 0)
+        return -1;
+    col.text = (char *)name;
+    col.size = leaf.size = leaf.digit[0].size;
+    if (!(rows >= 2 && rows <= INT32_MAX) || r->dim != col.size ||
+        (b->p->table && b->p->table != (uint64_t)rows))
+        return build_error(
+            b, call->at,
+            "expected as many columns as the table has, and 'rows' as in "
+            "other tables");
+    b->p->table = (uint64_t)rows;
+    inst = build_emit(b, op, &col, PLACE_WHOLE, ROWS_TABLE);
+    inst->rope.offset = -(int64_t)rows / 2;
+    build_operand(out, inst);
+    return 0;
+}
+
 /* sinusoid(x, table): position encodings of Vaswani et al. 2017, arXiv:1706.03762,
  * section 3.5, in fairseq's order: all sines, then all cosines. */
 int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
                    const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "offset", NULL };
+    static const char *const known[] = { "offset", "rows", NULL };
+    bool every = arg[0].kind == OPERAND_INDEX && arg[0].index == INDEX_EVERY;
     const struct rope *r;
     double offset;
     struct inst *inst;
 
-    (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+    if ((!every && build_need_value(b, &arg[0]) < 0) ||
+        build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "offset", 0, &offset) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
         return build_error(b, arg[1].at, "expected a rotary table of the family");
-    if (!build_has_all_rows(b, &arg[0]))
-        return build_error(b, arg[0].at, "sinusoid needs the rows of all tokens");
     r = &b->p->rope[arg[1].index];
     if (r->dynamic || r->long_freq)
         return build_error(b, arg[1].at, "the table depends on the number of tokens");
+    if (every != (n == 3))
+        return build_error(b, call->at, "only 'every' takes a third argument");
+    if (every && sinusoid_table(b, op, call, r, out) < 0)
+        return -1;
+    if (every) {
+        b->p->inst[b->p->value[out->index].first].rope.table = arg[1].index;
+        return 0;
+    }
+    if (!build_has_all_rows(b, &arg[0]))
+        return build_error(b, arg[0].at, "sinusoid needs the rows of all tokens");
     if (r->dim != type_of(b, &arg[0])->col.size ||
         build_cuts(b, &type_of(b, &arg[0])->col))
         return build_error(b, arg[1].at, "the table has %llu columns, the value %llu",
@@ -556,7 +715,7 @@ int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
                            (unsigned long long)type_of(b, &arg[0])->col.size);
     inst = build_unary(b, op, arg[0].index);
     inst->rope.table = arg[1].index;
-    inst->rope.offset = (uint64_t)offset;
+    inst->rope.offset = (int64_t)offset;
     build_operand(out, inst);
     return 0;
 }
@@ -645,7 +804,7 @@ static bool find_form(const struct node *call, struct form *out)
     return rule != NULL;
 }
 
-enum { MAX_ARGS = 5 };
+enum { MAX_ARGS = 7 };
 
 int rules_call(struct builder *b, const struct node *call, struct operand *out)
 {

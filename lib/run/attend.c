@@ -124,8 +124,8 @@ static int check_sharing(const struct attend *a, struct err *err)
     for (int i = 0; i < p->ninsts && !alone(a); i++) {
         const struct inst *inst = &p->inst[i];
 
-        if (inst->op == OP_RELATE || inst->op == OP_SHIFT || inst->op == OP_CONVOLVE ||
-            inst->op == OP_DYNAMIC)
+        if (inst->op == OP_RELATE || inst->op == OP_RELATE_XL || inst->op == OP_HALVE ||
+            inst->op == OP_SHIFT || inst->op == OP_CONVOLVE || inst->op == OP_DYNAMIC)
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
         if (inst->op != OP_ATTENTION)

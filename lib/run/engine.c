@@ -59,7 +59,9 @@ static int open_arena(struct engine *e, struct err *err)
             sequence_rows_most(&e->sequence, e->limits.tokens + e->limits.running),
         [ROWS_WANTED] = e->limits.wanted,
         [ROWS_ONE] = e->limits.segments,
-        [ROWS_SOURCE] = sequence_rows_most(&e->source, e->limits.sources)
+        [ROWS_SOURCE] = sequence_rows_most(&e->source, e->limits.sources),
+        [ROWS_HALVES] = 2 * e->limits.sources,
+        [ROWS_FRAMES] = 4 * e->limits.sources
     };
 
     e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
@@ -428,6 +430,9 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
         tokens += s[i].n;
         wanted += s[i].nwanted;
         source += s[i].nsource;
+        if (s[i].features && program_source_rows(s[i].nframes) != s[i].nsource)
+            return err_set(err, ERR_SYSTEM, "%zu frames are no source of %zu",
+                           s[i].nframes, s[i].nsource);
         if (s[i].sequence >= e->limits.sequences ||
             (e->p->nslots && s[i].start + s[i].n > e->limits.context) ||
             (e->p->source && s[i].start == 0 && !s[i].nsource))
@@ -450,6 +455,7 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
 struct offsets {
     size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
     size_t length, output, first, draw, scale, token, seed;
+    size_t features, around[ROWS_KINDS];
 };
 
 /* Converts row ROW of segment S to a row of this rank; the segment begins at row OWN
@@ -464,6 +470,18 @@ static int32_t own_row(const struct engine *e, size_t own, size_t row)
         return s->comm->rank == 0 ? (int32_t)row : -1;
     return row >= s->first && row < s->first + s->count ? (int32_t)(row - s->first)
                                                         : -1;
+}
+
+/* Are rows of this kind made from twice as many rows, by OP_HALVE? */
+static bool is_halved(const struct engine *e, enum row_kind k)
+{
+    return e->p->features && (k == ROWS_HALVES || k == ROWS_SOURCE);
+}
+
+/* Frames of segment S: those of its features, or as many as its source stands for. */
+static size_t frames_of(const struct engine *e, const struct segment *s)
+{
+    return !e->p->features ? 0 : s->features ? s->nframes : 4 * s->nsource;
 }
 
 static void add_offsets(struct engine *e, struct offsets *o, size_t n)
@@ -491,6 +509,11 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     o->scale = upload_add(u, &e->scale, 1, sizeof(e->scale));
     o->token = upload_add(u, NULL, tokens, sizeof(uint64_t));
     o->seed = upload_add(u, &e->seed, 1, sizeof(e->seed));
+    o->features =
+        upload_add(u, NULL, e->rows[ROWS_FRAMES] * e->p->features, sizeof(float));
+    for (int k = 0; k < ROWS_KINDS; k++)
+        o->around[k] = upload_add(u, NULL, is_halved(e, k) ? e->rows[k] : 0,
+                                  sizeof(struct around));
 }
 
 /* Fills in this rank's rows of segment S from row ROW on, and its outputs from OUTPUT
@@ -543,8 +566,43 @@ static void fill_source(const struct engine *e, const struct segment *s, size_t 
            count = one ? s->nsource : e->source.count;
 
     for (size_t k = 0; k < count; k++) {
-        ids[row + k] = s->source[first + k];
+        ids[row + k] = s->source ? s->source[first + k] : 0;
         at[row + k] = (int32_t)(first + k);
+    }
+}
+
+/* For N rows, from row FIRST on, that are made from twice as many, FROM and the MOST -
+ * 1 that follow. */
+static void fill_around(struct around *to, size_t first, size_t n, size_t from,
+                        size_t most)
+{
+    for (size_t i = 0; i < n; i++)
+        to[first + i] = (struct around){ .centre = (int32_t)(from + 2 * i),
+                                         .first = (int32_t)from,
+                                         .end = (int32_t)(from + most) };
+}
+
+/* Fills in the features of all segments. */
+static void fill_features(struct engine *e, const struct offsets *o,
+                          const struct segment *s, size_t n)
+{
+    struct upload *u = &e->upload;
+    size_t frames = 0, halves = 0, rows = 0;
+    float *features = upload_host(u, o->features);
+    struct around *half = upload_host(u, o->around[ROWS_HALVES]);
+    struct around *row = upload_host(u, o->around[ROWS_SOURCE]);
+
+    for (size_t i = 0; i < n && e->p->features; i++) {
+        size_t most = frames_of(e, &s[i]), some = (size_t)program_halved(most);
+
+        if (s[i].features)
+            memcpy(features + frames * e->p->features, s[i].features,
+                   most * e->p->features * sizeof(*features));
+        fill_around(half, halves, some, frames, most);
+        fill_around(row, rows, s[i].nsource, halves, some);
+        frames += most;
+        halves += some;
+        rows += s[i].nsource;
     }
 }
 
@@ -565,6 +623,9 @@ static void fill_view(struct engine *e, const struct offsets *o)
     e->view.scale = upload_at(u, o->scale);
     e->view.token = upload_at(u, o->token);
     e->view.seed = upload_at(u, o->seed);
+    e->view.features = upload_at(u, o->features);
+    for (int k = 0; k < ROWS_KINDS; k++)
+        e->view.around[k] = upload_at(u, o->around[k]);
 }
 
 static int begin_step(struct engine *e, const struct segment *s, size_t n,
@@ -593,6 +654,11 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     sequence_begin(&e->source, source);
     e->rows[ROWS_SOURCE] = e->source.count;
     e->rows[ROWS_TABLE] = e->p->table;
+    e->rows[ROWS_FRAMES] = e->rows[ROWS_HALVES] = 0;
+    for (size_t i = 0; i < n; i++) {
+        e->rows[ROWS_FRAMES] += frames_of(e, &s[i]);
+        e->rows[ROWS_HALVES] += (size_t)program_halved(frames_of(e, &s[i]));
+    }
     upload_begin(&e->upload);
     add_offsets(e, &o, n);
     for (size_t i = 0; i < e->rows[ROWS_TABLE]; i++)
@@ -608,6 +674,7 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
         fill_source(e, &s[i], own[i].source_row, ids, at);
         wanted += s[i].nwanted;
     }
+    fill_features(e, &o, s, n);
     if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
         upload_send(&e->upload, err) < 0)
         goto out;

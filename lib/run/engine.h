@@ -76,6 +76,10 @@ struct segment {
     const int32_t *source; /* [nsource]: the encoder's input, in the first step of a
                             * sequence of an encoder-decoder; else NULL */
     size_t nsource;
+    const float *features; /* [nframes][program.features]: what the encoder reads
+                            * instead of the source's ids; NULL: zeros.  Then nsource is
+                            * program_source_rows(nframes) */
+    size_t nframes;
     size_t start;    /* position of the first token; 0 begins a new sequence */
     uint64_t token;  /* index of the first token in the training run, for dropout */
     size_t length;   /* known length of the sequence, for rotary angles that

@@ -144,6 +144,8 @@ static void add(struct state *st, struct step *step, size_t text, size_t n)
     if (t->done == 0) {
         to->source = t->source;
         to->nsource = t->nsource;
+        to->features = t->features;
+        to->nframes = t->nframes;
     }
     if (t->draw) {
         st->draw[step->n] = *t->draw;
@@ -240,11 +242,15 @@ static struct scheduler_part part_of(const struct state *st, const struct step *
         p.row[ROWS_TOKENS] += st->segment[k].n;
         p.row[ROWS_WANTED] += st->segment[k].nwanted;
         p.row[ROWS_SOURCE] += st->segment[k].nsource;
+        p.row[ROWS_FRAMES] += st->segment[k].nframes;
+        p.row[ROWS_HALVES] += (size_t)program_halved(st->segment[k].nframes);
     }
     p.row[ROWS_ONE] = i;
     p.rows[ROWS_TOKENS] = s->n;
     p.rows[ROWS_WANTED] = s->nwanted;
     p.rows[ROWS_SOURCE] = s->nsource;
+    p.rows[ROWS_FRAMES] = s->nframes;
+    p.rows[ROWS_HALVES] = (size_t)program_halved(s->nframes);
     p.rows[ROWS_ONE] = 1;
     return p;
 }

@@ -28,6 +28,8 @@ struct scheduler_text {
     size_t most;           /* limit of its length; used only when texts grow */
     const int32_t *source; /* [nsource] */
     size_t nsource;
+    const float *features; /* see struct segment; or NULL */
+    size_t nframes;
     const struct draw *draw; /* sampling parameters of the next token, whose position is
                               * added; or NULL */
     bool over;               /* it needs no (more) steps */

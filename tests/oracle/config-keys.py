@@ -21,6 +21,7 @@ against the table without Python.  (transformers 5.23.0, torch 2.13)
 import argparse
 import importlib.util
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -41,7 +42,7 @@ from safetensors.torch import load_file
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 CAUSAL, MLM = "AutoModelForCausalLM", "AutoModelForMaskedLM"
-SEQ2SEQ = "AutoModelForSeq2SeqLM"
+SEQ2SEQ, SPEECH = "AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq"
 SMALL = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6,
              vocab_size=64, max_position_embeddings=64, bos_token_id=1, eos_token_id=2)
 GROUPED = dict(SMALL, num_key_value_heads=3)
@@ -60,7 +61,7 @@ T5 = dict(d_model=24, d_kv=5, d_ff=40, num_layers=2, num_decoder_layers=2, num_h
 TWO = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_heads=6, decoder_attention_heads=6,
            encoder_ffn_dim=40, decoder_ffn_dim=40, vocab_size=60, max_position_embeddings=80)
 
-# type: (class, settings)
+# type: (class, settings); None: those of base.json
 BASE = {
     "llama": (CAUSAL, GROUPED), "mistral": (CAUSAL, dict(GROUPED, sliding_window=8)),
     "qwen2": (CAUSAL, GROUPED), "qwen3": (CAUSAL, dict(GROUPED, head_dim=8)),
@@ -103,6 +104,7 @@ BASE = {
     "ernie4_5_moe": (CAUSAL, dict(GROUPED, moe_intermediate_size=20, moe_num_experts=4, moe_k=2, moe_layer_end_index=1)),
     "hunyuan_v1_moe": (CAUSAL, dict(GROUPED, head_dim=8, num_experts=4, moe_topk=2)),
     "minimax_m2": (CAUSAL, dict(EXPERTS, head_dim=8, num_local_experts=4)),
+    "gpt_oss": (CAUSAL, None),
     "starcoder2": (CAUSAL, GROUPED), "t5": (SEQ2SEQ, T5), "mt5": (SEQ2SEQ, T5),
     "bart": (SEQ2SEQ, TWO), "mbart": (SEQ2SEQ, TWO), "plbart": (SEQ2SEQ, TWO), "blenderbot": (SEQ2SEQ, TWO),
     "blenderbot-small": (SEQ2SEQ, TWO), "pegasus": (SEQ2SEQ, TWO), "m2m_100": (SEQ2SEQ, TWO),
@@ -130,10 +132,12 @@ BASE = {
     "mobilebert": (MLM, dict(SMALL, num_hidden_layers=1, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=2)),
     "squeezebert": (MLM, dict(SMALL, embedding_size=24)),
     "convbert": (MLM, dict(SMALL, num_attention_heads=8, embedding_size=24)),
+    "xlnet": (CAUSAL, dict(d_model=24, n_layer=2, n_head=6, d_inner=40, vocab_size=64)),
+    "speech_to_text": (SPEECH, dict(TWO, max_position_embeddings=None, input_feat_per_channel=6, conv_channels=16)),
 }
 WEIGHTS = {"mobilebert": 0.5}  # without norms larger ones overflow, and round too much in f32
 ROUNDED = {"roformer"}  # stores its angles in the dtype of the config
-NARROW = {"fsmt"}  # its mask does not go with float64
+NARROW = {"fsmt", "xlnet"}  # a mask, and segments, do not go with float64
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
 TOKENS = 40
 
@@ -169,7 +173,7 @@ ENUMS = {
     "feed_forward_proj": ["relu", "gelu", "gated-gelu", "gated-silu", "gated-relu", "silu",
                           "gelu_new", "gated-gelu_new"],
     "attention_type": ["original_full", "block_sparse"], "encoder_attention_type": ["local", "transient-global"],
-    "langs": [["en", "ru"]],
+    "langs": [["en", "ru"]], "ff_activation": ACTIVATIONS, "attn_type": ["bi", "uni"],
     "summary_type": ["last", "first", "mean", "cls_index", "attn"],
     "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
     "attn_config.attn_type": ["multihead_attention", "multiquery_attention"],
@@ -210,7 +214,8 @@ NUMBERS = {
     "_sliding_window_pattern": [1, 2], "rope_local_base_freq": [100.0, 5000.0],
     "seq_length": [64, 128], "qk_rope_head_dim": [8, 2], "type_vocab_size": [1, 3],
     "attention_window": [120, [126]], "block_size": [2, 7], "num_random_blocks": [1, 2], "local_radius": [40, 60],
-    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "q_lora_rank": [8, 20],
+    "decoder_sparse_step": [1, 2], "moe_k": [1, 3], "moe_topk": [1, 3], "moe_num_experts": [2, 6], "window_size": [5, 64], "pad_token_id": [0, 3], "conv_channels": [20, 24], "clamp_len": [3, 100], "mem_len": [4, 100], "conv_kernel_sizes": [[3, 5], [5, 7], [4, 5], [5], [5, 5, 5]], "num_conv_layers": [1, 3],
+    "q_lora_rank": [8, 20],
 }
 BOOLS = {"tie_word_embeddings", "use_bidirectional_attention", "tie_encoder_decoder"}
 # names that classes convert, and that old files have
@@ -293,6 +298,11 @@ def expand_longrope(config, rope):
     return rope
 
 
+def frames(config):
+    width = config.input_feat_per_channel * config.input_channels
+    return [[math.sin(0.7 * i + 1.3 * k) for k in range(width)] for i in range(TOKENS)]
+
+
 def logits(path, kind, ids, attention, wide=torch.float64):
     model, report = getattr(transformers, kind).from_pretrained(
         path, dtype=wide, experts_implementation="eager",
@@ -302,7 +312,9 @@ def logits(path, kind, ids, attention, wide=torch.float64):
         raise ValueError(f"missing {report}")
     with torch.no_grad():
         given = {"input_ids": torch.tensor([ids])}
-        if kind == SEQ2SEQ:
+        if kind == SPEECH:
+            given = {"input_features": torch.tensor([frames(model.config)], dtype=wide)}
+        if kind in (SEQ2SEQ, SPEECH):
             given["decoder_input_ids"] = torch.tensor([[0] + ids[:9]])
             given["use_cache"] = False
         elif kind == CAUSAL:
@@ -338,6 +350,11 @@ def run(program, path, kind, ids):
     if kind == SEQ2SEQ:
         words += ["--source-ids", ",".join(map(str, ids)),
                   "--ids", ",".join(map(str, [0] + ids[:9]))]
+    elif kind == SPEECH:
+        pair = os.path.join(path, "pair.json")
+        with open(pair, "w") as f:
+            json.dump({"features": frames(transformers.AutoConfig.from_pretrained(path)), "ids": [0] + ids[:9]}, f)
+        words += ["--input", pair]
     else:
         words += ["--ids", ",".join(map(str, ids))]
     done = subprocess.run(words + [path], capture_output=True, text=True)
@@ -371,6 +388,9 @@ def verdict(program, path, name, config):
 
 def base_config(name):
     kind, settings = BASE[name]
+    if settings is None:
+        with open(os.path.join(HERE, "..", "data", "keys", "base.json")) as f:
+            return json.load(f)[name]
     settings = {k: v for k, v in settings.items() if v is not None}
     config = CONFIG_MAPPING[name](**settings)
     path = tempfile.mkdtemp()
@@ -424,7 +444,7 @@ def trials(name, base):
                 yield key, v
 
 
-def write_tables(out, bases, lines):
+def write_tables(out, bases, lines, only=""):
     """Replace what the tables say of the types in BASES."""
     os.makedirs(out, exist_ok=True)
     base, table = (os.path.join(out, name) for name in ("base.json", "verdicts.tsv"))
@@ -433,9 +453,12 @@ def write_tables(out, bases, lines):
             bases = {**json.load(f), **bases}
         with open(table) as f:
             old = [tuple(line.rstrip("\n").split("\t")) for line in f]
-        new = {line[0] for line in lines}
-        lines = [line for line in old if line[0] not in new] + lines
-    order = list(BASE)
+        new, known = {line[0] for line in lines}, {line[:3]: line for line in lines}
+        if only:
+            lines = [known.get(line[:3], line) for line in old]
+        else:
+            lines = [line for line in old if line[0] not in new] + lines
+    order = list(dict.fromkeys([*bases, *BASE]))
     with open(base, "w") as f:
         f.write("{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(bases[n], sort_keys=True)}"
                                    for n in order if n in bases) + "\n}\n")
@@ -448,6 +471,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", default=os.path.join(HERE, "..", "..", "bin"))
     parser.add_argument("-o", dest="out", default=os.path.join(HERE, "..", "data", "keys"))
+    parser.add_argument("--only", default="", help="try again only the values with this text, and keep the other lines")
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
     names = args.types or list(BASE)
@@ -461,6 +485,8 @@ def main():
             bad += 1
             continue
         for key, value in trials(name, bases[name]):
+            if args.only not in written(value):
+                continue
             v, why = verdict(os.path.join(args.bin, "tp-run"), scratch, name,
                              with_key(bases[name], key, value))
             lines.append((name, key, written(value), v))
@@ -473,7 +499,7 @@ def main():
           f"{bad} wrong")
     if bad:
         sys.exit(1)
-    write_tables(args.out, bases, lines)
+    write_tables(args.out, bases, lines, args.only)
 
 
 if __name__ == "__main__":

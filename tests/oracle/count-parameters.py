@@ -112,6 +112,10 @@ SHAPES = {
     "llama-4-scout-text": ("llama4_text", dict(vocab_size=202048, hidden_size=5120, intermediate_size=8192, intermediate_size_mlp=16384,
         num_hidden_layers=48, num_attention_heads=40, num_key_value_heads=8, head_dim=128, num_local_experts=16)),
     "ctrl": ("ctrl", dict(vocab_size=246534, n_embd=1280, n_layer=48, n_head=16, dff=8192)),
+    "s2t-small-librispeech-asr": ("speech_to_text", {**two(12, 4, 2048, 10000, 256, 6)}),
+    "s2t-medium-mustc-multilingual-st": ("speech_to_text", two(12, 8, 2048, 10000, 512, 6)),
+    "xlnet-base-cased": ("xlnet", dict(d_model=768, n_layer=12, n_head=12, d_inner=3072, vocab_size=32000)),
+    "xlnet-large-cased": ("xlnet", dict(d_model=1024, n_layer=24, n_head=16, d_inner=4096, vocab_size=32000)),
     "xglm-564m": ("xglm", dict(vocab_size=256008, d_model=1024, ffn_dim=4096, num_layers=24, attention_heads=16)),
 }
 
@@ -161,7 +165,8 @@ for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
     with torch.device("meta"):
         config = CONFIG_MAPPING[kind](**settings)
         if name not in ENCODERS and config.is_encoder_decoder:
-            loader = transformers.AutoModelForSeq2SeqLM
+            loader = (transformers.AutoModelForSpeechSeq2Seq if kind == "speech_to_text" else
+                      transformers.AutoModelForSeq2SeqLM)
         model = loader.from_config(config)
     count = model.num_parameters() + sum(
         b.numel() for key, b in model.named_buffers() if key.endswith(("e_score_correction_bias", "final_logits_bias")))

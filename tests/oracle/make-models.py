@@ -342,6 +342,7 @@ def as_internlm2(path):
 
 CAUSAL, MLM, CLASSIFY, ENCODE = ("AutoModelForCausalLM", "AutoModelForMaskedLM",
                                  "AutoModelForSequenceClassification", "AutoModel")
+SPEECH = "AutoModelForSpeechSeq2Seq"
 SEQ2SEQ = "AutoModelForSeq2SeqLM"
 
 # name: (class, config, {dtype, tokens, shard}, what is done to the directory afterwards)
@@ -699,6 +700,11 @@ STACKS = {
     "pegasus-odd": (SEQ2SEQ, two_odd("Pegasus"), BF16, None),
     "m2m-100": (SEQ2SEQ, two("M2M100", decoder_start_token_id=7), BF16, None),
     "m2m-100-odd": (SEQ2SEQ, two_odd("M2M100", pad_token_id=2, eos_token_id=1, decoder_start_token_id=1), BF16, None),
+    "speech-to-text": (SPEECH, two("Speech2Text", vocab_size=60, input_feat_per_channel=6, conv_channels=16, eos_token_id=2,
+                                   decoder_start_token_id=7), {**BF16, "frames": 53}, None),
+    "speech-to-text-odd": (SPEECH, two_odd("Speech2Text", input_feat_per_channel=5, input_channels=2, conv_channels=22,
+                                           conv_kernel_sizes=(3, 7), scale_embedding=False, activation_function="gelu",
+                                           pad_token_id=0, decoder_start_token_id=1), {**BF16, "frames": 58}, None),
     "fsmt": (SEQ2SEQ, two("FSMT", src_vocab_size=60, num_beams=1, decoder_start_token_id=9, tie_word_embeddings=True), NARROW, None),
     "fsmt-odd": (SEQ2SEQ, two_odd("FSMT", src_vocab_size=61, vocab_size=59, num_beams=1, pad_token_id=0, bos_token_id=1, scale_embedding=False), NARROW, None),
 }
@@ -749,16 +755,19 @@ def write_heads(path, name):
 def stacks(model, source, ids, tensors, facts):
     """A decoder that has read SOURCE: its logits for IDS, and what it says itself."""
     ids[0] = model.config.decoder_start_token_id
-    inputs = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([ids])}
+    source_name = model.main_input_name
+    if source_name == "input_ids":
+        facts["source_ids"] = source
+    source = torch.tensor([source], dtype=None if source_name == "input_ids" else model.dtype)
+    inputs = {source_name: source, "decoder_input_ids": torch.tensor([ids])}
     with torch.no_grad():
         logits = model(**inputs, use_cache=False).logits
     tensors["logits"] = f32(logits[0])
-    facts["source_ids"] = source
     facts["nll"] = torch.nn.functional.cross_entropy(
         logits[0, :-1], torch.tensor(ids[1:])).item()
     # without its cache FSMT generates from other logits than its forward pass gives
     cached = model.config.model_type == "fsmt"
-    out = model.generate(torch.tensor([source]), max_new_tokens=12, do_sample=False, use_cache=cached,
+    out = model.generate(source, max_new_tokens=12, do_sample=False, use_cache=cached,
                          eos_token_id=None, output_logits=True, return_dict_in_generate=True)
     gaps = [(lambda top: (top[0] - top[1]).item())(step[0].topk(2).values)
             for step in out.logits]
@@ -885,15 +894,21 @@ def write_expected(path, name):
         sys.exit(f"{name}: transformers did not find all weights: {report}")
     tensors = {"input_ids": torch.tensor(ids)}
     facts = {"ids": ids}
-    if kind == SEQ2SEQ:
+    if kind in (SEQ2SEQ, SPEECH):
         source = rng.randint(3, words - 1, 61).tolist()
+        if kind == SPEECH:
+            width = config.input_feat_per_channel * config.input_channels
+            source = rng.standard_normal((how["frames"], width)).astype(np.float32)
+            save_file({"input_features": torch.from_numpy(source)}, os.path.join(path, "features.safetensors"))
+            source = source.tolist()
         inputs, wide = stacks(model, source, ids, tensors, facts)
     elif kind == CAUSAL:
         inputs, wide = causal(model, ids, tensors, facts)
     else:
         inputs, wide = encoder(model, ids, tensors, facts, rng)
-    facts["f32_spread"] = spread(path, kind, inputs, wide, attn,
-                                 **({"use_cache": False} if kind == SEQ2SEQ else {}))
+    narrow = {k: v.float() if v.is_floating_point() else v for k, v in inputs.items()}
+    facts["f32_spread"] = spread(path, kind, narrow, wide, attn,
+                                 **({"use_cache": False} if kind in (SEQ2SEQ, SPEECH) else {}))
     save_file(tensors, os.path.join(path, "expected.safetensors"))
     if "last" in how:
         how["last"](path)
