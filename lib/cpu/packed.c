@@ -1,30 +1,33 @@
 /* packed - y = x W^T for weights of 8 and 4 bits
  *
- * Sums have the order of linear.c: the lanes of a vector sum stretches of terms, a
- * fixed tree adds the lanes, stretches are added in order, and a struct sum_tree adds
- * the leaves.  The scale of 8 bits multiplies the sum of a leaf, so that ranks that
- * hold different leaves round alike. */
+ * A leaf of a struct sum_tree (the whole row without one) is summed segment by segment,
+ * from its first term on; sums of segments are added in order.  The scale of 8 bits
+ * multiplies the sum of a leaf, so that ranks that hold different leaves round alike.
+ */
 #include "lib/cpu/packed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/codes.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/linear.h"
 #include "lib/cpu/vec.h"
 
 enum {
-    FEW = 16,       /* most rows for which codes of 8 bits are widened as they are
-                     * read */
-    TASK = 1 << 16, /* bytes of weights of a task with few rows */
-    PANEL = 48,     /* outputs of a panel; a multiple of the outputs of all tiles */
-    STRETCH = 512,  /* terms of a stretch, of 8 bits; widened panels lie in L2 */
-    STEPS = 8,      /* the same of 4 bits: steps */
-    CHUNK = 32,     /* rows of x that are used together with codes of 4 bits */
-    APART = VEC,    /* floats between rows of a panel: see linear.c */
-    SUMS = TREE_LEAVES / 2 /* most pending sums besides the first */
+    TASK = 1 << 16, /* bytes of weights of a task */
+    CHUNK = 32,     /* rows of x that are used together, from L2 */
+    ALONE = 4       /* most rows that the calling thread rounds by itself */
+};
+
+/* A segment of a row. */
+struct segment {
+    size_t start, n;  /* of its terms */
+    size_t lead;      /* of 8 bits: terms of its first word that are not its own */
+    size_t at;        /* its first word, or block */
+    size_t count;     /* words, or blocks */
+    bool first, last; /* of a leaf */
+    int adds;         /* sums to join behind it */
 };
 
 struct product {
@@ -32,215 +35,189 @@ struct product {
     const float *x;
     size_t rows;
     const struct matrix *w;
-    uint64_t share; /* outputs of a task */
-    const struct sum_tree *tree;
-    struct int4_step *steps; /* x, arranged: [rows][row_steps]; of 4 bits */
-    size_t row_steps;
-    float *panels; /* [threads]: widened codes; NULL for few rows, and for 4 bits */
-    float *rooms;  /* [threads][room], if the tree has several leaves */
-    size_t room;
+    bool four;
+    uint64_t groups; /* of outputs, of a task */
+    struct segment *segment;
+    size_t nsegments;
+    struct segment_x *rounded; /* [rows][nsegments] */
 };
-
-/* A leaf: columns [first, first + count), and where it begins in x. */
-struct part_of_row {
-    size_t first, count, step;
-};
-
-static size_t steps_of(size_t terms)
-{
-    return (terms + INT4_TERMS - 1) / INT4_TERMS;
-}
 
 bool cpu_is_packed(const struct matrix *w)
 {
     return w->dtype == DTYPE_I8 || w->dtype == DTYPE_U8;
 }
 
-/* ---- 8 bits ---- */
+/* ---- rounding ---- */
 
-static const int8_t *code8(const struct matrix *w, uint64_t row, uint64_t col)
+typedef int8_t vec_i8 __attribute__((vector_size(16)));
+typedef int16_t vec_i16 __attribute__((vector_size(32)));
+
+/* Stores the lowest digit of each lane of *v at TO, adds it to *sum and takes it off.
+ */
+static inline __attribute__((always_inline)) void split(vec_i32 *v, int8_t *to,
+                                                        vec_i32 *sum)
 {
-    return (const int8_t *)w->data + row * w->cols + col;
+    vec_i32 digit = (vec_i32)((vec_u32)*v << 24) >> 24;
+    vec_i8 bytes =
+        __builtin_convertvector(__builtin_convertvector(digit, vec_i16), vec_i8);
+
+    memcpy(to, &bytes, sizeof(bytes));
+    *sum += digit;
+    *v = (*v - digit) >> 8;
 }
 
-static void few8(const struct product *p, float *y, size_t y_stride, uint64_t first,
-                 size_t n, const struct part_of_row *l)
+static int32_t total(const vec_i32 *v)
 {
-    const struct matrix *w = p->w;
+    int32_t sum = 0;
 
-    for (size_t j = 0; j < n; j += INT8_OUTS)
-        for (size_t k = 0; k < l->count; k += STRETCH) {
-            size_t terms = l->count - k < STRETCH ? l->count - k : STRETCH;
-            struct int8_rows at = { .data = code8(w, first + j, l->first + k),
-                                    .stride = (size_t)w->cols };
+    for (int i = 0; i < VEC; i++)
+        sum += (*v)[i];
+    return sum;
+}
 
-            if (first + j + 2 * INT8_OUTS <= w->rows)
-                at.ahead =
-                    code8(w, first + j + INT8_OUTS, 0) + INT8_OUTS * (l->first + k);
-            int8_dot(y + j, y_stride, p->x + l->first + k, (size_t)w->cols, &at,
-                     p->rows, n - j < INT8_OUTS ? n - j : INT8_OUTS, terms, k > 0);
+CPU_CLONES static void round_terms(struct segment_x *to, const float *x, size_t n,
+                                   size_t lead, bool four, float inverse)
+{
+    vec_i32 sum[DIGITS] = { { 0 } };
+    size_t block = 0;
+
+    for (int d = 0; d < DIGITS; d++)
+        memset(to->digit[d], 0, 4);
+    for (size_t i = 0; i < n; i += VEC) {
+        vec v = { 0 };
+        vec_i32 whole;
+
+        memcpy(&v, x + i, (n - i < VEC ? n - i : VEC) * sizeof(*x));
+        /* to the nearest integer; all are below 2^22 */
+        v = (v * inverse + 0x1.8p23f) - 0x1.8p23f;
+        whole = __builtin_convertvector(v, vec_i32);
+        for (int d = 0; d < DIGITS; d++)
+            split(&whole, to->digit[d] + lead + i, &sum[d]);
+        if (!four || i % CODES_BLOCK == 0)
+            continue;
+        for (int d = 0; d < DIGITS; d++) {
+            to->sum[block][d] = -8 * total(&sum[d]);
+            sum[d] = (vec_i32){ 0 };
         }
+        block++;
+    }
+    for (int d = 0; d < DIGITS && !four; d++)
+        to->sum[0][d] = -128 * total(&sum[d]);
 }
 
-static void many8(const struct product *p, float *y, size_t y_stride, uint64_t first,
-                  size_t n, const struct part_of_row *l, float *panel)
+void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
+                   bool four)
 {
-    const struct weight_rows at = { .data = (const char *)panel,
-                                    .stride = STRETCH + APART };
+    enum { MOST = (1 << 22) - 1 };
+    float largest = codes_largest(x, n), inverse = MOST / largest;
 
-    for (size_t k = 0; k < l->count; k += STRETCH) {
-        size_t terms = l->count - k < STRETCH ? l->count - k : STRETCH;
+    to->scale = largest / MOST;
+    if (!isfinite(largest))
+        to->scale = NAN;                          /* and so is the result */
+    if (!isfinite(inverse) || !isfinite(largest)) /* zeros, or nearly */
+        inverse = 0;
+    round_terms(to, inverse > 0 ? x : (const float[SEGMENT_TERMS]){ 0 }, n, lead, four,
+                inverse);
+}
 
-        for (size_t j = 0; j < n; j++)
-            int8_widen(panel + j * at.stride, code8(p->w, first + j, l->first + k),
-                       terms);
-        tile_f32.dot(y, y_stride, p->x + l->first + k, (size_t)p->w->cols, &at, p->rows,
-                     n, terms, k > 0);
+static void round_row(void *arg, size_t row, int thread)
+{
+    const struct product *p = arg;
+    struct segment_x *to = p->rounded + row * p->nsegments;
+
+    (void)thread;
+    for (size_t k = 0; k < p->nsegments; k++) {
+        const struct segment *s = &p->segment[k];
+
+        segment_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead,
+                      p->four);
     }
 }
 
-/* y[rows][N] = the sums over leaf L of the outputs from FIRST on; N is at most
- * PANEL. */
-static void leaf8(const struct product *p, float *y, size_t y_stride, uint64_t first,
-                  size_t n, const struct part_of_row *l, float *panel)
+/* ---- sums ---- */
+
+/* Y[ROWS][CODES_ROWS] += segment K of rows FIRST on, for group G of outputs. */
+static void add_segment(const struct product *p, float *y, size_t first, size_t rows,
+                        uint64_t g, size_t k)
 {
-    const float *scale = (const float *)p->w->scale + first;
+    const struct segment *s = &p->segment[k];
+    uint64_t line = p->four ? g * (p->w->cols / CODES_BLOCK) + s->at
+                            : g * ((p->w->cols + 3) / 4) + s->at;
+    const uint8_t *w = p->w->data;
 
-    if (panel)
-        many8(p, y, y_stride, first, n, l, panel);
-    else
-        few8(p, y, y_stride, first, n, l);
-    for (size_t i = 0; i < p->rows; i++)
-        for (size_t j = 0; j < n; j++)
-            y[i * y_stride + j] *= scale[j];
-}
+    for (size_t i = 0; i < rows; i += PACKED_ROWS) {
+        const struct segment_x *x = p->rounded + (first + i) * p->nsegments + k;
+        int some = (int)(rows - i < PACKED_ROWS ? rows - i : PACKED_ROWS);
 
-/* ---- 4 bits ---- */
-
-static struct int4_rows rows4(const struct matrix *w, uint64_t row, uint64_t col)
-{
-    size_t stride = (size_t)w->cols / 2, blocks = (size_t)w->cols / CODES_BLOCK;
-
-    return (struct int4_rows){
-        .data = (const uint8_t *)w->data + row * stride + col / 2,
-        .scale = (const uint16_t *)w->scale + row * blocks + col / CODES_BLOCK,
-        .stride = stride,
-        .scale_stride = blocks
-    };
-}
-
-/* CHUNK rows of x at a time are used for all outputs. */
-static void leaf4(const struct product *p, float *y, size_t y_stride, uint64_t first,
-                  size_t n, const struct part_of_row *l)
-{
-    const struct matrix *w = p->w;
-    size_t all = steps_of(l->count);
-
-    for (size_t i = 0; i < p->rows; i += CHUNK)
-        for (size_t j = 0; j < n; j += INT4_OUTS)
-            for (size_t k = 0; k < all; k += STEPS) {
-                size_t steps = all - k < STEPS ? all - k : STEPS;
-                struct int4_rows at = rows4(w, first + j, l->first + k * INT4_TERMS);
-
-                if (i == 0 && first + j + 2 * INT4_OUTS <= w->rows) {
-                    struct int4_rows next = rows4(w, first + j + INT4_OUTS, 0);
-                    size_t done = INT4_OUTS * (l->first + k * INT4_TERMS);
-
-                    at.ahead = next.data + done / 2;
-                    at.scale_ahead = next.scale + done / CODES_BLOCK;
-                }
-                int4_dot(y + i * y_stride + j, y_stride,
-                         p->steps + i * p->row_steps + l->step + k, p->row_steps, &at,
-                         p->rows - i < CHUNK ? p->rows - i : CHUNK,
-                         n - j < INT4_OUTS ? n - j : INT4_OUTS, steps, k > 0);
-            }
-}
-
-/* ---- trees and threads ---- */
-
-/* y[rows][N] of the outputs from FIRST on.  Sums that wait for others are in ROOM. */
-static void outputs(const struct product *p, uint64_t first, size_t n, float *panel,
-                    float *room)
-{
-    size_t stride = (size_t)p->w->rows, pending = 0;
-    float *y = p->y + first;
-    struct part_of_row l = { 0 };
-
-    for (int k = 0; k < p->tree->n; k++) {
-        float *to = pending ? room + (pending - 1) * p->rows * n : y;
-
-        l.count = (size_t)p->tree->leaf[k].cols;
-        if (p->w->dtype == DTYPE_I8)
-            leaf8(p, to, pending ? n : stride, first, n, &l, panel);
+        if (p->four)
+            int4_segment(y + i * CODES_ROWS, x, p->nsegments,
+                         w + line * CODES_ROWS * CODES_BLOCK / 2,
+                         (const uint16_t *)p->w->scale + line * CODES_ROWS, s->count,
+                         some);
         else
-            leaf4(p, to, pending ? n : stride, first, n, &l);
-        pending++;
-        for (int a = 0; a < p->tree->leaf[k].adds; a++, pending--) {
-            const float *z = room + (pending - 2) * p->rows * n;
-
-            to = pending > 2 ? room + (pending - 3) * p->rows * n : y;
-            for (size_t i = 0; i < p->rows; i++)
-                for (size_t j = 0; j < n; j++)
-                    to[i * (pending > 2 ? n : stride) + j] += z[i * n + j];
-        }
-        l.first += l.count;
-        l.step += steps_of(l.count);
+            int8_segment(y + i * CODES_ROWS, x, p->nsegments, w + line * CODES_ROWS * 4,
+                         s->count, some);
     }
+}
+
+/* Group G of outputs, rows FIRST to FIRST + ROWS. */
+static void outputs(const struct product *p, uint64_t g, size_t first, size_t rows)
+{
+    float pending[TREE_LEAVES][CHUNK * CODES_ROWS];
+    size_t count = 0, from = (size_t)g * CODES_ROWS, out = (size_t)p->w->rows;
+    const float *scale = (const float *)p->w->scale + from;
+
+    for (size_t k = 0; k < p->nsegments; k++) {
+        const struct segment *s = &p->segment[k];
+        float *y = pending[count];
+
+        if (s->first)
+            memset(y, 0, rows * CODES_ROWS * sizeof(*y));
+        add_segment(p, y, first, rows, g, k);
+        for (size_t i = 0; s->last && !p->four && i < rows; i++)
+            for (size_t j = 0; j < CODES_ROWS; j++)
+                y[i * CODES_ROWS + j] *= scale[j];
+        count += s->last;
+        for (int a = 0; a < s->adds; a++, count--)
+            for (size_t i = 0; i < rows * CODES_ROWS; i++)
+                pending[count - 2][i] += pending[count - 1][i];
+    }
+    for (size_t i = 0; i < rows; i++)
+        memcpy(p->y + (first + i) * out + from, pending[0] + i * CODES_ROWS,
+               (out - from < CODES_ROWS ? out - from : CODES_ROWS) * sizeof(*p->y));
 }
 
 static void run_task(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
-    uint64_t first = task * p->share, end = first + p->share;
-    size_t at = (size_t)thread;
-
-    if (end > p->w->rows)
-        end = p->w->rows;
-    for (; first < end; first += PANEL)
-        outputs(p, first, end - first < PANEL ? (size_t)(end - first) : PANEL,
-                p->panels ? p->panels + at * PANEL * (STRETCH + APART) : NULL,
-                p->rooms ? p->rooms + at * p->room : NULL);
-}
-
-static void arrange_row(void *arg, size_t row, int thread)
-{
-    const struct product *p = arg;
-    struct int4_step *to = p->steps + row * p->row_steps;
-    const float *x = p->x + row * p->w->cols;
+    uint64_t all = (p->w->rows + CODES_ROWS - 1) / CODES_ROWS;
+    uint64_t first = task * p->groups, end = first + p->groups;
 
     (void)thread;
-    for (int k = 0; k < p->tree->n; k++) {
-        size_t n = (size_t)p->tree->leaf[k].cols;
-
-        int4_arrange(to, x, n);
-        to += steps_of(n);
-        x += n;
-    }
+    for (size_t i = 0; i < p->rows; i += CHUNK)
+        for (uint64_t g = first; g < end && g < all; g++)
+            outputs(p, g, i, p->rows - i < CHUNK ? p->rows - i : CHUNK);
 }
 
-static int open_room(struct product *p, struct device *d, struct err *err)
+static void make_segments(struct product *p, const struct sum_tree *tree)
 {
-    size_t threads = (size_t)cpu_threads(d);
+    size_t most = (size_t)p->w->cols / SEGMENT_TERMS + TREE_LEAVES, at = 0;
 
-    if (p->w->dtype == DTYPE_U8) {
-        for (int k = 0; k < p->tree->n; k++)
-            p->row_steps += steps_of((size_t)p->tree->leaf[k].cols);
-        p->steps = mem_alloc(p->rows * p->row_steps * sizeof(*p->steps),
-                             "rows of a product", err);
-        if (!p->steps)
-            return -1;
-    } else if (p->rows > FEW) {
-        p->panels = mem_alloc(threads * PANEL * (STRETCH + APART) * sizeof(*p->panels),
-                              "weights of a product", err);
-        if (!p->panels)
-            return -1;
-    }
-    if (p->tree->n == 1)
-        return 0;
-    p->room = SUMS * PANEL * p->rows;
-    p->rooms =
-        mem_alloc(threads * p->room * sizeof(*p->rooms), "sums of a product", err);
-    return p->rooms ? 0 : -1;
+    p->segment = xcalloc(most, sizeof(*p->segment));
+    for (int k = 0; k < tree->n; k++)
+        for (size_t end = at + (size_t)tree->leaf[k].cols, start = at; at < end;) {
+            struct segment *s = &p->segment[p->nsegments++];
+
+            s->start = at;
+            s->n = end - at < SEGMENT_TERMS ? end - at : SEGMENT_TERMS;
+            s->lead = p->four ? 0 : at % 4;
+            s->at = at / (p->four ? CODES_BLOCK : 4);
+            s->count = p->four ? s->n / CODES_BLOCK : (s->lead + s->n + 3) / 4;
+            s->first = at == start;
+            at += s->n;
+            s->last = at == end;
+            s->adds = s->last ? tree->leaf[k].adds : 0;
+        }
 }
 
 int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
@@ -248,14 +225,10 @@ int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
                       struct err *err)
 {
     const struct sum_tree whole = { .n = 1, .leaf = { { .cols = w->cols } } };
-    struct product p = { .y = y,
-                         .x = x,
-                         .rows = rows,
-                         .w = w,
-                         .tree = tree ? tree : &whole,
-                         .share = PANEL };
-    uint64_t row_bytes = (w->dtype == DTYPE_I8 ? w->cols : w->cols / 2) + 1;
-    int ret = -1;
+    struct product p = {
+        .y = y, .x = x, .rows = rows, .w = w, .four = w->dtype == DTYPE_U8
+    };
+    uint64_t row_bytes = p.four ? w->cols / 2 : w->cols;
 
     if (!rows || !w->rows)
         return 0;
@@ -263,16 +236,22 @@ int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
         memset(y, 0, rows * w->rows * sizeof(*y));
         return 0;
     }
-    if (rows <= FEW)
-        p.share = (TASK / row_bytes + PANEL) / PANEL * PANEL;
-    if (open_room(&p, d, err) == 0) {
-        if (p.steps)
-            cpu_parallel(d, rows, arrange_row, &p);
-        cpu_parallel(d, (size_t)((w->rows + p.share - 1) / p.share), run_task, &p);
-        ret = 0;
+    make_segments(&p, tree ? tree : &whole);
+    p.rounded =
+        mem_alloc(rows * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
+    if (p.rounded) {
+        uint64_t all = (w->rows + CODES_ROWS - 1) / CODES_ROWS;
+
+        p.groups = TASK / (row_bytes * CODES_ROWS) + 1;
+        if (rows > ALONE)
+            cpu_parallel(d, rows, round_row, &p);
+        for (size_t i = 0; i < rows && rows <= ALONE; i++)
+            round_row(&p, i, 0);
+        cpu_parallel(d, (size_t)((all + p.groups - 1) / p.groups), run_task, &p);
     }
-    free(p.steps);
-    free(p.panels);
-    free(p.rooms);
-    return ret;
+    free(p.segment);
+    if (!p.rounded)
+        return -1;
+    free(p.rounded);
+    return 0;
 }

@@ -2,7 +2,11 @@
  *
  * Packed weights are those of 8 and 4 bits of lib/base/codes.h, in a struct matrix of
  * type I8 or U8.  tile-int8.c and tile-int4.c have the loops, packed.c makes products
- * from them.  Each sum has a fixed order, as in linear.c. */
+ * from them.
+ *
+ * Terms of x are rounded to integers of 23 bits, relative to the largest of a segment
+ * of at most SEGMENT_TERMS terms, in three digits of 8 bits; a sum over a segment is
+ * then one of integers, exact in any order. */
 #ifndef LIB_CPU_PACKED_H
 #define LIB_CPU_PACKED_H
 
@@ -10,47 +14,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/codes.h"
+
 enum {
-    INT8_OUTS = 6,   /* outputs of a tile */
-    INT4_OUTS = 8,   /* the same for few rows; a multiple of 4 */
-    INT4_TERMS = 128 /* terms of a step */
+    SEGMENT_TERMS = 512,
+    SEGMENT_BLOCKS = SEGMENT_TERMS / CODES_BLOCK,
+    SEGMENT_ROOM = SEGMENT_TERMS + 64, /* terms with padding: a segment of 8 bits may
+                                        * begin and end inside a word */
+    DIGITS = 3,
+    PACKED_ROWS = 4 /* most rows of a tile */
 };
 
-/* Rows of codes of 8 bits. */
-struct int8_rows {
-    const int8_t *data;
-    size_t stride;
-    const int8_t *ahead; /* what to prefetch, in memory order; or NULL */
+/* A segment of a row of x.  A term is (digit 2 * 256 + digit 1) * 256 + digit 0, times
+ * the scale. */
+struct segment_x {
+    int8_t digit[DIGITS][SEGMENT_ROOM];
+    int32_t sum[SEGMENT_BLOCKS + 1][DIGITS]; /* of 8 bits: [0]: -128 times the sum of
+                                              * the digits; of 4 bits: of each block, -8
+                                              * times it */
+    float scale;
 };
 
-/* y[M][N] = x w^T without the scales, or +=, over TERMS terms. */
-void int8_dot(float *y, size_t y_stride, const float *x, size_t x_stride,
-              const struct int8_rows *w, size_t m, size_t n, size_t terms, bool add);
-void int8_widen(float *to, const int8_t *from, size_t n);
+/* Rounds the N terms at X for 8 bits, after LEAD zeros, or for 4 bits. */
+void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
+                   bool four);
 
-/* INT4_TERMS terms of a row of x, rounded to 16 bits: each block of CODES_BLOCK terms
- * has a scale.  Dword l of a step of codes, of which word w has terms 4w to 4w + 3,
- * meets the words 2l and 2l + 1 of each of the four vectors. */
-struct int4_step {
-    int16_t x[4][32];   /* x[p][w] is term 4w + p */
-    int32_t offset[16]; /* -8 times the sum of the terms of each dword */
-    float scale[16];    /* of the block of each dword */
-};
-
-/* Rows of codes of 4 bits.  64 bytes behind the last code and 16 bytes behind the last
- * scale are read, too; their values do not matter but must be finite. */
-struct int4_rows {
-    const uint8_t *data;
-    const uint16_t *scale;
-    size_t stride, scale_stride;
-    const uint8_t *ahead;        /* as above */
-    const uint16_t *scale_ahead; /* if ahead */
-};
-
-/* Rounds the N terms at X, whole blocks; the last step is padded with zeros. */
-void int4_arrange(struct int4_step *to, const float *x, size_t n);
-/* y[M][N] = x w^T, or +=, over STEPS steps. */
-void int4_dot(float *y, size_t y_stride, const struct int4_step *x, size_t x_stride,
-              const struct int4_rows *w, size_t m, size_t n, size_t steps, bool add);
+/* y[ROWS][CODES_ROWS] += the products of a segment, times its scale: rows of x
+ * STRIDE segments apart, and the codes of a group of outputs, WORDS words of each from
+ * W on, without their scales; or BLOCKS blocks with theirs. */
+void int8_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
+                  size_t words, int rows);
+void int4_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
+                  const uint16_t *scale, size_t blocks, int rows);
 
 #endif

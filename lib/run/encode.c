@@ -9,8 +9,7 @@
 #include "lib/base/mem.h"
 
 enum {
-    STRIP = 32, /* outputs that are read together: of a transposed matrix, neighbours */
-    BEHIND = 64 /* bytes behind codes and scales that kernels may read */
+    STRIP = 32 /* outputs that are read together: of a transposed matrix, neighbours */
 };
 
 int encode_open(struct encoder *e, enum weights_form form,
@@ -138,35 +137,50 @@ static int share_largest(struct coding *c, struct comm *group, struct err *err)
     return ret;
 }
 
-static void make_codes8(struct coding *c, int8_t *to, float *scale)
+static void make_codes8(struct coding *c, uint8_t *to, float *scale)
 {
+    int8_t *code = xmalloc((size_t)c->cols + 1);
+
     for (uint64_t r = 0; r < c->rows; r += STRIP) {
         size_t n = strip_at(c, r);
 
         read_strip(c, r, n);
         for (size_t j = 0; j < n; j++) {
             scale[r + j] = codes_scale8(c->largest[r + j]);
-            codes_make8(to + (r + j) * c->cols, c->strip + j * c->cols, (size_t)c->cols,
-                        scale[r + j]);
+            codes_make8(code, c->strip + j * c->cols, (size_t)c->cols, scale[r + j]);
+            codes_put8(to, c->cols, r + j, code);
         }
     }
+    free(code);
 }
 
-static int make_codes4(struct coding *c, uint8_t *to, uint16_t *scale, struct err *err)
+/* Row ROW, whose numbers are X. */
+static int make_row4(const struct coding *c, uint8_t *to, uint16_t *scales,
+                     uint64_t row, const float *x, struct err *err)
+{
+    for (uint64_t b = 0; b < c->cols / CODES_BLOCK; b++, x += CODES_BLOCK) {
+        int8_t code[CODES_BLOCK];
+        uint16_t scale;
+
+        if (!isfinite(codes_largest(x, CODES_BLOCK)))
+            return err_set(err, ERR_INPUT,
+                           "tensor %s: NaN or an infinite number has no code", c->name);
+        scale = codes_scale4(x);
+        codes_make4(code, x, scale);
+        codes_put4(to, scales, c->cols, row, b, code, scale);
+    }
+    return 0;
+}
+
+static int make_codes4(struct coding *c, uint8_t *to, uint16_t *scales, struct err *err)
 {
     for (uint64_t r = 0; r < c->rows; r += STRIP) {
         size_t n = strip_at(c, r);
 
         read_strip(c, r, n);
-        for (const float *x = c->strip; x < c->strip + n * c->cols; x += CODES_BLOCK) {
-            if (!isfinite(codes_largest(x, CODES_BLOCK)))
-                return err_set(err, ERR_INPUT,
-                               "tensor %s: NaN or an infinite number has no code",
-                               c->name);
-            *scale = codes_scale4(x);
-            codes_make4(to, x, *scale++);
-            to += CODES_BLOCK / 2;
-        }
+        for (size_t j = 0; j < n; j++)
+            if (make_row4(c, to, scales, r + j, c->strip + j * c->cols, err) < 0)
+                return -1;
     }
     return 0;
 }
@@ -217,16 +231,6 @@ static int fill(const struct encoder *e, const struct inst *inst, struct coding 
     return 0;
 }
 
-static void *alloc(const struct encoder *e, uint64_t bytes, const char *name,
-                   struct err *err)
-{
-    char *p = e->ops->alloc(e->device, bytes + BEHIND, name, err);
-
-    if (p)
-        memset(p + bytes, 0, BEHIND);
-    return p;
-}
-
 int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                   const struct slice *slice, struct matrix *out, uint64_t *bytes,
                   struct err *err)
@@ -238,9 +242,9 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                         .turned = turned,
                         .rows = turned ? m->cols : m->rows,
                         .cols = turned ? m->rows : m->cols };
-    uint64_t codes = four ? c.rows * (c.cols / 2) : c.rows * c.cols;
-    uint64_t scales = four ? c.rows * (c.cols / CODES_BLOCK) * sizeof(uint16_t)
-                           : c.rows * sizeof(float);
+    int bits = four ? 4 : 8;
+    uint64_t codes = codes_bytes(bits, c.rows, c.cols);
+    uint64_t scales = codes_scale_bytes(bits, c.rows, c.cols);
     struct matrix to = { .dtype = four ? DTYPE_U8 : DTYPE_I8,
                          .rows = c.rows,
                          .cols = c.cols };
@@ -251,10 +255,13 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
     c.strip = mem_alloc((STRIP * c.cols + 1) * sizeof(*c.strip), c.name, err);
     c.largest =
         c.strip ? mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err) : NULL;
-    to.data = c.largest ? alloc(e, codes, c.name, err) : NULL;
-    to.scale = to.data ? alloc(e, scales, c.name, err) : NULL;
-    if (to.scale)
+    to.data = c.largest ? e->ops->alloc(e->device, codes, c.name, err) : NULL;
+    to.scale = to.data ? e->ops->alloc(e->device, scales, c.name, err) : NULL;
+    if (to.scale) {
+        codes_clear(bits, (uint8_t *)(uintptr_t)to.data, c.rows, c.cols);
+        memset((void *)(uintptr_t)to.scale, 0, scales);
         ret = fill(e, e->reader[i], &c, &to, err);
+    }
     free(c.strip);
     free(c.largest);
     if (ret < 0) {
@@ -265,4 +272,15 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
     *bytes = codes + scales;
     *out = to;
     return 0;
+}
+
+double encode_width(const struct matrix *m)
+{
+    int bits = m->dtype == DTYPE_I8 ? 8 : 4;
+
+    if (m->dtype != DTYPE_I8 && m->dtype != DTYPE_U8)
+        return (double)dtype_bits(m->dtype) / 8;
+    return (double)(codes_bytes(bits, m->rows, m->cols) +
+                    codes_scale_bytes(bits, m->rows, m->cols)) /
+           (double)(m->rows * m->cols);
 }

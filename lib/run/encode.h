@@ -44,4 +44,7 @@ MUST_CHECK int encode_weight(const struct encoder *e, int i, const struct matrix
                              const struct slice *slice, struct matrix *out,
                              uint64_t *bytes, struct err *err);
 
+/* Bytes per element of M, its scales included. */
+double encode_width(const struct matrix *m);
+
 #endif
