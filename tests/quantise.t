@@ -72,6 +72,26 @@ rest=$((2 * (1024 * 192 + 13 * 192)))
 ok "int8 takes a byte for each number and four for each output" test "$(weights int8)" -eq $((codes + 4 * outputs + rest))
 ok "int4 takes 4.5 bits for each number" test "$(weights int4)" -eq $((codes / 2 + codes / 16 + rest))
 
+# allocated TYPE TP MODEL
+allocated() {
+    tp-run generate --report-memory --tp "$2" --ids 1,2 --max-tokens 1 --weights "$1" "$3" 2>&1 > text |
+        sed -n 's/.*"weights":\([0-9]*\).*/\1/p' | sort -u
+}
+predicted() {
+    mem-estimate infer --framework tp-run --weights "$1" --tp "$2" --seq 4 --json "$3" |
+        tr '{' '\n' | sed -n 's/.*"weights":\([0-9]*\).*/\1/p' | sort -u
+}
+for dir in "$bard" "$data/models/gpt2-untied" "$data/models/mixtral" "$data/models/llama4"; do
+    for type in int8 int4; do
+        for tp in 1 2; do
+            allocated $type $tp "$dir" > seen
+            [ -s seen ] || continue # blocks are divided
+            predicted $type $tp "$dir" > expected
+            ok "${dir##*/} in $type at tp $tp: as many bytes as predicted" cmp expected seen
+        done
+    done
+done
+
 run tp-run generate --ids 1 --weights int3 "$bard"
 status_is 2 "an unknown type is a usage error"
 run tp-run generate --ids 1 --max-tokens 1 --weights int4 --tp 3 "$bard"
