@@ -174,6 +174,7 @@ shell_tests = \
     %D%/mapped.t \
     %D%/packed.t \
     %D%/quantise.t \
+    %D%/quantise-files.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/stacks.t \

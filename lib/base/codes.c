@@ -67,9 +67,11 @@ static float squared_error(const float x[CODES_BLOCK], float scale)
 
 /* Codes reach further below zero than above, so the scale has the opposite sign of the
  * largest number.  A smaller scale is finer but clips that number. */
-uint16_t codes_scale4(const float x[CODES_BLOCK])
+uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded)
 {
-    static const float parts[] = { 8, 8.6f, 7.5f };
+    /* the last two: the largest number may have had the code 7 or -7 */
+    static const float parts[] = { 8, 8.6f, 7.5f, 7, -7 };
+    size_t n = sizeof(parts) / sizeof(*parts) - (decoded ? 0 : 2);
     float least = INFINITY, low = 0, high = 0, largest;
     uint16_t best = 0;
 
@@ -78,7 +80,7 @@ uint16_t codes_scale4(const float x[CODES_BLOCK])
         high = x[i] > high ? x[i] : high;
     }
     largest = -low > high ? low : high;
-    for (size_t k = 0; k < sizeof(parts) / sizeof(*parts) && largest != 0; k++) {
+    for (size_t k = 0; k < n && least > 0 && largest != 0; k++) {
         uint16_t scale = dtype_f32_to_f16(-largest / parts[k]);
         float wide = dtype_f16_to_f32(scale), error;
 

@@ -15,6 +15,7 @@
 #ifndef LIB_BASE_CODES_H
 #define LIB_BASE_CODES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +29,9 @@ float codes_scale8(float largest);
 /* The nearest codes of the N finite numbers at X. */
 void codes_make8(int8_t *to, const float *x, size_t n, float scale);
 /* The scale (f16) for a block of finite numbers: of a few candidates, the one with the
- * least squared error. */
-uint16_t codes_scale4(const float x[CODES_BLOCK]);
+ * least squared error.  DECODED: if the numbers are codes times a scale, the result
+ * stands for the same numbers. */
+uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded);
 /* The nearest codes of a block. */
 void codes_make4(int8_t to[CODES_BLOCK], const float x[CODES_BLOCK], uint16_t scale);
 

@@ -189,33 +189,38 @@ static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
     return bytes;
 }
 
+/* Bytes of the codes of tensor I, of which this rank has N elements; 0 if it stays. */
+static uint64_t code_bytes(const struct builder *b, size_t i, uint64_t n, int bits)
+{
+    const struct model_tensor *t = &b->m->tensor[i];
+    enum packable how = b->packable ? b->packable[i] : PACKABLE_NOT;
+    int in = how == PACKABLE_COLS ? t->ndim - 2 : t->ndim - 1;
+    int out = how == PACKABLE_COLS ? t->ndim - 1 : t->ndim - 2;
+    uint64_t cols, rows;
+    struct slice slice;
+
+    if (how == PACKABLE_NOT || t->ndim < 2 ||
+        (bits == 4 && t->axis[in]->size % CODES_BLOCK))
+        return 0;
+    cutter_slice(b->cutter, i, &slice);
+    cols = slice.runs[in]->count;
+    rows = slice.runs[out]->count;
+    return cols && rows ? n / cols / rows *
+                              (codes_bytes(bits, rows, cols) +
+                               codes_scale_bytes(bits, rows, cols))
+                        : 0;
+}
+
 /* Adds tensor I: N elements, stored in BYTES. */
 static void add_coded(struct weight_sum *sum, const struct builder *b, size_t i,
                       uint64_t n, uint64_t bytes)
 {
-    const struct model_tensor *t = &b->m->tensor[i];
-    enum packable how = b->packable ? b->packable[i] : PACKABLE_NOT;
-    struct slice slice;
-
-    cutter_slice(b->cutter, i, &slice);
     for (int k = 0; k < 2; k++) {
-        int bits = k ? 4 : 8, in = how == PACKABLE_COLS ? t->ndim - 2 : t->ndim - 1;
+        uint64_t codes = code_bytes(b, i, n, k ? 4 : 8);
 
-        if (how == PACKABLE_NOT || t->ndim < 2 ||
-            (bits == 4 && t->axis[in]->size % CODES_BLOCK)) {
-            sum->coded[k].others += n;
-            sum->coded[k].stored += bytes;
-        } else {
-            uint64_t cols = slice.runs[in]->count;
-            uint64_t outs =
-                slice.runs[how == PACKABLE_COLS ? t->ndim - 1 : t->ndim - 2]->count;
-
-            sum->coded[k].bytes += cols && outs
-                                       ? n / cols / outs *
-                                             (codes_bytes(bits, outs, cols) +
-                                              codes_scale_bytes(bits, outs, cols))
-                                       : 0;
-        }
+        sum->coded[k].bytes += codes;
+        sum->coded[k].others += codes ? 0 : n;
+        sum->coded[k].stored += codes ? 0 : bytes;
     }
 }
 
@@ -242,6 +247,9 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
                 b->a->largest = n;
         }
         bytes = stored_bytes(b->m, i, n, stored, b->opt->unpacked);
+        if (stored && b->opt->unpacked && model_code_bits(b->m) &&
+            code_bytes(b, i, n, model_code_bits(b->m)))
+            bytes = code_bytes(b, i, n, model_code_bits(b->m)); /* as tp-run has it */
         sum->bytes += bytes;
         add_coded(sum, b, i, n, bytes);
         if (summary_has(b->m, i))

@@ -73,6 +73,7 @@ struct coding {
     const struct matrix *m;
     const char *name;
     bool turned;         /* m has a column for each output */
+    bool decoded;        /* the numbers were codes in the checkpoint */
     uint64_t rows, cols; /* outputs and inputs */
     float *strip;        /* [STRIP][cols] */
     float *largest;      /* [rows] */
@@ -165,7 +166,7 @@ static int make_row4(const struct coding *c, uint8_t *to, uint16_t *scales,
         if (!isfinite(codes_largest(x, CODES_BLOCK)))
             return err_set(err, ERR_INPUT,
                            "tensor %s: NaN or an infinite number has no code", c->name);
-        scale = codes_scale4(x);
+        scale = codes_scale4(x, c->decoded);
         codes_make4(code, x, scale);
         codes_put4(to, scales, c->cols, row, b, code, scale);
     }
@@ -240,6 +241,7 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
     struct coding c = { .m = m,
                         .name = e->program->model->tensor[tensor].name,
                         .turned = turned,
+                        .decoded = e->decoded,
                         .rows = turned ? m->cols : m->rows,
                         .cols = turned ? m->rows : m->cols };
     int bits = four ? 4 : 8;

@@ -27,6 +27,7 @@ struct encoder {
     struct comm *tensor;        /* ranks that share inputs */
     const struct inst **reader; /* [nweights]: an instruction that reads it */
     enum packable *packable;    /* by tensor of the model */
+    bool decoded; /* the checkpoint has the weights as codes of this form */
 };
 
 /* E borrows what it is given.  Release it with encode_close. */

@@ -151,10 +151,10 @@ static int place(struct weights *w, int i, struct loader *loader,
 }
 
 /* Dequantises weight I, which is stored as P says, into device memory; via a temporary
- * host buffer if the host cannot write device memory. */
+ * host buffer if the host cannot write device memory.  EXACT: as f32. */
 static int load_packed(struct weights *w, int i, struct loader *loader,
                        const struct checkpoint *c, const struct weight *need,
-                       const struct model_packing *p, uint64_t elements,
+                       const struct model_packing *p, uint64_t elements, bool exact,
                        struct err *err)
 {
     const char *name = c->model->tensor[need->tensor].name;
@@ -167,6 +167,8 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
         return -1;
     dtype = model_unpacked(
         c->model, p, c->tensor[c->model->tensor[p->part[PACKED_SCALES]].source].dtype);
+    if (exact)
+        dtype = DTYPE_F32;
     w->matrix[i] =
         (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
     if (!dtype_bytes(&bytes, dtype, elements))
@@ -193,7 +195,7 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
  * needs. */
 static int load(struct weights *w, int i, struct loader *loader,
                 const struct checkpoint *c, const struct weight *need, bool padded,
-                struct err *err)
+                bool exact, struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
     struct model_packing packing;
@@ -204,7 +206,7 @@ static int load(struct weights *w, int i, struct loader *loader,
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
     if (model_packing(c->model, need->tensor, &packing))
-        return load_packed(w, i, loader, c, need, &packing, expected, err);
+        return load_packed(w, i, loader, c, need, &packing, expected, exact, err);
     if (t->source < 0)
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
@@ -334,7 +336,7 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
             w->part[i] = true;
         } else {
             ret = load(w, i, p->loader, c, &program->weight[i],
-                       program->mesh.pad_vocab > 0, err);
+                       program->mesh.pad_vocab > 0, encode_takes(&p->encoder, i), err);
         }
         last = w->matrix[i];
         if (ret == 0)
@@ -349,11 +351,14 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
                  enum weights_form form, struct comm *tensor, struct err *err)
 {
     struct packing p = { 0 };
-    int ret = -1;
+    int ret = -1, own = model_code_bits(c->model);
 
     *w = (struct weights){ .n = program->nweights, .ops = ops, .device = device };
+    if (form == WEIGHTS_STORED && ops->host_memory && tensor && own)
+        form = own == 4 ? WEIGHTS_INT4 : WEIGHTS_INT8; /* as in the files */
     if (encode_open(&p.encoder, form, program, ops, device, tensor, err) < 0)
         return -1;
+    p.encoder.decoded = own == (form == WEIGHTS_INT4 ? 4 : 8);
     if (loader_open(&p.loader, c, &program->mesh, program->coord, err) < 0)
         goto out;
     w->matrix = xcalloc((size_t)w->n + 1, sizeof(*w->matrix));
