@@ -27,7 +27,8 @@ enum how { COPY, CODES, SCALES, PLAIN };
 struct item {
     char *name;
     enum how how;
-    size_t from; /* tensor of the input: of SCALES, of the matrix */
+    size_t from;   /* tensor of the input: of SCALES, of the matrix */
+    size_t scales; /* of PLAIN: those of the input */
     enum dtype dtype;
     int ndim;
     uint64_t shape[TENSOR_MAX_DIMS], bytes, offset;
@@ -170,8 +171,8 @@ static int encode8(struct writer *w, uint64_t rows, struct err *err)
     return put(w, w->codes, w->first * cols, code, rows * cols, err);
 }
 
-/* Block (R, C) of a strip of W's rows, counted in numbers; numbers of a block are STEP
- * apart.  Bytes go to CODE, and their distance is STEP, too. */
+/* The block of numbers that begins AT and are STEP apart, as bytes from CODE on, STEP
+ * apart, too. */
 static int encode_block(struct writer *w, const float *at, uint64_t step, uint8_t *code,
                         uint16_t *scale, struct err *err)
 {
@@ -381,21 +382,24 @@ static int plan_codes(struct writer *w, struct err *err)
                            w->c->path, w->bits);
 }
 
-/* The tensor called NAME followed by SUFFIX, or -1. */
-static long find(const struct writer *w, const char *name, size_t n, const char *suffix)
+/* The tensor with the scales of the matrix NAME, of N letters, or -1. */
+static long find_scales(const struct tensor_index *index, const char *name, size_t n)
 {
-    for (size_t i = 0; i < w->c->nweights; i++)
-        if (!strncmp(w->c->tensor[i].name, name, n) &&
-            !strcmp(w->c->tensor[i].name + n, suffix))
-            return (long)i;
-    return -1;
+    char *scales = str_dupf("%.*s.scale", (int)n, name);
+    long found = tensor_index_find(index, scales);
+
+    free(scales);
+    return found;
 }
 
 static int plan_plain(struct writer *w, struct err *err)
 {
     enum dtype to = w->opt->dtype ? *w->opt->dtype : quantise_type(w->c);
+    struct tensor_index index = { 0 };
+    int ret = 0;
 
-    for (size_t i = 0; i < w->c->nweights; i++) {
+    tensor_index_init(&index, w->c->tensor, w->c->nweights);
+    for (size_t i = 0; i < w->c->nweights && ret == 0; i++) {
         const struct tensor *t = &w->c->tensor[i];
         size_t n = strlen(t->name);
         bool four = t->dtype == DTYPE_U8 && str_ends(t->name, ".weight.int4");
@@ -409,23 +413,23 @@ static int plan_plain(struct writer *w, struct err *err)
             continue;
         }
         n -= four ? strlen(".int4") : 0;
-        scales = find(w, t->name, n, ".scale");
-        if (scales < 0 || t->ndim != 2)
-            return err_set(err, ERR_INPUT,
-                           "%s: tensor %s: is quantised, but has no "
-                           "scales",
-                           w->c->path, t->name);
+        scales = find_scales(&index, t->name, n);
+        if (scales < 0 || t->ndim != 2) {
+            ret = err_set(err, ERR_INPUT,
+                          "%s: tensor %s: is quantised, but has no scales", w->c->path,
+                          t->name);
+            continue;
+        }
         item = add(w, t->name, PLAIN, i, to);
         item->name[n] = '\0';
-        item->offset = (uint64_t)scales; /* until it is laid out */
-        if (four)
-            item->shape[w->c->tensor[scales].shape[0] != t->shape[0]] = 0; /* below */
+        item->scales = (size_t)scales;
         for (int k = 0; four && k < 2; k++)
             item->shape[k] = w->c->tensor[scales].shape[k] == t->shape[k]
                                  ? t->shape[k]
                                  : 2 * t->shape[k];
     }
-    return 0;
+    tensor_index_clear(&index);
+    return ret;
 }
 
 /* Widest elements first, so that all are aligned. */
@@ -470,18 +474,10 @@ static int copy_bytes(void *arg, int part, uint64_t offset, void *buf, size_t n,
     return put(w, w->codes, offset, buf, n, err);
 }
 
-static const struct item *find_item(const struct writer *w, enum how how, size_t from)
+/* Writes item I; SCALES, which are the next item, with their codes. */
+static int write_item(struct writer *w, size_t i, struct err *err)
 {
-    for (size_t i = 0; i < w->n; i++)
-        if (w->item[i].how == how && w->item[i].from == from)
-            return &w->item[i];
-    return NULL;
-}
-
-/* Writes item I; SCALES with their codes.  SCALE_OF: of PLAIN, its scales. */
-static int write_item(struct writer *w, size_t i, size_t scale_of, struct err *err)
-{
-    const struct item *it = &w->item[i], scales = { .from = scale_of };
+    const struct item *it = &w->item[i], scales = { .from = it->scales };
     const struct cut_side to = { .nparts = 1, .io = copy_bytes, .arg = w };
     int ret = 0;
 
@@ -491,15 +487,16 @@ static int write_item(struct writer *w, size_t i, size_t scale_of, struct err *e
         ret = checkpoint_copy(w->c, w->cut, it->from, it->dtype, &to, NULL, NULL, NULL,
                               err);
     } else if (it->how == CODES) {
-        w->scales = find_item(w, SCALES, it->from);
+        w->scales = it + 1;
         w->cols = outputs_of(w, it->from) == 1;
         ret = write_codes(w, it->from, err);
     } else if (it->how == PLAIN) {
-        const struct tensor *s = &w->c->tensor[scale_of];
+        const struct tensor *s = &w->c->tensor[it->scales];
 
         w->scales = &scales;
         w->bits = w->t->dtype == DTYPE_U8 ? 4 : 8;
-        w->cols = w->bits == 4 ? s->shape[1] == w->t->shape[1] : s->shape[0] == 1;
+        w->cols = w->bits == 4 ? s->shape[1] == w->t->shape[1]
+                               : s->shape[0] == 1 && s->shape[1] == w->t->shape[1];
         ret = write_plain(w, it->from, err);
     }
     free(w->wide);
@@ -512,23 +509,15 @@ static int write_item(struct writer *w, size_t i, size_t scale_of, struct err *e
 
 static int write_file(struct writer *w, struct err *err)
 {
-    size_t *scale_of = xcalloc(w->n + 1, sizeof(*scale_of));
-    int ret = -1;
-
-    for (size_t i = 0; i < w->n; i++)
-        scale_of[i] = (size_t)w->item[i].offset;
     w->fd = outdir_create(&w->out, FILE_NAME, err);
     if (w->fd < 0 || write_header(w, err) < 0)
-        goto out;
+        return -1;
     for (size_t i = 0; i < w->n; i++)
-        if (write_item(w, i, scale_of[i], err) < 0)
-            goto out;
+        if (write_item(w, i, err) < 0)
+            return -1;
     if (outdir_share(&w->out, w->fd, checkpoint_mode(w->c), w->path, err) < 0)
-        goto out;
-    ret = fsync(w->fd) < 0 ? err_errno(err, "%s", w->path) : 0;
-out:
-    free(scale_of);
-    return ret;
+        return -1;
+    return fsync(w->fd) < 0 ? err_errno(err, "%s", w->path) : 0;
 }
 
 /* ---- small files ---- */
