@@ -31,6 +31,7 @@ unit_tests = \
     %D%/unit-keys \
     %D%/unit-measure \
     %D%/unit-model \
+    %D%/unit-packed \
     %D%/unit-partition \
     %D%/unit-program \
     %D%/unit-pruner \
@@ -58,6 +59,7 @@ tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_measure_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
+tests_unit_packed_LDADD = $(test_libs)
 tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
 tests_unit_program_LDADD = $(program_libs)
 tests_unit_pruner_LDADD = $(test_libs)
@@ -175,6 +177,8 @@ shell_tests = \
     %D%/kv-dtype.t \
     %D%/mapped.t \
     %D%/packed.t \
+    %D%/quantise.t \
+    %D%/quantise-files.t \
     %D%/quantised.t \
     %D%/roundtrip.t \
     %D%/stacks.t \

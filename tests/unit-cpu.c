@@ -53,12 +53,12 @@ static struct matrix matrix_new(enum dtype t, uint64_t rows, uint64_t cols,
     uint16_t *h;
 
     if (t == DTYPE_F32)
-        return (struct matrix){ x, t, rows, cols };
+        return (struct matrix){ .data = x, .dtype = t, .rows = rows, .cols = cols };
     h = xcalloc(n + 1, sizeof(*h));
     for (size_t i = 0; i < n; i++)
         h[i] = t == DTYPE_BF16 ? dtype_f32_to_bf16(x[i]) : dtype_f32_to_f16(x[i]);
     free(x);
-    return (struct matrix){ h, t, rows, cols };
+    return (struct matrix){ .data = h, .dtype = t, .rows = rows, .cols = cols };
 }
 
 static void matrix_free(struct matrix *w)
@@ -299,7 +299,8 @@ static struct matrix part_new(const struct matrix *w, bool transposed, uint64_t 
                (const char *)w->data +
                    (transposed ? i * w->cols + first : (first + i) * w->cols) * unit,
                cols * unit);
-    return (struct matrix){ data, w->dtype, rows, cols };
+    return (
+        struct matrix){ .data = data, .dtype = w->dtype, .rows = rows, .cols = cols };
 }
 
 /* A tree of N leaves, a power of two, of EACH columns. */
@@ -387,7 +388,7 @@ static void numbers_are_rounded(void)
     enum { LOWS = sizeof(low) / sizeof(*low), COUNT = (1 << 16) * LOWS };
     float *x = xcalloc(COUNT, sizeof(*x)), *y = xcalloc(COUNT, sizeof(*y));
     const uint16_t one = 0x3f80;
-    const struct matrix w = { &one, DTYPE_BF16, 1, 1 };
+    const struct matrix w = { .data = &one, .dtype = DTYPE_BF16, .rows = 1, .cols = 1 };
     struct err err;
     int wrong = 0;
 
@@ -412,7 +413,7 @@ static void numbers_are_rounded(void)
 
 static void no_rows_give_nothing(void)
 {
-    struct matrix none = { "", DTYPE_F32, 0, 3 };
+    struct matrix none = { .data = "", .dtype = DTYPE_F32, .cols = 3 };
     float y[6] = { 1, 1, 1, 1, 1, 1 };
     struct err err;
 
@@ -429,7 +430,7 @@ static void every_pattern_is_widened(enum dtype t)
     enum { COUNT = 1 << 16, COLS = 64 };
     uint16_t *h = xcalloc((size_t)COUNT * COLS, sizeof(*h));
     float *y = xcalloc(COUNT, sizeof(*y)), x[COLS];
-    struct matrix w = { h, t, COUNT, COLS };
+    struct matrix w = { .data = h, .dtype = t, .rows = COUNT, .cols = COLS };
     struct err err;
     int wrong = 0;
 

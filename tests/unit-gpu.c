@@ -272,7 +272,10 @@ static const size_t sizes[] = { 1, 31, 33, 1023 }, counts[] = { 0, 1, 9 };
 
 static struct matrix weight(uint64_t rows, uint64_t cols, enum dtype type)
 {
-    return (struct matrix){ numbers_new(rows * cols, type, 1), type, rows, cols };
+    return (struct matrix){ .data = numbers_new(rows * cols, type, 1),
+                            .dtype = type,
+                            .rows = rows,
+                            .cols = cols };
 }
 
 static void release(struct matrix *m)

@@ -100,18 +100,18 @@ static int time_parts(struct bench *b, struct runner *r, const int32_t *ids, siz
  * for one more token. */
 static void fold(const struct runner *r, uint64_t tokens, double *flops, double *bytes)
 {
-    enum dtype *stored = xcalloc((size_t)r->weights.n + 1, sizeof(*stored));
+    double *each = xcalloc((size_t)r->weights.n + 1, sizeof(*each));
     struct cost_step prefill = cost_prompt((double)tokens), decode = cost_token(1);
     struct cost all, one;
 
     for (int i = 0; i < r->weights.n; i++)
-        stored[i] = r->weights.matrix[i].dtype;
-    decode.stored = stored;
+        each[i] = encode_width(&r->weights.matrix[i]);
+    decode.each = each;
     all = cost_program(r->program, &prefill);
     one = cost_program(r->program, &decode);
     *flops = all.products + all.attention;
     *bytes = one.weights;
-    free(stored);
+    free(each);
 }
 
 /* The work of the program's parts in step S, counted as mem-estimate does: operations
@@ -157,14 +157,14 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
 {
     size_t parts = (size_t)b->c.nlayers + 2;
     struct calibrated_work *work = xcalloc(parts * 2, sizeof(*work));
-    enum dtype *stored = xcalloc((size_t)r->weights.n + 1, sizeof(*stored));
+    double *each = xcalloc((size_t)r->weights.n + 1, sizeof(*each));
     struct cost_step step = cost_prompt((double)b->tokens);
     struct cost_step token = cost_token((double)b->tokens + 1);
     int ret;
 
     for (int i = 0; i < r->weights.n; i++)
-        stored[i] = r->weights.matrix[i].dtype;
-    step.stored = token.stored = stored;
+        each[i] = encode_width(&r->weights.matrix[i]);
+    step.each = token.each = each;
     token.whole = false;
     fold_parts(r, &step, work);
     fold_parts(r, &token, work + parts);
@@ -189,7 +189,7 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
         b->c.memory =
             (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     snprintf(b->c.weights, sizeof(b->c.weights), "%s", dtype_name(matrix_type(r)));
-    free(stored);
+    free(each);
     free(work);
     return ret;
 }

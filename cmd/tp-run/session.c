@@ -484,6 +484,22 @@ const char *const session_compute_names[] = {
     [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
 };
 
+const char *const session_weights_names[] = {
+    [WEIGHTS_STORED] = "stored", [WEIGHTS_INT8] = "int8", [WEIGHTS_INT4] = "int4", NULL
+};
+
+/* Sets how the weights of products are held (--weights). */
+static int set_weights(struct session *s, struct err *err)
+{
+    s->machine.form = (enum weights_form)s->opt.weights;
+    if (s->opt.weights && !s->machine.ops->host_memory)
+        return err_set(err, ERR_USAGE,
+                       "--weights %s: backend %s has no products of it; try --backend "
+                       "cpu",
+                       session_weights_names[s->opt.weights], s->machine.ops->name);
+    return 0;
+}
+
 /* Sets the type of cached keys and values (--kv-dtype). */
 static int set_cache(struct session *s, struct err *err)
 {
@@ -581,13 +597,15 @@ static void watch_memory(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
-    const char *usual = opt->same_bits || opt->compute ? "cpu" : opt->usual_backend;
+    const char *usual =
+        opt->same_bits || opt->compute || opt->weights ? "cpu" : opt->usual_backend;
     const char *backend = opt->backend ? opt->backend : usual;
     int own;
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0)
+    if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0 ||
+        set_weights(s, err) < 0)
         return -1;
     if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
         return err_set(err, ERR_USAGE, "--compute bf16: only backend cpu supports it");

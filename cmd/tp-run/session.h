@@ -22,12 +22,14 @@ struct session_options {
     bool draw; /* weights are initialized at random, not read */
     bool memory, same_bits;
     int compute;    /* enum session_compute */
+    int weights;    /* enum weights_form */
     bool share_gpu; /* several ranks may use one GPU */
 };
 
 /* The type in which products are computed. */
 enum session_compute { COMPUTE_F32, COMPUTE_BF16 };
 extern const char *const session_compute_names[];
+extern const char *const session_weights_names[]; /* by enum weights_form */
 
 enum { RANK_TIMEOUT_S = 300 }; /* default */
 
@@ -60,6 +62,14 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
           "TYPE",                                                                     \
           NULL,                                                                       \
           session_compute_names,                                                      \
+          NULL },                                                                     \
+        { OPT_CHOICE,                                                                 \
+          '\0',                                                                       \
+          "weights",                                                                  \
+          &(o).weights,                                                               \
+          "TYPE",                                                                     \
+          NULL,                                                                       \
+          session_weights_names,                                                      \
           NULL },                                                                     \
         { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
         { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },             \

@@ -1,6 +1,23 @@
 /* merge - merges rank files into a Hugging Face directory */
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/reshard/export.h"
+#include "lib/reshard/quantise.h"
+
+/* Merges CKPT, which tp-shard quantised, to plain weights. */
+static int merge_codes(const struct cmd *cmd, struct checkpoint *ckpt,
+                       const char *output, struct convert_options *opt,
+                       const struct write_options *w)
+{
+    struct write_options quiet = { .force = w->force, .quiet = true };
+    int bits = model_code_bits(ckpt->model);
+    enum dtype type = opt->dtype ? *opt->dtype : quantise_type(ckpt);
+    int status = run_convert(cmd, ckpt, output, dequantise, opt, &quiet);
+
+    if (!status && !w->quiet)
+        cmd_warn(cmd, "%s: weights in int%d became %s; they are rounded", output, bits,
+                 dtype_name(type));
+    return status;
+}
 
 int merge_main(const char *program, int argc, char **argv)
 {
@@ -37,8 +54,11 @@ int merge_main(const char *program, int argc, char **argv)
     if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
-    status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
-                         &opt, &w);
+    if (ckpt->model && ckpt->sharded && !given && model_code_bits(ckpt->model))
+        status = merge_codes(&cmd, ckpt, operand[1], &opt, &w);
+    else
+        status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
+                             &opt, &w);
     checkpoint_close(ckpt);
     return status;
 }

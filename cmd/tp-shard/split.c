@@ -1,5 +1,56 @@
 /* split - shards a Hugging Face directory into rank files */
+#include <stdlib.h>
+#include <string.h>
+
 #include "cmd/tp-shard/tp-shard.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/program/packable.h"
+#include "lib/reshard/quantise.h"
+
+/* The axis with the outputs of each of M's tensors, for quantise; NULL on failure. */
+static int *outputs_new(const struct model *m, struct err *err)
+{
+    enum packable *how = packable_new(m, err);
+    int *axis = how ? xcalloc(m->ntensors + 1, sizeof(*axis)) : NULL;
+
+    for (size_t t = 0; how && t < m->ntensors; t++)
+        axis[t] = how[t] == PACKABLE_ROWS ? 0 : how[t] == PACKABLE_COLS ? 1 : -1;
+    free(how);
+    return axis;
+}
+
+/* Splits CKPT in BITS by way of OUTPUT.quantised, a directory of the whole model. */
+static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
+                       const char *output, const char *family, int bits,
+                       struct convert_options *opt, const struct write_options *w)
+{
+    size_t n = strlen(output);
+    char *whole;
+    struct convert_options own = { .codes = bits, .force = true };
+    struct convert_result result;
+    struct checkpoint *c = NULL;
+    struct err err = { 0 }, ignored;
+    int *axis = NULL, status;
+
+    while (n > 1 && output[n - 1] == '/')
+        n--;
+    whole = str_dupf("%.*s.quantised", (int)n, output);
+    own.outputs = axis = outputs_new(ckpt->model, &err);
+    if (!axis || quantise(ckpt, whole, &own, &result, &err) < 0 ||
+        open_to_cut(cmd, &c, whole, family, &err) < 0)
+        status = cmd_fail(cmd, &err);
+    else
+        status = run_convert(cmd, c, output, convert, opt, w);
+    checkpoint_close(c);
+    (void)!fs_remove_tree(whole, &ignored);
+    free(axis);
+    free(whole);
+    return status;
+}
+
+static const char *const split_words[] = { "f32", "f16", "bf16", "int8", "int4", NULL };
 
 int split_main(const char *program, int argc, char **argv)
 {
@@ -11,7 +62,8 @@ int split_main(const char *program, int argc, char **argv)
         MESH_OPTIONS(m),
         PAD_OPTION(m),
         KEEP_OPTION(m),
-        DTYPE_OPTION(dtype),
+        { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
+          "store weights as f32, f16, bf16, int8 or int4", split_words, NULL },
         RANK_CONFIGS_OPTION(configs),
         FAMILY_OPTION(family),
         WRITE_OPTIONS(w),
@@ -33,8 +85,12 @@ int split_main(const char *program, int argc, char **argv)
     enum dtype type;
     struct mesh mesh;
     bool sharded;
-    int status;
+    int status, bits = 0;
 
+    if (dtype && (!strcmp(dtype, "int8") || !strcmp(dtype, "int4"))) {
+        bits = !strcmp(dtype, "int8") ? 8 : 4;
+        dtype = NULL;
+    }
     if (!mesh_is_given(&m))
         return cmd_usage(&cmd, "an axis is missing, such as --tp 2");
     if (output_is_number(&cmd, operand[1]))
@@ -50,7 +106,8 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     opt.mesh = &mesh;
     opt.rank_configs = configs;
-    status = run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
+    status = bits ? split_codes(&cmd, ckpt, operand[1], family, bits, &opt, &w)
+                  : run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     checkpoint_close(ckpt);
     return status;
 }

@@ -1,6 +1,7 @@
 # lib/base - what everything stands on
 lib_libshardutils_a_SOURCES += \
     %D%/clock.c %D%/clock.h \
+    %D%/codes.c %D%/codes.h \
     %D%/dtype.c %D%/dtype.h \
     %D%/err.c %D%/err.h \
     %D%/fs.c %D%/fs.h \

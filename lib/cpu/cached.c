@@ -61,7 +61,9 @@ CPU_CLONES static void scale_bytes(float *y, const int8_t *q, float scale, size_
 void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
                 const struct buffer *p)
 {
-    struct matrix bf16 = { row, DTYPE_BF16, 1, p->cols };
+    struct matrix bf16 = {
+        .data = row, .dtype = DTYPE_BF16, .rows = 1, .cols = p->cols
+    };
     uint64_t heads = p->dtype == DTYPE_I8 ? p->cols / p->width : 0;
     const float *scale = row;
     const int8_t *q = (const int8_t *)(scale + heads);

@@ -19,6 +19,11 @@ MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t row
 MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
                                   size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
+/* Is W stored as codes?  Then cpu_packed_linear makes y = x w^T. */
+bool cpu_is_packed(const struct matrix *w);
+MUST_CHECK int cpu_packed_linear(struct device *d, float *y, const float *x,
+                                 size_t rows, const struct matrix *w,
+                                 const struct sum_tree *tree, struct err *err);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);

@@ -47,6 +47,9 @@ static const struct sum_tree *tree_of(const struct call *c, int number)
 
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
+    if (cpu_is_packed(c->w))
+        return cpu_packed_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                                 tree_of(c, c->inst->tree), err);
     return (c->program->rounded ? cpu_linear_rounded : cpu_linear)(
         d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
         err);
@@ -54,6 +57,8 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
 {
+    if (cpu_is_packed(c->w)) /* its rows are outputs, as those of linear */
+        return kernel_linear(d, c, err);
     return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                       tree_of(c, c->inst->tree), err);
 }

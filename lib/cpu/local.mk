@@ -11,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/kernels.c \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \
+    %D%/packed.c %D%/packed.h \
     %D%/machine.c %D%/machine.h \
     %D%/rotate.c \
     %D%/relate.c \
@@ -19,5 +20,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/taps.c \
     %D%/team.c \
     %D%/tile.h %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
+    %D%/tile-codes.h %D%/tile-int4.c %D%/tile-int8.c \
     %D%/vec.h \
     %D%/widen.c

@@ -7,11 +7,14 @@
 
 #include "lib/base/dtype.h"
 
-/* A weight in device memory, row-major; types f32, bf16 and f16. */
+/* A weight in device memory, row-major: f32, bf16, f16; or, for products only, codes,
+ * in the order of lib/base/codes.h.  Codes always have a row for each output: the
+ * matrix is transposed if the product is y = x W. */
 struct matrix {
     const void *data;
-    enum dtype dtype;
+    enum dtype dtype; /* I8, U8: codes of 8 and 4 bits */
     uint64_t rows, cols;
+    const void *scale; /* of codes */
 };
 
 /* Bytes of a row of COLS numbers in the KV cache: f32, bf16, or (I8) bytes after one

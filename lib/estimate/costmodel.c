@@ -16,10 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/codes.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/backward.h"
 #include "lib/reshard/summary.h"
+#include "lib/program/packable.h"
 
 /* How a tensor takes part in training: with a gradient, with LoRA adapters, or not. */
 enum training { TRAINED, ADAPTED, FROZEN };
@@ -28,6 +30,7 @@ struct builder {
     struct costmodel *a;
     const struct model *m;
     struct cutter *cutter;
+    enum packable *packable; /* with .unpacked */
     enum training *training; /* [ntensors] */
     const struct costmodel_options *opt;
     struct values values;
@@ -185,13 +188,48 @@ static uint64_t stored_bytes(const struct model *m, size_t i, uint64_t n,
     return bytes;
 }
 
+/* Bytes of the codes of tensor I, of which this rank has N elements; 0 if it stays. */
+static uint64_t code_bytes(const struct builder *b, size_t i, uint64_t n, int bits)
+{
+    const struct model_tensor *t = &b->m->tensor[i];
+    enum packable how = b->packable ? b->packable[i] : PACKABLE_NOT;
+    int in = how == PACKABLE_COLS ? t->ndim - 2 : t->ndim - 1;
+    int out = how == PACKABLE_COLS ? t->ndim - 1 : t->ndim - 2;
+    uint64_t cols, rows;
+    struct slice slice;
+
+    if (how == PACKABLE_NOT || t->ndim < 2 ||
+        (bits == 4 && t->axis[in]->size % CODES_BLOCK))
+        return 0;
+    cutter_slice(b->cutter, i, &slice);
+    cols = slice.runs[in]->count;
+    rows = slice.runs[out]->count;
+    return cols && rows ? n / cols / rows *
+                              (codes_bytes(bits, rows, cols) +
+                               codes_scale_bytes(bits, rows, cols))
+                        : 0;
+}
+
+/* Adds tensor I: N elements, stored in BYTES. */
+static void add_coded(struct weight_sum *sum, const struct builder *b, size_t i,
+                      uint64_t n, uint64_t bytes)
+{
+    for (int k = 0; k < 2; k++) {
+        uint64_t codes = code_bytes(b, i, n, k ? 4 : 8);
+
+        sum->coded[k].bytes += codes;
+        sum->coded[k].others += codes ? 0 : n;
+        sum->coded[k].stored += codes ? 0 : bytes;
+    }
+}
+
 static void sum_weights(struct builder *b, const enum dtype *stored)
 {
     for (size_t i = 0; i < b->m->ntensors; i++) {
         const struct model_tensor *t = &b->m->tensor[i];
         struct model_kind kind = model_kind(b->m, t->kind);
         const struct model_tensor *whose = t;
-        uint64_t rows, sides, n = local_elements(b, i, &rows, &sides);
+        uint64_t rows, sides, bytes, n = local_elements(b, i, &rows, &sides);
         struct weight_sum *sum;
 
         if (!n || (!summary_has(b->m, i) && kind.companion_of < 0))
@@ -208,7 +246,12 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
             if (n > b->a->largest)
                 b->a->largest = n;
         }
-        sum->bytes += stored_bytes(b->m, i, n, stored, b->opt && b->opt->unpacked);
+        bytes = stored_bytes(b->m, i, n, stored, b->opt->unpacked);
+        if (stored && b->opt->unpacked && model_code_bits(b->m) &&
+            code_bytes(b, i, n, model_code_bits(b->m)))
+            bytes = code_bytes(b, i, n, model_code_bits(b->m)); /* as tp-run has it */
+        sum->bytes += bytes;
+        add_coded(sum, b, i, n, bytes);
         if (summary_has(b->m, i))
             add_weight(sum, b, i, n, rows, sides);
     }
@@ -673,6 +716,11 @@ int costmodel_open(struct costmodel **out, const struct model *m,
     a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
     for (size_t i = 0; i < m->ntensors; i++)
         a->trained[i] = b.training[i] == TRAINED;
+    if (b.opt->unpacked) {
+        b.packable = packable_new(m, err);
+        if (!b.packable)
+            goto out;
+    }
     make_units(&b);
     sum_weights(&b, stored);
     read_program(&b);
@@ -680,6 +728,7 @@ int costmodel_open(struct costmodel **out, const struct model *m,
     ret = 0;
 out:
     cutter_free(b.cutter);
+    free(b.packable);
     free(b.training);
     values_close(&b.values);
     free(b.biased);

@@ -33,6 +33,12 @@ struct weight_sum {
     uint64_t trained;       /* elements with a gradient */
     uint64_t trained_sides; /* sum of rows + columns of the trained matrices */
     uint64_t adapted_sides; /* the same of the matrices that get LoRA adapters */
+    /* As tp-run holds them with --weights int8 ([0]) and int4 ([1]); only with
+     * .unpacked. */
+    struct {
+        uint64_t bytes;          /* of the matrices that become codes */
+        uint64_t others, stored; /* elements of the others, and .bytes of these */
+    } coded[2];
 };
 
 /* One KV cache entry of a layer. */

@@ -37,6 +37,14 @@ static uint64_t weight_bytes(const struct memory_options *o, const struct weight
 
     if (!o->weights && w->bytes)
         return w->bytes;
+    if (o->framework == FRAMEWORK_TP_RUN && t->scope == SCOPE_LINEAR &&
+        (!strcmp(t->name, "int8") || !strcmp(t->name, "int4"))) {
+        int k = !strcmp(t->name, "int4");
+
+        return w->coded[k].bytes +
+               (w->bytes ? w->coded[k].stored
+                         : weight_type_bytes(o->other, w->coded[k].others, 0));
+    }
     return covered ? weight_type_bytes(t, w->elements, w->rows)
                    : weight_type_bytes(o->other, w->elements, w->rows);
 }

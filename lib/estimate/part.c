@@ -81,6 +81,11 @@ static void add_sum(struct weight_sum *out, const struct weight_sum *from, uint6
     out->trained += n * from->trained;
     out->trained_sides += n * from->trained_sides;
     out->adapted_sides += n * from->adapted_sides;
+    for (int k = 0; k < 2; k++) {
+        out->coded[k].bytes += n * from->coded[k].bytes;
+        out->coded[k].others += n * from->coded[k].others;
+        out->coded[k].stored += n * from->coded[k].stored;
+    }
 }
 
 void part_weights(struct weight_sum out[WEIGHT_CLASSES], const struct part *p,

@@ -186,7 +186,7 @@ enum model_packed {
 };
 
 /* The packings that unpack.h reads; see packing.c for their sources. */
-enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_MXFP4 };
+enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_INT4, FORM_MXFP4 };
 
 /* How the checkpoint stores a quantized weight. */
 struct model_packing {
@@ -199,6 +199,8 @@ struct model_packing {
 
 /* The method in M's quantization_config; NULL without one. */
 const char *model_quantised(const struct model *m);
+/* The bits of its codes, 8 or 4, if tp-shard quantized it; else 0. */
+int model_code_bits(const struct model *m);
 /* True if the checkpoint stores tensor T of the bound M quantized; then sets *out. */
 bool model_packing(const struct model *m, size_t t, struct model_packing *out);
 /* The type to which a weight packed as P, with scales of type SCALES, is unpacked: bf16

@@ -19,6 +19,7 @@ static const struct {
     { "fp8", FORM_SCALED, FORM_SCALED, 0, 1 },
     { "compressed-tensors", FORM_SCALED, FORM_WORDS, 0, 1 },
     { "bitsandbytes", FORM_SCALED, FORM_SCALED, 0, 1.0 / 127 },
+    { "shardutils", FORM_SCALED, FORM_INT4, 0, 1 },
     { "gptq", FORM_GPTQ, FORM_GPTQ, 1 << PACKED_VALUES | 1 << PACKED_ZEROS, 1 },
     { "awq", FORM_AWQ, FORM_AWQ, 1 << PACKED_VALUES | 1 << PACKED_ZEROS, 1 },
 };
@@ -48,6 +49,15 @@ static const cJSON *layout(const struct model *m)
 const char *model_quantised(const struct model *m)
 {
     return cJSON_IsObject(quant_setting(m, NULL)) ? quant_method(m) : NULL;
+}
+
+int model_code_bits(const struct model *m)
+{
+    const cJSON *bits = quant_setting(m, "bits");
+
+    if (strcmp(quant_method(m), "shardutils") != 0)
+        return 0;
+    return cJSON_IsNumber(bits) && bits->valueint == 4 ? 4 : 8;
 }
 
 bool model_packing(const struct model *m, size_t t, struct model_packing *out)
@@ -264,6 +274,10 @@ static const struct setting settings[] = {
     { "compressed-tensors/", "observer_kwargs", "" },
     { "compressed-tensors/", "scale_dtype", "" },
     { "compressed-tensors/", "zp_dtype", "" },
+
+    { "shardutils", "bits", "4|8" },
+    { "shardutils", "group_size", "32" },
+    { "shardutils", "dtype", "\"float32\"|\"bfloat16\"|\"float16\"" },
 
     { "bitsandbytes", "load_in_8bit", "true" },
     { "bitsandbytes", "load_in_4bit", "false" },

@@ -15,7 +15,7 @@
 
 /* The axis of the weight that a companion's axis follows, and its divisor. */
 enum along { ALONG_NONE, ALONG_OUT, ALONG_IN };
-enum by { BY_ONE, BY_PAIR, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
+enum by { BY_ONE, BY_PAIR, BY_HALF, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
 
 struct companion {
     const char *method; /* "method/strategy" if for one strategy only */
@@ -150,6 +150,44 @@ static const struct companion companions[] = {
       false,
       0,
       { { ALONG_NONE, BY_ONE } } },
+    /* shardutils-checkpoint(5): outputs are rows or columns of the weight; the shape
+     * tells which */
+    { "shardutils",
+      "weight.scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
+    { "shardutils",
+      "weight.scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_NONE, BY_ONE }, { ALONG_IN, BY_ONE } } },
+    { "shardutils",
+      "weight.scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } } },
+    { "shardutils",
+      "weight.scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_OUT, BY_GROUP }, { ALONG_IN, BY_ONE } } },
+    { "shardutils",
+      "weight.int4",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_HALF } } },
+    { "shardutils",
+      "weight.int4",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_OUT, BY_HALF }, { ALONG_IN, BY_ONE } } },
 };
 
 const cJSON *quant_setting(const struct model *m, const char *key)
@@ -192,6 +230,8 @@ static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
     case BY_ONE:
     case BY_PAIR:
         break;
+    case BY_HALF: /* two values in a byte */
+        return 2;
     case BY_PACK: /* values of that many bits in a 32-bit word */
         return bits <= 32 ? 32 / bits : 1;
     case BY_GROUP: /* -1: one group */
@@ -384,15 +424,33 @@ static bool fits(const struct model *m, const struct companion *c, const char *m
     return !strcmp(c->suffix, suffix) && c->ndim == ndim;
 }
 
+/* Has IN the shape of companion C of the weight T?  Only the rows of "shardutils" are
+ * told apart by it. */
+static bool has_shape(const struct model *m, const struct companion *c,
+                      const struct model_tensor *t, const struct model_input *in)
+{
+    for (int k = 0; k < in->ndim && !strcmp(c->method, "shardutils"); k++) {
+        uint64_t size = t->axis[c->axis[k].along == ALONG_IN]->size;
+        uint64_t by = divisor(m, c->axis[k].by, size);
+
+        if (in->shape[k] != (c->axis[k].along == ALONG_NONE ? 1 : (size + by - 1) / by))
+            return false;
+    }
+    return true;
+}
+
 int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 {
     const cJSON *method = quant_setting(m, "quant_method");
     const char *dot = strrchr(in->name, '.');
+    size_t own = strlen(".weight");
     char *weight;
     long t;
 
     if (!cJSON_IsString(method) || !dot)
         return 0;
+    if ((size_t)(dot - in->name) > own && !strncmp(dot - own, ".weight", own))
+        dot -= own; /* the suffix follows the weight's own */
     weight = str_dupf("%.*s.weight", (int)(dot - in->name), in->name);
     t = bind_match(m, weight);
     free(weight);
@@ -405,7 +463,8 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
                        "are not known",
                        in->name);
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
-        if (fits(m, &companions[i], method->valuestring, dot + 1, in->ndim)) {
+        if (fits(m, &companions[i], method->valuestring, dot + 1, in->ndim) &&
+            has_shape(m, &companions[i], &m->tensor[t], in)) {
             size_t base = (size_t)m->tensor[t].kind;
 
             return add_definition(m, base, &companions[i], err) < 0 ? -1 : 1;

@@ -106,8 +106,8 @@ static double weight_bytes(const struct program *p, const struct inst *inst,
         return 0;
     if (m)
         rows = s->rows[m->rows] * (s->senders > 0 ? s->senders : 1);
-    if (s->stored)
-        each = (double)dtype_bits(s->stored[inst->weight]) / 8;
+    if (s->each)
+        each = s->each[inst->weight];
     return each * cost_weights(p, inst, rows);
 }
 

@@ -18,8 +18,8 @@ struct cost_step {
     bool dense; /* masked scores are computed, too, as by eager attention in PyTorch */
     double senders; /* ranks of ep, if each has rows of its own; 0: all have equal */
     double value_bytes;  /* per element of values in f32; other types: their size */
-    double weight_bytes; /* per element of a weight, if STORED is NULL */
-    const enum dtype *stored; /* [nweights]: types of the weights; or NULL */
+    double weight_bytes; /* per element of a weight, if EACH is NULL */
+    const double *each;  /* [nweights]: bytes per element of each weight; or NULL */
 };
 
 /* Steps with values and weights in f32: the average token of a sequence of TOKENS, and

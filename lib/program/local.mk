@@ -10,6 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/line.c %D%/line.h \
     %D%/mixture.c \
     %D%/neighbours.c \
+    %D%/packable.c %D%/packable.h \
     %D%/op.c %D%/op.h \
     %D%/print.c %D%/print.h \
     %D%/program.c %D%/program.h \

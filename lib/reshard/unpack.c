@@ -132,6 +132,23 @@ static void words_row(const struct unpacker *u, uint64_t r, float *y)
     }
 }
 
+/* Our own 4 bits: a byte has the codes, plus 8, of two neighbours along the inputs. */
+static void int4_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES];
+    bool rows = values->axis[0]->block == 2;
+    const uint8_t *x = (const uint8_t *)values->data + u->value_row[r] * values->dim[1];
+
+    for (uint64_t c = 0; c < u->cols; c++) {
+        int byte = x[u->value_col[c]];
+        bool high = (rows ? u->row[r] : u->col[c]) & 1;
+
+        y[c] = (float)((high ? byte >> 4 : byte & 15) - 8) *
+               number_at(scales, u->scale_row[r], u->scale_col[c]);
+    }
+}
+
 /* MXFP4: blocks of 32 FP4 (E2M1) values with a shared power-of-two scale (E8M0); even
  * values are in the low halves of the bytes (OCP Microscaling Formats 1.0, 2023). */
 static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
@@ -162,6 +179,7 @@ static const struct form {
     [FORM_GPTQ] = { gptq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
     [FORM_AWQ] = { awq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
     [FORM_WORDS] = { words_row, DTYPE_I32, { 0, 0, 0 }, { 1, 1, 1 } },
+    [FORM_INT4] = { int4_row, DTYPE_U8, { 0, 0, -1 }, { 1, 1, -1 } },
     [FORM_MXFP4] = { mxfp4_row, DTYPE_U8, { -1, -1, -1 }, { -1, -1, -1 } },
 };
 
@@ -250,6 +268,19 @@ static int check_indices(const struct unpacker *u, struct err *err)
     if (order->data && dtype_get(order->dtype, order->data, 0) != 0)
         return err_set(err, ERR_INPUT, "tensor %s: this order of rows is not supported",
                        order->name);
+    return 0;
+}
+
+static int check_scales(const struct unpacker *u, struct err *err)
+{
+    const struct piece *p = &u->part[PACKED_SCALES];
+    uint64_t n = 1;
+
+    for (int k = 0; k < p->ndim; k++)
+        n *= p->dim[k];
+    for (uint64_t i = 0; i < n && dtype_bits(p->dtype) > 8; i++)
+        if (!isfinite(dtype_get(p->dtype, p->data, i)))
+            return err_set(err, ERR_INPUT, "tensor %s: a scale is not finite", p->name);
     return 0;
 }
 
@@ -393,7 +424,8 @@ int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
     }
     loader_slice(l, t, &slice);
     if (check_types(&u, err) < 0 || check_sizes(&u, &slice, err) < 0 ||
-        check_indices(&u, err) < 0 || find_places(&u, l, t, err) < 0)
+        check_indices(&u, err) < 0 || check_scales(&u, err) < 0 ||
+        find_places(&u, l, t, err) < 0)
         goto out;
     y = xmalloc((cols + 1) * sizeof(*y));
     for (uint64_t r = 0; r < rows; r++) {

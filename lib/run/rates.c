@@ -25,7 +25,7 @@ static int copy_once(struct probe *p, struct err *err)
 
 static int multiply_once(struct probe *p, struct err *err)
 {
-    struct matrix w = { p->w, DTYPE_BF16, p->n, p->n };
+    struct matrix w = { .data = p->w, .dtype = DTYPE_BF16, .rows = p->n, .cols = p->n };
     struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
     struct call call = { .inst = &inst, .w = &w };
 

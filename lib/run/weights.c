@@ -117,15 +117,11 @@ static int copy_in(const struct weights *w, struct loader *loader, size_t tensor
     return ret;
 }
 
-/* Makes weight I the slice that follows weight I - 1 in the same tensor. */
-static int next_slice(struct weights *w, int i)
+/* The slice that follows M in the same tensor. */
+static struct matrix next_slice(struct matrix m)
 {
-    struct matrix m = w->matrix[i - 1];
-
     m.data = (const char *)m.data + m.rows * m.cols * (uint64_t)dtype_bits(m.dtype) / 8;
-    w->matrix[i] = m;
-    w->part[i] = true;
-    return 0;
+    return m;
 }
 
 /* Maps the BYTES of TENSOR for weight I, or else allocates device memory and copies
@@ -155,10 +151,10 @@ static int place(struct weights *w, int i, struct loader *loader,
 }
 
 /* Dequantizes weight I, which is stored as P says, into device memory; via a temporary
- * host buffer if the host cannot write device memory. */
+ * host buffer if the host cannot write device memory.  EXACT: as f32. */
 static int load_packed(struct weights *w, int i, struct loader *loader,
                        const struct checkpoint *c, const struct weight *need,
-                       const struct model_packing *p, uint64_t elements,
+                       const struct model_packing *p, uint64_t elements, bool exact,
                        struct err *err)
 {
     const char *name = c->model->tensor[need->tensor].name;
@@ -171,7 +167,10 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
         return -1;
     dtype = model_unpacked(
         c->model, p, c->tensor[c->model->tensor[p->part[PACKED_SCALES]].source].dtype);
-    w->matrix[i] = (struct matrix){ NULL, dtype, need->rows, need->cols };
+    if (exact)
+        dtype = DTYPE_F32;
+    w->matrix[i] =
+        (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
     if (!dtype_bytes(&bytes, dtype, elements))
         return err_set(err, ERR_INPUT, "tensor %s: too large", name);
     data = w->ops->alloc(w->device, bytes, name, err);
@@ -196,7 +195,7 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
  * needs. */
 static int load(struct weights *w, int i, struct loader *loader,
                 const struct checkpoint *c, const struct weight *need, bool padded,
-                struct err *err)
+                bool exact, struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
     struct model_packing packing;
@@ -207,7 +206,7 @@ static int load(struct weights *w, int i, struct loader *loader,
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
     if (model_packing(c->model, need->tensor, &packing))
-        return load_packed(w, i, loader, c, need, &packing, expected, err);
+        return load_packed(w, i, loader, c, need, &packing, expected, exact, err);
     if (t->source < 0)
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
@@ -223,7 +222,8 @@ static int load(struct weights *w, int i, struct loader *loader,
                        (unsigned long long)need->rows *
                            (need->slice ? need->experts : 1),
                        (unsigned long long)need->cols, dtype_name(dtype));
-    w->matrix[i] = (struct matrix){ NULL, dtype, need->rows, need->cols };
+    w->matrix[i] =
+        (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
     return place(w, i, loader, c, need->tensor, bytes, t->name, err);
 }
 
@@ -283,29 +283,97 @@ static int check_copies(const struct weights *w, struct loader *loader,
     return ret;
 }
 
-int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
-                 const struct backend *ops, struct device *device, struct err *err)
-{
+/* Weights as codes.  The slices of one tensor have one memory, which is released after
+ * the last. */
+struct packing {
+    struct encoder encoder;
     struct loader *loader;
+    void *block; /* memory that codes have replaced; or NULL */
+};
+
+static void release_block(struct weights *w, struct packing *p)
+{
+    w->ops->release(w->device, p->block);
+    p->block = NULL;
+}
+
+/* Replaces weight I, stored in *M, by its codes, if they are asked for. */
+static int pack(struct weights *w, int i, struct packing *p, const struct matrix *m,
+                struct err *err)
+{
+    const struct weight *need = &p->encoder.program->weight[i];
+    struct slice slice;
+    uint64_t bytes, stored;
+
+    if (!encode_takes(&p->encoder, i))
+        return 0;
+    if (!w->part[i]) {
+        release_block(w, p);
+        if (!w->mapped[i])
+            p->block = (void *)(uintptr_t)m->data;
+        w->mapped[i] = w->part[i] = true; /* until it has memory of its own */
+    }
+    loader_slice(p->loader, need->tensor, &slice);
+    if (encode_weight(&p->encoder, i, m, &slice, &w->matrix[i], &bytes, err) < 0)
+        return -1;
+    w->mapped[i] = w->part[i] = false;
+    dtype_bytes(&stored, m->dtype, m->rows * m->cols);
+    w->bytes += bytes - stored;
+    if (!need->slice)
+        release_block(w, p);
+    return 0;
+}
+
+static int load_all(struct weights *w, struct packing *p, const struct checkpoint *c,
+                    const struct program *program, struct err *err)
+{
+    struct matrix last = { 0 };
     int ret = 0;
 
+    for (int i = 0; i < w->n && ret == 0; i++) {
+        if (program->weight[i].slice > 1) {
+            w->matrix[i] = next_slice(last);
+            w->part[i] = true;
+        } else {
+            ret = load(w, i, p->loader, c, &program->weight[i],
+                       program->mesh.pad_vocab > 0, encode_takes(&p->encoder, i), err);
+        }
+        last = w->matrix[i];
+        if (ret == 0)
+            ret = pack(w, i, p, &last, err);
+    }
+    release_block(w, p);
+    return ret;
+}
+
+int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
+                 const struct backend *ops, struct device *device,
+                 enum weights_form form, struct comm *tensor, struct err *err)
+{
+    struct packing p = { 0 };
+    int ret = -1, own = model_code_bits(c->model);
+
     *w = (struct weights){ .n = program->nweights, .ops = ops, .device = device };
-    if (loader_open(&loader, c, &program->mesh, program->coord, err) < 0)
+    if (form == WEIGHTS_STORED && ops->host_memory && tensor && own)
+        form = own == 4 ? WEIGHTS_INT4 : WEIGHTS_INT8; /* as in the files */
+    if (encode_open(&p.encoder, form, program, ops, device, tensor, err) < 0)
         return -1;
+    p.encoder.decoded = own == (form == WEIGHTS_INT4 ? 4 : 8);
+    if (loader_open(&p.loader, c, &program->mesh, program->coord, err) < 0)
+        goto out;
     w->matrix = xcalloc((size_t)w->n + 1, sizeof(*w->matrix));
     w->part = xcalloc((size_t)w->n + 1, sizeof(*w->part));
     w->mapped = xcalloc((size_t)w->n + 1, sizeof(*w->mapped));
-    for (int i = 0; i < w->n && ret == 0; i++)
-        ret = program->weight[i].slice > 1 ? next_slice(w, i)
-                                           : load(w, i, loader, c, &program->weight[i],
-                                                  program->mesh.pad_vocab > 0, err);
+    ret = load_all(w, &p, c, program, err);
     if (ret == 0)
-        ret = check_copies(w, loader, c, program, err);
-    loader_close(loader);
+        ret = check_copies(w, p.loader, c, program, err);
+    loader_close(p.loader);
     if (ret < 0)
         weights_close(w);
     else
         begin_checks(w);
+out:
+    encode_close(&p.encoder);
     return ret;
 }
 
@@ -321,8 +389,10 @@ void weights_close(struct weights *w)
         (void)!weights_settle(w, &ignored);
     }
     for (int i = 0; w->matrix && i < w->n; i++)
-        if (!w->part[i] && !w->mapped[i])
+        if (!w->part[i] && !w->mapped[i]) {
             w->ops->release(w->device, (void *)(uintptr_t)w->matrix[i].data);
+            w->ops->release(w->device, (void *)(uintptr_t)w->matrix[i].scale);
+        }
     free(w->matrix);
     free(w->part);
     free(w->mapped);

@@ -6,11 +6,12 @@
 #include "lib/device/device.h"
 #include "lib/reshard/checkpoint.h"
 #include "lib/program/program.h"
+#include "lib/run/encode.h"
 
 struct weights {
     const struct backend *ops;
     struct device *device;
-    struct matrix *matrix; /* [n]: in the stored type */
+    struct matrix *matrix; /* [n]: in the stored type, or codes */
     bool *part;            /* [n]: a slice of the previous weight's memory */
     bool *mapped;          /* [n]: memory-mapped from the checkpoint file */
     int n;
@@ -24,10 +25,14 @@ struct weights {
  * Weights that are stored contiguously are mapped instead of copied if the device uses
  * host memory.  The CRC-32 of data read from shard files is checked: at once if the
  * data are copied, on a thread if they are mapped (see weights_settle).  ERR_INPUT: a
- * tensor's type is not f32, bf16 or f16, and it is not quantized. */
+ * tensor's type is not f32, bf16 or f16, and it is not quantized.
+ *
+ * FORM other than WEIGHTS_STORED: see encode.h; collective over TENSOR, the tensor
+ * group. */
 MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
                             const struct program *program, const struct backend *ops,
-                            struct device *device, struct err *err);
+                            struct device *device, enum weights_form form,
+                            struct comm *tensor, struct err *err);
 /* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output
  * results computed from W before this returns 0. */
 MUST_CHECK int weights_settle(struct weights *w, struct err *err);

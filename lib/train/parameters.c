@@ -14,12 +14,13 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
     int ret;
 
     for (int i = 0; i < p->program->nweights; i++)
-        p->matrix[i] =
-            (struct matrix){ p->weight + p->at[i], DTYPE_F32,
-                             p->program->weight[i].rows, p->program->weight[i].cols };
+        p->matrix[i] = (struct matrix){ .data = p->weight + p->at[i],
+                                        .dtype = DTYPE_F32,
+                                        .rows = p->program->weight[i].rows,
+                                        .cols = p->program->weight[i].cols };
     if (c->drawn)
         return 0;
-    if (weights_open(&w, c, p->program, ops, device, err) < 0)
+    if (weights_open(&w, c, p->program, ops, device, WEIGHTS_STORED, NULL, err) < 0)
         return -1;
     for (int i = 0; i < w.n; i++) {
         const struct matrix *m = &w.matrix[i];

@@ -106,6 +106,11 @@ done
 pack "$work/model" > "$corpus/checkpoint/uncut"
 pack "$data/version-1/bigcode-heads" > "$corpus/checkpoint/version-1"
 
+# in 8 and 4 bits
+for bits in 8 4; do
+    tr -d '\n' < "$data/../../examples/bard/config.json" | sed "s/  */ /g; s/{/{\"quantization_config\":{\"quant_method\":\"shardutils\",\"bits\":$bits,\"group_size\":32,\"dtype\":\"bfloat16\"},/" \
+        > "$corpus/config/bard-int$bits"
+done
 for config in "$data"/models/*/config.json "$data"/models/*/hf/config.json "$data"/stacks/*/config.json \
     "$data"/quantised/*/config.json; do
     name=${config#"$data/"}

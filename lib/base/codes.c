@@ -1,0 +1,148 @@
+/* codes - numbers stored in 8 or 4 bits, with scales */
+#include "lib/base/codes.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/dtype.h"
+
+float codes_largest(const float *x, size_t n)
+{
+    float largest = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        float size = fabsf(x[i]);
+
+        largest = size <= largest || isnan(largest) ? largest : size; /* NaN stays */
+    }
+    return largest;
+}
+
+float codes_scale8(float largest)
+{
+    return largest / 127;
+}
+
+/* 1 / SCALE; 0 if that is not finite, for a scale of zero or one that is subnormal. */
+static float inverse_of(float scale)
+{
+    float inverse = 1 / scale;
+
+    return isfinite(inverse) ? inverse : 0;
+}
+
+/* X, of a magnitude below 2^22, rounded to the nearest integer, limited to LEAST and
+ * MOST.  A compiler vectorizes this, unlike rintf. */
+static inline float code_of(float x, float least, float most)
+{
+    float code = (x + 0x1.8p23f) - 0x1.8p23f;
+
+    code = code > most ? most : code;
+    return code < least ? least : code;
+}
+
+void codes_make8(int8_t *to, const float *x, size_t n, float scale)
+{
+    float inverse = inverse_of(scale);
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = (int8_t)code_of(x[i] * inverse, -127, 127);
+}
+
+static float squared_error(const float x[CODES_BLOCK], float scale)
+{
+    enum { LANES = 8 };
+    float inverse = inverse_of(scale), sum[LANES] = { 0 }, all = 0;
+
+    for (int i = 0; i < CODES_BLOCK; i += LANES)
+        for (int l = 0; l < LANES; l++) {
+            float d = x[i + l] - code_of(x[i + l] * inverse, -8, 7) * scale;
+
+            sum[l] += d * d;
+        }
+    for (int l = 0; l < LANES; l++)
+        all += sum[l];
+    return all;
+}
+
+/* Codes reach further below zero than above, so the scale has the opposite sign of the
+ * largest number.  A smaller scale is finer but clips that number. */
+uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded)
+{
+    /* the last two: the largest number may have had the code 7 or -7 */
+    static const float parts[] = { 8, 8.6f, 7.5f, 7, -7 };
+    size_t n = sizeof(parts) / sizeof(*parts) - (decoded ? 0 : 2);
+    float least = INFINITY, low = 0, high = 0, largest;
+    uint16_t best = 0;
+
+    for (int i = 0; i < CODES_BLOCK; i++) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    largest = -low > high ? low : high;
+    for (size_t k = 0; k < n && least > 0 && largest != 0; k++) {
+        uint16_t scale = dtype_f32_to_f16(-largest / parts[k]);
+        float wide = dtype_f16_to_f32(scale), error;
+
+        if (!isfinite(wide) || wide == 0)
+            continue;
+        error = squared_error(x, wide);
+        if (error < least) {
+            least = error;
+            best = scale;
+        }
+    }
+    return best;
+}
+
+void codes_make4(int8_t to[CODES_BLOCK], const float x[CODES_BLOCK], uint16_t scale)
+{
+    float inverse = inverse_of(dtype_f16_to_f32(scale));
+
+    for (int i = 0; i < CODES_BLOCK; i++)
+        to[i] = (int8_t)code_of(x[i] * inverse, -8, 7);
+}
+
+static uint64_t groups_of(uint64_t rows)
+{
+    return (rows + CODES_ROWS - 1) / CODES_ROWS;
+}
+
+uint64_t codes_bytes(int bits, uint64_t rows, uint64_t cols)
+{
+    uint64_t row = bits == 8 ? (cols + 3) / 4 * 4 : cols / 2;
+
+    return groups_of(rows) * CODES_ROWS * row;
+}
+
+uint64_t codes_scale_bytes(int bits, uint64_t rows, uint64_t cols)
+{
+    return groups_of(rows) * CODES_ROWS *
+           (bits == 8 ? sizeof(float) : cols / CODES_BLOCK * sizeof(uint16_t));
+}
+
+void codes_put8(uint8_t *to, uint64_t cols, uint64_t row, const int8_t *code)
+{
+    uint64_t words = (cols + 3) / 4;
+    uint8_t *line = to + (row / CODES_ROWS * words * CODES_ROWS + row % CODES_ROWS) * 4;
+
+    for (uint64_t c = 0; c < cols; c++)
+        line[c / 4 * 4 * CODES_ROWS + c % 4] = (uint8_t)(code[c] + 128);
+}
+
+void codes_put4(uint8_t *to, uint16_t *scales, uint64_t cols, uint64_t row,
+                uint64_t block, const int8_t code[CODES_BLOCK], uint16_t scale)
+{
+    uint64_t blocks = cols / CODES_BLOCK, at = row / CODES_ROWS * blocks + block;
+    uint8_t *line = to + (at * 4 * CODES_ROWS + row % CODES_ROWS) * 4;
+
+    for (int w = 0; w < 4; w++, line += 4 * CODES_ROWS, code += 8)
+        for (int i = 0; i < 4; i++)
+            line[i] = (uint8_t)((code[i] + 8) | (code[i + 4] + 8) << 4);
+    scales[at * CODES_ROWS + row % CODES_ROWS] = scale;
+}
+
+void codes_clear(int bits, uint8_t *to, uint64_t rows, uint64_t cols)
+{
+    memset(to, bits == 8 ? 128 : 0x88, (size_t)codes_bytes(bits, rows, cols));
+}

@@ -1,0 +1,257 @@
+/* packed - y = x W^T for weights of 8 and 4 bits
+ *
+ * A leaf of a struct sum_tree (the whole row without one) is summed segment by segment,
+ * from its first term on; sums of segments are added in order.  The scale of 8 bits
+ * multiplies the sum of a leaf, so that ranks that hold different leaves round alike.
+ */
+#include "lib/cpu/packed.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+enum {
+    TASK = 1 << 16, /* bytes of weights of a task */
+    CHUNK = 32,     /* rows of x that are used together, from L2 */
+    ALONE = 4       /* most rows that the calling thread rounds by itself */
+};
+
+/* A segment of a row. */
+struct segment {
+    size_t start, n;  /* of its terms */
+    size_t lead;      /* of 8 bits: terms of its first word that are not its own */
+    size_t at;        /* its first word, or block */
+    size_t count;     /* words, or blocks */
+    bool first, last; /* of a leaf */
+    int adds;         /* sums to join behind it */
+};
+
+struct product {
+    float *y;
+    const float *x;
+    size_t rows;
+    const struct matrix *w;
+    bool four;
+    uint64_t groups; /* of outputs, of a task */
+    struct segment *segment;
+    size_t nsegments;
+    struct segment_x *rounded; /* [rows][nsegments] */
+};
+
+bool cpu_is_packed(const struct matrix *w)
+{
+    return w->dtype == DTYPE_I8 || w->dtype == DTYPE_U8;
+}
+
+/* ---- rounding ---- */
+
+typedef int8_t vec_i8 __attribute__((vector_size(16)));
+typedef int16_t vec_i16 __attribute__((vector_size(32)));
+
+/* Stores the lowest digit of each lane of *v at TO, adds it to *sum and takes it off.
+ */
+static inline __attribute__((always_inline)) void split(vec_i32 *v, int8_t *to,
+                                                        vec_i32 *sum)
+{
+    vec_i32 digit = (vec_i32)((vec_u32)*v << 24) >> 24;
+    vec_i8 bytes =
+        __builtin_convertvector(__builtin_convertvector(digit, vec_i16), vec_i8);
+
+    memcpy(to, &bytes, sizeof(bytes));
+    *sum += digit;
+    *v = (*v - digit) >> 8;
+}
+
+static int32_t total(const vec_i32 *v)
+{
+    int32_t sum = 0;
+
+    for (int i = 0; i < VEC; i++)
+        sum += (*v)[i];
+    return sum;
+}
+
+CPU_CLONES static void round_terms(struct segment_x *to, const float *x, size_t n,
+                                   size_t lead, bool four, float inverse)
+{
+    vec_i32 sum[DIGITS] = { { 0 } };
+    size_t block = 0;
+
+    for (int d = 0; d < DIGITS; d++)
+        memset(to->digit[d], 0, 4);
+    for (size_t i = 0; i < n; i += VEC) {
+        vec v = { 0 };
+        vec_i32 whole;
+
+        memcpy(&v, x + i, (n - i < VEC ? n - i : VEC) * sizeof(*x));
+        /* to the nearest integer; all are below 2^22 */
+        v = (v * inverse + 0x1.8p23f) - 0x1.8p23f;
+        whole = __builtin_convertvector(v, vec_i32);
+        for (int d = 0; d < DIGITS; d++)
+            split(&whole, to->digit[d] + lead + i, &sum[d]);
+        if (!four || i % CODES_BLOCK == 0)
+            continue;
+        for (int d = 0; d < DIGITS; d++) {
+            to->sum[block][d] = -8 * total(&sum[d]);
+            sum[d] = (vec_i32){ 0 };
+        }
+        block++;
+    }
+    for (int d = 0; d < DIGITS && !four; d++)
+        to->sum[0][d] = -128 * total(&sum[d]);
+}
+
+void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
+                   bool four)
+{
+    enum { MOST = (1 << 22) - 1 };
+    float largest = codes_largest(x, n), inverse = MOST / largest;
+
+    to->scale = largest / MOST;
+    if (!isfinite(largest))
+        to->scale = NAN;                          /* and so is the result */
+    if (!isfinite(inverse) || !isfinite(largest)) /* zeros, or nearly */
+        inverse = 0;
+    round_terms(to, inverse > 0 ? x : (const float[SEGMENT_TERMS]){ 0 }, n, lead, four,
+                inverse);
+}
+
+static void round_row(void *arg, size_t row, int thread)
+{
+    const struct product *p = arg;
+    struct segment_x *to = p->rounded + row * p->nsegments;
+
+    (void)thread;
+    for (size_t k = 0; k < p->nsegments; k++) {
+        const struct segment *s = &p->segment[k];
+
+        segment_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead,
+                      p->four);
+    }
+}
+
+/* ---- sums ---- */
+
+/* Y[ROWS][CODES_ROWS] += segment K of rows FIRST on, for group G of outputs. */
+static void add_segment(const struct product *p, float *y, size_t first, size_t rows,
+                        uint64_t g, size_t k)
+{
+    const struct segment *s = &p->segment[k];
+    uint64_t line = p->four ? g * (p->w->cols / CODES_BLOCK) + s->at
+                            : g * ((p->w->cols + 3) / 4) + s->at;
+    const uint8_t *w = p->w->data;
+
+    for (size_t i = 0; i < rows; i += PACKED_ROWS) {
+        const struct segment_x *x = p->rounded + (first + i) * p->nsegments + k;
+        int some = (int)(rows - i < PACKED_ROWS ? rows - i : PACKED_ROWS);
+
+        if (p->four)
+            int4_segment(y + i * CODES_ROWS, x, p->nsegments,
+                         w + line * CODES_ROWS * CODES_BLOCK / 2,
+                         (const uint16_t *)p->w->scale + line * CODES_ROWS, s->count,
+                         some);
+        else
+            int8_segment(y + i * CODES_ROWS, x, p->nsegments, w + line * CODES_ROWS * 4,
+                         s->count, some);
+    }
+}
+
+/* Group G of outputs, rows FIRST to FIRST + ROWS. */
+static void outputs(const struct product *p, uint64_t g, size_t first, size_t rows)
+{
+    float pending[TREE_LEAVES][CHUNK * CODES_ROWS];
+    size_t count = 0, from = (size_t)g * CODES_ROWS, out = (size_t)p->w->rows;
+    const float *scale = (const float *)p->w->scale + from;
+
+    for (size_t k = 0; k < p->nsegments; k++) {
+        const struct segment *s = &p->segment[k];
+        float *y = pending[count];
+
+        if (s->first)
+            memset(y, 0, rows * CODES_ROWS * sizeof(*y));
+        add_segment(p, y, first, rows, g, k);
+        for (size_t i = 0; s->last && !p->four && i < rows; i++)
+            for (size_t j = 0; j < CODES_ROWS; j++)
+                y[i * CODES_ROWS + j] *= scale[j];
+        count += s->last;
+        for (int a = 0; a < s->adds; a++, count--)
+            for (size_t i = 0; i < rows * CODES_ROWS; i++)
+                pending[count - 2][i] += pending[count - 1][i];
+    }
+    for (size_t i = 0; i < rows; i++)
+        memcpy(p->y + (first + i) * out + from, pending[0] + i * CODES_ROWS,
+               (out - from < CODES_ROWS ? out - from : CODES_ROWS) * sizeof(*p->y));
+}
+
+static void run_task(void *arg, size_t task, int thread)
+{
+    const struct product *p = arg;
+    uint64_t all = (p->w->rows + CODES_ROWS - 1) / CODES_ROWS;
+    uint64_t first = task * p->groups, end = first + p->groups;
+
+    (void)thread;
+    for (size_t i = 0; i < p->rows; i += CHUNK)
+        for (uint64_t g = first; g < end && g < all; g++)
+            outputs(p, g, i, p->rows - i < CHUNK ? p->rows - i : CHUNK);
+}
+
+static void make_segments(struct product *p, const struct sum_tree *tree)
+{
+    size_t most = (size_t)p->w->cols / SEGMENT_TERMS + TREE_LEAVES, at = 0;
+
+    p->segment = xcalloc(most, sizeof(*p->segment));
+    for (int k = 0; k < tree->n; k++)
+        for (size_t end = at + (size_t)tree->leaf[k].cols, start = at; at < end;) {
+            struct segment *s = &p->segment[p->nsegments++];
+
+            s->start = at;
+            s->n = end - at < SEGMENT_TERMS ? end - at : SEGMENT_TERMS;
+            s->lead = p->four ? 0 : at % 4;
+            s->at = at / (p->four ? CODES_BLOCK : 4);
+            s->count = p->four ? s->n / CODES_BLOCK : (s->lead + s->n + 3) / 4;
+            s->first = at == start;
+            at += s->n;
+            s->last = at == end;
+            s->adds = s->last ? tree->leaf[k].adds : 0;
+        }
+}
+
+int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
+                      const struct matrix *w, const struct sum_tree *tree,
+                      struct err *err)
+{
+    const struct sum_tree whole = { .n = 1, .leaf = { { .cols = w->cols } } };
+    struct product p = {
+        .y = y, .x = x, .rows = rows, .w = w, .four = w->dtype == DTYPE_U8
+    };
+    uint64_t row_bytes = p.four ? w->cols / 2 : w->cols;
+
+    if (!rows || !w->rows)
+        return 0;
+    if (!w->cols) {
+        memset(y, 0, rows * w->rows * sizeof(*y));
+        return 0;
+    }
+    make_segments(&p, tree ? tree : &whole);
+    p.rounded =
+        mem_alloc(rows * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
+    if (p.rounded) {
+        uint64_t all = (w->rows + CODES_ROWS - 1) / CODES_ROWS;
+
+        p.groups = TASK / (row_bytes * CODES_ROWS) + 1;
+        if (rows > ALONE)
+            cpu_parallel(d, rows, round_row, &p);
+        for (size_t i = 0; i < rows && rows <= ALONE; i++)
+            round_row(&p, i, 0);
+        cpu_parallel(d, (size_t)((all + p.groups - 1) / p.groups), run_task, &p);
+    }
+    free(p.segment);
+    if (!p.rounded)
+        return -1;
+    free(p.rounded);
+    return 0;
+}

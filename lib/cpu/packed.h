@@ -1,0 +1,50 @@
+/* packed - interface between products by packed weights and their loops
+ *
+ * Packed weights are those of 8 and 4 bits of lib/base/codes.h, in a struct matrix of
+ * type I8 or U8.  tile-int8.c and tile-int4.c have the loops, packed.c makes products
+ * from them.
+ *
+ * Terms of x are rounded to integers of 23 bits, relative to the largest of a segment
+ * of at most SEGMENT_TERMS terms, in three digits of 8 bits; a sum over a segment is
+ * then one of integers, exact in any order. */
+#ifndef LIB_CPU_PACKED_H
+#define LIB_CPU_PACKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/codes.h"
+
+enum {
+    SEGMENT_TERMS = 512,
+    SEGMENT_BLOCKS = SEGMENT_TERMS / CODES_BLOCK,
+    SEGMENT_ROOM = SEGMENT_TERMS + 64, /* terms with padding: a segment of 8 bits may
+                                        * begin and end inside a word */
+    DIGITS = 3,
+    PACKED_ROWS = 4 /* most rows of a tile */
+};
+
+/* A segment of a row of x.  A term is (digit 2 * 256 + digit 1) * 256 + digit 0, times
+ * the scale. */
+struct segment_x {
+    int8_t digit[DIGITS][SEGMENT_ROOM];
+    int32_t sum[SEGMENT_BLOCKS + 1][DIGITS]; /* of 8 bits: [0]: -128 times the sum of
+                                              * the digits; of 4 bits: of each block, -8
+                                              * times it */
+    float scale;
+};
+
+/* Rounds the N terms at X for 8 bits, after LEAD zeros, or for 4 bits. */
+void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
+                   bool four);
+
+/* y[ROWS][CODES_ROWS] += the products of a segment, times its scale: rows of x
+ * STRIDE segments apart, and the codes of a group of outputs, WORDS words of each from
+ * W on, without their scales; or BLOCKS blocks with theirs. */
+void int8_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
+                  size_t words, int rows);
+void int4_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
+                  const uint16_t *scale, size_t blocks, int rows);
+
+#endif

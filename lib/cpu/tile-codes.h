@@ -1,0 +1,53 @@
+/* tile-codes - what the loops for weights of 8 and 4 bits share */
+#ifndef LIB_CPU_TILE_CODES_H
+#define LIB_CPU_TILE_CODES_H
+
+#include "lib/cpu/packed.h"
+#include "lib/cpu/vec.h"
+
+#define ALL _Pragma("GCC unroll 8") for
+
+enum {
+    LINE = 4 * CODES_ROWS, /* bytes of a word of each row */
+    AHEAD = 2048           /* bytes between what is read and what is prefetched */
+};
+
+/* Term K of X, without its scale. */
+static inline __attribute__((always_inline)) float term_of(const struct segment_x *x,
+                                                           size_t k)
+{
+    return (float)((x->digit[2][k] * 256 + x->digit[1][k]) * 256 + x->digit[0][k]);
+}
+
+#if CPU_HAS_WIDE
+static inline bool has_dot_bytes(void)
+{
+    return cpu_is_wide() && __builtin_cpu_supports("avx512vnni");
+}
+
+/* *sum += in each lane, the products of the four unsigned bytes of *w and the four
+ * signed ones at X */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_bytes(vec_i32 *sum, const vec_i32 *w, const int8_t *x)
+{
+    vec_i32 to = *sum;
+
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(to)
+            : "v"(*w), "m"(*(const int8_t(*)[4])x));
+    *sum = to;
+}
+
+/* *out = the sums of the digits joined */
+static inline CPU_WIDE __attribute__((always_inline)) void
+join_digits(vec *out, const vec_i32 digit[DIGITS])
+{
+    vec high = __builtin_convertvector(digit[2], vec);
+    vec middle = __builtin_convertvector(digit[1], vec);
+    vec low = __builtin_convertvector(digit[0], vec);
+
+    *out = (high * 256 + middle) * 256 + low;
+}
+#endif
+
+#endif

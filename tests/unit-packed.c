@@ -1,0 +1,324 @@
+/* unit-packed - products by weights of 8 and 4 bits against plain loops */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/codes.h"
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/cpu/cpu.h"
+#include "tests/tap.h"
+
+static float *numbers_new(size_t n, uint64_t stream)
+{
+    float *x = xcalloc(n + 1, sizeof(*x));
+    struct rng r;
+
+    rng_init(&r, 7, stream);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)rng_normal(&r);
+    return x;
+}
+
+/* Random weights as codes. */
+static struct matrix matrix_new(bool four, uint64_t rows, uint64_t cols)
+{
+    size_t n = (size_t)cols;
+    int bits = four ? 4 : 8;
+    float *x = numbers_new((size_t)rows * n, 1);
+    uint8_t *codes = xmalloc((size_t)codes_bytes(bits, rows, cols) + 1);
+    void *scale = xcalloc((size_t)codes_scale_bytes(bits, rows, cols) + 1, 1);
+    int8_t *code = xcalloc(n + 1, 1);
+
+    codes_clear(bits, codes, rows, cols);
+    for (size_t r = 0; r < rows; r++) {
+        float *scales = scale;
+
+        for (size_t b = 0; four && b < n / CODES_BLOCK; b++) {
+            const float *at = x + r * n + b * CODES_BLOCK;
+            uint16_t s = codes_scale4(at, false);
+
+            codes_make4(code, at, s);
+            codes_put4(codes, scale, cols, r, b, code, s);
+        }
+        if (four)
+            continue;
+        scales[r] = codes_scale8(codes_largest(x + r * n, n));
+        codes_make8(code, x + r * n, n, scales[r]);
+        codes_put8(codes, cols, r, code);
+    }
+    free(x);
+    free(code);
+    return (struct matrix){ .data = codes,
+                            .scale = scale,
+                            .dtype = four ? DTYPE_U8 : DTYPE_I8,
+                            .rows = rows,
+                            .cols = cols };
+}
+
+static void matrix_free(struct matrix *w)
+{
+    free((void *)w->data);
+    free((void *)w->scale);
+}
+
+/* The scale of a weight of 4 bits. */
+static double scale_at(const struct matrix *w, uint64_t row, uint64_t col)
+{
+    uint64_t at = row / 16 * (w->cols / 32) + col / 32;
+
+    return (double)dtype_f16_to_f32(((const uint16_t *)w->scale)[at * 16 + row % 16]);
+}
+
+static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
+{
+    const uint8_t *data = w->data;
+    int byte;
+
+    if (w->dtype == DTYPE_I8) {
+        uint64_t line = row / 16 * ((w->cols + 3) / 4) + col / 4;
+
+        return (data[line * 64 + row % 16 * 4 + col % 4] - 128) *
+               (double)((const float *)w->scale)[row];
+    }
+    byte = data[(row / 16 * (w->cols / 8) + col / 8) * 64 + row % 16 * 4 + col % 4];
+    return ((col % 8 < 4 ? byte & 15 : byte >> 4) - 8) * scale_at(w, row, col);
+}
+
+/* Columns [FIRST, FIRST + N) of W. */
+static struct matrix part_new(const struct matrix *w, uint64_t first, uint64_t n)
+{
+    bool four = w->dtype == DTYPE_U8;
+    int bits = four ? 4 : 8;
+    size_t bytes = (size_t)codes_scale_bytes(bits, w->rows, n);
+    struct matrix m = *w;
+    uint8_t *codes = xmalloc((size_t)codes_bytes(bits, w->rows, n) + 1);
+    void *scale = xcalloc(bytes + 1, 1);
+    int8_t *code = xcalloc((size_t)n + 1, 1);
+
+    codes_clear(bits, codes, w->rows, n);
+    if (!four)
+        memcpy(scale, w->scale, bytes);
+    for (uint64_t r = 0; r < w->rows; r++) {
+        for (uint64_t c = 0; c < n; c++) {
+            double step =
+                four ? scale_at(w, r, first + c) : (double)((const float *)w->scale)[r];
+
+            code[c] = (int8_t)(step != 0 ? rint(weight_at(w, r, first + c) / step) : 0);
+        }
+        for (uint64_t b = 0; four && b < n / 32; b++)
+            codes_put4(codes, scale, n, r, b, code + b * 32,
+                       dtype_f32_to_f16((float)scale_at(w, r, first + b * 32)));
+        if (!four)
+            codes_put8(codes, n, r, code);
+    }
+    free(code);
+    m.data = codes;
+    m.scale = scale;
+    m.cols = n;
+    return m;
+}
+
+static struct device *device_new(int threads)
+{
+    struct device *d;
+    struct err err;
+
+    if (backend_cpu.open(&d, threads, 0, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+    return d;
+}
+
+/* The largest error, relative to the size of the sum's terms. */
+static double error_of(const float *y, const float *x, size_t rows,
+                       const struct matrix *w)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < rows; i++)
+        for (uint64_t j = 0; j < w->rows; j++) {
+            double want = 0, size = 1e-30, d;
+
+            for (uint64_t k = 0; k < w->cols; k++) {
+                double term = (double)x[i * w->cols + k] * weight_at(w, j, k);
+
+                want += term;
+                size += fabs(term);
+            }
+            d = fabs((double)y[i * w->rows + j] - want) / size;
+            if (!(d <= most))
+                most = isnan(d) ? INFINITY : d;
+        }
+    return most;
+}
+
+struct result {
+    double error;
+    bool same; /* for any number of threads, and each row alone */
+};
+
+static struct result try_product(bool four, size_t rows, uint64_t in, uint64_t out,
+                                 const struct sum_tree *tree)
+{
+    struct matrix w = matrix_new(four, out, in);
+    size_t n = rows * (size_t)out;
+    float *x = numbers_new(rows * (size_t)in, 2), *y = xcalloc(n + 1, sizeof(*y)),
+          *z = xcalloc(n + 1, sizeof(*z));
+    struct result r = { .same = true };
+    struct err err;
+
+    for (int threads = 1; threads <= 3; threads++) {
+        struct device *d = device_new(threads);
+
+        memset(z, 0xff, n * sizeof(*z));
+        r.same &= cpu_packed_linear(d, z, x, rows, &w, tree, &err) == 0;
+        if (threads == 1)
+            memcpy(y, z, n * sizeof(*y));
+        r.same &= !memcmp(y, z, n * sizeof(*y));
+        for (size_t i = 0; i < rows && threads == 2; i++)
+            r.same &= cpu_packed_linear(d, z, x + i * in, 1, &w, tree, &err) == 0 &&
+                      !memcmp(z, y + i * out, (size_t)out * sizeof(*z));
+        backend_cpu.close(d);
+    }
+    r.error = error_of(y, x, rows, &w);
+    matrix_free(&w);
+    free(x);
+    free(y);
+    free(z);
+    return r;
+}
+
+static void products_are_right(bool four)
+{
+    static const size_t rows[] = { 1, 2, 3, 4, 5, 7, 8, 17, 35 };
+    static const uint64_t shape[][2] = { { 32, 1 },   { 64, 50 },   { 96, 9 },
+                                         { 160, 75 }, { 1120, 61 }, { 2080, 13 } };
+    double worst = 0;
+    bool same = true;
+
+    for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
+        for (size_t s = 0; s < sizeof(shape) / sizeof(*shape); s++) {
+            uint64_t in = shape[s][0] - (four ? 0 : 5);
+            struct result one = try_product(four, rows[r], in, shape[s][1], NULL);
+
+            worst = fmax(worst, one.error);
+            same &= one.same;
+        }
+    if (!tap_ok(worst < 1e-6, "codes of %d bits times their scales", four ? 4 : 8))
+        printf("# error %g\n", worst);
+    tap_ok(same, "the same bits for any number of threads, and alone");
+}
+
+static void trees_add_leaves(bool four)
+{
+    enum { EIGHT_LEAF = 157, FOUR_LEAF = 160 }; /* of 8 bits: not whole words */
+    const uint64_t leaf = four ? FOUR_LEAF : EIGHT_LEAF, cols = 4 * leaf;
+    const uint64_t half_cols = 2 * leaf;
+    const struct sum_tree tree = {
+        .n = 4, .leaf = { { leaf, 0 }, { leaf, 1 }, { leaf, 0 }, { leaf, 2 } }
+    };
+    const struct sum_tree half = { .n = 2, .leaf = { { leaf, 0 }, { leaf, 1 } } };
+    bool same = true;
+
+    for (size_t rows = 1; rows < 40; rows += 19) {
+        struct matrix w = matrix_new(four, 61, cols);
+        float *x = numbers_new(rows * (size_t)cols, 3),
+              *y = xcalloc(rows * 61, sizeof(*y)),
+              *z = xcalloc(rows * 61 * 2, sizeof(*z)),
+              *part = xcalloc(rows * (size_t)half_cols, sizeof(*part));
+        struct device *d = device_new(2);
+        struct err err;
+
+        same &= try_product(four, rows, cols, 61, &tree).same;
+        same &= cpu_packed_linear(d, y, x, rows, &w, &tree, &err) == 0;
+        for (size_t p = 0; p < 2; p++) {
+            struct matrix own = part_new(&w, p * half_cols, half_cols);
+
+            for (size_t i = 0; i < rows; i++)
+                memcpy(part + i * half_cols, x + i * cols + p * half_cols,
+                       (size_t)half_cols * sizeof(*x));
+            same &= cpu_packed_linear(d, z + p * rows * 61, part, rows, &own, &half,
+                                      &err) == 0;
+            matrix_free(&own);
+        }
+        for (size_t i = 0; i < rows * 61; i++)
+            z[i] += z[rows * 61 + i];
+        same &= !memcmp(y, z, rows * 61 * sizeof(*y));
+        backend_cpu.close(d);
+        matrix_free(&w);
+        free(x);
+        free(y);
+        free(z);
+        free(part);
+    }
+    tap_ok(same, "in %d bits halves of a tree add up to its bits", four ? 4 : 8);
+}
+
+static void odd_numbers_are_seen(void)
+{
+    struct matrix w = matrix_new(true, 8, 64);
+    float x[64] = { 0 }, y[8];
+    struct device *d = device_new(1);
+    struct err err;
+    bool right = cpu_packed_linear(d, y, x, 1, &w, NULL, &err) == 0;
+
+    for (int j = 0; j < 8; j++)
+        right &= y[j] == 0;
+    x[40] = NAN;
+    right &= cpu_packed_linear(d, y, x, 1, &w, NULL, &err) == 0;
+    for (int j = 0; j < 8; j++)
+        right &= isnan(y[j]);
+    x[40] = INFINITY;
+    right &= cpu_packed_linear(d, y, x, 1, &w, NULL, &err) == 0;
+    for (int j = 0; j < 8; j++)
+        right &= !isfinite(y[j]);
+    tap_ok(right, "zeros stay zeros, and a number that is not finite is not hidden");
+    backend_cpu.close(d);
+    matrix_free(&w);
+}
+
+static void codes_are_near(void)
+{
+    float *x = numbers_new(96, 9), tiny[CODES_BLOCK] = { 1e-9f, -2e-9f };
+    struct matrix a = matrix_new(false, 3, 96), b = matrix_new(true, 3, 96);
+    float *source = numbers_new(288, 1), zero[CODES_BLOCK] = { 0 };
+    bool eight = true, four = true;
+    int8_t code[2];
+
+    for (uint64_t r = 0; r < 3; r++)
+        for (uint64_t c = 0; c < 96; c++) {
+            double want = (double)source[r * 96 + c];
+            double step8 = (double)((const float *)a.scale)[r];
+            double step4 = fabs(scale_at(&b, r, c));
+
+            eight &= fabs(weight_at(&a, r, c) - want) <= step8 * 0.501;
+            four &= fabs(weight_at(&b, r, c) - want) <= step4 * 1.3;
+        }
+    tap_ok(eight, "a code of 8 bits is at most half a step away");
+    tap_ok(four, "one of 4 bits little more than a step");
+    tap_ok(isnan(codes_largest((const float[]){ 1, NAN, 3 }, 3)) &&
+               isinf(codes_largest((const float[]){ 1, -INFINITY, 3 }, 3)),
+           "numbers that are not finite are seen");
+    codes_make8(code, (const float[]){ 1e-44f, 0 }, 2, codes_scale8(1e-44f));
+    tap_ok(codes_scale4(zero, false) == 0 &&
+               isfinite(dtype_f16_to_f32(codes_scale4(tiny, true))) &&
+               code[0] >= -127 && code[1] == 0,
+           "zeros and subnormal numbers have codes");
+    matrix_free(&a);
+    matrix_free(&b);
+    free(x);
+    free(source);
+}
+
+int main(void)
+{
+    for (int four = 0; four < 2; four++) {
+        products_are_right(four);
+        trees_add_leaves(four);
+    }
+    odd_numbers_are_seen();
+    codes_are_near();
+    return tap_done();
+}
