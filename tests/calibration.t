@@ -22,6 +22,7 @@ ok "and can be planned with" pp-partition plan --pp 2 --balance line.json "$bard
 run tp-run bench --tokens 16 --repeat 1 --pp 2 "$data/stacks/t5"
 status_is 0 "a model of two stacks is measured"
 out_has "steps over 2 stages: " "over stages, too"
+out_has "; products of f32 " "and the kernels of the CPU are named"
 run tp-run bench --tokens 16 --repeat 1 "$data/models/bert-pooler"
 status_is 0 "and an encoder without a head"
 run tp-run bench --tokens 600 "$bard"

@@ -34,6 +34,8 @@ struct bench {
     const char *out;
     bool collectives; /* only these */
     struct calibration c;
+    struct machine_rates rates; /* of the CPU */
+    bool rounded;               /* products are of bf16, with its kernels */
     /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
@@ -411,6 +413,15 @@ static void print_times(const struct bench *b)
            c->memory_read / 1e9, 100 * c->decode_share);
     printf("products    %.4g GFLOP/s, of which a step of %llu tokens reaches %.0f %%\n",
            c->product / 1e9, (unsigned long long)c->tokens, 100 * c->prefill_share);
+    if (b->rates.read > 0) {
+        printf("kernels     %s; products of f32 %.4g GFLOP/s",
+               machine_kernels(b->rounded), b->rates.f32 / 1e9);
+        if (b->rates.bf16 > 0)
+            printf(", of bf16 %.4g", b->rates.bf16 / 1e9);
+        if (b->rates.int8 > 0)
+            printf(", of int8 %.4g", b->rates.int8 / 1e9);
+        putchar('\n');
+    }
     if (c->latency > 0)
         printf("messages    %.3g ms, %s/s\n", 1e3 * c->latency,
                str_human(size, (uint64_t)c->bandwidth));
@@ -471,13 +482,17 @@ static int report(struct bench *b, struct err *err)
     return ret;
 }
 
-/* Measures this rank's device. */
+/* Measures this rank's device.  A rank with bf16 products is compared with those. */
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
     if (!r->ops->host_memory)
         return rates_measure(r->ops, r->device, &b->c.memory_read, &b->c.product, err);
-    return machine_measure(b->session->machine.threads, &b->c.memory_read,
-                           &b->c.product, err);
+    if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
+        return -1;
+    b->rounded = r->program->rounded && matrix_type(r) == DTYPE_BF16;
+    b->c.memory_read = b->rates.read;
+    b->c.product = b->rounded && b->rates.bf16 > 0 ? b->rates.bf16 : b->rates.f32;
+    return 0;
 }
 
 static double message_bytes(const struct runner *r, uint64_t tokens)

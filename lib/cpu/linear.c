@@ -35,7 +35,6 @@ enum {
     FEW = 16,         /* maximum number of rows for which weights are widened as they
                        * are read */
     TASK = 1 << 16,   /* weights of a task with few rows */
-    BLOCK = 512,      /* terms of a stretch: some rows of x fit into the L1 cache */
     PANEL = 8 * OUTS, /* outputs computed together */
     GROUP = 8 * EIGHT_OUTS, /* outputs computed together in tiles of eight rows */
     APART = VEC, /* padding between rows, so that equal columns map to different cache
@@ -277,6 +276,33 @@ static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_st
     }
 }
 
+#if CPU_HAS_WIDE
+/* One row by STREAMS outputs that are APART outputs from one another: the rows of
+ * weights are so many streams, each of which continues with the next call. */
+static void dot_streams(float *y, size_t apart, const float *x, const struct tiles *t,
+                        const struct matrix *w, uint64_t first,
+                        const struct sum_tree *tree)
+{
+    float sums[SUMS + 1][STREAMS];
+    struct terms of = { 0 };
+    size_t last = 0;
+
+    for (int k = 0; k < tree->n; k++, last++) {
+        struct weight_rows at = { .stride = w->cols * apart };
+
+        of.count = tree->leaf[k].cols;
+        at.data = element(w, first, of.start);
+        t->streams(sums[last], x + of.x, &at, (size_t)of.count);
+        for (int a = 0; a < tree->leaf[k].adds; a++, last--)
+            for (size_t i = 0; i < STREAMS; i++)
+                sums[last - 1][i] += sums[last][i];
+        next_terms(&of, t);
+    }
+    for (size_t i = 0; i < STREAMS; i++)
+        y[i * apart] = sums[0][i];
+}
+#endif
+
 static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
                     size_t m, const struct tiles *t, const struct matrix *w,
                     uint64_t first, size_t n, const struct sum_tree *tree)
@@ -429,6 +455,8 @@ struct product {
     const struct tiles *tiles;
     uint64_t in, out;            /* columns of x and y */
     uint64_t share;              /* outputs per task */
+    uint64_t stream;             /* with streams: outputs of each */
+    size_t groups;               /* of STREAMS streams */
     float *panels;               /* [threads], or NULL */
     const struct sum_tree *tree; /* or NULL */
     float *rooms;                /* [threads][room], if there is a tree */
@@ -468,6 +496,58 @@ static void linear_outputs(void *arg, size_t task, int thread)
     else
         dot_few(p->y + first, p->out, x, p->x_stride, p->rows, p->tiles, p->w, first, n,
                 p->tree);
+}
+
+/* Outputs per task: some 100 KB of weights, in whole panels. */
+static uint64_t few_share(const struct product *p)
+{
+    uint64_t share = TASK / (p->in + 1) + 1;
+
+    return (share + PANEL - 1) / PANEL * PANEL;
+}
+
+#if CPU_HAS_WIDE
+/* One row: each thread has a group of STREAMS streams of weights, of which a task is a
+ * part.  A CPU prefetches streams that it reads in order, and no other way of reading
+ * was as fast.  The last task has the outputs that do not divide. */
+static void linear_streams(void *arg, size_t task, int thread)
+{
+    const struct product *p = arg;
+    uint64_t parts = (p->stream + p->share - 1) / p->share;
+    uint64_t first = task / parts * STREAMS * p->stream, j = task % parts * p->share;
+
+    (void)thread;
+    if (task / parts == p->groups) {
+        dot_few(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles, p->w,
+                first, (size_t)(p->out - first), p->tree);
+        return;
+    }
+    for (uint64_t end = j + p->share; j < end && j < p->stream; j++)
+        dot_streams(p->y + first + j, (size_t)p->stream, p->apart, p->tiles, p->w,
+                    first + j, p->tree);
+}
+#endif
+
+/* Runs it.  Returns false if that is impossible, or if there are too few outputs. */
+static bool share_streams(struct device *d, struct product *p)
+{
+#if CPU_HAS_WIDE
+    p->groups = (size_t)cpu_threads(d);
+    p->stream = p->out / (STREAMS * p->groups);
+    p->stream -= p->stream && p->stream % 2 == 0; /* even ones meet in a cache set */
+    p->share = few_share(p) / STREAMS;
+    if (p->rows != 1 || !p->stream || !cpu_is_wide())
+        return false;
+    cpu_parallel(d,
+                 p->groups * (size_t)((p->stream + p->share - 1) / p->share) +
+                     (p->out > p->groups * STREAMS * p->stream),
+                 linear_streams, p);
+    return true;
+#else
+    (void)d;
+    (void)p;
+    return false;
+#endif
 }
 
 static void matmul_outputs(void *arg, size_t task, int thread)
@@ -539,14 +619,6 @@ static void set_apart(void *arg, size_t task, int thread)
     }
 }
 
-/* Outputs per task: some 100 KB of weights, in whole panels. */
-static uint64_t few_share(const struct product *p)
-{
-    uint64_t share = TASK / (p->in + 1) + 1;
-
-    return (share + PANEL - 1) / PANEL * PANEL;
-}
-
 /* y = x W^T; ROUNDED: x is rounded to bf16. */
 static int linear(struct device *d, float *y, const float *x, size_t rows,
                   const struct matrix *w, const struct sum_tree *tree, bool rounded,
@@ -587,7 +659,8 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
         p.panels = room + apart;
     if (rooms)
         p.rooms = room + apart + panels;
-    share_out(d, &p, panels ? PANEL : few_share(&p), linear_outputs);
+    if (!share_streams(d, &p))
+        share_out(d, &p, panels ? PANEL : few_share(&p), linear_outputs);
     free(room);
     return 0;
 }

@@ -15,6 +15,8 @@ enum {
     OUTS = 6,  /* and its outputs */
     EIGHT = 8, /* rows of a tile if there are at least eight and enough registers, */
     EIGHT_OUTS = 3, /* and its outputs */
+    STREAMS = 4,    /* outputs of one row at once, whose weights may lie far apart */
+    BLOCK = 512,    /* terms of a stretch: some rows of x fit into the L1 cache */
 };
 
 /* A block of rows of weights. */
@@ -38,6 +40,10 @@ struct tiles {
      * only if cpu_is_wide(). */
     void (*eight)(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                   const struct weight_rows *w, size_t terms, bool add);
+    /* sums[STREAMS] of one row over TERMS terms, stretch by stretch; NULL unless
+     * CPU_HAS_WIDE.  Call only if cpu_is_wide(). */
+    void (*streams)(float *sums, const float *x, const struct weight_rows *w,
+                    size_t terms);
     /* y[M][OUTS] += x w over N terms; NULL if packed, as is widen */
     void (*outer)(float *y, size_t y_stride, const float *x, size_t x_stride,
                   const char *w, size_t w_stride, size_t m, size_t outs, size_t n);

@@ -8,6 +8,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/linear.h"
+#include "lib/cpu/onednn.h"
 #include "lib/cpu/vec.h"
 
 enum { BYTES = 1 << 29, N = 1024, SMALL = 512, RUNS = 5 };
@@ -16,8 +18,10 @@ struct job {
     const uint64_t *words;
     size_t each; /* words of a task */
     size_t n;
-    float *a, *b, *c; /* [threads] matrices [n][n] */
-    uint64_t *sink;   /* [tasks] */
+    float *a, *b, *c;        /* [threads] matrices [n][n] */
+    struct onednn **product; /* [threads] */
+    bool failed;
+    uint64_t *sink; /* [tasks] */
 };
 
 CPU_CLONES static uint64_t sum(const uint64_t *p, size_t n)
@@ -88,7 +92,85 @@ static double product_rate(struct device *d, struct job *j, size_t threads)
     return rate(d, multiply, j, threads, 2 * n * n * n * (double)threads);
 }
 
-int machine_measure(int threads, double *read, double *product, struct err *err)
+static void multiply_small(void *arg, size_t task, int thread)
+{
+    struct job *j = arg;
+    size_t n = j->n, at = task * n * n;
+
+    (void)thread;
+    if (!onednn_run(j->product[task], j->c + at, j->a + at, j->b + at))
+        j->failed = true;
+}
+
+/* The rate of products of TYPE by oneDNN; 0 if it has none. */
+static double small_rate(struct device *d, struct job *j, size_t threads,
+                         enum dtype type)
+{
+    double n = (double)j->n, best = 0;
+
+    j->failed = false;
+    j->product = xcalloc(threads, sizeof(*j->product));
+    for (size_t i = 0; i < threads; i++)
+        j->failed |= !(j->product[i] = onednn_new(type, j->n, j->n, j->n));
+    for (int i = 0; i < RUNS && !j->failed; i++) {
+        double p = rate(d, multiply_small, j, threads, 2 * n * n * n * (double)threads);
+
+        best = p > best ? p : best;
+    }
+    for (size_t i = 0; i < threads; i++)
+        onednn_free(j->product[i]);
+    free(j->product);
+    return j->failed ? 0 : best;
+}
+
+/* The rate of our own products of bf16; 0 if the CPU has none. */
+static double pair_rate(struct device *d, struct job *j, size_t threads,
+                        struct err *err)
+{
+    const struct matrix w = {
+        .data = j->b, .dtype = DTYPE_BF16, .rows = threads * j->n, .cols = j->n
+    };
+    double n = (double)j->n, best = 0;
+
+    for (int i = 0; i < RUNS && tile_pairs(); i++) {
+        double start = clock_seconds(), p;
+
+        /* one thread's rows by all threads' outputs fill c */
+        if (cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err) < 0)
+            return -1;
+        p = 2 * n * n * n * (double)threads / (clock_seconds() - start);
+        best = p > best ? p : best;
+    }
+    return best;
+}
+
+/* Does the CPU have products of BF16, or else of bytes? */
+static bool has_product(bool bf16)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    return bf16 ? __builtin_cpu_supports("avx512bf16")
+                : __builtin_cpu_supports("avx512vnni") ||
+                      __builtin_cpu_supports("avxvnni");
+#else
+    (void)bf16;
+    return false;
+#endif
+}
+
+const char *machine_kernels(bool rounded)
+{
+    if (rounded && tile_pairs())
+        return "AVX512-BF16";
+#if CPU_HAS_WIDE
+    if (cpu_is_wide())
+        return "AVX-512";
+    return __builtin_cpu_supports("x86-64-v3") ? "AVX2" : "SSE2";
+#else
+    return "vectors of the compiler";
+#endif
+}
+
+int machine_measure(int threads, struct machine_rates *rates, struct err *err)
 {
     size_t n = (size_t)threads, tasks = n * 16;
     struct device *d = NULL;
@@ -100,14 +182,24 @@ int machine_measure(int threads, double *read, double *product, struct err *err)
     if (!words || open_squares(&j, n, N, err) < 0 || cpu_open(&d, threads, 0, err) < 0)
         goto out;
     memset(words, 1, BYTES);
-    *read = *product = 0;
+    *rates = (struct machine_rates){ 0 };
     for (int i = 0; i < RUNS; i++) {
         double r = rate(d, read_part, &j, tasks, (double)(tasks * j.each * 8));
         double p = product_rate(d, &j, n);
 
-        *read = r > *read ? r : *read;
-        *product = p > *product ? p : *product;
+        rates->read = r > rates->read ? r : rates->read;
+        rates->f32 = p > rates->f32 ? p : rates->f32;
     }
+    if (has_product(true)) {
+        double own = pair_rate(d, &j, n, err);
+
+        if (own < 0)
+            goto out;
+        rates->bf16 = small_rate(d, &j, n, DTYPE_BF16);
+        rates->bf16 = own > rates->bf16 ? own : rates->bf16;
+    }
+    if (has_product(false))
+        rates->int8 = small_rate(d, &j, n, DTYPE_I8);
     ret = 0;
 out:
     cpu_close(d);

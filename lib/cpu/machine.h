@@ -3,13 +3,25 @@
 #ifndef LIB_CPU_MACHINE_H
 #define LIB_CPU_MACHINE_H
 
+#include <stdbool.h>
+
 #include "lib/base/err.h"
 
-/* The best of several runs on THREADS threads: *read, bytes/s read from memory, and
- * *product, FLOP/s of f32 matrix products (oneDNN's if it is built in). */
-MUST_CHECK int machine_measure(int threads, double *read, double *product,
+struct machine_rates {
+    double read;            /* bytes read from memory a second */
+    double f32, bf16, int8; /* operations of matrix products a second, by the type of
+                             * both operands; 0: not measured, since the CPU or this
+                             * build has no product that is made for the type */
+};
+
+/* The best of several runs on THREADS threads.  Products are oneDNN's if it is built
+ * in. */
+MUST_CHECK int machine_measure(int threads, struct machine_rates *rates,
                                struct err *err);
-/* Only *product; takes a few hundredths of a second. */
+/* The kernels that products with f32 weights use on this CPU, or with bf16 weights if
+ * x is ROUNDED. */
+const char *machine_kernels(bool rounded);
+/* Only the f32 product; takes a few hundredths of a second. */
 MUST_CHECK int machine_product(int threads, double *product, struct err *err);
 
 #endif

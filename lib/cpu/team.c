@@ -1,8 +1,10 @@
 /* team - the threads of one rank, and how tasks are distributed to them
  *
- * Threads take tasks from a counter.  A thread that the system does not schedule takes
- * none and nobody waits for it, so on a busy machine a team is never slower than its
- * caller alone.  A waiting thread spins, then yields, then sleeps. */
+ * Each thread has a range of consecutive tasks, so that it reads memory in order, and
+ * takes tasks from the others' ranges when its own is empty.  A thread that the system
+ * does not schedule takes none and nobody waits for it, so on a busy machine a team is
+ * never slower than its caller alone.  A waiting thread spins, then yields, then
+ * sleeps. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -27,6 +29,12 @@ enum {
     YIELDS = 20,  /* yields before sleeping */
 };
 
+/* The tasks of one thread that nobody has taken yet. */
+struct queue {
+    _Alignas(128) _Atomic size_t next;
+    size_t end;
+};
+
 /* A job is open while STATE is odd.  A thread that joins a job increments ACTIVE and
  * reads STATE again; the caller closes the job and then waits until ACTIVE is 0, so a
  * job's fields are never written while they are read. */
@@ -35,11 +43,10 @@ struct device {
     pthread_t *helper; /* [n - 1] */
     cpu_task *run;
     void *arg;
-    size_t tasks;
+    struct queue *queue; /* [n] */
     _Alignas(128) _Atomic uint32_t state;
     _Atomic uint32_t sleepers;
     _Atomic int quit;
-    _Alignas(128) _Atomic size_t next;
     _Alignas(128) _Atomic uint32_t active;
 };
 
@@ -89,12 +96,16 @@ static void wait_while(_Atomic uint32_t *word, uint32_t seen,
 
 static void take_tasks(struct device *d, int thread)
 {
-    for (;;) {
-        size_t task = atomic_fetch_add_explicit(&d->next, 1, memory_order_relaxed);
+    for (int i = 0; i < d->n; i++) {
+        struct queue *r = &d->queue[(thread + i) % d->n];
 
-        if (task >= d->tasks)
-            return;
-        d->run(d->arg, task, thread);
+        /* looks first, so that empty ranges are not written */
+        while (atomic_load_explicit(&r->next, memory_order_relaxed) < r->end) {
+            size_t task = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+
+            if (task < r->end)
+                d->run(d->arg, task, thread);
+        }
     }
 }
 
@@ -146,9 +157,12 @@ void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg)
     }
     d->run = run;
     d->arg = arg;
-    d->tasks = tasks;
     state = atomic_load(&d->state);
-    atomic_store(&d->next, 0);
+    for (size_t i = 0, n = (size_t)d->n; i < n; i++) {
+        atomic_store_explicit(&d->queue[i].next, i * (tasks / n) + i * (tasks % n) / n,
+                              memory_order_relaxed);
+        d->queue[i].end = (i + 1) * (tasks / n) + (i + 1) * (tasks % n) / n;
+    }
     set_state(d, state + 1);
     take_tasks(d, 0);
     set_state(d, state + 2);
@@ -187,6 +201,11 @@ int cpu_open(struct device **out, int threads, int local, struct err *err)
         return -1;
     *d = (struct device){ .n = 1 };
     d->helper = xcalloc((size_t)threads, sizeof(*d->helper));
+    d->queue = mem_alloc((size_t)threads * sizeof(*d->queue), "the threads", err);
+    if (!d->queue) {
+        cpu_close(d);
+        return -1;
+    }
     alone();
     for (; d->n < threads; d->n++) {
         struct helper *h = xmalloc(sizeof(*h));
@@ -212,5 +231,6 @@ void cpu_close(struct device *d)
     for (int i = 1; i < d->n; i++)
         pthread_join(d->helper[i - 1], NULL);
     free(d->helper);
+    free(d->queue);
     free(d);
 }

@@ -137,11 +137,58 @@ CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x,
     }
 }
 
+/* acc[STREAMS] += products of N terms, at most a vector. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride, size_t n)
+{
+    pairs wv, xv;
+
+    load_pairs(&xv, x, STEP);
+    EACH(int s = 0; s < STREAMS; s++)
+    {
+        load_pairs(&wv, w + (size_t)s * w_stride * sizeof(uint16_t), n);
+        add_pairs(&acc[s], &wv, &xv);
+    }
+}
+
+/* Adds the lanes of two stretches at once. */
+CPU_WIDE static void streams(float *sums, const float *x, const struct weight_rows *w,
+                             size_t terms)
+{
+    vec acc[2 * STREAMS];
+    float sum[2 * STREAMS];
+    const char *data = w->data;
+
+    for (size_t left = terms; left;) {
+        const bool first = left == terms, two = left > BLOCK;
+
+        EACH(int s = 0; s < 2 * STREAMS; s++) acc[s] = (vec){ 0 };
+        EACH(int h = 0; h < 2; h++)
+        {
+            size_t n = left < BLOCK ? left : BLOCK;
+
+            left -= n;
+            for (; n >= STEP; n -= STEP, x += VEC, data += STEP * sizeof(uint16_t))
+                add_streams(acc + h * STREAMS, x, data, w->stride, STEP);
+            if (n)
+                add_streams(acc + h * STREAMS, x, data, w->stride, n);
+        }
+        vec_sum_eight(sum, acc, 1);
+        for (int s = 0; s < STREAMS; s++) {
+            sums[s] = first ? sum[s] : sums[s] + sum[s];
+            if (two)
+                sums[s] += sum[STREAMS + s];
+        }
+    }
+}
+
 const struct tiles *tile_pairs(void)
 {
-    static const struct tiles pairs_of_bf16 = {
-        .size = sizeof(uint16_t), .packed = true, .dot = dot, .eight = eight
-    };
+    static const struct tiles pairs_of_bf16 = { .size = sizeof(uint16_t),
+                                                .packed = true,
+                                                .dot = dot,
+                                                .eight = eight,
+                                                .streams = streams };
 
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
                                                                  : NULL;

@@ -259,6 +259,83 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     }
 }
 
+/* acc[STREAMS] += terms of a step at X and W; only N terms of x if SOME. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride,
+            enum dtype type, bool some, size_t n)
+{
+    vec xv, next, wv;
+
+    if (some)
+        load_some(&xv, DTYPE_F32, x, n);
+    else
+        vec_load_f32(&xv, x);
+    vec_hold(&xv);
+    if (type != DTYPE_F32) {
+        vec_load_f32(&next, x + VEC);
+        vec_hold(&next);
+    }
+    EACH(int s = 0; s < STREAMS; s++)
+    {
+        const char *at = w + (size_t)s * w_stride * size_of(type);
+        vec_u32 both;
+
+        if (type == DTYPE_F32) {
+            vec_load_f32(&wv, (const float *)(const void *)at);
+            vec_fuse(&acc[s], &wv, &xv);
+            continue;
+        }
+        memcpy(&both, at, sizeof(both));
+        __asm__("" : "+v"(both)); /* one load for both halves */
+        load_half(&wv, type, &both, 0);
+        vec_fuse(&acc[s], &wv, &xv);
+        load_half(&wv, type, &both, 1);
+        vec_fuse(&acc[s], &wv, &next);
+    }
+}
+
+/* One row by STREAMS outputs, over N terms.  Adds the lanes of two stretches at
+ * once. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
+             size_t n)
+{
+    const size_t step = step_of(type);
+    vec acc[2 * STREAMS];
+    float sum[2 * STREAMS];
+
+    for (size_t k = 0; k < n;) {
+        size_t start = k, second = n - k > BLOCK ? k + BLOCK : n;
+
+        EACH(int s = 0; s < 2 * STREAMS; s++) acc[s] = (vec){ 0 };
+        EACH(int h = 0; h < 2; h++)
+        {
+            size_t end = n - k < BLOCK ? n : k + BLOCK;
+
+            for (; k + step <= end; k += step)
+                add_streams(acc + h * STREAMS, x + k, w->data + k * size_of(type),
+                            w->stride, type, false, 0);
+            if (k < end) {
+                char all[STREAMS][VEC * sizeof(float)] = { 0 };
+
+                for (size_t s = 0; s < STREAMS; s++)
+                    memcpy(all[s], w->data + (s * w->stride + k) * size_of(type),
+                           (end - k) * size_of(type));
+                add_streams(acc + h * STREAMS, x + k, all[0],
+                            sizeof(*all) / size_of(type), type, type == DTYPE_F32,
+                            end - k);
+                k = end;
+            }
+        }
+        vec_sum_eight(sum, acc, 1);
+        for (int s = 0; s < STREAMS; s++) {
+            sums[s] = start ? sums[s] + sum[s] : sum[s];
+            if (second < n)
+                sums[s] += sum[STREAMS + s];
+        }
+    }
+}
+
 #endif
 
 /* ---- y = x W ---- */
@@ -344,11 +421,18 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
                                size_t terms, bool add)                        \
     {                                                                         \
         tile_eight(sums, x, x_stride, w, type, terms, add);                   \
+    }                                                                         \
+    CPU_WIDE static void streams(float *sums, const float *x,                 \
+                                 const struct weight_rows *w, size_t terms)   \
+    {                                                                         \
+        tile_streams(sums, x, w, type, terms);                                \
     }
-#define TILE_EIGHT_NAME eight
+#define TILE_EIGHT_NAME   eight
+#define TILE_STREAMS_NAME streams
 #else
 #define TILE_EIGHT(type)
-#define TILE_EIGHT_NAME NULL
+#define TILE_EIGHT_NAME   NULL
+#define TILE_STREAMS_NAME NULL
 #endif
 
 #define TILE_KERNELS(name, type)                                                       \
@@ -372,6 +456,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     const struct tiles name = { .size = (type) == DTYPE_F32 ? 4 : 2,                   \
                                 .dot = dot,                                            \
                                 .eight = TILE_EIGHT_NAME,                              \
+                                .streams = TILE_STREAMS_NAME,                          \
                                 .outer = outer,                                        \
                                 .widen = widen };
 

@@ -1,7 +1,8 @@
 /* probe - what this machine can do at this moment: probe THREADS
  *
- * Prints two rates: bytes read from memory, and f32 operations of a matrix product,
- * each a second, the best of several runs. */
+ * Prints four rates a second, each the best of several runs: bytes read from memory,
+ * and operations of products of f32, bf16 and int8 matrices (0: no such product); and
+ * the kernels that products with f32 weights use, and with --compute bf16. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,12 +12,13 @@ int main(int argc, char **argv)
 {
     int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1;
     struct err err = { 0 };
-    double reading, product;
+    struct machine_rates r;
 
-    if (machine_measure(threads, &reading, &product, &err) < 0) {
+    if (machine_measure(threads, &r, &err) < 0) {
         fprintf(stderr, "probe: %s\n", err.text);
         return 4;
     }
-    printf("%.0f %.0f\n", reading, product);
+    printf("%.0f %.0f %.0f %.0f %s %s\n", r.read, r.f32, r.bf16, r.int8,
+           machine_kernels(false), machine_kernels(true));
     return 0;
 }
