@@ -249,12 +249,19 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 
 static int forgotten, stale; /* recordings given up; whether they can be replayed */
 
+static bool is_current(const struct device *d, const struct recording *r)
+{
+    (void)d;
+    (void)r;
+    return !stale;
+}
+
 static int replay(struct device *d, const struct recording *r, struct err *err)
 {
     (void)d;
     (void)r;
     (void)err;
-    return !stale;
+    return 0;
 }
 
 static void forget(struct device *d, struct recording *r)
@@ -268,20 +275,25 @@ static void forget(struct device *d, struct recording *r)
 static char step(struct replays *r, int shape)
 {
     struct err err;
+    int id;
 
     shape_begin(replays_shape(r));
     shape_add(replays_shape(r), &shape, sizeof(shape));
-    if (replays_run(r, &err) == 1)
-        return 'p';
-    if (!replays_seen(r))
+    id = replays_find(r);
+    if (id > 0)
+        return replays_run(r, &err) == 0 ? 'p' : '?';
+    replays_see(r);
+    if (id < 0)
         return 'e';
-    replays_add(r, xcalloc(1, 1));
+    replays_add(r, xcalloc(1, 1), 1);
     return 'r';
 }
 
 static void steps_are_recorded(void)
 {
-    static const struct backend ops = { .replay = replay, .forget = forget };
+    static const struct backend ops = { .is_current = is_current,
+                                        .replay = replay,
+                                        .forget = forget };
     struct replays r;
     char did[REPLAYS + 8] = "";
 
