@@ -503,6 +503,13 @@ done
 run mem-estimate plan --mode train --framework tp-run --zero 1 --gpu t4 --gpus 4 --global-batch 16 --seq 512 --weights f32 --json smollm2-135m.json
 out_has '"zero":1' "what an option fixes is planned"
 
+for mode in "train" "plan --mode train --gpu t4 --gpus 2"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate $mode --framework tp-run --seq 32 "$data/models/bert-mlm/config.json"
+    status_is 1 "a model that tp-run cannot train has no estimate of ${mode%% *} for it"
+    err_has "attention is not causal" "which names the cause"
+done
+
 # a batch is dealt evenly
 search --mode train --gpu h100-80g --gpus 4 --global-batch 6 --seq 1024 smollm2-135m.json
 ok "no layout has a number of replicas that does not divide the batch" every '6 % dp == 0'

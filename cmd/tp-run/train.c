@@ -13,6 +13,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/pipe/csv.h"
+#include "lib/program/reverse.h"
 
 enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
 
@@ -384,7 +385,7 @@ static int check_program(const struct train *t, struct err *err)
 
     if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
         return -1;
-    ret = trainer_check(p, err);
+    ret = reverse_check_model(p, err);
     program_free(p);
     return ret;
 }

@@ -40,7 +40,8 @@ enum {
     APART = VEC, /* padding between rows, so that equal columns map to different cache
                   * sets */
     STRIP = 128, /* y = x W: outputs computed together, */
-    DEEP = 32    /* and terms at a time */
+    DEEP = 32,   /* and terms at a time; */
+    SHALLOW = 8  /* of few rows: as many streams of weights as are read ahead */
 };
 
 static size_t size_of(enum dtype type)
@@ -363,11 +364,12 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
                         uint64_t first, size_t n)
 {
     float wide[DEEP * STRIP];
+    size_t deep = m > FEW ? DEEP : SHALLOW;
 
     for (size_t i = 0; i < m; i++)
         memset(y + i * y_stride, 0, n * sizeof(*y));
-    for (uint64_t k = 0; k < in; k += DEEP) {
-        size_t terms = in - k < DEEP ? (size_t)(in - k) : DEEP, stride = w->cols;
+    for (uint64_t k = 0; k < in; k += deep) {
+        size_t terms = in - k < deep ? (size_t)(in - k) : deep, stride = w->cols;
         const char *at = element(w, row + k, first);
         enum dtype type = w->dtype;
 
@@ -386,9 +388,11 @@ void cpu_outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
                     size_t m, const struct matrix *w, uint64_t row, uint64_t in,
                     uint64_t first, size_t n)
 {
-    for (size_t j = 0; j < n; j += STRIP)
+    size_t strip = m > FEW ? STRIP : n; /* few rows read weights in long runs */
+
+    for (size_t j = 0; j < n; j += strip)
         outer_strip(y + j, y_stride, x, x_stride, m, w, row, in, first + j,
-                    n - j < STRIP ? n - j : STRIP);
+                    n - j < strip ? n - j : strip);
 }
 
 /* ---- products with trees ---- */
@@ -678,6 +682,16 @@ int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
     return linear(d, y, x, rows, w, tree, w->dtype == DTYPE_BF16, err);
 }
 
+/* Outputs per task of y = x W: of few rows one task for each thread. */
+static uint64_t matmul_share(const struct device *d, const struct product *p)
+{
+    uint64_t share = p->out / (uint64_t)cpu_threads(d) + 1;
+
+    if (p->tree || p->rows > FEW)
+        return 2 * STRIP;
+    return (share + STRIP - 1) / STRIP * STRIP;
+}
+
 int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                const struct matrix *w, const struct sum_tree *tree, struct err *err)
 {
@@ -696,7 +710,7 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
         if (!p.rooms)
             return -1;
     }
-    share_out(d, &p, 2 * STRIP, matmul_outputs);
+    share_out(d, &p, matmul_share(d, &p), matmul_outputs);
     free(p.rooms);
     return 0;
 }

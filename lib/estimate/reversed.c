@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
+#include "lib/program/reverse.h"
 
 enum { MOMENTS_OF_ADAM = 2, WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
@@ -53,8 +54,14 @@ static const struct program *program_at(struct reversed_programs *known,
         known->pp = pp;
     }
     p = &known->program[coord[MESH_TP] * pp + coord[MESH_PP]];
-    if (!*p && program_build(p, m, &o->mesh, coord, &options, err) < 0)
+    if (*p)
+        return *p;
+    if (program_build(p, m, &o->mesh, coord, &options, err) < 0) {
         *p = NULL;
+    } else if (reverse_check_model(*p, err) < 0) {
+        program_free(*p);
+        *p = NULL;
+    }
     return *p;
 }
 

@@ -731,6 +731,20 @@ static bool is_loss(const struct program *p, int v)
     return false;
 }
 
+int reverse_check_model(const struct program *p, struct err *err)
+{
+    for (int i = 0; i < p->nforward; i++) {
+        struct op_scores scores = op_table[p->inst[i].op].scores(&p->inst[i]);
+
+        if (scores.heads && !scores.causal)
+            return err_set(err, ERR_NO,
+                           "family %s: attention is not causal; models that fill in "
+                           "masked tokens cannot be trained",
+                           p->model->family);
+    }
+    return 0;
+}
+
 int reverse_program(struct builder *b)
 {
     struct program *p = b->p;

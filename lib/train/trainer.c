@@ -8,6 +8,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/pipe/simulate.h"
+#include "lib/program/reverse.h"
 #include "lib/run/cache.h"
 #include "lib/train/init.h"
 
@@ -230,21 +231,6 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     return 0;
 }
 
-/* Rejects attention that is not causal: it sees the tokens to be predicted. */
-int trainer_check(const struct program *p, struct err *err)
-{
-    for (int i = 0; i < p->nforward; i++) {
-        struct op_scores scores = op_table[p->inst[i].op].scores(&p->inst[i]);
-
-        if (scores.heads && !scores.causal)
-            return err_set(err, ERR_NO,
-                           "family %s: attention is not causal; models that fill in "
-                           "masked tokens cannot be trained",
-                           p->model->family);
-    }
-    return 0;
-}
-
 int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mesh,
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
@@ -269,7 +255,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         t->ops->open(&t->device, machine->threads, world->rank, err) < 0 ||
-        trainer_check(t->program, err) < 0 ||
+        reverse_check_model(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||

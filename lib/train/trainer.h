@@ -63,9 +63,6 @@ struct trainer {
     int levels;
 };
 
-/* ERR_NO for a model that is not causal and so cannot learn to predict the next
- * token. */
-MUST_CHECK int trainer_check(const struct program *p, struct err *err);
 /* ERR_INPUT when PP stages and MICRO_BATCHES cannot be trained with the table A. */
 MUST_CHECK int trainer_check_table(const struct action_table *a, int pp,
                                    int micro_batches, struct err *err);
