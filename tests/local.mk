@@ -422,8 +422,8 @@ check-long: all
 
 # branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes.  Only these readers are made
 # with --coverage: all other code has its usual flags, so that tests are as quick, and compute, as they usually do.
-# The first test runs programs as another user, who writes there, too.  The last ones are of check-alloc.
-EXTRA_DIST += %D%/coverage.sh
+# The first test runs programs as another user, who writes there, too.
+EXTRA_DIST += %D%/coverage.record %D%/coverage.sh
 coverage_units = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-program %D%/unit-space
 coverage_tests = $(coverage_units) %D%/bad-families.t %D%/calibration.t %D%/classify.t %D%/encoders.t %D%/first-hour.t %D%/fuzz/fuzz.t %D%/hostile-files.t \
     %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/hpo-workers.t %D%/keys.t %D%/mapped.t %D%/mem-estimate.t %D%/packed.t %D%/pp-partition.t %D%/pp-schedule.t \
@@ -437,7 +437,6 @@ coverage:
 	    $(MAKE) $(AM_MAKEFLAGS) CFLAGS='$(coverage_flags)' $$($(SHELL) tests/coverage.sh objects) && \
 	    { (umask 0; $(coverage_check) TESTS=%D%/hpo-disk.t) || :; } && \
 	    { $(coverage_check) -j"$$(nproc)" TESTS='$(coverage_tests)' || :; } && \
-	    { for job in export journal split verify; do top_builddir=. $(SHELL) tests/alloc/run -s -k $$job; done || :; } && \
 	    $(SHELL) tests/coverage.sh
 coverage_check = $(MAKE) $(AM_MAKEFLAGS) -k check check_PROGRAMS='$(coverage_programs)'
 
