@@ -73,27 +73,27 @@ chmod 555 closed
 user=
 [ "$(id -u)" -ne 0 ] || user="setpriv --reuid=65534 --regid=65534 --clear-groups"
 chmod 711 "$scratch"
+# inside COMMAND...: in that directory, as its user; the test's own files are made outside
+inside() {
+    (cd closed && exec $user "$@")
+}
 if $user true > user.out 2>&1; then
-    cd closed || exit 99
     for url in s.db journal:s.jsonl; do
-        cp "${url#journal:}" ../was
+        cp "closed/${url#journal:}" was
         status=0
-        $user hpo-sweep run --storage $url --study s --trials 5 s.yaml -- sh -c 'echo {x}' > ../out 2> ../err || status=$?
-        cd ..
+        inside hpo-sweep run --storage $url --study s --trials 5 s.yaml -- sh -c 'echo {x}' > out 2> err || status=$?
         ok "a study that cannot be written ends the sweep ($url)" test $status -ge 3
         err_lines 1 "in one line"
         ok "and is left as it was" cmp was "closed/${url#journal:}"
-        cd closed || exit 99
     done
     for url in s.db 'a %41?#.db' journal:s.jsonl; do
-        $user hpo-sweep show -S "$url" > ../seen 2> ../err
-        ok "but is shown ($url)" test "$(grep -c COMPLETE ../seen)" = 3
-        $user hpo-sweep export -S "$url" - > ../seen 2> ../err
-        ok "and written to standard output" grep -q '"op_code"' ../seen
+        inside hpo-sweep show -S "$url" > seen 2> err
+        ok "but is shown ($url)" test "$(grep -c COMPLETE seen)" = 3
+        inside hpo-sweep export -S "$url" - > seen 2> err
+        ok "and written to standard output" grep -q '"op_code"' seen
     done
     status=0
-    $user hpo-sweep export -S s.db out.jsonl > ../out 2> ../err || status=$?
-    cd ..
+    inside hpo-sweep export -S s.db out.jsonl > out 2> err || status=$?
     status_is 4 "no file is written beside it"
     err_has "Permission denied" "which is said"
 else

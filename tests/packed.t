@@ -96,6 +96,11 @@ refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8,"type":"float","stra
 refused ct-w4a16 config_groups '{"a":{"weights":{"num_bits":4,"type":"int","strategy":3}}}' "weight_zero_point: not known of weights"
 refused ct-w4a16 config_groups '{"a":{"weights":null}}' "weight_zero_point: not known of weights"
 refused ct-w4a16 format 3
+refused ct-fp8 kv_cache_scheme 3
+refused ct-fp8 kv_cache_scheme '[1]'
+refused fp8 weight_block_size '["a", 16]' "weight_scale_inv: shape [2, 4]"
+refused fp8 weight_block_size '[16, 0]' "weight_scale_inv: shape [2, 4]"
+refused fp8 modules_to_not_convert '[7, "", "model.layers.0.mlp.down_proj.weight.and.more", "mlp.down_proj"]'
 refused ct-fp8 ignore '["model.layers.0.self_attn.q_proj"]'
 with gptq checkpoint_format '"gptq_v2"'
 dir=$data/packed/gptq
@@ -166,6 +171,10 @@ with ct-w4a16 other 1
 sed -i 's/"symmetric": false/"symmetric": true/' m/config.json
 dir=$data/packed/ct-w4a16
 ok "zeros that are stored are subtracted" logits m tp=1 1e-5
+
+with gptq bits null
+dir=$data/packed/gptq
+ok "a setting of null is none" logits m tp=1 1e-5
 
 # a group that there is none of
 with gptq-v2-act sym false

@@ -91,6 +91,14 @@ out_is "dropout.json: BPE with dropout is not known" "ids that chance decides ar
 printf '{"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAA"},"model":{"type":"BPE"}}' > map.json
 run "$tokenize" map.json
 out_is "map.json: normalizer: a bad precompiled_charsmap" "compiled rules that are none are refused"
+for map in 'A*==' 'AAAA' 'AQAAAA==' 'BgAAAAAAAAAAAA==' '='; do
+    printf '{"normalizer":{"type":"Precompiled","precompiled_charsmap":"%s"},"model":{"type":"BPE"}}' "$map" > map.json
+    run "$tokenize" map.json
+    out_is "map.json: normalizer: a bad precompiled_charsmap" "$map is none"
+done
+printf '{"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAAAAP8A"},"model":{"type":"BPE"}}' > map.json
+run "$tokenize" map.json
+out_is "map.json: normalizer: precompiled_charsmap is not UTF-8" "nor is one whose texts are none"
 printf '{"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":1}}' > unigram.json
 run "$tokenize" unigram.json
 out_is "unigram.json: unk_id is not in the vocabulary" "an unknown piece beyond the vocabulary is refused"

@@ -89,4 +89,21 @@ status_is 2 "an end id is one of the tokenizer's"
 run tp-run tokens -o no/such/place --tokenizer "$bard" "$bard/heldout.txt"
 status_is 4 "a directory that is not there ends it"
 ok "nothing is left of what failed" test -z "$(find . -name '.*.tmp')"
+
+# gzip that ends early, or whose bytes are not what was written
+printf 'hello hello world\n' | gzip -n > good.txt.gz
+size=$(wc -c < good.txt.gz)
+head -c $((size - 9)) good.txt.gz > short.txt.gz
+{
+    head -c 12 good.txt.gz
+    printf '\377\377\377\377\377'
+    tail -c +18 good.txt.gz
+} > changed.txt.gz
+run tp-run tokens -q --tokenizer "$bard" -o t.bin short.txt.gz
+status_is 3 "gzip that ends early is refused"
+err_is "tp-run: short.txt.gz: truncated" "in one line"
+run tp-run tokens -q --tokenizer "$bard" -o t.bin changed.txt.gz
+status_is 3 "and so is gzip whose checksum is wrong"
+err_has "tp-run: changed.txt.gz: not read as gzip: " "in one line"
+ok "nothing is written of either" test ! -e t.bin
 done_testing

@@ -80,4 +80,17 @@ done
 run tp-shard show beyond.pt
 status_is 3 "so is one whose member goes beyond the file"
 err_lines 1 "in one line"
+
+# a download that ended early, at many places: one line each, and nothing is shown
+for name in types-legacy types nested; do
+    size=$(wc -c < "$pickles/$name.pt")
+    at=0 wrong=
+    while [ $at -lt "$size" ]; do
+        head -c $at "$pickles/$name.pt" > short.pt
+        run tp-shard show short.pt
+        [ "$status" -eq 3 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] || wrong="$wrong $at"
+        at=$((at + size / 50 + 1))
+    done
+    ok "$name.pt cut short is refused wherever it ends" test -z "$wrong"
+done
 done_testing

@@ -2,9 +2,8 @@
 # build.sh - the fuzz targets as OSS-Fuzz builds them, in a tree that is not configured
 #
 # CC, CXX, CFLAGS and CXXFLAGS are its compilers and flags, LIB_FUZZING_ENGINE is what has main, and OUT gets the targets
-# and NAME_seed_corpus.zip for each.  The libraries that they need are put beside them.  The
-builder needs autoconf automake make pkg-config zip zlib1g-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev
-and libyaml-dev.
+# and NAME_seed_corpus.zip for each.  The libraries that they need are put beside them.
+# Dockerfile has the packages that the builder needs.
 set -eu
 [ -f configure ] || autoreconf -i
 ./configure -q --disable-hardening --without-cuda --without-mpi --without-dnnl --without-cairo CFLAGS="$CFLAGS" \
