@@ -112,6 +112,20 @@ ok "and they are cuBLASLt's" grep -q 'products [1-9]' log
 FAKE_BLAS=0 same "and without cuBLASLt" generate --ids "$long" --max-tokens 2 "$bard"
 ok "by our own kernels" grep -q 'products 0' log
 
+# rounded to bf16, as the CPU rounds: products of few rows, of many, and attention of a prompt besides
+same "with --compute bf16 text is the CPU's" $bard20 --compute bf16 "$bard"
+same "also after a long prompt" generate --compute bf16 --ids "$long" --max-tokens 2 "$bard"
+ok "by cuBLASLt" grep -q 'products [1-9]' log
+for how in f32 bf16; do
+    "$fake" logits --backend cuda --compute $how --ids "$long" -o $how.safetensors "$bard" 2> err
+    "$fake" logits --backend cpu --compute $how --ids "$long" -o cpu-$how.safetensors "$bard" 2> err
+done
+ok "logits are near those of the CPU, which does not round attention" \
+    "$top_builddir/tests/compare-tensors" cpu-bf16.safetensors bf16.safetensors 1e-2 logits
+ok "and those in f32 nearer" "$top_builddir/tests/compare-tensors" cpu-f32.safetensors f32.safetensors 1e-4 logits
+run "$top_builddir/tests/compare-tensors" f32.safetensors bf16.safetensors 1e-4 logits
+status_is 1 "so the option does something"
+
 near_score() {
     "$fake" score --backend "$1" --window 32 --json "$2" "$bard" > "$1.json" 2> err
     json "$1.json" nll

@@ -475,7 +475,8 @@ static int report(struct bench *b, struct err *err)
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
     if (!r->ops->host_memory)
-        return rates_measure(r->ops, r->device, &b->c.memory_read, &b->c.product, err);
+        return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,
+                             &b->c.product, err);
     return machine_measure(b->session->machine.threads, &b->c.memory_read,
                            &b->c.product, err);
 }
