@@ -178,6 +178,20 @@ if command -v mpirun > /dev/null && tp-run --version | grep -q '+mpi'; then
         sh -c 'cmp cpu.out mpi.out && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
 fi
 
+# torchrun's ranks on two machines: they meet by TCP, and NCCL does the rest
+far() {
+    env MASTER_ADDR=localhost MASTER_PORT=$((30000 + $$ % 2000)) RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
+        timeout 60 "$fake" generate --launcher torchrun --backend cuda --ids 5,6 --max-tokens 6 --tp 2 "$models/llama-gqa"
+}
+rm -f log
+tp-run generate --backend cpu --ids 5,6 --max-tokens 6 "$models/llama-gqa" > cpu.out 2> err
+far 1 > far.out 2> far.err &
+far 0 > torch.out 2> err
+wait $!
+ok "torchrun's ranks on two machines join by NCCL, and give the CPU's text" \
+    sh -c 'cmp cpu.out torch.out && test ! -s far.err && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
+ok "with recorded steps" sh -c '! grep "graphs 0" log'
+
 # every call fails once, of one rank and of two: one line, status 4, nothing left
 fail_each() {
     what=$1
