@@ -114,6 +114,20 @@ ok "and they are cuBLASLt's" grep -q 'products [1-9]' log
 FAKE_BLAS=0 same "and without cuBLASLt" generate --ids "$long" --max-tokens 2 "$bard"
 ok "by our own kernels" grep -q 'products 0' log
 
+# rounded to bf16, as the CPU rounds: products of few rows, of many, and attention of a prompt besides
+same "with --compute bf16 text is the CPU's" $bard20 --compute bf16 "$bard"
+same "also after a long prompt" generate --compute bf16 --ids "$long" --max-tokens 2 "$bard"
+ok "by cuBLASLt" grep -q 'products [1-9]' log
+for how in f32 bf16; do
+    "$fake" logits --backend cuda --compute $how --ids "$long" -o $how.safetensors "$bard" 2> err
+    "$fake" logits --backend cpu --compute $how --ids "$long" -o cpu-$how.safetensors "$bard" 2> err
+done
+ok "logits are near those of the CPU, which does not round attention" \
+    "$top_builddir/tests/compare-tensors" cpu-bf16.safetensors bf16.safetensors 1e-2 logits
+ok "and those in f32 nearer" "$top_builddir/tests/compare-tensors" cpu-f32.safetensors f32.safetensors 1e-4 logits
+run "$top_builddir/tests/compare-tensors" f32.safetensors bf16.safetensors 1e-4 logits
+status_is 1 "so the option does something"
+
 near_score() {
     "$fake" score --backend "$1" --window 32 --json "$2" "$bard" > "$1.json" 2> err
     json "$1.json" nll
@@ -165,6 +179,20 @@ if command -v mpirun > /dev/null && tp-run --version | grep -q '+mpi'; then
     ok "mpirun's ranks join by NCCL and give the CPU's text" \
         sh -c 'cmp cpu.out mpi.out && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
 fi
+
+# torchrun's ranks on two machines: they meet by TCP, and NCCL does the rest
+far() {
+    env MASTER_ADDR=localhost MASTER_PORT=$((30000 + $$ % 2000)) RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
+        timeout 60 "$fake" generate --launcher torchrun --backend cuda --ids 5,6 --max-tokens 6 --tp 2 "$models/llama-gqa"
+}
+rm -f log
+tp-run generate --backend cpu --ids 5,6 --max-tokens 6 "$models/llama-gqa" > cpu.out 2> err
+far 1 > far.out 2> far.err &
+far 0 > torch.out 2> err
+wait $!
+ok "torchrun's ranks on two machines join by NCCL, and give the CPU's text" \
+    sh -c 'cmp cpu.out torch.out && test ! -s far.err && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
+ok "with recorded steps" sh -c '! grep "graphs 0" log'
 
 # every call fails once, of one rank and of two: one line, status 4, nothing left
 fail_each() {

@@ -72,7 +72,7 @@ tests_unit_train_LDADD = $(program_libs)
 # memory.  In front of the library, this one has its backends.
 EMU_CXXFLAGS = -std=c++17 -fno-exceptions -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas
 EMU_CPPFLAGS =
-EXTRA_DIST += %D%/emu/barriers.sh
+EXTRA_DIST += %D%/emu/barriers.sh %D%/emu/record
 emu_sources = %D%/emu/emu.c %D%/emu/emu.h %D%/fake/cublaslt.c %D%/fake/cudart.c %D%/fake/cudart.h %D%/fake/nccl.c %D%/fake/include/cuda_runtime_api.h
 gpu_emulated = $(gpu_kernels:.cu=.emo)
 AM_V_EMU = $(am__v_EMU_@AM_V@)

@@ -35,6 +35,7 @@ struct trial {
     const int32_t *index;                    /* [rows], host; or NULL */
     const struct draw *draw;                 /* the same */
     size_t experts;                          /* W has one matrix for each; or 0 */
+    bool rounded;                            /* products round x to bf16 */
     double bound;                            /* of the largest; 0: to the bit */
 };
 
@@ -173,7 +174,9 @@ static bool run(const struct trial *t)
     int32_t rows = (int32_t)t->rows;
     struct value value = { .rows = ROWS_TOKENS };
     struct mixture mixture = { .all = EXPERTS };
-    struct program program = { .value = &value, .mixture = &mixture };
+    struct program program = { .value = &value,
+                               .mixture = &mixture,
+                               .rounded = t->rounded };
     struct step_view view = { 0 }, far_view = { 0 };
     struct call c = { .program = &program, .inst = &t->inst, .step = &view }, d;
     struct matrix w, w2, each[EXPERTS], far_each[EXPERTS];
@@ -581,6 +584,8 @@ static void try_wide_products(void)
             t.w = weight(t.y_cols, t.x_cols[0], types[k]);
             t.bound = 1e-6;
             same = run_all(&t) && same;
+            t.rounded = true;
+            same = run_all(&t) && same;
             release(&t.w);
         }
         aligned = false;
@@ -666,9 +671,9 @@ static struct matrix added_to(struct inst *inst, const struct attention_trial *t
     return w;
 }
 
-/* How far results and the logarithms of sums are from the CPU's; NARROW: where products
- * may be made to sixteen bits. */
-static double attend(const struct attention_trial *t, bool narrow)
+/* How far results and the logarithms of sums are from the CPU's, where products may be
+ * made to BITS, 32, 16 or 8. */
+static double attend(const struct attention_trial *t, int bits)
 {
     struct inst inst = { .op = OP_ATTENTION, .nsrc = 3, .weight = -1, .weight2 = -1 };
     struct call c = { .inst = &inst }, d;
@@ -697,7 +702,8 @@ static double attend(const struct attention_trial *t, bool narrow)
         y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
     };
     c.lse = lse;
-    c.narrow = narrow;
+    c.narrow = bits <= 16;
+    c.rounded = bits == 8;
     if (t->added) {
         w = added_to(&inst, t);
         c.w = &w;
@@ -768,25 +774,30 @@ static void try_attention(void)
     };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        double worst = 0, narrow = 0;
+        double worst = 0, narrow = 0, rounded = 0;
 
         for (size_t k = 0; k < 2 * sizeof(orders) / sizeof(*orders); k += 1 + (k > 1)) {
             double apart;
 
             setenv("EMU_ORDER", orders[k / 2], 1);
             aligned = k % 2 == 0;
-            apart = attend(&all[i], false);
+            apart = attend(&all[i], 32);
             worst = apart > worst ? apart : worst;
             if (!aligned) /* tensor cores take what is aligned */
                 continue;
-            apart = attend(&all[i], true);
+            apart = attend(&all[i], 16);
             narrow = apart > narrow ? apart : narrow;
+            apart = attend(&all[i], 8);
+            rounded = apart > rounded ? apart : rounded;
         }
         aligned = false;
         if (!tap_ok(worst < 3e-6, "attention %s is the CPU's", all[i].name))
             printf("# apart by %.3g\n", worst);
         if (!tap_ok(narrow < 3e-5, "and to sixteen bits"))
             printf("# apart by %.3g\n", narrow);
+        if (!tap_ok(rounded < 2e-2 && (rounded > narrow || narrow < 3e-6),
+                    "and with operands in bf16"))
+            printf("# apart by %.3g\n", rounded);
     }
 }
 

@@ -486,7 +486,8 @@ static int report(struct bench *b, struct err *err)
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
     if (!r->ops->host_memory)
-        return rates_measure(r->ops, r->device, &b->c.memory_read, &b->c.product, err);
+        return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,
+                             &b->c.product, err);
     if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
         return -1;
     b->rounded = r->program->rounded && matrix_type(r) == DTYPE_BF16;

@@ -597,8 +597,7 @@ static void watch_memory(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
-    const char *usual =
-        opt->same_bits || opt->compute || opt->weights ? "cpu" : opt->usual_backend;
+    const char *usual = opt->same_bits || opt->weights ? "cpu" : opt->usual_backend;
     const char *backend = opt->backend ? opt->backend : usual;
     int own;
 
@@ -607,8 +606,6 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0 ||
         set_weights(s, err) < 0)
         return -1;
-    if (opt->compute == COMPUTE_BF16 && s->machine.ops != &backend_cpu)
-        return err_set(err, ERR_USAGE, "--compute bf16: only backend cpu supports it");
     if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
         launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;

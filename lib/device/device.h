@@ -68,8 +68,9 @@ struct call {
     struct ranges range; /* of attention and of appends to the KV cache */
     bool narrow; /* attention: 16 significant bits suffice for its products, because all
                   * weights of linear layers have 16-bit types */
-    float *lse;  /* attention: [rows][heads], logsumexp of the scores, for merging with
-                  * keys on other ranks; or NULL */
+    bool rounded; /* and bf16's eight do: they all are bf16, and the program rounds */
+    float *lse;   /* attention: [rows][heads], logsumexp of the scores, for merging with
+                   * keys on other ranks; or NULL */
 };
 
 /* The state of an opened backend.  One caller uses it at a time. */

@@ -183,7 +183,7 @@ static const struct shape *shape_of(struct blas *b, const struct problem *q,
     return s->none ? NULL : s;
 }
 
-/* Allocates the workspace, and room for x in two parts if needed. */
+/* Allocates the workspace, and room for x in bf16 parts if needed. */
 static int make_room(struct device *d, struct blas *b, uint64_t parts, struct err *err)
 {
     if (!b->workspace) {
@@ -224,6 +224,7 @@ int blas_product(struct device *d, struct blas *b, const struct products *p,
 {
     bool narrow = p->dtype == DTYPE_BF16;
     uint64_t unit = narrow ? 2 : 4, n = p->rows.most * p->in;
+    uint64_t parts = !narrow ? 0 : p->rounded ? 1 : 2;
     int type = narrow ? LT_REAL_16BF : LT_REAL_32F, ret = 0;
     const struct shape *s;
     struct problem q;
@@ -232,13 +233,15 @@ int blas_product(struct device *d, struct blas *b, const struct products *p,
         p->dtype == DTYPE_F16 || !is_aligned(p->w[0], p->w_stride, unit) ||
         !is_aligned(p->x, p->x_stride, unit) || !is_aligned(p->y, p->y_stride, 4))
         return 0;
-    if (make_room(d, b, narrow ? 2 * n * unit : 0, err) < 0)
+    if (make_room(d, b, parts * n * unit, err) < 0)
         return -1;
     s = open_problem(b, &q, p, type) ? shape_of(b, &q, p, type) : NULL;
     if (s && narrow) {
-        gpu_split_bf16(b->parts, (char *)b->parts + n * unit, p->x, n, d->stream);
+        char *low = parts > 1 ? (char *)b->parts + n * unit : NULL;
+
+        gpu_split_bf16(b->parts, low, p->x, n, d->stream);
         ret = multiply(d, b, &q, s, p, b->parts, false) &&
-                      multiply(d, b, &q, s, p, (char *)b->parts + n * unit, true)
+                      (!low || multiply(d, b, &q, s, p, low, true))
                   ? 1
                   : -1;
     } else if (s) {

@@ -1,8 +1,8 @@
 /* blas - large products by cuBLASLt, if it is installed
  *
  * y = x W^T and y = x W in f32.  For bf16 weights x is split into two bf16 parts, whose
- * products are added: 16 bits of x count.  f16 weights are not multiplied here: x may
- * exceed the range of f16. */
+ * products are added: 16 bits of x count; or it is rounded to bf16, as is asked.  f16
+ * weights are not multiplied here: x may exceed the range of f16. */
 #ifndef LIB_GPU_BLAS_H
 #define LIB_GPU_BLAS_H
 

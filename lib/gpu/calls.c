@@ -85,8 +85,9 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
                           .out = plain ? c->w->cols : c->w->rows,
                           .w_stride = c->w->cols,
                           .rows = result_rows(c),
-                          .plain = plain };
-
+                          .plain = plain,
+                          .rounded = c->program->rounded && !plain &&
+                                     c->w->dtype == DTYPE_BF16 };
     int done;
 
     p.x_stride = p.in;
@@ -425,6 +426,7 @@ KERNEL(attention)
     float *room = NULL;
 
     a.narrow = c->narrow && d->has_bf16;
+    a.rounded = c->rounded;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
     if (check_columns(a.value_dim, err) < 0)
         return -1;

@@ -138,7 +138,8 @@ struct attention {
     uint64_t group_start, per_group, within_start, all_heads, window, far;
     double scale, softcap, alibi;
     bool causal, chunked;
-    bool narrow; /* bf16 products with 16 significant bits are allowed (cores.cu) */
+    bool narrow;  /* bf16 products with 16 significant bits are allowed (cores.cu) */
+    bool rounded; /* and with bf16's eight */
     struct matrix bias; /* data NULL: none */
     uint64_t bias_first;
     struct matrix sinks; /* attention sinks; data NULL: none */
@@ -199,9 +200,10 @@ struct products {
     struct span rows;
     unsigned n;
     bool plain;
+    bool rounded; /* x is rounded to bf16; w is bf16, and not PLAIN */
 };
 void gpu_product(struct products p, void *stream);
-/* hi + lo = x[n] with 16 significant bits; both are bf16 */
+/* hi + lo = x[n] with 16 significant bits; both are bf16; LO may be NULL */
 void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
 
 /* gpu_choose: choice[t] = top-k experts of a row by their scores (route in struct

@@ -4,8 +4,8 @@
  * lanes take terms in turn, eight at a time if rows are aligned to 16 bytes.  y = x W:
  * a thread computes one output.  Many rows: a block of 16 x 16 threads computes a tile
  * of 64 rows by 64 outputs, 16 terms at a time.  Weights are widened as they are read;
- * sums are f32. */
-#include "lib/gpu/device.cuh"
+ * sums are f32.  Products of bf16 weights may round x to bf16. */
+#include "lib/gpu/mma.cuh"
 
 enum {
     FEW = 16,
@@ -53,11 +53,28 @@ static __device__ inline void widen_eight(enum dtype t, const void *p, uint64_t 
     }
 }
 
-static __device__ inline float dot_eight(const float *x, const float *f, float sum)
+/* x, rounded to bf16 if P says so */
+template <int TYPE>
+static __device__ inline float term(const struct products &p, float x)
+{
+    if (TYPE == DTYPE_BF16 && p.rounded)
+        x = __uint_as_float(pack_bf16(0, x) & 0xffff0000u);
+    return x;
+}
+
+template <int TYPE>
+static __device__ inline float dot_eight(const struct products &p, const float *x,
+                                         const float *f, float sum)
 {
     const float4 *at = (const float4 *)x;
     float4 a = at[0], b = at[1];
 
+    if (TYPE == DTYPE_BF16 && p.rounded) {
+        a = { term<TYPE>(p, a.x), term<TYPE>(p, a.y), term<TYPE>(p, a.z),
+              term<TYPE>(p, a.w) };
+        b = { term<TYPE>(p, b.x), term<TYPE>(p, b.y), term<TYPE>(p, b.z),
+              term<TYPE>(p, b.w) };
+    }
     sum = fmaf(a.x, f[0], sum);
     sum = fmaf(a.y, f[1], sum);
     sum = fmaf(a.z, f[2], sum);
@@ -91,7 +108,8 @@ template <int TYPE> static __global__ void dot_kernel(struct products p)
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
                 if (t + i < end)
-                    sum[i] = fmaf(x[(t + i) * p.x_stride + k], f, sum[i]);
+                    sum[i] =
+                        fmaf(term<TYPE>(p, x[(t + i) * p.x_stride + k]), f, sum[i]);
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
@@ -129,7 +147,8 @@ template <int TYPE> static __global__ void wide_dot_kernel(struct products p)
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
                 if (t + i < end)
-                    sum[i] = dot_eight(x + (t + i) * p.x_stride + k, f, sum[i]);
+                    sum[i] =
+                        dot_eight<TYPE>(p, x + (t + i) * p.x_stride + k, f, sum[i]);
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
@@ -179,19 +198,20 @@ static __device__ void load_tiles(float *xs, float *ws, const struct products &p
                                   uint64_t j, uint64_t k)
 {
     for (unsigned i = threadIdx.x; i < TILE * TERMS; i += SIDE * SIDE) {
-        unsigned row = i / TERMS, term = i % TERMS;
-        bool there = t + row < end && k + term < p.in;
+        unsigned row = i / TERMS, column = i % TERMS;
+        bool there = t + row < end && k + column < p.in;
 
-        xs[term * TILE + row] = there ? x[(t + row) * p.x_stride + k + term] : 0;
+        xs[column * TILE + row] =
+            there ? term<TYPE>(p, x[(t + row) * p.x_stride + k + column]) : 0;
     }
     for (unsigned i = threadIdx.x; i < TILE * TERMS; i += SIDE * SIDE) {
         unsigned out = PLAIN ? i % TILE : i / TERMS,
-                 term = PLAIN ? i / TILE : i % TERMS;
-        uint64_t at = PLAIN ? (k + term) * p.w_stride + j + out
-                            : (j + out) * p.w_stride + k + term;
-        bool there = j + out < p.out && k + term < p.in;
+                 column = PLAIN ? i / TILE : i % TERMS;
+        uint64_t at = PLAIN ? (k + column) * p.w_stride + j + out
+                            : (j + out) * p.w_stride + k + column;
+        bool there = j + out < p.out && k + column < p.in;
 
-        ws[term * TILE + out] =
+        ws[column * TILE + out] =
             there ? widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + at) : 0;
     }
 }
@@ -268,7 +288,7 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                GPU_THREADS, stream, p);
 }
 
-/* hi = bf16(x), lo = bf16(x - hi); lo of an infinity is 0 */
+/* hi = bf16(x), lo = bf16(x - hi) unless NULL; lo of an infinity is 0 */
 static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float *x,
                                          uint64_t n)
 {
@@ -279,7 +299,8 @@ static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float
         float left = x[i] - widen_bf16(h);
 
         hi[i] = h;
-        lo[i] = fabsf(widen_bf16(h)) < INFINITY ? narrow_bf16(left) : 0;
+        if (lo)
+            lo[i] = fabsf(widen_bf16(h)) < INFINITY ? narrow_bf16(left) : 0;
     }
 }
 

@@ -19,8 +19,9 @@ struct engine {
     struct comm *pipe;    /* the same rank of all stages */
     struct comm *experts; /* expert-parallel ranks, if more than one; or NULL */
     struct engine_limits limits;
-    bool narrow; /* no product has weights of more than sixteen bits */
-    char *arena; /* device memory */
+    bool narrow;  /* no product has weights of more than sixteen bits */
+    bool rounded; /* they are bf16, and rows are rounded to it before them */
+    char *arena;  /* device memory */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
     struct link link;
@@ -74,11 +75,12 @@ static int open_arena(struct engine *e, struct err *err)
     return e->arena ? 0 : -1;
 }
 
-/* Do all linear layers have weights of at most 16 bits? */
-static bool is_narrow(const struct program *p, const struct matrix *weight)
+/* Do all linear layers have weights of at most 16 bits?  *bf16: all of that type. */
+static bool is_narrow(const struct program *p, const struct matrix *weight, bool *bf16)
 {
     bool some = false;
 
+    *bf16 = true;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
 
@@ -87,6 +89,7 @@ static bool is_narrow(const struct program *p, const struct matrix *weight)
             continue;
         if (dtype_bits(weight[inst->weight].dtype) > 16)
             return false;
+        *bf16 &= weight[inst->weight].dtype == DTYPE_BF16;
         some = true;
     }
     return some;
@@ -109,7 +112,8 @@ int engine_open(struct engine **out, const struct program *program,
     e->ops = ops;
     e->device = device;
     e->weight = weight;
-    e->narrow = is_narrow(program, weight);
+    e->narrow = is_narrow(program, weight, &e->rounded);
+    e->rounded &= e->narrow && program->rounded;
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
     e->experts = groups->expert && groups->expert->size > 1 ? groups->expert : NULL;
@@ -306,7 +310,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
                          .inst = inst,
                          .y = value(e, inst->dst),
                          .step = &e->view,
-                         .narrow = e->narrow };
+                         .narrow = e->narrow,
+                         .rounded = e->rounded };
 
     if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
         return all_reduce(e, inst, err);

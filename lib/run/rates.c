@@ -16,6 +16,7 @@ struct probe {
     struct device *device;
     void *x, *y, *w, *rows;
     size_t n; /* bytes of a copy; rows and each side of the weight matrix */
+    bool rounded;
 };
 
 static int copy_once(struct probe *p, struct err *err)
@@ -27,7 +28,8 @@ static int multiply_once(struct probe *p, struct err *err)
 {
     struct matrix w = { .data = p->w, .dtype = DTYPE_BF16, .rows = p->n, .cols = p->n };
     struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    struct call call = { .inst = &inst, .w = &w };
+    struct program program = { .rounded = p->rounded };
+    struct call call = { .program = &program, .inst = &inst, .w = &w };
 
     call.y = (struct buffer){ p->y, p->rows, p->n, p->n, DTYPE_F32, 0 };
     call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, DTYPE_F32, 0 };
@@ -132,10 +134,10 @@ static double multiplied(double n)
     return 2 * n * n * n;
 }
 
-int rates_measure(const struct backend *ops, struct device *d, double *memory,
-                  double *product, struct err *err)
+int rates_measure(const struct backend *ops, struct device *d, bool rounded,
+                  double *memory, double *product, struct err *err)
 {
-    struct probe p = { .ops = ops, .device = d };
+    struct probe p = { .ops = ops, .device = d, .rounded = rounded };
 
     if (grow(&p, SMALL_COPY, large_copy, prepare_copy, copy_once, copied, memory, err) <
         0)

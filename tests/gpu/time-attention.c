@@ -2,7 +2,7 @@
  *
  *   time-attention TOKENS HEADS KV_HEADS HEAD_DIM TIMES QUERIES BITS
  *
- * of the last QUERIES of TOKENS, to BITS, 16 or 32 (call.narrow). */
+ * of the last QUERIES of TOKENS, to BITS, 8, 16 or 32 (call.rounded, call.narrow). */
 #include "config.h"
 
 #include <stdio.h>
@@ -69,7 +69,8 @@ int main(int argc, char **argv)
             return 2;
         }
     queries = n[5] < n[0] ? n[5] : n[0];
-    call.narrow = n[6] == 16;
+    call.narrow = n[6] <= 16;
+    call.rounded = n[6] == 8;
     check(backend_cuda.open(&gpu, 1, 0, &err) == 0);
     rows = (int32_t)n[0];
     device_rows = device_new(&rows, sizeof(rows));
