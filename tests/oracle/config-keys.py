@@ -133,7 +133,7 @@ BASE = {
 }
 WEIGHTS = {"mobilebert": 0.5}  # without norms larger ones overflow, and round too much in f32
 ROUNDED = {"roformer"}  # stores its angles in the dtype of the config
-NARROW = {"fsmt"}  # its mask does not go with float64
+NARROW = {"fsmt", "xglm"}  # their masks do not go with float64
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
 TOKENS = 40
 
