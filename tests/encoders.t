@@ -64,6 +64,22 @@ own 8 '{"ids":[5],"bbox":[[0,0,1,1]]}' "'bbox' needs 6 to 7"
 own 4 '{"ids":[5],"bbox":[[0,0,1,1]]}' "'bbox' needs 6 to 7"
 own -1 '{"ids":[5],"token_types":[[]]}' "'token_types' needs 1 to 7"
 
+# lines that the language does not allow
+line() {
+    printf '{"family":"own","extends":"convbert","match":{"model_type":["convbert"]},"forward":{"layer":{"%s":"%s"}}}' "$1" "$2" > own.json
+    run tp-run logits --family own.json --ids 5,6 -o o.safetensors "$data/encoders/convbert"
+    status_is 3 "$2 is bad input"
+    err_has "$3" "which is said"
+}
+line q "shift(linear(x, wq) + bq, by = 0.5)" "'by' is a whole number of tokens"
+line p "convolve(x, wq)" "expected a tensor of 3 axes"
+line c "dynamic(linear(x, conv) + conv_b, x)" "the heads, and an odd number of taps"
+line s "linear(view(p*q, as = hidden), taps_w) + taps_b" "the numbers of columns: heads*head_dim and hidden differ"
+line y "layernorm(x + linear(join(a, p*q), wo) + bo, ln_a, ln_a_b, eps)" "expected the name of a value of one segment"
+line k "repeat(parts, m = linear(x, wk) + bk : m)" "'parts' is no capture"
+line k "(linear(x, wk) + bk)*ln_a" "the factors of the columns"
+line a "attention(q, k, v, causal)" "a causal model cannot read the rows beside a token's own"
+
 for dir in "$data"/cut/*/; do
     dir=${dir%/}
     rm -rf cut whole

@@ -231,6 +231,11 @@ ok "attention by distance and by types is the CPU's" "$compare" \
 run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
 ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
     "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits
+for model in mobilebert convbert squeezebert; do
+    run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/$model/ids")" -o beside.safetensors "$data/encoders/$model"
+    ok "$model: rows beside a row, and groups of columns, are those of transformers" "$top_builddir/tests/compare-tensors" \
+        "$data/encoders/$model/expected.safetensors" beside.safetensors 1e-4 logits
+done
 # the command for real GPUs, so that it is known to run
 run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
 status_is 0 "tests/gpu/run runs over the fakes"

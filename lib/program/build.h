@@ -72,6 +72,7 @@ struct builder {
     int *angles;       /* [rope][ROWS_KINDS]: value of OP_ANGLES, or -1 */
     size_t first_bind; /* names before this one are not visible */
     bool last_section; /* OP_TAKE may be inserted here */
+    bool beside;       /* some row reads other rows of its text, beside attention */
     const struct family_line *line;
     struct err *err;
 };

@@ -12,6 +12,7 @@ static int need_texts(struct builder *b, const struct operand *o)
 {
     if (build_need_value(b, o) < 0)
         return -1;
+    b->beside = true;
     return b->p->value[o->index].rows == ROWS_TOKENS
                ? 0
                : build_error(b, o->at, "expected the rows of all tokens");

@@ -427,6 +427,12 @@ int program_build(struct program **out, const struct model *model,
     b.weight_of = xcalloc(model->ntensors + 1, sizeof(*b.weight_of));
     if (build_ropes(&b) < 0 || build_sections(&b) < 0 || build_tail(&b) < 0)
         goto out;
+    if (b.beside && p->causal) {
+        err_set(err, ERR_INPUT,
+                "family %s: a causal model cannot read the rows beside a token's own",
+                model->family);
+        goto out;
+    }
     drop_unused(p);
     if (mesh->size[MESH_PP] > 1)
         boundary_cut(p);

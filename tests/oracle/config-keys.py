@@ -137,7 +137,7 @@ BASE = {
 }
 WEIGHTS = {"mobilebert": 0.5}  # without norms larger ones overflow, and round too much in f32
 ROUNDED = {"roformer"}  # stores its angles in the dtype of the config
-NARROW = {"fsmt", "xlnet"}  # a mask, and segments, do not go with float64
+NARROW = {"fsmt", "xglm", "xlnet"}  # masks, and segments, do not go with float64
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
 TOKENS = 40
 

@@ -168,6 +168,8 @@ def write(path, name):
     model = cls(getattr(transformers, config + "Config")(**values)).eval()
     places = {key: p.clone() for key, p in model.named_parameters() if "embed_positions" in key}  # computed
     models.fill(model, name)
+    for p in model.parameters():  # without norms larger weights saturate every tanh
+        p.data.mul_(0.5 if config == "MobileBert" else 1)
     for key, p in model.named_parameters():
         if key in places:
             p.data.copy_(places[key])
