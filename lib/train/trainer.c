@@ -230,7 +230,9 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     return 0;
 }
 
-/* Rejects attention that is not causal: it sees the tokens to be predicted. */
+/* Rejects attention that is not causal, because it sees the tokens to be predicted, and
+ * SparseMixer, whose weights in training are of another form (Liu et al. 2023,
+ * "Sparse Backpropagation for MoE Training"). */
 int trainer_check(const struct program *p, struct err *err)
 {
     for (int i = 0; i < p->nforward; i++) {
@@ -241,6 +243,12 @@ int trainer_check(const struct program *p, struct err *err)
                            "family %s: attention is not causal; models that fill in "
                            "masked tokens cannot be trained",
                            p->model->family);
+        if (p->inst[i].op == OP_ROUTE && p->inst[i].route.near > 0)
+            return err_set(
+                err, ERR_NO,
+                "family %s: in training SparseMixer draws experts at random, "
+                "which is not computed; the model cannot be trained",
+                p->model->family);
     }
     return 0;
 }
