@@ -41,6 +41,15 @@ like_one() {
     "$compare" tp1.safetensors "tp$1.safetensors" 5e-6 $outputs
 }
 
+# experts TP: over ep 2 the outputs and the greedy ids are those of transformers
+experts() {
+    tp-run logits --tp "$1" --ep 2 --ids "$ids" -o ep.safetensors "$dir" &&
+        "$compare" "$dir/expected.safetensors" ep.safetensors 1e-4 $outputs &&
+        "$compare" tp1.safetensors ep.safetensors 5e-6 $outputs &&
+        tp-run generate --json --tp "$1" --ep 2 --ids "$(list "$expected" prompt_ids)" --max-tokens 20 \
+            "$dir" > greedy.out && [ "$(json greedy.out ids | tr -d '[] ')" = "$(list "$expected" ids 2)" ]
+}
+
 greedy() {
     tp-run generate --json --tp "$1" --ids "$(list "$expected" prompt_ids)" --max-tokens 20 \
         "$dir" > greedy.out && got=$(json greedy.out ids | tr -d '[] ') &&
@@ -85,10 +94,35 @@ for dir in "$data"/models/*/; do
         at_tp "$model: the greedy ids are those of transformers" "1 2 $heads" greedy
         ;;
     esac
+    if grep -q '"[a-z_]*experts": [0-9]' "$dir/config.json"; then
+        at_tp "$model: experts on two ranks answer as on one" "1 2" experts
+    fi
     run tp-run logits --tp $((heads + 1)) --ids "$ids" -o too.safetensors "$dir"
     status_is 1 "$model: tp $((heads + 1)) is one too many"
 done
 
+# carried numbers with which the forward pass computes: beta of xIELU
+cp -r "$data/models/apertus" bent && chmod -R u+w bent
+at=$(($(od -An -N8 -tu8 bent/model.safetensors) + 8 + $(tr -cd '[:print:]' < bent/model.safetensors |
+    sed 's/.*"model.layers.1.mlp.act_fn.beta":{[^}]*"data_offsets":\[\([0-9]*\).*/\1/')))
+printf '\0\0\200\076' | dd of=bent/model.safetensors bs=1 seek="$at" conv=notrunc 2> dd.out # 0.25
+run tp-run logits --ids 1,2 -o o bent
+status_is 3 "another beta of xIELU than 0.5 is refused"
+err_is "tp-run: bent: tensor model.layers.1.mlp.act_fn.beta is 0.25, but family apertus computes with 0.5" "and told"
+tp-shard split -q --tp 2 bent cut
+run tp-run logits --ids 1,2 -o o cut
+status_is 3 "in shard files, too"
+
+mkdir nested && printf '{"model_type":"llama4","text_config":%s}' "$(cat "$data/models/llama4/config.json")" > nested/config.json
+cp "$data/models/llama4/model.safetensors" nested
+run tp-run logits --ids 1,2 -o o nested
+status_is 3 "a text model inside another is not read"
+err_is "tp-run: nested/config.json: no family matches model_type 'llama4', a model with more than its text_config of type 'llama4_text'; a text model alone can be read" "which is told"
+
+echo '{"ids":[1,2,3,4,5,6,7,8,9,10]}' > ids.jsonl
+run tp-run train -q --data ids.jsonl --pack none --seq 8 --steps 1 -o trained "$data/models/phimoe"
+status_is 1 "a model whose router is another one in training is not trained"
+err_is "tp-run: family phimoe: in training SparseMixer draws experts at random, which is not computed; the model cannot be trained" "which is told"
 known=$(tp-shard families | wc -l)
 ok "the README says how many families there are" grep -q " $known families " "$top_srcdir/README.md"
 run tp-shard families --table llama

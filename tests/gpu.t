@@ -226,7 +226,7 @@ fail_each one generate --backend cuda --ids 5,6 --max-tokens 4 "$models/llama-gq
 ok "among them those that record steps and play them" grep -q 'graphs [1-9]' log
 ok "and whatever fails, all memory of GPUs is given back" sh -c '! grep -v "live 0 " log'
 run "$fake" logits --backend cuda --tp 2 --input "$data/encoders/xlnet-class/line.json" -o xlnet.safetensors "$data/encoders/xlnet-class"
-ok "attention by distance and by types is the CPU's" "$compare" \
+ok "attention by distance and by types is the CPU's" "$top_builddir/tests/compare-tensors" \
     "$data/encoders/xlnet-class/expected.safetensors" xlnet.safetensors 1e-4 logits
 run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
 ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \

@@ -612,6 +612,12 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (launcher_signal_stack(err) < 0)
         return -1;
     watch_memory(s);
+    if (launcher_agree(&s->launcher,
+                       launcher_is_front(&s->launcher) && !opt->draw
+                           ? checkpoint_check_carried(s->checkpoint, err)
+                           : 0,
+                       err) < 0)
+        return -1;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
     s->machine.threads = threads_of(s);

@@ -420,10 +420,11 @@ static char *fill_numbers(const struct model *m, const char *glob)
     return str_steal(&out);
 }
 
-static bool is_carried(const struct model *m, const char *name)
+/* The entry of the family's carry list that matches NAME, or NULL. */
+static const struct family_entry *carried_as(const struct model *m, const char *name)
 {
     const struct family_table *t = &m->state->family->carry;
-    bool found = false;
+    const struct family_entry *found = NULL;
 
     for (size_t i = 0; i < t->n && !found; i++) {
         char **glob = NULL;
@@ -433,13 +434,32 @@ static bool is_carried(const struct model *m, const char *name)
         for (size_t k = 0; k < n; k++) {
             char *filled = fill_numbers(m, glob[k]);
 
-            found |= match_glob(filled, name);
+            if (match_glob(filled, name))
+                found = &t->v[i];
             free(filled);
             free(glob[k]);
         }
         free(glob);
     }
     return found;
+}
+
+int model_carried(const struct model *m, const char *name, double *value,
+                  struct err *err)
+{
+    const struct family_entry *e = carried_as(m, name);
+    const struct json *is = e ? json_get(e->json, "is") : NULL;
+    struct expr_value v;
+    struct err cause = { 0 };
+
+    if (!is)
+        return 0;
+    if (model_eval(m, is->text, is->n, -1, &v, &cause) < 0)
+        return family_place(e->doc, is, 0, &cause, err);
+    if (v.kind != EXPR_NUMBER)
+        return family_error(e->doc, is, 0, err, "expected a number");
+    *value = v.number;
+    return 1;
 }
 
 static void print_shape(struct str *out, int ndim, const uint64_t *shape)
@@ -532,7 +552,7 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
 
         if (t == -2)
             return -1;
-        if (t < 0 && is_carried(m, in[i].name)) {
+        if (t < 0 && carried_as(m, in[i].name)) {
             m->carry[m->ncarry++] = (int)i;
             continue;
         }

@@ -271,12 +271,17 @@ static int carry_merge(struct family_table *t, const struct json_doc *doc,
     if (list && list->type != JSON_ARRAY)
         return json_error(doc, list, err, "expected a list of names");
     for (const struct json *j = list ? list->first : NULL; j; j = j->next) {
-        if (j->type != JSON_STRING)
-            return json_error(doc, j, err, "expected a name");
-        if (family_get(t, j->text))
+        const struct json *name = j->type == JSON_OBJECT ? json_get(j, "name") : j;
+
+        if (!json_string(name) ||
+            (name != j && (!json_string(json_get(j, "is")) || j->n != 2)))
+            return json_error(doc, j, err,
+                              "expected a name, or an object of \"name\" and \"is\"");
+        if (family_get(t, name->text))
             continue;
         t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
-        t->v[t->n++] = (struct family_entry){ .key = j->text, .json = j, .doc = doc };
+        t->v[t->n++] =
+            (struct family_entry){ .key = name->text, .json = j, .doc = doc };
     }
     return 0;
 }
@@ -307,7 +312,10 @@ static void rename_in(struct family_table *t, struct pool *pool, const char *par
     for (size_t i = 0; i < t->n; i++) {
         const struct json *j = t->v[i].json;
         /* the parent's document was parsed for this family alone, so it may change */
-        struct json *name = (struct json *)(j->type == JSON_ARRAY ? j->first : j);
+        struct json *name =
+            (struct json *)(j->type == JSON_ARRAY    ? j->first
+                            : j->type == JSON_OBJECT ? json_get(j, "name")
+                                                     : j);
         const char *text =
             json_string(name) ? replaced(pool, name->text, part, to) : NULL;
 
@@ -315,7 +323,7 @@ static void rename_in(struct family_table *t, struct pool *pool, const char *par
             continue;
         name->text = text;
         name->n = (uint32_t)strlen(text);
-        if (name == j)
+        if (j->type != JSON_ARRAY)
             t->v[i].key = text;
         *used = true;
     }
@@ -776,6 +784,7 @@ int family_match(struct family **out, const struct family_library *lib,
                  const cJSON *config, const char *config_name, struct err *err)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(config, "model_type");
+    const cJSON *text;
 
     if (!cJSON_IsString(type))
         return err_set(err, ERR_INPUT,
@@ -789,6 +798,13 @@ int family_match(struct family **out, const struct family_library *lib,
         if (yes)
             return parse_item(out, lib, &lib->item[i], err);
     }
+    text = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(config, "text_config"), "model_type");
+    if (cJSON_IsString(text))
+        return err_set(err, ERR_INPUT,
+                       "%s: no family matches model_type '%s', a model with more than "
+                       "its text_config of type '%s'; a text model alone can be read",
+                       config_name, type->valuestring, text->valuestring);
     return err_set(err, ERR_INPUT,
                    "%s: no family matches model_type '%s'; one is described in a file "
                    "for --family, see shardutils-family(5)",
@@ -863,8 +879,17 @@ void family_print(struct str *out, const struct family *f)
         print_table(out, "torch", &f->torch);
     str_add(out, ",\n  \"carry\": [");
     for (size_t i = 0; i < f->carry.n; i++) {
+        const struct json *j = f->carry.v[i].json;
+        bool checked = j->type == JSON_OBJECT;
+
         str_add(out, i ? ", " : "");
+        str_add(out, checked ? "{ \"name\": " : "");
         str_add_json(out, f->carry.v[i].key);
+        if (checked) {
+            str_add(out, ", \"is\": ");
+            str_add_json(out, json_get(j, "is")->text);
+            str_add(out, " }");
+        }
     }
     str_add(out, "],\n  \"forward\": {");
     for (size_t i = 0; i < f->nsections; i++) {

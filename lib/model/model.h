@@ -94,6 +94,11 @@ MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t 
 /* Index of the tensor called NAME, as bound, or -1. */
 long model_find(const struct model *m, const char *name);
 
+/* The number that all elements of the carried tensor NAME must have for the model to
+ * run: 1 and *value, 0 if it may have any, -1 with *err set. */
+MUST_CHECK int model_carried(const struct model *m, const char *name, double *value,
+                             struct err *err);
+
 /* Evaluates the N bytes of TEXT.  Names are symbols, then config keys; "layer" is LAYER
  * if that is at least 0.  On failure err->column counts within TEXT: see family_place.
  */

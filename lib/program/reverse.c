@@ -741,6 +741,13 @@ int reverse_check_model(const struct program *p, struct err *err)
                            "family %s: attention is not causal; models that fill in "
                            "masked tokens cannot be trained",
                            p->model->family);
+        /* Liu et al. 2023, "Sparse Backpropagation for MoE Training" */
+        if (p->inst[i].op == OP_ROUTE && p->inst[i].route.near > 0)
+            return err_set(
+                err, ERR_NO,
+                "family %s: in training SparseMixer draws experts at random, "
+                "which is not computed; the model cannot be trained",
+                p->model->family);
     }
     return 0;
 }

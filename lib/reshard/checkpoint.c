@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -741,6 +742,68 @@ int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
     t.first = first;
     t.rows = rows;
     return cut_copy(cut, &t, &c->files->side, to, NULL, NULL, NULL, NULL, err);
+}
+
+/* ---- values of carried tensors ---- */
+
+enum { MOST_CARRIED = 64 }; /* bytes of a tensor whose value is checked */
+
+static int to_memory(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                     struct err *err)
+{
+    (void)part;
+    (void)err;
+    memcpy((char *)arg + offset, buf, n);
+    return 0;
+}
+
+/* Equal but for the rounding to a type of 16 bits. */
+static bool is_about(double x, double want)
+{
+    return fabs(x - want) <= fabs(want) / 64;
+}
+
+static int check_carried(struct checkpoint *c, struct cut *cut, size_t i, double want,
+                         struct err *err)
+{
+    const struct tensor *t = &c->tensor[i];
+    uint64_t n = 1; /* the tensors of a manifest have no size */
+    char bytes[MOST_CARRIED];
+    const struct cut_side to = { .nparts = 1, .io = to_memory, .arg = bytes };
+
+    for (int k = 0; k < t->ndim && n; k++)
+        n = t->shape[k] <= MOST_CARRIED / n ? n * t->shape[k] : MOST_CARRIED;
+    if (!dtype_is_float(t->dtype) || dtype_bits(t->dtype) < 16 ||
+        n * (uint64_t)dtype_bits(t->dtype) / 8 > sizeof(bytes))
+        return err_set(err, ERR_INPUT, "%s: tensor %s is not a few numbers", c->path,
+                       t->name);
+    if (checkpoint_copy(c, cut, i, t->dtype, &to, NULL, NULL, NULL, err) < 0)
+        return -1;
+    for (uint64_t k = 0; k < n; k++)
+        if (!is_about(dtype_get(t->dtype, bytes, k), want))
+            return err_set(err, ERR_INPUT,
+                           "%s: tensor %s is %g, but family %s computes with %g",
+                           c->path, t->name, dtype_get(t->dtype, bytes, k),
+                           c->model->family, want);
+    return 0;
+}
+
+int checkpoint_check_carried(struct checkpoint *c, struct err *err)
+{
+    struct cut *cut = cut_new();
+    int ret = 0;
+
+    for (size_t i = 0; i < c->nweights && ret == 0; i++) {
+        double want;
+
+        if (c->which[i] >= 0)
+            continue;
+        ret = model_carried(c->model, c->tensor[i].name, &want, err);
+        if (ret > 0)
+            ret = check_carried(c, cut, i, want, err);
+    }
+    cut_free(cut);
+    return ret;
 }
 
 /* ---- loading a rank's shard ---- */

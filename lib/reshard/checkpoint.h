@@ -87,6 +87,9 @@ void checkpoint_check_spared(struct checkpoint *c,
 MUST_CHECK int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
                                     uint64_t first, uint64_t rows,
                                     const struct cut_side *to, struct err *err);
+/* Checks the values of carried tensors that the family knows: ERR_INPUT names a tensor
+ * with another value.  Reads shard 0 of a sharded checkpoint. */
+MUST_CHECK int checkpoint_check_carried(struct checkpoint *c, struct err *err);
 /* The description of tensor I for cut_copy. */
 struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
                                         enum dtype dtype);

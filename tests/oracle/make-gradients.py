@@ -53,7 +53,7 @@ def gradients(name):
     with tempfile.TemporaryDirectory() as tmp:
         models.write_model(tmp, name)
         model = getattr(transformers, kind).from_pretrained(
-            tmp, dtype=torch.float64, experts_implementation="eager",
+            tmp, dtype=how.get("wide", torch.float64), experts_implementation="eager",
             attn_implementation=how.get("attn", "eager")).eval()
         if "dynamic" in name:  # as make-models.py: a short input makes it forget longer ones
             model(ids[:, :1], use_cache=False)
@@ -96,6 +96,9 @@ def main():
             some = [g[place(len(g), k)].item() for k in range(4)]
             lines.append("\t".join([name, key, str(len(g)),
                                     *(f"{x:.7g}" for x in [g.abs().max().item(), *sums, *some])]))
+    if args.names and os.path.exists(args.out):  # the other models' lines stay
+        with open(args.out) as f:
+            lines = [s for s in f.read().splitlines() if s.split("\t")[0] not in args.names] + lines
     with open(args.out, "w") as f:
         f.write("\n".join(lines) + "\n")
 
