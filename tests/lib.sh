@@ -1,6 +1,7 @@
 # lib.sh - what shell tests share: source it first, end with `done_testing`
 #
-#   ok "NAME" COMMAND...          passes when COMMAND succeeds
+#   ok "NAME" COMMAND...          passes when COMMAND succeeds; a cmp of two empty files, or a test of two
+#                                 empty words, does not
 #   run COMMAND...                runs it: $status, files out and err
 #   status_is N "NAME"            the last run ended with status N
 #   out_is TEXT "NAME"            its standard output was TEXT and a line feed
@@ -51,10 +52,21 @@ skip() {
     printf 'ok %d - %s # SKIP %s\n' "$count" "$1" "$2"
 }
 
+# Does the comparison "$@" have nothing on both sides?  Then something before it has failed.
+compares_nothing() {
+    case $# in
+    3) [ "$1" = cmp ] && [ -f "$2" ] && [ -f "$3" ] && [ ! -s "$2" ] && [ ! -s "$3" ] ;;
+    4) [ "$1" = test ] && [ "$3" = = ] && [ -z "$2$4" ] ;;
+    *) false ;;
+    esac
+}
+
 ok() {
     ok_name=$1
     shift
-    if "$@" > ok.out 2>&1; then
+    if compares_nothing "$@"; then
+        fail "$ok_name" "$*" "both are empty"
+    elif "$@" > ok.out 2>&1; then
         pass "$ok_name"
     else
         fail "$ok_name" "$*" "$(head -n 20 ok.out)"

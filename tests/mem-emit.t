@@ -58,7 +58,6 @@ for dir in "$data"/models/gpt2-hub "$data"/models/qwen3 "$data"/models/falcon-gr
     set -- --ids 1,2,3 --max-tokens 3
     case $name in
     bert-mlm) set -- --ids 1,2,3 --output bert.safetensors ;;
-    t5) set -- --source-ids 1,2,3 --max-tokens 3 ;;
     esac
     command=generate
     [ "$name" != bert-mlm ] || command=logits
