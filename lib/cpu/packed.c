@@ -15,7 +15,7 @@
 #include "lib/cpu/vec.h"
 
 enum {
-    TASK = 1 << 16, /* bytes of weights of a task */
+    TASK = 1 << 18, /* bytes of weights of a task */
     CHUNK = 32,     /* rows of x that are used together, from L2 */
     ALONE = 4       /* most rows that the calling thread rounds by itself */
 };

@@ -9,7 +9,7 @@
 
 enum {
     LINE = 4 * CODES_ROWS, /* bytes of a word of each row */
-    AHEAD = 2048           /* bytes between what is read and what is prefetched */
+    AHEAD = 4096           /* bytes between what is read and what is prefetched */
 };
 
 /* Term K of X, without its scale. */

@@ -2,6 +2,7 @@
 #include "lib/run/encode.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,9 @@
 #include "lib/base/mem.h"
 
 enum {
-    STRIP = 32 /* outputs that are read together: of a transposed matrix, neighbours */
+    STRIP = 32, /* outputs that are read together: of a transposed matrix, neighbours */
+    MOST_THREADS = 64,
+    LEAST = 1 << 18 /* numbers that are worth a thread */
 };
 
 int encode_open(struct encoder *e, enum weights_form form,
@@ -77,6 +80,15 @@ struct coding {
     uint64_t rows, cols; /* outputs and inputs */
     float *strip;        /* [STRIP][cols] */
     float *largest;      /* [rows] */
+    uint8_t *codes;
+    void *scales;
+    /* what a thread does: WORK on the outputs [from, end) */
+    int (*work)(struct coding *c);
+    uint64_t from, end;
+    pthread_t thread;
+    bool begun;
+    int ret;
+    struct err err;
 };
 
 /* Outputs FIRST to FIRST + N as f32 rows. */
@@ -100,12 +112,12 @@ static void read_strip(const struct coding *c, uint64_t first, size_t n)
 
 static size_t strip_at(const struct coding *c, uint64_t first)
 {
-    return c->rows - first < STRIP ? (size_t)(c->rows - first) : STRIP;
+    return c->end - first < STRIP ? (size_t)(c->end - first) : STRIP;
 }
 
-static int find_largest(struct coding *c, struct err *err)
+static int find_largest(struct coding *c)
 {
-    for (uint64_t r = 0; r < c->rows; r += STRIP) {
+    for (uint64_t r = c->from; r < c->end; r += STRIP) {
         size_t n = strip_at(c, r);
 
         read_strip(c, r, n);
@@ -113,7 +125,7 @@ static int find_largest(struct coding *c, struct err *err)
             float x = codes_largest(c->strip + j * c->cols, (size_t)c->cols);
 
             if (!isfinite(x))
-                return err_set(err, ERR_INPUT,
+                return err_set(&c->err, ERR_INPUT,
                                "tensor %s: NaN or an infinite number has no code",
                                c->name);
             c->largest[r + j] = x;
@@ -138,52 +150,99 @@ static int share_largest(struct coding *c, struct comm *group, struct err *err)
     return ret;
 }
 
-static void make_codes8(struct coding *c, uint8_t *to, float *scale)
+static int make_codes8(struct coding *c)
 {
+    float *scale = c->scales;
     int8_t *code = xmalloc((size_t)c->cols + 1);
 
-    for (uint64_t r = 0; r < c->rows; r += STRIP) {
+    for (uint64_t r = c->from; r < c->end; r += STRIP) {
         size_t n = strip_at(c, r);
 
         read_strip(c, r, n);
         for (size_t j = 0; j < n; j++) {
             scale[r + j] = codes_scale8(c->largest[r + j]);
             codes_make8(code, c->strip + j * c->cols, (size_t)c->cols, scale[r + j]);
-            codes_put8(to, c->cols, r + j, code);
+            codes_put8(c->codes, c->cols, r + j, code);
         }
     }
     free(code);
+    return 0;
 }
 
 /* Row ROW, whose numbers are X. */
-static int make_row4(const struct coding *c, uint8_t *to, uint16_t *scales,
-                     uint64_t row, const float *x, struct err *err)
+static int make_row4(struct coding *c, uint64_t row, const float *x)
 {
     for (uint64_t b = 0; b < c->cols / CODES_BLOCK; b++, x += CODES_BLOCK) {
         int8_t code[CODES_BLOCK];
         uint16_t scale;
 
         if (!isfinite(codes_largest(x, CODES_BLOCK)))
-            return err_set(err, ERR_INPUT,
+            return err_set(&c->err, ERR_INPUT,
                            "tensor %s: NaN or an infinite number has no code", c->name);
         scale = codes_scale4(x, c->decoded);
         codes_make4(code, x, scale);
-        codes_put4(to, scales, c->cols, row, b, code, scale);
+        codes_put4(c->codes, c->scales, c->cols, row, b, code, scale);
     }
     return 0;
 }
 
-static int make_codes4(struct coding *c, uint8_t *to, uint16_t *scales, struct err *err)
+static int make_codes4(struct coding *c)
 {
-    for (uint64_t r = 0; r < c->rows; r += STRIP) {
+    for (uint64_t r = c->from; r < c->end; r += STRIP) {
         size_t n = strip_at(c, r);
 
         read_strip(c, r, n);
         for (size_t j = 0; j < n; j++)
-            if (make_row4(c, to, scales, r + j, c->strip + j * c->cols, err) < 0)
+            if (make_row4(c, r + j, c->strip + j * c->cols) < 0)
                 return -1;
     }
     return 0;
+}
+
+static void *run_work(void *arg)
+{
+    struct coding *c = arg;
+
+    c->strip = mem_alloc((STRIP * c->cols + 1) * sizeof(*c->strip), c->name, &c->err);
+    c->ret = c->strip ? c->work(c) : -1;
+    free(c->strip);
+    return NULL;
+}
+
+/* Does WORK on all outputs of C, shared by at most THREADS threads; a share is whole
+ * groups of outputs. */
+static int share_work(const struct coding *c, int (*work)(struct coding *c),
+                      int threads, struct err *err)
+{
+    uint64_t most = c->rows * c->cols / LEAST + 1;
+    uint64_t n = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+    uint64_t share;
+    struct coding *all;
+    int ret = 0;
+
+    n = n < most ? n : most;
+    share = ((c->rows + n - 1) / n + STRIP - 1) / STRIP * STRIP;
+    all = xcalloc((size_t)n, sizeof(*all));
+    for (uint64_t i = 0; i < n; i++) {
+        all[i] = *c;
+        all[i].work = work;
+        all[i].from = i * share < c->rows ? i * share : c->rows;
+        all[i].end = all[i].from + share < c->rows ? all[i].from + share : c->rows;
+        all[i].begun =
+            i > 0 && pthread_create(&all[i].thread, NULL, run_work, &all[i]) == 0;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        if (all[i].begun)
+            pthread_join(all[i].thread, NULL);
+        else
+            run_work(&all[i]);
+        if (all[i].ret < 0 && ret == 0) {
+            *err = all[i].err;
+            ret = -1;
+        }
+    }
+    free(all);
+    return ret;
 }
 
 /* ERR_NO unless RUNS, and the leaves of INST's tree, are whole blocks. */
@@ -213,13 +272,14 @@ static int check_blocks(const struct encoder *e, const struct inst *inst,
 static int fill(const struct encoder *e, const struct inst *inst, struct coding *c,
                 struct matrix *to, struct err *err)
 {
-    void *data = (void *)(uintptr_t)to->data, *scale = (void *)(uintptr_t)to->scale;
     struct err own = { 0 };
     int ret;
 
+    c->codes = (uint8_t *)(uintptr_t)to->data;
+    c->scales = (void *)(uintptr_t)to->scale;
     if (e->form == WEIGHTS_INT4)
-        return make_codes4(c, data, scale, err);
-    ret = find_largest(c, &own);
+        return share_work(c, make_codes4, e->threads, err);
+    ret = share_work(c, find_largest, e->threads, &own);
     /* a rank that fails takes part all the same: the others must not wait for it */
     if (e->program->value[inst->dst].place == PLACE_PARTIAL &&
         share_largest(c, e->tensor, err) < 0)
@@ -228,8 +288,7 @@ static int fill(const struct encoder *e, const struct inst *inst, struct coding 
         *err = own;
         return -1;
     }
-    make_codes8(c, data, scale);
-    return 0;
+    return share_work(c, make_codes8, e->threads, err);
 }
 
 int encode_weight(const struct encoder *e, int i, const struct matrix *m,
@@ -254,17 +313,15 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
 
     if (four && check_blocks(e, e->reader[i], slice->runs[axis], c.name, err) < 0)
         return -1;
-    c.strip = mem_alloc((STRIP * c.cols + 1) * sizeof(*c.strip), c.name, err);
-    c.largest =
-        c.strip ? mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err) : NULL;
+    c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
     to.data = c.largest ? e->ops->alloc(e->device, codes, c.name, err) : NULL;
     to.scale = to.data ? e->ops->alloc(e->device, scales, c.name, err) : NULL;
     if (to.scale) {
         codes_clear(bits, (uint8_t *)(uintptr_t)to.data, c.rows, c.cols);
         memset((void *)(uintptr_t)to.scale, 0, scales);
+        memset(c.largest, 0, c.rows * sizeof(*c.largest));
         ret = fill(e, e->reader[i], &c, &to, err);
     }
-    free(c.strip);
     free(c.largest);
     if (ret < 0) {
         e->ops->release(e->device, (void *)(uintptr_t)to.data);

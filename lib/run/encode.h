@@ -27,6 +27,7 @@ struct encoder {
     struct comm *tensor;        /* ranks that share inputs */
     const struct inst **reader; /* [nweights]: an instruction that reads it */
     enum packable *packable;    /* by tensor of the model */
+    int threads;                /* that make codes */
     bool decoded; /* the checkpoint has the weights as codes of this form */
 };
 

@@ -78,7 +78,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     r->chunk = limits->tokens;
     if (open_device(r, machine, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, machine->form,
-                     r->groups.tensor, err) < 0 ||
+                     r->groups.tensor, machine->threads, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
                     &r->groups, &own, err) < 0)
         goto fail;

@@ -348,7 +348,8 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
 
 int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,
                  const struct backend *ops, struct device *device,
-                 enum weights_form form, struct comm *tensor, struct err *err)
+                 enum weights_form form, struct comm *tensor, int threads,
+                 struct err *err)
 {
     struct packing p = { 0 };
     int ret = -1, own = model_code_bits(c->model);
@@ -358,6 +359,7 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
         form = own == 4 ? WEIGHTS_INT4 : WEIGHTS_INT8; /* as in the files */
     if (encode_open(&p.encoder, form, program, ops, device, tensor, err) < 0)
         return -1;
+    p.encoder.threads = threads;
     p.encoder.decoded = own == (form == WEIGHTS_INT4 ? 4 : 8);
     if (loader_open(&p.loader, c, &program->mesh, program->coord, err) < 0)
         goto out;

@@ -27,12 +27,12 @@ struct weights {
  * data are copied, on a thread if they are mapped (see weights_settle).  ERR_INPUT: a
  * tensor's type is not f32, bf16 or f16, and it is not quantized.
  *
- * FORM other than WEIGHTS_STORED: see encode.h; collective over TENSOR, the tensor
- * group. */
+ * FORM other than WEIGHTS_STORED: see encode.h; made by THREADS threads, collective
+ * over TENSOR, the tensor group. */
 MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
                             const struct program *program, const struct backend *ops,
                             struct device *device, enum weights_form form,
-                            struct comm *tensor, struct err *err);
+                            struct comm *tensor, int threads, struct err *err);
 /* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output
  * results computed from W before this returns 0. */
 MUST_CHECK int weights_settle(struct weights *w, struct err *err);

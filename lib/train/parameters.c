@@ -20,7 +20,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
                                         .cols = p->program->weight[i].cols };
     if (c->drawn)
         return 0;
-    if (weights_open(&w, c, p->program, ops, device, WEIGHTS_STORED, NULL, err) < 0)
+    if (weights_open(&w, c, p->program, ops, device, WEIGHTS_STORED, NULL, 1, err) < 0)
         return -1;
     for (int i = 0; i < w.n; i++) {
         const struct matrix *m = &w.matrix[i];
