@@ -74,7 +74,7 @@ batch() {
         sed 's/.*"tokens_per_second":\([^,}]*\).*/\1/' | awk '{ all += $1 } END { print all }'
 }
 
-times() {
+runs() {
     seq "$repeat"
 }
 
@@ -88,14 +88,14 @@ decode_part() {
     for t in F32 BF16; do
         type_is $t
         for n in 1 "$threads"; do
-            for _ in $(times); do
+            for _ in $(runs); do
                 b=$("$bench/probe" "$n" | cut -d' ' -f1)
                 rate $t "$n" --compute $compute | awk -v e=$elements -v s=$size -v b="$b" '{ print $1 * e * s / b }'
             done | median > "$dir/share"
             row "decode, $compute, threads: $n" "$(cat "$dir/share")" 0.95 read
         done
         [ "$threads" = 2 ] || continue
-        for _ in $(times); do
+        for _ in $(runs); do
             rate $t 1 --compute $compute > "$dir/second" &
             first=$(rate $t 1 --compute $compute)
             wait
@@ -109,7 +109,7 @@ prefill_part() {
     for t in F32 BF16; do
         type_is $t
         for n in 1 "$threads"; do
-            for _ in $(times); do
+            for _ in $(runs); do
                 "$bin/tp-run" bench --json --tokens 1024 --repeat 2 --threads "$n" --compute $compute "$dir/$t" |
                     sed 's/.*"prefill_share":\([^,}]*\).*/\1/'
             done | median > "$dir/share"
@@ -124,7 +124,7 @@ batches_part() {
     for t in F32 BF16; do
         type_is $t
         for n in 8 32 128; do
-            for _ in $(times); do
+            for _ in $(runs); do
                 "$bench/probe" "$threads" > "$dir/probe"
                 batch $t $n --compute $compute | awk -v n=$n -v e=$elements -v s=$size -v which=$which '
                     NR == FNR { read = $1; product = $which; next }
@@ -144,7 +144,7 @@ attention_part() {
         for how in "8 32 f32" "1 8 f32" "8 32 bf16" "8 32 int8"; do
             # shellcheck disable=SC2086 # words
             set -- $how
-            for _ in $(times); do
+            for _ in $(runs); do
                 "$bench/long-cache" "$n" 32768 "$1" "$2" 128 "$3"
             done | median > "$dir/share"
             row "32k keys, $3, KV heads: $1, threads: $n" "$(cat "$dir/share")" 0.8 read
@@ -156,8 +156,8 @@ first_part() {
     for t in F32 BF16; do
         type_is $t
         cat "$dir/$t/model.safetensors" > /dev/null
-        for _ in $(times); do
-            c=$(seconds sh -c "cat '$dir/$t/model.safetensors' | cat")
+        for _ in $(runs); do
+            c=$(seconds cat "$dir/$t/model.safetensors")
             seconds "$bin/tp-run" generate --ids 1 --max-tokens 1 --json "$dir/$t" |
                 awk -v c="$c" '{ print $1 / c }'
         done | median > "$dir/share"
@@ -169,7 +169,7 @@ ranks_part() {
     [ "$threads" -gt 1 ] || return 0
     for t in F32 BF16; do
         type_is $t
-        for _ in $(times); do
+        for _ in $(runs); do
             one=$(rate $t "$threads" --compute $compute)
             rate $t $((threads / 2)) --tp 2 --compute $compute | awk -v one="$one" '{ print $1 / one }'
         done | median > "$dir/share"
@@ -202,7 +202,7 @@ others_part() {
     done
     for t in F32 BF16; do
         type_is $t
-        for _ in $(times); do
+        for _ in $(runs); do
             one=$(rate $t "$threads" --compute $compute)
             rate $t "$threads" --deterministic --compute $compute | awk -v a="$one" '{ print $1 / a }'
         done | median | awk -v c=$compute '{ printf "--deterministic, %s: %.2f of the rate without\n", c, $1 }' |
