@@ -149,6 +149,99 @@ status_is 0 "hidden states of a model with another head"
 run tp-run embed --pooling pooler --ids 5 "$models/bert-mlm"
 status_is 3 "a model without a pooler is refused"
 err_has "this model has no pooler_output" "for this reason"
+
+# decoders with a head: the states that it reads are those of the same model without it
+for model in llama-gqa gemma2 granite mixtral; do
+    cp -r "$models/$model" bare
+    chmod -R u+w bare
+    sed 's/\(For\|LM\)[A-Za-z]*LM"\|LMHeadModel"/Model"/' "$models/$model/config.json" > bare/config.json
+    tp-run embed --input two.json --pooling last bare > bare.out
+    tp-run embed --input two.json --pooling last "$models/$model" > head.out
+    ok "$model: hidden states beside a head" cmp bare.out head.out
+    rm -rf bare
+done
+tp-run embed --input two.json -o v.safetensors "$models/llama-gqa"
+for mesh in tp=2 pp=2 sp=2 tp=2,pp=2; do
+    run tp-run embed --mesh $mesh --input two.json -o v.$mesh "$models/llama-gqa"
+    ok "the same at $mesh" "$compare" v.safetensors v.$mesh 1e-5 embeddings
+done
+run tp-run embed --ids 5 "$data/stacks/t5"
+status_is 3 "the decoder of two stacks has no vectors of a text"
+
+# what sentence-transformers saves beside a model
+cp -r "$models/bert-pooler" sbert
+chmod -R u+w sbert
+rm sbert/expected.*
+mkdir sbert/1_Pooling
+# modules STEP... - lists these steps after the model
+modules() {
+    printf '[{"idx":0,"name":"0","path":"","type":"sentence_transformers.models.Transformer"}'
+    for step in "$@"; do
+        printf ',{"path":"1_%s","type":"sentence_transformers.models.%s"}' $step $step
+    done
+    printf ']\n'
+}
+modules Pooling > sbert/modules.json
+for way in mean_tokens:mean cls_token:cls lasttoken:last; do
+    printf '{"pooling_mode_%s":true,"pooling_mode_max_tokens":false}' ${way%:*} > sbert/1_Pooling/config.json
+    tp-run embed --input two.json sbert > out
+    ok "pooling_mode_${way%:*} is the model's choice" cmp out ${way#*:}
+done
+echo '{"pooling_mode":"cls","embedding_dimension":32}' > sbert/1_Pooling/config.json
+tp-run embed --input two.json sbert > out
+ok "\"pooling_mode\": \"cls\" as well" cmp out cls
+tp-run embed --input two.json --pooling last sbert > out
+ok "--pooling goes before it" cmp out last
+run tp-shard split -q --tp 2 sbert sbert.tp2
+status_is 0 "it is cut"
+ok "with the modules' configs" cmp sbert/1_Pooling/config.json sbert.tp2/1_Pooling/config.json
+run tp-shard verify sbert.tp2
+status_is 0 "and verified"
+tp-run embed --input two.json -o v.safetensors sbert
+tp-run embed --input two.json -o v.tp2 sbert.tp2
+ok "the ranks pool alike" "$compare" v.safetensors v.tp2 1e-5 embeddings
+run tp-shard merge -q sbert.tp2 sbert.merged
+ok "and merged" diff -r sbert sbert.merged
+run tp-shard merge -qf sbert.tp2 sbert.merged
+status_is 0 "a merged model is replaced with -f"
+echo > sbert.merged/1_Pooling/notes
+run tp-shard merge -qf sbert.tp2 sbert.merged
+status_is 2 "but not when a directory of it holds more"
+err_has "it holds 1_Pooling/notes, which is not ours" "which is named"
+echo x >> sbert.tp2/1_Pooling/config.json
+run tp-shard verify sbert.tp2
+status_is 1 "a changed config of a module is found"
+modules Pooling Normalize > sbert/modules.json
+tp-run embed --input two.json sbert > out
+tp-run embed --input two.json --pooling cls --normalize sbert > unit
+ok "Normalize scales to length 1" cmp out unit
+# refused REASON CONFIG STEP... - modules.json lists STEPs, the pooling has CONFIG
+refused() {
+    reason=$1
+    echo "$2" > sbert/1_Pooling/config.json
+    shift 2
+    modules "$@" > sbert/modules.json
+    run tp-run embed --ids 5 sbert
+    status_is 3 "refused: $reason"
+    err_has "$reason" "in one line"
+}
+cls='{"pooling_mode_cls_token":true}'
+refused "embed has no module 'sentence_transformers.models.Dense'" "$cls" Pooling Dense
+refused "a second pooling" "$cls" Pooling Pooling
+refused "embed pools by mean, cls or lasttoken" '{"pooling_mode_max_tokens":true}' Pooling
+refused "a second way to pool" '{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true}' Pooling
+refused "has no way to pool" '{}' Pooling
+refused "has no way to pool" '[]' Pooling
+refused "1_Pooling/config.json:2:1: unexpected end" '{' Pooling
+echo '[{"path":"../x","type":"Pooling"}]' > sbert/modules.json
+run tp-run embed --ids 5 sbert
+err_has "'../x' is not a plain file name" "a path that leads away is refused"
+echo '[{"path":"x"}]' > sbert/modules.json
+run tp-run embed --ids 5 sbert
+err_has "a module has a \"type\" and a \"path\"" "a module says what it is"
+echo '{}' > sbert/modules.json
+run tp-run embed --ids 5 sbert
+err_has "modules.json:1:1: expected a list of modules" "and modules.json is a list"
 tp-run embed --json --ids 5 "$models/bert-pooler" > out
 ok "--json has the vector as a list" grep -q '^{"type":"embedding","file":"--ids","tokens":1,"embedding":\[[-0-9.e,]*\]}$' out
 done_testing

@@ -207,7 +207,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout log manifest \
-    measure pickle pieces run safetensors schedule space study sums tokenizer words
+    measure pickle pieces pooling run safetensors schedule space study sums tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -227,6 +227,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-pickle \
+    %D%/fuzz/fuzz-pooling \
     %D%/fuzz/fuzz-run \
     %D%/fuzz/fuzz-safetensors \
     %D%/fuzz/fuzz-schedule \
@@ -262,6 +263,7 @@ tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_pooling_SOURCES = %D%/fuzz/fuzz-pooling.c %D%/fuzz/driver.c cmd/tp-run/pooling.c
 tests_fuzz_fuzz_run_SOURCES = %D%/fuzz/fuzz-run.c %D%/fuzz/driver.c cmd/tp-run/traindir.c
 tests_fuzz_fuzz_run_LDADD = $(program_libs)
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
@@ -335,23 +337,26 @@ fuzz:
 	if $(has_libfuzzer); then target=fuzz-engine; else target=fuzz-driver; fi; \
 	rm -f libfuzzer.tmp; $(MAKE) $(AM_MAKEFLAGS) $$target
 
+# one target's failure hides no other's
 fuzz-engine:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="--without-cuda CC=clang CPPFLAGS=-DLIBFUZZER \
 	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
 	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
-	for n in $(fuzz_names); do \
+	failed=; for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
 	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -seed=$(FUZZ_SEED) \
-        -artifact_prefix=crash-$$n- \
+	        -artifact_prefix=crash-$$n- \
 	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
-	        { tail -n 40 fuzz-$$n.log; exit 1; }; \
-	    grep -e executed_units fuzz-$$n.log; done
+	        { tail -n 40 fuzz-$$n.log; failed="$$failed $$n"; }; \
+	    grep -e executed_units fuzz-$$n.log; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 fuzz-driver: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
-	for n in $(fuzz_names); do \
+	failed=; for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
-	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || exit; grep '^#' fuzz-$$n.log; done
+	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || failed="$$failed $$n"; grep '^#' fuzz-$$n.log; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # the kernels of the CUDA backend on the CPU, and, by ThreadSanitizer, races between their threads;
 # the emulation itself is not watched, and tells it who waits for whom

@@ -52,8 +52,9 @@ ok "a text of fewer tokens than ranks scores the same" test \
     "$(json one nll | cut -c1-7) $(json one tokens)" = "$(json out nll | cut -c1-7) $(json out tokens)"
 
 # generation: the prompt is shared, then each new token is everybody's
-head -c 1500 "$heldout" > prompt
+head -c 900 "$heldout" > prompt
 tp-run generate --json --max-tokens 40 "$bard" < prompt | sed 's/,"tokens_per.*//' > one
+ok "a prompt of several blocks is continued" test -s one
 for how in "--sp 2" "--sp 5" "--sp 3 --sp-mode ring" "--sp 4 --sp-mode ulysses=2" "--sp 2 --tp 3" \
     "--sp 2 --sp-mode ring --pp 2"; do
     tp-run generate --json --max-tokens 40 $how "$bard" < prompt | sed 's/,"tokens_per.*//' > many

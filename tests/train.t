@@ -240,6 +240,8 @@ at=$(awk '/^"options"/ { print NR }' one/run.json)
 column=$(awk '/^"options"/ { print index($0, "\"micro_batch\":") + 14 }' one/run.json)
 damaged 's/"micro_batch":1/"micro_batch":0/' "$at:$column: a bad value of micro-batch" "a micro-batch of 0"
 damaged 's/"micro_batch":1/"micro_batch":4294967297/' "$at:$column: a bad value of micro-batch" "one beyond the numbers"
+column=$(awk '/^"options"/ { print index($0, "\"beta2\":") + 8 }' one/run.json)
+damaged 's/"beta2":[0-9.]*/"beta2":1/' "$at:$column: a bad value of beta2" "a beta2 of 1"
 damaged 's/"micro_batch":1,//' "$at:11: no option micro-batch" "a run without one"
 run train --micro-batch 2147483647 --dp 2 -o bad2 "$model"
 status_is 2 "micro-batches beyond the batch are refused"

@@ -6,11 +6,10 @@
 
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/outputs.h"
+#include "cmd/tp-run/pooling.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
-
-enum pooling { POOL_MEAN, POOL_CLS, POOL_LAST, POOL_POOLER };
 
 static const char *const pooling_names[] = { "mean", "cls", "last", "pooler", NULL };
 
@@ -18,8 +17,7 @@ struct embed {
     struct session *session;
     struct inputs inputs;
     const char *out;
-    int pooling; /* enum pooling */
-    bool normalize;
+    struct pooling pooling;
     float *vector; /* [inputs][cols], with --output; on rank 0 */
     size_t cols;
 };
@@ -35,15 +33,15 @@ static void pool(void *arg, size_t at, const float *x, size_t rows, size_t cols,
     for (size_t c = 0; c < cols; c++) {
         double sum = 0;
 
-        if (e->pooling == POOL_MEAN)
+        if (e->pooling.kind == POOL_MEAN)
             for (size_t r = 0; r < rows; r++)
                 sum += (double)x[r * cols + c];
-        room[c] = e->pooling == POOL_MEAN   ? (float)(sum / (double)rows)
-                  : e->pooling == POOL_LAST ? x[(rows - 1) * cols + c]
-                                            : x[c];
+        room[c] = e->pooling.kind == POOL_MEAN   ? (float)(sum / (double)rows)
+                  : e->pooling.kind == POOL_LAST ? x[(rows - 1) * cols + c]
+                                                 : x[c];
         squares += (double)room[c] * (double)room[c];
     }
-    for (size_t c = 0; e->normalize && c < cols && squares > 0; c++)
+    for (size_t c = 0; e->pooling.normalize && c < cols && squares > 0; c++)
         room[c] = (float)((double)room[c] / sqrt(squares));
 }
 
@@ -124,8 +122,8 @@ static int embed_rank(void *arg, struct comm *comm, struct err *err)
     struct embed *e = arg;
     struct outputs o = { .session = e->session,
                          .inputs = &e->inputs,
-                         .name = e->pooling == POOL_POOLER ? "pooler_output"
-                                                           : "last_hidden_state",
+                         .name = e->pooling.kind == POOL_POOLER ? "pooler_output"
+                                                                : "last_hidden_state",
                          .reduce = pool,
                          .done = take,
                          .arg = e };
@@ -137,17 +135,30 @@ static int embed_rank(void *arg, struct comm *comm, struct err *err)
     return ret;
 }
 
+/* As ASKED (.kind < 0: not at all), or as the model says. */
+static int choose_pooling(struct embed *e, const struct pooling *asked, struct err *err)
+{
+    e->pooling = *asked;
+    if (asked->kind >= 0)
+        return 0;
+    if (pooling_read(&e->pooling, e->session->checkpoint->path, err) < 0)
+        return -1;
+    e->pooling.normalize |= asked->normalize;
+    return 0;
+}
+
 int embed_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
     struct embed e = { .session = &session };
     struct given given = { 0 };
+    struct pooling asked = { .kind = -1 };
     const struct opt opts[] = {
-        { OPT_CHOICE, '\0', "pooling", &e.pooling, "HOW",
+        { OPT_CHOICE, '\0', "pooling", &asked.kind, "HOW",
           "mean, cls, last (token), or the model's pooler", pooling_names, NULL },
-        { OPT_FLAG, '\0', "normalize", &e.normalize, NULL, "scale vectors to length 1",
-          NULL, NULL },
+        { OPT_FLAG, '\0', "normalize", &asked.normalize, NULL,
+          "scale vectors to length 1", NULL, NULL },
         { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(e.inputs),
@@ -171,7 +182,8 @@ int embed_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0)
+    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+        choose_pooling(&e, &asked, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = outputs_main(&session, &e.inputs, &given, NULL, embed_rank, &e, &err);

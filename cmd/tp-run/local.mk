@@ -14,6 +14,7 @@ bin_tp_run_SOURCES = \
     %D%/main.c \
     %D%/outputs.c %D%/outputs.h \
     %D%/plot.c \
+    %D%/pooling.c %D%/pooling.h \
     %D%/program.c \
     %D%/score.c \
     %D%/session.c %D%/session.h \

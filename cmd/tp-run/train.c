@@ -135,31 +135,15 @@ static int parse_pipeline(struct request *r, struct err *err)
 static int check_numbers(const struct request *r, struct err *err)
 {
     const struct train_options *o = &r->t.o;
-    const struct {
-        const char *name;
-        double x, least, below;
-    } range[] = {
-        { "lr", o->lr, 0, HUGE_VAL },
-        { "weight-decay", o->decay, 0, HUGE_VAL },
-        { "beta1", o->beta1, 0, 1 },
-        { "beta2", o->beta2, 0, 1 },
-        { "eps", o->eps, 0, HUGE_VAL },
-        { "clip", o->clip, 0, HUGE_VAL },
-        { "eval-fraction", o->eval_fraction, 0, 1 },
-        { "skip-spikes", o->spikes, 0, HUGE_VAL },
-    };
 
-    for (size_t i = 0; i < sizeof(range) / sizeof(*range); i++)
-        if (!(range[i].x >= range[i].least) || !(range[i].x < range[i].below))
-            return err_set(err, ERR_USAGE, "--%s %g: must be at least 0%s",
-                           range[i].name, range[i].x,
-                           range[i].below == 1 ? " and less than 1" : "");
-    /* below 0, which cannot be given, it is the config's */
-    if (!(o->dropout < 1) || (r->t.setting[S_DROPOUT].given && !(o->dropout >= 0)))
-        return err_set(err, ERR_USAGE,
-                       "--dropout %g: must be at least 0 and less than 1", o->dropout);
-    if (o->spikes > 0 && o->spikes <= 1)
-        return err_set(err, ERR_USAGE, "--skip-spikes %g: must be above 1", o->spikes);
+    for (size_t i = 0; i < r->t.nsettings; i++) {
+        const struct setting *s = &r->t.setting[i];
+        const char *fault = train_setting_fault(s);
+
+        if (fault)
+            return err_set(err, ERR_USAGE, "--%s %g: %s", s->option,
+                           *(const double *)s->value, fault);
+    }
     if (r->eval.n && o->eval_fraction > 0)
         return err_set(err, ERR_USAGE,
                        "--eval-data and --eval-fraction: one of them says what is "
@@ -578,11 +562,11 @@ int train_main(const char *program, int argc, char **argv)
                          false, true },
         [S_WARMUP] = { SETTING_INT, "warmup", &o->warmup, NULL, false, true },
         [S_DECAY] = { SETTING_DOUBLE, "weight-decay", &o->decay, NULL, false, true },
-        [S_BETA1] = { SETTING_DOUBLE, "beta1", &o->beta1, NULL, false, true },
-        [S_BETA2] = { SETTING_DOUBLE, "beta2", &o->beta2, NULL, false, true },
+        [S_BETA1] = { SETTING_SHARE, "beta1", &o->beta1, NULL, false, true },
+        [S_BETA2] = { SETTING_SHARE, "beta2", &o->beta2, NULL, false, true },
         [S_EPS] = { SETTING_DOUBLE, "eps", &o->eps, NULL, false, true },
         [S_CLIP] = { SETTING_DOUBLE, "clip", &o->clip, NULL, false, true },
-        [S_DROPOUT] = { SETTING_DOUBLE, "dropout", &o->dropout, NULL, false, true },
+        [S_DROPOUT] = { SETTING_DROPOUT, "dropout", &o->dropout, NULL, false, true },
         [S_GLOBAL] = { SETTING_COUNT, "global-batch", &o->global, NULL, false, true },
         [S_MICRO] = { SETTING_COUNT, "micro-batch", &o->micro, NULL, false, false },
         [S_SEQ] = { SETTING_U64, "seq", &o->seq, NULL, false, true },
@@ -590,11 +574,11 @@ int train_main(const char *program, int argc, char **argv)
         [S_PACK] = { SETTING_CHOICE, "pack", &o->pack, data_pack_names, false, true },
         [S_ORDER] = { SETTING_CHOICE, "order", &o->order, data_order_names, false,
                       true },
-        [S_FRACTION] = { SETTING_DOUBLE, "eval-fraction", &o->eval_fraction, NULL,
-                         false, true },
+        [S_FRACTION] = { SETTING_SHARE, "eval-fraction", &o->eval_fraction, NULL, false,
+                         true },
         [S_EVAL] = { SETTING_INT, "eval-every", &o->eval_every, NULL, false, false },
         [S_SAVE] = { SETTING_INT, "save-every", &o->save_every, NULL, false, false },
-        [S_SPIKES] = { SETTING_DOUBLE, "skip-spikes", &o->spikes, NULL, false, false },
+        [S_SPIKES] = { SETTING_SPIKES, "skip-spikes", &o->spikes, NULL, false, false },
         [S_INIT] = { SETTING_INT, "init", &o->init, NULL, false, true },
     };
     const struct opt opts[] = {

@@ -32,7 +32,10 @@ struct setting {
         SETTING_INT,
         SETTING_COUNT, /* an int of at least 1 */
         SETTING_U64,
-        SETTING_DOUBLE,
+        SETTING_DOUBLE,  /* at least 0 */
+        SETTING_SHARE,   /* at least 0, less than 1 */
+        SETTING_DROPOUT, /* the same; or -1, which cannot be given: the config's */
+        SETTING_SPIKES,  /* 0, or above 1 */
         SETTING_CHOICE
     } kind;
     const char *option; /* on the command line; '-' becomes '_' in its key */
@@ -41,6 +44,9 @@ struct setting {
     bool given; /* on the command line */
     bool fixed; /* may not change when a run is resumed */
 };
+
+/* What the value of S must be, if it is not; else NULL. */
+const char *train_setting_fault(const struct setting *s);
 
 /* Progress of a run; everything else follows from the step. */
 struct train_state {

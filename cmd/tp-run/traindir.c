@@ -304,6 +304,9 @@ static void add_value(struct str *out, const struct setting *s)
         str_addf(out, "%" PRIu64, *(const uint64_t *)s->value);
         break;
     case SETTING_DOUBLE:
+    case SETTING_SHARE:
+    case SETTING_DROPOUT:
+    case SETTING_SPIKES:
         str_add_double(out, *(const double *)s->value);
         break;
     case SETTING_CHOICE:
@@ -325,6 +328,21 @@ void train_settings_print(struct str *out, const struct train *t)
     str_addc(out, '}');
 }
 
+const char *train_setting_fault(const struct setting *s)
+{
+    static const char SHARE[] = "must be at least 0 and less than 1";
+    double x = s->kind >= SETTING_DOUBLE && s->kind <= SETTING_SPIKES
+                   ? *(const double *)s->value
+                   : 0;
+    bool config = s->kind == SETTING_DROPOUT && x == -1 && !s->given;
+
+    if (s->kind == SETTING_SPIKES && x != 0)
+        return x > 1 && x < HUGE_VAL ? NULL : "must be above 1";
+    if ((s->kind == SETTING_SHARE || s->kind == SETTING_DROPOUT) && !config)
+        return x >= 0 && x < 1 ? NULL : SHARE;
+    return config || (x >= 0 && x < HUGE_VAL) ? NULL : "must be at least 0";
+}
+
 /* Sets S to the value J; false when J has another type. */
 static bool read_value(const struct setting *s, const struct json *j)
 {
@@ -341,6 +359,9 @@ static bool read_value(const struct setting *s, const struct json *j)
     case SETTING_U64:
         return json_u64(j, s->value);
     case SETTING_DOUBLE:
+    case SETTING_SHARE:
+    case SETTING_DROPOUT:
+    case SETTING_SPIKES:
         return json_double(j, s->value);
     case SETTING_CHOICE:
         for (int k = 0; word && s->choices[k]; k++)
@@ -368,7 +389,7 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
     if (!j)
         return json_error(doc, all, err, "no option %s", s->option);
     add_value(&here, s);
-    if (!read_value(s, j))
+    if (!read_value(s, j) || train_setting_fault(s))
         ret = json_error(doc, j, err, "a bad value of %s", s->option);
     add_value(&there, s);
     if (ret == 0 && s->given && strcmp(here.s, there.s) != 0)

@@ -279,12 +279,17 @@ static bool key_is(const struct reader *r, const char *key)
     return !strcmp(r->lex.text.s, key);
 }
 
-/* Reads a name that becomes a path below the checkpoint or the merged directory. */
-static int read_name(struct reader *r, const char **out, struct err *err)
+/* Reads a name that becomes a path below the checkpoint or the merged directory, with
+ * at most MOST directories. */
+static int read_name(struct reader *r, const char **out, int most, struct err *err)
 {
+    int slashes = 0;
+
     if (read_text(r, out, err) < 0)
         return -1;
-    if (!fs_is_plain_name(*out) || strchr(*out, '/'))
+    for (const char *s = *out; (s = strchr(s, '/')); s++)
+        slashes++;
+    if (!fs_is_plain_name(*out) || slashes > most)
         return jsonlex_error(&r->lex, err, "'%s' is not a plain file name", *out);
     return 0;
 }
@@ -331,7 +336,7 @@ static int read_origin(struct reader *r, struct manifest_source *s, struct err *
         if (r->lex.token == JSONLEX_OBJECT_END)
             return 0;
         if (key_is(r, "name"))
-            ret = read_name(r, &s->origin, err);
+            ret = read_name(r, &s->origin, 0, err);
         else if (key_is(r, "size"))
             ret = read_u64(r, &s->origin_size, err);
         else if (key_is(r, "crc32"))
@@ -360,7 +365,7 @@ static int read_source(struct reader *r, struct err *err)
                        ? 0
                        : jsonlex_error(&r->lex, err, "a source without name or header");
         if (key_is(r, "name")) {
-            ret = read_name(r, &s->name, err);
+            ret = read_name(r, &s->name, 0, err);
         } else if (key_is(r, "size")) {
             ret = read_u64(r, &s->size, err);
         } else if (key_is(r, "crc32")) {
@@ -394,10 +399,15 @@ static int read_file(struct reader *r, struct err *err)
     while (jsonlex_next(&r->lex, err) == 0) {
         int ret;
 
+        if (r->lex.token == JSONLEX_OBJECT_END && !f->name)
+            return jsonlex_error(&r->lex, err, "a file without a name");
+        if (r->lex.token == JSONLEX_OBJECT_END && f->part >= 0 && strchr(f->name, '/'))
+            return jsonlex_error(&r->lex, err, "'%s' is not a plain file name",
+                                 f->name);
         if (r->lex.token == JSONLEX_OBJECT_END)
-            return f->name ? 0 : jsonlex_error(&r->lex, err, "a file without a name");
+            return 0;
         if (key_is(r, "name")) {
-            ret = read_name(r, &f->name, err);
+            ret = read_name(r, &f->name, 1, err);
         } else if (key_is(r, "size")) {
             ret = read_u64(r, &f->size, err);
         } else if (key_is(r, "crc32")) {

@@ -21,36 +21,50 @@ static const char JOURNAL[] = "progress";
 
 enum { MAX_JOURNAL = 1 << 30 };
 
+/* Are all files below PATH/BELOW ("" or a directory's name) among the NFILES in FILES?
+ */
+static int check_ours_only(const char *path, const char *below,
+                           const char *const *files, size_t nfiles, struct err *err)
+{
+    char *dir = fs_join_dup(path, below);
+    char **names = NULL;
+    size_t n = 0;
+    int ret = fs_list(&names, &n, dir, err);
+
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        char *name = *below ? fs_join_dup(below, names[i]) : xstrdup(names[i]);
+        bool known = false, parent = false;
+
+        for (size_t k = 0; k < nfiles; k++) {
+            char next = str_starts(files[k], name) ? files[k][strlen(name)] : '.';
+
+            known |= !next;
+            parent |= next == '/';
+        }
+        if (parent)
+            ret = check_ours_only(path, name, files, nfiles, err);
+        else if (!known)
+            ret =
+                err_set(err, ERR_USAGE,
+                        "%s: not replaced: it holds %s, which is not ours", path, name);
+        free(name);
+    }
+    fs_list_free(names, n);
+    free(dir);
+    return ret;
+}
+
 /* May the existing PATH be replaced? */
 static int check_replaceable(const char *path, const char *const *files, size_t nfiles,
                              struct err *err)
 {
     char *manifest = fs_join_dup(path, MANIFEST_NAME);
     bool ours = fs_exists(manifest);
-    char **names = NULL;
-    size_t n = 0;
-    int ret = -1;
 
     free(manifest);
     if (!fs_is_dir(path))
         return err_set(err, ERR_USAGE, "%s: exists and is not a checkpoint", path);
-    if (fs_list(&names, &n, path, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n && !ours; i++) {
-        size_t k = 0;
-
-        while (k < nfiles && strcmp(files[k], names[i]))
-            k++;
-        if (k == nfiles) {
-            err_set(err, ERR_USAGE, "%s: not replaced: it holds %s, which is not ours",
-                    path, names[i]);
-            goto out;
-        }
-    }
-    ret = 0;
-out:
-    fs_list_free(names, n);
-    return ret;
+    return ours ? 0 : check_ours_only(path, "", files, nfiles, err);
 }
 
 /* Anyone who may write to the directory could have forged an earlier run's journal, or
@@ -163,8 +177,33 @@ int outdir_share(const struct outdir *o, int fd, mode_t source, const char *path
     return fchmod(fd, mode) < 0 ? err_errno(err, "%s", path) : 0;
 }
 
-int outdir_write(const struct outdir *o, const char *name, const char *text, size_t n,
-                 mode_t source, struct err *err)
+int outdir_enter(struct outdir *sub, const struct outdir *o, const char *name,
+                 struct err *err)
+{
+    char *path = file_dup(o, name);
+
+    *sub =
+        (struct outdir){ .partial = path, .dir = -1, .journal = -1, .umask = o->umask };
+    if (mkdirat(o->dir, name, 0700) == 0 || errno == EEXIST)
+        sub->dir =
+            openat(o->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (sub->dir >= 0 && fchmod(sub->dir, 0777 & ~o->umask) == 0)
+        return 0;
+    err_errno(err, "%s", path);
+    outdir_close(sub);
+    return -1;
+}
+
+int outdir_leave(struct outdir *sub, int ret, struct err *err)
+{
+    if (ret == 0 && fsync(sub->dir) < 0 && errno != EINVAL)
+        ret = err_errno(err, "%s", sub->partial);
+    outdir_close(sub);
+    return ret;
+}
+
+static int write_file(const struct outdir *o, const char *name, const char *text,
+                      size_t n, mode_t source, struct err *err)
 {
     char *path = file_dup(o, name);
     int fd = outdir_create(o, name, err), ret = -1;
@@ -177,6 +216,24 @@ out:
     if (fd >= 0)
         close(fd);
     free(path);
+    return ret;
+}
+
+int outdir_write(const struct outdir *o, const char *name, const char *text, size_t n,
+                 mode_t source, struct err *err)
+{
+    const char *slash = strchr(name, '/');
+    struct outdir sub;
+    char *dir;
+    int ret = -1;
+
+    if (!slash)
+        return write_file(o, name, text, n, source, err);
+    dir = xstrndup(name, (size_t)(slash - name));
+    if (outdir_enter(&sub, o, dir, err) == 0)
+        ret =
+            outdir_leave(&sub, write_file(&sub, slash + 1, text, n, source, err), err);
+    free(dir);
     return ret;
 }
 

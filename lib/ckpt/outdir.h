@@ -50,7 +50,16 @@ MUST_CHECK int outdir_reopen(const struct outdir *o, const char *name, struct er
 /* Sets the final mode of the open file FD: that of SOURCE, restricted by the umask. */
 MUST_CHECK int outdir_share(const struct outdir *o, int fd, mode_t source,
                             const char *path, struct err *err);
-/* Writes a small file with N bytes of TEXT, sets its final mode and syncs it. */
+/* Opens the directory NAME in O, made if it is not there, with its final mode, as an
+ * output of its own in which files can be created.  0 or -1; outdir_leave releases it.
+ */
+MUST_CHECK int outdir_enter(struct outdir *sub, const struct outdir *o,
+                            const char *name, struct err *err);
+/* Syncs SUB when RET is 0, and releases it.  Returns RET, or -1 when the sync failed.
+ */
+MUST_CHECK int outdir_leave(struct outdir *sub, int ret, struct err *err);
+/* Writes a small file with N bytes of TEXT, sets its final mode and syncs it.  NAME may
+ * be DIR/FILE: the directory is made. */
 MUST_CHECK int outdir_write(const struct outdir *o, const char *name, const char *text,
                             size_t n, mode_t source, struct err *err);
 

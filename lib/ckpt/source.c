@@ -442,12 +442,21 @@ static bool is_small(const char *dir, const char *name)
         found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
     /* skip broken links; report other errors when the file is read */
     if (found && strcmp(name, PICKLE_INDEX))
-        found = stat(path, &st) < 0 ? errno != ENOENT
+        found = stat(path, &st) < 0 ? errno != ENOENT && errno != ENOTDIR
                                     : S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
     else
         found = false;
     free(path);
     return found;
+}
+
+/* sentence-transformers keeps the config of each module after the model in a directory
+ * such as 1_Pooling. */
+static char *module_config_dup(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+
+    return digits && name[digits] == '_' ? fs_join_dup(name, CONFIG) : NULL;
 }
 
 static int find_small(struct source *s, const char *dir, struct err *err)
@@ -459,12 +468,15 @@ static int find_small(struct source *s, const char *dir, struct err *err)
         return -1;
     s->small = xmalloc(n * sizeof(*s->small));
     for (size_t i = 0; i < n; i++) {
+        char *module = module_config_dup(names[i]);
+
         if (is_small(dir, names[i]))
-            s->small[s->nsmall++] = names[i];
-        else
-            free(names[i]);
+            s->small[s->nsmall++] = xstrdup(names[i]);
+        else if (module && is_small(dir, module))
+            s->small[s->nsmall++] = xstrdup(module);
+        free(module);
     }
-    free(names);
+    fs_list_free(names, n);
     return 0;
 }
 

@@ -203,6 +203,33 @@ static void draw_result(struct builder *b, int logits)
     add_output(b, xstrdup("next"), inst->dst);
 }
 
+/* The states that the head reads: the source of the last product on the way to the
+ * logits, which may be scaled or capped after it; -1: there is none. */
+static int head_source(const struct builder *b, int v)
+{
+    for (int i = b->p->ninsts; i-- > 0;) {
+        const struct inst *inst = &b->p->inst[i];
+
+        if (inst->dst != v)
+            continue;
+        if (inst->nsrc == 0)
+            return -1;
+        v = inst->src[0];
+        if (inst->op == OP_LINEAR)
+            return v;
+    }
+    return -1;
+}
+
+/* Decoders with a head do not name their hidden states; they are asked for by name. */
+static void add_hidden_states(struct builder *b, const struct binding *logits)
+{
+    int v = logits && !b->p->source ? head_source(b, logits->value) : -1;
+
+    if (v >= 0)
+        add_output(b, xstrdup(b->opt->only), build_whole(b, v));
+}
+
 static int build_tail(struct builder *b)
 {
     const struct binding *logits = find_binding(b, "logits");
@@ -230,6 +257,8 @@ static int build_tail(struct builder *b)
         if (out && (!b->opt->only || !strcmp(b->opt->only, output_names[i])))
             add_output(b, xstrdup(output_names[i]), build_whole(b, out->value));
     }
+    if (!b->p->noutputs && b->opt->only && !strcmp(b->opt->only, "last_hidden_state"))
+        add_hidden_states(b, logits);
     if (!b->p->noutputs && b->opt->only)
         return err_set(b->err, ERR_INPUT, "family %s: this model has no %s",
                        b->m->family, b->opt->only);

@@ -322,7 +322,8 @@ struct program_options {
     bool wanted; /* the last section works on the output rows only: OP_TAKE is inserted
                     where it reads a value with a row per token */
     bool trace;  /* the value of every line is an output, replicated */
-    const char *only;   /* with TAIL_NONE: name of the only output; NULL: all */
+    const char *only;   /* with TAIL_NONE: name of the only output; NULL: all.
+                           "last_hidden_state" of a decoder: what its head reads */
     bool deterministic; /* results have the same bits for every tp: each sum over an
                            axis that a mesh may shard is made by one binary tree.  Fails
                            on meshes whose shards are not subtrees of it */

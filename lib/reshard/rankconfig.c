@@ -49,46 +49,20 @@ int rankconfig_make(struct rankconfig *r, const struct checkpoint *from,
     return 0;
 }
 
-/* Opens or creates the directory NAME in O and sets its final mode.  Returns the
- * descriptor, or -1 with *err set. */
-static int open_dir(const struct outdir *o, const char *name, const char *path,
-                    struct err *err)
-{
-    int fd = -1;
-
-    if (mkdirat(o->dir, name, 0700) == 0 || errno == EEXIST)
-        fd = openat(o->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && fchmod(fd, 0777 & ~o->umask) == 0)
-        return fd;
-    err_errno(err, "%s", path);
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
 static int write_one(const struct outdir *o, const char *name, const char *text,
                      const char *link, struct err *err)
 {
-    char *path = fs_join_dup(o->partial, name);
-    struct outdir dir = { .partial = path, .dir = -1, .umask = o->umask };
+    struct outdir dir;
     int ret = -1;
 
-    dir.dir = open_dir(o, name, path, err);
-    if (dir.dir < 0)
-        goto out;
+    if (outdir_enter(&dir, o, name, err) < 0)
+        return -1;
     if ((unlinkat(dir.dir, RANKCONFIG_WEIGHTS, 0) < 0 && errno != ENOENT) ||
-        symlinkat(link, dir.dir, RANKCONFIG_WEIGHTS) < 0) {
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    if (outdir_write(&dir, "config.json", text, strlen(text), 0666, err) < 0)
-        goto out;
-    ret = fsync(dir.dir) < 0 ? err_errno(err, "%s", path) : 0;
-out:
-    if (dir.dir >= 0)
-        close(dir.dir);
-    free(path);
-    return ret;
+        symlinkat(link, dir.dir, RANKCONFIG_WEIGHTS) < 0)
+        err_errno(err, "%s", dir.partial);
+    else
+        ret = outdir_write(&dir, "config.json", text, strlen(text), 0666, err);
+    return outdir_leave(&dir, ret, err);
 }
 
 int rankconfig_write(const struct rankconfig *r, const struct outdir *o,
