@@ -129,7 +129,8 @@ batches_part() {
                 batch $t $n --compute $compute | awk -v n=$n -v e=$elements -v s=$size -v which=$which '
                     NR == FNR { read = $1; product = $which; next }
                     { memory = e * s / read; work = 2 * e * n / product
-                      print $1 / n * (memory > work ? memory : work), memory > work ? "read" : "products" }' "$dir/probe" -
+                      binds = memory > work ? "read" : "products"
+                      print $1 / n * (binds == "read" ? memory : work), binds }' "$dir/probe" -
             done > "$dir/shares"
             binds=$(cut -d' ' -f2 "$dir/shares" | tail -n 1)
             [ "$binds" = read ] || binds=$compute
