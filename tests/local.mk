@@ -454,10 +454,10 @@ check-alloc: all %D%/fail-alloc.so
 .PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
-bench_programs = %D%/bench/bench-sampler %D%/bench/make-model %D%/bench/probe
+bench_programs = %D%/bench/bench-sampler %D%/bench/long-cache %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs) $(gpu_real)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+EXTRA_DIST += %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/peers.py %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh
 tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
     %D%/bench/objectives.c %D%/bench/objectives.h

@@ -16,9 +16,11 @@
 
 enum {
     BLOCK = 64,   /* queries per task */
-    STRETCH = 48, /* keys that all heads of one query read before the next keys; at most
+    STRETCH = 12, /* keys that all heads of one query read before the next keys; at most
                    * WIDE */
-    WIDE = 64     /* cached keys that are converted to f32 at a time */
+    WIDE = 64,    /* cached keys that are converted to f32 at a time */
+    PART = 768,   /* keys of a task that scores them for one query */
+    SMALL = 1 << 14 /* numbers of keys that one thread reads sooner than several */
 };
 
 /* Scales the scores, caps them unless CAP is 0, and returns the largest. */
@@ -96,10 +98,9 @@ struct job {
     float *y;
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
-    size_t kv_heads, heads;                        /* per task, if there is a single
-                                                    * query */
-    float *score; /* [threads][block][keys]; with a single query, [threads][heads of a
-                   * task][keys] */
+    size_t kv_heads;     /* of a task with values, if there is a single query */
+    float *score;        /* [threads][block][keys]; with a single query,
+                          * [heads][score_stride(keys)] */
     struct key_run *run; /* [runs] */
     size_t runs;
     float *sink;   /* [heads]: attention sinks; or NULL */
@@ -444,32 +445,25 @@ static size_t score_stride(size_t n)
     return (n + VEC - 1) / VEC * VEC + VEC;
 }
 
-/* The heads of a task with a single query: some KV heads with all their query heads or,
- * if there are fewer KV heads than threads, some query heads of one KV head. */
+/* A single query has tasks of three kinds: scores of some keys, for all heads; weights
+ * of a head; and sums of values, of some KV heads with all their query heads.  So each
+ * thread reads keys and values of its own, but values of one KV head only are read by
+ * one thread: in columns, two threads took longer. */
 struct portion {
-    size_t kv, kvs;     /* the first KV head, and their number */
-    size_t head, heads; /* the first query head, and their number for each KV head */
+    size_t kv, kvs; /* the first KV head, and their number */
 };
 
 static size_t portions(const struct job *j)
 {
-    size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
-
-    return (j->inst->attention.kv_heads + j->kv_heads - 1) / j->kv_heads *
-           ((group + j->heads - 1) / j->heads);
+    return (j->inst->attention.kv_heads + j->kv_heads - 1) / j->kv_heads;
 }
 
 static struct portion portion_of(const struct job *j, size_t task)
 {
-    size_t all = j->inst->attention.kv_heads;
-    size_t group = j->inst->attention.heads / all;
-    size_t parts = (group + j->heads - 1) / j->heads, part = task % parts;
-    struct portion s = { .kv = task / parts * j->kv_heads };
+    size_t left = j->inst->attention.kv_heads - task * j->kv_heads;
 
-    s.kvs = all - s.kv < j->kv_heads ? all - s.kv : j->kv_heads;
-    s.head = s.kv * group + part * j->heads;
-    s.heads = group - part * j->heads < j->heads ? group - part * j->heads : j->heads;
-    return s;
+    return (struct portion){ .kv = task * j->kv_heads,
+                             .kvs = left < j->kv_heads ? left : j->kv_heads };
 }
 
 /* An iterator over keys, in stretches of contiguous rows. */
@@ -526,29 +520,43 @@ static void fetch(const struct kept *from, size_t row, size_t n, size_t first,
             __builtin_prefetch(from->p + (row + i) * from->stride + first + k, 0, 2);
 }
 
-/* SCORE[heads of S] = dot products of the query with the keys.  Goes through the keys
- * one stretch at a time for all heads, so memory is read nearly in order and each KV
- * head is read once for all its query heads.  Prefetches the next stretch. */
-static void score_alone(const struct job *j, const struct portion *s, struct walk w,
-                        float *score, float *wide)
+/* The keys that the single query sees, from the first one on. */
+static struct walk all_keys(const struct job *j)
 {
-    const struct kept keys = { j->step->k, j->k_stride, j->step->cached_k, wide };
+    struct walk w = { 0 };
+
+    visible(j, j->step->start, &w.low, &w.high);
+    w.high = w.high > w.low ? w.high : w.low;
+    w.key = w.low;
+    return w;
+}
+
+/* Task: scores of some keys.  Goes through them one stretch at a time for all heads, so
+ * memory is read nearly in order and each KV head is read once for all its query heads.
+ * Prefetches the next stretch. */
+static void score_part(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    const struct kept keys = { j->step->k, j->k_stride, j->step->cached_k,
+                               wide_of(j, thread) };
+    struct walk w = all_keys(j);
     size_t dim = j->inst->attention.head_dim, stride = score_stride(w.high - w.low),
            key, row, some;
     size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
 
+    w.key += task * PART;
+    w.high = w.high - w.key < PART ? w.high : w.key + PART;
     for (some = next_keys(j, &w, &key, &row); some;) {
         size_t next_key = 0, next_row = 0;
         size_t next = next_keys(j, &w, &next_key, &next_row);
 
-        for (size_t kv = 0; kv < s->kvs; kv++) {
-            size_t first = (s->kv + kv) * dim, apart;
-            const float *k = kept_rows(&keys, row, some, first, dim, &apart);
+        for (size_t kv = 0; kv < j->inst->attention.kv_heads; kv++) {
+            size_t apart;
+            const float *k = kept_rows(&keys, row, some, kv * dim, dim, &apart);
 
-            fetch(&keys, next_row, next, first, dim);
-            cpu_dots(score + kv * s->heads * stride + (key - w.low), stride,
-                     j->q + (s->head + kv * group) * dim, dim, s->heads, k, apart, some,
-                     dim);
+            fetch(&keys, next_row, next, kv * dim, dim);
+            cpu_dots(j->score + kv * group * stride + (key - w.low), stride,
+                     j->q + kv * group * dim, dim, group, k, apart, some, dim);
         }
         some = next;
         key = next_key;
@@ -556,27 +564,52 @@ static void score_alone(const struct job *j, const struct portion *s, struct wal
     }
 }
 
-/* y of the heads of S += the values times their weights, in the same order. */
-static void add_alone(const struct job *j, const struct portion *s, struct walk w,
-                      const float *score, float *wide)
+/* Task: the weights of a head. */
+static void weigh_head(void *arg, size_t head, int thread)
 {
-    const struct kept values = { j->step->v, j->v_stride, j->step->cached_v, wide };
+    const struct job *j = arg;
+    const struct walk w = all_keys(j);
+    size_t n = w.high - w.low;
+    float *own = j->score + head * score_stride(n);
+
+    (void)thread;
+    if (!n) {
+        set_lse(j, 0, head, sink_of(j, head));
+        return;
+    }
+    add_biases(j, head, j->step->start, own, w.low, n);
+    set_lse(j, 0, head,
+            softmax(own, n, (float)j->inst->attention.scale,
+                    (float)j->inst->attention.softcap, sink_of(j, head)));
+    drop(j, 0, 1, head, own, w.low, n);
+}
+
+/* Task: a portion of y = the values times their weights, in the same order. */
+static void sum_values(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    const struct kept values = { j->step->v, j->v_stride, j->step->cached_v,
+                                 wide_of(j, thread) };
+    const struct portion s = portion_of(j, task);
+    struct walk w = all_keys(j);
     size_t dim = j->inst->attention.value_dim, stride = score_stride(w.high - w.low),
            key, row, some;
     size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
 
+    for (size_t h = s.kv * group; h < (s.kv + s.kvs) * group; h++)
+        memset(j->y + h * dim, 0, dim * sizeof(*j->y));
     for (some = next_keys(j, &w, &key, &row); some;) {
         size_t next_key = 0, next_row = 0;
         size_t next = next_keys(j, &w, &next_key, &next_row);
 
-        for (size_t kv = 0; kv < s->kvs; kv++) {
-            size_t first = (s->kv + kv) * j->inst->attention.value_cols, apart;
+        for (size_t kv = s.kv; kv < s.kv + s.kvs; kv++) {
+            size_t first = kv * j->inst->attention.value_cols, apart;
             const float *v = kept_rows(&values, row, some, first, dim, &apart);
 
             fetch(&values, next_row, next, first, dim);
-            cpu_add_weighted(j->y + (s->head + kv * group) * dim, dim,
-                             score + kv * s->heads * stride + (key - w.low), stride,
-                             s->heads, v, apart, dim, some);
+            cpu_add_weighted(j->y + kv * group * dim, dim,
+                             j->score + kv * group * stride + (key - w.low), stride,
+                             group, v, apart, dim, some);
         }
         some = next;
         key = next_key;
@@ -584,52 +617,27 @@ static void add_alone(const struct job *j, const struct portion *s, struct walk 
     }
 }
 
-/* Task: some heads of the single query. */
-static void one_query(void *arg, size_t task, int thread)
+/* Runs RUN in TASKS tasks: on D's threads, or on this one if there is little to do. */
+static void share_query(struct device *d, struct job *j, size_t tasks, bool little,
+                        cpu_task *run)
 {
-    const struct job *j = arg;
-    const struct inst *inst = j->inst;
-    struct portion s = portion_of(j, task);
-    size_t group = inst->attention.heads / inst->attention.kv_heads;
-    size_t dim = inst->attention.value_dim, n, position = j->step->start;
-    float *score = j->score + (size_t)thread * j->kv_heads * j->heads *
-                                  score_stride(j->step->keys);
-    struct walk w = { 0 };
-
-    visible(j, position, &w.low, &w.high);
-    w.key = w.low;
-    n = w.high > w.low ? w.high - w.low : 0;
-    if (n)
-        score_alone(j, &s, w, score, wide_of(j, thread));
-    for (size_t kv = 0; kv < s.kvs; kv++)
-        for (size_t i = 0; i < s.heads; i++) {
-            size_t head = s.head + kv * group + i;
-            float *own = score + (kv * s.heads + i) * score_stride(n);
-
-            memset(j->y + head * dim, 0, dim * sizeof(*j->y));
-            if (!n) {
-                set_lse(j, 0, head, sink_of(j, head));
-                continue;
-            }
-            add_biases(j, head, position, own, w.low, n);
-            set_lse(j, 0, head,
-                    softmax(own, n, (float)inst->attention.scale,
-                            (float)inst->attention.softcap, sink_of(j, head)));
-            drop(j, 0, 1, head, own, w.low, n);
-        }
-    if (n)
-        add_alone(j, &s, w, score, wide_of(j, thread));
+    for (size_t i = 0; i < tasks && little; i++)
+        run(j, i, 0);
+    if (!little)
+        cpu_parallel(d, tasks, run, j);
 }
 
-/* Distributes the heads of a single query over THREADS. */
-static void deal_heads(struct job *j, size_t threads)
+/* Attention of a single query. */
+static void one_query(struct device *d, struct job *j)
 {
-    size_t all = j->inst->attention.kv_heads, group = j->inst->attention.heads / all;
-    /* parts of the query heads of one KV head */
-    size_t parts = (threads + all - 1) / all;
+    size_t threads = (size_t)cpu_threads(d), all = j->inst->attention.kv_heads;
+    const struct walk w = all_keys(j);
+    bool little = (w.high - w.low) * j->k_stride < SMALL;
 
-    j->kv_heads = parts > 1 ? 1 : (all + 2 * threads - 1) / (2 * threads);
-    j->heads = (group + parts - 1) / parts;
+    j->kv_heads = little ? all : (all + threads - 1) / threads;
+    share_query(d, j, (w.high - w.low + PART - 1) / PART, little, score_part);
+    share_query(d, j, j->inst->attention.heads, little, weigh_head);
+    share_query(d, j, portions(j), little, sum_values);
 }
 
 /* Finds the contiguous rows: one run without block table, else one for each group of
@@ -681,12 +689,9 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
     if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
         (step->sinks && open_sinks(&j, err) < 0))
         goto out;
-    if (step->rows == 1)
-        deal_heads(&j, (size_t)cpu_threads(d));
     j.score =
-        mem_alloc((uint64_t)cpu_threads(d) *
-                      (step->rows == 1 ? j.kv_heads * j.heads * score_stride(step->keys)
-                                       : j.block * step->keys) *
+        mem_alloc((step->rows == 1 ? heads * score_stride(step->keys)
+                                   : (uint64_t)cpu_threads(d) * j.block * step->keys) *
                       sizeof(float),
                   "attention scores", err);
     if (!j.score)
@@ -701,7 +706,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
             goto out;
     }
     if (step->rows == 1)
-        cpu_parallel(d, portions(&j), one_query, &j);
+        one_query(d, &j);
     else
         cpu_parallel(d, (step->rows + j.block - 1) / j.block * heads, some_queries, &j);
     ret = 0;

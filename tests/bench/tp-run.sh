@@ -1,89 +1,259 @@
 #!/bin/sh
-# tp-run.sh - decoding and scoring as shares of what the machine can do in the same run
+# tp-run.sh - the speed of tp-run as shares of what the machine can do in the same run
 #
-# decode   bytes of weights read for a token, a second, as a share of the memory-read probe
-# score    operations of the matrix products, a second, as a share of the matrix-product probe
-# sp       activations of a rank when N share a sequence, as a share of one rank's: 1/N is aimed at
-# batch 8  the rate of eight prompts at once, all together, as a multiple of one's
-# determ.  the rate with --deterministic, as a share of that without; and of eight prompts at once
-# tp 2     the rate on two ranks of half the threads each, as a share of one rank's
+# tp-run.sh [PART...] runs the parts decode, prefill, batches, attention, first, ranks, others, peers
+# (default: all) and ends with a table of shares and aims.  Each share is the median of REPEAT
+# (default 3) runs, each beside a probe of its own: memory reading, or products of f32, bf16 or int8,
+# whichever binds.  bf16 is with --compute bf16.
+#
+# peers: torch if ${TORCH:-python3} has torch and transformers, llama.cpp if ${LLAMA:-python3} has
+# llama_cpp and gguf; tp-run and the peer take turns.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 bin=$top_builddir/bin
 bench=$top_builddir/tests/bench
+peers=$top_srcdir/tests/bench/peers.py
 dir=$(mktemp -d "${TMPDIR:-/tmp}/shardutils-bench.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 threads=$(nproc)
+repeat=${REPEAT:-3}
+tokens=${TOKENS:-40}
+parts=${*:-decode prefill batches attention first ranks others peers}
 hidden=2048 layers=8 ffn=5632 heads=16 kv=8 vocab=16384
 # elements of the matrices that every token is multiplied by
 elements=$((layers * (2 * hidden * hidden + 2 * hidden * hidden * kv / heads + 3 * hidden * ffn) +
     vocab * hidden))
-prompt=1
-seq 1 1025 > "$dir/ids"
+: > "$dir/table"
 
-# the middle of three
-middle() {
-    printf '%s\n' "$@" | sort -g | sed -n 2p
+wanted() {
+    case " $parts " in *" $1 "*) true ;; *) false ;; esac
 }
 
+median() {
+    sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+# row WHAT VALUE AIM PROBE [most]: a row of the table; VALUE is to be at least AIM, or at most
+row() {
+    awk -v what="$1" -v value="$2" -v aim="$3" -v probe="$4" -v most="${5:-}" 'BEGIN {
+        met = most ? value <= aim : value >= aim
+        printf "%-34s %6.2f  %-7s %-6s  %s\n", what, value, (most ? "<= " : ">= ") aim, met ? "met" : "missed", probe
+    }' | tee -a "$dir/table"
+}
+
+# model TYPE: a model of this type, made when first needed
+model() {
+    [ -e "$dir/$1" ] || "$bench/make-model" "$dir/$1" "$1" $hidden $layers $ffn $heads $kv $vocab
+}
+
+# field OPTIONS...: of TYPE, sets size (bytes of a weight), compute, and which (the column of its probe)
+type_is() {
+    model "$1"
+    size=4 compute=f32 which=2
+    if [ "$1" = BF16 ]; then
+        size=2 compute=bf16
+        [ "$("$bench/probe" 1 | cut -d' ' -f3)" = 0 ] || which=3
+    fi
+}
+
+# rate MODEL THREADS OPTION...: tokens a second of one prompt
 rate() {
-    "$bin/tp-run" generate --ids $prompt --max-tokens 40 --json --tp "$1" --threads "$2" ${4:+"$4"} "$3" |
-        sed 's/.*"tokens_per_second":\([^}]*\)}/\1/'
+    what=$1 n=$2
+    shift 2
+    "$bin/tp-run" generate --ids 1 --max-tokens "$tokens" --json --threads "$n" "$@" "$dir/$what" |
+        sed 's/.*"tokens_per_second":\([^,}]*\).*/\1/'
 }
 
-# eight prompts at once
+# batch MODEL PROMPTS OPTION...: tokens a second of so many prompts at once
 batch() {
-    for i in 1 2 3 4 5 6 7 8; do echo "{\"ids\":[$i]}"; done |
-        "$bin/tp-run" generate --input - --max-tokens 40 --json --threads "$threads" ${2:+"$2"} "$1" |
-        sed 's/.*"tokens_per_second":\([^}]*\)}/\1/' | awk '{ all += $1 } END { print all }'
+    what=$1 n=$2
+    shift 2
+    seq "$n" | sed 's/.*/{"ids":[&]}/' |
+        "$bin/tp-run" generate --input - --max-tokens "$tokens" --json --threads "$threads" \
+            --micro-batches "$n" --cache-tokens $((n * (tokens + 17))) "$@" "$dir/$what" |
+        sed 's/.*"tokens_per_second":\([^,}]*\).*/\1/' | awk '{ all += $1 } END { print all }'
+}
+
+runs() {
+    seq "$repeat"
 }
 
 seconds() {
     start=$(date +%s.%N)
-    "$bin/tp-run" score --window 1024 --ids-file "$dir/$1" --json "$2" > /dev/null
+    "$@" > /dev/null
     date +%s.%N | awk -v s="$start" '{ print $1 - s }'
 }
 
-for dtype in F32 BF16; do
-    "$bench/make-model" "$dir/m" $dtype $hidden $layers $ffn $heads $kv $vocab
-    size=4
-    [ $dtype = F32 ] || size=2
-    read -r bytes flops << EOF
-$("$bench/probe" "$threads")
-EOF
-    one=$(middle "$(rate 1 "$threads" "$dir/m")" "$(rate 1 "$threads" "$dir/m")" \
-        "$(rate 1 "$threads" "$dir/m")")
-    if [ "$threads" -gt 1 ]; then
-        two=$(middle "$(rate 2 $((threads / 2)) "$dir/m")" "$(rate 2 $((threads / 2)) "$dir/m")" \
-            "$(rate 2 $((threads / 2)) "$dir/m")")
-    else
-        two=$one
-    fi
-    eight=$(middle "$(batch "$dir/m")" "$(batch "$dir/m")" "$(batch "$dir/m")")
-    d=--deterministic
-    same=$(middle "$(rate 1 "$threads" "$dir/m" $d)" "$(rate 1 "$threads" "$dir/m" $d)" \
-        "$(rate 1 "$threads" "$dir/m" $d)")
-    same8=$(middle "$(batch "$dir/m" $d)" "$(batch "$dir/m" $d)" "$(batch "$dir/m" $d)")
-    head -n 2 "$dir/ids" > "$dir/few"
-    load=$(middle "$(seconds few "$dir/m")" "$(seconds few "$dir/m")" "$(seconds few "$dir/m")")
-    all=$(middle "$(seconds ids "$dir/m")" "$(seconds ids "$dir/m")" "$(seconds ids "$dir/m")")
-    awk -v t=$dtype -v one="$one" -v two="$two" -v e=$elements -v s=$size -v b="$bytes" -v f="$flops" \
-        -v load="$load" -v all="$all" -v eight="$eight" \
-        -v same="$same" -v same8="$same8" 'BEGIN {
-        printf "%-5s decode %.2f of reading memory (%.1f tokens/s)\n", t, one * e * s / b, one
-        printf "%-5s score  %.2f of a matrix product\n", t, 2 * e * 1024 / (all - load) / f
-        printf "%-5s batch 8 %.2f of one prompt (%.1f tokens/s)\n", t, eight / one, eight
-        printf "%-5s determ. %.2f of the rate without, %.2f with batches of 8\n", t, same / one, same8 / eight
-        printf "%-5s tp 2   %.2f of one rank\n", t, two / one
-    }'
-done
-
-# memory for activations when ranks share the sequence
-activations() {
-    "$bin/tp-run" score --window 1024 --sp "$1" --ids-file "$dir/ids" --report-memory "$dir/m" 2>&1 > /dev/null |
-        sed -n 's/.*"rank":0,.*"activations":\([0-9]*\).*/\1/p'
+decode_part() {
+    for t in F32 BF16; do
+        type_is $t
+        for n in 1 "$threads"; do
+            for _ in $(runs); do
+                b=$("$bench/probe" "$n" | cut -d' ' -f1)
+                rate $t "$n" --compute $compute | awk -v e=$elements -v s=$size -v b="$b" '{ print $1 * e * s / b }'
+            done | median > "$dir/share"
+            row "decode, $compute, threads: $n" "$(cat "$dir/share")" 0.95 read
+        done
+        [ "$threads" = 2 ] || continue
+        for _ in $(runs); do
+            rate $t 1 --compute $compute > "$dir/second" &
+            first=$(rate $t 1 --compute $compute)
+            wait
+            rate $t 2 --compute $compute | awk -v a="$first" -v b="$(cat "$dir/second")" '{ print $1 / (a + b) }'
+        done | median > "$dir/share"
+        row "decode, $compute, against 2 processes" "$(cat "$dir/share")" 1 "two processes"
+    done
 }
-one=$(activations 1)
-for n in 2 4; do
-    awk -v n=$n -v a="$one" -v b="$(activations $n)" 'BEGIN { printf "sp %d   activations %.3f of one rank\n", n, b / a }'
+
+prefill_part() {
+    for t in F32 BF16; do
+        type_is $t
+        for n in 1 "$threads"; do
+            for _ in $(runs); do
+                "$bin/tp-run" bench --json --tokens 1024 --repeat 2 --threads "$n" --compute $compute "$dir/$t" |
+                    sed 's/.*"prefill_share":\([^,}]*\).*/\1/'
+            done | median > "$dir/share"
+            aim=0.85
+            [ $compute = f32 ] || aim=0.80
+            row "prefill of 1024, $compute, threads: $n" "$(cat "$dir/share")" $aim $compute
+        done
+    done
+}
+
+batches_part() {
+    for t in F32 BF16; do
+        type_is $t
+        for n in 8 32 128; do
+            for _ in $(runs); do
+                "$bench/probe" "$threads" > "$dir/probe"
+                batch $t $n --compute $compute | awk -v n=$n -v e=$elements -v s=$size -v which=$which '
+                    NR == FNR { read = $1; product = $which; next }
+                    { memory = e * s / read; work = 2 * e * n / product
+                      binds = memory > work ? "read" : "products"
+                      print $1 / n * (binds == "read" ? memory : work), binds }' "$dir/probe" -
+            done > "$dir/shares"
+            binds=$(cut -d' ' -f2 "$dir/shares" | tail -n 1)
+            [ "$binds" = read ] || binds=$compute
+            row "$n prompts at once, $compute" "$(cut -d' ' -f1 "$dir/shares" | median)" 0.8 "$binds"
+        done
+    done
+}
+
+# reading a KV cache of 32768 tokens, with several KV heads and with one
+attention_part() {
+    for n in 1 "$threads"; do
+        for how in "8 32 f32" "1 8 f32" "8 32 bf16" "8 32 int8"; do
+            # shellcheck disable=SC2086 # words
+            set -- $how
+            for _ in $(runs); do
+                "$bench/long-cache" "$n" 32768 "$1" "$2" 128 "$3"
+            done | median > "$dir/share"
+            row "32k keys, $3, KV heads: $1, threads: $n" "$(cat "$dir/share")" 0.8 read
+        done
+    done
+}
+
+first_part() {
+    for t in F32 BF16; do
+        type_is $t
+        cat "$dir/$t/model.safetensors" > /dev/null
+        for _ in $(runs); do
+            c=$(seconds cat "$dir/$t/model.safetensors")
+            seconds "$bin/tp-run" generate --ids 1 --max-tokens 1 --json "$dir/$t" |
+                awk -v c="$c" '{ print $1 / c }'
+        done | median > "$dir/share"
+        row "first token, $compute" "$(cat "$dir/share")" 1.5 "cat of the file" most
+    done
+}
+
+ranks_part() {
+    [ "$threads" -gt 1 ] || return 0
+    for t in F32 BF16; do
+        type_is $t
+        for _ in $(runs); do
+            one=$(rate $t "$threads" --compute $compute)
+            rate $t $((threads / 2)) --tp 2 --compute $compute | awk -v one="$one" '{ print $1 / one }'
+        done | median > "$dir/share"
+        row "tp 2, $compute" "$(cat "$dir/share")" 0.95 "one rank, $threads threads"
+    done
+    "$bin/tp-run" program --tp 2 --json --tokens 1 "$dir/F32" |
+        sed -n 's/.*"op":"all-reduce","over":"tp","group":2,"count":\([0-9]*\),"bytes":\([0-9]*\).*/\1 \2/p' |
+        head -n 1 > "$dir/reduces"
+    "$bin/tp-run" bench --tp 2 --threads $((threads / 2)) --collectives --repeat 9 --json "$dir/F32" |
+        awk -v bytes=$((hidden * 4)) '
+        NR == FNR { count = $1; all = $2; next }
+        /"kind":"all-reduce"/ {
+            split($0, b, "\"bytes\":"); split($0, s, "\"seconds\":")
+            if (b[2] + 0 >= bytes && !time) time = s[2] + 0 }
+        END { printf "a token on two ranks: %d all-reduces, %d bytes, %.3g ms\n", count, all, 1e3 * count * time }' \
+            "$dir/reduces" - | tee -a "$dir/notes"
+}
+
+# activations of a rank when N share a sequence, and the price of --deterministic
+others_part() {
+    seq 1 1025 > "$dir/ids"
+    model F32
+    for n in 1 2 4; do
+        "$bin/tp-run" score --window 1024 --sp $n --ids-file "$dir/ids" --report-memory "$dir/F32" 2>&1 > /dev/null |
+            sed -n 's/.*"rank":0,.*"activations":\([0-9]*\).*/\1/p' > "$dir/sp$n"
+    done
+    for n in 2 4; do
+        awk -v n=$n -v a="$(cat "$dir/sp1")" '{ printf "sp %d: activations %.3f of one rank\n", n, $1 / a }' "$dir/sp$n" |
+            tee -a "$dir/notes"
+    done
+    for t in F32 BF16; do
+        type_is $t
+        for _ in $(runs); do
+            one=$(rate $t "$threads" --compute $compute)
+            rate $t "$threads" --deterministic --compute $compute | awk -v a="$one" '{ print $1 / a }'
+        done | median | awk -v c=$compute '{ printf "--deterministic, %s: %.2f of the rate without\n", c, $1 }' |
+            tee -a "$dir/notes"
+    done
+}
+
+# beside PEER, which PYTHON runs; names are as peers.py takes them
+beside() {
+    peer=$1 python=$2 type=$3 name=$4 aim=$5
+    shift 5
+    for n in 1 "$threads"; do
+        "$python" "$peers" "$peer" "$dir/$type" "$name" "$n" "$repeat" "$bin/tp-run" "$tokens" "$@" > "$dir/beside" || {
+            echo "tp-run.sh: $peer: no result in $name" >&2
+            return 0
+        }
+        read -r prefill decode < "$dir/beside"
+        row "prefill, $name, threads: $n" "$prefill" "$aim" "$peer"
+        row "decode, $name, threads: $n" "$decode" "$([ "$peer" = torch ] && echo 1 || echo "$aim")" "$peer"
+    done
+}
+
+peers_part() {
+    torch=${TORCH:-python3} llama=${LLAMA:-python3}
+    model F32
+    model BF16
+    if "$torch" -c 'import torch, transformers' 2> /dev/null; then
+        beside torch "$torch" F32 f32 0.95
+        beside torch "$torch" BF16 bf16 1.2 --compute bf16
+    fi
+    if "$llama" -c 'import llama_cpp, gguf' 2> /dev/null; then
+        beside llama.cpp "$llama" F32 f32 1.2
+        beside llama.cpp "$llama" BF16 bf16 1.2 --compute bf16
+        if "$bin/tp-run" generate --help | grep -q -e '--weights'; then
+            beside llama.cpp "$llama" BF16 q8_0 1.2 --weights int8
+            beside llama.cpp "$llama" BF16 q4_0 1.2 --weights int4
+        fi
+    fi
+}
+
+"$bench/probe" "$threads" | awk -v n="$threads" '{
+    printf "probes on %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; kernels: %s, with --compute bf16 %s\n",
+        n, $1 / 1e9, $2 / 1e9, $3 / 1e9, $4 / 1e9, $5, $6 }' | tee "$dir/notes"
+for part in decode prefill batches attention first ranks others peers; do
+    if wanted $part; then
+        ${part}_part
+    fi
 done
+echo
+printf '%-34s %6s  %-7s %-6s  %s\n' what share aim "" "of which probe"
+cat "$dir/table"
+awk '/ missed / { n++ } END { printf "%d of %d missed\n", n, NR }' "$dir/table"
+cat "$dir/notes"
