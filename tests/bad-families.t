@@ -10,7 +10,8 @@ while IFS= read -r members && IFS= read -r message; do
     esac
     printf '{"family":"kid",%s"match":{"model_type":["kid"]},\n%s}\n' "$extends" "$members" > kid.json
     run tp-shard families --check kid.json
-    if [ "$status" -eq 3 ] && [ "$(cat err)" = "tp-shard: $message" ]; then
+    # Llama's own lines move with its file
+    if [ "$status" -eq 3 ] && [ "$(sed 's/llama.json:[0-9]*:/llama.json:N:/' err)" = "tp-shard: $message" ]; then
         pass "$members"
     else
         fail "$members" "status $status" "$(cat err)" "expected: $message"
@@ -21,11 +22,11 @@ kid.json:2:11: expected an object
 "symbols":{"none_such":null}
 kid.json:2:24: 'none_such' is deleted but was not there
 "symbols":null
-llama.json:47:14: 'heads' is no symbol
+llama.json:N:14: 'heads' is no symbol
 "carry":{}
 kid.json:2:9: expected a list of names
 "carry":[1]
-kid.json:2:10: expected a name
+kid.json:2:10: expected a name, or an object of "name" and "is"
 "names":[]
 kid.json:2:9: expected an object
 "names":{"":"x"}
@@ -79,7 +80,7 @@ kid.json:2:22: there is no section 'nowhere' to override
 "forward":{"layer":{"q":"2q"}}
 kid.json:2:27: expected an operator or the end
 "forward":{"layer":["2q = x"]}
-llama.json:74:18: no line reads 'attn_norm'
+llama.json:N:18: no line reads 'attn_norm'
 "forward":{"layer":[{"line":"h = x","when":1}]}
 kid.json:2:44: expected a condition
 "unknown":1
@@ -129,7 +130,7 @@ kid.json:2:35: one product holds two sums
 "tensors":{"wq":["a","2*2*2*2*2*2*2*2*2*2*2*2","hidden"]}
 kid.json:2:39: too many factors
 "tensors":{"wq":["a","a:1+b:1+c:1+d:1+e:1+f:1+g:1+h:1+i:1+j:1+k:1+l:1+m:1+n:1+o:1+p:1+q:1+r:1","hidden"]}
-llama.json:103:33: the bias: a:1 + b:1 + c:1 + d:1 + e:1 + f:1 + g:1 + h:1 + i:1 + j:1 + k:1 + l:1 + m:1 + n:1 + o:1 + p:1 + q:1 + r:1 and kv_heads*group*head_dim differ
+llama.json:N:33: the bias: a:1 + b:1 + c:1 + d:1 + e:1 + f:1 + g:1 + h:1 + i:1 + j:1 + k:1 + l:1 + m:1 + n:1 + o:1 + p:1 + q:1 + r:1 and kv_heads*group*head_dim differ
 "symbols":{"extra":"hidden_size.x"},"forward":{"layer":{"q":"rope(linear(h, wq), rot, scale=extra)"}}
 kid.json:2:33: only an object has keys
 "symbols":{"extra":"model_type."}

@@ -68,7 +68,7 @@ refused gptq bits 64 "qweight: shape [8, 32]"
 refused gptq bits 4.5
 refused gptq bits '"4"'
 refused gptq quant_method 3 "g_idx: no rule of family llama matches it"
-refused gptq quant_method '"hqq"' "g_idx: not known of weights quantised by hqq"
+refused gptq quant_method '"hqq"' "g_idx: not known of weights quantized by hqq"
 refused gptq group_size 16777217 "qzeros: shape [4, 4]"
 refused gptq group_size 12 "qzeros: shape [4, 4]"
 refused awq version '"gemv"'
@@ -90,7 +90,7 @@ refused int8 load_in_4bit true "4-bit bitsandbytes weights cannot"
 refused ct-fp8 format '"marlin-24"'
 refused ct-fp8 kv_cache_scheme '{ "num_bits": 8 }'
 refused ct-fp8 transform_config '{ "config_groups": { "a": 1 } }'
-refused ct-fp8 config_groups '{}' "not known of weights quantised by compressed-tensors"
+refused ct-fp8 config_groups '{}' "not known of weights quantized by compressed-tensors"
 refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8}},"b":{"weights":{"num_bits":4}}}' "in more than one of config_groups are not known"
 refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8,"type":"float","strategy":"token"}}}' "weight_scale: not known of weights"
 refused ct-w4a16 config_groups '{"a":{"weights":{"num_bits":4,"type":"int","strategy":3}}}' "weight_zero_point: not known of weights"
@@ -124,7 +124,7 @@ ok "fifteen, stored less one, is a zero point of 0, as AutoGPTQ has it" cmp zero
 with gptq modules_to_not_convert '["lm_head"]'
 ok "what is stored plainly may be named" logits m tp=1 1e-5
 with gptq modules_to_not_convert '["model.layers.0.mlp.gate", "up_projection"]'
-ok "and so may a module whose name only begins like a quantised one's" logits m tp=1 1e-5
+ok "and so may a module whose name only begins like a quantized one's" logits m tp=1 1e-5
 with gptq of_another_kind 3
 run tp-run logits --ids 3,4 -o l.safetensors m
 status_is 0 "a key that nobody knows is passed over"

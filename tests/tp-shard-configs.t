@@ -56,7 +56,7 @@ status_is 1 "so is a family whose config says no width of a head"
 err_has "family gpt_neox" "by name"
 run tp-shard split --tp 2 --ep 2 --keep-vocab --rank-configs "$data/models/mixtral" never
 status_is 1 "so are dealt experts"
-run tp-shard split --tp 2 --keep-vocab --rank-configs "$data/quantised/fp8" never
+run tp-shard split --tp 2 --keep-vocab --rank-configs "$data/quantized/fp8" never
 status_is 1 "so are weights that are quantized with companions"
 err_has "quantized weights" "by name"
 run tp-shard split --pad-vocab 7 --rank-configs "$bard" never

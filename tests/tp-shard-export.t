@@ -27,14 +27,14 @@ run tp-shard merge --export dcp damaged never
 status_is 3 "damage is refused"
 ok "and nothing has the final name" test ! -e never
 
-tp-shard split -q --tp 2 "$data/quantised/fp8" eight
+tp-shard split -q --tp 2 "$data/quantized/fp8" eight
 run tp-shard merge --export dcp eight eight.dcp
 status_is 0 "weights of 8 bits are exported"
 cat eight.dcp/.metadata | cksum > sums
 cat eight.dcp/__0_0.distcp | cksum >> sums
 same_text sums "1268518855 30368
 2261770289 51591" "as files that PyTorch was seen to load"
-run tp-shard merge --export dcp "$data/quantised/fp8" whole.dcp
+run tp-shard merge --export dcp "$data/quantized/fp8" whole.dcp
 ok "a directory that was never cut gives the same" diff -r eight.dcp whole.dcp
 header='{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}'
 printf '\065\000\000\000\000\000\000\000%sx' "$header" > four.safetensors

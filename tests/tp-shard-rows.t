@@ -11,7 +11,7 @@ holds() {
 }
 
 : > covered
-for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/quantised/*/ "$data"/heads/t5-*/ "$data"/encoders/*/ "$data"/cut/*/; do
+for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/quantized/*/ "$data"/heads/t5-*/ "$data"/encoders/*/ "$data"/cut/*/; do
     model=${model%/}
     ls "$model"/model*.safetensors > /dev/null 2>&1 || continue
     name=${model#"$data/"}
@@ -36,7 +36,7 @@ for tp in 4 6; do
         holds "$data/models/falcon-groups" "tp=$tp"
 done
 ok "and experts are dealt whole" holds "$data/models/mixtral" tp=2,ep=2
-ok "so are experts that are an axis" holds "$data/quantised/gpt-oss-bf16" tp=3,ep=2
+ok "so are experts that are an axis" holds "$data/quantized/gpt-oss-bf16" tp=3,ep=2
 
 # before, GPT-NeoX' q, k and v were apart: a part's first rows are a head's q, k and v
 model=$data/models/neox

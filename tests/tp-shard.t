@@ -59,7 +59,7 @@ ok "bfloat16 widened to f32 and narrowed again is what it was" \
 run tp-shard merge -q f32 wide
 run tp-shard show --json wide
 out_has '"dtypes":{"F32":57}' "merge keeps the type that was cut to"
-run tp-shard split --tp 2 --dtype int8 "$bard" int8
+run tp-shard split --tp 2 --dtype int16 "$bard" int16
 status_is 2 "a type that is no real floating one is refused"
 
 # differences
@@ -149,7 +149,7 @@ run tp-shard plan --tp 2 --family lama typed
 err_has "no family is called 'lama'; the nearest is 'llama'" "a name that is none is told"
 run tp-shard plan --tp 200 "$data/models/qwen3-moe"
 err_is "tp-shard: tp 200: the model has 6 heads" "a limit has the name that users know"
-run tp-shard plan --tp 4 "$data/quantised/mxfp4"
+run tp-shard plan --tp 4 "$data/quantized/mxfp4"
 err_is "tp-shard: tp 4: the model's intermediate_size/mxfp4_block is 3" "or that of the key in config.json"
 
 # damage in a copy that is not needed

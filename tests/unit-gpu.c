@@ -813,7 +813,8 @@ static void try_distance(enum op op, int nsrc, unsigned tables)
                               .index = { [INDEX_TOKEN_TYPES] = type } };
     struct call c = { .inst = &inst, .step = &view }, d;
     struct step_view far_view;
-    struct matrix types = { NULL, DTYPE_F32, 2, COLS }, far_types = types;
+    struct matrix types = { .dtype = DTYPE_F32, .rows = 2, .cols = COLS };
+    struct matrix far_types = types;
     float *x[INST_SOURCES], *w = numbers_new(2 * COLS, DTYPE_F32, 57);
     float y[2 * ROWS * COLS];
     double worst = 0;

@@ -1,17 +1,17 @@
 /* merge - merges rank files into a Hugging Face directory */
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/reshard/export.h"
-#include "lib/reshard/quantise.h"
+#include "lib/reshard/quantize.h"
 
-/* Merges CKPT, which tp-shard quantised, to plain weights. */
+/* Merges CKPT, which tp-shard quantized, to plain weights. */
 static int merge_codes(const struct cmd *cmd, struct checkpoint *ckpt,
                        const char *output, struct convert_options *opt,
                        const struct write_options *w)
 {
     struct write_options quiet = { .force = w->force, .quiet = true };
     int bits = model_code_bits(ckpt->model);
-    enum dtype type = opt->dtype ? *opt->dtype : quantise_type(ckpt);
-    int status = run_convert(cmd, ckpt, output, dequantise, opt, &quiet);
+    enum dtype type = opt->dtype ? *opt->dtype : quantize_type(ckpt);
+    int status = run_convert(cmd, ckpt, output, dequantize, opt, &quiet);
 
     if (!status && !w->quiet)
         cmd_warn(cmd, "%s: weights in int%d became %s; they are rounded", output, bits,

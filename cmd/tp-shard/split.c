@@ -7,9 +7,9 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/program/packable.h"
-#include "lib/reshard/quantise.h"
+#include "lib/reshard/quantize.h"
 
-/* The axis with the outputs of each of M's tensors, for quantise; NULL on failure. */
+/* The axis with the outputs of each of M's tensors, for quantize; NULL on failure. */
 static int *outputs_new(const struct model *m, struct err *err)
 {
     enum packable *how = packable_new(m, err);
@@ -21,7 +21,7 @@ static int *outputs_new(const struct model *m, struct err *err)
     return axis;
 }
 
-/* Splits CKPT in BITS by way of OUTPUT.quantised, a directory of the whole model. */
+/* Splits CKPT in BITS by way of OUTPUT.quantized, a directory of the whole model. */
 static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
                        const char *output, const char *family, int bits,
                        struct convert_options *opt, const struct write_options *w)
@@ -36,9 +36,9 @@ static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
 
     while (n > 1 && output[n - 1] == '/')
         n--;
-    whole = str_dupf("%.*s.quantised", (int)n, output);
+    whole = str_dupf("%.*s.quantized", (int)n, output);
     own.outputs = axis = outputs_new(ckpt->model, &err);
-    if (!axis || quantise(ckpt, whole, &own, &result, &err) < 0 ||
+    if (!axis || quantize(ckpt, whole, &own, &result, &err) < 0 ||
         open_to_cut(cmd, &c, whole, family, &err) < 0)
         status = cmd_fail(cmd, &err);
     else

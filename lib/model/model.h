@@ -203,7 +203,7 @@ struct model_packing {
 };
 
 /* The method in M's quantization_config; NULL without one. */
-const char *model_quantised(const struct model *m);
+const char *model_quantized(const struct model *m);
 /* The bits of its codes, 8 or 4, if tp-shard quantized it; else 0. */
 int model_code_bits(const struct model *m);
 /* True if the checkpoint stores tensor T of the bound M quantized; then sets *out. */

@@ -46,7 +46,7 @@ static const cJSON *layout(const struct model *m)
     return j ? j : quant_setting(m, "format");
 }
 
-const char *model_quantised(const struct model *m)
+const char *model_quantized(const struct model *m)
 {
     return cJSON_IsObject(quant_setting(m, NULL)) ? quant_method(m) : NULL;
 }

@@ -126,7 +126,7 @@ static bool deals_vocabulary(const struct model *m)
 }
 
 /* True if a weight has companions (scales, zeros). */
-static bool is_quantised(const struct model *m)
+static bool is_quantized(const struct model *m)
 {
     for (size_t i = 0; i < m->state->ndefs; i++)
         if (m->state->def[i].companion_of >= 0)
@@ -145,7 +145,7 @@ static int check_mesh(const struct model *m, const struct mesh *mesh, struct err
         return err_set(err, ERR_USAGE,
                        "--rank-configs: the vocabulary is cut; --keep-vocab leaves it "
                        "whole");
-    if (is_quantised(m))
+    if (is_quantized(m))
         return err_set(err, ERR_NO,
                        "--rank-configs: quantized weights cannot be opened by parts");
     if (!m->state->family->part_config.n)

@@ -16,8 +16,8 @@
 struct convert_options {
     const struct mesh *mesh; /* the target; NULL: merge to Hugging Face's format */
     const enum dtype *dtype; /* new type of real floating weights, or NULL */
-    int codes;               /* quantise: bits of a number, 8 or 4 */
-    const int *outputs; /* quantise: for each of the model's tensors, the axis with the
+    int codes;               /* quantize: bits of a number, 8 or 4 */
+    const int *outputs; /* quantize: for each of the model's tensors, the axis with the
                          * outputs; -1: stays as it is */
     bool force;         /* replace an existing output of ours */
     bool rank_configs;  /* also write a directory per shard (rankconfig.h) */

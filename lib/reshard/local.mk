@@ -6,7 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
-    %D%/quantise.c %D%/quantise.h \
+    %D%/quantize.c %D%/quantize.h \
     %D%/summary.c %D%/summary.h \
     %D%/rankconfig.c %D%/rankconfig.h \
     %D%/target.c %D%/target.h \

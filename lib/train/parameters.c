@@ -36,7 +36,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
 /* Weights unpacked from a quantized form cannot be saved in that form. */
 static int refuse_packed(const struct model *m, struct err *err)
 {
-    const char *method = model_quantised(m);
+    const char *method = model_quantized(m);
 
     return !method ? 0
                    : err_set(err, ERR_NO,

@@ -112,7 +112,7 @@ for bits in 8 4; do
         > "$corpus/config/bard-int$bits"
 done
 for config in "$data"/models/*/config.json "$data"/models/*/hf/config.json "$data"/stacks/*/config.json \
-    "$data"/quantised/*/config.json; do
+    "$data"/quantized/*/config.json; do
     name=${config#"$data/"}
     tr -d '\n' < "$config" | sed 's/  */ /g' > "$corpus/config/$(echo "${name%/config.json}" | tr / -)"
 done

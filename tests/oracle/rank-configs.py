@@ -184,7 +184,7 @@ def main():
     data = TOP / "tests/data"
     models = sorted(p.parent for p in data.glob("models/**/config.json"))
     models += sorted(p.parent for p in data.glob("stacks/*/config.json"))
-    models += [data / "quantised/gpt-oss-bf16", data / "quantised/mxfp4"]
+    models += [data / "quantized/gpt-oss-bf16", data / "quantized/mxfp4"]
     models = [m for m in models if len(sys.argv) < 3 or m.name in sys.argv[2:]]
     complaints, refused, parts = [], {}, 0
     for directory in models:

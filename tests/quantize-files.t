@@ -1,5 +1,5 @@
 #!/bin/sh
-# quantise-files - tp-shard split --dtype int8 and int4: cut, merged, checked and run
+# quantize-files - tp-shard split --dtype int8 and int4: cut, merged, checked and run
 . "${top_srcdir:?}/tests/lib.sh"
 
 bard=$top_srcdir/examples/bard
@@ -39,7 +39,7 @@ for dir in "$bard" "$data/models/gpt2-untied" "$data/models/mixtral" "$data/mode
         ok "$name in $type: merged weights are near" "$compare" want got 0.02 logits
     done
 done
-ok "nothing else was left behind" test ! -e bard.int8.2.quantised
+ok "nothing else was left behind" test ! -e bard.int8.2.quantized
 tp-shard show --json "$bard" | sed -n 's/.*"name":"\([^"]*\)","dtype":"\([^"]*\)","shape":\(\[[^]]*\]\).*/\1 \2 \3/p' | sort > names
 tp-shard show --json bard.int4.whole | sed -n 's/.*"name":"\([^"]*\)","dtype":"\([^"]*\)","shape":\(\[[^]]*\]\).*/\1 \2 \3/p' | sort > merged
 ok "a merge has the original's tensors, types and shapes" cmp names merged
@@ -66,7 +66,7 @@ run tp-shard split --dtype int8 --tp 2 bard.int8.whole/nothing no
 status_is 3 "a model that is not there"
 run tp-run train --steps 1 --data "$bard/heldout.txt" -o run bard.int8.1
 status_is 1 "training from them is refused"
-err_has "weights quantised by shardutils" "and says why"
+err_has "weights quantized by shardutils" "and says why"
 
 # plain safetensors: a rank file of one rank is a Hugging Face directory's
 whole() {
@@ -80,8 +80,8 @@ logits got bad
 logits want bard.int8.1
 ok "a directory of one file reads as well" cmp want got
 run tp-shard split --dtype int8 --tp 2 bad no
-status_is 3 "it is not quantised again"
-err_has "is quantised already" "and says so"
+status_is 3 "it is not quantized again"
+err_has "is quantized already" "and says so"
 LC_ALL=C sed -i 's/lm_head.weight.scale"/lm_head.weight.scali"/' bad/model.safetensors
 run tp-run generate --ids 1 bad
 status_is 3 "a scale that is missing is found"

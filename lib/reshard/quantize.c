@@ -1,5 +1,5 @@
-/* quantise - writes a Hugging Face directory in 8 or 4 bits, and back */
-#include "lib/reshard/quantise.h"
+/* quantize - writes a Hugging Face directory in 8 or 4 bits, and back */
+#include "lib/reshard/quantize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -394,7 +394,7 @@ static long find_scales(const struct tensor_index *index, const char *name, size
 
 static int plan_plain(struct writer *w, struct err *err)
 {
-    enum dtype to = w->opt->dtype ? *w->opt->dtype : quantise_type(w->c);
+    enum dtype to = w->opt->dtype ? *w->opt->dtype : quantize_type(w->c);
     struct tensor_index index = { 0 };
     int ret = 0;
 
@@ -416,7 +416,7 @@ static int plan_plain(struct writer *w, struct err *err)
         scales = find_scales(&index, t->name, n);
         if (scales < 0 || t->ndim != 2) {
             ret = err_set(err, ERR_INPUT,
-                          "%s: tensor %s: is quantised, but has no scales", w->c->path,
+                          "%s: tensor %s: is quantized, but has no scales", w->c->path,
                           t->name);
             continue;
         }
@@ -522,7 +522,7 @@ static int write_file(struct writer *w, struct err *err)
 
 /* ---- small files ---- */
 
-enum dtype quantise_type(const struct checkpoint *ckpt)
+enum dtype quantize_type(const struct checkpoint *ckpt)
 {
     const cJSON *j = quant_setting(ckpt->model, "dtype");
     enum dtype t = DTYPE_F32;
@@ -647,7 +647,7 @@ static int run(struct checkpoint *ckpt, const char *path,
     if (!ckpt->model)
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json",
                        ckpt->path);
-    snprintf(identity, sizeof(identity), "quantise bits=%d", opt->codes);
+    snprintf(identity, sizeof(identity), "quantize bits=%d", opt->codes);
     w.cut = cut_new();
     if ((opt->codes ? plan_codes(&w, err) : plan_plain(&w, err)) < 0 ||
         checkpoint_open_files(ckpt, -1, err) < 0 ||
@@ -672,19 +672,19 @@ out:
     return ret;
 }
 
-int quantise(struct checkpoint *ckpt, const char *path,
+int quantize(struct checkpoint *ckpt, const char *path,
              const struct convert_options *opt, struct convert_result *result,
              struct err *err)
 {
-    const char *method = ckpt->model ? model_quantised(ckpt->model) : NULL;
+    const char *method = ckpt->model ? model_quantized(ckpt->model) : NULL;
 
     if (method)
-        return err_set(err, ERR_INPUT, "%s: is quantised already, by %s", ckpt->path,
+        return err_set(err, ERR_INPUT, "%s: is quantized already, by %s", ckpt->path,
                        method);
     return run(ckpt, path, opt, result, err);
 }
 
-int dequantise(struct checkpoint *ckpt, const char *path,
+int dequantize(struct checkpoint *ckpt, const char *path,
                const struct convert_options *opt, struct convert_result *result,
                struct err *err)
 {

@@ -3,7 +3,7 @@
 . "$top_srcdir/tests/lib.sh"
 
 for kind in fp8 fp8-latent gptq awq int8 mxfp4 gpt-oss-bf16 ct-fp8 ct-w4a16; do
-    model=$data/quantised/$kind
+    model=$data/quantized/$kind
     for tp in 1 2 3 4; do
         case $kind$tp in mxfp44 | gpt-oss-bf164) continue ;; esac # three blocks of 32
         ok "$kind is cut at tp $tp" tp-shard split -q --tp "$tp" "$model" "$kind.$tp"
@@ -50,7 +50,7 @@ for tp in 2 3; do
     done
     ok "GPTQ's groups are counted from 0 in each rank's file at tp $tp" test $wrong -eq 0
 done
-cp -R "$data/quantised/gptq" permuted
+cp -R "$data/quantized/gptq" permuted
 chmod -R u+w permuted
 size=$(od -An -tu8 -N8 permuted/model.safetensors | tr -d ' ')
 printf '\002' | dd of=permuted/model.safetensors bs=1 seek=$((8 + size)) conv=notrunc 2> dd.err
@@ -80,7 +80,7 @@ length=$(wc -c < nf4/header)
     cat nf4/header
     head -c 800 /dev/zero
 } > nf4/model.safetensors
-sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantised/int8/config.json" > nf4/config.json
+sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantized/int8/config.json" > nf4/config.json
 run tp-shard split --tp 2 nf4 nf4.2
 status_is 3 "bitsandbytes of 4 bits as it is stored is refused"
 err_is "tp-shard: nf4: tensor model.layers.0.mlp.down_proj.weight.absmax: 4-bit bitsandbytes weights cannot be sharded" \
@@ -94,14 +94,14 @@ ok "and their scales with them" \
     test "$(shape mxfp4.2/rank-tp1-pp0.safetensors $p.mlp.experts.down_proj_scales)" = "[4,32,1]"
 ok "gate and up of a block stay together" \
     test "$(shape mxfp4.2/rank-tp1-pp0.safetensors $p.mlp.experts.gate_up_proj_blocks)" = "[4,64,1,16]"
-tp-shard split -q --mesh tp=2,ep=2,pp=2 "$data/quantised/mxfp4" mx.eight
+tp-shard split -q --mesh tp=2,ep=2,pp=2 "$data/quantized/mxfp4" mx.eight
 ok "experts are dealt over ep" \
     test "$(shape mx.eight/rank-tp0-pp0-ep1.safetensors $p.mlp.experts.gate_up_proj_bias)" = "[2,128]"
 ok "the router is not" \
     test "$(shape mx.eight/rank-tp0-pp0-ep1.safetensors $p.mlp.router.weight)" = "[4,32]"
 tp-shard merge -q mx.eight mx.merged
-ok "and eight ranks give the same bytes again" cmp "$data/quantised/mxfp4/model.safetensors" mx.merged/model.safetensors
-run tp-shard split --tp 4 "$data/quantised/mxfp4" mx.four
+ok "and eight ranks give the same bytes again" cmp "$data/quantized/mxfp4/model.safetensors" mx.merged/model.safetensors
+run tp-shard split --tp 4 "$data/quantized/mxfp4" mx.four
 status_is 1 "three blocks are not parted over four ranks"
 run tp-run generate --ids 1,2 --max-tokens 1 "$data/models/gpt-oss-mxfp4"
 status_is 0 "MXFP4 is unpacked to be run"
@@ -110,22 +110,22 @@ ok "the ranks of an expert's blocks answer as one does" sh -c "
     tp-run logits --mesh tp=2,ep=2 --ids 3,9,4 -o mx4.safetensors '$data/models/gpt-oss-mxfp4' &&
     '$top_builddir/tests/compare-tensors' mx1.safetensors mx4.safetensors 1e-5 logits"
 mkdir unscaled
-sed 's/_scales"/_scalez"/' "$data/quantised/mxfp4/model.safetensors" > unscaled/model.safetensors
-cp "$data/quantised/mxfp4/config.json" unscaled
+sed 's/_scales"/_scalez"/' "$data/quantized/mxfp4/model.safetensors" > unscaled/model.safetensors
+cp "$data/quantized/mxfp4/config.json" unscaled
 run tp-run generate --ids 1,2 unscaled
 status_is 3 "without its scales it is refused"
 echo '{"ids":[1,2,3,4,5,6]}' > ids.jsonl
 run tp-run train -q --seq 4 --steps 1 --data ids.jsonl -o trained "$data/models/gpt-oss-mxfp4"
 status_is 1 "and it is not trained"
 err_has "weights quantized by mxfp4 (quantization_config) cannot be trained" "by name"
-run tp-shard split --tp 2 "$data/quantised/gptq-act-order" out.act
+run tp-shard split --tp 2 "$data/quantized/gptq-act-order" out.act
 status_is 1 "GPTQ with act-order cannot be cut"
 err_has "desc_act" "and the reason is named"
-run tp-shard split --tp 1 "$data/quantised/gptq-act-order" out.act1
+run tp-shard split --tp 1 "$data/quantized/gptq-act-order" out.act1
 status_is 0 "but kept whole it can"
 mkdir four
-cp "$data/quantised/int8/model.safetensors" four
-sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantised/int8/config.json" > four/config.json
+cp "$data/quantized/int8/model.safetensors" four
+sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantized/int8/config.json" > four/config.json
 run tp-shard split --tp 2 four out.four
 status_is 3 "bitsandbytes of 4 bits is refused"
 err_has "cannot be sharded" "by name"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# quantise - --weights int8 and int4: products by codes that are made at load
+# quantize - --weights int8 and int4: products by codes that are made at load
 . "${top_srcdir:?}/tests/lib.sh"
 
 bard=$top_srcdir/examples/bard

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/data/quantised/*: tiny Llamas in the layouts of quantized checkpoints.  The values are random
+"""Write tests/data/quantized/*: tiny Llamas in the layouts of quantized checkpoints.  The values are random
 bytes; what counts is which tensors there are and how their shapes follow from the weight's.  Run in the top
 directory."""
 import json
@@ -63,7 +63,7 @@ for name, (make, config) in KINDS.items():
                               ("mlp.gate_proj", F, H), ("mlp.up_proj", F, H), ("mlp.down_proj", H, F)):
             for suffix, value in make(out, inp).items():
                 t[f"{p}{lin}.{suffix}"] = value.contiguous()
-    d = f"tests/data/quantised/{name}"
+    d = f"tests/data/quantized/{name}"
     os.makedirs(d, exist_ok=True)
     save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
     with open(d + "/config.json", "w") as f:
@@ -94,7 +94,7 @@ for name, packed in (("mxfp4", True), ("gpt-oss-bf16", False)):
                 t[f"{p}mlp.experts.{lin}_scales"] = rand((E, out, inp // 32), torch.uint8)
             else:
                 t[f"{p}mlp.experts.{lin}"] = rand((E, inp, out), torch.bfloat16)
-    d = f"tests/data/quantised/{name}"
+    d = f"tests/data/quantized/{name}"
     os.makedirs(d, exist_ok=True)
     save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
     config = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": H, "num_hidden_layers": L,
@@ -134,7 +134,7 @@ for layer in range(2):
     for lin, out, inp in linear:
         for suffix, value in blocks(out, inp).items():
             t[f"{p}{lin}.{suffix}"] = value.contiguous()
-d = "tests/data/quantised/fp8-latent"
+d = "tests/data/quantized/fp8-latent"
 os.makedirs(d, exist_ok=True)
 save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
 with open(d + "/config.json", "w") as f:
@@ -176,7 +176,7 @@ for name, make, form, weights in (
                               ("mlp.gate_proj", F, H), ("mlp.up_proj", F, H), ("mlp.down_proj", H, F)):
             for suffix, value in make(out, inp).items():
                 t[f"{p}{lin}.{suffix}"] = value.contiguous()
-    d = f"tests/data/quantised/{name}"
+    d = f"tests/data/quantized/{name}"
     os.makedirs(d, exist_ok=True)
     save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
     with open(d + "/config.json", "w") as f:
