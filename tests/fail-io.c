@@ -1,9 +1,9 @@
 /* fail-io - let one call of a program fail, as a dying disk would
  *
  * To be preloaded.  FAIL_CALL names the call (read, write, sync or stat: pread, pwrite,
- * fsync, and stat and lstat), FAIL_AT which of them fails, counted from 1, with EIO;
- * with FAIL_HOW=term SIGTERM comes instead, just before it.  With ON_NFS every file
- * lies on NFS. */
+ * fsync and fdatasync, and stat and lstat), FAIL_AT which of them fails, counted from
+ * 1, with EIO; with FAIL_HOW=term SIGTERM comes instead, just before it.  With ON_NFS
+ * every file lies on NFS. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,6 +21,7 @@ ssize_t pwrite64(int fd, const void *buf, size_t n, off64_t at);
 ssize_t pread(int fd, void *buf, size_t n, off_t at);
 ssize_t pwrite(int fd, const void *buf, size_t n, off_t at);
 int fsync(int fd);
+int fdatasync(int fd);
 
 /* Is this call, one of WHAT, the one that fails? */
 static bool fails(const char *what)
@@ -71,6 +72,11 @@ ssize_t pwrite(int fd, const void *buf, size_t n, off_t at)
 int fsync(int fd)
 {
     return fails("sync") ? -1 : ((syncer *)next("fsync"))(fd);
+}
+
+int fdatasync(int fd)
+{
+    return fails("sync") ? -1 : ((syncer *)next("fdatasync"))(fd);
 }
 
 int stat(const char *path, struct stat *s)

@@ -141,6 +141,33 @@ if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s v
     err_empty "once"
     run env LD_PRELOAD="$shim" ON_NFS=1 hpo-sweep ask -S journal:remote.log s.yaml
     err_empty "a journal is fine there"
+
+    # a journal on a disk that fails once: a read, or the sync that ends a change; its last line is torn
+    cp s.jsonl torn.jsonl
+    printf '{"op_code":4,"wor' >> torn.jsonl
+    for call in read sync; do
+        at=0
+        failures=0
+        harm=
+        while [ $((at += 1)) -le 40 ]; do
+            cp torn.jsonl d.jsonl
+            run env LD_PRELOAD="$shim" FAIL_CALL=$call FAIL_AT=$at hpo-sweep ask -S journal:d.jsonl s.yaml
+            case $status in
+            0) ! grep -qv '^{.*}$' d.jsonl || harm="$harm $at:torn" ;;
+            4)
+                failures=$((failures + 1))
+                [ "$(cat err)" = "hpo-sweep: d.jsonl: Input/output error" ] || harm="$harm $at:$(cat err)"
+                grep '^{.*}$' d.jsonl | cmp -s - s.jsonl || harm="$harm $at:changed"
+                ;;
+            *) harm="$harm $at:$status" ;;
+            esac
+            [ ! -L d.jsonl.lock ] || harm="$harm $at:locked"
+            run hpo-sweep ask -S journal:d.jsonl s.yaml
+            [ "$status" -eq 0 ] || harm="$harm $at:lost"
+        done
+        ok "a $call that fails is status 4, and harms no journal$harm" test -z "$harm"
+        ok "a journal needs one" test "$failures" -gt 0
+    done
 else
     skip "a database on NFS can be used" "nothing can be preloaded"
 fi

@@ -143,6 +143,10 @@ status_is 3 "an operation that is not known is refused"
 err_has "bad.log: line 1" "with its line"
 run hpo-sweep show -S journal:none.log
 status_is 3 "a journal that is not there is bad input"
+mkdir folder
+run hpo-sweep show -S journal:folder
+status_is 4 "a directory is no journal"
+err_is "hpo-sweep: folder: Is a directory" "which is said"
 if [ "$(id -u)" != 0 ]; then
     mkdir ro
     chmod a-w ro
@@ -153,6 +157,72 @@ else
 fi
 mkdir sub
 printf 'x: uniform(0, 1)\n' > sub.yaml
+
+# a study that Optuna deleted
+hpo-sweep run -q -S journal:two.log --study old --trials 1 sub.yaml -- echo 1
+hpo-sweep run -q -S journal:two.log --study new --trials 2 sub.yaml -- echo 2
+run hpo-sweep show -S journal:two.log
+status_is 2 "one of two studies must be named"
+echo '{"op_code":1,"worker_id":"w","study_id":0}' >> two.log
+run hpo-sweep show -S journal:two.log
+status_is 0 "unless the other is deleted"
+ok "what is left is shown" test "$(grep -c COMPLETE out)" = 2
+run hpo-sweep show -S journal:two.log --study old
+status_is 3 "the deleted one is not there"
+err_is "hpo-sweep: two.log: no study 'old'" "which is said"
+
+# a journal that only its end, or nothing at all, of can be changed
+torn() {
+    cp two.log "$1"
+    printf '{"op_code":4,"wor' >> "$1"
+}
+torn append.log
+if chattr +a append.log 2> chattr.err; then
+    trap 'chattr -a "$scratch/append.log"; chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+    run hpo-sweep ask -S journal:append.log sub.yaml
+    status_is 4 "a torn line that cannot be cut off is an error of the machine"
+    err_is "hpo-sweep: append.log: Operation not permitted" "with its cause"
+    ok "and leaves no lock" test ! -L append.log.lock
+    chattr -a append.log
+    trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
+else
+    skip "a torn line that cannot be cut off is an error of the machine" "no append-only files here"
+fi
+mkdir shared
+torn shared/j.log
+chmod 777 shared
+chmod 444 shared/j.log
+chmod 711 "$scratch"
+user=
+[ "$(id -u)" -ne 0 ] || user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+if $user true > user.out 2>&1; then
+    run $user hpo-sweep ask -S journal:shared/j.log sub.yaml
+    status_is 4 "a journal that may not be written, in a directory that may, is an error of the machine"
+    err_is "hpo-sweep: shared/j.log: Permission denied" "with its cause"
+    ok "and has no lock" test ! -L shared/j.log.lock
+    run $user hpo-sweep show -S journal:shared/j.log
+    status_is 0 "but it is shown"
+else
+    skip "a journal that may not be written, in a directory that may, is an error of the machine" "no setpriv"
+fi
+mkdir fixed
+if mount -t tmpfs -o size=1m none fixed 2> mount.err; then
+    trap 'umount -l "$scratch/fixed"; chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+    torn fixed/j.log
+    mount -o remount,ro fixed
+    run hpo-sweep show -S journal:fixed/j.log
+    status_is 0 "a journal on a read-only file system is shown"
+    run hpo-sweep ask -S journal:fixed/j.log sub.yaml
+    status_is 4 "but not changed"
+    err_is "hpo-sweep: fixed/j.log: Read-only file system" "which is said"
+    run hpo-sweep ask -S journal:fixed/none.log sub.yaml
+    status_is 4 "nor is another made"
+    err_is "hpo-sweep: fixed/none.log: Read-only file system" "which is said"
+    umount fixed
+    trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
+else
+    skip "a journal on a read-only file system is shown" "cannot mount a small file system"
+fi
 run hpo-sweep run --storage journal:sub/s.jsonl --study s --trials 2 sub.yaml -- sh -c 'echo {x}'
 status_is 0 "a journal may lie in another directory"
 ok "with its lock beside it" test -e sub/s.jsonl.lck

@@ -31,6 +31,7 @@ struct journal {
     char *path, *lock, *away; /* away: what the lock is renamed to as it is removed */
     char worker[64];
     int fd;
+    int unwritable; /* 0, or the errno that tells why it is open only to be read */
     bool locked;
     struct journal *next; /* of those whose lock is held */
     uint64_t begun;       /* size of the file when the change began */
@@ -194,32 +195,40 @@ static int take_lock(struct journal *j, struct err *err)
     return 0;
 }
 
-/* Whether the file, of SIZE bytes, begins as a journal does, as far as it goes. */
-static bool is_journal(const struct journal *j, uint64_t size)
+/* ERR_INPUT unless the file, of SIZE bytes, begins as a journal as far as it goes. */
+static int check_head(const struct journal *j, uint64_t size, struct err *err)
 {
     static const char begin[] = "{\"op_code\":";
     char head[sizeof(begin) - 1];
     size_t n = size < sizeof(head) ? (size_t)size : sizeof(head);
 
-    return fs_pread(j->fd, head, n, 0, j->path, NULL) == 0 && !memcmp(head, begin, n);
+    if (fs_pread(j->fd, head, n, 0, j->path, err) < 0)
+        return -1;
+    return memcmp(head, begin, n) != 0
+               ? err_set(err, ERR_INPUT, "%s: not a journal", j->path)
+               : 0;
 }
 
 /* Cut off a last line that has no end: its writer is dead, as the lock is ours.  Of a
- * file that is no journal nothing is cut off. */
+ * file that is no journal nothing is cut off, nor where its end cannot be read. */
 static int repair_tail(struct journal *j, struct err *err)
 {
     struct stat st;
     uint64_t end, size;
-    char c = '\n';
 
     if (fstat(j->fd, &st) < 0)
         return err_errno(err, "%s", j->path);
     end = size = (uint64_t)st.st_size;
-    while (end > j->read && fs_pread(j->fd, &c, 1, end - 1, j->path, err) == 0 &&
-           c != '\n')
-        end--;
-    if (end < size && !is_journal(j, size))
-        return err_set(err, ERR_INPUT, "%s: not a journal", j->path);
+    for (; end > j->read; end--) {
+        char c;
+
+        if (fs_pread(j->fd, &c, 1, end - 1, j->path, err) < 0)
+            return -1;
+        if (c == '\n')
+            break;
+    }
+    if (end < size && check_head(j, size, err) < 0)
+        return -1;
     if (end < size && ftruncate(j->fd, (off_t)end) < 0)
         return err_errno(err, "%s", j->path);
     j->begun = end;
@@ -274,10 +283,9 @@ static int journal_open(struct storage **st, const char *where, bool create,
     j->away = str_dupf("%s.%s.rename", j->lock, j->worker);
     j->fd = open(where, O_RDWR | O_APPEND | O_CLOEXEC | (create ? O_CREAT : 0), 0666);
     if (j->fd < 0 && (errno == EACCES || errno == EROFS)) {
-        int cause = errno;
-
+        j->unwritable = errno;
         j->fd = open(where, O_RDONLY | O_CLOEXEC); /* enough to look */
-        errno = cause;
+        errno = j->unwritable;
     }
     if (j->fd < 0) {
         if (errno == ENOENT && !create)
@@ -297,6 +305,10 @@ static int journal_begin(struct storage *st, bool change, struct err *err)
 
     if (!change)
         return 0;
+    if (j->unwritable) {
+        errno = j->unwritable;
+        return err_errno(err, "%s", j->path);
+    }
     if (take_lock(j, err) < 0)
         return -1;
     if (repair_tail(j, err) == 0)
