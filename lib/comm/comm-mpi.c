@@ -17,15 +17,13 @@
 
 #include "lib/base/mem.h"
 #include "lib/comm/collective.h"
+#include "lib/comm/pairwise.h"
 
 enum {
     PIECE = 1 << 28, /* bytes of one call: MPI counts in ints */
-    FEW = 4096,      /* numbers that all ranks sum for themselves */
-    /* tags: messages; terms of sums, and the sums; parts of the other collectives */
+    /* tags: messages; and from COLLECTIVES on the channels of pairwise.h */
     MESSAGES = 1,
-    SUMS,
-    RESULTS,
-    PARTS,
+    COLLECTIVES,
 };
 
 /* A message on its way; its bytes are kept until MPI has taken them. */
@@ -89,10 +87,14 @@ static int check(const struct comm *c, int ret, const char *what, struct err *er
 /* ---- collectives: every rank sends each other rank its part ---- */
 
 /* Start to receive, or to send, buf[bytes] in pieces that MPI can count.  Messages
- * between two ranks under one TAG arrive in the order in which they were sent. */
-static int post(struct mpi_comm *c, struct flight *f, bool sends, void *buf,
-                size_t bytes, int rank, int tag, struct err *err)
+ * between two ranks under one tag arrive in the order in which they were sent. */
+static int post(const struct pairwise *pair, bool sends, enum pairwise_channel channel,
+                void *buf, size_t bytes, int rank, struct err *err)
 {
+    const struct mpi_comm *c = (const struct mpi_comm *)pair->comm;
+    struct flight *f = pair->flight;
+    int tag = COLLECTIVES + (int)channel;
+
     for (size_t at = 0; at < bytes; at += PIECE) {
         int n = (int)(bytes - at < PIECE ? bytes - at : PIECE);
         char *p = (char *)buf + at;
@@ -111,105 +113,9 @@ static int post(struct mpi_comm *c, struct flight *f, bool sends, void *buf,
     return 0;
 }
 
-/* Bytes of rank R's part of a sum that each rank makes for all: as in a
- * reduce-scatter, or about as many numbers for each. */
-static size_t sum_part(const struct comm *c, const struct collective *op, int r,
-                       size_t *start)
+static struct pairwise pairwise_of(struct mpi_comm *c, struct flight *f)
 {
-    size_t each = (op->n + (size_t)c->size - 1) / (size_t)c->size, first, n;
-
-    if (op->kind == COMM_REDUCE_SCATTER) {
-        *start = collective_start(op, &op->part, r);
-        return collective_part(op, &op->part, r);
-    }
-    first = (size_t)r * each < op->n ? (size_t)r * each : op->n;
-    n = op->n - first < each ? op->n - first : each;
-    *start = first * op->unit;
-    return n * op->unit;
-}
-
-/* Few numbers: every rank sums all.  Many: each rank sums a part of the numbers, and
- * the sums are gathered, which moves the fewest bytes (Thakur et al. 2005). */
-static bool sums_all(const struct collective *op)
-{
-    return op->kind == COMM_ALL_REDUCE && op->n <= FEW;
-}
-
-/* What this rank sums comes from all others to f->part. */
-static int start_sum(struct mpi_comm *c, struct flight *f, struct err *err)
-{
-    const struct collective *op = &f->op;
-    size_t start = 0, own = sums_all(op) ? op->n * op->unit
-                                         : sum_part(&c->comm, op, c->comm.rank, &start);
-
-    f->part = mem_alloc(own * (size_t)c->comm.size, "a sum", err);
-    if (!f->part)
-        return -1;
-    for (int r = 0; r < c->comm.size; r++) {
-        size_t bytes = sums_all(op) ? own : sum_part(&c->comm, op, r, &start);
-
-        if (r == c->comm.rank)
-            continue;
-        if (post(c, f, false, f->part + (size_t)r * own, own, r, SUMS, err) < 0 ||
-            post(c, f, true, (char *)op->from + start, bytes, r, SUMS, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* Sum by the tree over the ranks, then send the result to ranks that need it. */
-static int sum_up(struct mpi_comm *c, struct flight *f, struct err *err)
-{
-    const struct collective *op = &f->op;
-    int me = c->comm.rank;
-    size_t start = 0,
-           own = sums_all(op) ? op->n * op->unit : sum_part(&c->comm, op, me, &start);
-    const void **part;
-    char *to = (char *)op->to + (op->kind == COMM_REDUCE_SCATTER ? 0 : start);
-
-    if (own)
-        memcpy(f->part + (size_t)me * own, (const char *)op->from + start, own);
-    part = xmalloc((size_t)c->comm.size * sizeof(*part));
-    for (int r = 0; r < c->comm.size; r++)
-        part[r] = f->part + (size_t)r * own;
-    collective_sum(op, to, part, c->comm.size, own);
-    free(part);
-    if (op->kind == COMM_REDUCE_SCATTER || sums_all(op))
-        return 0;
-    for (int r = 0; r < c->comm.size; r++) {
-        size_t bytes = sum_part(&c->comm, op, r, &start);
-
-        if (r == me)
-            continue;
-        if (post(c, f, false, (char *)op->to + start, bytes, r, RESULTS, err) < 0 ||
-            post(c, f, true, to, own, r, RESULTS, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* An all-gather or all-to-all: parts go as they are. */
-static int start_parts(struct mpi_comm *c, struct flight *f, struct err *err)
-{
-    const struct collective *op = &f->op;
-    bool gather = op->kind == COMM_ALL_GATHER;
-    const struct comm_parts *in = gather ? &op->part : &op->in;
-    int me = c->comm.rank;
-
-    for (int r = 0; r < c->comm.size; r++) {
-        char *to = (char *)op->to + collective_start(op, in, r);
-        const char *from = op->from;
-        size_t bytes = collective_part(op, &op->part, gather ? me : r);
-
-        if (!gather)
-            from += collective_start(op, &op->part, r);
-        if (r == me)
-            collective_copy(to, from, bytes);
-        else if (post(c, f, false, to, collective_part(op, in, r), r, PARTS, err) < 0 ||
-                 post(c, f, true, (char *)from, bytes, r, PARTS, err) < 0)
-            return -1;
-    }
-    return 0;
+    return (struct pairwise){ &c->comm, &f->op, &f->part, post, f };
 }
 
 static int start_broadcast(struct mpi_comm *c, struct flight *f, struct err *err)
@@ -235,6 +141,7 @@ static int start_broadcast(struct mpi_comm *c, struct flight *f, struct err *err
 static int step(struct mpi_comm *c, struct flight *f, bool waits, bool *done,
                 struct err *err)
 {
+    struct pairwise pair = pairwise_of(c, f);
     int all = 1;
 
     if (check(&c->comm,
@@ -247,7 +154,7 @@ static int step(struct mpi_comm *c, struct flight *f, bool waits, bool *done,
         return 0;
     f->nrequests = 0;
     f->summed = true;
-    if (f->part && sum_up(c, f, err) < 0)
+    if (f->part && pairwise_sum(&pair, err) < 0)
         return -1;
     *done = f->nrequests == 0;
     return 0;
@@ -294,6 +201,7 @@ static int start(struct comm *comm, const struct collective *op, struct err *err
 {
     struct mpi_comm *c = (struct mpi_comm *)comm;
     struct flight *f, **link = &c->flights;
+    struct pairwise pair;
 
     if (is_busy(c->process) && push(c->process, err) < 0)
         return -1;
@@ -307,11 +215,9 @@ static int start(struct comm *comm, const struct collective *op, struct err *err
         collective_alone(op);
         return 0;
     }
-    if (op->sum != COMM_SUM_NONE)
-        return start_sum(c, f, err);
-    if (op->kind == COMM_BROADCAST)
-        return start_broadcast(c, f, err);
-    return start_parts(c, f, err);
+    pair = pairwise_of(c, f);
+    return op->kind == COMM_BROADCAST ? start_broadcast(c, f, err)
+                                      : pairwise_start(&pair, err);
 }
 
 static int wait_oldest(struct comm *comm, struct err *err)

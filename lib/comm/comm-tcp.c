@@ -22,11 +22,11 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/comm/collective.h"
+#include "lib/comm/pairwise.h"
 #include "lib/comm/tcp.h"
 
 enum {
     PIECE = 1 << 20, /* bytes of a frame */
-    FEW = 4096,      /* numbers that all ranks sum for themselves */
     GROUPS = 31,     /* that can be made of one group */
     LIVE_S = 10,     /* seconds without a word after which TCP asks the peer */
     GONE_MS = 60000, /* without an answer: the peer is gone */
@@ -36,9 +36,8 @@ enum {
 
 enum channel {
     MESSAGES,
-    SUMS,    /* terms of sums */
-    RESULTS, /* sums */
-    PARTS,   /* of the other collectives */
+    COLLECTIVES,                               /* from here on those of pairwise.h */
+    BROADCASTS = COLLECTIVES + PAIRWISE_PARTS, /* in their order beside them */
     CHANNELS,
     BYE = CHANNELS, /* the rank has ended without an error */
     ABORT,          /* or with one, which it reports */
@@ -372,114 +371,31 @@ static void want(struct flight *f, enum channel channel, void *to, size_t bytes,
     f->wanted[f->nwanted++] = (struct wanted){ rank, channel, to, 0, bytes };
 }
 
-/* Bytes of rank R's part of a sum that each rank makes for all: as in a
- * reduce-scatter, or about as many numbers for each. */
-static size_t sum_part(const struct comm *c, const struct collective *op, int r,
-                       size_t *start)
+static int post_part(const struct pairwise *p, bool sends,
+                     enum pairwise_channel channel, void *at, size_t bytes, int rank,
+                     struct err *err)
 {
-    size_t each = (op->n + (size_t)c->size - 1) / (size_t)c->size, first, n;
+    enum channel number = (enum channel)(COLLECTIVES + (int)channel);
 
-    if (op->kind == COMM_REDUCE_SCATTER) {
-        *start = collective_start(op, &op->part, r);
-        return collective_part(op, &op->part, r);
-    }
-    first = (size_t)r * each < op->n ? (size_t)r * each : op->n;
-    n = op->n - first < each ? op->n - first : each;
-    *start = first * op->unit;
-    return n * op->unit;
-}
-
-static bool sums_all(const struct collective *op)
-{
-    return op->kind == COMM_ALL_REDUCE && op->n <= FEW;
-}
-
-/* What this rank sums comes from all others to f->part. */
-static int start_sum(struct tcp_comm *c, struct flight *f, struct err *err)
-{
-    const struct collective *op = &f->op;
-    size_t start = 0, own = sums_all(op) ? op->n * op->unit
-                                         : sum_part(&c->comm, op, c->comm.rank, &start);
-
-    f->part = mem_alloc(own * (size_t)c->comm.size, "a sum", err);
-    if (!f->part)
-        return -1;
-    for (int r = 0; r < c->comm.size; r++) {
-        size_t bytes = sums_all(op) ? own : sum_part(&c->comm, op, r, &start);
-
-        if (r == c->comm.rank)
-            continue;
-        want(f, SUMS, f->part + (size_t)r * own, own, r);
-        if (give(c, SUMS, (const char *)op->from + start, bytes, r, err) < 0)
-            return -1;
-    }
+    if (sends)
+        return give((struct tcp_comm *)p->comm, number, at, bytes, rank, err);
+    want(p->flight, number, at, bytes, rank);
     return 0;
 }
 
-/* Sums by the tree over the ranks, then sends the result to ranks that need it. */
-static int sum_up(struct tcp_comm *c, struct flight *f, struct err *err)
+static struct pairwise pairwise_of(struct tcp_comm *c, struct flight *f)
 {
-    const struct collective *op = &f->op;
-    int me = c->comm.rank;
-    size_t start = 0,
-           own = sums_all(op) ? op->n * op->unit : sum_part(&c->comm, op, me, &start);
-    const void **part = xmalloc((size_t)c->comm.size * sizeof(*part));
-    char *to = (char *)op->to + (op->kind == COMM_REDUCE_SCATTER ? 0 : start);
-
-    if (own)
-        memcpy(f->part + (size_t)me * own, (const char *)op->from + start, own);
-    for (int r = 0; r < c->comm.size; r++)
-        part[r] = f->part + (size_t)r * own;
-    collective_sum(op, to, part, c->comm.size, own);
-    free(part);
-    if (op->kind == COMM_REDUCE_SCATTER || sums_all(op))
-        return 0;
-    for (int r = 0; r < c->comm.size; r++) {
-        size_t bytes = sum_part(&c->comm, op, r, &start);
-
-        if (r == me)
-            continue;
-        want(f, RESULTS, (char *)op->to + start, bytes, r);
-        if (give(c, RESULTS, to, own, r, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* An all-gather or all-to-all: parts go as they are. */
-static int start_parts(struct tcp_comm *c, struct flight *f, struct err *err)
-{
-    const struct collective *op = &f->op;
-    bool gather = op->kind == COMM_ALL_GATHER;
-    const struct comm_parts *in = gather ? &op->part : &op->in;
-    int me = c->comm.rank;
-
-    for (int r = 0; r < c->comm.size; r++) {
-        char *to = (char *)op->to + collective_start(op, in, r);
-        const char *from = op->from;
-        size_t bytes = collective_part(op, &op->part, gather ? me : r);
-
-        if (!gather)
-            from += collective_start(op, &op->part, r);
-        if (r == me) {
-            collective_copy(to, from, bytes);
-            continue;
-        }
-        want(f, PARTS, to, collective_part(op, in, r), r);
-        if (give(c, PARTS, from, bytes, r, err) < 0)
-            return -1;
-    }
-    return 0;
+    return (struct pairwise){ &c->comm, &f->op, &f->part, post_part, f };
 }
 
 static int start_broadcast(struct tcp_comm *c, struct flight *f, struct err *err)
 {
     if (c->comm.rank != f->op.root) {
-        want(f, PARTS, f->op.to, f->op.n, f->op.root);
+        want(f, BROADCASTS, f->op.to, f->op.n, f->op.root);
         return 0;
     }
     for (int r = 0; r < c->comm.size; r++)
-        if (r != f->op.root && give(c, PARTS, f->op.from, f->op.n, r, err) < 0)
+        if (r != f->op.root && give(c, BROADCASTS, f->op.from, f->op.n, r, err) < 0)
             return -1;
     return 0;
 }
@@ -487,6 +403,8 @@ static int start_broadcast(struct tcp_comm *c, struct flight *f, struct err *err
 /* Takes what is there for F, the oldest of its group that is not done. */
 static int step(struct tcp_comm *c, struct flight *f, struct err *err)
 {
+    struct pairwise pair = pairwise_of(c, f);
+
     for (;;) {
         for (size_t i = 0; i < f->nwanted; i++) {
             struct wanted *w = &f->wanted[i];
@@ -503,7 +421,7 @@ static int step(struct tcp_comm *c, struct flight *f, struct err *err)
         if (f->done)
             return 0;
         f->summed = true;
-        if (sum_up(c, f, err) < 0)
+        if (pairwise_sum(&pair, err) < 0)
             return -1;
     }
 }
@@ -529,6 +447,7 @@ static int start(struct comm *comm, const struct collective *op, struct err *err
 {
     struct tcp_comm *c = (struct tcp_comm *)comm;
     struct flight *f, **link = &c->flights;
+    struct pairwise pair;
 
     if (check_peers(c->process, err) < 0)
         return -1;
@@ -541,11 +460,9 @@ static int start(struct comm *comm, const struct collective *op, struct err *err
         collective_alone(op);
         return 0;
     }
-    if (op->sum != COMM_SUM_NONE)
-        return start_sum(c, f, err);
-    if (op->kind == COMM_BROADCAST)
-        return start_broadcast(c, f, err);
-    return start_parts(c, f, err);
+    pair = pairwise_of(c, f);
+    return op->kind == COMM_BROADCAST ? start_broadcast(c, f, err)
+                                      : pairwise_start(&pair, err);
 }
 
 static int wait_oldest(struct comm *comm, struct err *err)

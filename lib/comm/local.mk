@@ -7,4 +7,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-tcp.c %D%/tcp-meet.c %D%/tcp.h \
     %D%/comm.c %D%/comm.h \
     %D%/meet.c \
+    %D%/pairwise.c %D%/pairwise.h \
     %D%/shm.c %D%/shm.h

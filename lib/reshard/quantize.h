@@ -3,8 +3,8 @@
  * The format is that of shardutils-checkpoint(5).  Tensors are streamed: memory is
  * bounded by a few MiB and the scales of one tensor.  The output appears complete or
  * not at all. */
-#ifndef LIB_RESHARD_QUANTISE_H
-#define LIB_RESHARD_QUANTISE_H
+#ifndef LIB_RESHARD_QUANTIZE_H
+#define LIB_RESHARD_QUANTIZE_H
 
 #include "lib/reshard/convert.h"
 
