@@ -148,26 +148,79 @@ status_is 0 "with which training is planned"
 run tp-run bench -q --train --tokens 16 --repeat 1 "$data/models/bert-pooler"
 status_is 3 "what cannot be trained is refused"
 
-# bad files
-n=0
+# what a file may leave out or leave open
 while read -r edit; do
-    n=$((n + 1))
+    sed "$edit" "$uneven" > open.json
+    run pp-partition schedule --pp 2 --calibration open.json
+    status_is 0 "a file after $edit is read"
+done << 'END'
+s/"latency":1e-5/"latency":null/
+s/"latency":1e-5,//
+s/"bandwidth":8e9,//
+END
+while read -r edit; do
+    sed "$edit" "$data/calibration/llama.json" > open.json
+    run mem-estimate calibrate open.json
+    status_is 0 "a device is made of a bench after $edit"
+done << 'END'
+s/"training":.*"parts"/"training":null,"parts"/
+s/"training":.*"parts"/"parts"/
+END
+
+# bad files: of pp-partition, and of mem-estimate calibrate
+while IFS='|' read -r edit message; do
     sed "$edit" "$uneven" > bad.json
     run pp-partition schedule --pp 2 --calibration bad.json
     status_is 3 "a file after $edit is refused"
-    err_lines 1 "in one line"
-    err_has "bad.json" "that names it"
+    err_is "pp-partition: bad.json:$message" "with the place and the cause"
 done << 'END'
-s/"calibration"/"x"/
-s/"version":1/"version":2/
-s/"tokens":256/"tokens":0/
-s/4e10/-1/
-s/4e10/"fast"/
-s/"prefill":0.006/"prefill":null/
-s/"parts":\[/"parts":[],"others":[/
-s/\]}$//
-s/"message":196608,//
+s/"calibration"/"x"/|1:1: is no calibration file
+s/"type":"calibration",//|1:1: is no calibration file
+s/"version":1/"version":2/|1:1: is of another version than 1; 'tp-run bench' makes a new one
+s/"version":1,//|1:1: is of another version than 1; 'tp-run bench' makes a new one
+s/"tokens":256/"tokens":0/|1:1: 'tokens' is no number from 1
+s/"tokens":256/"tokens":"256"/|1:1: 'tokens' is no number from 1
+s/4e10/-1/|1:62: 'memory_read' is no number from 0
+s/4e10/"fast"/|1:62: 'memory_read' is no number from 0
+s/4e10/1e999/|1:62: 'memory_read' is no number from 0
+s/4e10/null/|1:62: 'memory_read' is no number from 0
+s/"message":196608,//|1:1: 'message' is no number from 0
+s/"latency":1e-5/"latency":"short"/|1:133: 'latency' is no number from 0
+s/"prefill":0.006/"prefill":null/|5:30: 'prefill' is no number from 0
+s/"decode":0.0002/"decode":-1/|9:41: 'decode' is no number from 0
+s/"parts":\[/"parts":[],"others":[/|1:179: 'parts' is no list of embedding, layers and head
+s/"parts":\[/"parts":[{}],"others":[/|1:179: 'parts' is no list of embedding, layers and head
+s/"parts":\[/"parts":7,"others":[/|1:179: 'parts' is no list of embedding, layers and head
+s/"parts":\[/"others":[/|1:1: 'parts' is no list of embedding, layers and head
+s/\]}$//|10:1: unexpected end
 END
+awk 'NR == 1 { print; next } { sub(/\]}$/, ""); parts = parts "," $0 } END {
+    for (i = 0; i < 65529; i++) printf "{\"prefill\":1,\"decode\":1},\n"
+    print substr(parts, 2) "]}" }' "$uneven" | sed 's/,,/,/g' > bad.json
+run pp-partition schedule --pp 2 --calibration bad.json
+status_is 3 "a file of 65537 parts is refused"
+err_is "pp-partition: bad.json:1:179: 'parts' is no list of embedding, layers and head" "like one without"
+while IFS='|' read -r edit message; do
+    sed "$edit" "$data/calibration/llama.json" > bad.json
+    run mem-estimate calibrate -o none.json bad.json
+    status_is 3 "a bench after $edit is refused"
+    err_is "mem-estimate: bad.json:$message" "with the cause"
+done << 'END'
+s/"weights":"F32"/"weights":5/|1:237: 'weights' is no type
+s/"weights":"F32"/"weights":"a type that nobody has"/|1:237: 'weights' is no type
+s/"memory":25276502016/"memory":-1/|1:252: 'memory' is no number of bytes
+s/"memory":25276502016/"memory":"all"/|1:252: 'memory' is no number of bytes
+s/"seconds":[^,]*,//|1:275: 'seconds' is no number from 0
+s/"states":[^,]*/"states":-1/|1:314: 'states' is no number from 0
+s/,"instructions":99//|1:330: 'instructions' is no number from 0
+s/"step":{"products":0,/"step":{/|2:88: 'products' is no number from 0
+s/"token":{"products":0,/"token":{"products":"none",/|2:182: 'products' is no number from 0
+s/"memory":25276502016,//| lacks the work of its parts: measured with sp, or by an older tp-run bench
+s/"step":{"products":0[^}]*},//| lacks the work of its parts: measured with sp, or by an older tp-run bench
+s/,"work":{"products":5364449280[^}]*}//| lacks the work of its parts: measured with sp, or by an older tp-run bench
+END
+ok "and makes no device" test ! -e none.json
 run pp-partition schedule --pp 2 --calibration nowhere.json
 status_is 4 "a missing file is told"
+err_is "pp-partition: nowhere.json: No such file or directory" "by name"
 done_testing

@@ -18,7 +18,8 @@ enum { MAX_DEPTH = 64, MAX_VISITS = 1 << 21, NAMES_LEAST = 4 << 20 };
 
 /* ---- tensors ---- */
 
-/* Is the layout row-major?  An axis of size 1 may have any stride. */
+/* Is the layout row-major?  An axis of size 1 may have any stride.  The number of
+ * elements is known not to overflow, and no axis is empty. */
 static bool is_contiguous(const struct pickled *v)
 {
     uint64_t expected = 1;
@@ -26,8 +27,7 @@ static bool is_contiguous(const struct pickled *v)
     for (int k = v->tensor.ndim - 1; k >= 0; k--) {
         if (v->tensor.shape[k] != 1 && v->tensor.stride[k] != expected)
             return false;
-        if (!mem_mul(&expected, expected, v->tensor.shape[k]))
-            return false;
+        expected *= v->tensor.shape[k];
     }
     return true;
 }
@@ -82,8 +82,11 @@ static int add_tensor(struct finder *f, const struct pickled *v, struct err *err
         if (!mem_mul(&elements, elements, v->tensor.shape[k]))
             return err_set(err, ERR_INPUT, "%s: %s: its shape overflows", f->m->path,
                            name);
+    if (!s->known)
+        return err_set(err, ERR_INPUT, "%s: %s: its storage '%s' is not in the file",
+                       f->m->path, name, s->key);
     if (!mem_mul(&t.size, elements, width) || !reach(v, elements, &end) ||
-        !mem_mul(&end, end, width) || !s->known ||
+        !mem_mul(&end, end, width) ||
         !mem_mul(&size, s->numel, (uint64_t)dtype_bits(s->dtype) / 8) || end > size ||
         size > s->bytes)
         return err_set(err, ERR_INPUT, "%s: %s: reaches beyond its storage", f->m->path,
@@ -137,8 +140,7 @@ static int find_tensors(struct finder *f, const struct pickled *v, int depth,
         if (find_tensors(f, item, depth + 1, err) < 0)
             return -1;
         f->name.len = len;
-        if (f->name.s)
-            f->name.s[len] = '\0';
+        f->name.s[len] = '\0'; /* something was added */
     }
     return 0;
 }
@@ -169,9 +171,17 @@ static int collect_tensors(struct unpickle *m, const struct pickled *root,
 {
     struct finder f = { .m = m, .p = p };
     int ret = find_tensors(&f, find_state(root), 0, err);
+    const struct tensor *twice;
+    struct tensor_index index;
 
     str_clear(&f.name);
-    return ret;
+    if (ret < 0)
+        return -1;
+    twice = tensor_index_init(&index, p->tensor, p->n);
+    tensor_index_clear(&index);
+    return twice ? err_set(err, ERR_INPUT, "%s: duplicate tensor '%s'", m->path,
+                           twice->name)
+                 : 0;
 }
 
 /* ---- the two formats ---- */

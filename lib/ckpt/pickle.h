@@ -6,7 +6,8 @@
  * _rebuild_parameter).  A pickle that refers to anything else is an error that names
  * it.
  *
- * A tensor's name is the path of keys that leads to it, joined by dots.  If the
+ * A tensor's name is the path of keys that leads to it, joined by dots; two of one name
+ * are an error.  If the
  * outermost dictionary has an entry state_dict, model_state_dict, model or module with
  * tensors in it, only these are read, with names relative to that entry. */
 #ifndef LIB_CKPT_PICKLE_H

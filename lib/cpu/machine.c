@@ -148,9 +148,13 @@ static double pair_rate(struct device *d, struct job *j, size_t threads,
 static bool has_product(bool bf16)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
-    return bf16 ? __builtin_cpu_supports("avx512bf16")
-                : __builtin_cpu_supports("avx512vnni") ||
-                      __builtin_cpu_supports("avxvnni");
+    if (bf16)
+        return __builtin_cpu_supports("avx512bf16");
+#ifndef __clang__ /* 14 does not know the name */
+    if (__builtin_cpu_supports("avxvnni"))
+        return true;
+#endif
+    return __builtin_cpu_supports("avx512vnni");
 #else
     (void)bf16;
     return false;

@@ -66,7 +66,7 @@ static int parse_training(struct calibration *c, const struct json_doc *doc,
 {
     const struct json *j = json_get(doc->root, "training");
 
-    if (!c->works || !j || j->type == JSON_NULL)
+    if (!j || j->type == JSON_NULL)
         return 0;
     if (number(&c->training.seconds, doc, j, "seconds", false, err) < 0 ||
         number(&c->training.states, doc, j, "states", false, err) < 0)
