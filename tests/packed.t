@@ -198,6 +198,35 @@ awq|mlp.up_proj.scales|\001\174|a scale is not finite
 ct-w4a16|mlp.up_proj.weight_scale|\200\377|a scale is not finite
 END
 
+# scales that are powers of two in a byte: those of fp8, which are its first tensors, made 1 in both types
+with fp8 other 1
+size=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
+cp m/model.safetensors fours
+head -c $((8 + size)) fours | tail -c +9 | awk '{
+    while (match($0, /"dtype":"[A-Z0-9_]*","shape":[^}]*"data_offsets":\[[0-9]+,[0-9]+\]/)) {
+        t = substr($0, RSTART, RLENGTH); split(substr(t, index(t, "offsets") + 10), at, /[],]/)
+        if (t ~ /"F32"/) { sub(/F32/, "F8_E8M0", t); a = at[1] / 4; b = at[2] / 4 } else { a = at[1] - 288; b = at[2] - 288 }
+        sub(/offsets":.*/, "offsets\":[" a "," b "]", t)
+        printf "%s%s", substr($0, 1, RSTART - 1), t; $0 = substr($0, RSTART + RLENGTH) }
+    printf "%s", $0 }' > header
+length=$(wc -c < header)
+{
+    # shellcheck disable=SC2059 # octal
+    printf "$(printf '\\%03o\\%03o' $((length % 256)) $((length / 256)))\0\0\0\0\0\0"
+    cat header
+    head -c 96 /dev/zero | tr '\0' '\177'
+    tail -c +$((8 + size + 384 + 1)) fours
+} > m/model.safetensors
+run tp-run logits --ids 3,4,5 -o byte.logits m
+status_is 0 "scales of a byte are read"
+{
+    head -c $((8 + size)) fours
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077'; done
+    tail -c +$((8 + size + 384 + 1)) fours
+} > m/model.safetensors
+tp-run logits --ids 3,4,5 -o four.logits m
+ok "and count like those of four" cmp byte.logits four.logits
+
 # more ranks than blocks, so that some have nothing of a weight
 dir=$data/packed/fp8-latent
 for tp in 3 4 8; do
