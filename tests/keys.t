@@ -135,6 +135,40 @@ with llama-gqa repetition_penalty 1.3
 run tp-run generate --json --ids 3,4,5 --max-tokens 3 m
 status_is 3 "without the file the same keys of config.json count"
 
+# what a family of the user's own says of a key: its members @ the config's line @ status @ what is said, if anything
+model=$data/models/llama-gqa
+rm -rf m && mkdir m && cp "$model"/*.safetensors m
+while IFS=@ read -r members line wanted message; do
+    printf '{"family":"own","extends":"llama","match":{"model_type":["own"]},\n%s}\n' "$members" > own.json
+    awk -v l="$line" '{ print } NR == 1 && l { print "  " l "," }' "$model/config.json" > m/config.json
+    logits --family own.json
+    status_is "$wanted" "$members with $line"
+    if [ -n "$message" ]; then err_is "tp-run: $message" "$message"; else err_empty "without a word"; fi
+done << 'END'
+"config":{"more":[[],{}]}@"more":[]@0@
+"config":{"more":[[],{}]}@"more":{}@0@
+"config":{"more":[[],{}]}@"more":[1]@3@m/config.json: family own does not know more = [1]; the default is []
+"config":{"more":[{}]}@"more":{"a":1}@3@m/config.json: family own does not know more = {"a":1}; the default is {}
+"config":{"more":[[],{}]}@"more":"x"@3@m/config.json: family own does not know more = "x"; the default is []
+"config":{"more":[1]}@"more":"1"@3@m/config.json: family own does not know more = "1"; the default is 1
+"config":{"more":["1"]}@"more":1@3@m/config.json: family own does not know more = 1; the default is "1"
+"config":{"more":[null,false]}@"more":true@3@m/config.json: family own does not know more = true; the default is null
+"config":{"more":[1e999]}@"more":1@3@m/config.json: family own does not know more = 1; the default is 1e999
+"config":{"more":1}@"more":1@3@own.json:2:18: expected a list of values, or a condition
+"config":{"more":[]}@"more":1@3@own.json:2:18: expected a list of values, or a condition
+"config":{"more":{}}@"more":1@3@own.json:2:18: expected a list of values, or a condition
+"config":{"more":{"is":"more == nosuch("}}@"more":1@3@own.json:2:33: no function of that name (min max sqrt pow floor ceil log len ends given)
+"config":{"more":{"is":"more == 1"}}@"more":1@0@
+"config":{"more":{"is":"more == 1"}}@"more":2@3@m/config.json: family own does not know more = 2
+"config":{"more":{"is":[1],"changes":"numbers"}}@"more":2@3@m/config.json: family own does not know more = 2; the default is 1
+"config":{"more":{"is":[1],"changes":"nothing"}}@"more":2@0@m/config.json: not known to family own and ignored: more
+"config":{"more":{"is":[1],"changes":3}}@"more":2@3@m/config.json: family own does not know more = 2; the default is 1
+"symbols":{"extra":"more.x + 1e-5 + 2E+3 + 3.5"}@"more":{"x":1,"y":2}@0@m/config.json: not known to family own and ignored: more.y
+"forward":{"layer":{"q":{"line":"rope(linear(h, wq), rot)","when":"more.x > 1e-3"}}}@"more":{"x":1}@0@
+"forward":{"layer":{"q":{"line":"rope(linear(h, wq), rot)","when":"more == 'x"}}}@"more":"x"@3@own.json:2:76: the word has no closing quote
+"symbols":{"a":"b.x","b":"c.x","c":"d.x","d":"e.x","e":"f.x","f":"g.x","g":"h.x","h":"i.x","i":"j.x","j":"k.x"}@"more":2@0@m/config.json: not known to family own and ignored: more
+END
+
 # public models
 cut -f 4 "$data/configs.tsv" > configs
 while IFS= read -r line; do

@@ -31,6 +31,7 @@ unit_tests = \
     %D%/unit-keys \
     %D%/unit-measure \
     %D%/unit-model \
+    %D%/unit-outdir \
     %D%/unit-packed \
     %D%/unit-partition \
     %D%/unit-pickle \
@@ -60,6 +61,7 @@ tests_unit_partition_LDADD = $(test_libs)
 tests_unit_keys_LDADD = $(test_libs)
 tests_unit_measure_LDADD = $(test_libs)
 tests_unit_model_LDADD = $(test_libs)
+tests_unit_outdir_LDADD = $(test_libs)
 tests_unit_packed_LDADD = $(test_libs)
 tests_unit_pickle_LDADD = $(test_libs)
 tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
@@ -434,7 +436,7 @@ check-long: all
 # with --coverage: all other code has its usual flags, so that tests are as quick, and compute, as they usually do.
 # The first test runs programs as another user, who writes there, too.
 EXTRA_DIST += %D%/coverage.record %D%/coverage.sh
-coverage_units = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-pickle %D%/unit-program %D%/unit-space
+coverage_units = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-outdir %D%/unit-pickle %D%/unit-program %D%/unit-space
 coverage_tests = $(coverage_units) %D%/bad-families.t %D%/calibration.t %D%/classify.t %D%/encoders.t %D%/first-hour.t %D%/fuzz/fuzz.t %D%/hostile-files.t \
     %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/hpo-workers.t %D%/keys.t %D%/mapped.t %D%/mem-estimate.t %D%/packed.t %D%/pp-partition.t %D%/pp-schedule.t \
     %D%/quantized.t %D%/source.t %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/tp-run-torchrun.t %D%/tp-shard-configs.t %D%/tp-shard-disk.t %D%/tp-shard-export.t \

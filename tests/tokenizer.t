@@ -164,4 +164,64 @@ ok "so is one of a kind that is not known" grep -q "of a model of type 't5' are 
 mkdir old/words && printf '%s\n' '[CLS]' a > old/words/vocab.txt
 "$tokenize" -m bert old/words > got < /dev/null
 same_text got "old/words/vocab.txt: no '[CLS]', '[SEP]' or '[UNK]'" "words without the special tokens are refused"
+
+# GPT-2's files with one of them changed: KIND @ FILE @ its text @ what is said, or nothing where it is read
+base=$data/tokenizer/old/gpt2
+while IFS=@ read -r kind file text message; do
+    mkdir old/one
+    cp "$base/vocab.json" "$base/merges.txt" old/one
+    chmod u+w old/one/*
+    case $text in
+    directory) mkdir "old/one/$file" ;;
+    *) printf '%b' "$text" > "old/one/$file" ;;
+    esac
+    "$tokenize" -m "$kind" old/one > got < "$data/tokenizer/old/inp"
+    if [ -n "$message" ]; then
+        same_text got "old/one/$message" "refused: $message"
+    else
+        cut -f 1 got > ids
+        ok "read: $file of $text" cmp ids "$base/out"
+    fi
+    rm -rf old/one
+done << 'END'
+gpt2@tokenizer_config.json@{"tokenizer_class": "GPT2Tokenizer"}@
+bert@tokenizer_config.json@{"tokenizer_class": "GPT2TokenizerFast"}@
+gpt2@tokenizer_config.json@{"tokenizer_class": "Fast"}@vocab.json: the tokenizer of a model of type 'gpt2' is read only from tokenizer.json
+gpt2@tokenizer_config.json@{"tokenizer_class": "T5TokenizerFast"}@vocab.json: the tokenizer of a model of type 'gpt2' is read only from tokenizer.json
+t5@merges.txt@a b\n@vocab.json: the tokenizer of a model of type 't5' is read only from tokenizer.json
+gpt2@tokenizer_config.json@{"unk_token": @tokenizer_config.json: not valid JSON
+gpt2@tokenizer_config.json@directory@tokenizer_config.json: not a regular file
+gpt2@special_tokens_map.json@{@special_tokens_map.json: not valid JSON
+gpt2@added_tokens.json@{@added_tokens.json: not valid JSON
+gpt2@vocab.json@{"a": 0@vocab.json: not valid JSON
+gpt2@vocab.json@["a"]@vocab.json: no vocabulary
+gpt2@vocab.json@{"a": 0}@vocab.json: no '<|endoftext|>', the bos_token
+gpt2@vocab.json@{"<|endoftext|>": "0"}@vocab.json: no '<|endoftext|>', the bos_token
+gpt2@vocab.json@{"<|endoftext|>": -1}@vocab.json: no '<|endoftext|>', the bos_token
+gpt2@vocab.json@{"<|endoftext|>": 1e99}@vocab.json: no '<|endoftext|>', the bos_token
+gpt2@special_tokens_map.json@{"bos_token": {"content": "<blank>"}}@vocab.json: no '<blank>', the bos_token
+roberta@vocab.json@{"<s>": 0, "</s>": 1}@vocab.json: no '<unk>', the unk_token
+gpt2@merges.txt@a\0377b c\n@merges.txt: not UTF-8
+gpt2@merges.txt@a b\00c\n@merges.txt: not UTF-8
+END
+cp -r "$base" old/added
+chmod -R u+w old/added
+printf '{"<new>": 401, "<|endoftext|>": 400, "<off>": -5}' > old/added/added_tokens.json
+printf '"a<new>"\n' | "$tokenize" -m gpt2 old/added | cut -f 1 > got
+ok "a token of added_tokens.json is one" grep -q ' 401$' got
+printf '"<off>"\n' | "$tokenize" -m gpt2 old/added | cut -f 1 > got
+ok "but not where its id is none" grep -q ' [0-9]* [0-9]' got
+printf '{"<new>": 9000}' > old/added/added_tokens.json
+"$tokenize" -m gpt2 old/added > got < /dev/null
+same_text got "old/added/vocab.json: added_tokens: '<new>' has the id 9000 where 401 follows" \
+    "nor where it does not follow the others'"
+cp -r "$data/tokenizer/old/bert" old/torn
+chmod -R u+w old/torn
+printf '{' > old/torn/tokenizer_config.json
+"$tokenize" -m bert old/torn > got < /dev/null
+same_text got "old/torn/tokenizer_config.json: not valid JSON" "so is a setting of words read whole, or not at all"
+printf 'a\377\n' > old/torn/vocab.txt
+rm old/torn/tokenizer_config.json
+"$tokenize" -m bert old/torn > got < /dev/null
+same_text got "old/torn/vocab.txt: not UTF-8" "words are UTF-8"
 done_testing

@@ -106,4 +106,19 @@ run tp-run tokens -q --tokenizer "$bard" -o t.bin changed.txt.gz
 status_is 3 "and so is gzip whose checksum is wrong"
 err_has "tp-run: changed.txt.gz: not read as gzip: " "in one line"
 ok "nothing is written of either" test ! -e t.bin
+mkdir corpus
+run tp-run tokens -q --tokenizer "$bard" -o t.bin corpus
+status_is 3 "a directory is no text"
+err_is "tp-run: corpus: a directory" "which is said"
+run tp-run tokens -q --tokenizer "$bard" -o t.bin none.txt
+status_is 4 "nor is what is not there"
+err_is "tp-run: none.txt: No such file or directory" "which is said"
+if [ -r /proc/self/mem ]; then
+    run tp-run tokens -q --tokenizer "$bard" -o t.bin /proc/self/mem
+    status_is 4 "a text whose bytes cannot be read is an error of the machine"
+    err_is "tp-run: /proc/self/mem: Input/output error" "which is said"
+else
+    skip "a text whose bytes cannot be read is an error of the machine" "no such file here"
+fi
+ok "nor is anything written of these" test ! -e t.bin
 done_testing

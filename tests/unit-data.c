@@ -355,6 +355,163 @@ static void try_token_files(void)
     free(index);
 }
 
+/* Numbers of an index that is not put_index's: of one document of two sequences, of 5
+ * and 3 tokens of 2 bytes; MODES is there for images. */
+struct numbers {
+    long long head[2], length[2], at[2], start[3];
+    size_t starts;
+    const char *modes;
+    size_t cut; /* bytes that are missing at the end */
+    const char *why;
+};
+
+static void put_numbers(const struct numbers *k)
+{
+    struct str s = { 0 };
+
+    str_addn(&s, "MMIDIDX\0\0\1\0\0\0\0\0\0\0\10", 18);
+    add_numbers(&s, 8, k->head, 2);
+    add_numbers(&s, 4, k->length, 2);
+    add_numbers(&s, 8, k->at, 2);
+    add_numbers(&s, 8, k->start, k->starts);
+    str_addn(&s, k->modes ? k->modes : "", k->modes ? 2 : 0);
+    put("n.idx", s.s, s.len - k->cut);
+    str_clear(&s);
+}
+
+/* Sample 0 of the token file NAME of DIR is SEEN, or the error that "DIR/" begins. */
+static void gives(const struct data_options *options, const char *name,
+                  const char *seen)
+{
+    char *path = fs_join_dup(dir, name);
+    struct data_options o = *options;
+    const char *got;
+
+    o.file = (const char *const *)&path;
+    got = sample_of(&o, 0);
+    if (str_starts(got, dir))
+        got += strlen(dir) + 1;
+    if (!tap_ok(!strcmp(got, seen), "%s", seen))
+        printf("# %s\n", got);
+    free(path);
+}
+
+static void try_numbers(void)
+{
+    static const struct numbers bad[] = {
+        { { 2, 2 }, { 5, 3 }, { 0, 10 }, { 0, 2 }, 2, NULL, 0, "|5 6 0 7 8 9 0 >10" },
+        { { 2, 2 }, { 5, 3 }, { 0, 10 }, { 0, 2 }, 2, "\0\1", 0, "|5 6 0 7 8 9 0 >10" },
+        { { 2, 2 }, { 5, 3 }, { 0, 10 }, { 0, 2 }, 2, NULL, 41, "n.idx: truncated" },
+        { { 2, 0 }, { 5, 3 }, { 0, 10 }, { 0, 2 }, 2, NULL, 0, "n.idx: truncated" },
+        { { 99, 2 }, { 5, 3 }, { 0, 10 }, { 0, 2 }, 2, NULL, 0, "n.idx: truncated" },
+        { { 2, 99 }, { 5, 3 }, { 0, 10 }, { 0, 2 }, 2, NULL, 0, "n.idx: truncated" },
+        { { 2, 2 },
+          { 5, 3 },
+          { 0, 10 },
+          { 1, 2 },
+          2,
+          NULL,
+          0,
+          "n.idx: document 0 begins at sequence 1 of 2" },
+        { { 2, 2 },
+          { 5, 3 },
+          { 0, 10 },
+          { 0, 3 },
+          2,
+          NULL,
+          0,
+          "n.idx: document 1 begins at sequence 3 of 2" },
+        { { 2, 3 },
+          { 5, 3 },
+          { 0, 10 },
+          { 0, 2, 1 },
+          3,
+          NULL,
+          0,
+          "n.idx: document 2 begins at sequence 1 of 2" },
+        { { 2, 2 },
+          { 5, 3 },
+          { 0, 10 },
+          { 0, 1 },
+          2,
+          NULL,
+          0,
+          "n.idx: the documents have 1 of 2 sequences" },
+        { { 2, 2 },
+          { 5, -3 },
+          { 0, 10 },
+          { 0, 2 },
+          2,
+          NULL,
+          0,
+          "n.idx: sequence 1 does not follow the one before it" },
+        { { 2, 2 },
+          { 5, 3 },
+          { 0, 12 },
+          { 0, 2 },
+          2,
+          NULL,
+          0,
+          "n.idx: sequence 1 does not follow the one before it" },
+        { { 2, 2 }, { 5, 4 }, { 0, 10 }, { 0, 2 }, 2, NULL, 0, NULL },
+    };
+    struct data_options o = { .nfiles = 1, .seq = 8, .end_id = -1, .vocab = 11 };
+    char *want = str_dupf("n.bin: 16 bytes, and %s/n.idx is one of 18", dir);
+
+    put_row("n.bin", 2, false);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        put_numbers(&bad[i]);
+        gives(&o, "n.idx", bad[i].why ? bad[i].why : want);
+    }
+    free(want);
+    gives(&o, "none.bin", "none.bin: missing");
+    gives(&o, "plain.idx", "plain.idx: missing");
+}
+
+/* llm.c's header of a version that is not its own's, and a file that is cut short as it
+ * is read. */
+static void try_changed(void)
+{
+    const long long magic[] = { 20240520, 20240801 }, version[] = { 2, 1 };
+    struct data_options o = {
+        .nfiles = 1, .seq = 8, .end_id = 0, .order = DATA_ORDER_SEQUENTIAL
+    };
+    char *file;
+    struct err err = { 0 };
+    struct sample sample;
+    struct data *d;
+
+    for (int i = 0; i < 2; i++) {
+        struct str s = { 0 };
+        char *want = str_dupf("plain.bin: version %lld of llm.c's files is not known",
+                              version[i]);
+
+        add_numbers(&s, 4, &magic[i], 1);
+        add_numbers(&s, 4, &version[i], 1);
+        while (s.len < 1024 + 8)
+            str_addc(&s, '\0');
+        put("plain.bin", s.s, s.len);
+        gives(&o, "plain.bin", want);
+        str_clear(&s);
+        free(want);
+    }
+    put_row("plain.bin", 2, true);
+    file = fs_join_dup(dir, "plain.bin");
+    o.file = (const char *const *)&file;
+    if (tap_ok(data_open(&d, &o, &err) == 0, "a token file is opened")) {
+        char *want = str_dupf("%s: truncated at byte 1030", file);
+
+        if (truncate(file, 1030) < 0)
+            abort();
+        tap_ok(data_fill(d, 0, 1, &sample, &err) < 0 && err.kind == ERR_INPUT &&
+                   !strcmp(err.text, want),
+               "that it is cut short meanwhile is told");
+        free(want);
+        data_close(d);
+    }
+    free(file);
+}
+
 /* What is written is read. */
 static void try_writer(uint64_t vocab)
 {
@@ -488,6 +645,72 @@ static void try_pieces(void)
     tap_ok(!made_with(NULL, "\"content\":\"a\""), "that no other is");
 }
 
+/* The score of piece "a" is SCORE, a float's bytes, its text TEXT and the id of the
+ * unknown piece UNK; RULES is the normalizer's message.  Gives the tokenizer.json of
+ * ALBERT, or the error. */
+static const char *made_of(const char *text, const char *score, char unk,
+                           const char *rules, const char *config)
+{
+    static struct str json;
+    static struct err err;
+    struct str model = { 0 };
+    cJSON *c = cJSON_Parse(config);
+    size_t n = strlen(text), before = sizeof(pieces) - 1 - 7 - 12;
+    int ret;
+
+    str_addn(&model, (const char *)pieces, before);
+    str_addf(&model, "\x0a%c\x0a%c%s\x15", (char)(n + 9), (char)n, text);
+    str_addn(&model, score, 4);
+    str_addn(&model, (const char *)pieces + before + 10, 8);
+    str_addc(&model, unk);
+    str_addf(&model, "%s", rules);
+    str_clear(&json);
+    err = (struct err){ 0 };
+    ret = oldfiles_sentencepiece(&json, "m", model.s, model.len, "albert", c, &err);
+    str_clear(&model);
+    cJSON_Delete(c);
+    return ret < 0 ? err.text : str_text(&json);
+}
+
+static void try_odd_pieces(void)
+{
+    static const char one[] = "\0\0\x80\xbf";
+    struct str json = { 0 };
+    struct err err = { 0 };
+
+    tap_ok(strstr(made_of("a", one, 0, "", "{}"), "[\"a\",-1]") != NULL,
+           "a piece has its score");
+    tap_ok(strstr(made_of("1,", one, 0, "", "{}"), "[\"1,\",-101]") != NULL,
+           "but a number with a comma is not for ALBERT");
+    tap_ok(strstr(made_of("a,", one, 0, "", "{}"), "[\"a,\",-1]") != NULL,
+           "as a letter with one is");
+    tap_is(made_of("a", "\0\0\x80\xff", 0, "", "{}"), "m: no SentencePiece model",
+           "a score that is infinite is refused");
+    tap_is(made_of("a", "\0\0\xc0\x7f", 0, "", "{}"), "m: no SentencePiece model",
+           "so is one that is no number");
+    tap_is(made_of("a", one, 99, "", "{}"),
+           "m: no piece '[CLS]' or '[SEP]', or no unknown one",
+           "so is an unknown piece that is not there");
+    tap_ok(strstr(made_of("a", one, 0, "\x1a\3\x12\1M", "{}"), "charsmap\":\"TQ==\"}"),
+           "rules of a byte are written in base 64");
+    tap_ok(strstr(made_of("a", one, 0, "\x1a\4\x12\2Ma", "{}"), "charsmap\":\"TWE=\"}"),
+           "as two");
+    tap_ok(
+        strstr(made_of("a", one, 0, "\x1a\5\x12\3Man", "{}"), "charsmap\":\"TWFu\"}"),
+        "and three");
+    tap_ok(strstr(made_of("a", one, 0, "", "{}"), "StripAccents") &&
+               !strstr(made_of("a", one, 0, "", "{\"keep_accents\":true}"),
+                       "StripAccents"),
+           "accents stay where the configuration says so");
+    tap_ok(oldfiles_sentencepiece(&json, "m", pieces, sizeof(pieces) - 1, NULL, NULL,
+                                  &err) < 0 &&
+               err.kind == ERR_INPUT,
+           "pieces of no model are refused");
+    tap_is(err.text,
+           "m: pieces of a model of type '?' are read only from tokenizer.json",
+           "for what they are");
+}
+
 int main(void)
 {
     char *bard = str_dupf("%s/examples/bard", getenv("top_srcdir"));
@@ -503,9 +726,12 @@ int main(void)
     try_texts(bard);
     try_same(bard);
     try_token_files();
+    try_numbers();
+    try_changed();
     try_writer(65499);
     try_writer(65500);
     try_pieces();
+    try_odd_pieces();
     if (fs_remove_tree(dir, &err) < 0)
         tap_ok(false, "%s", err.text);
     free(bard);

@@ -8,7 +8,7 @@
 
 #include "lib/base/mem.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
+enum { ALIGNMENT = 128, HUGE_PAGE = 1 << 21 };
 
 void *xcheck(void *p)
 {

@@ -36,7 +36,7 @@ uint64_t mem_allowance(uint64_t bytes);
  * permits. */
 MUST_CHECK int mem_refuse(const char *name, uint64_t bytes, struct err *err);
 
-/* Allocate SIZE bytes (at least 1), aligned to 64.  WHAT is named in the error.
+/* Allocate SIZE bytes (at least 1), aligned to 128.  WHAT is named in the error.
  * Returns NULL with ERR_SYSTEM in *err on failure.  Release with free(). */
 void *mem_alloc(uint64_t size, const char *what, struct err *err);
 

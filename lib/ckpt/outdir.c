@@ -337,6 +337,8 @@ int outdir_open(struct outdir *o, const char *path, const char *identity,
     size_t len = strlen(path);
 
     *o = (struct outdir){ .dir = -1, .journal = -1, .umask = current_umask() };
+    if (!len)
+        return err_set(err, ERR_USAGE, "the output has an empty name");
     while (len > 1 && path[len - 1] == '/')
         len--;
     o->path = xstrndup(path, len);

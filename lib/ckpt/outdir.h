@@ -31,9 +31,9 @@ struct outdir {
 
 /* Begins, or continues, the output PATH.  IDENTITY, a line of text, identifies the
  * request; STAMP, another line, identifies the exact state of its sources.  ERR_USAGE
- * when PATH exists, unless FORCE and it is our own output: it has a manifest, or no
- * files except the NFILES in FILES.  ERR_LOCKED when another run is writing it.
- * ERR_INPUT when the partial directory is not safe to continue. */
+ * when PATH is empty, or exists, unless FORCE and it is our own output: it has a
+ * manifest, or no files except the NFILES in FILES.  ERR_LOCKED when another run is
+ * writing it.  ERR_INPUT when the partial directory is not safe to continue. */
 MUST_CHECK int outdir_open(struct outdir *o, const char *path, const char *identity,
                            const char *stamp, bool force, const char *const *files,
                            size_t nfiles, struct err *err);

@@ -20,6 +20,7 @@
 #include "lib/base/str.h"
 
 enum { CHUNK = 4096, HEADER = 34, LLMC_HEADER = 1024 };
+enum { LLMC_U16 = 20240520, LLMC_U32 = 20240801 }; /* magic numbers */
 static const char MAGIC[] = "MMIDIDX\0"; /* with the NUL that ends it, 9 bytes */
 
 static uint64_t get(const unsigned char *p, int bytes)
@@ -170,12 +171,19 @@ out:
 static int read_plain(struct tokenfile *f, uint64_t size, struct err *err)
 {
     unsigned char h[12] = { 0 };
-    bool wide;
+    uint64_t magic, version;
 
     if (size >= LLMC_HEADER && fs_pread(f->fd, h, sizeof(h), 0, f->name, err) < 0)
         return -1;
-    wide = get(h, 4) == 20240801 && get(h + 4, 4) == 7;
-    if (wide || (get(h, 4) == 20240520 && get(h + 4, 4) == 1)) {
+    magic = get(h, 4);
+    version = get(h + 4, 4);
+    if (magic == LLMC_U16 || magic == LLMC_U32) {
+        bool wide = magic == LLMC_U32;
+
+        if (version != (wide ? 7 : 1))
+            return err_set(err, ERR_INPUT,
+                           "%s: version %llu of llm.c's files is not known", f->name,
+                           (unsigned long long)version);
         f->type = wide ? TOKEN_U32 : TOKEN_U16;
         f->kind = DOCUMENTS_BEGUN;
         f->offset = LLMC_HEADER;
