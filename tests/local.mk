@@ -185,6 +185,7 @@ shell_tests = \
     %D%/quantize-files.t \
     %D%/quantized.t \
     %D%/roundtrip.t \
+    %D%/source.t \
     %D%/stacks.t \
     %D%/terminal.t \
     %D%/tokenizer.t \
@@ -438,7 +439,7 @@ EXTRA_DIST += %D%/coverage.record %D%/coverage.sh
 coverage_units = %D%/unit-base %D%/unit-ckpt %D%/unit-data %D%/unit-formats %D%/unit-keys %D%/unit-measure %D%/unit-model %D%/unit-outdir %D%/unit-pickle %D%/unit-program %D%/unit-space
 coverage_tests = $(coverage_units) %D%/bad-families.t %D%/calibration.t %D%/classify.t %D%/encoders.t %D%/first-hour.t %D%/fuzz/fuzz.t %D%/hostile-files.t \
     %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/hpo-workers.t %D%/keys.t %D%/mapped.t %D%/mem-estimate.t %D%/packed.t %D%/pp-partition.t %D%/pp-schedule.t \
-    %D%/quantized.t %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/tp-run-torchrun.t %D%/tp-shard-configs.t %D%/tp-shard-disk.t %D%/tp-shard-export.t \
+    %D%/quantized.t %D%/source.t %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/tp-run-torchrun.t %D%/tp-shard-configs.t %D%/tp-shard-disk.t %D%/tp-shard-export.t \
     %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t %D%/tp-shard-safety.t %D%/tp-shard-trust.t %D%/tp-shard.t
 coverage_programs = $(fuzz_programs) $(coverage_units) %D%/fail-alloc.so %D%/fail-io.so %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
 coverage_flags = -O0 -g --coverage -fprofile-update=atomic -U_FORTIFY_SOURCE

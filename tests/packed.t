@@ -176,15 +176,75 @@ with gptq bits null
 dir=$data/packed/gptq
 ok "a setting of null is none" logits m tp=1 1e-5
 
-# a group that there is none of
-with gptq-v2-act sym false
+# bytes of a tensor that nobody can compute with
+while IFS='|' read -r kind tensor bytes message; do
+    with "$kind" modules_to_not_convert null
+    size=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
+    at=$(head -c $((8 + size)) m/model.safetensors | tail -c +9 |
+        sed "s/.*\"model.layers.0.$tensor\":[^}]*\"data_offsets\":\[\([0-9]*\),.*/\1/")
+    # shellcheck disable=SC2059 # octal
+    printf "$bytes" | dd of=m/model.safetensors bs=1 seek=$((8 + size + at)) conv=notrunc 2> dd.err
+    run tp-run logits --ids 3,4 -o l.safetensors m
+    status_is 3 "$kind: a $tensor of $bytes is refused"
+    err_is "tp-run: tensor model.layers.0.$tensor: $message" "by name"
+done << 'END'
+gptq-v2-act|mlp.up_proj.g_idx|\377\377\377\177|there is no group 2147483647
+gptq-v2-act|mlp.up_proj.g_idx|\377\377\377\377|there is no group -1
+gptq-v2-act|mlp.up_proj.g_idx|\002\0\0\0|there is no group 2
+int8|mlp.up_proj.weight_format|\001|this order of rows is not supported
+int8|mlp.up_proj.SCB|\0\0\200\177|a scale is not finite
+fp8|mlp.up_proj.weight_scale_inv|\0\0\300\377|a scale is not finite
+awq|mlp.up_proj.scales|\001\174|a scale is not finite
+ct-w4a16|mlp.up_proj.weight_scale|\200\377|a scale is not finite
+END
+
+# scales that are powers of two in a byte: those of fp8, which are its first tensors, made 1 in both types
+with fp8 other 1
 size=$(od -An -tu8 -N8 m/model.safetensors | tr -d ' ')
-at=$(head -c $((8 + size)) m/model.safetensors | tail -c +9 |
-    sed 's/.*"model.layers.0.mlp.up_proj.g_idx":[^}]*"data_offsets":\[\([0-9]*\),.*/\1/')
-printf '\377\377\377\177' | dd of=m/model.safetensors bs=1 seek=$((8 + size + at)) conv=notrunc 2> dd.err
-run tp-run logits --ids 3,4 -o l.safetensors m
-status_is 3 "a group without scales is refused"
-err_is "tp-run: tensor model.layers.0.mlp.up_proj.g_idx: there is no group 2147483647" "by name"
+cp m/model.safetensors fours
+head -c $((8 + size)) fours | tail -c +9 | awk '{
+    while (match($0, /"dtype":"[A-Z0-9_]*","shape":[^}]*"data_offsets":\[[0-9]+,[0-9]+\]/)) {
+        t = substr($0, RSTART, RLENGTH); split(substr(t, index(t, "offsets") + 10), at, /[],]/)
+        if (t ~ /"F32"/) { sub(/F32/, "F8_E8M0", t); a = at[1] / 4; b = at[2] / 4 } else { a = at[1] - 288; b = at[2] - 288 }
+        sub(/offsets":.*/, "offsets\":[" a "," b "]", t)
+        printf "%s%s", substr($0, 1, RSTART - 1), t; $0 = substr($0, RSTART + RLENGTH) }
+    printf "%s", $0 }' > header
+length=$(wc -c < header)
+{
+    # shellcheck disable=SC2059 # octal
+    printf "$(printf '\\%03o\\%03o' $((length % 256)) $((length / 256)))\0\0\0\0\0\0"
+    cat header
+    head -c 96 /dev/zero | tr '\0' '\177'
+    tail -c +$((8 + size + 384 + 1)) fours
+} > m/model.safetensors
+run tp-run logits --ids 3,4,5 -o byte.logits m
+status_is 0 "scales of a byte are read"
+{
+    head -c $((8 + size)) fours
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077\0\0\200\077'; done
+    tail -c +$((8 + size + 384 + 1)) fours
+} > m/model.safetensors
+tp-run logits --ids 3,4,5 -o four.logits m
+ok "and count like those of four" cmp byte.logits four.logits
+
+# more ranks than blocks, so that some have nothing of a weight
+dir=$data/packed/fp8-latent
+for tp in 3 4 8; do
+    ok "fp8-latent: ranks may have no block of a weight, tp $tp" logits "$dir" tp=$tp 1e-5
+done
+
+# our own four bits, along columns and along rows
+for model in llama-gqa gpt2-untied; do
+    run tp-shard split -q --dtype int4 --tp 1 "$data/models/$model" "$model.int4"
+    status_is 0 "$model is cut to four bits"
+    run tp-shard merge -q "$model.int4" "$model.whole"
+    status_is 0 "and merged again"
+    for from in "$model.int4" "$model.whole"; do
+        tp-run logits --ids 1,5,3 -o "$from.logits" "$from"
+    done
+    ok "which gives nearly the same logits" \
+        "$top_builddir/tests/compare-tensors" "$model.int4.logits" "$model.whole.logits" 0.02 logits
+done
 
 run tp-run generate --ids 3,4 --max-tokens 2 "$data/packed/awq"
 status_is 0 "they write"

@@ -299,28 +299,22 @@ static int read_pickle(struct source *s, size_t i, int fd, size_t *cap, struct e
 int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
                        struct err *err)
 {
-    struct tensor *old = s->tensor, *one = xmalloc((n + 1) * sizeof(*one));
-    size_t nold = s->n, cap = 0;
+    struct tensor *one = xmalloc((n + 1) * sizeof(*one));
+    size_t cap = 0;
     int ret = 0;
 
+    free(s->tensor);
     s->tensor = NULL;
     s->n = 0;
     for (size_t i = 0; i < s->nfiles && ret == 0; i++) {
-        const struct tensor *from = s->file[i].origin ? t : old;
-        size_t of = s->file[i].origin ? n : nold, k = 0;
+        size_t k = 0;
 
-        for (size_t j = 0; j < of; j++)
-            if (from[j].file == (int)i) {
-                one = k < n ? one : xrealloc(one, (k + 1) * sizeof(*one));
-                one[k++] = from[j];
-            }
-        if (s->file[i].origin)
-            ret = add_pickled(s, i, one, k, &cap, err);
-        else
-            add_tensors(s, one, k, i, &cap);
+        for (size_t j = 0; j < n; j++)
+            if (t[j].file == (int)i)
+                one[k++] = t[j];
+        ret = add_pickled(s, i, one, k, &cap, err);
     }
     free(one);
-    free(old);
     return ret;
 }
 

@@ -60,8 +60,9 @@ MUST_CHECK int source_open_bare(struct source *s, const char *path, struct err *
 MUST_CHECK int source_promise(struct source *s, const struct tensor *t, size_t n,
                               struct err *err);
 
-/* Replaces all tensors of torch.save files by the N tensors at T, whose .file, .offset
- * and .stride refer to these files. */
+/* Replaces all tensors of S, whose files are all of torch.save (a directory has files
+ * of one form), by the N tensors at T, whose .file, .offset and .stride refer to
+ * them. */
 MUST_CHECK int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
                                   struct err *err);
 
