@@ -397,10 +397,11 @@ static bool read_asked(double *values, size_t n, const struct measure *m,
                        const char *dir, struct str *why)
 {
     const char *name = m->file ? m->file : "result.json";
+    size_t before = why->len;
     char *text = m->nregexes ? NULL : read_dup(dir, name, why);
     bool ok = text && read_json(values, n, m, text, strlen(text));
 
-    if (why->len) /* what is there and cannot be read is not passed over */
+    if (why->len > before) /* what is there and cannot be read is not passed over */
         return false;
     ok = ok || (!m->file && read_output(values, n, m, dir));
     if (!ok && m->file && !text)
@@ -429,6 +430,7 @@ static bool read_result(double *values, size_t n, const struct measure *m,
 bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
                   struct str *why)
 {
+    size_t before = why->len;
     char *text, *path;
     bool ok, whole;
 
@@ -436,7 +438,7 @@ bool measure_read(double *values, size_t n, const struct measure *m, const char 
         return read_asked(values, n, m, dir, why);
     if ((text = read_dup(dir, "result.json", why))) {
         ok = read_result(values, n, m, text, why);
-    } else if (why->len) {
+    } else if (why->len > before) {
         return false;
     } else {
         path = fs_join_dup(dir, "stdout");
