@@ -261,7 +261,7 @@ static const char *const of_members[][2] = {
 static void put_number(struct str *s, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        str_addc(s, (char)(v >> (8 * i)));
+        str_addc(s, (char)(i < 8 ? v >> (8 * i) : 0));
 }
 
 /* What a local header and the directory's entry share (APPNOTE.TXT 4.3.7, 4.3.12). */
