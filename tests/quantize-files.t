@@ -39,6 +39,9 @@ for dir in "$bard" "$data/models/gpt2-untied" "$data/models/mixtral" "$data/mode
         ok "$name in $type: merged weights are near" "$compare" want got 0.02 logits
     done
 done
+run tp-shard split --dtype int9 --tp 2 "$bard" no
+status_is 2 "a type that is not known is refused"
+err_has "none of f32, f16, bf16, int8, int4" "with the names of those that are"
 ok "nothing else was left behind" test ! -e bard.int8.2.quantized.partial
 mkdir kept.quantized
 echo precious > kept.quantized/notes

@@ -90,15 +90,11 @@ int split_main(const char *program, int argc, char **argv)
     bool sharded;
     int status, bits = 0;
 
-    if (dtype && (!strcmp(dtype, "int8") || !strcmp(dtype, "int4"))) {
-        bits = !strcmp(dtype, "int8") ? 8 : 4;
-        dtype = NULL;
-    }
     if (!mesh_is_given(&m))
         return cmd_usage(&cmd, "an axis is missing, such as --tp 2");
     if (output_is_number(&cmd, operand[1]))
         return ERR_USAGE;
-    if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
+    if (dtype_from_option(&opt.dtype, &type, split_words, dtype, &err) < 0 ||
         mesh_from_options(&mesh, &m, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
@@ -107,6 +103,8 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
     if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
+    if (dtype && !opt.dtype)
+        bits = !strcmp(dtype, "int8") ? 8 : 4;
     opt.mesh = &mesh;
     opt.rank_configs = configs;
     status = bits ? split_codes(&cmd, ckpt, operand[1], family, bits, &opt, &w)
