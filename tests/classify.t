@@ -11,10 +11,10 @@ ok "a line that cannot be used is status 3" test $? -eq 3
 ok "and told" grep -q "^tp-run: ids.json:4: id 1000 is not in the vocabulary of 108" err
 ok "lines are answered in their order, by their numbers" test \
     "$(sed 's/.*"type":"\([a-z]*\)".*"line":\([0-9]*\).*/\1 \2/' one | paste -sd, -)" = "class 1,class 3,error 4,class 5"
-ok "labels are those of id2label" grep -q '"label":"none",.*"scores":{"left":0.42[0-9]*,"none":0.52[0-9]*,"right":0.05' one
+ok "labels are those of id2label" grep -q '"label":"none",.*"scores":{"left":0.41[0-9]*,"none":0.52[0-9]*,"right":0.05' one
 for mesh in tp=2 pp=2 dp=2 sp=2 tp=2,pp=2,dp=2; do
     tp-run classify --mesh $mesh --input ids.json "$models/bert-classify" > plain 2> err
-    ok "the same at $mesh" test "$(cut -c 1-9 plain | paste -sd, -)" = "none	0.52,$(sed -n 2p plain | cut -c 1-9),,left	0.74"
+    ok "the same at $mesh" test "$(cut -c 1-9 plain | paste -sd, -)" = "none	0.52,$(sed -n 2p plain | cut -c 1-9),,left	0.73"
 done
 # softmax and sigmoid against the logits, by awk
 tp-run logits --ids 5,6,7 -o l.safetensors "$encoders/distilbert-class"

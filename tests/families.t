@@ -105,7 +105,7 @@ done
 cp -r "$data/models/apertus" bent && chmod -R u+w bent
 at=$(($(od -An -N8 -tu8 bent/model.safetensors) + 8 + $(tr -cd '[:print:]' < bent/model.safetensors |
     sed 's/.*"model.layers.1.mlp.act_fn.beta":{[^}]*"data_offsets":\[\([0-9]*\).*/\1/')))
-printf '\0\0\200\076' | dd of=bent/model.safetensors bs=1 seek="$at" conv=notrunc 2> dd.out # 0.25
+printf '\200\076' | dd of=bent/model.safetensors bs=1 seek="$at" conv=notrunc 2> dd.out # 0.25
 run tp-run logits --ids 1,2 -o o bent
 status_is 3 "another beta of xIELU than 0.5 is refused"
 err_is "tp-run: bent: tensor model.layers.1.mlp.act_fn.beta is 0.25, but family apertus computes with 0.5" "and told"

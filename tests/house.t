@@ -5,6 +5,14 @@
 ok "every file of lib includes its own layer or a lower one" \
     sh "$top_srcdir/build-aux/check-layers" "$top_srcdir"
 
+# bytes DIR... - of all files of these directories of tests/data
+bytes() {
+    (cd "$data" && find "$@" -type f -exec cat {} + | wc -c)
+}
+fixtures=$(bytes models stacks encoders heads packed quantized cut)
+trained=$(bytes models/stories260K models/babyllama-tok105)
+ok "the fixtures of all families, but for two trained models, have less than 12 MB" test $((fixtures - trained)) -lt 12000000 -a "$trained" -gt 0
+
 # commands PROGRAM - the commands that its help lists
 commands() {
     "$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'

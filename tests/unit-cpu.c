@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/mem.h"
-#include "lib/base/rng.h"
-#include "lib/cpu/cpu.h"
+#include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
 static const int thread_counts[] = { 1, 2, 3, 7 };
@@ -19,30 +17,7 @@ enum {
 
 static struct device *team; /* for checks that are not about threads */
 
-static struct device *device_new(int threads)
-{
-    struct device *d;
-    struct err err;
-
-    if (backend_cpu.open(&d, threads, 0, &err) < 0) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
-    return d;
-}
-
 /* ---- numbers ---- */
-
-static float *numbers_new(size_t n, uint64_t stream)
-{
-    float *x = xcalloc(n + 1, sizeof(*x));
-    struct rng r;
-
-    rng_init(&r, 7, stream);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)rng_normal(&r);
-    return x;
-}
 
 /* Random weights of type T; release data with free(). */
 static struct matrix matrix_new(enum dtype t, uint64_t rows, uint64_t cols,

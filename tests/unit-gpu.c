@@ -801,6 +801,49 @@ static void try_attention(void)
     }
 }
 
+/* The largest difference between the backends for C, of two texts, in each order of
+ * threads; Y, where C's result is, has room for as much again. */
+static double backends_differ(const struct call *c, float *y)
+{
+    const struct step_view *view = c->step;
+    const int32_t *type = view->index[INDEX_TOKEN_TYPES];
+    size_t n = c->y.most * c->y.cols;
+    double worst = 0;
+
+    check(backend_cpu.kernel[c->inst->op](cpu, c, &err) == 0);
+    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
+        struct step_view far_view = *view;
+        struct call d = *c;
+        struct matrix far_w;
+        double apart;
+
+        setenv("EMU_ORDER", orders[o], 1);
+        owned.n = 0;
+        far_view.first = copy_new(view->first, 2 * sizeof(*view->first), 0);
+        far_view.rows[ROWS_ONE] = copy_new(view->rows[ROWS_ONE], sizeof(int32_t), 0);
+        if (type)
+            far_view.index[INDEX_TOKEN_TYPES] =
+                copy_new(type, c->y.most * sizeof(*type), 0);
+        d.step = &far_view;
+        if (c->w) {
+            far_w = matrix_copy(c->w);
+            d.w = &far_w;
+        }
+        d.y.rows = copy_new(c->y.rows, sizeof(*c->y.rows), 0);
+        d.y.data = copy_new(y + n, n * sizeof(*y), 4);
+        for (int k = 0; k < INST_SOURCES && c->x[k].data; k++)
+            d.x[k].data =
+                copy_new(c->x[k].data, c->x[k].most * c->x[k].cols * sizeof(float), 4);
+        check(backend_cuda.kernel[c->inst->op](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, y + n, d.y.data, n * sizeof(*y), &err) == 0);
+        apart = largest_difference(y, y + n, n);
+        worst = apart > worst ? apart : worst;
+        for (size_t i = 0; i < owned.n; i++)
+            backend_cuda.release(gpu, owned.v[i]);
+    }
+    return worst;
+}
+
 /* Attention by distance (OP) over two texts, in more rows than there are blocks. */
 static void try_distance(enum op op, int nsrc, unsigned tables)
 {
@@ -811,13 +854,11 @@ static void try_distance(enum op op, int nsrc, unsigned tables)
     struct step_view view = { .first = first,
                               .rows = { [ROWS_ONE] = &texts },
                               .index = { [INDEX_TOKEN_TYPES] = type } };
-    struct call c = { .inst = &inst, .step = &view }, d;
-    struct step_view far_view;
+    struct call c = { .inst = &inst, .step = &view };
     struct matrix types = { .dtype = DTYPE_F32, .rows = 2, .cols = COLS };
-    struct matrix far_types = types;
     float *x[INST_SOURCES], *w = numbers_new(2 * COLS, DTYPE_F32, 57);
     float y[2 * ROWS * COLS];
-    double worst = 0;
+    double worst;
 
     for (int i = 0; i < ROWS; i++)
         type[i] = i / 3 % 2;
@@ -835,32 +876,7 @@ static void try_distance(enum op op, int nsrc, unsigned tables)
     }
     c.w = nsrc > 5 ? &types : NULL;
     c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
-    check(backend_cpu.kernel[op](cpu, &c, &err) == 0);
-    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
-        double apart;
-
-        setenv("EMU_ORDER", orders[o], 1);
-        owned.n = 0;
-        d = c;
-        far_view = view;
-        far_view.first = copy_new(first, sizeof(first), 0);
-        far_view.rows[ROWS_ONE] = copy_new(&texts, sizeof(texts), 0);
-        far_view.index[INDEX_TOKEN_TYPES] = copy_new(type, sizeof(type), 0);
-        far_types.data = copy_new(w, 2 * COLS * sizeof(float), 4);
-        d.step = &far_view;
-        d.w = c.w ? &far_types : NULL;
-        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
-        d.y.data = copy_new(y + ROWS * COLS, ROWS * COLS * sizeof(*y), 4);
-        for (int k = 0; k < nsrc; k++)
-            d.x[k].data = copy_new(x[k], c.x[k].most * COLS * sizeof(float), 4);
-        check(backend_cuda.kernel[op](gpu, &d, &err) == 0 &&
-              backend_cuda.copy_out(gpu, y + ROWS * COLS, d.y.data,
-                                    ROWS * COLS * sizeof(*y), &err) == 0);
-        apart = largest_difference(y, y + ROWS * COLS, ROWS * COLS);
-        worst = apart > worst ? apart : worst;
-        for (size_t i = 0; i < owned.n; i++)
-            backend_cuda.release(gpu, owned.v[i]);
-    }
+    worst = backends_differ(&c, y);
     if (!tap_ok(worst < 3e-6, "%s is the CPU's", op_table[op].name))
         printf("# apart by %.3g\n", worst);
     for (int k = 0; k < nsrc; k++)
@@ -943,44 +959,18 @@ static double rows_beside(struct inst inst, const struct matrix *w)
 {
     static const int32_t first[] = { 0, 9 }, texts = 2, nrows = BESIDE_ROWS;
     enum { N = BESIDE_ROWS * BESIDE_COLS };
-    struct step_view view = { .first = first, .rows = { [ROWS_ONE] = &texts } },
-                     far_view;
-    struct call c = { .inst = &inst, .step = &view, .w = w }, d;
+    struct step_view view = { .first = first, .rows = { [ROWS_ONE] = &texts } };
+    struct call c = { .inst = &inst, .step = &view, .w = w };
     static const size_t cols[] = { BESIDE_COLS, BESIDE_SCORES };
     float *x[2], y[2 * N];
-    double worst = 0;
+    double worst;
 
     for (int k = 0; k < 2; k++) {
         x[k] = numbers_new(BESIDE_ROWS * cols[k], DTYPE_F32, (uint64_t)k + 41);
         c.x[k] = (struct buffer){ x[k], &nrows, BESIDE_ROWS, cols[k], DTYPE_F32, 0 };
     }
     c.y = (struct buffer){ y, &nrows, BESIDE_ROWS, BESIDE_COLS, DTYPE_F32, 0 };
-    check(backend_cpu.kernel[inst.op](cpu, &c, &err) == 0);
-    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
-        struct matrix far_w;
-        double apart;
-
-        setenv("EMU_ORDER", orders[o], 1);
-        owned.n = 0;
-        d = c;
-        far_view = view;
-        far_view.first = copy_new(first, sizeof(first), 0);
-        far_view.rows[ROWS_ONE] = copy_new(&texts, sizeof(texts), 0);
-        d.step = &far_view;
-        if (w)
-            far_w = matrix_copy(w);
-        d.w = w ? &far_w : NULL;
-        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
-        d.y.data = copy_new(y + N, N * sizeof(*y), 4);
-        for (int k = 0; k < 2; k++)
-            d.x[k].data = copy_new(x[k], BESIDE_ROWS * cols[k] * sizeof(float), 4);
-        check(backend_cuda.kernel[inst.op](gpu, &d, &err) == 0 &&
-              backend_cuda.copy_out(gpu, y + N, d.y.data, N * sizeof(*y), &err) == 0);
-        apart = largest_difference(y, y + N, N);
-        worst = apart > worst ? apart : worst;
-        for (size_t i = 0; i < owned.n; i++)
-            backend_cuda.release(gpu, owned.v[i]);
-    }
+    worst = backends_differ(&c, y);
     for (int k = 0; k < 2; k++)
         free(x[k]);
     return worst;

@@ -4,21 +4,8 @@
 #include <string.h>
 
 #include "lib/base/codes.h"
-#include "lib/base/mem.h"
-#include "lib/base/rng.h"
-#include "lib/cpu/cpu.h"
+#include "tests/cpu-trial.h"
 #include "tests/tap.h"
-
-static float *numbers_new(size_t n, uint64_t stream)
-{
-    float *x = xcalloc(n + 1, sizeof(*x));
-    struct rng r;
-
-    rng_init(&r, 7, stream);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)rng_normal(&r);
-    return x;
-}
 
 /* Random weights as codes. */
 static struct matrix matrix_new(bool four, uint64_t rows, uint64_t cols)
@@ -117,18 +104,6 @@ static struct matrix part_new(const struct matrix *w, uint64_t first, uint64_t n
     m.scale = scale;
     m.cols = n;
     return m;
-}
-
-static struct device *device_new(int threads)
-{
-    struct device *d;
-    struct err err;
-
-    if (backend_cpu.open(&d, threads, 0, &err) < 0) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
-    return d;
 }
 
 /* The largest error, relative to the size of the sum's terms. */

@@ -51,26 +51,36 @@ KINDS = {
     "int8": (int8, {"quant_method": "bitsandbytes", "load_in_8bit": True}),
 }
 
-for name, (make, config) in KINDS.items():
-    t = {"model.embed_tokens.weight": rand((V, H), torch.float16), "model.norm.weight": rand((H,), torch.float16),
-         "lm_head.weight": rand((V, H), torch.float16)}
+
+def llama(name, make, dtype, quantization):
+    """A Llama whose linear weights are what MAKE gives for their outputs and inputs."""
+    t = {"model.embed_tokens.weight": rand((V, H), dtype), "model.norm.weight": rand((H,), dtype),
+         "lm_head.weight": rand((V, H), dtype)}
     for layer in range(L):
         p = f"model.layers.{layer}."
-        t[p + "input_layernorm.weight"] = rand((H,), torch.float16)
-        t[p + "post_attention_layernorm.weight"] = rand((H,), torch.float16)
+        t[p + "input_layernorm.weight"] = rand((H,), dtype)
+        t[p + "post_attention_layernorm.weight"] = rand((H,), dtype)
         for lin, out, inp in (("self_attn.q_proj", HEADS * D, H), ("self_attn.k_proj", KV * D, H),
                               ("self_attn.v_proj", KV * D, H), ("self_attn.o_proj", H, HEADS * D),
                               ("mlp.gate_proj", F, H), ("mlp.up_proj", F, H), ("mlp.down_proj", H, F)):
             for suffix, value in make(out, inp).items():
                 t[f"{p}{lin}.{suffix}"] = value.contiguous()
+    write(name, t, {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H,
+                    "num_hidden_layers": L, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D,
+                    "intermediate_size": F, "vocab_size": V, "quantization_config": quantization})
+
+
+def write(name, tensors, config):
     d = f"tests/data/quantized/{name}"
     os.makedirs(d, exist_ok=True)
-    save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, d + "/model.safetensors", metadata={"format": "pt"})
     with open(d + "/config.json", "w") as f:
-        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H,
-                   "num_hidden_layers": L, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D,
-                   "intermediate_size": F, "vocab_size": V, "quantization_config": config}, f, indent=1)
+        json.dump(config, f, indent=1)
         f.write("\n")
+
+
+for name, (make, config) in KINDS.items():
+    llama(name, make, torch.float16, config)
 
 # gpt-oss: experts in MXFP4 (blocks of 32 with one scale, two values to a byte) and in bf16
 E, F = 4, 96
@@ -94,17 +104,12 @@ for name, packed in (("mxfp4", True), ("gpt-oss-bf16", False)):
                 t[f"{p}mlp.experts.{lin}_scales"] = rand((E, out, inp // 32), torch.uint8)
             else:
                 t[f"{p}mlp.experts.{lin}"] = rand((E, inp, out), torch.bfloat16)
-    d = f"tests/data/quantized/{name}"
-    os.makedirs(d, exist_ok=True)
-    save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
     config = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": H, "num_hidden_layers": L,
               "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D, "intermediate_size": F,
               "num_local_experts": E, "vocab_size": V, "max_position_embeddings": 64}
     if packed:
         config["quantization_config"] = {"quant_method": "mxfp4"}
-    with open(d + "/config.json", "w") as f:
-        json.dump(config, f, indent=1)
-        f.write("\n")
+    write(name, t, config)
 
 # DeepSeek-V3 in FP8: as in its own sizes, a block lies across the two parts of a head (q_b_proj)
 BLOCK, HEADS, NOPE, TURN, V_DIM, LATENT, RANK, F, MOE = 8, 8, 8, 4, 8, 16, 16, 32, 16
@@ -134,18 +139,13 @@ for layer in range(2):
     for lin, out, inp in linear:
         for suffix, value in blocks(out, inp).items():
             t[f"{p}{lin}.{suffix}"] = value.contiguous()
-d = "tests/data/quantized/fp8-latent"
-os.makedirs(d, exist_ok=True)
-save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
-with open(d + "/config.json", "w") as f:
-    json.dump({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": H,
-               "num_hidden_layers": 2, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
-               "q_lora_rank": RANK, "kv_lora_rank": LATENT, "qk_nope_head_dim": NOPE, "qk_rope_head_dim": TURN,
-               "v_head_dim": V_DIM, "intermediate_size": F, "moe_intermediate_size": MOE, "n_routed_experts": 2,
-               "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
-               "first_k_dense_replace": 1, "vocab_size": V,
-               "quantization_config": {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}}, f, indent=1)
-    f.write("\n")
+write("fp8-latent", t, {
+    "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": H, "num_hidden_layers": 2,
+    "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "q_lora_rank": RANK, "kv_lora_rank": LATENT,
+    "qk_nope_head_dim": NOPE, "qk_rope_head_dim": TURN, "v_head_dim": V_DIM, "intermediate_size": F,
+    "moe_intermediate_size": MOE, "n_routed_experts": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+    "num_experts_per_tok": 1, "first_k_dense_replace": 1, "vocab_size": V,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}})
 
 # compressed-tensors: FP8 with a scale for each row, and 4 bits in words of 32 with groups of 16
 H, HEADS, KV, D, F = 32, 4, 2, 16, 48
@@ -165,25 +165,6 @@ for name, make, form, weights in (
         ("ct-fp8", ct_fp8, "float-quantized", {"num_bits": 8, "type": "float", "strategy": "channel", "group_size": None}),
         ("ct-w4a16", ct_w4a16, "pack-quantized",
          {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 16, "symmetric": False})):
-    t = {"model.embed_tokens.weight": rand((V, H), torch.bfloat16), "model.norm.weight": rand((H,), torch.bfloat16),
-         "lm_head.weight": rand((V, H), torch.bfloat16)}
-    for layer in range(L):
-        p = f"model.layers.{layer}."
-        t[p + "input_layernorm.weight"] = rand((H,), torch.bfloat16)
-        t[p + "post_attention_layernorm.weight"] = rand((H,), torch.bfloat16)
-        for lin, out, inp in (("self_attn.q_proj", HEADS * D, H), ("self_attn.k_proj", KV * D, H),
-                              ("self_attn.v_proj", KV * D, H), ("self_attn.o_proj", H, HEADS * D),
-                              ("mlp.gate_proj", F, H), ("mlp.up_proj", F, H), ("mlp.down_proj", H, F)):
-            for suffix, value in make(out, inp).items():
-                t[f"{p}{lin}.{suffix}"] = value.contiguous()
-    d = f"tests/data/quantized/{name}"
-    os.makedirs(d, exist_ok=True)
-    save_file(t, d + "/model.safetensors", metadata={"format": "pt"})
-    with open(d + "/config.json", "w") as f:
-        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H,
-                   "num_hidden_layers": L, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": D,
-                   "intermediate_size": F, "vocab_size": V,
-                   "quantization_config": {"quant_method": "compressed-tensors", "format": form,
-                                           "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
-                                           "ignore": ["lm_head"]}}, f, indent=1)
-        f.write("\n")
+    llama(name, make, torch.bfloat16, {
+        "quant_method": "compressed-tensors", "format": form,
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}, "ignore": ["lm_head"]})

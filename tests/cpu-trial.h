@@ -1,0 +1,37 @@
+/* cpu-trial - random numbers and the CPU backend, for tests of its operations */
+#ifndef TESTS_CPU_TRIAL_H
+#define TESTS_CPU_TRIAL_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/cpu/cpu.h"
+
+/* The CPU as a device of so many threads; ends the test where there is none. */
+static inline struct device *device_new(int threads)
+{
+    struct device *d;
+    struct err err;
+
+    if (backend_cpu.open(&d, threads, 0, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(1);
+    }
+    return d;
+}
+
+/* N random numbers of a normal distribution, those of STREAM; release with free(). */
+static inline float *numbers_new(size_t n, uint64_t stream)
+{
+    float *x = xcalloc(n + 1, sizeof(*x));
+    struct rng r;
+
+    rng_init(&r, 7, stream);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)rng_normal(&r);
+    return x;
+}
+
+#endif
