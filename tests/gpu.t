@@ -81,6 +81,7 @@ same "ranks that exchange through the hosts record nothing" $six --tp 2 --comm h
 ok "and launch steps" sh -c 'test -s log && ! grep -v "graphs 0" log'
 same "a text that follows a source is the CPU's" generate --ids 5,6,7,8,9 --max-tokens 3 --tp 2 "$data/stacks/m2m-100"
 same "also where ranks share both" generate --ids 5,6,7,8,9 --max-tokens 3 --sp 2 "$data/stacks/t5"
+same "also from a stream of predictions" generate --ids 5,6,7,8,9 --max-tokens 20 --tp 2 "$data/stacks/prophetnet-odd"
 echo "{\"features\":\"$data/stacks/speech-to-text-odd/features.safetensors\"}" > source.json
 same "a text that follows features is the CPU's" generate --input source.json --max-tokens 3 --tp 2 "$data/stacks/speech-to-text-odd"
 same "parts of different width are gathered by NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 3 \

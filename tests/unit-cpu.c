@@ -735,6 +735,34 @@ static void rows_beside_are_read(enum dtype dtype)
 
 /* ---- attention ---- */
 
+/* The bias of the query in row I and head H for a key AWAY tokens before it. */
+static double own_bias(const struct inst *inst, const struct attention_step *s,
+                       size_t i, size_t h, long away)
+{
+    size_t buckets = inst->attention.span, exact = buckets / 2, at = (size_t)away;
+
+    if (!s->biases || away < 0)
+        return 0;
+    if (at >= exact)
+        at = exact + (size_t)(log((double)away / (double)exact) /
+                              log((double)inst->attention.far / (double)exact) *
+                              (double)(buckets - exact));
+    at = at < buckets ? at : buckets - 1;
+    return (double)s->biases[(i * inst->attention.heads + h) * buckets + at];
+}
+
+/* The key that only the query in row I sees: returns exp of its score. */
+static double own_key(const float *q, const struct inst *inst,
+                      const struct attention_step *s, size_t i, size_t h)
+{
+    size_t dim = inst->attention.head_dim, at = i * inst->attention.heads + h;
+    double score = 0;
+
+    for (size_t k = 0; k < dim; k++)
+        score += (double)q[at * dim + k] * (double)s->own_k[at * dim + k];
+    return exp(score * inst->attention.scale + own_bias(inst, s, i, h, 0));
+}
+
 static void attention_by_hand(double *y, const float *q, const struct inst *inst,
                               const struct attention_step *s)
 {
@@ -746,7 +774,8 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
     for (size_t i = 0; i < s->rows; i++)
         for (size_t h = 0; h < heads; h++) {
             size_t kv = h / (heads / kv_heads);
-            double total = 0, *out = y + (i * heads + h) * vdim;
+            double own = s->own_k ? own_key(q, inst, s, i, h) : 0;
+            double total = own, *out = y + (i * heads + h) * vdim;
 
             for (size_t t = 0; t < s->keys; t++) {
                 long far = (long)(s->start + i) - (long)t;
@@ -756,6 +785,7 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
                     score += (double)q[(i * heads + h) * dim + k] *
                              (double)s->k[(t * kv_heads + kv) * dim + k];
                 score *= inst->attention.scale;
+                score += own_bias(inst, s, i, h, far + (s->own_k != NULL));
                 if (inst->attention.softcap > 0)
                     score =
                         inst->attention.softcap * tanh(score / inst->attention.softcap);
@@ -767,7 +797,9 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
                 total += p[t];
             }
             for (size_t k = 0; k < vdim; k++)
-                out[k] = 0;
+                out[k] = s->own_v ? own / total *
+                                        (double)s->own_v[(i * heads + h) * vdim + k]
+                                  : 0;
             for (size_t t = 0; t < s->keys; t++)
                 for (size_t k = 0; k < vdim; k++)
                     out[k] +=
@@ -782,7 +814,9 @@ struct attention_case {
     uint64_t heads, kv_heads, dim, value_dim, window;
     double softcap;
     bool causal;
-    uint64_t more; /* columns of a head in v that are no values */
+    uint64_t more;    /* columns of a head in v that are no values */
+    uint64_t buckets; /* of biases that each query brings; 0: none */
+    bool own;         /* each query also has a key and a value of its own */
 };
 
 /* The same keys and values in blocks that do not follow each other. */
@@ -835,19 +869,29 @@ static void attention_is_right(const struct attention_case *c)
                                         .scale = 0.4,
                                         .softcap = c->softcap,
                                         .window = c->window,
+                                        .far = 40,
+                                        .span = c->buckets,
                                         .causal = c->causal } };
     size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
     float *q = numbers_new(c->rows * c->heads * c->dim, 12),
           *k = numbers_new(keys * c->kv_heads * c->dim, 13),
           *v = numbers_new(keys * c->kv_heads * (c->value_dim + c->more), 14),
+          *biases = numbers_new(c->rows * c->heads * (c->buckets + 1), 15),
+          *own = numbers_new(c->rows * c->heads * (c->dim + c->value_dim), 16),
           *first = xcalloc(n, sizeof(*first)), *y = xcalloc(n, sizeof(*y));
     double *want = xcalloc(n, sizeof(*want));
-    struct attention_step s = {
-        .rows = c->rows, .start = c->start, .keys = keys, .k = k, .v = v
-    };
+    struct attention_step s = { .rows = c->rows,
+                                .start = c->start,
+                                .keys = keys,
+                                .k = k,
+                                .v = v,
+                                .biases = c->buckets ? biases : NULL,
+                                .own_k = c->own ? own : NULL };
+    size_t last = (c->rows - 1) * c->heads;
     struct err err;
     bool same = true;
 
+    s.own_v = c->own ? own + c->rows * c->heads * c->dim : NULL;
     attention_by_hand(want, q, &inst, &s);
     for (int i = 0; i < NTHREADS; i++) {
         struct device *d = device_new(thread_counts[i]);
@@ -862,6 +906,9 @@ static void attention_is_right(const struct attention_case *c)
     tap_ok(same, "attention: %s: the same for any number of threads", c->name);
     s.rows = 1;
     s.start += c->rows - 1;
+    s.biases = s.biases ? s.biases + last * c->buckets : NULL;
+    s.own_k = s.own_k ? s.own_k + last * c->dim : NULL;
+    s.own_v = s.own_v ? s.own_v + last * c->value_dim : NULL;
     n = c->heads * c->value_dim;
     for (int i = 0; i < NTHREADS; i++) {
         struct device *d = device_new(thread_counts[i]);
@@ -874,10 +921,15 @@ static void attention_is_right(const struct attention_case *c)
     tap_ok(same, "attention: %s: the last query's bits are those of it alone", c->name);
     s.rows = c->rows;
     s.start = c->start;
+    s.biases = c->buckets ? biases : NULL;
+    s.own_k = c->own ? own : NULL;
+    s.own_v = c->own ? own + c->rows * c->heads * c->dim : NULL;
     blocks_are_right(c, &inst, q, &s, want);
     free(q);
     free(k);
     free(v);
+    free(biases);
+    free(own);
     free(first);
     free(y);
     free(want);
@@ -886,22 +938,28 @@ static void attention_is_right(const struct attention_case *c)
 static void attentions_are_right(void)
 {
     static const struct attention_case cases[] = {
-        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true, 0 },
-        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true, 0 },
-        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true, 0 },
-        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0 },
-        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0 },
-        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true, 0 },
-        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false, 0 },
-        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true, 0 },
-        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0 },
-        { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5 },
-        { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5 },
-        { "one of many heads", 1, 300, 20, 4, 64, 64, 0, 0, true, 0 },
-        { "many heads", 7, 130, 20, 4, 64, 64, 0, 0, true, 0 },
-        { "one of many heads and one of keys", 1, 200, 14, 1, 32, 48, 0, 0, true, 0 },
-        { "many heads and one of keys", 3, 200, 14, 1, 32, 48, 0, 0, true, 0 },
-        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0 },
+        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true, 0, 0, false },
+        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true, 0, 0, false },
+        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true, 0, 0, false },
+        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false },
+        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0, 0, false },
+        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true, 0, 0, false },
+        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false, 0, 0, false },
+        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true, 0, 0, false },
+        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0, 0, false },
+        { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5, 0, false },
+        { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5, 0, false },
+        { "one of many heads", 1, 300, 20, 4, 64, 64, 0, 0, true, 0, 0, false },
+        { "many heads", 7, 130, 20, 4, 64, 64, 0, 0, true, 0, 0, false },
+        { "one of many heads and one of keys", 1, 200, 14, 1, 32, 48, 0, 0, true, 0, 0,
+          false },
+        { "many heads and one of keys", 3, 200, 14, 1, 32, 48, 0, 0, true, 0, 0,
+          false },
+        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0, 0, false },
+        { "biases of each query", 90, 5, 3, 3, 9, 9, 0, 0, true, 0, 12, false },
+        { "keys that only their query sees", 70, 0, 3, 3, 9, 9, 0, 0, true, 0, 12,
+          true },
+        { "one query with its key", 1, 65, 4, 4, 8, 8, 0, 0, true, 0, 8, true },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)

@@ -602,15 +602,21 @@ struct attention_trial {
     double softcap, alibi;
     enum mask { ALL, CAUSAL, CHUNKS } mask; /* CHUNKS: of `window` keys */
     bool blocks;                            /* keys lie in blocks of a cache */
-    enum added { NOTHING, TABLE, SINKS } added;
+    enum added {
+        NOTHING,
+        TABLE,
+        SINKS,
+        BIASES, /* of each query, by OP_STREAM */
+        OWN     /* and a key and a value of its own */
+    } added;
 };
 
-enum { BLOCK_ROWS = 16, MOST_BLOCKS = 16 };
+enum { BLOCK_ROWS = 16, MOST_BLOCKS = 16, BUCKETS = 10 };
 
 /* Query, key and value, and where the last two lie, of the host and of the device. */
 struct attention_memory {
-    float *x[3];
-    size_t n[3];
+    float *x[INST_SOURCES];
+    size_t n[INST_SOURCES];
     struct range range;
     int32_t block[MOST_BLOCKS];
 };
@@ -624,7 +630,9 @@ static void attention_memory_init(struct attention_memory *m,
     m->n[0] = (size_t)t->rows * t->heads * t->dim;
     m->n[1] = kept * t->kv_heads * t->dim;
     m->n[2] = kept * t->kv_heads * t->value_dim;
-    for (int k = 0; k < 3; k++)
+    m->n[3] = (size_t)t->rows * t->heads * BUCKETS;
+    m->n[4] = m->n[5] = m->n[0];
+    for (int k = 0; k < INST_SOURCES; k++)
         m->x[k] = numbers_new(m->n[k], DTYPE_F32, (uint64_t)k + 5);
     m->range = (struct range){
         .rows = t->rows, .start = t->start, .keys = keys, .block = t->blocks ? 0 : -1
@@ -684,6 +692,12 @@ static double attend(const struct attention_trial *t, int bits)
     struct matrix w = { 0 }, device_w;
     double apart, more;
 
+    if (t->added >= BIASES) {
+        inst.op = OP_STREAM;
+        inst.nsrc = t->added == OWN ? 6 : 4;
+        inst.attention.span = BUCKETS;
+        inst.attention.far = 30;
+    }
     attention_memory_init(&m, t);
     owned.n = 0;
     inst.attention.heads = inst.attention.all_heads = t->heads;
@@ -701,15 +715,15 @@ static double attend(const struct attention_trial *t, int bits)
     c.y = (struct buffer){
         y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
     };
-    c.lse = lse;
+    c.lse = t->added < BIASES ? lse : NULL; /* no ring asks OP_STREAM for them */
     c.narrow = bits <= 16;
     c.rounded = bits == 8;
-    if (t->added) {
+    if (t->added == TABLE || t->added == SINKS) {
         w = added_to(&inst, t);
         c.w = &w;
     }
     d = c;
-    if (t->added) {
+    if (c.w) {
         device_w = matrix_copy(&w);
         d.w = &device_w;
     }
@@ -719,18 +733,20 @@ static double attend(const struct attention_trial *t, int bits)
     memset(y + n, 0xff, n * sizeof(*y));
     d.y.data = copy_new(y + n, n * sizeof(*y), 4);
     d.lse = copy_new(lse, sums * sizeof(*lse), 4);
-    for (int k = 0; k < 3; k++) {
-        uint64_t cols =
-            k == 0 ? t->heads * t->dim : t->kv_heads * (k == 1 ? t->dim : t->value_dim);
+    for (int k = 0; k < inst.nsrc; k++) {
+        uint64_t cols = k == 0 || k > 3 ? t->heads * t->dim
+                        : k == 3        ? t->heads * BUCKETS
+                                 : t->kv_heads * (k == 1 ? t->dim : t->value_dim);
+        bool kept = k == 1 || k == 2;
 
-        c.x[k] = (struct buffer){ m.x[k],        k ? &m.range.keys : &t->rows,
+        c.x[k] = (struct buffer){ m.x[k],        kept ? &m.range.keys : &t->rows,
                                   m.n[k] / cols, cols,
                                   DTYPE_F32,     0 };
         d.x[k] = c.x[k];
         d.x[k].data = copy_new(m.x[k], m.n[k] * sizeof(float), 4);
     }
-    check(backend_cpu.kernel[OP_ATTENTION](cpu, &c, &err) == 0);
-    check(backend_cuda.kernel[OP_ATTENTION](gpu, &d, &err) == 0);
+    check(backend_cpu.kernel[inst.op](cpu, &c, &err) == 0);
+    check(backend_cuda.kernel[inst.op](gpu, &d, &err) == 0);
     check(backend_cuda.copy_out(gpu, y + n, d.y.data, n * sizeof(*y), &err) == 0 &&
           backend_cuda.copy_out(gpu, lse + sums, d.lse, sums * sizeof(*lse), &err) ==
               0);
@@ -738,7 +754,7 @@ static double attend(const struct attention_trial *t, int bits)
     more = largest_difference(lse, lse + sums, sums);
     for (size_t i = 0; i < owned.n; i++)
         backend_cuda.release(gpu, owned.v[i]);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < INST_SOURCES; k++)
         free(m.x[k]);
     free((void *)(uintptr_t)w.data);
     free(y);
@@ -771,6 +787,11 @@ static void try_attention(void)
         { "within chunks", 75, 60, 2, 1, 4, 4, 19, 0, 0, CHUNKS, true, NOTHING },
         { "of one query in its chunk", 1, 40, 2, 1, 4, 4, 7, 0, 0, CHUNKS, true,
           NOTHING },
+        { "with biases of each query", 20, 7, 3, 3, 9, 9, 0, 0, 0, CAUSAL, true,
+          BIASES },
+        { "with keys that only their query sees", 20, 0, 3, 3, 9, 9, 0, 0, 0, CAUSAL,
+          false, OWN },
+        { "of one query with its key", 1, 40, 2, 2, 8, 8, 0, 0, 0, CAUSAL, true, OWN },
     };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {

@@ -103,9 +103,12 @@ struct job {
                           * [heads][score_stride(keys)] */
     struct key_run *run; /* [runs] */
     size_t runs;
-    float *sink;   /* [heads]: attention sinks; or NULL */
-    float *bias;   /* [heads][distances], divided by the scale; or NULL */
-    int64_t least; /* the smallest distance, key - query */
+    float *sink;    /* [heads]: attention sinks; or NULL */
+    float *own;     /* [rows][heads]: scores, then weights, of the queries' own keys; or
+                     * NULL */
+    size_t *bucket; /* [distances]: of a query's own biases, query - key; or NULL */
+    float *bias;    /* [heads][distances], divided by the scale; or NULL */
+    int64_t least;  /* the smallest distance, key - query */
     size_t distances;
     float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
 };
@@ -130,8 +133,12 @@ static void visible(const struct job *j, size_t position, size_t *first, size_t 
 
 static void set_lse(const struct job *j, size_t row, size_t head, float lse)
 {
+    float *own = j->own ? &j->own[row * j->inst->attention.heads + head] : NULL;
+
     if (j->step->lse)
         j->step->lse[row * j->inst->attention.heads + head] = lse;
+    if (own)
+        *own = expf(*own - lse);
 }
 
 /* ALiBi: the slope of HEAD of N heads.  With p the largest power of two that is at most
@@ -157,10 +164,13 @@ static uint64_t global_head(const struct inst *inst, size_t head)
            inst->attention.within_start + head % per;
 }
 
-/* The attention sink of HEAD; -INFINITY: none. */
-static float sink_of(const struct job *j, size_t head)
+/* The score of the key without a value or, before set_lse, of the key that only query
+ * ROW sees; -INFINITY: none. */
+static float sink_of(const struct job *j, size_t row, size_t head)
 {
-    return j->sink ? j->sink[head] : -INFINITY;
+    return j->own    ? j->own[row * j->inst->attention.heads + head]
+           : j->sink ? j->sink[head]
+                     : -INFINITY;
 }
 
 /* Converts the sinks of this instruction's heads to f32. */
@@ -255,6 +265,58 @@ static int open_bias(struct job *j, struct device *d, struct err *err)
     return ret;
 }
 
+/* Tabulates the buckets of all distances that occur, and the scores of the queries' own
+ * keys. */
+static int open_stream(struct job *j, struct err *err)
+{
+    const struct attention_step *s = j->step;
+    const struct inst *inst = j->inst;
+    size_t heads = inst->attention.heads, dim = inst->attention.head_dim;
+    size_t n = s->start + s->rows - s->first_key + 1;
+
+    j->bucket = mem_alloc(n * sizeof(*j->bucket), "attention biases", err);
+    if (s->own_k)
+        j->own = mem_alloc(s->rows * heads * sizeof(float), "attention scores", err);
+    if (!j->bucket || (s->own_k && !j->own))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        j->bucket[i] =
+            bucket_of(-(int64_t)i, inst->attention.span, inst->attention.far, false);
+    for (size_t i = 0; i < s->rows * heads && s->own_k; i++) {
+        cpu_dots(&j->own[i], 1, j->q + i * dim, dim, 1, s->own_k + i * dim, dim, 1,
+                 dim);
+        j->own[i] = j->own[i] * (float)inst->attention.scale +
+                    s->biases[i * inst->attention.span];
+    }
+    return 0;
+}
+
+/* Adds the biases of the query at POSITION to its scores S of the keys [FIRST, FIRST +
+ * N), which are one further away if it has a key of its own. */
+static void add_own_biases(const struct job *j, size_t head, size_t position, float *s,
+                           size_t first, size_t n)
+{
+    const struct attention_step *step = j->step;
+    size_t row = position - step->start;
+    const float *bias = step->biases + (row * j->inst->attention.heads + head) *
+                                           j->inst->attention.span;
+    size_t distance = position - step->first_key - first + (step->own_k != NULL);
+
+    for (size_t t = 0; t < n; t++)
+        s[t] += bias[j->bucket[distance - t]] / (float)j->inst->attention.scale;
+}
+
+/* y[ROWS] += the values that only they see, times their weights. */
+static void add_own_values(const struct job *j, size_t row, size_t rows, size_t head)
+{
+    size_t heads = j->inst->attention.heads, dim = j->inst->attention.value_dim;
+
+    for (size_t i = row; i < row + rows && j->own; i++)
+        for (size_t k = 0; k < dim; k++)
+            j->y[i * j->y_stride + head * dim + k] +=
+                j->own[i * heads + head] * j->step->own_v[(i * heads + head) * dim + k];
+}
+
 /* Adds the biases by distance to the scores S of the keys [FIRST, FIRST + N). */
 static void add_biases(const struct job *j, size_t head, size_t position, float *s,
                        size_t first, size_t n)
@@ -263,6 +325,8 @@ static void add_biases(const struct job *j, size_t head, size_t position, float 
 
     if (j->inst->attention.alibi != 0)
         add_alibi(j, head, position, s, first, n);
+    if (j->bucket)
+        add_own_biases(j, head, position, s, first, n);
     if (bias)
         bias += (int64_t)(j->step->first_key + first) - (int64_t)position - j->least;
     for (size_t t = 0; t < n && bias; t++)
@@ -360,7 +424,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         high = end > high ? end : high;
     }
     for (size_t i = 0; i < rows && low >= high; i++)
-        set_lse(j, row + i, head, sink_of(j, head));
+        set_lse(j, row + i, head, sink_of(j, row + i, head));
     if (low >= high)
         return 0;
     *first_key = low;
@@ -383,7 +447,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
                    end - first);
         set_lse(j, row + i, head,
                 softmax(s + (first - low), end - first, (float)j->inst->attention.scale,
-                        (float)j->inst->attention.softcap, sink_of(j, head)));
+                        (float)j->inst->attention.softcap, sink_of(j, row + i, head)));
         memset(s, 0, (first - low) * sizeof(*s));
         memset(s + (end - low), 0, (high - end) * sizeof(*s));
     }
@@ -421,6 +485,7 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
             add_values(j, y, score + (key - low), n, rows,
                        j->run[r].row + key - j->run[r].key, some, kv, wide);
     }
+    add_own_values(j, row, rows, head);
 }
 
 /* Task: block of queries TASK / heads of head TASK % heads. */
@@ -574,13 +639,13 @@ static void weigh_head(void *arg, size_t head, int thread)
 
     (void)thread;
     if (!n) {
-        set_lse(j, 0, head, sink_of(j, head));
+        set_lse(j, 0, head, sink_of(j, 0, head));
         return;
     }
     add_biases(j, head, j->step->start, own, w.low, n);
     set_lse(j, 0, head,
             softmax(own, n, (float)j->inst->attention.scale,
-                    (float)j->inst->attention.softcap, sink_of(j, head)));
+                    (float)j->inst->attention.softcap, sink_of(j, 0, head)));
     drop(j, 0, 1, head, own, w.low, n);
 }
 
@@ -615,6 +680,8 @@ static void sum_values(void *arg, size_t task, int thread)
         key = next_key;
         row = next_row;
     }
+    for (size_t h = s.kv * group; h < (s.kv + s.kvs) * group; h++)
+        add_own_values(j, 0, 1, h);
 }
 
 /* Runs RUN in TASKS tasks: on D's threads, or on this one if there is little to do. */
@@ -687,7 +754,8 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
     if (!heads || !step->rows)
         return 0;
     if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
-        (step->sinks && open_sinks(&j, err) < 0))
+        (step->sinks && open_sinks(&j, err) < 0) ||
+        (step->biases && open_stream(&j, err) < 0))
         goto out;
     j.score =
         mem_alloc((step->rows == 1 ? heads * score_stride(step->keys)
@@ -716,6 +784,8 @@ out:
     free(j.wide);
     free(j.bias);
     free(j.sink);
+    free(j.own);
+    free(j.bucket);
     return ret;
 }
 

@@ -112,6 +112,9 @@ struct attention_step {
     size_t block_rows;          /* rows of a block */
     const struct matrix *bias;  /* [buckets][heads], by distance; or NULL */
     const struct matrix *sinks; /* [heads], or NULL; see struct inst */
+    const float *biases; /* [row][heads][buckets]: those of each query; or NULL */
+    const float *own_k, *own_v; /* [row][heads*head_dim], [row][heads*value_dim]: of a
+                                 * key that only the row's query sees; or NULL */
     float *lse;                 /* [rows][heads], or NULL; see struct call */
     const uint64_t *token;      /* [rows]: numbers of the tokens, for dropout */
     uint64_t seed;

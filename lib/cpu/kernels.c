@@ -448,7 +448,8 @@ static bool is_narrow(const struct buffer *b)
     return b->dtype == DTYPE_BF16 || b->dtype == DTYPE_I8;
 }
 
-static int kernel_attention(struct device *d, const struct call *c, struct err *err)
+/* OP_ATTENTION and OP_STREAM. */
+static int attend(struct device *d, const struct call *c, struct err *err)
 {
     const struct inst *inst = c->inst;
 
@@ -479,12 +480,28 @@ static int kernel_attention(struct device *d, const struct call *c, struct err *
             step.cached_v = &c->x[2];
         if (c->lse)
             step.lse = c->lse + (size_t)r->row * inst->attention.heads;
+        if (inst->op == OP_STREAM)
+            step.biases = source(c, 3) + (size_t)r->row * c->x[3].cols;
+        if (inst->op == OP_STREAM && inst->nsrc > 4) {
+            step.own_k = source(c, 4) + (size_t)r->row * c->x[4].cols;
+            step.own_v = source(c, 5) + (size_t)r->row * c->x[5].cols;
+        }
         if (cpu_attention(d, result(c) + (size_t)r->row * c->y.cols,
                           source(c, 0) + (size_t)r->row * c->x[0].cols, inst, &step,
                           err) < 0)
             return -1;
     }
     return 0;
+}
+
+static int kernel_attention(struct device *d, const struct call *c, struct err *err)
+{
+    return attend(d, c, err);
+}
+
+static int kernel_stream(struct device *d, const struct call *c, struct err *err)
+{
+    return attend(d, c, err);
 }
 
 /* One sequence after another; the keys are its own rows. */

@@ -574,7 +574,7 @@ static void note_reader(struct builder *b, const struct inst *inst)
         c = &values_unit(&b->values, inst->src[k])->cache[at];
         if (op_table[inst->op].scores(inst).window)
             c->window = op_table[inst->op].scores(inst).window;
-        if (inst->op == OP_ATTENTION)
+        if (op_table[inst->op].role == ROLE_ATTENDS)
             c->heads = inst->attention.kv_heads;
     }
 }
@@ -594,6 +594,7 @@ static void read_role(struct builder *b, struct unit *u, const struct inst *inst
     case ROLE_LOSS:
         b->a->vocab = p->value[inst->src[0]].cols;
         break;
+    case ROLE_ATTENDS:
     case ROLE_NONE:
         break;
     }

@@ -440,6 +440,29 @@ KERNEL(attention)
     return launched(d, c, err);
 }
 
+KERNEL(stream)
+{
+    const struct inst *inst = c->inst;
+    struct attention a = { .heads = inst->attention.heads,
+                           .kv_heads = inst->attention.heads,
+                           .head_dim = inst->attention.head_dim,
+                           .far = inst->attention.far,
+                           .scale = inst->attention.scale,
+                           .causal = true,
+                           .bias = { .rows = inst->attention.span } };
+    struct streams o = { .biases = source(c, 3) };
+
+    if (check_columns(a.head_dim, err) < 0)
+        return -1;
+    if (inst->nsrc > 4) {
+        o.own_k = source(c, 4);
+        o.own_v = source(c, 5);
+    }
+    gpu_stream(result(c), source(c, 0), source(c, 1), source(c, 2), a, o, c->range,
+               d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(relate)
 {
     const struct inst *inst = c->inst;

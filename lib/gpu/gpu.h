@@ -155,6 +155,13 @@ uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t querie
 void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
                          const float *v, struct attention a, struct ranges r,
                          uint64_t least, void *stream);
+/* Attention of a stream of predictions (stream.cu): a.bias.rows buckets of biases for
+ * each query and head; OWN_K and OWN_V may be NULL. */
+struct streams {
+    const float *biases, *own_k, *own_v;
+};
+void gpu_stream(float *y, const float *q, const float *k, const float *v,
+                struct attention a, struct streams o, struct ranges r, void *stream);
 /* Attention with relative positions (relate.cu). */
 struct relation {
     uint64_t heads, dim;

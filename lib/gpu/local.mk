@@ -17,6 +17,7 @@ gpu_kernels = \
     %D%/rotate.cu \
     %D%/route.cu \
     %D%/sample.cu \
+    %D%/stream.cu \
     %D%/taps.cu
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)

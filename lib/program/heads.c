@@ -264,6 +264,83 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* Biases by distance for each head that every query brings: columns of heads and
+ * buckets, in memory head by head. */
+static int stream_biases(struct builder *b, const struct operand *o,
+                         const struct axis *q, struct inst *inst)
+{
+    const struct axis *a = &b->type[o->index].col;
+    const struct leaf *l = &a->leaf[0], *lq = &q->leaf[0];
+    const struct digit *heads, *buckets;
+
+    if (a->n != 1 || l->n != 2 || lq->n != 2)
+        return build_type_error(b, o->at, "the heads, and their buckets", q, a);
+    heads = &l->digit[l->digit[0].sym != lq->digit[0].sym];
+    buckets = &l->digit[heads == &l->digit[0]];
+    if (heads->sym != lq->digit[0].sym || heads->size != lq->digit[0].size ||
+        heads->sym < 0 || !b->m->scope.sym[heads->sym].dealt ||
+        (buckets->sym >= 0 && b->m->scope.sym[buckets->sym].dealt) || buckets->size < 2)
+        return build_type_error(b, o->at, "the heads, and their buckets", q, a);
+    inst->attention.span = buckets->size;
+    return 0;
+}
+
+/* stream(q, k, v, biases, own_k, own_v): Qi et al. 2020, "ProphetNet"
+ * (arXiv:2001.04063), section 3.2, and its code.  A stream of predictions sees the keys
+ * of the main stream and its own at the same token. */
+int apply_stream(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", "far", NULL };
+    struct inst layout = { 0 }, *inst;
+    double scale = 0, far = 0;
+    struct axis col;
+    int src[INST_SOURCES] = { 0 };
+
+    if (build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        build_number_option(b, call, "far", 0, &far) < 0)
+        return -1;
+    if (n == 5)
+        return build_error(b, call->at, "a key of the query's own needs a value");
+    for (int i = 0; i < n; i++) {
+        bool kept = arg[i].kind == OPERAND_VALUE && b->p->value[arg[i].index].kept && i;
+
+        if (!kept && build_need_value(b, &arg[i]) < 0)
+            return -1;
+        if (b->p->value[arg[i].index].rows != ROWS_TOKENS || (kept && i > 2))
+            return build_error(b, arg[i].at, "expected the rows of all tokens");
+        src[i] = kept ? arg[i].index : build_cut(b, arg[i].index);
+    }
+    for (int i = 1; i < n; i++)
+        if (i != 3 && !axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
+            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
+                                    &b->type[src[i]].col);
+    if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
+                                &b->type[src[1]].col);
+    if (stream_biases(b, &arg[3], &b->type[src[0]].col, &layout) < 0)
+        return -1;
+    if (far <= (double)(layout.attention.span / 2))
+        return build_error(b, call->at,
+                           "biases by distance need 'far', above half of "
+                           "the buckets");
+    axis_copy(&col, &b->type[src[0]].col);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, ROWS_TOKENS);
+    axis_clear(&col);
+    inst->attention = layout.attention;
+    memcpy(inst->src, src, (size_t)n * sizeof(*src));
+    inst->nsrc = n;
+    inst->attention.value_dim = inst->attention.value_cols = inst->attention.head_dim;
+    inst->attention.scale =
+        isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
+    inst->attention.far = (uint64_t)far;
+    inst->attention.causal = true;
+    b->p->causal = true;
+    build_operand(out, inst);
+    return 0;
+}
+
 /* Converts the N arguments of attention by distance to sources, and types its heads.
  * Those from the fourth on have a row of the table, if TABLE has their bit. */
 static int relate_sources(struct builder *b, const struct operand *arg, int n,

@@ -16,6 +16,7 @@
  *   result   OWN: memory of its own; SOURCE: it may share the first source's memory;
  *            PART: it may be a view of a part of that memory
  *   role     what lib/estimate and the engine look for: CACHE appends to the KV cache,
+ *            ATTENDS reads keys and values (sources 1 and 2), which may be cached,
  *            DISPATCH gathers rows for experts, LOSS reads the logits; or NO_ROLE
  *   inner    the axis of its weight that the product contracts; or NO_AXIS
  *   saved    what its derivative reads: a set of sources and the result
@@ -137,7 +138,13 @@
     ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
         saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
     ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
-        NO_ROLE, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
+        ATTENDS, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
+        torch_attention)                                                               \
+    /* causal attention with biases by distance that each query brings (ProphetNet);   \
+     * src q, k, v, biases [heads][buckets] and, if given, the key and the value that  \
+     * only the query's own row has: the other keys are then one further away */       \
+    ROW(STREAM, stream, DEVICE, CALL(4, 6, apply_stream), RULE, OWN, ATTENDS, NO_AXIS, \
+        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_attention)                                                               \
     /* attention with relative positions (DeBERTa); src q, k, v, and the rows of the   \
      * position table projected as keys and as queries */                              \
@@ -387,7 +394,7 @@ enum op_places {
 /* The memory that holds the result. */
 enum op_result { RESULT_OWN, RESULT_SOURCE, RESULT_PART };
 
-enum op_role { ROLE_NONE, ROLE_CACHE, ROLE_DISPATCH, ROLE_LOSS };
+enum op_role { ROLE_NONE, ROLE_CACHE, ROLE_ATTENDS, ROLE_DISPATCH, ROLE_LOSS };
 
 enum op_traffic {
     TRAFFIC_NOTHING, /* a collective: its bytes are counted by cost_collectives */

@@ -191,7 +191,8 @@ struct inst {
                              the instruction's weight is the table [buckets][heads].
                              OP_RELATE: 0: each distance has a row of its own */
             uint64_t bias_first; /* column of the table for the first head held */
-            uint64_t span;       /* OP_RELATE: half of the table's rows */
+            uint64_t span;       /* OP_RELATE: half of the table's rows; OP_STREAM: the
+                                    buckets of a query's biases */
             bool sinks; /* attention sinks: the instruction's weight is a score per
                            head, of a key without a value.  The score of head i of group
                            g is at (sink_group + g) * sink_per + sink_within + i */

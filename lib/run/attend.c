@@ -111,7 +111,8 @@ static size_t capacity_of(const struct attend *a, const struct cache_limits *l)
 static const struct inst *reader_of(const struct program *p, int kept, int *side)
 {
     for (int i = 0; i < p->ninsts; i++)
-        for (*side = 1; p->inst[i].op == OP_ATTENTION && *side < 3; ++*side)
+        for (*side = 1; op_table[p->inst[i].op].role == ROLE_ATTENDS && *side < 3;
+             ++*side)
             if (p->inst[i].src[*side] == kept)
                 return &p->inst[i];
     return NULL;
@@ -125,7 +126,8 @@ static int check_sharing(const struct attend *a, struct err *err)
         const struct inst *inst = &p->inst[i];
 
         if (inst->op == OP_RELATE || inst->op == OP_RELATE_XL || inst->op == OP_HALVE ||
-            inst->op == OP_SHIFT || inst->op == OP_CONVOLVE || inst->op == OP_DYNAMIC)
+            inst->op == OP_SHIFT || inst->op == OP_CONVOLVE || inst->op == OP_DYNAMIC ||
+            inst->op == OP_STREAM)
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
         if (inst->op != OP_ATTENTION)
@@ -905,7 +907,7 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
                      : a->p->value[inst->src[0]].rows == ROWS_SOURCE ? &a->source_self
                                                                      : &a->self);
     if (alone(a))
-        return run(a, OP_ATTENTION, call, err);
+        return run(a, inst->op, call, err);
     part = part_inst(a, inst);
     h = heads_of(a, inst, 0);
     if (sequence_to_heads(s, &h, per_of(inst), a->q, call->x[0].data, err) < 0)

@@ -42,8 +42,8 @@ void attend_ready(struct attend *a, const struct upload *u);
 void attend_shape(const struct attend *a, struct shape *shape);
 /* Ends SEQUENCE and frees its blocks. */
 void attend_forget(struct attend *a, size_t sequence);
-/* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION.  The
- * caller sets CALL's buffers except those of cached values. */
+/* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION and
+ * OP_STREAM.  The caller sets CALL's buffers except those of cached values. */
 MUST_CHECK int attend_keep(struct attend *a, struct call *call, struct err *err);
 MUST_CHECK int attend_run(struct attend *a, struct call *call, struct err *err);
 /* The same for OP_ATTENTION_BACK. */

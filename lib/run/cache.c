@@ -12,6 +12,11 @@ enum { TABLE_STEP = 16 };
 
 /* ---- groups ---- */
 
+static bool attends(const struct inst *inst)
+{
+    return op_table[inst->op].role == ROLE_ATTENDS;
+}
+
 /* The slot in which side SIDE of INST is cached, or -1. */
 static int slot_of(const struct program *p, const struct inst *inst, int side)
 {
@@ -48,7 +53,7 @@ static struct reading *find_windows(const struct program *p, bool windows)
     bool changed = true;
 
     for (int i = 0; i < p->ninsts; i++)
-        for (int side = 1; p->inst[i].op == OP_ATTENTION && side < 3; side++) {
+        for (int side = 1; attends(&p->inst[i]) && side < 3; side++) {
             const struct inst *inst = &p->inst[i];
             int slot = slot_of(p, inst, side);
 
@@ -60,7 +65,7 @@ static struct reading *find_windows(const struct program *p, bool windows)
     while (changed) {
         changed = false;
         for (int i = 0; i < p->ninsts; i++) {
-            int k = p->inst[i].op == OP_ATTENTION ? slot_of(p, &p->inst[i], 1) : -1;
+            int k = attends(&p->inst[i]) ? slot_of(p, &p->inst[i], 1) : -1;
             int v = k >= 0 ? slot_of(p, &p->inst[i], 2) : -1;
 
             if (v >= 0)

@@ -330,7 +330,7 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         call.w2 = &e->weight[inst->weight2];
     if (inst->op == OP_KEEP)
         return attend_keep(e->attend, &call, err);
-    if (inst->op == OP_ATTENTION)
+    if (op_table[inst->op].role == ROLE_ATTENDS)
         return attend_run(e->attend, &call, err);
     if (inst->op == OP_ATTENTION_BACK)
         return attend_back(e->attend, &call, err);

@@ -112,7 +112,7 @@ BASE = {
     "fsmt": (SEQ2SEQ, dict(TWO, src_vocab_size=60)), "bigbird_pegasus": (SEQ2SEQ, TWO),
     "led": (SEQ2SEQ, dict(TWO, max_position_embeddings=None, max_encoder_position_embeddings=130,
                           max_decoder_position_embeddings=64, attention_window=128)),
-    "umt5": (SEQ2SEQ, T5), "longt5": (SEQ2SEQ, T5),
+    "prophetnet": (SEQ2SEQ, models.PROPHET), "umt5": (SEQ2SEQ, T5), "longt5": (SEQ2SEQ, T5),
     "gpt_oss": (CAUSAL, dict(EXPERTS, head_dim=8, sliding_window=8, num_local_experts=4)),
     "phimoe": (CAUSAL, dict(EXPERTS, num_local_experts=4)), "apertus": (CAUSAL, dict(GROUPED, pad_token_id=0)),
     "llama4_text": (CAUSAL, dict(EXPERTS, head_dim=8, intermediate_size_mlp=28, num_local_experts=4, num_experts_per_tok=1, pad_token_id=0)),
@@ -316,7 +316,7 @@ def logits(path, kind, ids, attention, wide=torch.float64):
             given = {"input_features": torch.tensor([frames(model.config)], dtype=wide)}
         if kind in (SEQ2SEQ, SPEECH):
             given["decoder_input_ids"] = torch.tensor([[0] + ids[:9]])
-            given["use_cache"] = False
+            return models.stack_logits(model, given)[0]
         elif kind == CAUSAL:
             given["use_cache"] = False
         return model(**given).logits[0]
