@@ -29,6 +29,7 @@ while IFS="$tab" read -r model options kept loss backward config; do
     esac
     [ "$backward" -gt "$loss" ] && loss=$backward most=$rest
     ok "$model $options has as much at most" near "$loss" "$(key total) - $(key weights)" "$most / 100 * $loss"
+    [ "$backward" -gt 0 ] || continue # was not seen apart from the loss
     predict --fused-loss
     ok "$model $options has as much in its backward pass" near "$backward" "$(key total) - $(key weights)" "$rest / 100 * $backward"
 done < "$data/peak-memory.tsv"

@@ -207,6 +207,9 @@ ok "Gb is bits" test "$(mem-estimate plan --gpu h100 --gpus 16 --seq 512 --net 4
 run mem-estimate infer --gpu-mem 80 llama-3-8b.json
 status_is 2 "80 bytes are no memory"
 err_has "write 80GiB" "and what is meant is told"
+run mem-estimate infer --gpu-mem 900K llama-3-8b.json
+err_is "mem-estimate: --gpu-mem: 921600 bytes are less than 1 MiB: is the unit right?
+Try 'mem-estimate infer --help' for more." "but not where a unit was given"
 for size in 80g 80GiB 80gib; do mem-estimate infer --seq 64 --json --gpu-mem $size llama-3-8b.json; done | sort -u > sizes
 ok "80g is 80 GiB, whatever the case" grep -q '"gpu_memory":85899345920,' sizes
 ok "all three" test "$(wc -l < sizes)" = 1

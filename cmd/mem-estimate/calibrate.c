@@ -85,7 +85,8 @@ int calibrate_main(const char *program, int argc, char **argv)
     if (name && !measured_may_be_called(name))
         return cmd_usage(&cmd, "--name: no line of 1 to %zu bytes", sizeof(m.name) - 1);
     if (memory && memory < 1 << 20)
-        return cmd_usage(&cmd, "--gpu-mem: %" PRIu64 " bytes hold nothing", memory);
+        return cmd_usage(&cmd, "--gpu-mem: %" PRIu64 " bytes are less than 1 MiB",
+                         memory);
     c = xcalloc(n, sizeof(*c));
     for (; read < n; read++)
         if (calibration_read(&c[read], path[read], &err) < 0)

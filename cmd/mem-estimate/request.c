@@ -366,21 +366,30 @@ static int find_device(struct request *r, const char *name, struct err *err)
     return ret;
 }
 
+/* Refuses BYTES below 1 MiB for OPTION.  A small number probably lacks its unit. */
+static int check_size(const char *option, uint64_t bytes, struct err *err)
+{
+    if (bytes >= 1 << 20)
+        return 0;
+    if (bytes < 1024)
+        return err_set(err, ERR_USAGE,
+                       "%s: %" PRIu64 " bytes are less than 1 MiB: write %" PRIu64
+                       "GiB (or MiB, GB, MB) if that is meant",
+                       option, bytes, bytes);
+    return err_set(err, ERR_USAGE,
+                   "%s: %" PRIu64 " bytes are less than 1 MiB: is the unit right?",
+                   option, bytes);
+}
+
 static int set_device(struct request *r, const struct request_options *o,
                       struct err *err)
 {
     char name[128];
 
-    if (o->memory_given && o->gpu_memory < 1 << 20)
-        return err_set(err, ERR_USAGE,
-                       "--gpu-mem: %" PRIu64 " bytes hold nothing: write %" PRIu64
-                       "GiB, or GB, for what is meant so",
-                       o->gpu_memory, o->gpu_memory);
-    if (o->runtime && o->runtime < 1 << 20)
-        return err_set(err, ERR_USAGE,
-                       "--runtime: %" PRIu64 " bytes are no context: write %" PRIu64
-                       "GiB for what is meant so",
-                       o->runtime, o->runtime);
+    if (o->memory_given && check_size("--gpu-mem", o->gpu_memory, err) < 0)
+        return -1;
+    if (o->runtime && check_size("--runtime", o->runtime, err) < 0)
+        return -1;
     if (o->gpu && !strcmp(o->gpu, "here")) {
         if (find_here(name, &r->gpu_memory, err) < 0)
             return -1;

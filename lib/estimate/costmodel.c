@@ -38,6 +38,7 @@ struct builder {
     bool *biased;  /* [nweights]: a table of relative biases that was read before */
     bool *crossed; /* [nvalues]: counted in unit_kept.boundary */
     int products;  /* number of products of the unit so far */
+    bool *turned;  /* [ninsts]: products that copy a transposed source in PyTorch */
     bool *spared;  /* [nvalues]: selective recomputation saves it (unit.sparse) */
     int *cache_of; /* [nvalues]: index in its unit's cache, or -1 */
 };
@@ -86,7 +87,8 @@ static int find_training(struct builder *b, const struct costmodel_options *opt,
     for (size_t i = 0; i < b->m->ntensors; i++) {
         const struct model_tensor *t = &b->m->tensor[i];
 
-        b->training[i] = !opt || !opt->lora                                ? TRAINED
+        b->training[i] = model_kind(b->m, t->kind).beside                  ? FROZEN
+                         : !opt || !opt->lora                              ? TRAINED
                          : !opt->targets && t->section >= 0 && t->ndim > 1 ? ADAPTED
                                                                            : FROZEN;
     }
@@ -316,6 +318,43 @@ static void keep(struct builder *b, struct unit *u, int v)
     cross(b, u, v);
 }
 
+/* The instruction that makes VALUE, or what it is made of element by element: a
+ * product, a norm, attention or an embedding; or -1. */
+static int origin_of(const struct builder *b, int value)
+{
+    const struct program *p = b->a->program;
+    int i = b->values.producer[value];
+
+    while (i >= 0 && p->inst[i].nsrc && p->inst[i].op != OP_EMBEDDING &&
+           p->inst[i].op != OP_LAYERNORM && p->inst[i].op != OP_RMSNORM &&
+           op_table[p->inst[i].op].traffic != TRAFFIC_PRODUCT &&
+           !op_table[p->inst[i].op].scores(&p->inst[i]).heads)
+        i = b->values.producer[p->inst[i].src[0]];
+    return i;
+}
+
+/* Marks the products whose source PyTorch has with tokens before sequences. */
+static void find_turned(struct builder *b)
+{
+    const struct program *p = b->a->program;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+        int from;
+
+        if (op_table[inst->op].scores(inst).window &&
+            torch_of(&b->a->torch, inst).turned)
+            for (int k = 0; k < 3; k++)
+                if ((from = origin_of(b, inst->src[k])) >= 0)
+                    b->turned[from] = true;
+        if (op_table[inst->op].traffic == TRAFFIC_PRODUCT &&
+            (from = origin_of(b, inst->src[0])) >= 0 &&
+            p->inst[from].op == OP_EMBEDDING &&
+            torch_of(&b->a->torch, &p->inst[from]).turned)
+            b->turned[i] = true;
+    }
+}
+
 /* The field of C for VALUE's placement; f32 copies if WIDE. */
 static uint64_t *place(struct columns *c, const struct value *value, bool wide)
 {
@@ -426,6 +465,8 @@ static unsigned keep_heads(struct builder *b, struct unit *u, const struct inst 
 {
     unsigned copied = 0;
 
+    if (torch->chunks || torch->blocks)
+        return 7;
     if (torch->unfused && !b->opt->scores) {
         copy_heads(b, u, inst, 0, 3, true, b->opt->narrow);
         return 7 | SAVES_RESULT;
@@ -447,6 +488,18 @@ static unsigned keep_heads(struct builder *b, struct unit *u, const struct inst 
     return copied;
 }
 
+/* True if INST adds the results of experts that compute every token, with weights that
+ * are all 1: PyTorch then sums them without any weights. */
+static bool only_adds(const struct builder *b, const struct inst *inst)
+{
+    int route = inst->op == OP_EXPERT_COMBINE ? b->values.producer[inst->src[1]] : -1;
+    const struct inst *by = route < 0 ? NULL : &b->a->program->inst[route];
+
+    return by && b->opt->eager && b->a->torch.of[OP_ROUTE] & TORCH_EVERY &&
+           by->op == OP_ROUTE && by->route.renorm &&
+           b->a->program->mixture[inst->mixture].top == 1;
+}
+
 /* Saves what the derivative of INST reads.  Logits are not counted here, but with the
  * loss. */
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
@@ -454,7 +507,7 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     struct op_torch torch = torch_of(&b->a->torch, inst);
     unsigned saved = op_table[inst->op].saved(inst);
 
-    if (torch.part || reads_no_source(b, inst))
+    if (torch.part || reads_no_source(b, inst) || only_adds(b, inst))
         return;
     if ((torch.centred || torch.parted) && b->opt->eager) {
         keep_centred(b, u, inst, torch.parted);
@@ -474,7 +527,11 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     for (int k = 0; k < inst->nsrc; k++) {
         if (!(saved >> k & 1) || (inst->op == OP_MUL && is_made_again(b, inst->src[k])))
             continue;
-        if (!values_are_logits(&b->values, inst->src[k]))
+        if (b->turned[b->at] && b->opt->eager &&
+            b->values.keeper[values_storage(&b->values, inst->src[k])] >= 0)
+            u->kept.turned +=
+                values_columns(&b->values, &b->a->program->value[inst->src[k]]);
+        else if (!values_are_logits(&b->values, inst->src[k]))
             keep(b, u, inst->src[k]);
         else if (values_are_logits(&b->values, inst->dst))
             b->a->caps++;
@@ -496,12 +553,34 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
         copy(b, u, inst->src[0], 1, false);
 }
 
+/* Attention with a window that PyTorch makes of chunks or blocks. */
+static void keep_local(struct builder *b, struct unit *u, const struct inst *inst,
+                       const struct op_scores *scores, bool blocks)
+{
+    const struct value *v = b->a->program->value;
+
+    u->kept.local.reach = scores->window - 1;
+    u->kept.local.blocks = blocks;
+    u->kept.local.heads += scores->heads;
+    u->kept.local.keys += values_columns(&b->values, &v[inst->src[1]]);
+    u->kept.local.values += values_columns(&b->values, &v[inst->src[2]]);
+    if (inst->weight >= 0 && !b->biased[inst->weight]) {
+        b->biased[inst->weight] = true;
+        u->kept.local.biases++;
+    }
+}
+
 /* With scores, keys and values are repeated for each query head. */
 static void keep_scores(struct builder *b, struct unit *u, const struct inst *inst,
                         const struct op_scores *scores)
 {
     struct op_torch torch = torch_of(&b->a->torch, inst);
 
+    if (b->opt->eager && (torch.chunks || torch.blocks)) {
+        keep_local(b, u, inst, scores, torch.blocks);
+        return;
+    }
+    u->kept.masked |= torch.masked;
     u->kept.narrow |= torch.narrow;
     u->kept.unfused += torch.unfused ? scores->heads : 0;
     u->kept.spread = torch.spread || inst->attention.kv_heads == 1 ? 0 : scores->spread;
@@ -627,6 +706,8 @@ static void read_program(struct builder *b)
     b->biased = xcalloc((size_t)p->nweights + 1, sizeof(*b->biased));
     b->crossed = xcalloc((size_t)p->nvalues + 1, sizeof(*b->crossed));
     b->spared = xcalloc((size_t)p->nvalues + 1, sizeof(*b->spared));
+    b->turned = xcalloc((size_t)p->ninsts + 1, sizeof(*b->turned));
+    find_turned(b);
     for (int i = 0; i < p->nvalues; i++)
         b->cache_of[i] = -1;
     for (b->at = 0; b->at < p->ninsts; b->at++) {
@@ -735,6 +816,7 @@ out:
     free(b.biased);
     free(b.crossed);
     free(b.spared);
+    free(b.turned);
     free(b.cache_of);
     if (ret < 0)
         costmodel_close(a);

@@ -75,6 +75,15 @@ struct unit_kept {
     bool near;         /* and no more than there are tokens */
     bool narrow;       /* the softmax is made in the type of the values */
     uint64_t unfused;  /* heads whose scores are kept in f32, for want of a kernel */
+    bool masked;       /* a fused kernel keeps a mask for each sequence */
+    uint64_t turned; /* columns that are kept again where there are several sequences */
+    struct {
+        uint64_t reach; /* keys on each side: 0: there is no local attention */
+        bool blocks;    /* in blocks, else in chunks (torch.h) */
+        uint64_t heads, keys,
+            values;      /* on this rank: heads; columns of k (or q), of v */
+        uint64_t biases; /* tables of relative biases first read here */
+    } local;
 };
 
 /* Moments of a unit's backward pass: when its activations and their gradients are

@@ -7,12 +7,23 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 
-static void add_columns(struct tally *out, const struct memory_options *o,
-                        const struct columns *c)
+/* Tokens of a sequence, which local attention in chunks pads in all of its layer. */
+static uint64_t padded(const struct memory_options *o, const struct unit *u)
 {
-    uint64_t tokens = part_tokens(out, o);
+    uint64_t chunk = u->kept.local.blocks ? 1 : 2 * u->kept.local.reach;
+
+    return chunk ? (o->seq + chunk - 1) / chunk * chunk : o->seq;
+}
+
+static void add_columns(struct tally *out, const struct memory_options *o,
+                        const struct unit *u, const struct columns *c)
+{
+    struct memory_options own = *o;
+    uint64_t tokens;
     uint64_t kept = habits_of(o).keeps_gathered ? c->gathered : 0;
 
+    own.seq = padded(o, u);
+    tokens = part_tokens(out, &own);
     tally_add3(out, tokens, c->cut + part_columns(o, c->whole - kept) + kept,
                o->compute_bytes);
     tally_add3(out, tokens, c->wide_cut + part_columns(o, c->wide_whole),
@@ -80,10 +91,46 @@ static void add_biases(struct tally *out, const struct memory_options *o,
     tally_add3(out, pairs, u->kept.biased, o->compute_bytes);
 }
 
+/* Adds what PyTorch saves of local attention: queries, keys and values as blocks or
+ * chunks of rows see them, the probabilities in f32, and as the product with the values
+ * reads them.  Of chunks a row sees its window alone; that product's copy is padded to
+ * three chunks.  WORST: and what its backward pass has beside that, either the
+ * gradients of that product's sources, or, without these sources, two gradients of the
+ * scores. */
+static void add_local(struct tally *out, const struct memory_options *o,
+                      const struct unit *u, bool worst)
+{
+    bool blocks = u->kept.local.blocks;
+    uint64_t w = u->kept.local.reach, b = o->compute_bytes, block = w + 1;
+    uint64_t rows = blocks ? (o->seq + w) / block * block : padded(o, u);
+    uint64_t seen = blocks ? 3 * block : 2 * w + 1, last = blocks ? seen : 3 * w + 2;
+    uint64_t keys = blocks ? 4 * rows : 2 * (2 * rows - 2 * w);
+    uint64_t sources, scores, gone;
+    struct tally one = { 0 };
+
+    sources = tally_times(&one, rows,
+                          b * (u->kept.local.heads * last + 3 * u->kept.local.values));
+    scores = tally_times(&one, rows, u->kept.local.heads * seen * sizeof(float));
+    tally_add3(&one, keys, u->kept.local.keys, b);
+    tally_add(&one, scores);
+    gone = blocks && b == sizeof(float) /* the probabilities are that source */
+               ? tally_times(&one, rows, 3 * u->kept.local.values * b)
+               : sources;
+    tally_add(&one, gone);
+    if (!blocks)
+        tally_add3(&one, 2 * w, block, u->kept.local.heads);
+    if (worst)
+        tally_add(&one, 2 * scores > sources + gone ? 2 * scores - gone : sources);
+    tally_add(out, tally_part(tally_times(&one, one.v, o->micro_batch),
+                              (uint64_t)o->mesh.size[MESH_SP]));
+    tally_add3(out, u->kept.local.biases * block, 3 * block, sizeof(int64_t));
+    out->over |= one.over;
+}
+
 /* Adds what U saves besides values: dropout masks; with flash attention the log-sum-exp
  * of each row and head, else the scores. */
 static void add_rest(struct tally *out, const struct memory_options *o,
-                     const struct unit *u, uint64_t of_score)
+                     const struct unit *u, uint64_t of_score, bool worst)
 {
     if (o->dropout)
         tally_add3(out, part_tokens(out, o), part_columns(o, u->kept.masks), 1);
@@ -92,6 +139,11 @@ static void add_rest(struct tally *out, const struct memory_options *o,
         add_biases(out, o, u);
         if (u->kept.related)
             add_related(out, o, u);
+        if (u->kept.local.reach)
+            add_local(out, o, u, worst);
+        if (o->micro_batch > 1)
+            tally_add3(out, tally_times(out, o->micro_batch, padded(o, u)),
+                       u->kept.turned, o->compute_bytes);
     }
     if (!o->flash) {
         add_scores(out, o, u->kept.heads, of_score);
@@ -101,8 +153,8 @@ static void add_rest(struct tally *out, const struct memory_options *o,
         add_scores(out, o, u->kept.unfused, sizeof(float));
     tally_add3(out, part_tokens(out, o),
                u->kept.heads - (o->eager ? u->kept.unfused : 0), 4);
-    if (o->eager && !u->kept.unfused && u->kept.window &&
-        u->kept.window < o->seq) /* PyTorch makes a mask for a window */
+    if (o->eager && !u->kept.unfused &&
+        (u->kept.masked || (u->kept.window && u->kept.window < o->seq)))
         tally_add3(out, part_tokens(out, o), o->seq + u->kept.spread, o->compute_bytes);
 }
 
@@ -110,8 +162,8 @@ static void add_rest(struct tally *out, const struct memory_options *o,
 static void add_kept(struct tally *out, const struct memory_options *o,
                      const struct unit *u, bool scores)
 {
-    add_columns(out, o, &u->kept.columns);
-    add_rest(out, o, u, scores ? kept_of_score(o, u) : 0);
+    add_columns(out, o, u, &u->kept.columns);
+    add_rest(out, o, u, scores ? kept_of_score(o, u) : 0, false);
 }
 
 static void add_boundary(struct tally *out, const struct memory_options *o,
@@ -137,7 +189,7 @@ static void add_saved(struct tally *out, const struct memory_options *o,
     }
     add_boundary(out, o, u);
     if (o->recompute == RECOMPUTE_PRODUCTS) {
-        add_columns(out, o, &u->sparse);
+        add_columns(out, o, u, &u->sparse);
         if (o->flash)
             tally_add3(out, part_tokens(out, o), u->kept.heads, 4);
     }
@@ -150,11 +202,12 @@ static uint64_t bytes_at(struct tally *over, const struct memory_options *o,
     bool scores = made_again(o, u) || o->recompute != RECOMPUTE_SELECTIVE;
     struct tally s = { 0 };
 
-    add_columns(&s, o, &u->worst[k].columns);
+    add_columns(&s, o, u, &u->worst[k].columns);
     add_rest(&s, o, u,
              k == UNIT_ATTENTION ? worst_of_score(o, u)
              : scores            ? kept_of_score(o, u)
-                                 : 0);
+                                 : 0,
+             k == UNIT_ATTENTION);
     over->over |= s.over;
     return s.v;
 }
@@ -179,7 +232,7 @@ static struct unit_bytes bytes_of(struct tally *over, const struct memory_option
         add_kept(&again, o, u, true);
     there = made_again(o, u) ? again.v : saved.v;
     if (o->recompute == RECOMPUTE_PRODUCTS && made_again(o, u))
-        add_columns(&kept, o, &u->sparse_kept);
+        add_columns(&kept, o, u, &u->sparse_kept);
     b.saved = saved.v;
     b.again = again.v - kept.v;
     b.working = worst > there ? worst - there : 0;

@@ -108,6 +108,8 @@ uint64_t values_of_experts(const struct values *v, int mixture, uint64_t n)
     uint64_t groups = (uint64_t)p->mesh.size[MESH_EP];
     const struct mixture *m = mixture < 0 ? NULL : &p->mixture[mixture];
 
+    if (m && v->eager && v->a->torch.of[OP_ROUTE] & TORCH_EVERY)
+        return n * groups * m->count;
     return m ? (n * groups * m->count * m->top + m->all / 2) / m->all : n;
 }
 

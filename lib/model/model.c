@@ -768,6 +768,7 @@ struct model_kind model_kind(const struct model *m, int kind)
         .pattern = d->pattern,
         .first = d->first,
         .read_by = d->read_by,
+        .beside = d->beside != NULL,
         .tied = d->tied_def >= 0,
         .replaced = d->replaced_by >= 0,
         .companion_of =

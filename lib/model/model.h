@@ -156,6 +156,7 @@ struct model_kind {
     const char *pattern;
     size_t first;      /* index of its first tensor; the others follow it */
     uint64_t read_by;  /* bit i: lines of section i name it */
+    bool beside;       /* stored with another one; no line reads it */
     bool tied;         /* its tensors are tied to those of another definition */
     bool replaced;     /* quantized: another tensor is stored in its place */
     long companion_of; /* first tensor of the quantized weight that it belongs to, or

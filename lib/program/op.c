@@ -156,6 +156,12 @@ static struct op_torch torch_xielu(const struct inst *inst)
     return (struct op_torch){ .copies = 3, .flags = 1 };
 }
 
+/* The rows that its taps see are copied side by side, once for each tap. */
+static struct op_torch torch_dynamic(const struct inst *inst)
+{
+    return (struct op_torch){ .copies = (int)inst->taps.count - 1 };
+}
+
 /* Selective recomputation saves every second product (as torchtitan does) and
  * attention's result. */
 static struct op_torch torch_product(const struct inst *inst)

@@ -178,7 +178,7 @@
      * s [heads][taps] */                                                              \
     ROW(DYNAMIC, dynamic, DEVICE, CALL(2, 2, apply_dynamic), RULE, OWN, NO_ROLE,       \
         NO_AXIS, saved_both, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,       \
-        torch_kernel)                                                                  \
+        torch_dynamic)                                                                 \
     /* y[t] = a[t + shift]; 0 beyond the text */                                       \
     ROW(SHIFT, shift, DEVICE, CALL(1, 1, apply_shift), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
@@ -448,6 +448,11 @@ struct op_torch {
                       from, with indices and a mask */
     bool strided;  /* each of its products copies queries and keys by itself */
     bool bounded;  /* saves the scores before a lower bound, too */
+    bool masked;   /* a fused kernel gets, and saves, a mask for each sequence */
+    bool turned;   /* the products that read it, or make its sources, copy a transposed
+                      tensor each, if there are several sequences */
+    bool chunks;   /* windows are made of overlapping chunks of rows and keys */
+    bool blocks;   /* and of blocks, each with itself and both its neighbours */
     int flags;     /* further bytes for each element of the result */
     int copies;    /* further saved activations of the size of the result */
     int gradients; /* f32 gradients of the size of the result alive at once in the

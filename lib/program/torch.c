@@ -19,7 +19,9 @@ static const struct {
     { "split", TORCH_SPLIT },       { "ordered", TORCH_ORDERED },
     { "parted", TORCH_PARTED },     { "both", TORCH_BOTH },
     { "open", TORCH_OPEN },         { "strided", TORCH_STRIDED },
-    { "bounded", TORCH_BOUNDED },
+    { "bounded", TORCH_BOUNDED },   { "masked", TORCH_MASKED },
+    { "turned", TORCH_TURNED },     { "chunks", TORCH_CHUNKS },
+    { "blocks", TORCH_BLOCKS },     { "every", TORCH_EVERY },
 };
 
 /* The operation with NAME ("loss": the one that reads the logits), or OP_COUNT. */
@@ -98,6 +100,10 @@ struct op_torch torch_of(const struct torch_words *w, const struct inst *inst)
     t.both = word & TORCH_BOTH;
     t.strided = word & TORCH_STRIDED;
     t.bounded = word & TORCH_BOUNDED;
+    t.masked = word & TORCH_MASKED;
+    t.chunks = word & TORCH_CHUNKS && op_table[inst->op].scores(inst).window;
+    t.blocks = word & TORCH_BLOCKS && op_table[inst->op].scores(inst).window;
+    t.turned = word & TORCH_TURNED;
     t.split = word & TORCH_SPLIT;
     t.ordered = word & (TORCH_SPLIT | TORCH_ORDERED);
     t.scored = word & TORCH_SCORED;

@@ -32,7 +32,15 @@ enum torch_word {
     TORCH_BOTH = 1 << 11,   /* a norm that saves its source in its own type, too */
     TORCH_OPEN = 1 << 12,   /* unfused, unless it is causal */
     TORCH_STRIDED = 1 << 13, /* each product copies queries and keys by itself */
-    TORCH_BOUNDED = 1 << 14  /* scores are saved before a lower bound, too */
+    TORCH_BOUNDED = 1 << 14, /* scores are saved before a lower bound, too */
+    TORCH_MASKED = 1 << 15,  /* a fused kernel of attention saves a mask of its own */
+    TORCH_TURNED = 1 << 16,  /* tokens before sequences: each product that reads the
+                              * embedding, or makes attention's q, k and v, copies its
+                              * source, if there are several sequences */
+    TORCH_CHUNKS = 1 << 17,  /* attention with a window of 2 w + 1 keys in overlapping
+                              * chunks of 2 w rows; sequences are padded to chunks */
+    TORCH_BLOCKS = 1 << 18,  /* or in blocks of w + 1 rows, which see three blocks */
+    TORCH_EVERY = 1 << 19    /* every expert computes every token */
 };
 
 /* For each operation, a set of the above. */
