@@ -777,6 +777,9 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
             double own = s->own_k ? own_key(q, inst, s, i, h) : 0;
             double total = own, *out = y + (i * heads + h) * vdim;
 
+            if (s->sinks)
+                total = exp((double)((const float *)s->sinks->data)[h]);
+
             for (size_t t = 0; t < s->keys; t++) {
                 long far = (long)(s->start + i) - (long)t;
                 double score = 0;
@@ -966,6 +969,112 @@ static void attentions_are_right(void)
         attention_is_right(&cases[i]);
 }
 
+/* The rows X as TO keeps them, and what they are then, in place. */
+static void keep(struct buffer *to, float *x, size_t rows)
+{
+    uint64_t bytes = layout_cached_bytes(to->dtype, to->cols, to->width);
+
+    to->data = xcalloc(rows, bytes);
+    for (size_t i = 0; i < rows; i++) {
+        char *row = (char *)to->data + i * bytes;
+
+        cpu_cache_row(row, x + i * to->cols, to);
+        cpu_cached(x + i * to->cols, row, 0, to->cols, to);
+    }
+}
+
+/* Keys and values in a cache of TYPE: by the last query alone, and among others. */
+static void cache_is_right(const struct attention_case *c, enum dtype type)
+{
+    size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
+    size_t one = c->heads * c->value_dim, last = (c->rows - 1) * one;
+    uint64_t k_cols = c->kv_heads * c->dim, width = c->value_dim + c->more;
+    uint64_t v_cols = c->kv_heads * width;
+    struct inst inst = { .op = OP_ATTENTION,
+                         .attention = { .heads = c->heads,
+                                        .kv_heads = c->kv_heads,
+                                        .head_dim = c->dim,
+                                        .value_dim = c->value_dim,
+                                        .value_cols = width,
+                                        .scale = 0.4,
+                                        .softcap = c->softcap,
+                                        .window = c->window,
+                                        .causal = c->causal,
+                                        .sink_per = c->heads / c->kv_heads } };
+    float *q = numbers_new(c->rows * c->heads * c->dim, 12),
+          *k = numbers_new(keys * k_cols, 13), *v = numbers_new(keys * v_cols, 14),
+          *sinks = numbers_new(c->heads, 15), *first = xcalloc(n, sizeof(*first)),
+          *y = xcalloc(n, sizeof(*y));
+    double *want = xcalloc(n, sizeof(*want));
+    struct buffer cached_k = { NULL, NULL, keys, k_cols, type, c->dim },
+                  cached_v = { NULL, NULL, keys, v_cols, type, width };
+    struct matrix sink = {
+        .data = sinks, .dtype = DTYPE_F32, .rows = 1, .cols = c->heads
+    };
+    struct attention_step s = {
+        .rows = c->rows, .start = c->start, .keys = keys, .k = k, .v = v, .sinks = &sink
+    };
+    bool same = true;
+    struct err err;
+
+    if (type != DTYPE_F32) {
+        keep(&cached_k, k, keys);
+        keep(&cached_v, v, keys);
+    }
+    attention_by_hand(want, q, &inst, &s);
+    if (type != DTYPE_F32) {
+        s.cached_k = &cached_k;
+        s.cached_v = &cached_v;
+        s.k = s.v = NULL;
+    }
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+        struct attention_step alone = s;
+
+        same &= cpu_attention(d, i ? y : first, q, &inst, &s, &err) == 0;
+        same &= !i || !memcmp(first, y, n * sizeof(*y));
+        alone.rows = 1;
+        alone.start += c->rows - 1;
+        same &= cpu_attention(d, y, q + (c->rows - 1) * c->heads * c->dim, &inst,
+                              &alone, &err) == 0;
+        same &= !memcmp(first + last, y, one * sizeof(*y));
+        backend_cpu.close(d);
+    }
+    if (!tap_ok(same && furthest(first, want, n) < 3e-6,
+                "a cache of %s: %s, with the same bits alone, among others and for any "
+                "number of threads",
+                dtype_name(type), c->name))
+        printf("# error %g%s\n", furthest(first, want, n), same ? "" : ", other bits");
+    free(cached_k.data);
+    free(cached_v.data);
+    free(sinks);
+    free(q);
+    free(k);
+    free(v);
+    free(first);
+    free(y);
+    free(want);
+}
+
+static void caches_are_right(void)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_I8 };
+    static const struct attention_case cases[] = {
+        { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0 },
+        { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0 },
+        { "a head a key", 2, 15, 3, 3, 16, 144, 0, 0, true, 0 },
+        { "a window", 2, 1200, 6, 2, 48, 48, 700, 0, true, 0 },
+        { "a soft cap", 2, 520, 4, 2, 80, 80, 0, 1.3, true, 0 },
+        { "odd columns", 3, 600, 4, 2, 20, 12, 0, 0, true, 0 },
+        { "values among other columns", 2, 513, 6, 2, 32, 32, 0, 0, true, 16 },
+        { "one key", 1, 0, 4, 1, 16, 16, 0, 0, true, 0 },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++)
+            cache_is_right(&cases[i], types[t]);
+}
+
 /* ---- experts ---- */
 
 static bool routes(const float *scores, const struct inst *inst, const float *bias,
@@ -1143,6 +1252,7 @@ int main(void)
     rows_beside_are_read(DTYPE_F32);
     rows_beside_are_read(DTYPE_BF16);
     attentions_are_right();
+    caches_are_right();
     experts_are_chosen();
     a_weight_of_nothing_is_a_choice();
     cache_rows_are_read_again();

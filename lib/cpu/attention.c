@@ -12,16 +12,21 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/keyrows.h"
 #include "lib/cpu/vec.h"
 
 enum {
     BLOCK = 64,   /* queries per task */
-    STRETCH = 12, /* keys that all heads of one query read before the next keys; at most
-                   * WIDE */
+    STRETCH = 12, /* keys that all heads of one query read before the next keys, if the
+                   * rows are converted; at most WIDE */
     WIDE = 64,    /* cached keys that are converted to f32 at a time */
-    PART = 768,   /* keys of a task that scores them for one query */
+    PART = 512,   /* positions whose values are added up by themselves, and then to the
+                   * sum of those before, so that threads can share the keys of a
+                   * query */
     SMALL = 1 << 14 /* numbers of keys that one thread reads sooner than several */
 };
+
+typedef double vec_double __attribute__((vector_size(64)));
 
 /* Scales the scores, caps them unless CAP is 0, and returns the largest. */
 CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
@@ -57,6 +62,7 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
 CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap, float sink)
 {
     float max = scale_scores(s, n, scale, cap), factor;
+    vec_double low = { 0 }, high = { 0 };
     double sum = 0;
     size_t i = 0;
 
@@ -66,14 +72,20 @@ CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap, floa
         sum = (double)expf(sink - max);
 
     for (; i + VEC <= n; i += VEC) {
+        vec_half half[2];
         vec v;
 
         vec_load_f32(&v, s + i);
         v -= max;
         vec_exp(&v, &v);
         memcpy(s + i, &v, sizeof(v));
-        sum += (double)vec_sum(&v);
+        memcpy(half, &v, sizeof(half));
+        low += __builtin_convertvector(half[0], vec_double);
+        high += __builtin_convertvector(half[1], vec_double);
     }
+    low += high;
+    for (int k = 0; k < VEC / 2; k++)
+        sum += low[k];
     for (; i < n; i++) {
         s[i] = expf(s[i] - max);
         sum += (double)s[i];
@@ -98,9 +110,13 @@ struct job {
     float *y;
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
-    size_t kv_heads;     /* of a task with values, if there is a single query */
-    float *score;        /* [threads][block][keys]; with a single query,
-                          * [heads][score_stride(keys)] */
+    struct keyrows keys, values;
+    size_t kv_heads; /* of a task with values, if there is a single query */
+    float *score;    /* [threads][block][keys]; with a single query,
+                      * [heads][score_stride(keys)] */
+    float *owned;    /* NULL, or score, to be released */
+    float *part; /* with a single query, [PARTs][heads][value_dim]: sums of values; else
+                  * [threads][block][value_dim] */
     struct key_run *run; /* [runs] */
     size_t runs;
     float *sink;    /* [heads]: attention sinks; or NULL */
@@ -353,55 +369,59 @@ static float *wide_of(const struct job *j, int thread)
                : NULL;
 }
 
-/* Converts columns [FIRST, FIRST + DIM) of N rows of the cache P, from ROW on, to
- * y[N][DIM]. */
-static void widen_rows(float *y, const struct buffer *p, size_t row, size_t n,
-                       size_t first, size_t dim)
+/* X[ROWS][N], with STRIDE, times the scales of N rows from ROW on. */
+static void scale_columns(float *x, size_t stride, size_t rows, const struct keyrows *k,
+                          size_t head, size_t row, size_t n)
 {
-    uint64_t bytes = layout_cached_bytes(p->dtype, p->cols, p->width);
+    for (size_t t = 0; t < n && k->type == DTYPE_I8 && k->by_head; t++) {
+        float scale = keyrows_scale(k, row + t, head);
 
-    for (size_t i = 0; i < n; i++)
-        cpu_cached(y + i * dim, (const char *)p->data + (row + i) * bytes, first, dim,
-                   p);
+        for (size_t i = 0; i < rows; i++)
+            x[i * stride + t] *= scale;
+    }
 }
 
-/* Scores of ROWS queries with the SOME keys from ROW on; SCORE has a stride of N. */
+/* Scores of ROWS queries, Q with Q_STRIDE, with the SOME keys from ROW on; SCORE has a
+ * stride of N. */
 static void score_keys(const struct job *j, float *score, size_t n, const float *q,
-                       size_t rows, size_t row, size_t some, size_t kv, float *wide)
+                       size_t q_stride, size_t rows, size_t row, size_t some, size_t kv,
+                       float *wide)
 {
     size_t dim = j->inst->attention.head_dim;
 
     if (!j->step->cached_k) {
-        cpu_dots(score, n, q, j->q_stride, rows,
-                 j->step->k + row * j->k_stride + kv * dim, j->k_stride, some, dim);
+        cpu_dots(score, n, q, q_stride, rows, j->step->k + row * j->k_stride + kv * dim,
+                 j->k_stride, some, dim);
         return;
     }
     for (size_t i = 0; i < some; i += WIDE) {
         size_t m = some - i < WIDE ? some - i : WIDE;
 
-        widen_rows(wide, j->step->cached_k, row + i, m, kv * dim, dim);
-        cpu_dots(score + i, n, q, j->q_stride, rows, wide, dim, m, dim);
+        keyrows_widen(wide, &j->keys, kv, row + i, m);
+        cpu_dots(score + i, n, q, q_stride, rows, wide, dim, m, dim);
+        scale_columns(score + i, n, rows, &j->keys, kv, row + i, m);
     }
 }
 
-/* y[ROWS] += weights times the SOME values from ROW on. */
-static void add_values(const struct job *j, float *y, const float *score, size_t n,
+/* y[ROWS][value_dim] += weights times the SOME values from ROW on.  May change the
+ * weights. */
+static void add_values(const struct job *j, float *y, float *score, size_t n,
                        size_t rows, size_t row, size_t some, size_t kv, float *wide)
 {
     size_t first = kv * j->inst->attention.value_cols;
     size_t dim = j->inst->attention.value_dim;
 
     if (!j->step->cached_v) {
-        cpu_add_weighted(y, j->y_stride, score, n, rows,
-                         j->step->v + row * j->v_stride + first, j->v_stride, dim,
-                         some);
+        cpu_add_weighted(y, dim, score, n, rows, j->step->v + row * j->v_stride + first,
+                         j->v_stride, dim, some);
         return;
     }
     for (size_t i = 0; i < some; i += WIDE) {
         size_t m = some - i < WIDE ? some - i : WIDE;
 
-        widen_rows(wide, j->step->cached_v, row + i, m, first, dim);
-        cpu_add_weighted(y, j->y_stride, score + i, n, rows, wide, dim, dim, m);
+        keyrows_widen(wide, &j->values, kv, row + i, m);
+        scale_columns(score + i, n, rows, &j->values, kv, row + i, m);
+        cpu_add_weighted(y, dim, score + i, n, rows, wide, dim, dim, m);
     }
 }
 
@@ -434,7 +454,8 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
 
         if (some)
             score_keys(j, score + (key - low), n, j->q + row * j->q_stride + head * dim,
-                       rows, j->run[r].row + key - j->run[r].key, some, kv, wide);
+                       j->q_stride, rows, j->run[r].row + key - j->run[r].key, some, kv,
+                       wide);
     }
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -467,9 +488,24 @@ static void drop(const struct job *j, size_t row, size_t rows, size_t head,
                  (uint32_t)global_head(inst, head) + 1);
 }
 
-/* Attention of ROWS queries from ROW on; SCORE is [BLOCK][keys]. */
+/* The end of the PART of positions that KEY is in, or END if that is before. */
+static size_t part_end(const struct job *j, size_t key, size_t end)
+{
+    size_t next = PART - (j->step->first_key + key) % PART;
+
+    return end - key < next ? end : key + next;
+}
+
+CPU_CLONES static void add_part(float *y, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+/* Attention of ROWS queries from ROW on; SCORE is [BLOCK][keys], PART
+ * [BLOCK][value_dim]. */
 static void queries(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score, float *wide)
+                    size_t kv, float *score, float *part, float *wide)
 {
     size_t value_dim = j->inst->attention.value_dim, low = 0;
     size_t n = weigh(j, row, rows, head, kv, score, wide, &low);
@@ -478,12 +514,18 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
     drop(j, row, rows, head, score, low, n);
     for (size_t i = 0; i < rows; i++)
         memset(y + i * j->y_stride, 0, value_dim * sizeof(*y));
-    for (size_t r = 0; r < j->runs && n; r++) {
-        size_t key, some = keys_in(&j->run[r], low, low + n, &key);
+    for (size_t at = low, end; at < low + n; at = end) {
+        end = part_end(j, at, low + n);
+        memset(part, 0, rows * value_dim * sizeof(*part));
+        for (size_t r = 0; r < j->runs; r++) {
+            size_t key, some = keys_in(&j->run[r], at, end, &key);
 
-        if (some)
-            add_values(j, y, score + (key - low), n, rows,
-                       j->run[r].row + key - j->run[r].key, some, kv, wide);
+            if (some)
+                add_values(j, part, score + (key - low), n, rows,
+                           j->run[r].row + key - j->run[r].key, some, kv, wide);
+        }
+        for (size_t i = 0; i < rows; i++)
+            add_part(y + i * j->y_stride, part + i * value_dim, value_dim);
     }
     add_own_values(j, row, rows, head);
 }
@@ -498,7 +540,9 @@ static void some_queries(void *arg, size_t task, int thread)
     size_t kv = head / (heads / j->inst->attention.kv_heads);
     float *score = j->score + (size_t)thread * j->block * j->step->keys;
 
-    queries(j, row, rows, head, kv, score, wide_of(j, thread));
+    queries(j, row, rows, head, kv, score,
+            j->part + (size_t)thread * j->block * j->inst->attention.value_dim,
+            wide_of(j, thread));
 }
 
 /* ---- one query ---- */
@@ -510,131 +554,113 @@ static size_t score_stride(size_t n)
     return (n + VEC - 1) / VEC * VEC + VEC;
 }
 
-/* A single query has tasks of three kinds: scores of some keys, for all heads; weights
- * of a head; and sums of values, of some KV heads with all their query heads.  So each
- * thread reads keys and values of its own, but values of one KV head only are read by
- * one thread: in columns, two threads took longer. */
-struct portion {
-    size_t kv, kvs; /* the first KV head, and their number */
-};
+/* The keys that the single query sees. */
+static size_t all_keys(const struct job *j, size_t *low)
+{
+    size_t high;
 
+    visible(j, j->step->start, low, &high);
+    return high > *low ? high - *low : 0;
+}
+
+/* A single query has tasks of four kinds: scores of some keys, for all heads; weights
+ * of a head; sums of the values of a PART, of some KV heads with all their query heads;
+ * and the sum of a head's PARTs.  So each row is read by one thread only, but for rows
+ * of more KV heads than a task has. */
 static size_t portions(const struct job *j)
 {
     return (j->inst->attention.kv_heads + j->kv_heads - 1) / j->kv_heads;
 }
 
-static struct portion portion_of(const struct job *j, size_t task)
+static size_t parts(const struct job *j)
 {
-    size_t left = j->inst->attention.kv_heads - task * j->kv_heads;
+    size_t low, n = all_keys(j, &low), first = (j->step->first_key + low) / PART;
 
-    return (struct portion){ .kv = task * j->kv_heads,
-                             .kvs = left < j->kv_heads ? left : j->kv_heads };
+    return n ? (j->step->first_key + low + n - 1) / PART - first + 1 : 0;
 }
 
-/* An iterator over keys, in stretches of contiguous rows. */
-struct walk {
-    size_t run, key, low, high;
-};
+/* What a task does with SOME rows from ROW on, which are the keys from KEY on counted
+ * from the first visible one; KV HEADS from KV on. */
+typedef void rows_task(const struct job *j, size_t key, size_t row, size_t some,
+                       size_t kv, size_t heads, float *y, float *wide);
 
-/* Returns the number of keys of the next stretch, 0 at the end.  *key and *row are the
- * index and the row of the first. */
-static size_t next_keys(const struct job *j, struct walk *w, size_t *key, size_t *row)
+/* Calls RUN for the contiguous rows of [FIRST, END), MOST at a time. */
+static void each_rows(const struct job *j, size_t first, size_t end, size_t most,
+                      size_t kv, size_t heads, float *y, float *wide, rows_task *run)
 {
-    for (; w->run < j->runs; w->run++) {
-        const struct key_run *run = &j->run[w->run];
-        size_t n = keys_in(run, w->key, w->high, key);
+    size_t low;
 
-        if (!n)
-            continue;
-        n = n < STRETCH ? n : STRETCH;
-        *row = run->row + *key - run->key;
-        w->key = *key + n;
-        return n;
+    (void)all_keys(j, &low);
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = keys_in(&j->run[r], first, end, &key);
+
+        for (size_t at = 0, n; at < some; at += n) {
+            n = some - at < most ? some - at : most;
+            run(j, key + at - low, j->run[r].row + key + at - j->run[r].key, n, kv,
+                heads, y, wide);
+        }
     }
-    return 0;
 }
 
-/* Keys or values: at P with STRIDE, or in the cache CACHED. */
-struct kept {
-    const float *p;
-    size_t stride;
-    const struct buffer *cached; /* or NULL */
-    float *wide;                 /* [STRETCH][columns of a head], for converted rows */
-};
-
-/* Returns columns [FIRST, FIRST + DIM) of N rows from ROW on; *stride is their
- * stride. */
-static const float *kept_rows(const struct kept *from, size_t row, size_t n,
-                              size_t first, size_t dim, size_t *stride)
+static size_t group_of(const struct job *j)
 {
-    if (from->cached) {
-        widen_rows(from->wide, from->cached, row, n, first, dim);
-        *stride = dim;
-        return from->wide;
+    return j->inst->attention.heads / j->inst->attention.kv_heads;
+}
+
+static void score_rows(const struct job *j, size_t key, size_t row, size_t some,
+                       size_t kv, size_t heads, float *y, float *wide)
+{
+    size_t low, stride = score_stride(all_keys(j, &low)), group = group_of(j);
+    size_t dim = j->inst->attention.head_dim;
+
+    (void)y;
+    if (keyrows_are_whole(&j->keys)) {
+        keyrows_dots(j->score + key, stride, j->q, group, &j->keys, kv, heads, row,
+                     some);
+        return;
     }
-    *stride = from->stride;
-    return from->p + row * from->stride + first;
+    for (size_t h = kv; h < kv + heads; h++)
+        score_keys(j, j->score + h * group * stride + key, stride,
+                   j->q + h * group * dim, dim, group, row, some, h, wide);
 }
 
-/* Prefetches these rows. */
-static void fetch(const struct kept *from, size_t row, size_t n, size_t first,
-                  size_t dim)
+static void sum_rows(const struct job *j, size_t key, size_t row, size_t some,
+                     size_t kv, size_t heads, float *y, float *wide)
 {
-    for (size_t i = 0; i < n && !from->cached; i++)
-        for (size_t k = 0; k < dim; k += VEC)
-            __builtin_prefetch(from->p + (row + i) * from->stride + first + k, 0, 2);
+    size_t low, stride = score_stride(all_keys(j, &low)), group = group_of(j);
+
+    if (keyrows_are_whole(&j->values)) {
+        keyrows_add(y, j->score + key, stride, group, &j->values, kv, heads, row, some);
+        return;
+    }
+    for (size_t h = kv; h < kv + heads; h++)
+        add_values(j, y + h * group * j->inst->attention.value_dim,
+                   j->score + h * group * stride + key, stride, group, row, some, h,
+                   wide);
 }
 
-/* The keys that the single query sees, from the first one on. */
-static struct walk all_keys(const struct job *j)
+/* Rows that a task reads before it turns to the next ones. */
+static size_t stretch_of(const struct keyrows *k)
 {
-    struct walk w = { 0 };
-
-    visible(j, j->step->start, &w.low, &w.high);
-    w.high = w.high > w.low ? w.high : w.low;
-    w.key = w.low;
-    return w;
+    return keyrows_are_whole(k) ? PART : STRETCH;
 }
 
-/* Task: scores of some keys.  Goes through them one stretch at a time for all heads, so
- * memory is read nearly in order and each KV head is read once for all its query heads.
- * Prefetches the next stretch. */
+/* Task: scores of some keys. */
 static void score_part(void *arg, size_t task, int thread)
 {
     const struct job *j = arg;
-    const struct kept keys = { j->step->k, j->k_stride, j->step->cached_k,
-                               wide_of(j, thread) };
-    struct walk w = all_keys(j);
-    size_t dim = j->inst->attention.head_dim, stride = score_stride(w.high - w.low),
-           key, row, some;
-    size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
+    size_t low, n = all_keys(j, &low), first = task * PART;
+    size_t some = n - first < PART ? n - first : PART;
 
-    w.key += task * PART;
-    w.high = w.high - w.key < PART ? w.high : w.key + PART;
-    for (some = next_keys(j, &w, &key, &row); some;) {
-        size_t next_key = 0, next_row = 0;
-        size_t next = next_keys(j, &w, &next_key, &next_row);
-
-        for (size_t kv = 0; kv < j->inst->attention.kv_heads; kv++) {
-            size_t apart;
-            const float *k = kept_rows(&keys, row, some, kv * dim, dim, &apart);
-
-            fetch(&keys, next_row, next, kv * dim, dim);
-            cpu_dots(j->score + kv * group * stride + (key - w.low), stride,
-                     j->q + kv * group * dim, dim, group, k, apart, some, dim);
-        }
-        some = next;
-        key = next_key;
-        row = next_row;
-    }
+    each_rows(j, low + first, low + first + some, stretch_of(&j->keys), 0,
+              j->inst->attention.kv_heads, NULL, wide_of(j, thread), score_rows);
 }
 
 /* Task: the weights of a head. */
 static void weigh_head(void *arg, size_t head, int thread)
 {
     const struct job *j = arg;
-    const struct walk w = all_keys(j);
-    size_t n = w.high - w.low;
+    size_t low, n = all_keys(j, &low);
     float *own = j->score + head * score_stride(n);
 
     (void)thread;
@@ -642,46 +668,43 @@ static void weigh_head(void *arg, size_t head, int thread)
         set_lse(j, 0, head, sink_of(j, 0, head));
         return;
     }
-    add_biases(j, head, j->step->start, own, w.low, n);
+    add_biases(j, head, j->step->start, own, low, n);
     set_lse(j, 0, head,
             softmax(own, n, (float)j->inst->attention.scale,
                     (float)j->inst->attention.softcap, sink_of(j, 0, head)));
-    drop(j, 0, 1, head, own, w.low, n);
+    drop(j, 0, 1, head, own, low, n);
 }
 
-/* Task: a portion of y = the values times their weights, in the same order. */
-static void sum_values(void *arg, size_t task, int thread)
+/* Task: the sum of a PART's values, of some KV heads. */
+static void sum_part(void *arg, size_t task, int thread)
 {
     const struct job *j = arg;
-    const struct kept values = { j->step->v, j->v_stride, j->step->cached_v,
-                                 wide_of(j, thread) };
-    const struct portion s = portion_of(j, task);
-    struct walk w = all_keys(j);
-    size_t dim = j->inst->attention.value_dim, stride = score_stride(w.high - w.low),
-           key, row, some;
-    size_t group = j->inst->attention.heads / j->inst->attention.kv_heads;
+    size_t low, n = all_keys(j, &low), part = task / portions(j);
+    size_t kv = task % portions(j) * j->kv_heads, base = j->step->first_key;
+    size_t left = j->inst->attention.kv_heads - kv;
+    size_t kvs = left < j->kv_heads ? left : j->kv_heads;
+    size_t dim = j->inst->attention.value_dim, group = group_of(j);
+    size_t start = ((base + low) / PART + part) * PART;
+    size_t first = part ? start - base : low;
+    float *y = j->part + part * j->inst->attention.heads * dim;
 
-    for (size_t h = s.kv * group; h < (s.kv + s.kvs) * group; h++)
-        memset(j->y + h * dim, 0, dim * sizeof(*j->y));
-    for (some = next_keys(j, &w, &key, &row); some;) {
-        size_t next_key = 0, next_row = 0;
-        size_t next = next_keys(j, &w, &next_key, &next_row);
+    memset(y + kv * group * dim, 0, kvs * group * dim * sizeof(*y));
+    each_rows(j, first, part_end(j, first, low + n), stretch_of(&j->values), kv, kvs, y,
+              wide_of(j, thread), sum_rows);
+}
 
-        for (size_t kv = s.kv; kv < s.kv + s.kvs; kv++) {
-            size_t first = kv * j->inst->attention.value_cols, apart;
-            const float *v = kept_rows(&values, row, some, first, dim, &apart);
+/* Task: the sum of a head's PARTs, in order. */
+static void sum_parts(void *arg, size_t head, int thread)
+{
+    const struct job *j = arg;
+    size_t dim = j->inst->attention.value_dim, all = parts(j);
 
-            fetch(&values, next_row, next, first, dim);
-            cpu_add_weighted(j->y + kv * group * dim, dim,
-                             j->score + kv * group * stride + (key - w.low), stride,
-                             group, v, apart, dim, some);
-        }
-        some = next;
-        key = next_key;
-        row = next_row;
-    }
-    for (size_t h = s.kv * group; h < (s.kv + s.kvs) * group; h++)
-        add_own_values(j, 0, 1, h);
+    (void)thread;
+    memset(j->y + head * dim, 0, dim * sizeof(*j->y));
+    for (size_t i = 0; i < all; i++)
+        add_part(j->y + head * dim,
+                 j->part + (i * j->inst->attention.heads + head) * dim, dim);
+    add_own_values(j, 0, 1, head);
 }
 
 /* Runs RUN in TASKS tasks: on D's threads, or on this one if there is little to do. */
@@ -697,14 +720,17 @@ static void share_query(struct device *d, struct job *j, size_t tasks, bool litt
 /* Attention of a single query. */
 static void one_query(struct device *d, struct job *j)
 {
-    size_t threads = (size_t)cpu_threads(d), all = j->inst->attention.kv_heads;
-    const struct walk w = all_keys(j);
-    bool little = (w.high - w.low) * j->k_stride < SMALL;
+    size_t low, n = all_keys(j, &low), kv_heads = j->inst->attention.kv_heads;
+    size_t tasks = 4 * (size_t)cpu_threads(d), all = parts(j), shares;
+    bool little = n * j->k_stride < SMALL;
 
-    j->kv_heads = little ? all : (all + threads - 1) / threads;
-    share_query(d, j, (w.high - w.low + PART - 1) / PART, little, score_part);
+    shares = little || !all ? 1 : (tasks + all - 1) / all;
+    shares = shares < kv_heads ? shares : kv_heads;
+    j->kv_heads = (kv_heads + shares - 1) / shares;
+    share_query(d, j, (n + PART - 1) / PART, little, score_part);
     share_query(d, j, j->inst->attention.heads, little, weigh_head);
-    share_query(d, j, portions(j), little, sum_values);
+    share_query(d, j, all * portions(j), little, sum_part);
+    share_query(d, j, j->inst->attention.heads, little || all < 8, sum_parts);
 }
 
 /* Finds the contiguous rows: one run without block table, else one for each group of
@@ -735,10 +761,30 @@ static int open_runs(struct job *j, struct err *err)
     return 0;
 }
 
+/* Memory for scores and sums of values: the device's own for a single query. */
+static int open_room(struct job *j, struct device *d, struct err *err)
+{
+    size_t heads = j->inst->attention.heads, keys = j->step->keys;
+    size_t threads = (size_t)cpu_threads(d), dim = j->inst->attention.value_dim;
+    bool one = j->step->rows == 1;
+    uint64_t scores = one ? heads * score_stride(keys) : threads * j->block * keys;
+    uint64_t sums = (one ? parts(j) * heads : threads * j->block) * dim;
+    uint64_t bytes = (scores + sums + VEC) * sizeof(float);
+
+    j->score = one ? cpu_room(d, bytes, "attention scores", err)
+                   : mem_alloc(bytes, "attention scores", err);
+    if (!j->score)
+        return -1;
+    j->owned = one ? NULL : j->score;
+    j->part = j->score + (scores + VEC - 1) / VEC * VEC;
+    return 0;
+}
+
 int cpu_attention(struct device *d, float *y, const float *q, const struct inst *inst,
                   const struct attention_step *step, struct err *err)
 {
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
+    size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
     struct job j = { .inst = inst,
                      .step = step,
                      .q = q,
@@ -753,20 +799,16 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 
     if (!heads || !step->rows)
         return 0;
+    j.keys = keyrows_of(step->cached_k, step->k, kv_heads, dim, dim);
+    j.values = keyrows_of(step->cached_v, step->v, kv_heads, value_dim,
+                          inst->attention.value_cols);
     if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
         (step->sinks && open_sinks(&j, err) < 0) ||
         (step->biases && open_stream(&j, err) < 0))
         goto out;
-    j.score =
-        mem_alloc((step->rows == 1 ? heads * score_stride(step->keys)
-                                   : (uint64_t)cpu_threads(d) * j.block * step->keys) *
-                      sizeof(float),
-                  "attention scores", err);
-    if (!j.score)
+    if (open_room(&j, d, err) < 0)
         goto out;
     if (step->cached_k || step->cached_v) {
-        size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
-
         j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
                                (dim > value_dim ? dim : value_dim) * sizeof(float),
                            "keys and values", err);
@@ -780,7 +822,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
     ret = 0;
 out:
     free(j.run);
-    free(j.score);
+    free(j.owned);
     free(j.wide);
     free(j.bias);
     free(j.sink);

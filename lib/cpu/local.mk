@@ -9,6 +9,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/embedding.c \
     %D%/gradient.c \
     %D%/kernels.c \
+    %D%/keyrows.c %D%/keyrows.h \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \
     %D%/packed.c %D%/packed.h \

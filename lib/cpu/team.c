@@ -44,6 +44,8 @@ struct device {
     cpu_task *run;
     void *arg;
     struct queue *queue; /* [n] */
+    void *room;          /* cpu_room */
+    uint64_t room_bytes;
     _Alignas(128) _Atomic uint32_t state;
     _Atomic uint32_t sleepers;
     _Atomic int quit;
@@ -170,6 +172,18 @@ void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg)
         wait_while(&d->active, active, NULL);
 }
 
+void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
+{
+    if (bytes > d->room_bytes) {
+        free(d->room);
+        d->room_bytes = 0;
+        d->room = mem_alloc(bytes + bytes / 4, what, err);
+        if (d->room)
+            d->room_bytes = bytes + bytes / 4;
+    }
+    return d->room;
+}
+
 int cpu_threads(const struct device *d)
 {
     return d->n;
@@ -232,5 +246,6 @@ void cpu_close(struct device *d)
         pthread_join(d->helper[i - 1], NULL);
     free(d->helper);
     free(d->queue);
+    free(d->room);
     free(d);
 }

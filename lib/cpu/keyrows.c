@@ -1,0 +1,534 @@
+/* keyrows - one query times rows of keys or values, in the type that stores them */
+#include "lib/cpu/keyrows.h"
+
+#include "lib/cpu/vec.h"
+#include "lib/device/layout.h"
+
+#define EACH _Pragma("GCC unroll 16") for
+
+enum {
+    AHEAD = 128 << 10, /* bytes between what is read and what is prefetched */
+    LINE = 64,         /* bytes that a prefetch brings */
+    KEYS = 8,          /* rows of a tile, at most */
+    FOUR = 4,          /* rows, and query heads, of a tile in many registers */
+    SUMS = FOUR * FOUR,
+    STRETCH = 512 /* rows whose values are added head by head */
+};
+
+typedef int8_t vec_i8 __attribute__((vector_size(16), may_alias));
+typedef uint16_t vec_words __attribute__((vector_size(32), may_alias));
+typedef int16_t vec_i16 __attribute__((vector_size(32)));
+
+struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
+                          size_t dim, size_t apart)
+{
+    struct keyrows k = { .data = p ? (const char *)p->data : (const char *)plain,
+                         .type = p ? p->dtype : DTYPE_F32,
+                         .bytes = heads * apart * sizeof(*plain),
+                         .heads = heads,
+                         .dim = dim,
+                         .apart = apart };
+
+    if (p)
+        k.bytes = layout_cached_bytes(p->dtype, p->cols, p->width);
+    if (k.type == DTYPE_I8) {
+        k.per = p->width;
+        k.scales = p->cols / p->width;
+    }
+    k.by_head = true;
+    for (size_t h = 0; k.type == DTYPE_I8 && dim && h < heads; h++)
+        if (h * apart / k.per != (h * apart + dim - 1) / k.per)
+            k.by_head = false;
+    return k;
+}
+
+bool keyrows_are_whole(const struct keyrows *k)
+{
+    return k->dim % VEC == 0 && k->by_head;
+}
+
+/* The scale of column COL of ROW. */
+static float scale_of(const struct keyrows *k, size_t row, size_t col)
+{
+    float scale;
+
+    memcpy(&scale, k->data + row * k->bytes + col / k->per * sizeof(scale),
+           sizeof(scale));
+    return scale;
+}
+
+float keyrows_scale(const struct keyrows *k, size_t row, size_t head)
+{
+    return k->type == DTYPE_I8 && k->by_head ? scale_of(k, row, head * k->apart) : 1;
+}
+
+CPU_CLONES static void widen_bf16(float *y, const uint16_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)x[i] << 16;
+
+        memcpy(y + i, &bits, sizeof(bits));
+    }
+}
+
+CPU_CLONES static void widen_i8(float *y, const int8_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)x[i];
+}
+
+void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
+                   size_t n)
+{
+    size_t col = head * k->apart;
+
+    for (size_t i = 0; i < n; i++, y += k->dim) {
+        const char *row = k->data + (first + i) * k->bytes + k->scales * sizeof(float);
+
+        if (k->type == DTYPE_F32)
+            memcpy(y, (const float *)(const void *)row + col, k->dim * sizeof(*y));
+        else if (k->type == DTYPE_BF16)
+            widen_bf16(y, (const uint16_t *)(const void *)row + col, k->dim);
+        else
+            widen_i8(y, (const int8_t *)row + col, k->dim);
+        for (size_t c = 0; !k->by_head && c < k->dim; c++)
+            y[c] *= scale_of(k, first + i, col + c);
+    }
+}
+
+static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
+}
+
+/* What the functions of the header get. */
+struct request {
+    float *to;         /* scores, or sums */
+    const float *from; /* queries, or weights */
+    size_t stride;     /* of scores or weights */
+    size_t group, head, heads, first, n;
+    const struct keyrows *k;
+};
+
+/* Some rows of a head. */
+struct tile {
+    const char *w; /* the first row */
+    size_t bytes;  /* between rows */
+    float scale[KEYS];
+};
+
+/* KEYS rows of HEAD from the request's row I on.  TYPE is a constant after inlining, as
+ * are numbers of keys, heads and vectors. */
+static inline __attribute__((always_inline)) void
+open_tile(struct tile *t, const struct request *r, enum dtype type, size_t head,
+          size_t i, int keys)
+{
+    const struct keyrows *k = r->k;
+    const char *row = k->data + (r->first + i) * k->bytes;
+
+    t->bytes = k->bytes;
+    t->w = row + k->scales * sizeof(float) + head * k->apart * size_of(type);
+    for (int n = 0; type == DTYPE_I8 && n < keys; n++)
+        memcpy(&t->scale[n],
+               row + (size_t)n * k->bytes + head * k->apart / k->per * sizeof(float),
+               sizeof(float));
+}
+
+/* Bytes to what is prefetched: whole rows. */
+static inline __attribute__((always_inline)) size_t ahead_of(const struct keyrows *k)
+{
+    return (AHEAD / k->bytes + 1) * k->bytes;
+}
+
+/* ---- any CPU ---- */
+
+static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
+                                                       const void *p)
+{
+    if (type == DTYPE_F32) {
+        vec_load_f32(out, p);
+    } else if (type == DTYPE_BF16) {
+        vec_load_bf16(out, p);
+    } else {
+        vec_i8 q;
+
+        memcpy(&q, p, sizeof(q));
+        *out = __builtin_convertvector(
+            __builtin_convertvector(__builtin_convertvector(q, vec_i16), vec_i32), vec);
+    }
+}
+
+/* Scores of one query head with KEYS rows. */
+static inline __attribute__((always_inline)) void dot_tile(float *score, const float *q,
+                                                           size_t dim,
+                                                           const struct tile *t,
+                                                           enum dtype type, int keys)
+{
+    vec acc[2] = { { 0 } };
+
+    for (size_t c = 0; c < dim; c += VEC) {
+        vec wv, qv;
+
+        vec_load_f32(&qv, q + c);
+        EACH(int i = 0; i < keys; i++)
+        {
+            load(&wv, type, t->w + (size_t)i * t->bytes + c * size_of(type));
+            acc[i] += wv * qv;
+        }
+    }
+    EACH(int i = 0; i < keys; i++)
+    {
+        float sum = vec_sum(&acc[i]);
+
+        score[i] = type == DTYPE_I8 ? sum * t->scale[i] : sum;
+    }
+}
+
+/* y += weights times KEYS rows, one vector of columns after another. */
+static inline __attribute__((always_inline)) void add_tile(float *y, size_t dim,
+                                                           const float *weight,
+                                                           const struct tile *t,
+                                                           enum dtype type, int keys)
+{
+    float scaled[KEYS];
+
+    if (type == DTYPE_I8) {
+        for (int i = 0; i < keys; i++)
+            scaled[i] = weight[i] * t->scale[i];
+        weight = scaled;
+    }
+    for (size_t c = 0; c < dim; c += VEC) {
+        vec acc, wv;
+
+        vec_load_f32(&acc, y + c);
+        for (int i = 0; i < keys; i++) {
+            load(&wv, type, t->w + (size_t)i * t->bytes + c * size_of(type));
+            acc += wv * weight[i];
+        }
+        memcpy(y + c, &acc, sizeof(acc));
+    }
+}
+
+static inline __attribute__((always_inline)) void dots_of(const struct request *r,
+                                                          enum dtype type)
+{
+    size_t dim = r->k->dim;
+    struct tile t;
+
+    for (size_t i = 0, keys; i < r->n; i += keys) {
+        keys = r->n - i >= 2 ? 2 : 1;
+        for (size_t h = r->head; h < r->head + r->heads; h++) {
+            open_tile(&t, r, type, h, i, (int)keys);
+            for (size_t g = h * r->group; g < (h + 1) * r->group; g++)
+                if (keys == 2)
+                    dot_tile(r->to + g * r->stride + i, r->from + g * dim, dim, &t,
+                             type, 2);
+                else
+                    dot_tile(r->to + g * r->stride + i, r->from + g * dim, dim, &t,
+                             type, 1);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void adds_of(const struct request *r,
+                                                          enum dtype type)
+{
+    size_t dim = r->k->dim;
+    struct tile t;
+
+    for (size_t i = 0, keys; i < r->n; i += keys) {
+        keys = r->n - i >= KEYS ? KEYS : r->n - i;
+        for (size_t h = r->head; h < r->head + r->heads; h++) {
+            open_tile(&t, r, type, h, i, (int)keys);
+            for (size_t g = h * r->group; g < (h + 1) * r->group; g++)
+                add_tile(r->to + g * dim, dim, r->from + g * r->stride + i, &t, type,
+                         (int)keys);
+        }
+    }
+}
+
+/* ---- CPUs with AVX-512: larger tiles, and conversions that compilers miss ---- */
+
+#if CPU_HAS_WIDE
+static inline CPU_WIDE __attribute__((always_inline)) void
+load_wide(vec *out, enum dtype type, const void *p)
+{
+    vec_u32 w;
+    vec_i32 q;
+
+    if (type == DTYPE_F32) {
+        vec_load_f32(out, p);
+        vec_hold(out);
+    } else if (type == DTYPE_BF16) {
+        __asm__("vpmovzxwd %1, %0" : "=v"(w) : "m"(*(const vec_words *)p));
+        w <<= 16;
+        memcpy(out, &w, sizeof(w));
+    } else {
+        __asm__("vpmovsxbd %1, %0" : "=v"(q) : "m"(*(const vec_i8 *)p));
+        *out = __builtin_convertvector(q, vec);
+    }
+}
+
+/* Scores of HEADS query heads with FOUR rows or one. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
+              const struct tile *t, size_t ahead, enum dtype type, int heads, int keys)
+{
+    vec acc[SUMS];
+    float sum[SUMS];
+
+    EACH(int s = 0; s < SUMS; s++) acc[s] = (vec){ 0 };
+    for (size_t c = 0; c < dim; c += VEC) {
+        vec wv[KEYS], qv;
+
+        EACH(int i = 0; i < keys; i++)
+        {
+            const char *w = t->w + (size_t)i * t->bytes + c * size_of(type);
+
+            load_wide(&wv[i], type, w);
+            if (c * size_of(type) % LINE == 0)
+                __builtin_prefetch(w + ahead, 0, 2);
+        }
+        EACH(int h = 0; h < heads; h++)
+        {
+            vec_load_f32(&qv, q + (size_t)h * dim + c);
+            vec_hold(&qv);
+            EACH(int i = 0; i < keys; i++)
+            vec_fuse(&acc[h * keys + i], &wv[i], &qv);
+        }
+    }
+    EACH(int s = 0; s < heads * keys; s += 8) vec_sum_eight(sum + s, acc + s, 1);
+    EACH(int h = 0; h < heads; h++)
+    {
+        if (type == DTYPE_I8 && keys == FOUR) {
+            vec_quarter four,
+                by = { t->scale[0], t->scale[1], t->scale[2], t->scale[3] };
+
+            memcpy(&four, sum + h * FOUR, sizeof(four));
+            four *= by;
+            memcpy(sum + h * FOUR, &four, sizeof(four));
+        } else if (type == DTYPE_I8) {
+            sum[h] *= t->scale[0];
+        }
+        memcpy(score + (size_t)h * stride, sum + h * keys,
+               (size_t)keys * sizeof(*score));
+    }
+}
+
+/* All query heads of a KV head. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+dot_heads(const struct request *r, size_t head, size_t i, const struct tile *t,
+          size_t ahead, enum dtype type, int keys)
+{
+    size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
+    float *score = r->to + i;
+
+    for (; g + 4 <= end; g += 4)
+        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
+                      ahead, type, 4, keys);
+    for (; g + 2 <= end; g += 2)
+        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
+                      ahead, type, 2, keys);
+    for (; g < end; g++)
+        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
+                      ahead, type, 1, keys);
+}
+
+static inline CPU_WIDE __attribute__((always_inline)) void
+dots_wide(const struct request *r, enum dtype type)
+{
+
+    size_t ahead = ahead_of(r->k);
+    struct tile t;
+
+    for (size_t i = 0, keys; i < r->n; i += keys) {
+        keys = r->n - i >= FOUR ? FOUR : 1;
+        for (size_t h = r->head; h < r->head + r->heads; h++) {
+            open_tile(&t, r, type, h, i, (int)keys);
+            if (keys == FOUR)
+                dot_heads(r, h, i, &t, ahead, type, FOUR);
+            else
+                dot_heads(r, h, i, &t, ahead, type, 1);
+        }
+    }
+}
+
+/* y[h][VECS vectors] += weight[h][i] row I, over N rows.  Prefetches the rows AHEAD. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
+            size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int vecs)
+{
+    const size_t step = VEC * size_of(type);
+    vec acc[SUMS];
+
+    EACH(int h = 0; h < heads; h++)
+    EACH(int c = 0; c < vecs; c++)
+    vec_load_f32(&acc[h * vecs + c], y + (size_t)h * dim + (size_t)c * VEC);
+    for (size_t i = 0; i < n; i++, w += bytes) {
+        vec wv[SUMS], by;
+
+        EACH(int c = 0; c < vecs; c++)
+        {
+            load_wide(&wv[c], type, w + (size_t)c * step);
+            if ((size_t)c * step % LINE == 0)
+                __builtin_prefetch(w + ahead + (size_t)c * step, 0, 2);
+        }
+        EACH(int h = 0; h < heads; h++)
+        {
+            __asm__("vbroadcastss %1, %0"
+                    : "=v"(by)
+                    : "m"(weight[(size_t)h * stride + i]));
+            EACH(int c = 0; c < vecs; c++) vec_fuse(&acc[h * vecs + c], &wv[c], &by);
+        }
+    }
+    EACH(int h = 0; h < heads; h++)
+    EACH(int c = 0; c < vecs; c++)
+    memcpy(y + (size_t)h * dim + (size_t)c * VEC, &acc[h * vecs + c], sizeof(*acc));
+}
+
+/* HEADS query heads from G on over N rows, VECS vectors of columns at a time, or else
+ * one. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_heads(const struct request *r, size_t g, const char *w, const float *weight,
+          size_t stride, enum dtype type, int heads, size_t n, int vecs)
+{
+    size_t dim = r->k->dim, c = 0, step = (size_t)vecs * VEC;
+    float *y = r->to + g * dim;
+
+    for (; c + step <= dim; c += step)
+        add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
+                    ahead_of(r->k), type, heads, n, vecs);
+    for (; c < dim; c += VEC)
+        add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
+                    ahead_of(r->k), type, heads, n, 1);
+}
+
+static inline CPU_WIDE __attribute__((always_inline)) void
+adds_wide(const struct request *r, enum dtype type)
+{
+    const struct keyrows *k = r->k;
+    float scaled[FOUR * STRETCH];
+
+    for (size_t i = 0, n; i < r->n; i += n) {
+        n = r->n - i < STRETCH ? r->n - i : STRETCH;
+        for (size_t head = r->head; head < r->head + r->heads; head++) {
+            const char *row = k->data + (r->first + i) * k->bytes;
+            const char *w =
+                row + k->scales * sizeof(float) + head * k->apart * size_of(type);
+            size_t end = (head + 1) * r->group;
+
+            for (size_t g = head * r->group, some; g < end; g += some) {
+                const float *weight = r->from + g * r->stride + i;
+                size_t stride = r->stride;
+
+                some = end - g >= 4 ? 4 : end - g >= 2 ? 2 : 1;
+                if (type == DTYPE_I8) {
+                    for (size_t t = 0; t < n; t++) {
+                        float scale;
+
+                        memcpy(&scale,
+                               row + t * k->bytes +
+                                   head * k->apart / k->per * sizeof(float),
+                               sizeof(float));
+                        for (size_t h = 0; h < some; h++)
+                            scaled[h * STRETCH + t] = weight[h * stride + t] * scale;
+                    }
+                    weight = scaled;
+                    stride = STRETCH;
+                }
+                if (some == 4)
+                    add_heads(r, g, w, weight, stride, type, 4, n, 4);
+                else if (some == 2)
+                    add_heads(r, g, w, weight, stride, type, 2, n, 4);
+                else
+                    add_heads(r, g, w, weight, stride, type, 1, n, 8);
+            }
+        }
+    }
+}
+#endif
+
+/* ---- one function for each type ---- */
+
+typedef void loop(const struct request *r);
+
+#if CPU_HAS_WIDE
+#define WIDE_LOOPS(name, type)                                     \
+    CPU_WIDE static void name##_wide_dots(const struct request *r) \
+    {                                                              \
+        dots_wide(r, type);                                        \
+    }                                                              \
+    CPU_WIDE static void name##_wide_add(const struct request *r)  \
+    {                                                              \
+        adds_wide(r, type);                                        \
+    }
+#define WIDE_OF(name)                     \
+    {                                     \
+        name##_wide_dots, name##_wide_add \
+    }
+#else
+#define WIDE_LOOPS(name, type)
+#define WIDE_OF(name) \
+    {                 \
+        NULL, NULL    \
+    }
+#endif
+
+#define LOOPS(name, type)                                       \
+    CPU_CLONES static void name##_dots(const struct request *r) \
+    {                                                           \
+        dots_of(r, type);                                       \
+    }                                                           \
+    CPU_CLONES static void name##_add(const struct request *r)  \
+    {                                                           \
+        adds_of(r, type);                                       \
+    }                                                           \
+    WIDE_LOOPS(name, type)
+
+LOOPS(f32, DTYPE_F32)
+LOOPS(bf16, DTYPE_BF16)
+LOOPS(i8, DTYPE_I8)
+
+static const struct loops {
+    enum dtype type;
+    loop *dots, *add;
+    struct {
+        loop *dots, *add;
+    } wide;
+} all_loops[] = {
+    { DTYPE_F32, f32_dots, f32_add, WIDE_OF(f32) },
+    { DTYPE_BF16, bf16_dots, bf16_add, WIDE_OF(bf16) },
+    { DTYPE_I8, i8_dots, i8_add, WIDE_OF(i8) },
+};
+
+static bool is_wide(void)
+{
+#if CPU_HAS_WIDE
+    return cpu_is_wide();
+#else
+    return false;
+#endif
+}
+
+static const struct loops *loops_of(const struct keyrows *k)
+{
+    return &all_loops[k->type == DTYPE_F32 ? 0 : k->type == DTYPE_BF16 ? 1 : 2];
+}
+
+void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
+                  const struct keyrows *k, size_t head, size_t heads, size_t first,
+                  size_t n)
+{
+    const struct request r = { score, q, stride, group, head, heads, first, n, k };
+
+    (is_wide() ? loops_of(k)->wide.dots : loops_of(k)->dots)(&r);
+}
+
+void keyrows_add(float *y, const float *weight, size_t stride, size_t group,
+                 const struct keyrows *k, size_t head, size_t heads, size_t first,
+                 size_t n)
+{
+    const struct request r = { y, weight, stride, group, head, heads, first, n, k };
+
+    (is_wide() ? loops_of(k)->wide.add : loops_of(k)->add)(&r);
+}

@@ -1,0 +1,50 @@
+/* keyrows - one query times rows of keys or values, in the type that stores them
+ *
+ * All heads are processed for a few rows before the next rows, so memory is read in
+ * order and once for all the query heads that share a row.  bf16 and int8 become f32
+ * in registers.  A score has the bits that cpu_dots gives to the widened row, a sum of
+ * values those of cpu_add_weighted; the scales of int8 multiply scores and weights, not
+ * elements. */
+#ifndef LIB_CPU_KEYROWS_H
+#define LIB_CPU_KEYROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lib/device/device.h"
+
+struct keyrows {
+    const char *data;
+    enum dtype type;
+    size_t bytes;       /* between rows */
+    size_t heads, dim;  /* KV heads; columns of each */
+    size_t apart;       /* columns between heads */
+    size_t scales, per; /* I8: scales of a row, which precede its columns; columns per
+                         * scale */
+    bool by_head;       /* a head has one scale, or the type has none */
+};
+
+/* The heads of the cache P or, if it is NULL, of f32 rows at PLAIN. */
+struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
+                          size_t dim, size_t apart);
+/* Have keyrows_dots and keyrows_add loops for K?  They do if dim is a multiple of VEC
+ * and scales are by head. */
+bool keyrows_are_whole(const struct keyrows *k);
+/* What HEAD's part of ROW is multiplied by; 1 for other types than I8. */
+float keyrows_scale(const struct keyrows *k, size_t row, size_t head);
+/* y[N][dim] = HEAD's part of the rows from FIRST on as f32, without those scales. */
+void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
+                   size_t n);
+
+/* score[h][i] = q_h . row FIRST + I, over N rows and the HEADS KV heads from HEAD on,
+ * each with GROUP query heads.  Q [heads][group][dim] and SCORE are those of head 0;
+ * STRIDE is that between two heads of SCORE. */
+void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
+                  const struct keyrows *k, size_t head, size_t heads, size_t first,
+                  size_t n);
+/* y_h += weight[h][i] row FIRST + I, row after row. */
+void keyrows_add(float *y, const float *weight, size_t stride, size_t group,
+                 const struct keyrows *k, size_t head, size_t heads, size_t first,
+                 size_t n);
+
+#endif
