@@ -36,7 +36,28 @@ tp-run generate --compute bf16 --json --prompt ROMEO: --prompt Q --prompt 'What 
     sed 's/,"tokens_per.*//; s/"prompt":[0-9]*,//' > together
 ok "texts are alone what they are together" cmp alone together
 
+# many rows
+dir=$bard
+short=$ids
+ids=$(seq -s, 2 61)
+logits f32
+logits bf16 --compute bf16 --threads 1
+ok "a long prompt: near what is computed in f32" "$compare" f32 bf16 0.01 logits
+logits again --compute bf16 --threads 2 --pp 2
+ok "a long prompt: the same bits on stages and threads" cmp bf16 again
+seq -s, 3 51 | sed 's/.*/{"ids":[&]}/' > first
+seq -s, 2 49 | sed 's/.*/{"ids":[&]}/' > second
+long() {
+    cat "$@" | tp-run generate --compute bf16 --deterministic --json --input - --max-tokens 12 "$bard" |
+        sed 's/,"tokens_per.*//; s/"line":[0-9]*,//'
+}
+long first > alone
+long second >> alone
+long first second > together
+ok "long texts are alone what they are together, with --deterministic" cmp alone together
+
 # weights in f32 are multiplied as they were
+ids=$short
 dir=$data/models/llama-gqa
 logits f32
 logits bf16 --compute bf16

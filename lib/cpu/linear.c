@@ -2,11 +2,11 @@
  *
  * Each sum has a fixed order, which does not depend on the other rows and outputs, nor
  * on the number of threads: a row's result does not depend on its batch.  y = x W^T:
- * the lanes of a vector sum stretches of BLOCK terms, a fixed tree adds the lanes, and
- * the stretches are added in order.  y = x W: terms are added in order.  16-bit
- * weights: one vector holds the weights at even positions of 32, the next those at odd
- * positions (vec_pair_bf16); x is rearranged in the same way once and padded with
- * zeros.
+ * the lanes of a vector sum stretches of BLOCK terms (rounded x: of PAIRS_BLOCK), a
+ * fixed tree adds the lanes, and the stretches are added in order.  y = x W: terms are
+ * added in order.  16-bit weights: one vector holds the weights at even positions of
+ * 32, the next those at odd positions (vec_pair_bf16); x is rearranged in the same way
+ * once and padded with zeros.
  *
  * Tensor parallelism: if ranks may divide the terms of a sum, it is computed in parts,
  * each in the order above, and a binary tree adds the parts (struct sum_tree).  A rank
@@ -188,8 +188,8 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                             ? element(w, first + n, 0) + n * of.start * t->size
                             : NULL;
 
-    for (uint64_t k = 0; k < of.count; k += BLOCK) {
-        size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+    for (uint64_t k = 0; k < of.count; k += t->block) {
+        size_t terms = of.count - k < t->block ? (size_t)(of.count - k) : t->block;
 
         for (size_t c = 0; c < n; c += EIGHT_OUTS) {
             struct weight_rows at = { .data = element(w, first + c, of.start + k),
@@ -237,8 +237,8 @@ static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
                      uint64_t first, size_t n, struct terms of)
 {
     for (size_t j = 0; j < n; j += OUTS)
-        for (uint64_t k = 0; k < of.count; k += BLOCK) {
-            size_t terms = of.count - k < BLOCK ? (size_t)(of.count - k) : BLOCK;
+        for (uint64_t k = 0; k < of.count; k += t->block) {
+            size_t terms = of.count - k < t->block ? (size_t)(of.count - k) : t->block;
             struct weight_rows at = { .data = element(w, first + j, of.start + k),
                                       .stride = w->cols };
 
@@ -567,8 +567,7 @@ static void matmul_outputs(void *arg, size_t task, int thread)
                        first, n);
 }
 
-/* Rounds N floats at X to bf16 at TO. */
-CPU_CLONES static void pack(uint16_t *to, const float *x, size_t n)
+CPU_CLONES void cpu_round_bf16(uint16_t *to, const float *x, size_t n)
 {
     for (size_t k = 0; k < n; k += VEC) {
         size_t some = n - k < VEC ? n - k : VEC;
@@ -612,7 +611,7 @@ static void set_apart(void *arg, size_t task, int thread)
 
         if (p->tiles->packed) {
             memset(to, 0, floats * sizeof(*to));
-            pack((uint16_t *)to, x, cols);
+            cpu_round_bf16((uint16_t *)to, x, cols);
         } else {
             cpu_arrange(to, x, p->w->dtype, cols);
             if (p->rounded)

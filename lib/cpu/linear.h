@@ -17,6 +17,7 @@ enum {
     EIGHT_OUTS = 3, /* and its outputs */
     STREAMS = 4,    /* outputs of one row at once, whose weights may lie far apart */
     BLOCK = 512,    /* terms of a stretch: some rows of x fit into the L1 cache */
+    PAIRS_BLOCK = 2048, /* of packed x, which takes half of the room */
 };
 
 /* A block of rows of weights. */
@@ -28,9 +29,10 @@ struct weight_rows {
 
 /* The loops for weights of one type.  Strides count elements. */
 struct tiles {
-    size_t size; /* bytes of a weight */
-    bool packed; /* a float of x holds two consecutive bf16 terms, padded with zeros to
-                  * whole vectors; otherwise x is arranged by cpu_arrange */
+    size_t size;  /* bytes of a weight */
+    size_t block; /* terms of a stretch */
+    bool packed;  /* a float of x holds two consecutive bf16 terms, padded with zeros to
+                   * whole vectors; otherwise x is arranged by cpu_arrange */
     /* y[M][N] = x w^T, or += if ADD, over TERMS terms.  The first rows prefetch
      * `ahead`. */
     void (*dot)(float *y, size_t y_stride, const float *x, size_t x_stride,

@@ -106,12 +106,13 @@ static void multiply_small(void *arg, size_t task, int thread)
 static double small_rate(struct device *d, struct job *j, size_t threads,
                          enum dtype type)
 {
+    const struct onednn_shape shape = { j->n, j->n, j->n, j->n, j->n };
     double n = (double)j->n, best = 0;
 
     j->failed = false;
     j->product = xcalloc(threads, sizeof(*j->product));
     for (size_t i = 0; i < threads; i++)
-        j->failed |= !(j->product[i] = onednn_new(type, j->n, j->n, j->n));
+        j->failed |= !(j->product[i] = onednn_new(type, &shape));
     for (int i = 0; i < RUNS && !j->failed; i++) {
         double p = rate(d, multiply_small, j, threads, 2 * n * n * n * (double)threads);
 
@@ -136,7 +137,7 @@ static double pair_rate(struct device *d, struct job *j, size_t threads,
         double start = clock_seconds(), p;
 
         /* one thread's rows by all threads' outputs fill c */
-        if (cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err) < 0)
+        if (cpu_linear_panels(d, j->c, j->a, j->n, &w, PANELS_OWN, err) < 0)
             return -1;
         p = 2 * n * n * n * (double)threads / (clock_seconds() - start);
         best = p > best ? p : best;
@@ -163,6 +164,8 @@ static bool has_product(bool bf16)
 
 const char *machine_kernels(bool rounded)
 {
+    if (rounded && onednn_has_amx())
+        return "oneDNN-AMX";
     if (rounded && tile_pairs())
         return "AVX512-BF16";
 #if CPU_HAS_WIDE

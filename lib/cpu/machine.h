@@ -18,8 +18,8 @@ struct machine_rates {
  * in. */
 MUST_CHECK int machine_measure(int threads, struct machine_rates *rates,
                                struct err *err);
-/* The kernels that products with f32 weights use on this CPU, or with bf16 weights if
- * x is ROUNDED. */
+/* The kernels that products with f32 weights use on this CPU, or, of many rows, with
+ * bf16 weights if x is ROUNDED. */
 const char *machine_kernels(bool rounded);
 /* Only the f32 product; takes a few hundredths of a second. */
 MUST_CHECK int machine_product(int threads, double *product, struct err *err);

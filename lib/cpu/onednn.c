@@ -20,20 +20,19 @@ struct onednn {
     dnnl_memory_t x, w, y;
 };
 
-/* A row-major matrix [ROWS][COLS], or if TURNED its transpose as stored by columns. */
-static bool describe(dnnl_memory_desc_t *out, size_t rows, size_t cols, bool turned,
-                     dnnl_data_type_t type)
+/* A matrix [ROWS][COLS] with strides of its rows and columns. */
+static bool describe(dnnl_memory_desc_t *out, size_t rows, size_t cols, size_t by_row,
+                     size_t by_col, dnnl_data_type_t type)
 {
     const dnnl_dims_t dims = { (dnnl_dim_t)rows, (dnnl_dim_t)cols };
-    const dnnl_dims_t strides = { turned ? 1 : (dnnl_dim_t)cols,
-                                  turned ? (dnnl_dim_t)rows : 1 };
+    const dnnl_dims_t strides = { (dnnl_dim_t)by_row, (dnnl_dim_t)by_col };
 
     return dnnl_memory_desc_init_by_strides(out, 2, dims, type, strides) ==
            dnnl_success;
 }
 
-static bool open_product(struct onednn *p, enum dtype type, size_t m, size_t n,
-                         size_t k)
+static bool open_product(struct onednn *p, enum dtype type,
+                         const struct onednn_shape *s)
 {
     const bool bytes = type == DTYPE_I8;
     dnnl_memory_desc_t x, w, y;
@@ -41,9 +40,9 @@ static bool open_product(struct onednn *p, enum dtype type, size_t m, size_t n,
     dnnl_primitive_desc_t desc;
     bool ok;
 
-    if (!describe(&x, m, k, false, bytes ? dnnl_u8 : dnnl_bf16) ||
-        !describe(&w, k, n, true, bytes ? dnnl_s8 : dnnl_bf16) ||
-        !describe(&y, m, n, false, bytes ? dnnl_s32 : dnnl_f32) ||
+    if (!describe(&x, s->m, s->k, s->x_stride, 1, bytes ? dnnl_u8 : dnnl_bf16) ||
+        !describe(&w, s->k, s->n, 1, s->k, bytes ? dnnl_s8 : dnnl_bf16) ||
+        !describe(&y, s->m, s->n, s->y_stride, 1, bytes ? dnnl_s32 : dnnl_f32) ||
         dnnl_matmul_desc_init(&matmul, &x, &w, NULL, &y) != dnnl_success ||
         dnnl_engine_create(&p->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags) !=
@@ -59,11 +58,11 @@ static bool open_product(struct onednn *p, enum dtype type, size_t m, size_t n,
     return ok;
 }
 
-struct onednn *onednn_new(enum dtype type, size_t m, size_t n, size_t k)
+struct onednn *onednn_new(enum dtype type, const struct onednn_shape *shape)
 {
     struct onednn *p = xcalloc(1, sizeof(*p));
 
-    if (open_product(p, type, m, n, k))
+    if (open_product(p, type, shape))
         return p;
     onednn_free(p);
     return NULL;
@@ -94,13 +93,18 @@ bool onednn_run(struct onednn *p, void *y, const void *x, const void *w)
            dnnl_primitive_execute(p->product, p->stream, 3, args) == dnnl_success &&
            dnnl_stream_wait(p->stream) == dnnl_success;
 }
+
+bool onednn_has_amx(void)
+{
+    const dnnl_cpu_isa_t amx = dnnl_cpu_isa_avx512_core_amx;
+
+    return (dnnl_get_effective_cpu_isa() & amx) == amx;
+}
 #else
-struct onednn *onednn_new(enum dtype type, size_t m, size_t n, size_t k)
+struct onednn *onednn_new(enum dtype type, const struct onednn_shape *shape)
 {
     (void)type;
-    (void)m;
-    (void)n;
-    (void)k;
+    (void)shape;
     return NULL;
 }
 
@@ -115,6 +119,11 @@ bool onednn_run(struct onednn *p, void *y, const void *x, const void *w)
     (void)y;
     (void)x;
     (void)w;
+    return false;
+}
+
+bool onednn_has_amx(void)
+{
     return false;
 }
 #endif

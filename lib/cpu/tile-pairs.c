@@ -160,12 +160,12 @@ CPU_WIDE static void streams(float *sums, const float *x, const struct weight_ro
     const char *data = w->data;
 
     for (size_t left = terms; left;) {
-        const bool first = left == terms, two = left > BLOCK;
+        const bool first = left == terms, two = left > PAIRS_BLOCK;
 
         EACH(int s = 0; s < 2 * STREAMS; s++) acc[s] = (vec){ 0 };
         EACH(int h = 0; h < 2; h++)
         {
-            size_t n = left < BLOCK ? left : BLOCK;
+            size_t n = left < PAIRS_BLOCK ? left : PAIRS_BLOCK;
 
             left -= n;
             for (; n >= STEP; n -= STEP, x += VEC, data += STEP * sizeof(uint16_t))
@@ -185,6 +185,7 @@ CPU_WIDE static void streams(float *sums, const float *x, const struct weight_ro
 const struct tiles *tile_pairs(void)
 {
     static const struct tiles pairs_of_bf16 = { .size = sizeof(uint16_t),
+                                                .block = PAIRS_BLOCK,
                                                 .packed = true,
                                                 .dot = dot,
                                                 .eight = eight,

@@ -454,6 +454,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     }                                                                                  \
     TILE_EIGHT(type)                                                                   \
     const struct tiles name = { .size = (type) == DTYPE_F32 ? 4 : 2,                   \
+                                .block = BLOCK,                                        \
                                 .dot = dot,                                            \
                                 .eight = TILE_EIGHT_NAME,                              \
                                 .streams = TILE_STREAMS_NAME,                          \

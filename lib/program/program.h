@@ -313,15 +313,16 @@ struct program {
     int *back_export;      /* [nimports]: gradients sent to the previous stage */
     char **line;           /* "layer.3.q = ..."; see inst.line */
     int nlines;
-    uint64_t table;    /* rows of the position table, for ROWS_TABLE */
-    bool source;       /* an encoder reads a source */
-    bool marks;        /* tokens have marks */
-    uint64_t features; /* numbers of a frame, if the source is given as features; else
-                          0 */
-    bool causal;       /* some attention is causal: the model can generate */
-    bool rounded;      /* as in the options */
-    bool dynamic_rope; /* dynamic NTK: keys cached while a text grew differ from those
-                          of the same text read at once */
+    uint64_t table;     /* rows of the position table, for ROWS_TABLE */
+    bool source;        /* an encoder reads a source */
+    bool marks;         /* tokens have marks */
+    uint64_t features;  /* numbers of a frame, if the source is given as features; else
+                           0 */
+    bool causal;        /* some attention is causal: the model can generate */
+    bool rounded;       /* as in the options, */
+    bool deterministic; /* too */
+    bool dynamic_rope;  /* dynamic NTK: keys cached while a text grew differ from those
+                           of the same text read at once */
 };
 
 enum program_tail {
