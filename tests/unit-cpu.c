@@ -1108,14 +1108,15 @@ static void caches_are_right(void)
 {
     static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_I8 };
     static const struct attention_case cases[] = {
-        { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0 },
-        { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0 },
-        { "a head a key", 2, 15, 3, 3, 16, 144, 0, 0, true, 0 },
-        { "a window", 2, 1200, 6, 2, 48, 48, 700, 0, true, 0 },
-        { "a soft cap", 2, 520, 4, 2, 80, 80, 0, 1.3, true, 0 },
-        { "odd columns", 3, 600, 4, 2, 20, 12, 0, 0, true, 0 },
-        { "values among other columns", 2, 513, 6, 2, 32, 32, 0, 0, true, 16 },
-        { "one key", 1, 0, 4, 1, 16, 16, 0, 0, true, 0 },
+        { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0, 0, false },
+        { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0, 0, false },
+        { "a head a key", 2, 15, 3, 3, 16, 144, 0, 0, true, 0, 0, false },
+        { "a window", 2, 1200, 6, 2, 48, 48, 700, 0, true, 0, 0, false },
+        { "a soft cap", 2, 520, 4, 2, 80, 80, 0, 1.3, true, 0, 0, false },
+        { "odd columns", 3, 600, 4, 2, 20, 12, 0, 0, true, 0, 0, false },
+        { "values among other columns", 2, 513, 6, 2, 32, 32, 0, 0, true, 16, 0,
+          false },
+        { "one key", 1, 0, 4, 1, 16, 16, 0, 0, true, 0, 0, false },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
