@@ -64,6 +64,7 @@ MODELS = {
     "megatron-bert-class": ("MegatronBert" + CLASS, "MegatronBert", dict(ODD, num_labels=3)),
     "roformer": ("RoFormer" + MLM, "RoFormer", dict(SMALL, embedding_size=10)),
     "roformer-class": ("RoFormer" + CLASS, "RoFormer", dict(ODD, hidden_size=20, rotary_value=True, num_labels=3)),
+    "roformer-choice": ("RoFormer" + CHOICE, "RoFormer", dict(ODD, hidden_size=20, embedding_size=9)),
     "ibert": ("IBert" + MLM, "IBert", {**SMALL, "pad_token_id": 1}),
     "ibert-tags": ("IBert" + TAGS, "IBert", {**ODD, "pad_token_id": 1, "num_labels": 3}),
     "big-bird": ("BigBird" + MLM, "BigBird", dict(SMALL, attention_type="original_full")),
@@ -109,6 +110,7 @@ MODELS = {
     "convbert": ("ConvBert" + MLM, "ConvBert", dict(SMALL, num_attention_heads=8, embedding_size=10, num_groups=2)),
     "convbert-class": ("ConvBert" + CLASS, "ConvBert", dict(
         ODD, hidden_size=30, num_attention_heads=10, embedding_size=30, conv_kernel_size=5, num_labels=3)),
+    "convbert-choice": ("ConvBert" + CHOICE, "ConvBert", dict(ODD, hidden_size=30, num_attention_heads=10, embedding_size=9)),
 }
 
 # what is cut alone, in tests/data/cut, without an answer
