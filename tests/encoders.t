@@ -10,7 +10,7 @@ for dir in "$data"/encoders/*/; do
     meshes="tp=1 tp=3 tp=4 tp=2,pp=2"
     case $model in
     mpnet* | deberta* | xlnet*) ;; # biases by distance are not shared over tokens
-    mobilebert* | convbert*)
+    mobilebert* | convbert* | funnel*)
         run tp-run logits --sp 2 --ids "$(cat "$dir/ids")" -o o.safetensors "$dir"
         status_is 1 "$model: tokens that read their neighbours stay on one rank"
         err_is "tp-run: ranks cannot share the sequences of family ${model%-*}" "which is said"
@@ -80,15 +80,4 @@ line k "repeat(parts, m = linear(x, wk) + bk : m)" "'parts' is no capture"
 line k "(linear(x, wk) + bk)*ln_a" "the factors of the columns"
 line a "attention(q, k, v, causal)" "a causal model cannot read the rows beside a token's own"
 
-for dir in "$data"/cut/*/; do
-    dir=${dir%/}
-    rm -rf cut whole
-    run tp-shard split -q --mesh tp=3,pp=2 "$dir" cut
-    err_empty "${dir##*/}: is known"
-    run tp-shard merge -q cut whole
-    ok "${dir##*/}: is cut and merged to the byte" cmp "$dir/model.safetensors" whole/model.safetensors
-    run tp-run logits --ids 5 -o o.safetensors "$dir"
-    status_is 3 "${dir##*/}: is not run"
-    err_has "the forward pass has no output" "${dir##*/}: which is said"
-done
 done_testing

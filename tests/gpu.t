@@ -232,7 +232,7 @@ ok "attention by distance and by types is the CPU's" "$top_builddir/tests/compar
 run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/deberta-v2/ids")" -o relate.safetensors "$data/encoders/deberta-v2"
 ok "attention by distance is that of transformers" "$top_builddir/tests/compare-tensors" \
     "$data/encoders/deberta-v2/expected.safetensors" relate.safetensors 1e-4 logits
-for model in mobilebert convbert squeezebert; do
+for model in mobilebert convbert squeezebert funnel; do
     run "$fake" logits --backend cuda --tp 2 --ids "$(cat "$data/encoders/$model/ids")" -o beside.safetensors "$data/encoders/$model"
     ok "$model: rows beside a row, and groups of columns, are those of transformers" "$top_builddir/tests/compare-tensors" \
         "$data/encoders/$model/expected.safetensors" beside.safetensors 1e-4 logits

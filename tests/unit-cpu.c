@@ -781,6 +781,42 @@ static void rows_beside_are_read(enum dtype dtype)
     free(s);
 }
 
+/* Two texts of 4 and 5 rows, pooled as AT says, and made rows of tokens again. */
+static void try_pool(struct pooled_text at, bool most, const float *want,
+                     const float *back, const char *name)
+{
+    enum { N = 9 };
+    static const int32_t first[] = { 0, 4 };
+    static const float x[N] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+    struct inst inst = { .op = OP_POOL, .pool = { .at = at, .most = most } };
+    float y[N], z[N];
+    struct cpu_taps c = {
+        .y = y, .x = x, .first = first, .ntexts = 2, .rows = N, .cols = 1
+    };
+
+    cpu_pool(team, &inst, &c);
+    inst.op = OP_UNPOOL;
+    c.x = y;
+    c.y = z;
+    cpu_pool(team, &inst, &c);
+    tap_ok(!memcmp(y, want, sizeof(y)) && !memcmp(z, back, sizeof(z)), "%s", name);
+}
+
+static void rows_are_pooled(void)
+{
+    try_pool((struct pooled_text){ 1, true, true }, false,
+             (float[]){ 1, 2.5f, 0, 0, 5, 6.5f, 8, 0, 0 },
+             (float[]){ 1, 2.5f, 2.5f, 0, 5, 6.5f, 6.5f, 8, 8 },
+             "pooled rows: the first stays apart, the last may be passed over");
+    try_pool((struct pooled_text){ 1, true, false }, false,
+             (float[]){ 1, 2.5f, 4, 0, 5, 6.5f, 8.5f, 0, 0 },
+             (float[]){ 1, 2.5f, 2.5f, 4, 5, 6.5f, 6.5f, 8.5f, 8.5f },
+             "pooled rows: or not");
+    try_pool((struct pooled_text){ 1, false, false }, true,
+             (float[]){ 2, 4, 0, 0, 6, 8, 9, 0, 0 },
+             (float[]){ 2, 2, 4, 4, 6, 6, 8, 8, 9 }, "pooled rows: the largest of two");
+}
+
 /* ---- attention ---- */
 
 /* The bias of the query in row I and head H for a key AWAY tokens before it. */
@@ -1302,6 +1338,7 @@ int main(void)
     elements_are_added_and_scaled();
     rows_beside_are_read(DTYPE_F32);
     rows_beside_are_read(DTYPE_BF16);
+    rows_are_pooled();
     attentions_are_right();
     caches_are_right();
     experts_are_chosen();

@@ -866,7 +866,7 @@ static double backends_differ(const struct call *c, float *y)
 }
 
 /* Attention by distance (OP) over two texts, in more rows than there are blocks. */
-static void try_distance(enum op op, int nsrc, unsigned tables)
+static void try_distance(enum op op, int nsrc, unsigned tables, int pooled)
 {
     enum { ROWS = 20, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM, SPAN = 4 };
     static const int32_t first[] = { 0, 9 }, texts = 2, nrows = ROWS;
@@ -889,6 +889,12 @@ static void try_distance(enum op op, int nsrc, unsigned tables)
     inst.attention.span = SPAN;
     inst.attention.far = op == OP_RELATE ? 16 : 0;
     inst.attention.scale = 0.3;
+    inst.attention.any_type = pooled ? 1 : -1;
+    inst.attention.other_first = pooled > 1;
+    inst.attention.keys_pooled = pooled > 0;
+    inst.attention.pool = (struct pooled_text){ .times = (uint64_t)pooled,
+                                                .apart = pooled > 1,
+                                                .cut = pooled > 1 };
     for (int k = 0; k < nsrc; k++) {
         size_t rows = tables >> k & 1 ? 2 * SPAN : ROWS;
 
@@ -898,7 +904,8 @@ static void try_distance(enum op op, int nsrc, unsigned tables)
     c.w = nsrc > 5 ? &types : NULL;
     c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
     worst = backends_differ(&c, y);
-    if (!tap_ok(worst < 3e-6, "%s is the CPU's", op_table[op].name))
+    if (!tap_ok(worst < 3e-6, "%s is the CPU's, of rows pooled %d times",
+                op_table[op].name, pooled))
         printf("# apart by %.3g\n", worst);
     for (int k = 0; k < nsrc; k++)
         free(x[k]);
@@ -907,9 +914,11 @@ static void try_distance(enum op op, int nsrc, unsigned tables)
 
 static void try_relate(void)
 {
-    try_distance(OP_RELATE, 5, 1 << 3 | 1 << 4);
-    try_distance(OP_RELATE_XL, 5, 1 << 4);
-    try_distance(OP_RELATE_XL, 6, 1 << 4);
+    try_distance(OP_RELATE, 5, 1 << 3 | 1 << 4, 0);
+    try_distance(OP_RELATE_XL, 5, 1 << 4, 0);
+    try_distance(OP_RELATE_XL, 6, 1 << 4, 0);
+    try_distance(OP_RELATE_XL, 6, 1 << 4, 1);
+    try_distance(OP_RELATE_XL, 6, 1 << 4, 2);
 }
 
 /* The rows around each second row, of two texts whose rows are not even. */
@@ -1001,7 +1010,7 @@ static void try_beside(void)
 {
     static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
     struct inst inst = { .op = OP_SHIFT, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    double shifted = 0, convolved = 0, dynamic;
+    double shifted = 0, convolved = 0, pooled = 0, dynamic;
 
     for (inst.shift = -3; inst.shift < 4; inst.shift += 2)
         shifted += rows_beside(inst, NULL);
@@ -1020,7 +1029,16 @@ static void try_beside(void)
     inst.taps.heads = BESIDE_HEADS;
     inst.taps.dim = BESIDE_DIM;
     dynamic = rows_beside(inst, NULL);
+    for (int i = 0; i < 16; i++) {
+        inst.op = i % 2 ? OP_POOL : OP_UNPOOL;
+        inst.pool.at = (struct pooled_text){ .times = 1 + (uint64_t)(i / 2 % 2),
+                                             .apart = i / 4 % 2 == 0,
+                                             .cut = i < 8 };
+        inst.pool.most = i / 8 == 1;
+        pooled += rows_beside(inst, NULL);
+    }
     tap_ok(shifted == 0, "shift is the CPU's");
+    tap_ok(pooled == 0, "so are rows that are pooled, and made tokens again");
     tap_ok(convolved < 3e-7, "convolve is the CPU's, of every type");
     tap_ok(dynamic < 3e-7, "dynamic is the CPU's");
 }

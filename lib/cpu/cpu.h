@@ -235,6 +235,13 @@ struct cpu_taps {
     size_t ntexts, rows, cols;
 };
 void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps *c);
+/* Pools, or unpools, by INST. */
+void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *c);
+/* The rows of a text of ROWS tokens after it was pooled TIMES times as P says, and the
+ * token at which such a row begins: for a first row that is apart, one before the
+ * text. */
+size_t cpu_pooled_rows(size_t rows, const struct pooled_text *p, uint64_t times);
+int64_t cpu_pooled_token(size_t row, const struct pooled_text *p, uint64_t times);
 MUST_CHECK int cpu_convolve(struct device *d, const struct inst *inst,
                             const struct cpu_taps *c, struct err *err);
 void cpu_dynamic(struct device *d, const struct inst *inst, const struct cpu_taps *c);

@@ -688,6 +688,20 @@ static int kernel_shift(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
+static int kernel_pool(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_taps t = taps_of(c);
+
+    (void)err;
+    cpu_pool(d, c->inst, &t);
+    return 0;
+}
+
+static int kernel_unpool(struct device *d, const struct call *c, struct err *err)
+{
+    return kernel_pool(d, c, err);
+}
+
 static int kernel_convolve(struct device *d, const struct call *c, struct err *err)
 {
     struct cpu_taps t = taps_of(c);

@@ -5,8 +5,10 @@
  * position table projected as keys and as queries, r is the row for the distance i - j.
  * Dai et al. 2019, "Transformer-XL", section 3.3, has another query for positions and
  * no u; Yang et al. 2019, "XLNet", section 2.5, adds the product of a third query and
- * one of two vectors, for a key of the same segment or of another. A task is one head
- * of one text. */
+ * one of two vectors, for a key of the same segment or of another.  Dai et al. 2020,
+ * "Funnel-Transformer", section 2.2, has fewer queries than keys: the distance of rows
+ * that were pooled is that of the tokens at which they begin.  A task is one head of
+ * one text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,19 +78,56 @@ static float dot(const float *a, const float *b, size_t n)
     return (float)sum;
 }
 
-/* Adds to the scores S[n] of query ROW, which belongs to a text that begins at FIRST,
- * what its head HEAD says of keys of the same type and of others. */
+/* The type of the token at which ROW of a text, whose types are TYPE, begins. */
+static int32_t type_of(const int32_t *type, const struct pooled_text *p, uint64_t times,
+                       size_t row)
+{
+    return type[row ? cpu_pooled_token(row, p, times) : 0];
+}
+
+/* Adds to the scores S[n] of query ROW of a text that begins at FIRST what its head
+ * HEAD says of keys of the same type and of others. */
 static void add_types(const struct job *j, float *s, size_t row, size_t first, size_t n,
                       size_t head)
 {
     const struct cpu_relate *c = j->c;
-    size_t dim = j->inst->attention.head_dim;
-    const float *q = c->q_type + row * j->stride + head * dim;
-    float same = dot(q, j->types + head * dim, dim);
-    float other = dot(q, j->types + j->stride + head * dim, dim);
+    const struct inst *inst = j->inst;
+    const struct pooled_text *p = &inst->attention.pool;
+    size_t dim = inst->attention.head_dim;
+    const float *q = c->q_type + (first + row) * j->stride + head * dim;
+    size_t at = inst->attention.other_first ? j->stride : 0;
+    float same = dot(q, j->types + at + head * dim, dim);
+    float other = dot(q, j->types + j->stride - at + head * dim, dim);
+    int32_t type = type_of(c->type + first, p, p->times, row);
 
-    for (size_t t = 0; t < n; t++)
-        s[t] += c->type[row] == c->type[first + t] ? same : other;
+    for (size_t t = p->apart; t < n && !(p->apart && !row); t++) {
+        int32_t key = type_of(c->type + first, p, inst->attention.keys_pooled, t);
+
+        s[t] += type == key || type == inst->attention.any_type ||
+                        key == inst->attention.any_type
+                    ? same
+                    : other;
+    }
+}
+
+/* Adds to the scores S[n] of query I those by distance: BY_QUERY, and BY_KEY[n], or
+ * NULL, for USED rows of the table from LOW on. */
+static void add_distances(const struct job *j, float *s, size_t i, size_t n,
+                          const float *by_query, const float *by_key, size_t low,
+                          size_t used)
+{
+    const struct pooled_text *p = &j->inst->attention.pool;
+    const size_t *row = j->row + j->most - 1; /* row[0]: distance 0 */
+    int64_t at = cpu_pooled_token(i, p, p->times);
+
+    if (p->apart && !i) /* the first token has no place */
+        return;
+    for (size_t t = p->apart; t < n; t++) {
+        size_t r =
+            row[at - cpu_pooled_token(t, p, j->inst->attention.keys_pooled)] - low;
+
+        s[t] += by_query[r] + (by_key ? by_key[t * used + r] : 0);
+    }
 }
 
 /* Task: head TASK % heads of text TASK / heads. */
@@ -101,11 +140,14 @@ static void one_head(void *arg, size_t task, int thread)
     size_t first = (size_t)c->first[text];
     size_t n = (text + 1 < c->ntexts ? (size_t)c->first[text + 1] : c->rows) - first;
     const size_t *row = j->row + j->most - 1; /* row[0]: distance 0 */
-    size_t low, used;
+    const struct pooled_text *p = &j->inst->attention.pool;
+    size_t low, used, queries, keys;
     float *key_score, *score, *query_score;
 
     if (!n)
         return;
+    queries = cpu_pooled_rows(n, p, p->times);
+    keys = cpu_pooled_rows(n, p, j->inst->attention.keys_pooled);
     low = row[1 - (ptrdiff_t)n];
     used = row[(ptrdiff_t)n - 1] - low + 1;
     key_score = j->room + (size_t)thread * j->room_n; /* [n][used] */
@@ -114,31 +156,29 @@ static void one_head(void *arg, size_t task, int thread)
     if (c->as_query)
         cpu_dots(key_score, used, c->k + first * j->stride + head * dim, j->stride, n,
                  c->as_query + low * j->stride + head * dim, j->stride, used, dim);
-    for (size_t at = 0; at < n; at += BLOCK) {
-        size_t some = n - at < BLOCK ? n - at : BLOCK;
+    for (size_t at = 0; at < queries; at += BLOCK) {
+        size_t some = queries - at < BLOCK ? queries - at : BLOCK;
         const float *q = c->q + (first + at) * j->stride + head * dim;
         float *y = c->y + (first + at) * j->stride + head * dim;
 
         cpu_dots(score, n, q, j->stride, some, c->k + first * j->stride + head * dim,
-                 j->stride, n, dim);
+                 j->stride, keys, dim);
         cpu_dots(query_score, used, c->q_far + (first + at) * j->stride + head * dim,
                  j->stride, some, c->as_key + low * j->stride + head * dim, j->stride,
                  used, dim);
         for (size_t i = 0; i < some; i++) {
-            for (size_t t = 0; t < n; t++) {
-                size_t r = row[(ptrdiff_t)(at + i) - (ptrdiff_t)t] - low;
-
-                score[i * n + t] += query_score[i * used + r] +
-                                    (c->as_query ? key_score[t * used + r] : 0);
-            }
+            add_distances(j, score + i * n, at + i, keys, query_score + i * used,
+                          c->as_query ? key_score : NULL, low, used);
             if (j->types)
-                add_types(j, score + i * n, first + at + i, first, n, head);
-            softmax(score + i * n, n, (float)j->inst->attention.scale);
+                add_types(j, score + i * n, at + i, first, keys, head);
+            softmax(score + i * n, keys, (float)j->inst->attention.scale);
             memset(y + i * j->stride, 0, dim * sizeof(*y));
         }
         cpu_add_weighted(y, j->stride, score, n, some,
-                         c->v + first * j->stride + head * dim, j->stride, dim, n);
+                         c->v + first * j->stride + head * dim, j->stride, dim, keys);
     }
+    for (size_t i = queries; i < n; i++)
+        memset(c->y + (first + i) * j->stride + head * dim, 0, dim * sizeof(*c->y));
 }
 
 int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relate *c,

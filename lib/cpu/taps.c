@@ -52,6 +52,73 @@ void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps 
     cpu_parallel(d, c->rows, shift_row, &j);
 }
 
+size_t cpu_pooled_rows(size_t rows, const struct pooled_text *p, uint64_t times)
+{
+    for (uint64_t i = 0; i < times && rows > (p->apart ? 2 : 1); i++)
+        rows = (rows + 1 + (p->apart && !p->cut)) / 2;
+    return rows;
+}
+
+int64_t cpu_pooled_token(size_t row, const struct pooled_text *p, uint64_t times)
+{
+    int64_t by = (int64_t)1 << times;
+
+    return p->apart ? 1 + ((int64_t)row - 1) * by : (int64_t)row * by;
+}
+
+/* Row I of a text of N rows in X: of two neighbours among its rows, the first of which
+ * comes twice if it is apart. */
+static void pool_row(const struct job *j, float *y, const float *x, size_t i, size_t n)
+{
+    const struct pooled_text *p = &j->inst->pool.at;
+    size_t before = cpu_pooled_rows(n, p, p->times - 1), cols = j->c->cols;
+    size_t all = before + (p->apart && !p->cut), from = 2 * i, pair;
+
+    if (cpu_pooled_rows(n, p, p->times) == before) { /* too few to pool */
+        memcpy(y, x + i * cols, cols * sizeof(*y));
+        return;
+    }
+    pair = from + 1 < all ? from + 1 : from;
+    from -= p->apart && from;
+    pair -= p->apart && pair;
+    for (size_t k = 0; k < cols; k++) {
+        float a = x[from * cols + k], b = x[pair * cols + k];
+
+        y[k] = !j->inst->pool.most ? (a + b) / 2 : a > b ? a : b;
+    }
+}
+
+static void pool_text_row(void *arg, size_t row, int thread)
+{
+    const struct job *j = arg;
+    const struct cpu_taps *c = j->c;
+    const struct pooled_text *p = &j->inst->pool.at;
+    float *y = c->y + row * c->cols;
+    size_t low, end, i, from;
+    const float *x;
+
+    (void)thread;
+    text_of(c, row, &low, &end);
+    i = row - low;
+    x = c->x + low * c->cols;
+    if (j->inst->op == OP_POOL && i < cpu_pooled_rows(end - low, p, p->times)) {
+        pool_row(j, y, x, i, end - low);
+        return;
+    }
+    from = !p->apart ? i >> p->times : i ? 1 + ((i - 1) >> p->times) : 0;
+    if (j->inst->op == OP_UNPOOL && from < cpu_pooled_rows(end - low, p, p->times))
+        memcpy(y, x + from * c->cols, c->cols * sizeof(*y));
+    else
+        memset(y, 0, c->cols * sizeof(*y));
+}
+
+void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *c)
+{
+    struct job j = { .c = c, .inst = inst };
+
+    cpu_parallel(d, c->rows, pool_text_row, &j);
+}
+
 /* The taps of ROW within its text: from *first to before *last; *x is the row that the
  * first of them reads. */
 static void taps_of(const struct job *j, size_t row, size_t *first, size_t *last,

@@ -463,6 +463,11 @@ KERNEL(stream)
     return launched(d, c, err);
 }
 
+static struct pooled pooled_of(const struct pooled_text *p)
+{
+    return (struct pooled){ .times = p->times, .apart = p->apart, .cut = p->cut };
+}
+
 KERNEL(relate)
 {
     const struct inst *inst = c->inst;
@@ -492,7 +497,11 @@ KERNEL(relate_xl)
                           .q_far = source(c, 3),
                           .as_key = source(c, 4),
                           .types = weight_of(c->w),
-                          .type = c->step->index[INDEX_TOKEN_TYPES] };
+                          .type = c->step->index[INDEX_TOKEN_TYPES],
+                          .pool = pooled_of(&inst->attention.pool),
+                          .keys_pooled = inst->attention.keys_pooled,
+                          .other_first = inst->attention.other_first,
+                          .any_type = inst->attention.any_type };
 
     if (check_columns(a.dim, err) < 0)
         return -1;
@@ -515,6 +524,23 @@ KERNEL(shift)
     gpu_shift(result(c), source(c, 0), c->inst->shift, texts_of(c), result_rows(c),
               c->y.cols, d->stream);
     return launched(d, c, err);
+}
+
+static int pool(struct device *d, const struct call *c, bool back, struct err *err)
+{
+    gpu_pool(result(c), source(c, 0), pooled_of(&c->inst->pool.at), c->inst->pool.most,
+             back, texts_of(c), result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(pool)
+{
+    return pool(d, c, false, err);
+}
+
+KERNEL(unpool)
+{
+    return pool(d, c, true, err);
 }
 
 KERNEL(convolve)

@@ -53,6 +53,23 @@ static __device__ inline int64_t block_row(struct ranges r, struct range one,
     return r.block[one.block + at / size] * (int64_t)size + at % size;
 }
 
+/* As cpu_pooled_rows and cpu_pooled_token. */
+static __device__ inline int64_t pooled_rows(int64_t rows, struct pooled p,
+                                             uint64_t times)
+{
+    for (uint64_t i = 0; i < times && rows > (p.apart ? 2 : 1); i++)
+        rows = (rows + 1 + (p.apart && !p.cut)) / 2;
+    return rows;
+}
+
+static __device__ inline int64_t pooled_token(int64_t row, struct pooled p,
+                                              uint64_t times)
+{
+    int64_t by = (int64_t)1 << times;
+
+    return p.apart ? 1 + (row - 1) * by : row * by;
+}
+
 /* Loops over this block's rows. */
 #define EACH_ROW(t, s)                                                         \
     for (int64_t t = first_row(s, 0) + (int64_t)blockIdx.x; t < end_row(s, 0); \

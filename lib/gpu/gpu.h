@@ -162,6 +162,11 @@ struct streams {
 };
 void gpu_stream(float *y, const float *q, const float *k, const float *v,
                 struct attention a, struct streams o, struct ranges r, void *stream);
+/* As struct pooled_text of a program. */
+struct pooled {
+    uint64_t times;
+    bool apart, cut;
+};
 /* Attention with relative positions (relate.cu). */
 struct relation {
     uint64_t heads, dim;
@@ -172,6 +177,10 @@ struct relation {
     const float *q_type;         /* or NULL: no score of types */
     struct matrix types;         /* [2][heads][dim]: the same type, another */
     const int32_t *type;
+    struct pooled pool;   /* of the queries */
+    uint64_t keys_pooled; /* how often the keys were pooled */
+    bool other_first;     /* in types */
+    int64_t any_type;     /* a token of this type is of every type */
 };
 void gpu_relate(float *y, const float *q, const float *k, const float *v,
                 struct relation a, const int32_t *first, const int32_t *texts,
@@ -183,6 +192,9 @@ struct texts {
 };
 void gpu_shift(float *y, const float *x, int64_t by, struct texts text,
                struct span rows, uint64_t cols, void *stream);
+/* OP_POOL, or OP_UNPOOL if BACK */
+void gpu_pool(float *y, const float *x, struct pooled p, bool most, bool back,
+              struct texts text, struct span rows, uint64_t cols, void *stream);
 void gpu_convolve(float *y, const float *x, struct matrix w, struct texts text,
                   struct span rows, uint64_t cols, uint64_t taps, void *stream);
 void gpu_dynamic(float *y, const float *x, const float *scores, struct texts text,

@@ -32,7 +32,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
                                      const int32_t *first, const int32_t *texts,
                                      struct span rows)
 {
-    SHARED(float, acc, WARPS * GPU_VALUE_DIM);
+    SHARED(float, acc, WARPS *GPU_VALUE_DIM);
     SHARED(float, most, WARPS);
     SHARED(float, total, WARPS);
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
@@ -45,7 +45,9 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
         const float *far = a.q_far + i * stride + head * a.dim;
         float same = 0, other = 0;
         float max = -INFINITY, sum = 0;
-        int64_t low = 0, end = rows.rows[0];
+        int64_t low = 0, end = rows.rows[0], at, keys;
+        bool nowhere, beyond;
+        int32_t type;
 
         for (int32_t s = 0; s < texts[0]; s++) {
             if (first[s] <= i)
@@ -53,18 +55,27 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
             else if (first[s] < end)
                 end = first[s];
         }
+        beyond = i - low >= pooled_rows(end - low, a.pool, a.pool.times);
+        keys = beyond ? 0 : pooled_rows(end - low, a.pool, a.keys_pooled);
+        at = pooled_token(i - low, a.pool, a.pool.times);
+        nowhere = a.pool.apart && i == low;
+        type = a.q_type && !beyond ? a.type[low + (i == low ? 0 : at)] : 0;
         for (uint64_t d = lane; d < a.dim && a.q_type; d += GPU_WARP) {
             float x = a.q_type[i * stride + head * a.dim + d];
+            uint64_t first = a.other_first ? stride : 0;
 
-            same += x * widen(a.types.dtype, a.types.data, head * a.dim + d);
-            other += x * widen(a.types.dtype, a.types.data, stride + head * a.dim + d);
+            same += x * widen(a.types.dtype, a.types.data, first + head * a.dim + d);
+            other += x * widen(a.types.dtype, a.types.data,
+                               stride - first + head * a.dim + d);
         }
         same = warp_sum(same);
         other = warp_sum(other);
         for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
             own[d] = 0;
-        for (int64_t t = low + warp; t < end; t += WARPS) {
-            int64_t r = row_of(&a, i - t);
+        for (int64_t t = low + warp; t < low + keys; t += WARPS) {
+            bool placed = !nowhere && !(a.pool.apart && t == low);
+            int64_t from = pooled_token(t - low, a.pool, a.keys_pooled);
+            int64_t r = placed ? row_of(&a, at - from) : 0;
             const float *kt = k + t * stride + head * a.dim;
             const float *vt = v + t * stride + head * a.dim;
             const float *p = a.as_key + r * stride + head * a.dim;
@@ -72,10 +83,15 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
             float s = 0, bigger, f, e;
 
             for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
-                s += qi[d] * kt[d] + far[d] * p[d] + (u ? kt[d] * u[d] : 0);
+                s += qi[d] * kt[d] + (placed ? far[d] * p[d] : 0) +
+                     (u ? kt[d] * u[d] : 0);
             s = warp_sum(s);
-            if (a.q_type)
-                s += a.type[i] == a.type[t] ? same : other;
+            if (a.q_type && placed) {
+                int32_t key = a.type[low + (t == low ? 0 : from)];
+
+                s += type == key || type == a.any_type || key == a.any_type ? same
+                                                                            : other;
+            }
             s *= (float)a.scale;
             bigger = s > max ? s : max;
             f = expf(max - bigger);
@@ -101,7 +117,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
 
             for (unsigned w = 0; w < WARPS; w++)
                 all += acc[w * a.dim + d] * expf(most[w] - max);
-            y[i * stride + head * a.dim + d] = all / sum;
+            y[i * stride + head * a.dim + d] = beyond ? 0 : all / sum;
         }
         __syncthreads();
     }
@@ -113,6 +129,5 @@ extern "C" void gpu_relate(float *y, const float *q, const float *k, const float
 {
     if (rows.most && a.heads)
         LAUNCH(relate_kernel, dim3(gpu_blocks(rows.most, 1), (unsigned)a.heads, 1),
-               GPU_THREADS, stream, y, q, k, v, a, first, texts,
-               rows);
+               GPU_THREADS, stream, y, q, k, v, a, first, texts, rows);
 }

@@ -39,6 +39,51 @@ extern "C" void gpu_shift(float *y, const float *x, int64_t by, struct texts tex
                text, rows, cols);
 }
 
+/* OP_POOL: row i of a text is of two neighbours, the first of which comes twice if it
+ * is apart.  OP_UNPOOL: a token has the row that it went into. */
+static __global__ void pool_kernel(float *y, const float *x, struct pooled p, bool most,
+                                   bool back, struct texts text, struct span rows,
+                                   uint64_t cols)
+{
+    EACH_ROW(t, rows)
+    {
+        int64_t low, end = end_row(rows, 0), i, one, two, n, before;
+
+        text_of(&text, t, &low, &end);
+        i = t - low;
+        n = pooled_rows(end - low, p, p.times);
+        before = pooled_rows(end - low, p, p.times - 1);
+        one = two = i;
+        if (back) {
+            one = !p.apart ? i >> p.times : i ? 1 + ((i - 1) >> p.times) : 0;
+            two = one;
+        } else if (before != n) {
+            int64_t all = before + (p.apart && !p.cut);
+
+            one = 2 * i;
+            two = one + 1 < all ? one + 1 : one;
+            one -= p.apart && one;
+            two -= p.apart && two;
+        }
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
+            bool inside = (back ? one : i) < n;
+            float a = inside ? x[(low + one) * cols + k] : 0;
+            float b = inside ? x[(low + two) * cols + k] : 0;
+
+            y[t * cols + k] = one == two ? a : !most ? (a + b) / 2 : a > b ? a : b;
+        }
+    }
+}
+
+extern "C" void gpu_pool(float *y, const float *x, struct pooled p, bool most,
+                         bool back, struct texts text, struct span rows, uint64_t cols,
+                         void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(pool_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, p,
+               most, back, text, rows, cols);
+}
+
 /* y[t][k] = sum over i of w[k][i] x[t + i - taps/2][k] */
 static __global__ void convolve_kernel(float *y, const float *x, struct matrix w,
                                        struct texts text, struct span rows,

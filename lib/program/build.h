@@ -149,6 +149,8 @@ struct inst *build_unary(struct builder *b, enum op op, int x);
 /* The option NAME of CALL as a number; OTHERWISE if it is not given. */
 int build_number_option(struct builder *b, const struct node *call, const char *name,
                         double otherwise, double *out);
+/* The options of pooled rows, "pooled", "apart" and "cut". */
+int build_pooling(struct builder *b, const struct node *call, struct pooled_text *out);
 /* Fails if CALL has an option that is not in the NULL-terminated KNOWN; KNOWN NULL: no
  * option is allowed. */
 int build_check_options(struct builder *b, const struct node *call,
@@ -166,7 +168,8 @@ build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_sinusoid, apply_keep, apply_first;
 build_rule apply_attention, apply_stream, apply_concat, apply_head_product,
     apply_relate, apply_relate_xl;
-build_rule apply_convolve, apply_dynamic, apply_shift, apply_join, apply_view;
+build_rule apply_convolve, apply_dynamic, apply_shift, apply_pool, apply_join,
+    apply_view;
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

@@ -406,23 +406,33 @@ int apply_relate(struct builder *b, enum op op, const struct node *call,
 }
 
 /* relate_xl(q, k, v, q_far, far, q_type, types): far is the position table's
- * projection; types, a tensor [2, heads, dim], and the query for it may be omitted. */
+ * projection; types, a tensor [2, heads, dim], and the query for it may be omitted.
+ * Queries and keys may be rows that were pooled. */
 int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "scale", NULL };
+    static const char *const known[] = { "scale", "pooled", "keys",     "apart",
+                                         "cut",   "any",    "reversed", NULL };
     const struct model_tensor *t;
     struct inst layout = { 0 }, *inst;
     int src[INST_SOURCES], sources = n > 5 ? 6 : 5;
     struct weight *w;
     struct axis over;
-    double scale = 0;
+    struct pooled_text pool;
+    double scale = 0, keys = 0, reversed = 0, any = 0;
     bool fits;
 
     if (build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        build_pooling(b, call, &pool) < 0 ||
+        build_number_option(b, call, "keys", (double)pool.times, &keys) < 0 ||
+        build_number_option(b, call, "any", -1, &any) < 0 ||
+        build_number_option(b, call, "reversed", 0, &reversed) < 0 ||
         relate_sources(b, arg, sources, 1 << 4, src, &layout) < 0)
         return -1;
+    if (!(keys == (double)pool.times || keys + 1 == (double)pool.times) ||
+        !(fabs(any) < 1 << 20))
+        return build_error(b, call->at, "'keys' is 'pooled' or one less");
     if (n == 6)
         return build_error(b, call->at, "a query for types needs a tensor");
     if (n > 5) {
@@ -436,6 +446,10 @@ int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
                                     t->axis[1]);
     }
     inst = emit_relate(b, op, src, sources, &layout, scale);
+    inst->attention.pool = pool;
+    inst->attention.keys_pooled = (uint64_t)keys;
+    inst->attention.any_type = (int64_t)any;
+    inst->attention.other_first = reversed != 0;
     if (n > 5) {
         inst->weight = build_weight(b, arg[6].tensor);
         w = &b->p->weight[inst->weight];

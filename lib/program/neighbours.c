@@ -38,6 +38,49 @@ int apply_shift(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+int build_pooling(struct builder *b, const struct node *call, struct pooled_text *out)
+{
+    enum { MOST = 20 };
+    double times = 0, apart = 0, cut = 0;
+
+    if (build_number_option(b, call, "pooled", 0, &times) < 0 ||
+        build_number_option(b, call, "apart", 0, &apart) < 0 ||
+        build_number_option(b, call, "cut", 0, &cut) < 0)
+        return -1;
+    if (!(times >= 0 && times <= MOST) || times != floor(times))
+        return build_error(b, call->at, "'pooled' is a number of times, at most %d",
+                           MOST);
+    *out = (struct pooled_text){ .times = (uint64_t)times,
+                                 .apart = apart != 0,
+                                 .cut = cut != 0 };
+    return 0;
+}
+
+/* pool(x, pooled = n): two neighbours into one, for the n-th time.  unpool(x, pooled =
+ * n): back to all tokens (Dai et al. 2020, "Funnel-Transformer", arXiv:2006.03236,
+ * sections 2.2 and 2.3, and its code). */
+int apply_pool(struct builder *b, enum op op, const struct node *call,
+               const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "pooled", "apart", "cut", "most", NULL };
+    struct pooled_text at;
+    struct inst *inst;
+    double most;
+
+    (void)n;
+    if (need_texts(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_pooling(b, call, &at) < 0 ||
+        build_number_option(b, call, "most", 0, &most) < 0)
+        return -1;
+    if (!at.times)
+        return build_error(b, call->at, "'pooled' is at least 1");
+    inst = build_unary(b, op, arg[0].index);
+    inst->pool.at = at;
+    inst->pool.most = most != 0;
+    build_operand(out, inst);
+    return 0;
+}
+
 /* convolve(x, w): each column with its own taps, w [columns][1][taps]. */
 int apply_convolve(struct builder *b, enum op op, const struct node *call,
                    const struct operand *arg, int n, struct operand *out)

@@ -183,6 +183,15 @@
     ROW(SHIFT, shift, DEVICE, CALL(1, 1, apply_shift), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_kernel)                                                                  \
+    /* y[i] = the mean, or the larger, of two neighbours of a: rows of a text that was \
+     * pooled pool.times - 1 times before; the rows after the pooled ones are 0 */     \
+    ROW(POOL, pool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
+        saved_source, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,             \
+        torch_kernel)                                                                  \
+    /* y[t] = the row of a, pooled pool.times times, that t went into; or 0 */         \
+    ROW(UNPOOL, unpool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, NO_ROLE, NO_AXIS, \
+        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
+        torch_kernel)                                                                  \
     /* y[t] = the top-k experts of token t, highest score first, i32; -1 pads */       \
     ROW(CHOOSE, choose, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \

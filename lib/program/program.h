@@ -120,6 +120,13 @@ struct rope {
 
 enum { INST_SOURCES = 6 };
 
+/* Rows of a text that were pooled in pairs, and come first among its rows. */
+struct pooled_text {
+    uint64_t times; /* how often */
+    bool apart;     /* the first token is not pooled with others */
+    bool cut;       /* and the last of an even number of tokens is passed over */
+};
+
 struct inst {
     enum op op;
     int dst;               /* value */
@@ -193,6 +200,10 @@ struct inst {
             uint64_t bias_first; /* column of the table for the first head held */
             uint64_t span;       /* OP_RELATE: half of the table's rows; OP_STREAM: the
                                     buckets of a query's biases */
+            struct pooled_text pool; /* OP_RELATE_XL: of the queries; */
+            uint64_t keys_pooled;    /* and how often the keys were pooled */
+            bool other_first;        /* its types: those of other types come first */
+            int64_t any_type;        /* a token of this type is of every type; or -1 */
             bool sinks; /* attention sinks: the instruction's weight is a score per
                            head, of a key without a value.  The score of head i of group
                            g is at (sink_group + g) * sink_per + sink_within + i */
@@ -208,6 +219,11 @@ struct inst {
         struct {
             double step, amount;
         } temper;
+        struct {
+            struct pooled_text
+                at;    /* OP_POOL: of the result; OP_UNPOOL: of the source */
+            bool most; /* the largest instead of the mean */
+        } pool;
         int64_t shift; /* OP_SHIFT: row t reads row t + shift of its text */
         struct {
             uint64_t count;      /* rows that each row reads: itself and as many on each

@@ -132,11 +132,13 @@ BASE = {
     "mobilebert": (MLM, dict(SMALL, num_hidden_layers=1, embedding_size=8, intra_bottleneck_size=12, num_feedforward_networks=2)),
     "squeezebert": (MLM, dict(SMALL, embedding_size=24)),
     "convbert": (MLM, dict(SMALL, num_attention_heads=8, embedding_size=24)),
+    "funnel": (MLM, dict(d_model=24, block_sizes=[1, 2, 1], block_repeats=[1, 1, 1], n_head=6, d_head=4, d_inner=40, num_decoder_layers=1, vocab_size=64)),
     "xlnet": (CAUSAL, dict(d_model=24, n_layer=2, n_head=6, d_inner=40, vocab_size=64)),
     "speech_to_text": (SPEECH, dict(TWO, max_position_embeddings=None, input_feat_per_channel=6, conv_channels=16)),
 }
 WEIGHTS = {"mobilebert": 0.5}  # without norms larger ones overflow, and round too much in f32
 ROUNDED = {"roformer"}  # stores its angles in the dtype of the config
+ZEROED = {("funnel", "pad_token_id")}  # loading, transformers sets the stored row of that token to zeros
 NARROW = {"fsmt", "xglm", "xlnet"}  # masks, and segments, do not go with float64
 ATTENTION = {"falcon": "sdpa"}  # eager Falcon adds ALiBi twice
 TOKENS = 40
@@ -172,8 +174,10 @@ ENUMS = {
     "activation_function": ACTIVATIONS,
     "feed_forward_proj": ["relu", "gelu", "gated-gelu", "gated-silu", "gated-relu", "silu",
                           "gelu_new", "gated-gelu_new"],
-    "attention_type": ["original_full", "block_sparse"], "encoder_attention_type": ["local", "transient-global"],
+    "attention_type": ["original_full", "block_sparse", "relative_shift", "factorized"], "encoder_attention_type": ["local", "transient-global"],
     "langs": [["en", "ru"]], "ff_activation": ACTIVATIONS, "attn_type": ["bi", "uni"],
+    "pooling_type": ["mean", "max"], "block_repeats": [[1, 2, 2], [2, 1, 1], [1, 3, 1], [1, 1], None],
+    "block_sizes": [[2, 1, 1], [1, 1], [1, 1, 1, 1]],
     "summary_type": ["last", "first", "mean", "cls_index", "attn"],
     "topk_method": ["greedy", "group_limited_greedy", "noaux_tc"],
     "attn_config.attn_type": ["multihead_attention", "multiquery_attention"],
@@ -430,7 +434,7 @@ def nested_ropes(rope):
 def trials(name, base):
     cls_map = CONFIG_MAPPING[name].attribute_map
     for key, now in sorted(keys_of(name, base).items()):
-        if name in ROUNDED and key == "dtype":
+        if name in ROUNDED and key == "dtype" or (name, key) in ZEROED:
             continue
         if can_be_absent(name, key, base):
             yield key, ABSENT

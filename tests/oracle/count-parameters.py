@@ -155,6 +155,8 @@ ENCODERS = {
     "conv-bert-medium-small": ("convbert", dict(vocab_size=30522, embedding_size=128, hidden_size=384, num_hidden_layers=12, num_attention_heads=8,
         intermediate_size=1536, head_ratio=2, conv_kernel_size=9, num_groups=2)),
     "funnel-small": ("funnel", dict(architectures=["FunnelModel"], vocab_size=30522, block_sizes=[4, 4, 4], d_model=768, n_head=12, d_head=64, d_inner=3072, num_decoder_layers=2)),
+    "funnel-medium": ("funnel", dict(architectures=["FunnelModel"], vocab_size=30522, block_sizes=[6, 3, 3], block_repeats=[1, 2, 2], d_model=768, n_head=12,
+        d_head=64, d_inner=3072, num_decoder_layers=2)),
     "longformer-base-4096": ("longformer", dict(vocab_size=50265, max_position_embeddings=4098, type_vocab_size=1, pad_token_id=1, attention_window=512, **BERT)),
     "roformer-chinese-base": ("roformer", dict(vocab_size=50000, max_position_embeddings=1536, embedding_size=768, **BERT)),
     "luke-base": ("luke", dict(vocab_size=50267, entity_vocab_size=500000, entity_emb_size=256, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),

@@ -34,6 +34,8 @@ OLD = dict(emb_dim=24, n_layers=2, n_heads=4, vocab_size=48, max_position_embedd
 DISTIL = dict(dim=24, hidden_dim=28, n_layers=2, n_heads=4, vocab_size=48, max_position_embeddings=30)
 LOCAL = dict(num_hidden_layers=3, global_attn_every_n_layers=2, local_attention=8)
 
+FUNNEL = dict(vocab_size=47, d_model=16, block_sizes=[1, 2, 1], n_head=4, d_head=3, d_inner=19, num_decoder_layers=1)
+
 # name: (class, configuration class, its values)
 MODELS = {
     "bert-choice": ("Bert" + CHOICE, "Bert", SMALL),
@@ -97,6 +99,10 @@ MODELS = {
     "xlnet": ("XLNetLMHeadModel", "XLNet", dict(vocab_size=48, d_model=24, n_layer=2, n_head=6, d_inner=36, mem_len=None)),
     "xlnet-class": ("XLNet" + CLASS, "XLNet", dict(vocab_size=47, d_model=30, n_layer=2, n_head=5, d_inner=29, ff_activation="relu",
                                                   num_labels=3)),
+    "funnel": ("Funnel" + MLM, "Funnel", FUNNEL),
+    "funnel-class": ("Funnel" + CLASS, "Funnel", dict(
+        FUNNEL, d_model=12, n_head=5, d_head=3, d_inner=17, block_sizes=[2, 1, 1], block_repeats=[1, 2, 1], truncate_seq=False,
+        pool_q_only=False, pooling_type="max", attention_type="factorized", num_labels=3)),
     "tapas-class": ("Tapas" + CLASS, "Tapas", dict(ODD, type_vocab_sizes=[3, 4, 5, 2, 6, 7, 10], num_labels=3,
                                                    reset_position_index_per_cell=False)),
     "mobilebert": ("MobileBert" + MLM, "MobileBert", dict(
@@ -111,11 +117,6 @@ MODELS = {
     "convbert-class": ("ConvBert" + CLASS, "ConvBert", dict(
         ODD, hidden_size=30, num_attention_heads=10, embedding_size=30, conv_kernel_size=5, num_labels=3)),
     "convbert-choice": ("ConvBert" + CHOICE, "ConvBert", dict(ODD, hidden_size=30, num_attention_heads=10, embedding_size=9)),
-}
-
-# what is cut alone, in tests/data/cut, without an answer
-CUT = {
-    "funnel": ("Funnel" + MLM, "Funnel", dict(vocab_size=47, d_model=20, block_sizes=[1, 1], n_head=5, d_head=4, d_inner=29, num_decoder_layers=1)),
 }
 
 # FlauBERT normed early asks transformers' cache for a layer, which 5.23's cannot give
@@ -155,13 +156,13 @@ def marks(kind, config, n):
         types[:, 1] = np.arange(n) // 4 % 3
         types[:, 2] = np.arange(n) // 6 % 2
         return {"token_types": types.tolist()}
-    if kind == "XLNet" + CLASS:
+    if kind in ("XLNet" + CLASS, "Funnel" + CLASS):
         return {"token_types": [0] * (n // 2) + [1] * (n - n // 2 - 1) + [2]}
     return {}
 
 
 def write(path, name):
-    kind, config, values = {**MODELS, **CUT}[name]
+    kind, config, values = MODELS[name]
     cls = getattr(transformers, kind)
     shutil.rmtree(path, ignore_errors=True)
     model = cls(getattr(transformers, config + "Config")(**values)).eval()
@@ -176,10 +177,6 @@ def write(path, name):
     model.to(dtype)
     model.config.dtype = dtype
     model.save_pretrained(path)
-    if name in CUT:
-        for entry in os.scandir(path):
-            os.chmod(entry.path, 0o644)
-        return
     ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, 20).tolist()
     wide = torch.float32 if kind.startswith("XLNet") else torch.float64  # its segments are float32
     model = cls.from_pretrained(path, dtype=wide, attn_implementation=None if kind.startswith("Longformer") else "eager").eval()
@@ -210,8 +207,8 @@ def main():
     parser.add_argument("-o", dest="out", metavar="DIR", default=os.path.join(here, "..", "data", "encoders"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    for name in args.names or [*MODELS, *CUT]:
-        write(os.path.join(args.out, "../cut" if name in CUT else "", name), name)
+    for name in args.names or MODELS:
+        write(os.path.join(args.out, name), name)
 
 
 if __name__ == "__main__":
