@@ -38,6 +38,7 @@ static const double NARROW_SHARE = 0.82;
 static const char mle[] = "Machine Learning Engineering, compute/accelerator";
 static const char sheet[] = "data sheet";
 
+/* clang-format off */
 /* The newest kernel of flash attention. */
 #define OTHER     { .63, 100, 240 }
 #define AMPERE    { .73, 100, 240 }
@@ -45,7 +46,6 @@ static const char sheet[] = "data sheet";
 #define BLACKWELL { .71, 230, 420 }
 #define CDNA3     { .43, 100, 240 }
 
-/* clang-format off */
 const struct gpu gpu_table[] = {
     /* fp32, tf32, bf16, fp16, fp8, fp4 */
     { "t4", "Tesla T4", 14.6,
