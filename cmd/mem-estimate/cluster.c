@@ -1,10 +1,12 @@
 /* cluster - the machine of a plan, and what is assumed about it
  *
- * Attention at half the rate of its fastest kernels fits published runs best
- * (tests/bench/planner.sh); it is the one constant that was chosen so.  Memory at nine
+ * Attention has the rate of its fastest kernels (gpu.c); FlashAttention-2, older ones
+ * and single products have half the rate of FlashAttention-2, which fits published runs
+ * best (tests/bench/planner.sh): it is the one constant that was chosen so.
+ * Memory at nine
  * tenths of the data sheet (3.0 of 3.35 TB/s on an H100), links at four fifths (an
  * all-reduce over eight H100 moves about 360 of 450 GB/s; NCCL counts on 235 of 300 of
- * an A100).  A hop of a small message takes 2.5 us inside a node (an all-reduce over
+ * an A100). A hop of a small message takes 2.5 us inside a node (an all-reduce over
  * eight devices 35 us) and 5 us between nodes, of a large collective 3.4 and 14 us
  * (NCCL, src/graph/tuning.cc: Ring, Simple). */
 #include "cmd/mem-estimate/cluster.h"
@@ -19,10 +21,13 @@
 #include "lib/base/mem.h"
 #include "lib/pipe/calibration.h"
 
-static const double ATTENTION_SHARE = 0.5, MEMORY_SHARE = 0.9;
+static const double OLDER_SHARE = 0.5, UNKNOWN_SHARE = 0.5, MEMORY_SHARE = 0.9;
 static const double LINK_SHARE = 0.8, LINK_LATENCY = 2.5e-6, NET_LATENCY = 5e-6;
 static const double RING_LINK_LATENCY = 3.4e-6, RING_NET_LATENCY = 14e-6;
 static const double NET = 50e9;
+/* Of a device whose kernels are not known: half a tile at each edge of what rows see.
+ */
+enum { TILE_KEYS = 128 };
 enum { PER_NODE = 8 };
 
 /* Parses "400Gbit", "400Gb" or "50GB" per second ("/s" or "ps" may follow) to bytes/s;
@@ -142,21 +147,25 @@ static int set_file(struct machine *m, const struct measured *device,
 /* Sets attention's rate, which calibrations lack; it is a 16-bit rate even if products
  * have fewer bits. */
 static void set_attention(struct machine *m, const struct gpu *gpu, enum gpu_rate rate,
-                          bool second, const struct notes *notes)
+                          bool older, const struct notes *notes)
 {
     if (gpu) {
-        double peak, share;
+        double peak, share = gpu->attention.share;
 
-        share = (second ? gpu->attention2 : gpu->attention) * ATTENTION_SHARE;
-
+        if (older) {
+            share = gpu->attention2 * OLDER_SHARE;
+        } else {
+            m->start_keys = gpu->attention.start_keys;
+            m->edge_keys = gpu->attention.edge_keys;
+        }
         peak = gpu->tflops[rate < GPU_BF16 ? rate : gpu_rate_of(gpu, GPU_BF16)];
         m->attention = peak * 1e12 * share;
         note(notes, "attention", "attention at %.0f %% of %g TFLOP/s", 100 * share,
              peak);
     } else {
-        m->attention = m->product * ATTENTION_SHARE;
+        m->attention = m->product * UNKNOWN_SHARE;
         note(notes, "attention", "attention at %.0f %% of products",
-             100 * ATTENTION_SHARE);
+             100 * UNKNOWN_SHARE);
     }
 }
 
@@ -176,6 +185,7 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
     *m = (struct machine){ .net = NET,
                            .light = 1,
                            .backward = 1,
+                           .edge_keys = TILE_KEYS / 2,
                            .link_latency = -1,
                            .net_latency = NET_LATENCY,
                            .ring_link_latency = RING_LINK_LATENCY,
@@ -195,7 +205,7 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
     if (o->calibration && gpu && !links)
         set_link(m, gpu, notes);
     if (!o->device)
-        set_attention(m, gpu, rate, o->flash2, notes);
+        set_attention(m, gpu, rate, o->older, notes);
     if (m->link <= 0) {
         m->link = m->net;
         note(notes, "links", "links as the network");

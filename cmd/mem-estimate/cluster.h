@@ -12,7 +12,7 @@ struct cluster_options {
     const char *net, *calibration; /* or NULL */
     const struct measured *device; /* the only source of rates, or NULL */
     int per_node;                  /* 0: not given */
-    bool flash2;                   /* attention is FlashAttention-2 */
+    bool older; /* attention is FlashAttention-2, or of single products */
 };
 
 /* Fills *m for devices of GPU (NULL if there is a calibration or a measured device) and

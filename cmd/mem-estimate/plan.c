@@ -442,7 +442,7 @@ int plan_main(const char *program, int argc, char **argv)
         goto out;
     }
     set_start(&p, &r, batch, &kept);
-    cluster.flash2 = o.flash == 2;
+    cluster.older = o.flash != 0;
     if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, &r.assumed, &r.codes,
                         &err) < 0 ||
         planner_search(&result, r.summary.model, &p, &err) < 0) {

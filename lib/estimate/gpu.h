@@ -11,18 +11,24 @@
 enum gpu_rate { GPU_FP32, GPU_TF32, GPU_BF16, GPU_FP16, GPU_FP8, GPU_FP4, GPU_RATES };
 extern const char *const gpu_rate_names[GPU_RATES + 1];
 
+/* Flash attention's forward pass. */
+struct gpu_attention {
+    double share;      /* fraction of the 16-bit peak over very many keys */
+    double start_keys; /* keys in the time that is lost for each row, */
+    double edge_keys;  /* and more for each edge of a mask */
+};
+
 struct gpu {
     const char *name;         /* "h100-80g" */
     const char *product;      /* as nvidia-smi prints it, without the vendor */
     double memory_gib;        /* that a program can use: the driver's total */
     double tflops[GPU_RATES]; /* peaks, 1e12 FLOP/s; 0: type not supported */
     double achievable;        /* fraction of the peak that a large product reaches */
-    double attention; /* fraction of the 16-bit peak that flash attention reaches in the
-                         forward pass, with the newest kernel */
-    double attention2;  /* the same with FlashAttention-2 */
-    double memory_rate; /* bytes/s */
-    double link_rate;   /* bytes/s to another device of the node, one direction */
-    double host_rate;   /* bytes/s to the host, one direction */
+    struct gpu_attention attention; /* the newest kernel */
+    double attention2;              /* share of FlashAttention-2 */
+    double memory_rate;             /* bytes/s */
+    double link_rate; /* bytes/s to another device of the node, one direction */
+    double host_rate; /* bytes/s to the host, one direction */
     const char *source;
 };
 

@@ -178,7 +178,8 @@ static double product_seconds(const struct machine *m, const struct work *w)
 /* Seconds of attention for one token. */
 static double attention_seconds(const struct machine *m, const struct work *w)
 {
-    return (w->attention + w->masked) / m->attention;
+    return (w->attention + m->start_keys * w->started + m->edge_keys * w->masked) /
+           m->attention;
 }
 
 /* Seconds of W for TOKENS without attention.  Memory traffic is not hidden behind

@@ -17,7 +17,9 @@ struct machine {
     double head;      /* FLOP/s of products outside layers: the head of a language model
                          keeps 16 bits where layers have fewer */
     double attention; /* FLOP/s of attention in the forward pass */
-    double memory;    /* bytes/s read or written */
+    double start_keys, edge_keys; /* keys whose time a kernel of attention loses for
+                                     each row, and for each edge of a mask */
+    double memory;                /* bytes/s read or written */
     double light; /* bytes of memory traffic per byte of an activation that operations
                      pass on; below 1 if caches hold some */
     double instruction; /* overhead of an instruction in seconds */

@@ -8,10 +8,6 @@
 
 /* Scores are written, read and written by the softmax, and read. */
 enum { SCORE_PASSES = 4 };
-/* Keys of a tile of flash attention (Dao 2023, section 3.3).  A tile is worked on as a
- * whole if a row sees any of its keys: half a tile too much at each edge of what rows
- * see. */
-enum { TILE_KEYS = 128 };
 
 void work_add(struct work *to, const struct work *w, double sign)
 {
@@ -133,6 +129,14 @@ static void add_collective(struct work *w, const struct reader *r,
     }
 }
 
+/* What each key costs that a kernel works on in vain, KEY FLOPs, at the EDGES of a mask
+ * and at its start. */
+static void find_edges(struct work *w, double key, int edges)
+{
+    w->started = key;
+    w->masked = key * edges;
+}
+
 static struct work work_of(const struct reader *r, const struct inst *inst)
 {
     const struct program *p = r->program;
@@ -149,8 +153,8 @@ static struct work work_of(const struct reader *r, const struct inst *inst)
         w.heads = bytes * op->flops(p, inst).key / 2;
         w.layers = 1;
         if (r->o->flash)
-            w.masked = op->flops(p, inst).key * TILE_KEYS / 2 *
-                       (scores.causal + (scores.window && scores.window < r->o->seq));
+            find_edges(&w, op->flops(p, inst).key,
+                       scores.causal + (scores.window && scores.window < r->o->seq));
         else
             w.scores = SCORE_PASSES * bytes * (double)scores.heads * (double)r->o->seq;
     }

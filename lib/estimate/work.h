@@ -17,7 +17,8 @@ struct work {
     double frozen;             /* FLOPs of products whose weight is not trained */
     double head;               /* FLOPs of products outside layers */
     double attention;          /* FLOPs of products with keys and values */
-    double masked;             /* FLOPs of those that a mask throws away */
+    double started, masked;    /* FLOPs of a key for each row of attention; the same for
+                                  each    edge of a mask */
     double cut, whole;         /* bytes moved: of values sharded over tp or touched by a
                                   product; of other values */
     double scores;             /* bytes of attention's scores, if they are stored */

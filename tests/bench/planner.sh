@@ -29,9 +29,10 @@
 # mosaic-40g, mosaic-40g-full   the same, A100 of 40 GB; lines without recomputation and with it.  Nothing was
 #           chosen by them, and they do not count for what stands under the tables
 #
-# One constant was chosen with tables in view (cmd/mem-estimate/cluster.c): that attention reaches half of what its
-# fastest kernels do.  The tables in view are those of Narayanan, Korthikanti, Llama 3 and of MosaicML but for its lines
-# of 40 GB; those of Qi, torchtitan, NeMo, Megatron Bridge and DeepSeek were held out.  Both halves have a line.
+# One constant was chosen with tables in view (cmd/mem-estimate/cluster.c): that FlashAttention-2, older kernels and single
+# products reach half of what FlashAttention-2 can (MosaicML ran a Triton kernel of the first generation, submit_benchmarks.py;
+# torchtitan PyTorch's own); the rates of newer kernels are their authors' (lib/estimate/gpu.c).  The tables in view are
+# those of Narayanan, Korthikanti, Llama 3 and of MosaicML but for its lines of 40 GB; those of Qi, torchtitan, NeMo, Megatron Bridge and DeepSeek were held out.  Both halves have a line.
 #
 # How far a model can get: a regression of a line's logarithm on those of width, layers, tokens, devices, micro-batch and
 # so on, nine numbers fitted to each table of MosaicML by itself, has tau 0.77 on the H100, 0.60 on the A100 and 0.80 on
