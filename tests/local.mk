@@ -33,6 +33,7 @@ unit_tests = \
     %D%/unit-model \
     %D%/unit-outdir \
     %D%/unit-packed \
+    %D%/unit-resident \
     %D%/unit-partition \
     %D%/unit-pickle \
     %D%/unit-program \

@@ -592,8 +592,10 @@ int generate_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n)
         status = cmd_finish(&cmd, ERR_INPUT);
-    else
+    else {
+        session.machine.steps = g.max_tokens;
         status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
+    }
     inputs_clear(&g.prompts);
     session_close(&session);
     return status;

@@ -620,6 +620,7 @@ int session_open(struct session *s, const struct cmd *cmd,
         return -1;
     s->local_ranks = launcher_local_ranks(&s->launcher, s->mesh.nranks, &own);
     s->machine.local = own + 1;
+    s->machine.ranks = s->local_ranks;
     s->machine.threads = threads_of(s);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
 }

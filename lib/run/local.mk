@@ -10,6 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/link.c %D%/link.h \
     %D%/rates.c %D%/rates.h \
     %D%/replays.c %D%/replays.h \
+    %D%/resident.c %D%/resident.h \
     %D%/runner.c %D%/runner.h \
     %D%/scheduler.c %D%/scheduler.h \
     %D%/sequence.c %D%/sequence.h \

@@ -43,9 +43,15 @@ static int open_device(struct runner *r, const struct runner_machine *machine,
     return 0;
 }
 
-static int settle(void *weights, struct err *err)
+/* After each step. */
+static int settle(void *arg, struct err *err)
 {
-    return weights_settle(weights, err);
+    struct runner *r = arg;
+
+    if (weights_settle(&r->weights, err) < 0)
+        return -1;
+    weights_step(&r->weights);
+    return 0;
 }
 
 int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
@@ -85,7 +91,9 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     /* what one rank finds wrong in its first step the others may have told by then */
     if (world->size > 1 && weights_settle(&r->weights, err) < 0)
         goto fail;
-    engine_settle(r->engine, settle, &r->weights);
+    weights_plan(&r->weights, r->program, machine->steps,
+                 machine->ranks ? machine->ranks : world->size);
+    engine_settle(r->engine, settle, r);
     return 0;
 fail:
     runner_close(r);

@@ -20,6 +20,8 @@ struct runner_machine {
     int across; /* ranks of a sequence group that exchange heads; 0: all */
     enum dtype kept;        /* type of the KV cache; 0: f32 */
     enum weights_form form; /* of the weights of products */
+    uint64_t steps;         /* single tokens that are expected of a text; 0: not many */
+    int ranks;              /* on its machine; 0: all */
     struct wires_setup wires;
 };
 

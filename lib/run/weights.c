@@ -379,6 +379,35 @@ out:
     return ret;
 }
 
+/* Is weight I read by anything but the lookup of some of its rows? */
+static bool is_read_whole(const struct program *p, int i)
+{
+    for (int k = 0; k < p->ninsts; k++)
+        if (p->inst[k].weight == i && p->inst[k].op != OP_EMBEDDING)
+            return true;
+    return false;
+}
+
+void weights_plan(struct weights *w, const struct program *program, uint64_t steps,
+                  int ranks)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct matrix *m = &w->matrix[i];
+        uint64_t copies = program->weight[i].slice ? program->weight[i].experts : 1;
+
+        if (w->mapped[i] && !w->part[i] && is_read_whole(program, i))
+            resident_add(&w->resident, m->data,
+                         m->rows * m->cols * (uint64_t)dtype_bits(m->dtype) / 8 *
+                             copies);
+    }
+    resident_plan(&w->resident, w->ops, w->device, steps, ranks);
+}
+
+void weights_step(struct weights *w)
+{
+    resident_step(&w->resident, w->matrix, w->n);
+}
+
 void weights_close(struct weights *w)
 {
     struct err ignored;
@@ -395,6 +424,7 @@ void weights_close(struct weights *w)
             w->ops->release(w->device, (void *)(uintptr_t)w->matrix[i].data);
             w->ops->release(w->device, (void *)(uintptr_t)w->matrix[i].scale);
         }
+    resident_clear(&w->resident);
     free(w->matrix);
     free(w->part);
     free(w->mapped);

@@ -7,6 +7,7 @@
 #include "lib/reshard/checkpoint.h"
 #include "lib/program/program.h"
 #include "lib/run/encode.h"
+#include "lib/run/resident.h"
 
 struct weights {
     const struct backend *ops;
@@ -15,6 +16,7 @@ struct weights {
     bool *part;            /* [n]: a slice of the previous weight's memory */
     bool *mapped;          /* [n]: memory-mapped from the checkpoint file */
     int n;
+    struct resident resident;    /* copies of what is mapped */
     uint64_t bytes;              /* of all weights */
     struct weights_check *check; /* CRC checks; or NULL */
 };
@@ -36,6 +38,11 @@ MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
 /* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output
  * results computed from W before this returns 0. */
 MUST_CHECK int weights_settle(struct weights *w, struct err *err);
+/* Lets weights_step copy mapped weights to huge pages; see resident_plan. */
+void weights_plan(struct weights *w, const struct program *program, uint64_t steps,
+                  int ranks);
+/* Call it after each step. */
+void weights_step(struct weights *w);
 void weights_close(struct weights *w);
 
 #endif
