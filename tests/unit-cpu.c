@@ -138,31 +138,25 @@ static float *rounded_new(const float *x, size_t n)
     return y;
 }
 
-static int own_panels(struct device *d, float *y, const float *x, size_t rows,
-                      const struct matrix *w, const struct sum_tree *tree,
-                      struct err *err)
+static int linear_many(struct device *d, float *y, const float *x, size_t rows,
+                       const struct matrix *w, const struct sum_tree *tree,
+                       struct err *err)
 {
     (void)tree;
-    return cpu_linear_panels(d, y, x, rows, w, PANELS_OWN, err);
+    return cpu_linear_many(d, y, x, rows, w, err);
 }
 
-static int onednn_panels(struct device *d, float *y, const float *x, size_t rows,
-                         const struct matrix *w, const struct sum_tree *tree,
-                         struct err *err)
-{
-    (void)tree;
-    return cpu_linear_panels(d, y, x, rows, w, PANELS_ONEDNN, err);
-}
-
-enum product { MATMUL, LINEAR, ROUNDED, PANELS, ONEDNN };
+enum product { MATMUL, LINEAR, ROUNDED, ONEDNN };
 
 static product_fn *const product_of[] = {
-    [MATMUL] = cpu_matmul, [LINEAR] = cpu_linear,    [ROUNDED] = cpu_linear_rounded,
-    [PANELS] = own_panels, [ONEDNN] = onednn_panels,
+    [MATMUL] = cpu_matmul,
+    [LINEAR] = cpu_linear,
+    [ROUNDED] = cpu_linear_rounded,
+    [ONEDNN] = linear_many,
 };
 
 static const char *const product_names[] = { "matmul", "linear", "rounded",
-                                             "rounded by panels", "rounded by oneDNN" };
+                                             "rounded by oneDNN" };
 
 /* Can this machine make it? */
 static bool product_runs(enum product how)
@@ -274,8 +268,7 @@ static void long_sums_do_not_depend_on_threads(void)
         same &= try_product(dtypes[t], MATMUL, 16, 9000, 24).same;
     }
     same &= try_product(DTYPE_BF16, ROUNDED, 16, 9000, 24).same;
-    for (enum product how = PANELS; how <= ONEDNN; how++)
-        same &= !product_runs(how) || try_product(DTYPE_BF16, how, 16, 9000, 24).same;
+    same &= !product_runs(ONEDNN) || try_product(DTYPE_BF16, ONEDNN, 16, 9000, 24).same;
     tap_ok(same, "a long sum into few outputs is the same for any number of threads");
 }
 
@@ -293,16 +286,15 @@ static void panels_join(void)
         linear = fmax(linear, r.error);
         matmul = fmax(matmul, try_product(dtypes[t], MATMUL, 9, 3000, 700).error);
     }
-    /* tasks that share a panel, stretches, and tiles of oneDNN's */
-    for (enum product how = PANELS; how <= ONEDNN; how++) {
+    /* chunks of rows, stretches, and tiles of oneDNN's */
+    for (enum product how = ROUNDED; how <= ONEDNN; how++) {
         struct product_result r = { .same = true };
 
         if (product_runs(how))
             r = try_product(DTYPE_BF16, how, 530, 4100, 50);
         tap_ok(r.error < 2e-5 && r.same, "%s of many rows joins its tasks",
                product_names[how]);
-        if (how == PANELS && product_runs(how))
-            alone &= r.alone;
+        alone &= how == ONEDNN || r.alone;
     }
     tap_ok(linear < 2e-5, "linear of a large weight joins its panels");
     tap_ok(matmul < 2e-5, "matmul of a large weight joins its panels");
@@ -1316,7 +1308,6 @@ int main(void)
     products_are_right(LINEAR);
     products_are_right(MATMUL);
     products_are_right(ROUNDED);
-    products_are_right(PANELS);
     products_are_right(ONEDNN);
     numbers_are_rounded();
     long_sums_do_not_depend_on_threads();

@@ -19,15 +19,12 @@ MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t row
 MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
                                   size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
-/* The same without TREE, faster for many rows: the result of a row does not depend on
- * the number of threads, but differs from that of cpu_linear_rounded by rounding.
- * PANELS_OWN needs AVX512-BF16, PANELS_ONEDNN oneDNN; cpu_panels returns what is
- * fastest on this CPU for ROWS rows, PANELS_NONE: cpu_linear_rounded. */
-enum panels { PANELS_NONE, PANELS_OWN, PANELS_ONEDNN };
-enum panels cpu_panels(size_t rows, const struct matrix *w);
-MUST_CHECK int cpu_linear_panels(struct device *d, float *y, const float *x,
-                                 size_t rows, const struct matrix *w, enum panels how,
-                                 struct err *err);
+/* The same without TREE by oneDNN.  The result of a row does not depend on the number
+ * of threads, but it may depend on that of rows.  cpu_has_many: is it made for ROWS
+ * rows on this CPU? */
+MUST_CHECK int cpu_linear_many(struct device *d, float *y, const float *x, size_t rows,
+                               const struct matrix *w, struct err *err);
+bool cpu_has_many(size_t rows, const struct matrix *w);
 /* Rounds N floats at X to bf16 at TO. */
 void cpu_round_bf16(uint16_t *to, const float *x, size_t n);
 /* Is W stored as codes?  Then cpu_packed_linear makes y = x w^T. */

@@ -47,13 +47,9 @@ static const struct sum_tree *tree_of(const struct call *c, int number)
 
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    enum panels panels = c->program->rounded && !c->program->deterministic
-                             ? cpu_panels(rows_of(&c->y), c->w)
-                             : PANELS_NONE;
-
-    if (panels != PANELS_NONE)
-        return cpu_linear_panels(d, result(c), source(c, 0), rows_of(&c->y), c->w,
-                                 panels, err);
+    if (c->program->rounded && !c->program->deterministic &&
+        cpu_has_many(rows_of(&c->y), c->w))
+        return cpu_linear_many(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
     if (cpu_is_packed(c->w))
         return cpu_packed_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                                  tree_of(c, c->inst->tree), err);

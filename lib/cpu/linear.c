@@ -34,6 +34,7 @@
 enum {
     FEW = 16,         /* maximum number of rows for which weights are widened as they
                        * are read */
+    CHUNK = 128,      /* rows that tiles of packed x reuse, from the L2 cache */
     TASK = 1 << 16,   /* weights of a task with few rows */
     PANEL = 8 * OUTS, /* outputs computed together */
     GROUP = 8 * EIGHT_OUTS, /* outputs computed together in tiles of eight rows */
@@ -177,6 +178,31 @@ static struct sum_tree whole_row(const struct matrix *w)
 }
 
 #if CPU_HAS_WIDE
+/* Sums of N outputs in whole tiles over a stretch of packed terms from K on, part by
+ * part; the lanes of all outputs are kept between these. */
+static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_stride,
+                             const struct tiles *t, const struct matrix *w,
+                             uint64_t first, size_t n, struct terms of, uint64_t k,
+                             size_t terms, const char *ahead)
+{
+    vec kept[GROUP / EIGHT_OUTS][EIGHT * EIGHT_OUTS] = { { { 0 } } };
+
+    for (size_t p = 0; p < terms; p += PAIRS_PART)
+        for (size_t c = 0; c < n; c += EIGHT_OUTS) {
+            size_t some = terms - p < PAIRS_PART ? terms - p : PAIRS_PART;
+            struct weight_rows at = { .data = element(w, first + c, of.start + k + p),
+                                      .stride = w->cols,
+                                      .ahead = ahead };
+
+            t->keep(kept[c / EIGHT_OUTS], x + of.x + floats_of(t, (size_t)k + p),
+                    x_stride, &at, some);
+            ahead = ahead ? ahead + EIGHT_OUTS * some * t->size : NULL;
+        }
+    for (size_t c = 0; c < n; c += EIGHT_OUTS)
+        t->join(sums + c, kept[c / EIGHT_OUTS], k > 0);
+    return ahead;
+}
+
 /* Sums over some terms of EIGHT rows by N outputs, in whole tiles.  Goes stretch by
  * stretch, so that x stays in the L1 cache, and prefetches the weights of the next
  * group in memory order. */
@@ -191,7 +217,9 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
     for (uint64_t k = 0; k < of.count; k += t->block) {
         size_t terms = of.count - k < t->block ? (size_t)(of.count - k) : t->block;
 
-        for (size_t c = 0; c < n; c += EIGHT_OUTS) {
+        if (t->packed)
+            ahead = pair_sums(sums, x, x_stride, t, w, first, n, of, k, terms, ahead);
+        for (size_t c = 0; c < n && !t->packed; c += EIGHT_OUTS) {
             struct weight_rows at = { .data = element(w, first + c, of.start + k),
                                       .stride = w->cols,
                                       .ahead = ahead };
@@ -229,25 +257,38 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
 }
 #endif
 
+/* One tile of outputs: terms from K on. */
+static void dot_tile(float *y, size_t y_stride, const float *x, size_t x_stride,
+                     size_t m, const struct tiles *t, const struct matrix *w,
+                     uint64_t out, size_t n, struct terms of, uint64_t k)
+{
+    size_t terms = of.count - k < t->block ? (size_t)(of.count - k) : t->block;
+    struct weight_rows at = { .data = element(w, out, of.start + k),
+                              .stride = w->cols };
+
+    if (out + 2 * OUTS <= w->rows)
+        at.ahead = element(w, out + OUTS, 0) + OUTS * (of.start + k) * t->size;
+    t->dot(y, y_stride, x + of.x + floats_of(t, k), x_stride, &at, m, n, terms, k > 0);
+}
+
 /* Few rows: one tile of outputs after another, each over all terms.  A tile reads
  * several rows of weights at once, which hardware prefetchers follow badly, so the rows
- * of the next tile are prefetched in memory order. */
+ * of the next tile are prefetched in memory order.  More rows: stretch by stretch, so
+ * that these are used from the L2 cache. */
 static void dot_some(float *y, size_t y_stride, const float *x, size_t x_stride,
                      size_t m, const struct tiles *t, const struct matrix *w,
                      uint64_t first, size_t n, struct terms of)
 {
-    for (size_t j = 0; j < n; j += OUTS)
-        for (uint64_t k = 0; k < of.count; k += t->block) {
-            size_t terms = of.count - k < t->block ? (size_t)(of.count - k) : t->block;
-            struct weight_rows at = { .data = element(w, first + j, of.start + k),
-                                      .stride = w->cols };
+    const bool many = m > FEW;
 
-            if (first + j + 2 * OUTS <= w->rows)
-                at.ahead =
-                    element(w, first + j + OUTS, 0) + OUTS * (of.start + k) * t->size;
-            t->dot(y + j, y_stride, x + of.x + floats_of(t, k), x_stride, &at, m,
-                   n - j < OUTS ? n - j : OUTS, terms, k > 0);
-        }
+    for (size_t j = 0; j < n && !many; j += OUTS)
+        for (uint64_t k = 0; k < of.count; k += t->block)
+            dot_tile(y + j, y_stride, x, x_stride, m, t, w, first + j,
+                     n - j < OUTS ? n - j : OUTS, of, k);
+    for (uint64_t k = 0; k < of.count && many; k += t->block)
+        for (size_t j = 0; j < n; j += OUTS)
+            dot_tile(y + j, y_stride, x, x_stride, m, t, w, first + j,
+                     n - j < OUTS ? n - j : OUTS, of, k);
 }
 
 /* The same with a tree, one group of outputs at a time. */
@@ -309,15 +350,23 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
                     uint64_t first, size_t n, const struct sum_tree *tree)
 {
 #if CPU_HAS_WIDE
-    for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS; m >= EIGHT && cpu_is_wide();
+    for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS;
+         m >= EIGHT && (m <= FEW || !t->packed) && cpu_is_wide();
          m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
         dot_eight(y, y_stride, x, x_stride, t, w, first, tiles, tree);
         dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, t, w, first + tiles,
                       n - tiles, tree);
     }
 #endif
-    if (m)
-        dot_some_tree(y, y_stride, x, x_stride, m, t, w, first, n, tree);
+    for (size_t some, most = tree->n > 1 ? FEW : CHUNK; m;
+         m -= some, y += some * y_stride, x += some * x_stride) {
+        some = m < most ? m : most;
+        if (tree->n > 1)
+            dot_some_tree(y, y_stride, x, x_stride, some, t, w, first, n, tree);
+        else
+            dot_some(y, y_stride, x, x_stride, some, t, w, first, n,
+                     (struct terms){ .count = w->cols });
+    }
 }
 
 /* Many rows: widens a panel of weights and uses it for all rows. */
@@ -638,7 +687,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .in = w->cols,
                          .out = w->rows,
                          .x_stride = (size_t)w->cols + 2 * VEC * TREE_LEAVES + APART };
-    size_t apart = rows * p.x_stride, panels = 0, rooms;
+    size_t apart, panels = 0, rooms;
     float *room = NULL;
 
     if (!w->cols) {
@@ -647,6 +696,9 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     }
     if (!p.tiles)
         p.tiles = tiles_of(w->dtype);
+    if (p.tiles->packed)
+        p.x_stride = (size_t)w->cols / 2 + VEC * (TREE_LEAVES + 1) + APART;
+    apart = rows * p.x_stride;
     if (rows > FEW && !p.tiles->packed) {
         panels = (size_t)cpu_threads(d) * cpu_panel_floats();
         p.room = p.tree->n > 1 ? SUMS * PANEL * rows : 0;

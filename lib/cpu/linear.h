@@ -17,7 +17,8 @@ enum {
     EIGHT_OUTS = 3, /* and its outputs */
     STREAMS = 4,    /* outputs of one row at once, whose weights may lie far apart */
     BLOCK = 512,    /* terms of a stretch: some rows of x fit into the L1 cache */
-    PAIRS_BLOCK = 2048, /* of packed x, which takes half of the room */
+    PAIRS_BLOCK = 2048, /* of packed x */
+    PAIRS_PART = 512,   /* terms of it for which eight rows fit into the L1 cache */
 };
 
 /* A block of rows of weights. */
@@ -42,6 +43,12 @@ struct tiles {
      * only if cpu_is_wide(). */
     void (*eight)(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                   const struct weight_rows *w, size_t terms, bool add);
+    /* If packed, instead: kept += lanes of the sums over TERMS terms; and sums[], or +=
+     * if ADD, the sums of these lanes. */
+    void (*keep)(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
+                 const struct weight_rows *w, size_t terms);
+    void (*join)(float sums[EIGHT_OUTS][EIGHT], const vec kept[EIGHT * EIGHT_OUTS],
+                 bool add);
     /* sums[STREAMS] of one row over TERMS terms, stretch by stretch; NULL unless
      * CPU_HAS_WIDE.  Call only if cpu_is_wide(). */
     void (*streams)(float *sums, const float *x, const struct weight_rows *w,

@@ -137,7 +137,7 @@ static double pair_rate(struct device *d, struct job *j, size_t threads,
         double start = clock_seconds(), p;
 
         /* one thread's rows by all threads' outputs fill c */
-        if (cpu_linear_panels(d, j->c, j->a, j->n, &w, PANELS_OWN, err) < 0)
+        if (cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err) < 0)
             return -1;
         p = 2 * n * n * n * (double)threads / (clock_seconds() - start);
         best = p > best ? p : best;

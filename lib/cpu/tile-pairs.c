@@ -33,26 +33,39 @@ load_pairs(pairs *out, const void *p, size_t n)
     __asm__("" : "+v"(*out)); /* keep it in a register: see vec_hold */
 }
 
-/* acc[i][j] += products of N terms, at most a vector, of row i of x and row j of w. */
+/* acc[i][j] += products of N terms, at most a vector, of row i of x and row j of w.
+ * Keeps the rows of x in registers; names, because GCC stores an array of them. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_step(vec acc[EIGHT][OUTS], const float *x, size_t x_stride, const char *w,
+add_step(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
          size_t w_stride, size_t n, int rows, int outs)
 {
-    pairs wv[OUTS], xv;
+    pairs x0, x1, x2, x3, wv;
 
+    load_pairs(&x0, x, STEP);
+    if (rows > 1)
+        load_pairs(&x1, x + x_stride, STEP);
+    if (rows > 2)
+        load_pairs(&x2, x + 2 * x_stride, STEP);
+    if (rows > 3)
+        load_pairs(&x3, x + 3 * x_stride, STEP);
     EACH(int j = 0; j < outs; j++)
-    load_pairs(&wv[j], w + (size_t)j * w_stride * sizeof(uint16_t), n);
-    EACH(int i = 0; i < rows; i++)
     {
-        load_pairs(&xv, x + (size_t)i * x_stride, STEP);
-        EACH(int j = 0; j < outs; j++) add_pairs(&acc[i][j], &wv[j], &xv);
+        load_pairs(&wv, w + (size_t)j * w_stride * sizeof(uint16_t), n);
+        add_pairs(&acc[0][j], &wv, &x0);
+        if (rows > 1)
+            add_pairs(&acc[1][j], &wv, &x1);
+        if (rows > 2)
+            add_pairs(&acc[2][j], &wv, &x2);
+        if (rows > 3)
+            add_pairs(&acc[3][j], &wv, &x3);
     }
 }
 
-/* acc[ROWS][OUTS] over N terms; ROWS and OUTS are constants after inlining. */
+/* acc[ROWS][OUTS] over N terms; prefetches LINES vectors with each.  LINES, ROWS and
+ * OUTS are constants after inlining. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-make_sums(vec acc[EIGHT][OUTS], const float *x, size_t x_stride,
-          const struct weight_rows *w, size_t n, int rows, int outs)
+make_sums(vec acc[ROWS][OUTS], const float *x, size_t x_stride,
+          const struct weight_rows *w, size_t n, int lines, int rows, int outs)
 {
     const char *data = w->data, *ahead = w->ahead;
     size_t k = 0;
@@ -60,10 +73,10 @@ make_sums(vec acc[EIGHT][OUTS], const float *x, size_t x_stride,
     EACH(int i = 0; i < rows; i++)
     EACH(int j = 0; j < outs; j++) acc[i][j] = (vec){ 0 };
     for (; k + STEP <= n; k += STEP, x += VEC, data += STEP * sizeof(uint16_t)) {
-        if (ahead) {
-            EACH(int j = 0; j < outs; j++)
+        if (lines) {
+            EACH(int j = 0; j < lines; j++)
             __builtin_prefetch(ahead + (size_t)j * STEP * sizeof(uint16_t), 0, 2);
-            ahead += (size_t)outs * STEP * sizeof(uint16_t);
+            ahead += (size_t)lines * STEP * sizeof(uint16_t);
         }
         add_step(acc, x, x_stride, data, w->stride, STEP, rows, outs);
     }
@@ -73,63 +86,119 @@ make_sums(vec acc[EIGHT][OUTS], const float *x, size_t x_stride,
 
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile(float *y, size_t y_stride, const float *x, size_t x_stride,
-     const struct weight_rows *w, size_t n, bool add, int rows, int outs)
+     const struct weight_rows *w, size_t n, bool add, int lines, int rows, int outs)
 {
-    vec acc[EIGHT][OUTS];
+    vec acc[ROWS][OUTS];
+    float sum[ROWS * OUTS];
 
-    make_sums(acc, x, x_stride, w, n, rows, outs);
+    make_sums(acc, x, x_stride, w, n, lines, rows, outs);
+    if (rows == ROWS && outs == OUTS) {
+        EACH(int i = 0; i < ROWS * OUTS; i += 8)
+        vec_sum_eight(sum + i, &acc[0][0] + i, 1);
+    } else {
+        EACH(int i = 0; i < rows; i++)
+        EACH(int j = 0; j < outs; j++) sum[i * outs + j] = vec_sum(&acc[i][j]);
+    }
     EACH(int i = 0; i < rows; i++) EACH(int j = 0; j < outs; j++)
     {
-        float *at = y + (size_t)i * y_stride + j, sum = vec_sum(&acc[i][j]);
+        float *at = y + (size_t)i * y_stride + j;
 
-        *at = add ? *at + sum : sum;
+        *at = add ? *at + sum[i * outs + j] : sum[i * outs + j];
     }
 }
 
+/* LINES: of the prefetch. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-          const struct weight_rows *w, size_t n, size_t terms, bool add, int rows)
+          const struct weight_rows *w, size_t n, size_t terms, bool add, int lines,
+          int rows)
 {
     struct weight_rows at = *w;
     size_t j = 0;
 
     for (; j + OUTS <= n; j += OUTS, at.data += OUTS * w->stride * sizeof(uint16_t))
-        tile(y + j, y_stride, x, x_stride, &at, terms, add, rows, OUTS);
-    for (at.ahead = NULL; j < n; j++, at.data += w->stride * sizeof(uint16_t))
-        tile(y + j, y_stride, x, x_stride, &at, terms, add, rows, 1);
+        tile(y + j, y_stride, x, x_stride, &at, terms, add, lines, rows, OUTS);
+    for (; j < n; j++, at.data += w->stride * sizeof(uint16_t))
+        tile(y + j, y_stride, x, x_stride, &at, terms, add, 0, rows, 1);
 }
 
+/* Many rows prefetch one vector with each, so that memory is read all the time. */
 CPU_WIDE static void dot(float *y, size_t y_stride, const float *x, size_t x_stride,
                          const struct weight_rows *rows_of_w, size_t m, size_t n,
                          size_t terms, bool add)
 {
     struct weight_rows w = *rows_of_w;
+    int left = w.ahead ? OUTS : 0; /* vectors to prefetch with each that is read */
 
-    for (; m >= ROWS; m -= ROWS, w.ahead = NULL) {
-        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, ROWS);
-        y += ROWS * y_stride;
-        x += ROWS * x_stride;
-    }
+    for (; m >= ROWS; m -= ROWS, y += ROWS * y_stride, x += ROWS * x_stride)
+        if (left == OUTS && m < OUTS * ROWS) {
+            some_rows(y, y_stride, x, x_stride, &w, n, terms, add, OUTS, ROWS);
+            left = 0;
+        } else if (left) {
+            some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 1, ROWS);
+            w.ahead += terms * sizeof(uint16_t);
+            left--;
+        } else {
+            some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 0, ROWS);
+        }
     if (m == 3)
-        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 3);
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, left ? OUTS : 0, 3);
     else if (m == 2)
-        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 2);
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, left ? OUTS : 0, 2);
     else if (m == 1)
-        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, 1);
+        some_rows(y, y_stride, x, x_stride, &w, n, terms, add, left ? OUTS : 0, 1);
 }
 
-CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x,
-                           size_t x_stride, const struct weight_rows *w, size_t terms,
-                           bool add)
+/* acc[EIGHT][EIGHT_OUTS] += products of N terms, at most a vector. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
+          size_t w_stride, size_t n)
 {
-    vec acc[EIGHT][OUTS];
+    pairs w0, w1, w2, xv;
 
-    make_sums(acc, x, x_stride, w, terms, EIGHT, EIGHT_OUTS);
+    load_pairs(&w0, w, n);
+    load_pairs(&w1, w + w_stride * sizeof(uint16_t), n);
+    load_pairs(&w2, w + 2 * w_stride * sizeof(uint16_t), n);
+    EACH(int i = 0; i < EIGHT; i++)
+    {
+        load_pairs(&xv, x + (size_t)i * x_stride, STEP);
+        add_pairs(&acc[i][0], &w0, &xv);
+        add_pairs(&acc[i][1], &w1, &xv);
+        add_pairs(&acc[i][2], &w2, &xv);
+    }
+}
+
+CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
+                          const struct weight_rows *w, size_t terms)
+{
+    const char *data = w->data, *ahead = w->ahead;
+    vec acc[EIGHT][EIGHT_OUTS];
+    size_t k = 0;
+
+    EACH(int i = 0; i < EIGHT; i++)
+    EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = kept[i * EIGHT_OUTS + j];
+    for (; k + STEP <= terms; k += STEP, x += VEC, data += STEP * sizeof(uint16_t)) {
+        if (ahead) {
+            EACH(int j = 0; j < EIGHT_OUTS; j++)
+            __builtin_prefetch(ahead + (size_t)j * STEP * sizeof(uint16_t), 0, 2);
+            ahead += EIGHT_OUTS * STEP * sizeof(uint16_t);
+        }
+        add_eight(acc, x, x_stride, data, w->stride, STEP);
+    }
+    if (k < terms)
+        add_eight(acc, x, x_stride, data, w->stride, terms - k);
+    EACH(int i = 0; i < EIGHT; i++)
+    EACH(int j = 0; j < EIGHT_OUTS; j++) kept[i * EIGHT_OUTS + j] = acc[i][j];
+}
+
+CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
+                          const vec kept[EIGHT * EIGHT_OUTS], bool add)
+{
     EACH(int j = 0; j < EIGHT_OUTS; j++)
     {
         vec_half sum, had;
 
-        vec_sum_eight((float *)&sum, &acc[0][j], OUTS);
+        vec_sum_eight((float *)&sum, &kept[j], EIGHT_OUTS);
         memcpy(&had, sums[j], sizeof(had));
         if (add)
             sum += had;
@@ -188,7 +257,8 @@ const struct tiles *tile_pairs(void)
                                                 .block = PAIRS_BLOCK,
                                                 .packed = true,
                                                 .dot = dot,
-                                                .eight = eight,
+                                                .keep = keep,
+                                                .join = join,
                                                 .streams = streams };
 
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
