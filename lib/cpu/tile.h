@@ -4,6 +4,7 @@
 #ifndef LIB_CPU_TILE_H
 #define LIB_CPU_TILE_H
 
+#include <stdint.h>
 #include <string.h>
 
 #include "lib/cpu/linear.h"
@@ -347,6 +348,8 @@ add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char
           size_t w_stride, enum dtype type, size_t n, int rows, int vecs)
 {
     vec acc[ROWS][8], wv;
+    /* two calls of so many terms later: one row waits for its weights */
+    const size_t ahead = 2 * n * w_stride * size_of(type);
 
     EACH(int i = 0; i < rows; i++)
     EACH(int c = 0; c < vecs; c++)
@@ -354,7 +357,11 @@ add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     for (size_t k = 0; k < n; k++)
         EACH(int c = 0; c < vecs; c++)
         {
-            load(&wv, type, w + (k * w_stride + (size_t)c * VEC) * size_of(type));
+            const char *at = w + (k * w_stride + (size_t)c * VEC) * size_of(type);
+
+            if (rows == 1 && c % (int)(64 / (VEC * size_of(type))) == 0)
+                __builtin_prefetch((const void *)((uintptr_t)at + ahead), 0, 2);
+            load(&wv, type, at);
             EACH(int i = 0; i < rows; i++)
             acc[i][c] += wv * x[(size_t)i * x_stride + k];
         }
