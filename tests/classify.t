@@ -94,6 +94,24 @@ tp-run classify --json --input choices.json bert-choice > choice
 ok "a line of choices is one answer" test "$(wc -l < choice)" -eq 2
 ok "with as many scores" grep -q '"line":1,.*"choice":[0-2],"score":0.[0-9]*,"scores":\[[^,]*,[^,]*,[^,]*\]}$' choice
 ok "which are a softmax over them" grep -q '"line":2,.*"choice":0,"score":1,"scores":\[1\]}$' choice
+head -n 1 choices.json > choice.json
+for model in bert-choice roformer-choice convbert-choice; do
+    rm -rf chooser
+    mkdir chooser
+    cp "$encoders/$model/config.json" "$encoders/$model/model.safetensors" bert-choice/tokenizer.json chooser
+    tp-run classify --json --function none --input choice.json chooser > choice
+    for end in 7,3 4,3 6,5,7,3; do
+        types=$(echo "0,0,0,0,0,$end" | sed 's/,[1-9]/,1/g')
+        echo "{\"ids\":[2,4,5,6,3,$end],\"token_types\":[$types]}" > alone.json
+        tp-run logits --input alone.json -o alone.safetensors chooser
+        tail -c +$(($(od -An -t u8 -N 8 alone.safetensors) + 9)) alone.safetensors > values
+        at=$(head -c 600 alone.safetensors | tr -cd '[:print:]' | sed 's/.*"logits":{[^}]*"data_offsets":\[\([0-9]*\).*/\1/')
+        od -An -t f4 -N 4 -j "$at" values
+    done > want
+    json choice scores | tr -d '[]' | tr ',' '\n' | paste - want > both
+    ok "$model: --function none gives the logits of choices, each in its frame" \
+        awk '($1 - $2) ^ 2 > 1e-10 { bad = 1 } END { exit bad || NR != 3 }' both
+done
 run tp-run classify --input choices.json bert-answers
 status_is 3 "choices are for a model of multiple choice"
 

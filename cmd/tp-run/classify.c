@@ -75,18 +75,29 @@ static enum function function_of(const struct classify *c, size_t labels)
     return FUNCTION_SOFTMAX;
 }
 
-/* The scores of the N logits at X; the caller frees them. */
+/* The function that was asked for, or softmax. */
+static enum function softmax_or(const struct classify *c)
+{
+    return c->function == FUNCTION_AUTO ? FUNCTION_SOFTMAX : (enum function)c->function;
+}
+
+/* Makes scores of the N logits in P. */
+static void score(enum function function, double *p, size_t n)
+{
+    for (size_t i = 0; function == FUNCTION_SIGMOID && i < n; i++)
+        p[i] = 1 / (1 + exp(-p[i]));
+    if (function == FUNCTION_SOFTMAX)
+        softmax(p, n);
+}
+
+/* The scores of N logits; release with free(). */
 static double *scores_of(enum function function, const float *x, size_t n)
 {
     double *p = xmalloc(sizeof(*p) * (n + 1));
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         p[i] = (double)x[i];
-        if (function == FUNCTION_SIGMOID)
-            p[i] = 1 / (1 + exp(-p[i]));
-    }
-    if (function == FUNCTION_SOFTMAX)
-        softmax(p, n);
+    score(function, p, n);
     return p;
 }
 
@@ -185,8 +196,7 @@ static void print_tokens(const struct classify *c, size_t at, const float *x,
 {
     const struct input *in = &c->inputs.v[at];
     bool json = c->session->opt.json;
-    enum function function =
-        c->function == FUNCTION_AUTO ? FUNCTION_SOFTMAX : (enum function)c->function;
+    enum function function = softmax_or(c);
 
     if (json) {
         begin_json(out, "tags", in);
@@ -279,7 +289,7 @@ static void print_choice(struct classify *c, size_t at, float x, struct str *out
     c->choice[c->nchoices++] = (double)x;
     if (c->nchoices < c->choices)
         return;
-    softmax(c->choice, c->choices);
+    score(softmax_or(c), c->choice, c->choices);
     best = best_of(c->choice, c->choices);
     if (c->session->opt.json) {
         begin_json(out, "choice", &c->inputs.v[c->first]);
