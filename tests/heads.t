@@ -29,4 +29,14 @@ for dir in "$data"/heads/*/; do
     status_is 0 "$model: is counted"
 done
 
+# a class without a head, on a file that has one
+cp -r "$data/models/gpt2-untied" bare && sed 's/GPT2LMHeadModel/GPT2Model/' "$data/models/gpt2-untied/config.json" > bare/config.new
+mv -f bare/config.new bare/config.json
+run tp-run logits --ids 3,4,5 -o o.safetensors bare
+status_is 0 "a GPT2Model is run on a file that also has a head"
+ok "which gives hidden states" "$compare" o.safetensors o.safetensors 0 last_hidden_state
+run tp-shard split -q --tp 2 bare bare.2
+run tp-shard merge -q bare.2 bare.1
+ok "and keeps the head, to the byte" cmp bare/model.safetensors bare.1/model.safetensors
+
 done_testing

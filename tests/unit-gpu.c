@@ -762,39 +762,9 @@ static double attend(const struct attention_trial *t, int bits)
     return apart > more ? apart : more;
 }
 
-static void try_attention(void)
+static void try_trials(const struct attention_trial *all, size_t n)
 {
-    static const struct attention_trial all[] = {
-        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, NOTHING },
-        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, CAUSAL, false, NOTHING },
-        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, CAUSAL, false, NOTHING },
-        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, CAUSAL, false, NOTHING },
-        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true,
-          NOTHING },
-        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, CAUSAL, false, NOTHING },
-        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, CAUSAL, true, NOTHING },
-        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, ALL, false, NOTHING },
-        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, ALL, false,
-          NOTHING },
-        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, CAUSAL, true, NOTHING },
-        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, CAUSAL, false, NOTHING },
-        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, CAUSAL, false,
-          NOTHING },
-        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, ALL, false, TABLE },
-        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, CAUSAL, true,
-          SINKS },
-        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, SINKS },
-        { "within chunks", 75, 60, 2, 1, 4, 4, 19, 0, 0, CHUNKS, true, NOTHING },
-        { "of one query in its chunk", 1, 40, 2, 1, 4, 4, 7, 0, 0, CHUNKS, true,
-          NOTHING },
-        { "with biases of each query", 20, 7, 3, 3, 9, 9, 0, 0, 0, CAUSAL, true,
-          BIASES },
-        { "with keys that only their query sees", 20, 0, 3, 3, 9, 9, 0, 0, 0, CAUSAL,
-          false, OWN },
-        { "of one query with its key", 1, 40, 2, 2, 8, 8, 0, 0, 0, CAUSAL, true, OWN },
-    };
-
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+    for (size_t i = 0; i < n; i++) {
         double worst = 0, narrow = 0, rounded = 0;
 
         for (size_t k = 0; k < 2 * sizeof(orders) / sizeof(*orders); k += 1 + (k > 1)) {
@@ -820,6 +790,49 @@ static void try_attention(void)
                     "and with operands in bf16"))
             printf("# apart by %.3g\n", rounded);
     }
+}
+
+static void try_attention(void)
+{
+    static const struct attention_trial all[] = {
+        { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, NOTHING },
+        { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true,
+          NOTHING },
+        { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, CAUSAL, true, NOTHING },
+        { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, ALL, false, NOTHING },
+        { "both ways within a window", 67, 0, 2, 1, 8, 8, 9, 0, 0, ALL, false,
+          NOTHING },
+        { "with ALiBi", 50, 5, 3, 3, 8, 4, 0, 0, 1, CAUSAL, true, NOTHING },
+        { "capped", 50, 5, 3, 1, 8, 4, 0, 5, 0, CAUSAL, false, NOTHING },
+        { "of a head of odd width", 40, 0, 2, 1, 7, 5, 0, 0, 0, CAUSAL, false,
+          NOTHING },
+        { "with a table of biases", 50, 5, 3, 1, 8, 4, 0, 0, 0, ALL, false, TABLE },
+        { "with scores of the heads' own", 36, 9, 4, 2, 72, 68, 0, 0, 0, CAUSAL, true,
+          SINKS },
+        { "of one query with those", 1, 150, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, SINKS },
+        { "within chunks", 75, 60, 2, 1, 4, 4, 19, 0, 0, CHUNKS, true, NOTHING },
+        { "of one query in its chunk", 1, 40, 2, 1, 4, 4, 7, 0, 0, CHUNKS, true,
+          NOTHING },
+    };
+
+    try_trials(all, sizeof(all) / sizeof(*all));
+}
+
+static void try_streams(void)
+{
+    static const struct attention_trial all[] = {
+        { "with biases of each query", 20, 7, 3, 3, 9, 9, 0, 0, 0, CAUSAL, true,
+          BIASES },
+        { "with keys that only their query sees", 20, 0, 3, 3, 9, 9, 0, 0, 0, CAUSAL,
+          false, OWN },
+        { "of one query with its key", 1, 40, 2, 2, 8, 8, 0, 0, 0, CAUSAL, true, OWN },
+    };
+
+    try_trials(all, sizeof(all) / sizeof(*all));
 }
 
 /* The largest difference between the backends for C, of two texts, in each order of
@@ -1256,6 +1269,7 @@ int main(int argc, char **argv)
         { "linear", try_wide_products },
         { "attention", try_attention },
         { "attention", try_sequences },
+        { "stream", try_streams },
         { "relate", try_relate },
         { "beside", try_beside },
         { "embedding", try_halve },

@@ -112,6 +112,11 @@ BASE = {
     "fsmt": (SEQ2SEQ, dict(TWO, src_vocab_size=60)), "bigbird_pegasus": (SEQ2SEQ, TWO),
     "led": (SEQ2SEQ, dict(TWO, max_position_embeddings=None, max_encoder_position_embeddings=130,
                           max_decoder_position_embeddings=64, attention_window=128)),
+    "bert-generation": ("BertGenerationEncoder", SMALL), "dpr": ("DPRQuestionEncoder", SMALL),
+    "layoutlm": (MLM, dict(SMALL, max_2d_position_embeddings=64)), "tapas": (MLM, SMALL),
+    "visual_bert": ("VisualBertForPreTraining", dict(SMALL, visual_embedding_dim=8)),
+    "granitemoe": (CAUSAL, dict(EXPERTS, num_local_experts=4)),
+    "granitemoeshared": (CAUSAL, dict(EXPERTS, num_local_experts=4, shared_intermediate_size=20)),
     "prophetnet": (SEQ2SEQ, models.PROPHET), "umt5": (SEQ2SEQ, T5), "longt5": (SEQ2SEQ, T5),
     "gpt_oss": (CAUSAL, dict(EXPERTS, head_dim=8, sliding_window=8, num_local_experts=4)),
     "phimoe": (CAUSAL, dict(EXPERTS, num_local_experts=4)), "apertus": (CAUSAL, dict(GROUPED, pad_token_id=0)),
@@ -307,6 +312,16 @@ def frames(config):
     return [[math.sin(0.7 * i + 1.3 * k) for k in range(width)] for i in range(TOKENS)]
 
 
+def built(kind, config):
+    cls = getattr(transformers, kind)
+    return cls.from_config(config) if kind.startswith("Auto") else cls(config)
+
+
+# the output that is compared, where it is not the logits; and its name in tp-run
+OUTPUT = {"BertGenerationEncoder": ("last_hidden_state",) * 2, "DPRQuestionEncoder": ("pooler_output",) * 2,
+          "VisualBertForPreTraining": ("prediction_logits", "logits")}
+
+
 def logits(path, kind, ids, attention, wide=torch.float64):
     model, report = getattr(transformers, kind).from_pretrained(
         path, dtype=wide, experts_implementation="eager",
@@ -323,7 +338,7 @@ def logits(path, kind, ids, attention, wide=torch.float64):
             return models.stack_logits(model, given)[0]
         elif kind == CAUSAL:
             given["use_cache"] = False
-        return model(**given).logits[0]
+        return getattr(model(**given), OUTPUT.get(kind, ["logits"])[0])[0]
 
 
 def make(path, kind, config, seed):
@@ -336,7 +351,7 @@ def make(path, kind, config, seed):
             json.dump(config, f, indent=1)
 
     write()
-    model = getattr(transformers, kind).from_config(transformers.AutoConfig.from_pretrained(path))
+    model = built(kind, transformers.AutoConfig.from_pretrained(path))
     models.fill(model, seed)
     for p in model.parameters():
         p.data.mul_(WEIGHTS.get(config["model_type"], 1))
@@ -364,7 +379,7 @@ def run(program, path, kind, ids):
     done = subprocess.run(words + [path], capture_output=True, text=True)
     if done.returncode:
         return done.returncode, done.stderr.strip()
-    return 0, load_file(out)["logits"].double()
+    return 0, load_file(out)[OUTPUT.get(kind, ["", "logits"])[1]].double().squeeze(0)
 
 
 def verdict(program, path, name, config):
@@ -398,7 +413,7 @@ def base_config(name):
     settings = {k: v for k, v in settings.items() if v is not None}
     config = CONFIG_MAPPING[name](**settings)
     path = tempfile.mkdtemp()
-    getattr(transformers, kind).from_config(config).save_pretrained(path)
+    built(kind, config).save_pretrained(path)
     with open(os.path.join(path, "config.json")) as f:
         out = json.load(f)
     shutil.rmtree(path)

@@ -125,7 +125,7 @@ SHAPES = {
 BERT = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072)
 FAR = dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1)
 LARGE = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
-# encoders, counted without a head
+# encoders, counted without a head, but for those that are masked
 ENCODERS = {
     "distilbert-base": ("distilbert", dict(vocab_size=30522, dim=768, n_layers=6, n_heads=12, hidden_dim=3072)),
     "electra-small": ("electra", dict(vocab_size=30522, embedding_size=128, hidden_size=256, num_hidden_layers=12,
@@ -160,13 +160,16 @@ ENCODERS = {
     "longformer-base-4096": ("longformer", dict(vocab_size=50265, max_position_embeddings=4098, type_vocab_size=1, pad_token_id=1, attention_window=512, **BERT)),
     "roformer-chinese-base": ("roformer", dict(vocab_size=50000, max_position_embeddings=1536, embedding_size=768, **BERT)),
     "luke-base": ("luke", dict(vocab_size=50267, entity_vocab_size=500000, entity_emb_size=256, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, **BERT)),
+    "luke-base-masked": ("luke", dict(vocab_size=50267, entity_vocab_size=500000, entity_emb_size=256, max_position_embeddings=514, type_vocab_size=1,
+        pad_token_id=1, **BERT)),
     "visualbert-vqa-coco-pre": ("visual_bert", dict(vocab_size=30522, visual_embedding_dim=2048, **BERT)),
 }
 
 for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
     if sys.argv[1:] and name not in sys.argv[1:]:
         continue
-    loader = transformers.AutoModel if name in ENCODERS else transformers.AutoModelForCausalLM
+    loader = (transformers.AutoModelForMaskedLM if name.endswith("-masked") else transformers.AutoModel if name in ENCODERS
+              else transformers.AutoModelForCausalLM)
     with torch.device("meta"):
         config = CONFIG_MAPPING[kind](**settings)
         if name not in ENCODERS and config.is_encoder_decoder:

@@ -114,9 +114,12 @@ MODELS = {
         ODD, embedding_size=15, intermediate_size=21, q_groups=3, k_groups=5, v_groups=1, post_attention_groups=5, intermediate_groups=3,
         output_groups=3, num_labels=3)),
     "convbert": ("ConvBert" + MLM, "ConvBert", dict(SMALL, num_attention_heads=8, embedding_size=10, num_groups=2)),
+    "convbert-choice": ("ConvBert" + CHOICE, "ConvBert", dict(
+        ODD, hidden_size=20, num_attention_heads=10, embedding_size=7, conv_kernel_size=3)),
+    "luke-masked": ("Luke" + MLM, "Luke", {**ODD, "pad_token_id": 1, "entity_vocab_size": 5, "entity_emb_size": 6,
+                                           "use_entity_aware_attention": False}),
     "convbert-class": ("ConvBert" + CLASS, "ConvBert", dict(
         ODD, hidden_size=30, num_attention_heads=10, embedding_size=30, conv_kernel_size=5, num_labels=3)),
-    "convbert-choice": ("ConvBert" + CHOICE, "ConvBert", dict(ODD, hidden_size=30, num_attention_heads=10, embedding_size=9)),
 }
 
 # FlauBERT normed early asks transformers' cache for a layer, which 5.23's cannot give
