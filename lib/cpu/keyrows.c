@@ -134,10 +134,11 @@ open_tile(struct tile *t, const struct request *r, enum dtype type, size_t head,
                sizeof(float));
 }
 
-/* Bytes to what is prefetched: whole rows. */
+/* Bytes to what is prefetched: an even number of rows.  With an odd one, Zen 4 read
+ * rows of 2 KiB at two thirds of the rate. */
 static inline __attribute__((always_inline)) size_t ahead_of(const struct keyrows *k)
 {
-    return (AHEAD / k->bytes + 1) * k->bytes;
+    return (AHEAD / k->bytes / 2 + 1) * 2 * k->bytes;
 }
 
 /* ---- any CPU ---- */
