@@ -134,13 +134,6 @@ open_tile(struct tile *t, const struct request *r, enum dtype type, size_t head,
                sizeof(float));
 }
 
-/* Bytes to what is prefetched: an even number of rows.  With an odd one, Zen 4 read
- * rows of 2 KiB at two thirds of the rate. */
-static inline __attribute__((always_inline)) size_t ahead_of(const struct keyrows *k)
-{
-    return (AHEAD / k->bytes / 2 + 1) * 2 * k->bytes;
-}
-
 /* ---- any CPU ---- */
 
 static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
@@ -251,6 +244,13 @@ static inline __attribute__((always_inline)) void adds_of(const struct request *
 /* ---- CPUs with AVX-512: larger tiles, and conversions that compilers miss ---- */
 
 #if CPU_HAS_WIDE
+/* Bytes to what is prefetched: an even number of rows.  With an odd one, Zen 4 read
+ * rows of 2 KiB at two thirds of the rate. */
+static inline __attribute__((always_inline)) size_t ahead_of(const struct keyrows *k)
+{
+    return (AHEAD / k->bytes / 2 + 1) * 2 * k->bytes;
+}
+
 static inline CPU_WIDE __attribute__((always_inline)) void
 load_wide(vec *out, enum dtype type, const void *p)
 {
