@@ -1,10 +1,9 @@
 /* keyrows - one query times rows of keys or values, in the type that stores them
  *
- * All heads are processed for a few rows before the next rows, so memory is read in
- * order and once for all the query heads that share a row.  bf16 and int8 become f32
- * in registers.  A score has the bits that cpu_dots gives to the widened row, a sum of
- * values those of cpu_add_weighted; the scales of int8 multiply scores and weights, not
- * elements. */
+ * On CPUs with AVX-512, keyrows_dots and keyrows_add process all heads for a few rows
+ * before the next rows, and widen bf16 and int8 in registers.  Elsewhere, callers widen
+ * some rows with keyrows_widen and use cpu_dots and cpu_add_weighted, which give the
+ * same bits.  The scales of int8 multiply scores and weights, not elements. */
 #ifndef LIB_CPU_KEYROWS_H
 #define LIB_CPU_KEYROWS_H
 
@@ -27,8 +26,8 @@ struct keyrows {
 /* The heads of the cache P or, if it is NULL, of f32 rows at PLAIN. */
 struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
                           size_t dim, size_t apart);
-/* Have keyrows_dots and keyrows_add loops for K?  They do if dim is a multiple of VEC
- * and scales are by head. */
+/* Have keyrows_dots and keyrows_add loops for K?  They do on a CPU with AVX-512 if dim
+ * is a multiple of VEC and scales are by head.  Else do not call them. */
 bool keyrows_are_whole(const struct keyrows *k);
 /* What HEAD's part of ROW is multiplied by; 1 for other types than I8. */
 float keyrows_scale(const struct keyrows *k, size_t row, size_t head);

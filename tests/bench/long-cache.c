@@ -2,7 +2,9 @@
  *
  * long-cache THREADS KEYS KV_HEADS HEADS HEAD_DIM TYPE
  *
- * Prints the rate at which the cache is read, as a share of reading memory. */
+ * Prints the rate at which the cache is read, as a share of reading memory, and the
+ * time that reading or products of f32 take at least, whichever is longer, as a share
+ * of the time; and which it is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,7 @@ static int run(char **argv, enum dtype type, struct err *err)
     int32_t *block = xcalloc(keys / 16 + 1, sizeof(*block));
     float *q = xcalloc(heads * dim, sizeof(*q)), *y = xcalloc(heads * dim, sizeof(*y));
     struct device *d;
-    double best = 0;
+    double best = 0, work, memory;
 
     inst.attention.heads = heads;
     inst.attention.kv_heads = kv;
@@ -87,7 +89,11 @@ static int run(char **argv, enum dtype type, struct err *err)
         rate = COPIES * bytes / (clock_seconds() - start);
         best = rate > best ? rate : best;
     }
-    printf("%.3f\n", best / rates.read);
+    work = 4.0 * (double)keys * (double)(heads * dim) / rates.f32;
+    memory = bytes / rates.read;
+    printf("%.3f %.3f %s\n", best / rates.read,
+           (work > memory ? work : memory) * best / bytes,
+           work > memory ? "f32" : "read");
     cpu_close(d);
     for (int i = 0; i < COPIES; i++) {
         free(k[i].data);

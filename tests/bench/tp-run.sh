@@ -18,6 +18,7 @@ trap 'rm -rf "$dir"' EXIT
 threads=$(nproc)
 repeat=${REPEAT:-3}
 tokens=${TOKENS:-40}
+long=${LONG:-200} # tokens, of which the copies of weights in huge pages are worth their time
 parts=${*:-decode prefill batches attention first ranks others peers}
 hidden=2048 layers=8 ffn=5632 heads=16 kv=8 vocab=16384
 # elements of the matrices that every token is multiplied by
@@ -94,6 +95,12 @@ decode_part() {
             done | median > "$dir/share"
             row "decode, $compute, threads: $n" "$(cat "$dir/share")" 0.95 read
         done
+        for _ in $(runs); do
+            b=$("$bench/probe" "$threads" | cut -d' ' -f1)
+            tokens=$long
+            rate $t "$threads" --compute $compute | awk -v e=$elements -v s=$size -v b="$b" '{ print $1 * e * s / b }'
+        done | median > "$dir/share"
+        row "decode of $long, $compute, threads: $threads" "$(cat "$dir/share")" 0.95 read
         [ "$threads" = 2 ] || continue
         for _ in $(runs); do
             rate $t 1 --compute $compute > "$dir/second" &
@@ -147,8 +154,11 @@ attention_part() {
             set -- $how
             for _ in $(runs); do
                 "$bench/long-cache" "$n" 32768 "$1" "$2" 128 "$3"
-            done | median > "$dir/share"
-            row "32k keys, $3, KV heads: $1, threads: $n" "$(cat "$dir/share")" 0.8 read
+            done > "$dir/shares"
+            row "32k keys, $3, KV heads: $1, threads: $n" "$(cut -d' ' -f1 "$dir/shares" | median)" 0.8 read
+            ! grep -q f32 "$dir/shares" ||
+                echo "32k keys, $3, threads: $n: products bind, $(cut -d' ' -f2 "$dir/shares" | median) of f32" |
+                tee -a "$dir/notes"
         done
     done
 }
