@@ -39,6 +39,10 @@ for dir in "$bard" "$data/models/gpt2-untied" "$data/models/mixtral" "$data/mode
         ok "$name in $type: merged weights are near" "$compare" want got 0.02 logits
     done
 done
+run tp-shard reshard --dtype bf16 --tp 1 bard.int8.2 no
+status_is 3 "their scales are not converted to another type"
+err_is "tp-shard: bard.int8.2: its weights are stored in 8 bits, which have no type BF16; tp-shard merge gives them back" "which is told in one line"
+ok "and nothing is written" test ! -e no
 run tp-shard split --dtype int9 --tp 2 "$bard" no
 status_is 2 "a type that is not known is refused"
 err_has "none of f32, f16, bf16, int8, int4" "with the names of those that are"

@@ -36,6 +36,7 @@ struct bench {
     struct calibration c;
     struct machine_rates rates; /* of the CPU */
     bool rounded;               /* products are of bf16, with its kernels */
+    bool codes;                 /* weights have 8 or 4 bits */
     /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
@@ -420,6 +421,9 @@ static void print_times(const struct bench *b)
             printf(", of bf16 %.4g", b->rates.bf16 / 1e9);
         if (b->rates.int8 > 0)
             printf(", of int8 %.4g", b->rates.int8 / 1e9);
+        if (b->rates.int8 > 0 && b->codes)
+            printf(", of which the step reaches %.0f %%",
+                   100 * c->prefill_share * c->product / b->rates.int8);
         putchar('\n');
     }
     if (c->latency > 0)
@@ -491,6 +495,7 @@ static int measure_machine(struct bench *b, const struct runner *r, struct err *
     if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
         return -1;
     b->rounded = r->program->rounded && matrix_type(r) == DTYPE_BF16;
+    b->codes = matrix_type(r) == DTYPE_I8 || matrix_type(r) == DTYPE_U8;
     b->c.memory_read = b->rates.read;
     b->c.product = b->rounded && b->rates.bf16 > 0 ? b->rates.bf16 : b->rates.f32;
     return 0;

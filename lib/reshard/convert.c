@@ -544,6 +544,12 @@ int convert(struct checkpoint *ckpt, const char *path,
     if (!opt->mesh && !ckpt->sharded)
         return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
                        ckpt->path, MANIFEST_NAME);
+    if (opt->dtype && model_code_bits(ckpt->model))
+        return err_set(err, ERR_INPUT,
+                       "%s: its weights are stored in %d bits, which have no type %s; "
+                       "tp-shard merge gives them back",
+                       ckpt->path, model_code_bits(ckpt->model),
+                       dtype_name(*opt->dtype));
     if (target_init(&c.to, ckpt, opt->mesh, opt->dtype, err) < 0 ||
         (opt->rank_configs && rankconfig_make(&c.configs, ckpt, opt->mesh, err) < 0))
         goto out;

@@ -71,6 +71,15 @@ static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_
 
 /* ---- creating the files ---- */
 
+/* Is input I of FROM a weight of the model, and not a quantized one's scale? */
+static bool is_weight(const struct checkpoint *from, size_t i)
+{
+    const struct model *m = from->model;
+
+    return from->which[i] >= 0 && i < from->nweights &&
+           model_kind(m, m->tensor[from->which[i]].kind).companion_of < 0;
+}
+
 /* Chooses each tensor's output type.  Only real floating weights of the model are
  * converted. */
 static void choose_dtypes(struct target *to)
@@ -78,7 +87,7 @@ static void choose_dtypes(struct target *to)
     for (size_t i = 0; i < to->n; i++) {
         enum dtype t = to->from->tensor[i].dtype;
         bool cast =
-            to->cast && to->from->which[i] >= 0 && i < to->from->nweights &&
+            to->cast && is_weight(to->from, i) &&
             (t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16);
 
         to->dtype[i] = cast ? *to->cast : t;

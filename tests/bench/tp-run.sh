@@ -1,7 +1,7 @@
 #!/bin/sh
 # tp-run.sh - the speed of tp-run as shares of what the machine can do in the same run
 #
-# tp-run.sh [PART...] runs the parts decode, prefill, batches, attention, first, ranks, others, peers
+# tp-run.sh [PART...] runs the parts decode, prefill, codes, batches, attention, first, ranks, others, peers
 # (default: all) and ends with a table of shares and aims.  Each share is the median of REPEAT
 # (default 3) runs, each beside a probe of its own: memory reading, or products of f32, bf16 or int8,
 # whichever binds.  bf16 is with --compute bf16.
@@ -19,7 +19,7 @@ threads=$(nproc)
 repeat=${REPEAT:-3}
 tokens=${TOKENS:-40}
 long=${LONG:-200} # tokens, of which the copies of weights in huge pages are worth their time
-parts=${*:-decode prefill batches attention first ranks others peers}
+parts=${*:-decode prefill codes batches attention first ranks others peers}
 hidden=2048 layers=8 ffn=5632 heads=16 kv=8 vocab=16384
 # elements of the matrices that every token is multiplied by
 elements=$((layers * (2 * hidden * hidden + 2 * hidden * hidden * kv / heads + 3 * hidden * ffn) +
@@ -123,6 +123,26 @@ prefill_part() {
             aim=0.85
             [ $compute = f32 ] || aim=0.80
             row "prefill of 1024, $compute, threads: $n" "$(cat "$dir/share")" $aim $compute
+        done
+    done
+}
+
+# weights in 8 and 4 bits: tokens by their own bytes; long prompts beside int8 products, of which one by such
+# weights takes three
+codes_part() {
+    model BF16
+    for w in int8 int4; do
+        for n in 1 "$threads"; do
+            : > "$dir/shares"
+            for _ in $(runs); do
+                "$bench/probe" "$n" > "$dir/probe"
+                "$bin/tp-run" bench --json --tokens 512 --repeat 2 --threads "$n" --weights $w "$dir/BF16" |
+                    sed 's/.*"product":\([^,}]*\).*"prefill_share":\([^,}]*\).*"decode_share":\([^,}]*\).*/\1 \2 \3/' |
+                    awk 'NR == FNR { int8 = $4; next } { print $3, int8 ? $1 * $2 / int8 : 0 }' "$dir/probe" - >> "$dir/shares"
+            done
+            row "decode, --weights $w, threads: $n" "$(cut -d' ' -f1 "$dir/shares" | median)" 0.85 read
+            printf 'prefill of 512, --weights %s, threads: %d: %.2f of int8 products\n' $w "$n" \
+                "$(cut -d' ' -f2 "$dir/shares" | median)" | tee -a "$dir/notes"
         done
     done
 }
@@ -257,7 +277,7 @@ peers_part() {
 "$bench/probe" "$threads" | awk -v n="$threads" '{
     printf "probes on %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; kernels: %s, with --compute bf16 %s\n",
         n, $1 / 1e9, $2 / 1e9, $3 / 1e9, $4 / 1e9, $5, $6 }' | tee "$dir/notes"
-for part in decode prefill batches attention first ranks others peers; do
+for part in decode prefill codes batches attention first ranks others peers; do
     if wanted $part; then
         ${part}_part
     fi
