@@ -72,6 +72,8 @@ line() {
     err_has "$3" "which is said"
 }
 line q "shift(linear(x, wq) + bq, by = 0.5)" "'by' is a whole number of tokens"
+line q "pool(linear(x, wq) + bq)" "'pooled' is at least 1"
+line q "unpool(linear(x, wq) + bq, pooled = 21)" "'pooled' is a number of times, at most 20"
 line p "convolve(x, wq)" "expected a tensor of 3 axes"
 line c "dynamic(linear(x, conv) + conv_b, x)" "the heads, and an odd number of taps"
 line s "linear(view(p*q, as = hidden), taps_w) + taps_b" "the numbers of columns: heads*head_dim and hidden differ"

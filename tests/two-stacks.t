@@ -62,6 +62,18 @@ for dir in "$data"/stacks/*/; do
     ok "$model: cut, the parts answer as the whole, and merged they are it" cuts tp=2,pp=2 tp=4
 done
 
+# streams that the language does not allow
+stream() {
+    printf '{"family":"own","extends":"prophetnet","match":{"model_type":["prophetnet"]},"forward":{"decoder":{"a":"%s"}}}' "$1" > own.json
+    run tp-run logits --family own.json --ids 7 --source-ids 5 -o o.safetensors "$data/stacks/prophetnet"
+    status_is 3 "$1 is bad input"
+    err_has "$2" "which is said"
+}
+stream "stream(linear(x, d_q) + d_q_b, k, v, linear(x, d_far) + d_far_b)" "biases by distance need 'far', above half of the buckets"
+stream "stream(linear(x, d_q) + d_q_b, k, v, linear(x, d_up) + d_up_b, far = far)" "the heads, and their buckets"
+stream "stream(linear(x, d_q) + d_q_b, k, v, linear(x, d_far) + d_far_b, x, far = far)" "a key of the query's own needs a value"
+stream "stream(linear(x, d_q) + d_q_b, k, ck, linear(x, d_far) + d_far_b, far = far)" "expected the rows of all tokens"
+
 # what generation_config.json asks for
 bart=$data/stacks/bart
 source=$(list "$bart/expected.json" source_ids)
