@@ -90,7 +90,7 @@ kid.json:2:11: extends a family that is not known
 "extends":"none"
 kid.json:2:11: extends a family that is not known
 "example":1
-kid: expected an object
+kid.json:2:11: "example" is a configuration
 "tensors":{"wq":1}
 kid.json:2:17: expected [name, axis, ...]
 "tensors":{"wq":[]}
@@ -165,6 +165,8 @@ kid: the rotary scaling lacks 'dim'
 kid.json:2:22: 'nosuch' is no symbol
 "torch":1
 kid.json:2:9: expected an object
+"forward":{"layer":{"q":"layernorm(h)"}}
+kid.json:2:26: 'layernorm' takes 2 to 4 arguments, not 1
 "forward":{"layer":{"q":"linear(h, wq"}}
 kid.json:2:38: expected ',' or ')'
 "forward":{"layer":{"q":"linear(h wq)"}}
@@ -172,7 +174,7 @@ kid.json:2:35: expected ',' or ')'
 "forward":{"layer":{"q":"linear(h, , wq)"}}
 kid.json:2:36: expected a name, a number or '('
 "forward":{"layer":{"q":"linear()"}}
-kid.json:2:26: 'linear' takes 2 to 2 arguments, not 0
+kid.json:2:26: 'linear' takes 2 arguments, not 0
 "forward":{"layer":{"q":"linear(h, wq) - bq"}}
 kid.json:2:40: expected an operator or the end
 "forward":{"layer":{"q":"(linear(h, wq)"}}

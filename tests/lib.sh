@@ -144,6 +144,13 @@ rank0() {
     "$@" --json | sed -n "s/.*\"ranks\":\[{[^}]*},[^}]*\"$rank0_key\":\([0-9]*\).*/\1/p"
 }
 
+# reseal DIR - makes the checksum of DIR/checkpoint.json right after it was edited
+reseal() {
+    head -c -20 "$1/checkpoint.json" > reseal.body
+    reseal_crc=$(gzip -c reseal.body | tail -c 8 | od -An -tx4 -N4 | tr -d ' ')
+    { cat reseal.body; printf '"crc32":"%s"}\n' "$reseal_crc"; } > "$1/checkpoint.json"
+}
+
 done_testing() {
     printf '1..%d\n' "$count"
     [ "$failed" -eq 0 ]

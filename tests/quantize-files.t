@@ -39,7 +39,23 @@ for dir in "$bard" "$data/models/gpt2-untied" "$data/models/mixtral" "$data/mode
         ok "$name in $type: merged weights are near" "$compare" want got 0.02 logits
     done
 done
-ok "nothing else was left behind" test ! -e bard.int8.2.quantized
+run tp-shard split --dtype int9 --tp 2 "$bard" no
+status_is 2 "a type that is not known is refused"
+err_has "none of f32, f16, bf16, int8, int4" "with the names of those that are"
+ok "nothing else was left behind" test ! -e bard.int8.2.quantized.partial
+mkdir kept.quantized
+echo precious > kept.quantized/notes
+run tp-shard split -q --dtype int8 --tp 2 "$bard" kept
+status_is 0 "a directory of another name is in nobody's way"
+ok "and stays" test -s kept.quantized/notes
+mkdir kept.quantized.partial
+mv kept.quantized/notes kept.quantized.partial
+run tp-shard split -q -f --dtype int8 --tp 2 "$bard" kept
+status_is 2 "what is not ours where the whole model would be written is refused"
+err_has "holds notes, which is not ours" "and named"
+ok "and stays" test -s kept.quantized.partial/notes
+run tp-shard merge -f bard.int8.2 bard.int8.whole
+status_is 0 "a merge takes the place of a merge"
 tp-shard show --json "$bard" | sed -n 's/.*"name":"\([^"]*\)","dtype":"\([^"]*\)","shape":\(\[[^]]*\]\).*/\1 \2 \3/p' | sort > names
 tp-shard show --json bard.int4.whole | sed -n 's/.*"name":"\([^"]*\)","dtype":"\([^"]*\)","shape":\(\[[^]]*\]\).*/\1 \2 \3/p' | sort > merged
 ok "a merge has the original's tensors, types and shapes" cmp names merged
@@ -96,5 +112,69 @@ printf '\0\0\300\177' | dd of=bad/model.safetensors bs=1 seek=$((at + 8)) conv=n
 run tp-run generate --ids 1 bad
 status_is 3 "a scale that is NaN is found"
 err_has "a scale is not finite" "and says so"
+
+# a tall matrix of short rows: more rows in a strip than were ever read at once
+tall() {
+    end=0 sep=
+    while read -r name rows cols; do
+        printf '%s"%s":{"dtype":"F32","shape":[%s],"data_offsets":[%d,%d]}' \
+            "$sep" "$name" "$rows${cols:+,$cols}" $end $((end + 4 * rows * ${cols:-1}))
+        end=$((end + 4 * rows * ${cols:-1})) sep=,
+    done << 'EOM'
+model.embed_tokens.weight 33001 32
+lm_head.weight 33001 32
+model.norm.weight 32
+model.layers.0.input_layernorm.weight 32
+model.layers.0.post_attention_layernorm.weight 32
+model.layers.0.self_attn.q_proj.weight 32 32
+model.layers.0.self_attn.k_proj.weight 32 32
+model.layers.0.self_attn.v_proj.weight 32 32
+model.layers.0.self_attn.o_proj.weight 32 32
+model.layers.0.mlp.gate_proj.weight 32 32
+model.layers.0.mlp.up_proj.weight 32 32
+model.layers.0.mlp.down_proj.weight 32 32
+EOM
+    echo $end > size
+}
+mkdir tall
+header="{$(tall)}"
+{
+    length=${#header}
+    for _ in 1 2 3 4 5 6 7 8; do
+        # shellcheck disable=SC2059
+        printf "\\$(printf %03o $((length & 255)))"
+        length=$((length >> 8))
+    done
+    printf %s "$header"
+    # numbers from 0.01 to 0.2, of a period that is prime
+    yes '001<117=222<539=443>544<655=366<778=981=892>903<014=025<136=147>' | tr -d '\n' | head -c "$(cat size)"
+} > tall/model.safetensors
+cat > tall/config.json << 'EOM'
+{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "intermediate_size": 32,
+ "num_attention_heads": 4, "num_hidden_layers": 1, "vocab_size": 33001, "rms_norm_eps": 1e-5,
+ "tie_word_embeddings": false, "torch_dtype": "float32"}
+EOM
+for type in int8 int4; do
+    run tp-shard split -q --dtype $type --tp 1 tall "tall.$type"
+    status_is 0 "33,001 rows of 32 numbers become $type"
+    tp-shard merge -q "tall.$type" "tall.$type.whole" 2> notes
+    far=0.005
+    test $type = int8 || far=0.08
+    ok "and are near" "$compare" tall/model.safetensors "tall.$type.whole/model.safetensors" $far lm_head.weight
+done
+
+# scales that do not fit
+spoil() { # spoil TYPE SHAPE NEW: changes the shape of scales in the rank file and the manifest
+    rm -rf bad
+    cp -r "bard.$1.1" bad
+    LC_ALL=C sed -i "s/lm_head.weight.scale\(\\\\*\":{\\\\*\"dtype\\\\*\":\\\\*\"[A-Z0-9]*\\\\*\",\\\\*\"shape\\\\*\":\)$2/lm_head.weight.scale\1$3/" \
+        bad/rank-tp0-pp0.safetensors bad/checkpoint.json
+    LC_ALL=C sed -i "s/\(lm_head.weight.scale\",\"role\":\"weight\",\"dtype\":\"[A-Z0-9]*\",\"shape\":\)$2/\1$3/" bad/checkpoint.json
+    reseal bad
+}
+spoil int4 '\[1024,6\]' '[6,1024]'
+run tp-shard merge bad no
+status_is 3 "scales that lie the other way are refused"
+err_has "lm_head.weight.scale" "with their name"
 
 done_testing

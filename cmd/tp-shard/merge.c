@@ -51,7 +51,7 @@ int merge_main(const char *program, int argc, char **argv)
     enum dtype type;
     int status;
 
-    if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
+    if (dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (ckpt->model && ckpt->sharded && !given && model_code_bits(ckpt->model))

@@ -3,19 +3,33 @@
 
 #include <string.h>
 
+#include "lib/base/str.h"
+
 const char *const dtype_words[] = { "f32", "f16", "bf16", NULL };
 
-int dtype_from_option(const enum dtype **out, enum dtype *value, const char *text,
-                      struct err *err)
+int dtype_from_option(const enum dtype **out, enum dtype *value,
+                      const char *const *words, const char *text, struct err *err)
 {
+    struct str all = { 0 };
+
     *out = NULL;
     if (!text)
         return 0;
-    if (!dtype_parse(value, text) ||
-        (*value != DTYPE_F32 && *value != DTYPE_F16 && *value != DTYPE_BF16))
-        return err_set(err, ERR_USAGE, "--dtype: '%s' is none of f32, f16, bf16", text);
-    *out = value;
-    return 0;
+    if (dtype_parse(value, text) &&
+        (*value == DTYPE_F32 || *value == DTYPE_F16 || *value == DTYPE_BF16)) {
+        *out = value;
+        return 0;
+    }
+    for (int i = 0; words[i]; i++) {
+        if (!strcmp(words[i], text)) {
+            str_clear(&all);
+            return 0;
+        }
+        str_addf(&all, "%s%s", i ? ", " : "", words[i]);
+    }
+    err_set(err, ERR_USAGE, "--dtype: '%s' is none of %s", text, str_text(&all));
+    str_clear(&all);
+    return -1;
 }
 
 bool output_is_number(const struct cmd *cmd, const char *output)

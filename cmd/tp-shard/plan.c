@@ -200,7 +200,7 @@ int plan_main(const char *program, int argc, char **argv)
 
     if (plot && !canvas_can_draw(plot))
         return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf", plot);
-    if (dtype_from_option(&p.dtype, &type, dtype, &err) < 0 ||
+    if (dtype_from_option(&p.dtype, &type, dtype_words, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &p.ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!p.ckpt->model) {

@@ -21,7 +21,8 @@ static int *outputs_new(const struct model *m, struct err *err)
     return axis;
 }
 
-/* Splits CKPT in BITS by way of OUTPUT.quantized, a directory of the whole model. */
+/* Splits CKPT in BITS by way of a directory of the whole model, which is removed
+ * unless another's is in its place. */
 static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
                        const char *output, const char *family, int bits,
                        struct convert_options *opt, const struct write_options *w)
@@ -33,18 +34,20 @@ static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
     struct checkpoint *c = NULL;
     struct err err = { 0 }, ignored;
     int *axis = NULL, status;
+    bool made;
 
     while (n > 1 && output[n - 1] == '/')
         n--;
-    whole = str_dupf("%.*s.quantized", (int)n, output);
+    whole = str_dupf("%.*s.quantized.partial", (int)n, output);
     own.outputs = axis = outputs_new(ckpt->model, &err);
-    if (!axis || quantize(ckpt, whole, &own, &result, &err) < 0 ||
-        open_to_cut(cmd, &c, whole, family, &err) < 0)
+    made = axis && quantize(ckpt, whole, &own, &result, &err) == 0;
+    if (!made || open_to_cut(cmd, &c, whole, family, &err) < 0)
         status = cmd_fail(cmd, &err);
     else
         status = run_convert(cmd, c, output, convert, opt, w);
     checkpoint_close(c);
-    (void)!fs_remove_tree(whole, &ignored);
+    if (made)
+        (void)!fs_remove_tree(whole, &ignored);
     free(axis);
     free(whole);
     return status;
@@ -87,15 +90,11 @@ int split_main(const char *program, int argc, char **argv)
     bool sharded;
     int status, bits = 0;
 
-    if (dtype && (!strcmp(dtype, "int8") || !strcmp(dtype, "int4"))) {
-        bits = !strcmp(dtype, "int8") ? 8 : 4;
-        dtype = NULL;
-    }
     if (!mesh_is_given(&m))
         return cmd_usage(&cmd, "an axis is missing, such as --tp 2");
     if (output_is_number(&cmd, operand[1]))
         return ERR_USAGE;
-    if (dtype_from_option(&opt.dtype, &type, dtype, &err) < 0 ||
+    if (dtype_from_option(&opt.dtype, &type, split_words, dtype, &err) < 0 ||
         mesh_from_options(&mesh, &m, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
@@ -104,6 +103,8 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
     if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
+    if (dtype && !opt.dtype)
+        bits = !strcmp(dtype, "int8") ? 8 : 4;
     opt.mesh = &mesh;
     opt.rank_configs = configs;
     status = bits ? split_codes(&cmd, ckpt, operand[1], family, bits, &opt, &w)

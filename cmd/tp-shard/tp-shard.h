@@ -44,9 +44,10 @@ extern const char *const dtype_words[];
  * error. */
 bool output_is_number(const struct cmd *cmd, const char *output);
 
-/* Parses --dtype: f32, f16, bf16 or Hugging Face's name of a type.  TEXT NULL sets *out
- * to NULL. */
+/* Parses --dtype: one of WORDS, or Hugging Face's name of f32, f16 or bf16.  *out is
+ * VALUE, or NULL when TEXT is NULL or a word for codes, such as int8. */
 MUST_CHECK int dtype_from_option(const enum dtype **out, enum dtype *value,
-                                 const char *text, struct err *err);
+                                 const char *const *words, const char *text,
+                                 struct err *err);
 
 #endif

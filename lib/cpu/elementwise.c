@@ -113,6 +113,7 @@ struct elements {
     float number, least;
     enum activation act;
     const struct matrix *w;
+    void (*combine)(float *y, const float *x, const float *z, size_t n);
 };
 
 /* The elements of TASK: *n of them, from the index returned. */
@@ -187,7 +188,8 @@ static void activate_some(void *arg, size_t task, int thread)
     activate(e->y + at, e->x + at, e->act, n);
 }
 
-static void add_vector_to_row(void *arg, size_t task, int thread)
+/* Combines row TASK with the vector in E's matrix. */
+static void combine_row(void *arg, size_t task, int thread)
 {
     enum { COLS = 512 };
     const struct elements *e = arg;
@@ -197,23 +199,7 @@ static void add_vector_to_row(void *arg, size_t task, int thread)
         size_t n = e->n - k < COLS ? e->n - k : COLS, at = task * e->n + k;
         float wide[COLS];
 
-        add(e->y + at, e->x + at, cpu_widen(e->w, k, n, wide), n);
-    }
-}
-
-static void mul_vector_to_row(void *arg, size_t task, int thread)
-{
-    enum { COLS = 512 };
-    const struct elements *e = arg;
-
-    (void)thread;
-    for (size_t k = 0; k < e->n; k += COLS) {
-        size_t n = e->n - k < COLS ? e->n - k : COLS, at = task * e->n + k;
-        float wide[COLS];
-        const float *w = cpu_widen(e->w, k, n, wide);
-
-        for (size_t i = 0; i < n; i++)
-            e->y[at + i] = e->x[at + i] * w[i];
+        e->combine(e->y + at, e->x + at, cpu_widen(e->w, k, n, wide), n);
     }
 }
 
@@ -284,17 +270,21 @@ void cpu_activation(struct device *d, float *y, const float *x, enum activation 
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows)
 {
-    struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
+    struct elements e = {
+        .y = y, .x = x, .n = (size_t)w->cols, .w = w, .combine = add
+    };
 
-    cpu_parallel(d, rows, add_vector_to_row, &e);
+    cpu_parallel(d, rows, combine_row, &e);
 }
 
 void cpu_mul_vector(struct device *d, float *y, const float *x, const struct matrix *w,
                     size_t rows)
 {
-    struct elements e = { .y = y, .x = x, .n = (size_t)w->cols, .w = w };
+    struct elements e = {
+        .y = y, .x = x, .n = (size_t)w->cols, .w = w, .combine = mul
+    };
 
-    cpu_parallel(d, rows, mul_vector_to_row, &e);
+    cpu_parallel(d, rows, combine_row, &e);
 }
 
 void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,

@@ -596,6 +596,8 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
         f->summary = json_string(json_get(doc->root, "summary"));
     if (json_get(doc->root, "example"))
         f->example = json_get(doc->root, "example");
+    if (f->example && f->example->type != JSON_OBJECT)
+        return json_error(doc, f->example, err, "\"example\" is a configuration");
     return 0;
 }
 

@@ -826,6 +826,10 @@ int rules_call(struct builder *b, const struct node *call, struct operand *out)
             return -1;
         arg[n++].at = k->at;
     }
+    if (form.least == form.most && n != form.least)
+        return build_error(b, call->at, "'%.*s' takes %d argument%s, not %d",
+                           (int)call->len, call->text, form.least,
+                           form.least == 1 ? "" : "s", n);
     if (n < form.least || n > form.most)
         return build_error(b, call->at, "'%.*s' takes %d to %d arguments, not %d",
                            (int)call->len, call->text, form.least, form.most, n);

@@ -20,6 +20,7 @@
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/reshard/rankconfig.h"
+#include "lib/reshard/smallfile.h"
 #include "lib/reshard/target.h"
 
 enum { READ_BACK = 1 << 20 };
@@ -37,18 +38,6 @@ struct convert {
 };
 
 /* ---- small files ---- */
-
-static size_t count_small(const struct checkpoint *k)
-{
-    return k->sharded ? k->manifest.nfiles - (size_t)k->manifest.nparts
-                      : k->source.nsmall;
-}
-
-static const char *small_name(const struct checkpoint *k, size_t i)
-{
-    return k->sharded ? k->manifest.file[(size_t)k->manifest.nparts + i].name
-                      : k->source.small[i];
-}
 
 /* The type of the weights after a merge, if it differs from the original's; else
  * NULL. */
@@ -91,66 +80,42 @@ static void name_type(char **text, size_t *n, enum dtype type)
     *text = str_steal(&out);
 }
 
-static int copy_small(struct convert *c, size_t i, struct err *err)
+/* Writes F and lists it. */
+static int write_small(struct convert *c, struct smallfile *f, struct err *err)
 {
-    const struct checkpoint *k = c->to.from;
-    const char *name = small_name(k, i);
-    const enum dtype *type = merged_type(c);
-    char *from = fs_join_dup(k->path, name);
-    char *text = NULL;
-    struct stat st;
-    size_t n;
-    int ret = -1;
-
-    if (fs_read_regular(&text, &n, from, UINT32_MAX, err) < 0)
-        goto out;
-    if (stat(from, &st) < 0) {
-        err_errno(err, "%s", from);
-        goto out;
-    }
-    c->small[i] = (struct manifest_file){ name, n, hash_crc32(0, text, n), -1 };
-    if (k->sharded &&
-        (c->small[i].crc != k->manifest.file[(size_t)k->manifest.nparts + i].crc ||
-         n != k->manifest.file[(size_t)k->manifest.nparts + i].size)) {
-        err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists", from);
-        goto out;
-    }
-    if (type && !strcmp(name, "config.json"))
-        name_type(&text, &n, *type);
-    ret = outdir_write(&c->out, name, text, n, st.st_mode, err);
-out:
-    free(text);
-    free(from);
-    return ret;
+    c->small[c->nsmall++] = (struct manifest_file){ f->name, f->n, f->crc, -1 };
+    return outdir_write(&c->out, f->name, f->text, f->n, f->mode, err);
 }
 
-/* Writes the index for several files of torch.save, which a merge turns into
- * safetensors files. */
-static int make_index(struct convert *c, struct err *err)
+static int copy_small(struct convert *c, size_t i, struct err *err)
 {
-    static const char NAME[] = "model.safetensors.index.json";
-    char *text = c->to.from->sharded ? NULL : source_index_dup(&c->to.from->source);
-    int ret = 0;
+    const enum dtype *type = merged_type(c);
+    struct smallfile f;
+    int ret;
 
-    if (text) {
-        c->small[c->nsmall++] =
-            (struct manifest_file){ NAME, strlen(text),
-                                    hash_crc32(0, text, strlen(text)), -1 };
-        ret = outdir_write(&c->out, NAME, text, strlen(text),
-                           checkpoint_mode(c->to.from), err);
-    }
-    free(text);
+    if (smallfile_read(&f, c->to.from, i, err) < 0)
+        return -1;
+    if (type && !strcmp(f.name, "config.json"))
+        name_type(&f.text, &f.n, *type);
+    ret = write_small(c, &f, err);
+    smallfile_clear(&f);
     return ret;
 }
 
 static int copy_all_small(struct convert *c, struct err *err)
 {
-    c->nsmall = count_small(c->to.from);
-    c->small = xcalloc(c->nsmall + 1, sizeof(*c->small));
-    for (size_t i = 0; i < c->nsmall; i++)
+    size_t n = smallfile_count(c->to.from);
+    struct smallfile index;
+    int ret = 0;
+
+    c->small = xcalloc(n + 1, sizeof(*c->small));
+    for (size_t i = 0; i < n; i++)
         if (copy_small(c, i, err) < 0)
             return -1;
-    return make_index(c, err);
+    if (smallfile_index(&index, c->to.from))
+        ret = write_small(c, &index, err);
+    smallfile_clear(&index);
+    return ret;
 }
 
 /* ---- the journal ---- */
@@ -537,14 +502,14 @@ static int check_merged(struct convert *c, struct err *err)
 static int open_output(struct convert *c, const char *path, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
-    size_t n = count_small(k);
+    size_t n = smallfile_count(k);
     const char **names =
         xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
     char *identity = identity_dup(c), *stamp = stamp_dup(c);
     int ret;
 
     for (size_t i = 0; i < n; i++)
-        names[i] = small_name(k, i);
+        names[i] = smallfile_name(k, i);
     for (size_t i = 0; k->sharded && !c->opt->mesh && i < k->manifest.nsources; i++)
         names[n++] = k->manifest.source[i].name;
     ret = outdir_open(&c->out, path, identity, stamp, c->opt->force, names, n, err);

@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
     %D%/quantize.c %D%/quantize.h \
+    %D%/smallfile.c %D%/smallfile.h \
     %D%/summary.c %D%/summary.h \
     %D%/rankconfig.c %D%/rankconfig.h \
     %D%/target.c %D%/target.h \

@@ -16,6 +16,7 @@
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/model/quant.h"
+#include "lib/reshard/smallfile.h"
 
 static const char FILE_NAME[] = "model.safetensors";
 
@@ -29,6 +30,7 @@ struct item {
     enum how how;
     size_t from;   /* tensor of the input: of SCALES, of the matrix */
     size_t scales; /* of PLAIN: those of the input */
+    bool cols;     /* of CODES and PLAIN: outputs are columns */
     enum dtype dtype;
     int ndim;
     uint64_t shape[TENSOR_MAX_DIMS], bytes, offset;
@@ -50,9 +52,10 @@ struct writer {
     const struct tensor *t;
     bool cols; /* outputs are columns */
     const struct item *codes, *scales, *plain;
-    float *scale;   /* of 8 bits with outputs in columns, and when reading */
-    float *wide;    /* a strip */
-    uint8_t *strip; /* bytes of rows that came */
+    float *scale;                                /* of all columns, and when reading */
+    float *wide;                                 /* the numbers of a strip */
+    float *strip_scale;                          /* the scales of a strip's codes */
+    uint8_t *strip;                              /* bytes of rows that came */
     uint64_t row_bytes, strip_rows, have, first; /* bytes of them; rows before them */
     int (*work)(struct writer *w, uint64_t rows, struct err *err);
 };
@@ -93,25 +96,42 @@ static int take(void *arg, int part, uint64_t offset, void *buf, size_t n,
     return 0;
 }
 
-/* Streams tensor T of the input, in rows of ROW_BYTES, through WORK. */
-static int stream(struct writer *w, size_t t, uint64_t row_bytes, uint64_t least_rows,
+/* Frees the buffers of a strip. */
+static void clear_strip(struct writer *w)
+{
+    free(w->strip);
+    free(w->wide);
+    free(w->strip_scale);
+    w->strip = NULL;
+    w->wide = w->strip_scale = NULL;
+}
+
+/* Streams tensor T of the input, the matrix at work, through WORK: strips of a
+ * multiple of LEAST_ROWS rows.  WIDE has room for NUMBERS numbers of each row. */
+static int stream(struct writer *w, size_t t, uint64_t least_rows, uint64_t numbers,
                   int (*work)(struct writer *w, uint64_t rows, struct err *err),
                   struct err *err)
 {
     const struct cut_side to = { .nparts = 1, .io = take, .arg = w };
-    uint64_t rows = row_bytes < STRIP_BYTES ? STRIP_BYTES / row_bytes : 1;
+    const char *what = w->t->name;
+    uint64_t rows, row_bytes = w->t->shape[1] * (uint64_t)dtype_bits(w->t->dtype) / 8;
 
-    rows = (rows + least_rows - 1) / least_rows * least_rows;
+    rows = row_bytes < STRIP_BYTES ? STRIP_BYTES / row_bytes : 1;
     if (rows > w->t->shape[0])
-        rows = (w->t->shape[0] + least_rows - 1) / least_rows * least_rows;
+        rows = w->t->shape[0];
+    rows = (rows + least_rows - 1) / least_rows * least_rows;
     w->row_bytes = row_bytes;
     w->strip_rows = rows;
     w->have = w->first = 0;
     w->work = work;
-    free(w->strip);
-    w->strip = mem_alloc(rows * row_bytes + 1, "a strip of rows", err);
-    if (!w->strip || checkpoint_copy(w->c, w->cut, t, w->c->tensor[t].dtype, &to, NULL,
-                                     NULL, NULL, err) < 0)
+    clear_strip(w);
+    w->strip = mem_alloc(rows * row_bytes + 1, what, err);
+    w->wide = mem_alloc(rows * numbers * sizeof(float) + 1, what, err);
+    w->strip_scale =
+        mem_alloc(rows * (numbers / CODES_BLOCK + 1) * sizeof(float), what, err);
+    if (!w->strip || !w->wide || !w->strip_scale ||
+        checkpoint_copy(w->c, w->cut, t, w->c->tensor[t].dtype, &to, NULL, NULL, NULL,
+                        err) < 0)
         return -1;
     return w->have ? work(w, w->have / row_bytes, err) : 0;
 }
@@ -163,9 +183,9 @@ static int encode8(struct writer *w, uint64_t rows, struct err *err)
             return -1;
         scale = codes_scale8(scale);
         codes_make8(code + r * cols, x, (size_t)cols, scale);
-        w->scale[r] = scale;
+        w->strip_scale[r] = scale;
     }
-    if (!w->cols && put(w, w->scales, w->first * sizeof(float), w->scale,
+    if (!w->cols && put(w, w->scales, w->first * sizeof(float), w->strip_scale,
                         rows * sizeof(float), err) < 0)
         return -1;
     return put(w, w->codes, w->first * cols, code, rows * cols, err);
@@ -193,7 +213,7 @@ static int encode_block(struct writer *w, const float *at, uint64_t step, uint8_
 static int encode4(struct writer *w, uint64_t rows, struct err *err)
 {
     uint64_t cols = w->t->shape[1], n = rows * cols / CODES_BLOCK, done = 0;
-    uint16_t *scale = (uint16_t *)(void *)w->scale;
+    uint16_t *scale = (uint16_t *)(void *)w->strip_scale;
     uint8_t *code = w->strip;
     int ret = 0;
 
@@ -218,25 +238,19 @@ static int encode4(struct writer *w, uint64_t rows, struct err *err)
 static int write_codes(struct writer *w, size_t t, struct err *err)
 {
     uint64_t cols = w->t->shape[1];
-    uint64_t row = cols * (uint64_t)dtype_bits(w->t->dtype) / 8;
-    uint64_t rows =
-        row < STRIP_BYTES ? STRIP_BYTES / (row + 1) + CODES_BLOCK : CODES_BLOCK;
 
-    w->wide = mem_alloc((rows + CODES_BLOCK) * cols * sizeof(float) + 1,
-                        "a strip of rows", err);
-    w->scale =
-        xcalloc((size_t)(cols + (rows + CODES_BLOCK) * (cols / 32 + 1)), sizeof(float));
-    if (!w->wide)
-        return -1;
     if (w->bits == 4)
-        return stream(w, t, row, w->cols ? CODES_BLOCK : 1, encode4, err);
-    if (w->cols && stream(w, t, row, 1, find_columns, err) < 0)
-        return -1;
-    for (uint64_t c = 0; w->cols && c < cols; c++)
-        w->scale[c] = codes_scale8(w->scale[c]);
-    if (w->cols && put(w, w->scales, 0, w->scale, cols * sizeof(float), err) < 0)
-        return -1;
-    return stream(w, t, row, 1, encode8, err);
+        return stream(w, t, w->cols ? CODES_BLOCK : 1, cols, encode4, err);
+    if (w->cols) {
+        w->scale = xcalloc((size_t)cols, sizeof(*w->scale));
+        if (stream(w, t, 1, cols, find_columns, err) < 0)
+            return -1;
+        for (uint64_t c = 0; c < cols; c++)
+            w->scale[c] = codes_scale8(w->scale[c]);
+        if (put(w, w->scales, 0, w->scale, cols * sizeof(float), err) < 0)
+            return -1;
+    }
+    return stream(w, t, 1, cols, encode8, err);
 }
 
 /* ---- and back ---- */
@@ -307,14 +321,15 @@ static int write_plain(struct writer *w, size_t t, struct err *err)
     int ret;
 
     w->scale = mem_alloc((s->shape[0] * s->shape[1] + 1) * sizeof(float), s->name, err);
-    w->wide = mem_alloc(2 * (STRIP_BYTES + 2 * cols) * sizeof(float), codes->name, err);
-    if (!w->scale || !w->wide)
+    if (!w->scale)
         return -1;
     w->t = s;
-    ret = stream(w, w->scales->from, s->shape[1] * (uint64_t)dtype_bits(s->dtype) / 8,
-                 1, gather_scales, err);
+    ret = stream(w, w->scales->from, 1, 0, gather_scales, err);
     w->t = codes;
-    return ret < 0 ? -1 : stream(w, t, cols, 1, w->bits == 4 ? decode4 : decode8, err);
+    if (ret < 0)
+        return -1;
+    return w->bits == 4 ? stream(w, t, 1, 2 * cols, decode4, err)
+                        : stream(w, t, 1, cols, decode8, err);
 }
 
 /* ---- the file ---- */
@@ -369,6 +384,7 @@ static int plan_codes(struct writer *w, struct err *err)
         first = first ? first : t;
         str_addf(&name, "%s%s", t->name, w->bits == 4 ? ".int4" : "");
         codes = add(w, name.s, CODES, i, w->bits == 4 ? DTYPE_U8 : DTYPE_I8);
+        codes->cols = axis == 1;
         if (w->bits == 4)
             codes->shape[!axis] /= 2;
         str_clear(&name);
@@ -392,6 +408,28 @@ static long find_scales(const struct tensor_index *index, const char *name, size
     return found;
 }
 
+/* Checks the scales S of the codes T; *cols: whether their outputs are columns. */
+static int check_scales(const struct writer *w, const struct tensor *t,
+                        const struct tensor *s, bool *cols, struct err *err)
+{
+    /* numbers of T under one scale, along the axis with the inputs */
+    uint64_t group = t->dtype == DTYPE_U8 ? CODES_BLOCK / 2 : 0;
+    bool fits[2] = { false, false };
+
+    if (t->ndim == 2 && s->ndim == 2 && t->shape[0] && t->shape[1] &&
+        dtype_is_float(s->dtype) && dtype_bits(s->dtype) >= 16)
+        for (int in = 0; in < 2; in++)
+            fits[in] = s->shape[!in] == t->shape[!in] &&
+                       (group ? t->shape[in] % group == 0 &&
+                                    s->shape[in] == t->shape[in] / group
+                              : s->shape[in] == 1);
+    *cols = fits[0] && !fits[1];
+    return fits[0] || fits[1]
+               ? 0
+               : err_set(err, ERR_INPUT, "%s: tensor %s: does not fit the codes in %s",
+                         w->c->path, s->name, t->name);
+}
+
 static int plan_plain(struct writer *w, struct err *err)
 {
     enum dtype to = w->opt->dtype ? *w->opt->dtype : quantize_type(w->c);
@@ -405,6 +443,7 @@ static int plan_plain(struct writer *w, struct err *err)
         bool four = t->dtype == DTYPE_U8 && str_ends(t->name, ".weight.int4");
         struct item *item;
         long scales;
+        bool cols;
 
         if (str_ends(t->name, ".weight.scale"))
             continue;
@@ -414,19 +453,21 @@ static int plan_plain(struct writer *w, struct err *err)
         }
         n -= four ? strlen(".int4") : 0;
         scales = find_scales(&index, t->name, n);
-        if (scales < 0 || t->ndim != 2) {
+        if (scales < 0) {
             ret = err_set(err, ERR_INPUT,
                           "%s: tensor %s: is quantized, but has no scales", w->c->path,
                           t->name);
             continue;
         }
+        ret = check_scales(w, t, &w->c->tensor[scales], &cols, err);
+        if (ret < 0)
+            continue;
         item = add(w, t->name, PLAIN, i, to);
         item->name[n] = '\0';
         item->scales = (size_t)scales;
-        for (int k = 0; four && k < 2; k++)
-            item->shape[k] = w->c->tensor[scales].shape[k] == t->shape[k]
-                                 ? t->shape[k]
-                                 : 2 * t->shape[k];
+        item->cols = cols;
+        if (four)
+            item->shape[!cols] *= 2;
     }
     tensor_index_clear(&index);
     return ret;
@@ -483,25 +524,21 @@ static int write_item(struct writer *w, size_t i, struct err *err)
 
     w->t = &w->c->tensor[it->from];
     w->codes = w->plain = it;
+    w->cols = it->cols;
     if (it->how == COPY) {
         ret = checkpoint_copy(w->c, w->cut, it->from, it->dtype, &to, NULL, NULL, NULL,
                               err);
     } else if (it->how == CODES) {
         w->scales = it + 1;
-        w->cols = outputs_of(w, it->from) == 1;
         ret = write_codes(w, it->from, err);
     } else if (it->how == PLAIN) {
-        const struct tensor *s = &w->c->tensor[it->scales];
-
         w->scales = &scales;
         w->bits = w->t->dtype == DTYPE_U8 ? 4 : 8;
-        w->cols = w->bits == 4 ? s->shape[1] == w->t->shape[1]
-                               : s->shape[0] == 1 && s->shape[1] == w->t->shape[1];
         ret = write_plain(w, it->from, err);
     }
-    free(w->wide);
+    clear_strip(w);
     free(w->scale);
-    w->wide = w->scale = NULL;
+    w->scale = NULL;
     if (w->opt->progress)
         w->opt->progress(w->opt->arg, i + 1, w->n);
     return ret;
@@ -587,72 +624,76 @@ static void drop_setting(char **text, size_t *n)
     *n -= to - from;
 }
 
-static int copy_small(struct writer *w, const char *name, struct err *err)
+/* The output is one file, which needs no index. */
+static bool is_index(const char *name)
 {
-    char *from = fs_join_dup(w->c->path, name), *text = NULL;
-    struct stat st;
-    size_t n;
-    int ret = -1;
+    return str_ends(name, ".index.json");
+}
 
-    if (fs_read_regular(&text, &n, from, UINT32_MAX, err) < 0)
-        goto out;
-    if (stat(from, &st) < 0) {
-        err_errno(err, "%s", from);
-        goto out;
-    }
-    if (!strcmp(name, "config.json") && w->opt->codes)
-        add_setting(w, &text, &n);
-    else if (!strcmp(name, "config.json"))
-        drop_setting(&text, &n);
-    ret = outdir_write(&w->out, name, text, n, st.st_mode, err);
-out:
-    free(text);
-    free(from);
+static int copy_small(struct writer *w, size_t i, struct err *err)
+{
+    struct smallfile f;
+    int ret;
+
+    if (smallfile_read(&f, w->c, i, err) < 0)
+        return -1;
+    if (!strcmp(f.name, "config.json") && w->opt->codes)
+        add_setting(w, &f.text, &f.n);
+    else if (!strcmp(f.name, "config.json"))
+        drop_setting(&f.text, &f.n);
+    ret = outdir_write(&w->out, f.name, f.text, f.n, f.mode, err);
+    smallfile_clear(&f);
     return ret;
 }
 
 static int copy_all_small(struct writer *w, struct err *err)
 {
-    const struct checkpoint *c = w->c;
-    size_t parts = c->sharded ? (size_t)c->manifest.nparts : 0;
-    size_t n = c->sharded ? c->manifest.nfiles - parts : c->source.nsmall;
-
-    for (size_t i = 0; i < n; i++) {
-        const char *name =
-            c->sharded ? c->manifest.file[parts + i].name : c->source.small[i];
-
-        if (!str_ends(name, ".index.json") && copy_small(w, name, err) < 0)
+    for (size_t i = 0; i < smallfile_count(w->c); i++)
+        if (!is_index(smallfile_name(w->c, i)) && copy_small(w, i, err) < 0)
             return -1;
-    }
     return 0;
 }
 
 /* ---- the whole ---- */
 
+static int open_output(struct writer *w, const char *path, struct err *err)
+{
+    size_t n = smallfile_count(w->c), nfiles = 0;
+    const char **files = xmalloc((n + 1) * sizeof(*files));
+    char identity[64];
+    int ret;
+
+    files[nfiles++] = FILE_NAME;
+    for (size_t i = 0; i < n; i++)
+        if (!is_index(smallfile_name(w->c, i)))
+            files[nfiles++] = smallfile_name(w->c, i);
+    snprintf(identity, sizeof(identity), "quantize bits=%d", w->opt->codes);
+    ret = outdir_open(&w->out, path, identity, "files", w->opt->force, files, nfiles,
+                      err);
+    free(files);
+    return ret;
+}
+
 static int run(struct checkpoint *ckpt, const char *path,
                const struct convert_options *opt, struct convert_result *result,
                struct err *err)
 {
-    static const char *const files[] = { FILE_NAME, "config.json" };
     struct writer w = { .c = ckpt,
                         .opt = opt,
                         .result = result,
                         .out = { .dir = -1, .journal = -1 },
                         .fd = -1,
                         .bits = opt->codes };
-    char identity[64];
     int ret = -1;
 
     *result = (struct convert_result){ 0 };
     if (!ckpt->model)
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json",
                        ckpt->path);
-    snprintf(identity, sizeof(identity), "quantize bits=%d", opt->codes);
     w.cut = cut_new();
     if ((opt->codes ? plan_codes(&w, err) : plan_plain(&w, err)) < 0 ||
         checkpoint_open_files(ckpt, -1, err) < 0 ||
-        checkpoint_spares(ckpt, path, err) < 0 ||
-        outdir_open(&w.out, path, identity, "files", opt->force, files, 2, err) < 0)
+        checkpoint_spares(ckpt, path, err) < 0 || open_output(&w, path, err) < 0)
         goto out;
     w.path = fs_join_dup(w.out.partial, FILE_NAME);
     if (write_file(&w, err) < 0 || copy_all_small(&w, err) < 0 ||
@@ -663,7 +704,6 @@ out:
     for (size_t i = 0; i < w.n; i++)
         free(w.item[i].name);
     free(w.item);
-    free(w.strip);
     free(w.path);
     cut_free(w.cut);
     if (w.fd >= 0)

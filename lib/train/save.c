@@ -17,6 +17,7 @@
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/reshard/checkpoint.h"
+#include "lib/reshard/smallfile.h"
 
 /* The source of a tensor of the checkpoint. */
 enum block { BLOCK_FILE, BLOCK_WEIGHT, BLOCK_M, BLOCK_V, BLOCKS };
@@ -32,12 +33,6 @@ struct entry {
     uint32_t crc;
 };
 
-struct small {
-    char *name, *text;
-    size_t n;
-    mode_t mode;
-};
-
 struct saver {
     struct trainer *t;
     struct checkpoint *c;
@@ -50,7 +45,7 @@ struct saver {
     struct entry *entry;
     size_t n;
     struct pool pool;
-    struct small *small; /* rank 0 */
+    struct smallfile *small; /* rank 0 */
     size_t nsmall;
     mode_t mode;
     /* the checkpoint in progress */
@@ -216,53 +211,15 @@ static int find_held(struct saver *s, struct err *err)
 
 /* ---- small files ---- */
 
-static int read_small(struct saver *s, const char *name, struct err *err)
-{
-    char *path = fs_join_dup(s->c->path, name);
-    struct small *f = &s->small[s->nsmall];
-    struct stat st;
-    int ret = fs_read_regular(&f->text, &f->n, path, UINT32_MAX, err);
-
-    if (ret == 0 && stat(path, &st) < 0)
-        ret = err_errno(err, "%s", path);
-    if (ret == 0) {
-        f->mode = st.st_mode;
-        f->name = xstrdup(name);
-        s->nsmall++;
-    } else {
-        free(f->text);
-        f->text = NULL;
-    }
-    free(path);
-    return ret;
-}
-
 static int read_all_small(struct saver *s, struct err *err)
 {
-    static const char INDEX[] = "model.safetensors.index.json";
-    const struct checkpoint *c = s->c;
-    size_t n =
-        c->sharded ? c->manifest.nfiles - (size_t)c->manifest.nparts : c->source.nsmall;
+    size_t n = smallfile_count(s->c);
 
     s->small = xcalloc(n + 1, sizeof(*s->small));
-    for (size_t i = 0; i < n; i++)
-        if (read_small(s,
-                       c->sharded
-                           ? c->manifest.file[(size_t)c->manifest.nparts + i].name
-                           : c->source.small[i],
-                       err) < 0)
+    for (; s->nsmall < n; s->nsmall++)
+        if (smallfile_read(&s->small[s->nsmall], s->c, s->nsmall, err) < 0)
             return -1;
-    if (!c->sharded) {
-        struct small *f = &s->small[s->nsmall];
-
-        f->text = source_index_dup(&c->source);
-        if (f->text) {
-            f->name = xstrdup(INDEX);
-            f->n = strlen(f->text);
-            f->mode = 0644;
-            s->nsmall++;
-        }
-    }
+    s->nsmall += smallfile_index(&s->small[n], s->c);
     return 0;
 }
 
@@ -326,10 +283,8 @@ void saver_close(struct saver *s)
         cutter_free(s->by_unit);
     if (s->in_file)
         cutter_free(s->in_file);
-    for (size_t i = 0; i < s->nsmall; i++) {
-        free(s->small[i].name);
-        free(s->small[i].text);
-    }
+    for (size_t i = 0; i < s->nsmall; i++)
+        smallfile_clear(&s->small[i]);
     free(s->small);
     free(s->entry);
     pool_clear(&s->pool);
@@ -914,8 +869,7 @@ static void add_files(const struct saver *s, struct manifest *m, const char *all
     }
     for (size_t i = 0; i < s->nsmall; i++)
         m->file[(size_t)m->nparts + i] =
-            (struct manifest_file){ s->small[i].name, s->small[i].n,
-                                    hash_crc32(0, s->small[i].text, s->small[i].n),
+            (struct manifest_file){ s->small[i].name, s->small[i].n, s->small[i].crc,
                                     -1 };
 }
 

@@ -1,0 +1,73 @@
+/* smallfile - the small files of a checkpoint: configuration, tokenizer, licence */
+#include "lib/reshard/smallfile.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+
+size_t smallfile_count(const struct checkpoint *c)
+{
+    return c->sharded ? c->manifest.nfiles - (size_t)c->manifest.nparts
+                      : c->source.nsmall;
+}
+
+/* File I as the manifest of a sharded C lists it. */
+static const struct manifest_file *listed(const struct checkpoint *c, size_t i)
+{
+    return &c->manifest.file[(size_t)c->manifest.nparts + i];
+}
+
+const char *smallfile_name(const struct checkpoint *c, size_t i)
+{
+    return c->sharded ? listed(c, i)->name : c->source.small[i];
+}
+
+int smallfile_read(struct smallfile *out, const struct checkpoint *c, size_t i,
+                   struct err *err)
+{
+    const char *name = smallfile_name(c, i);
+    char *path = fs_join_dup(c->path, name);
+    struct stat st;
+    int ret;
+
+    *out = (struct smallfile){ .name = name };
+    ret = fs_read_regular(&out->text, &out->n, path, UINT32_MAX, err);
+    if (ret == 0 && stat(path, &st) < 0)
+        ret = err_errno(err, "%s", path);
+    if (ret == 0) {
+        out->mode = st.st_mode;
+        out->crc = hash_crc32(0, out->text, out->n);
+        if (c->sharded &&
+            (out->crc != listed(c, i)->crc || out->n != listed(c, i)->size))
+            ret = err_set(err, ERR_INPUT, "%s: is not the file that the manifest lists",
+                          path);
+    }
+    free(path);
+    if (ret < 0)
+        smallfile_clear(out);
+    return ret;
+}
+
+bool smallfile_index(struct smallfile *out, const struct checkpoint *c)
+{
+    *out = (struct smallfile){ .name = "model.safetensors.index.json" };
+    if (c->sharded)
+        return false;
+    out->text = source_index_dup(&c->source);
+    if (!out->text)
+        return false;
+    out->n = strlen(out->text);
+    out->crc = hash_crc32(0, out->text, out->n);
+    out->mode = checkpoint_mode(c);
+    return true;
+}
+
+void smallfile_clear(struct smallfile *f)
+{
+    free(f->text);
+    f->text = NULL;
+    f->n = 0;
+}
