@@ -110,6 +110,11 @@ err_is "tp-run: --source-ids: id 61 is not in the vocabulary of 61" "an id beyon
 run tp-run logits --ids 1,60 --source-ids 60,60 -o o "$data/stacks/fsmt-odd"
 err_is "tp-run: --ids: id 60 is not in the vocabulary of 59" "and one beyond the text's"
 
+# no ring shares a source, so none is advised
+run tp-run logits --tp 3 --sp 2 --ids 1,2 --source-ids 6,7 -o o "$data/stacks/bart-odd"
+status_is 1 "more ranks than heads do not share a text"
+err_is "tp-run: 2 ranks that share a sequence cannot exchange the 1 heads of a rank" "which is all that is told"
+
 # a table of positions that no file stores is computed
 printf '{"family": "unplaced", "extends": "pegasus", "match": {"model_type": ["pegasus"]}, "tensors": {"e_place": null, "d_place": null},
   "forward": {"begin": {"e_x": "sinusoid(embedding(source, embed_e) * embed_scale, place)"},

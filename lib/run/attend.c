@@ -141,8 +141,9 @@ static int check_sharing(const struct attend *a, struct err *err)
             return err_set(
                 err, ERR_NO,
                 "%d ranks that share a sequence cannot exchange the %llu heads "
-                "of a rank: a ring can be longer",
-                a->s->across, (unsigned long long)inst->attention.heads);
+                "of a rank%s",
+                a->s->across, (unsigned long long)inst->attention.heads,
+                p->source ? "" : ": a ring can be longer");
     }
     return 0;
 }
