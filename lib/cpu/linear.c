@@ -13,8 +13,8 @@
  * that has all terms of a subtree computes the same value as several ranks would.
  *
  * Register tiles of rows x outputs reuse each loaded weight for several rows.  With few
- * rows, weights are widened to f32 as they are read; with many, a panel of weights is
- * widened first. */
+ * rows, weights are widened to f32 as they are read; with many, a panel of 16-bit
+ * weights is widened first. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -671,6 +671,18 @@ static void set_apart(void *arg, size_t task, int thread)
     }
 }
 
+/* Are many rows, too, multiplied by W as it is stored?  Tiles of eight rows add lanes
+ * faster, and f32 need not be widened. */
+static bool is_direct(const struct matrix *w)
+{
+#if CPU_HAS_WIDE
+    return w->dtype == DTYPE_F32 && cpu_is_wide();
+#else
+    (void)w;
+    return false;
+#endif
+}
+
 /* y = x W^T; ROUNDED: x is rounded to bf16. */
 static int linear(struct device *d, float *y, const float *x, size_t rows,
                   const struct matrix *w, const struct sum_tree *tree, bool rounded,
@@ -699,7 +711,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     if (p.tiles->packed)
         p.x_stride = (size_t)w->cols / 2 + VEC * (TREE_LEAVES + 1) + APART;
     apart = rows * p.x_stride;
-    if (rows > FEW && !p.tiles->packed) {
+    if (rows > FEW && !p.tiles->packed && !is_direct(w)) {
         panels = (size_t)cpu_threads(d) * cpu_panel_floats();
         p.room = p.tree->n > 1 ? SUMS * PANEL * rows : 0;
     }

@@ -49,7 +49,7 @@ static int write_model(const char *dir, const struct model *m, enum dtype dtype,
         if (dtype == DTYPE_F32)
             memcpy(block + i * 4, &x, 4);
         else
-            memcpy(memcpy(block + i * 4, &b, 2), &b, 2);
+            memcpy((char *)memcpy(block + i * 4, &b, 2) + 2, &b, 2);
     }
     if (fs_write(fd, h.text.s, h.text.len, path, err) < 0)
         goto out;
