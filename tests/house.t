@@ -9,7 +9,7 @@ ok "every file of lib includes its own layer or a lower one" \
 bytes() {
     (cd "$data" && find "$@" -type f -exec cat {} + | wc -c)
 }
-fixtures=$(bytes models stacks encoders heads packed quantized cut)
+fixtures=$(bytes models stacks encoders heads packed quantized)
 trained=$(bytes models/stories260K models/babyllama-tok105)
 ok "the fixtures of all families, but for two trained models, have less than 12 MB" test $((fixtures - trained)) -lt 12000000 -a "$trained" -gt 0
 
