@@ -181,7 +181,7 @@ ok "and not much slower than what is planned" near 1.15 \
 
 # What programs read has codes beside its texts
 run mem-estimate plan --gpu h100 --gpus 2 --seq 512 --json llama-3-8b.json
-ok "rejections have codes" sh -c 'tail -n 1 out | grep -q "\"rejections\":\[{\"code\":\"model\",\"count\":[0-9]*,\"text\":\"the model cannot be cut so\"}"'
+ok "rejections have codes" sh -c 'tail -n 1 out | grep -q "\"rejections\":\[{\"code\":\"model\",\"count\":[0-9]*,\"text\":\"the model cannot be sharded this way\"}"'
 ok "as many of them as of texts" test "$(tail -n 1 out | grep -o '"code":"[a-z_]*","text"' | wc -l)" = \
     "$(tail -n 1 out | sed 's/.*"assumed":"\([^"]*\)".*/\1/' | tr -cd ';' | wc -c | awk '{ print $1 + 1 }')"
 run mem-estimate train --seq 64 --json llama-3-8b.json
@@ -243,7 +243,7 @@ status_is 1 "a micro-batch that is larger than the batch is refused"
 out_has "the batch does not divide" "which is told"
 run mem-estimate plan --mode train --weights bf16 --gpu h100-80g --gpus 2 --mesh pp=2 --schedule 1f1b --model-chunks 2 --seq 128 smollm2-135m.json
 status_is 1 "chunks that the order does not have are refused"
-out_has "for the order" "which is told, too"
+out_has "for the schedule" "which is told, too"
 
 # The whole space: sp, orders, selective recomputation
 whole="--mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 8192 --weights bf16 --json llama-3-70b.json"
@@ -284,7 +284,7 @@ status_is 1 "and is refused where they are not"
 out_has "flash attention keeps no scores" "with the reason"
 run mem-estimate plan --gpu h100-80g --gpus 8 --mesh ep=2 llama-3-8b.json
 status_is 1 "ep needs experts"
-out_has "no experts to deal over ep" "which is said"
+out_has "no experts to shard over ep" "which is said"
 for mesh in tp=3 tp=16 tp=2,sp=1,ep=1,dp=2,pp=1; do
     run mem-estimate plan --gpu h100-80g --gpus 8 --mesh $mesh llama-3-8b.json
     status_is 1 "8 devices are no $mesh"
@@ -336,7 +336,7 @@ done
 run mem-estimate plan --gpu h100-80g --gpus 8 --global-batch 64 --seq 4096 --weights bf16 --json mixtral-8x7b.json
 ok "many answers at once deal experts" test "$(sed -n '1s/.*"ep":\([0-9]*\).*/\1/p' out)" -gt 1
 ok "not over more ranks than there are" test "$(mem-estimate plan --gpu h100-80g --gpus 16 --global-batch 64 --mesh ep=16 --json mixtral-8x7b.json | tail -n 1 |
-    sed 's/.*"the model cannot be cut so":\([0-9]*\).*/\1/')" -gt 0
+    sed 's/.*"the model cannot be sharded this way":\([0-9]*\).*/\1/')" -gt 0
 # what is assumed is told, what is given is not
 run mem-estimate plan --gpu h100-80g --gpus 8 llama-3-8b.json
 ok "all that was assumed is told" sh -c 'for w in "seq " "batch " "runtime " "products " "attention " "links " "network " "a hop" "8 devices a node"; do

@@ -717,7 +717,7 @@ static void add_group_obstacle(struct str *out, const struct memory_options *o)
     int n = o->mesh.size[MESH_DP] * o->mesh.size[MESH_EP] * o->mesh.size[MESH_SP];
 
     if (!o->zero)
-        str_addf(out, "--hsdp %d: nothing is dealt without --zero\n", o->hsdp);
+        str_addf(out, "--hsdp %d: nothing is sharded without --zero\n", o->hsdp);
     if (n % o->hsdp)
         str_addf(out, "--hsdp %d: does not divide the %d ranks of dp x ep x sp\n",
                  o->hsdp, n);
@@ -743,7 +743,7 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out, "--offload params: needs --zero 3\n");
     if (r->memory.train && r->memory.zero == 2 && r->memory.mesh.size[MESH_PP] > 1)
         str_addf(&out,
-                 "--zero 2: gradients cannot stay dealt over the micro-batches of "
+                 "--zero 2: gradients cannot stay sharded over the micro-batches of "
                  "a pipeline\n");
     if (habits_of(&r->memory).refuses && r->memory.zero >= 2 &&
         r->memory.mesh.size[MESH_PP] > 1)

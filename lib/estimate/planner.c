@@ -11,16 +11,17 @@
 #include "lib/estimate/training.h"
 
 const char *const planner_rules[RULES] = {
-    [RULE_MODEL] = "the model cannot be cut so",
+    [RULE_MODEL] = "the model cannot be sharded this way",
     [RULE_NODE] = "tensor ranks would not be on one node",
     [RULE_BATCH] = "the batch does not divide",
     [RULE_ZERO] =
         "ZeRO without replicas, its stage 2 in a pipeline, or what asks for another",
     [RULE_MEMORY] = "too large for the memory",
     [RULE_SEQUENCE] = "the sequence does not divide",
-    [RULE_SCHEDULE] = "too few layers or no such number of micro-batches for the order",
+    [RULE_SCHEDULE] =
+        "too few layers for the schedule, or a number of micro-batches that it lacks",
     [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
-    [RULE_EXPERTS] = "no experts to deal over ep",
+    [RULE_EXPERTS] = "no experts to shard over ep",
     [RULE_KEPT] = "the axes that are kept do not divide the devices",
     [RULE_FRAMEWORK] = "tp-run train does not have it",
 };
