@@ -14,7 +14,7 @@ enum { PARTS = 3, BYTES = 3 << 20, SLICE = BYTES / 2, SMALL = 4096 };
 int main(void)
 {
     const uint64_t many = UINT64_C(1) << 50;
-    struct resident r = { 0 };
+    struct resident r = { 0 }, two = { 0 };
     struct matrix matrix[PARTS + 2] = { 0 };
     const void *mapped[PARTS + 2];
     struct err err = { 0 };
@@ -46,6 +46,13 @@ int main(void)
     resident_add(&r, file + BYTES, BYTES);
     resident_add(&r, file, SMALL);
     tap_ok(r.n == PARTS, "tied weights are one, small ones stay");
+
+    resident_add(&two, file, 2 * BYTES);
+    resident_add(&two, file + 2 * BYTES, BYTES);
+    resident_plan(&two, &backend_cpu, device, many, 1);
+    tap_ok(two.part[0].bytes == BYTES && two.part[1].bytes == 2 * BYTES,
+           "the smallest is the first, which tells what copies cost");
+    resident_clear(&two);
 
     resident_plan(&r, &backend_cpu, device, 1, 1);
     tap_ok(r.each == 0, "no copy is made for a few steps");

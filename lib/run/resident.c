@@ -142,11 +142,20 @@ void resident_plan(struct resident *r, const struct backend *ops, struct device 
                    uint64_t steps, int ranks)
 {
     uint64_t all = 0, need;
+    size_t least = 0;
 
     r->ops = ops;
     r->device = device;
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
         all += r->part[i].bytes;
+        least = r->part[i].bytes < r->part[least].bytes ? i : least;
+    }
+    if (r->n) { /* the first copy tells what copies cost: no large one */
+        struct resident_part first = r->part[0];
+
+        r->part[0] = r->part[least];
+        r->part[least] = first;
+    }
     r->all = all;
     r->steps = steps;
     if (all && steps >= FEW && ops->host_memory &&
