@@ -95,7 +95,7 @@ ok "a line of choices is one answer" test "$(wc -l < choice)" -eq 2
 ok "with as many scores" grep -q '"line":1,.*"choice":[0-2],"score":0.[0-9]*,"scores":\[[^,]*,[^,]*,[^,]*\]}$' choice
 ok "which are a softmax over them" grep -q '"line":2,.*"choice":0,"score":1,"scores":\[1\]}$' choice
 head -n 1 choices.json > choice.json
-for model in bert-choice roformer-choice convbert-choice; do
+for model in bert-choice roformer-choice convbert-choice longformer-choice; do
     rm -rf chooser
     mkdir chooser
     cp "$encoders/$model/config.json" "$encoders/$model/model.safetensors" bert-choice/tokenizer.json chooser
@@ -117,7 +117,7 @@ status_is 3 "choices are for a model of multiple choice"
 
 # a step of several texts: each is itself alone
 printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[8,9,10,11,12,13]}' '{"ids":[9]}' > several.json
-for model in deberta-tags deberta-v2-class modernbert-class longformer-tags convbert-class squeezebert-tags; do
+for model in deberta-tags deberta-v2-class modernbert-class longformer-tags longformer-class convbert-class squeezebert-tags; do
     tp-run classify --input several.json "$encoders/$model" > together
     for line in 1 2 3; do
         sed -n ${line}p several.json > alone.json

@@ -10,7 +10,7 @@ for dir in "$data"/encoders/*/; do
     meshes="tp=1 tp=3 tp=4 tp=2,pp=2"
     case $model in
     mpnet* | deberta* | xlnet*) ;; # biases by distance are not shared over tokens
-    mobilebert* | convbert* | funnel*)
+    mobilebert* | convbert* | funnel* | longformer-class | longformer-answers | longformer-choice)
         run tp-run logits --sp 2 --ids "$(cat "$dir/ids")" -o o.safetensors "$dir"
         status_is 1 "$model: tokens that read their neighbours stay on one rank"
         err_is "tp-run: ranks cannot share the sequences of family ${model%-*}" "which is said"

@@ -1152,6 +1152,90 @@ static void caches_are_right(void)
             cache_is_right(&cases[i], types[t]);
 }
 
+/* ---- global tokens ---- */
+
+/* Is row I of a text seen by all?  Its first separator is at S. */
+static bool is_global(enum global_tokens who, size_t i, size_t s)
+{
+    return who == GLOBAL_FIRST ? i == 0 : who == GLOBAL_QUESTION ? i < s : i > s + 1;
+}
+
+static void global_tokens_see_all(enum global_tokens who, uint64_t window)
+{
+    enum {
+        TEXTS = 2,
+        ROWS = 87,
+        HEADS = 3,
+        DIM = 5,
+        COLS = HEADS * DIM,
+        SEPARATOR = 2
+    };
+    static const int32_t first[TEXTS] = { 0, 37 };
+    static const size_t end[TEXTS] = { 37, ROWS }, separator[TEXTS] = { 20, 3 };
+    struct inst inst = { .attention = { .heads = HEADS,
+                                        .head_dim = DIM,
+                                        .window = window,
+                                        .global = who,
+                                        .separator = SEPARATOR,
+                                        .scale = 0.4 } };
+    int32_t ids[ROWS];
+    float *x[6], y[ROWS * COLS], again[ROWS * COLS];
+    double want[ROWS * COLS] = { 0 };
+    struct cpu_globals c = {
+        .ids = ids, .first = first, .ntexts = TEXTS, .rows = ROWS
+    };
+    struct err err;
+    bool same = true;
+
+    for (int i = 0; i < ROWS; i++)
+        ids[i] = i % 3 + 5;
+    for (int i = 0; i < 6; i++)
+        x[i] = numbers_new(ROWS * COLS, 60 + (uint64_t)i);
+    c.q = x[0], c.k = x[1], c.v = x[2], c.q_all = x[3], c.k_all = x[4], c.v_all = x[5];
+    for (size_t t = 0; t < TEXTS; t++)
+        ids[(size_t)first[t] + separator[t]] =
+            ids[(size_t)first[t] + separator[t] + 1] = ids[end[t] - 1] = SEPARATOR;
+    for (size_t t = 0; t < TEXTS; t++)
+        for (size_t at = 0; at < (end[t] - (size_t)first[t]) * HEADS; at++) {
+            size_t i = at / HEADS, low = (size_t)first[t], n = end[t] - low;
+            size_t from = at % HEADS * DIM, row = (low + i) * COLS + from;
+            bool global = is_global(who, i, separator[t]);
+            double sum = 0;
+
+            for (size_t k = 0; k < n; k++) {
+                size_t key = (low + k) * COLS + from, apart = k > i ? k - i : i - k;
+                double s = 0;
+
+                if (!global && apart >= window && !is_global(who, k, separator[t]))
+                    continue;
+                for (size_t d = 0; d < DIM; d++)
+                    s +=
+                        (double)x[global ? 3 : 0][row + d] * x[global ? 4 : 1][key + d];
+                s = exp(s * 0.4);
+                sum += s;
+                for (size_t d = 0; d < DIM; d++)
+                    want[row + d] += s * x[global ? 5 : 2][key + d];
+            }
+            for (size_t d = 0; d < DIM; d++)
+                want[row + d] /= sum;
+        }
+    c.y = y;
+    same &= cpu_global_attention(team, &inst, &c, &err) == 0;
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+
+        c.y = again;
+        same &= cpu_global_attention(d, &inst, &c, &err) == 0 &&
+                !memcmp(y, again, sizeof(y));
+        backend_cpu.close(d);
+    }
+    tap_ok(same && furthest(y, want, ROWS * COLS) < 3e-6,
+           "global tokens (%d) see all and are seen, others a window of %d", (int)who,
+           (int)window);
+    for (int i = 0; i < 6; i++)
+        free(x[i]);
+}
+
 /* ---- experts ---- */
 
 static bool routes(const float *scores, const struct inst *inst, const float *bias,
@@ -1332,6 +1416,11 @@ int main(void)
     rows_are_pooled();
     attentions_are_right();
     caches_are_right();
+    for (int who = GLOBAL_FIRST; who <= GLOBAL_CHOICE; who++) {
+        global_tokens_see_all((enum global_tokens)who, 1);
+        global_tokens_see_all((enum global_tokens)who, 6);
+        global_tokens_see_all((enum global_tokens)who, 30);
+    }
     experts_are_chosen();
     a_weight_of_nothing_is_a_choice();
     cache_rows_are_read_again();

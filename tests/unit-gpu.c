@@ -840,7 +840,6 @@ static void try_streams(void)
 static double backends_differ(const struct call *c, float *y)
 {
     const struct step_view *view = c->step;
-    const int32_t *type = view->index[INDEX_TOKEN_TYPES];
     size_t n = c->y.most * c->y.cols;
     double worst = 0;
 
@@ -855,9 +854,10 @@ static double backends_differ(const struct call *c, float *y)
         owned.n = 0;
         far_view.first = copy_new(view->first, 2 * sizeof(*view->first), 0);
         far_view.rows[ROWS_ONE] = copy_new(view->rows[ROWS_ONE], sizeof(int32_t), 0);
-        if (type)
-            far_view.index[INDEX_TOKEN_TYPES] =
-                copy_new(type, c->y.most * sizeof(*type), 0);
+        for (int k = 0; k < INDEX_KINDS; k++)
+            if (view->index[k])
+                far_view.index[k] =
+                    copy_new(view->index[k], c->y.most * sizeof(*view->index[k]), 0);
         d.step = &far_view;
         if (c->w) {
             far_w = matrix_copy(c->w);
@@ -932,6 +932,50 @@ static void try_relate(void)
     try_distance(OP_RELATE_XL, 6, 1 << 4, 0);
     try_distance(OP_RELATE_XL, 6, 1 << 4, 1);
     try_distance(OP_RELATE_XL, 6, 1 << 4, 2);
+}
+
+/* Attention within a window, and of the global tokens WHO, over two texts. */
+static void try_global(enum global_tokens who)
+{
+    enum { ROWS = 40, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM };
+    static const int32_t first[] = { 0, 23 }, texts = 2, nrows = ROWS;
+    struct inst inst = { .op = OP_GLOBAL_ATTENTION,
+                         .nsrc = 6,
+                         .weight = -1,
+                         .weight2 = -1,
+                         .attention = { .heads = HEADS_,
+                                        .head_dim = DIM,
+                                        .window = 4,
+                                        .global = who,
+                                        .separator = 2,
+                                        .scale = 0.3 } };
+    int32_t ids[ROWS];
+    struct step_view view = { .first = first,
+                              .rows = { [ROWS_ONE] = &texts },
+                              .index = { [INDEX_IDS] = ids } };
+    struct call c = { .inst = &inst, .step = &view };
+    float *x[INST_SOURCES], y[2 * ROWS * COLS];
+    double worst;
+
+    for (int i = 0; i < ROWS; i++)
+        ids[i] = i % 10 == 9 ? 2 : 5;
+    for (int k = 0; k < inst.nsrc; k++) {
+        x[k] = numbers_new(ROWS * COLS, DTYPE_F32, (uint64_t)k + 31);
+        c.x[k] = (struct buffer){ x[k], &nrows, ROWS, COLS, DTYPE_F32, 0 };
+    }
+    c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
+    worst = backends_differ(&c, y);
+    if (!tap_ok(worst < 3e-6, "attention of global tokens is the CPU's"))
+        printf("# apart by %.3g\n", worst);
+    for (int k = 0; k < inst.nsrc; k++)
+        free(x[k]);
+}
+
+static void try_globals(void)
+{
+    try_global(GLOBAL_FIRST);
+    try_global(GLOBAL_QUESTION);
+    try_global(GLOBAL_CHOICE);
 }
 
 /* The rows around each second row, of two texts whose rows are not even. */
@@ -1271,6 +1315,7 @@ int main(int argc, char **argv)
         { "attention", try_sequences },
         { "stream", try_streams },
         { "relate", try_relate },
+        { "globals", try_globals },
         { "beside", try_beside },
         { "embedding", try_halve },
         { "fragments", try_fragments },

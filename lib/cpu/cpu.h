@@ -221,6 +221,19 @@ struct cpu_relate {
 };
 MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
                           const struct cpu_relate *c, struct err *err);
+/* The softmax of SCALE * S[n]. */
+void cpu_softmax_row(float *s, size_t n, float scale);
+/* Attention within a window and of global tokens (globals.c), of texts of which FIRST
+ * has the first rows. */
+struct cpu_globals {
+    float *y;
+    const float *q, *k, *v, *q_all, *k_all, *v_all; /* [rows][heads][dim], as y */
+    const int32_t *ids;                             /* [rows] */
+    const int32_t *first;                           /* [ntexts] */
+    size_t ntexts, rows;
+};
+MUST_CHECK int cpu_global_attention(struct device *d, const struct inst *inst,
+                                    const struct cpu_globals *c, struct err *err);
 /* Operations on the rows beside a row of X (taps.c), in texts of which FIRST has the
  * first rows. */
 struct cpu_taps {

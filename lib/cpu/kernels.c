@@ -663,6 +663,24 @@ static int kernel_relate_xl(struct device *d, const struct call *c, struct err *
     return cpu_relate(d, c->inst, &r, err);
 }
 
+static int kernel_global_attention(struct device *d, const struct call *c,
+                                   struct err *err)
+{
+    struct cpu_globals g = { .y = result(c),
+                             .q = source(c, 0),
+                             .k = source(c, 1),
+                             .v = source(c, 2),
+                             .q_all = source(c, 3),
+                             .k_all = source(c, 4),
+                             .v_all = source(c, 5),
+                             .ids = c->step->index[INDEX_IDS],
+                             .first = c->step->first,
+                             .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
+                             .rows = rows_of(&c->y) };
+
+    return cpu_global_attention(d, c->inst, &g, err);
+}
+
 /* ---- rows beside a row ---- */
 
 static struct cpu_taps taps_of(const struct call *c)

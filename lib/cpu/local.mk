@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/dropout.c \
     %D%/elementwise.c \
     %D%/embedding.c \
+    %D%/globals.c \
     %D%/gradient.c \
     %D%/kernels.c \
     %D%/keyrows.c %D%/keyrows.h \

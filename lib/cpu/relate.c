@@ -54,7 +54,7 @@ struct job {
     size_t room_n;
 };
 
-static void softmax(float *s, size_t n, float scale)
+void cpu_softmax_row(float *s, size_t n, float scale)
 {
     float most = -INFINITY;
     double sum = 0;
@@ -171,7 +171,7 @@ static void one_head(void *arg, size_t task, int thread)
                           c->as_query ? key_score : NULL, low, used);
             if (j->types)
                 add_types(j, score + i * n, at + i, first, keys, head);
-            softmax(score + i * n, keys, (float)j->inst->attention.scale);
+            cpu_softmax_row(score + i * n, keys, (float)j->inst->attention.scale);
             memset(y + i * j->stride, 0, dim * sizeof(*y));
         }
         cpu_add_weighted(y, j->stride, score, n, some,

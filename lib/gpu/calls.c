@@ -512,6 +512,29 @@ KERNEL(relate_xl)
     return launched(d, c, err);
 }
 
+KERNEL(global_attention)
+{
+    const struct inst *inst = c->inst;
+    struct globals a = { .heads = inst->attention.heads,
+                         .dim = inst->attention.head_dim,
+                         .window = (int64_t)inst->attention.window,
+                         .scale = inst->attention.scale,
+                         .q_all = source(c, 3),
+                         .k_all = source(c, 4),
+                         .v_all = source(c, 5),
+                         .ids = c->step->index[INDEX_IDS],
+                         .separator = inst->attention.separator,
+                         .first = inst->attention.global == GLOBAL_FIRST,
+                         .after = inst->attention.global == GLOBAL_CHOICE };
+
+    if (check_columns(a.dim, err) < 0)
+        return -1;
+    gpu_global_attention(result(c), source(c, 0), source(c, 1), source(c, 2), a,
+                         c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
+                         d->stream);
+    return launched(d, c, err);
+}
+
 /* ---- rows beside a row ---- */
 
 static struct texts texts_of(const struct call *c)

@@ -185,6 +185,20 @@ struct relation {
 void gpu_relate(float *y, const float *q, const float *k, const float *v,
                 struct relation a, const int32_t *first, const int32_t *texts,
                 struct span rows, void *stream);
+/* Attention within a window and of global tokens (globals.cu). */
+struct globals {
+    uint64_t heads, dim;
+    int64_t window;
+    double scale;
+    const float *q_all, *k_all, *v_all;
+    const int32_t *ids;
+    int32_t separator; /* the first one ends the global tokens, */
+    bool first, after; /* or the first token is the only one, or they are those beyond
+                        * the token that follows it */
+};
+void gpu_global_attention(float *y, const float *q, const float *k, const float *v,
+                          struct globals a, const int32_t *first, const int32_t *texts,
+                          struct span rows, void *stream);
 /* Operations on the rows beside a row (taps.cu), within texts: FIRST has their first
  * rows, N[0] is their number. */
 struct texts {

@@ -10,6 +10,7 @@ gpu_kernels = \
     %D%/cores.cu \
     %D%/elementwise.cu \
     %D%/embedding.cu \
+    %D%/globals.cu \
     %D%/linear.cu \
     %D%/norm.cu \
     %D%/relate.cu \

@@ -341,10 +341,10 @@ int apply_stream(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Converts the N arguments of attention by distance to sources, and types its heads.
- * Those from the fourth on have a row of the table, if TABLE has their bit. */
-static int relate_sources(struct builder *b, const struct operand *arg, int n,
-                          unsigned table, int *src, struct inst *layout)
+/* Converts the N arguments of attention to sources, and types its heads.  Those from
+ * the fourth on have a row of the table, if TABLE has their bit. */
+static int head_sources(struct builder *b, const struct operand *arg, int n,
+                        unsigned table, int *src, struct inst *layout)
 {
     for (int i = 0; i < n; i++) {
         enum row_kind rows = table >> i & 1 ? ROWS_TABLE : ROWS_TOKENS;
@@ -359,8 +359,19 @@ static int relate_sources(struct builder *b, const struct operand *arg, int n,
             return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
                                     &b->type[src[i]].col);
     }
-    if (b->p->table % 2 || b->p->table < 2 ||
-        !head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, layout))
+    if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, layout))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
+                                &b->type[src[1]].col);
+    return 0;
+}
+
+/* The same for attention by distance, whose table has two halves. */
+static int relate_sources(struct builder *b, const struct operand *arg, int n,
+                          unsigned table, int *src, struct inst *layout)
+{
+    if (head_sources(b, arg, n, table, src, layout) < 0)
+        return -1;
+    if (b->p->table % 2 || b->p->table < 2)
         return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
                                 &b->type[src[1]].col);
     return 0;
@@ -456,6 +467,37 @@ int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
         w->cols = w->cols * w->rows / 2;
         w->rows = 2;
     }
+    build_operand(out, inst);
+    return 0;
+}
+
+/* global_attention(q, k, v, q_all, k_all, v_all): a token sees the window around it and
+ * the global tokens; these see all, by the latter three (Beltagy et al. 2020,
+ * "Longformer", arXiv:2004.05150, section 3.1, and its code). */
+int apply_global_attention(struct builder *b, enum op op, const struct node *call,
+                           const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "window", "tokens", "separator", NULL };
+    struct inst layout = { 0 }, *inst;
+    double window = 0, tokens = 0, separator = 0;
+    int src[INST_SOURCES];
+
+    if (build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "window", 0, &window) < 0 ||
+        build_number_option(b, call, "tokens", GLOBAL_FIRST, &tokens) < 0 ||
+        build_number_option(b, call, "separator", -1, &separator) < 0 ||
+        head_sources(b, arg, n, 0, src, &layout) < 0)
+        return -1;
+    if (!(window >= 1 && window < 1 << 30) || window != floor(window))
+        return build_error(b, call->at, "'window' is a number of tokens");
+    if (tokens != GLOBAL_FIRST && tokens != GLOBAL_QUESTION && tokens != GLOBAL_CHOICE)
+        return build_error(b, call->at, "'tokens' is 1, 2 or 3");
+    if (tokens != GLOBAL_FIRST && !(separator >= 0 && separator < INT32_MAX))
+        return build_error(b, call->at, "'separator' is an id");
+    inst = emit_relate(b, op, src, n, &layout, NAN);
+    inst->attention.window = (uint64_t)window;
+    inst->attention.global = (enum global_tokens)tokens;
+    inst->attention.separator = (int32_t)separator;
     build_operand(out, inst);
     return 0;
 }

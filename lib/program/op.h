@@ -157,6 +157,11 @@
     ROW(RELATE_XL, relate_xl, DEVICE, CALL(5, 7, apply_relate_xl), RULE, OWN, NO_ROLE, \
         NO_AXIS, saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,    \
         torch_attention)                                                               \
+    /* attention within a window, and of tokens that see all and are seen by all       \
+     * (Longformer); src q, k, v, and those by which the latter see */                 \
+    ROW(GLOBAL_ATTENTION, global_attention, DEVICE,                                    \
+        CALL(6, 6, apply_global_attention), RULE, OWN, NO_ROLE, NO_AXIS, saved_all,    \
+        NO_REVERSE, false, of_attention, of_query, MOVES, NONE, torch_attention)       \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
         NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \

@@ -204,6 +204,13 @@ struct inst {
             uint64_t keys_pooled;    /* and how often the keys were pooled */
             bool other_first;        /* its types: those of other types come first */
             int64_t any_type;        /* a token of this type is of every type; or -1 */
+            enum global_tokens {
+                GLOBAL_NONE,
+                GLOBAL_FIRST,    /* the first token of a text */
+                GLOBAL_QUESTION, /* those before its first separator */
+                GLOBAL_CHOICE    /* those beyond its second separator */
+            } global;            /* OP_GLOBAL_ATTENTION: who sees all tokens */
+            int32_t separator;   /* its id */
             bool sinks; /* attention sinks: the instruction's weight is a score per
                            head, of a key without a value.  The score of head i of group
                            g is at (sink_group + g) * sink_per + sink_within + i */

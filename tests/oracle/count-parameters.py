@@ -165,10 +165,17 @@ ENCODERS = {
     "visualbert-vqa-coco-pre": ("visual_bert", dict(vocab_size=30522, visual_embedding_dim=2048, **BERT)),
 }
 
+# the heads with global tokens
+HEADS = {"-classify": transformers.AutoModelForSequenceClassification, "-answers": transformers.AutoModelForQuestionAnswering,
+         "-choices": transformers.AutoModelForMultipleChoice, "-masked": transformers.AutoModelForMaskedLM}
+for head in HEADS:
+    if head != "-masked":
+        ENCODERS["longformer-base-4096" + head] = ENCODERS["longformer-base-4096"]
+
 for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
     if sys.argv[1:] and name not in sys.argv[1:]:
         continue
-    loader = (transformers.AutoModelForMaskedLM if name.endswith("-masked") else transformers.AutoModel if name in ENCODERS
+    loader = (HEADS[name[name.rindex("-"):]] if name[name.rindex("-"):] in HEADS else transformers.AutoModel if name in ENCODERS
               else transformers.AutoModelForCausalLM)
     with torch.device("meta"):
         config = CONFIG_MAPPING[kind](**settings)

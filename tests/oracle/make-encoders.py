@@ -77,6 +77,9 @@ MODELS = {
                                             "use_entity_aware_attention": False, "num_labels": 3}),
     "longformer": ("Longformer" + MLM, "Longformer", {**SMALL, "pad_token_id": 1, "attention_window": [8, 4]}),
     "longformer-tags": ("Longformer" + TAGS, "Longformer", {**ODD, "pad_token_id": 1, "attention_window": 6, "num_labels": 3}),
+    "longformer-class": ("Longformer" + CLASS, "Longformer", {**ODD, "pad_token_id": 1, "attention_window": [6, 4], "num_labels": 3}),
+    "longformer-answers": ("Longformer" + ANSWERS, "Longformer", {**ODD, "hidden_size": 20, "pad_token_id": 1, "attention_window": 4}),
+    "longformer-choice": ("Longformer" + CHOICE, "Longformer", {**ODD, "hidden_size": 20, "pad_token_id": 1, "attention_window": 6}),
     "deberta-v2": ("DebertaV2" + MLM, "DebertaV2", dict(
         SMALL, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, norm_rel_ebd="layer_norm", share_att_key=True,
         position_biased_input=False, type_vocab_size=0, max_position_embeddings=64)),
@@ -181,6 +184,9 @@ def write(path, name):
     model.config.dtype = dtype
     model.save_pretrained(path)
     ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, 20).tolist()
+    if config == "Longformer" and kind.endswith((ANSWERS, CHOICE)):  # a question, and what it is about
+        for at in 6, 7, 19:
+            ids[at] = model.config.sep_token_id
     wide = torch.float32 if kind.startswith("XLNet") else torch.float64  # its segments are float32
     model = cls.from_pretrained(path, dtype=wide, attn_implementation=None if kind.startswith("Longformer") else "eager").eval()
     inputs = torch.tensor([ids])

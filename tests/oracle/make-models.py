@@ -719,7 +719,7 @@ STACKS = {
     "prophetnet-odd": (SEQ2SEQ, transformers.ProphetNetConfig(
         **{**PROPHET, "hidden_size": 15, "num_encoder_attention_heads": 5, "num_decoder_attention_heads": 5, "encoder_ffn_dim": 19,
            "decoder_ffn_dim": 21, "vocab_size": 61, "ngram": 3, "num_buckets": 6}, activation_function="relu", tie_word_embeddings=False),
-        BF16, None),
+        {}, None),
     "fsmt": (SEQ2SEQ, two("FSMT", src_vocab_size=60, num_beams=1, decoder_start_token_id=9, tie_word_embeddings=True), NARROW, None),
     "fsmt-odd": (SEQ2SEQ, two_odd("FSMT", src_vocab_size=61, vocab_size=59, num_beams=1, pad_token_id=0, bos_token_id=1, scale_embedding=False), NARROW, None),
 }
