@@ -674,6 +674,7 @@ static void read_role(struct builder *b, struct unit *u, const struct inst *inst
         b->a->vocab = p->value[inst->src[0]].cols;
         break;
     case ROLE_ATTENDS:
+    case ROLE_TEXT:
     case ROLE_NONE:
         break;
     }

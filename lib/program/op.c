@@ -202,6 +202,7 @@ static struct op_flops of_attention_back(const struct program *p,
 #define NO_ROLE                  ROLE_NONE
 #define CACHE                    ROLE_CACHE
 #define ATTENDS                  ROLE_ATTENDS
+#define OF_TEXT                  ROLE_TEXT
 #define DISPATCH                 ROLE_DISPATCH
 #define LOSS                     ROLE_LOSS
 #define NO_AXIS                  INNER_NONE

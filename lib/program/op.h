@@ -17,6 +17,7 @@
  *            PART: it may be a view of a part of that memory
  *   role     what lib/estimate and the engine look for: CACHE appends to the KV cache,
  *            ATTENDS reads keys and values (sources 1 and 2), which may be cached,
+ *            OF_TEXT reads a text's other rows, so ranks cannot share the text,
  *            DISPATCH gathers rows for experts, LOSS reads the logits; or NO_ROLE
  *   inner    the axis of its weight that the product contracts; or NO_AXIS
  *   saved    what its derivative reads: a set of sources and the result
@@ -56,7 +57,7 @@
         torch_free)                                                                    \
     /* y[t][c][k] = a[2t + k - reach/2][c]; 0 before the first and after the last row  \
      * of the text */                                                                  \
-    ROW(HALVE, halve, DEVICE, CALL(2, 2, apply_halve), RULE, OWN, NO_ROLE, NO_AXIS,    \
+    ROW(HALVE, halve, DEVICE, CALL(2, 2, apply_halve), RULE, OWN, OF_TEXT, NO_AXIS,    \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
         torch_free)                                                                    \
     /* y = a + b, of the same shape */                                                 \
@@ -148,19 +149,19 @@
         torch_attention)                                                               \
     /* attention with relative positions (DeBERTa); src q, k, v, and the rows of the   \
      * position table projected as keys and as queries */                              \
-    ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, NO_ROLE, NO_AXIS, \
+    ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, OF_TEXT, NO_AXIS, \
         saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
         torch_relate)                                                                  \
     /* attention with relative positions (Transformer-XL); src q, k, v, the query for  \
      * positions, the rows of the position table, and, with the weight of two rows for \
      * equal and different token types, the query for these */                         \
-    ROW(RELATE_XL, relate_xl, DEVICE, CALL(5, 7, apply_relate_xl), RULE, OWN, NO_ROLE, \
+    ROW(RELATE_XL, relate_xl, DEVICE, CALL(5, 7, apply_relate_xl), RULE, OWN, OF_TEXT, \
         NO_AXIS, saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,    \
         torch_attention)                                                               \
     /* attention within a window, and of tokens that see all and are seen by all       \
      * (Longformer); src q, k, v, and those by which the latter see */                 \
     ROW(GLOBAL_ATTENTION, global_attention, DEVICE,                                    \
-        CALL(6, 6, apply_global_attention), RULE, OWN, NO_ROLE, NO_AXIS, saved_all,    \
+        CALL(6, 6, apply_global_attention), RULE, OWN, OF_TEXT, NO_AXIS, saved_all,    \
         NO_REVERSE, false, of_attention, of_query, MOVES, NONE, torch_attention)       \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
@@ -176,25 +177,25 @@
         torch_kernel)                                                                  \
     /* y[t] = sum over k of w[k] * a[t + k - taps/2], w [cols][taps] a weight; 0 beyond\
      * the text */                                                                     \
-    ROW(CONVOLVE, convolve, DEVICE, CALL(2, 2, apply_convolve), RULE, OWN, NO_ROLE,    \
+    ROW(CONVOLVE, convolve, DEVICE, CALL(2, 2, apply_convolve), RULE, OWN, OF_TEXT,    \
         NO_AXIS, saved_source, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,     \
         torch_kernel)                                                                  \
     /* for each head: y[t] = sum over k of softmax(s[t])[k] * a[t + k - taps/2]; src a,\
      * s [heads][taps] */                                                              \
-    ROW(DYNAMIC, dynamic, DEVICE, CALL(2, 2, apply_dynamic), RULE, OWN, NO_ROLE,       \
+    ROW(DYNAMIC, dynamic, DEVICE, CALL(2, 2, apply_dynamic), RULE, OWN, OF_TEXT,       \
         NO_AXIS, saved_both, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,       \
         torch_dynamic)                                                                 \
     /* y[t] = a[t + shift]; 0 beyond the text */                                       \
-    ROW(SHIFT, shift, DEVICE, CALL(1, 1, apply_shift), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
+    ROW(SHIFT, shift, DEVICE, CALL(1, 1, apply_shift), SUMMED, OWN, OF_TEXT, NO_AXIS,  \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_kernel)                                                                  \
     /* y[i] = the mean, or the larger, of two neighbours of a: rows of a text that was \
      * pooled pool.times - 1 times before; the rows after the pooled ones are 0 */     \
-    ROW(POOL, pool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
+    ROW(POOL, pool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, OF_TEXT, NO_AXIS,     \
         saved_source, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,             \
         torch_kernel)                                                                  \
     /* y[t] = the row of a, pooled pool.times times, that t went into; or 0 */         \
-    ROW(UNPOOL, unpool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, NO_ROLE, NO_AXIS, \
+    ROW(UNPOOL, unpool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, OF_TEXT, NO_AXIS, \
         saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
         torch_kernel)                                                                  \
     /* y[t] = the top-k experts of token t, highest score first, i32; -1 pads */       \
@@ -408,7 +409,14 @@ enum op_places {
 /* The memory that holds the result. */
 enum op_result { RESULT_OWN, RESULT_SOURCE, RESULT_PART };
 
-enum op_role { ROLE_NONE, ROLE_CACHE, ROLE_ATTENDS, ROLE_DISPATCH, ROLE_LOSS };
+enum op_role {
+    ROLE_NONE,
+    ROLE_CACHE,
+    ROLE_ATTENDS,
+    ROLE_TEXT,
+    ROLE_DISPATCH,
+    ROLE_LOSS
+};
 
 enum op_traffic {
     TRAFFIC_NOTHING, /* a collective: its bytes are counted by cost_collectives */

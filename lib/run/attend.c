@@ -124,11 +124,9 @@ static int check_sharing(const struct attend *a, struct err *err)
 
     for (int i = 0; i < p->ninsts && !alone(a); i++) {
         const struct inst *inst = &p->inst[i];
+        enum op_role role = op_table[inst->op].role;
 
-        if (inst->op == OP_RELATE || inst->op == OP_RELATE_XL || inst->op == OP_HALVE ||
-            inst->op == OP_SHIFT || inst->op == OP_CONVOLVE || inst->op == OP_DYNAMIC ||
-            inst->op == OP_STREAM || inst->op == OP_POOL || inst->op == OP_UNPOOL ||
-            inst->op == OP_GLOBAL_ATTENTION)
+        if (role == ROLE_TEXT || (role == ROLE_ATTENDS && inst->op != OP_ATTENTION))
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
         if (inst->op != OP_ATTENTION)
