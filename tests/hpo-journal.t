@@ -51,6 +51,23 @@ notes' '[1,
     err_has "note: " "by its name"
     ok "and not touched" test "$(cat note)" = "$text"
 done
+
+# attributes and templates that are lists have no names
+for line in '{"op_code":2,"study_id":0,"user_attr":[1]}' '{"op_code":3,"study_id":0,"system_attr":[1]}' \
+    '{"op_code":4,"study_id":0,"params":[1]}' '{"op_code":4,"study_id":0,"intermediate_values":[1]}' \
+    '{"op_code":4,"study_id":0,"user_attrs":[1]}' '{"op_code":4,"study_id":0,"system_attrs":[1]}'; do
+    { head -n 1 j.log; echo "$line"; } > lists
+    run hpo-sweep show -S journal:lists
+    status_is 3 "a list in an object's place is refused"
+    err_has "lists: line 2: bad journal: '" "by its line"
+done
+for name in user_attr system_attr; do
+    code=$(test $name = user_attr && echo 8 || echo 9)
+    { head -n 1 j.log; echo '{"op_code":4,"study_id":0}'; echo "{\"op_code\":$code,\"trial_id\":0,\"$name\":[1]}"; } > lists
+    run hpo-sweep show -S journal:lists
+    status_is 3 "and in a trial's attributes"
+    err_has "lists: line 3: bad journal: '$name' is not an object" "by its line and name"
+done
 printf '{"op_co' > torn
 run hpo-sweep ask -S journal:torn s.yaml
 status_is 0 "a journal whose first line is torn is begun again"

@@ -95,6 +95,15 @@ refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8}},"b":{"weights":{"n
 refused ct-fp8 config_groups '{"a":{"weights":{"num_bits":8,"type":"float","strategy":"token"}}}' "weight_scale: not known of weights"
 refused ct-w4a16 config_groups '{"a":{"weights":{"num_bits":4,"type":"int","strategy":3}}}' "weight_zero_point: not known of weights"
 refused ct-w4a16 config_groups '{"a":{"weights":null}}' "weight_zero_point: not known of weights"
+# in a checkpoint without packed weights, too
+rm -rf m
+cp -R "$data/models/arcee" m
+chmod -R u+w m
+sed '1s/^{/{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"a":{"weights":[1]}}},/' \
+    "$data/models/arcee/config.json" > m/config.json
+run tp-run logits --ids 3,4 -o l.safetensors m
+status_is 3 "a list in the place of a group's weights is refused"
+err_is "tp-run: m/config.json: quantization_config.config_groups.weights is not an object" "by its name"
 refused ct-w4a16 format 3
 refused ct-fp8 kv_cache_scheme 3
 refused ct-fp8 kv_cache_scheme '[1]'

@@ -194,7 +194,9 @@ gpt2@tokenizer_config.json@directory@tokenizer_config.json: not a regular file
 gpt2@special_tokens_map.json@{@special_tokens_map.json: not valid JSON
 gpt2@added_tokens.json@{@added_tokens.json: not valid JSON
 gpt2@vocab.json@{"a": 0@vocab.json: not valid JSON
-gpt2@vocab.json@["a"]@vocab.json: no vocabulary
+gpt2@added_tokens.json@["a"]@added_tokens.json: not a JSON object
+gpt2@tokenizer_config.json@[]@tokenizer_config.json: not a JSON object
+gpt2@vocab.json@["a"]@vocab.json: not a JSON object
 gpt2@vocab.json@{"a": 0}@vocab.json: no '<|endoftext|>', the bos_token
 gpt2@vocab.json@{"<|endoftext|>": "0"}@vocab.json: no '<|endoftext|>', the bos_token
 gpt2@vocab.json@{"<|endoftext|>": -1}@vocab.json: no '<|endoftext|>', the bos_token

@@ -324,13 +324,16 @@ static bool is_known(const char *is, const cJSON *j)
     return found;
 }
 
-/* Checks the members of OBJECT against METHOD's rows; a message names them
- * WHERE.KEY. */
+/* Checks the members of OBJECT against METHOD's rows; a message names them WHEREKEY.
+ * WHERE ends with a dot, or is empty: then OBJECT is the whole setting, and no list. */
 static int check_members(const struct model *m, const cJSON *object, const char *method,
                          const char *where, struct str *ignored, struct err *err)
 {
     const cJSON *j;
 
+    if (cJSON_IsArray(object))
+        return err_set(err, ERR_INPUT, "%s: quantization_config.%.*s is not an object",
+                       m->state->config_name, (int)strlen(where) - 1, where);
     cJSON_ArrayForEach(j, object)
     {
         const struct setting *s = NULL;

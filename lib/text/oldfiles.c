@@ -522,6 +522,11 @@ static int read_json(cJSON **out, const char *dir, const char *name, struct err 
             ret = json_check_cost(path, text, strlen(text), err);
         if (ret == 0 && !(*out = cJSON_Parse(text)))
             ret = err_set(err, ERR_INPUT, "%s: not valid JSON", path);
+        if (ret == 0 && !cJSON_IsObject(*out)) {
+            cJSON_Delete(*out);
+            *out = NULL;
+            ret = err_set(err, ERR_INPUT, "%s: not a JSON object", path);
+        }
     }
     free(text);
     free(path);

@@ -143,10 +143,28 @@ static void apply_attr(struct study_attrs *to, const struct json *attr)
     str_clear(&text);
 }
 
-static void apply_attrs(struct study_attrs *to, const struct json *attrs)
+/* The first member of LOG's object KEY; NULL when it has none. */
+static int read_members(const struct json **out, const struct json *log,
+                        const char *key, struct err *err)
 {
-    for (const struct json *a = attrs ? attrs->first : NULL; a; a = a->next)
+    const struct json *object = json_get(log, key);
+
+    if (object && object->type != JSON_OBJECT && object->type != JSON_NULL)
+        return err_set(err, ERR_INPUT, "'%s' is not an object", key);
+    *out = object ? object->first : NULL;
+    return 0;
+}
+
+static int apply_attrs(struct study_attrs *to, const struct json *log, const char *key,
+                       struct err *err)
+{
+    const struct json *a;
+
+    if (read_members(&a, log, key, err) < 0)
+        return -1;
+    for (; a; a = a->next)
         apply_attr(to, a);
+    return 0;
 }
 
 static void apply_values(struct study_trial *t, const struct json *values)
@@ -187,12 +205,14 @@ static void create_study(struct replay *r, const struct json *log)
 static int apply_template(struct replay *r, struct study_trial *t,
                           const struct json *log, struct err *err)
 {
-    const struct json *params = json_get(log, "params"),
+    const struct json *dists = json_get(log, "distributions"),
                       *value = json_get(log, "value");
-    const struct json *reports = json_get(log, "intermediate_values");
-    const struct json *dists = json_get(log, "distributions");
+    const struct json *p, *v;
 
-    for (const struct json *p = params ? params->first : NULL; p; p = p->next) {
+    if (read_members(&p, log, "params", err) < 0 ||
+        read_members(&v, log, "intermediate_values", err) < 0)
+        return -1;
+    for (; p; p = p->next) {
         const char *dist = json_string(json_get(dists, p->key));
 
         if (!dist || study_add_param(r->target, t, p->key, number_of(p), dist, err) < 0)
@@ -203,14 +223,15 @@ static int apply_template(struct replay *r, struct study_trial *t,
     if (value && value->type != JSON_NULL)
         study_set_value(t, 0, number_of(value));
     apply_values(t, json_get(log, "values"));
-    for (const struct json *v = reports ? reports->first : NULL; v; v = v->next) {
+    for (; v; v = v->next) {
         int64_t step;
 
         if (str_i64(v->key, &step))
             study_set_report(t, step, number_of(v));
     }
-    apply_attrs(&t->user, json_get(log, "user_attrs"));
-    apply_attrs(&t->system, json_get(log, "system_attrs"));
+    if (apply_attrs(&t->user, log, "user_attrs", err) < 0 ||
+        apply_attrs(&t->system, log, "system_attrs", err) < 0)
+        return -1;
     set_time(r, &t->start, json_string(json_get(log, "datetime_start")));
     set_time(r, &t->complete, json_string(json_get(log, "datetime_complete")));
     return 0;
@@ -295,13 +316,9 @@ static int apply_to_trial(struct replay *r, enum replay_op op, const struct json
             study_set_report(t, step, number_of(json_get(log, "intermediate_value")));
         return 0;
     case REPLAY_TRIAL_USER_ATTR:
-        if (t)
-            apply_attrs(&t->user, json_get(log, "user_attr"));
-        return 0;
+        return t ? apply_attrs(&t->user, log, "user_attr", err) : 0;
     default:
-        if (t)
-            apply_attrs(&t->system, json_get(log, "system_attr"));
-        return 0;
+        return t ? apply_attrs(&t->system, log, "system_attr", err) : 0;
     }
 }
 
@@ -332,13 +349,9 @@ static int apply(struct replay *r, const struct json *log, struct err *err)
         }
         return 0;
     case REPLAY_STUDY_USER_ATTR:
-        if (s)
-            apply_attrs(&s->user, json_get(log, "user_attr"));
-        return 0;
+        return s ? apply_attrs(&s->user, log, "user_attr", err) : 0;
     case REPLAY_STUDY_SYSTEM_ATTR:
-        if (s)
-            apply_attrs(&s->system, json_get(log, "system_attr"));
-        return 0;
+        return s ? apply_attrs(&s->system, log, "system_attr", err) : 0;
     case REPLAY_CREATE_TRIAL:
         return create_trial(r, log, study, err);
     case REPLAY_DISCARD_TRIALS:
