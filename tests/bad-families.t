@@ -75,6 +75,8 @@ kid.json:2:48: section 'layer' has no line 'none'
 kid.json:2:48: section 'layer' has no line 'more'
 "forward":{"layer":{"more":{"after":"q"}}}
 kid.json:2:28: no "line"
+"tensors":{"bo":["model.layers.{layer}.self_attn.o_proj.bias"]}
+llama.json:N:40: expected a tensor of 1 axes, 'bo' has 0
 "forward":{"nowhere":{"q":"x"}}
 kid.json:2:22: there is no section 'nowhere' to override
 "forward":{"layer":{"q":"2q"}}
