@@ -37,6 +37,9 @@ struct product {
     const struct matrix *w;
     bool four;
     uint64_t groups; /* of outputs, of a task */
+    uint64_t stream; /* one row of 4 bits: groups of each of PACKED_TILE
+                      * streams */
+    size_t threads;  /* that have such streams */
     struct segment *segment;
     size_t nsegments;
     struct segment_x *rounded; /* [rows][nsegments] */
@@ -136,67 +139,139 @@ static void round_row(void *arg, size_t row, int thread)
 
 /* ---- sums ---- */
 
-/* Y[ROWS][CODES_ROWS] += segment K of rows FIRST on, for group G of outputs. */
-static void add_segment(const struct product *p, float *y, size_t first, size_t rows,
-                        uint64_t g, size_t k)
+/* Rows of x by a group of outputs, or one row by PACKED_TILE groups. */
+struct part {
+    size_t first, rows;
+    uint64_t group, apart; /* the first group, and how far it is to the next */
+    int groups;
+};
+
+/* Y[rows or groups][CODES_ROWS] += segment K of PART. */
+static void add_segment(const struct product *p, float *y, const struct part *part,
+                        size_t k)
 {
     const struct segment *s = &p->segment[k];
-    uint64_t line = p->four ? g * (p->w->cols / CODES_BLOCK) + s->at
-                            : g * ((p->w->cols + 3) / 4) + s->at;
-    const uint8_t *w = p->w->data;
+    uint64_t of_group = p->four ? p->w->cols / CODES_BLOCK : (p->w->cols + 3) / 4;
+    uint64_t line = part->group * of_group + s->at;
+    size_t bytes = CODES_ROWS * (p->four ? CODES_BLOCK / 2 : 4); /* of a line */
 
-    for (size_t i = 0; i < rows; i += PACKED_ROWS) {
-        const struct segment_x *x = p->rounded + (first + i) * p->nsegments + k;
-        int some = (int)(rows - i < PACKED_ROWS ? rows - i : PACKED_ROWS);
+    for (size_t i = 0; i < part->rows; i += PACKED_TILE) {
+        size_t left = part->rows - i;
+        struct packed_tile t = { .y = y + i * CODES_ROWS,
+                                 .x = p->rounded + (part->first + i) * p->nsegments + k,
+                                 .stride = p->nsegments,
+                                 .w = (const uint8_t *)p->w->data + line * bytes,
+                                 .apart = (size_t)(part->apart * of_group) * bytes,
+                                 .count = s->count,
+                                 .rows = (int)(left < PACKED_TILE ? left : PACKED_TILE),
+                                 .groups = part->groups };
 
-        if (p->four)
-            int4_segment(y + i * CODES_ROWS, x, p->nsegments,
-                         w + line * CODES_ROWS * CODES_BLOCK / 2,
-                         (const uint16_t *)p->w->scale + line * CODES_ROWS, s->count,
-                         some);
-        else
-            int8_segment(y + i * CODES_ROWS, x, p->nsegments, w + line * CODES_ROWS * 4,
-                         s->count, some);
+        if (p->four) {
+            t.scale = (const uint16_t *)p->w->scale + line * CODES_ROWS;
+            int4_segment(&t);
+        } else {
+            int8_segment(&t);
+        }
     }
 }
 
-/* Group G of outputs, rows FIRST to FIRST + ROWS. */
-static void outputs(const struct product *p, uint64_t g, size_t first, size_t rows)
+/* The first output of tile I of PART. */
+static size_t output_of(const struct part *part, size_t i)
+{
+    return (size_t)(part->group + (part->groups > 1 ? i * part->apart : 0)) *
+           CODES_ROWS;
+}
+
+static void outputs(const struct product *p, const struct part *part)
 {
     float pending[TREE_LEAVES][CHUNK * CODES_ROWS];
-    size_t count = 0, from = (size_t)g * CODES_ROWS, out = (size_t)p->w->rows;
-    const float *scale = (const float *)p->w->scale + from;
+    size_t count = 0, out = (size_t)p->w->rows;
+    size_t tiles = part->groups > 1 ? (size_t)part->groups : part->rows;
 
     for (size_t k = 0; k < p->nsegments; k++) {
         const struct segment *s = &p->segment[k];
         float *y = pending[count];
 
         if (s->first)
-            memset(y, 0, rows * CODES_ROWS * sizeof(*y));
-        add_segment(p, y, first, rows, g, k);
-        for (size_t i = 0; s->last && !p->four && i < rows; i++)
+            memset(y, 0, tiles * CODES_ROWS * sizeof(*y));
+        add_segment(p, y, part, k);
+        for (size_t i = 0; s->last && !p->four && i < tiles; i++) {
+            const float *scale = (const float *)p->w->scale + output_of(part, i);
+
             for (size_t j = 0; j < CODES_ROWS; j++)
                 y[i * CODES_ROWS + j] *= scale[j];
+        }
         count += s->last;
         for (int a = 0; a < s->adds; a++, count--)
-            for (size_t i = 0; i < rows * CODES_ROWS; i++)
+            for (size_t i = 0; i < tiles * CODES_ROWS; i++)
                 pending[count - 2][i] += pending[count - 1][i];
     }
-    for (size_t i = 0; i < rows; i++)
-        memcpy(p->y + (first + i) * out + from, pending[0] + i * CODES_ROWS,
+    for (size_t i = 0; i < tiles; i++) {
+        size_t from = output_of(part, i), row = part->groups > 1 ? 0 : i;
+
+        memcpy(p->y + (part->first + row) * out + from, pending[0] + i * CODES_ROWS,
                (out - from < CODES_ROWS ? out - from : CODES_ROWS) * sizeof(*p->y));
+    }
+}
+
+/* Rows FIRST to FIRST + ROWS of the groups [GROUP, END). */
+static void some_groups(const struct product *p, size_t first, size_t rows,
+                        uint64_t group, uint64_t end)
+{
+    for (uint64_t g = group; g < end; g++)
+        outputs(p, &(struct part){ first, rows, g, 0, 1 });
+}
+
+static uint64_t all_groups(const struct product *p)
+{
+    return (p->w->rows + CODES_ROWS - 1) / CODES_ROWS;
 }
 
 static void run_task(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
-    uint64_t all = (p->w->rows + CODES_ROWS - 1) / CODES_ROWS;
-    uint64_t first = task * p->groups, end = first + p->groups;
+    uint64_t all = all_groups(p), first = task * p->groups;
+    uint64_t end = all - first < p->groups ? all : first + p->groups;
 
     (void)thread;
     for (size_t i = 0; i < p->rows; i += CHUNK)
-        for (uint64_t g = first; g < end && g < all; g++)
-            outputs(p, g, i, p->rows - i < CHUNK ? p->rows - i : CHUNK);
+        some_groups(p, i, p->rows - i < CHUNK ? p->rows - i : CHUNK, first, end);
+}
+
+/* One row of 4 bits: each thread reads PACKED_TILE streams of codes, of which a task is
+ * a part; the last task has the groups that do not divide (see linear_streams). */
+static void run_streams(void *arg, size_t task, int thread)
+{
+    const struct product *p = arg;
+    uint64_t parts = (p->stream + p->groups - 1) / p->groups;
+    uint64_t first = task / parts * PACKED_TILE * p->stream,
+             j = task % parts * p->groups;
+
+    (void)thread;
+    if (task / parts == p->threads) {
+        some_groups(p, 0, 1, first, all_groups(p));
+        return;
+    }
+    for (uint64_t end = j + p->groups; j < end && j < p->stream; j++)
+        outputs(p, &(struct part){ 0, 1, first + j, p->stream, PACKED_TILE });
+}
+
+static void run(struct device *d, struct product *p)
+{
+    uint64_t all = all_groups(p), row_bytes = p->four ? p->w->cols / 2 : p->w->cols;
+
+    p->groups = TASK / (row_bytes * CODES_ROWS) + 1;
+    p->threads = (size_t)cpu_threads(d);
+    p->stream = p->four ? all / (PACKED_TILE * p->threads) : 0;
+    if (p->rows > 1 || !p->stream) {
+        cpu_parallel(d, (size_t)((all + p->groups - 1) / p->groups), run_task, p);
+        return;
+    }
+    p->groups = (p->groups + PACKED_TILE - 1) / PACKED_TILE;
+    cpu_parallel(d,
+                 p->threads * (size_t)((p->stream + p->groups - 1) / p->groups) +
+                     (all > p->threads * PACKED_TILE * p->stream),
+                 run_streams, p);
 }
 
 static void make_segments(struct product *p, const struct sum_tree *tree)
@@ -228,7 +303,6 @@ int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
     struct product p = {
         .y = y, .x = x, .rows = rows, .w = w, .four = w->dtype == DTYPE_U8
     };
-    uint64_t row_bytes = p.four ? w->cols / 2 : w->cols;
 
     if (!rows || !w->rows)
         return 0;
@@ -240,14 +314,11 @@ int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
     p.rounded =
         mem_alloc(rows * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
     if (p.rounded) {
-        uint64_t all = (w->rows + CODES_ROWS - 1) / CODES_ROWS;
-
-        p.groups = TASK / (row_bytes * CODES_ROWS) + 1;
         if (rows > ALONE)
             cpu_parallel(d, rows, round_row, &p);
         for (size_t i = 0; i < rows && rows <= ALONE; i++)
             round_row(&p, i, 0);
-        cpu_parallel(d, (size_t)((all + p.groups - 1) / p.groups), run_task, &p);
+        run(d, &p);
     }
     free(p.segment);
     if (!p.rounded)

@@ -22,7 +22,7 @@ enum {
     SEGMENT_ROOM = SEGMENT_TERMS + 64, /* terms with padding: a segment of 8 bits may
                                         * begin and end inside a word */
     DIGITS = 3,
-    PACKED_ROWS = 4 /* most rows of a tile */
+    PACKED_TILE = 4 /* most rows, or groups of outputs, of a tile */
 };
 
 /* A segment of a row of x.  A term is (digit 2 * 256 + digit 1) * 256 + digit 0, times
@@ -39,12 +39,21 @@ struct segment_x {
 void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
                    bool four);
 
-/* y[ROWS][CODES_ROWS] += the products of a segment, times its scale: rows of x
- * STRIDE segments apart, and the codes of a group of outputs, WORDS words of each from
- * W on, without their scales; or BLOCKS blocks with theirs. */
-void int8_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
-                  size_t words, int rows);
-void int4_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
-                  const uint16_t *scale, size_t blocks, int rows);
+/* A tile of one segment: rows of x by one group of outputs, or one row by groups that
+ * lie apart, which are as many streams of weights: of 4 bits, whose codes one stream
+ * does not read fast enough. */
+struct packed_tile {
+    float *y; /* [rows or groups][CODES_ROWS]: the products are added, times the scales
+               * of x */
+    const struct segment_x *x;
+    size_t stride;         /* segments between rows */
+    const uint8_t *w;      /* codes of a group of outputs */
+    const uint16_t *scale; /* of 4 bits: of each block; of 8 bits none are applied */
+    size_t apart;          /* bytes of codes between groups */
+    size_t count;          /* words of each output, or blocks */
+    int rows, groups;      /* of 8 bits one group; else rows is 1, or groups */
+};
+void int8_segment(const struct packed_tile *t);
+void int4_segment(const struct packed_tile *t);
 
 #endif

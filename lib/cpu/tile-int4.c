@@ -4,7 +4,11 @@
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
-enum { WORDS = CODES_BLOCK / 8 }; /* of a row of a block */
+enum {
+    WORDS = CODES_BLOCK / 8, /* of a row of a block */
+    AHEAD = 4096,            /* bytes between what is read and what is prefetched */
+    CODES_PER_SCALE = CODES_BLOCK / 2 /* bytes of codes to a scale */
+};
 
 #if CPU_HAS_WIDE
 typedef uint16_t scales __attribute__((vector_size(32)));
@@ -15,70 +19,120 @@ static inline CPU_WIDE __attribute__((always_inline)) void load_scales(vec *out,
     __asm__("vcvtph2ps %1, %0" : "=v"(*out) : "m"(*(const scales *)p));
 }
 
+/* add_bytes for several *w and the same bytes of x. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-sum_blocks(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
-           const uint16_t *scale, size_t blocks, int rows)
+add_words(vec_i32 *sum, const vec_i32 *w, const vec_i32 *x)
 {
-    vec acc[PACKED_ROWS], sw;
+    vec_i32 to = *sum;
 
-    ALL(int i = 0; i < rows; i++) acc[i] = (vec){ 0 };
-    for (size_t k = 0; k < blocks; k++, w += WORDS * LINE) {
-        vec_i32 sum[PACKED_ROWS][DIGITS];
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(to) : "v"(*w), "v"(*x));
+    *sum = to;
+}
 
-        load_scales(&sw, scale + k * CODES_ROWS);
-        __builtin_prefetch((const char *)(scale + k * CODES_ROWS) + AHEAD / 8, 0, 3);
-        ALL(int i = 0; i < rows; i++)
+/* *out = the four bytes at X, in each lane */
+static inline CPU_WIDE __attribute__((always_inline)) void spread_bytes(vec_i32 *out,
+                                                                        const int8_t *x)
+{
+    __asm__("vpbroadcastd %1, %0" : "=v"(*out) : "m"(*(const int8_t(*)[4])x));
+}
+
+/* Prefetches what is read later: one stream to the L1 cache, several to L2. */
+static inline __attribute__((always_inline)) void fetch(const uint8_t *w, int groups)
+{
+    if (groups > 1)
+        __builtin_prefetch((const void *)((uintptr_t)w + AHEAD), 0, 2);
+    else
+        __builtin_prefetch((const void *)((uintptr_t)w + AHEAD), 0, 3);
+}
+
+/* ROWS and GROUPS are constants after inlining. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+sum_blocks(const struct packed_tile *t, int rows, int groups)
+{
+    const int tiles = rows > 1 ? rows : groups;
+    const uint8_t *w = t->w;
+    vec acc[PACKED_TILE];
+
+    ALL(int i = 0; i < tiles; i++) acc[i] = (vec){ 0 };
+    for (size_t k = 0; k < t->count; k++, w += WORDS * LINE) {
+        vec_i32 sum[PACKED_TILE][DIGITS];
+        vec sw;
+
+        ALL(int i = 0; i < tiles; i++)
         ALL(int d = 0; d < DIGITS; d++)
-        sum[i][d] = (vec_i32){ 0 } + x[(size_t)i * stride].sum[k][d];
+        sum[i][d] =
+            (vec_i32){ 0 } + t->x[rows > 1 ? (size_t)i * t->stride : 0].sum[k][d];
         ALL(int p = 0; p < WORDS; p++)
         {
-            vec_u32 codes;
-            vec_i32 low, high;
+            const size_t first = k * CODES_BLOCK + 8 * (size_t)p;
+            vec_i32 low, high, x[DIGITS], next[DIGITS];
 
-            __builtin_prefetch(w + p * LINE + AHEAD, 0, 3);
-            memcpy(&codes, w + p * LINE, sizeof(codes));
-            low = (vec_i32)(codes & 0x0f0f0f0f);
-            high = (vec_i32)(codes >> 4 & 0x0f0f0f0f);
-            ALL(int i = 0; i < rows; i++)
+            ALL(int d = 0; d < DIGITS && groups > 1; d++)
+            {
+                spread_bytes(&x[d], t->x->digit[d] + first);
+                spread_bytes(&next[d], t->x->digit[d] + first + 4);
+            }
+            ALL(int g = 0; g < groups; g++)
+            {
+                const uint8_t *at = w + (size_t)g * t->apart + p * LINE;
+                vec_u32 codes;
+
+                fetch(at, groups);
+                memcpy(&codes, at, sizeof(codes));
+                low = (vec_i32)(codes & 0x0f0f0f0f);
+                high = (vec_i32)(codes >> 4 & 0x0f0f0f0f);
+                ALL(int d = 0; d < DIGITS && groups > 1; d++)
+                {
+                    add_words(&sum[g][d], &low, &x[d]);
+                    add_words(&sum[g][d], &high, &next[d]);
+                }
+            }
+            ALL(int i = 0; i < rows && groups == 1; i++)
             ALL(int d = 0; d < DIGITS; d++)
             {
-                const int8_t *at =
-                    x[(size_t)i * stride].digit[d] + k * CODES_BLOCK + 8 * p;
+                const int8_t *of = t->x[(size_t)i * t->stride].digit[d] + first;
 
-                add_bytes(&sum[i][d], &low, at);
-                add_bytes(&sum[i][d], &high, at + 4);
+                add_bytes(&sum[i][d], &low, of);
+                add_bytes(&sum[i][d], &high, of + 4);
             }
         }
-        ALL(int i = 0; i < rows; i++)
+        ALL(int i = 0; i < tiles; i++)
         {
             vec joined;
 
+            if (i < groups) {
+                const uint16_t *of =
+                    t->scale + k * CODES_ROWS + (size_t)i * t->apart / CODES_PER_SCALE;
+
+                load_scales(&sw, of);
+                __builtin_prefetch((const void *)((uintptr_t)of + AHEAD / 8), 0, 3);
+            }
             join_digits(&joined, sum[i]);
             vec_fuse(&acc[i], &joined, &sw);
         }
     }
-    ALL(int i = 0; i < rows; i++)
+    ALL(int i = 0; i < tiles; i++)
     {
         vec at;
 
-        vec_load_f32(&at, y + i * CODES_ROWS);
-        at += acc[i] * x[(size_t)i * stride].scale;
-        memcpy(y + i * CODES_ROWS, &at, sizeof(at));
+        vec_load_f32(&at, t->y + i * CODES_ROWS);
+        at += acc[i] * t->x[rows > 1 ? (size_t)i * t->stride : 0].scale;
+        memcpy(t->y + i * CODES_ROWS, &at, sizeof(at));
     }
 }
 
-CPU_WIDE static void sum_wide(float *y, const struct segment_x *x, size_t stride,
-                              const uint8_t *w, const uint16_t *scale, size_t blocks,
-                              int rows)
+CPU_WIDE static void sum_wide(const struct packed_tile *t)
 {
-    if (rows == 4)
-        sum_blocks(y, x, stride, w, scale, blocks, 4);
-    else if (rows == 3)
-        sum_blocks(y, x, stride, w, scale, blocks, 3);
-    else if (rows == 2)
-        sum_blocks(y, x, stride, w, scale, blocks, 2);
+    if (t->groups == PACKED_TILE)
+        sum_blocks(t, 1, PACKED_TILE);
+    else if (t->rows == 4)
+        sum_blocks(t, 4, 1);
+    else if (t->rows == 3)
+        sum_blocks(t, 3, 1);
+    else if (t->rows == 2)
+        sum_blocks(t, 2, 1);
     else
-        sum_blocks(y, x, stride, w, scale, blocks, 1);
+        sum_blocks(t, 1, 1);
 }
 #endif
 
@@ -113,15 +167,17 @@ CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_
     memcpy(y, &at, sizeof(at));
 }
 
-void int4_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
-                  const uint16_t *scale, size_t blocks, int rows)
+void int4_segment(const struct packed_tile *t)
 {
 #if CPU_HAS_WIDE
     if (has_dot_bytes()) {
-        sum_wide(y, x, stride, w, scale, blocks, rows);
+        sum_wide(t);
         return;
     }
 #endif
-    for (int i = 0; i < rows; i++)
-        sum_any(y + i * CODES_ROWS, x + (size_t)i * stride, w, scale, blocks);
+    for (int i = 0; i < t->rows; i++)
+        for (int g = 0; g < t->groups; g++)
+            sum_any(t->y + (i + g) * CODES_ROWS, t->x + (size_t)i * t->stride,
+                    t->w + (size_t)g * t->apart,
+                    t->scale + (size_t)g * t->apart / CODES_PER_SCALE, t->count);
 }

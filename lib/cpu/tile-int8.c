@@ -4,47 +4,51 @@
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
+enum { AHEAD = 4096 }; /* bytes between what is read and what is prefetched */
+
 #if CPU_HAS_WIDE
+/* ROWS is a constant after inlining.  Several rows leave a prefetcher too little to
+ * follow; one is faster without hints. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-sum_words(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
-          size_t words, int rows)
+sum_words(const struct packed_tile *t, int rows)
 {
-    vec_i32 acc[PACKED_ROWS][DIGITS];
+    const uint8_t *w = t->w;
+    vec_i32 acc[PACKED_TILE][DIGITS];
 
     ALL(int i = 0; i < rows; i++)
     ALL(int d = 0; d < DIGITS; d++)
-    acc[i][d] = (vec_i32){ 0 } + x[(size_t)i * stride].sum[0][d];
-    for (size_t k = 0; k < words; k++) {
+    acc[i][d] = (vec_i32){ 0 } + t->x[(size_t)i * t->stride].sum[0][d];
+    for (size_t k = 0; k < t->count; k++, w += LINE) {
         vec_i32 codes;
 
-        __builtin_prefetch(w + k * LINE + AHEAD, 0, 3);
-        memcpy(&codes, w + k * LINE, sizeof(codes));
+        if (rows > 1)
+            __builtin_prefetch((const void *)((uintptr_t)w + AHEAD), 0, 3);
+        memcpy(&codes, w, sizeof(codes));
         ALL(int i = 0; i < rows; i++)
         ALL(int d = 0; d < DIGITS; d++)
-        add_bytes(&acc[i][d], &codes, x[(size_t)i * stride].digit[d] + 4 * k);
+        add_bytes(&acc[i][d], &codes, t->x[(size_t)i * t->stride].digit[d] + 4 * k);
     }
     ALL(int i = 0; i < rows; i++)
     {
         vec at, sum;
 
         join_digits(&sum, acc[i]);
-        vec_load_f32(&at, y + i * CODES_ROWS);
-        at += sum * x[(size_t)i * stride].scale;
-        memcpy(y + i * CODES_ROWS, &at, sizeof(at));
+        vec_load_f32(&at, t->y + i * CODES_ROWS);
+        at += sum * t->x[(size_t)i * t->stride].scale;
+        memcpy(t->y + i * CODES_ROWS, &at, sizeof(at));
     }
 }
 
-CPU_WIDE static void sum_wide(float *y, const struct segment_x *x, size_t stride,
-                              const uint8_t *w, size_t words, int rows)
+CPU_WIDE static void sum_wide(const struct packed_tile *t)
 {
-    if (rows == 4)
-        sum_words(y, x, stride, w, words, 4);
-    else if (rows == 3)
-        sum_words(y, x, stride, w, words, 3);
-    else if (rows == 2)
-        sum_words(y, x, stride, w, words, 2);
+    if (t->rows == 4)
+        sum_words(t, 4);
+    else if (t->rows == 3)
+        sum_words(t, 3);
+    else if (t->rows == 2)
+        sum_words(t, 2);
     else
-        sum_words(y, x, stride, w, words, 1);
+        sum_words(t, 1);
 }
 #endif
 
@@ -68,15 +72,14 @@ CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_
     memcpy(y, &at, sizeof(at));
 }
 
-void int8_segment(float *y, const struct segment_x *x, size_t stride, const uint8_t *w,
-                  size_t words, int rows)
+void int8_segment(const struct packed_tile *t)
 {
 #if CPU_HAS_WIDE
     if (has_dot_bytes()) {
-        sum_wide(y, x, stride, w, words, rows);
+        sum_wide(t);
         return;
     }
 #endif
-    for (int i = 0; i < rows; i++)
-        sum_any(y + i * CODES_ROWS, x + (size_t)i * stride, w, words);
+    for (int i = 0; i < t->rows; i++)
+        sum_any(t->y + i * CODES_ROWS, t->x + (size_t)i * t->stride, t->w, t->count);
 }

@@ -206,7 +206,8 @@ CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
     }
 }
 
-/* acc[STREAMS] += products of N terms, at most a vector. */
+/* acc[STREAMS] += products of N terms, at most a vector.  Each stream prefetches what
+ * it reads READ_AHEAD bytes later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride, size_t n)
 {
@@ -215,39 +216,33 @@ add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride, si
     load_pairs(&xv, x, STEP);
     EACH(int s = 0; s < STREAMS; s++)
     {
-        load_pairs(&wv, w + (size_t)s * w_stride * sizeof(uint16_t), n);
+        const char *at = w + (size_t)s * w_stride * sizeof(uint16_t);
+
+        __builtin_prefetch((const void *)((uintptr_t)at + READ_AHEAD), 0, 2);
+        load_pairs(&wv, at, n);
         add_pairs(&acc[s], &wv, &xv);
     }
 }
 
-/* Adds the lanes of two stretches at once. */
 CPU_WIDE static void streams(float *sums, const float *x, const struct weight_rows *w,
                              size_t terms)
 {
-    vec acc[2 * STREAMS];
-    float sum[2 * STREAMS];
     const char *data = w->data;
 
-    for (size_t left = terms; left;) {
-        const bool first = left == terms, two = left > PAIRS_BLOCK;
+    for (size_t left = terms, n; left; left -= n) {
+        vec acc[STREAMS];
+        float sum[STREAMS];
+        size_t k = 0;
 
-        EACH(int s = 0; s < 2 * STREAMS; s++) acc[s] = (vec){ 0 };
-        EACH(int h = 0; h < 2; h++)
-        {
-            size_t n = left < PAIRS_BLOCK ? left : PAIRS_BLOCK;
-
-            left -= n;
-            for (; n >= STEP; n -= STEP, x += VEC, data += STEP * sizeof(uint16_t))
-                add_streams(acc + h * STREAMS, x, data, w->stride, STEP);
-            if (n)
-                add_streams(acc + h * STREAMS, x, data, w->stride, n);
-        }
+        n = left < PAIRS_BLOCK ? left : PAIRS_BLOCK;
+        EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
+        for (; k + STEP <= n; k += STEP, x += VEC, data += STEP * sizeof(uint16_t))
+            add_streams(acc, x, data, w->stride, STEP);
+        if (k < n)
+            add_streams(acc, x, data, w->stride, n - k);
         vec_sum_eight(sum, acc, 1);
-        for (int s = 0; s < STREAMS; s++) {
-            sums[s] = first ? sum[s] : sums[s] + sum[s];
-            if (two)
-                sums[s] += sum[STREAMS + s];
-        }
+        for (int s = 0; s < STREAMS; s++)
+            sums[s] = left == terms ? sum[s] : sums[s] + sum[s];
     }
 }
 

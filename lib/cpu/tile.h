@@ -260,7 +260,8 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     }
 }
 
-/* acc[STREAMS] += terms of a step at X and W; only N terms of x if SOME. */
+/* acc[STREAMS] += terms of a step at X and W; only N terms of x if SOME, and otherwise
+ * each stream prefetches what it reads READ_AHEAD bytes later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride,
             enum dtype type, bool some, size_t n)
@@ -281,6 +282,8 @@ add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride,
         const char *at = w + (size_t)s * w_stride * size_of(type);
         vec_u32 both;
 
+        if (!some)
+            __builtin_prefetch((const void *)((uintptr_t)at + READ_AHEAD), 0, 2);
         if (type == DTYPE_F32) {
             vec_load_f32(&wv, (const float *)(const void *)at);
             vec_fuse(&acc[s], &wv, &xv);
@@ -295,45 +298,35 @@ add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride,
     }
 }
 
-/* One row by STREAMS outputs, over N terms.  Adds the lanes of two stretches at
- * once. */
+/* One row by STREAMS outputs, over N terms. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
              size_t n)
 {
     const size_t step = step_of(type);
-    vec acc[2 * STREAMS];
-    float sum[2 * STREAMS];
 
     for (size_t k = 0; k < n;) {
-        size_t start = k, second = n - k > BLOCK ? k + BLOCK : n;
+        const size_t start = k, end = n - k < BLOCK ? n : k + BLOCK;
+        vec acc[STREAMS];
+        float sum[STREAMS];
 
-        EACH(int s = 0; s < 2 * STREAMS; s++) acc[s] = (vec){ 0 };
-        EACH(int h = 0; h < 2; h++)
-        {
-            size_t end = n - k < BLOCK ? n : k + BLOCK;
+        EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
+        for (; k + step <= end; k += step)
+            add_streams(acc, x + k, w->data + k * size_of(type), w->stride, type, false,
+                        0);
+        if (k < end) {
+            char all[STREAMS][VEC * sizeof(float)] = { 0 };
 
-            for (; k + step <= end; k += step)
-                add_streams(acc + h * STREAMS, x + k, w->data + k * size_of(type),
-                            w->stride, type, false, 0);
-            if (k < end) {
-                char all[STREAMS][VEC * sizeof(float)] = { 0 };
-
-                for (size_t s = 0; s < STREAMS; s++)
-                    memcpy(all[s], w->data + (s * w->stride + k) * size_of(type),
-                           (end - k) * size_of(type));
-                add_streams(acc + h * STREAMS, x + k, all[0],
-                            sizeof(*all) / size_of(type), type, type == DTYPE_F32,
-                            end - k);
-                k = end;
-            }
+            for (size_t s = 0; s < STREAMS; s++)
+                memcpy(all[s], w->data + (s * w->stride + k) * size_of(type),
+                       (end - k) * size_of(type));
+            add_streams(acc, x + k, all[0], sizeof(*all) / size_of(type), type, true,
+                        type == DTYPE_F32 ? end - k : VEC);
+            k = end;
         }
         vec_sum_eight(sum, acc, 1);
-        for (int s = 0; s < STREAMS; s++) {
+        for (int s = 0; s < STREAMS; s++)
             sums[s] = start ? sums[s] + sum[s] : sum[s];
-            if (second < n)
-                sums[s] += sum[STREAMS + s];
-        }
     }
 }
 

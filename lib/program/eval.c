@@ -120,7 +120,8 @@ static int add_vector(struct builder *b, const struct operand *o, int *x)
     struct inst *inst;
     int ret = -1;
 
-    if (!build_need_weight(b, o, t->ndim ? t->ndim : 1) || build_join(b, o, t, row, &over) < 0)
+    if (!build_need_weight(b, o, t->ndim ? t->ndim : 1) ||
+        build_join(b, o, t, row, &over) < 0)
         return -1;
     if (!axis_equal(&b->type[*x].col, &over)) {
         build_type_error(b, o->at, "the bias", &b->type[*x].col, &over);
