@@ -194,18 +194,20 @@ widen_pairs(float *to, const char *from, enum dtype type, size_t n)
 
 #if CPU_HAS_WIDE
 /* A tile of eight rows of x, so that a weight is widened once for all of them.  One
- * register holds the current row of x, three hold the weights. */
+ * register holds the current row of x, three hold the weights: names, because GCC
+ * stores an array of them. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
           size_t w_stride, enum dtype type, int half, bool some, size_t n)
 {
-    vec wv[EIGHT_OUTS], xv;
+    vec w0, w1, w2, xv;
 
-    EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        load_half(&wv[j], type, w + (size_t)j * w_stride * size_of(type), half);
-        vec_hold(&wv[j]);
-    }
+    load_half(&w0, type, w, half);
+    load_half(&w1, type, w + w_stride * size_of(type), half);
+    load_half(&w2, type, w + 2 * w_stride * size_of(type), half);
+    vec_hold(&w0);
+    vec_hold(&w1);
+    vec_hold(&w2);
     EACH(int i = 0; i < EIGHT; i++)
     {
         if (some)
@@ -213,7 +215,9 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
         else
             vec_load_f32(&xv, x + (size_t)i * x_stride);
         vec_hold(&xv);
-        EACH(int j = 0; j < EIGHT_OUTS; j++) vec_fuse(&acc[i][j], &wv[j], &xv);
+        vec_fuse(&acc[i][0], &w0, &xv);
+        vec_fuse(&acc[i][1], &w1, &xv);
+        vec_fuse(&acc[i][2], &w2, &xv);
     }
 }
 
