@@ -386,7 +386,7 @@ check-emu-races: races-tree
 check-emu-barriers: all races-tree
 	$(MAKE) $(AM_MAKEFLAGS) tests/unit-gpu
 	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) tests/unit-gpu
-	$(SHELL) $(top_srcdir)/%D%/emu/barriers.sh . build-races $(gpu_kernels) lib/gpu/device.cuh
+	$(SHELL) $(top_srcdir)/%D%/emu/barriers.sh . build-races $(gpu_kernels) lib/gpu/device.cuh lib/gpu/warps.cuh
 # nvcc and ptxas on every kernel, for every architecture that they know; a minute or two
 EXTRA_DIST += %D%/ptx/run
 if HAVE_CUDA

@@ -5,9 +5,7 @@
  * queries, r is the row for the distance i - j; q, k, v, y [tokens][heads][dim].  A
  * block handles one query of a head; its warps take turns at the keys (see
  * attention.cu). */
-#include "lib/gpu/device.cuh"
-
-enum { WARPS = GPU_THREADS / GPU_WARP };
+#include "lib/gpu/warps.cuh"
 
 /* The same as in lib/cpu/relate.c. */
 static __device__ int64_t row_of(const struct relation *a, int64_t distance)
@@ -32,29 +30,24 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
                                      const int32_t *first, const int32_t *texts,
                                      struct span rows)
 {
-    SHARED(float, acc, WARPS *GPU_VALUE_DIM);
-    SHARED(float, most, WARPS);
-    SHARED(float, total, WARPS);
-    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
+    SHARED(float, value, WARPS *GPU_VALUE_DIM);
+    SHARED(float, max, WARPS);
+    SHARED(float, sum, WARPS);
+    struct shared_parts shared = { value, max, sum };
+    unsigned lane = threadIdx.x % GPU_WARP;
     uint64_t head = blockIdx.y, stride = a.heads * a.dim;
-    float *own = acc + warp * a.dim;
 
     EACH_ROW(i, rows)
     {
         const float *qi = q + i * stride + head * a.dim;
         const float *far = a.q_far + i * stride + head * a.dim;
+        struct part part = begin_part(shared, a.dim);
         float same = 0, other = 0;
-        float max = -INFINITY, sum = 0;
-        int64_t low = 0, end = rows.rows[0], at, keys;
+        int64_t low, end, at, keys;
         bool nowhere, beyond;
         int32_t type;
 
-        for (int32_t s = 0; s < texts[0]; s++) {
-            if (first[s] <= i)
-                low = first[s];
-            else if (first[s] < end)
-                end = first[s];
-        }
+        text_of(i, first, texts, rows.rows[0], &low, &end);
         beyond = i - low >= pooled_rows(end - low, a.pool, a.pool.times);
         keys = beyond ? 0 : pooled_rows(end - low, a.pool, a.keys_pooled);
         at = pooled_token(i - low, a.pool, a.pool.times);
@@ -70,9 +63,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
         }
         same = warp_sum(same);
         other = warp_sum(other);
-        for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
-            own[d] = 0;
-        for (int64_t t = low + warp; t < low + keys; t += WARPS) {
+        for (int64_t t = low + threadIdx.x / GPU_WARP; t < low + keys; t += WARPS) {
             bool placed = !nowhere && !(a.pool.apart && t == low);
             int64_t from = pooled_token(t - low, a.pool, a.keys_pooled);
             int64_t r = placed ? row_of(&a, at - from) : 0;
@@ -80,7 +71,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
             const float *vt = v + t * stride + head * a.dim;
             const float *p = a.as_key + r * stride + head * a.dim;
             const float *u = a.as_query ? a.as_query + r * stride + head * a.dim : 0;
-            float s = 0, bigger, f, e;
+            float s = 0;
 
             for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
                 s += qi[d] * kt[d] + (placed ? far[d] * p[d] : 0) +
@@ -92,34 +83,9 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
                 s += type == key || type == a.any_type || key == a.any_type ? same
                                                                             : other;
             }
-            s *= (float)a.scale;
-            bigger = s > max ? s : max;
-            f = expf(max - bigger);
-            e = expf(s - bigger);
-            sum = sum * f + e;
-            for (uint64_t d = lane; d < a.dim; d += GPU_WARP)
-                own[d] = own[d] * f + e * vt[d];
-            max = bigger;
+            add_key(&part, s * (float)a.scale, vt, a.dim);
         }
-        if (lane == 0) {
-            most[warp] = max;
-            total[warp] = sum;
-        }
-        __syncthreads();
-        max = -INFINITY;
-        sum = 0;
-        for (unsigned w = 0; w < WARPS; w++)
-            max = most[w] > max ? most[w] : max;
-        for (unsigned w = 0; w < WARPS; w++)
-            sum += total[w] * expf(most[w] - max);
-        for (uint64_t d = threadIdx.x; d < a.dim; d += blockDim.x) {
-            float all = 0;
-
-            for (unsigned w = 0; w < WARPS; w++)
-                all += acc[w * a.dim + d] * expf(most[w] - max);
-            y[i * stride + head * a.dim + d] = beyond ? 0 : all / sum;
-        }
-        __syncthreads();
+        join_parts(y + i * stride + head * a.dim, &part, shared, a.dim);
     }
 }
 

@@ -1,0 +1,87 @@
+/* warps - attention of one query of a head by a block, whose warps take turns at the
+ * keys */
+#ifndef LIB_GPU_WARPS_CUH
+#define LIB_GPU_WARPS_CUH
+
+#include "lib/gpu/device.cuh"
+
+enum { WARPS = GPU_THREADS / GPU_WARP };
+
+/* Shared memory of a block: [WARPS][dim], and [WARPS] each. */
+struct shared_parts {
+    float *value, *max, *sum;
+};
+
+/* What a warp has of a query: the maximum of its scores, the sum of their exponentials,
+ * and the values by them (Milakov and Gimelshein 2018, "Online normalizer calculation
+ * for softmax", algorithm 3). */
+struct part {
+    float max, sum;
+    float *value; /* [dim] */
+};
+
+static __device__ inline struct part begin_part(struct shared_parts s, uint64_t dim)
+{
+    struct part p = { -INFINITY, 0, s.value + threadIdx.x / GPU_WARP * dim };
+
+    for (uint64_t d = threadIdx.x % GPU_WARP; d < dim; d += GPU_WARP)
+        p.value[d] = 0;
+    return p;
+}
+
+/* Adds the value V with the score S; all lanes of a warp. */
+static __device__ inline void add_key(struct part *p, float s, const float *v,
+                                      uint64_t dim)
+{
+    float most = s > p->max ? s : p->max;
+    float f = expf(p->max - most), e = expf(s - most);
+
+    p->sum = p->sum * f + e;
+    for (uint64_t d = threadIdx.x % GPU_WARP; d < dim; d += GPU_WARP)
+        p->value[d] = p->value[d] * f + e * v[d];
+    p->max = most;
+}
+
+/* y[DIM] = the values by the softmax of all warps' scores, or 0 without scores; all
+ * threads of the block.  The memory S can be used again. */
+static __device__ inline void join_parts(float *y, const struct part *p,
+                                         struct shared_parts s, uint64_t dim)
+{
+    float max = -INFINITY, sum = 0;
+
+    if (threadIdx.x % GPU_WARP == 0) {
+        s.max[threadIdx.x / GPU_WARP] = p->max;
+        s.sum[threadIdx.x / GPU_WARP] = p->sum;
+    }
+    __syncthreads();
+    for (unsigned w = 0; w < WARPS; w++)
+        max = s.max[w] > max ? s.max[w] : max;
+    for (unsigned w = 0; w < WARPS; w++)
+        sum += s.sum[w] * expf(s.max[w] - max);
+    for (uint64_t d = threadIdx.x; d < dim; d += blockDim.x) {
+        float all = 0;
+
+        for (unsigned w = 0; w < WARPS; w++)
+            all += s.value[w * dim + d] * expf(s.max[w] - max);
+        y[d] = max == -INFINITY ? 0 : all / sum;
+    }
+    __syncthreads();
+}
+
+/* The rows [*low, *end) of the text of row ROW: texts begin at the rows FIRST, of which
+ * there are TEXTS[0]; ROWS rows in all. */
+static __device__ inline void text_of(int64_t row, const int32_t *first,
+                                      const int32_t *texts, int64_t rows, int64_t *low,
+                                      int64_t *end)
+{
+    *low = 0;
+    *end = rows;
+    for (int32_t s = 0; s < texts[0]; s++) {
+        if (first[s] <= row)
+            *low = first[s];
+        else if (first[s] < *end)
+            *end = first[s];
+    }
+}
+
+#endif
