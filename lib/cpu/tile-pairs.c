@@ -24,6 +24,18 @@ add_pairs(vec *sum, const pairs *w, const pairs *x)
     *sum = to;
 }
 
+/* The same with the terms at W (see vec_fuse_at). */
+static inline CPU_WIDE __attribute__((always_inline)) void
+add_pairs_at(vec *sum, const void *w, const pairs *x)
+{
+    vec to = *sum;
+
+    __asm__ volatile("vdpbf16ps %1, %2, %0"
+                     : "+v"(to)
+                     : "m"(*(const pairs *)w), "v"(*x));
+    *sum = to;
+}
+
 /* Loads a vector of terms at P; N < 32 terms are padded with zeros. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 load_pairs(pairs *out, const void *p, size_t n)
@@ -209,40 +221,48 @@ CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
 /* acc[STREAMS] += products of N terms, at most a vector.  Each stream prefetches what
  * it reads READ_AHEAD bytes later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride, size_t n)
+add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
+            size_t offset, size_t n)
 {
     pairs wv, xv;
 
     load_pairs(&xv, x, STEP);
     EACH(int s = 0; s < STREAMS; s++)
     {
-        const char *at = w + (size_t)s * w_stride * sizeof(uint16_t);
+        const char *at = w[s] + offset;
 
-        __builtin_prefetch((const void *)((uintptr_t)at + READ_AHEAD), 0, 2);
-        load_pairs(&wv, at, n);
-        add_pairs(&acc[s], &wv, &xv);
+        if (n == STEP) {
+            vec_prefetch((const void *)((uintptr_t)at + READ_AHEAD));
+            add_pairs_at(&acc[s], at, &xv);
+        } else {
+            load_pairs(&wv, at, n);
+            add_pairs(&acc[s], &wv, &xv);
+        }
     }
 }
 
 CPU_WIDE static void streams(float *sums, const float *x, const struct weight_rows *w,
                              size_t terms)
 {
-    const char *data = w->data;
+    const char *row[STREAMS];
 
-    for (size_t left = terms, n; left; left -= n) {
+    EACH(int s = 0; s < STREAMS; s++)
+    row[s] = w->data + (size_t)s * w->stride * sizeof(uint16_t);
+    for (size_t k = 0; k < terms;) {
+        const size_t start = k, end = terms - k < PAIRS_BLOCK ? terms : k + PAIRS_BLOCK;
         vec acc[STREAMS];
         float sum[STREAMS];
-        size_t k = 0;
 
-        n = left < PAIRS_BLOCK ? left : PAIRS_BLOCK;
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
-        for (; k + STEP <= n; k += STEP, x += VEC, data += STEP * sizeof(uint16_t))
-            add_streams(acc, x, data, w->stride, STEP);
-        if (k < n)
-            add_streams(acc, x, data, w->stride, n - k);
+        for (; k + STEP <= end; k += STEP)
+            add_streams(acc, x + k / 2, row, k * sizeof(uint16_t), STEP);
+        if (k < end) {
+            add_streams(acc, x + k / 2, row, k * sizeof(uint16_t), end - k);
+            k = end;
+        }
         vec_sum_eight(sum, acc, 1);
         for (int s = 0; s < STREAMS; s++)
-            sums[s] = left == terms ? sum[s] : sums[s] + sum[s];
+            sums[s] = start ? sums[s] + sum[s] : sum[s];
     }
 }
 

@@ -267,8 +267,8 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
 /* acc[STREAMS] += terms of a step at X and W; only N terms of x if SOME, and otherwise
  * each stream prefetches what it reads READ_AHEAD bytes later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride,
-            enum dtype type, bool some, size_t n)
+add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
+            size_t offset, enum dtype type, bool some, size_t n)
 {
     vec xv, next, wv;
 
@@ -283,14 +283,13 @@ add_streams(vec acc[STREAMS], const float *x, const char *w, size_t w_stride,
     }
     EACH(int s = 0; s < STREAMS; s++)
     {
-        const char *at = w + (size_t)s * w_stride * size_of(type);
+        const char *at = w[s] + offset;
         vec_u32 both;
 
         if (!some)
-            __builtin_prefetch((const void *)((uintptr_t)at + READ_AHEAD), 0, 2);
+            vec_prefetch((const void *)((uintptr_t)at + READ_AHEAD));
         if (type == DTYPE_F32) {
-            vec_load_f32(&wv, (const float *)(const void *)at);
-            vec_fuse(&acc[s], &wv, &xv);
+            vec_fuse_at(&acc[s], &xv, at);
             continue;
         }
         memcpy(&both, at, sizeof(both));
@@ -308,7 +307,10 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
              size_t n)
 {
     const size_t step = step_of(type);
+    const char *row[STREAMS];
 
+    EACH(int s = 0; s < STREAMS; s++)
+    row[s] = w->data + (size_t)s * w->stride * size_of(type);
     for (size_t k = 0; k < n;) {
         const size_t start = k, end = n - k < BLOCK ? n : k + BLOCK;
         vec acc[STREAMS];
@@ -316,15 +318,17 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
 
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
         for (; k + step <= end; k += step)
-            add_streams(acc, x + k, w->data + k * size_of(type), w->stride, type, false,
-                        0);
+            add_streams(acc, x + k, row, k * size_of(type), type, false, 0);
         if (k < end) {
-            char all[STREAMS][VEC * sizeof(float)] = { 0 };
+            char rest[STREAMS][VEC * sizeof(float)] = { 0 };
+            const char *all[STREAMS];
 
-            for (size_t s = 0; s < STREAMS; s++)
-                memcpy(all[s], w->data + (s * w->stride + k) * size_of(type),
-                       (end - k) * size_of(type));
-            add_streams(acc, x + k, all[0], sizeof(*all) / size_of(type), type, true,
+            EACH(int s = 0; s < STREAMS; s++)
+            {
+                all[s] = memcpy(rest[s], row[s] + k * size_of(type),
+                                (end - k) * size_of(type));
+            }
+            add_streams(acc, x + k, all, 0, type, true,
                         type == DTYPE_F32 ? end - k : VEC);
             k = end;
         }
