@@ -185,7 +185,7 @@ static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_strid
                              uint64_t first, size_t n, struct terms of, uint64_t k,
                              size_t terms, const char *ahead)
 {
-    vec kept[GROUP / EIGHT_OUTS][EIGHT * EIGHT_OUTS] = { { { 0 } } };
+    vec kept[GROUP / EIGHT_OUTS][EIGHT * EIGHT_OUTS];
 
     for (size_t p = 0; p < terms; p += PAIRS_PART)
         for (size_t c = 0; c < n; c += EIGHT_OUTS) {
@@ -195,7 +195,7 @@ static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_strid
                                       .ahead = ahead };
 
             t->keep(kept[c / EIGHT_OUTS], x + of.x + floats_of(t, (size_t)k + p),
-                    x_stride, &at, some);
+                    x_stride, &at, some, p > 0);
             ahead = ahead ? ahead + EIGHT_OUTS * some * t->size : NULL;
         }
     for (size_t c = 0; c < n; c += EIGHT_OUTS)

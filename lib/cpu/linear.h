@@ -44,10 +44,10 @@ struct tiles {
      * only if cpu_is_wide(). */
     void (*eight)(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                   const struct weight_rows *w, size_t terms, bool add);
-    /* If packed, instead: kept += lanes of the sums over TERMS terms; and sums[], or +=
-     * if ADD, the sums of these lanes. */
+    /* If packed, instead: kept, or += if MORE, the lanes of the sums over TERMS terms;
+     * and sums[], or += if ADD, the sums of these lanes. */
     void (*keep)(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
-                 const struct weight_rows *w, size_t terms);
+                 const struct weight_rows *w, size_t terms, bool more);
     void (*join)(float sums[EIGHT_OUTS][EIGHT], const vec kept[EIGHT * EIGHT_OUTS],
                  bool add);
     /* sums[STREAMS] of one row over TERMS terms, stretch by stretch; NULL unless

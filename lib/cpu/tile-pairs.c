@@ -181,14 +181,15 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
 }
 
 CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
-                          const struct weight_rows *w, size_t terms)
+                          const struct weight_rows *w, size_t terms, bool more)
 {
     const char *data = w->data, *ahead = w->ahead;
     vec acc[EIGHT][EIGHT_OUTS];
     size_t k = 0;
 
     EACH(int i = 0; i < EIGHT; i++)
-    EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = kept[i * EIGHT_OUTS + j];
+    EACH(int j = 0; j < EIGHT_OUTS; j++)
+    acc[i][j] = more ? kept[i * EIGHT_OUTS + j] : (vec){ 0 };
     for (; k + STEP <= terms; k += STEP, x += VEC, data += STEP * sizeof(uint16_t)) {
         if (ahead) {
             EACH(int j = 0; j < EIGHT_OUTS; j++)
