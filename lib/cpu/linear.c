@@ -560,19 +560,29 @@ static uint64_t few_share(const struct product *p)
 }
 
 #if CPU_HAS_WIDE
+/* Tasks of a group of streams. */
+static uint64_t stream_parts(const struct product *p)
+{
+    return (p->stream + p->share - 1) / p->share;
+}
+
 /* One row: each thread has a group of STREAMS streams of weights, of which a task is a
  * part.  A CPU prefetches streams that it reads in order, and no other way of reading
- * was as fast.  The last task has the outputs that do not divide. */
+ * was as fast.  The last tasks have the outputs that do not divide, STREAMS each. */
 static void linear_streams(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
-    uint64_t parts = (p->stream + p->share - 1) / p->share;
-    uint64_t first = task / parts * STREAMS * p->stream, j = task % parts * p->share;
+    uint64_t parts = stream_parts(p), group = task / parts;
+    uint64_t first = group * STREAMS * p->stream, j = task % parts * p->share;
 
     (void)thread;
-    if (task / parts == p->groups) {
-        dot_few(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles, p->w,
-                first, (size_t)(p->out - first), p->tree);
+    if (group >= p->groups) {
+        first = STREAMS * (p->groups * p->stream + task - p->groups * parts);
+        if (p->out - first < STREAMS)
+            dot_few(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles,
+                    p->w, first, (size_t)(p->out - first), p->tree);
+        else
+            dot_streams(p->y + first, 1, p->apart, p->tiles, p->w, first, p->tree);
         return;
     }
     for (uint64_t end = j + p->share; j < end && j < p->stream; j++)
@@ -585,15 +595,17 @@ static void linear_streams(void *arg, size_t task, int thread)
 static bool share_streams(struct device *d, struct product *p)
 {
 #if CPU_HAS_WIDE
+    uint64_t rest;
+
     p->groups = (size_t)cpu_threads(d);
     p->stream = p->out / (STREAMS * p->groups);
     p->stream -= p->stream && p->stream % 2 == 0; /* even ones meet in a cache set */
     p->share = few_share(p) / STREAMS;
     if (p->rows != 1 || !p->stream || !cpu_is_wide())
         return false;
+    rest = p->out - p->groups * STREAMS * p->stream;
     cpu_parallel(d,
-                 p->groups * (size_t)((p->stream + p->share - 1) / p->share) +
-                     (p->out > p->groups * STREAMS * p->stream),
+                 (size_t)(p->groups * stream_parts(p) + (rest + STREAMS - 1) / STREAMS),
                  linear_streams, p);
     return true;
 #else
