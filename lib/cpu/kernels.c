@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
 
 /* ---- buffers ---- */
 
@@ -901,18 +902,42 @@ struct row_stats {
     double index;    /* index of the largest */
 };
 
+/* The largest of X that is a number, or -INFINITY. */
+CPU_CLONES static float largest_of(const float *x, size_t n)
+{
+    float max = -INFINITY;
+    vec most = { 0 };
+    size_t i = 0;
+
+    most += max;
+    for (; i + VEC <= n; i += VEC) {
+        vec_i32 above;
+        vec v;
+
+        vec_load_f32(&v, x + i);
+        above = v > most;
+        vec_choose(&most, &above, &v, &most);
+    }
+    for (int k = 0; k < VEC; k++)
+        max = most[k] > max ? most[k] : max;
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
 static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
                                     int64_t target)
 {
-    struct row_stats r = { .max = -INFINITY,
+    const float max = largest_of(x, n);
+    struct row_stats r = { .max = (double)max,
                            .target = -INFINITY,
                            .index = (double)first };
+    size_t at = 0;
 
-    for (size_t i = 0; i < n; i++)
-        if ((double)x[i] > r.max) {
-            r.max = (double)x[i];
-            r.index = (double)(first + i);
-        }
+    while (at < n && x[at] != max)
+        at++;
+    if (at < n)
+        r.index = (double)(first + at);
     for (size_t i = 0; i < n; i++)
         r.sum += exp((double)x[i] - r.max);
     if (target >= (int64_t)first && target < (int64_t)(first + n))
@@ -920,18 +945,24 @@ static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
     return r;
 }
 
+static void look_at(void *arg, size_t row, int thread)
+{
+    const struct call *c = arg;
+    const int32_t *target = c->step->target[c->program->value[c->inst->dst].rows];
+    struct row_stats *y = c->y.data;
+    size_t cols = c->x[0].cols;
+
+    (void)thread;
+    y[row] = look_at_row(source(c, 0) + row * cols, cols, c->inst->row.first,
+                         target ? target[row] : -1);
+}
+
 static int kernel_row_stats(struct device *d, const struct call *c, struct err *err)
 {
-    enum row_kind kind = c->program->value[c->inst->dst].rows;
-    const int32_t *target = c->step->target[kind];
-    size_t rows = rows_of(&c->y), cols = c->x[0].cols;
-    struct row_stats *y = c->y.data;
+    struct call call = *c;
 
-    (void)d;
     (void)err;
-    for (size_t i = 0; i < rows; i++)
-        y[i] = look_at_row(source(c, 0) + i * cols, cols, c->inst->row.first,
-                           target ? target[i] : -1);
+    cpu_parallel(d, rows_of(&c->y), look_at, &call);
     return 0;
 }
 
