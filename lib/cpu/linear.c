@@ -230,6 +230,42 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
     }
 }
 
+/* The lanes LOW.. of *a and *b in turns, of each quarter. */
+#define IN_TURNS(a, b, low)                                                          \
+    __builtin_shufflevector(a, b, low, 8 + low, low + 1, 9 + low, low + 4, 12 + low, \
+                            low + 5, 13 + low)
+/* The pairs LOW of *a and *b, of each half. */
+#define PAIRS_OF(a, b, low)                                                         \
+    __builtin_shufflevector(a, b, low, low + 1, 8 + low, 9 + low, low + 4, low + 5, \
+                            12 + low, 13 + low)
+
+/* y[i * STRIDE + c] = x[c][i] of eight by eight. */
+CPU_WIDE static void turn_eight(float *y, size_t stride, const float (*x)[EIGHT])
+{
+    vec_half r[8], t[8];
+
+    _Pragma("GCC unroll 8") for (int c = 0; c < 8; c++) memcpy(&r[c], x[c], sizeof(*r));
+    _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++)
+    {
+        t[2 * k] = IN_TURNS(r[2 * k], r[2 * k + 1], 0);
+        t[2 * k + 1] = IN_TURNS(r[2 * k], r[2 * k + 1], 2);
+    }
+    _Pragma("GCC unroll 2") for (int h = 0; h < 8; h += 4)
+    {
+        r[h] = PAIRS_OF(t[h], t[h + 2], 0);
+        r[h + 1] = PAIRS_OF(t[h], t[h + 2], 2);
+        r[h + 2] = PAIRS_OF(t[h + 1], t[h + 3], 0);
+        r[h + 3] = PAIRS_OF(t[h + 1], t[h + 3], 2);
+    }
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
+    {
+        t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        t[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    _Pragma("GCC unroll 8") for (size_t i = 0; i < 8; i++)
+        memcpy(y + i * stride, &t[i], sizeof(*t));
+}
+
 /* EIGHT rows by N outputs in whole tiles, one group at a time. */
 static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride,
                       const struct tiles *t, const struct matrix *w, uint64_t first,
@@ -238,7 +274,7 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
     float sums[SUMS + 1][GROUP][EIGHT];
 
     for (size_t j = 0; j < n; j += GROUP) {
-        size_t outs = n - j < GROUP ? n - j : GROUP, last = 0;
+        size_t outs = n - j < GROUP ? n - j : GROUP, last = 0, turned = 0;
         struct terms of = { 0 };
 
         for (int k = 0; k < tree->n; k++, last++) {
@@ -250,8 +286,10 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
                         sums[last - 1][c][i] += sums[last][c][i];
             next_terms(&of, t);
         }
+        for (; turned + EIGHT <= outs; turned += EIGHT)
+            turn_eight(y + j + turned, y_stride, sums[0] + turned);
         for (size_t i = 0; i < EIGHT; i++)
-            for (size_t c = 0; c < outs; c++)
+            for (size_t c = turned; c < outs; c++)
                 y[i * y_stride + j + c] = sums[0][c][i];
     }
 }
