@@ -67,11 +67,12 @@ sum_blocks(const struct packed_tile *t, int rows, int groups)
             const size_t first = k * CODES_BLOCK + 8 * (size_t)p;
             vec_i32 low, high, x[DIGITS], next[DIGITS];
 
-            ALL(int d = 0; d < DIGITS && groups > 1; d++)
-            {
-                spread_bytes(&x[d], t->x->digit[d] + first);
-                spread_bytes(&next[d], t->x->digit[d] + first + 4);
-            }
+            if (groups > 1)
+                ALL(int d = 0; d < DIGITS; d++)
+                {
+                    spread_bytes(&x[d], t->x->digit[d] + first);
+                    spread_bytes(&next[d], t->x->digit[d] + first + 4);
+                }
             ALL(int g = 0; g < groups; g++)
             {
                 const uint8_t *at = w + (size_t)g * t->apart + p * LINE;
@@ -81,19 +82,22 @@ sum_blocks(const struct packed_tile *t, int rows, int groups)
                 memcpy(&codes, at, sizeof(codes));
                 low = (vec_i32)(codes & 0x0f0f0f0f);
                 high = (vec_i32)(codes >> 4 & 0x0f0f0f0f);
-                ALL(int d = 0; d < DIGITS && groups > 1; d++)
-                {
-                    add_words(&sum[g][d], &low, &x[d]);
-                    add_words(&sum[g][d], &high, &next[d]);
-                }
+                if (groups > 1)
+                    ALL(int d = 0; d < DIGITS; d++)
+                    {
+                        add_words(&sum[g][d], &low, &x[d]);
+                        add_words(&sum[g][d], &high, &next[d]);
+                    }
             }
-            ALL(int i = 0; i < rows && groups == 1; i++)
-            ALL(int d = 0; d < DIGITS; d++)
-            {
-                const int8_t *of = t->x[(size_t)i * t->stride].digit[d] + first;
+            if (groups == 1) {
+                ALL(int i = 0; i < rows; i++)
+                ALL(int d = 0; d < DIGITS; d++)
+                {
+                    const int8_t *of = t->x[(size_t)i * t->stride].digit[d] + first;
 
-                add_bytes(&sum[i][d], &low, of);
-                add_bytes(&sum[i][d], &high, of + 4);
+                    add_bytes(&sum[i][d], &low, of);
+                    add_bytes(&sum[i][d], &high, of + 4);
+                }
             }
         }
         ALL(int i = 0; i < tiles; i++)

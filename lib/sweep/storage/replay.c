@@ -149,9 +149,11 @@ static int read_members(const struct json **out, const struct json *log,
 {
     const struct json *object = json_get(log, key);
 
+    *out = NULL;
     if (object && object->type != JSON_OBJECT && object->type != JSON_NULL)
         return err_set(err, ERR_INPUT, "'%s' is not an object", key);
-    *out = object ? object->first : NULL;
+    if (object)
+        *out = object->first;
     return 0;
 }
 
