@@ -139,7 +139,7 @@ static uint64_t stream_of(const struct model_tensor *t)
  * the end, as in PyTorch. */
 static void set_padding(struct start *s, const struct model_tensor *t, double row)
 {
-    uint64_t rows = t->ndim ? t->axis[0]->size : 0, cols = 1;
+    uint64_t rows = t->axis[0]->size, cols = 1;
 
     for (int k = 1; k < t->ndim; k++)
         cols *= t->axis[k]->size;

@@ -647,8 +647,6 @@ static int check_begun(const struct study *s, const struct space *space,
 
     if (json_parse(&doc, STUDY_SPACE_KEY, text, strlen(text), err) < 0)
         return -1;
-    if (doc.root->type != JSON_OBJECT)
-        ret = json_error(&doc, doc.root, err, "expected an object");
     for (size_t i = 0; i < space->n && ret >= 0; i++) {
         ret = check_param(s, space, i, &doc, json_get(doc.root, space->params[i].name),
                           err);
