@@ -169,7 +169,8 @@ static void products_are_right(bool four)
 {
     static const size_t rows[] = { 1, 2, 3, 4, 5, 7, 8, 17, 35 };
     static const uint64_t shape[][2] = { { 32, 1 },   { 64, 50 },   { 96, 9 },
-                                         { 160, 75 }, { 1120, 61 }, { 2080, 13 } };
+                                         { 160, 75 }, { 1120, 61 }, { 2080, 13 },
+                                         { 64, 333 } }; /* whole streams, and a rest */
     double worst = 0;
     bool same = true;
 

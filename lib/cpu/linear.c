@@ -25,6 +25,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/linear.h"
+#include "lib/cpu/streams.h"
 #include "lib/cpu/vec.h"
 
 #ifdef HAVE_DNNL
@@ -363,7 +364,7 @@ static void dot_streams(float *y, size_t apart, const float *x, const struct til
                         const struct matrix *w, uint64_t first,
                         const struct sum_tree *tree)
 {
-    float sums[SUMS + 1][STREAMS];
+    float sums[SUMS + 1][STREAMS] = { { 0 } };
     struct terms of = { 0 };
     size_t last = 0;
 
@@ -544,10 +545,9 @@ struct product {
     const struct matrix *w;
     bool rounded; /* terms of x are rounded to bf16 */
     const struct tiles *tiles;
-    uint64_t in, out;            /* columns of x and y */
-    uint64_t share;              /* outputs per task */
-    uint64_t stream;             /* with streams: outputs of each */
-    size_t groups;               /* of STREAMS streams */
+    uint64_t in, out; /* columns of x and y */
+    uint64_t share;   /* outputs per task */
+    struct streams streams;
     float *panels;               /* [threads], or NULL */
     const struct sum_tree *tree; /* or NULL */
     float *rooms;                /* [threads][room], if there is a tree */
@@ -598,34 +598,19 @@ static uint64_t few_share(const struct product *p)
 }
 
 #if CPU_HAS_WIDE
-/* Tasks of a group of streams. */
-static uint64_t stream_parts(const struct product *p)
-{
-    return (p->stream + p->share - 1) / p->share;
-}
-
-/* One row: each thread has a group of STREAMS streams of weights, of which a task is a
- * part.  A CPU prefetches streams that it reads in order, and no other way of reading
- * was as fast.  The last tasks have the outputs that do not divide, STREAMS each. */
+/* One row: a CPU prefetches streams of weights that it reads in order, and no other way
+ * of reading was as fast. */
 static void linear_streams(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
-    uint64_t parts = stream_parts(p), group = task / parts;
-    uint64_t first = group * STREAMS * p->stream, j = task % parts * p->share;
+    struct stream_part part = streams_task(&p->streams, task);
 
     (void)thread;
-    if (group >= p->groups) {
-        first = STREAMS * (p->groups * p->stream + task - p->groups * parts);
-        if (p->out - first < STREAMS)
-            dot_few(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles,
-                    p->w, first, (size_t)(p->out - first), p->tree);
-        else
-            dot_streams(p->y + first, 1, p->apart, p->tiles, p->w, first, p->tree);
-        return;
-    }
-    for (uint64_t end = j + p->share; j < end && j < p->stream; j++)
-        dot_streams(p->y + first + j, (size_t)p->stream, p->apart, p->tiles, p->w,
-                    first + j, p->tree);
+    for (uint64_t j = part.first; j < part.first + part.times; j++)
+        dot_streams(p->y + j, (size_t)part.apart, p->apart, p->tiles, p->w, j, p->tree);
+    if (part.count)
+        dot_few(p->y + part.first, p->out, p->apart, p->x_stride, p->rows, p->tiles,
+                p->w, part.first, (size_t)part.count, p->tree);
 }
 #endif
 
@@ -633,18 +618,17 @@ static void linear_streams(void *arg, size_t task, int thread)
 static bool share_streams(struct device *d, struct product *p)
 {
 #if CPU_HAS_WIDE
-    uint64_t rest;
+    struct streams *s = &p->streams;
 
-    p->groups = (size_t)cpu_threads(d);
-    p->stream = p->out / (STREAMS * p->groups);
-    p->stream -= p->stream && p->stream % 2 == 0; /* even ones meet in a cache set */
-    p->share = few_share(p) / STREAMS;
-    if (p->rows != 1 || !p->stream || !cpu_is_wide())
+    *s = (struct streams){ .all = p->out,
+                           .threads = (uint64_t)cpu_threads(d),
+                           .width = STREAMS,
+                           .share = few_share(p) / STREAMS };
+    s->length = s->all / (s->width * s->threads);
+    s->length -= s->length && s->length % 2 == 0; /* even ones meet in a cache set */
+    if (p->rows != 1 || !s->length || !cpu_is_wide())
         return false;
-    rest = p->out - p->groups * STREAMS * p->stream;
-    cpu_parallel(d,
-                 (size_t)(p->groups * stream_parts(p) + (rest + STREAMS - 1) / STREAMS),
-                 linear_streams, p);
+    cpu_parallel(d, streams_tasks(s), linear_streams, p);
     return true;
 #else
     (void)d;

@@ -13,7 +13,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/keyrows.c %D%/keyrows.h \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \
-    %D%/packed.c %D%/packed.h \
+    %D%/packed.c %D%/packed.h %D%/streams.h \
     %D%/many.c \
     %D%/machine.c %D%/machine.h \
     %D%/onednn.c %D%/onednn.h \

@@ -12,6 +12,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/streams.h"
 #include "lib/cpu/vec.h"
 
 enum {
@@ -36,10 +37,8 @@ struct product {
     size_t rows;
     const struct matrix *w;
     bool four;
-    uint64_t groups; /* of outputs, of a task */
-    uint64_t stream; /* one row of 4 bits: groups of each of PACKED_TILE
-                      * streams */
-    size_t threads;  /* that have such streams */
+    uint64_t groups;        /* of outputs, of a task */
+    struct streams streams; /* of groups of outputs: one row of 4 bits */
     struct segment *segment;
     size_t nsegments;
     struct segment_x *rounded; /* [rows][nsegments] */
@@ -238,40 +237,33 @@ static void run_task(void *arg, size_t task, int thread)
         some_groups(p, i, p->rows - i < CHUNK ? p->rows - i : CHUNK, first, end);
 }
 
-/* One row of 4 bits: each thread reads PACKED_TILE streams of codes, of which a task is
- * a part; the last task has the groups that do not divide (see linear_streams). */
+/* One row of 4 bits. */
 static void run_streams(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
-    uint64_t parts = (p->stream + p->groups - 1) / p->groups;
-    uint64_t first = task / parts * PACKED_TILE * p->stream,
-             j = task % parts * p->groups;
+    struct stream_part part = streams_task(&p->streams, task);
 
     (void)thread;
-    if (task / parts == p->threads) {
-        some_groups(p, 0, 1, first, all_groups(p));
-        return;
-    }
-    for (uint64_t end = j + p->groups; j < end && j < p->stream; j++)
-        outputs(p, &(struct part){ 0, 1, first + j, p->stream, PACKED_TILE });
+    for (uint64_t g = part.first; g < part.first + part.times; g++)
+        outputs(p, &(struct part){ 0, 1, g, part.apart, PACKED_TILE });
+    some_groups(p, 0, 1, part.first, part.first + part.count);
 }
 
 static void run(struct device *d, struct product *p)
 {
     uint64_t all = all_groups(p), row_bytes = p->four ? p->w->cols / 2 : p->w->cols;
+    struct streams *s = &p->streams;
 
     p->groups = TASK / (row_bytes * CODES_ROWS) + 1;
-    p->threads = (size_t)cpu_threads(d);
-    p->stream = p->four ? all / (PACKED_TILE * p->threads) : 0;
-    if (p->rows > 1 || !p->stream) {
+    *s = (struct streams){ .all = all,
+                           .threads = (uint64_t)cpu_threads(d),
+                           .width = PACKED_TILE,
+                           .share = (p->groups + PACKED_TILE - 1) / PACKED_TILE };
+    s->length = p->four && p->rows == 1 ? all / (s->width * s->threads) : 0;
+    if (s->length)
+        cpu_parallel(d, streams_tasks(s), run_streams, p);
+    else
         cpu_parallel(d, (size_t)((all + p->groups - 1) / p->groups), run_task, p);
-        return;
-    }
-    p->groups = (p->groups + PACKED_TILE - 1) / PACKED_TILE;
-    cpu_parallel(d,
-                 p->threads * (size_t)((p->stream + p->groups - 1) / p->groups) +
-                     (all > p->threads * PACKED_TILE * p->stream),
-                 run_streams, p);
 }
 
 static void make_segments(struct product *p, const struct sum_tree *tree)

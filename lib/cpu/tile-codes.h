@@ -7,7 +7,10 @@
 
 #define ALL _Pragma("GCC unroll 8") for
 
-enum { LINE = 4 * CODES_ROWS }; /* bytes of a word of each row */
+enum {
+    LINE = 4 * CODES_ROWS, /* bytes of a word of each row */
+    AHEAD = 4096           /* bytes between what is read and what is prefetched */
+};
 
 /* Term K of X, without its scale. */
 static inline __attribute__((always_inline)) float term_of(const struct segment_x *x,

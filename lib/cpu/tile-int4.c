@@ -5,8 +5,7 @@
 #include "lib/cpu/tile-codes.h"
 
 enum {
-    WORDS = CODES_BLOCK / 8, /* of a row of a block */
-    AHEAD = 4096,            /* bytes between what is read and what is prefetched */
+    WORDS = CODES_BLOCK / 8,          /* of a row of a block */
     CODES_PER_SCALE = CODES_BLOCK / 2 /* bytes of codes to a scale */
 };
 

@@ -4,8 +4,6 @@
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
-enum { AHEAD = 4096 }; /* bytes between what is read and what is prefetched */
-
 #if CPU_HAS_WIDE
 /* ROWS is a constant after inlining.  Several rows leave a prefetcher too little to
  * follow; one is faster without hints. */

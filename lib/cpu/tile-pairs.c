@@ -208,15 +208,7 @@ CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
                           const vec kept[EIGHT * EIGHT_OUTS], bool add)
 {
     EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        vec_half sum, had;
-
-        vec_sum_eight((float *)&sum, &kept[j], EIGHT_OUTS);
-        memcpy(&had, sums[j], sizeof(had));
-        if (add)
-            sum += had;
-        memcpy(sums[j], &sum, sizeof(sum));
-    }
+    vec_add_eight(sums[j], &kept[j], EIGHT_OUTS, add);
 }
 
 /* acc[STREAMS] += products of N terms, at most a vector.  Each stream prefetches what
@@ -252,7 +244,6 @@ CPU_WIDE static void streams(float *sums, const float *x, const struct weight_ro
     for (size_t k = 0; k < terms;) {
         const size_t start = k, end = terms - k < PAIRS_BLOCK ? terms : k + PAIRS_BLOCK;
         vec acc[STREAMS];
-        float sum[STREAMS];
 
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
         for (; k + STEP <= end; k += STEP)
@@ -261,9 +252,7 @@ CPU_WIDE static void streams(float *sums, const float *x, const struct weight_ro
             add_streams(acc, x + k / 2, row, k * sizeof(uint16_t), end - k);
             k = end;
         }
-        vec_sum_eight(sum, acc, 1);
-        for (int s = 0; s < STREAMS; s++)
-            sums[s] = start ? sums[s] + sum[s] : sum[s];
+        vec_add_eight(sums, acc, 1, start > 0);
     }
 }
 

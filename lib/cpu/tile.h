@@ -253,15 +253,7 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                       sizeof(*all) / size_of(type), type, h, type == DTYPE_F32, n - k);
     }
     EACH(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        vec_half sum, had;
-
-        vec_sum_eight((float *)&sum, &acc[0][j], EIGHT_OUTS);
-        memcpy(&had, sums[j], sizeof(had));
-        if (add)
-            sum += had;
-        memcpy(sums[j], &sum, sizeof(sum));
-    }
+    vec_add_eight(sums[j], &acc[0][j], EIGHT_OUTS, add);
 }
 
 /* acc[STREAMS] += terms of a step at X and W; only N terms of x if SOME, and otherwise
@@ -314,7 +306,6 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
     for (size_t k = 0; k < n;) {
         const size_t start = k, end = n - k < BLOCK ? n : k + BLOCK;
         vec acc[STREAMS];
-        float sum[STREAMS];
 
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
         for (; k + step <= end; k += step)
@@ -332,9 +323,7 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
                         type == DTYPE_F32 ? end - k : VEC);
             k = end;
         }
-        vec_sum_eight(sum, acc, 1);
-        for (int s = 0; s < STREAMS; s++)
-            sums[s] = start ? sums[s] + sum[s] : sum[s];
+        vec_add_eight(sums, acc, 1, start > 0);
     }
 }
 

@@ -247,6 +247,20 @@ vec_sum_eight(float out[8], const vec *v, int stride)
                                   11, 13, 15);
     memcpy(out, &sum, 8 * sizeof(*out));
 }
+
+/* out[8] = these sums, or += if ADD. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+vec_add_eight(float out[8], const vec *v, int stride, bool add)
+{
+    vec_half sum, had;
+
+    vec_sum_eight((float *)&sum, v, stride);
+    if (add) {
+        memcpy(&had, out, sizeof(had));
+        sum += had;
+    }
+    memcpy(out, &sum, sizeof(sum));
+}
 #endif
 
 /* The sum of the lanes in a fixed tree: halves, quarters, and so on. */
