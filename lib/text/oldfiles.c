@@ -777,7 +777,7 @@ static int open_bytes(struct tokenizer **out, const char *dir, const char *path,
                 path, model_type ? model_type : "?");
         goto out;
     }
-    if (!cJSON_IsObject(f.vocab) || strlen(vocab) < n) {
+    if (!f.vocab || strlen(vocab) < n) {
         err_set(err, ERR_INPUT, "%s: no vocabulary", path);
         goto out;
     }
