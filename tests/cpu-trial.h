@@ -8,6 +8,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/ways.h"
 
 /* The CPU as a device of so many threads; ends the test where there is none. */
 static inline struct device *device_new(int threads)
@@ -20,6 +21,17 @@ static inline struct device *device_new(int threads)
         exit(1);
     }
     return d;
+}
+
+/* Makes products of one row in WAY from now on. */
+static inline void device_keep(struct device *d, int way)
+{
+    for (int kind = 0; kind < STOREDS; kind++) {
+        struct ways *w = cpu_ways(d, kind);
+
+        *w = (struct ways){ .tries = UINT32_MAX };
+        w->best[way] = 1;
+    }
 }
 
 /* N random numbers of a normal distribution, those of STREAM; release with free(). */

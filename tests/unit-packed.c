@@ -152,9 +152,11 @@ static struct result try_product(bool four, size_t rows, uint64_t in, uint64_t o
         if (threads == 1)
             memcpy(y, z, n * sizeof(*y));
         r.same &= !memcmp(y, z, n * sizeof(*y));
-        for (size_t i = 0; i < rows && threads == 2; i++)
+        for (size_t i = 0; i < rows && threads < 3; i++) {
+            device_keep(d, (int)i % 2);
             r.same &= cpu_packed_linear(d, z, x + i * in, 1, &w, tree, &err) == 0 &&
                       !memcmp(z, y + i * out, (size_t)out * sizeof(*z));
+        }
         backend_cpu.close(d);
     }
     r.error = error_of(y, x, rows, &w);

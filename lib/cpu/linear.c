@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/linear.h"
@@ -358,12 +359,13 @@ static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_st
 }
 
 #if CPU_HAS_WIDE
-/* One row by STREAMS outputs that are APART outputs from one another: the rows of
+/* One row by STREAMS >> WAY outputs that are APART outputs from one another: the rows of
  * weights are so many streams, each of which continues with the next call. */
 static void dot_streams(float *y, size_t apart, const float *x, const struct tiles *t,
-                        const struct matrix *w, uint64_t first,
+                        int way, const struct matrix *w, uint64_t first,
                         const struct sum_tree *tree)
 {
+    const size_t width = STREAMS >> way;
     float sums[SUMS + 1][STREAMS] = { { 0 } };
     struct terms of = { 0 };
     size_t last = 0;
@@ -373,13 +375,13 @@ static void dot_streams(float *y, size_t apart, const float *x, const struct til
 
         of.count = tree->leaf[k].cols;
         at.data = element(w, first, of.start);
-        t->streams(sums[last], x + of.x, &at, (size_t)of.count);
+        t->streams[way](sums[last], x + of.x, &at, (size_t)of.count);
         for (int a = 0; a < tree->leaf[k].adds; a++, last--)
-            for (size_t i = 0; i < STREAMS; i++)
+            for (size_t i = 0; i < width; i++)
                 sums[last - 1][i] += sums[last][i];
         next_terms(&of, t);
     }
-    for (size_t i = 0; i < STREAMS; i++)
+    for (size_t i = 0; i < width; i++)
         y[i * apart] = sums[0][i];
 }
 #endif
@@ -548,6 +550,7 @@ struct product {
     uint64_t in, out; /* columns of x and y */
     uint64_t share;   /* outputs per task */
     struct streams streams;
+    int way;                     /* of reading these */
     float *panels;               /* [threads], or NULL */
     const struct sum_tree *tree; /* or NULL */
     float *rooms;                /* [threads][room], if there is a tree */
@@ -607,7 +610,8 @@ static void linear_streams(void *arg, size_t task, int thread)
 
     (void)thread;
     for (uint64_t j = part.first; j < part.first + part.times; j++)
-        dot_streams(p->y + j, (size_t)part.apart, p->apart, p->tiles, p->w, j, p->tree);
+        dot_streams(p->y + j, (size_t)part.apart, p->apart, p->tiles, p->way, p->w, j,
+                    p->tree);
     if (part.count)
         dot_few(p->y + part.first, p->out, p->apart, p->x_stride, p->rows, p->tiles,
                 p->w, part.first, (size_t)part.count, p->tree);
@@ -619,16 +623,23 @@ static bool share_streams(struct device *d, struct product *p)
 {
 #if CPU_HAS_WIDE
     struct streams *s = &p->streams;
+    struct ways *ways = cpu_ways(d, p->tiles->kind);
+    uint64_t bytes = p->in * p->out * p->tiles->size;
+    double start;
 
+    p->way = ways_next(ways, WAYS, bytes);
     *s = (struct streams){ .all = p->out,
                            .threads = (uint64_t)cpu_threads(d),
-                           .width = STREAMS,
-                           .share = few_share(p) / STREAMS };
+                           .width = STREAMS >> p->way,
+                           .share = few_share(p) / STREAMS << p->way };
     s->length = s->all / (s->width * s->threads);
     s->length -= s->length && s->length % 2 == 0; /* even ones meet in a cache set */
     if (p->rows != 1 || !s->length || !cpu_is_wide())
         return false;
+    start = clock_seconds();
     cpu_parallel(d, streams_tasks(s), linear_streams, p);
+    if (ways_wants(ways, WAYS, bytes))
+        ways_note(ways, WAYS, bytes, clock_seconds() - start);
     return true;
 #else
     (void)d;

@@ -9,14 +9,14 @@
 #include <stddef.h>
 
 #include "lib/cpu/vec.h"
+#include "lib/cpu/ways.h"
 
 enum {
     ROWS = 4,  /* rows of a tile of y = x W^T, */
     OUTS = 6,  /* and its outputs */
     EIGHT = 8, /* rows of a tile if there are at least eight and enough registers, */
     EIGHT_OUTS = 3,    /* and its outputs */
-    STREAMS = 8,       /* outputs of one row at once, whose weights may lie far apart */
-    READ_AHEAD = 1024, /* bytes of each that are prefetched */
+    STREAMS = 8, /* most outputs of one row at once, whose weights may lie far apart */
     BLOCK = 512,       /* terms of a stretch: some rows of x fit into the L1 cache */
     PAIRS_BLOCK = 2048, /* of packed x */
     PAIRS_PART = 512,   /* terms of it for which eight rows fit into the L1 cache */
@@ -31,6 +31,7 @@ struct weight_rows {
 
 /* The loops for weights of one type.  Strides count elements. */
 struct tiles {
+    enum stored kind;
     size_t size;  /* bytes of a weight */
     size_t block; /* terms of a stretch */
     bool packed;  /* a float of x holds two consecutive bf16 terms, padded with zeros to
@@ -50,10 +51,10 @@ struct tiles {
                  const struct weight_rows *w, size_t terms, bool more);
     void (*join)(float sums[EIGHT_OUTS][EIGHT], const vec kept[EIGHT * EIGHT_OUTS],
                  bool add);
-    /* sums[STREAMS] of one row over TERMS terms, stretch by stretch; NULL unless
+    /* sums[STREAMS >> way] of one row over TERMS terms, stretch by stretch; NULL unless
      * CPU_HAS_WIDE.  Call only if cpu_is_wide(). */
-    void (*streams)(float *sums, const float *x, const struct weight_rows *w,
-                    size_t terms);
+    void (*streams[WAYS])(float *sums, const float *x, const struct weight_rows *w,
+                          size_t terms);
     /* y[M][OUTS] += x w over N terms; NULL if packed, as is widen */
     void (*outer)(float *y, size_t y_stride, const float *x, size_t x_stride,
                   const char *w, size_t w_stride, size_t m, size_t outs, size_t n);

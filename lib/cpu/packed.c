@@ -10,15 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/streams.h"
 #include "lib/cpu/vec.h"
+#include "lib/cpu/ways.h"
+
+/* Ways (ways.h) of one row by weights of 4 bits: PACKED_TILE streams, or one.  By those
+ * of 8 bits, which are one stream: without hints, or with them. */
+enum { STREAMED, ALONE, PACKED_WAYS };
 
 enum {
     TASK = 1 << 18, /* bytes of weights of a task */
     CHUNK = 32,     /* rows of x that are used together, from L2 */
-    ALONE = 4       /* most rows that the calling thread rounds by itself */
+    FEW = 4         /* most rows that the calling thread rounds by itself */
 };
 
 /* A segment of a row. */
@@ -39,6 +45,7 @@ struct product {
     bool four;
     uint64_t groups;        /* of outputs, of a task */
     struct streams streams; /* of groups of outputs: one row of 4 bits */
+    int way;                /* of one row */
     struct segment *segment;
     size_t nsegments;
     struct segment_x *rounded; /* [rows][nsegments] */
@@ -163,7 +170,8 @@ static void add_segment(const struct product *p, float *y, const struct part *pa
                                  .apart = (size_t)(part->apart * of_group) * bytes,
                                  .count = s->count,
                                  .rows = (int)(left < PACKED_TILE ? left : PACKED_TILE),
-                                 .groups = part->groups };
+                                 .groups = part->groups,
+                                 .hints = p->way == ALONE };
 
         if (p->four) {
             t.scale = (const uint16_t *)p->w->scale + line * CODES_ROWS;
@@ -252,18 +260,25 @@ static void run_streams(void *arg, size_t task, int thread)
 static void run(struct device *d, struct product *p)
 {
     uint64_t all = all_groups(p), row_bytes = p->four ? p->w->cols / 2 : p->w->cols;
+    uint64_t bytes = row_bytes * p->w->rows;
     struct streams *s = &p->streams;
+    struct ways *ways = cpu_ways(d, p->four ? STORED_INT4 : STORED_INT8);
+    double start = clock_seconds();
 
+    p->way = p->rows == 1 ? ways_next(ways, PACKED_WAYS, bytes) : STREAMED;
     p->groups = TASK / (row_bytes * CODES_ROWS) + 1;
     *s = (struct streams){ .all = all,
                            .threads = (uint64_t)cpu_threads(d),
                            .width = PACKED_TILE,
                            .share = (p->groups + PACKED_TILE - 1) / PACKED_TILE };
-    s->length = p->four && p->rows == 1 ? all / (s->width * s->threads) : 0;
+    if (p->four && p->rows == 1 && p->way == STREAMED)
+        s->length = all / (s->width * s->threads);
     if (s->length)
         cpu_parallel(d, streams_tasks(s), run_streams, p);
     else
         cpu_parallel(d, (size_t)((all + p->groups - 1) / p->groups), run_task, p);
+    if (p->rows == 1 && ways_wants(ways, PACKED_WAYS, bytes))
+        ways_note(ways, PACKED_WAYS, bytes, clock_seconds() - start);
 }
 
 static void make_segments(struct product *p, const struct sum_tree *tree)
@@ -306,9 +321,9 @@ int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
     p.rounded =
         mem_alloc(rows * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
     if (p.rounded) {
-        if (rows > ALONE)
+        if (rows > FEW)
             cpu_parallel(d, rows, round_row, &p);
-        for (size_t i = 0; i < rows && rows <= ALONE; i++)
+        for (size_t i = 0; i < rows && rows <= FEW; i++)
             round_row(&p, i, 0);
         run(d, &p);
     }

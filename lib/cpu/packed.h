@@ -39,9 +39,8 @@ struct segment_x {
 void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
                    bool four);
 
-/* A tile of one segment: rows of x by one group of outputs, or one row by groups that
- * lie apart, which are as many streams of weights: of 4 bits, whose codes one stream
- * does not read fast enough. */
+/* A tile of one segment: rows of x by one group of outputs, or one row by groups of 4
+ * bits that lie apart, which are as many streams of weights. */
 struct packed_tile {
     float *y; /* [rows or groups][CODES_ROWS]: the products are added, times the scales
                * of x */
@@ -52,6 +51,7 @@ struct packed_tile {
     size_t apart;          /* bytes of codes between groups */
     size_t count;          /* words of each output, or blocks */
     int rows, groups;      /* of 8 bits one group; else rows is 1, or groups */
+    bool hints;            /* of one row by one group: prefetch what is read later */
 };
 void int8_segment(const struct packed_tile *t);
 void int4_segment(const struct packed_tile *t);

@@ -19,6 +19,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/spin.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/ways.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -46,6 +47,7 @@ struct device {
     struct queue *queue; /* [n] */
     void *room;          /* cpu_room */
     uint64_t room_bytes;
+    struct ways ways[STOREDS];
     _Alignas(128) _Atomic uint32_t state;
     _Atomic uint32_t sleepers;
     _Atomic int quit;
@@ -182,6 +184,11 @@ void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *e
             d->room_bytes = bytes + bytes / 4;
     }
     return d->room;
+}
+
+struct ways *cpu_ways(struct device *d, int kind)
+{
+    return &d->ways[kind];
 }
 
 int cpu_threads(const struct device *d)

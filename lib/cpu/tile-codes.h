@@ -9,7 +9,8 @@
 
 enum {
     LINE = 4 * CODES_ROWS, /* bytes of a word of each row */
-    AHEAD = 4096           /* bytes between what is read and what is prefetched */
+    AHEAD = 4096,          /* bytes between what is read and what is prefetched */
+    ALONE_AHEAD = 8192     /* the same for one row */
 };
 
 /* Term K of X, without its scale. */

@@ -35,13 +35,15 @@ static inline CPU_WIDE __attribute__((always_inline)) void spread_bytes(vec_i32 
     __asm__("vpbroadcastd %1, %0" : "=v"(*out) : "m"(*(const int8_t(*)[4])x));
 }
 
-/* Prefetches what is read later: one stream to the L1 cache, several to L2. */
-static inline __attribute__((always_inline)) void fetch(const uint8_t *w, int groups)
+/* Prefetches what is read AHEAD bytes later: one stream to the L1 cache, several to
+ * L2. */
+static inline __attribute__((always_inline)) void fetch(const uint8_t *w, int groups,
+                                                        size_t ahead)
 {
     if (groups > 1)
-        __builtin_prefetch((const void *)((uintptr_t)w + AHEAD), 0, 2);
+        __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 2);
     else
-        __builtin_prefetch((const void *)((uintptr_t)w + AHEAD), 0, 3);
+        __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 3);
 }
 
 /* ROWS and GROUPS are constants after inlining. */
@@ -49,6 +51,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 sum_blocks(const struct packed_tile *t, int rows, int groups)
 {
     const int tiles = rows > 1 ? rows : groups;
+    const size_t ahead = tiles > 1 ? AHEAD : ALONE_AHEAD;
     const uint8_t *w = t->w;
     vec acc[PACKED_TILE];
 
@@ -77,7 +80,7 @@ sum_blocks(const struct packed_tile *t, int rows, int groups)
                 const uint8_t *at = w + (size_t)g * t->apart + p * LINE;
                 vec_u32 codes;
 
-                fetch(at, groups);
+                fetch(at, groups, ahead);
                 memcpy(&codes, at, sizeof(codes));
                 low = (vec_i32)(codes & 0x0f0f0f0f);
                 high = (vec_i32)(codes >> 4 & 0x0f0f0f0f);
@@ -108,7 +111,7 @@ sum_blocks(const struct packed_tile *t, int rows, int groups)
                     t->scale + k * CODES_ROWS + (size_t)i * t->apart / CODES_PER_SCALE;
 
                 load_scales(&sw, of);
-                __builtin_prefetch((const void *)((uintptr_t)of + AHEAD / 8), 0, 3);
+                __builtin_prefetch((const void *)((uintptr_t)of + ahead / 8), 0, 3);
             }
             join_digits(&joined, sum[i]);
             vec_fuse(&acc[i], &joined, &sw);

@@ -5,10 +5,9 @@
 #include "lib/cpu/tile-codes.h"
 
 #if CPU_HAS_WIDE
-/* ROWS is a constant after inlining.  Several rows leave a prefetcher too little to
- * follow; one is faster without hints. */
+/* ROWS and AHEAD, to what is prefetched or 0, are constants after inlining. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-sum_words(const struct packed_tile *t, int rows)
+sum_words(const struct packed_tile *t, int rows, size_t ahead)
 {
     const uint8_t *w = t->w;
     vec_i32 acc[PACKED_TILE][DIGITS];
@@ -19,8 +18,8 @@ sum_words(const struct packed_tile *t, int rows)
     for (size_t k = 0; k < t->count; k++, w += LINE) {
         vec_i32 codes;
 
-        if (rows > 1)
-            __builtin_prefetch((const void *)((uintptr_t)w + AHEAD), 0, 3);
+        if (ahead)
+            __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 3);
         memcpy(&codes, w, sizeof(codes));
         ALL(int i = 0; i < rows; i++)
         ALL(int d = 0; d < DIGITS; d++)
@@ -40,13 +39,15 @@ sum_words(const struct packed_tile *t, int rows)
 CPU_WIDE static void sum_wide(const struct packed_tile *t)
 {
     if (t->rows == 4)
-        sum_words(t, 4);
+        sum_words(t, 4, AHEAD);
     else if (t->rows == 3)
-        sum_words(t, 3);
+        sum_words(t, 3, AHEAD);
     else if (t->rows == 2)
-        sum_words(t, 2);
+        sum_words(t, 2, AHEAD);
+    else if (t->hints)
+        sum_words(t, 1, ALONE_AHEAD);
     else
-        sum_words(t, 1);
+        sum_words(t, 1, 0);
 }
 #endif
 

@@ -9,7 +9,8 @@
 #include "lib/cpu/vec.h"
 
 #if CPU_HAS_WIDE
-#define EACH _Pragma("GCC unroll 8") for
+#define EACH       _Pragma("GCC unroll 8") for
+#define FOUR_TIMES _Pragma("GCC unroll 4") for
 
 enum { STEP = 2 * VEC };
 
@@ -211,21 +212,21 @@ CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
     vec_add_eight(sums[j], &kept[j], EIGHT_OUTS, add);
 }
 
-/* acc[STREAMS] += products of N terms, at most a vector.  Each stream prefetches what
- * it reads READ_AHEAD bytes later. */
+/* acc[WIDTH] += products of N terms, at most a vector.  Each stream prefetches what it
+ * reads later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
-            size_t offset, size_t n)
+add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_t n,
+            int width)
 {
     pairs wv, xv;
 
     load_pairs(&xv, x, STEP);
-    EACH(int s = 0; s < STREAMS; s++)
+    EACH(int s = 0; s < width; s++)
     {
         const char *at = w[s] + offset;
 
         if (n == STEP) {
-            vec_prefetch((const void *)((uintptr_t)at + READ_AHEAD));
+            vec_prefetch(at, width);
             add_pairs_at(&acc[s], at, &xv);
         } else {
             load_pairs(&wv, at, n);
@@ -234,37 +235,58 @@ add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
     }
 }
 
-CPU_WIDE static void streams(float *sums, const float *x, const struct weight_rows *w,
-                             size_t terms)
+/* WIDTH is a constant after inlining; as tile_streams of tile.h. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+some_streams(float *sums, const float *x, const struct weight_rows *w, size_t terms,
+             int width)
 {
     const char *row[STREAMS];
 
-    EACH(int s = 0; s < STREAMS; s++)
+    EACH(int s = 0; s < width; s++)
     row[s] = w->data + (size_t)s * w->stride * sizeof(uint16_t);
     for (size_t k = 0; k < terms;) {
-        const size_t start = k, end = terms - k < PAIRS_BLOCK ? terms : k + PAIRS_BLOCK;
+        const size_t start = k;
         vec acc[STREAMS];
 
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
-        for (; k + STEP <= end; k += STEP)
-            add_streams(acc, x + k / 2, row, k * sizeof(uint16_t), STEP);
-        if (k < end) {
-            add_streams(acc, x + k / 2, row, k * sizeof(uint16_t), end - k);
-            k = end;
+        EACH(int of = 0; of < STREAMS; of += width)
+        {
+            const size_t end = terms - k < PAIRS_BLOCK ? terms : k + PAIRS_BLOCK;
+
+            FOUR_TIMES(; k + STEP <= end; k += STEP)
+            add_streams(acc + of, x + k / 2, row, k * sizeof(uint16_t), STEP, width);
+            if (k < end) {
+                add_streams(acc + of, x + k / 2, row, k * sizeof(uint16_t), end - k,
+                            width);
+                k = end;
+            }
         }
-        vec_add_eight(sums, acc, 1, start > 0);
+        vec_add_stretches(sums, acc, width,
+                          (terms - start + PAIRS_BLOCK - 1) / PAIRS_BLOCK, start > 0);
     }
 }
 
+#define STREAMS_OF(name, width)                                          \
+    CPU_WIDE static void name(float *sums, const float *x,               \
+                              const struct weight_rows *w, size_t terms) \
+    {                                                                    \
+        some_streams(sums, x, w, terms, width);                          \
+    }
+
+STREAMS_OF(streams_8, 8)
+STREAMS_OF(streams_4, 4)
+STREAMS_OF(streams_2, 2)
+
 const struct tiles *tile_pairs(void)
 {
-    static const struct tiles pairs_of_bf16 = { .size = sizeof(uint16_t),
+    static const struct tiles pairs_of_bf16 = { .kind = STORED_PAIRS,
+                                                .size = sizeof(uint16_t),
                                                 .block = PAIRS_BLOCK,
                                                 .packed = true,
                                                 .dot = dot,
                                                 .keep = keep,
                                                 .join = join,
-                                                .streams = streams };
+                                                .streams = { streams_8, streams_4, streams_2 } };
 
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
                                                                  : NULL;

@@ -10,7 +10,8 @@
 #include "lib/cpu/linear.h"
 #include "lib/cpu/vec.h"
 
-#define EACH _Pragma("GCC unroll 8") for
+#define EACH       _Pragma("GCC unroll 8") for
+#define FOUR_TIMES _Pragma("GCC unroll 4") for
 
 static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
 {
@@ -256,11 +257,11 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     vec_add_eight(sums[j], &acc[0][j], EIGHT_OUTS, add);
 }
 
-/* acc[STREAMS] += terms of a step at X and W; only N terms of x if SOME, and otherwise
- * each stream prefetches what it reads READ_AHEAD bytes later. */
+/* acc[WIDTH] += terms of a step at X and W; only N terms of x if SOME, and otherwise
+ * each stream prefetches what it reads later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
-            size_t offset, enum dtype type, bool some, size_t n)
+add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
+            enum dtype type, bool some, size_t n, int width)
 {
     vec xv, next, wv;
 
@@ -273,13 +274,13 @@ add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
         vec_load_f32(&next, x + VEC);
         vec_hold(&next);
     }
-    EACH(int s = 0; s < STREAMS; s++)
+    EACH(int s = 0; s < width; s++)
     {
         const char *at = w[s] + offset;
         vec_u32 both;
 
         if (!some)
-            vec_prefetch((const void *)((uintptr_t)at + READ_AHEAD));
+            vec_prefetch(at, width);
         if (type == DTYPE_F32) {
             vec_fuse_at(&acc[s], &xv, at);
             continue;
@@ -293,37 +294,43 @@ add_streams(vec acc[STREAMS], const float *x, const char *const w[STREAMS],
     }
 }
 
-/* One row by STREAMS outputs, over N terms. */
+/* One row by WIDTH outputs, over N terms: so many stretches that their sums are eight
+ * at a time. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
-             size_t n)
+             size_t n, int width)
 {
     const size_t step = step_of(type);
     const char *row[STREAMS];
 
-    EACH(int s = 0; s < STREAMS; s++)
+    EACH(int s = 0; s < width; s++)
     row[s] = w->data + (size_t)s * w->stride * size_of(type);
     for (size_t k = 0; k < n;) {
-        const size_t start = k, end = n - k < BLOCK ? n : k + BLOCK;
+        const size_t start = k;
         vec acc[STREAMS];
 
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
-        for (; k + step <= end; k += step)
-            add_streams(acc, x + k, row, k * size_of(type), type, false, 0);
-        if (k < end) {
-            char rest[STREAMS][VEC * sizeof(float)] = { 0 };
-            const char *all[STREAMS];
+        EACH(int of = 0; of < STREAMS; of += width)
+        {
+            const size_t end = n - k < BLOCK ? n : k + BLOCK;
 
-            EACH(int s = 0; s < STREAMS; s++)
-            {
-                all[s] = memcpy(rest[s], row[s] + k * size_of(type),
-                                (end - k) * size_of(type));
+            FOUR_TIMES(; k + step <= end; k += step)
+            add_streams(acc + of, x + k, row, k * size_of(type), type, false, 0, width);
+            if (k < end) {
+                char rest[STREAMS][VEC * sizeof(float)] = { 0 };
+                const char *all[STREAMS];
+
+                EACH(int s = 0; s < width; s++)
+                {
+                    all[s] = memcpy(rest[s], row[s] + k * size_of(type),
+                                    (end - k) * size_of(type));
+                }
+                add_streams(acc + of, x + k, all, 0, type, true,
+                            type == DTYPE_F32 ? end - k : VEC, width);
+                k = end;
             }
-            add_streams(acc, x + k, all, 0, type, true,
-                        type == DTYPE_F32 ? end - k : VEC);
-            k = end;
         }
-        vec_add_eight(sums, acc, 1, start > 0);
+        vec_add_stretches(sums, acc, width, (n - start + BLOCK - 1) / BLOCK, start > 0);
     }
 }
 
@@ -419,17 +426,21 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     {                                                                         \
         tile_eight(sums, x, x_stride, w, type, terms, add);                   \
     }                                                                         \
-    CPU_WIDE static void streams(float *sums, const float *x,                 \
-                                 const struct weight_rows *w, size_t terms)   \
-    {                                                                         \
-        tile_streams(sums, x, w, type, terms);                                \
+    TILE_STREAMS(streams_8, type, 8)                                          \
+    TILE_STREAMS(streams_4, type, 4)                                          \
+    TILE_STREAMS(streams_2, type, 2)
+#define TILE_STREAMS(name, type, width)                                             \
+    CPU_WIDE static void name(float *sums, const float *x,                          \
+                              const struct weight_rows *w, size_t terms)            \
+    {                                                                               \
+        tile_streams(sums, x, w, type, terms, width);                               \
     }
 #define TILE_EIGHT_NAME   eight
-#define TILE_STREAMS_NAME streams
+#define TILE_STREAMS_NAMES { streams_8, streams_4, streams_2 }
 #else
 #define TILE_EIGHT(type)
 #define TILE_EIGHT_NAME   NULL
-#define TILE_STREAMS_NAME NULL
+#define TILE_STREAMS_NAMES { NULL }
 #endif
 
 #define TILE_KERNELS(name, type)                                                       \
@@ -450,11 +461,14 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
         widen_pairs(to, from, type, n);                                                \
     }                                                                                  \
     TILE_EIGHT(type)                                                                   \
-    const struct tiles name = { .size = (type) == DTYPE_F32 ? 4 : 2,                   \
+    const struct tiles name = { .kind = (type) == DTYPE_F32    ? STORED_F32            \
+                                        : (type) == DTYPE_BF16 ? STORED_BF16           \
+                                                               : STORED_F16,           \
+                                .size = (type) == DTYPE_F32 ? 4 : 2,                   \
                                 .block = BLOCK,                                        \
                                 .dot = dot,                                            \
                                 .eight = TILE_EIGHT_NAME,                              \
-                                .streams = TILE_STREAMS_NAME,                          \
+                                .streams = TILE_STREAMS_NAMES,                         \
                                 .outer = outer,                                        \
                                 .widen = widen };
 

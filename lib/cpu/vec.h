@@ -205,11 +205,18 @@ vec_fuse_at(vec *sum, const vec *a, const void *p)
     *sum = to;
 }
 
-/* Prefetches the line at P to the L2 cache, where the source says so: compilers gather
- * prefetches, which is slower. */
-static inline CPU_WIDE __attribute__((always_inline)) void vec_prefetch(const void *p)
+/* Prefetches what one of WIDTH streams, a constant, reads after P, where the source says
+ * so: compilers gather prefetches, which is slower.  Eight streams fill the L1 cache
+ * with less. */
+static inline CPU_WIDE __attribute__((always_inline)) void vec_prefetch(const char *p,
+                                                                        int width)
 {
-    __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)p));
+    const void *later = (const void *)((uintptr_t)p + (width == 8 ? 1024 : 2048));
+
+    if (width == 8)
+        __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)later));
+    else
+        __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)later));
 }
 
 /* out[i] = sum of the lanes of v[i * STRIDE], as vec_sum adds them, for eight vectors
@@ -260,6 +267,29 @@ vec_add_eight(float out[8], const vec *v, int stride, bool add)
         sum += had;
     }
     memcpy(out, &sum, sizeof(sum));
+}
+
+/* sums[WIDTH], a constant, = the sums of the lanes of acc[eight], WIDTH to a stretch, of
+ * as many as there are of STRETCHES, one added to the other; += if ADD. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+vec_add_stretches(float *sums, const vec acc[8], int width, size_t stretches, bool add)
+{
+    float eight[8], sum[4];
+
+    if (width == 8) {
+        vec_add_eight(sums, acc, 1, add);
+        return;
+    }
+    vec_sum_eight(eight, acc, 1);
+    for (int s = 0; s < width; s++)
+        sum[s] = add ? sums[s] + eight[s] : eight[s];
+    _Pragma("GCC unroll 4") for (int of = width; of < 8; of += width)
+    {
+        if ((size_t)(of / width) >= stretches)
+            break;
+        _Pragma("GCC unroll 4") for (int s = 0; s < width; s++) sum[s] += eight[of + s];
+    }
+    memcpy(sums, sum, (size_t)width * sizeof(*sum));
 }
 #endif
 

@@ -1,0 +1,64 @@
+/* ways - which of several loops for the same product is the fastest on this machine
+ *
+ * How many streams of weights a core reads fastest, and how far ahead, differs between
+ * CPUs: Zen 4 reads eight streams faster than two, Zen 5 two faster than eight.  Each
+ * way is tried in turns, in products that have to be made anyway, and the fastest is
+ * kept.  All give the same bits. */
+#ifndef LIB_CPU_WAYS_H
+#define LIB_CPU_WAYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Kinds of weights: each has a record. */
+enum stored {
+    STORED_F32,
+    STORED_BF16,
+    STORED_F16,
+    STORED_PAIRS, /* bf16, by rounded x */
+    STORED_INT8,
+    STORED_INT4,
+    STOREDS
+};
+
+enum {
+    WAYS = 3,                 /* at most */
+    WAY_TRIES = 24,           /* of each way */
+    WAY_LEAST_BYTES = 1 << 20 /* of a product that tells */
+};
+
+struct ways {
+    unsigned tries;
+    double best[WAYS]; /* bytes a second */
+};
+
+/* Is a product of BYTES of weights, which N ways can make, to be timed and passed to
+ * ways_note? */
+static inline bool ways_wants(const struct ways *w, int n, uint64_t bytes)
+{
+    return w->tries < (unsigned)n * WAY_TRIES && bytes >= WAY_LEAST_BYTES;
+}
+
+/* The way of the next product. */
+static inline int ways_next(const struct ways *w, int n, uint64_t bytes)
+{
+    int best = n - 1;
+
+    if (ways_wants(w, n, bytes))
+        return (int)(w->tries % (unsigned)n);
+    for (int i = 0; i < n; i++)
+        best = w->best[i] > w->best[best] ? i : best;
+    return best;
+}
+
+/* The product took SECONDS. */
+static inline void ways_note(struct ways *w, int n, uint64_t bytes, double seconds)
+{
+    int way = (int)(w->tries++ % (unsigned)n);
+    double rate = (double)bytes / (seconds > 0 ? seconds : 1e-9);
+
+    if (rate > w->best[way])
+        w->best[way] = rate;
+}
+
+#endif
