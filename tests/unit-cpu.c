@@ -273,8 +273,7 @@ static void long_sums_do_not_depend_on_threads(void)
     }
     for (int how = ROUNDED; how <= ONEDNN; how++)
         if (product_runs(how)) {
-            struct product_result long_sum =
-                try_product(DTYPE_BF16, how, 16, 9000, 24);
+            struct product_result long_sum = try_product(DTYPE_BF16, how, 16, 9000, 24);
 
             same &= long_sum.same;
             alone &= how == ONEDNN || long_sum.alone;

@@ -359,8 +359,8 @@ static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_st
 }
 
 #if CPU_HAS_WIDE
-/* One row by STREAMS >> WAY outputs that are APART outputs from one another: the rows of
- * weights are so many streams, each of which continues with the next call. */
+/* One row by STREAMS >> WAY outputs that are APART outputs from one another: the rows
+ * of weights are so many streams, each of which continues with the next call. */
 static void dot_streams(float *y, size_t apart, const float *x, const struct tiles *t,
                         int way, const struct matrix *w, uint64_t first,
                         const struct sum_tree *tree)

@@ -15,9 +15,9 @@ enum {
     ROWS = 4,  /* rows of a tile of y = x W^T, */
     OUTS = 6,  /* and its outputs */
     EIGHT = 8, /* rows of a tile if there are at least eight and enough registers, */
-    EIGHT_OUTS = 3,    /* and its outputs */
+    EIGHT_OUTS = 3, /* and its outputs */
     STREAMS = 8, /* most outputs of one row at once, whose weights may lie far apart */
-    BLOCK = 512,       /* terms of a stretch: some rows of x fit into the L1 cache */
+    BLOCK = 512, /* terms of a stretch: some rows of x fit into the L1 cache */
     PAIRS_BLOCK = 2048, /* of packed x */
     PAIRS_PART = 512,   /* terms of it for which eight rows fit into the L1 cache */
 };

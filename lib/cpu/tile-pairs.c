@@ -286,7 +286,8 @@ const struct tiles *tile_pairs(void)
                                                 .dot = dot,
                                                 .keep = keep,
                                                 .join = join,
-                                                .streams = { streams_8, streams_4, streams_2 } };
+                                                .streams = { streams_8, streams_4,
+                                                             streams_2 } };
 
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
                                                                  : NULL;

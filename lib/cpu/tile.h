@@ -429,18 +429,24 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     TILE_STREAMS(streams_8, type, 8)                                          \
     TILE_STREAMS(streams_4, type, 4)                                          \
     TILE_STREAMS(streams_2, type, 2)
-#define TILE_STREAMS(name, type, width)                                             \
-    CPU_WIDE static void name(float *sums, const float *x,                          \
-                              const struct weight_rows *w, size_t terms)            \
-    {                                                                               \
-        tile_streams(sums, x, w, type, terms, width);                               \
+#define TILE_STREAMS(name, type, width)                                  \
+    CPU_WIDE static void name(float *sums, const float *x,               \
+                              const struct weight_rows *w, size_t terms) \
+    {                                                                    \
+        tile_streams(sums, x, w, type, terms, width);                    \
     }
-#define TILE_EIGHT_NAME   eight
-#define TILE_STREAMS_NAMES { streams_8, streams_4, streams_2 }
+#define TILE_EIGHT_NAME eight
+#define TILE_STREAMS_NAMES              \
+    {                                   \
+        streams_8, streams_4, streams_2 \
+    }
 #else
 #define TILE_EIGHT(type)
-#define TILE_EIGHT_NAME   NULL
-#define TILE_STREAMS_NAMES { NULL }
+#define TILE_EIGHT_NAME NULL
+#define TILE_STREAMS_NAMES \
+    {                      \
+        NULL               \
+    }
 #endif
 
 #define TILE_KERNELS(name, type)                                                       \

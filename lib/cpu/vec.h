@@ -205,9 +205,9 @@ vec_fuse_at(vec *sum, const vec *a, const void *p)
     *sum = to;
 }
 
-/* Prefetches what one of WIDTH streams, a constant, reads after P, where the source says
- * so: compilers gather prefetches, which is slower.  Eight streams fill the L1 cache
- * with less. */
+/* Prefetches what one of WIDTH streams, a constant, reads after P, where the source
+ * says so: compilers gather prefetches, which is slower.  Eight streams fill the L1
+ * cache with less. */
 static inline CPU_WIDE __attribute__((always_inline)) void vec_prefetch(const char *p,
                                                                         int width)
 {
@@ -269,8 +269,8 @@ vec_add_eight(float out[8], const vec *v, int stride, bool add)
     memcpy(out, &sum, sizeof(sum));
 }
 
-/* sums[WIDTH], a constant, = the sums of the lanes of acc[eight], WIDTH to a stretch, of
- * as many as there are of STRETCHES, one added to the other; += if ADD. */
+/* sums[WIDTH], a constant, = the sums of the lanes of acc[eight], WIDTH to a stretch,
+ * of as many as there are of STRETCHES, one added to the other; += if ADD. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 vec_add_stretches(float *sums, const vec acc[8], int width, size_t stretches, bool add)
 {
