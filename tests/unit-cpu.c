@@ -294,6 +294,10 @@ static void panels_join(void)
 
         alone &= r.alone && try_product(dtypes[t], LINEAR, 16, 1030, 75).alone;
         linear = fmax(linear, r.error);
+        /* blocks of rows, of which the last has too few */
+        r = try_product(dtypes[t], LINEAR, 517, 1030, 131);
+        alone &= r.alone && r.same;
+        linear = fmax(linear, r.error);
         matmul = fmax(matmul, try_product(dtypes[t], MATMUL, 9, 3000, 700).error);
     }
     /* chunks of rows, stretches, and tiles of oneDNN's */
@@ -391,7 +395,7 @@ static bool tree_is_that_of_parts(enum dtype t, enum product how, size_t rows)
 
 static void trees_join(void)
 {
-    static const size_t rows[] = { 1, 2, 9, 40 };
+    static const size_t rows[] = { 1, 2, 9, 40, 517 };
 
     for (int t = 0; t < NDTYPES; t++) {
         bool same = true;

@@ -13,8 +13,8 @@
  * that has all terms of a subtree computes the same value as several ranks would.
  *
  * Register tiles of rows x outputs reuse each loaded weight for several rows.  With few
- * rows, weights are widened to f32 as they are read; with many, a panel of 16-bit
- * weights is widened first. */
+ * rows, weights are widened to f32 as they are read; with many, a panel of weights is
+ * widened, or copied into whole lines, first. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -40,8 +40,13 @@ enum {
     TASK = 1 << 16,   /* weights of a task with few rows */
     PANEL = 8 * OUTS, /* outputs computed together */
     GROUP = 8 * EIGHT_OUTS, /* outputs computed together in tiles of eight rows */
+    BLOCK_OUTS = 4 * GROUP, /* of many rows: outputs whose weights, of a stretch, fit
+                             * into the L2 cache, */
+    BLOCK_ROWS = 512,       /* and rows that are multiplied by these */
+    LINE = 64,              /* bytes of a line of a cache */
     APART = VEC, /* padding between rows, so that equal columns map to different cache
                   * sets */
+    PAIRS_FLOATS = BLOCK_OUTS * (PAIRS_BLOCK / 2 + APART), /* of a block's weights */
     STRIP = 128, /* y = x W: outputs computed together, */
     DEEP = 32,   /* and terms at a time; */
     SHALLOW = 8  /* of few rows: as many streams of weights as are read ahead */
@@ -194,7 +199,9 @@ static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_strid
             size_t some = terms - p < PAIRS_PART ? terms - p : PAIRS_PART;
             struct weight_rows at = { .data = element(w, first + c, of.start + k + p),
                                       .stride = w->cols,
-                                      .ahead = ahead };
+                                      .ahead = ahead,
+                                      .apart = LINE,
+                                      .step = EIGHT_OUTS * LINE };
 
             t->keep(kept[c / EIGHT_OUTS], x + of.x + floats_of(t, (size_t)k + p),
                     x_stride, &at, some, p > 0);
@@ -224,7 +231,9 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
         for (size_t c = 0; c < n && !t->packed; c += EIGHT_OUTS) {
             struct weight_rows at = { .data = element(w, first + c, of.start + k),
                                       .stride = w->cols,
-                                      .ahead = ahead };
+                                      .ahead = ahead,
+                                      .apart = LINE,
+                                      .step = EIGHT_OUTS * LINE };
 
             t->eight(sums + c, x + of.x + floats_of(t, k), x_stride, &at, terms, k > 0);
             ahead = ahead ? ahead + EIGHT_OUTS * terms * t->size : NULL;
@@ -392,7 +401,7 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
 {
 #if CPU_HAS_WIDE
     for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS;
-         m >= EIGHT && (m <= FEW || !t->packed) && cpu_is_wide();
+         m >= EIGHT && m <= FEW && cpu_is_wide();
          m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
         dot_eight(y, y_stride, x, x_stride, t, w, first, tiles, tree);
         dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, t, w, first + tiles,
@@ -409,6 +418,158 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
                      (struct terms){ .count = w->cols });
     }
 }
+
+#if CPU_HAS_WIDE
+/* Sums of many rows: of eight rows, one after another, by N outputs. */
+typedef float eight_rows[EIGHT];
+
+/* Floats of a thread's room for dot_blocks or, if PACKED, dot_pairs. */
+static size_t block_floats(size_t rows, const struct sum_tree *tree, bool packed)
+{
+    size_t some = rows < BLOCK_ROWS ? (rows + EIGHT - 1) / EIGHT * EIGHT : BLOCK_ROWS;
+
+    if (packed)
+        return PAIRS_FLOATS + (tree->n > 1 ? SUMS * rows * BLOCK_OUTS : 0);
+    return BLOCK_OUTS * (BLOCK + APART + some * (tree->n > 1 ? SUMS + 1 : 1));
+}
+
+/* sums[][n], or += if ADD, of M rows by the panel AT of N outputs over TERMS terms; the
+ * first rows prefetch what AT says, for each tile of outputs NEXT bytes further. */
+static void block_sums(eight_rows *sums, const float *x, size_t x_stride, size_t m,
+                       const struct weight_rows *at, size_t n, size_t terms,
+                       size_t next, bool add)
+{
+    for (size_t i = 0; i < m; i += EIGHT, sums += n) {
+        size_t row = m - i < EIGHT ? m - EIGHT : i; /* the last eight rows */
+        struct weight_rows w = *at;
+
+        if (i)
+            w.ahead = NULL;
+        for (size_t c = 0; c < n; c += EIGHT_OUTS) {
+            tile_f32.eight(sums + c, x + row * x_stride, x_stride, &w, terms, add);
+            w.data += EIGHT_OUTS * w.stride * sizeof(*x);
+            w.ahead = w.ahead ? w.ahead + next : NULL;
+        }
+    }
+}
+
+/* Y of M rows by N outputs = these sums, of OUTS outputs. */
+static void store_block(float *y, size_t y_stride, size_t m, size_t n,
+                        const eight_rows *sums, size_t outs)
+{
+    for (size_t i = 0; i < m; i += EIGHT, sums += outs) {
+        size_t turned = 0, row = m - i < EIGHT ? m - EIGHT : i;
+        float *to = y + row * y_stride;
+
+        for (; turned + EIGHT <= n; turned += EIGHT)
+            turn_eight(to + turned, y_stride, sums + turned);
+        for (size_t r = 0; r < EIGHT; r++)
+            for (size_t c = turned; c < n; c++)
+                to[r * y_stride + c] = sums[c][r];
+    }
+}
+
+/* At least EIGHT rows, at most BLOCK_ROWS, by at most BLOCK_OUTS outputs.  Stretch by
+ * stretch, the weights are widened into a panel, or copied, so that they are read in
+ * order and from whole lines; then all rows are multiplied by it. */
+static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      size_t m, const struct matrix *w, uint64_t first, size_t n,
+                      const struct sum_tree *tree, float *room)
+{
+    const size_t outs = (n + EIGHT_OUTS - 1) / EIGHT_OUTS * EIGHT_OUTS;
+    const size_t size = (m + EIGHT - 1) / EIGHT * outs, unit = size_of(w->dtype);
+    eight_rows *sums = (eight_rows *)(room + BLOCK_OUTS * (BLOCK + APART)), *to = sums;
+    struct terms of = { 0 };
+
+    memset(room + n * (BLOCK + APART), 0, (outs - n) * (BLOCK + APART) * sizeof(*room));
+    for (int k = 0; k < tree->n; k++, to += size) {
+        of.count = tree->leaf[k].cols;
+        for (uint64_t at = 0; at < of.count; at += BLOCK) {
+            size_t terms = of.count - at < BLOCK ? (size_t)(of.count - at) : BLOCK;
+            uint64_t col = of.start + at, later = col + terms;
+            struct weight_rows panel = widen_panel(w, first, n, col, terms, room);
+
+            if (later < w->cols)
+                panel.ahead = element(w, first, later);
+            else if (first + n + outs <= w->rows)
+                panel.ahead = element(w, first + n, 0);
+            panel.apart = (size_t)w->cols * unit;
+            panel.step = VEC * unit;
+            block_sums(to, x + of.x + at, x_stride, m, &panel, outs,
+                       cpu_arranged(w->dtype, terms), EIGHT_OUTS * panel.apart, at > 0);
+        }
+        for (int a = 0; a < tree->leaf[k].adds; a++, to -= size)
+            for (size_t i = 0; i < size * EIGHT; i++)
+                to[-(ptrdiff_t)size][i] += to[0][i];
+        next_terms(&of, tiles_of(w->dtype));
+    }
+    store_block(y, y_stride, m, n, sums, outs);
+}
+
+static void dot_blocks(float *y, size_t y_stride, const float *x, size_t x_stride,
+                       size_t m, const struct matrix *w, uint64_t first, size_t n,
+                       const struct sum_tree *tree, float *room)
+{
+    for (size_t i = 0; i < m; i += BLOCK_ROWS) {
+        size_t row = m - i < EIGHT ? m - EIGHT : i;
+        size_t some = m - row < BLOCK_ROWS ? m - row : BLOCK_ROWS;
+
+        dot_block(y + row * y_stride, y_stride, x + row * x_stride, x_stride, some, w,
+                  first, n, tree, room);
+    }
+}
+
+/* y[M][N], or += if ADD, by a panel of packed weights: six outputs, whose weights stay
+ * in the L1 cache, by CHUNK rows, which stay in L2, after another. */
+static void pair_tiles(float *y, size_t y_stride, const float *x, size_t x_stride,
+                       size_t m, const struct tiles *t, const struct weight_rows *panel,
+                       size_t n, size_t terms, bool add)
+{
+    for (size_t i = 0; i < m; i += CHUNK)
+        for (size_t j = 0; j < n; j += OUTS) {
+            struct weight_rows at = *panel;
+
+            at.data += j * panel->stride * t->size;
+            t->dot(y + i * y_stride + j, y_stride, x + i * x_stride, x_stride, &at,
+                   m - i < CHUNK ? m - i : CHUNK, n - j < OUTS ? n - j : OUTS, terms,
+                   add);
+        }
+}
+
+/* The same for packed x, whose weights are copied.  ROOM is that of join_sums. */
+static void dot_pairs(float *y, size_t y_stride, const float *x, size_t x_stride,
+                      size_t m, const struct tiles *t, const struct matrix *w,
+                      uint64_t first, size_t n, const struct sum_tree *tree,
+                      float *room)
+{
+    struct sums s = {
+        .y = y, .y_stride = y_stride, .room = room + PAIRS_FLOATS, .m = m, .n = n
+    };
+    uint16_t *copy = (uint16_t *)(void *)room;
+    struct terms of = { 0 };
+
+    for (int k = 0; k < tree->n; k++) {
+        size_t stride;
+        float *to = sum_at(&s, s.count, &stride);
+
+        of.count = tree->leaf[k].cols;
+        for (uint64_t at = 0; at < of.count; at += PAIRS_BLOCK) {
+            size_t terms =
+                of.count - at < PAIRS_BLOCK ? (size_t)(of.count - at) : PAIRS_BLOCK;
+            struct weight_rows panel = { .data = (const char *)copy,
+                                         .stride = PAIRS_BLOCK + 2 * APART };
+
+            for (size_t j = 0; j < n; j++)
+                memcpy(copy + j * panel.stride, element(w, first + j, of.start + at),
+                       terms * sizeof(*copy));
+            pair_tiles(to, stride, x + of.x + floats_of(t, (size_t)at), x_stride, m, t,
+                       &panel, n, terms, at > 0);
+        }
+        join_sums(&s, tree->leaf[k].adds);
+        next_terms(&of, t);
+    }
+}
+#endif
 
 /* Many rows: widens a panel of weights and uses it for all rows. */
 static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
@@ -592,6 +753,49 @@ static void linear_outputs(void *arg, size_t task, int thread)
                 p->tree);
 }
 
+#if CPU_HAS_WIDE
+static void linear_blocks(void *arg, size_t task, int thread)
+{
+    const struct product *p = arg;
+    size_t n, first = (size_t)outputs(p, task, &n);
+    float *room = p->rooms + (size_t)thread * p->room;
+
+    if (p->tiles->packed)
+        dot_pairs(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles, p->w,
+                  first, n, p->tree, room);
+    else
+        dot_blocks(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->w, first, n,
+                   p->tree, room);
+}
+#endif
+
+/* Are there so many rows that they are faster in blocks?  Sets the room for these. */
+static bool wants_blocks(struct product *p)
+{
+#if CPU_HAS_WIDE
+    if (cpu_is_wide() && p->rows > (p->tiles->packed ? 2 * CHUNK : FEW)) {
+        p->room = block_floats(p->rows, p->tree, p->tiles->packed);
+        return true;
+    }
+#endif
+    (void)p;
+    return false;
+}
+
+/* Tasks of a block's outputs, or of less, so that all threads have some. */
+static void share_blocks(struct device *d, struct product *p)
+{
+#if CPU_HAS_WIDE
+    uint64_t share = p->out / (4 * (uint64_t)cpu_threads(d)) / GROUP * GROUP;
+
+    share = share < GROUP ? GROUP : share < BLOCK_OUTS ? share : BLOCK_OUTS;
+    share_out(d, p, share, linear_blocks);
+#else
+    (void)d;
+    (void)p;
+#endif
+}
+
 /* Outputs per task: some 100 KB of weights, in whole panels. */
 static uint64_t few_share(const struct product *p)
 {
@@ -716,18 +920,6 @@ static void set_apart(void *arg, size_t task, int thread)
     }
 }
 
-/* Are many rows, too, multiplied by W as it is stored?  Tiles of eight rows add lanes
- * faster, and f32 need not be widened. */
-static bool is_direct(const struct matrix *w)
-{
-#if CPU_HAS_WIDE
-    return w->dtype == DTYPE_F32 && cpu_is_wide();
-#else
-    (void)w;
-    return false;
-#endif
-}
-
 /* y = x W^T; ROUNDED: x is rounded to bf16. */
 static int linear(struct device *d, float *y, const float *x, size_t rows,
                   const struct matrix *w, const struct sum_tree *tree, bool rounded,
@@ -746,6 +938,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .x_stride = (size_t)w->cols + 2 * VEC * TREE_LEAVES + APART };
     size_t apart, panels = 0, rooms;
     float *room = NULL;
+    bool blocks;
 
     if (!w->cols) {
         memset(y, 0, rows * w->rows * sizeof(*y));
@@ -755,8 +948,10 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
         p.tiles = tiles_of(w->dtype);
     if (p.tiles->packed)
         p.x_stride = (size_t)w->cols / 2 + VEC * (TREE_LEAVES + 1) + APART;
+    p.x_stride = (p.x_stride + VEC - 1) / VEC * VEC;
     apart = rows * p.x_stride;
-    if (rows > FEW && !p.tiles->packed && !is_direct(w)) {
+    blocks = wants_blocks(&p);
+    if (!blocks && rows > FEW && !p.tiles->packed) {
         panels = (size_t)cpu_threads(d) * cpu_panel_floats();
         p.room = p.tree->n > 1 ? SUMS * PANEL * rows : 0;
     }
@@ -771,7 +966,9 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
         p.panels = room + apart;
     if (rooms)
         p.rooms = room + apart + panels;
-    if (!share_streams(d, &p))
+    if (blocks)
+        share_blocks(d, &p);
+    else if (!share_streams(d, &p))
         share_out(d, &p, panels ? PANEL : few_share(&p), linear_outputs);
     free(room);
     return 0;

@@ -27,6 +27,9 @@ struct weight_rows {
     const char *data;
     size_t stride;     /* elements between rows */
     const char *ahead; /* what to prefetch, in memory order; or NULL */
+    size_t apart;      /* in tiles of eight rows: bytes between the lines that a step
+                        * prefetches, one for each output, */
+    size_t step;       /* and to those of the next step */
 };
 
 /* The loops for weights of one type.  Strides count elements. */

@@ -194,8 +194,8 @@ CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x
     for (; k + STEP <= terms; k += STEP, x += VEC, data += STEP * sizeof(uint16_t)) {
         if (ahead) {
             EACH(int j = 0; j < EIGHT_OUTS; j++)
-            __builtin_prefetch(ahead + (size_t)j * STEP * sizeof(uint16_t), 0, 2);
-            ahead += EIGHT_OUTS * STEP * sizeof(uint16_t);
+            __builtin_prefetch(ahead + (size_t)j * w->apart, 0, 3);
+            ahead += w->step;
         }
         add_eight(acc, x, x_stride, data, w->stride, STEP);
     }

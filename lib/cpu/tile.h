@@ -229,16 +229,18 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
 {
     const size_t step = step_of(type);
     const int halves = type == DTYPE_F32 ? 1 : 2;
+    const char *ahead = w->ahead;
     vec acc[EIGHT][EIGHT_OUTS];
     size_t k = 0;
 
     EACH(int i = 0; i < EIGHT; i++)
     EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = (vec){ 0 };
     for (; k + step <= n; k += step) {
-        EACH(int j = 0; j < EIGHT_OUTS; j++)
-        if (w->ahead)
-            __builtin_prefetch(
-                w->ahead + (k * EIGHT_OUTS + (size_t)j * step) * size_of(type), 0, 2);
+        if (ahead) {
+            EACH(int j = 0; j < EIGHT_OUTS; j++)
+            __builtin_prefetch(ahead + (size_t)j * w->apart, 0, 3);
+            ahead += w->step;
+        }
         EACH(int h = 0; h < halves; h++)
         add_eight(acc, x + k + h * VEC, x_stride, w->data + k * size_of(type),
                   w->stride, type, h, false, 0);

@@ -274,7 +274,7 @@ vec_add_eight(float out[8], const vec *v, int stride, bool add)
 static inline CPU_WIDE __attribute__((always_inline)) void
 vec_add_stretches(float *sums, const vec acc[8], int width, size_t stretches, bool add)
 {
-    float eight[8], sum[4];
+    float eight[8], sum[8];
 
     if (width == 8) {
         vec_add_eight(sums, acc, 1, add);
