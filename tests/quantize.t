@@ -61,6 +61,24 @@ within() {
 }
 ok "bard in int8: perplexity within 0.5 %" within 0.005 "$(score --weights int8)"
 ok "bard in int4: within 3 %" within 0.03 "$(score --weights int4)"
+ok "bard in int4 with rounded activations: within 3 %" within 0.03 "$(score --weights int4 --compute bf16)"
+
+# many rows of codes are widened to bf16, on CPUs with products of these
+many=$(seq -s, 2 300)
+for type in int8 int4; do
+    logits() {
+        tp-run logits --ids "$many" --weights $type "$@" "$bard"
+    }
+    logits -o exact
+    logits -o rounded --compute bf16 --threads 1
+    ok "many rows in $type: near those whose activations are not rounded" \
+        "$top_builddir/tests/compare-tensors" exact rounded 0.02 logits
+    logits -o again --compute bf16 --threads 2 --pp 2
+    ok "many rows in $type: the same bits on stages and threads" cmp rounded again
+    logits -o whole --deterministic
+    logits -o again --deterministic --compute bf16
+    ok "many rows in $type: not rounded with --deterministic" cmp whole again
+done
 
 weights() {
     tp-run generate --report-memory --ids 1 --max-tokens 1 --weights "$1" "$bard" 2>&1 > text |

@@ -234,6 +234,66 @@ static void trees_add_leaves(bool four)
     tap_ok(same, "in %d bits halves of a tree add up to its bits", four ? 4 : 8);
 }
 
+/* Rounds N numbers to bf16. */
+static void round_all(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = dtype_bf16_to_f32(dtype_f32_to_bf16(x[i]));
+}
+
+/* By codes widened to bf16: by x in bf16 the sum of products, but for the rounding of
+ * numbers of 4 bits; the same bits for any number of threads. */
+static void widened_codes_are_right(bool four)
+{
+    enum { LEAF = 157 }; /* not whole words */
+    static const uint64_t shape[][2] = {
+        { 64, 50 }, { 2080, 61 }, { 4160, 100 }, { 96, 1000 }
+    };
+    const uint64_t leaf = four ? 160 : LEAF;
+    const struct sum_tree tree = {
+        .n = 4, .leaf = { { leaf, 0 }, { leaf, 1 }, { leaf, 0 }, { leaf, 2 } }
+    };
+    double worst = 0;
+    bool same = true;
+
+    for (size_t s = 0; s < 5; s++) {
+        size_t rows = s == 3 ? 601 : 128 + s;
+        uint64_t in = s == 4 ? 4 * leaf : shape[s][0] - (four ? 0 : 5);
+        struct matrix w = matrix_new(four, s == 4 ? 61 : shape[s][1], in);
+        size_t n = rows * (size_t)w.rows;
+        float *x, *y, *z;
+        struct err err;
+
+        if (!cpu_has_widened(rows, &w)) {
+            printf("# skipped: codes widened to bf16\n");
+            matrix_free(&w);
+            return;
+        }
+        x = numbers_new(rows * (size_t)in, 2);
+        y = xcalloc(n, sizeof(*y));
+        z = xcalloc(n, sizeof(*z));
+        for (int threads = 1; threads <= 3; threads++) {
+            struct device *d = device_new(threads);
+
+            memset(z, 0xff, n * sizeof(*z));
+            same &= cpu_linear_widened(d, threads > 1 ? z : y, x, rows, &w,
+                                       s == 4 ? &tree : NULL, &err) == 0;
+            same &= threads == 1 || !memcmp(y, z, n * sizeof(*y));
+            backend_cpu.close(d);
+        }
+        round_all(x, rows * (size_t)in);
+        worst = fmax(worst, error_of(y, x, rows, &w));
+        matrix_free(&w);
+        free(x);
+        free(y);
+        free(z);
+    }
+    if (!tap_ok(worst < (four ? 0x1p-9 : 1e-6), "codes of %d bits widened to bf16",
+                four ? 4 : 8))
+        printf("# error %g\n", worst);
+    tap_ok(same, "the same bits for any number of threads, widened");
+}
+
 static void odd_numbers_are_seen(void)
 {
     struct matrix w = matrix_new(true, 8, 64);
@@ -295,6 +355,7 @@ int main(void)
     for (int four = 0; four < 2; four++) {
         products_are_right(four);
         trees_add_leaves(four);
+        widened_codes_are_right(four);
     }
     odd_numbers_are_seen();
     codes_are_near();

@@ -36,7 +36,7 @@ struct bench {
     struct calibration c;
     struct machine_rates rates; /* of the CPU */
     bool rounded;               /* products are of bf16, with its kernels */
-    bool codes;                 /* weights have 8 or 4 bits */
+    bool codes;                 /* products are of weights of 8 or 4 bits */
     /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
@@ -489,15 +489,19 @@ static int report(struct bench *b, struct err *err)
 /* Measures this rank's device.  A rank with bf16 products is compared with those. */
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
+    const enum dtype type = r->ops->host_memory ? matrix_type(r) : DTYPE_F32;
+    const bool codes = type == DTYPE_I8 || type == DTYPE_U8;
+    const bool rounded = r->program->rounded && (type == DTYPE_BF16 || codes);
+
     if (!r->ops->host_memory)
         return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,
                              &b->c.product, err);
     if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
         return -1;
-    b->rounded = r->program->rounded && matrix_type(r) == DTYPE_BF16;
-    b->codes = matrix_type(r) == DTYPE_I8 || matrix_type(r) == DTYPE_U8;
+    b->rounded = rounded && !codes;
+    b->codes = codes && !rounded;
     b->c.memory_read = b->rates.read;
-    b->c.product = b->rounded && b->rates.bf16 > 0 ? b->rates.bf16 : b->rates.f32;
+    b->c.product = rounded && b->rates.bf16 > 0 ? b->rates.bf16 : b->rates.f32;
     return 0;
 }
 

@@ -48,9 +48,14 @@ static const struct sum_tree *tree_of(const struct call *c, int number)
 
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    if (c->program->rounded && !c->program->deterministic &&
-        cpu_has_many(rows_of(&c->y), c->w))
+    /* may the number of rows change a row's rounding? */
+    const bool loose = c->program->rounded && !c->program->deterministic;
+
+    if (loose && cpu_has_many(rows_of(&c->y), c->w))
         return cpu_linear_many(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    if (loose && cpu_has_widened(rows_of(&c->y), c->w))
+        return cpu_linear_widened(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                                  tree_of(c, c->inst->tree), err);
     if (cpu_is_packed(c->w))
         return cpu_packed_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                                  tree_of(c, c->inst->tree), err);

@@ -26,6 +26,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/linear.h"
+#include "lib/cpu/packed.h"
 #include "lib/cpu/streams.h"
 #include "lib/cpu/vec.h"
 
@@ -37,6 +38,7 @@ enum {
     FEW = 16,         /* maximum number of rows for which weights are widened as they
                        * are read */
     CHUNK = 128,      /* rows that tiles of packed x reuse, from the L2 cache */
+    WIDENED = 128,    /* rows for which codes are widened to bf16 */
     TASK = 1 << 16,   /* weights of a task with few rows */
     PANEL = 8 * OUTS, /* outputs computed together */
     GROUP = 8 * EIGHT_OUTS, /* outputs computed together in tiles of eight rows */
@@ -536,7 +538,32 @@ static void pair_tiles(float *y, size_t y_stride, const float *x, size_t x_strid
         }
 }
 
-/* The same for packed x, whose weights are copied.  ROOM is that of join_sums. */
+/* to[N][stride] = TERMS terms from column COL on of the rows of W from FIRST on, in
+ * bf16; of 8 bits without their scales. */
+static void pair_panel(uint16_t *to, size_t stride, const struct matrix *w,
+                       uint64_t first, size_t n, uint64_t col, size_t terms)
+{
+    if (cpu_is_packed(w)) {
+        packed_widen(to, stride, w, first, n, col, terms);
+        return;
+    }
+    for (size_t j = 0; j < n; j++)
+        memcpy(to + j * stride, element(w, first + j, col), terms * sizeof(*to));
+}
+
+/* y[M][N] times the scales of 8 bits of the rows of W from FIRST on. */
+static void scale_outputs(float *y, size_t y_stride, size_t m, const struct matrix *w,
+                          uint64_t first, size_t n)
+{
+    const float *scale = (const float *)w->scale + first;
+
+    for (size_t i = 0; i < m && w->dtype == DTYPE_I8; i++)
+        for (size_t j = 0; j < n; j++)
+            y[i * y_stride + j] *= scale[j];
+}
+
+/* The same for packed x, whose weights are copied, or widened from codes.  ROOM is that
+ * of join_sums. */
 static void dot_pairs(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const struct tiles *t, const struct matrix *w,
                       uint64_t first, size_t n, const struct sum_tree *tree,
@@ -559,12 +586,11 @@ static void dot_pairs(float *y, size_t y_stride, const float *x, size_t x_stride
             struct weight_rows panel = { .data = (const char *)copy,
                                          .stride = PAIRS_BLOCK + 2 * APART };
 
-            for (size_t j = 0; j < n; j++)
-                memcpy(copy + j * panel.stride, element(w, first + j, of.start + at),
-                       terms * sizeof(*copy));
+            pair_panel(copy, panel.stride, w, first, n, of.start + at, terms);
             pair_tiles(to, stride, x + of.x + floats_of(t, (size_t)at), x_stride, m, t,
                        &panel, n, terms, at > 0);
         }
+        scale_outputs(to, stride, m, w, first, n);
         join_sums(&s, tree->leaf[k].adds);
         next_terms(&of, t);
     }
@@ -773,7 +799,8 @@ static void linear_blocks(void *arg, size_t task, int thread)
 static bool wants_blocks(struct product *p)
 {
 #if CPU_HAS_WIDE
-    if (cpu_is_wide() && p->rows > (p->tiles->packed ? 2 * CHUNK : FEW)) {
+    if (cpu_is_wide() &&
+        (cpu_is_packed(p->w) || p->rows > (p->tiles->packed ? 2 * CHUNK : FEW))) {
         p->room = block_floats(p->rows, p->tree, p->tiles->packed);
         return true;
     }
@@ -786,9 +813,12 @@ static bool wants_blocks(struct product *p)
 static void share_blocks(struct device *d, struct product *p)
 {
 #if CPU_HAS_WIDE
-    uint64_t share = p->out / (4 * (uint64_t)cpu_threads(d)) / GROUP * GROUP;
+    /* whole groups of codes, too */
+    const uint64_t unit =
+        cpu_is_packed(p->w) ? (uint64_t)(OUTS * CODES_ROWS / 2) : GROUP;
+    uint64_t share = p->out / (4 * (uint64_t)cpu_threads(d)) / unit * unit;
 
-    share = share < GROUP ? GROUP : share < BLOCK_OUTS ? share : BLOCK_OUTS;
+    share = share < unit ? unit : share < BLOCK_OUTS ? share : BLOCK_OUTS;
     share_out(d, p, share, linear_blocks);
 #else
     (void)d;
@@ -985,6 +1015,18 @@ int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
                        struct err *err)
 {
     return linear(d, y, x, rows, w, tree, w->dtype == DTYPE_BF16, err);
+}
+
+bool cpu_has_widened(size_t rows, const struct matrix *w)
+{
+    return cpu_is_packed(w) && rows >= WIDENED && w->cols && tile_pairs();
+}
+
+int cpu_linear_widened(struct device *d, float *y, const float *x, size_t rows,
+                       const struct matrix *w, const struct sum_tree *tree,
+                       struct err *err)
+{
+    return linear(d, y, x, rows, w, tree, true, err);
 }
 
 /* Outputs per task of y = x W: of few rows one task for each thread. */

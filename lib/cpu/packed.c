@@ -281,6 +281,95 @@ static void run(struct device *d, struct product *p)
         ways_note(ways, PACKED_WAYS, bytes, clock_seconds() - start);
 }
 
+/* ---- codes as bf16 ---- */
+
+/* Four numbers of each of CODES_ROWS rows: *w has their codes, in the lowest bits of
+ * bytes; each minus ZERO, times *scale, goes to TO and the rows after it, N of them. */
+static inline __attribute__((always_inline)) void
+widen_word(uint16_t *to, size_t stride, const vec_u32 *w, uint32_t mask, int zero,
+           const vec *scale, size_t n)
+{
+    vec_u32 pair[2];
+
+    for (int b = 0; b < 4; b += 2) {
+        vec_u32 bits[2];
+
+        for (int k = 0; k < 2; k++) {
+            vec_i32 code = (vec_i32)(*w >> (8 * (b + k)) & mask) - zero;
+            vec v = __builtin_convertvector(code, vec) * *scale;
+
+            vec_round_bf16(&v);
+            memcpy(&bits[k], &v, sizeof(v));
+        }
+        pair[b / 2] = bits[0] >> 16 | bits[1];
+    }
+    for (size_t r = 0; r < n; r++) {
+        uint32_t four[2] = { pair[0][r], pair[1][r] };
+
+        memcpy(to + r * stride, four, sizeof(four));
+    }
+}
+
+/* N rows of a group whose codes begin at W: COUNT words of 8 bits. */
+CPU_CLONES static void widen_words(uint16_t *to, size_t stride, const uint8_t *w,
+                                   size_t count, size_t n)
+{
+    vec one = { 0 };
+
+    one += 1;
+    for (size_t k = 0; k < count; k++) {
+        vec_u32 codes;
+
+        memcpy(&codes, w + k * sizeof(codes), sizeof(codes));
+        widen_word(to + 4 * k, stride, &codes, 255, 128, &one, n);
+    }
+}
+
+/* COUNT blocks of 4 bits. */
+CPU_CLONES static void widen_blocks(uint16_t *to, size_t stride, const uint8_t *w,
+                                    const uint16_t *scale, size_t count, size_t n)
+{
+    for (size_t k = 0; k < count; k++, scale += CODES_ROWS) {
+        vec by;
+
+        vec_load_f16(&by, scale);
+        for (int p = 0; p < CODES_BLOCK / 8; p++, to += 8) {
+            vec_u32 codes, high;
+
+            memcpy(&codes, w, sizeof(codes));
+            w += sizeof(codes);
+            high = codes >> 4;
+            widen_word(to, stride, &codes, 15, 8, &by, n);
+            widen_word(to + 4, stride, &high, 15, 8, &by, n);
+        }
+    }
+}
+
+void packed_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t first,
+                  size_t n, uint64_t col, size_t terms)
+{
+    const bool four = w->dtype == DTYPE_U8;
+    const size_t unit = four ? CODES_BLOCK : 4, lead = (size_t)(col % unit);
+    const uint64_t of_group = (w->cols + unit - 1) / unit;
+    const size_t count = (lead + terms + unit - 1) / unit;
+
+    for (size_t j = 0; j < n; j += CODES_ROWS) {
+        uint64_t line = (first + j) / CODES_ROWS * of_group + col / unit;
+        const uint8_t *at =
+            (const uint8_t *)w->data + line * CODES_ROWS * (four ? 16 : 4);
+        size_t rows = n - j < CODES_ROWS ? n - j : CODES_ROWS;
+        uint16_t *row = to + j * stride;
+
+        if (four)
+            widen_blocks(row, stride, at,
+                         (const uint16_t *)w->scale + line * CODES_ROWS, count, rows);
+        else
+            widen_words(row, stride, at, count, rows);
+        for (size_t r = 0; r < rows && lead; r++)
+            memmove(row + r * stride, row + r * stride + lead, terms * sizeof(*row));
+    }
+}
+
 static void make_segments(struct product *p, const struct sum_tree *tree)
 {
     size_t most = (size_t)p->w->cols / SEGMENT_TERMS + TREE_LEAVES, at = 0;

@@ -268,8 +268,8 @@ peers_part() {
         beside llama.cpp "$llama" F32 f32 1.2
         beside llama.cpp "$llama" BF16 bf16 1.2 --compute bf16
         if "$bin/tp-run" generate --help | grep -q -e '--weights'; then
-            beside llama.cpp "$llama" BF16 q8_0 1.2 --weights int8
-            beside llama.cpp "$llama" BF16 q4_0 1.2 --weights int4
+            beside llama.cpp "$llama" BF16 q8_0 1.2 --weights int8 --compute bf16
+            beside llama.cpp "$llama" BF16 q4_0 1.2 --weights int4 --compute bf16
         fi
     fi
 }
