@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/base/dtype.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
@@ -44,6 +45,16 @@ static inline float *numbers_new(size_t n, uint64_t stream)
     for (size_t i = 0; i < n; i++)
         x[i] = (float)rng_normal(&r);
     return x;
+}
+
+/* X as products by weights in bf16 take it where they round. */
+static inline float *rounded_new(const float *x, size_t n)
+{
+    float *y = xcalloc(n + 1, sizeof(*y));
+
+    for (size_t i = 0; i < n; i++)
+        y[i] = dtype_bf16_to_f32(dtype_f32_to_bf16(x[i]));
+    return y;
 }
 
 #endif

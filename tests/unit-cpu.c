@@ -128,16 +128,6 @@ struct product_result {
     bool alone;   /* each row as when it is made by itself */
 };
 
-/* X as products by weights in bf16 take it where they round. */
-static float *rounded_new(const float *x, size_t n)
-{
-    float *y = xcalloc(n + 1, sizeof(*y));
-
-    for (size_t i = 0; i < n; i++)
-        y[i] = dtype_bf16_to_f32(dtype_f32_to_bf16(x[i]));
-    return y;
-}
-
 static int linear_many(struct device *d, float *y, const float *x, size_t rows,
                        const struct matrix *w, const struct sum_tree *tree,
                        struct err *err)
@@ -280,6 +270,31 @@ static void long_sums_do_not_depend_on_threads(void)
         }
     tap_ok(same, "a long sum into few outputs is the same for any number of threads");
     tap_ok(alone, "a long sum has the same bits alone, however its weights are read");
+}
+
+/* Ways are tried in turns, by products that are large enough; the fastest is kept. */
+static void fastest_way_is_kept(void)
+{
+    static const double seconds[WAYS] = { 3, 1, 2 };
+    const uint64_t bytes = WAY_LEAST_BYTES;
+    bool turns = true, kept = true;
+
+    for (int n = 2; n <= WAYS; n++) {
+        struct ways w = { 0 };
+
+        ways_note(&w, n, bytes - 1, 1e-6);
+        for (int i = 0; i < n * WAY_TRIES; i++) {
+            turns &= ways_next(&w, n, bytes) == i % n;
+            /* one that was disturbed now and then */
+            ways_note(&w, n, bytes, seconds[i % n] * (i < n ? 9 : 1));
+        }
+        for (int i = 0; i < n; i++) {
+            kept &= ways_next(&w, n, bytes) == 1 && ways_next(&w, n, 1) == 1;
+            ways_note(&w, n, bytes, 1e-6);
+        }
+    }
+    tap_ok(turns, "ways of a product are tried in turns");
+    tap_ok(kept, "and the fastest is kept");
 }
 
 /* A panel of weights is widened at a time: more than one of them. */
@@ -1409,6 +1424,7 @@ int main(void)
     products_are_right(ONEDNN);
     numbers_are_rounded();
     long_sums_do_not_depend_on_threads();
+    fastest_way_is_kept();
     panels_join();
     trees_join();
     no_rows_give_nothing();

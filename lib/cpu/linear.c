@@ -425,6 +425,12 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
 /* Sums of many rows: of eight rows, one after another, by N outputs. */
 typedef float eight_rows[EIGHT];
 
+/* The first of eight rows: row I of M, or an earlier one where fewer are left. */
+static size_t eight_from(size_t i, size_t m)
+{
+    return m - i < EIGHT ? m - EIGHT : i;
+}
+
 /* Floats of a thread's room for dot_blocks or, if PACKED, dot_pairs. */
 static size_t block_floats(size_t rows, const struct sum_tree *tree, bool packed)
 {
@@ -442,7 +448,7 @@ static void block_sums(eight_rows *sums, const float *x, size_t x_stride, size_t
                        size_t next, bool add)
 {
     for (size_t i = 0; i < m; i += EIGHT, sums += n) {
-        size_t row = m - i < EIGHT ? m - EIGHT : i; /* the last eight rows */
+        size_t row = eight_from(i, m);
         struct weight_rows w = *at;
 
         if (i)
@@ -460,8 +466,8 @@ static void store_block(float *y, size_t y_stride, size_t m, size_t n,
                         const eight_rows *sums, size_t outs)
 {
     for (size_t i = 0; i < m; i += EIGHT, sums += outs) {
-        size_t turned = 0, row = m - i < EIGHT ? m - EIGHT : i;
-        float *to = y + row * y_stride;
+        float *to = y + eight_from(i, m) * y_stride;
+        size_t turned = 0;
 
         for (; turned + EIGHT <= n; turned += EIGHT)
             turn_eight(to + turned, y_stride, sums + turned);
@@ -513,7 +519,7 @@ static void dot_blocks(float *y, size_t y_stride, const float *x, size_t x_strid
                        const struct sum_tree *tree, float *room)
 {
     for (size_t i = 0; i < m; i += BLOCK_ROWS) {
-        size_t row = m - i < EIGHT ? m - EIGHT : i;
+        size_t row = eight_from(i, m);
         size_t some = m - row < BLOCK_ROWS ? m - row : BLOCK_ROWS;
 
         dot_block(y + row * y_stride, y_stride, x + row * x_stride, x_stride, some, w,
@@ -740,7 +746,7 @@ struct product {
     int way;                     /* of reading these */
     float *panels;               /* [threads], or NULL */
     const struct sum_tree *tree; /* or NULL */
-    float *rooms;                /* [threads][room], if there is a tree */
+    float *rooms;                /* [threads][room], of blocks or of a tree */
     size_t room;
 };
 
@@ -872,8 +878,7 @@ static bool share_streams(struct device *d, struct product *p)
         return false;
     start = clock_seconds();
     cpu_parallel(d, streams_tasks(s), linear_streams, p);
-    if (ways_wants(ways, WAYS, bytes))
-        ways_note(ways, WAYS, bytes, clock_seconds() - start);
+    ways_note(ways, WAYS, bytes, clock_seconds() - start);
     return true;
 #else
     (void)d;

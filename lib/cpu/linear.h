@@ -11,6 +11,10 @@
 #include "lib/cpu/vec.h"
 #include "lib/cpu/ways.h"
 
+/* Loops that are unrolled: whole, and four times. */
+#define EACH       _Pragma("GCC unroll 8") for
+#define FOUR_TIMES _Pragma("GCC unroll 4") for
+
 enum {
     ROWS = 4,  /* rows of a tile of y = x W^T, */
     OUTS = 6,  /* and its outputs */

@@ -277,7 +277,7 @@ static void run(struct device *d, struct product *p)
         cpu_parallel(d, streams_tasks(s), run_streams, p);
     else
         cpu_parallel(d, (size_t)((all + p->groups - 1) / p->groups), run_task, p);
-    if (p->rows == 1 && ways_wants(ways, PACKED_WAYS, bytes))
+    if (p->rows == 1)
         ways_note(ways, PACKED_WAYS, bytes, clock_seconds() - start);
 }
 

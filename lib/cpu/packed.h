@@ -54,13 +54,13 @@ struct packed_tile {
     int rows, groups;      /* of 8 bits one group; else rows is 1, or groups */
     bool hints;            /* of one row by one group: prefetch what is read later */
 };
+void int8_segment(const struct packed_tile *t);
+void int4_segment(const struct packed_tile *t);
+
 /* to[N][stride] = TERMS numbers from column COL on of the rows of W from FIRST on, a
  * multiple of CODES_ROWS, in bf16: of 8 bits the codes, of 4 bits what they stand for,
  * rounded; there COL and TERMS are whole blocks.  TO has room for 3 more terms. */
 void packed_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t first,
                   size_t n, uint64_t col, size_t terms);
-
-void int8_segment(const struct packed_tile *t);
-void int4_segment(const struct packed_tile *t);
 
 #endif

@@ -9,9 +9,6 @@
 #include "lib/cpu/vec.h"
 
 #if CPU_HAS_WIDE
-#define EACH       _Pragma("GCC unroll 8") for
-#define FOUR_TIMES _Pragma("GCC unroll 4") for
-
 enum { STEP = 2 * VEC };
 
 typedef uint16_t pairs __attribute__((vector_size(64)));

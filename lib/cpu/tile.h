@@ -10,9 +10,6 @@
 #include "lib/cpu/linear.h"
 #include "lib/cpu/vec.h"
 
-#define EACH       _Pragma("GCC unroll 8") for
-#define FOUR_TIMES _Pragma("GCC unroll 4") for
-
 static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
 {
     return type == DTYPE_F32 ? 4 : 2;

@@ -32,8 +32,7 @@ struct ways {
     double best[WAYS]; /* bytes a second */
 };
 
-/* Is a product of BYTES of weights, which N ways can make, to be timed and passed to
- * ways_note? */
+/* Does the time of a product of BYTES of weights, which N ways can make, tell? */
 static inline bool ways_wants(const struct ways *w, int n, uint64_t bytes)
 {
     return w->tries < (unsigned)n * WAY_TRIES && bytes >= WAY_LEAST_BYTES;
@@ -51,12 +50,15 @@ static inline int ways_next(const struct ways *w, int n, uint64_t bytes)
     return best;
 }
 
-/* The product took SECONDS. */
+/* The product, in that way, took SECONDS. */
 static inline void ways_note(struct ways *w, int n, uint64_t bytes, double seconds)
 {
-    int way = (int)(w->tries++ % (unsigned)n);
     double rate = (double)bytes / (seconds > 0 ? seconds : 1e-9);
+    unsigned way;
 
+    if (!ways_wants(w, n, bytes))
+        return;
+    way = w->tries++ % (unsigned)n;
     if (rate > w->best[way])
         w->best[way] = rate;
 }
