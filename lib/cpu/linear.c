@@ -59,9 +59,17 @@ static size_t size_of(enum dtype type)
     return type == DTYPE_F32 ? 4 : 2;
 }
 
+enum cpu_loops cpu_newest = CPU_AVX512;
+
 /* The loops for weights of type TYPE. */
 static const struct tiles *tiles_of(enum dtype type)
 {
+#if CPU_HAS_WIDE
+    if (cpu_has() == CPU_AVX2)
+        return type == DTYPE_F32    ? &tile_f32_avx2
+               : type == DTYPE_BF16 ? &tile_bf16_avx2
+                                    : &tile_f16_avx2;
+#endif
     return type == DTYPE_F32 ? &tile_f32 : type == DTYPE_BF16 ? &tile_bf16 : &tile_f16;
 }
 
@@ -171,7 +179,7 @@ static size_t floats_of(const struct tiles *t, size_t n)
 {
     size_t whole = (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
 
-    return t->packed ? whole / 2 : t == &tile_f32 ? n : whole;
+    return t->packed ? whole / 2 : t->size == sizeof(float) ? n : whole;
 }
 
 /* Advances *of to the terms that follow. */
@@ -253,7 +261,7 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                             12 + low, 13 + low)
 
 /* y[i * STRIDE + c] = x[c][i] of eight by eight. */
-CPU_WIDE static void turn_eight(float *y, size_t stride, const float (*x)[EIGHT])
+CPU_HALF static void turn_eight(float *y, size_t stride, const float (*x)[EIGHT])
 {
     vec_half r[8], t[8];
 
@@ -370,13 +378,13 @@ static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_st
 }
 
 #if CPU_HAS_WIDE
-/* One row by STREAMS >> WAY outputs that are APART outputs from one another: the rows
- * of weights are so many streams, each of which continues with the next call. */
+/* One row by most_streams >> WAY outputs that are APART outputs from one another: the
+ * rows of weights are so many streams, each of which continues with the next call. */
 static void dot_streams(float *y, size_t apart, const float *x, const struct tiles *t,
                         int way, const struct matrix *w, uint64_t first,
                         const struct sum_tree *tree)
 {
-    const size_t width = STREAMS >> way;
+    const size_t width = t->most_streams >> way;
     float sums[SUMS + 1][STREAMS] = { { 0 } };
     struct terms of = { 0 };
     size_t last = 0;
@@ -403,7 +411,7 @@ static void dot_few(float *y, size_t y_stride, const float *x, size_t x_stride,
 {
 #if CPU_HAS_WIDE
     for (size_t tiles = n / EIGHT_OUTS * EIGHT_OUTS;
-         m >= EIGHT && m <= FEW && cpu_is_wide();
+         m >= EIGHT && m <= FEW && cpu_has() != CPU_ANY;
          m -= EIGHT, y += EIGHT * y_stride, x += EIGHT * x_stride) {
         dot_eight(y, y_stride, x, x_stride, t, w, first, tiles, tree);
         dot_some_tree(y + tiles, y_stride, x, x_stride, EIGHT, t, w, first + tiles,
@@ -447,6 +455,8 @@ static void block_sums(eight_rows *sums, const float *x, size_t x_stride, size_t
                        const struct weight_rows *at, size_t n, size_t terms,
                        size_t next, bool add)
 {
+    const struct tiles *t = tiles_of(DTYPE_F32);
+
     for (size_t i = 0; i < m; i += EIGHT, sums += n) {
         size_t row = eight_from(i, m);
         struct weight_rows w = *at;
@@ -454,7 +464,7 @@ static void block_sums(eight_rows *sums, const float *x, size_t x_stride, size_t
         if (i)
             w.ahead = NULL;
         for (size_t c = 0; c < n; c += EIGHT_OUTS) {
-            tile_f32.eight(sums + c, x + row * x_stride, x_stride, &w, terms, add);
+            t->eight(sums + c, x + row * x_stride, x_stride, &w, terms, add);
             w.data += EIGHT_OUTS * w.stride * sizeof(*x);
             w.ahead = w.ahead ? w.ahead + next : NULL;
         }
@@ -616,8 +626,8 @@ static void dot_many(float *y, size_t y_stride, const float *x, size_t x_stride,
             struct weight_rows at =
                 widen_panel(w, first + j, some, of.start + k, terms, panel);
 
-            tile_f32.dot(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
-                         cpu_arranged(w->dtype, terms), k > 0);
+            tiles_of(DTYPE_F32)->dot(y + j, y_stride, x + of.x + k, x_stride, &at, m,
+                                     some, cpu_arranged(w->dtype, terms), k > 0);
         }
     }
 }
@@ -805,7 +815,7 @@ static void linear_blocks(void *arg, size_t task, int thread)
 static bool wants_blocks(struct product *p)
 {
 #if CPU_HAS_WIDE
-    if (cpu_is_wide() &&
+    if (cpu_has() != CPU_ANY &&
         (cpu_is_packed(p->w) || p->rows > (p->tiles->packed ? 2 * CHUNK : FEW))) {
         p->room = block_floats(p->rows, p->tree, p->tiles->packed);
         return true;
@@ -870,11 +880,11 @@ static bool share_streams(struct device *d, struct product *p)
     p->way = ways_next(ways, WAYS, bytes);
     *s = (struct streams){ .all = p->out,
                            .threads = (uint64_t)cpu_threads(d),
-                           .width = STREAMS >> p->way,
-                           .share = few_share(p) / STREAMS << p->way };
+                           .width = p->tiles->most_streams >> p->way,
+                           .share = few_share(p) / p->tiles->most_streams << p->way };
     s->length = s->all / (s->width * s->threads);
     s->length -= s->length && s->length % 2 == 0; /* even ones meet in a cache set */
-    if (p->rows != 1 || !s->length || !cpu_is_wide())
+    if (p->rows != 1 || !s->length || cpu_has() == CPU_ANY)
         return false;
     start = clock_seconds();
     cpu_parallel(d, streams_tasks(s), linear_streams, p);
@@ -1075,18 +1085,20 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
     struct weight_rows rows = { .data = (const char *)w, .stride = w_stride };
 
 #if CPU_HAS_WIDE
-    if (terms % VEC == 0 && cpu_is_wide()) {
-        tile_dots(y, y_stride, x, x_stride, m, w, w_stride, n, terms);
+    if (terms % VEC == 0 && cpu_has() != CPU_ANY) {
+        (cpu_is_wide() ? tile_dots : tile_dots_avx2)(y, y_stride, x, x_stride, m, w,
+                                                     w_stride, n, terms);
         return;
     }
 #endif
-    tile_f32.dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
+    tiles_of(DTYPE_F32)->dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
 }
 
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n, size_t terms)
 {
-    tile_f32.outer(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
+    tiles_of(DTYPE_F32)->outer(y, y_stride, x, x_stride, (const char *)w, w_stride, m,
+                               n, terms);
 }
 
 bool cpu_is_dnnl(const void *code)

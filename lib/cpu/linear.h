@@ -39,17 +39,17 @@ struct weight_rows {
 /* The loops for weights of one type.  Strides count elements. */
 struct tiles {
     enum stored kind;
-    size_t size;  /* bytes of a weight */
-    size_t block; /* terms of a stretch */
-    bool packed;  /* a float of x holds two consecutive bf16 terms, padded with zeros to
-                   * whole vectors; otherwise x is arranged by cpu_arrange */
+    size_t size;         /* bytes of a weight */
+    size_t block;        /* terms of a stretch */
+    size_t most_streams; /* of streams[0] */
+    bool packed; /* a float of x holds two consecutive bf16 terms, padded with zeros to
+                  * whole vectors; otherwise x is arranged by cpu_arrange */
     /* y[M][N] = x w^T, or += if ADD, over TERMS terms.  The first rows prefetch
      * `ahead`. */
     void (*dot)(float *y, size_t y_stride, const float *x, size_t x_stride,
                 const struct weight_rows *w, size_t m, size_t n, size_t terms,
                 bool add);
-    /* The same for EIGHT rows by EIGHT_OUTS outputs; NULL unless CPU_HAS_WIDE.  Call
-     * only if cpu_is_wide(). */
+    /* The same for EIGHT rows by EIGHT_OUTS outputs; NULL unless CPU_HAS_WIDE. */
     void (*eight)(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                   const struct weight_rows *w, size_t terms, bool add);
     /* If packed, instead: kept, or += if MORE, the lanes of the sums over TERMS terms;
@@ -58,8 +58,8 @@ struct tiles {
                  const struct weight_rows *w, size_t terms, bool more);
     void (*join)(float sums[EIGHT_OUTS][EIGHT], const vec kept[EIGHT * EIGHT_OUTS],
                  bool add);
-    /* sums[STREAMS >> way] of one row over TERMS terms, stretch by stretch; NULL unless
-     * CPU_HAS_WIDE.  Call only if cpu_is_wide(). */
+    /* sums[most_streams >> way] of one row over TERMS terms, stretch by stretch; NULL
+     * unless CPU_HAS_WIDE. */
     void (*streams[WAYS])(float *sums, const float *x, const struct weight_rows *w,
                           size_t terms);
     /* y[M][OUTS] += x w over N terms; NULL if packed, as is widen */
@@ -69,13 +69,16 @@ struct tiles {
     void (*widen)(float *to, const char *from, size_t n);
 };
 
+/* For CPUs with AVX-512 (eight and streams) and for any (the others); and for those
+ * with AVX2. */
 extern const struct tiles tile_f32, tile_bf16, tile_f16;
+extern const struct tiles tile_f32_avx2, tile_bf16_avx2, tile_f16_avx2;
 
-#if CPU_HAS_WIDE
-/* cpu_dots over TERMS terms, a multiple of VEC.  Call only if cpu_is_wide(). */
-void tile_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t m,
-               const float *w, size_t w_stride, size_t n, size_t terms);
-#endif
+/* cpu_dots over TERMS terms, a multiple of VEC; on CPUs with AVX-512, or AVX2. */
+typedef void tile_dots_fn(float *y, size_t y_stride, const float *x, size_t x_stride,
+                          size_t m, const float *w, size_t w_stride, size_t n,
+                          size_t terms);
+tile_dots_fn tile_dots, tile_dots_avx2;
 
 /* Loops for bf16 weights and packed x, with the CPU's bf16 dot product; NULL if it has
  * none. */

@@ -1,6 +1,7 @@
 # lib/cpu - the operations on the CPU, one to a file; tile-TYPE are the loops of linear
 lib_libshardutils_a_SOURCES += \
     %D%/attention.c \
+    %D%/avx2.h \
     %D%/backend.c \
     %D%/cached.c \
     %D%/cpu.h \
@@ -23,7 +24,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/sample.c \
     %D%/taps.c \
     %D%/team.c \
-    %D%/tile.h %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
+    %D%/tile.h %D%/tile-avx2.c %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
     %D%/tile-codes.h %D%/tile-int4.c %D%/tile-int8.c \
     %D%/vec.h %D%/ways.h \
     %D%/widen.c

@@ -279,6 +279,7 @@ const struct tiles *tile_pairs(void)
     static const struct tiles pairs_of_bf16 = { .kind = STORED_PAIRS,
                                                 .size = sizeof(uint16_t),
                                                 .block = PAIRS_BLOCK,
+                                                .most_streams = STREAMS,
                                                 .packed = true,
                                                 .dot = dot,
                                                 .keep = keep,

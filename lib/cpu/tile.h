@@ -471,6 +471,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
                                                                : STORED_F16,           \
                                 .size = (type) == DTYPE_F32 ? 4 : 2,                   \
                                 .block = BLOCK,                                        \
+                                .most_streams = STREAMS,                               \
                                 .dot = dot,                                            \
                                 .eight = TILE_EIGHT_NAME,                              \
                                 .streams = TILE_STREAMS_NAMES,                         \

@@ -15,9 +15,10 @@
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CPU_CLONES \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-/* Compiles a function for the newest generation only; call it if cpu_is_wide().  It
- * rounds as the clones do. */
+/* Compile a function for the newest generation only, or for the one before; call it if
+ * cpu_is_wide(), or if cpu_has() is not CPU_ANY.  They round as the clones do. */
 #define CPU_WIDE     __attribute__((target("arch=x86-64-v4")))
+#define CPU_HALF     __attribute__((target("arch=x86-64-v3")))
 #define CPU_HAS_WIDE 1
 #else
 #define CPU_CLONES
@@ -168,11 +169,27 @@ static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *i
     *out = p * n;
 }
 
+/* The newest loops that this CPU has; tests lower `newest`. */
+enum cpu_loops { CPU_ANY, CPU_AVX2, CPU_AVX512 };
+extern enum cpu_loops cpu_newest;
+
+static inline enum cpu_loops cpu_has(void)
+{
 #if CPU_HAS_WIDE
+    if (cpu_newest >= CPU_AVX512 && __builtin_cpu_supports("x86-64-v4"))
+        return CPU_AVX512;
+    if (cpu_newest >= CPU_AVX2 && __builtin_cpu_supports("x86-64-v3"))
+        return CPU_AVX2;
+#endif
+    return CPU_ANY;
+}
+
 static inline bool cpu_is_wide(void)
 {
-    return __builtin_cpu_supports("x86-64-v4");
+    return cpu_has() == CPU_AVX512;
 }
+
+#if CPU_HAS_WIDE
 
 /* Keeps *v in a register; otherwise a compiler may repeat the load in every
  * operation. */
