@@ -16,9 +16,6 @@
 #if CPU_HAS_WIDE
 #pragma GCC target("arch=x86-64-v3")
 
-/* Loops that are unrolled whole. */
-#define ALL _Pragma("GCC unroll 24") for
-
 enum { LANES = 8 };
 
 typedef uint32_t vec_half_u32 __attribute__((vector_size(32)));

@@ -114,9 +114,38 @@ CPU_CLONES static void round_terms(struct segment_x *to, const float *x, size_t 
         to->sum[0][d] = -128 * total(&sum[d]);
 }
 
+/* The same for 8 bits in two digits of 12 bits. */
+CPU_CLONES static void round_halves(struct segment_x *to, const float *x, size_t n,
+                                    size_t lead, float inverse)
+{
+    vec_i32 sum[2] = { { 0 } };
+
+    for (int h = 0; h < 2; h++)
+        memset(to->half[h], 0, 4 * sizeof(*to->half[h]));
+    for (size_t i = 0; i < n; i += VEC) {
+        vec v = { 0 };
+        vec_i32 digit[2];
+
+        memcpy(&v, x + i, (n - i < VEC ? n - i : VEC) * sizeof(*x));
+        v = (v * inverse + 0x1.8p23f) - 0x1.8p23f;
+        digit[0] = __builtin_convertvector(v, vec_i32);
+        digit[1] = (digit[0] + 2048) >> 12;
+        digit[0] -= digit[1] << 12;
+        for (int h = 0; h < 2; h++) {
+            vec_i16 words = __builtin_convertvector(digit[h], vec_i16);
+
+            memcpy(to->half[h] + lead + i, &words, sizeof(words));
+            sum[h] += digit[h];
+        }
+    }
+    for (int h = 0; h < 2; h++)
+        to->sum[0][h] = -128 * total(&sum[h]);
+}
+
 void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
                    bool four)
 {
+    static const float zeros[SEGMENT_TERMS];
     enum { MOST = (1 << 22) - 1 };
     float largest = codes_largest(x, n), inverse = MOST / largest;
 
@@ -125,8 +154,12 @@ void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
         to->scale = NAN;                          /* and so is the result */
     if (!isfinite(inverse) || !isfinite(largest)) /* zeros, or nearly */
         inverse = 0;
-    round_terms(to, inverse > 0 ? x : (const float[SEGMENT_TERMS]){ 0 }, n, lead, four,
-                inverse);
+    if (!(inverse > 0))
+        x = zeros;
+    if (!four && cpu_has() == CPU_AVX2)
+        round_halves(to, x, n, lead, inverse);
+    else
+        round_terms(to, x, n, lead, four, inverse);
 }
 
 static void round_row(void *arg, size_t row, int thread)

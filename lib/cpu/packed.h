@@ -27,9 +27,13 @@ enum {
 };
 
 /* A segment of a row of x.  A term is (digit 2 * 256 + digit 1) * 256 + digit 0, times
- * the scale. */
+ * the scale.  For 8 bits on CPUs with AVX2 it has two digits: half 1 * 4096 + half 0.
+ */
 struct segment_x {
-    int8_t digit[DIGITS][SEGMENT_ROOM];
+    union {
+        int8_t digit[DIGITS][SEGMENT_ROOM];
+        int16_t half[2][SEGMENT_ROOM];
+    };
     int32_t sum[SEGMENT_BLOCKS + 1][DIGITS]; /* of 8 bits: [0]: -128 times the sum of
                                               * the digits; of 4 bits: of each block, -8
                                               * times it */
@@ -56,6 +60,9 @@ struct packed_tile {
 };
 void int8_segment(const struct packed_tile *t);
 void int4_segment(const struct packed_tile *t);
+/* The same on CPUs with AVX2. */
+void int8_segment_avx2(const struct packed_tile *t);
+void int4_segment_avx2(const struct packed_tile *t);
 
 /* to[N][stride] = TERMS numbers from column COL on of the rows of W from FIRST on, a
  * multiple of CODES_ROWS, in bf16: of 8 bits the codes, of 4 bits what they stand for,

@@ -7,6 +7,9 @@
 #include "lib/cpu/avx2.h"
 
 #if CPU_HAS_WIDE
+/* Loops that are unrolled whole. */
+#define ALL _Pragma("GCC unroll 24") for
+
 enum {
     SUMS = 12,
     TALL = 4,             /* rows of a tile of three outputs */
