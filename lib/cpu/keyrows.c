@@ -106,15 +106,6 @@ static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
     return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
 }
 
-/* What the functions of the header get. */
-struct request {
-    float *to;         /* scores, or sums */
-    const float *from; /* queries, or weights */
-    size_t stride;     /* of scores or weights */
-    size_t group, head, heads, first, n;
-    const struct keyrows *k;
-};
-
 /* Some rows of a head. */
 struct tile {
     const char *w; /* the first row */
@@ -125,7 +116,7 @@ struct tile {
 /* KEYS rows of HEAD from the request's row I on.  TYPE is a constant after inlining, as
  * are numbers of keys, heads and vectors. */
 static inline __attribute__((always_inline)) void
-open_tile(struct tile *t, const struct request *r, enum dtype type, size_t head,
+open_tile(struct tile *t, const struct keyrows_request *r, enum dtype type, size_t head,
           size_t i, int keys)
 {
     const struct keyrows *k = r->k;
@@ -213,7 +204,7 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
 
 /* All query heads of a KV head. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-dot_heads(const struct request *r, size_t head, size_t i, const struct tile *t,
+dot_heads(const struct keyrows_request *r, size_t head, size_t i, const struct tile *t,
           size_t ahead, enum dtype type, int keys)
 {
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
@@ -231,7 +222,7 @@ dot_heads(const struct request *r, size_t head, size_t i, const struct tile *t,
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
-dots_wide(const struct request *r, enum dtype type)
+dots_wide(const struct keyrows_request *r, enum dtype type)
 {
 
     size_t ahead = ahead_of(r->k);
@@ -285,7 +276,7 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
 /* HEADS query heads from G on over N rows, VECS vectors of columns at a time, or else
  * one. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_heads(const struct request *r, size_t g, const char *w, const float *weight,
+add_heads(const struct keyrows_request *r, size_t g, const char *w, const float *weight,
           size_t stride, enum dtype type, int heads, size_t n, int vecs)
 {
     size_t dim = r->k->dim, c = 0, step = (size_t)vecs * VEC;
@@ -300,7 +291,7 @@ add_heads(const struct request *r, size_t g, const char *w, const float *weight,
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
-adds_wide(const struct request *r, enum dtype type)
+adds_wide(const struct keyrows_request *r, enum dtype type)
 {
     const struct keyrows *k = r->k;
     float scaled[FOUR * STRETCH];
@@ -343,14 +334,14 @@ adds_wide(const struct request *r, enum dtype type)
     }
 }
 
-#define LOOPS(name, type)                                     \
-    CPU_WIDE static void name##_dots(const struct request *r) \
-    {                                                         \
-        dots_wide(r, type);                                   \
-    }                                                         \
-    CPU_WIDE static void name##_add(const struct request *r)  \
-    {                                                         \
-        adds_wide(r, type);                                   \
+#define LOOPS(name, type)                                             \
+    CPU_WIDE static void name##_dots(const struct keyrows_request *r) \
+    {                                                                 \
+        dots_wide(r, type);                                           \
+    }                                                                 \
+    CPU_WIDE static void name##_add(const struct keyrows_request *r)  \
+    {                                                                 \
+        adds_wide(r, type);                                           \
     }
 
 LOOPS(f32, DTYPE_F32)
@@ -361,7 +352,7 @@ LOOPS(i8, DTYPE_I8)
 bool keyrows_are_whole(const struct keyrows *k)
 {
 #if CPU_HAS_WIDE
-    return k->dim % VEC == 0 && k->by_head && cpu_is_wide();
+    return k->dim % VEC == 0 && k->by_head && cpu_has() != CPU_ANY;
 #else
     (void)k;
     return false;
@@ -373,9 +364,16 @@ void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
                   size_t n)
 {
 #if CPU_HAS_WIDE
-    const struct request r = { score, q, stride, group, head, heads, first, n, k };
+    const struct keyrows_request r = {
+        score, q, stride, group, head, heads, first, n, k
+    };
 
-    (k->type == DTYPE_F32 ? f32_dots : k->type == DTYPE_BF16 ? bf16_dots : i8_dots)(&r);
+    if (!cpu_is_wide())
+        keyrows_dots_avx2(&r);
+    else
+        (k->type == DTYPE_F32    ? f32_dots
+         : k->type == DTYPE_BF16 ? bf16_dots
+                                 : i8_dots)(&r);
 #else
     (void)score, (void)stride, (void)q, (void)group, (void)k, (void)head, (void)heads;
     (void)first, (void)n;
@@ -387,9 +385,15 @@ void keyrows_add(float *y, const float *weight, size_t stride, size_t group,
                  size_t n)
 {
 #if CPU_HAS_WIDE
-    const struct request r = { y, weight, stride, group, head, heads, first, n, k };
+    const struct keyrows_request r = { y,     weight, stride, group, head,
+                                       heads, first,  n,      k };
 
-    (k->type == DTYPE_F32 ? f32_add : k->type == DTYPE_BF16 ? bf16_add : i8_add)(&r);
+    if (!cpu_is_wide())
+        keyrows_add_avx2(&r);
+    else
+        (k->type == DTYPE_F32    ? f32_add
+         : k->type == DTYPE_BF16 ? bf16_add
+                                 : i8_add)(&r);
 #else
     (void)y, (void)weight, (void)stride, (void)group, (void)k, (void)head, (void)heads;
     (void)first, (void)n;

@@ -1,9 +1,10 @@
 /* keyrows - one query times rows of keys or values, in the type that stores them
  *
- * On CPUs with AVX-512, keyrows_dots and keyrows_add process all heads for a few rows
- * before the next rows, and widen bf16 and int8 in registers.  Elsewhere, callers widen
- * some rows with keyrows_widen and use cpu_dots and cpu_add_weighted, which give the
- * same bits.  The scales of int8 multiply scores and weights, not elements. */
+ * On CPUs with AVX-512 or AVX2, keyrows_dots and keyrows_add process all heads for a
+ * few rows before the next rows, and widen bf16 and int8 in registers.  Elsewhere,
+ * callers widen some rows with keyrows_widen and use cpu_dots and cpu_add_weighted,
+ * which give the same bits.  The scales of int8 multiply scores and weights, not
+ * elements. */
 #ifndef LIB_CPU_KEYROWS_H
 #define LIB_CPU_KEYROWS_H
 
@@ -26,7 +27,7 @@ struct keyrows {
 /* The heads of the cache P or, if it is NULL, of f32 rows at PLAIN. */
 struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
                           size_t dim, size_t apart);
-/* Have keyrows_dots and keyrows_add loops for K?  They do on a CPU with AVX-512 if dim
+/* Have keyrows_dots and keyrows_add loops for K?  They do on such a CPU if dim
  * is a multiple of VEC and scales are by head.  Else do not call them. */
 bool keyrows_are_whole(const struct keyrows *k);
 /* What HEAD's part of ROW is multiplied by; 1 for other types than I8. */
@@ -45,5 +46,17 @@ void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
 void keyrows_add(float *y, const float *weight, size_t stride, size_t group,
                  const struct keyrows *k, size_t head, size_t heads, size_t first,
                  size_t n);
+
+/* What loops get: the arguments of keyrows_dots, or of keyrows_add. */
+struct keyrows_request {
+    float *to;         /* scores, or sums */
+    const float *from; /* queries, or weights */
+    size_t stride;     /* of scores or weights */
+    size_t group, head, heads, first, n;
+    const struct keyrows *k;
+};
+/* For CPUs with AVX2. */
+void keyrows_dots_avx2(const struct keyrows_request *r);
+void keyrows_add_avx2(const struct keyrows_request *r);
 
 #endif

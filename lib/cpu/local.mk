@@ -11,7 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/globals.c \
     %D%/gradient.c \
     %D%/kernels.c \
-    %D%/keyrows.c %D%/keyrows.h \
+    %D%/keyrows.c %D%/keyrows.h %D%/keyrows-avx2.c \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \
     %D%/packed.c %D%/packed.h %D%/streams.h \
