@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
 #include "lib/cpu/ways.h"
 
 /* The CPU as a device of so many threads; ends the test where there is none. */
@@ -33,6 +34,22 @@ static inline void device_keep(struct device *d, int way)
         *w = (struct ways){ .tries = UINT32_MAX };
         w->best[way] = 1;
     }
+}
+
+/* Calls RUN with each older set of loops than the newest that this CPU has. */
+static inline void with_older_loops(void (*run)(void))
+{
+    static const char *const names[] = {
+        [CPU_ANY] = "any CPU", [CPU_AVX2] = "AVX2", [CPU_AVX512] = "AVX-512"
+    };
+    const enum cpu_loops newest = cpu_has();
+
+    for (int loops = CPU_ANY; loops < (int)newest; loops++) {
+        cpu_newest = (enum cpu_loops)loops;
+        printf("# the loops for %s\n", names[loops]);
+        run();
+    }
+    cpu_newest = newest;
 }
 
 /* N random numbers of a normal distribution, those of STREAM; release with free(). */

@@ -126,6 +126,7 @@ struct product_result {
     double error; /* the largest, relative to the terms */
     bool same;    /* for every number of threads */
     bool alone;   /* each row as when it is made by itself */
+    bool older;   /* by older loops, but for products of pairs of bf16 */
 };
 
 static int linear_many(struct device *d, float *y, const float *x, size_t rows,
@@ -171,7 +172,8 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
     float *x = numbers_new(rows * (size_t)in, 2),
           *first = xcalloc(n + 1, sizeof(*first)), *y = xcalloc(n + 1, sizeof(*y));
     double *want = xcalloc(n + 1, sizeof(*want)), *size = xcalloc(n + 1, sizeof(*size));
-    struct product_result r = { .same = true, .alone = true };
+    struct product_result r = { .same = true, .alone = true, .older = true };
+    const enum cpu_loops newest = cpu_has();
     struct err err;
     float *taken;
 
@@ -193,6 +195,13 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
                 r.alone = false;
         }
         backend_cpu.close(d);
+    }
+    for (int loops = CPU_ANY; how <= LINEAR && loops < (int)newest; loops++) {
+        cpu_newest = (enum cpu_loops)loops;
+        if (product(team, y, x, rows, &w, NULL, &err) < 0 ||
+            memcmp(first, y, n * sizeof(*y)) != 0)
+            r.older = false;
+        cpu_newest = newest;
     }
     for (size_t i = 0; i < n; i++) {
         double d = fabs((double)first[i] - want[i]) / (size[i] + 1e-30);
@@ -223,7 +232,7 @@ static void products_are_right(enum product how)
     }
     for (int t = how >= ROUNDED; t < (how >= ROUNDED ? 2 : NDTYPES); t++) {
         double worst = 0;
-        bool same = true, alone = true;
+        bool same = true, alone = true, older = true;
 
         for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
             for (size_t s = 0; s < sizeof(shape) / sizeof(*shape); s++) {
@@ -237,6 +246,7 @@ static void products_are_right(enum product how)
                            (unsigned long long)shape[s][1]);
                 same &= result.same;
                 alone &= result.alone;
+                older &= result.older;
             }
         if (!tap_ok(worst < 5e-6, "%s in %s is the sum of products", name,
                     dtype_name(dtypes[t])))
@@ -246,6 +256,9 @@ static void products_are_right(enum product how)
         if (how != ONEDNN)
             tap_ok(alone, "%s in %s gives a row the same bits alone and among others",
                    name, dtype_name(dtypes[t]));
+        if (how <= LINEAR)
+            tap_ok(older, "%s in %s has the same bits by older loops", name,
+                   dtype_name(dtypes[t]));
     }
 }
 
@@ -1413,20 +1426,28 @@ static void cache_rows_are_read_again(void)
     tap_ok(part, "columns of two heads have both scales");
 }
 
+/* What each set of loops has of its own. */
+static void products_and_caches_are_right(void)
+{
+    products_are_right(LINEAR);
+    products_are_right(MATMUL);
+    long_sums_do_not_depend_on_threads();
+    panels_join();
+    trees_join();
+    caches_are_right();
+}
+
 int main(void)
 {
     team = device_new(2);
     for (int i = 0; i < NTHREADS; i++)
         tasks_run_once(thread_counts[i]);
-    products_are_right(LINEAR);
-    products_are_right(MATMUL);
+    products_and_caches_are_right();
+    with_older_loops(products_and_caches_are_right);
     products_are_right(ROUNDED);
     products_are_right(ONEDNN);
     numbers_are_rounded();
-    long_sums_do_not_depend_on_threads();
     fastest_way_is_kept();
-    panels_join();
-    trees_join();
     no_rows_give_nothing();
     dropout_keeps_the_mean();
     every_pattern_is_widened(DTYPE_F16);
@@ -1445,7 +1466,6 @@ int main(void)
     rows_beside_are_read(DTYPE_BF16);
     rows_are_pooled();
     attentions_are_right();
-    caches_are_right();
     for (int who = GLOBAL_FIRST; who <= GLOBAL_CHOICE; who++) {
         global_tokens_see_all((enum global_tokens)who, 1);
         global_tokens_see_all((enum global_tokens)who, 6);

@@ -344,14 +344,21 @@ static void codes_are_near(void)
     free(source);
 }
 
-int main(void)
+static void all_products_are_right(void)
 {
     for (int four = 0; four < 2; four++) {
         products_are_right(four);
         trees_add_leaves(four);
-        widened_codes_are_right(four);
     }
     odd_numbers_are_seen();
+}
+
+int main(void)
+{
+    all_products_are_right();
+    with_older_loops(all_products_are_right);
+    for (int four = 0; four < 2; four++)
+        widened_codes_are_right(four);
     codes_are_near();
     return tap_done();
 }

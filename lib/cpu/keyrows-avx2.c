@@ -81,6 +81,7 @@ dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g
     const char *w = part_of(r, type, head, i);
     const float *q = r->from + g * dim;
     vec_half both[SUMS] = { { 0 } }, sum;
+    float all[SUMS];
 
     ALL(int part = 0; part < 2; part++)
     {
@@ -106,16 +107,17 @@ dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g
         both[s] = part ? both[s] + acc[s] : acc[s];
     }
     half_sum_eight(&sum, both);
-    for (int t = 0; t < keys; t++) {
-        float scale = scale_at(r, type, head, i + (size_t)t);
+    if (type == DTYPE_I8) {
+        vec_half by = { 0 };
 
-        for (int h = 0; h < heads; h++) {
-            float score = sum[h * keys + t];
-
-            r->to[(g + (size_t)h) * r->stride + i + (size_t)t] =
-                type == DTYPE_I8 ? score * scale : score;
-        }
+        ALL(int s = 0; s < heads * keys; s++)
+        by[s] = scale_at(r, type, head, i + (size_t)(s % keys));
+        sum *= by;
     }
+    memcpy(all, &sum, sizeof(all));
+    ALL(int h = 0; h < heads; h++)
+    memcpy(r->to + (g + (size_t)h) * r->stride + i, all + h * keys,
+           (size_t)keys * sizeof(*all));
 }
 
 /* HEADS query heads by N rows from I on, SUMS / HEADS of them at a time, or one. */

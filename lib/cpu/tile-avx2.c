@@ -388,7 +388,8 @@ add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     ALL(int c = 0; c < vecs; c++)
     half_load(&acc[i * vecs + c], y + (size_t)i * y_stride + c * LANES);
     for (size_t k = 0; k < n; k++, w += apart, x++) {
-        ALL(int c = 0; c < vecs && rows > 1; c++)
+        if (rows > 1)
+            ALL(int c = 0; c < vecs; c++)
         load_row(&wv[c], type, w + (size_t)c * bytes);
         ALL(int i = 0; i < rows; i++)
         {

@@ -4,14 +4,14 @@
  * by digits of 12 bits.  4 bits: products of a code and a digit of 8 bits are at most
  * 15 * 128, so that sixteen of them, which is a lane's share of a block, add up in 16
  * bits. */
-#include <immintrin.h>
-
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
 #include "lib/cpu/avx2.h"
 
 #if CPU_HAS_WIDE
+#include <immintrin.h>
+
 enum {
     QUADS = CODES_ROWS / 4, /* registers of a word of 8 bits of each row */
     SIDES = CODES_ROWS / 8, /* and of 4 bits */

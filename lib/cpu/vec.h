@@ -1,6 +1,7 @@
 /* vec - sixteen floats at a time, loaded from any stored type of weights
  *
- * GCC vectors: the compiler lowers them to AVX-512, AVX2 or SSE (see CPU_CLONES). */
+ * GCC vectors: the compiler lowers them to AVX-512, AVX2 or SSE (see CPU_CLONES).  What
+ * needs all registers has loops of its own for AVX-512 (CPU_WIDE) and AVX2 (avx2.h). */
 #ifndef LIB_CPU_VEC_H
 #define LIB_CPU_VEC_H
 
