@@ -32,6 +32,11 @@ bool cpu_is_packed(const struct matrix *w);
 MUST_CHECK int cpu_packed_linear(struct device *d, float *y, const float *x,
                                  size_t rows, const struct matrix *w,
                                  const struct sum_tree *tree, struct err *err);
+/* The same with x rounded, where that is faster: on CPUs with AVX2 and without AVX-512,
+ * to integers of 16 bits relative to the largest of at most 512 terms. */
+MUST_CHECK int cpu_packed_rounded(struct device *d, float *y, const float *x,
+                                  size_t rows, const struct matrix *w,
+                                  const struct sum_tree *tree, struct err *err);
 /* The same with x, and numbers of 4 bits, rounded to bf16, by AVX512-BF16's products of
  * pairs.  cpu_has_widened: is it made for ROWS rows on this CPU? */
 MUST_CHECK int cpu_linear_widened(struct device *d, float *y, const float *x,

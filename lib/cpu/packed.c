@@ -24,7 +24,9 @@ enum { STREAMED, ALONE, PACKED_WAYS };
 enum {
     TASK = 1 << 18, /* bytes of weights of a task */
     CHUNK = 32,     /* rows of x that are used together, from L2 */
-    FEW = 4         /* most rows that the calling thread rounds by itself */
+    FEW = 4,        /* most rows that the calling thread rounds by itself */
+    FINE_MOST = (1 << 22) - 1,
+    COARSE_MOST = 127 * 256 + 127 /* two digits of 8 bits */
 };
 
 /* A segment of a row. */
@@ -46,6 +48,7 @@ struct product {
     uint64_t groups;        /* of outputs, of a task */
     struct streams streams; /* of groups of outputs: one row of 4 bits */
     int way;                /* of one row */
+    bool coarse;            /* terms of x have 16 bits */
     struct segment *segment;
     size_t nsegments;
     struct segment_x *rounded; /* [rows][nsegments] */
@@ -114,9 +117,9 @@ CPU_CLONES static void round_terms(struct segment_x *to, const float *x, size_t 
         to->sum[0][d] = -128 * total(&sum[d]);
 }
 
-/* The same for 8 bits in two digits of 12 bits. */
+/* The same for 8 bits in two digits of 12 bits, or one of 16. */
 CPU_CLONES static void round_halves(struct segment_x *to, const float *x, size_t n,
-                                    size_t lead, float inverse)
+                                    size_t lead, bool coarse, float inverse)
 {
     vec_i32 sum[2] = { { 0 } };
 
@@ -129,7 +132,7 @@ CPU_CLONES static void round_halves(struct segment_x *to, const float *x, size_t
         memcpy(&v, x + i, (n - i < VEC ? n - i : VEC) * sizeof(*x));
         v = (v * inverse + 0x1.8p23f) - 0x1.8p23f;
         digit[0] = __builtin_convertvector(v, vec_i32);
-        digit[1] = (digit[0] + 2048) >> 12;
+        digit[1] = coarse ? (vec_i32){ 0 } : (digit[0] + 2048) >> 12;
         digit[0] -= digit[1] << 12;
         for (int h = 0; h < 2; h++) {
             vec_i16 words = __builtin_convertvector(digit[h], vec_i16);
@@ -143,13 +146,13 @@ CPU_CLONES static void round_halves(struct segment_x *to, const float *x, size_t
 }
 
 void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
-                   bool four)
+                   bool four, bool coarse)
 {
     static const float zeros[SEGMENT_TERMS];
-    enum { MOST = (1 << 22) - 1 };
-    float largest = codes_largest(x, n), inverse = MOST / largest;
+    const float most = coarse ? COARSE_MOST : FINE_MOST;
+    float largest = codes_largest(x, n), inverse = most / largest;
 
-    to->scale = largest / MOST;
+    to->scale = largest / most;
     if (!isfinite(largest))
         to->scale = NAN;                          /* and so is the result */
     if (!isfinite(inverse) || !isfinite(largest)) /* zeros, or nearly */
@@ -157,7 +160,7 @@ void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
     if (!(inverse > 0))
         x = zeros;
     if (!four && cpu_has() == CPU_AVX2)
-        round_halves(to, x, n, lead, inverse);
+        round_halves(to, x, n, lead, coarse, inverse);
     else
         round_terms(to, x, n, lead, four, inverse);
 }
@@ -172,7 +175,7 @@ static void round_row(void *arg, size_t row, int thread)
         const struct segment *s = &p->segment[k];
 
         segment_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead,
-                      p->four);
+                      p->four, p->coarse);
     }
 }
 
@@ -204,7 +207,8 @@ static void add_segment(const struct product *p, float *y, const struct part *pa
                                  .count = s->count,
                                  .rows = (int)(left < PACKED_TILE ? left : PACKED_TILE),
                                  .groups = part->groups,
-                                 .hints = p->way == ALONE };
+                                 .hints = p->way == ALONE,
+                                 .coarse = p->coarse };
 
         if (p->four) {
             t.scale = (const uint16_t *)p->w->scale + line * CODES_ROWS;
@@ -424,14 +428,17 @@ static void make_segments(struct product *p, const struct sum_tree *tree)
         }
 }
 
-int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
-                      const struct matrix *w, const struct sum_tree *tree,
-                      struct err *err)
+static int linear(struct device *d, float *y, const float *x, size_t rows,
+                  const struct matrix *w, const struct sum_tree *tree, bool coarse,
+                  struct err *err)
 {
     const struct sum_tree whole = { .n = 1, .leaf = { { .cols = w->cols } } };
-    struct product p = {
-        .y = y, .x = x, .rows = rows, .w = w, .four = w->dtype == DTYPE_U8
-    };
+    struct product p = { .y = y,
+                         .x = x,
+                         .rows = rows,
+                         .w = w,
+                         .four = w->dtype == DTYPE_U8,
+                         .coarse = coarse };
 
     if (!rows || !w->rows)
         return 0;
@@ -454,4 +461,18 @@ int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
         return -1;
     free(p.rounded);
     return 0;
+}
+
+int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
+                      const struct matrix *w, const struct sum_tree *tree,
+                      struct err *err)
+{
+    return linear(d, y, x, rows, w, tree, false, err);
+}
+
+int cpu_packed_rounded(struct device *d, float *y, const float *x, size_t rows,
+                       const struct matrix *w, const struct sum_tree *tree,
+                       struct err *err)
+{
+    return linear(d, y, x, rows, w, tree, cpu_has() == CPU_AVX2, err);
 }

@@ -6,7 +6,8 @@
  *
  * Terms of x are rounded to integers of 23 bits, relative to the largest of a segment
  * of at most SEGMENT_TERMS terms, in three digits of 8 bits; a sum over a segment is
- * then one of integers, exact in any order. */
+ * then one of integers, exact in any order.  With --compute bf16 and loops for AVX2
+ * they have 16 bits. */
 #ifndef LIB_CPU_PACKED_H
 #define LIB_CPU_PACKED_H
 
@@ -40,9 +41,10 @@ struct segment_x {
     float scale;
 };
 
-/* Rounds the N terms at X for 8 bits, after LEAD zeros, or for 4 bits. */
+/* Rounds the N terms at X for 8 bits, after LEAD zeros, or for 4 bits; if COARSE to
+ * integers of 16 bits, without the highest digit. */
 void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
-                   bool four);
+                   bool four, bool coarse);
 
 /* A tile of one segment: rows of x by one group of outputs, or one row by groups of 4
  * bits that lie apart, which are as many streams of weights. */
@@ -57,6 +59,7 @@ struct packed_tile {
     size_t count;          /* words of each output, or blocks */
     int rows, groups;      /* of 8 bits one group; else rows is 1, or groups */
     bool hints;            /* of one row by one group: prefetch what is read later */
+    bool coarse;           /* on CPUs with AVX2: the terms of x are */
 };
 void int8_segment(const struct packed_tile *t);
 void int4_segment(const struct packed_tile *t);

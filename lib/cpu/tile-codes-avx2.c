@@ -1,9 +1,9 @@
 /* tile-codes-avx2 - loops for weights of 8 and 4 bits, for CPUs with AVX2
  *
  * Without products of four bytes.  8 bits: codes are widened to 16 bits and multiplied
- * by digits of 12 bits.  4 bits: products of a code and a digit of 8 bits are at most
- * 15 * 128, so that sixteen of them, which is a lane's share of a block, add up in 16
- * bits. */
+ * by digits of 12 bits, or by terms of 16.  4 bits: products of a code and a digit of 8
+ * bits are at most 15 * 128, so that sixteen of them, which is a lane's share of a
+ * block, add up in 16 bits. */
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
@@ -29,18 +29,18 @@ static inline __attribute__((always_inline)) void add_sums(float *y, __m256 sum,
 /* ---- 8 bits ---- */
 
 /* ROWS rows by the groups of four outputs QUAD to QUAD + QUADS_OF: acc[row][quad][half]
- * has two sums of an output, of its even and its odd pairs of terms.  ROWS, QUADS_OF
- * and AHEAD, to what is prefetched or 0, are constants after inlining. */
+ * has two sums of an output, of its even and its odd pairs of terms.  ROWS, QUADS_OF,
+ * HALVES and AHEAD, to what is prefetched or 0, are constants after inlining. */
 static inline __attribute__((always_inline)) void
 sum_words(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t, int rows,
-          int quad, int quads_of, size_t ahead)
+          int quad, int quads_of, int halves, size_t ahead)
 {
     const uint8_t *w = t->w + (size_t)quad * 16;
     __m256i sum[PACKED_TILE][QUADS][2];
 
     ALL(int i = 0; i < rows; i++)
     ALL(int q = 0; q < quads_of; q++)
-    sum[i][q][0] = sum[i][q][1] = _mm256_setzero_si256();
+    ALL(int h = 0; h < halves; h++) sum[i][q][h] = _mm256_setzero_si256();
     for (size_t k = 0; k < t->count; k++, w += LINE) {
         __m256i codes[QUADS];
 
@@ -50,7 +50,7 @@ sum_words(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t, int r
         codes[q] = _mm256_cvtepu8_epi16(
             _mm_loadu_si128((const __m128i *)(const void *)(w + (size_t)q * 16)));
         ALL(int i = 0; i < rows; i++)
-        ALL(int h = 0; h < 2; h++)
+        ALL(int h = 0; h < halves; h++)
         {
             long long four;
             __m256i x;
@@ -64,7 +64,7 @@ sum_words(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t, int r
     }
     ALL(int i = 0; i < rows; i++)
     ALL(int q = 0; q < quads_of; q++)
-    ALL(int h = 0; h < 2; h++) acc[i][quad + q][h] = sum[i][q][h];
+    ALL(int h = 0; h < halves; h++) acc[i][quad + q][h] = sum[i][q][h];
 }
 
 /* The sums of eight outputs from those of their pairs of terms, and FIRST. */
@@ -82,29 +82,62 @@ static void int8_finish(const struct packed_tile *t, __m256i acc[PACKED_TILE][QU
         const struct segment_x *x = &t->x[(size_t)i * t->stride];
 
         for (int q = 0; q < QUADS; q += 2) {
-            __m256 low = join_pairs(acc[i][q][0], acc[i][q + 1][0], x->sum[0][0]);
-            __m256 high = join_pairs(acc[i][q][1], acc[i][q + 1][1], x->sum[0][1]);
+            __m256 sum = join_pairs(acc[i][q][0], acc[i][q + 1][0], x->sum[0][0]);
 
-            add_sums(t->y + i * CODES_ROWS + q * 4,
-                     _mm256_fmadd_ps(high, _mm256_set1_ps(4096), low), x->scale);
+            if (!t->coarse)
+                sum = _mm256_fmadd_ps(
+                    join_pairs(acc[i][q][1], acc[i][q + 1][1], x->sum[0][1]),
+                    _mm256_set1_ps(4096), sum);
+            add_sums(t->y + i * CODES_ROWS + q * 4, sum, x->scale);
         }
     }
+}
+
+/* All outputs, QUADS_OF groups of four at a time. */
+static inline __attribute__((always_inline)) void
+sum_quads(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t, int rows,
+          int quads_of, int halves, size_t ahead)
+{
+    for (int q = 0; q < QUADS; q += quads_of)
+        sum_words(acc, t, rows, q, quads_of, halves, ahead);
+}
+
+static void sum_fine(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t)
+{
+    if (t->rows == 4)
+        sum_quads(acc, t, 4, 1, 2, 0);
+    else if (t->rows == 3)
+        sum_quads(acc, t, 3, 2, 2, 0);
+    else if (t->rows == 2)
+        sum_quads(acc, t, 2, 2, 2, 0);
+    else if (t->hints)
+        sum_quads(acc, t, 1, QUADS, 2, ALONE_AHEAD);
+    else
+        sum_quads(acc, t, 1, QUADS, 2, 0);
+}
+
+static void sum_coarse(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t)
+{
+    if (t->rows == 4)
+        sum_quads(acc, t, 4, 2, 1, 0);
+    else if (t->rows == 3)
+        sum_quads(acc, t, 3, 2, 1, 0);
+    else if (t->rows == 2)
+        sum_quads(acc, t, 2, QUADS, 1, 0);
+    else if (t->hints)
+        sum_quads(acc, t, 1, QUADS, 1, ALONE_AHEAD);
+    else
+        sum_quads(acc, t, 1, QUADS, 1, 0);
 }
 
 void int8_segment_avx2(const struct packed_tile *t)
 {
     __m256i acc[PACKED_TILE][QUADS][2];
 
-    if (t->rows == 1 && t->hints)
-        sum_words(acc, t, 1, 0, QUADS, ALONE_AHEAD);
-    else if (t->rows == 1)
-        sum_words(acc, t, 1, 0, QUADS, 0);
-    for (int q = 0; t->rows == 2 && q < QUADS; q += 2)
-        sum_words(acc, t, 2, q, 2, 0);
-    for (int q = 0; t->rows == 3 && q < QUADS; q += 2)
-        sum_words(acc, t, 3, q, 2, 0);
-    for (int q = 0; t->rows == 4 && q < QUADS; q++)
-        sum_words(acc, t, 4, q, 1, 0);
+    if (t->coarse)
+        sum_coarse(acc, t);
+    else
+        sum_fine(acc, t);
     int8_finish(t, acc);
 }
 
@@ -113,17 +146,15 @@ void int8_segment_avx2(const struct packed_tile *t)
 /* The sums of a block of eight outputs, of which PAIRS has those of pairs of terms by
  * each digit, in integers: at most 2^30. */
 static inline __attribute__((always_inline)) __m256
-join_block(const __m256i pairs[DIGITS], const int32_t first[DIGITS])
+join_block(const __m256i pairs[DIGITS], const int32_t first[DIGITS], int digits)
 {
     const __m256i one = _mm256_set1_epi16(1);
-    int32_t all = (int32_t)(((uint32_t)first[2] << 16) + ((uint32_t)first[1] << 8) +
-                            (uint32_t)first[0]);
-    __m256i sum =
-        _mm256_add_epi32(_mm256_madd_epi16(pairs[0], one), _mm256_set1_epi32(all));
+    __m256i sum = _mm256_setzero_si256();
 
-    sum = _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_madd_epi16(pairs[1], one), 8));
-    sum =
-        _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_madd_epi16(pairs[2], one), 16));
+    ALL(int d = digits - 1; d >= 0; d--)
+    sum = _mm256_add_epi32(_mm256_slli_epi32(sum, 8),
+                           _mm256_add_epi32(_mm256_madd_epi16(pairs[d], one),
+                                            _mm256_set1_epi32(first[d])));
     return _mm256_cvtepi32_ps(sum);
 }
 
@@ -139,10 +170,10 @@ static inline __attribute__((always_inline)) void add_codes(__m256i *sum, __m256
 }
 
 /* ROWS rows by the outputs from 8 * SIDE on, SIDES_OF times eight; constants after
- * inlining, as is AHEAD. */
+ * inlining, as are DIGITS and AHEAD. */
 static inline __attribute__((always_inline)) void
 sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
-           float *y, int rows, int side, int sides_of, size_t ahead)
+           float *y, int rows, int side, int sides_of, int digits, size_t ahead)
 {
     const __m256i low = _mm256_set1_epi8(15);
     __m256 acc[PACKED_TILE][SIDES];
@@ -154,7 +185,7 @@ sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
 
         ALL(int i = 0; i < rows; i++)
         ALL(int s = 0; s < sides_of; s++)
-        ALL(int d = 0; d < DIGITS; d++) sum[i][s][d] = _mm256_setzero_si256();
+        ALL(int d = 0; d < digits; d++) sum[i][s][d] = _mm256_setzero_si256();
         ALL(int p = 0; p < WORDS; p++)
         ALL(int s = 0; s < sides_of; s++)
         {
@@ -167,7 +198,7 @@ sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
             if (ahead && s == 0)
                 _mm_prefetch((const char *)((uintptr_t)at + ahead), _MM_HINT_T0);
             ALL(int i = 0; i < rows; i++)
-            ALL(int d = 0; d < DIGITS; d++)
+            ALL(int d = 0; d < digits; d++)
             {
                 const int8_t *x = t->x[(size_t)i * t->stride].digit[d] + first;
 
@@ -182,7 +213,7 @@ sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
 
             ALL(int i = 0; i < rows; i++)
             acc[i][s] = _mm256_fmadd_ps(
-                join_block(sum[i][s], t->x[(size_t)i * t->stride].sum[k]), by,
+                join_block(sum[i][s], t->x[(size_t)i * t->stride].sum[k], digits), by,
                 acc[i][s]);
         }
     }
@@ -192,19 +223,29 @@ sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
              t->x[(size_t)i * t->stride].scale);
 }
 
-void int4_segment_avx2(const struct packed_tile *t)
+static inline __attribute__((always_inline)) void sum_sides(const struct packed_tile *t,
+                                                            int digits)
 {
     for (int g = 0; t->rows == 1 && g < t->groups; g++) {
         size_t at = (size_t)g * t->apart;
 
         sum_blocks(t, t->w + at, t->scale + at / (CODES_BLOCK / 2),
-                   t->y + g * CODES_ROWS, 1, 0, SIDES, t->hints ? ALONE_AHEAD : AHEAD);
+                   t->y + g * CODES_ROWS, 1, 0, SIDES, digits,
+                   t->hints ? ALONE_AHEAD : AHEAD);
     }
     for (int s = 0; t->rows == 2 && s < SIDES; s++)
-        sum_blocks(t, t->w, t->scale, t->y, 2, s, 1, 0);
+        sum_blocks(t, t->w, t->scale, t->y, 2, s, 1, digits, 0);
     for (int s = 0; t->rows == 3 && s < SIDES; s++)
-        sum_blocks(t, t->w, t->scale, t->y, 3, s, 1, 0);
+        sum_blocks(t, t->w, t->scale, t->y, 3, s, 1, digits, 0);
     for (int s = 0; t->rows == 4 && s < SIDES; s++)
-        sum_blocks(t, t->w, t->scale, t->y, 4, s, 1, 0);
+        sum_blocks(t, t->w, t->scale, t->y, 4, s, 1, digits, 0);
+}
+
+void int4_segment_avx2(const struct packed_tile *t)
+{
+    if (t->coarse)
+        sum_sides(t, DIGITS - 1);
+    else
+        sum_sides(t, DIGITS);
 }
 #endif
