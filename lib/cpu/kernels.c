@@ -57,9 +57,9 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
         return cpu_linear_widened(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                                   tree_of(c, c->inst->tree), err);
     if (cpu_is_packed(c->w))
-        return (loose ? cpu_packed_rounded : cpu_packed_linear)(
-            d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
-            err);
+        return (loose ? cpu_packed_rounded
+                      : cpu_packed_linear)(d, result(c), source(c, 0), rows_of(&c->y),
+                                           c->w, tree_of(c, c->inst->tree), err);
     return (c->program->rounded ? cpu_linear_rounded : cpu_linear)(
         d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
         err);
