@@ -19,6 +19,7 @@
 
 enum {
     COLS = 64,      /* columns of a task */
+    FEW = 16,       /* columns that are turned at a time */
     STEP = 1 << 14, /* elements of a task */
 };
 
@@ -59,24 +60,50 @@ bool cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
 #endif
 }
 
+/* The same, row after row, so that the bits of C depend neither on M nor on N: oneDNN
+ * adds in another order at the edges of its tiles, on some CPUs. */
+static void outer_in_order(float *c, size_t ldc, const float *a, size_t lda, size_t m,
+                           const float *b, size_t ldb, size_t n, size_t rows)
+{
+    float turned[FEW][COLS];
+
+    for (size_t t = 0; t < rows; t += COLS) {
+        size_t some = rows - t < COLS ? rows - t : COLS;
+
+        for (size_t i = 0; i < m; i += FEW) {
+            size_t few = m - i < FEW ? m - i : FEW;
+
+            for (size_t k = 0; k < some; k++)
+                for (size_t r = 0; r < few; r++)
+                    turned[r][k] = a[(t + k) * lda + i + r];
+            cpu_add_weighted(c + i * ldc, ldc, turned[0], COLS, few, b + t * ldb, ldb,
+                             n, some);
+        }
+    }
+}
+
 /* A product of HEADS matrices side by side, each of COLS_A by COLS_B. */
 struct outer {
     float *y;
     const float *a, *b;
     size_t rows, heads, cols_a, cols_b, share; /* columns of a that are one task's */
-    atomic_bool *lost;                         /* a product failed */
+    bool in_order;     /* ranks with parts of the columns have the same bits */
+    atomic_bool *lost; /* a product failed */
 };
 
 static void outer_some(void *arg, size_t task, int thread)
 {
     const struct outer *o = arg;
     size_t tasks = blocks_of(o->cols_a, o->share), head = task / tasks, end;
-    size_t first = span(task % tasks, o->share, o->cols_a, &end);
+    size_t first = span(task % tasks, o->share, o->cols_a, &end), m = end - first;
+    size_t lda = o->heads * o->cols_a, ldb = o->heads * o->cols_b, ldc = o->cols_b;
+    float *c = o->y + (head * o->cols_a + first) * ldc;
+    const float *a = o->a + head * o->cols_a + first, *b = o->b + head * o->cols_b;
 
     (void)thread;
-    if (!cpu_outer(o->y + (head * o->cols_a + first) * o->cols_b, o->cols_b,
-                   o->a + head * o->cols_a + first, o->heads * o->cols_a, end - first,
-                   o->b + head * o->cols_b, o->heads * o->cols_b, o->cols_b, o->rows))
+    if (o->in_order)
+        outer_in_order(c, ldc, a, lda, m, b, ldb, o->cols_b, o->rows);
+    else if (!cpu_outer(c, ldc, a, lda, m, b, ldb, o->cols_b, o->rows))
         atomic_store(o->lost, true);
 }
 
@@ -103,7 +130,8 @@ int kernel_outer(struct device *d, const struct call *c, struct err *err)
                                      .rows = rows_of(&c->x[0]),
                                      .heads = 1,
                                      .cols_a = c->w->rows,
-                                     .cols_b = c->w->cols },
+                                     .cols_b = c->w->cols,
+                                     .in_order = c->program->deterministic },
                      err);
 }
 
@@ -117,7 +145,8 @@ int kernel_head_outer(struct device *d, const struct call *c, struct err *err)
                         .rows = rows_of(&c->x[0]),
                         .heads = c->inst->head.count,
                         .cols_a = c->inst->head.a,
-                        .cols_b = c->inst->head.b },
+                        .cols_b = c->inst->head.b,
+                        .in_order = c->program->deterministic },
         err);
 }
 
