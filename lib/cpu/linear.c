@@ -517,8 +517,9 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
                        cpu_arranged(w->dtype, terms), EIGHT_OUTS * panel.apart, at > 0);
         }
         for (int a = 0; a < tree->leaf[k].adds; a++, to -= size)
-            for (size_t i = 0; i < size * EIGHT; i++)
-                to[-(ptrdiff_t)size][i] += to[0][i];
+            for (size_t c = 0; c < size; c++)
+                for (size_t i = 0; i < EIGHT; i++)
+                    (to - size)[c][i] += to[c][i];
         next_terms(&of, tiles_of(w->dtype));
     }
     store_block(y, y_stride, m, n, sums, outs);

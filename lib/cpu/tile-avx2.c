@@ -14,7 +14,7 @@ enum {
     SUMS = 12,
     TALL = 4,             /* rows of a tile of three outputs */
     LINE = 64,            /* bytes of a step of weights, and of a line of a cache */
-    MOST_STREAMS = 4,     /* of one row, in as many registers */
+    MOST_STREAMS = 4,     /* of one row, of two registers each */
     BROAD = 2 * LANES,    /* y = x W: outputs computed together, */
     ONE_BROAD = 8 * LANES /* and those of one row */
 };

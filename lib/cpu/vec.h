@@ -170,7 +170,7 @@ static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *i
     *out = p * n;
 }
 
-/* The newest loops that this CPU has; tests lower `newest`. */
+/* The newest loops that this CPU has, up to cpu_newest, which tests lower. */
 enum cpu_loops { CPU_ANY, CPU_AVX2, CPU_AVX512 };
 extern enum cpu_loops cpu_newest;
 
