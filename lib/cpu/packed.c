@@ -159,7 +159,7 @@ void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
         inverse = 0;
     if (!(inverse > 0))
         x = zeros;
-    if (!four && cpu_has() == CPU_AVX2)
+    if (!four && packed_by_avx2())
         round_halves(to, x, n, lead, coarse, inverse);
     else
         round_terms(to, x, n, lead, four, inverse);
@@ -474,5 +474,5 @@ int cpu_packed_rounded(struct device *d, float *y, const float *x, size_t rows,
                        const struct matrix *w, const struct sum_tree *tree,
                        struct err *err)
 {
-    return linear(d, y, x, rows, w, tree, cpu_has() == CPU_AVX2, err);
+    return linear(d, y, x, rows, w, tree, packed_by_avx2(), err);
 }

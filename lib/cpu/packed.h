@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "lib/base/codes.h"
+#include "lib/cpu/vec.h"
 #include "lib/device/device.h"
 
 enum {
@@ -63,7 +64,12 @@ struct packed_tile {
 };
 void int8_segment(const struct packed_tile *t);
 void int4_segment(const struct packed_tile *t);
-/* The same on CPUs with AVX2. */
+/* The same on CPUs with AVX2.  packed_by_avx2: are these used here?  segment_round
+ * rounds for them then. */
+static inline bool packed_by_avx2(void)
+{
+    return cpu_has() == CPU_AVX2;
+}
 void int8_segment_avx2(const struct packed_tile *t);
 void int4_segment_avx2(const struct packed_tile *t);
 

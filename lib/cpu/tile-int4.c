@@ -176,8 +176,12 @@ CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_
 void int4_segment(const struct packed_tile *t)
 {
 #if CPU_HAS_WIDE
-    if (has_dot_bytes() || cpu_has() == CPU_AVX2) {
-        (has_dot_bytes() ? sum_wide : int4_segment_avx2)(t);
+    if (has_dot_bytes()) {
+        sum_wide(t);
+        return;
+    }
+    if (packed_by_avx2()) {
+        int4_segment_avx2(t);
         return;
     }
 #endif
