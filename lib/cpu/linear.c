@@ -195,6 +195,16 @@ static struct sum_tree whole_row(const struct matrix *w)
 }
 
 #if CPU_HAS_WIDE
+/* Where the N outputs from FIRST on read on from column COL, or the next N outputs if
+ * COL is the end of a row; NULL: there are none. */
+static const char *read_next(const struct matrix *w, uint64_t first, size_t n,
+                             uint64_t col)
+{
+    if (col < w->cols)
+        return element(w, first, col);
+    return first + 2 * n <= w->rows ? element(w, first + n, 0) : NULL;
+}
+
 /* Sums of N outputs in whole tiles over a stretch of packed terms from K on, part by
  * part; the lanes of all outputs are kept between these. */
 static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_stride,
@@ -223,13 +233,13 @@ static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_strid
 }
 
 /* Sums over some terms of EIGHT rows by N outputs, in whole tiles.  Goes stretch by
- * stretch, so that x stays in the L1 cache, and prefetches the weights of the next
- * group in memory order. */
+ * stretch, so that x stays in the L1 cache, and prefetches as T says. */
 static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                        const struct tiles *t, const struct matrix *w, uint64_t first,
                        size_t n, struct terms of)
 {
-    const char *ahead = first + n + GROUP <= w->rows
+    const size_t row = (size_t)w->cols * t->size;
+    const char *ahead = !t->ahead_by_tile && first + n + GROUP <= w->rows
                             ? element(w, first + n, 0) + n * of.start * t->size
                             : NULL;
 
@@ -238,15 +248,19 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
 
         if (t->packed)
             ahead = pair_sums(sums, x, x_stride, t, w, first, n, of, k, terms, ahead);
+        else if (t->ahead_by_tile)
+            ahead = read_next(w, first, n, of.start + k + terms);
         for (size_t c = 0; c < n && !t->packed; c += EIGHT_OUTS) {
             struct weight_rows at = { .data = element(w, first + c, of.start + k),
                                       .stride = w->cols,
                                       .ahead = ahead,
-                                      .apart = LINE,
-                                      .step = EIGHT_OUTS * LINE };
+                                      .apart = t->ahead_by_tile ? row : LINE,
+                                      .step =
+                                          t->ahead_by_tile ? LINE : EIGHT_OUTS * LINE };
 
             t->eight(sums + c, x + of.x + floats_of(t, k), x_stride, &at, terms, k > 0);
-            ahead = ahead ? ahead + EIGHT_OUTS * terms * t->size : NULL;
+            if (ahead)
+                ahead += EIGHT_OUTS * (t->ahead_by_tile ? row : terms * t->size);
         }
     }
 }
@@ -504,13 +518,10 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
         of.count = tree->leaf[k].cols;
         for (uint64_t at = 0; at < of.count; at += BLOCK) {
             size_t terms = of.count - at < BLOCK ? (size_t)(of.count - at) : BLOCK;
-            uint64_t col = of.start + at, later = col + terms;
+            uint64_t col = of.start + at;
             struct weight_rows panel = widen_panel(w, first, n, col, terms, room);
 
-            if (later < w->cols)
-                panel.ahead = element(w, first, later);
-            else if (first + n + outs <= w->rows)
-                panel.ahead = element(w, first + n, 0);
+            panel.ahead = read_next(w, first, n, col + terms);
             panel.apart = (size_t)w->cols * unit;
             panel.step = VEC * unit;
             block_sums(to, x + of.x + at, x_stride, m, &panel, outs,

@@ -30,9 +30,9 @@ enum {
 struct weight_rows {
     const char *data;
     size_t stride;     /* elements between rows */
-    const char *ahead; /* what to prefetch, in memory order; or NULL */
-    size_t apart;      /* in tiles of eight rows: bytes between the lines that a step
-                        * prefetches, one for each output, */
+    const char *ahead; /* what to prefetch; or NULL */
+    size_t apart;      /* bytes between the lines that a step prefetches, one for each
+                        * output, */
     size_t step;       /* and to those of the next step */
 };
 
@@ -42,6 +42,8 @@ struct tiles {
     size_t size;         /* bytes of a weight */
     size_t block;        /* terms of a stretch */
     size_t most_streams; /* of streams[0] */
+    bool ahead_by_tile;  /* eight rows prefetch what their tiles read next but a
+                          * stretch, else weights in memory order */
     bool packed; /* a float of x holds two consecutive bf16 terms, padded with zeros to
                   * whole vectors; otherwise x is arranged by cpu_arrange */
     /* y[M][N] = x w^T, or += if ADD, over TERMS terms.  The first rows prefetch

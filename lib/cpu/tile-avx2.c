@@ -135,36 +135,106 @@ add_last(vec_half *acc, const float *x, size_t x_stride, const char *w, size_t a
         add_step(acc, x, x_stride, last[0], LINE, type, part, rows, outs);
 }
 
-/* to[i * OUTS + j] = sums of N terms, the lanes of one PART; added if PART is 1.
- * Prefetches what W says with part 0 if AHEAD: to the L1 cache if it is 1, else to L2.
- * TYPE, PART, AHEAD, ROWS and OUTS are constants after inlining. */
+/* What a pass prefetches in each step.  A CPU drops prefetches of what it has no
+ * buffers for: they are spread over the passes of a tile. */
+struct later {
+    const char *far; /* LINES lines, APART bytes apart, to the L2 cache; STEP bytes
+                      * further with each step */
+    int lines;       /* or 0 */
+    size_t apart, step;
+    int near; /* or 0: the weights of so many outputs later, to the L1 cache */
+};
+
+/* acc[i * OUTS + j] = sums of N terms, the lanes of one PART.  TYPE, PART, ROWS, OUTS,
+ * later.lines and later.near are constants after inlining. */
 static inline __attribute__((always_inline)) void
-pass(vec_half *to, const float *x, size_t x_stride, const struct weight_rows *w,
-     enum dtype type, size_t n, int part, int ahead, int rows, int outs)
+pass(vec_half acc[SUMS], const float *x, size_t x_stride, const struct weight_rows *w,
+     enum dtype type, size_t n, int part, struct later later, int rows, int outs)
 {
     const size_t step = step_of(type), apart = w->stride * size_of(type);
-    const char *at = w->data, *later = w->ahead;
-    vec_half acc[SUMS];
+    const size_t near = (size_t)later.near * apart;
+    const char *at = w->data;
     size_t k = 0;
 
     ALL(int s = 0; s < rows * outs; s++) acc[s] = (vec_half){ 0 };
     for (; k + step <= n; k += step, at += LINE) {
-        if (ahead && part == 0) {
-            ALL(int j = 0; j < outs; j++)
-            {
-                if (ahead == 1)
-                    __builtin_prefetch(later + (size_t)j * w->apart, 0, 3);
-                else
-                    __builtin_prefetch(later + (size_t)j * w->apart, 0, 2);
-            }
-            later += w->step;
-        }
+        ALL(int j = 0; j < later.lines; j++)
+        __builtin_prefetch(later.far + (size_t)j * later.apart, 0, 2);
+        later.far += later.lines ? later.step : 0;
+        if (later.near)
+            __builtin_prefetch(at + near, 0, 3);
         add_step(acc, x + k, x_stride, at, apart, type, part, rows, outs);
     }
     if (k < n)
         add_last(acc, x + k, x_stride, at, apart, type, n - k, part, rows, outs);
-    ALL(int s = 0; s < rows * outs; s++)
-    to[s] = part ? to[s] + acc[s] : acc[s];
+}
+
+/* acc[i * OUTS + j]: the lanes of both parts, added. */
+static inline __attribute__((always_inline)) void
+passes(vec_half acc[SUMS], const float *x, size_t x_stride, const struct weight_rows *w,
+       enum dtype type, size_t n, struct later lower, struct later upper, int rows,
+       int outs)
+{
+    vec_half kept[SUMS];
+
+    pass(kept, x, x_stride, w, type, n, 0, lower, rows, outs);
+    pass(acc, x, x_stride, w, type, n, 1, upper, rows, outs);
+    ALL(int s = 0; s < rows * outs; s++) acc[s] += kept[s];
+}
+
+/* What pass P of a tile of eight rows prefetches: output P of `ahead` if FAR, and the
+ * weights of output P - 1 of the next tile. */
+static inline __attribute__((always_inline)) struct later
+later_of(const struct weight_rows *w, bool far, int p)
+{
+    return (struct later){ .far = far ? w->ahead + (size_t)p * w->apart : NULL,
+                           .lines = far && p < EIGHT_OUTS,
+                           .step = w->step,
+                           .near = p ? EIGHT_OUTS + p - 1 : 0 };
+}
+
+/* to[TALL] = the lower or UPPER half of *sum, or += if ADD. */
+static inline __attribute__((always_inline)) void
+put_half(float *to, const vec_half *sum, bool upper, bool add)
+{
+    typedef float vec_tall __attribute__((vector_size(TALL * sizeof(float))));
+    vec_tall half = upper ? __builtin_shufflevector(*sum, *sum, 4, 5, 6, 7)
+                          : __builtin_shufflevector(*sum, *sum, 0, 1, 2, 3),
+             had = { 0 };
+
+    if (add)
+        memcpy(&had, to, sizeof(had));
+    half = add ? had + half : half;
+    memcpy(to, &half, sizeof(half));
+}
+
+/* tile_eight, which prefetches `ahead` if FAR, a constant after inlining. */
+static inline __attribute__((always_inline)) void
+tile_eight_far(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
+               const struct weight_rows *w, enum dtype type, size_t n, bool add,
+               bool far)
+{
+    vec_half third[EIGHT], sum;
+
+    ALL(int h = 0; h < 2; h++)
+    {
+        vec_half acc[SUMS], both[EIGHT];
+
+        passes(acc, x + (size_t)(h * TALL) * x_stride, x_stride, w, type, n,
+               later_of(w, far, 2 * h), later_of(w, far, 2 * h + 1), TALL, EIGHT_OUTS);
+        ALL(int i = 0; i < TALL; i++)
+        {
+            both[i] = acc[i * EIGHT_OUTS];
+            both[TALL + i] = acc[i * EIGHT_OUTS + 1];
+            third[h * TALL + i] = acc[i * EIGHT_OUTS + 2];
+        }
+        half_sum_eight(&sum, both);
+        put_half(sums[0] + h * TALL, &sum, false, add);
+        put_half(sums[1] + h * TALL, &sum, true, add);
+    }
+    half_sum_eight(&sum, third);
+    put_half(sums[2], &sum, false, add);
+    put_half(sums[2] + TALL, &sum, true, add);
 }
 
 /* sums[j][i] = x_i . w_j, or += if ADD, over N terms. */
@@ -172,27 +242,10 @@ static inline __attribute__((always_inline)) void
 tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
            const struct weight_rows *w, enum dtype type, size_t n, bool add)
 {
-    const float *other = x + TALL * x_stride;
-    vec_half both[EIGHT * EIGHT_OUTS], *upper = both + TALL * EIGHT_OUTS;
-
     if (w->ahead)
-        pass(both, x, x_stride, w, type, n, 0, 1, TALL, EIGHT_OUTS);
+        tile_eight_far(sums, x, x_stride, w, type, n, add, true);
     else
-        pass(both, x, x_stride, w, type, n, 0, 0, TALL, EIGHT_OUTS);
-    pass(upper, other, x_stride, w, type, n, 0, 0, TALL, EIGHT_OUTS);
-    pass(both, x, x_stride, w, type, n, 1, 0, TALL, EIGHT_OUTS);
-    pass(upper, other, x_stride, w, type, n, 1, 0, TALL, EIGHT_OUTS);
-    ALL(int j = 0; j < EIGHT_OUTS; j++)
-    {
-        vec_half eight[EIGHT], sum, had = { 0 };
-
-        ALL(int i = 0; i < EIGHT; i++) eight[i] = both[i * EIGHT_OUTS + j];
-        half_sum_eight(&sum, eight);
-        if (add)
-            memcpy(&had, sums[j], sizeof(had));
-        sum = add ? had + sum : sum;
-        memcpy(sums[j], &sum, sizeof(sum));
-    }
+        tile_eight_far(sums, x, x_stride, w, type, n, add, false);
 }
 
 /* y[i][j] = x_i . w_j, or += if ADD, over N terms; ROWS and OUTS are constants after
@@ -207,10 +260,12 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
     float sum[2 * LANES];
 
     if (w->ahead)
-        pass(both, x, x_stride, w, type, n, 0, 2, rows, outs);
+        passes(both, x, x_stride, w, type, n,
+               (struct later){ w->ahead, outs, w->apart, w->step, 0 },
+               (struct later){ 0 }, rows, outs);
     else
-        pass(both, x, x_stride, w, type, n, 0, 0, rows, outs);
-    pass(both, x, x_stride, w, type, n, 1, 0, rows, outs);
+        passes(both, x, x_stride, w, type, n, (struct later){ 0 }, (struct later){ 0 },
+               rows, outs);
     for (int s = 0; s < rows * outs; s += LANES) {
         vec_half eight;
 
@@ -505,6 +560,7 @@ widen_steps(float *to, const char *from, enum dtype type, size_t n)
         .size = (T) == DTYPE_F32 ? 4 : 2,                                              \
         .block = BLOCK,                                                                \
         .most_streams = MOST_STREAMS,                                                  \
+        .ahead_by_tile = true,                                                         \
         .dot = type##_dot,                                                             \
         .eight = type##_eight,                                                         \
         .streams = { type##_streams_4, type##_streams_2, type##_streams_1 },           \
