@@ -80,7 +80,7 @@ for dir in "$data"/models/*/; do
     [ -n "$heads" ] || heads=$(number "$dir/config.json" n_heads)
     [ -n "$heads" ] || heads=$(number "$dir/config.json" num_heads)
     [ -n "$heads" ] || heads=$(number "$dir/config.json" attention_heads)
-    all=$(seq -s ' ' "$heads")
+    all=$(tps "$heads")
     rm -f tp*.safetensors
     at_tp "$model: the outputs at tp 1 to $heads are those of transformers" "$all" logits
     at_tp "$model: the outputs do not depend on tp" "$all" like_one

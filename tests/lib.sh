@@ -18,6 +18,7 @@
 #   use_model DIR                 sets $name, $dir and $ids: of a model in tests/data/models
 #   shape NAME                    the public model of that name, as NAME.json
 #   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
+#   tps N                         1 to N; with SHORT set the first and the last alone
 #
 # Each test runs in a scratch directory of its own, removed at the end.
 set -u
@@ -142,6 +143,10 @@ rank0() {
     rank0_key=$1
     shift
     "$@" --json | sed -n "s/.*\"ranks\":\[{[^}]*},[^}]*\"$rank0_key\":\([0-9]*\).*/\1/p"
+}
+
+tps() {
+    if [ -n "${SHORT-}" ] && [ "$1" -gt 1 ]; then echo 1 "$1"; else seq -s ' ' "$1"; fi
 }
 
 # reseal DIR - makes the checksum of DIR/checkpoint.json right after it was edited

@@ -50,7 +50,7 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
     heads=$(sed -n 's/^ *"\(num_attention_heads\|attention_heads\|num_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json")
     rm -f ./*.out
     ok "$model: it has heads" test "${heads:-0}" -gt 0
-    for tp in $(seq 1 "$heads"); do
+    for tp in $(tps "$heads"); do
         for check in cut answer merge reshard; do
             try $check "$tp"
         done
