@@ -39,9 +39,10 @@ static inline void device_keep(struct device *d, int way)
 /* Calls RUN with each older set of loops than the newest that this CPU has. */
 static inline void with_older_loops(void (*run)(void))
 {
-    static const char *const names[] = {
-        [CPU_ANY] = "any CPU", [CPU_AVX2] = "AVX2", [CPU_AVX512] = "AVX-512"
-    };
+    static const char *const names[] = { [CPU_ANY] = "any CPU",
+                                         [CPU_AVX2] = "AVX2",
+                                         [CPU_AVX512] = "AVX-512",
+                                         [CPU_VNNI] = "VNNI" };
     const enum cpu_loops newest = cpu_has();
 
     for (int loops = CPU_ANY; loops < (int)newest; loops++) {

@@ -32,8 +32,8 @@ bool cpu_is_packed(const struct matrix *w);
 MUST_CHECK int cpu_packed_linear(struct device *d, float *y, const float *x,
                                  size_t rows, const struct matrix *w,
                                  const struct sum_tree *tree, struct err *err);
-/* The same with x rounded, where that is faster: on CPUs with AVX2 and without AVX-512,
- * to integers of 16 bits relative to the largest of at most 512 terms. */
+/* The same with x rounded, where that is faster: on CPUs with AVX2 and without
+ * AVX512-VNNI, to integers of 16 bits relative to the largest of at most 512 terms. */
 MUST_CHECK int cpu_packed_rounded(struct device *d, float *y, const float *x,
                                   size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);

@@ -59,7 +59,7 @@ static size_t size_of(enum dtype type)
     return type == DTYPE_F32 ? 4 : 2;
 }
 
-enum cpu_loops cpu_newest = CPU_AVX512;
+enum cpu_loops cpu_newest = CPU_VNNI;
 
 /* The loops for weights of type TYPE. */
 static const struct tiles *tiles_of(enum dtype type)

@@ -60,15 +60,15 @@ struct packed_tile {
     size_t count;          /* words of each output, or blocks */
     int rows, groups;      /* of 8 bits one group; else rows is 1, or groups */
     bool hints;            /* of one row by one group: prefetch what is read later */
-    bool coarse;           /* on CPUs with AVX2: the terms of x are */
+    bool coarse;           /* if packed_by_avx2: the terms of x are */
 };
 void int8_segment(const struct packed_tile *t);
 void int4_segment(const struct packed_tile *t);
-/* The same on CPUs with AVX2.  packed_by_avx2: are these used here?  segment_round
- * rounds for them then. */
+/* The same on CPUs with AVX2.  packed_by_avx2: are these used here, also where AVX-512
+ * has no products of bytes?  segment_round rounds for them then. */
 static inline bool packed_by_avx2(void)
 {
-    return cpu_has() == CPU_AVX2;
+    return cpu_has() == CPU_AVX2 || cpu_has() == CPU_AVX512;
 }
 void int8_segment_avx2(const struct packed_tile *t);
 void int4_segment_avx2(const struct packed_tile *t);

@@ -21,11 +21,6 @@ static inline __attribute__((always_inline)) float term_of(const struct segment_
 }
 
 #if CPU_HAS_WIDE
-static inline bool has_dot_bytes(void)
-{
-    return cpu_is_wide() && __builtin_cpu_supports("avx512vnni");
-}
-
 /* *sum += in each lane, the products of the four unsigned bytes of *w and the four
  * signed ones at X */
 static inline CPU_WIDE __attribute__((always_inline)) void

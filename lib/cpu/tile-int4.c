@@ -176,7 +176,7 @@ CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_
 void int4_segment(const struct packed_tile *t)
 {
 #if CPU_HAS_WIDE
-    if (has_dot_bytes()) {
+    if (cpu_has() == CPU_VNNI) {
         sum_wide(t);
         return;
     }

@@ -170,15 +170,18 @@ static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *i
     *out = p * n;
 }
 
-/* The newest loops that this CPU has, up to cpu_newest, which tests lower. */
-enum cpu_loops { CPU_ANY, CPU_AVX2, CPU_AVX512 };
+/* The newest loops that this CPU has, up to cpu_newest, which tests lower.  CPU_VNNI
+ * are those for AVX-512 with products of bytes. */
+enum cpu_loops { CPU_ANY, CPU_AVX2, CPU_AVX512, CPU_VNNI };
 extern enum cpu_loops cpu_newest;
 
 static inline enum cpu_loops cpu_has(void)
 {
 #if CPU_HAS_WIDE
     if (cpu_newest >= CPU_AVX512 && __builtin_cpu_supports("x86-64-v4"))
-        return CPU_AVX512;
+        return cpu_newest >= CPU_VNNI && __builtin_cpu_supports("avx512vnni")
+                   ? CPU_VNNI
+                   : CPU_AVX512;
     if (cpu_newest >= CPU_AVX2 && __builtin_cpu_supports("x86-64-v3"))
         return CPU_AVX2;
 #endif
@@ -187,7 +190,7 @@ static inline enum cpu_loops cpu_has(void)
 
 static inline bool cpu_is_wide(void)
 {
-    return cpu_has() == CPU_AVX512;
+    return cpu_has() >= CPU_AVX512;
 }
 
 #if CPU_HAS_WIDE
