@@ -25,6 +25,12 @@ out_has "steps over 2 stages: " "over stages, too"
 out_has "; products of f32 " "and the kernels of the CPU are named"
 run tp-run bench --tokens 16 --repeat 1 "$data/models/bert-pooler"
 status_is 0 "and an encoder without a head"
+if grep -q '^kernels *AVX-512;' out && grep -q avx512_vnni /proc/cpuinfo; then
+    run tp-run bench --tokens 16 --repeat 1 --weights int8 "$data/models/bert-pooler"
+    out_has "kernels     AVX512-VNNI; " "products of codes have kernels of their own"
+else
+    skip "products of codes have kernels of their own" "no AVX512-VNNI"
+fi
 run tp-run bench --tokens 600 "$bard"
 status_is 3 "more tokens than the model takes are refused"
 err_lines 1 "in one line"

@@ -35,7 +35,7 @@ struct bench {
     bool collectives; /* only these */
     struct calibration c;
     struct machine_rates rates; /* of the CPU */
-    bool rounded;               /* products are of bf16, with its kernels */
+    bool rounded;               /* products of many rows are of bf16 */
     bool codes;                 /* products are of weights of 8 or 4 bits */
     /* the part being timed */
     const struct runner *runner;
@@ -416,12 +416,12 @@ static void print_times(const struct bench *b)
            c->product / 1e9, (unsigned long long)c->tokens, 100 * c->prefill_share);
     if (b->rates.read > 0) {
         printf("kernels     %s; products of f32 %.4g GFLOP/s",
-               machine_kernels(b->rounded), b->rates.f32 / 1e9);
+               machine_kernels(b->rounded, b->codes), b->rates.f32 / 1e9);
         if (b->rates.bf16 > 0)
             printf(", of bf16 %.4g", b->rates.bf16 / 1e9);
         if (b->rates.int8 > 0)
             printf(", of int8 %.4g", b->rates.int8 / 1e9);
-        if (b->rates.int8 > 0 && b->codes)
+        if (b->rates.int8 > 0 && b->codes && !b->rounded)
             printf(", of which the step reaches %.0f %%",
                    100 * c->prefill_share * c->product / b->rates.int8);
         putchar('\n');
@@ -498,8 +498,8 @@ static int measure_machine(struct bench *b, const struct runner *r, struct err *
                              &b->c.product, err);
     if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
         return -1;
-    b->rounded = rounded && !codes;
-    b->codes = codes && !rounded;
+    b->rounded = rounded;
+    b->codes = codes;
     b->c.memory_read = b->rates.read;
     b->c.product = rounded && b->rates.bf16 > 0 ? b->rates.bf16 : b->rates.f32;
     return 0;

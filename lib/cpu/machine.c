@@ -10,6 +10,7 @@
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/linear.h"
 #include "lib/cpu/onednn.h"
+#include "lib/cpu/packed.h"
 #include "lib/cpu/vec.h"
 
 enum { BYTES = 1 << 29, N = 1024, SMALL = 512, RUNS = 5 };
@@ -162,13 +163,17 @@ static bool has_product(bool bf16)
 #endif
 }
 
-const char *machine_kernels(bool rounded)
+const char *machine_kernels(bool rounded, bool codes)
 {
-    if (rounded && onednn_has_amx())
+    if (rounded && !codes && onednn_has_amx())
         return "oneDNN-AMX";
     if (rounded && tile_pairs())
         return "AVX512-BF16";
 #if CPU_HAS_WIDE
+    if (codes && cpu_has() == CPU_VNNI)
+        return "AVX512-VNNI";
+    if (codes && packed_by_avx2())
+        return "AVX2";
     if (cpu_is_wide())
         return "AVX-512";
     return __builtin_cpu_supports("x86-64-v3") ? "AVX2" : "SSE2";

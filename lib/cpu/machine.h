@@ -18,9 +18,9 @@ struct machine_rates {
  * in. */
 MUST_CHECK int machine_measure(int threads, struct machine_rates *rates,
                                struct err *err);
-/* The kernels that products with f32 weights use on this CPU, or, of many rows, with
- * bf16 weights if x is ROUNDED. */
-const char *machine_kernels(bool rounded);
+/* The kernels that products with f32 weights use on this CPU, or with CODES of 8 or 4
+ * bits; if x is ROUNDED, those of many rows with bf16 weights, or codes. */
+const char *machine_kernels(bool rounded, bool codes);
 /* Only the f32 product; takes a few hundredths of a second. */
 MUST_CHECK int machine_product(int threads, double *product, struct err *err);
 

@@ -19,6 +19,6 @@ int main(int argc, char **argv)
         return 4;
     }
     printf("%.0f %.0f %.0f %.0f %s %s\n", r.read, r.f32, r.bf16, r.int8,
-           machine_kernels(false), machine_kernels(true));
+           machine_kernels(false, false), machine_kernels(true, false));
     return 0;
 }

@@ -128,7 +128,7 @@ prefill_part() {
 }
 
 # weights in 8 and 4 bits: tokens by their own bytes; long prompts beside int8 products, of which one by such
-# weights takes three
+# weights takes three, or beside f32 products where the CPU has none
 codes_part() {
     model BF16
     for w in int8 int4; do
@@ -138,11 +138,12 @@ codes_part() {
                 "$bench/probe" "$n" > "$dir/probe"
                 "$bin/tp-run" bench --json --tokens 512 --repeat 2 --threads "$n" --weights $w "$dir/BF16" |
                     sed 's/.*"product":\([^,}]*\).*"prefill_share":\([^,}]*\).*"decode_share":\([^,}]*\).*/\1 \2 \3/' |
-                    awk 'NR == FNR { int8 = $4; next } { print $3, int8 ? $1 * $2 / int8 : 0 }' "$dir/probe" - >> "$dir/shares"
+                    awk 'NR == FNR { type = $4 > 0 ? "int8" : "f32"; most = $4 > 0 ? $4 : $2; next }
+                             { print $3, $1 * $2 / most, type }' "$dir/probe" - >> "$dir/shares"
             done
             row "decode, --weights $w, threads: $n" "$(cut -d' ' -f1 "$dir/shares" | median)" 0.85 read
-            printf 'prefill of 512, --weights %s, threads: %d: %.2f of int8 products\n' $w "$n" \
-                "$(cut -d' ' -f2 "$dir/shares" | median)" | tee -a "$dir/notes"
+            printf 'prefill of 512, --weights %s, threads: %d: %.2f of %s products\n' $w "$n" \
+                "$(cut -d' ' -f2 "$dir/shares" | median)" "$(cut -d' ' -f3 "$dir/shares" | tail -n 1)" | tee -a "$dir/notes"
         done
     done
 }
