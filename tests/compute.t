@@ -30,11 +30,11 @@ EOM
 
 # a row alone, beside others and after them
 for text in ROMEO: Q 'What is'; do
-    tp-run generate --compute bf16 --json --prompt "$text" --max-tokens 12 "$bard"
+    tp-run generate --compute bf16 --deterministic --json --prompt "$text" --max-tokens 12 "$bard"
 done | sed 's/,"tokens_per.*//; s/"prompt":[0-9]*,//' > alone
-tp-run generate --compute bf16 --json --prompt ROMEO: --prompt Q --prompt 'What is' --max-tokens 12 "$bard" |
+tp-run generate --compute bf16 --deterministic --json --prompt ROMEO: --prompt Q --prompt 'What is' --max-tokens 12 "$bard" |
     sed 's/,"tokens_per.*//; s/"prompt":[0-9]*,//' > together
-ok "texts are alone what they are together" cmp alone together
+ok "texts are alone what they are together, with --deterministic" cmp alone together
 
 # many rows
 dir=$bard
@@ -56,8 +56,8 @@ long second >> alone
 long first second > together
 ok "long texts are alone what they are together, with --deterministic" cmp alone together
 
-# weights in f32 are multiplied as they were
-ids=$short
+# weights in f32 are multiplied as they were, and so are keys and values
+ids=$short,$short
 dir=$data/models/llama-gqa
 logits f32
 logits bf16 --compute bf16

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cpu/amx.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
@@ -137,17 +138,17 @@ static int linear_many(struct device *d, float *y, const float *x, size_t rows,
     return cpu_linear_many(d, y, x, rows, w, err);
 }
 
-enum product { MATMUL, LINEAR, ROUNDED, ONEDNN };
+enum product { MATMUL, LINEAR, ROUNDED, TILES };
 
 static product_fn *const product_of[] = {
     [MATMUL] = cpu_matmul,
     [LINEAR] = cpu_linear,
     [ROUNDED] = cpu_linear_rounded,
-    [ONEDNN] = linear_many,
+    [TILES] = linear_many,
 };
 
 static const char *const product_names[] = { "matmul", "linear", "rounded",
-                                             "rounded by oneDNN" };
+                                             "rounded, by tiles" };
 
 /* Can this machine make it? */
 static bool product_runs(enum product how)
@@ -158,6 +159,8 @@ static bool product_runs(enum product how)
     struct err err;
     float y;
 
+    if (how == TILES && !cpu_has_many(SIZE_MAX, &w))
+        return false;
     return product_of[how](team, &y, &x, 1, &w, NULL, &err) == 0;
 }
 
@@ -276,9 +279,8 @@ static void products_are_right(enum product how)
             printf("# error %g\n", worst);
         tap_ok(same, "%s in %s is the same for any number of threads", name,
                dtype_name(dtypes[t]));
-        if (how != ONEDNN)
-            tap_ok(alone, "%s in %s gives a row the same bits alone and among others",
-                   name, dtype_name(dtypes[t]));
+        tap_ok(alone, "%s in %s gives a row the same bits alone and among others", name,
+               dtype_name(dtypes[t]));
         if (how <= LINEAR)
             tap_ok(older, "%s in %s has the same bits by older loops", name,
                    dtype_name(dtypes[t]));
@@ -297,12 +299,12 @@ static void long_sums_do_not_depend_on_threads(void)
         alone &= long_sum.alone;
         same &= try_product(dtypes[t], MATMUL, 16, 9000, 24).same;
     }
-    for (int how = ROUNDED; how <= ONEDNN; how++)
+    for (int how = ROUNDED; how <= TILES; how++)
         if (product_runs(how)) {
             struct product_result long_sum = try_product(DTYPE_BF16, how, 16, 9000, 24);
 
             same &= long_sum.same;
-            alone &= how == ONEDNN || long_sum.alone;
+            alone &= long_sum.alone;
         }
     tap_ok(same, "a long sum into few outputs is the same for any number of threads");
     tap_ok(alone, "a long sum has the same bits alone, however its weights are read");
@@ -351,15 +353,21 @@ static void panels_join(void)
         linear = fmax(linear, r.error);
         matmul = fmax(matmul, try_product(dtypes[t], MATMUL, 9, 3000, 700).error);
     }
-    /* chunks of rows, stretches, and tiles of oneDNN's */
-    for (enum product how = ROUNDED; how <= ONEDNN; how++) {
-        struct product_result r = { .same = true };
+    /* chunks and blocks of rows, and stretches */
+    for (enum product how = ROUNDED; how <= TILES; how++) {
+        struct product_result r = { .same = true, .alone = true };
 
         if (product_runs(how))
             r = try_product(DTYPE_BF16, how, 530, 4100, 50);
         tap_ok(r.error < 2e-5 && r.same, "%s of many rows joins its tasks",
                product_names[how]);
-        alone &= how == ONEDNN || r.alone;
+        alone &= r.alone;
+        /* whole tiles of weights, as they lie or copied */
+        for (size_t rows = 40; rows <= 80 && product_runs(how); rows += 40) {
+            r = try_product(DTYPE_BF16, how, rows, 4096, 150);
+            alone &= r.alone && r.same;
+            linear = fmax(linear, r.error);
+        }
     }
     tap_ok(linear < 2e-5, "linear of a large weight joins its panels");
     tap_ok(matmul < 2e-5, "matmul of a large weight joins its panels");
@@ -1079,6 +1087,98 @@ static void attention_is_right(const struct attention_case *c)
     free(want);
 }
 
+/* The rows X as TO keeps them, and what they are then, in place. */
+static void keep(struct buffer *to, float *x, size_t rows)
+{
+    uint64_t bytes = layout_cached_bytes(to->dtype, to->cols, to->width);
+
+    to->data = xcalloc(rows, bytes);
+    for (size_t i = 0; i < rows; i++) {
+        char *row = (char *)to->data + i * bytes;
+
+        cpu_cache_row(row, x + i * to->cols, to);
+        cpu_cached(x + i * to->cols, row, 0, to->cols, to);
+    }
+}
+
+/* Rounds N numbers to bf16. */
+static void round_all(float *x, size_t n)
+{
+    float *rounded = rounded_new(x, n);
+
+    memcpy(x, rounded, n * sizeof(*x));
+    free(rounded);
+}
+
+/* With numbers in bf16, by tiles: only weights are rounded.  Over a cache of TYPE. */
+static void rounded_attention_is_right(const struct attention_case *c, enum dtype type)
+{
+    size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
+    uint64_t width = c->value_dim + c->more;
+    struct inst inst = { .op = OP_ATTENTION,
+                         .attention = { .heads = c->heads,
+                                        .kv_heads = c->kv_heads,
+                                        .head_dim = c->dim,
+                                        .value_dim = c->value_dim,
+                                        .value_cols = width,
+                                        .scale = 0.4,
+                                        .softcap = c->softcap,
+                                        .window = c->window,
+                                        .causal = c->causal } };
+    float *q = numbers_new(c->rows * c->heads * c->dim, 12),
+          *k = numbers_new(keys * c->kv_heads * c->dim, 13),
+          *v = numbers_new(keys * c->kv_heads * width, 14),
+          *first = xcalloc(n, sizeof(*first)), *y = xcalloc(n, sizeof(*y));
+    double *want = xcalloc(n, sizeof(*want)), far;
+    struct buffer cached_k = { NULL, NULL, keys, c->kv_heads * c->dim, type, c->dim },
+                  cached_v = { NULL, NULL, keys, c->kv_heads * width, type, width };
+    struct attention_step s = { .rows = c->rows,
+                                .start = c->start,
+                                .keys = keys,
+                                .k = k,
+                                .v = v,
+                                .rounded = true };
+    bool same = true, ran = true;
+    struct err err;
+
+    round_all(q, c->rows * c->heads * c->dim);
+    round_all(k, keys * c->kv_heads * c->dim);
+    round_all(v, keys * c->kv_heads * width);
+    if (type != DTYPE_F32) {
+        keep(&cached_k, k, keys);
+        keep(&cached_v, v, keys);
+    }
+    attention_by_hand(want, q, &inst, &s);
+    if (type != DTYPE_F32) {
+        s.cached_k = &cached_k;
+        s.cached_v = &cached_v;
+        s.k = s.v = NULL;
+    }
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+
+        memset(y, 0xff, n * sizeof(*y));
+        ran &= cpu_attention(d, i ? y : first, q, &inst, &s, &err) == 0;
+        same &= !i || !memcmp(first, y, n * sizeof(*y));
+        backend_cpu.close(d);
+    }
+    far = furthest(first, want, n);
+    if (!tap_ok(ran && far < (type == DTYPE_I8 ? 2e-2 : 6e-3),
+                "attention, rounded: %s, %s", c->name, dtype_name(type)))
+        printf("# error %g\n", far);
+    tap_ok(same, "attention, rounded: %s: the same for any number of threads", c->name);
+    if (type == DTYPE_F32 && amx_has() && c->rows >= 32)
+        tap_ok(far > 3e-6, "attention, rounded: %s: it is", c->name);
+    free(cached_k.data);
+    free(cached_v.data);
+    free(q);
+    free(k);
+    free(v);
+    free(first);
+    free(y);
+    free(want);
+}
+
 static void attentions_are_right(void)
 {
     static const struct attention_case cases[] = {
@@ -1105,23 +1205,22 @@ static void attentions_are_right(void)
           true },
         { "one query with its key", 1, 65, 4, 4, 8, 8, 0, 0, true, 0, 8, true },
     };
+    static const struct attention_case rounded[] = {
+        { "a prompt", 150, 0, 4, 2, 64, 64, 0, 0, true, 0, 0, false },
+        { "a chunk after a chunk", 75, 66, 6, 2, 40, 40, 0, 0, true, 0, 0, false },
+        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false },
+        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0, 0, false },
+        { "a soft cap", 67, 0, 2, 2, 32, 96, 0, 1.3, true, 0, 0, false },
+        { "values among other columns", 65, 3, 2, 2, 20, 6, 0, 0, true, 10, 0, false },
+        { "few queries", 3, 200, 4, 2, 32, 32, 0, 0, true, 0, 0, false },
+    };
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_I8 };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         attention_is_right(&cases[i]);
-}
-
-/* The rows X as TO keeps them, and what they are then, in place. */
-static void keep(struct buffer *to, float *x, size_t rows)
-{
-    uint64_t bytes = layout_cached_bytes(to->dtype, to->cols, to->width);
-
-    to->data = xcalloc(rows, bytes);
-    for (size_t i = 0; i < rows; i++) {
-        char *row = (char *)to->data + i * bytes;
-
-        cpu_cache_row(row, x + i * to->cols, to);
-        cpu_cached(x + i * to->cols, row, 0, to->cols, to);
-    }
+    for (size_t i = 0; i < sizeof(rounded) / sizeof(*rounded); i++)
+        for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++)
+            rounded_attention_is_right(&rounded[i], types[t]);
 }
 
 /* Keys and values in a cache of TYPE: by the last query alone, and among others. */
@@ -1470,7 +1569,7 @@ int main(void)
     products_and_caches_are_right();
     with_older_loops(products_and_caches_are_right);
     products_are_right(ROUNDED);
-    products_are_right(ONEDNN);
+    products_are_right(TILES);
     numbers_are_rounded();
     fastest_way_is_kept();
     no_rows_give_nothing();

@@ -716,13 +716,13 @@ static double attend(const struct attention_trial *t, int bits)
         y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
     };
     c.lse = t->added < BIASES ? lse : NULL; /* no ring asks OP_STREAM for them */
-    c.narrow = bits <= 16;
-    c.rounded = bits == 8;
     if (t->added == TABLE || t->added == SINKS) {
         w = added_to(&inst, t);
         c.w = &w;
     }
-    d = c;
+    d = c; /* the CPU's products are those of f32 */
+    d.narrow = bits <= 16;
+    d.rounded = bits == 8;
     if (c.w) {
         device_w = matrix_copy(&w);
         d.w = &device_w;

@@ -36,7 +36,7 @@ struct bench {
     struct calibration c;
     struct machine_rates rates; /* of the CPU */
     bool rounded;               /* products of many rows are of bf16 */
-    bool codes;                 /* products are of weights of 8 or 4 bits */
+    enum dtype type;            /* of the weights of most products */
     /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
@@ -405,6 +405,12 @@ out:
 
 /* ---- results ---- */
 
+/* Are numbers of TYPE codes of 8 or 4 bits? */
+static bool is_codes(enum dtype type)
+{
+    return type == DTYPE_I8 || type == DTYPE_U8;
+}
+
 static void print_times(const struct bench *b)
 {
     const struct calibration *c = &b->c;
@@ -416,12 +422,12 @@ static void print_times(const struct bench *b)
            c->product / 1e9, (unsigned long long)c->tokens, 100 * c->prefill_share);
     if (b->rates.read > 0) {
         printf("kernels     %s; products of f32 %.4g GFLOP/s",
-               machine_kernels(b->rounded, b->codes), b->rates.f32 / 1e9);
+               machine_kernels(b->rounded, b->type), b->rates.f32 / 1e9);
         if (b->rates.bf16 > 0)
             printf(", of bf16 %.4g", b->rates.bf16 / 1e9);
         if (b->rates.int8 > 0)
             printf(", of int8 %.4g", b->rates.int8 / 1e9);
-        if (b->rates.int8 > 0 && b->codes && !b->rounded)
+        if (b->rates.int8 > 0 && is_codes(b->type) && !b->rounded)
             printf(", of which the step reaches %.0f %%",
                    100 * c->prefill_share * c->product / b->rates.int8);
         putchar('\n');
@@ -490,8 +496,7 @@ static int report(struct bench *b, struct err *err)
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
     const enum dtype type = r->ops->host_memory ? matrix_type(r) : DTYPE_F32;
-    const bool codes = type == DTYPE_I8 || type == DTYPE_U8;
-    const bool rounded = r->program->rounded && (type == DTYPE_BF16 || codes);
+    const bool rounded = r->program->rounded && (type == DTYPE_BF16 || is_codes(type));
 
     if (!r->ops->host_memory)
         return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,
@@ -499,7 +504,7 @@ static int measure_machine(struct bench *b, const struct runner *r, struct err *
     if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
         return -1;
     b->rounded = rounded;
-    b->codes = codes;
+    b->type = type;
     b->c.memory_read = b->rates.read;
     b->c.product = rounded && b->rates.bf16 > 0 ? b->rates.bf16 : b->rates.f32;
     return 0;

@@ -13,6 +13,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/keyrows.h"
+#include "lib/cpu/tiled.h"
 #include "lib/cpu/vec.h"
 
 enum {
@@ -23,6 +24,7 @@ enum {
     PART = 512,   /* positions whose values are added up by themselves, and then to the
                    * sum of those before, so that threads can share the keys of a
                    * query */
+    ROUNDED = 32, /* queries for which keys and values are laid out for tiles */
     SMALL = 1 << 14 /* numbers of keys that one thread reads sooner than several */
 };
 
@@ -126,7 +128,8 @@ struct job {
     float *bias;    /* [heads][distances], divided by the scale; or NULL */
     int64_t least;  /* the smallest distance, key - query */
     size_t distances;
-    float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
+    float *wide;         /* [threads][WIDE][the larger of dim and value_dim], or NULL */
+    struct tiled *tiled; /* NULL: products are made in f32 */
 };
 
 /* The keys visible to the query at POSITION: [*first, *end), which may be empty. */
@@ -369,6 +372,12 @@ static float *wide_of(const struct job *j, int thread)
                : NULL;
 }
 
+/* Scores of a query, with those that fill a panel. */
+static size_t room_of_keys(const struct job *j)
+{
+    return (j->step->keys + AMX_SIDE - 1) / AMX_SIDE * AMX_SIDE;
+}
+
 /* X[ROWS][N], with STRIDE, times the scales of N rows from ROW on. */
 static void scale_columns(float *x, size_t stride, size_t rows, const struct keyrows *k,
                           size_t head, size_t row, size_t n)
@@ -426,13 +435,14 @@ static void add_values(const struct job *j, float *y, float *score, size_t n,
 }
 
 /* Computes the attention weights of ROWS queries from ROW on over the keys that at
- * least one of them sees: returns their number N, *first_key is the first.  N is 0 if
- * no key is visible.  SCORE is [BLOCK][keys]. */
+ * least one of them sees, or more: returns their number N, *first_key is the first.  N
+ * is 0 if no key is visible.  SCORE is [BLOCK][room_of_keys]. */
 static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score, float *wide, size_t *first_key)
+                    size_t kv, float *score, int thread, size_t *first_key)
 {
     size_t dim = j->inst->attention.head_dim;
     size_t low = j->step->keys, high = 0, n;
+    const float *q = j->q + row * j->q_stride + head * dim;
 
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -447,15 +457,21 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         set_lse(j, row + i, head, sink_of(j, row + i, head));
     if (low >= high)
         return 0;
+    if (j->tiled) { /* whole panels */
+        low = low / AMX_SIDE * AMX_SIDE;
+        high = (high + AMX_SIDE - 1) / AMX_SIDE * AMX_SIDE;
+        tiled_scores(j->tiled, thread, score, high - low, q, j->q_stride, rows, kv,
+                     low / AMX_SIDE, (high - low) / AMX_SIDE);
+    }
     *first_key = low;
     n = high - low;
-    for (size_t r = 0; r < j->runs; r++) {
+    for (size_t r = 0; r < j->runs && !j->tiled; r++) {
         size_t key, some = keys_in(&j->run[r], low, high, &key);
 
         if (some)
-            score_keys(j, score + (key - low), n, j->q + row * j->q_stride + head * dim,
-                       j->q_stride, rows, j->run[r].row + key - j->run[r].key, some, kv,
-                       wide);
+            score_keys(j, score + (key - low), n, q, j->q_stride, rows,
+                       j->run[r].row + key - j->run[r].key, some, kv,
+                       wide_of(j, thread));
     }
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -502,19 +518,22 @@ CPU_CLONES static void add_part(float *y, const float *x, size_t n)
         y[i] += x[i];
 }
 
-/* Attention of ROWS queries from ROW on; SCORE is [BLOCK][keys], PART
+/* Attention of ROWS queries from ROW on; SCORE is [BLOCK][room_of_keys], PART
  * [BLOCK][value_dim]. */
 static void queries(const struct job *j, size_t row, size_t rows, size_t head,
-                    size_t kv, float *score, float *part, float *wide)
+                    size_t kv, float *score, float *part, int thread)
 {
     size_t value_dim = j->inst->attention.value_dim, low = 0;
-    size_t n = weigh(j, row, rows, head, kv, score, wide, &low);
+    size_t n = weigh(j, row, rows, head, kv, score, thread, &low);
     float *y = j->y + row * j->y_stride + head * value_dim;
 
     drop(j, row, rows, head, score, low, n);
     for (size_t i = 0; i < rows; i++)
         memset(y + i * j->y_stride, 0, value_dim * sizeof(*y));
-    for (size_t at = low, end; at < low + n; at = end) {
+    if (j->tiled && n)
+        tiled_values(j->tiled, thread, y, j->y_stride, score, n, rows, kv,
+                     low / AMX_SIDE, n / AMX_SIDE);
+    for (size_t at = low, end; at < low + n && !j->tiled; at = end) {
         end = part_end(j, at, low + n);
         memset(part, 0, rows * value_dim * sizeof(*part));
         for (size_t r = 0; r < j->runs; r++) {
@@ -522,7 +541,8 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
 
             if (some)
                 add_values(j, part, score + (key - low), n, rows,
-                           j->run[r].row + key - j->run[r].key, some, kv, wide);
+                           j->run[r].row + key - j->run[r].key, some, kv,
+                           wide_of(j, thread));
         }
         for (size_t i = 0; i < rows; i++)
             add_part(y + i * j->y_stride, part + i * value_dim, value_dim);
@@ -538,11 +558,58 @@ static void some_queries(void *arg, size_t task, int thread)
     size_t row = task / heads * j->block, head = task % heads;
     size_t rows = j->step->rows - row < j->block ? j->step->rows - row : j->block;
     size_t kv = head / (heads / j->inst->attention.kv_heads);
-    float *score = j->score + (size_t)thread * j->block * j->step->keys;
+    float *score = j->score + (size_t)thread * j->block * room_of_keys(j);
 
     queries(j, row, rows, head, kv, score,
-            j->part + (size_t)thread * j->block * j->inst->attention.value_dim,
-            wide_of(j, thread));
+            j->part + (size_t)thread * j->block * j->inst->attention.value_dim, thread);
+}
+
+/* Lays the panel of keys from FIRST on, or of values, of a KV head out for tiles. */
+static void set_panel(const struct job *j, const struct keyrows *k, size_t kv,
+                      size_t panel, float *wide)
+{
+    size_t first = panel * AMX_SIDE, left = j->step->keys - first;
+    size_t n = left < AMX_SIDE ? left : AMX_SIDE;
+
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = keys_in(&j->run[r], first, first + n, &key);
+        size_t row = j->run[r].row + key - j->run[r].key;
+        float *to = wide + (key - first) * k->dim;
+
+        if (!some)
+            continue;
+        keyrows_widen(to, k, kv, row, some);
+        for (size_t i = 0; i < some * k->dim && k->type == DTYPE_I8 && k->by_head; i++)
+            to[i] *= keyrows_scale(k, row + i / k->dim, kv);
+    }
+    (k == &j->keys ? tiled_set_keys : tiled_set_values)(j->tiled, kv, panel, wide, n);
+}
+
+/* Task: panel TASK / kv_heads of KV head TASK % kv_heads. */
+static void lay_out(void *arg, size_t task, int thread)
+{
+    const struct job *j = arg;
+    size_t kv_heads = j->inst->attention.kv_heads;
+
+    set_panel(j, &j->keys, task % kv_heads, task / kv_heads, wide_of(j, thread));
+    set_panel(j, &j->values, task % kv_heads, task / kv_heads, wide_of(j, thread));
+}
+
+/* Lays keys and values out for tiles, if there are so many queries that this is worth
+ * while. */
+static int open_tiled(struct job *j, struct device *d, struct tiled *t, struct err *err)
+{
+    const struct inst *inst = j->inst;
+
+    if (!j->step->rounded || j->step->rows < ROUNDED || !amx_has())
+        return 0;
+    if (tiled_open(t, inst->attention.kv_heads, inst->attention.head_dim,
+                   inst->attention.value_dim, j->step->keys, BLOCK,
+                   (size_t)cpu_threads(d), err) < 0)
+        return -1;
+    j->tiled = t;
+    cpu_parallel(d, t->panels * t->heads, lay_out, j);
+    return 0;
 }
 
 /* ---- one query ---- */
@@ -767,7 +834,8 @@ static int open_room(struct job *j, struct device *d, struct err *err)
     size_t heads = j->inst->attention.heads, keys = j->step->keys;
     size_t threads = (size_t)cpu_threads(d), dim = j->inst->attention.value_dim;
     bool one = j->step->rows == 1;
-    uint64_t scores = one ? heads * score_stride(keys) : threads * j->block * keys;
+    uint64_t scores =
+        one ? heads * score_stride(keys) : threads * j->block * room_of_keys(j);
     uint64_t sums = (one ? parts(j) * heads : threads * j->block) * dim;
     uint64_t bytes = (scores + sums + VEC) * sizeof(float);
 
@@ -785,6 +853,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 {
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
     size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
+    struct tiled tiled = { 0 };
     struct job j = { .inst = inst,
                      .step = step,
                      .q = q,
@@ -808,13 +877,15 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
         goto out;
     if (open_room(&j, d, err) < 0)
         goto out;
-    if (step->cached_k || step->cached_v) {
+    if (step->cached_k || step->cached_v || step->rounded) {
         j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
                                (dim > value_dim ? dim : value_dim) * sizeof(float),
                            "keys and values", err);
         if (!j.wide)
             goto out;
     }
+    if (open_tiled(&j, d, &tiled, err) < 0)
+        goto out;
     if (step->rows == 1)
         one_query(d, &j);
     else
@@ -828,6 +899,7 @@ out:
     free(j.sink);
     free(j.own);
     free(j.bucket);
+    tiled_close(&tiled);
     return ret;
 }
 
@@ -880,7 +952,7 @@ static void head_back(void *arg, size_t head, int thread)
     memset(own, 0, keys * both * sizeof(*own));
     for (size_t row = 0; row < j->step->rows; row += BLOCK) {
         size_t left = j->step->rows - row, rows = left < BLOCK ? left : BLOCK;
-        size_t low = 0, n = weigh(j, row, rows, head, kv, p, NULL, &low);
+        size_t low = 0, n = weigh(j, row, rows, head, kv, p, thread, &low);
         const float *k = j->step->k + low * j->k_stride + kv * dim;
         const float *v =
             j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols;

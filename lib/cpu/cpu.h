@@ -19,8 +19,8 @@ MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t row
 MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
                                   size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
-/* The same without TREE by oneDNN.  The result of a row does not depend on the number
- * of threads, but it may depend on that of rows.  cpu_has_many: is it made for ROWS
+/* The same without TREE by AMX, also for codes of 4 bits, which are rounded to
+ * bf16: other bits than those of the products above.  cpu_has_many: is it made for ROWS
  * rows on this CPU? */
 MUST_CHECK int cpu_linear_many(struct device *d, float *y, const float *x, size_t rows,
                                const struct matrix *w, struct err *err);
@@ -137,6 +137,9 @@ struct attention_step {
     float *lse;                 /* [rows][heads], or NULL; see struct call */
     const uint64_t *token;      /* [rows]: numbers of the tokens, for dropout */
     uint64_t seed;
+    bool
+        rounded; /* on CPUs with AMX, queries, keys, weights and values of many rows may
+                  * be rounded to bf16; the number of rows may then change a result */
 };
 /* A row of the cache P, at TO, of X [P->cols]. */
 void cpu_cache_row(void *to, const float *x, const struct buffer *p);

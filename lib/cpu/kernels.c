@@ -46,10 +46,15 @@ static const struct sum_tree *tree_of(const struct call *c, int number)
     return number ? &c->program->tree[number - 1] : NULL;
 }
 
+/* May the number of rows change a row's rounding? */
+static bool is_loose(const struct call *c)
+{
+    return c->program->rounded && !c->program->deterministic;
+}
+
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
-    /* may the number of rows change a row's rounding? */
-    const bool loose = c->program->rounded && !c->program->deterministic;
+    const bool loose = is_loose(c);
 
     if (loose && cpu_has_many(rows_of(&c->y), c->w))
         return cpu_linear_many(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
@@ -473,7 +478,8 @@ static int attend(struct device *d, const struct call *c, struct err *err)
                                        .k = source(c, 1),
                                        .v = source(c, 2),
                                        .bias = inst->attention.sinks ? NULL : c->w,
-                                       .sinks = inst->attention.sinks ? c->w : NULL };
+                                       .sinks = inst->attention.sinks ? c->w : NULL,
+                                       .rounded = c->rounded && is_loose(c) };
 
         if (inst->attention.drop > 0) {
             step.token = c->step->token + r->row;

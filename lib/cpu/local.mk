@@ -1,5 +1,6 @@
 # lib/cpu - the operations on the CPU, one to a file; tile-TYPE are the loops of linear
 lib_libshardutils_a_SOURCES += \
+    %D%/amx.c %D%/amx.h \
     %D%/attention.c \
     %D%/avx2.h \
     %D%/backend.c \
@@ -24,6 +25,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/sample.c \
     %D%/taps.c \
     %D%/team.c \
+    %D%/tiled.c %D%/tiled.h \
     %D%/tile.h %D%/tile-avx2.c %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
     %D%/tile-codes.h %D%/tile-codes-avx2.c %D%/tile-int4.c %D%/tile-int8.c \
     %D%/vec.h %D%/ways.h \

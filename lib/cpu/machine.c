@@ -7,6 +7,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/cpu/amx.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/linear.h"
 #include "lib/cpu/onednn.h"
@@ -126,19 +127,19 @@ static double small_rate(struct device *d, struct job *j, size_t threads,
 }
 
 /* The rate of our own products of bf16; 0 if the CPU has none. */
-static double pair_rate(struct device *d, struct job *j, size_t threads,
-                        struct err *err)
+static double own_rate(struct device *d, struct job *j, size_t threads, struct err *err)
 {
     const struct matrix w = {
         .data = j->b, .dtype = DTYPE_BF16, .rows = threads * j->n, .cols = j->n
     };
     double n = (double)j->n, best = 0;
 
-    for (int i = 0; i < RUNS && tile_pairs(); i++) {
+    for (int i = 0; i < RUNS && (tile_pairs() || amx_has()); i++) {
         double start = clock_seconds(), p;
 
         /* one thread's rows by all threads' outputs fill c */
-        if (cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err) < 0)
+        if ((amx_has() ? cpu_linear_many(d, j->c, j->a, j->n, &w, err)
+                       : cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err)) < 0)
             return -1;
         p = 2 * n * n * n * (double)threads / (clock_seconds() - start);
         best = p > best ? p : best;
@@ -163,10 +164,13 @@ static bool has_product(bool bf16)
 #endif
 }
 
-const char *machine_kernels(bool rounded, bool codes)
+const char *machine_kernels(bool rounded, enum dtype type)
 {
-    if (rounded && !codes && onednn_has_amx())
-        return "oneDNN-AMX";
+    const bool codes = type == DTYPE_I8 || type == DTYPE_U8;
+
+    rounded = rounded && (codes || type == DTYPE_BF16);
+    if (amx_has() && (rounded || type == DTYPE_I8))
+        return "AMX";
     if (rounded && tile_pairs())
         return "AVX512-BF16";
 #if CPU_HAS_WIDE
@@ -178,6 +182,7 @@ const char *machine_kernels(bool rounded, bool codes)
         return "AVX-512";
     return __builtin_cpu_supports("x86-64-v3") ? "AVX2" : "SSE2";
 #else
+    (void)codes;
     return "vectors of the compiler";
 #endif
 }
@@ -203,7 +208,7 @@ int machine_measure(int threads, struct machine_rates *rates, struct err *err)
         rates->f32 = p > rates->f32 ? p : rates->f32;
     }
     if (has_product(true)) {
-        double own = pair_rate(d, &j, n, err);
+        double own = own_rate(d, &j, n, err);
 
         if (own < 0)
             goto out;

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "lib/base/dtype.h"
 #include "lib/base/err.h"
 
 struct machine_rates {
@@ -18,9 +19,9 @@ struct machine_rates {
  * in. */
 MUST_CHECK int machine_measure(int threads, struct machine_rates *rates,
                                struct err *err);
-/* The kernels that products with f32 weights use on this CPU, or with CODES of 8 or 4
- * bits; if x is ROUNDED, those of many rows with bf16 weights, or codes. */
-const char *machine_kernels(bool rounded, bool codes);
+/* The kernels that products of many rows with weights of TYPE use on this CPU; if x is
+ * ROUNDED, those with --compute bf16. */
+const char *machine_kernels(bool rounded, enum dtype type);
 /* Only the f32 product; takes a few hundredths of a second. */
 MUST_CHECK int machine_product(int threads, double *product, struct err *err);
 

@@ -93,13 +93,6 @@ bool onednn_run(struct onednn *p, void *y, const void *x, const void *w)
            dnnl_primitive_execute(p->product, p->stream, 3, args) == dnnl_success &&
            dnnl_stream_wait(p->stream) == dnnl_success;
 }
-
-bool onednn_has_amx(void)
-{
-    const dnnl_cpu_isa_t amx = dnnl_cpu_isa_avx512_core_amx;
-
-    return (dnnl_get_effective_cpu_isa() & amx) == amx;
-}
 #else
 struct onednn *onednn_new(enum dtype type, const struct onednn_shape *shape)
 {
@@ -119,11 +112,6 @@ bool onednn_run(struct onednn *p, void *y, const void *x, const void *w)
     (void)y;
     (void)x;
     (void)w;
-    return false;
-}
-
-bool onednn_has_amx(void)
-{
     return false;
 }
 #endif

@@ -24,7 +24,5 @@ struct onednn *onednn_new(enum dtype type, const struct onednn_shape *shape);
 void onednn_free(struct onednn *p);
 /* Returns false if it failed; y is then undefined. */
 bool onednn_run(struct onednn *p, void *y, const void *x, const void *w);
-/* Does it multiply bf16 matrices by AMX? */
-bool onednn_has_amx(void);
 
 #endif

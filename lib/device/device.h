@@ -68,7 +68,8 @@ struct call {
     struct ranges range; /* of attention and of appends to the KV cache */
     bool narrow; /* attention: 16 significant bits suffice for its products, because all
                   * weights of linear layers have 16-bit types */
-    bool rounded; /* and bf16's eight do: they all are bf16, and the program rounds */
+    bool rounded; /* and bf16's eight do: they all are bf16 or codes, and the program
+                   * rounds */
     float *lse;   /* attention: [rows][heads], logsumexp of the scores, for merging with
                    * keys on other ranks; or NULL */
 };

@@ -20,7 +20,7 @@ struct engine {
     struct comm *experts; /* expert-parallel ranks, if more than one; or NULL */
     struct engine_limits limits;
     bool narrow;  /* no product has weights of more than sixteen bits */
-    bool rounded; /* they are bf16, and rows are rounded to it before them */
+    bool rounded; /* they are bf16 or codes, and rows are rounded before them */
     char *arena;  /* device memory */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
@@ -75,21 +75,25 @@ static int open_arena(struct engine *e, struct err *err)
     return e->arena ? 0 : -1;
 }
 
-/* Do all linear layers have weights of at most 16 bits?  *bf16: all of that type. */
-static bool is_narrow(const struct program *p, const struct matrix *weight, bool *bf16)
+/* Do all linear layers have weights of at most 16 bits?  *rounds: all of bf16 or codes.
+ */
+static bool is_narrow(const struct program *p, const struct matrix *weight,
+                      bool *rounds)
 {
     bool some = false;
 
-    *bf16 = true;
+    *rounds = true;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
+        enum dtype type;
 
         if (inst->op != OP_LINEAR && inst->op != OP_MATMUL &&
             inst->op != OP_HEAD_LINEAR && inst->op != OP_HEAD_MATMUL)
             continue;
-        if (dtype_bits(weight[inst->weight].dtype) > 16)
+        type = weight[inst->weight].dtype;
+        if (dtype_bits(type) > 16)
             return false;
-        *bf16 &= weight[inst->weight].dtype == DTYPE_BF16;
+        *rounds &= type == DTYPE_BF16 || type == DTYPE_I8 || type == DTYPE_U8;
         some = true;
     }
     return some;

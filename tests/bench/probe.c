@@ -19,6 +19,6 @@ int main(int argc, char **argv)
         return 4;
     }
     printf("%.0f %.0f %.0f %.0f %s %s\n", r.read, r.f32, r.bf16, r.int8,
-           machine_kernels(false, false), machine_kernels(true, false));
+           machine_kernels(false, DTYPE_F32), machine_kernels(true, DTYPE_BF16));
     return 0;
 }

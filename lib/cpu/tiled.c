@@ -1,0 +1,142 @@
+/* tiled - products of attention in bf16 on CPUs with AMX */
+#include "lib/cpu/tiled.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
+
+enum {
+    NUMBERS = AMX_SIDE * AMX_SIDE, /* of a step of a panel */
+    APART = AMX_SIDE /* numbers between rows, so that equal columns map to different
+                      * cache sets */
+};
+
+static size_t sides(size_t n)
+{
+    return (n + AMX_SIDE - 1) / AMX_SIDE;
+}
+
+int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size_t keys,
+               size_t queries, size_t threads, struct err *err)
+{
+    size_t of_keys, of_values;
+
+    *t = (struct tiled){ .heads = heads,
+                         .dim = dim,
+                         .value_dim = value_dim,
+                         .queries = queries,
+                         .panels = sides(keys),
+                         .steps = sides(dim),
+                         .columns = sides(value_dim) };
+    of_keys = heads * t->panels * t->steps * NUMBERS;
+    of_values = heads * t->panels * t->columns * NUMBERS;
+    t->room_of_queries = queries * (t->steps * AMX_SIDE + APART);
+    t->room_of_thread = t->room_of_queries + queries * (t->panels * AMX_SIDE + APART);
+    t->owned = mem_alloc((of_keys + of_values + threads * t->room_of_thread) *
+                             sizeof(*t->keys),
+                         "keys and values", err);
+    t->keys = t->owned;
+    if (!t->owned)
+        return -1;
+    t->values = t->keys + of_keys;
+    t->room = t->values + of_values;
+    return 0;
+}
+
+void tiled_close(struct tiled *t)
+{
+    free(t->owned);
+    *t = (struct tiled){ 0 };
+}
+
+void tiled_set_keys(const struct tiled *t, size_t head, size_t panel, const float *x,
+                    size_t n)
+{
+    amx_pack(t->keys + (head * t->panels + panel) * t->steps * NUMBERS, x, t->dim, n,
+             t->dim, t->steps);
+}
+
+void tiled_set_values(const struct tiled *t, size_t head, size_t panel, const float *x,
+                      size_t n)
+{
+    for (size_t c = 0; c < t->columns; c++) {
+        size_t left = t->value_dim - c * AMX_SIDE;
+
+        amx_pack_columns(
+            t->values + ((head * t->columns + c) * t->panels + panel) * NUMBERS,
+            x + c * AMX_SIDE, t->value_dim, n, left < AMX_SIDE ? left : AMX_SIDE);
+    }
+}
+
+/* to[QUERIES][stride] = ROWS rows of x with N columns, rounded, and zeros up to
+ * STEPS * AMX_SIDE columns; returns the stride. */
+static size_t round_rows(const struct tiled *t, uint16_t *to, const float *x,
+                         size_t x_stride, size_t rows, size_t n, size_t steps)
+{
+    size_t all = steps * AMX_SIDE, stride = all + APART;
+
+    for (size_t i = 0; i < t->queries; i++, to += stride) {
+        size_t some = i < rows ? n : 0;
+
+        amx_round(to, x + i * x_stride, some);
+        memset(to + some, 0, (all - some) * sizeof(*to));
+    }
+    return stride;
+}
+
+void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride,
+                  const float *q, size_t q_stride, size_t rows, size_t head,
+                  size_t panel, size_t count)
+{
+    uint16_t *room = t->room + (size_t)thread * t->room_of_thread;
+    size_t apart = round_rows(t, room, q, q_stride, rows, t->dim, t->steps);
+    const uint16_t *keys = t->keys + (head * t->panels + panel) * t->steps * NUMBERS;
+
+    amx_begin();
+    for (size_t k = 0; k < count; k++, keys += t->steps * NUMBERS)
+        for (size_t i = 0; i < t->queries; i += AMX_SIDE) {
+            struct amx_product p = { .w = room + i * apart,
+                                     .w_stride = apart,
+                                     .x = keys,
+                                     .steps = t->steps,
+                                     .rows = AMX_SIDE,
+                                     .outs = AMX_SIDE,
+                                     .y = score + i * stride + k * AMX_SIDE,
+                                     .y_stride = stride,
+                                     .turned = true };
+
+            amx_multiply(&p);
+        }
+    amx_end();
+}
+
+void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
+                  const float *weight, size_t stride, size_t rows, size_t head,
+                  size_t panel, size_t count)
+{
+    uint16_t *room = t->room + (size_t)thread * t->room_of_thread + t->room_of_queries;
+    size_t apart = round_rows(t, room, weight, stride, rows, count * AMX_SIDE, count);
+
+    amx_begin();
+    for (size_t c = 0; c < t->columns; c++)
+        for (size_t i = 0; i < rows; i += AMX_SIDE) {
+            size_t left = t->value_dim - c * AMX_SIDE;
+            struct amx_product p = {
+                .w = room + i * apart,
+                .w_stride = apart,
+                .x =
+                    t->values + ((head * t->columns + c) * t->panels + panel) * NUMBERS,
+                .steps = count,
+                .rows = left < AMX_SIDE ? left : AMX_SIDE,
+                .outs = rows - i < AMX_SIDE ? rows - i : AMX_SIDE,
+                .y = y + i * y_stride + c * AMX_SIDE,
+                .y_stride = y_stride,
+                .turned = true
+            };
+
+            amx_multiply(&p);
+        }
+    amx_end();
+}
