@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/codes.h"
+#include "lib/cpu/packed.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
@@ -202,7 +203,11 @@ static void products_are_right(bool four, bool coarse)
 
 static void trees_add_leaves(bool four, bool coarse)
 {
-    enum { EIGHT_LEAF = 157, FOUR_LEAF = 160 }; /* of 8 bits: not whole words */
+    enum {
+        EIGHT_LEAF = 157, /* not whole words */
+        FOUR_LEAF = 160,
+        OUTS = 275 /* more groups than have room for their sums at once */
+    };
     const uint64_t leaf = four ? FOUR_LEAF : EIGHT_LEAF, cols = 4 * leaf;
     const uint64_t half_cols = 2 * leaf;
     const struct sum_tree tree = {
@@ -212,14 +217,14 @@ static void trees_add_leaves(bool four, bool coarse)
     bool same = true;
 
     for (size_t rows = 1; rows < 40; rows += 19) {
-        struct matrix w = matrix_new(four, 61, cols);
+        struct matrix w = matrix_new(four, OUTS, cols);
         float *x = numbers_new(rows * (size_t)cols, 3),
-              *y = xcalloc(rows * 61, sizeof(*y)),
-              *z = xcalloc(rows * 61 * 2, sizeof(*z)),
+              *y = xcalloc(rows * OUTS, sizeof(*y)),
+              *z = xcalloc(rows * OUTS * 2, sizeof(*z)),
               *part = xcalloc(rows * (size_t)half_cols, sizeof(*part));
         struct device *d = device_new(2);
 
-        same &= try_product(four, rows, cols, 61, &tree, coarse).same;
+        same &= try_product(four, rows, cols, OUTS, &tree, coarse).same;
         same &= product(d, y, x, rows, &w, &tree, coarse) == 0;
         for (size_t p = 0; p < 2; p++) {
             struct matrix own = part_new(&w, p * half_cols, half_cols);
@@ -227,12 +232,13 @@ static void trees_add_leaves(bool four, bool coarse)
             for (size_t i = 0; i < rows; i++)
                 memcpy(part + i * half_cols, x + i * cols + p * half_cols,
                        (size_t)half_cols * sizeof(*x));
-            same &= product(d, z + p * rows * 61, part, rows, &own, &half, coarse) == 0;
+            same &=
+                product(d, z + p * rows * OUTS, part, rows, &own, &half, coarse) == 0;
             matrix_free(&own);
         }
-        for (size_t i = 0; i < rows * 61; i++)
-            z[i] += z[rows * 61 + i];
-        same &= !memcmp(y, z, rows * 61 * sizeof(*y));
+        for (size_t i = 0; i < rows * OUTS; i++)
+            z[i] += z[rows * OUTS + i];
+        same &= !memcmp(y, z, rows * OUTS * sizeof(*y));
         backend_cpu.close(d);
         matrix_free(&w);
         free(x);
@@ -259,6 +265,7 @@ static void widened_codes_are_right(bool four)
     double worst = 0;
     bool same = true;
 
+    cpu_newest = CPU_AVX512; /* without tiles */
     for (size_t s = 0; s < 5; s++) {
         size_t rows = s == 3 ? 601 : 128 + s;
         uint64_t in = s == 4 ? 4 * leaf : shape[s][0] - (four ? 0 : 5);
@@ -270,6 +277,7 @@ static void widened_codes_are_right(bool four)
         if (!cpu_has_widened(rows, &w)) {
             printf("# skipped: codes widened to bf16\n");
             matrix_free(&w);
+            cpu_newest = CPU_VNNI;
             return;
         }
         x = numbers_new(rows * (size_t)in, 2);
@@ -286,6 +294,14 @@ static void widened_codes_are_right(bool four)
         }
         taken = rounded_new(x, rows * (size_t)in);
         worst = fmax(worst, error_of(y, taken, rows, &w));
+        for (int threads = 1; threads <= 3 && cpu_has_many(rows, &w); threads++) {
+            struct device *d = device_new(threads);
+
+            same &= cpu_linear_many(d, threads > 1 ? z : y, x, rows, &w, &err) == 0;
+            same &= threads == 1 || !memcmp(y, z, n * sizeof(*y));
+            backend_cpu.close(d);
+            worst = fmax(worst, error_of(y, taken, rows, &w));
+        }
         matrix_free(&w);
         free(taken);
         free(x);
@@ -296,6 +312,18 @@ static void widened_codes_are_right(bool four)
                 four ? 4 : 8))
         printf("# error %g\n", worst);
     tap_ok(same, "the same bits for any number of threads, widened");
+    cpu_newest = CPU_VNNI;
+}
+
+/* Tiles multiply 8 bits as they are, with the same bits. */
+static void tiles_are_preferred(void)
+{
+    struct matrix w = matrix_new(false, 16, 64);
+
+    tap_ok(!packed_by_tiles(&w) ||
+               !(cpu_has_widened(1000, &w) || cpu_has_many(1000, &w)),
+           "codes of 8 bits are not widened where tiles multiply them");
+    matrix_free(&w);
 }
 
 static void odd_numbers_are_seen(void)
@@ -360,6 +388,7 @@ static void all_products_are_right(void)
         products_are_right(i % 2, i >= 2);
         trees_add_leaves(i % 2, i >= 2);
     }
+    tiles_are_preferred();
     odd_numbers_are_seen();
 }
 

@@ -8,13 +8,33 @@
 
 float codes_largest(const float *x, size_t n)
 {
-    float largest = 0;
+    /* without their signs, bits are ordered as numbers are, and NaN are the largest */
+    typedef int32_t bits __attribute__((vector_size(16)));
+    enum { ALL = 16 };
+    bits most[4] = { { 0 } }, v[4];
+    float largest;
 
-    for (size_t i = 0; i < n; i++) {
-        float size = fabsf(x[i]);
+    for (size_t i = 0; i < n; i += ALL) {
+        const size_t left = n - i;
 
-        largest = size <= largest || isnan(largest) ? largest : size; /* NaN stays */
+        if (left >= ALL) {
+            memcpy(v, x + i, sizeof(v));
+        } else {
+            memset(v, 0, sizeof(v));
+            memcpy(v, x + i, left * sizeof(*x));
+        }
+        for (int k = 0; k < 4; k++) {
+            bits above;
+
+            v[k] &= 0x7fffffff;
+            above = v[k] > most[k];
+            most[k] = (v[k] & above) | (most[k] & ~above);
+        }
     }
+    for (int k = 1; k < ALL; k++)
+        if (most[k / 4][k % 4] > most[0][0])
+            most[0][0] = most[k / 4][k % 4];
+    memcpy(&largest, most, sizeof(largest));
     return largest;
 }
 

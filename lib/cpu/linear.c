@@ -1046,7 +1046,8 @@ int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
 
 bool cpu_has_widened(size_t rows, const struct matrix *w)
 {
-    return cpu_is_packed(w) && rows >= WIDENED && w->cols && tile_pairs();
+    return cpu_is_packed(w) && !packed_by_tiles(w) && rows >= WIDENED && w->cols &&
+           tile_pairs();
 }
 
 int cpu_linear_widened(struct device *d, float *y, const float *x, size_t rows,

@@ -12,6 +12,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/cpu/amx.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/streams.h"
 #include "lib/cpu/vec.h"
@@ -22,9 +23,11 @@
 enum { STREAMED, ALONE, PACKED_WAYS };
 
 enum {
-    TASK = 1 << 18, /* bytes of weights of a task */
-    CHUNK = 32,     /* rows of x that are used together, from L2 */
-    FEW = 4,        /* most rows that the calling thread rounds by itself */
+    TASK = 1 << 18,       /* bytes of weights of a task */
+    TILES_TASK = 3 << 18, /* of more rows than a tile has, which read them from L2 */
+    TILES_GROUPS = 16,    /* groups that use a segment of x, from L1 */
+    CHUNK = 32,           /* rows of x that are used together, from L2 */
+    FEW = 4,              /* most rows that the calling thread rounds by itself */
     FINE_MOST = (1 << 22) - 1,
     COARSE_MOST = 127 * 256 + 127 /* two digits of 8 bits */
 };
@@ -49,6 +52,8 @@ struct product {
     struct streams streams; /* of groups of outputs: one row of 4 bits */
     int way;                /* of one row */
     bool coarse;            /* terms of x have 16 bits */
+    bool tiles;             /* of AMX: rows of 8 bits */
+    size_t depth;           /* sums of a tree that are pending at once */
     struct segment *segment;
     size_t nsegments;
     struct segment_x *rounded; /* [rows][nsegments] */
@@ -57,6 +62,11 @@ struct product {
 bool cpu_is_packed(const struct matrix *w)
 {
     return w->dtype == DTYPE_I8 || w->dtype == DTYPE_U8;
+}
+
+bool packed_by_tiles(const struct matrix *w)
+{
+    return w->dtype == DTYPE_I8 && cpu_has() == CPU_VNNI && amx_has();
 }
 
 /* ---- rounding ---- */
@@ -266,6 +276,80 @@ static void some_groups(const struct product *p, size_t first, size_t rows,
         outputs(p, &(struct part){ first, rows, g, 0, 1 });
 }
 
+/* Floats of a group's sums by tiles. */
+enum { TILE_FLOATS = AMX_ROWS * CODES_ROWS };
+
+/* Sums of GROUPS groups by segment K, of up to AMX_ROWS rows. */
+static void add_tiles(const struct product *p, float *y, size_t first, size_t rows,
+                      uint64_t group, size_t groups, size_t k)
+{
+    const struct segment *s = &p->segment[k];
+    const uint64_t words = (p->w->cols + 3) / 4;
+    struct packed_tile t = { .x = p->rounded + first * p->nsegments + k,
+                             .stride = p->nsegments,
+                             .count = s->count,
+                             .rows = (int)rows };
+
+    for (size_t g = 0; g < groups; g++) {
+        const float *scale = (const float *)p->w->scale + (group + g) * CODES_ROWS;
+
+        t.y = y + g * TILE_FLOATS;
+        t.w = (const uint8_t *)p->w->data +
+              ((group + g) * words + s->at) * CODES_ROWS * 4;
+        int8_segment_amx(&t);
+        for (size_t i = 0; i < rows && s->last; i++)
+            for (size_t j = 0; j < CODES_ROWS; j++)
+                t.y[i * CODES_ROWS + j] *= scale[j];
+    }
+}
+
+/* As outputs, of up to AMX_ROWS rows by GROUPS groups, in tiles. */
+static void outputs_by_tiles(const struct product *p, size_t first, size_t rows,
+                             uint64_t group, size_t groups)
+{
+    float pending[TREE_LEAVES * CHUNK * CODES_ROWS];
+    const size_t size = groups * TILE_FLOATS, out = (size_t)p->w->rows;
+    size_t count = 0;
+
+    for (size_t k = 0; k < p->nsegments; k++) {
+        const struct segment *s = &p->segment[k];
+        float *y = pending + count * size;
+
+        if (s->first)
+            memset(y, 0, size * sizeof(*y));
+        add_tiles(p, y, first, rows, group, groups, k);
+        count += s->last;
+        for (int a = 0; a < s->adds; a++, count--)
+            for (size_t i = 0; i < size; i++)
+                pending[(count - 2) * size + i] += pending[(count - 1) * size + i];
+    }
+    for (size_t g = 0; g < groups; g++)
+        for (size_t i = 0; i < rows; i++) {
+            size_t from = (size_t)(group + g) * CODES_ROWS, left = out - from;
+
+            memcpy(p->y + (first + i) * out + from,
+                   pending + g * TILE_FLOATS + i * CODES_ROWS,
+                   (left < CODES_ROWS ? left : CODES_ROWS) * sizeof(*p->y));
+        }
+}
+
+/* All rows of the groups [GROUP, END). */
+static void tiles_of_groups(const struct product *p, uint64_t group, uint64_t end)
+{
+    size_t most = TREE_LEAVES * CHUNK * CODES_ROWS / TILE_FLOATS / p->depth;
+
+    most = most < TILES_GROUPS ? most : TILES_GROUPS;
+    amx_begin();
+    for (size_t i = 0; i < p->rows; i += AMX_ROWS)
+        for (uint64_t g = group; g < end; g += most) {
+            size_t left = p->rows - i;
+
+            outputs_by_tiles(p, i, left < AMX_ROWS ? left : AMX_ROWS, g,
+                             end - g < most ? (size_t)(end - g) : most);
+        }
+    amx_end();
+}
+
 static uint64_t all_groups(const struct product *p)
 {
     return (p->w->rows + CODES_ROWS - 1) / CODES_ROWS;
@@ -278,7 +362,9 @@ static void run_task(void *arg, size_t task, int thread)
     uint64_t end = all - first < p->groups ? all : first + p->groups;
 
     (void)thread;
-    for (size_t i = 0; i < p->rows; i += CHUNK)
+    if (p->tiles)
+        tiles_of_groups(p, first, end);
+    for (size_t i = 0; i < p->rows && !p->tiles; i += CHUNK)
         some_groups(p, i, p->rows - i < CHUNK ? p->rows - i : CHUNK, first, end);
 }
 
@@ -303,7 +389,9 @@ static void run(struct device *d, struct product *p)
     double start = clock_seconds();
 
     p->way = p->rows == 1 ? ways_next(ways, PACKED_WAYS, bytes) : STREAMED;
-    p->groups = TASK / (row_bytes * CODES_ROWS) + 1;
+    p->groups = (p->tiles && p->rows > AMX_ROWS ? TILES_TASK : TASK) /
+                    (row_bytes * CODES_ROWS) +
+                1;
     *s = (struct streams){ .all = all,
                            .threads = (uint64_t)cpu_threads(d),
                            .width = PACKED_TILE,
@@ -426,6 +514,11 @@ static void make_segments(struct product *p, const struct sum_tree *tree)
             s->last = at == end;
             s->adds = s->last ? tree->leaf[k].adds : 0;
         }
+    for (size_t k = 0, pending = 0; k < (size_t)tree->n; k++) {
+        pending++;
+        p->depth = pending > p->depth ? pending : p->depth;
+        pending -= (size_t)tree->leaf[k].adds;
+    }
 }
 
 static int linear(struct device *d, float *y, const float *x, size_t rows,
@@ -438,7 +531,10 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .rows = rows,
                          .w = w,
                          .four = w->dtype == DTYPE_U8,
-                         .coarse = coarse };
+                         .coarse = coarse,
+                         .tiles = rows > FEW && packed_by_tiles(w) };
+    /* tiles read whole numbers of rows */
+    const size_t room = rows + (p.tiles ? AMX_ROWS : 0);
 
     if (!rows || !w->rows)
         return 0;
@@ -448,7 +544,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     }
     make_segments(&p, tree ? tree : &whole);
     p.rounded =
-        mem_alloc(rows * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
+        mem_alloc(room * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
     if (p.rounded) {
         if (rows > FEW)
             cpu_parallel(d, rows, round_row, &p);

@@ -33,7 +33,7 @@ enum {
  */
 struct segment_x {
     union {
-        int8_t digit[DIGITS][SEGMENT_ROOM];
+        _Alignas(64) int8_t digit[DIGITS][SEGMENT_ROOM];
         int16_t half[2][SEGMENT_ROOM];
     };
     int32_t sum[SEGMENT_BLOCKS + 1][DIGITS]; /* of 8 bits: [0]: -128 times the sum of
@@ -70,8 +70,15 @@ static inline bool packed_by_avx2(void)
 {
     return cpu_has() == CPU_AVX2 || cpu_has() == CPU_AVX512;
 }
+/* The same of up to PACKED_ROWS rows by AMX, with the same bits; also reads X of rows
+ * up to PACKED_ROWS / 2, or PACKED_ROWS. */
+void int8_segment_amx(const struct packed_tile *t);
 void int8_segment_avx2(const struct packed_tile *t);
 void int4_segment_avx2(const struct packed_tile *t);
+/* The same of up to AMX_ROWS rows by AMX, with the same bits; reads X of as many.
+ * packed_by_tiles: is it used for more than a few rows? */
+void int8_segment_amx(const struct packed_tile *t);
+bool packed_by_tiles(const struct matrix *w);
 
 /* to[N][stride] = TERMS numbers from column COL on of the rows of W from FIRST on, a
  * multiple of CODES_ROWS, in bf16: of 8 bits the codes, of 4 bits what they stand for,

@@ -1,6 +1,7 @@
 /* tile-int8 - loops for weights of 8 bits */
 #include <string.h>
 
+#include "lib/cpu/amx.h"
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
@@ -48,6 +49,34 @@ CPU_WIDE static void sum_wide(const struct packed_tile *t)
         sum_words(t, 1, ALONE_AHEAD);
     else
         sum_words(t, 1, 0);
+}
+
+CPU_WIDE void int8_segment_amx(const struct packed_tile *t)
+{
+    int32_t sums[DIGITS][AMX_ROWS][CODES_ROWS] __attribute__((aligned(64)));
+
+    amx_sum_codes(sums, t->x->digit[0], SEGMENT_ROOM, t->stride * sizeof(*t->x), t->w,
+                  t->count);
+    for (int i = 0; i < t->rows; i++) {
+        const struct segment_x *x = t->x + (size_t)i * t->stride;
+        vec_i32 digit[DIGITS];
+        vec at, sum;
+
+        ALL(int d = 0; d < DIGITS; d++)
+        {
+            memcpy(&digit[d], sums[d][i], sizeof(digit[d]));
+            digit[d] += x->sum[0][d];
+        }
+        join_digits(&sum, digit);
+        vec_load_f32(&at, t->y + i * CODES_ROWS);
+        at += sum * x->scale;
+        memcpy(t->y + i * CODES_ROWS, &at, sizeof(at));
+    }
+}
+#else
+void int8_segment_amx(const struct packed_tile *t)
+{
+    (void)t;
 }
 #endif
 
