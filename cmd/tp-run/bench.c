@@ -9,6 +9,7 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
+#include "lib/base/codes.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/machine.h"
@@ -405,12 +406,6 @@ out:
 
 /* ---- results ---- */
 
-/* Are numbers of TYPE codes of 8 or 4 bits? */
-static bool is_codes(enum dtype type)
-{
-    return type == DTYPE_I8 || type == DTYPE_U8;
-}
-
 static void print_times(const struct bench *b)
 {
     const struct calibration *c = &b->c;
@@ -427,7 +422,7 @@ static void print_times(const struct bench *b)
             printf(", of bf16 %.4g", b->rates.bf16 / 1e9);
         if (b->rates.int8 > 0)
             printf(", of int8 %.4g", b->rates.int8 / 1e9);
-        if (b->rates.int8 > 0 && is_codes(b->type) && !b->rounded)
+        if (b->rates.int8 > 0 && codes_are(b->type) && !b->rounded)
             printf(", of which the step reaches %.0f %%",
                    100 * c->prefill_share * c->product / b->rates.int8);
         putchar('\n');
@@ -496,7 +491,7 @@ static int report(struct bench *b, struct err *err)
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
     const enum dtype type = r->ops->host_memory ? matrix_type(r) : DTYPE_F32;
-    const bool rounded = r->program->rounded && (type == DTYPE_BF16 || is_codes(type));
+    const bool rounded = r->program->rounded && (type == DTYPE_BF16 || codes_are(type));
 
     if (!r->ops->host_memory)
         return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/base/dtype.h"
-
 float codes_largest(const float *x, size_t n)
 {
     /* without their signs, bits are ordered as numbers are, and NaN are the largest */

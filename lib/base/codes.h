@@ -19,7 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/dtype.h"
+
 enum { CODES_BLOCK = 32, CODES_ROWS = 16 };
+
+/* Are weights of TYPE, in memory, codes of 8 or 4 bits? */
+static inline bool codes_are(enum dtype type)
+{
+    return type == DTYPE_I8 || type == DTYPE_U8;
+}
 
 /* The largest absolute value of the N numbers at X; NaN or infinite if one of them
  * is. */

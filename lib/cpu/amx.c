@@ -277,7 +277,7 @@ make_sums(float *sums, size_t sums_stride, const struct amx_product *p, int line
             ahead = p->then;
         EACH(int i = 0; i < lines; i++)
         __builtin_prefetch(ahead + (size_t)i * p->apart, 0, 3);
-        ahead += p->next;
+        ahead += AMX_BYTES;
         if (y < end) {
             __builtin_prefetch(y, 1, 3);
             __builtin_prefetch(y + AMX_BYTES, 1, 3);

@@ -17,6 +17,12 @@ enum {
     AMX_BYTES = 64 /* of a row of a tile */
 };
 
+/* How many times AMX_SIDE it takes to hold N. */
+static inline size_t amx_sides(size_t n)
+{
+    return (n + AMX_SIDE - 1) / AMX_SIDE;
+}
+
 /* Does the CPU have tiles of bf16, and does the kernel let this process use them? */
 bool amx_has(void);
 
@@ -47,8 +53,7 @@ struct amx_product {
     size_t rows, outs; /* at most AMX_SIDE */
     const char *ahead; /* what to prefetch: LINES lines in each step; or NULL */
     int lines;         /* a power of 2, at most 32 */
-    size_t apart;      /* bytes between the lines of a step, */
-    size_t next;       /* and to those of the next step; */
+    size_t apart;      /* bytes between the lines of a step, whose next lines follow; */
     size_t until;      /* from this step on, */
     const char *then;  /* these lines, unless it is NULL */
     float *y;

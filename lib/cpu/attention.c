@@ -375,7 +375,7 @@ static float *wide_of(const struct job *j, int thread)
 /* Scores of a query, with those that fill a panel. */
 static size_t room_of_keys(const struct job *j)
 {
-    return (j->step->keys + AMX_SIDE - 1) / AMX_SIDE * AMX_SIDE;
+    return amx_sides(j->step->keys) * AMX_SIDE;
 }
 
 /* X[ROWS][N], with STRIDE, times the scales of N rows from ROW on. */
@@ -459,7 +459,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         return 0;
     if (j->tiled) { /* whole panels */
         low = low / AMX_SIDE * AMX_SIDE;
-        high = (high + AMX_SIDE - 1) / AMX_SIDE * AMX_SIDE;
+        high = amx_sides(high) * AMX_SIDE;
         tiled_scores(j->tiled, thread, score, high - low, q, j->q_stride, rows, kv,
                      low / AMX_SIDE, (high - low) / AMX_SIDE);
     }
@@ -595,14 +595,18 @@ static void lay_out(void *arg, size_t task, int thread)
     set_panel(j, &j->values, task % kv_heads, task / kv_heads, wide_of(j, thread));
 }
 
-/* Lays keys and values out for tiles, if there are so many queries that this is worth
- * while. */
+/* May products be rounded, and are there so many queries that laying keys and values
+ * out for tiles is worth while? */
+static bool wants_tiles(const struct attention_step *s)
+{
+    return s->rounded && s->rows >= ROUNDED && amx_has();
+}
+
+/* Lays them out. */
 static int open_tiled(struct job *j, struct device *d, struct tiled *t, struct err *err)
 {
     const struct inst *inst = j->inst;
 
-    if (!j->step->rounded || j->step->rows < ROUNDED || !amx_has())
-        return 0;
     if (tiled_open(t, inst->attention.kv_heads, inst->attention.head_dim,
                    inst->attention.value_dim, j->step->keys, BLOCK,
                    (size_t)cpu_threads(d), err) < 0)
@@ -877,14 +881,14 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
         goto out;
     if (open_room(&j, d, err) < 0)
         goto out;
-    if (step->cached_k || step->cached_v || step->rounded) {
+    if (step->cached_k || step->cached_v || wants_tiles(step)) {
         j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
                                (dim > value_dim ? dim : value_dim) * sizeof(float),
                            "keys and values", err);
         if (!j.wide)
             goto out;
     }
-    if (open_tiled(&j, d, &tiled, err) < 0)
+    if (wants_tiles(step) && open_tiled(&j, d, &tiled, err) < 0)
         goto out;
     if (step->rows == 1)
         one_query(d, &j);

@@ -166,7 +166,7 @@ static bool has_product(bool bf16)
 
 const char *machine_kernels(bool rounded, enum dtype type)
 {
-    const bool codes = type == DTYPE_I8 || type == DTYPE_U8;
+    const bool codes = codes_are(type);
 
     rounded = rounded && (codes || type == DTYPE_BF16);
     if (amx_has() && (rounded || type == DTYPE_I8))

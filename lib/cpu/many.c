@@ -112,7 +112,6 @@ static void multiply_panels(const struct product *p, const struct part *of,
             .ahead = (const char *)a.ahead,
             .lines = lines,
             .apart = apart,
-            .next = AMX_BYTES,
             .until = a.until,
             .then = (const char *)a.then,
             .y = p->y + row * p->out + of->out,
@@ -229,14 +228,13 @@ int cpu_linear_many(struct device *d, float *y, const float *x, size_t rows,
                          .rows = rows,
                          .in = (size_t)w->cols,
                          .out = (size_t)w->rows,
-                         .steps = ((size_t)w->cols + AMX_SIDE - 1) / AMX_SIDE,
-                         .panels = (rows + AMX_SIDE - 1) / AMX_SIDE };
+                         .steps = amx_sides((size_t)w->cols),
+                         .panels = amx_sides(rows) };
     size_t numbers;
 
     p.stretch = evenly(p.steps, STRETCH);
     p.block = evenly(p.panels, BLOCK_ROWS / AMX_SIDE);
-    p.share = evenly((p.out + TASKS * threads - 1) / (TASKS * threads), SIZE_MAX / 2);
-    p.share = (p.share + AMX_SIDE - 1) / AMX_SIDE * AMX_SIDE;
+    p.share = amx_sides((p.out + TASKS * threads - 1) / (TASKS * threads)) * AMX_SIDE;
     p.stride = p.stretch * AMX_SIDE + APART;
     numbers = p.panels * p.steps * AMX_SIDE * AMX_SIDE;
     p.packed = mem_alloc((numbers + threads * AMX_SIDE * p.stride) * sizeof(*p.packed),

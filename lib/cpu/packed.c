@@ -61,7 +61,7 @@ struct product {
 
 bool cpu_is_packed(const struct matrix *w)
 {
-    return w->dtype == DTYPE_I8 || w->dtype == DTYPE_U8;
+    return codes_are(w->dtype);
 }
 
 bool packed_by_tiles(const struct matrix *w)

@@ -70,9 +70,6 @@ static inline bool packed_by_avx2(void)
 {
     return cpu_has() == CPU_AVX2 || cpu_has() == CPU_AVX512;
 }
-/* The same of up to PACKED_ROWS rows by AMX, with the same bits; also reads X of rows
- * up to PACKED_ROWS / 2, or PACKED_ROWS. */
-void int8_segment_amx(const struct packed_tile *t);
 void int8_segment_avx2(const struct packed_tile *t);
 void int4_segment_avx2(const struct packed_tile *t);
 /* The same of up to AMX_ROWS rows by AMX, with the same bits; reads X of as many.

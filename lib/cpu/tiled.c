@@ -13,11 +13,6 @@ enum {
                       * cache sets */
 };
 
-static size_t sides(size_t n)
-{
-    return (n + AMX_SIDE - 1) / AMX_SIDE;
-}
-
 int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size_t keys,
                size_t queries, size_t threads, struct err *err)
 {
@@ -27,9 +22,9 @@ int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size
                          .dim = dim,
                          .value_dim = value_dim,
                          .queries = queries,
-                         .panels = sides(keys),
-                         .steps = sides(dim),
-                         .columns = sides(value_dim) };
+                         .panels = amx_sides(keys),
+                         .steps = amx_sides(dim),
+                         .columns = amx_sides(value_dim) };
     of_keys = heads * t->panels * t->steps * NUMBERS;
     of_values = heads * t->panels * t->columns * NUMBERS;
     t->room_of_queries = queries * (t->steps * AMX_SIDE + APART);

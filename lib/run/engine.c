@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/codes.h"
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
 #include "lib/run/alltoall.h"
@@ -93,7 +94,7 @@ static bool is_narrow(const struct program *p, const struct matrix *weight,
         type = weight[inst->weight].dtype;
         if (dtype_bits(type) > 16)
             return false;
-        *rounds &= type == DTYPE_BF16 || type == DTYPE_I8 || type == DTYPE_U8;
+        *rounds &= type == DTYPE_BF16 || codes_are(type);
         some = true;
     }
     return some;
