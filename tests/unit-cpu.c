@@ -1110,73 +1110,106 @@ static void round_all(float *x, size_t n)
     free(rounded);
 }
 
+/* Attention of a case over keys and values in a cache of TYPE. */
+struct cached_trial {
+    size_t n; /* of the result */
+    struct inst inst;
+    float *q, *k, *v, *first, *y;
+    double *want;
+    struct buffer cached_k, cached_v;
+    struct attention_step step;
+};
+
+/* If ROUND, the numbers are bf16; SINKS may be NULL. */
+static void cached_open(struct cached_trial *t, const struct attention_case *c,
+                        enum dtype type, bool round, const struct matrix *sinks)
+{
+    size_t keys = c->start + c->rows, nq = c->rows * c->heads * c->dim;
+    uint64_t width = c->value_dim + c->more;
+    uint64_t k_cols = c->kv_heads * c->dim, v_cols = c->kv_heads * width;
+
+    *t = (struct cached_trial){ .n = c->rows * c->heads * c->value_dim,
+                                .inst = { .op = OP_ATTENTION,
+                                          .attention = { .heads = c->heads,
+                                                         .kv_heads = c->kv_heads,
+                                                         .head_dim = c->dim,
+                                                         .value_dim = c->value_dim,
+                                                         .value_cols = width,
+                                                         .scale = 0.4,
+                                                         .softcap = c->softcap,
+                                                         .window = c->window,
+                                                         .causal = c->causal,
+                                                         .sink_per =
+                                                             c->heads / c->kv_heads } },
+                                .q = numbers_new(nq, 12),
+                                .k = numbers_new(keys * k_cols, 13),
+                                .v = numbers_new(keys * v_cols, 14),
+                                .cached_k = { NULL, NULL, keys, k_cols, type, c->dim },
+                                .cached_v = { NULL, NULL, keys, v_cols, type, width } };
+    t->first = xcalloc(t->n, sizeof(*t->first));
+    t->y = xcalloc(t->n, sizeof(*t->y));
+    t->want = xcalloc(t->n, sizeof(*t->want));
+    if (round) {
+        round_all(t->q, nq);
+        round_all(t->k, keys * k_cols);
+        round_all(t->v, keys * v_cols);
+    }
+    if (type != DTYPE_F32) {
+        keep(&t->cached_k, t->k, keys);
+        keep(&t->cached_v, t->v, keys);
+    }
+    t->step = (struct attention_step){ .rows = c->rows,
+                                       .start = c->start,
+                                       .keys = keys,
+                                       .k = t->k,
+                                       .v = t->v,
+                                       .sinks = sinks,
+                                       .rounded = round };
+    attention_by_hand(t->want, t->q, &t->inst, &t->step);
+    if (type != DTYPE_F32) {
+        t->step.cached_k = &t->cached_k;
+        t->step.cached_v = &t->cached_v;
+        t->step.k = t->step.v = NULL;
+    }
+}
+
+static void cached_close(struct cached_trial *t)
+{
+    free(t->cached_k.data);
+    free(t->cached_v.data);
+    free(t->q);
+    free(t->k);
+    free(t->v);
+    free(t->first);
+    free(t->y);
+    free(t->want);
+}
+
 /* With numbers in bf16, by tiles: only weights are rounded.  Over a cache of TYPE. */
 static void rounded_attention_is_right(const struct attention_case *c, enum dtype type)
 {
-    size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
-    uint64_t width = c->value_dim + c->more;
-    struct inst inst = { .op = OP_ATTENTION,
-                         .attention = { .heads = c->heads,
-                                        .kv_heads = c->kv_heads,
-                                        .head_dim = c->dim,
-                                        .value_dim = c->value_dim,
-                                        .value_cols = width,
-                                        .scale = 0.4,
-                                        .softcap = c->softcap,
-                                        .window = c->window,
-                                        .causal = c->causal } };
-    float *q = numbers_new(c->rows * c->heads * c->dim, 12),
-          *k = numbers_new(keys * c->kv_heads * c->dim, 13),
-          *v = numbers_new(keys * c->kv_heads * width, 14),
-          *first = xcalloc(n, sizeof(*first)), *y = xcalloc(n, sizeof(*y));
-    double *want = xcalloc(n, sizeof(*want)), far;
-    struct buffer cached_k = { NULL, NULL, keys, c->kv_heads * c->dim, type, c->dim },
-                  cached_v = { NULL, NULL, keys, c->kv_heads * width, type, width };
-    struct attention_step s = { .rows = c->rows,
-                                .start = c->start,
-                                .keys = keys,
-                                .k = k,
-                                .v = v,
-                                .rounded = true };
     bool same = true, ran = true;
+    struct cached_trial t;
     struct err err;
+    double far;
 
-    round_all(q, c->rows * c->heads * c->dim);
-    round_all(k, keys * c->kv_heads * c->dim);
-    round_all(v, keys * c->kv_heads * width);
-    if (type != DTYPE_F32) {
-        keep(&cached_k, k, keys);
-        keep(&cached_v, v, keys);
-    }
-    attention_by_hand(want, q, &inst, &s);
-    if (type != DTYPE_F32) {
-        s.cached_k = &cached_k;
-        s.cached_v = &cached_v;
-        s.k = s.v = NULL;
-    }
+    cached_open(&t, c, type, true, NULL);
     for (int i = 0; i < NTHREADS; i++) {
         struct device *d = device_new(thread_counts[i]);
 
-        memset(y, 0xff, n * sizeof(*y));
-        ran &= cpu_attention(d, i ? y : first, q, &inst, &s, &err) == 0;
-        same &= !i || !memcmp(first, y, n * sizeof(*y));
+        memset(t.y, 0xff, t.n * sizeof(*t.y));
+        ran &= cpu_attention(d, i ? t.y : t.first, t.q, &t.inst, &t.step, &err) == 0;
+        same &= !i || !memcmp(t.first, t.y, t.n * sizeof(*t.y));
         backend_cpu.close(d);
     }
-    far = furthest(first, want, n);
+    far = furthest(t.first, t.want, t.n);
     if (!tap_ok(ran && far < (type == DTYPE_I8 ? 2e-2 : 6e-3),
                 "attention, rounded: %s, %s", c->name, dtype_name(type)))
         printf("# error %g\n", far);
     tap_ok(same, "attention, rounded: %s: the same for any number of threads", c->name);
     if (type == DTYPE_F32 && amx_has() && c->rows >= 32)
         tap_ok(far > 3e-6, "attention, rounded: %s: it is", c->name);
-    free(cached_k.data);
-    free(cached_v.data);
-    free(q);
-    free(k);
-    free(v);
-    free(first);
-    free(y);
-    free(want);
+    cached_close(&t);
 }
 
 static void attentions_are_right(void)
@@ -1226,74 +1259,37 @@ static void attentions_are_right(void)
 /* Keys and values in a cache of TYPE: by the last query alone, and among others. */
 static void cache_is_right(const struct attention_case *c, enum dtype type)
 {
-    size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
     size_t one = c->heads * c->value_dim, last = (c->rows - 1) * one;
-    uint64_t k_cols = c->kv_heads * c->dim, width = c->value_dim + c->more;
-    uint64_t v_cols = c->kv_heads * width;
-    struct inst inst = { .op = OP_ATTENTION,
-                         .attention = { .heads = c->heads,
-                                        .kv_heads = c->kv_heads,
-                                        .head_dim = c->dim,
-                                        .value_dim = c->value_dim,
-                                        .value_cols = width,
-                                        .scale = 0.4,
-                                        .softcap = c->softcap,
-                                        .window = c->window,
-                                        .causal = c->causal,
-                                        .sink_per = c->heads / c->kv_heads } };
-    float *q = numbers_new(c->rows * c->heads * c->dim, 12),
-          *k = numbers_new(keys * k_cols, 13), *v = numbers_new(keys * v_cols, 14),
-          *sinks = numbers_new(c->heads, 15), *first = xcalloc(n, sizeof(*first)),
-          *y = xcalloc(n, sizeof(*y));
-    double *want = xcalloc(n, sizeof(*want));
-    struct buffer cached_k = { NULL, NULL, keys, k_cols, type, c->dim },
-                  cached_v = { NULL, NULL, keys, v_cols, type, width };
-    struct matrix sink = {
+    float *sinks = numbers_new(c->heads, 15);
+    const struct matrix sink = {
         .data = sinks, .dtype = DTYPE_F32, .rows = 1, .cols = c->heads
     };
-    struct attention_step s = {
-        .rows = c->rows, .start = c->start, .keys = keys, .k = k, .v = v, .sinks = &sink
-    };
+    struct cached_trial t;
     bool same = true;
     struct err err;
 
-    if (type != DTYPE_F32) {
-        keep(&cached_k, k, keys);
-        keep(&cached_v, v, keys);
-    }
-    attention_by_hand(want, q, &inst, &s);
-    if (type != DTYPE_F32) {
-        s.cached_k = &cached_k;
-        s.cached_v = &cached_v;
-        s.k = s.v = NULL;
-    }
+    cached_open(&t, c, type, false, &sink);
     for (int i = 0; i < NTHREADS; i++) {
         struct device *d = device_new(thread_counts[i]);
-        struct attention_step alone = s;
+        struct attention_step alone = t.step;
 
-        same &= cpu_attention(d, i ? y : first, q, &inst, &s, &err) == 0;
-        same &= !i || !memcmp(first, y, n * sizeof(*y));
+        same &= cpu_attention(d, i ? t.y : t.first, t.q, &t.inst, &t.step, &err) == 0;
+        same &= !i || !memcmp(t.first, t.y, t.n * sizeof(*t.y));
         alone.rows = 1;
         alone.start += c->rows - 1;
-        same &= cpu_attention(d, y, q + (c->rows - 1) * c->heads * c->dim, &inst,
+        same &= cpu_attention(d, t.y, t.q + (c->rows - 1) * c->heads * c->dim, &t.inst,
                               &alone, &err) == 0;
-        same &= !memcmp(first + last, y, one * sizeof(*y));
+        same &= !memcmp(t.first + last, t.y, one * sizeof(*t.y));
         backend_cpu.close(d);
     }
-    if (!tap_ok(same && furthest(first, want, n) < 3e-6,
+    if (!tap_ok(same && furthest(t.first, t.want, t.n) < 3e-6,
                 "a cache of %s: %s, with the same bits alone, among others and for any "
                 "number of threads",
                 dtype_name(type), c->name))
-        printf("# error %g%s\n", furthest(first, want, n), same ? "" : ", other bits");
-    free(cached_k.data);
-    free(cached_v.data);
+        printf("# error %g%s\n", furthest(t.first, t.want, t.n),
+               same ? "" : ", other bits");
     free(sinks);
-    free(q);
-    free(k);
-    free(v);
-    free(first);
-    free(y);
-    free(want);
+    cached_close(&t);
 }
 
 static void caches_are_right(void)
