@@ -31,8 +31,7 @@ static inline void device_keep(struct device *d, int way)
     for (int kind = 0; kind < STOREDS; kind++) {
         struct ways *w = cpu_ways(d, kind);
 
-        *w = (struct ways){ .tries = UINT32_MAX };
-        w->best[way] = 1;
+        *w = (struct ways){ .tries = UINT32_MAX, .best = way };
     }
 }
 

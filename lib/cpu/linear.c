@@ -392,14 +392,13 @@ static void dot_some_tree(float *y, size_t y_stride, const float *x, size_t x_st
 }
 
 #if CPU_HAS_WIDE
-/* One row by most_streams >> WAY outputs that are APART outputs from one another: the
- * rows of weights are so many streams, each of which continues with the next call. */
+/* One row by as many outputs as LOOP has streams of weights, each of which continues
+ * with the next call: outputs that are APART outputs from one another. */
 static void dot_streams(float *y, size_t apart, const float *x, const struct tiles *t,
-                        int way, const struct matrix *w, uint64_t first,
-                        const struct sum_tree *tree)
+                        const struct stream_loop *loop, const struct matrix *w,
+                        uint64_t first, const struct sum_tree *tree)
 {
-    const size_t width = t->most_streams >> way;
-    float sums[SUMS + 1][STREAMS] = { { 0 } };
+    float sums[SUMS + 1][STREAMS];
     struct terms of = { 0 };
     size_t last = 0;
 
@@ -408,13 +407,13 @@ static void dot_streams(float *y, size_t apart, const float *x, const struct til
 
         of.count = tree->leaf[k].cols;
         at.data = element(w, first, of.start);
-        t->streams[way](sums[last], x + of.x, &at, (size_t)of.count);
+        loop->sums(sums[last], x + of.x, &at, (size_t)of.count);
         for (int a = 0; a < tree->leaf[k].adds; a++, last--)
-            for (size_t i = 0; i < width; i++)
+            for (size_t i = 0; i < loop->width; i++)
                 sums[last - 1][i] += sums[last][i];
         next_terms(&of, t);
     }
-    for (size_t i = 0; i < width; i++)
+    for (size_t i = 0; i < loop->width; i++)
         y[i * apart] = sums[0][i];
 }
 #endif
@@ -765,10 +764,10 @@ struct product {
     uint64_t in, out; /* columns of x and y */
     uint64_t share;   /* outputs per task */
     struct streams streams;
-    int way;                     /* of reading these */
-    float *panels;               /* [threads], or NULL */
-    const struct sum_tree *tree; /* or NULL */
-    float *rooms;                /* [threads][room], of blocks or of a tree */
+    const struct stream_loop *loop; /* of one row */
+    float *panels;                  /* [threads], or NULL */
+    const struct sum_tree *tree;    /* or NULL */
+    float *rooms;                   /* [threads][room], of blocks or of a tree */
     size_t room;
 };
 
@@ -872,7 +871,7 @@ static void linear_streams(void *arg, size_t task, int thread)
 
     (void)thread;
     for (uint64_t j = part.first; j < part.first + part.times; j++)
-        dot_streams(p->y + j, (size_t)part.apart, p->apart, p->tiles, p->way, p->w, j,
+        dot_streams(p->y + j, (size_t)part.apart, p->apart, p->tiles, p->loop, p->w, j,
                     p->tree);
     if (part.count)
         dot_few(p->y + part.first, p->out, p->apart, p->x_stride, p->rows, p->tiles,
@@ -889,14 +888,16 @@ static bool share_streams(struct device *d, struct product *p)
     uint64_t bytes = p->in * p->out * p->tiles->size;
     double start;
 
-    p->way = ways_next(ways, WAYS, bytes);
+    if (p->rows != 1 || cpu_has() == CPU_ANY)
+        return false;
+    p->loop = &p->tiles->way[ways_next(ways, WAYS, bytes)];
     *s = (struct streams){ .all = p->out,
                            .threads = (uint64_t)cpu_threads(d),
-                           .width = p->tiles->most_streams >> p->way,
-                           .share = few_share(p) / p->tiles->most_streams << p->way };
+                           .width = p->loop->width,
+                           .share = few_share(p) / p->loop->width };
     s->length = s->all / (s->width * s->threads);
     s->length -= s->length && s->length % 2 == 0; /* even ones meet in a cache set */
-    if (p->rows != 1 || !s->length || cpu_has() == CPU_ANY)
+    if (!s->length)
         return false;
     start = clock_seconds();
     cpu_parallel(d, streams_tasks(s), linear_streams, p);

@@ -36,14 +36,21 @@ struct weight_rows {
     size_t step;       /* and to those of the next step */
 };
 
+/* One of several loops for one row of x. */
+struct stream_loop {
+    size_t width; /* outputs at a time: streams of weights */
+    /* sums[width] over TERMS terms, stretch by stretch */
+    void (*sums)(float *sums, const float *x, const struct weight_rows *w,
+                 size_t terms);
+};
+
 /* The loops for weights of one type.  Strides count elements. */
 struct tiles {
     enum stored kind;
-    size_t size;         /* bytes of a weight */
-    size_t block;        /* terms of a stretch */
-    size_t most_streams; /* of streams[0] */
-    bool ahead_by_tile;  /* eight rows prefetch what their tiles read next but a
-                          * stretch, else weights in memory order */
+    size_t size;        /* bytes of a weight */
+    size_t block;       /* terms of a stretch */
+    bool ahead_by_tile; /* eight rows prefetch what their tiles read next but a
+                         * stretch, else weights in memory order */
     bool packed; /* a float of x holds two consecutive bf16 terms, padded with zeros to
                   * whole vectors; otherwise x is arranged by cpu_arrange */
     /* y[M][N] = x w^T, or += if ADD, over TERMS terms.  The first rows prefetch
@@ -60,10 +67,7 @@ struct tiles {
                  const struct weight_rows *w, size_t terms, bool more);
     void (*join)(float sums[EIGHT_OUTS][EIGHT], const vec kept[EIGHT * EIGHT_OUTS],
                  bool add);
-    /* sums[most_streams >> way] of one row over TERMS terms, stretch by stretch; NULL
-     * unless CPU_HAS_WIDE. */
-    void (*streams[WAYS])(float *sums, const float *x, const struct weight_rows *w,
-                          size_t terms);
+    struct stream_loop way[WAYS]; /* of one row; none unless CPU_HAS_WIDE */
     /* y[M][OUTS] += x w over N terms; NULL if packed, as is widen */
     void (*outer)(float *y, size_t y_stride, const float *x, size_t x_stride,
                   const char *w, size_t w_stride, size_t m, size_t outs, size_t n);

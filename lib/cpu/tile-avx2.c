@@ -322,17 +322,17 @@ all_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
 
 /* ---- one row ---- */
 
-/* sum[2 * s + part] += a step of stream s, at W. */
+/* sum[2 * s + part] += a step of stream s, at W; a whole one prefetches. */
 static inline __attribute__((always_inline)) void
 add_streams(vec_half *acc, const float *x, const char *const *w, size_t offset,
-            enum dtype type, bool ahead, int width)
+            enum dtype type, bool some, int width, enum vec_ahead ahead)
 {
     ALL(int s = 0; s < width; s++)
     {
         const char *at = w[s] + offset;
 
-        if (ahead)
-            __builtin_prefetch((const void *)((uintptr_t)at + 2048), 0, 3);
+        if (!some)
+            vec_prefetch(at, ahead);
         ALL(int part = 0; part < 2; part++)
         {
             vec_half xv, wv;
@@ -352,10 +352,9 @@ add_streams(vec_half *acc, const float *x, const char *const *w, size_t offset,
 }
 
 /* A stretch of N terms of one row by WIDTH outputs: to[s] = their lanes. */
-static inline __attribute__((always_inline)) void stretch(vec_half *to, const float *x,
-                                                          const char *const *row,
-                                                          enum dtype type, size_t n,
-                                                          int width)
+static inline __attribute__((always_inline)) void
+stretch(vec_half *to, const float *x, const char *const *row, enum dtype type, size_t n,
+        int width, enum vec_ahead ahead)
 {
     const size_t step = step_of(type);
     vec_half acc[2 * MOST_STREAMS];
@@ -363,7 +362,7 @@ static inline __attribute__((always_inline)) void stretch(vec_half *to, const fl
 
     ALL(int s = 0; s < 2 * width; s++) acc[s] = (vec_half){ 0 };
     FOUR_TIMES(; k + step <= n; k += step)
-    add_streams(acc, x + k, row, k * size_of(type), type, true, width);
+    add_streams(acc, x + k, row, k * size_of(type), type, false, width, ahead);
     if (k < n) {
         char last[MOST_STREAMS][LINE] = { { 0 } };
         float padded[2 * VEC] = { 0 };
@@ -375,7 +374,7 @@ static inline __attribute__((always_inline)) void stretch(vec_half *to, const fl
             all[s] =
                 memcpy(last[s], row[s] + k * size_of(type), (n - k) * size_of(type));
         }
-        add_streams(acc, padded, all, 0, type, false, width);
+        add_streams(acc, padded, all, 0, type, true, width, ahead);
     }
     ALL(int s = 0; s < width; s++) to[s] = acc[2 * s] + acc[2 * s + 1];
 }
@@ -384,7 +383,7 @@ static inline __attribute__((always_inline)) void stretch(vec_half *to, const fl
  * at a time. */
 static inline __attribute__((always_inline)) void
 tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
-             size_t n, int width)
+             size_t n, int width, enum vec_ahead ahead)
 {
     const char *row[MOST_STREAMS];
 
@@ -398,7 +397,7 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
         for (; of < EIGHT && k < n; of += width) {
             size_t some = n - k < BLOCK ? n - k : BLOCK;
 
-            stretch(all + of, x + k, row, type, some, width);
+            stretch(all + of, x + k, row, type, some, width, ahead);
             ALL(int s = 0; s < width; s++) row[s] += some * size_of(type);
             k += some;
         }
@@ -523,11 +522,11 @@ widen_steps(float *to, const char *from, enum dtype type, size_t n)
         }
 }
 
-#define STREAMS_OF(name, type, width)                                          \
+#define STREAMS_OF(name, type, width, ahead)                                   \
     static void name(float *sums, const float *x, const struct weight_rows *w, \
                      size_t terms)                                             \
     {                                                                          \
-        tile_streams(sums, x, w, type, terms, width);                          \
+        tile_streams(sums, x, w, type, terms, width, ahead);                   \
     }
 #define TILES(type, T, stored_as)                                                      \
     static void type##_dot(float *y, size_t y_stride, const float *x, size_t x_stride, \
@@ -552,21 +551,22 @@ widen_steps(float *to, const char *from, enum dtype type, size_t n)
     {                                                                                  \
         widen_steps(to, from, T, n);                                                   \
     }                                                                                  \
-    STREAMS_OF(type##_streams_4, T, 4)                                                 \
-    STREAMS_OF(type##_streams_2, T, 2)                                                 \
-    STREAMS_OF(type##_streams_1, T, 1)                                                 \
-    const struct tiles tile_##type##_avx2 = {                                          \
-        .kind = stored_as,                                                             \
-        .size = (T) == DTYPE_F32 ? 4 : 2,                                              \
-        .block = BLOCK,                                                                \
-        .most_streams = MOST_STREAMS,                                                  \
-        .ahead_by_tile = true,                                                         \
-        .dot = type##_dot,                                                             \
-        .eight = type##_eight,                                                         \
-        .streams = { type##_streams_4, type##_streams_2, type##_streams_1 },           \
-        .outer = type##_outer,                                                         \
-        .widen = type##_widen                                                          \
-    };
+    STREAMS_OF(type##_streams_4, T, 4, VEC_TO_L2)                                      \
+    STREAMS_OF(type##_near_4, T, 4, VEC_TO_L1)                                         \
+    STREAMS_OF(type##_near_2, T, 2, VEC_TO_L1)                                         \
+    STREAMS_OF(type##_near_1, T, 1, VEC_TO_L1)                                         \
+    const struct tiles tile_##type##_avx2 = { .kind = stored_as,                       \
+                                              .size = (T) == DTYPE_F32 ? 4 : 2,        \
+                                              .block = BLOCK,                          \
+                                              .ahead_by_tile = true,                   \
+                                              .dot = type##_dot,                       \
+                                              .eight = type##_eight,                   \
+                                              .way = { { 4, type##_streams_4 },        \
+                                                       { 4, type##_near_4 },           \
+                                                       { 2, type##_near_2 },           \
+                                                       { 1, type##_near_1 } },         \
+                                              .outer = type##_outer,                   \
+                                              .widen = type##_widen };
 
 TILES(f32, DTYPE_F32, STORED_F32)
 TILES(bf16, DTYPE_BF16, STORED_BF16)

@@ -213,7 +213,7 @@ CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
  * reads later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_t n,
-            int width)
+            int width, enum vec_ahead ahead)
 {
     pairs wv, xv;
 
@@ -223,7 +223,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_
         const char *at = w[s] + offset;
 
         if (n == STEP) {
-            vec_prefetch(at, width);
+            vec_prefetch(at, ahead);
             add_pairs_at(&acc[s], at, &xv);
         } else {
             load_pairs(&wv, at, n);
@@ -235,7 +235,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_
 /* WIDTH is a constant after inlining; as tile_streams of tile.h. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 some_streams(float *sums, const float *x, const struct weight_rows *w, size_t terms,
-             int width)
+             int width, enum vec_ahead ahead)
 {
     const char *row[STREAMS];
 
@@ -250,11 +250,18 @@ some_streams(float *sums, const float *x, const struct weight_rows *w, size_t te
         {
             const size_t end = terms - k < PAIRS_BLOCK ? terms : k + PAIRS_BLOCK;
 
-            FOUR_TIMES(; k + STEP <= end; k += STEP)
-            add_streams(acc + of, x + k / 2, row, k * sizeof(uint16_t), STEP, width);
+            for (; k + 4 * STEP <= end; k += 4 * STEP) {
+                vec_hide(&k);
+                EACH(size_t u = 0; u < 4; u++)
+                add_streams(acc + of, x + (k + u * STEP) / 2, row,
+                            (k + u * STEP) * sizeof(uint16_t), STEP, width, ahead);
+            }
+            for (; k + STEP <= end; k += STEP)
+                add_streams(acc + of, x + k / 2, row, k * sizeof(uint16_t), STEP, width,
+                            ahead);
             if (k < end) {
                 add_streams(acc + of, x + k / 2, row, k * sizeof(uint16_t), end - k,
-                            width);
+                            width, ahead);
                 k = end;
             }
         }
@@ -263,29 +270,30 @@ some_streams(float *sums, const float *x, const struct weight_rows *w, size_t te
     }
 }
 
-#define STREAMS_OF(name, width)                                          \
+#define STREAMS_OF(name, width, ahead)                                   \
     CPU_WIDE static void name(float *sums, const float *x,               \
                               const struct weight_rows *w, size_t terms) \
     {                                                                    \
-        some_streams(sums, x, w, terms, width);                          \
+        some_streams(sums, x, w, terms, width, ahead);                   \
     }
 
-STREAMS_OF(streams_8, 8)
-STREAMS_OF(streams_4, 4)
-STREAMS_OF(streams_2, 2)
+STREAMS_OF(streams_8, 8, VEC_TO_L2)
+STREAMS_OF(streams_4, 4, VEC_TO_L2)
+STREAMS_OF(near_4, 4, VEC_TO_L1)
+STREAMS_OF(near_2, 2, VEC_TO_L1)
 
 const struct tiles *tile_pairs(void)
 {
-    static const struct tiles pairs_of_bf16 = { .kind = STORED_PAIRS,
-                                                .size = sizeof(uint16_t),
-                                                .block = PAIRS_BLOCK,
-                                                .most_streams = STREAMS,
-                                                .packed = true,
-                                                .dot = dot,
-                                                .keep = keep,
-                                                .join = join,
-                                                .streams = { streams_8, streams_4,
-                                                             streams_2 } };
+    static const struct tiles pairs_of_bf16 = {
+        .kind = STORED_PAIRS,
+        .size = sizeof(uint16_t),
+        .block = PAIRS_BLOCK,
+        .packed = true,
+        .dot = dot,
+        .keep = keep,
+        .join = join,
+        .way = { { 8, streams_8 }, { 4, streams_4 }, { 4, near_4 }, { 2, near_2 } }
+    };
 
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
                                                                  : NULL;

@@ -260,7 +260,7 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
  * each stream prefetches what it reads later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
-            enum dtype type, bool some, size_t n, int width)
+            enum dtype type, bool some, size_t n, int width, enum vec_ahead ahead)
 {
     vec xv, next, wv;
 
@@ -279,7 +279,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
         vec_u32 both;
 
         if (!some)
-            vec_prefetch(at, width);
+            vec_prefetch(at, ahead);
         if (type == DTYPE_F32) {
             vec_fuse_at(&acc[s], &xv, at);
             continue;
@@ -297,7 +297,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
  * at a time. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
-             size_t n, int width)
+             size_t n, int width, enum vec_ahead ahead)
 {
     const size_t step = step_of(type);
     const char *row[STREAMS];
@@ -313,8 +313,16 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
         {
             const size_t end = n - k < BLOCK ? n : k + BLOCK;
 
-            FOUR_TIMES(; k + step <= end; k += step)
-            add_streams(acc + of, x + k, row, k * size_of(type), type, false, 0, width);
+            for (; k + 4 * step <= end; k += 4 * step) {
+                vec_hide(&k);
+                EACH(size_t u = 0; u < 4; u++)
+                add_streams(acc + of, x + k + u * step, row,
+                            (k + u * step) * size_of(type), type, false, 0, width,
+                            ahead);
+            }
+            for (; k + step <= end; k += step)
+                add_streams(acc + of, x + k, row, k * size_of(type), type, false, 0,
+                            width, ahead);
             if (k < end) {
                 char rest[STREAMS][VEC * sizeof(float)] = { 0 };
                 const char *all[STREAMS];
@@ -325,7 +333,7 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
                                     (end - k) * size_of(type));
                 }
                 add_streams(acc + of, x + k, all, 0, type, true,
-                            type == DTYPE_F32 ? end - k : VEC, width);
+                            type == DTYPE_F32 ? end - k : VEC, width, ahead);
                 k = end;
             }
         }
@@ -425,26 +433,32 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     {                                                                         \
         tile_eight(sums, x, x_stride, w, type, terms, add);                   \
     }                                                                         \
-    TILE_STREAMS(streams_8, type, 8)                                          \
-    TILE_STREAMS(streams_4, type, 4)                                          \
-    TILE_STREAMS(streams_2, type, 2)
-#define TILE_STREAMS(name, type, width)                                  \
+    TILE_STREAMS(streams_8, type, 8, VEC_TO_L2)                               \
+    TILE_STREAMS(streams_4, type, 4, VEC_TO_L2)                               \
+    TILE_STREAMS(near_4, type, 4, VEC_TO_L1)                                  \
+    TILE_STREAMS(near_2, type, 2, VEC_TO_L1)
+#define TILE_STREAMS(name, type, width, ahead)                           \
     CPU_WIDE static void name(float *sums, const float *x,               \
                               const struct weight_rows *w, size_t terms) \
     {                                                                    \
-        tile_streams(sums, x, w, type, terms, width);                    \
+        tile_streams(sums, x, w, type, terms, width, ahead);             \
     }
 #define TILE_EIGHT_NAME eight
-#define TILE_STREAMS_NAMES              \
-    {                                   \
-        streams_8, streams_4, streams_2 \
+#define TILE_WAYS                                          \
+    {                                                      \
+        { 8, streams_8 }, { 4, streams_4 }, { 4, near_4 }, \
+        {                                                  \
+            2, near_2                                      \
+        }                                                  \
     }
 #else
 #define TILE_EIGHT(type)
 #define TILE_EIGHT_NAME NULL
-#define TILE_STREAMS_NAMES \
-    {                      \
-        NULL               \
+#define TILE_WAYS \
+    {             \
+        {         \
+            0     \
+        }         \
     }
 #endif
 
@@ -471,10 +485,9 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
                                                                : STORED_F16,           \
                                 .size = (type) == DTYPE_F32 ? 4 : 2,                   \
                                 .block = BLOCK,                                        \
-                                .most_streams = STREAMS,                               \
                                 .dot = dot,                                            \
                                 .eight = TILE_EIGHT_NAME,                              \
-                                .streams = TILE_STREAMS_NAMES,                         \
+                                .way = TILE_WAYS,                                      \
                                 .outer = outer,                                        \
                                 .widen = widen };
 

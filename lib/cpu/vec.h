@@ -195,6 +195,23 @@ static inline bool cpu_is_wide(void)
 
 #if CPU_HAS_WIDE
 
+/* What a stream of weights prefetches: a little ahead to the L2 cache, which Zen 4
+ * reads fastest, or further ahead to L1, as Zen 5. */
+enum vec_ahead { VEC_TO_L2 = 1024, VEC_TO_L1 = 2048 };
+
+/* Prefetches what a stream reads AHEAD, a constant, bytes after P, where the source
+ * says so: compilers gather prefetches, which is slower. */
+static inline __attribute__((always_inline)) void vec_prefetch(const char *p,
+                                                               enum vec_ahead ahead)
+{
+    const void *later = (const void *)((uintptr_t)p + ahead);
+
+    if (ahead == VEC_TO_L2)
+        __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)later));
+    else
+        __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)later));
+}
+
 /* Keeps *v in a register; otherwise a compiler may repeat the load in every
  * operation. */
 static inline CPU_WIDE __attribute__((always_inline)) void vec_hold(vec *v)
@@ -226,18 +243,11 @@ vec_fuse_at(vec *sum, const vec *a, const void *p)
     *sum = to;
 }
 
-/* Prefetches what one of WIDTH streams, a constant, reads after P, where the source
- * says so: compilers gather prefetches, which is slower.  Eight streams fill the L1
- * cache with less. */
-static inline CPU_WIDE __attribute__((always_inline)) void vec_prefetch(const char *p,
-                                                                        int width)
+/* Hides how *offset is computed: compilers would keep a pointer for each stream and
+ * advance all of them, with more registers than there are. */
+static inline CPU_WIDE __attribute__((always_inline)) void vec_hide(size_t *offset)
 {
-    const void *later = (const void *)((uintptr_t)p + (width == 8 ? 1024 : 2048));
-
-    if (width == 8)
-        __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)later));
-    else
-        __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)later));
+    __asm__("" : "+r"(*offset));
 }
 
 /* out[i] = sum of the lanes of v[i * STRIDE], as vec_sum adds them, for eight vectors

@@ -1,7 +1,7 @@
 /* ways - which of several loops for the same product is the fastest on this machine
  *
  * How many streams of weights a core reads fastest, and how far ahead, differs between
- * CPUs: Zen 4 reads eight streams faster than two, Zen 5 two faster than eight.  Each
+ * CPUs: Zen 4 reads four or eight streams faster than two, Zen 5 two faster.  Each
  * way is tried in turns, in products that have to be made anyway, and the fastest is
  * kept.  All give the same bits. */
 #ifndef LIB_CPU_WAYS_H
@@ -22,14 +22,15 @@ enum stored {
 };
 
 enum {
-    WAYS = 3,                 /* at most */
+    WAYS = 4,                 /* at most */
     WAY_TRIES = 24,           /* of each way */
     WAY_LEAST_BYTES = 1 << 20 /* of a product that tells */
 };
 
 struct ways {
     unsigned tries;
-    double best[WAYS]; /* bytes a second */
+    float rate[WAYS][WAY_TRIES]; /* bytes a second, the highest first */
+    int best;
 };
 
 /* Does the time of a product of BYTES of weights, which N ways can make, tell? */
@@ -41,26 +42,25 @@ static inline bool ways_wants(const struct ways *w, int n, uint64_t bytes)
 /* The way of the next product. */
 static inline int ways_next(const struct ways *w, int n, uint64_t bytes)
 {
-    int best = n - 1;
-
-    if (ways_wants(w, n, bytes))
-        return (int)(w->tries % (unsigned)n);
-    for (int i = 0; i < n; i++)
-        best = w->best[i] > w->best[best] ? i : best;
-    return best;
+    return ways_wants(w, n, bytes) ? (int)(w->tries % (unsigned)n) : w->best;
 }
 
-/* The product, in that way, took SECONDS. */
+/* The product, in that way, took SECONDS.  Compares upper quartiles: the first products
+ * wait for pages, and a single one may have been in a cache. */
 static inline void ways_note(struct ways *w, int n, uint64_t bytes, double seconds)
 {
-    double rate = (double)bytes / (seconds > 0 ? seconds : 1e-9);
-    unsigned way;
+    float rate = (float)((double)bytes / (seconds > 0 ? seconds : 1e-9));
+    unsigned way, at;
 
     if (!ways_wants(w, n, bytes))
         return;
-    way = w->tries++ % (unsigned)n;
-    if (rate > w->best[way])
-        w->best[way] = rate;
+    way = w->tries % (unsigned)n;
+    for (at = w->tries++ / (unsigned)n; at && w->rate[way][at - 1] < rate; at--)
+        w->rate[way][at] = w->rate[way][at - 1];
+    w->rate[way][at] = rate;
+    at = (w->tries - 1) / (unsigned)n / 4;
+    for (int i = 0; i < n; i++)
+        w->best = w->rate[i][at] > w->rate[w->best][at] ? i : w->best;
 }
 
 #endif
