@@ -943,7 +943,7 @@ static const struct mapped *map_file(struct checkpoint *c, int file)
 
         if (data != MAP_FAILED) {
 #ifdef MADV_HUGEPAGE
-            /* what is not cached is read in huge pages where the file system has them */
+            /* what is not cached is read in huge pages, if the file system has them */
             madvise(data, (size_t)st.st_size, MADV_HUGEPAGE);
 #endif
             *m = (struct mapped){ .data = data, .size = (size_t)st.st_size };
