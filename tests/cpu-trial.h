@@ -25,14 +25,14 @@ static inline struct device *device_new(int threads)
     return d;
 }
 
-/* Makes products of one row in WAY from now on. */
+/* Makes products of one row in WAY from now on, and those of more in one of two. */
 static inline void device_keep(struct device *d, int way)
 {
-    for (int kind = 0; kind < STOREDS; kind++) {
-        struct ways *w = cpu_ways(d, kind);
-
-        *w = (struct ways){ .tries = UINT32_MAX, .best = way };
-    }
+    for (int kind = 0; kind < STOREDS; kind++)
+        for (int rows = 0; rows < ROWS_READ; rows++)
+            *cpu_ways(d, kind, rows) =
+                (struct ways){ .tries = UINT32_MAX,
+                               .best = rows == ONE_ROW ? way : way % 2 };
 }
 
 /* Calls RUN with each older set of loops than the newest that this CPU has. */

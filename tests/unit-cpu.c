@@ -209,6 +209,7 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
         struct device *d = device_new(thread_counts[i]);
 
         memset(y, 0xff, n * sizeof(*y));
+        device_keep(d, i % WAYS);
         if (product(d, i ? y : first, x, rows, &w, NULL, &err) < 0)
             r.same = false;
         if (i && memcmp(first, y, n * sizeof(*y)) != 0)

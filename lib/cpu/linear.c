@@ -462,14 +462,13 @@ static size_t block_floats(size_t rows, const struct sum_tree *tree, bool packed
     return BLOCK_OUTS * (BLOCK + APART + some * (tree->n > 1 ? SUMS + 1 : 1));
 }
 
-/* sums[][n], or += if ADD, of M rows by the panel AT of N outputs over TERMS terms; the
- * first rows prefetch what AT says, for each tile of outputs NEXT bytes further. */
+/* sums[][n], or += if ADD, of M rows by the panel AT of N outputs over TERMS terms,
+ * with the loops T for f32; the first rows prefetch what AT says, for each tile of
+ * outputs NEXT bytes further. */
 static void block_sums(eight_rows *sums, const float *x, size_t x_stride, size_t m,
-                       const struct weight_rows *at, size_t n, size_t terms,
-                       size_t next, bool add)
+                       const struct tiles *t, const struct weight_rows *at, size_t n,
+                       size_t terms, size_t next, bool add)
 {
-    const struct tiles *t = tiles_of(DTYPE_F32);
-
     for (size_t i = 0; i < m; i += EIGHT, sums += n) {
         size_t row = eight_from(i, m);
         struct weight_rows w = *at;
@@ -504,8 +503,9 @@ static void store_block(float *y, size_t y_stride, size_t m, size_t n,
  * stretch, the weights are widened into a panel, or copied, so that they are read in
  * order and from whole lines; then all rows are multiplied by it. */
 static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride,
-                      size_t m, const struct matrix *w, uint64_t first, size_t n,
-                      const struct sum_tree *tree, float *room)
+                      size_t m, const struct tiles *t, const struct matrix *w,
+                      uint64_t first, size_t n, const struct sum_tree *tree,
+                      float *room)
 {
     const size_t outs = (n + EIGHT_OUTS - 1) / EIGHT_OUTS * EIGHT_OUTS;
     const size_t size = (m + EIGHT - 1) / EIGHT * outs, unit = size_of(w->dtype);
@@ -523,7 +523,7 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
             panel.ahead = read_next(w, first, n, col + terms);
             panel.apart = (size_t)w->cols * unit;
             panel.step = VEC * unit;
-            block_sums(to, x + of.x + at, x_stride, m, &panel, outs,
+            block_sums(to, x + of.x + at, x_stride, m, t, &panel, outs,
                        cpu_arranged(w->dtype, terms), EIGHT_OUTS * panel.apart, at > 0);
         }
         for (int a = 0; a < tree->leaf[k].adds; a++, to -= size)
@@ -536,15 +536,16 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
 }
 
 static void dot_blocks(float *y, size_t y_stride, const float *x, size_t x_stride,
-                       size_t m, const struct matrix *w, uint64_t first, size_t n,
-                       const struct sum_tree *tree, float *room)
+                       size_t m, const struct tiles *t, const struct matrix *w,
+                       uint64_t first, size_t n, const struct sum_tree *tree,
+                       float *room)
 {
     for (size_t i = 0; i < m; i += BLOCK_ROWS) {
         size_t row = eight_from(i, m);
         size_t some = m - row < BLOCK_ROWS ? m - row : BLOCK_ROWS;
 
-        dot_block(y + row * y_stride, y_stride, x + row * x_stride, x_stride, some, w,
-                  first, n, tree, room);
+        dot_block(y + row * y_stride, y_stride, x + row * x_stride, x_stride, some, t,
+                  w, first, n, tree, room);
     }
 }
 
@@ -759,10 +760,10 @@ struct product {
     float *apart; /* for y = x W^T: x arranged, with padding between rows */
     size_t rows, x_stride;
     const struct matrix *w;
-    bool rounded; /* terms of x are rounded to bf16 */
-    const struct tiles *tiles;
-    uint64_t in, out; /* columns of x and y */
-    uint64_t share;   /* outputs per task */
+    bool rounded;                      /* terms of x are rounded to bf16 */
+    const struct tiles *tiles, *panel; /* loops; those for panels in f32 */
+    uint64_t in, out;                  /* columns of x and y */
+    uint64_t share;                    /* outputs per task */
     struct streams streams;
     const struct stream_loop *loop; /* of one row */
     float *panels;                  /* [threads], or NULL */
@@ -817,8 +818,8 @@ static void linear_blocks(void *arg, size_t task, int thread)
         dot_pairs(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles, p->w,
                   first, n, p->tree, room);
     else
-        dot_blocks(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->w, first, n,
-                   p->tree, room);
+        dot_blocks(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->panel, p->w,
+                   first, n, p->tree, room);
 }
 #endif
 
@@ -884,7 +885,7 @@ static bool share_streams(struct device *d, struct product *p)
 {
 #if CPU_HAS_WIDE
     struct streams *s = &p->streams;
-    struct ways *ways = cpu_ways(d, p->tiles->kind);
+    struct ways *ways = cpu_ways(d, p->tiles->kind, ONE_ROW);
     uint64_t bytes = p->in * p->out * p->tiles->size;
     double start;
 
@@ -908,6 +909,31 @@ static bool share_streams(struct device *d, struct product *p)
     (void)p;
     return false;
 #endif
+}
+
+/* Runs it by eight rows at a time or more, in BLOCKS or panels. */
+static void share_rows(struct device *d, struct product *p, bool blocks)
+{
+    const uint64_t bytes = p->in * p->out * p->tiles->size;
+    const int rows = p->rows <= FEW     ? FEW_ROWS
+                     : p->rows <= CHUNK ? SOME_ROWS
+                                        : MANY_ROWS;
+    struct ways *ways = cpu_ways(d, p->tiles->kind, rows);
+    const int n = p->rows >= EIGHT && p->tiles->near ? 2 : 1;
+    double start;
+
+    p->panel = tiles_of(DTYPE_F32);
+    if (n > 1 && ways_next(ways, n, bytes)) {
+        p->tiles = p->tiles->near;
+        p->panel = p->panel->near;
+    }
+    start = clock_seconds();
+    if (blocks)
+        share_blocks(d, p);
+    else
+        share_out(d, p, p->panels ? PANEL : few_share(p), linear_outputs);
+    if (n > 1)
+        ways_note(ways, n, bytes, (clock_seconds() - start) / (double)p->rows);
 }
 
 static void matmul_outputs(void *arg, size_t task, int thread)
@@ -1024,10 +1050,8 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
         p.panels = room + apart;
     if (rooms)
         p.rooms = room + apart + panels;
-    if (blocks)
-        share_blocks(d, &p);
-    else if (!share_streams(d, &p))
-        share_out(d, &p, panels ? PANEL : few_share(&p), linear_outputs);
+    if (blocks || !share_streams(d, &p))
+        share_rows(d, &p, blocks);
     free(room);
     return 0;
 }

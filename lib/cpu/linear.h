@@ -61,6 +61,8 @@ struct tiles {
     /* The same for EIGHT rows by EIGHT_OUTS outputs; NULL unless CPU_HAS_WIDE. */
     void (*eight)(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                   const struct weight_rows *w, size_t terms, bool add);
+    const struct tiles *near; /* the same, but eight rows prefetch to the L1 cache, not
+                               * to L2; or NULL */
     /* If packed, instead: kept, or += if MORE, the lanes of the sums over TERMS terms;
      * and sums[], or += if ADD, the sums of these lanes. */
     void (*keep)(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,

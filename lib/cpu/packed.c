@@ -385,7 +385,7 @@ static void run(struct device *d, struct product *p)
     uint64_t all = all_groups(p), row_bytes = p->four ? p->w->cols / 2 : p->w->cols;
     uint64_t bytes = row_bytes * p->w->rows;
     struct streams *s = &p->streams;
-    struct ways *ways = cpu_ways(d, p->four ? STORED_INT4 : STORED_INT8);
+    struct ways *ways = cpu_ways(d, p->four ? STORED_INT4 : STORED_INT8, ONE_ROW);
     double start = clock_seconds();
 
     p->way = p->rows == 1 ? ways_next(ways, PACKED_WAYS, bytes) : STREAMED;

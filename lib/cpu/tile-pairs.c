@@ -178,8 +178,9 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
     }
 }
 
-CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
-                          const struct weight_rows *w, size_t terms, bool more)
+static inline CPU_WIDE __attribute__((always_inline)) void
+keep_lanes(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
+           const struct weight_rows *w, size_t terms, bool more, bool near)
 {
     const char *data = w->data, *ahead = w->ahead;
     vec acc[EIGHT][EIGHT_OUTS];
@@ -191,7 +192,7 @@ CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x
     for (; k + STEP <= terms; k += STEP, x += VEC, data += STEP * sizeof(uint16_t)) {
         if (ahead) {
             EACH(int j = 0; j < EIGHT_OUTS; j++)
-            __builtin_prefetch(ahead + (size_t)j * w->apart, 0, 3);
+            vec_fetch(ahead + (size_t)j * w->apart, near);
             ahead += w->step;
         }
         add_eight(acc, x, x_stride, data, w->stride, STEP);
@@ -200,6 +201,19 @@ CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x
         add_eight(acc, x, x_stride, data, w->stride, terms - k);
     EACH(int i = 0; i < EIGHT; i++)
     EACH(int j = 0; j < EIGHT_OUTS; j++) kept[i * EIGHT_OUTS + j] = acc[i][j];
+}
+
+CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
+                          const struct weight_rows *w, size_t terms, bool more)
+{
+    keep_lanes(kept, x, x_stride, w, terms, more, false);
+}
+
+CPU_WIDE static void near_keep(vec kept[EIGHT * EIGHT_OUTS], const float *x,
+                               size_t x_stride, const struct weight_rows *w,
+                               size_t terms, bool more)
+{
+    keep_lanes(kept, x, x_stride, w, terms, more, true);
 }
 
 CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
@@ -282,18 +296,22 @@ STREAMS_OF(streams_4, 4, VEC_TO_L2)
 STREAMS_OF(near_4, 4, VEC_TO_L1)
 STREAMS_OF(near_2, 2, VEC_TO_L1)
 
+#define TABLE(eight_rows, sibling)                                                     \
+    {                                                                                  \
+        .kind = STORED_PAIRS, .size = sizeof(uint16_t), .block = PAIRS_BLOCK,          \
+        .packed = true, .dot = dot, .keep = eight_rows, .join = join, .near = sibling, \
+        .way = {                                                                       \
+            { 8, streams_8 },                                                          \
+            { 4, streams_4 },                                                          \
+            { 4, near_4 },                                                             \
+            { 2, near_2 }                                                              \
+        }                                                                              \
+    }
+
 const struct tiles *tile_pairs(void)
 {
-    static const struct tiles pairs_of_bf16 = {
-        .kind = STORED_PAIRS,
-        .size = sizeof(uint16_t),
-        .block = PAIRS_BLOCK,
-        .packed = true,
-        .dot = dot,
-        .keep = keep,
-        .join = join,
-        .way = { { 8, streams_8 }, { 4, streams_4 }, { 4, near_4 }, { 2, near_2 } }
-    };
+    static const struct tiles near_tiles = TABLE(near_keep, NULL);
+    static const struct tiles pairs_of_bf16 = TABLE(keep, &near_tiles);
 
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
                                                                  : NULL;

@@ -219,10 +219,11 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
     }
 }
 
-/* sums[j][i] = x_i . w_j, or += if ADD, over N terms. */
+/* sums[j][i] = x_i . w_j, or += if ADD, over N terms.  NEAR: prefetches to the L1
+ * cache. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
-           const struct weight_rows *w, enum dtype type, size_t n, bool add)
+           const struct weight_rows *w, enum dtype type, size_t n, bool add, bool near)
 {
     const size_t step = step_of(type);
     const int halves = type == DTYPE_F32 ? 1 : 2;
@@ -235,7 +236,7 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     for (; k + step <= n; k += step) {
         if (ahead) {
             EACH(int j = 0; j < EIGHT_OUTS; j++)
-            __builtin_prefetch(ahead + (size_t)j * w->apart, 0, 3);
+            vec_fetch(ahead + (size_t)j * w->apart, near);
             ahead += w->step;
         }
         EACH(int h = 0; h < halves; h++)
@@ -426,16 +427,22 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 /* ---- instantiation for one type ---- */
 
 #if CPU_HAS_WIDE
-#define TILE_EIGHT(type)                                                      \
-    CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x, \
-                               size_t x_stride, const struct weight_rows *w,  \
-                               size_t terms, bool add)                        \
-    {                                                                         \
-        tile_eight(sums, x, x_stride, w, type, terms, add);                   \
-    }                                                                         \
-    TILE_STREAMS(streams_8, type, 8, VEC_TO_L2)                               \
-    TILE_STREAMS(streams_4, type, 4, VEC_TO_L2)                               \
-    TILE_STREAMS(near_4, type, 4, VEC_TO_L1)                                  \
+#define TILE_EIGHT(type)                                                           \
+    CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x,      \
+                               size_t x_stride, const struct weight_rows *w,       \
+                               size_t terms, bool add)                             \
+    {                                                                              \
+        tile_eight(sums, x, x_stride, w, type, terms, add, false);                 \
+    }                                                                              \
+    CPU_WIDE static void near_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, \
+                                    size_t x_stride, const struct weight_rows *w,  \
+                                    size_t terms, bool add)                        \
+    {                                                                              \
+        tile_eight(sums, x, x_stride, w, type, terms, add, true);                  \
+    }                                                                              \
+    TILE_STREAMS(streams_8, type, 8, VEC_TO_L2)                                    \
+    TILE_STREAMS(streams_4, type, 4, VEC_TO_L2)                                    \
+    TILE_STREAMS(near_4, type, 4, VEC_TO_L1)                                       \
     TILE_STREAMS(near_2, type, 2, VEC_TO_L1)
 #define TILE_STREAMS(name, type, width, ahead)                           \
     CPU_WIDE static void name(float *sums, const float *x,               \
@@ -444,6 +451,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
         tile_streams(sums, x, w, type, terms, width, ahead);             \
     }
 #define TILE_EIGHT_NAME eight
+#define TILE_EIGHT_NEAR near_eight
 #define TILE_WAYS                                          \
     {                                                      \
         { 8, streams_8 }, { 4, streams_4 }, { 4, near_4 }, \
@@ -454,6 +462,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 #else
 #define TILE_EIGHT(type)
 #define TILE_EIGHT_NAME NULL
+#define TILE_EIGHT_NEAR NULL
 #define TILE_WAYS \
     {             \
         {         \
@@ -480,15 +489,17 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
         widen_pairs(to, from, type, n);                                                \
     }                                                                                  \
     TILE_EIGHT(type)                                                                   \
-    const struct tiles name = { .kind = (type) == DTYPE_F32    ? STORED_F32            \
-                                        : (type) == DTYPE_BF16 ? STORED_BF16           \
-                                                               : STORED_F16,           \
-                                .size = (type) == DTYPE_F32 ? 4 : 2,                   \
-                                .block = BLOCK,                                        \
-                                .dot = dot,                                            \
-                                .eight = TILE_EIGHT_NAME,                              \
-                                .way = TILE_WAYS,                                      \
-                                .outer = outer,                                        \
-                                .widen = widen };
+    static const struct tiles near_tiles = TILE_TABLE(type, TILE_EIGHT_NEAR, NULL);    \
+    const struct tiles name = TILE_TABLE(type, TILE_EIGHT_NAME, &near_tiles);
+
+#define TILE_TABLE(type, eight_rows, sibling)                                   \
+    {                                                                           \
+        .kind = (type) == DTYPE_F32    ? STORED_F32                             \
+                : (type) == DTYPE_BF16 ? STORED_BF16                            \
+                                       : STORED_F16,                            \
+        .size = (type) == DTYPE_F32 ? 4 : 2, .block = BLOCK, .dot = dot,        \
+        .eight = eight_rows, .near = sibling, .way = TILE_WAYS, .outer = outer, \
+        .widen = widen                                                          \
+    }
 
 #endif

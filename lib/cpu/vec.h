@@ -243,6 +243,15 @@ vec_fuse_at(vec *sum, const vec *a, const void *p)
     *sum = to;
 }
 
+/* Prefetches the line at P to the L1 cache if NEAR, a constant, else to L2. */
+static inline __attribute__((always_inline)) void vec_fetch(const char *p, bool near)
+{
+    if (near)
+        __builtin_prefetch(p, 0, 3);
+    else
+        __builtin_prefetch(p, 0, 2);
+}
+
 /* Hides how *offset is computed: compilers would keep a pointer for each stream and
  * advance all of them, with more registers than there are. */
 static inline CPU_WIDE __attribute__((always_inline)) void vec_hide(size_t *offset)

@@ -21,6 +21,15 @@ enum stored {
     STOREDS
 };
 
+/* Numbers of rows of x that read weights alike: each has a record, too. */
+enum rows_read {
+    ONE_ROW,
+    FEW_ROWS,  /* eight, or some more: tiles of them */
+    SOME_ROWS, /* panels of weights are copied, */
+    MANY_ROWS, /* which takes little of the time */
+    ROWS_READ
+};
+
 enum {
     WAYS = 4,                 /* at most */
     WAY_TRIES = 24,           /* of each way */
