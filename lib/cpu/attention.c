@@ -93,8 +93,15 @@ CPU_CLONES static float softmax(float *s, size_t n, float scale, float cap, floa
         sum += (double)s[i];
     }
     factor = (float)(1 / sum);
-    for (size_t k = 0; k < n; k++)
-        s[k] *= factor;
+    for (i = 0; i + VEC <= n; i += VEC) {
+        vec v;
+
+        vec_load_f32(&v, s + i);
+        v *= factor;
+        memcpy(s + i, &v, sizeof(v));
+    }
+    for (; i < n; i++)
+        s[i] *= factor;
     return sum > 0 ? max + (float)log(sum) : -INFINITY;
 }
 

@@ -13,7 +13,9 @@ enum {
     KEYS = 8,          /* rows of a tile, at most */
     FOUR = 4,          /* rows, and query heads, of a tile in many registers */
     SUMS = FOUR * FOUR,
-    STRETCH = 512 /* rows whose values are added head by head */
+    TURN = 64,      /* rows whose values are added head by head; */
+    SHORT_TURN = 8, /* of f32, whose rows are long, */
+    AT_ONCE = 64    /* and the distance to the weights that are prefetched */
 };
 
 typedef int16_t vec_i16 __attribute__((vector_size(32)));
@@ -156,17 +158,19 @@ load_wide(vec *out, enum dtype type, const void *p)
     }
 }
 
-/* Scores of HEADS query heads with FOUR rows or one. */
+/* Scores of HEADS query heads with FOUR rows or one.  DIRECT: queries are operands in
+ * memory, which leaves more registers to loads that are under way. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
-              const struct tile *t, size_t ahead, enum dtype type, int heads, int keys)
+              const struct tile *t, size_t ahead, enum dtype type, int heads, int keys,
+              bool direct)
 {
     vec acc[SUMS];
     float sum[SUMS];
 
     EACH(int s = 0; s < SUMS; s++) acc[s] = (vec){ 0 };
     for (size_t c = 0; c < dim; c += VEC) {
-        vec wv[KEYS], qv;
+        vec wv[KEYS];
 
         EACH(int i = 0; i < keys; i++)
         {
@@ -178,10 +182,18 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
         }
         EACH(int h = 0; h < heads; h++)
         {
-            vec_load_f32(&qv, q + (size_t)h * dim + c);
-            vec_hold(&qv);
+            const float *at = q + (size_t)h * dim + c;
+            vec qv;
+
+            if (!direct) {
+                vec_load_f32(&qv, at);
+                vec_hold(&qv);
+            }
             EACH(int i = 0; i < keys; i++)
-            vec_fuse(&acc[h * keys + i], &wv[i], &qv);
+            if (direct)
+                vec_fuse_at(&acc[h * keys + i], &wv[i], at);
+            else
+                vec_fuse(&acc[h * keys + i], &wv[i], &qv);
         }
     }
     EACH(int s = 0; s < heads * keys; s += 8) vec_sum_eight(sum + s, acc + s, 1);
@@ -210,22 +222,25 @@ dot_heads(const struct keyrows_request *r, size_t head, size_t i, const struct t
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
     float *score = r->to + i;
 
+    /* with more heads products bind, and operands in memory are slower */
+    for (; g + 4 == end && type == DTYPE_F32 && r->group == 4; g += 4)
+        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
+                      ahead, type, 4, keys, true);
     for (; g + 4 <= end; g += 4)
         dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 4, keys);
+                      ahead, type, 4, keys, false);
     for (; g + 2 <= end; g += 2)
         dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 2, keys);
+                      ahead, type, 2, keys, false);
     for (; g < end; g++)
         dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 1, keys);
+                      ahead, type, 1, keys, false);
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
 dots_wide(const struct keyrows_request *r, enum dtype type)
 {
-
-    size_t ahead = ahead_of(r->k);
+    const size_t ahead = ahead_of(r->k);
     struct tile t;
 
     for (size_t i = 0, keys; i < r->n; i += keys) {
@@ -240,6 +255,16 @@ dots_wide(const struct keyrows_request *r, enum dtype type)
     }
 }
 
+/* *sum += *w times the number at P: an operand in memory, as in vec_fuse_at. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+fuse_number(vec *sum, const vec *w, const float *p)
+{
+    vec to = *sum;
+
+    __asm__ volatile("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(to) : "v"(*w), "m"(*p));
+    *sum = to;
+}
+
 /* y[h][VECS vectors] += weight[h][i] row I, over N rows.  Prefetches the rows AHEAD. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
@@ -252,7 +277,7 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
     EACH(int c = 0; c < vecs; c++)
     vec_load_f32(&acc[h * vecs + c], y + (size_t)h * dim + (size_t)c * VEC);
     for (size_t i = 0; i < n; i++, w += bytes) {
-        vec wv[SUMS], by;
+        vec wv[SUMS];
 
         EACH(int c = 0; c < vecs; c++)
         {
@@ -261,12 +286,8 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
                 __builtin_prefetch(w + ahead + (size_t)c * step, 0, 2);
         }
         EACH(int h = 0; h < heads; h++)
-        {
-            __asm__("vbroadcastss %1, %0"
-                    : "=v"(by)
-                    : "m"(weight[(size_t)h * stride + i]));
-            EACH(int c = 0; c < vecs; c++) vec_fuse(&acc[h * vecs + c], &wv[c], &by);
-        }
+        EACH(int c = 0; c < vecs; c++)
+        fuse_number(&acc[h * vecs + c], &wv[c], weight + (size_t)h * stride + i);
     }
     EACH(int h = 0; h < heads; h++)
     EACH(int c = 0; c < vecs; c++)
@@ -277,27 +298,32 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
  * one. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_heads(const struct keyrows_request *r, size_t g, const char *w, const float *weight,
-          size_t stride, enum dtype type, int heads, size_t n, int vecs)
+          size_t stride, size_t ahead, enum dtype type, int heads, size_t n, int vecs)
 {
     size_t dim = r->k->dim, c = 0, step = (size_t)vecs * VEC;
     float *y = r->to + g * dim;
 
+    EACH(int h = 0; h < heads; h++)
+    __builtin_prefetch(weight + (size_t)h * stride + AT_ONCE, 0, 3);
     for (; c + step <= dim; c += step)
         add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
-                    ahead_of(r->k), type, heads, n, vecs);
+                    ahead, type, heads, n, vecs);
     for (; c < dim; c += VEC)
         add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
-                    ahead_of(r->k), type, heads, n, 1);
+                    ahead, type, heads, n, 1);
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
 adds_wide(const struct keyrows_request *r, enum dtype type)
 {
     const struct keyrows *k = r->k;
-    float scaled[FOUR * STRETCH];
+    float scaled[FOUR * TURN];
+
+    const size_t ahead = ahead_of(k);
+    const size_t turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
 
     for (size_t i = 0, n; i < r->n; i += n) {
-        n = r->n - i < STRETCH ? r->n - i : STRETCH;
+        n = r->n - i < turn ? r->n - i : turn;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
             const char *row = k->data + (r->first + i) * k->bytes;
             const char *w =
@@ -318,17 +344,17 @@ adds_wide(const struct keyrows_request *r, enum dtype type)
                                    head * k->apart / k->per * sizeof(float),
                                sizeof(float));
                         for (size_t h = 0; h < some; h++)
-                            scaled[h * STRETCH + t] = weight[h * stride + t] * scale;
+                            scaled[h * TURN + t] = weight[h * stride + t] * scale;
                     }
                     weight = scaled;
-                    stride = STRETCH;
+                    stride = TURN;
                 }
                 if (some == 4)
-                    add_heads(r, g, w, weight, stride, type, 4, n, 4);
+                    add_heads(r, g, w, weight, stride, ahead, type, 4, n, 4);
                 else if (some == 2)
-                    add_heads(r, g, w, weight, stride, type, 2, n, 4);
+                    add_heads(r, g, w, weight, stride, ahead, type, 2, n, 4);
                 else
-                    add_heads(r, g, w, weight, stride, type, 1, n, 8);
+                    add_heads(r, g, w, weight, stride, ahead, type, 1, n, 8);
             }
         }
     }
