@@ -10,7 +10,8 @@
 enum {
     LINE = 4 * CODES_ROWS, /* bytes of a word of each row */
     AHEAD = 4096,          /* bytes between what is read and what is prefetched */
-    ALONE_AHEAD = 8192     /* the same for one row */
+    ALONE_AHEAD = 8192,    /* the same for one row, */
+    STREAMS_AHEAD = 2048   /* and in each of several streams */
 };
 
 /* Term K of X, without its scale. */

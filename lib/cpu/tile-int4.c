@@ -51,7 +51,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 sum_blocks(const struct packed_tile *t, int rows, int groups)
 {
     const int tiles = rows > 1 ? rows : groups;
-    const size_t ahead = tiles > 1 ? AHEAD : ALONE_AHEAD;
+    const size_t ahead = groups > 1 ? STREAMS_AHEAD : rows > 1 ? AHEAD : ALONE_AHEAD;
     const uint8_t *w = t->w;
     vec acc[PACKED_TILE];
 
