@@ -11,6 +11,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/base/shares.h"
 #include "lib/base/str.h"
 #include "tests/tap.h"
 
@@ -388,6 +389,49 @@ static void test_fs(void)
     free(path);
 }
 
+/* A range, and what was done of it: each number's share plus 1. */
+struct counted {
+    int by[1000];
+    uint64_t unit;
+    bool whole; /* shares begin at whole units */
+};
+
+static void count_share(void *arg, int share, uint64_t from, uint64_t end)
+{
+    struct counted *c = arg;
+
+    if (from % c->unit)
+        c->whole = false;
+    for (uint64_t i = from; i < end; i++)
+        c->by[i] = c->by[i] ? -1 : share + 1;
+}
+
+static void test_shares(void)
+{
+    static const uint64_t n[] = { 0, 1, 7, 32, 33, 100, 1000 }, unit[] = { 1, 3, 32 };
+    bool once = true, whole = true, numbered = true, most = true;
+
+    for (size_t i = 0; i < sizeof(n) / sizeof(*n); i++)
+        for (size_t u = 0; u < sizeof(unit) / sizeof(*unit); u++)
+            for (int threads = 0; threads < 80; threads += 1 + threads / 3) {
+                struct counted c = { .unit = unit[u], .whole = true };
+                int shares = shares_of(n[i], unit[u], threads), last = 0;
+
+                shares_run(n[i], unit[u], threads, count_share, &c);
+                for (uint64_t k = 0; k < 1000; k++) {
+                    once &= k < n[i] ? c.by[k] > 0 : c.by[k] == 0;
+                    last = c.by[k] > last ? c.by[k] : last;
+                }
+                whole &= c.whole;
+                numbered &= shares == (n[i] ? last : 1);
+                most &= shares <= SHARES_MOST && shares <= (threads > 1 ? threads : 1);
+            }
+    tap_ok(once, "shares of a range have each number once");
+    tap_ok(whole, "and whole units");
+    tap_ok(numbered, "and there are as many as were said");
+    tap_ok(most && shares_of(1000, 1, 4) == 4, "at most one for each thread");
+}
+
 int main(void)
 {
     test_err();
@@ -402,5 +446,6 @@ int main(void)
     test_hash();
     test_rng();
     test_fs();
+    test_shares();
     return tap_done();
 }

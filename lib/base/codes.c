@@ -4,12 +4,22 @@
 #include <math.h>
 #include <string.h>
 
+/* Four numbers, as every CPU that runs this has them: what is found, and so what is
+ * stored, does not depend on the CPU. */
+typedef float four __attribute__((vector_size(16)));
+typedef int32_t quad __attribute__((vector_size(16)));
+
+/* Lanes of *a where *mask is all ones, else of *b. */
+static inline void choose(four *out, const quad *mask, const four *a, const four *b)
+{
+    *out = (four)(((quad)*a & *mask) | ((quad)*b & ~*mask));
+}
+
 float codes_largest(const float *x, size_t n)
 {
     /* without their signs, bits are ordered as numbers are, and NaN are the largest */
-    typedef int32_t bits __attribute__((vector_size(16)));
     enum { ALL = 16 };
-    bits most[4] = { { 0 } }, v[4];
+    quad most[4] = { { 0 } }, v[4];
     float largest;
 
     for (size_t i = 0; i < n; i += ALL) {
@@ -22,7 +32,7 @@ float codes_largest(const float *x, size_t n)
             memcpy(v, x + i, left * sizeof(*x));
         }
         for (int k = 0; k < 4; k++) {
-            bits above;
+            quad above;
 
             v[k] &= 0x7fffffff;
             above = v[k] > most[k];
@@ -59,12 +69,34 @@ static inline float code_of(float x, float least, float most)
     return code < least ? least : code;
 }
 
+/* The same for the N numbers at X, times INVERSE. */
+static inline void codes_of(int8_t *to, const float *x, size_t n, float inverse,
+                            float least, float most)
+{
+    const four low = { least, least, least, least }, high = { most, most, most, most };
+    const size_t whole = n / 4 * 4;
+
+    for (size_t i = 0; i < whole; i += 4) {
+        quad above, below, code;
+        four v;
+
+        memcpy(&v, x + i, sizeof(v));
+        v = (v * inverse + 0x1.8p23f) - 0x1.8p23f;
+        above = v > high;
+        below = v < low;
+        choose(&v, &above, &high, &v);
+        choose(&v, &below, &low, &v);
+        code = __builtin_convertvector(v, quad);
+        for (int k = 0; k < 4; k++)
+            to[i + (size_t)k] = (int8_t)code[k];
+    }
+    for (size_t i = whole; i < n; i++)
+        to[i] = (int8_t)code_of(x[i] * inverse, least, most);
+}
+
 void codes_make8(int8_t *to, const float *x, size_t n, float scale)
 {
-    float inverse = inverse_of(scale);
-
-    for (size_t i = 0; i < n; i++)
-        to[i] = (int8_t)code_of(x[i] * inverse, -127, 127);
+    codes_of(to, x, n, inverse_of(scale), -127, 127);
 }
 
 static float squared_error(const float x[CODES_BLOCK], float scale)
@@ -83,6 +115,29 @@ static float squared_error(const float x[CODES_BLOCK], float scale)
     return all;
 }
 
+/* The number of a block that is the furthest from zero; of two, the positive one. */
+static float extreme(const float x[CODES_BLOCK])
+{
+    four low = { 0 }, high = { 0 };
+    float least = 0, most = 0;
+
+    for (int i = 0; i < CODES_BLOCK; i += 4) {
+        quad below, above;
+        four v;
+
+        memcpy(&v, x + i, sizeof(v));
+        below = v < low;
+        above = v > high;
+        choose(&low, &below, &v, &low);
+        choose(&high, &above, &v, &high);
+    }
+    for (int k = 0; k < 4; k++) {
+        least = low[k] < least ? low[k] : least;
+        most = high[k] > most ? high[k] : most;
+    }
+    return -least > most ? least : most;
+}
+
 /* Codes reach further below zero than above, so the scale has the opposite sign of the
  * largest number.  A smaller scale is finer but clips that number. */
 uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded)
@@ -90,14 +145,9 @@ uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded)
     /* the last two: the largest number may have had the code 7 or -7 */
     static const float parts[] = { 8, 8.6f, 7.5f, 7, -7 };
     size_t n = sizeof(parts) / sizeof(*parts) - (decoded ? 0 : 2);
-    float least = INFINITY, low = 0, high = 0, largest;
+    float least = INFINITY, largest = extreme(x);
     uint16_t best = 0;
 
-    for (int i = 0; i < CODES_BLOCK; i++) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
-    }
-    largest = -low > high ? low : high;
     for (size_t k = 0; k < n && least > 0 && largest != 0; k++) {
         uint16_t scale = dtype_f32_to_f16(-largest / parts[k]);
         float wide = dtype_f16_to_f32(scale), error;
@@ -115,10 +165,7 @@ uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded)
 
 void codes_make4(int8_t to[CODES_BLOCK], const float x[CODES_BLOCK], uint16_t scale)
 {
-    float inverse = inverse_of(dtype_f16_to_f32(scale));
-
-    for (int i = 0; i < CODES_BLOCK; i++)
-        to[i] = (int8_t)code_of(x[i] * inverse, -8, 7);
+    codes_of(to, x, CODES_BLOCK, inverse_of(dtype_f16_to_f32(scale)), -8, 7);
 }
 
 static uint64_t groups_of(uint64_t rows)
@@ -143,8 +190,16 @@ void codes_put8(uint8_t *to, uint64_t cols, uint64_t row, const int8_t *code)
 {
     uint64_t words = (cols + 3) / 4;
     uint8_t *line = to + (row / CODES_ROWS * words * CODES_ROWS + row % CODES_ROWS) * 4;
+    uint64_t c = 0;
 
-    for (uint64_t c = 0; c < cols; c++)
+    for (; c + 4 <= cols; c += 4) {
+        uint32_t word;
+
+        memcpy(&word, code + c, sizeof(word));
+        word ^= 0x80808080; /* plus 128 each */
+        memcpy(line + c * CODES_ROWS, &word, sizeof(word));
+    }
+    for (; c < cols; c++)
         line[c / 4 * 4 * CODES_ROWS + c % 4] = (uint8_t)(code[c] + 128);
 }
 

@@ -12,5 +12,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/pool.c %D%/pool.h \
     %D%/rng.c %D%/rng.h \
     %D%/scan.c %D%/scan.h \
+    %D%/shares.c %D%/shares.h \
     %D%/spin.h \
     %D%/str.c %D%/str.h

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/shares.h"
 
 /* This shard of one of the tensors that store the weight. */
 struct piece {
@@ -27,7 +28,11 @@ struct unpacker {
     uint64_t *row, *col; /* [rows], [cols]: indices in the whole weight */
     /* [rows], [cols]: indices in this shard's scales, zero points and values */
     uint64_t *scale_row, *scale_col, *zero_row, *zero_col, *value_row, *value_col;
+    enum dtype to; /* of the result OUT */
+    void *out;
 };
+
+enum { LEAST = 1 << 18 }; /* numbers that are worth a thread */
 
 /* ---- formats ---- */
 
@@ -56,6 +61,16 @@ static int value_at(const struct piece *p, uint64_t r, uint64_t c, unsigned i, i
     return (int)(word >> (i * (unsigned)bits) & ((1U << bits) - 1));
 }
 
+/* How many columns from C on, of U's COLS, have the same place in AT. */
+static uint64_t alike(const struct unpacker *u, const uint64_t *at, uint64_t c)
+{
+    uint64_t end = c + 1;
+
+    while (end < u->cols && at[end] == at[c])
+        end++;
+    return end - c;
+}
+
 /* 8-bit values times a scale. */
 static void scaled_row(const struct unpacker *u, uint64_t r, float *y)
 {
@@ -63,10 +78,12 @@ static void scaled_row(const struct unpacker *u, uint64_t r, float *y)
                        *scales = &u->part[PACKED_SCALES];
     const uint8_t *x = (const uint8_t *)values->data + r * u->cols;
 
-    for (uint64_t c = 0; c < u->cols; c++)
-        y[c] = (float)((double)values->byte[x[c]] *
-                       (double)number_at(scales, u->scale_row[r], u->scale_col[c]) *
-                       u->p->scale);
+    for (uint64_t c = 0, end; c < u->cols; c = end) {
+        double scale = (double)number_at(scales, u->scale_row[r], u->scale_col[c]);
+
+        for (end = c + alike(u, u->scale_col, c); c < end; c++)
+            y[c] = (float)((double)values->byte[x[c]] * scale * u->p->scale);
+    }
 }
 
 /* GPTQ: a word packs values of consecutive columns, or zero points of consecutive rows;
@@ -140,12 +157,15 @@ static void int4_row(const struct unpacker *u, uint64_t r, float *y)
     bool rows = values->axis[0]->block == 2;
     const uint8_t *x = (const uint8_t *)values->data + u->value_row[r] * values->dim[1];
 
-    for (uint64_t c = 0; c < u->cols; c++) {
-        int byte = x[u->value_col[c]];
-        bool high = (rows ? u->row[r] : u->col[c]) & 1;
+    for (uint64_t c = 0, end; c < u->cols; c = end) {
+        float scale = number_at(scales, u->scale_row[r], u->scale_col[c]);
 
-        y[c] = (float)((high ? byte >> 4 : byte & 15) - 8) *
-               number_at(scales, u->scale_row[r], u->scale_col[c]);
+        for (end = c + alike(u, u->scale_col, c); c < end; c++) {
+            int byte = x[u->value_col[c]];
+            bool high = (rows ? u->row[r] : u->col[c]) & 1;
+
+            y[c] = (float)((high ? byte >> 4 : byte & 15) - 8) * scale;
+        }
     }
 }
 
@@ -403,15 +423,31 @@ static void clear(struct unpacker *u)
     free(u->value_col);
 }
 
+/* Task: some rows. */
+static void unpack_rows(void *arg, int share, uint64_t from, uint64_t end)
+{
+    const struct unpacker *u = arg;
+    float *y = xmalloc((u->cols + 1) * sizeof(*y));
+
+    (void)share;
+    for (uint64_t r = from; r < end; r++) {
+        forms[u->p->form].row(u, r, y);
+        store(u->out, u->to, r * u->cols, y, u->cols);
+    }
+    free(y);
+}
+
 int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
                   const struct model_packing *p, uint64_t rows, uint64_t cols,
-                  enum dtype to, void *out, struct err *err)
+                  enum dtype to, void *out, int threads, struct err *err)
 {
-    struct unpacker u = {
-        .p = p, .name = c->model->tensor[t].name, .rows = rows, .cols = cols
-    };
+    struct unpacker u = { .p = p,
+                          .name = c->model->tensor[t].name,
+                          .rows = rows,
+                          .cols = cols,
+                          .to = to,
+                          .out = out };
     struct slice slice;
-    float *y = NULL;
     int ret = -1;
 
     if (model_check_packing(c->model, t, p, err) < 0)
@@ -432,14 +468,9 @@ int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
     if (check_indices(&u, err) < 0 || check_scales(&u, err) < 0 ||
         find_places(&u, l, t, err) < 0)
         goto out;
-    y = xmalloc((cols + 1) * sizeof(*y));
-    for (uint64_t r = 0; r < rows; r++) {
-        forms[p->form].row(&u, r, y);
-        store(out, to, r * cols, y, cols);
-    }
+    shares_run(rows, LEAST / cols + 1, threads, unpack_rows, &u);
     ret = 0;
 out:
-    free(y);
     clear(&u);
     return ret;
 }

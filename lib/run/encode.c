@@ -2,16 +2,15 @@
 #include "lib/run/encode.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/codes.h"
 #include "lib/base/mem.h"
+#include "lib/base/shares.h"
 
 enum {
     STRIP = 32, /* outputs that are read together: of a transposed matrix, neighbours */
-    MOST_THREADS = 64,
     LEAST = 1 << 18 /* numbers that are worth a thread */
 };
 
@@ -85,8 +84,6 @@ struct coding {
     /* what a thread does: WORK on the outputs [from, end) */
     int (*work)(struct coding *c);
     uint64_t from, end;
-    pthread_t thread;
-    bool begun;
     int ret;
     struct err err;
 };
@@ -199,14 +196,15 @@ static int make_codes4(struct coding *c)
     return 0;
 }
 
-static void *run_work(void *arg)
+static void run_work(void *arg, int share, uint64_t from, uint64_t end)
 {
-    struct coding *c = arg;
+    struct coding *c = (struct coding *)arg + share;
 
+    c->from = from;
+    c->end = end;
     c->strip = mem_alloc((STRIP * c->cols + 1) * sizeof(*c->strip), c->name, &c->err);
     c->ret = c->strip ? c->work(c) : -1;
     free(c->strip);
-    return NULL;
 }
 
 /* Does WORK on all outputs of C, shared by at most THREADS threads; a share is whole
@@ -215,32 +213,21 @@ static int share_work(const struct coding *c, int (*work)(struct coding *c),
                       int threads, struct err *err)
 {
     uint64_t most = c->rows * c->cols / LEAST + 1;
-    uint64_t n = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
-    uint64_t share;
+    int n = most < (uint64_t)threads ? (int)most : threads;
     struct coding *all;
-    int ret = 0;
+    int shares = shares_of(c->rows, STRIP, n), ret = 0;
 
-    n = n < most ? n : most;
-    share = ((c->rows + n - 1) / n + STRIP - 1) / STRIP * STRIP;
-    all = xcalloc((size_t)n, sizeof(*all));
-    for (uint64_t i = 0; i < n; i++) {
+    all = xcalloc((size_t)shares, sizeof(*all));
+    for (int i = 0; i < shares; i++) {
         all[i] = *c;
         all[i].work = work;
-        all[i].from = i * share < c->rows ? i * share : c->rows;
-        all[i].end = all[i].from + share < c->rows ? all[i].from + share : c->rows;
-        all[i].begun =
-            i > 0 && pthread_create(&all[i].thread, NULL, run_work, &all[i]) == 0;
     }
-    for (uint64_t i = 0; i < n; i++) {
-        if (all[i].begun)
-            pthread_join(all[i].thread, NULL);
-        else
-            run_work(&all[i]);
-        if (all[i].ret < 0 && ret == 0) {
+    shares_run(c->rows, STRIP, n, run_work, all);
+    for (int i = 0; i < shares && ret == 0; i++)
+        if (all[i].ret < 0) {
             *err = all[i].err;
             ret = -1;
         }
-    }
     free(all);
     return ret;
 }

@@ -155,7 +155,7 @@ static int place(struct weights *w, int i, struct loader *loader,
 static int load_packed(struct weights *w, int i, struct loader *loader,
                        const struct checkpoint *c, const struct weight *need,
                        const struct model_packing *p, uint64_t elements, bool exact,
-                       struct err *err)
+                       int threads, struct err *err)
 {
     const char *name = c->model->tensor[need->tensor].name;
     enum dtype dtype;
@@ -184,7 +184,7 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
         return -1;
     ret = unpack_weight(loader, c, need->tensor, p,
                         need->cols ? elements / need->cols : 0, need->cols, dtype,
-                        wide ? wide : data, err);
+                        wide ? wide : data, threads, err);
     if (ret == 0 && wide)
         ret = w->ops->copy_in(w->device, data, wide, bytes, err);
     free(wide);
@@ -195,7 +195,7 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
  * needs. */
 static int load(struct weights *w, int i, struct loader *loader,
                 const struct checkpoint *c, const struct weight *need, bool padded,
-                bool exact, struct err *err)
+                bool exact, int threads, struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
     struct model_packing packing;
@@ -206,7 +206,8 @@ static int load(struct weights *w, int i, struct loader *loader,
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
     if (model_packing(c->model, need->tensor, &packing))
-        return load_packed(w, i, loader, c, need, &packing, expected, exact, err);
+        return load_packed(w, i, loader, c, need, &packing, expected, exact, threads,
+                           err);
     if (t->source < 0)
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
@@ -336,7 +337,8 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
             w->part[i] = true;
         } else {
             ret = load(w, i, p->loader, c, &program->weight[i],
-                       program->mesh.pad_vocab > 0, encode_takes(&p->encoder, i), err);
+                       program->mesh.pad_vocab > 0, encode_takes(&p->encoder, i),
+                       p->encoder.threads, err);
         }
         last = w->matrix[i];
         if (ret == 0)
