@@ -321,13 +321,20 @@ static void fastest_way_is_kept(void)
     for (int n = 2; n <= WAYS; n++) {
         struct ways w = { 0 };
 
+        (void)ways_next(&w, n, bytes - 1);
         ways_note(&w, n, bytes - 1, 1e-6);
-        for (int i = 0; i < n * WAY_TRIES; i++) {
-            turns &= ways_next(&w, n, bytes) == i % n;
-            /* one that was disturbed now and then */
-            ways_note(&w, n, bytes, seconds[i % n] * (i < n ? 9 : 1));
+        for (int i = 0; i < n * WAY_TRIES * WAY_EACH; i++) {
+            int try = i / WAY_EACH, way = ways_next(&w, n, bytes);
+
+            turns &= i % WAY_EACH || way == try % n;
+            /* some that were disturbed, and one whose weights were near */
+            ways_note(&w, n, bytes,
+                      i % WAY_EACH    ? 1e-6
+                      : try < 17 * n  ? 9 * seconds[way]
+                      : try == 20 * n ? 1e-6
+                                      : seconds[way]);
         }
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n * WAY_EACH; i++) {
             kept &= ways_next(&w, n, bytes) == 1 && ways_next(&w, n, 1) == 1;
             ways_note(&w, n, bytes, 1e-6);
         }

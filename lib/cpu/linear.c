@@ -471,10 +471,15 @@ static void block_sums(eight_rows *sums, const float *x, size_t x_stride, size_t
 {
     for (size_t i = 0; i < m; i += EIGHT, sums += n) {
         size_t row = eight_from(i, m);
+        const size_t group = i / EIGHT;
         struct weight_rows w = *at;
 
-        if (i)
+        /* a CPU drops prefetches that come too fast */
+        w.one = m > EIGHT * (EIGHT_OUTS - 1) && !t->ahead_by_tile;
+        if (group >= (w.one ? EIGHT_OUTS : 1))
             w.ahead = NULL;
+        else if (w.ahead)
+            w.ahead += group * w.apart;
         for (size_t c = 0; c < n; c += EIGHT_OUTS) {
             t->eight(sums + c, x + row * x_stride, x_stride, &w, terms, add);
             w.data += EIGHT_OUTS * w.stride * sizeof(*x);

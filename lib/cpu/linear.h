@@ -34,6 +34,7 @@ struct weight_rows {
     size_t apart;      /* bytes between the lines that a step prefetches, one for each
                         * output, */
     size_t step;       /* and to those of the next step */
+    bool one;          /* eight rows: a step prefetches for one output only */
 };
 
 /* One of several loops for one row of x. */

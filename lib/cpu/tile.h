@@ -235,7 +235,9 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     EACH(int j = 0; j < EIGHT_OUTS; j++) acc[i][j] = (vec){ 0 };
     for (; k + step <= n; k += step) {
         if (ahead) {
-            EACH(int j = 0; j < EIGHT_OUTS; j++)
+            vec_fetch(ahead, near);
+            if (!w->one)
+                EACH(int j = 1; j < EIGHT_OUTS; j++)
             vec_fetch(ahead + (size_t)j * w->apart, near);
             ahead += w->step;
         }

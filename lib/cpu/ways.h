@@ -32,36 +32,37 @@ enum rows_read {
 
 enum {
     WAYS = 4,                 /* at most */
-    WAY_TRIES = 24,           /* of each way */
+    WAY_TRIES = 24,           /* of each way, */
+    WAY_EACH = 5,             /* in every fifth product: the weights of the first ones
+                               * are read from pages that are new */
     WAY_LEAST_BYTES = 1 << 20 /* of a product that tells */
 };
 
 struct ways {
     unsigned tries;
-    float rate[WAYS][WAY_TRIES]; /* bytes a second, the highest first */
+    unsigned seen; /* products that could have been tries */
+    bool trying;   /* the next product is one */
     int best;
+    float rate[WAYS][WAY_TRIES]; /* bytes a second, the highest first */
 };
 
-/* Does the time of a product of BYTES of weights, which N ways can make, tell? */
-static inline bool ways_wants(const struct ways *w, int n, uint64_t bytes)
+/* The way of the next product, of BYTES of weights, which N ways can make. */
+static inline int ways_next(struct ways *w, int n, uint64_t bytes)
 {
-    return w->tries < (unsigned)n * WAY_TRIES && bytes >= WAY_LEAST_BYTES;
+    bool could = w->tries < (unsigned)n * WAY_TRIES && bytes >= WAY_LEAST_BYTES;
+
+    w->trying = could && w->seen++ % WAY_EACH == 0;
+    return w->trying ? (int)(w->tries % (unsigned)n) : w->best;
 }
 
-/* The way of the next product. */
-static inline int ways_next(const struct ways *w, int n, uint64_t bytes)
-{
-    return ways_wants(w, n, bytes) ? (int)(w->tries % (unsigned)n) : w->best;
-}
-
-/* The product, in that way, took SECONDS.  Compares upper quartiles: the first products
- * wait for pages, and a single one may have been in a cache. */
+/* That product took SECONDS.  Compares upper quartiles: others of the machine disturb a
+ * try, and a single one may have found its weights in a cache. */
 static inline void ways_note(struct ways *w, int n, uint64_t bytes, double seconds)
 {
     float rate = (float)((double)bytes / (seconds > 0 ? seconds : 1e-9));
     unsigned way, at;
 
-    if (!ways_wants(w, n, bytes))
+    if (!w->trying)
         return;
     way = w->tries % (unsigned)n;
     for (at = w->tries++ / (unsigned)n; at && w->rate[way][at - 1] < rate; at--)
