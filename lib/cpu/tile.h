@@ -236,9 +236,10 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
     for (; k + step <= n; k += step) {
         if (ahead) {
             vec_fetch(ahead, near);
-            if (!w->one)
+            if (!w->one) {
                 EACH(int j = 1; j < EIGHT_OUTS; j++)
-            vec_fetch(ahead + (size_t)j * w->apart, near);
+                vec_fetch(ahead + (size_t)j * w->apart, near);
+            }
             ahead += w->step;
         }
         EACH(int h = 0; h < halves; h++)
