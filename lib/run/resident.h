@@ -1,7 +1,7 @@
 /* resident - copies of mapped weights in huge pages, made between steps
  *
- * The pages of a mapped file have 4 KiB, and a CPU that reads all weights for each
- * token waits for their translation.  A copy costs what some to hundreds of tokens
+ * The pages of a mapped file mostly have 4 KiB, and a CPU that reads all weights for
+ * each token waits for their translation.  A copy costs what some to hundreds of tokens
  * cost: in a virtual machine, new pages may have to come from its host.  So weights are
  * copied one by one after the first step, as long as the rest of the run is expected to
  * win back the time that the copies before took for each byte, and only where memory is
