@@ -402,6 +402,7 @@ static void dot_streams(float *y, size_t apart, const float *x, const struct til
     struct terms of = { 0 };
     size_t last = 0;
 
+    memset(sums[0], 0, sizeof(*sums)); /* compilers do not see that there is a leaf */
     for (int k = 0; k < tree->n; k++, last++) {
         struct weight_rows at = { .stride = w->cols * apart };
 
