@@ -69,7 +69,7 @@ static inline float code_of(float x, float least, float most)
     return code < least ? least : code;
 }
 
-/* The same for the N numbers at X, times INVERSE. */
+/* to[N] = code_of of the numbers at X times INVERSE, four at a time. */
 static inline void codes_of(int8_t *to, const float *x, size_t n, float inverse,
                             float least, float most)
 {

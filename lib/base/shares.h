@@ -4,8 +4,10 @@
 
 #include <stdint.h>
 
-/* Threads of one call, at most. */
-enum { SHARES_MOST = 64 };
+enum {
+    SHARES_MOST = 64,      /* threads of one call, at most */
+    SHARES_LEAST = 1 << 18 /* numbers to convert that are worth a thread */
+};
 
 /* Does [FROM, END), share number SHARE. */
 typedef void shares_task(void *arg, int share, uint64_t from, uint64_t end);

@@ -222,13 +222,14 @@ dot_heads(const struct keyrows_request *r, size_t head, size_t i, const struct t
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
     float *score = r->to + i;
 
-    /* with more heads products bind, and operands in memory are slower */
-    for (; g + 4 == end && type == DTYPE_F32 && r->group == 4; g += 4)
-        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 4, keys, true);
     for (; g + 4 <= end; g += 4)
-        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 4, keys, false);
+        /* with more heads products bind, and operands in memory are slower */
+        if (type == DTYPE_F32 && r->group == 4)
+            dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
+                          ahead, type, 4, keys, true);
+        else
+            dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
+                          ahead, type, 4, keys, false);
     for (; g + 2 <= end; g += 2)
         dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
                       ahead, type, 2, keys, false);
@@ -317,10 +318,8 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 adds_wide(const struct keyrows_request *r, enum dtype type)
 {
     const struct keyrows *k = r->k;
+    const size_t ahead = ahead_of(k), turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
     float scaled[FOUR * TURN];
-
-    const size_t ahead = ahead_of(k);
-    const size_t turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
 
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < turn ? r->n - i : turn;

@@ -40,10 +40,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void spread_bytes(vec_i32 
 static inline __attribute__((always_inline)) void fetch(const uint8_t *w, int groups,
                                                         size_t ahead)
 {
-    if (groups > 1)
-        __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 2);
-    else
-        __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 3);
+    vec_fetch((const char *)((uintptr_t)w + ahead), groups == 1);
 }
 
 /* ROWS and GROUPS are constants after inlining. */

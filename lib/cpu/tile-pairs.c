@@ -203,18 +203,16 @@ keep_lanes(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
     EACH(int j = 0; j < EIGHT_OUTS; j++) kept[i * EIGHT_OUTS + j] = acc[i][j];
 }
 
-CPU_WIDE static void keep(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
-                          const struct weight_rows *w, size_t terms, bool more)
-{
-    keep_lanes(kept, x, x_stride, w, terms, more, false);
-}
+#define KEEP_OF(name, near)                                                 \
+    CPU_WIDE static void name(vec kept[EIGHT * EIGHT_OUTS], const float *x, \
+                              size_t x_stride, const struct weight_rows *w, \
+                              size_t terms, bool more)                      \
+    {                                                                       \
+        keep_lanes(kept, x, x_stride, w, terms, more, near);                \
+    }
 
-CPU_WIDE static void near_keep(vec kept[EIGHT * EIGHT_OUTS], const float *x,
-                               size_t x_stride, const struct weight_rows *w,
-                               size_t terms, bool more)
-{
-    keep_lanes(kept, x, x_stride, w, terms, more, true);
-}
+KEEP_OF(keep, false)
+KEEP_OF(near_keep, true)
 
 CPU_WIDE static void join(float sums[EIGHT_OUTS][EIGHT],
                           const vec kept[EIGHT * EIGHT_OUTS], bool add)

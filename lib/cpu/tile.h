@@ -430,23 +430,20 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 /* ---- instantiation for one type ---- */
 
 #if CPU_HAS_WIDE
-#define TILE_EIGHT(type)                                                           \
-    CPU_WIDE static void eight(float sums[EIGHT_OUTS][EIGHT], const float *x,      \
-                               size_t x_stride, const struct weight_rows *w,       \
-                               size_t terms, bool add)                             \
-    {                                                                              \
-        tile_eight(sums, x, x_stride, w, type, terms, add, false);                 \
-    }                                                                              \
-    CPU_WIDE static void near_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, \
-                                    size_t x_stride, const struct weight_rows *w,  \
-                                    size_t terms, bool add)                        \
-    {                                                                              \
-        tile_eight(sums, x, x_stride, w, type, terms, add, true);                  \
-    }                                                                              \
-    TILE_STREAMS(streams_8, type, 8, VEC_TO_L2)                                    \
-    TILE_STREAMS(streams_4, type, 4, VEC_TO_L2)                                    \
-    TILE_STREAMS(near_4, type, 4, VEC_TO_L1)                                       \
+#define TILE_WIDE(type)                         \
+    TILE_EIGHT(eight, type, false)              \
+    TILE_EIGHT(near_eight, type, true)          \
+    TILE_STREAMS(streams_8, type, 8, VEC_TO_L2) \
+    TILE_STREAMS(streams_4, type, 4, VEC_TO_L2) \
+    TILE_STREAMS(near_4, type, 4, VEC_TO_L1)    \
     TILE_STREAMS(near_2, type, 2, VEC_TO_L1)
+#define TILE_EIGHT(name, type, near)                                         \
+    CPU_WIDE static void name(float sums[EIGHT_OUTS][EIGHT], const float *x, \
+                              size_t x_stride, const struct weight_rows *w,  \
+                              size_t terms, bool add)                        \
+    {                                                                        \
+        tile_eight(sums, x, x_stride, w, type, terms, add, near);            \
+    }
 #define TILE_STREAMS(name, type, width, ahead)                           \
     CPU_WIDE static void name(float *sums, const float *x,               \
                               const struct weight_rows *w, size_t terms) \
@@ -463,7 +460,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
         }                                                  \
     }
 #else
-#define TILE_EIGHT(type)
+#define TILE_WIDE(type)
 #define TILE_EIGHT_NAME NULL
 #define TILE_EIGHT_NEAR NULL
 #define TILE_WAYS \
@@ -491,7 +488,7 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
     {                                                                                  \
         widen_pairs(to, from, type, n);                                                \
     }                                                                                  \
-    TILE_EIGHT(type)                                                                   \
+    TILE_WIDE(type)                                                                    \
     static const struct tiles near_tiles = TILE_TABLE(type, TILE_EIGHT_NEAR, NULL);    \
     const struct tiles name = TILE_TABLE(type, TILE_EIGHT_NAME, &near_tiles);
 

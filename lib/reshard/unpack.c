@@ -32,8 +32,6 @@ struct unpacker {
     void *out;
 };
 
-enum { LEAST = 1 << 18 }; /* numbers that are worth a thread */
-
 /* ---- formats ---- */
 
 /* Element (R, C) of a matrix, or R of a vector; element 0 of a scalar. */
@@ -468,7 +466,7 @@ int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
     if (check_indices(&u, err) < 0 || check_scales(&u, err) < 0 ||
         find_places(&u, l, t, err) < 0)
         goto out;
-    shares_run(rows, LEAST / cols + 1, threads, unpack_rows, &u);
+    shares_run(rows, SHARES_LEAST / cols + 1, threads, unpack_rows, &u);
     ret = 0;
 out:
     clear(&u);

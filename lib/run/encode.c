@@ -9,10 +9,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/shares.h"
 
-enum {
-    STRIP = 32, /* outputs that are read together: of a transposed matrix, neighbours */
-    LEAST = 1 << 18 /* numbers that are worth a thread */
-};
+/* Outputs that are read together: of a transposed matrix, neighbours. */
+enum { STRIP = 32 };
 
 int encode_open(struct encoder *e, enum weights_form form,
                 const struct program *program, const struct backend *ops,
@@ -212,7 +210,7 @@ static void run_work(void *arg, int share, uint64_t from, uint64_t end)
 static int share_work(const struct coding *c, int (*work)(struct coding *c),
                       int threads, struct err *err)
 {
-    uint64_t most = c->rows * c->cols / LEAST + 1;
+    uint64_t most = c->rows * c->cols / SHARES_LEAST + 1;
     int n = most < (uint64_t)threads ? (int)most : threads;
     struct coding *all;
     int shares = shares_of(c->rows, STRIP, n), ret = 0;

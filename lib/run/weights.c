@@ -150,12 +150,20 @@ static int place(struct weights *w, int i, struct loader *loader,
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
+/* Weights as codes.  The slices of one tensor have one memory, which is released after
+ * the last. */
+struct packing {
+    struct encoder encoder;
+    struct loader *loader;
+    void *block; /* memory that codes have replaced; or NULL */
+};
+
 /* Dequantizes weight I, which is stored as P says, into device memory; via a temporary
- * host buffer if the host cannot write device memory.  EXACT: as f32. */
-static int load_packed(struct weights *w, int i, struct loader *loader,
+ * host buffer if the host cannot write device memory.  What becomes codes is f32. */
+static int load_packed(struct weights *w, int i, const struct packing *to,
                        const struct checkpoint *c, const struct weight *need,
-                       const struct model_packing *p, uint64_t elements, bool exact,
-                       int threads, struct err *err)
+                       const struct model_packing *p, uint64_t elements,
+                       struct err *err)
 {
     const char *name = c->model->tensor[need->tensor].name;
     enum dtype dtype;
@@ -167,7 +175,7 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
         return -1;
     dtype = model_unpacked(
         c->model, p, c->tensor[c->model->tensor[p->part[PACKED_SCALES]].source].dtype);
-    if (exact)
+    if (encode_takes(&to->encoder, i))
         dtype = DTYPE_F32;
     w->matrix[i] =
         (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
@@ -182,9 +190,9 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
         wide = mem_alloc(bytes, name, err);
     if (!w->ops->host_memory && !wide)
         return -1;
-    ret = unpack_weight(loader, c, need->tensor, p,
+    ret = unpack_weight(to->loader, c, need->tensor, p,
                         need->cols ? elements / need->cols : 0, need->cols, dtype,
-                        wide ? wide : data, threads, err);
+                        wide ? wide : data, to->encoder.threads, err);
     if (ret == 0 && wide)
         ret = w->ops->copy_in(w->device, data, wide, bytes, err);
     free(wide);
@@ -193,9 +201,9 @@ static int load_packed(struct weights *w, int i, struct loader *loader,
 
 /* A shard of a padded table may have rows of zeros after the rows that the program
  * needs. */
-static int load(struct weights *w, int i, struct loader *loader,
+static int load(struct weights *w, int i, const struct packing *p,
                 const struct checkpoint *c, const struct weight *need, bool padded,
-                bool exact, int threads, struct err *err)
+                struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
     struct model_packing packing;
@@ -206,15 +214,14 @@ static int load(struct weights *w, int i, struct loader *loader,
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
     if (model_packing(c->model, need->tensor, &packing))
-        return load_packed(w, i, loader, c, need, &packing, expected, exact, threads,
-                           err);
+        return load_packed(w, i, p, c, need, &packing, expected, err);
     if (t->source < 0)
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)
         return err_set(err, ERR_INPUT, "tensor %s: cannot compute with type %s",
                        t->name, dtype_name(dtype));
-    if (loader_bytes(loader, need->tensor, &bytes, err) < 0)
+    if (loader_bytes(p->loader, need->tensor, &bytes, err) < 0)
         return -1;
     if (!dtype_bytes(&expected, dtype, expected) ||
         (padded ? expected > bytes : expected != bytes))
@@ -225,7 +232,7 @@ static int load(struct weights *w, int i, struct loader *loader,
                        (unsigned long long)need->cols, dtype_name(dtype));
     w->matrix[i] =
         (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
-    return place(w, i, loader, c, need->tensor, bytes, t->name, err);
+    return place(w, i, p->loader, c, need->tensor, bytes, t->name, err);
 }
 
 /* Checks that the stored copy of a tied tensor equals weight I. */
@@ -284,14 +291,6 @@ static int check_copies(const struct weights *w, struct loader *loader,
     return ret;
 }
 
-/* Weights as codes.  The slices of one tensor have one memory, which is released after
- * the last. */
-struct packing {
-    struct encoder encoder;
-    struct loader *loader;
-    void *block; /* memory that codes have replaced; or NULL */
-};
-
 static void release_block(struct weights *w, struct packing *p)
 {
     w->ops->release(w->device, p->block);
@@ -336,9 +335,8 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
             w->matrix[i] = next_slice(last);
             w->part[i] = true;
         } else {
-            ret = load(w, i, p->loader, c, &program->weight[i],
-                       program->mesh.pad_vocab > 0, encode_takes(&p->encoder, i),
-                       p->encoder.threads, err);
+            ret =
+                load(w, i, p, c, &program->weight[i], program->mesh.pad_vocab > 0, err);
         }
         last = w->matrix[i];
         if (ret == 0)
