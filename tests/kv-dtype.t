@@ -33,7 +33,8 @@ done
 
 # a token's keys and values are rounded by themselves
 use_model "$data/models/llama-gqa"
-for type in bf16 int8; do
+for pair in bf16:1e-5 int8:1e-4; do # with int8, queries are rounded to 16 bits where the CPU has products of bytes
+    type=${pair%:*}
     tp-run logits --deterministic --kv-dtype $type --ids "$ids" -o one.safetensors "$dir"
     for mesh in tp=2 sp=2 tp=2,pp=2; do
         tp-run logits --deterministic --kv-dtype $type --mesh $mesh --ids "$ids" -o many.safetensors "$dir"
@@ -41,7 +42,7 @@ for type in bf16 int8; do
     done
     tp-run logits --kv-dtype $type --ids "$ids" -o one.safetensors "$dir"
     tp-run logits --kv-dtype $type --sp 2 --sp-mode ring --ids "$ids" -o many.safetensors "$dir"
-    ok "a ring reads what a rank does with $type" "$compare" one.safetensors many.safetensors 1e-5 logits
+    ok "a ring reads what a rank does with $type" "$compare" one.safetensors many.safetensors "${pair#*:}" logits
     tp-run generate --json --deterministic --kv-dtype $type --prompt ROMEO: --prompt Q --prompt 'What is' \
         --max-tokens 12 "$bard" | sed 's/.*"ids":/"ids":/; s/,"tokens_per.*//' > together
     for prompt in ROMEO: Q 'What is'; do

@@ -1,8 +1,11 @@
 /* unit-cpu - each operation of the CPU backend against sums in double precision */
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "lib/cpu/amx.h"
 #include "tests/cpu-trial.h"
@@ -1118,6 +1121,20 @@ static void round_all(float *x, size_t n)
     free(rounded);
 }
 
+/* Rounds queries to 16 bits, relative to the largest of each, as they are for products
+ * of bytes. */
+static void round_queries(float *q, size_t n, size_t dim)
+{
+    for (size_t i = 0; i < n; i++, q += dim) {
+        float most = 0;
+
+        for (size_t c = 0; c < dim; c++)
+            most = fmaxf(most, fabsf(q[c]));
+        for (size_t c = 0; c < dim; c++)
+            q[c] = rintf(q[c] * (32767 / most)) * most / 32767;
+    }
+}
+
 /* Attention of a case over keys and values in a cache of TYPE. */
 struct cached_trial {
     size_t n; /* of the result */
@@ -1173,7 +1190,16 @@ static void cached_open(struct cached_trial *t, const struct attention_case *c,
                                        .v = t->v,
                                        .sinks = sinks,
                                        .rounded = round };
-    attention_by_hand(t->want, t->q, &t->inst, &t->step);
+    if (type == DTYPE_I8 && cpu_has() == CPU_VNNI) {
+        float *q = xcalloc(nq, sizeof(*q));
+
+        memcpy(q, t->q, nq * sizeof(*q));
+        round_queries(q, c->rows * c->heads, c->dim);
+        attention_by_hand(t->want, q, &t->inst, &t->step);
+        free(q);
+    } else {
+        attention_by_hand(t->want, t->q, &t->inst, &t->step);
+    }
     if (type != DTYPE_F32) {
         t->step.cached_k = &t->cached_k;
         t->step.cached_v = &t->cached_v;
@@ -1264,6 +1290,70 @@ static void attentions_are_right(void)
             rounded_attention_is_right(&rounded[i], types[t]);
 }
 
+/* BYTES that end where memory does that may not be read; freed with guarded_free. */
+static char *guarded_new(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes + page - 1) / page * page;
+    char *p = mmap(NULL, all + page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED || mprotect(p + all, page, PROT_NONE) < 0)
+        abort();
+    return p + (all - bytes);
+}
+
+static void guarded_free(char *p, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes + page - 1) / page * page;
+
+    munmap(p + bytes - all, all + page);
+}
+
+/* Are T's results the same if the rows lie in blocks, backwards, the first key in the
+ * last row? */
+static bool scattered_is_same(const struct cached_trial *t, size_t from, size_t rows)
+{
+    enum { ROWS = 5, SKIP = ROWS - 1 }; /* of a block; before the first key */
+    size_t blocks = (SKIP + t->step.keys + ROWS - 1) / ROWS, one = t->n / t->step.rows;
+    const struct buffer *plain[] = { &t->cached_k, &t->cached_v };
+    struct buffer moved[2] = { t->cached_k, t->cached_v };
+    struct attention_step step = t->step;
+    int32_t *block = xcalloc(blocks, sizeof(*block));
+    uint64_t bytes[2];
+    struct err err;
+    bool same;
+
+    for (size_t i = 0; i < blocks; i++)
+        block[i] = (int32_t)(blocks - 1 - i);
+    for (int side = 0; side < 2; side++) {
+        bytes[side] =
+            layout_cached_bytes(moved[side].dtype, moved[side].cols, moved[side].width);
+        moved[side].data = guarded_new(blocks * ROWS * bytes[side]);
+        for (size_t key = 0; key < t->step.keys; key++) {
+            size_t at = SKIP + key, row = (size_t)block[at / ROWS] * ROWS + at % ROWS;
+
+            memcpy((char *)moved[side].data + row * bytes[side],
+                   (char *)plain[side]->data + key * bytes[side], bytes[side]);
+        }
+    }
+    step.cached_k = &moved[0];
+    step.cached_v = &moved[1];
+    step.key_row = SKIP;
+    step.block = block;
+    step.block_rows = ROWS;
+    step.start += from;
+    step.rows = rows;
+    same = cpu_attention(
+               team, t->y,
+               t->q + from * (t->inst.attention.heads * t->inst.attention.head_dim),
+               &t->inst, &step, &err) == 0 &&
+           !memcmp(t->y, t->first + from * one, rows * one * sizeof(*t->y));
+    for (int side = 0; side < 2; side++)
+        guarded_free(moved[side].data, blocks * ROWS * bytes[side]);
+    free(block);
+    return same;
+}
+
 /* Keys and values in a cache of TYPE: by the last query alone, and among others. */
 static void cache_is_right(const struct attention_case *c, enum dtype type)
 {
@@ -1272,6 +1362,7 @@ static void cache_is_right(const struct attention_case *c, enum dtype type)
     const struct matrix sink = {
         .data = sinks, .dtype = DTYPE_F32, .rows = 1, .cols = c->heads
     };
+    const enum cpu_loops newest = cpu_newest;
     struct cached_trial t;
     bool same = true;
     struct err err;
@@ -1290,13 +1381,94 @@ static void cache_is_right(const struct attention_case *c, enum dtype type)
         same &= !memcmp(t.first + last, t.y, one * sizeof(*t.y));
         backend_cpu.close(d);
     }
+    for (int loops = loops_agree() ? CPU_ANY : CPU_AVX2; loops < (int)newest; loops++) {
+        if (type == DTYPE_I8 && cpu_has() == CPU_VNNI)
+            break; /* they round queries; the others do not */
+        cpu_newest = (enum cpu_loops)loops;
+        same &= cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err) == 0;
+        same &= !memcmp(t.first, t.y, t.n * sizeof(*t.y));
+        cpu_newest = newest;
+    }
+    if (type != DTYPE_F32)
+        same &=
+            scattered_is_same(&t, 0, c->rows) && scattered_is_same(&t, c->rows - 1, 1);
     if (!tap_ok(same && furthest(t.first, t.want, t.n) < 3e-6,
-                "a cache of %s: %s, with the same bits alone, among others and for any "
-                "number of threads",
+                "a cache of %s: %s, with the same bits alone, among others, in blocks, "
+                "for any number of threads and with older loops",
                 dtype_name(type), c->name))
         printf("# error %g%s\n", furthest(t.first, t.want, t.n),
                same ? "" : ", other bits");
     free(sinks);
+    cached_close(&t);
+}
+
+/* A cache of 8 bits: a query that is no number, one of zeros, and values that are none.
+ */
+static void numbers_that_are_none_are_seen(void)
+{
+    static const struct attention_case c = { "none", 2, 40,   4, 2, 16,   16,
+                                             0,      0, true, 0, 0, false };
+    const size_t dim = c.dim, row = c.heads * dim;
+    bool none = true, mean = true, others = true, values = true;
+    struct cached_trial t;
+    struct err err;
+    float *bad;
+
+    cached_open(&t, &c, DTYPE_I8, false, NULL);
+    (void)!cpu_attention(team, t.first, t.q, &t.inst, &t.step, &err);
+    t.q[1] = NAN;
+    memset(t.q + dim, 0, dim * sizeof(*t.q));
+    (void)!cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err);
+    for (size_t i = 0; i < dim; i++) {
+        double sum = 0;
+
+        none &= isnan(t.y[i]);
+        for (size_t k = 0; k <= c.start; k++)
+            sum += (double)t.v[k * c.kv_heads * dim + i];
+        mean &= fabs(sum / (double)(c.start + 1) - (double)t.y[dim + i]) < 1e-6;
+    }
+    others = !memcmp(t.y + 2 * dim, t.first + 2 * dim, (t.n - 2 * dim) * sizeof(*t.y));
+    tap_ok(none && others, "a cache of bytes: a query that is no number has no result");
+    tap_ok(mean, "a cache of bytes: one of zeros sees all keys alike");
+    bad = xcalloc(c.kv_heads * dim, sizeof(*bad));
+    bad[dim + 3] = INFINITY;
+    cpu_cache_row((char *)t.cached_v.data +
+                      20 * layout_cached_bytes(DTYPE_I8, t.cached_v.cols, dim),
+                  bad, &t.cached_v);
+    (void)!cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err);
+    for (size_t i = 0; i < t.n; i++)
+        values &= isnan(t.y[i]) == (i == i % dim || i % row >= 2 * dim);
+    tap_ok(values,
+           "a cache of bytes: values that are no numbers, for their heads alone");
+    free(bad);
+    cached_close(&t);
+}
+
+/* The largest sum of products with codes that a head can have. */
+static void long_rows_do_not_overflow(void)
+{
+    static const struct attention_case c = { "long", 1, 1,    1, 1, 1000, 4,
+                                             0,      0, true, 0, 0, false };
+    struct cached_trial t;
+    struct err err;
+    float *row = xcalloc(c.dim, sizeof(*row));
+
+    cached_open(&t, &c, DTYPE_I8, false, NULL);
+    for (size_t i = 0; i < c.dim; i++)
+        t.q[i] = row[i] = 1;
+    cpu_cache_row(t.cached_k.data, row, &t.cached_k);
+    for (size_t i = 0; i < c.dim; i++)
+        row[i] = -1;
+    cpu_cache_row((char *)t.cached_k.data +
+                      layout_cached_bytes(DTYPE_I8, t.cached_k.cols, c.dim),
+                  row, &t.cached_k);
+    (void)!cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err);
+    tap_ok(furthest(t.y,
+                    (const double[]){ (double)t.v[0], (double)t.v[1], (double)t.v[2],
+                                      (double)t.v[3] },
+                    c.value_dim) < 1e-6,
+           "a cache of bytes: sums of a thousand largest products");
+    free(row);
     cached_close(&t);
 }
 
@@ -1306,7 +1478,7 @@ static void caches_are_right(void)
     static const struct attention_case cases[] = {
         { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0, 0, false },
         { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0, 0, false },
-        { "a head a key", 2, 15, 3, 3, 16, 144, 0, 0, true, 0, 0, false },
+        { "a head a key", 2, 15, 5, 5, 16, 144, 0, 0, true, 0, 0, false },
         { "a window", 2, 1200, 6, 2, 48, 48, 700, 0, true, 0, 0, false },
         { "a soft cap", 2, 520, 4, 2, 80, 80, 0, 1.3, true, 0, 0, false },
         { "odd columns", 3, 600, 4, 2, 20, 12, 0, 0, true, 0, 0, false },
@@ -1318,6 +1490,8 @@ static void caches_are_right(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++)
             cache_is_right(&cases[i], types[t]);
+    numbers_that_are_none_are_seen();
+    long_rows_do_not_overflow();
 }
 
 /* ---- global tokens ---- */

@@ -12,6 +12,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/keybytes.h"
 #include "lib/cpu/keyrows.h"
 #include "lib/cpu/tiled.h"
 #include "lib/cpu/vec.h"
@@ -21,10 +22,10 @@ enum {
     STRETCH = 12, /* keys that all heads of one query read before the next keys, if the
                    * rows are converted; at most WIDE */
     WIDE = 64,    /* cached keys that are converted to f32 at a time */
-    PART = 512,   /* positions whose values are added up by themselves, and then to the
-                   * sum of those before, so that threads can share the keys of a
-                   * query */
-    ROUNDED = 32, /* queries for which keys and values are laid out for tiles */
+    PART = KEYBYTES_PART, /* positions whose values are added up by themselves, and then
+                           * to the sum of those before, so that threads can share the
+                           * keys of a query */
+    ROUNDED = 32,         /* queries for which keys and values are laid out for tiles */
     SMALL = 1 << 14 /* numbers of keys that one thread reads sooner than several */
 };
 
@@ -123,7 +124,7 @@ struct job {
     size_t kv_heads; /* of a task with values, if there is a single query */
     float *score;    /* [threads][block][keys]; with a single query,
                       * [heads][score_stride(keys)] */
-    float *owned;    /* NULL, or score, to be released */
+    void *owned;     /* NULL, or what these are in, to be released */
     float *part; /* with a single query, [PARTs][heads][value_dim]: sums of values; else
                   * [threads][block][value_dim] */
     struct key_run *run; /* [runs] */
@@ -135,7 +136,10 @@ struct job {
     float *bias;    /* [heads][distances], divided by the scale; or NULL */
     int64_t least;  /* the smallest distance, key - query */
     size_t distances;
-    float *wide;         /* [threads][WIDE][the larger of dim and value_dim], or NULL */
+    float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
+    struct keybytes_queries bytes; /* keys of 8 bits: the queries, [heads] of a single
+                                    * one, else [threads][block] */
+    char *sums;          /* values of 8 bits: a struct keybytes_sum of each thread */
     struct tiled *tiled; /* NULL: products are made in f32 */
 };
 
@@ -441,6 +445,49 @@ static void add_values(const struct job *j, float *y, float *score, size_t n,
     }
 }
 
+/* y[ROWS][value_dim] = the values of 8 bits of the keys [FIRST, END) of a PART, times
+ * weights, whose first column is that of FIRST. */
+static void sum_bytes(const struct job *j, float *y, const float *weight, size_t n,
+                      size_t rows, size_t first, size_t end, size_t kv, int thread)
+{
+    size_t dim = j->inst->attention.value_dim;
+    struct keybytes_sum *s =
+        (struct keybytes_sum *)(void *)(j->sums +
+                                        (size_t)thread * keybytes_sum_size(dim));
+
+    for (size_t i = 0; i < rows; i += KEYBYTES_GROUP) {
+        size_t left = rows - i;
+
+        keybytes_open(s, &j->values, kv, left < KEYBYTES_GROUP ? left : KEYBYTES_GROUP);
+        for (int add = 0; add < 2; add++) {
+            for (size_t r = 0; r < j->runs; r++) {
+                size_t key, some = keys_in(&j->run[r], first, end, &key);
+                size_t row = j->run[r].row + key - j->run[r].key, at = key - first;
+
+                if (some && add)
+                    keybytes_add(s, at, row, some);
+                else if (some)
+                    keybytes_weigh(s, at, weight + i * n + at, n, row, some);
+            }
+            if (!add)
+                keybytes_start(s, end - first);
+        }
+        keybytes_finish(y + i * dim, dim, s);
+    }
+}
+
+/* The rounded queries from AT on; without any if keys are not of 8 bits. */
+static struct keybytes_queries bytes_from(const struct job *j, size_t at)
+{
+    struct keybytes_queries q = j->bytes;
+
+    if (q.term) {
+        q.term += at * keybytes_terms(q.dim);
+        q.scale += at;
+    }
+    return q;
+}
+
 /* Computes the attention weights of ROWS queries from ROW on over the keys that at
  * least one of them sees, or more: returns their number N, *first_key is the first.  N
  * is 0 if no key is visible.  SCORE is [BLOCK][room_of_keys]. */
@@ -450,6 +497,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
     size_t dim = j->inst->attention.head_dim;
     size_t low = j->step->keys, high = 0, n;
     const float *q = j->q + row * j->q_stride + head * dim;
+    struct keybytes_queries bytes;
 
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -472,12 +520,25 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
     }
     *first_key = low;
     n = high - low;
+    bytes = bytes_from(j, (size_t)thread * j->block);
+    if (bytes.term && !j->tiled)
+        keybytes_round(&bytes, 0, q, j->q_stride, rows);
     for (size_t r = 0; r < j->runs && !j->tiled; r++) {
         size_t key, some = keys_in(&j->run[r], low, high, &key);
+        size_t from = j->run[r].row + key - j->run[r].key;
 
-        if (some)
-            score_keys(j, score + (key - low), n, q, j->q_stride, rows,
-                       j->run[r].row + key - j->run[r].key, some, kv,
+        if (some && bytes.term)
+            keybytes_dots(&(struct keybytes_dots){ .score = score + (key - low),
+                                                   .stride = n,
+                                                   .query = &bytes,
+                                                   .k = &j->keys,
+                                                   .group = rows,
+                                                   .head = kv,
+                                                   .heads = 1,
+                                                   .first = from,
+                                                   .n = some });
+        else if (some)
+            score_keys(j, score + (key - low), n, q, j->q_stride, rows, from, some, kv,
                        wide_of(j, thread));
     }
     for (size_t i = 0; i < rows; i++) {
@@ -542,8 +603,11 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
                      low / AMX_SIDE, n / AMX_SIDE);
     for (size_t at = low, end; at < low + n && !j->tiled; at = end) {
         end = part_end(j, at, low + n);
-        memset(part, 0, rows * value_dim * sizeof(*part));
-        for (size_t r = 0; r < j->runs; r++) {
+        if (j->sums)
+            sum_bytes(j, part, score + (at - low), n, rows, at, end, kv, thread);
+        else
+            memset(part, 0, rows * value_dim * sizeof(*part));
+        for (size_t r = 0; r < j->runs && !j->sums; r++) {
             size_t key, some = keys_in(&j->run[r], at, end, &key);
 
             if (some)
@@ -692,6 +756,21 @@ static void score_rows(const struct job *j, size_t key, size_t row, size_t some,
     size_t dim = j->inst->attention.head_dim;
 
     (void)y;
+    if (j->bytes.term) {
+        struct keybytes_queries bytes = bytes_from(j, kv * group);
+
+        keybytes_dots(
+            &(struct keybytes_dots){ .score = j->score + kv * group * stride + key,
+                                     .stride = stride,
+                                     .query = &bytes,
+                                     .k = &j->keys,
+                                     .group = group,
+                                     .head = kv,
+                                     .heads = heads,
+                                     .first = row,
+                                     .n = some });
+        return;
+    }
     if (keyrows_are_whole(&j->keys)) {
         keyrows_dots(j->score + key, stride, j->q, group, &j->keys, kv, heads, row,
                      some);
@@ -720,7 +799,7 @@ static void sum_rows(const struct job *j, size_t key, size_t row, size_t some,
 /* Rows that a task reads before it turns to the next ones. */
 static size_t stretch_of(const struct keyrows *k)
 {
-    return keyrows_are_whole(k) ? PART : STRETCH;
+    return keyrows_are_whole(k) || keybytes_are(k) ? PART : STRETCH;
 }
 
 /* Task: scores of some keys. */
@@ -766,6 +845,13 @@ static void sum_part(void *arg, size_t task, int thread)
     size_t first = part ? start - base : low;
     float *y = j->part + part * j->inst->attention.heads * dim;
 
+    for (size_t h = kv; h < kv + kvs && j->sums; h++)
+        sum_bytes(j, y + h * group * dim,
+                  j->score + h * group * score_stride(n) + (first - low),
+                  score_stride(n), group, first, part_end(j, first, low + n), h,
+                  thread);
+    if (j->sums)
+        return;
     memset(y + kv * group * dim, 0, kvs * group * dim * sizeof(*y));
     each_rows(j, first, part_end(j, first, low + n), stretch_of(&j->values), kv, kvs, y,
               wide_of(j, thread), sum_rows);
@@ -805,6 +891,9 @@ static void one_query(struct device *d, struct job *j)
     shares = little || !all ? 1 : (tasks + all - 1) / all;
     shares = shares < kv_heads ? shares : kv_heads;
     j->kv_heads = (kv_heads + shares - 1) / shares;
+    if (j->bytes.term)
+        keybytes_round(&j->bytes, 0, j->q, j->inst->attention.head_dim,
+                       j->inst->attention.heads);
     share_query(d, j, (n + PART - 1) / PART, little, score_part);
     share_query(d, j, j->inst->attention.heads, little, weigh_head);
     share_query(d, j, all * portions(j), little, sum_part);
@@ -839,23 +928,41 @@ static int open_runs(struct job *j, struct err *err)
     return 0;
 }
 
-/* Memory for scores and sums of values: the device's own for a single query. */
+/* N floats, rounded up to lines of a CPU cache. */
+static uint64_t whole_lines(uint64_t n)
+{
+    return (n + VEC - 1) / VEC * VEC;
+}
+
+/* Memory for scores and sums of values, and what 8 bits need: the device's own for a
+ * single query. */
 static int open_room(struct job *j, struct device *d, struct err *err)
 {
     size_t heads = j->inst->attention.heads, keys = j->step->keys;
     size_t threads = (size_t)cpu_threads(d), dim = j->inst->attention.value_dim;
     bool one = j->step->rows == 1;
-    uint64_t scores =
-        one ? heads * score_stride(keys) : threads * j->block * room_of_keys(j);
-    uint64_t sums = (one ? parts(j) * heads : threads * j->block) * dim;
-    uint64_t bytes = (scores + sums + VEC) * sizeof(float);
+    uint64_t queries = !keybytes_are(&j->keys) ? 0 : one ? heads : threads * j->block;
+    uint64_t terms = keybytes_terms(j->inst->attention.head_dim);
+    uint64_t scores = whole_lines(one ? heads * score_stride(keys)
+                                      : threads * j->block * room_of_keys(j));
+    uint64_t sums = whole_lines((one ? parts(j) * heads : threads * j->block) * dim);
+    uint64_t of_bytes = keybytes_are(&j->values) ? threads * keybytes_sum_size(dim) : 0;
+    uint64_t bytes = of_bytes + (scores + sums + whole_lines(queries)) * sizeof(float) +
+                     queries * terms * sizeof(*j->bytes.term);
+    char *room = one ? cpu_room(d, bytes, "attention scores", err)
+                     : mem_alloc(bytes, "attention scores", err);
 
-    j->score = one ? cpu_room(d, bytes, "attention scores", err)
-                   : mem_alloc(bytes, "attention scores", err);
-    if (!j->score)
+    if (!room)
         return -1;
-    j->owned = one ? NULL : j->score;
-    j->part = j->score + (scores + VEC - 1) / VEC * VEC;
+    j->owned = one ? NULL : room;
+    j->sums = of_bytes ? room : NULL;
+    j->score = (float *)(void *)(room + of_bytes);
+    j->part = j->score + scores;
+    if (queries) {
+        j->bytes.dim = j->inst->attention.head_dim;
+        j->bytes.scale = j->part + sums;
+        j->bytes.term = (int16_t *)(void *)(j->bytes.scale + whole_lines(queries));
+    }
     return 0;
 }
 

@@ -19,7 +19,7 @@ enum {
 };
 
 typedef int16_t vec_i16 __attribute__((vector_size(32)));
-typedef int8_t vec_i8 __attribute__((vector_size(16), may_alias));
+typedef int8_t vec_i8 __attribute__((vector_size(16)));
 typedef uint16_t vec_words __attribute__((vector_size(32), may_alias));
 
 struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
@@ -105,31 +105,15 @@ void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
 #if CPU_HAS_WIDE
 static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
 {
-    return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
+    return type == DTYPE_F32 ? 4 : 2;
 }
 
-/* Some rows of a head. */
-struct tile {
-    const char *w; /* the first row */
-    size_t bytes;  /* between rows */
-    float scale[KEYS];
-};
-
-/* KEYS rows of HEAD from the request's row I on.  TYPE is a constant after inlining, as
- * are numbers of keys, heads and vectors. */
-static inline __attribute__((always_inline)) void
-open_tile(struct tile *t, const struct keyrows_request *r, enum dtype type, size_t head,
-          size_t i, int keys)
+/* The part of HEAD in row I of the request. */
+static inline __attribute__((always_inline)) const char *
+part_of(const struct keyrows_request *r, enum dtype type, size_t head, size_t i)
 {
-    const struct keyrows *k = r->k;
-    const char *row = k->data + (r->first + i) * k->bytes;
-
-    t->bytes = k->bytes;
-    t->w = row + k->scales * sizeof(float) + head * k->apart * size_of(type);
-    for (int n = 0; type == DTYPE_I8 && n < keys; n++)
-        memcpy(&t->scale[n],
-               row + (size_t)n * k->bytes + head * k->apart / k->per * sizeof(float),
-               sizeof(float));
+    return r->k->data + (r->first + i) * r->k->bytes +
+           head * r->k->apart * size_of(type);
 }
 
 /* Bytes to what is prefetched: an even number of rows.  With an odd one, Zen 4 read
@@ -143,26 +127,23 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 load_wide(vec *out, enum dtype type, const void *p)
 {
     vec_u32 w;
-    vec_i32 q;
 
     if (type == DTYPE_F32) {
         vec_load_f32(out, p);
         vec_hold(out);
-    } else if (type == DTYPE_BF16) {
+    } else {
         __asm__("vpmovzxwd %1, %0" : "=v"(w) : "m"(*(const vec_words *)p));
         w <<= 16;
         memcpy(out, &w, sizeof(w));
-    } else {
-        __asm__("vpmovsxbd %1, %0" : "=v"(q) : "m"(*(const vec_i8 *)p));
-        *out = __builtin_convertvector(q, vec);
     }
 }
 
-/* Scores of HEADS query heads with FOUR rows or one.  DIRECT: queries are operands in
- * memory, with which Zen 4 reads wide rows a third faster. */
+/* Scores of HEADS query heads with FOUR rows or one, BYTES apart from AT on.  DIRECT:
+ * queries are operands in memory, with which Zen 4 reads wide rows a third faster.
+ * TYPE is a constant after inlining, as are numbers of keys, heads and vectors. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
-              const struct tile *t, size_t ahead, enum dtype type, int heads, int keys,
+dot_tile_wide(float *score, size_t stride, const float *q, size_t dim, const char *at,
+              size_t bytes, size_t ahead, enum dtype type, int heads, int keys,
               bool direct)
 {
     vec acc[SUMS];
@@ -174,7 +155,7 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
 
         EACH(int i = 0; i < keys; i++)
         {
-            const char *w = t->w + (size_t)i * t->bytes + c * size_of(type);
+            const char *w = at + (size_t)i * bytes + c * size_of(type);
 
             load_wide(&wv[i], type, w);
             if (c * size_of(type) % LINE == 0)
@@ -182,77 +163,62 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim,
         }
         EACH(int h = 0; h < heads; h++)
         {
-            const float *at = q + (size_t)h * dim + c;
+            const float *terms = q + (size_t)h * dim + c;
             vec qv;
 
             if (!direct) {
-                vec_load_f32(&qv, at);
+                vec_load_f32(&qv, terms);
                 vec_hold(&qv);
             }
             EACH(int i = 0; i < keys; i++)
             if (direct)
-                vec_fuse_at(&acc[h * keys + i], &wv[i], at);
+                vec_fuse_at(&acc[h * keys + i], &wv[i], terms);
             else
                 vec_fuse(&acc[h * keys + i], &wv[i], &qv);
         }
     }
     EACH(int s = 0; s < heads * keys; s += 8) vec_sum_eight(sum + s, acc + s, 1);
     EACH(int h = 0; h < heads; h++)
-    {
-        if (type == DTYPE_I8 && keys == FOUR) {
-            vec_quarter four,
-                by = { t->scale[0], t->scale[1], t->scale[2], t->scale[3] };
-
-            memcpy(&four, sum + h * FOUR, sizeof(four));
-            four *= by;
-            memcpy(sum + h * FOUR, &four, sizeof(four));
-        } else if (type == DTYPE_I8) {
-            sum[h] *= t->scale[0];
-        }
-        memcpy(score + (size_t)h * stride, sum + h * keys,
-               (size_t)keys * sizeof(*score));
-    }
+    memcpy(score + (size_t)h * stride, sum + h * keys, (size_t)keys * sizeof(*score));
 }
 
 /* All query heads of a KV head. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-dot_heads(const struct keyrows_request *r, size_t head, size_t i, const struct tile *t,
-          size_t ahead, enum dtype type, int keys)
+dot_heads(const struct keyrows_request *r, size_t head, size_t i, size_t ahead,
+          enum dtype type, int keys)
 {
+    const char *w = part_of(r, type, head, i);
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
     float *score = r->to + i;
 
     for (; g + 4 <= end; g += 4)
         /* with more heads products bind, and operands in memory are slower */
         if (type == DTYPE_F32 && r->group == 4)
-            dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                          ahead, type, 4, keys, true);
+            dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, w,
+                          r->k->bytes, ahead, type, 4, keys, true);
         else
-            dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                          ahead, type, 4, keys, false);
+            dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, w,
+                          r->k->bytes, ahead, type, 4, keys, false);
     for (; g + 2 <= end; g += 2)
-        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 2, keys, false);
+        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, w,
+                      r->k->bytes, ahead, type, 2, keys, false);
     for (; g < end; g++)
-        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, t,
-                      ahead, type, 1, keys, false);
+        dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, w,
+                      r->k->bytes, ahead, type, 1, keys, false);
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
 dots_wide(const struct keyrows_request *r, enum dtype type)
 {
     const size_t ahead = ahead_of(r->k);
-    struct tile t;
 
     for (size_t i = 0, keys; i < r->n; i += keys) {
         keys = r->n - i >= FOUR ? FOUR : 1;
-        for (size_t h = r->head; h < r->head + r->heads; h++) {
-            open_tile(&t, r, type, h, i, (int)keys);
+        for (size_t h = r->head; h < r->head + r->heads; h++)
             if (keys == FOUR)
-                dot_heads(r, h, i, &t, ahead, type, FOUR);
+                dot_heads(r, h, i, ahead, type, FOUR);
             else
-                dot_heads(r, h, i, &t, ahead, type, 1);
-        }
+                dot_heads(r, h, i, ahead, type, 1);
     }
 }
 
@@ -317,44 +283,24 @@ add_heads(const struct keyrows_request *r, size_t g, const char *w, const float 
 static inline CPU_WIDE __attribute__((always_inline)) void
 adds_wide(const struct keyrows_request *r, enum dtype type)
 {
-    const struct keyrows *k = r->k;
-    const size_t ahead = ahead_of(k), turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
-    float scaled[FOUR * TURN];
+    const size_t ahead = ahead_of(r->k), turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
 
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < turn ? r->n - i : turn;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            const char *row = k->data + (r->first + i) * k->bytes;
-            const char *w =
-                row + k->scales * sizeof(float) + head * k->apart * size_of(type);
-            size_t end = (head + 1) * r->group;
+            const char *w = part_of(r, type, head, i);
+            size_t g = head * r->group, end = g + r->group;
+            const float *weight = r->from + i;
 
-            for (size_t g = head * r->group, some; g < end; g += some) {
-                const float *weight = r->from + g * r->stride + i;
-                size_t stride = r->stride;
-
-                some = end - g >= 4 ? 4 : end - g >= 2 ? 2 : 1;
-                if (type == DTYPE_I8) {
-                    for (size_t t = 0; t < n; t++) {
-                        float scale;
-
-                        memcpy(&scale,
-                               row + t * k->bytes +
-                                   head * k->apart / k->per * sizeof(float),
-                               sizeof(float));
-                        for (size_t h = 0; h < some; h++)
-                            scaled[h * TURN + t] = weight[h * stride + t] * scale;
-                    }
-                    weight = scaled;
-                    stride = TURN;
-                }
-                if (some == 4)
-                    add_heads(r, g, w, weight, stride, ahead, type, 4, n, 4);
-                else if (some == 2)
-                    add_heads(r, g, w, weight, stride, ahead, type, 2, n, 4);
-                else
-                    add_heads(r, g, w, weight, stride, ahead, type, 1, n, 8);
-            }
+            for (; g + 4 <= end; g += 4)
+                add_heads(r, g, w, weight + g * r->stride, r->stride, ahead, type, 4, n,
+                          4);
+            for (; g + 2 <= end; g += 2)
+                add_heads(r, g, w, weight + g * r->stride, r->stride, ahead, type, 2, n,
+                          4);
+            for (; g < end; g++)
+                add_heads(r, g, w, weight + g * r->stride, r->stride, ahead, type, 1, n,
+                          8);
         }
     }
 }
@@ -371,7 +317,6 @@ adds_wide(const struct keyrows_request *r, enum dtype type)
 
 LOOPS(f32, DTYPE_F32)
 LOOPS(bf16, DTYPE_BF16)
-LOOPS(i8, DTYPE_I8)
 #endif
 
 bool keyrows_are_whole(const struct keyrows *k)
@@ -393,12 +338,10 @@ void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
         score, q, stride, group, head, heads, first, n, k
     };
 
-    if (!cpu_is_wide())
+    if (!cpu_is_wide() || k->type == DTYPE_I8)
         keyrows_dots_avx2(&r);
     else
-        (k->type == DTYPE_F32    ? f32_dots
-         : k->type == DTYPE_BF16 ? bf16_dots
-                                 : i8_dots)(&r);
+        (k->type == DTYPE_F32 ? f32_dots : bf16_dots)(&r);
 #else
     (void)score, (void)stride, (void)q, (void)group, (void)k, (void)head, (void)heads;
     (void)first, (void)n;
@@ -413,12 +356,10 @@ void keyrows_add(float *y, const float *weight, size_t stride, size_t group,
     const struct keyrows_request r = { y,     weight, stride, group, head,
                                        heads, first,  n,      k };
 
-    if (!cpu_is_wide())
+    if (!cpu_is_wide() || k->type == DTYPE_I8)
         keyrows_add_avx2(&r);
     else
-        (k->type == DTYPE_F32    ? f32_add
-         : k->type == DTYPE_BF16 ? bf16_add
-                                 : i8_add)(&r);
+        (k->type == DTYPE_F32 ? f32_add : bf16_add)(&r);
 #else
     (void)y, (void)weight, (void)stride, (void)group, (void)k, (void)head, (void)heads;
     (void)first, (void)n;

@@ -4,7 +4,7 @@
  * few rows before the next rows, and widen bf16 and int8 in registers.  Elsewhere,
  * callers widen some rows with keyrows_widen and use cpu_dots and cpu_add_weighted,
  * which give the same bits.  The scales of int8 multiply scores and weights, not
- * elements. */
+ * elements.  keybytes.h is faster for int8, where the CPU has it. */
 #ifndef LIB_CPU_KEYROWS_H
 #define LIB_CPU_KEYROWS_H
 

@@ -12,6 +12,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/globals.c \
     %D%/gradient.c \
     %D%/kernels.c \
+    %D%/keybytes.c %D%/keybytes.h \
     %D%/keyrows.c %D%/keyrows.h %D%/keyrows-avx2.c \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \

@@ -3,8 +3,8 @@
  * long-cache THREADS KEYS KV_HEADS HEADS HEAD_DIM TYPE
  *
  * Prints the rate at which the cache is read, as a share of reading memory, and the
- * time that reading or products of f32 take at least, whichever is longer, as a share
- * of the time; and which it is. */
+ * time that reading or products take at least, whichever is longer, as a share of the
+ * time; and which it is: read, f32 or int8. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/keybytes.h"
 #include "lib/cpu/machine.h"
 
 enum { RUNS = 7, COPIES = 3 /* caches in turns, so that none stays in a CPU cache */ };
@@ -53,6 +54,8 @@ static int run(char **argv, enum dtype type, struct err *err)
     float *q = xcalloc(heads * dim, sizeof(*q)), *y = xcalloc(heads * dim, sizeof(*y));
     struct device *d;
     double best = 0, work, memory;
+    const char *products = "f32";
+    struct keyrows keyrows;
 
     inst.attention.heads = heads;
     inst.attention.kv_heads = kv;
@@ -90,10 +93,16 @@ static int run(char **argv, enum dtype type, struct err *err)
         best = rate > best ? rate : best;
     }
     work = 4.0 * (double)keys * (double)(heads * dim) / rates.f32;
+    keyrows = keyrows_of(&k[0], NULL, kv, dim, dim);
+    if (keybytes_are(&keyrows)) {
+        /* products of bytes: two for each of a key, three for each of a value */
+        work = 2.5 * 4.0 * (double)keys * (double)(heads * dim) / rates.int8;
+        products = "int8";
+    }
     memory = bytes / rates.read;
     printf("%.3f %.3f %s\n", best / rates.read,
            (work > memory ? work : memory) * best / bytes,
-           work > memory ? "f32" : "read");
+           work > memory ? products : "read");
     cpu_close(d);
     for (int i = 0; i < COPIES; i++) {
         free(k[i].data);

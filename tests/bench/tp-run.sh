@@ -180,8 +180,9 @@ attention_part() {
                 "$bench/long-cache" "$n" 32768 "$1" "$2" 128 "$3"
             done > "$dir/shares"
             row "32k keys, $3, KV heads: $1, threads: $n" "$(cut -d' ' -f1 "$dir/shares" | median)" 0.8 read
-            ! grep -q f32 "$dir/shares" ||
-                echo "32k keys, $3, threads: $n: products bind, $(cut -d' ' -f2 "$dir/shares" | median) of f32" |
+            products=$(cut -d' ' -f3 "$dir/shares" | tail -n 1)
+            [ "$products" = read ] ||
+                echo "32k keys, $3, threads: $n: products bind, $(cut -d' ' -f2 "$dir/shares" | median) of $products" |
                 tee -a "$dir/notes"
         done
     done
