@@ -64,7 +64,7 @@ logits bf16 --compute bf16
 ok "products by weights in f32 stay what they are" cmp f32 bf16
 
 score() {
-    tp-run score --json --window 256 "$@" "$bard/heldout.txt" "$bard" | sed 's/.*"perplexity":\([^,]*\),.*/\1/'
+    tp-run score --json --window 256 "$@" "$heldout" "$bard" | sed 's/.*"perplexity":\([^,]*\),.*/\1/'
 }
 ok "perplexity of bard within 0.1 %" near "$(score)" "$(score --compute bf16)" 0.02
 

@@ -26,15 +26,20 @@ four() {
     esac
 }
 
-fours=0
+fours=0 turn=0
 for d in "$data"/models/*/ "$data"/heads/*/; do
     use_model "$d" 2> /dev/null
     [ -f "$d/ids" ] && ids=$(cat "$d/ids")
+    turn=$((1 - turn))
+    if [ "${SHORT:+$turn}" = 0 ]; then # with SHORT in turns
+        ok "$name: the same file on 1 and 2 ranks in stages" same "--ids $ids" tp=2,pp=2
+        continue
+    fi
     ok "$name: the same file on 1 and 2 ranks, and in stages" same "--ids $ids" tp=2 tp=2,pp=2
     ok "$name: on 4, or refused" four
     [ "$status" -eq 0 ] && fours=$((fours + 1))
 done
-ok "12 models or more divide by 4" test $fours -ge 12
+ok "12 models or more, with SHORT 6, divide by 4" test "$fours" -ge $((${SHORT:-0} ? 6 : 12))
 for d in "$data"/stacks/*/; do
     use_model "$d"
     what="--ids $ids --source-ids $(list "$d/expected.json" source_ids)"
@@ -56,7 +61,7 @@ for option in "" "--tp 2" "--pp 2" "--tp 2 --threads 2"; do
     i=$((i + 1))
     # shellcheck disable=SC2086
     {
-        tp-run score --deterministic --json --window 256 $option "$bard/heldout.txt" "$bard" > score$i
+        tp-run score --deterministic --json --window 256 $option "$heldout" "$bard" > score$i
         tp-run generate --deterministic --json --prompt ROMEO: --prompt Q --prompt 'What is' --max-tokens 12 \
             --temperature 1 --seed 3 $option "$bard" | sed 's/,"tokens_per.*//' > text$i
     }

@@ -19,6 +19,7 @@
 #   shape NAME                    the public model of that name, as NAME.json
 #   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
 #   tps N                         1 to N; with SHORT set the first and the last alone
+#   $heldout                      a text for bard; with SHORT set its beginning
 #
 # Each test runs in a scratch directory of its own, removed at the end.
 set -u
@@ -29,6 +30,9 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/shardutils-test.XXXXXX") || exit 99
 trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
 trap 'exit 99' HUP INT TERM
 cd "$scratch" || exit 99
+# a text for bard; with SHORT its beginning
+heldout=$bard/heldout.txt
+[ -z "${SHORT-}" ] || { head -n 150 "$heldout" > "$scratch/.heldout" && heldout=$scratch/.heldout; }
 count=0
 failed=0
 status=0

@@ -53,7 +53,7 @@ for type in int8 int4; do
 done
 
 score() {
-    tp-run score --json --window 256 "$@" "$bard/heldout.txt" "$bard" | sed 's/.*"perplexity":\([^,]*\),.*/\1/'
+    tp-run score --json --window 256 "$@" "$heldout" "$bard" | sed 's/.*"perplexity":\([^,]*\),.*/\1/'
 }
 stored=$(score)
 within() {

@@ -1,7 +1,6 @@
 #!/bin/sh
 # tp-run-stages.t - a model in stages answers to the bit as it does in one, and replicas share inputs
 . "${top_srcdir:?}/tests/lib.sh"
-heldout=$bard/heldout.txt
 
 # same MESH NAME COMMAND...: COMMAND prints or writes the same on MESH as its tensor ranks alone
 same_logits() {
