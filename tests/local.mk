@@ -349,7 +349,7 @@ check-aarch64:
 # same way every time; FUZZ_RUNS of them end a target as well.
 FUZZ_SECONDS = 60
 FUZZ_SEED = 0
-FUZZ_RUNS = -1
+FUZZ_RUNS =
 has_libfuzzer = echo 'int LLVMFuzzerTestOneInput(char *p, long n) { return n && !p; }' | \
     clang -x c -fsanitize=fuzzer,address,undefined -o libfuzzer.tmp - > /dev/null 2>&1
 fuzz:
@@ -363,7 +363,7 @@ fuzz-engine:
 	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
 	failed=; for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
-	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) -seed=$(FUZZ_SEED) \
+	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) $(FUZZ_RUNS:%=-runs=%) -seed=$(FUZZ_SEED) \
 	        -artifact_prefix=crash-$$n- \
 	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
 	        { tail -n 40 fuzz-$$n.log; failed="$$failed $$n"; }; \
@@ -374,6 +374,7 @@ fuzz-driver: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
 	failed=; for n in $(fuzz_names); do \
 	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
+	        $(FUZZ_RUNS:%=--runs %) --seed $(FUZZ_SEED) \
 	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || failed="$$failed $$n"; grep '^#' fuzz-$$n.log; done; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 

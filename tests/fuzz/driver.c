@@ -1,7 +1,9 @@
 /* driver - runs a fuzz target: over its corpus, and on changed copies of it
  *
  *   fuzz-NAME FILE...                the inputs as they are (TAP)
- *   fuzz-NAME --seconds N FILE...    then changed copies for N seconds
+ *   fuzz-NAME --seconds N [--runs N] [--seed N] FILE...
+ *                                    then changed copies for N seconds, or up to so
+ *                                    many; the same ones with the same seed
  *
  * The targets have libFuzzer's entry point: where clang has that engine, it runs them.
  * An input that crashes is left in crash-NAME. */
@@ -113,13 +115,14 @@ static void change(struct rng *r, struct str *out, const struct input *other)
     str_clear(&old);
 }
 
-static void mutate(const struct input *in, size_t n, uint64_t seconds, uint64_t seed)
+static void mutate(const struct input *in, size_t n, uint64_t seconds, uint64_t most,
+                   uint64_t seed)
 {
     struct rng r;
     time_t end = time(NULL) + (time_t)seconds;
     uint64_t runs = 0;
 
-    for (; time(NULL) < end; runs++) {
+    for (; runs < most && time(NULL) < end; runs++) {
         const struct input *from = &in[rng_init(&r, seed, runs), rng_below(&r, n)];
         struct str s = { 0 };
         uint64_t changes = rng_below(&r, MOST_CHANGES) + 1;
@@ -137,15 +140,22 @@ int main(int argc, char **argv)
 {
     struct input *in = xcalloc((size_t)argc, sizeof(*in));
     struct err err = { 0 };
-    uint64_t seconds = 0;
+    uint64_t seconds = 0, runs = UINT64_MAX, seed = 0;
     size_t n = 0;
     int first = 1;
 
     target = fs_basename(argv[0]);
     signal(SIGSEGV, on_crash);
     signal(SIGABRT, on_crash);
-    if (argc > 2 && !strcmp(argv[1], "--seconds") && str_u64(argv[2], &seconds))
-        first = 3;
+    for (; first + 1 < argc; first += 2) {
+        uint64_t *to = !strcmp(argv[first], "--seconds") ? &seconds
+                       : !strcmp(argv[first], "--runs")  ? &runs
+                       : !strcmp(argv[first], "--seed")  ? &seed
+                                                         : NULL;
+
+        if (!to || !str_u64(argv[first + 1], to))
+            break;
+    }
     for (int i = first; i < argc; i++) {
         if (fs_read_file(&in[n].bytes, &in[n].n, argv[i], 1 << 26, &err) < 0) {
             printf("Bail out! %s\n", err.text);
@@ -155,7 +165,7 @@ int main(int argc, char **argv)
         tap_ok(true, "%s: %s is read without a crash", target, fs_basename(argv[i]));
     }
     if (seconds && n)
-        mutate(in, n, seconds, (uint64_t)getpid());
+        mutate(in, n, seconds, runs, seed ? seed : (uint64_t)getpid());
     for (size_t i = 0; i < n; i++)
         free(in[i].bytes);
     free(in);
