@@ -13,8 +13,8 @@
  * that has all terms of a subtree computes the same value as several ranks would.
  *
  * Register tiles of rows x outputs reuse each loaded weight for several rows.  With few
- * rows, weights are widened to f32 as they are read; with many, a panel of weights is
- * widened, or copied into whole lines, first. */
+ * rows, weights are widened to f32 as they are read; with more, a panel of weights is
+ * widened first or, with many, copied into whole lines. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -35,12 +35,14 @@
 #endif
 
 enum {
-    FEW = 16,         /* maximum number of rows for which weights are widened as they
-                       * are read */
-    CHUNK = 128,      /* rows that tiles of packed x reuse, from the L2 cache */
-    WIDENED = 128,    /* rows for which codes are widened to bf16 */
-    TASK = 1 << 16,   /* weights of a task with few rows */
-    PANEL = 8 * OUTS, /* outputs computed together */
+    FEW = 16,       /* maximum number of rows for which weights are widened as they
+                     * are read */
+    IN_PLACE = 128, /* rows for which f32 weights are not copied, */
+    IN_PLACE_AVX2 = 32,
+    CHUNK = 128,            /* rows that tiles of packed x reuse, from the L2 cache */
+    WIDENED = 128,          /* rows for which codes are widened to bf16 */
+    TASK = 1 << 16,         /* weights of a task with few rows */
+    PANEL = 8 * OUTS,       /* outputs computed together */
     GROUP = 8 * EIGHT_OUTS, /* outputs computed together in tiles of eight rows */
     BLOCK_OUTS = 4 * GROUP, /* of many rows: outputs whose weights, of a stretch, fit
                              * into the L2 cache, */
@@ -505,9 +507,16 @@ static void store_block(float *y, size_t y_stride, size_t m, size_t n,
     }
 }
 
+/* Are weights read where they are by M rows?  For few, copying those of f32 takes
+ * longer than it saves; tiles for AVX2 read a weight twice. */
+static bool reads_in_place(const struct matrix *w, const struct tiles *t, size_t m)
+{
+    return w->dtype == DTYPE_F32 && m <= (t->ahead_by_tile ? IN_PLACE_AVX2 : IN_PLACE);
+}
+
 /* At least EIGHT rows, at most BLOCK_ROWS, by at most BLOCK_OUTS outputs.  Stretch by
- * stretch, the weights are widened into a panel, or copied, so that they are read in
- * order and from whole lines; then all rows are multiplied by it. */
+ * stretch, the weights are widened into a panel or, for many rows, copied, so that they
+ * are read in order and from whole lines; then all rows are multiplied by it. */
 static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const struct tiles *t, const struct matrix *w,
                       uint64_t first, size_t n, const struct sum_tree *tree,
@@ -524,8 +533,11 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
         for (uint64_t at = 0; at < of.count; at += BLOCK) {
             size_t terms = of.count - at < BLOCK ? (size_t)(of.count - at) : BLOCK;
             uint64_t col = of.start + at;
-            struct weight_rows panel = widen_panel(w, first, n, col, terms, room);
+            struct weight_rows panel = { .data = element(w, first, col),
+                                         .stride = w->cols };
 
+            if (n < outs || !reads_in_place(w, t, m))
+                panel = widen_panel(w, first, n, col, terms, room);
             panel.ahead = read_next(w, first, n, col + terms);
             panel.apart = (size_t)w->cols * unit;
             panel.step = VEC * unit;
