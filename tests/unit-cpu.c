@@ -1152,6 +1152,7 @@ static void cached_open(struct cached_trial *t, const struct attention_case *c,
     size_t keys = c->start + c->rows, nq = c->rows * c->heads * c->dim;
     uint64_t width = c->value_dim + c->more;
     uint64_t k_cols = c->kv_heads * c->dim, v_cols = c->kv_heads * width;
+    float *q = xcalloc(nq, sizeof(*q)); /* as the loops take them */
 
     *t = (struct cached_trial){ .n = c->rows * c->heads * c->value_dim,
                                 .inst = { .op = OP_ATTENTION,
@@ -1190,16 +1191,11 @@ static void cached_open(struct cached_trial *t, const struct attention_case *c,
                                        .v = t->v,
                                        .sinks = sinks,
                                        .rounded = round };
-    if (type == DTYPE_I8 && cpu_has() == CPU_VNNI) {
-        float *q = xcalloc(nq, sizeof(*q));
-
-        memcpy(q, t->q, nq * sizeof(*q));
+    memcpy(q, t->q, nq * sizeof(*q));
+    if (type == DTYPE_I8 && cpu_has() == CPU_VNNI)
         round_queries(q, c->rows * c->heads, c->dim);
-        attention_by_hand(t->want, q, &t->inst, &t->step);
-        free(q);
-    } else {
-        attention_by_hand(t->want, t->q, &t->inst, &t->step);
-    }
+    attention_by_hand(t->want, q, &t->inst, &t->step);
+    free(q);
     if (type != DTYPE_F32) {
         t->step.cached_k = &t->cached_k;
         t->step.cached_v = &t->cached_v;

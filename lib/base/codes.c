@@ -46,6 +46,14 @@ float codes_largest(const float *x, size_t n)
     return largest;
 }
 
+float codes_inverse(float largest, float most, float *scale)
+{
+    float inverse = most / largest;
+
+    *scale = isfinite(largest) ? largest / most : NAN;
+    return isfinite(largest) && isfinite(inverse) ? inverse : 0;
+}
+
 float codes_scale8(float largest)
 {
     return largest / 127;

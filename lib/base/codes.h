@@ -32,6 +32,10 @@ static inline bool codes_are(enum dtype type)
 /* The largest absolute value of the N numbers at X; NaN or infinite if one of them
  * is. */
 float codes_largest(const float *x, size_t n);
+/* What numbers are multiplied by so that LARGEST becomes MOST; 0 if there are none but
+ * zeros, or nearly.  *scale gives them back: if one is not finite NAN, as is then all
+ * that is made of them. */
+float codes_inverse(float largest, float most, float *scale);
 /* The scale for 8 bits of a row whose largest absolute value is LARGEST. */
 float codes_scale8(float largest);
 /* The nearest codes of the N finite numbers at X. */

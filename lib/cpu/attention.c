@@ -383,6 +383,12 @@ static float *wide_of(const struct job *j, int thread)
                : NULL;
 }
 
+/* N floats, rounded up to lines of a CPU cache. */
+static size_t whole_lines(size_t n)
+{
+    return (n + VEC - 1) / VEC * VEC;
+}
+
 /* Scores of a query, with those that fill a panel. */
 static size_t room_of_keys(const struct job *j)
 {
@@ -473,6 +479,26 @@ static void sum_bytes(const struct job *j, float *y, const float *weight, size_t
                 keybytes_start(s, end - first);
         }
         keybytes_finish(y + i * dim, dim, s);
+    }
+}
+
+/* y[ROWS][value_dim] = the values of the keys [FIRST, END) of a PART, times weights,
+ * whose first column is that of FIRST.  May change the weights. */
+static void sum_values(const struct job *j, float *y, float *weight, size_t n,
+                       size_t rows, size_t first, size_t end, size_t kv, int thread)
+{
+    if (j->sums) {
+        sum_bytes(j, y, weight, n, rows, first, end, kv, thread);
+        return;
+    }
+    memset(y, 0, rows * j->inst->attention.value_dim * sizeof(*y));
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = keys_in(&j->run[r], first, end, &key);
+
+        if (some)
+            add_values(j, y, weight + (key - first), n, rows,
+                       j->run[r].row + key - j->run[r].key, some, kv,
+                       wide_of(j, thread));
     }
 }
 
@@ -603,18 +629,7 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
                      low / AMX_SIDE, n / AMX_SIDE);
     for (size_t at = low, end; at < low + n && !j->tiled; at = end) {
         end = part_end(j, at, low + n);
-        if (j->sums)
-            sum_bytes(j, part, score + (at - low), n, rows, at, end, kv, thread);
-        else
-            memset(part, 0, rows * value_dim * sizeof(*part));
-        for (size_t r = 0; r < j->runs && !j->sums; r++) {
-            size_t key, some = keys_in(&j->run[r], at, end, &key);
-
-            if (some)
-                add_values(j, part, score + (key - low), n, rows,
-                           j->run[r].row + key - j->run[r].key, some, kv,
-                           wide_of(j, thread));
-        }
+        sum_values(j, part, score + (at - low), n, rows, at, end, kv, thread);
         for (size_t i = 0; i < rows; i++)
             add_part(y + i * j->y_stride, part + i * value_dim, value_dim);
     }
@@ -693,7 +708,7 @@ static int open_tiled(struct job *j, struct device *d, struct tiled *t, struct e
  * because then one key's scores would all map to one cache set. */
 static size_t score_stride(size_t n)
 {
-    return (n + VEC - 1) / VEC * VEC + VEC;
+    return whole_lines(n) + VEC;
 }
 
 /* The keys that the single query sees. */
@@ -843,18 +858,19 @@ static void sum_part(void *arg, size_t task, int thread)
     size_t dim = j->inst->attention.value_dim, group = group_of(j);
     size_t start = ((base + low) / PART + part) * PART;
     size_t first = part ? start - base : low;
+    size_t end = part_end(j, first, low + n), stride = score_stride(n);
     float *y = j->part + part * j->inst->attention.heads * dim;
 
-    for (size_t h = kv; h < kv + kvs && j->sums; h++)
-        sum_bytes(j, y + h * group * dim,
-                  j->score + h * group * score_stride(n) + (first - low),
-                  score_stride(n), group, first, part_end(j, first, low + n), h,
-                  thread);
-    if (j->sums)
+    if (j->sums) {
+        for (size_t h = kv; h < kv + kvs; h++)
+            sum_bytes(j, y + h * group * dim,
+                      j->score + h * group * stride + (first - low), stride, group,
+                      first, end, h, thread);
         return;
+    }
     memset(y + kv * group * dim, 0, kvs * group * dim * sizeof(*y));
-    each_rows(j, first, part_end(j, first, low + n), stretch_of(&j->values), kv, kvs, y,
-              wide_of(j, thread), sum_rows);
+    each_rows(j, first, end, stretch_of(&j->values), kv, kvs, y, wide_of(j, thread),
+              sum_rows);
 }
 
 /* Task: the sum of a head's PARTs, in order. */
@@ -926,12 +942,6 @@ static int open_runs(struct job *j, struct err *err)
         key += n;
     }
     return 0;
-}
-
-/* N floats, rounded up to lines of a CPU cache. */
-static uint64_t whole_lines(uint64_t n)
-{
-    return (n + VEC - 1) / VEC * VEC;
 }
 
 /* Memory for scores and sums of values, and what 8 bits need: the device's own for a

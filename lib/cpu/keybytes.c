@@ -1,7 +1,6 @@
 /* keybytes - attention over keys and values of 8 bits, by products of integers */
 #include "lib/cpu/keybytes.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "lib/base/codes.h"
@@ -31,8 +30,7 @@ enum {
     WORDS = 32,  /* columns of a register of 16 bits, */
     BYTES = 64,  /* and of 8 */
     DIGITS = KEYBYTES_DIGITS,
-    QUARTERS = 4,     /* of a register */
-    AHEAD = 128 << 10 /* bytes between the keys that are read and those prefetched */
+    QUARTERS = 4 /* of a register */
 };
 
 static inline __attribute__((always_inline)) __mmask64 first_of(size_t n)
@@ -51,12 +49,6 @@ static inline __attribute__((always_inline)) float number_at(const char *p)
 
     memcpy(&number, p, sizeof(number));
     return number;
-}
-
-/* HEAD's part of ROW. */
-static inline const char *part_of(const struct keyrows *k, size_t head, size_t row)
-{
-    return k->data + row * k->bytes + k->scales * sizeof(float) + head * k->apart;
 }
 
 /* Bytes from the start of a row to the scale of HEAD. */
@@ -85,16 +77,6 @@ add_bytes(__m512i *sum, const __m512i *a, const __m512i *b)
     *sum = to;
 }
 
-/* What numbers are multiplied by to be at most MOST; 0 if that is not finite.  *scale
- * gives them back: NAN, and so is all that is made of them, if one is not finite. */
-static float inverse_of(float largest, float most, float *scale)
-{
-    float inverse = most / largest;
-
-    *scale = isfinite(largest) ? largest / most : NAN;
-    return isfinite(largest) && isfinite(inverse) ? inverse : 0;
-}
-
 /* ---- scores ---- */
 
 void keybytes_round(const struct keybytes_queries *to, size_t at, const float *q,
@@ -107,7 +89,7 @@ void keybytes_round(const struct keybytes_queries *to, size_t at, const float *q
 
     for (size_t i = at; i < at + n; i++, q += stride) {
         int16_t *term = to->term + i * terms;
-        float inverse = inverse_of(codes_largest(q, dim), most, &to->scale[i]);
+        float inverse = codes_inverse(codes_largest(q, dim), most, &to->scale[i]);
 
         memset(term, 0, terms * sizeof(*term));
         for (size_t c = 0; c < dim && inverse > 0; c += VEC) {
@@ -200,7 +182,7 @@ dot_tile(const struct keybytes_dots *r, const struct tile *t, int heads, int of)
         size_t c = 0;
 
         ALL(int i = 0; i < KEYS; i++)
-        row[i] = t->row[i] + k->scales * sizeof(float) + head * k->apart;
+        row[i] = t->row[i] + (keyrows_part(k, DTYPE_I8, head, 0) - k->data);
         for (; c + WORDS <= dim; c += WORDS)
             multiply(acc + h * of * KEYS, row, t->ahead, q, terms, c, 0, of, true);
         if (c < dim)
@@ -236,7 +218,7 @@ dot_tile(const struct keybytes_dots *r, const struct tile *t, int heads, int of)
 void keybytes_dots(const struct keybytes_dots *r)
 {
     const struct keyrows *k = r->k;
-    const size_t ahead = (AHEAD / k->bytes / 2 + 1) * 2 * k->bytes;
+    const size_t ahead = keyrows_ahead(k);
     const char *row = k->data + r->first * k->bytes;
     struct tile t;
 
@@ -319,7 +301,7 @@ void keybytes_start(struct keybytes_sum *s, size_t n)
 {
     for (size_t g = 0; g < s->group; g++) {
         const float largest = number_at((const char *)&s->most[g]);
-        const float inverse = inverse_of(largest, WEIGHT_MOST, &s->scale[g]);
+        const float inverse = codes_inverse(largest, WEIGHT_MOST, &s->scale[g]);
 
         for (size_t i = 0; i < n; i += VEC) {
             __mmask16 some = (__mmask16)first_of(inverse > 0 ? n - i : 0);
@@ -432,10 +414,11 @@ void keybytes_add(struct keybytes_sum *s, size_t at, size_t row, size_t n)
     const struct keyrows *k = s->k;
     const bool more = s->head + 1 < k->heads;
     /* the next head's part of these rows, or of those after them */
-    const char *next = more ? part_of(k, s->head + 1, row) : part_of(k, 0, row + n);
+    const char *next = more ? keyrows_part(k, DTYPE_I8, s->head + 1, row)
+                            : keyrows_part(k, DTYPE_I8, 0, row + n);
 
     for (size_t c = 0; c < k->dim; c += BYTES) {
-        struct columns t = { .w = part_of(k, s->head, row) + c,
+        struct columns t = { .w = keyrows_part(k, DTYPE_I8, s->head, row) + c,
                              .mask = first_of(k->dim - c),
                              .next = next + c,
                              .c = c,

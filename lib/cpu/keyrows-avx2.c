@@ -9,17 +9,11 @@
 #define ALL _Pragma("GCC unroll 16") for
 
 enum {
-    SUMS = 8,          /* heads times keys, or heads times registers of columns */
-    MANY = 4,          /* heads of a tile, at most */
-    AHEAD = 128 << 10, /* bytes between what is read and what is prefetched */
-    LINE = 64,         /* bytes that a prefetch brings */
-    STRETCH = 32       /* rows whose values are added head by head */
+    SUMS = 8,    /* heads times keys, or heads times registers of columns */
+    MANY = 4,    /* heads of a tile, at most */
+    LINE = 64,   /* bytes that a prefetch brings */
+    STRETCH = 32 /* rows whose values are added head by head */
 };
-
-static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
-{
-    return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
-}
 
 /* Widens LANES numbers at P; TYPE is a constant after inlining, as are numbers of keys,
  * heads and registers. */
@@ -41,14 +35,6 @@ static inline __attribute__((always_inline)) void load(vec_half *out, enum dtype
     }
 }
 
-/* The part of HEAD in row I of the request. */
-static inline __attribute__((always_inline)) const char *
-part_of(const struct keyrows_request *r, enum dtype type, size_t head, size_t i)
-{
-    return r->k->data + (r->first + i) * r->k->bytes + r->k->scales * sizeof(float) +
-           head * r->k->apart * size_of(type);
-}
-
 static inline __attribute__((always_inline)) float
 scale_at(const struct keyrows_request *r, enum dtype type, size_t head, size_t i)
 {
@@ -63,12 +49,6 @@ scale_at(const struct keyrows_request *r, enum dtype type, size_t head, size_t i
     return scale;
 }
 
-/* Bytes to what is prefetched: whole rows. */
-static inline __attribute__((always_inline)) size_t ahead_of(const struct keyrows *k)
-{
-    return (AHEAD / k->bytes / 2 + 1) * 2 * k->bytes;
-}
-
 /* ---- scores ---- */
 
 /* Scores of HEADS query heads from G on, of KV head HEAD, with KEYS rows from I on.
@@ -78,7 +58,7 @@ dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g
          size_t i, size_t ahead, int heads, int keys)
 {
     const size_t dim = r->k->dim, bytes = r->k->bytes;
-    const char *w = part_of(r, type, head, i);
+    const char *w = keyrows_part(r->k, type, head, r->first + i);
     const float *q = r->from + g * dim;
     vec_half both[SUMS] = { { 0 } }, sum;
     float all[SUMS];
@@ -91,14 +71,15 @@ dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g
         for (size_t c = (size_t)part * LANES; c < dim; c += VEC) {
             vec_half wv, qv[MANY];
 
-            if (ahead && part == 0 && c * size_of(type) % LINE == 0)
+            if (ahead && part == 0 && c * keyrows_size(type) % LINE == 0)
                 ALL(int t = 0; t < keys; t++)
-            __builtin_prefetch(w + (size_t)t * bytes + c * size_of(type) + ahead, 0, 2);
+            __builtin_prefetch(w + (size_t)t * bytes + c * keyrows_size(type) + ahead,
+                               0, 2);
             ALL(int h = 0; h < heads; h++)
             half_load(&qv[h], q + (size_t)h * dim + c);
             ALL(int t = 0; t < keys; t++)
             {
-                load(&wv, type, w + (size_t)t * bytes + c * size_of(type));
+                load(&wv, type, w + (size_t)t * bytes + c * keyrows_size(type));
                 ALL(int h = 0; h < heads; h++)
                 half_fuse(&acc[h * keys + t], &wv, &qv[h]);
             }
@@ -139,7 +120,7 @@ static inline __attribute__((always_inline)) void dots(const struct keyrows_requ
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < SUMS ? r->n - i : SUMS;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            size_t g = head * r->group, end = g + r->group, ahead = ahead_of(r->k);
+            size_t g = head * r->group, end = g + r->group, ahead = keyrows_ahead(r->k);
 
             for (; g + 4 <= end; g += 4, ahead = 0)
                 dot_heads(r, type, head, g, i, n, ahead, 4);
@@ -159,7 +140,7 @@ static inline __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
             size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int regs)
 {
-    const size_t step = LANES * size_of(type);
+    const size_t step = LANES * keyrows_size(type);
     vec_half acc[SUMS];
 
     ALL(int h = 0; h < heads; h++)
@@ -192,7 +173,7 @@ add_heads(const struct keyrows_request *r, enum dtype type, size_t head, size_t 
     const int regs = SUMS / heads;
     const size_t dim = r->k->dim, step = (size_t)regs * LANES;
     const float *weight = r->from + g * r->stride + i;
-    const char *w = part_of(r, type, head, i);
+    const char *w = keyrows_part(r->k, type, head, r->first + i);
     float scaled[MANY * STRETCH], *y = r->to + g * dim;
     size_t stride = r->stride, c = 0;
 
@@ -207,10 +188,10 @@ add_heads(const struct keyrows_request *r, enum dtype type, size_t head, size_t 
         stride = STRETCH;
     }
     for (; c + step <= dim; c += step)
-        add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
                     ahead, type, heads, n, regs);
     for (; c < dim; c += VEC)
-        add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
                     ahead, type, heads, n, 2);
 }
 
@@ -220,7 +201,7 @@ static inline __attribute__((always_inline)) void adds(const struct keyrows_requ
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < STRETCH ? r->n - i : STRETCH;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            size_t g = head * r->group, end = g + r->group, ahead = ahead_of(r->k);
+            size_t g = head * r->group, end = g + r->group, ahead = keyrows_ahead(r->k);
 
             for (; g + 4 <= end; g += 4, ahead = 0)
                 add_heads(r, type, head, g, i, n, ahead, 4);

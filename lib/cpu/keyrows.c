@@ -8,10 +8,9 @@
 #define EACH _Pragma("GCC unroll 16") for
 
 enum {
-    AHEAD = 128 << 10, /* bytes between what is read and what is prefetched */
-    LINE = 64,         /* bytes that a prefetch brings */
-    KEYS = 8,          /* rows of a tile, at most */
-    FOUR = 4,          /* rows, and query heads, of a tile in many registers */
+    LINE = 64, /* bytes that a prefetch brings */
+    KEYS = 8,  /* rows of a tile, at most */
+    FOUR = 4,  /* rows, and query heads, of a tile in many registers */
     SUMS = FOUR * FOUR,
     TURN = 64,      /* rows whose values are added head by head; */
     SHORT_TURN = 8, /* of f32, whose rows are long, */
@@ -103,26 +102,6 @@ void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
 /* ---- products: on CPUs with AVX-512 ---- */
 
 #if CPU_HAS_WIDE
-static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
-{
-    return type == DTYPE_F32 ? 4 : 2;
-}
-
-/* The part of HEAD in row I of the request. */
-static inline __attribute__((always_inline)) const char *
-part_of(const struct keyrows_request *r, enum dtype type, size_t head, size_t i)
-{
-    return r->k->data + (r->first + i) * r->k->bytes +
-           head * r->k->apart * size_of(type);
-}
-
-/* Bytes to what is prefetched: an even number of rows.  With an odd one, Zen 4 read
- * rows of 2 KiB at two thirds of the rate. */
-static inline __attribute__((always_inline)) size_t ahead_of(const struct keyrows *k)
-{
-    return (AHEAD / k->bytes / 2 + 1) * 2 * k->bytes;
-}
-
 static inline CPU_WIDE __attribute__((always_inline)) void
 load_wide(vec *out, enum dtype type, const void *p)
 {
@@ -155,10 +134,10 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim, const cha
 
         EACH(int i = 0; i < keys; i++)
         {
-            const char *w = at + (size_t)i * bytes + c * size_of(type);
+            const char *w = at + (size_t)i * bytes + c * keyrows_size(type);
 
             load_wide(&wv[i], type, w);
-            if (c * size_of(type) % LINE == 0)
+            if (c * keyrows_size(type) % LINE == 0)
                 __builtin_prefetch(w + ahead, 0, 2);
         }
         EACH(int h = 0; h < heads; h++)
@@ -187,7 +166,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 dot_heads(const struct keyrows_request *r, size_t head, size_t i, size_t ahead,
           enum dtype type, int keys)
 {
-    const char *w = part_of(r, type, head, i);
+    const char *w = keyrows_part(r->k, type, head, r->first + i);
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
     float *score = r->to + i;
 
@@ -210,7 +189,7 @@ dot_heads(const struct keyrows_request *r, size_t head, size_t i, size_t ahead,
 static inline CPU_WIDE __attribute__((always_inline)) void
 dots_wide(const struct keyrows_request *r, enum dtype type)
 {
-    const size_t ahead = ahead_of(r->k);
+    const size_t ahead = keyrows_ahead(r->k);
 
     for (size_t i = 0, keys; i < r->n; i += keys) {
         keys = r->n - i >= FOUR ? FOUR : 1;
@@ -237,7 +216,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
             size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int vecs)
 {
-    const size_t step = VEC * size_of(type);
+    const size_t step = VEC * keyrows_size(type);
     vec acc[SUMS];
 
     EACH(int h = 0; h < heads; h++)
@@ -273,22 +252,23 @@ add_heads(const struct keyrows_request *r, size_t g, const char *w, const float 
     EACH(int h = 0; h < heads; h++)
     __builtin_prefetch(weight + (size_t)h * stride + AT_ONCE, 0, 3);
     for (; c + step <= dim; c += step)
-        add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
                     ahead, type, heads, n, vecs);
     for (; c < dim; c += VEC)
-        add_columns(y + c, dim, weight, stride, w + c * size_of(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
                     ahead, type, heads, n, 1);
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
 adds_wide(const struct keyrows_request *r, enum dtype type)
 {
-    const size_t ahead = ahead_of(r->k), turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
+    const size_t ahead = keyrows_ahead(r->k),
+                 turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
 
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < turn ? r->n - i : turn;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            const char *w = part_of(r, type, head, i);
+            const char *w = keyrows_part(r->k, type, head, r->first + i);
             size_t g = head * r->group, end = g + r->group;
             const float *weight = r->from + i;
 

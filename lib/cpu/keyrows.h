@@ -30,6 +30,28 @@ struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t hea
 /* Have keyrows_dots and keyrows_add loops for K?  They do on such a CPU if dim
  * is a multiple of VEC and scales are by head.  Else do not call them. */
 bool keyrows_are_whole(const struct keyrows *k);
+/* Bytes of a number of TYPE, which loops know when they are compiled. */
+static inline __attribute__((always_inline)) size_t keyrows_size(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
+}
+
+/* HEAD's part of ROW, of TYPE. */
+static inline __attribute__((always_inline)) const char *
+keyrows_part(const struct keyrows *k, enum dtype type, size_t head, size_t row)
+{
+    return k->data + row * k->bytes + k->scales * sizeof(float) +
+           head * k->apart * keyrows_size(type);
+}
+
+/* Bytes between what is read and what is prefetched, row by row: 128 KiB or a little
+ * more, an even number of rows.  With an odd one, Zen 4 read rows of 2 KiB at two
+ * thirds of the rate. */
+static inline size_t keyrows_ahead(const struct keyrows *k)
+{
+    return ((128 << 10) / k->bytes / 2 + 1) * 2 * k->bytes;
+}
+
 /* What HEAD's part of ROW is multiplied by; 1 for other types than I8. */
 float keyrows_scale(const struct keyrows *k, size_t row, size_t head);
 /* y[N][dim] = HEAD's part of the rows from FIRST on as f32, without those scales. */

@@ -6,7 +6,6 @@
  */
 #include "lib/cpu/packed.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,13 +159,8 @@ void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
 {
     static const float zeros[SEGMENT_TERMS];
     const float most = coarse ? COARSE_MOST : FINE_MOST;
-    float largest = codes_largest(x, n), inverse = most / largest;
+    const float inverse = codes_inverse(codes_largest(x, n), most, &to->scale);
 
-    to->scale = largest / most;
-    if (!isfinite(largest))
-        to->scale = NAN;                          /* and so is the result */
-    if (!isfinite(inverse) || !isfinite(largest)) /* zeros, or nearly */
-        inverse = 0;
     if (!(inverse > 0))
         x = zeros;
     if (!four && packed_by_avx2())
