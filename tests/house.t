@@ -81,6 +81,10 @@ if [ -w /dev/full ]; then
     status_is 4 "output that cannot be written is an error of the machine"
 fi
 
+# make fuzz FUZZ_RUNS=, where clang has no engine
+run "$top_builddir/tests/fuzz/fuzz-words" --seconds 60 --runs 40 --seed 3 "$top_srcdir"/tests/fuzz/corpus/words/*
+out_has '# 40 changed inputs' "a fuzz target ends after so many inputs"
+
 # hardened programs, where the build was to make them: not the ones with sanitizers, which lie at a
 # fixed address
 if command -v readelf > /dev/null && grep -q '^HARDEN_LDFLAGS = .*-z,now' "$top_builddir/Makefile" &&

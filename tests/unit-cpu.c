@@ -189,6 +189,25 @@ static bool loops_agree(void)
     return clones_fuse(a, a, c);
 }
 
+/* BYTES that end where memory does that may not be read; freed with guarded_free. */
+static char *guarded_new(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes + page - 1) / page * page;
+    char *p = mmap(NULL, all + page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED || mprotect(p + all, page, PROT_NONE) < 0)
+        abort();
+    return p + (all - bytes);
+}
+
+static void guarded_free(char *p, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes + page - 1) / page * page;
+
+    munmap(p + bytes - all, all + page);
+}
+
 static struct product_result try_product(enum dtype t, enum product how, size_t rows,
                                          uint64_t in, uint64_t out)
 {
@@ -196,7 +215,9 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
     bool transposed = how != MATMUL;
     struct matrix w =
         transposed ? matrix_new(t, out, in, 1) : matrix_new(t, in, out, 1);
-    size_t n = rows * (size_t)out;
+    size_t n = rows * (size_t)out, bytes = (size_t)(in * out) * dtype_bits(t) / 8;
+    void *owned = (void *)(uintptr_t)w.data;
+    char *last = guarded_new(bytes); /* nothing is read behind the weights */
     float *x = numbers_new(rows * (size_t)in, 2),
           *first = xcalloc(n + 1, sizeof(*first)), *y = xcalloc(n + 1, sizeof(*y));
     double *want = xcalloc(n + 1, sizeof(*want)), *size = xcalloc(n + 1, sizeof(*size));
@@ -205,6 +226,7 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
     struct err err;
     float *taken;
 
+    w.data = memcpy(last, owned, bytes);
     taken = how >= ROUNDED ? rounded_new(x, rows * (size_t)in) : NULL;
     product_by_hand(want, size, taken ? taken : x, rows, &w, transposed);
     free(taken);
@@ -239,6 +261,8 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
         if (!(d <= r.error))
             r.error = isnan(d) ? INFINITY : d;
     }
+    guarded_free(last, bytes);
+    w.data = owned;
     matrix_free(&w);
     free(x);
     free(first);
@@ -1284,25 +1308,6 @@ static void attentions_are_right(void)
     for (size_t i = 0; i < sizeof(rounded) / sizeof(*rounded); i++)
         for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++)
             rounded_attention_is_right(&rounded[i], types[t]);
-}
-
-/* BYTES that end where memory does that may not be read; freed with guarded_free. */
-static char *guarded_new(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes + page - 1) / page * page;
-    char *p = mmap(NULL, all + page, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (p == MAP_FAILED || mprotect(p + all, page, PROT_NONE) < 0)
-        abort();
-    return p + (all - bytes);
-}
-
-static void guarded_free(char *p, size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes + page - 1) / page * page;
-
-    munmap(p + bytes - all, all + page);
 }
 
 /* Are T's results the same if the rows lie in blocks, backwards, the first key in the

@@ -392,6 +392,20 @@ static void all_products_are_right(void)
     odd_numbers_are_seen();
 }
 
+static void inverses_are_finite(void)
+{
+    float scale = 1;
+
+    tap_ok(codes_inverse(4, 100, &scale) == 25 && scale == 0.04F,
+           "numbers are multiplied by what makes the largest the most");
+    tap_ok(codes_inverse(0, 100, &scale) == 0 && scale == 0, "zeros by nothing");
+    tap_ok(codes_inverse(1e-38F, 1e6F, &scale) == 0 && scale < 1e-38F,
+           "and those that are nearly zeros");
+    tap_ok(codes_inverse(INFINITY, 100, &scale) == 0 && isnan(scale) &&
+               codes_inverse(NAN, 100, &scale) == 0 && isnan(scale),
+           "numbers that are none are seen in the scale");
+}
+
 int main(void)
 {
     all_products_are_right();
@@ -399,5 +413,6 @@ int main(void)
     for (int four = 0; four < 2; four++)
         widened_codes_are_right(four);
     codes_are_near();
+    inverses_are_finite();
     return tap_done();
 }
