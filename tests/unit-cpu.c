@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "lib/cpu/amx.h"
+#include "lib/cpu/pairs.h"
+#include "lib/cpu/tiled.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
@@ -1261,9 +1263,56 @@ static void rounded_attention_is_right(const struct attention_case *c, enum dtyp
                 "attention, rounded: %s, %s", c->name, dtype_name(type)))
         printf("# error %g\n", far);
     tap_ok(same, "attention, rounded: %s: the same for any number of threads", c->name);
-    if (type == DTYPE_F32 && amx_has() && c->rows >= 32)
+    if (type == DTYPE_F32 && tiled_has() && c->rows >= 32)
         tap_ok(far > 3e-6, "attention, rounded: %s: it is", c->name);
     cached_close(&t);
+}
+
+/* Products by pairs, of whole numbers, whose sums are exact: Y has no other numbers
+ * written. */
+static void pairs_are_right(void)
+{
+    enum { STEPS = 3, TERMS = STEPS * AMX_SIDE - 5, STRIDE = AMX_SIDE + 3 };
+    static const size_t counts[] = { 1, 7, 8, 9, 16, 17, 31, 32 };
+    enum { N = sizeof(counts) / sizeof(*counts) };
+    float x[AMX_SIDE * TERMS], w[AMX_SIDE * STEPS * AMX_SIDE], y[AMX_SIDE * STRIDE];
+    uint16_t packed[STEPS * AMX_SIDE * AMX_SIDE], rounded[AMX_SIDE * STEPS * AMX_SIDE];
+    bool right = true, kept = true;
+
+    for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
+        x[i] = (float)(i * 7 % 23) - 11;
+    for (size_t i = 0; i < sizeof(w) / sizeof(*w); i++)
+        w[i] = (float)(i * 5 % 17) - 8;
+    for (size_t i = 0; i < (size_t)N * N && pairs_has(); i++) {
+        const size_t rows = counts[i / N], outs = counts[i % N];
+        struct amx_product p = { .w = rounded,
+                                 .w_stride = (size_t)STEPS * AMX_SIDE,
+                                 .x = packed,
+                                 .steps = STEPS,
+                                 .rows = rows,
+                                 .outs = outs,
+                                 .y = y,
+                                 .y_stride = STRIDE,
+                                 .turned = true };
+
+        amx_pack(packed, x, TERMS, rows, TERMS, STEPS);
+        amx_round(rounded, w, sizeof(w) / sizeof(*w));
+        memset(y, 0xff, sizeof(y));
+        pairs_multiply(&p);
+        for (size_t o = 0; o < AMX_SIDE; o++)
+            for (size_t r = 0; r < STRIDE; r++) {
+                float sum = 0;
+
+                for (size_t k = 0; k < TERMS && o < outs && r < rows; k++)
+                    sum += w[o * STEPS * AMX_SIDE + k] * x[r * TERMS + k];
+                if (o < outs && r < rows)
+                    right &= y[o * STRIDE + r] == sum;
+                else
+                    kept &= isnan(y[o * STRIDE + r]);
+            }
+    }
+    tap_ok(right, "products by pairs are right");
+    tap_ok(kept, "products by pairs write only their numbers");
 }
 
 static void attentions_are_right(void)
@@ -1768,6 +1817,7 @@ int main(void)
     rows_beside_are_read(DTYPE_F32);
     rows_beside_are_read(DTYPE_BF16);
     rows_are_pooled();
+    pairs_are_right();
     attentions_are_right();
     for (int who = GLOBAL_FIRST; who <= GLOBAL_CHOICE; who++) {
         global_tokens_see_all((enum global_tokens)who, 1);

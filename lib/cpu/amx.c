@@ -70,8 +70,6 @@ void amx_end(void)
     __asm__ volatile("tilerelease" : : : "memory");
 }
 
-typedef uint16_t pairs __attribute__((vector_size(64)));
-
 /* The lanes of *a and *b in turns, those from LOW on of each quarter; and pairs of
  * these. */
 #define IN_TURNS(a, b, low)                                                            \
@@ -181,10 +179,9 @@ CPU_WIDE void amx_pack(uint16_t *to, const float *x, size_t x_stride, size_t row
 CPU_WIDE void amx_pack_columns(uint16_t *to, const float *x, size_t x_stride,
                                size_t terms, size_t cols)
 {
-    const pairs order = {
-        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-    };
+    const vec_pairs order = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
 
     for (size_t c = 0; c < AMX_SIDE; c += TILE)
         for (size_t k = 0; k < AMX_SIDE; k += 2, to += AMX_SIDE) {

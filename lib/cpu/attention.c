@@ -685,7 +685,7 @@ static void lay_out(void *arg, size_t task, int thread)
  * out for tiles is worth while? */
 static bool wants_tiles(const struct attention_step *s)
 {
-    return s->rounded && s->rows >= ROUNDED && amx_has();
+    return s->rounded && s->rows >= ROUNDED && tiled_has();
 }
 
 /* Lays them out. */

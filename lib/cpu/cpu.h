@@ -137,9 +137,9 @@ struct attention_step {
     float *lse;                 /* [rows][heads], or NULL; see struct call */
     const uint64_t *token;      /* [rows]: numbers of the tokens, for dropout */
     uint64_t seed;
-    bool
-        rounded; /* on CPUs with AMX, queries, keys, weights and values of many rows may
-                  * be rounded to bf16; the number of rows may then change a result */
+    bool rounded; /* on CPUs with AMX or AVX512-BF16, queries, keys, weights and values
+                   * of many rows may be rounded to bf16; the number of rows may then
+                   * change a result */
 };
 /* A row of the cache P, at TO, of X [P->cols]. */
 void cpu_cache_row(void *to, const float *x, const struct buffer *p);

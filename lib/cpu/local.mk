@@ -16,6 +16,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/keyrows.c %D%/keyrows.h %D%/keyrows-avx2.c \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \
+    %D%/pairs.c %D%/pairs.h \
     %D%/packed.c %D%/packed.h %D%/streams.h \
     %D%/many.c \
     %D%/machine.c %D%/machine.h \

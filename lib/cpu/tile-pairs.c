@@ -11,34 +11,23 @@
 #if CPU_HAS_WIDE
 enum { STEP = 2 * VEC };
 
-typedef uint16_t pairs __attribute__((vector_size(64)));
-
+/* vec_add_pairs with the terms at W (see vec_fuse_at). */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_pairs(vec *sum, const pairs *w, const pairs *x)
-{
-    vec to = *sum;
-
-    __asm__("vdpbf16ps %2, %1, %0" : "+v"(to) : "v"(*w), "v"(*x));
-    *sum = to;
-}
-
-/* The same with the terms at W (see vec_fuse_at). */
-static inline CPU_WIDE __attribute__((always_inline)) void
-add_pairs_at(vec *sum, const void *w, const pairs *x)
+add_pairs_at(vec *sum, const void *w, const vec_pairs *x)
 {
     vec to = *sum;
 
     __asm__ volatile("vdpbf16ps %1, %2, %0"
                      : "+v"(to)
-                     : "m"(*(const pairs *)w), "v"(*x));
+                     : "m"(*(const vec_pairs *)w), "v"(*x));
     *sum = to;
 }
 
 /* Loads a vector of terms at P; N < 32 terms are padded with zeros. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-load_pairs(pairs *out, const void *p, size_t n)
+load_pairs(vec_pairs *out, const void *p, size_t n)
 {
-    *out = (pairs){ 0 };
+    *out = (vec_pairs){ 0 };
     memcpy(out, p, n * sizeof(uint16_t));
     __asm__("" : "+v"(*out)); /* keep it in a register: see vec_hold */
 }
@@ -49,7 +38,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 add_step(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
          size_t w_stride, size_t n, int rows, int outs)
 {
-    pairs x0, x1, x2, x3, wv;
+    vec_pairs x0, x1, x2, x3, wv;
 
     load_pairs(&x0, x, STEP);
     if (rows > 1)
@@ -61,13 +50,13 @@ add_step(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
     EACH(int j = 0; j < outs; j++)
     {
         load_pairs(&wv, w + (size_t)j * w_stride * sizeof(uint16_t), n);
-        add_pairs(&acc[0][j], &wv, &x0);
+        vec_add_pairs(&acc[0][j], &wv, &x0);
         if (rows > 1)
-            add_pairs(&acc[1][j], &wv, &x1);
+            vec_add_pairs(&acc[1][j], &wv, &x1);
         if (rows > 2)
-            add_pairs(&acc[2][j], &wv, &x2);
+            vec_add_pairs(&acc[2][j], &wv, &x2);
         if (rows > 3)
-            add_pairs(&acc[3][j], &wv, &x3);
+            vec_add_pairs(&acc[3][j], &wv, &x3);
     }
 }
 
@@ -164,7 +153,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
           size_t w_stride, size_t n)
 {
-    pairs w0, w1, w2, xv;
+    vec_pairs w0, w1, w2, xv;
 
     load_pairs(&w0, w, n);
     load_pairs(&w1, w + w_stride * sizeof(uint16_t), n);
@@ -172,9 +161,9 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
     EACH(int i = 0; i < EIGHT; i++)
     {
         load_pairs(&xv, x + (size_t)i * x_stride, STEP);
-        add_pairs(&acc[i][0], &w0, &xv);
-        add_pairs(&acc[i][1], &w1, &xv);
-        add_pairs(&acc[i][2], &w2, &xv);
+        vec_add_pairs(&acc[i][0], &w0, &xv);
+        vec_add_pairs(&acc[i][1], &w1, &xv);
+        vec_add_pairs(&acc[i][2], &w2, &xv);
     }
 }
 
@@ -227,7 +216,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_t n,
             int width, enum vec_ahead ahead)
 {
-    pairs wv, xv;
+    vec_pairs wv, xv;
 
     load_pairs(&xv, x, STEP);
     EACH(int s = 0; s < width; s++)
@@ -239,7 +228,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_
             add_pairs_at(&acc[s], at, &xv);
         } else {
             load_pairs(&wv, at, n);
-            add_pairs(&acc[s], &wv, &xv);
+            vec_add_pairs(&acc[s], &wv, &xv);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* tiled - products of attention in bf16 on CPUs with AMX */
+/* tiled - products of attention in bf16 on CPUs with AMX or AVX512-BF16 */
 #include "lib/cpu/tiled.h"
 
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/pairs.h"
 
 enum {
     NUMBERS = AMX_SIDE * AMX_SIDE, /* of a step of a panel */
@@ -13,12 +14,18 @@ enum {
                       * cache sets */
 };
 
+bool tiled_has(void)
+{
+    return amx_has() || pairs_has();
+}
+
 int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size_t keys,
                size_t queries, size_t threads, struct err *err)
 {
     size_t of_keys, of_values;
 
-    *t = (struct tiled){ .heads = heads,
+    *t = (struct tiled){ .amx = amx_has(),
+                         .heads = heads,
                          .dim = dim,
                          .value_dim = value_dim,
                          .queries = queries,
@@ -81,6 +88,23 @@ static size_t round_rows(const struct tiled *t, uint16_t *to, const float *x,
     return stride;
 }
 
+static void begin(const struct tiled *t)
+{
+    if (t->amx)
+        amx_begin();
+}
+
+static void multiply(const struct tiled *t, const struct amx_product *p)
+{
+    (t->amx ? amx_multiply : pairs_multiply)(p);
+}
+
+static void end(const struct tiled *t)
+{
+    if (t->amx)
+        amx_end();
+}
+
 void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride,
                   const float *q, size_t q_stride, size_t rows, size_t head,
                   size_t panel, size_t count)
@@ -89,7 +113,7 @@ void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride
     size_t apart = round_rows(t, room, q, q_stride, rows, t->dim, t->steps);
     const uint16_t *keys = t->keys + (head * t->panels + panel) * t->steps * NUMBERS;
 
-    amx_begin();
+    begin(t);
     for (size_t k = 0; k < count; k++, keys += t->steps * NUMBERS)
         for (size_t i = 0; i < t->queries; i += AMX_SIDE) {
             struct amx_product p = { .w = room + i * apart,
@@ -102,9 +126,9 @@ void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride
                                      .y_stride = stride,
                                      .turned = true };
 
-            amx_multiply(&p);
+            multiply(t, &p);
         }
-    amx_end();
+    end(t);
 }
 
 void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
@@ -114,7 +138,7 @@ void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
     uint16_t *room = t->room + (size_t)thread * t->room_of_thread + t->room_of_queries;
     size_t apart = round_rows(t, room, weight, stride, rows, count * AMX_SIDE, count);
 
-    amx_begin();
+    begin(t);
     for (size_t c = 0; c < t->columns; c++)
         for (size_t i = 0; i < rows; i += AMX_SIDE) {
             size_t left = t->value_dim - c * AMX_SIDE;
@@ -131,7 +155,7 @@ void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
                 .turned = true
             };
 
-            amx_multiply(&p);
+            multiply(t, &p);
         }
-    amx_end();
+    end(t);
 }

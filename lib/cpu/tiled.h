@@ -1,4 +1,4 @@
-/* tiled - products of attention in bf16 on CPUs with AMX
+/* tiled - products of attention in bf16 on CPUs with AMX or AVX512-BF16
  *
  * Keys and values are rounded to bf16 and laid out for tiles once; then all queries and
  * weights, rounded too, are multiplied by them. */
@@ -13,6 +13,7 @@
 #include "lib/cpu/amx.h"
 
 struct tiled {
+    bool amx;              /* else AVX512-BF16 */
     size_t heads;          /* KV heads, */
     size_t dim, value_dim; /* and their columns */
     size_t queries;        /* most that a call gets */
@@ -25,6 +26,9 @@ struct tiled {
     size_t room_of_queries, room_of_thread;
     void *owned;
 };
+
+/* Does the CPU have such products? */
+bool tiled_has(void);
 
 /* Room for KEYS keys of HEADS heads, and for blocks of QUERIES queries, a multiple of
  * AMX_SIDE. */

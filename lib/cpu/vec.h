@@ -34,6 +34,7 @@ typedef float vec_quarter __attribute__((vector_size(16)));
 typedef int32_t vec_i32 __attribute__((vector_size(64)));
 typedef uint32_t vec_u32 __attribute__((vector_size(64)));
 typedef uint16_t vec_u16 __attribute__((vector_size(32)));
+typedef uint16_t vec_pairs __attribute__((vector_size(64))); /* of bf16 */
 
 static inline __attribute__((always_inline)) void vec_load_f32(vec *out, const float *p)
 {
@@ -240,6 +241,17 @@ vec_fuse_at(vec *sum, const vec *a, const void *p)
     __asm__ volatile("vfmadd231ps %2, %1, %0" /* in the order of vec_prefetch */
                      : "+v"(to)
                      : "v"(*a), "m"(*(const float(*)[VEC])p));
+    *sum = to;
+}
+
+/* *sum += in each lane, the products of two neighbouring bf16 of *a and *b, without the
+ * copies of *sum that compilers make.  For CPUs with AVX512-BF16. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+vec_add_pairs(vec *sum, const vec_pairs *a, const vec_pairs *b)
+{
+    vec to = *sum;
+
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(to) : "v"(*a), "v"(*b));
     *sum = to;
 }
 

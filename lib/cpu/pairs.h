@@ -1,0 +1,19 @@
+/* pairs - the products of tiles that attention needs, on CPUs with AVX512-BF16 alone
+ *
+ * Numbers lie as amx_pack lays them out: a register has a pair of terms of AMX_ROWS
+ * rows of x, and is multiplied by the same pair of each output. */
+#ifndef LIB_CPU_PAIRS_H
+#define LIB_CPU_PAIRS_H
+
+#include <stdbool.h>
+
+#include "lib/cpu/amx.h"
+
+/* Does the CPU have products of pairs of bf16? */
+bool pairs_has(void);
+
+/* y[outs][rows] = w x^T: P is TURNED, does not ADD and has nothing to prefetch.  Sums
+ * are made pair after pair, whatever the numbers of rows and outputs. */
+void pairs_multiply(const struct amx_product *p);
+
+#endif
