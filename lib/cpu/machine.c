@@ -226,6 +226,34 @@ out:
     return ret;
 }
 
+int machine_read(int threads, double seconds, double *mean, struct err *err)
+{
+    size_t tasks = (size_t)threads * 16;
+    struct device *d = NULL;
+    void *words = mem_alloc(BYTES, "a probe", err);
+    struct job j = { .words = words, .each = BYTES / sizeof(uint64_t) / tasks };
+    double bytes = 0, start, took = 0;
+    int ret = -1;
+
+    j.sink = xcalloc(tasks, sizeof(*j.sink));
+    if (!words || cpu_open(&d, threads, 0, err) < 0)
+        goto out;
+    memset(words, 1, BYTES);
+    start = clock_seconds();
+    while (took <= seconds) {
+        cpu_parallel(d, tasks, read_part, &j);
+        bytes += (double)(tasks * j.each * sizeof(uint64_t));
+        took = clock_seconds() - start;
+    }
+    *mean = bytes / took;
+    ret = 0;
+out:
+    cpu_close(d);
+    free(words);
+    free(j.sink);
+    return ret;
+}
+
 int machine_product(int threads, double *product, struct err *err)
 {
     struct device *d = NULL;

@@ -19,6 +19,9 @@ struct machine_rates {
  * in. */
 MUST_CHECK int machine_measure(int threads, struct machine_rates *rates,
                                struct err *err);
+/* Bytes read from memory a second: the mean over at least SECONDS, to compare a mean
+ * rate with. */
+MUST_CHECK int machine_read(int threads, double seconds, double *rate, struct err *err);
 /* The kernels that products of many rows with weights of TYPE use on this CPU; if x is
  * ROUNDED, those with --compute bf16. */
 const char *machine_kernels(bool rounded, enum dtype type);

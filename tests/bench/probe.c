@@ -1,8 +1,9 @@
-/* probe - what this machine can do at this moment: probe THREADS
+/* probe - what this machine can do at this moment: probe THREADS [SECONDS]
  *
  * Prints four rates a second, each the best of several runs: bytes read from memory,
  * and operations of products of f32, bf16 and int8 matrices (0: no such product); and
- * the kernels that products with f32 weights use, and with --compute bf16. */
+ * the kernels that products with f32 weights use, and with --compute bf16.  With
+ * SECONDS it prints the mean rate of reading over this time instead. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,6 +15,14 @@ int main(int argc, char **argv)
     struct err err = { 0 };
     struct machine_rates r;
 
+    if (argc > 2) {
+        if (machine_read(threads, strtod(argv[2], NULL), &r.read, &err) < 0) {
+            fprintf(stderr, "probe: %s\n", err.text);
+            return 4;
+        }
+        printf("%.0f\n", r.read);
+        return 0;
+    }
     if (machine_measure(threads, &r, &err) < 0) {
         fprintf(stderr, "probe: %s\n", err.text);
         return 4;

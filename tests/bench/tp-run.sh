@@ -4,7 +4,8 @@
 # tp-run.sh [PART...] runs the parts decode, prefill, codes, batches, attention, first, ranks, others, peers
 # (default: all) and ends with a table of shares and aims.  Each share is the median of REPEAT
 # (default 3) runs, each beside a probe of its own: memory reading, or products of f32, bf16 or int8,
-# whichever binds.  bf16 is with --compute bf16.
+# whichever binds.  A probe is the best of several runs, as is what is compared with it; decode, a mean over
+# seconds, is compared with the mean rate of reading.  bf16 is with --compute bf16.
 #
 # peers: torch if ${TORCH:-python3} has torch and transformers, llama.cpp if ${LLAMA:-python3} has
 # llama_cpp and gguf; tp-run and the peer take turns.
@@ -85,20 +86,26 @@ seconds() {
     date +%s.%N | awk -v s="$start" '{ print $1 - s }'
 }
 
+# reading TYPE THREADS OPTION...: what one prompt reads a second, as a share of the mean rate of reading
+# memory before and after it
+reading() {
+    before=$("$bench/probe" "$2" 1)
+    now=$(rate "$@")
+    "$bench/probe" "$2" 1 | awk -v e=$elements -v s=$size -v r="$now" -v b="$before" '{ print r * e * s / ((b + $1) / 2) }'
+}
+
 decode_part() {
     for t in F32 BF16; do
         type_is $t
         for n in 1 "$threads"; do
             for _ in $(runs); do
-                b=$("$bench/probe" "$n" | cut -d' ' -f1)
-                rate $t "$n" --compute $compute | awk -v e=$elements -v s=$size -v b="$b" '{ print $1 * e * s / b }'
+                reading $t "$n" --compute $compute
             done | median > "$dir/share"
             row "decode, $compute, threads: $n" "$(cat "$dir/share")" 0.95 read
         done
         for _ in $(runs); do
-            b=$("$bench/probe" "$threads" | cut -d' ' -f1)
             tokens=$long
-            rate $t "$threads" --compute $compute | awk -v e=$elements -v s=$size -v b="$b" '{ print $1 * e * s / b }'
+            reading $t "$threads" --compute $compute
         done | median > "$dir/share"
         row "decode of $long, $compute, threads: $threads" "$(cat "$dir/share")" 0.95 read
         [ "$threads" = 2 ] || continue
