@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/base/rng.h"
 #include "lib/cpu/amx.h"
 #include "lib/cpu/pairs.h"
 #include "lib/cpu/tiled.h"
@@ -1740,6 +1741,155 @@ static void a_weight_of_nothing_is_a_choice(void)
            "in order, by expert");
 }
 
+/* ---- tokens drawn ---- */
+
+struct likely {
+    double weight;
+    float logit;
+    int32_t id;
+};
+
+static int likelier_first(const void *a, const void *b)
+{
+    const struct likely *x = a, *y = b;
+
+    if (x->logit != y->logit)
+        return x->logit < y->logit ? 1 : -1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/* The token that U in [0, 1) draws, by sorting all. */
+static int32_t drawn_by_hand(const float *x, size_t n, const struct draw *d, double u)
+{
+    struct likely *c = xcalloc(n, sizeof(*c));
+    double total = 0, sum = 0, largest = -INFINITY;
+    size_t kept = n, i;
+    int32_t id;
+
+    for (i = 0; i < n; i++)
+        largest = fmax(largest, (double)x[i]);
+    for (i = 0; i < n; i++)
+        c[i] = (struct likely){ exp(((double)x[i] - largest) / d->temperature), x[i],
+                                (int32_t)i };
+    if (d->top_k || d->top_p < 1)
+        qsort(c, n, sizeof(*c), likelier_first);
+    if (d->top_k && d->top_k < n)
+        kept = (size_t)d->top_k;
+    for (i = 0; i < kept; i++)
+        total += c[i].weight;
+    if (d->top_p < 1) {
+        for (i = 0; i < kept && sum < d->top_p * total; i++)
+            sum += c[i].weight;
+        kept = i;
+        total = sum;
+    }
+    sum = 0;
+    for (i = 0; i + 1 < kept; i++) {
+        sum += c[i].weight;
+        if (u * total < sum)
+            break;
+    }
+    id = c[i].id;
+    free(c);
+    return id;
+}
+
+/* Logits of several shapes: among them equal ones, and some that are excluded. */
+static float logit_of(int shape, size_t i, const float *random)
+{
+    switch (shape) {
+    case 0:
+        return random[i] * 12;
+    case 1:
+        return random[i] * 0.01F;
+    case 2:
+        return (float)(int)(random[i] * 5);
+    case 3:
+        return i % 3 ? -INFINITY : random[i] * 4;
+    case 4:
+        return (float)i * 0.01F;
+    default:
+        return 7 - (float)i;
+    }
+}
+
+static void tokens_are_drawn(void)
+{
+    static const size_t sizes[] = { 1, 2, 7, 64, 65, 200, 5000 };
+    static const uint64_t most[] = { 0, 1, 3, 40, 80, 5000 };
+    static const double parts[] = { 1, 0.95, 0.5, 1e-9 };
+    enum { SHAPES = 6, LARGEST = 5000, DRAWS = 6 };
+    float *random = numbers_new(LARGEST, 77), *x = xcalloc(LARGEST, sizeof(*x));
+    void *room = xcalloc(1, cpu_sample_bytes(LARGEST));
+    int wrong = 0, all = 0;
+
+    for (int shape = 0; shape < SHAPES; shape++)
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+            for (size_t i = 0; i < sizes[s]; i++)
+                x[i] = logit_of(shape, i, random);
+            for (size_t m = 0; m < sizeof(most) / sizeof(*most) * 4 * DRAWS; m++) {
+                struct draw d = { .temperature = m % 2 ? 0.7 : 2,
+                                  .top_p = parts[m / DRAWS % 4],
+                                  .top_k = most[m / DRAWS / 4],
+                                  .seed = 5,
+                                  .position = m };
+                struct rng rng;
+                double u;
+
+                rng_init(&rng, d.seed, d.position);
+                u = rng_uniform(&rng);
+                wrong += drawn_by_hand(x, sizes[s], &d, u) !=
+                         (int32_t)cpu_sample(x, sizes[s], &d, room);
+                all++;
+            }
+        }
+    if (!tap_ok(wrong == 0, "tokens are drawn as from sorted ones"))
+        printf("# %d of %d are others\n", wrong, all);
+    for (int i = 0; i < LARGEST; i++)
+        x[i] = NAN;
+    tap_ok(cpu_sample(x, LARGEST, &(struct draw){ 1, 0.9, 40, 1, 1 }, room) < LARGEST &&
+               cpu_sample(x, LARGEST, &(struct draw){ 1, 0.9, 0, 1, 1 }, room) <
+                   LARGEST,
+           "of logits that are no numbers one is drawn");
+    free(random);
+    free(room);
+    free(x);
+}
+
+/* Exponentials in double precision, and their sum, also of a part of a vector. */
+static void exponentials_are_right(void)
+{
+    enum { N = 1003 };
+    float x[N];
+    double y[N + 1], far = 0;
+    bool sums = true;
+
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i - N + 1) * 0.97F;
+    for (size_t n = 0; n < N; n += n < 20 ? 1 : 91) {
+        double sum, want = 0;
+
+        y[n] = -1;
+        sum = cpu_exp_terms(y, x + N - n, n, 0, 1.5);
+        for (size_t i = 0; i < n; i++) {
+            double is = exp((double)x[N - n + i] / 1.5);
+
+            want += is;
+            far = fmax(far, fabs(y[i] - is) / is);
+        }
+        sums &= fabs(sum - want) <= 1e-14 * want && y[n] == -1 &&
+                sum == cpu_exp_terms(NULL, x + N - n, n, 0, 1.5);
+    }
+    if (!tap_ok(far < 4e-16, "exponentials are right"))
+        printf("# error %g\n", far);
+    tap_ok(sums, "so are their sums");
+    x[3] = -INFINITY;
+    x[5] = NAN;
+    (void)cpu_exp_terms(y, x, 8, 0, 1);
+    tap_ok(y[3] < 1e-300 && isnan(y[5]) && !isnan(y[4]),
+           "of no number it is none, and of minus infinity next to nothing");
+}
+
 /* Rows of a cache of int8: a scale for each head, also for numbers that have none. */
 static void cache_rows_are_read_again(void)
 {
@@ -1827,6 +1977,8 @@ int main(void)
     experts_are_chosen();
     a_weight_of_nothing_is_a_choice();
     cache_rows_are_read_again();
+    tokens_are_drawn();
+    exponentials_are_right();
     backend_cpu.close(team);
     return tap_done();
 }

@@ -29,8 +29,6 @@ enum {
     SMALL = 1 << 14 /* numbers of keys that one thread reads sooner than several */
 };
 
-typedef double vec_double __attribute__((vector_size(64)));
-
 /* Scales the scores, caps them unless CAP is 0, and returns the largest. */
 CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
 {

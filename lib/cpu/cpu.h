@@ -161,10 +161,17 @@ MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
                                   const struct inst *inst,
                                   const struct attention_step *step, struct err *err);
 
-/* *id = a token drawn from the logits, limited to the top_k likeliest and then to the
- * likeliest that add up to top_p.  Fails only for want of memory. */
-MUST_CHECK int cpu_sample(float *id, const float *logits, size_t vocab,
-                          const struct draw *draw, struct err *err);
+/* Returns the sum of exp((x[i] - MOST) / DIVISOR); TO[N] gets the terms unless it is
+ * NULL.  MOST is at least the largest x, or NaN. */
+double cpu_exp_terms(double *to, const float *x, size_t n, double most, double divisor);
+/* The largest of X that is a number, or -INFINITY. */
+float cpu_largest(const float *x, size_t n);
+/* A token drawn from the logits, limited to the top_k likeliest and then to the
+ * likeliest that add up to top_p; of equal logits the first is likelier.  ROOM has
+ * cpu_sample_bytes(VOCAB) bytes. */
+size_t cpu_sample_bytes(size_t vocab);
+size_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
+                  void *room);
 
 extern kernel *const cpu_kernels[OP_COUNT];
 /* The kernels of the reverse: gradient.c. */

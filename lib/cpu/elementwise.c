@@ -19,6 +19,43 @@ CPU_CLONES static void mul(float *y, const float *x, const float *z, size_t n)
         y[i] = x[i] * z[i];
 }
 
+/* *terms = exp((x - most) / divisor) of eight numbers at X. */
+static inline __attribute__((always_inline)) void
+exp_eight(vec_double *terms, const float *x, double most, double divisor)
+{
+    vec_half v;
+
+    memcpy(&v, x, sizeof(v));
+    *terms = (__builtin_convertvector(v, vec_double) - most) / divisor;
+    vec_exp_double(terms, terms);
+}
+
+CPU_CLONES double cpu_exp_terms(double *to, const float *x, size_t n, double most,
+                                double divisor)
+{
+    enum { EIGHT = VEC / 2 };
+    vec_double sum = { 0 }, terms;
+    float rest[EIGHT] = { 0 };
+    double all = 0;
+    size_t i = 0;
+
+    for (; i + EIGHT <= n; i += EIGHT) {
+        exp_eight(&terms, x + i, most, divisor);
+        sum += terms;
+        if (to)
+            memcpy(to + i, &terms, sizeof(terms));
+    }
+    memcpy(rest, x + i, (n - i) * sizeof(*x));
+    exp_eight(&terms, rest, most, divisor);
+    for (int k = 0; k < EIGHT; k++)
+        all += sum[k];
+    for (size_t k = 0; i + k < n; k++)
+        all += terms[k];
+    if (to)
+        memcpy(to + i, &terms, (n - i) * sizeof(*to));
+    return all;
+}
+
 CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
 {
     for (size_t i = 0; i < n; i++)

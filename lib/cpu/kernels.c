@@ -914,33 +914,10 @@ struct row_stats {
     double index;    /* index of the largest */
 };
 
-/* The largest of X that is a number, or -INFINITY. */
-CPU_CLONES static float largest_of(const float *x, size_t n)
-{
-    float max = -INFINITY;
-    vec most = { 0 };
-    size_t i = 0;
-
-    most += max;
-    for (; i + VEC <= n; i += VEC) {
-        vec_i32 above;
-        vec v;
-
-        vec_load_f32(&v, x + i);
-        above = v > most;
-        vec_choose(&most, &above, &v, &most);
-    }
-    for (int k = 0; k < VEC; k++)
-        max = most[k] > max ? most[k] : max;
-    for (; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
-}
-
 static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
                                     int64_t target)
 {
-    const float max = largest_of(x, n);
+    const float max = cpu_largest(x, n);
     struct row_stats r = { .max = (double)max,
                            .target = -INFINITY,
                            .index = (double)first };
@@ -950,8 +927,7 @@ static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
         at++;
     if (at < n)
         r.index = (double)(first + at);
-    for (size_t i = 0; i < n; i++)
-        r.sum += exp((double)x[i] - r.max);
+    r.sum = cpu_exp_terms(NULL, x, n, r.max, 1);
     if (target >= (int64_t)first && target < (int64_t)(first + n))
         r.target = (double)x[target - (int64_t)first];
     return r;
@@ -1012,28 +988,41 @@ static int kernel_nll(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* scale (softmax(a) - [target]); zeros for a row without a target */
+/* Task: scale (softmax(a) - [target]) of a row; zeros without a target. */
+static void nll_row_back(void *arg, size_t i, int thread)
+{
+    enum { PART = 256 };
+    const struct call *c = arg;
+    const int32_t target = c->step->target[c->program->value[c->inst->src[1]].rows][i];
+    const size_t cols = c->y.cols;
+    const struct row_stats r = all_stats(c, i);
+    const float *x = source(c, 1) + i * cols;
+    float *y = result(c) + i * cols;
+    int64_t own = (int64_t)target - (int64_t)c->inst->row.first;
+    double term[PART];
+
+    (void)thread;
+    if (target < 0) {
+        memset(y, 0, cols * sizeof(*y));
+        return;
+    }
+    for (size_t at = 0; at < cols; at += PART) {
+        size_t some = cols - at < PART ? cols - at : PART;
+
+        (void)cpu_exp_terms(term, x + at, some, r.max, 1);
+        for (size_t k = 0; k < some; k++)
+            y[at + k] = *c->step->scale * (float)(term[k] / r.sum);
+    }
+    if (own >= 0 && own < (int64_t)cols)
+        y[own] -= *c->step->scale;
+}
+
 static int kernel_nll_back(struct device *d, const struct call *c, struct err *err)
 {
-    const int32_t *target = c->step->target[c->program->value[c->inst->src[1]].rows];
-    size_t cols = c->y.cols;
+    struct call call = *c;
 
-    (void)d;
     (void)err;
-    memset(result(c), 0, count_of(&c->y) * sizeof(float));
-    for (size_t i = 0; i < rows_of(&c->y); i++) {
-        struct row_stats r = all_stats(c, i);
-        const float *x = source(c, 1) + i * cols;
-        float *y = result(c) + i * cols;
-        int64_t own = (int64_t)target[i] - (int64_t)c->inst->row.first;
-
-        if (target[i] < 0)
-            continue;
-        for (size_t k = 0; k < cols; k++)
-            y[k] = *c->step->scale * (float)(exp((double)x[k] - r.max) / r.sum);
-        if (own >= 0 && own < (int64_t)cols)
-            y[own] -= *c->step->scale;
-    }
+    cpu_parallel(d, rows_of(&c->y), nll_row_back, &call);
     return 0;
 }
 
@@ -1046,13 +1035,32 @@ static int kernel_argmax(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
+struct samples {
+    const struct call *call;
+    char *room; /* [threads][cpu_sample_bytes(columns)] */
+};
+
+static void sample_row(void *arg, size_t i, int thread)
+{
+    const struct samples *s = arg;
+    const struct call *c = s->call;
+    const size_t cols = c->x[0].cols;
+
+    result(c)[i] = (float)cpu_sample(source(c, 0) + i * cols, cols, &c->step->draw[i],
+                                     s->room + (size_t)thread * cpu_sample_bytes(cols));
+}
+
 static int kernel_sample(struct device *d, const struct call *c, struct err *err)
 {
-    (void)d;
-    for (size_t i = 0; i < rows_of(&c->y); i++)
-        if (cpu_sample(result(c) + i, source(c, 0) + i * c->x[0].cols, c->x[0].cols,
-                       &c->step->draw[i], err) < 0)
-            return -1;
+    const size_t rows = rows_of(&c->y), threads = (size_t)cpu_threads(d);
+    struct samples s = { .call = c };
+
+    if (!rows)
+        return 0;
+    s.room = cpu_room(d, threads * cpu_sample_bytes(c->x[0].cols), "candidates", err);
+    if (!s.room)
+        return -1;
+    cpu_parallel(d, rows, sample_row, &s);
     return 0;
 }
 

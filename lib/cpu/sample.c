@@ -1,65 +1,184 @@
-/* sample - draw the next token from logits */
+/* sample - draw the next token from logits
+ *
+ * Nothing is sorted: what is too unlikely is left out first, and the likeliest of the
+ * others are separated by choosing pivots (Hoare 1961, "Find"). */
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/vec.h"
+
+enum { GROUP = 4 * VEC }; /* logits of which a largest one is kept */
 
 struct candidate {
     double weight; /* exp((logit - largest) / temperature) */
+    float logit;
     int32_t id;
 };
 
-static int likelier_first(const void *a, const void *b)
+CPU_CLONES float cpu_largest(const float *x, size_t n)
 {
-    const struct candidate *x = a, *y = b;
+    float max = -INFINITY;
+    vec most = { 0 };
+    size_t i = 0;
 
-    if (x->weight != y->weight)
-        return x->weight < y->weight ? 1 : -1;
-    return x->id < y->id ? -1 : 1;
+    most += max;
+    for (; i + VEC <= n; i += VEC) {
+        vec_i32 above;
+        vec v;
+
+        vec_load_f32(&v, x + i);
+        above = v > most;
+        vec_choose(&most, &above, &v, &most);
+    }
+    for (int k = 0; k < VEC; k++)
+        max = most[k] > max ? most[k] : max;
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
 }
 
-int cpu_sample(float *id, const float *logits, size_t vocab, const struct draw *s,
-               struct err *err)
+static bool is_likelier(const struct candidate *a, const struct candidate *b)
 {
-    struct candidate *c = mem_alloc(vocab * sizeof(*c), "candidates", err);
-    double largest = -INFINITY, total = 0, sum = 0, draw;
-    size_t n = vocab;
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+static void swap(struct candidate *a, struct candidate *b)
+{
+    struct candidate c = *a;
+
+    *a = *b;
+    *b = c;
+}
+
+/* Puts the likeliest of C[N], N > 0, first: as few, in any order but for the least
+ * likely of them, which is the last, as have weights, or a number if COUNT, whose sum
+ * is at least LIMIT, or above it if MORE.  Returns how many; *SUM is theirs. */
+static size_t likeliest(struct candidate *c, size_t n, double limit, bool more,
+                        bool count, double *sum)
+{
+    size_t low = 0, high = n; /* those before LOW are among them */
+    double before = 0;
+
+    while (low < high) {
+        struct candidate *last = &c[high - 1], *middle = &c[low + (high - low) / 2];
+        size_t at = low;
+        double found = 0;
+
+        /* the pivot, the median of three, goes to the end */
+        if (is_likelier(middle, &c[low]))
+            swap(middle, &c[low]);
+        if (is_likelier(last, &c[low]))
+            swap(last, &c[low]);
+        if (is_likelier(middle, last))
+            swap(middle, last);
+        for (size_t i = low; i < high - 1; i++)
+            if (is_likelier(&c[i], last)) {
+                found += count ? 1 : c[i].weight;
+                swap(&c[i], &c[at++]);
+            }
+        swap(&c[at], last);
+        if (at > low && (more ? before + found > limit : before + found >= limit)) {
+            high = at;
+            continue;
+        }
+        before += found + (count ? 1 : c[at].weight);
+        low = at + 1;
+        if (more ? before > limit : before >= limit)
+            break;
+    }
+    *sum = before;
+    return low;
+}
+
+/* A logit that at least K of the N are not below.  ROOM has a float for each GROUP. */
+static float bound_of(const float *logits, size_t n, size_t k, float *room)
+{
+    size_t groups = n / GROUP, low = 0, high = groups;
+
+    if (k > groups)
+        return -INFINITY;
+    for (size_t i = 0; i < groups; i++)
+        room[i] = cpu_largest(logits + i * GROUP, GROUP);
+    /* the K-th largest of these: each is at least one of K logits */
+    while (high - low > 1) {
+        const float pivot = room[low + (high - low) / 2];
+        size_t above = low, equal = low;
+
+        for (size_t i = low; i < high; i++) {
+            const float x = room[i];
+
+            if (x < pivot)
+                continue;
+            room[i] = room[equal];
+            room[equal] = x;
+            if (x > pivot) {
+                room[equal] = room[above];
+                room[above++] = x;
+            }
+            equal++;
+        }
+        if (k <= above)
+            high = above;
+        else if (k <= equal)
+            return pivot;
+        else
+            low = equal;
+    }
+    return room[low];
+}
+
+size_t cpu_sample_bytes(size_t vocab)
+{
+    return vocab * (sizeof(struct candidate) + sizeof(double));
+}
+
+size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void *room)
+{
+    struct candidate *c = room;
+    double *weight = (double *)(void *)(c + vocab);
+    const float largest = cpu_largest(logits, vocab);
+    const bool some = s->top_k && s->top_k < vocab;
+    double total = 0, least = 0, draw;
+    float bound = -INFINITY;
+    size_t n = 0;
     struct rng rng;
 
-    if (!c)
-        return -1;
-    for (size_t i = 0; i < vocab; i++)
-        largest = (double)logits[i] > largest ? (double)logits[i] : largest;
-    for (size_t i = 0; i < vocab; i++)
-        c[i] = (struct candidate){ exp(((double)logits[i] - largest) / s->temperature),
-                                   (int32_t)i };
-    if (s->top_k || s->top_p < 1)
-        qsort(c, vocab, sizeof(*c), likelier_first);
-    if (s->top_k && s->top_k < n)
-        n = (size_t)s->top_k;
-    for (size_t i = 0; i < n; i++)
-        total += c[i].weight;
-    if (s->top_p < 1) {
-        size_t kept = 0;
-
-        for (sum = 0; kept < n && sum < s->top_p * total; kept++)
-            sum += c[kept].weight;
-        n = kept;
-        total = sum;
-    }
     rng_init(&rng, s->seed, s->position);
-    draw = rng_uniform(&rng) * total;
-    *id = (float)c[n - 1].id;
-    sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += c[i].weight;
-        if (draw < sum) {
-            *id = (float)c[i].id;
-            break;
+    draw = rng_uniform(&rng);
+    if (some)
+        bound = bound_of(logits, vocab, (size_t)s->top_k, (float *)(void *)weight);
+    else
+        total = cpu_exp_terms(weight, logits, vocab, (double)largest, s->temperature);
+    if (!s->top_k && s->top_p >= 1) {
+        draw *= total;
+        for (total = 0; n + 1 < vocab; n++) {
+            total += weight[n];
+            if (draw < total)
+                break;
+        }
+        return n;
+    }
+    /* all that weigh less add up to less than what may be left out */
+    if (!some)
+        least = (1 - s->top_p) * total / (double)vocab / 2;
+    for (size_t i = 0; i < vocab; i++)
+        if (some ? logits[i] >= bound : weight[i] >= least)
+            c[n++] = (struct candidate){ some ? 0 : weight[i], logits[i], (int32_t)i };
+    if (!n) /* no logit is a number */
+        return vocab - 1;
+    if (some) {
+        n = likeliest(c, n, (double)s->top_k, false, true, &total);
+        total = 0;
+        for (size_t i = 0; i < n; i++) {
+            (void)cpu_exp_terms(&c[i].weight, &c[i].logit, 1, (double)largest,
+                                s->temperature);
+            total += c[i].weight;
         }
     }
-    free(c);
-    return 0;
+    if (s->top_p < 1)
+        n = likeliest(c, n, s->top_p * total, false, false, &total);
+    n = likeliest(c, n, draw * total, true, false, &total);
+    return (size_t)c[n - 1].id;
 }

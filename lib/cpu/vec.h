@@ -29,6 +29,9 @@
 enum { VEC = 16 };
 
 typedef float vec __attribute__((vector_size(64)));
+typedef double vec_double __attribute__((vector_size(64)));
+typedef int64_t vec_i64 __attribute__((vector_size(64)));
+typedef uint64_t vec_u64 __attribute__((vector_size(64)));
 typedef float vec_half __attribute__((vector_size(32)));
 typedef float vec_quarter __attribute__((vector_size(16)));
 typedef int32_t vec_i32 __attribute__((vector_size(64)));
@@ -168,6 +171,46 @@ static inline __attribute__((always_inline)) void vec_exp(vec *out, const vec *i
         r + 1.0f;
     bits = (vec_u32)(__builtin_convertvector(n, vec_i32) + 127) << 23;
     memcpy(&n, &bits, sizeof(n));
+    *out = p * n;
+}
+
+/* e^x to about one ulp of a double; x must be at most 709, and below -708 gives
+ * e^-708.  x = n ln 2 + r, where adding 1.5 2^52 leaves n in the lowest bits; e^r by
+ * its series. */
+static inline __attribute__((always_inline)) void vec_exp_double(vec_double *out,
+                                                                 const vec_double *in)
+{
+    vec_double x = *in, least = { 0 }, n, r, p = { 0 };
+    vec_i64 below, bits, bound;
+    vec_u64 power;
+
+    least += -708;
+    below = x < least;
+    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bound, &least, sizeof(bound));
+    bits = (bound & below) | (bits & ~below);
+    memcpy(&x, &bits, sizeof(x));
+    n = x * 0x1.71547652b82fep0 + 0x1.8p52; /* 1 / ln 2 */
+    memcpy(&power, &n, sizeof(power));
+    power = (power << 52) + ((uint64_t)1023 << 52);
+    n -= 0x1.8p52;
+    /* ln 2 in two parts, the first of which has so few bits that products are exact */
+    r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
+    p += 1.0 / 6227020800;
+    p = p * r + 1.0 / 479001600;
+    p = p * r + 1.0 / 39916800;
+    p = p * r + 1.0 / 3628800;
+    p = p * r + 1.0 / 362880;
+    p = p * r + 1.0 / 40320;
+    p = p * r + 1.0 / 5040;
+    p = p * r + 1.0 / 720;
+    p = p * r + 1.0 / 120;
+    p = p * r + 1.0 / 24;
+    p = p * r + 1.0 / 6;
+    p = p * r + 0.5;
+    p = p * r + 1;
+    p = p * r + 1;
+    memcpy(&n, &power, sizeof(n));
     *out = p * n;
 }
 

@@ -231,7 +231,7 @@ ranks_part() {
             "$dir/reduces" - | tee -a "$dir/notes"
 }
 
-# activations of a rank when N share a sequence, and the price of --deterministic
+# activations of a rank when N share a sequence, and the price of --deterministic and of drawing tokens
 others_part() {
     seq 1 1025 > "$dir/ids"
     model F32
@@ -249,6 +249,15 @@ others_part() {
             one=$(rate $t "$threads" --compute $compute)
             rate $t "$threads" --deterministic --compute $compute | awk -v a="$one" '{ print $1 / a }'
         done | median | awk -v c=$compute '{ printf "--deterministic, %s: %.2f of the rate without\n", c, $1 }' |
+            tee -a "$dir/notes"
+    done
+    "$bench/make-model" "$dir/words" BF16 512 4 1408 8 4 151936
+    for how in "--top-k 50" "--top-p 0.9"; do
+        for _ in $(runs); do
+            one=$(batch words 8)
+            # shellcheck disable=SC2086 # words
+            batch words 8 --temperature 0.8 $how | awk -v a="$one" '{ print $1 / a }'
+        done | median | awk -v h="$how" '{ printf "8 prompts at once, 151,936 tokens, %s: %.2f of the rate without\n", h, $1 }' |
             tee -a "$dir/notes"
     done
 }
