@@ -37,12 +37,17 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
     size_t i = 0;
 
     most += max;
-    for (; cap == 0 && i + VEC <= n; i += VEC) {
+    for (; i + VEC <= n; i += VEC) {
         vec_i32 above;
         vec v;
 
         vec_load_f32(&v, s + i);
         v *= scale;
+        if (cap > 0) {
+            v /= cap;
+            vec_tanh(&v, &v);
+            v *= cap;
+        }
         memcpy(s + i, &v, sizeof(v));
         above = v > most;
         vec_choose(&most, &above, &v, &most);

@@ -62,20 +62,70 @@ CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
         y[i] = x[i] * f;
 }
 
-/* y = x sigmoid(x (slope + cube x^2)), sixteen at a time: SILU (Elfwing et al. 2018),
- * and the tanh approximation of GELU, since 1 + tanh(u) = 2 sigmoid(2u). */
+/* y = RUN(x, A, B) for vectors, the last of which is part of one. */
+#define VECTORS(run, y, x, n, a, b)                      \
+    do {                                                 \
+        size_t i_ = 0;                                   \
+        vec v_ = { 0 };                                  \
+                                                         \
+        for (; i_ + VEC <= (n); i_ += VEC) {             \
+            vec_load_f32(&v_, (x) + i_);                 \
+            run(&v_, a, b);                              \
+            memcpy((y) + i_, &v_, sizeof(v_));           \
+        }                                                \
+        memcpy(&v_, (x) + i_, ((n)-i_) * sizeof(float)); \
+        run(&v_, a, b);                                  \
+        memcpy((y) + i_, &v_, ((n)-i_) * sizeof(float)); \
+    } while (0)
+
+/* x sigmoid(x (slope + cube x^2)): SILU (Elfwing et al. 2018), and the tanh
+ * approximation of GELU, since 1 + tanh(u) = 2 sigmoid(2u). */
+static inline __attribute__((always_inline)) void gate_vec(vec *x, float slope,
+                                                           float cube)
+{
+    vec e = -*x * (slope + cube * *x * *x);
+
+    vec_exp(&e, &e);
+    *x /= 1.0f + e;
+}
+
 CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, float cube)
 {
-    for (size_t i = 0; i < n; i += VEC) {
-        size_t bytes = (n - i < VEC ? n - i : VEC) * sizeof(*x);
-        vec v = { 0 }, e;
+    VECTORS(gate_vec, y, x, n, slope, cube);
+}
 
-        memcpy(&v, x + i, bytes);
-        e = -v * (slope + cube * v * v);
-        vec_exp(&e, &e);
-        v = v / (1.0f + e);
-        memcpy(y + i, &v, bytes);
-    }
+/* x times the normal distribution of x (Hendrycks and Gimpel 2016), clamped to MOST. */
+static inline __attribute__((always_inline)) void gelu_vec(vec *x, float most, bool all)
+{
+    vec part;
+
+    vec_normal(&part, x);
+    *x *= part;
+    if (!all)
+        vec_clamp(x, -most, most);
+}
+
+CPU_CLONES static void gelu(float *y, const float *x, size_t n)
+{
+    VECTORS(gelu_vec, y, x, n, 0, true);
+}
+
+CPU_CLONES static void gelu_10(float *y, const float *x, size_t n)
+{
+    VECTORS(gelu_vec, y, x, n, 10, false);
+}
+
+/* cap tanh(x / cap) */
+static inline __attribute__((always_inline)) void cap_vec(vec *x, float cap, float by)
+{
+    *x /= by;
+    vec_tanh(x, x);
+    *x *= cap;
+}
+
+CPU_CLONES static void cap_tanh(float *y, const float *x, size_t n, float cap)
+{
+    VECTORS(cap_vec, y, x, n, cap, cap);
 }
 
 /* log(1 + exp(x)), which is x for large x */
@@ -87,10 +137,6 @@ static float softplus(float x)
 static float apply(enum activation act, float x)
 {
     switch (act) {
-    case ACT_GELU: /* Hendrycks and Gimpel 2016: x times the normal distribution of x */
-        return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
-    case ACT_GELU_10:
-        return fmaxf(fminf(apply(ACT_GELU, x), 10), -10);
     case ACT_RELU2: /* So et al. 2021 */
         return x > 0 ? x * x : 0;
     case ACT_RELU6:
@@ -107,14 +153,15 @@ static float apply(enum activation act, float x)
         return sqrtf(softplus(x));
     case ACT_RELU:
         return x > 0 ? x : 0;
-    case ACT_TANH:
-        return tanhf(x);
     case ACT_SIGMOID:
         return 1 / (1 + expf(-x));
     case ACT_SILU:
     case ACT_GELU_TANH:
     case ACT_GELU_NEW:
     case ACT_QUICK_GELU:
+    case ACT_GELU:
+    case ACT_GELU_10:
+    case ACT_TANH:
     case ACT_LINEAR:
         break;
     }
@@ -135,6 +182,15 @@ static void activate(float *y, const float *x, enum activation act, size_t n)
         return;
     case ACT_QUICK_GELU:
         gate(y, x, n, 1.702f, 0);
+        return;
+    case ACT_GELU:
+        gelu(y, x, n);
+        return;
+    case ACT_GELU_10:
+        gelu_10(y, x, n);
+        return;
+    case ACT_TANH:
+        cap_tanh(y, x, n, 1);
         return;
     default:
         for (size_t i = 0; i < n; i++)
@@ -200,8 +256,7 @@ static void cap_some(void *arg, size_t task, int thread)
     size_t n, at = share(e, task, &n);
 
     (void)thread;
-    for (size_t i = at; i < at + n; i++)
-        e->y[i] = e->number * tanhf(e->x[i] / e->number);
+    cap_tanh(e->y + at, e->x + at, n, e->number);
 }
 
 static void clip_some(void *arg, size_t task, int thread)
