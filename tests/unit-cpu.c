@@ -1892,6 +1892,37 @@ static void tokens_are_drawn(void)
     free(x);
 }
 
+/* Rows of logits have the same tokens on any number of threads, and alone. */
+static void rows_are_drawn(void)
+{
+    enum { ROWS = 5, COLS = 300 };
+    float *x = numbers_new((size_t)ROWS * COLS, 78), y[ROWS];
+    void *room = xcalloc(1, cpu_sample_bytes(COLS));
+    struct draw draw[ROWS];
+    const struct step_view step = { .draw = draw };
+    int32_t rows = ROWS;
+    struct call call = { .step = &step };
+    bool same = true;
+    struct err err;
+
+    call.x[0] = (struct buffer){ x, &rows, ROWS, COLS, DTYPE_F32, 0 };
+    call.y = (struct buffer){ y, &rows, ROWS, 1, DTYPE_F32, 0 };
+    for (int i = 0; i < ROWS; i++)
+        draw[i] = (struct draw){ 1, 0.9, i % 2 ? 30 : 0, 4, (uint64_t)i };
+    for (int t = 0; t < NTHREADS; t++) {
+        struct device *d = device_new(thread_counts[t]);
+
+        memset(y, 0xff, sizeof(y));
+        same &= cpu_kernels[OP_SAMPLE](d, &call, &err) == 0;
+        for (size_t i = 0; i < ROWS; i++)
+            same &= y[i] == (float)cpu_sample(x + i * COLS, COLS, &draw[i], room);
+        backend_cpu.close(d);
+    }
+    tap_ok(same, "rows are drawn alike by any number of threads");
+    free(x);
+    free(room);
+}
+
 /* Exponentials in double precision, and their sum, also of a part of a vector. */
 static void exponentials_are_right(void)
 {
@@ -2015,6 +2046,7 @@ int main(void)
     a_weight_of_nothing_is_a_choice();
     cache_rows_are_read_again();
     tokens_are_drawn();
+    rows_are_drawn();
     exponentials_are_right();
     backend_cpu.close(team);
     return tap_done();

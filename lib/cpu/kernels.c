@@ -1037,27 +1037,29 @@ static int kernel_argmax(struct device *d, const struct call *c, struct err *err
 
 struct samples {
     const struct call *call;
-    char *room; /* [threads][cpu_sample_bytes(columns)] */
+    bool by_row; /* fewer rows than threads: each row has room, else each thread */
+    char *room;  /* [rows or threads][cpu_sample_bytes(columns)] */
 };
 
 static void sample_row(void *arg, size_t i, int thread)
 {
     const struct samples *s = arg;
     const struct call *c = s->call;
-    const size_t cols = c->x[0].cols;
+    const size_t cols = c->x[0].cols, at = s->by_row ? i : (size_t)thread;
 
     result(c)[i] = (float)cpu_sample(source(c, 0) + i * cols, cols, &c->step->draw[i],
-                                     s->room + (size_t)thread * cpu_sample_bytes(cols));
+                                     s->room + at * cpu_sample_bytes(cols));
 }
 
 static int kernel_sample(struct device *d, const struct call *c, struct err *err)
 {
     const size_t rows = rows_of(&c->y), threads = (size_t)cpu_threads(d);
-    struct samples s = { .call = c };
+    struct samples s = { .call = c, .by_row = rows < threads };
 
     if (!rows)
         return 0;
-    s.room = cpu_room(d, threads * cpu_sample_bytes(c->x[0].cols), "candidates", err);
+    s.room = cpu_room(d, (s.by_row ? rows : threads) * cpu_sample_bytes(c->x[0].cols),
+                      "candidates", err);
     if (!s.room)
         return -1;
     cpu_parallel(d, rows, sample_row, &s);
