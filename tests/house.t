@@ -81,6 +81,16 @@ if [ -w /dev/full ]; then
     status_is 4 "output that cannot be written is an error of the machine"
 fi
 
+# a change whose old text is gone, or stands twice, tries nothing
+while IFS='	' read -r file tests old new; do
+    case $file in '' | '#'*) continue ;; esac
+    OLD=$old awk 'BEGIN { RS = "\001"; old = ENVIRON["OLD"] } {
+        at = index($0, old)
+        exit !at || index(substr($0, at + 1), old) > 0
+    }' "$top_srcdir/$file" || echo "$file: $old"
+done < "$top_srcdir/tests/mutants/list" > stale
+ok "every change of tests/mutants/list finds its text once" test ! -s stale
+
 # make fuzz FUZZ_RUNS=, where clang has no engine
 run "$top_builddir/tests/fuzz/fuzz-words" --seconds 60 --runs 40 --seed 3 "$top_srcdir"/tests/fuzz/corpus/words/*
 out_has '# 40 changed inputs' "a fuzz target ends after so many inputs"
