@@ -38,22 +38,16 @@ CPU_CLONES static float scale_scores(float *s, size_t n, float scale, float cap)
 
     most += max;
     for (; i + VEC <= n; i += VEC) {
-        vec_i32 above;
         vec v;
 
         vec_load_f32(&v, s + i);
         v *= scale;
-        if (cap > 0) {
-            v /= cap;
-            vec_tanh(&v, &v);
-            v *= cap;
-        }
+        if (cap > 0)
+            vec_cap(&v, cap);
         memcpy(s + i, &v, sizeof(v));
-        above = v > most;
-        vec_choose(&most, &above, &v, &most);
+        vec_raise(&most, &v);
     }
-    for (int k = 0; k < VEC; k++)
-        max = most[k] > max ? most[k] : max;
+    max = vec_largest(&most, max);
     for (; i < n; i++) {
         s[i] *= scale;
         if (cap > 0)

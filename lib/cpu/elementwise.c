@@ -19,63 +19,26 @@ CPU_CLONES static void mul(float *y, const float *x, const float *z, size_t n)
         y[i] = x[i] * z[i];
 }
 
-/* *terms = exp((x - most) / divisor) of eight numbers at X. */
-static inline __attribute__((always_inline)) void
-exp_eight(vec_double *terms, const float *x, double most, double divisor)
-{
-    vec_half v;
-
-    memcpy(&v, x, sizeof(v));
-    *terms = (__builtin_convertvector(v, vec_double) - most) / divisor;
-    vec_exp_double(terms, terms);
-}
-
-CPU_CLONES double cpu_exp_terms(double *to, const float *x, size_t n, double most,
-                                double divisor)
-{
-    enum { EIGHT = VEC / 2 };
-    vec_double sum = { 0 }, terms;
-    float rest[EIGHT] = { 0 };
-    double all = 0;
-    size_t i = 0;
-
-    for (; i + EIGHT <= n; i += EIGHT) {
-        exp_eight(&terms, x + i, most, divisor);
-        sum += terms;
-        if (to)
-            memcpy(to + i, &terms, sizeof(terms));
-    }
-    memcpy(rest, x + i, (n - i) * sizeof(*x));
-    exp_eight(&terms, rest, most, divisor);
-    for (int k = 0; k < EIGHT; k++)
-        all += sum[k];
-    for (size_t k = 0; i + k < n; k++)
-        all += terms[k];
-    if (to)
-        memcpy(to + i, &terms, (n - i) * sizeof(*to));
-    return all;
-}
-
 CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] * f;
 }
 
-/* y = RUN(x, A, B) for vectors, the last of which is part of one. */
-#define VECTORS(run, y, x, n, a, b)                      \
-    do {                                                 \
-        size_t i_ = 0;                                   \
-        vec v_ = { 0 };                                  \
-                                                         \
-        for (; i_ + VEC <= (n); i_ += VEC) {             \
-            vec_load_f32(&v_, (x) + i_);                 \
-            run(&v_, a, b);                              \
-            memcpy((y) + i_, &v_, sizeof(v_));           \
-        }                                                \
-        memcpy(&v_, (x) + i_, ((n)-i_) * sizeof(float)); \
-        run(&v_, a, b);                                  \
-        memcpy((y) + i_, &v_, ((n)-i_) * sizeof(float)); \
+/* y = what CHANGE makes of each vector v of x, the last of which is part of one. */
+#define VECTORS(y, x, n, change)                       \
+    do {                                               \
+        size_t i_ = 0;                                 \
+        vec v = { 0 };                                 \
+                                                       \
+        for (; i_ + VEC <= (n); i_ += VEC) {           \
+            vec_load_f32(&v, (x) + i_);                \
+            change;                                    \
+            memcpy((y) + i_, &v, sizeof(v));           \
+        }                                              \
+        memcpy(&v, (x) + i_, ((n)-i_) * sizeof(*(x))); \
+        change;                                        \
+        memcpy((y) + i_, &v, ((n)-i_) * sizeof(*(y))); \
     } while (0)
 
 /* x sigmoid(x (slope + cube x^2)): SILU (Elfwing et al. 2018), and the tanh
@@ -89,43 +52,33 @@ static inline __attribute__((always_inline)) void gate_vec(vec *x, float slope,
     *x /= 1.0f + e;
 }
 
-CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, float cube)
-{
-    VECTORS(gate_vec, y, x, n, slope, cube);
-}
-
-/* x times the normal distribution of x (Hendrycks and Gimpel 2016), clamped to MOST. */
-static inline __attribute__((always_inline)) void gelu_vec(vec *x, float most, bool all)
+/* x times the normal distribution of x (Hendrycks and Gimpel 2016) */
+static inline __attribute__((always_inline)) void gelu_vec(vec *x)
 {
     vec part;
 
     vec_normal(&part, x);
     *x *= part;
-    if (!all)
-        vec_clamp(x, -most, most);
+}
+
+CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, float cube)
+{
+    VECTORS(y, x, n, gate_vec(&v, slope, cube));
 }
 
 CPU_CLONES static void gelu(float *y, const float *x, size_t n)
 {
-    VECTORS(gelu_vec, y, x, n, 0, true);
+    VECTORS(y, x, n, gelu_vec(&v));
 }
 
 CPU_CLONES static void gelu_10(float *y, const float *x, size_t n)
 {
-    VECTORS(gelu_vec, y, x, n, 10, false);
-}
-
-/* cap tanh(x / cap) */
-static inline __attribute__((always_inline)) void cap_vec(vec *x, float cap, float by)
-{
-    *x /= by;
-    vec_tanh(x, x);
-    *x *= cap;
+    VECTORS(y, x, n, gelu_vec(&v); vec_clamp(&v, -10, 10));
 }
 
 CPU_CLONES static void cap_tanh(float *y, const float *x, size_t n, float cap)
 {
-    VECTORS(cap_vec, y, x, n, cap, cap);
+    VECTORS(y, x, n, vec_cap(&v, cap));
 }
 
 /* log(1 + exp(x)), which is x for large x */
@@ -386,4 +339,62 @@ void cpu_xielu(struct device *d, float *y, const float *x, struct xielu slopes,
         d, xielu_some,
         (struct elements){
             .y = y, .x = x, .n = n, .number = slopes.above, .least = slopes.below });
+}
+
+/* ---- rows of logits ---- */
+
+CPU_CLONES float cpu_largest(const float *x, size_t n)
+{
+    float max = -INFINITY;
+    vec most = { 0 };
+    size_t i = 0;
+
+    most += max;
+    for (; i + VEC <= n; i += VEC) {
+        vec v;
+
+        vec_load_f32(&v, x + i);
+        vec_raise(&most, &v);
+    }
+    max = vec_largest(&most, max);
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+/* *terms = exp((x - most) / divisor) of eight numbers at X. */
+static inline __attribute__((always_inline)) void
+exp_eight(vec_double *terms, const float *x, double most, double divisor)
+{
+    vec_half v;
+
+    memcpy(&v, x, sizeof(v));
+    *terms = (__builtin_convertvector(v, vec_double) - most) / divisor;
+    vec_exp_double(terms, terms);
+}
+
+CPU_CLONES double cpu_exp_terms(double *to, const float *x, size_t n, double most,
+                                double divisor)
+{
+    enum { EIGHT = VEC / 2 };
+    vec_double sum = { 0 }, terms;
+    float rest[EIGHT] = { 0 };
+    double all = 0;
+    size_t i = 0;
+
+    for (; i + EIGHT <= n; i += EIGHT) {
+        exp_eight(&terms, x + i, most, divisor);
+        sum += terms;
+        if (to)
+            memcpy(to + i, &terms, sizeof(terms));
+    }
+    memcpy(rest, x + i, (n - i) * sizeof(*x));
+    exp_eight(&terms, rest, most, divisor);
+    for (int k = 0; k < EIGHT; k++)
+        all += sum[k];
+    for (size_t k = 0; i + k < n; k++)
+        all += terms[k];
+    if (to)
+        memcpy(to + i, &terms, (n - i) * sizeof(*to));
+    return all;
 }

@@ -17,8 +17,8 @@
 enum { BYTES = 1 << 29, N = 1024, SMALL = 512, RUNS = 5 };
 
 struct job {
-    const uint64_t *words;
-    size_t each; /* words of a task */
+    uint64_t *words;
+    size_t tasks, each; /* words of a task */
     size_t n;
     float *a, *b, *c;        /* [threads] matrices [n][n] */
     struct onednn **product; /* [threads] */
@@ -43,6 +43,30 @@ static void read_part(void *arg, size_t task, int thread)
 
     (void)thread;
     j->sink[task] = sum(j->words + task * j->each, j->each);
+}
+
+static int open_words(struct job *j, size_t threads, struct err *err)
+{
+    j->tasks = threads * 16;
+    j->each = BYTES / sizeof(*j->words) / j->tasks;
+    j->sink = xcalloc(j->tasks, sizeof(*j->sink));
+    j->words = mem_alloc(BYTES, "a probe", err);
+    if (!j->words)
+        return -1;
+    memset(j->words, 1, BYTES);
+    return 0;
+}
+
+static void close_words(struct job *j)
+{
+    free(j->words);
+    free(j->sink);
+}
+
+/* Bytes of all tasks. */
+static double bytes_of(const struct job *j)
+{
+    return (double)(j->tasks * j->each * sizeof(*j->words));
 }
 
 static void multiply(void *arg, size_t task, int thread)
@@ -189,19 +213,17 @@ const char *machine_kernels(bool rounded, enum dtype type)
 
 int machine_measure(int threads, struct machine_rates *rates, struct err *err)
 {
-    size_t n = (size_t)threads, tasks = n * 16;
+    size_t n = (size_t)threads;
     struct device *d = NULL;
-    void *words = mem_alloc(BYTES, "a probe", err);
-    struct job j = { .words = words, .each = BYTES / sizeof(uint64_t) / tasks };
+    struct job j = { 0 };
     int ret = -1;
 
-    j.sink = xcalloc(tasks, sizeof(*j.sink));
-    if (!words || open_squares(&j, n, N, err) < 0 || cpu_open(&d, threads, 0, err) < 0)
+    if (open_words(&j, n, err) < 0 || open_squares(&j, n, N, err) < 0 ||
+        cpu_open(&d, threads, 0, err) < 0)
         goto out;
-    memset(words, 1, BYTES);
     *rates = (struct machine_rates){ 0 };
     for (int i = 0; i < RUNS; i++) {
-        double r = rate(d, read_part, &j, tasks, (double)(tasks * j.each * 8));
+        double r = rate(d, read_part, &j, j.tasks, bytes_of(&j));
         double p = product_rate(d, &j, n);
 
         rates->read = r > rates->read ? r : rates->read;
@@ -220,37 +242,31 @@ int machine_measure(int threads, struct machine_rates *rates, struct err *err)
     ret = 0;
 out:
     cpu_close(d);
-    free(words);
-    free(j.sink);
+    close_words(&j);
     close_squares(&j);
     return ret;
 }
 
 int machine_read(int threads, double seconds, double *mean, struct err *err)
 {
-    size_t tasks = (size_t)threads * 16;
     struct device *d = NULL;
-    void *words = mem_alloc(BYTES, "a probe", err);
-    struct job j = { .words = words, .each = BYTES / sizeof(uint64_t) / tasks };
+    struct job j = { 0 };
     double bytes = 0, start, took = 0;
     int ret = -1;
 
-    j.sink = xcalloc(tasks, sizeof(*j.sink));
-    if (!words || cpu_open(&d, threads, 0, err) < 0)
+    if (open_words(&j, (size_t)threads, err) < 0 || cpu_open(&d, threads, 0, err) < 0)
         goto out;
-    memset(words, 1, BYTES);
     start = clock_seconds();
     while (took <= seconds) {
-        cpu_parallel(d, tasks, read_part, &j);
-        bytes += (double)(tasks * j.each * sizeof(uint64_t));
+        cpu_parallel(d, j.tasks, read_part, &j);
+        bytes += bytes_of(&j);
         took = clock_seconds() - start;
     }
     *mean = bytes / took;
     ret = 0;
 out:
     cpu_close(d);
-    free(words);
-    free(j.sink);
+    close_words(&j);
     return ret;
 }
 

@@ -17,28 +17,6 @@ struct candidate {
     int32_t id;
 };
 
-CPU_CLONES float cpu_largest(const float *x, size_t n)
-{
-    float max = -INFINITY;
-    vec most = { 0 };
-    size_t i = 0;
-
-    most += max;
-    for (; i + VEC <= n; i += VEC) {
-        vec_i32 above;
-        vec v;
-
-        vec_load_f32(&v, x + i);
-        above = v > most;
-        vec_choose(&most, &above, &v, &most);
-    }
-    for (int k = 0; k < VEC; k++)
-        max = most[k] > max ? most[k] : max;
-    for (; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
-}
-
 static bool is_likelier(const struct candidate *a, const struct candidate *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
@@ -53,10 +31,10 @@ static void swap(struct candidate *a, struct candidate *b)
 }
 
 /* Puts the likeliest of C[N], N > 0, first: as few, in any order but for the least
- * likely of them, which is the last, as have weights, or a number if COUNT, whose sum
- * is at least LIMIT, or above it if MORE.  Returns how many; *SUM is theirs. */
+ * likely of them, which is the last, as have weights whose sum is at least LIMIT, or
+ * above it if MORE.  Returns how many; *SUM is theirs. */
 static size_t likeliest(struct candidate *c, size_t n, double limit, bool more,
-                        bool count, double *sum)
+                        double *sum)
 {
     size_t low = 0, high = n; /* those before LOW are among them */
     double before = 0;
@@ -75,7 +53,7 @@ static size_t likeliest(struct candidate *c, size_t n, double limit, bool more,
             swap(middle, last);
         for (size_t i = low; i < high - 1; i++)
             if (is_likelier(&c[i], last)) {
-                found += count ? 1 : c[i].weight;
+                found += c[i].weight;
                 swap(&c[i], &c[at++]);
             }
         swap(&c[at], last);
@@ -83,7 +61,7 @@ static size_t likeliest(struct candidate *c, size_t n, double limit, bool more,
             high = at;
             continue;
         }
-        before += found + (count ? 1 : c[at].weight);
+        before += found + c[at].weight;
         low = at + 1;
         if (more ? before > limit : before >= limit)
             break;
@@ -165,20 +143,18 @@ size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void 
         least = (1 - s->top_p) * total / (double)vocab / 2;
     for (size_t i = 0; i < vocab; i++)
         if (some ? logits[i] >= bound : weight[i] >= least)
-            c[n++] = (struct candidate){ some ? 0 : weight[i], logits[i], (int32_t)i };
+            c[n++] = (struct candidate){ some ? 1 : weight[i], logits[i], (int32_t)i };
     if (!n) /* no logit is a number */
         return vocab - 1;
     if (some) {
-        n = likeliest(c, n, (double)s->top_k, false, true, &total);
+        n = likeliest(c, n, (double)s->top_k, false, &total);
         total = 0;
-        for (size_t i = 0; i < n; i++) {
-            (void)cpu_exp_terms(&c[i].weight, &c[i].logit, 1, (double)largest,
-                                s->temperature);
-            total += c[i].weight;
-        }
+        for (size_t i = 0; i < n; i++)
+            total += cpu_exp_terms(&c[i].weight, &c[i].logit, 1, (double)largest,
+                                   s->temperature);
     }
     if (s->top_p < 1)
-        n = likeliest(c, n, s->top_p * total, false, false, &total);
-    n = likeliest(c, n, draw * total, true, false, &total);
+        n = likeliest(c, n, s->top_p * total, false, &total);
+    n = likeliest(c, n, draw * total, true, &total);
     return (size_t)c[n - 1].id;
 }

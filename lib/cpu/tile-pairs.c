@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "lib/cpu/linear.h"
+#include "lib/cpu/pairs.h"
 #include "lib/cpu/vec.h"
 
 #if CPU_HAS_WIDE
@@ -300,8 +301,7 @@ const struct tiles *tile_pairs(void)
     static const struct tiles near_tiles = TABLE(near_keep, NULL);
     static const struct tiles pairs_of_bf16 = TABLE(keep, &near_tiles);
 
-    return cpu_is_wide() && __builtin_cpu_supports("avx512bf16") ? &pairs_of_bf16
-                                                                 : NULL;
+    return pairs_has() ? &pairs_of_bf16 : NULL;
 }
 #else
 const struct tiles *tile_pairs(void)

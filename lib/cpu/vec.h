@@ -136,6 +136,23 @@ vec_choose(vec *out, const vec_i32 *mask, const vec *a, const vec *b)
     memcpy(out, &x, sizeof(*out));
 }
 
+/* Each lane of *most = the larger one; lanes of *v that are no numbers are left out. */
+static inline __attribute__((always_inline)) void vec_raise(vec *most, const vec *v)
+{
+    vec_i32 above = *v > *most;
+
+    vec_choose(most, &above, v, most);
+}
+
+/* The largest lane, or LEAST. */
+static inline __attribute__((always_inline)) float vec_largest(const vec *v,
+                                                               float least)
+{
+    for (int k = 0; k < VEC; k++)
+        least = (*v)[k] > least ? (*v)[k] : least;
+    return least;
+}
+
 /* Clamps each lane to [LOW, HIGH]. */
 static inline __attribute__((always_inline)) void vec_clamp(vec *v, float low,
                                                             float high)
@@ -235,6 +252,14 @@ static inline __attribute__((always_inline)) void vec_tanh(vec *out, const vec *
         small = small * square + series[i];
     small *= x;
     vec_choose(out, &is_small, &small, &large);
+}
+
+/* cap tanh(x / cap) */
+static inline __attribute__((always_inline)) void vec_cap(vec *x, float cap)
+{
+    *x /= cap;
+    vec_tanh(x, x);
+    *x *= cap;
 }
 
 /* e^x to about one ulp of a double; x must be at most 709, and below -708 gives

@@ -15,17 +15,14 @@ int main(int argc, char **argv)
     struct err err = { 0 };
     struct machine_rates r;
 
-    if (argc > 2) {
-        if (machine_read(threads, strtod(argv[2], NULL), &r.read, &err) < 0) {
-            fprintf(stderr, "probe: %s\n", err.text);
-            return 4;
-        }
-        printf("%.0f\n", r.read);
-        return 0;
-    }
-    if (machine_measure(threads, &r, &err) < 0) {
+    if ((argc > 2 ? machine_read(threads, strtod(argv[2], NULL), &r.read, &err)
+                  : machine_measure(threads, &r, &err)) < 0) {
         fprintf(stderr, "probe: %s\n", err.text);
         return 4;
+    }
+    if (argc > 2) {
+        printf("%.0f\n", r.read);
+        return 0;
     }
     printf("%.0f %.0f %.0f %.0f %s %s\n", r.read, r.f32, r.bf16, r.int8,
            machine_kernels(false, DTYPE_F32), machine_kernels(true, DTYPE_BF16));
