@@ -1923,6 +1923,24 @@ static void rows_are_drawn(void)
     free(room);
 }
 
+/* Wherever it stands, also behind the last whole vector. */
+static void the_largest_is_found(void)
+{
+    enum { N = 2 * VEC + 5 };
+    float x[N];
+    bool found = true, none;
+
+    for (size_t at = 0; at < N; at++) {
+        for (size_t i = 0; i < N; i++)
+            x[i] = i == at ? -1 : i % 3 ? -2 - (float)i : NAN;
+        found &= cpu_largest(x, N) == -1;
+    }
+    for (size_t i = 0; i < N; i++)
+        x[i] = NAN;
+    none = cpu_largest(x, N) == -INFINITY;
+    tap_ok(found && none, "the largest logit that is a number is found");
+}
+
 /* Exponentials in double precision, and their sum, also of a part of a vector. */
 static void exponentials_are_right(void)
 {
@@ -2047,6 +2065,7 @@ int main(void)
     cache_rows_are_read_again();
     tokens_are_drawn();
     rows_are_drawn();
+    the_largest_is_found();
     exponentials_are_right();
     backend_cpu.close(team);
     return tap_done();
