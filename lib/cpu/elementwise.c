@@ -76,6 +76,26 @@ CPU_CLONES static void gelu_10(float *y, const float *x, size_t n)
     VECTORS(y, x, n, gelu_vec(&v); vec_clamp(&v, -10, 10));
 }
 
+/* 0 where x is negative; a NaN stays one */
+static inline __attribute__((always_inline)) void relu_vec(vec *x)
+{
+    const vec none = { 0 };
+    const vec_i32 below = *x < none;
+
+    vec_choose(x, &below, &none, x);
+}
+
+CPU_CLONES static void relu(float *y, const float *x, size_t n)
+{
+    VECTORS(y, x, n, relu_vec(&v));
+}
+
+/* So et al. 2021 */
+CPU_CLONES static void relu_squared(float *y, const float *x, size_t n)
+{
+    VECTORS(y, x, n, relu_vec(&v); v *= v);
+}
+
 CPU_CLONES static void cap_tanh(float *y, const float *x, size_t n, float cap)
 {
     VECTORS(y, x, n, vec_cap(&v, cap));
@@ -90,10 +110,8 @@ static float softplus(float x)
 static float apply(enum activation act, float x)
 {
     switch (act) {
-    case ACT_RELU2: /* So et al. 2021 */
-        return x > 0 ? x * x : 0;
     case ACT_RELU6:
-        return fminf(fmaxf(x, 0), 6);
+        return x < 0 ? 0 : x > 6 ? 6 : x;
     case ACT_LEAKY_RELU:
         return x > 0 ? x : 0.01f * x;
     case ACT_MISH: /* Misra 2019 */
@@ -104,8 +122,6 @@ static float apply(enum activation act, float x)
         return x * fminf(fmaxf(x + 3, 0), 6) / 6;
     case ACT_SQRT_SOFTPLUS:
         return sqrtf(softplus(x));
-    case ACT_RELU:
-        return x > 0 ? x : 0;
     case ACT_SIGMOID:
         return 1 / (1 + expf(-x));
     case ACT_SILU:
@@ -115,6 +131,8 @@ static float apply(enum activation act, float x)
     case ACT_GELU:
     case ACT_GELU_10:
     case ACT_TANH:
+    case ACT_RELU:
+    case ACT_RELU2:
     case ACT_LINEAR:
         break;
     }
@@ -144,6 +162,12 @@ static void activate(float *y, const float *x, enum activation act, size_t n)
         return;
     case ACT_TANH:
         cap_tanh(y, x, n, 1);
+        return;
+    case ACT_RELU:
+        relu(y, x, n);
+        return;
+    case ACT_RELU2:
+        relu_squared(y, x, n);
         return;
     default:
         for (size_t i = 0; i < n; i++)
