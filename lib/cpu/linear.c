@@ -52,7 +52,8 @@ enum {
                   * sets */
     PAIRS_FLOATS = BLOCK_OUTS * (PAIRS_BLOCK / 2 + APART), /* of a block's weights */
     STRIP = 128, /* y = x W: outputs computed together, */
-    DEEP = 32,   /* and terms at a time; */
+    DEEP = 256,  /* and terms at a time, whose weights are copied for many rows; */
+    SOME = 32,   /* of weights that are used where they are, */
     SHALLOW = 8  /* of few rows: as many streams of weights as are read ahead */
 };
 
@@ -687,7 +688,8 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
                         uint64_t first, size_t n)
 {
     float wide[DEEP * STRIP];
-    size_t deep = m > FEW ? DEEP : SHALLOW;
+    const bool copied = m > (size_t)(w->dtype == DTYPE_F32 ? IN_PLACE : FEW);
+    const size_t deep = copied ? DEEP : m > FEW ? SOME : SHALLOW;
 
     for (size_t i = 0; i < m; i++)
         memset(y + i * y_stride, 0, n * sizeof(*y));
@@ -696,9 +698,15 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
         const char *at = element(w, row + k, first);
         enum dtype type = w->dtype;
 
-        if (m > FEW && type != DTYPE_F32) {
-            for (size_t i = 0; i < terms; i++)
-                cpu_widen(w, (row + k + i) * w->cols + first, n, wide + i * STRIP);
+        if (copied) {
+            for (size_t i = 0; i < terms; i++) {
+                float *to = wide + i * STRIP;
+                const float *from =
+                    cpu_widen(w, (row + k + i) * w->cols + first, n, to);
+
+                if (from != to)
+                    memcpy(to, from, n * sizeof(*to));
+            }
             at = (const char *)wide;
             stride = STRIP;
             type = DTYPE_F32;
