@@ -144,17 +144,23 @@ static int linear_many(struct device *d, float *y, const float *x, size_t rows,
     return cpu_linear_many(d, y, x, rows, w, err);
 }
 
-enum product { MATMUL, LINEAR, ROUNDED, TILES };
+static int matmul_turned(struct device *d, float *y, const float *x, size_t rows,
+                         const struct matrix *w, const struct sum_tree *tree,
+                         struct err *err)
+{
+    (void)tree;
+    return cpu_matmul_turned(d, y, x, rows, w, err);
+}
+
+enum product { MATMUL, LINEAR, ROUNDED, TILES, TURNED };
 
 static product_fn *const product_of[] = {
-    [MATMUL] = cpu_matmul,
-    [LINEAR] = cpu_linear,
-    [ROUNDED] = cpu_linear_rounded,
-    [TILES] = linear_many,
+    [MATMUL] = cpu_matmul, [LINEAR] = cpu_linear,    [ROUNDED] = cpu_linear_rounded,
+    [TILES] = linear_many, [TURNED] = matmul_turned,
 };
 
 static const char *const product_names[] = { "matmul", "linear", "rounded",
-                                             "rounded, by tiles" };
+                                             "rounded, by tiles", "rounded, turned" };
 
 /* Can this machine make it? */
 static bool product_runs(enum product how)
@@ -165,7 +171,8 @@ static bool product_runs(enum product how)
     struct err err;
     float y;
 
-    if (how == TILES && !cpu_has_many(SIZE_MAX, &w))
+    if ((how == TILES && !cpu_has_many(SIZE_MAX, &w)) ||
+        (how == TURNED && !cpu_has_turned(SIZE_MAX, &w)))
         return false;
     return product_of[how](team, &y, &x, 1, &w, NULL, &err) == 0;
 }
@@ -215,7 +222,7 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
                                          uint64_t in, uint64_t out)
 {
     product_fn *product = product_of[how];
-    bool transposed = how != MATMUL;
+    bool transposed = how != MATMUL && how != TURNED;
     struct matrix w =
         transposed ? matrix_new(t, out, in, 1) : matrix_new(t, in, out, 1);
     size_t n = rows * (size_t)out, bytes = (size_t)(in * out) * dtype_bits(t) / 8;
@@ -315,6 +322,22 @@ static void products_are_right(enum product how)
         if (how <= LINEAR)
             tap_ok(older, "%s in %s has the same bits by older loops", name,
                    dtype_name(dtypes[t]));
+    }
+}
+
+/* Of so many rows and terms the weights are copied, several times. */
+static void many_rows_by_columns(void)
+{
+    struct product_result r[3] = { try_product(DTYPE_F32, MATMUL, 131, 530, 140),
+                                   try_product(DTYPE_BF16, MATMUL, 131, 530, 140) };
+    int n = 2;
+
+    if (product_runs(TURNED))
+        r[n++] = try_product(DTYPE_BF16, TURNED, 131, 530, 140);
+    for (int i = 0; i < n; i++) {
+        tap_ok(r[i].error < 5e-6, "many rows by columns, %d: the sum of products", i);
+        tap_ok(r[i].same && r[i].alone && r[i].older,
+               "many rows by columns, %d: the same bits alone", i);
     }
 }
 
@@ -448,7 +471,7 @@ static bool tree_is_that_of_parts(enum dtype t, enum product how, size_t rows)
 {
     enum { IN = 8 * 150, OUT = 61 };
     product_fn *product = product_of[how];
-    bool transposed = how != MATMUL;
+    bool transposed = how != MATMUL && how != TURNED;
     struct matrix w =
         transposed ? matrix_new(t, OUT, IN, 1) : matrix_new(t, IN, OUT, 1);
     float *x = numbers_new(rows * IN, 2), *part = xcalloc(rows * IN, sizeof(*part)),
@@ -736,6 +759,10 @@ static void activations_are_right(void)
             want[i] = activation_by_hand((enum activation)a, (double)x[i]);
         cpu_activation(team, y, x, (enum activation)a, N);
         tap_ok(furthest(y, want, N) < 1e-6, "%s is its formula", activation_name[a]);
+        x[N / 2] = NAN;
+        cpu_activation(team, y, x, (enum activation)a, N);
+        tap_ok(isnan(y[N / 2]), "%s of no number is none", activation_name[a]);
+        x[N / 2] = 1;
     }
     free(x);
     free(y);
@@ -2018,6 +2045,7 @@ static void products_and_caches_are_right(void)
         printf("# skipped: bits of older loops: the compiler does not fuse\n");
     products_are_right(LINEAR);
     products_are_right(MATMUL);
+    many_rows_by_columns();
     long_sums_do_not_depend_on_threads();
     panels_join();
     trees_join();
@@ -2033,6 +2061,7 @@ int main(void)
     with_older_loops(products_and_caches_are_right);
     products_are_right(ROUNDED);
     products_are_right(TILES);
+    products_are_right(TURNED);
     numbers_are_rounded();
     fastest_way_is_kept();
     no_rows_give_nothing();

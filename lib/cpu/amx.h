@@ -44,6 +44,10 @@ void amx_pack(uint16_t *to, const float *x, size_t x_stride, size_t rows, size_t
 void amx_pack_columns(uint16_t *to, const float *x, size_t x_stride, size_t terms,
                       size_t cols);
 
+/* The same of numbers that are bf16. */
+void amx_weave(uint16_t *to, const uint16_t *x, size_t x_stride, size_t terms,
+               size_t cols);
+
 /* y[rows][outs] = x w^T, or += if ADD; if TURNED, y[outs][rows] = w x^T. */
 struct amx_product {
     const uint16_t *w; /* [AMX_SIDE] rows of STEPS * AMX_SIDE terms */

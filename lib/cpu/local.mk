@@ -27,6 +27,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/sample.c \
     %D%/taps.c \
     %D%/team.c \
+    %D%/turned.c \
     %D%/tiled.c %D%/tiled.h \
     %D%/tile.h %D%/tile-avx2.c %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
     %D%/tile-codes.h %D%/tile-codes-avx2.c %D%/tile-int4.c %D%/tile-int8.c \

@@ -24,8 +24,7 @@ int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size
 {
     size_t of_keys, of_values;
 
-    *t = (struct tiled){ .amx = amx_has(),
-                         .heads = heads,
+    *t = (struct tiled){ .heads = heads,
                          .dim = dim,
                          .value_dim = value_dim,
                          .queries = queries,
@@ -88,20 +87,20 @@ static size_t round_rows(const struct tiled *t, uint16_t *to, const float *x,
     return stride;
 }
 
-static void begin(const struct tiled *t)
+void tiled_begin(void)
 {
-    if (t->amx)
+    if (amx_has())
         amx_begin();
 }
 
-static void multiply(const struct tiled *t, const struct amx_product *p)
+void tiled_multiply(const struct amx_product *p)
 {
-    (t->amx ? amx_multiply : pairs_multiply)(p);
+    (amx_has() ? amx_multiply : pairs_multiply)(p);
 }
 
-static void end(const struct tiled *t)
+void tiled_end(void)
 {
-    if (t->amx)
+    if (amx_has())
         amx_end();
 }
 
@@ -113,7 +112,7 @@ void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride
     size_t apart = round_rows(t, room, q, q_stride, rows, t->dim, t->steps);
     const uint16_t *keys = t->keys + (head * t->panels + panel) * t->steps * NUMBERS;
 
-    begin(t);
+    tiled_begin();
     for (size_t k = 0; k < count; k++, keys += t->steps * NUMBERS)
         for (size_t i = 0; i < t->queries; i += AMX_SIDE) {
             struct amx_product p = { .w = room + i * apart,
@@ -126,9 +125,9 @@ void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride
                                      .y_stride = stride,
                                      .turned = true };
 
-            multiply(t, &p);
+            tiled_multiply(&p);
         }
-    end(t);
+    tiled_end();
 }
 
 void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
@@ -138,7 +137,7 @@ void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
     uint16_t *room = t->room + (size_t)thread * t->room_of_thread + t->room_of_queries;
     size_t apart = round_rows(t, room, weight, stride, rows, count * AMX_SIDE, count);
 
-    begin(t);
+    tiled_begin();
     for (size_t c = 0; c < t->columns; c++)
         for (size_t i = 0; i < rows; i += AMX_SIDE) {
             size_t left = t->value_dim - c * AMX_SIDE;
@@ -155,7 +154,7 @@ void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
                 .turned = true
             };
 
-            multiply(t, &p);
+            tiled_multiply(&p);
         }
-    end(t);
+    tiled_end();
 }

@@ -1,4 +1,5 @@
-/* tiled - products of attention in bf16 on CPUs with AMX or AVX512-BF16
+/* tiled - products in bf16, of attention and by columns, on CPUs with AMX or
+ * AVX512-BF16
  *
  * Keys and values are rounded to bf16 and laid out for tiles once; then all queries and
  * weights, rounded too, are multiplied by them. */
@@ -13,7 +14,6 @@
 #include "lib/cpu/amx.h"
 
 struct tiled {
-    bool amx;              /* else AVX512-BF16 */
     size_t heads;          /* KV heads, */
     size_t dim, value_dim; /* and their columns */
     size_t queries;        /* most that a call gets */
@@ -29,6 +29,12 @@ struct tiled {
 
 /* Does the CPU have such products? */
 bool tiled_has(void);
+
+/* Products that are TURNED, do not ADD and have nothing to prefetch, by either: of a
+ * thread that has begun. */
+void tiled_begin(void);
+void tiled_multiply(const struct amx_product *p);
+void tiled_end(void);
 
 /* Room for KEYS keys of HEADS heads, and for blocks of QUERIES queries, a multiple of
  * AMX_SIDE. */
