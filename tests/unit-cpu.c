@@ -144,23 +144,34 @@ static int linear_many(struct device *d, float *y, const float *x, size_t rows,
     return cpu_linear_many(d, y, x, rows, w, err);
 }
 
-static int matmul_turned(struct device *d, float *y, const float *x, size_t rows,
+static int turned_matmul(struct device *d, float *y, const float *x, size_t rows,
                          const struct matrix *w, const struct sum_tree *tree,
                          struct err *err)
 {
     (void)tree;
-    return cpu_matmul_turned(d, y, x, rows, w, err);
+    return cpu_turned_matmul(d, y, x, rows, w, err);
 }
 
-enum product { MATMUL, LINEAR, ROUNDED, TILES, TURNED };
+static int turned_linear(struct device *d, float *y, const float *x, size_t rows,
+                         const struct matrix *w, const struct sum_tree *tree,
+                         struct err *err)
+{
+    (void)tree;
+    return cpu_turned_linear(d, y, x, rows, w, err);
+}
+
+enum product { MATMUL, LINEAR, ROUNDED, TILES, TURNED, TURNED_LINEAR };
 
 static product_fn *const product_of[] = {
     [MATMUL] = cpu_matmul, [LINEAR] = cpu_linear,    [ROUNDED] = cpu_linear_rounded,
-    [TILES] = linear_many, [TURNED] = matmul_turned,
+    [TILES] = linear_many, [TURNED] = turned_matmul, [TURNED_LINEAR] = turned_linear,
 };
 
-static const char *const product_names[] = { "matmul", "linear", "rounded",
-                                             "rounded, by tiles", "rounded, turned" };
+static const char *const product_names[] = {
+    "matmul",          "linear",
+    "rounded",         "rounded, by tiles",
+    "rounded, turned", "rounded, turned linear"
+};
 
 /* Can this machine make it? */
 static bool product_runs(enum product how)
@@ -172,7 +183,7 @@ static bool product_runs(enum product how)
     float y;
 
     if ((how == TILES && !cpu_has_many(SIZE_MAX, &w)) ||
-        (how == TURNED && !cpu_has_turned(SIZE_MAX, &w)))
+        (how >= TURNED && !cpu_has_turned_matmul(SIZE_MAX, &w)))
         return false;
     return product_of[how](team, &y, &x, 1, &w, NULL, &err) == 0;
 }
@@ -328,12 +339,12 @@ static void products_are_right(enum product how)
 /* Of so many rows and terms the weights are copied, several times. */
 static void many_rows_by_columns(void)
 {
-    struct product_result r[3] = { try_product(DTYPE_F32, MATMUL, 131, 530, 140),
+    struct product_result r[4] = { try_product(DTYPE_F32, MATMUL, 131, 530, 140),
                                    try_product(DTYPE_BF16, MATMUL, 131, 530, 140) };
     int n = 2;
 
-    if (product_runs(TURNED))
-        r[n++] = try_product(DTYPE_BF16, TURNED, 131, 530, 140);
+    for (int how = TURNED; how <= TURNED_LINEAR && product_runs(how); how++)
+        r[n++] = try_product(DTYPE_BF16, how, 131, 530, 140);
     for (int i = 0; i < n; i++) {
         tap_ok(r[i].error < 5e-6, "many rows by columns, %d: the sum of products", i);
         tap_ok(r[i].same && r[i].alone && r[i].older,
@@ -2062,6 +2073,7 @@ int main(void)
     products_are_right(ROUNDED);
     products_are_right(TILES);
     products_are_right(TURNED);
+    products_are_right(TURNED_LINEAR);
     numbers_are_rounded();
     fastest_way_is_kept();
     no_rows_give_nothing();

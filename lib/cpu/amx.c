@@ -154,9 +154,28 @@ CPU_WIDE void amx_round(uint16_t *to, const float *x, size_t n)
     memcpy(to, &v, n * sizeof(*to));
 }
 
-CPU_WIDE void amx_pack(uint16_t *to, const float *x, size_t x_stride, size_t rows,
-                       size_t terms, size_t steps)
+/* N <= AMX_SIDE numbers at X, which are NARROW, a constant, or are rounded; and zeros.
+ */
+static inline CPU_WIDE __attribute__((always_inline)) void
+load_some(vec *to, const char *x, size_t n, bool narrow)
 {
+    vec bits = { 0 };
+
+    if (!narrow) {
+        round_some(to, (const float *)(const void *)x, n);
+        return;
+    }
+    memcpy(&bits, x, n * sizeof(uint16_t));
+    *to = bits;
+}
+
+/* X has rows of STRIDE bytes. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+pack(uint16_t *to, const char *x, size_t stride, size_t rows, size_t terms,
+     size_t steps, bool narrow)
+{
+    const size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
+
     for (size_t k = 0; k < steps * AMX_SIDE; k += AMX_SIDE)
         for (size_t i = 0; i < AMX_SIDE; i += TILE, to += TILE_NUMBERS) {
             size_t some = k >= terms ? 0 : terms - k < AMX_SIDE ? terms - k : AMX_SIDE;
@@ -164,16 +183,28 @@ CPU_WIDE void amx_pack(uint16_t *to, const float *x, size_t x_stride, size_t row
 
             EACH(size_t r = 0; r < TILE; r++)
             {
-                const float *row = x + (i + r) * x_stride + k;
+                const char *row = x + (i + r) * stride + k * size;
 
                 if (some == AMX_SIDE && i + r < rows)
-                    round_some(&v[r], row, AMX_SIDE);
+                    load_some(&v[r], row, AMX_SIDE, narrow);
                 else
-                    round_some(&v[r], row, i + r < rows ? some : 0);
+                    load_some(&v[r], row, i + r < rows ? some : 0, narrow);
             }
             turn(v);
             memcpy(to, v, sizeof(v));
         }
+}
+
+CPU_WIDE void amx_pack(uint16_t *to, const float *x, size_t x_stride, size_t rows,
+                       size_t terms, size_t steps)
+{
+    pack(to, (const char *)x, x_stride * sizeof(*x), rows, terms, steps, false);
+}
+
+CPU_WIDE void amx_turn(uint16_t *to, const uint16_t *x, size_t x_stride, size_t rows,
+                       size_t terms, size_t steps)
+{
+    pack(to, (const char *)x, x_stride * sizeof(*x), rows, terms, steps, true);
 }
 
 /* *to = the numbers I and 16 + I of *v, neighbours, for each I. */
@@ -447,6 +478,17 @@ void amx_pack_columns(uint16_t *to, const float *x, size_t x_stride, size_t term
 void amx_multiply(const struct amx_product *p)
 {
     (void)p;
+}
+
+void amx_turn(uint16_t *to, const uint16_t *x, size_t x_stride, size_t rows,
+              size_t terms, size_t steps)
+{
+    (void)to;
+    (void)x;
+    (void)x_stride;
+    (void)rows;
+    (void)terms;
+    (void)steps;
 }
 
 void amx_weave(uint16_t *to, const uint16_t *x, size_t x_stride, size_t terms,

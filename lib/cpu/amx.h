@@ -44,7 +44,9 @@ void amx_pack(uint16_t *to, const float *x, size_t x_stride, size_t rows, size_t
 void amx_pack_columns(uint16_t *to, const float *x, size_t x_stride, size_t terms,
                       size_t cols);
 
-/* The same of numbers that are bf16. */
+/* The same two of numbers that are bf16. */
+void amx_turn(uint16_t *to, const uint16_t *x, size_t x_stride, size_t rows,
+              size_t terms, size_t steps);
 void amx_weave(uint16_t *to, const uint16_t *x, size_t x_stride, size_t terms,
                size_t cols);
 

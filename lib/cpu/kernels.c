@@ -58,6 +58,8 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
 
     if (loose && cpu_has_many(rows_of(&c->y), c->w))
         return cpu_linear_many(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    if (loose && cpu_has_turned_linear(rows_of(&c->y), c->w))
+        return cpu_turned_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
     if (loose && cpu_has_widened(rows_of(&c->y), c->w))
         return cpu_linear_widened(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                                   tree_of(c, c->inst->tree), err);
@@ -74,8 +76,8 @@ static int kernel_matmul(struct device *d, const struct call *c, struct err *err
 {
     if (cpu_is_packed(c->w)) /* its rows are outputs, as those of linear */
         return kernel_linear(d, c, err);
-    if (is_loose(c) && cpu_has_turned(rows_of(&c->y), c->w))
-        return cpu_matmul_turned(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    if (is_loose(c) && cpu_has_turned_matmul(rows_of(&c->y), c->w))
+        return cpu_turned_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
     return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                       tree_of(c, c->inst->tree), err);
 }

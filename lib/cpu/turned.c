@@ -1,8 +1,8 @@
-/* turned - y = x W of many rows, x rounded to bf16, by weights in bf16, on CPUs with
- * AMX or AVX512-BF16
+/* turned - products of many rows, rounded to bf16, by weights in bf16, on CPUs with AMX
+ * or AVX512-BF16
  *
- * W has a row for each term, so that products of pairs of terms need two of its rows
- * together.  A task lays AMX_SIDE of its columns out so, once for all rows of x. */
+ * A task lays AMX_SIDE outputs' weights out, once for all rows of x: pairs of terms,
+ * each of 16 outputs.  No sum is then made across the lanes of a register. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,21 +11,23 @@
 #include "lib/cpu/tiled.h"
 
 enum {
-    LEAST = 128, /* rows for which this is faster, */
+    LEAST = 128, /* rows for which y = x W is faster so, */
     LEAST_OF_AMX = 32,
-    APART = AMX_SIDE /* numbers between rows of x, so that equal columns map to
-                      * different cache sets */
+    LEAST_OF_ROWS = 512, /* and y = x W^T, for which other loops are fast, too */
+    APART = AMX_SIDE     /* numbers between rows of x, so that equal columns map to
+                          * different cache sets */
 };
 
 struct product {
     float *y;
     const float *x;
     const struct matrix *w;
+    bool by_output; /* w has a row for each output, else for each term */
     size_t rows, in, out;
     size_t steps;      /* of AMX_SIDE terms */
     uint16_t *rounded; /* [whole AMX_SIDEs of rows][stride]: x */
     size_t stride;
-    uint16_t *room; /* [threads][steps] tiles: columns of w */
+    uint16_t *room; /* [threads][steps] tiles: weights */
 };
 
 /* Task: a row of x, or one that there is not, of zeros. */
@@ -41,27 +43,38 @@ static void round_row(void *arg, size_t row, int thread)
     memset(to + n, 0, (p->stride - n) * sizeof(*to));
 }
 
+/* Lays the weights of N <= AMX_SIDE outputs from FIRST on out. */
+static void lay_out(const struct product *p, uint16_t *to, size_t first, size_t n)
+{
+    const uint16_t *w = p->w->data;
+
+    if (p->by_output) {
+        amx_turn(to, w + first * p->in, p->in, n, p->in, p->steps);
+        return;
+    }
+    for (size_t k = 0; k < p->steps; k++) {
+        const size_t term = k * AMX_SIDE, terms = p->in - term;
+
+        amx_weave(to + k * AMX_SIDE * AMX_SIDE, w + term * p->out + first, p->out,
+                  terms < AMX_SIDE ? terms : AMX_SIDE, n);
+    }
+}
+
 /* Task: AMX_SIDE outputs. */
-static void multiply_columns(void *arg, size_t task, int thread)
+static void multiply_outputs(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
     const size_t first = task * AMX_SIDE, left = p->out - first;
     const size_t n = left < AMX_SIDE ? left : AMX_SIDE;
-    uint16_t *columns = p->room + (size_t)thread * p->steps * AMX_SIDE * AMX_SIDE;
+    uint16_t *weights = p->room + (size_t)thread * p->steps * AMX_SIDE * AMX_SIDE;
 
-    for (size_t k = 0; k < p->steps; k++) {
-        const size_t term = k * AMX_SIDE, terms = p->in - term;
-
-        amx_weave(columns + k * AMX_SIDE * AMX_SIDE,
-                  (const uint16_t *)p->w->data + term * p->out + first, p->out,
-                  terms < AMX_SIDE ? terms : AMX_SIDE, n);
-    }
+    lay_out(p, weights, first, n);
     tiled_begin();
     for (size_t row = 0; row < p->rows; row += AMX_SIDE)
         tiled_multiply(&(struct amx_product){
             .w = p->rounded + row * p->stride,
             .w_stride = p->stride,
-            .x = columns,
+            .x = weights,
             .steps = p->steps,
             .rows = n,
             .outs = p->rows - row < AMX_SIDE ? p->rows - row : AMX_SIDE,
@@ -71,34 +84,62 @@ static void multiply_columns(void *arg, size_t task, int thread)
     tiled_end();
 }
 
-bool cpu_has_turned(size_t rows, const struct matrix *w)
+static int multiply(struct device *d, struct product p, struct err *err)
 {
-    return w->dtype == DTYPE_BF16 && w->rows && w->cols && tiled_has() &&
-           rows >= (size_t)(amx_has() ? LEAST_OF_AMX : LEAST);
-}
+    const size_t whole = amx_sides(p.rows) * AMX_SIDE, threads = (size_t)cpu_threads(d);
 
-int cpu_matmul_turned(struct device *d, float *y, const float *x, size_t rows,
-                      const struct matrix *w, struct err *err)
-{
-    struct product p = { .y = y,
-                         .x = x,
-                         .w = w,
-                         .rows = rows,
-                         .in = (size_t)w->rows,
-                         .out = (size_t)w->cols,
-                         .steps = amx_sides((size_t)w->rows) };
-    const size_t whole = amx_sides(rows) * AMX_SIDE;
-
+    p.steps = amx_sides(p.in);
     p.stride = p.steps * AMX_SIDE + APART;
-    p.rounded = mem_alloc(
-        (whole * p.stride + (size_t)cpu_threads(d) * p.steps * AMX_SIDE * AMX_SIDE) *
-            sizeof(*p.rounded),
-        "rows of a product", err);
+    p.rounded = mem_alloc((whole * p.stride + threads * p.steps * AMX_SIDE * AMX_SIDE) *
+                              sizeof(*p.rounded),
+                          "rows of a product", err);
     if (!p.rounded)
         return -1;
     p.room = p.rounded + whole * p.stride;
     cpu_parallel(d, whole, round_row, &p);
-    cpu_parallel(d, amx_sides(p.out), multiply_columns, &p);
+    cpu_parallel(d, amx_sides(p.out), multiply_outputs, &p);
     free(p.rounded);
     return 0;
+}
+
+static bool has(size_t rows, size_t least, const struct matrix *w)
+{
+    return rows >= least && w->dtype == DTYPE_BF16 && w->rows && w->cols && tiled_has();
+}
+
+bool cpu_has_turned_matmul(size_t rows, const struct matrix *w)
+{
+    return has(rows, amx_has() ? LEAST_OF_AMX : LEAST, w);
+}
+
+int cpu_turned_matmul(struct device *d, float *y, const float *x, size_t rows,
+                      const struct matrix *w, struct err *err)
+{
+    return multiply(d,
+                    (struct product){ .y = y,
+                                      .x = x,
+                                      .w = w,
+                                      .rows = rows,
+                                      .in = (size_t)w->rows,
+                                      .out = (size_t)w->cols },
+                    err);
+}
+
+bool cpu_has_turned_linear(size_t rows, const struct matrix *w)
+{
+    return has(rows, LEAST_OF_ROWS, w);
+}
+
+int cpu_turned_linear(struct device *d, float *y, const float *x, size_t rows,
+                      const struct matrix *w, struct err *err)
+{
+    return multiply(d,
+                    (struct product){ .y = y,
+                                      .x = x,
+                                      .w = w,
+                                      .by_output = true,
+                                      .rows = rows,
+                                      .in = (size_t)w->cols,
+                                      .out = (size_t)w->rows },
+                    err);
 }
