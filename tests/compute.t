@@ -76,6 +76,26 @@ ok "GPT-2: near what is computed in f32" "$compare" f32 bf16 0.02 0.logits 3.log
 tp-run logits --input four -o again --compute bf16 --threads 2 --pp 3 "$dir"
 ok "GPT-2: the same bits on stages and threads" cmp bf16 again
 
+# 512 rows: 512 tokens, of which 300 are computed alone, too; bard has 1024 logits for each
+dir=$bard
+for how in "--compute f32" "--compute bf16 --deterministic"; do
+    ids=$(seq -s, 2 513)
+    # shellcheck disable=SC2086 # words
+    logits all $how
+    tail -c $((512 * 1024 * 4)) all | head -c $((300 * 1024 * 4)) > first
+    ids=$(seq -s, 2 301)
+    # shellcheck disable=SC2086 # words
+    logits few $how
+    tail -c $((300 * 1024 * 4)) few > alone
+    ok "512 tokens, $how: the first 300 are what they are alone" cmp first alone
+done
+ids=$(seq -s, 2 513)
+logits f32
+logits bf16 --compute bf16 --threads 1
+ok "512 tokens: near what is computed in f32" "$compare" f32 bf16 0.01 logits
+logits again --compute bf16 --threads 2 --pp 2
+ok "512 tokens: the same bits on stages and threads" cmp bf16 again
+
 # weights in f32 are multiplied as they were, and so are keys and values
 ids=$short,$short
 dir=$data/models/llama-gqa
