@@ -11,8 +11,7 @@
 #include "lib/cpu/tiled.h"
 
 enum {
-    LEAST = 128, /* rows for which y = x W is faster so, */
-    LEAST_OF_AMX = 32,
+    LEAST = 32,          /* rows for which y = x W is faster so, */
     LEAST_OF_ROWS = 512, /* and y = x W^T, for which other loops are fast, too */
     APART = AMX_SIDE     /* numbers between rows of x, so that equal columns map to
                           * different cache sets */
@@ -109,7 +108,7 @@ static bool has(size_t rows, size_t least, const struct matrix *w)
 
 bool cpu_has_turned_matmul(size_t rows, const struct matrix *w)
 {
-    return has(rows, amx_has() ? LEAST_OF_AMX : LEAST, w);
+    return has(rows, LEAST, w);
 }
 
 int cpu_turned_matmul(struct device *d, float *y, const float *x, size_t rows,
