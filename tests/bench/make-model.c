@@ -1,8 +1,8 @@
-/* make-model - write a Llama of random weights: make-model DIR DTYPE HIDDEN LAYERS FFN
- * HEADS KV_HEADS VOCAB
+/* make-model - write a model of random weights: make-model DIR DTYPE CONFIG, or DIR
+ * DTYPE HIDDEN LAYERS FFN HEADS KV_HEADS VOCAB of a Llama
  *
- * DTYPE is F32 or BF16.  For measuring: the weights are small numbers without
- * meaning. */
+ * DTYPE is F32 or BF16, CONFIG the text of a config.json.  For measuring: the weights
+ * are small numbers without meaning. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,14 +77,19 @@ int main(int argc, char **argv)
     enum dtype dtype;
     char *config, *path;
 
-    if (argc != 9 || !dtype_parse(&dtype, argv[2]))
+    if ((argc != 4 && argc != 9) || !dtype_parse(&dtype, argv[2]))
         return 2;
-    config = str_dupf(
-        "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],"
-        "\"hidden_size\":%s,\"num_hidden_layers\":%s,\"intermediate_size\":%s,"
-        "\"num_attention_heads\":%s,\"num_key_value_heads\":%s,\"vocab_size\":%s,"
-        "\"max_position_embeddings\":4096}\n",
-        argv[3], argv[4], argv[5], argv[6], argv[7], argv[8]);
+    config =
+        argc == 4
+            ? str_dupf("%s\n", argv[3])
+            : str_dupf(
+                  "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],"
+                  "\"hidden_size\":%s,\"num_hidden_layers\":%s,\"intermediate_size\":%"
+                  "s,"
+                  "\"num_attention_heads\":%s,\"num_key_value_heads\":%s,\"vocab_"
+                  "size\":%s,"
+                  "\"max_position_embeddings\":4096}\n",
+                  argv[3], argv[4], argv[5], argv[6], argv[7], argv[8]);
     path = fs_join_dup(argv[1], "config.json");
     if (fs_mkdirs(argv[1], &err) < 0 ||
         fs_write_file(path, config, strlen(config), false, &err) < 0 ||

@@ -134,6 +134,15 @@ prefill_part() {
             [ $compute = f32 ] || aim=0.80
             row "prefill of 1024, $compute, threads: $n" "$(cat "$dir/share")" $aim $compute
         done
+        # weights that a checkpoint stores by input
+        rm -rf "$dir/by-input"
+        "$bench/make-model" "$dir/by-input" $t '{"model_type":"gpt2","architectures":["GPT2LMHeadModel"],
+            "n_embd":1024,"n_layer":8,"n_head":16,"vocab_size":16384,"n_positions":2048}'
+        for _ in $(runs); do
+            "$bin/tp-run" bench --json --tokens 1024 --repeat 2 --threads "$threads" --compute $compute "$dir/by-input" |
+                sed 's/.*"prefill_share":\([^,}]*\).*/\1/'
+        done | median > "$dir/share"
+        row "prefill of 1024, GPT-2, $compute" "$(cat "$dir/share")" $aim $compute
     done
 }
 
