@@ -482,7 +482,7 @@ static bool tree_is_that_of_parts(enum dtype t, enum product how, size_t rows)
 {
     enum { IN = 8 * 150, OUT = 61 };
     product_fn *product = product_of[how];
-    bool transposed = how != MATMUL && how != TURNED;
+    bool transposed = how != MATMUL;
     struct matrix w =
         transposed ? matrix_new(t, OUT, IN, 1) : matrix_new(t, IN, OUT, 1);
     float *x = numbers_new(rows * IN, 2), *part = xcalloc(rows * IN, sizeof(*part)),

@@ -154,8 +154,8 @@ CPU_WIDE void amx_round(uint16_t *to, const float *x, size_t n)
     memcpy(to, &v, n * sizeof(*to));
 }
 
-/* N <= AMX_SIDE numbers at X, which are NARROW, a constant, or are rounded; and zeros.
- */
+/* N <= AMX_SIDE numbers at X and zeros; NARROW, a constant: they are bf16, else they
+ * are rounded. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 load_some(vec *to, const char *x, size_t n, bool narrow)
 {
@@ -207,55 +207,48 @@ CPU_WIDE void amx_turn(uint16_t *to, const uint16_t *x, size_t x_stride, size_t 
     pack(to, (const char *)x, x_stride * sizeof(*x), rows, terms, steps, true);
 }
 
-/* *to = the numbers I and 16 + I of *v, neighbours, for each I. */
-static inline CPU_WIDE __attribute__((always_inline)) void weave(uint16_t *to, vec *v)
+/* X has rows of STRIDE bytes; NARROW as above. */
+static inline CPU_WIDE __attribute__((always_inline)) void
+pack_columns(uint16_t *to, const char *x, size_t stride, size_t terms, size_t cols,
+             bool narrow)
 {
+    const size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
     const vec_pairs order = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                               21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                               11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
 
-    __asm__("vpermw %0, %1, %0" : "+v"(*v) : "v"(order));
-    memcpy(to, v, sizeof(*v));
-}
+    for (size_t c = 0; c < AMX_SIDE; c += TILE)
+        for (size_t k = 0; k < AMX_SIDE; k += 2, to += AMX_SIDE) {
+            size_t some = c >= cols ? 0 : cols - c < TILE ? cols - c : TILE;
+            vec v[2] = { { 0 } };
 
-/* How many of the columns from C on a tile has. */
-static inline size_t columns_from(size_t c, size_t cols)
-{
-    return c >= cols ? 0 : cols - c < TILE ? cols - c : TILE;
+            for (size_t i = 0; i < 2 && k + i < terms; i++) {
+                char *row = (char *)v + i * TILE * size;
+                const char *from = x + (k + i) * stride + c * size;
+
+                if (some == TILE)
+                    memcpy(row, from, TILE * size);
+                else
+                    memcpy(row, from, some * size);
+            }
+            if (!narrow)
+                round_two(&v[0], &v[0], &v[1]);
+            /* numbers I and 16 + I become neighbours */
+            __asm__("vpermw %0, %1, %0" : "+v"(v[0]) : "v"(order));
+            memcpy(to, &v[0], sizeof(v[0]));
+        }
 }
 
 CPU_WIDE void amx_pack_columns(uint16_t *to, const float *x, size_t x_stride,
                                size_t terms, size_t cols)
 {
-    for (size_t c = 0; c < AMX_SIDE; c += TILE)
-        for (size_t k = 0; k < AMX_SIDE; k += 2, to += AMX_SIDE) {
-            size_t some = columns_from(c, cols);
-            vec v[2] = { { 0 } };
-
-            for (size_t i = 0; i < 2 && k + i < terms; i++)
-                memcpy(&v[i], x + (k + i) * x_stride + c, some * sizeof(*x));
-            round_two(&v[0], &v[0], &v[1]);
-            weave(to, &v[0]);
-        }
+    pack_columns(to, (const char *)x, x_stride * sizeof(*x), terms, cols, false);
 }
 
 CPU_WIDE void amx_weave(uint16_t *to, const uint16_t *x, size_t x_stride, size_t terms,
                         size_t cols)
 {
-    for (size_t c = 0; c < AMX_SIDE; c += TILE)
-        for (size_t k = 0; k < AMX_SIDE; k += 2, to += AMX_SIDE) {
-            size_t some = columns_from(c, cols);
-            uint16_t row[2][TILE] = { { 0 } };
-            vec v;
-
-            for (size_t i = 0; i < 2 && k + i < terms; i++)
-                if (some == TILE)
-                    memcpy(row[i], x + (k + i) * x_stride + c, sizeof(row[i]));
-                else
-                    memcpy(row[i], x + (k + i) * x_stride + c, some * sizeof(*x));
-            memcpy(&v, row, sizeof(v));
-            weave(to, &v);
-        }
+    pack_columns(to, (const char *)x, x_stride * sizeof(*x), terms, cols, true);
 }
 
 #define LOAD(tile, at, stride)                           \

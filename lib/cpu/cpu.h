@@ -46,9 +46,9 @@ bool cpu_has_widened(size_t rows, const struct matrix *w);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
-/* Both for w in bf16, with x rounded to bf16, by AMX or AVX512-BF16: other bits than
- * those of the products above.  cpu_has_turned_...: is it made for ROWS rows on this
- * CPU?  Where cpu_has_many, that is faster than cpu_turned_linear. */
+/* y = x w and y = x w^T for w in bf16, with x rounded to bf16, by AMX or AVX512-BF16:
+ * other bits than those of the products above.  cpu_has_turned_...: is it made for ROWS
+ * rows on this CPU?  Where cpu_has_many, that is faster than cpu_turned_linear. */
 MUST_CHECK int cpu_turned_matmul(struct device *d, float *y, const float *x,
                                  size_t rows, const struct matrix *w, struct err *err);
 bool cpu_has_turned_matmul(size_t rows, const struct matrix *w);

@@ -70,6 +70,17 @@ out:
     return ret;
 }
 
+/* The config of a Llama of these sizes. */
+static char *llama(char **size)
+{
+    return str_dupf(
+        "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],"
+        "\"hidden_size\":%s,\"num_hidden_layers\":%s,\"intermediate_size\":%s,"
+        "\"num_attention_heads\":%s,\"num_key_value_heads\":%s,\"vocab_size\":%s,"
+        "\"max_position_embeddings\":4096}\n",
+        size[0], size[1], size[2], size[3], size[4], size[5]);
+}
+
 int main(int argc, char **argv)
 {
     struct err err = { 0 };
@@ -79,17 +90,7 @@ int main(int argc, char **argv)
 
     if ((argc != 4 && argc != 9) || !dtype_parse(&dtype, argv[2]))
         return 2;
-    config =
-        argc == 4
-            ? str_dupf("%s\n", argv[3])
-            : str_dupf(
-                  "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],"
-                  "\"hidden_size\":%s,\"num_hidden_layers\":%s,\"intermediate_size\":%"
-                  "s,"
-                  "\"num_attention_heads\":%s,\"num_key_value_heads\":%s,\"vocab_"
-                  "size\":%s,"
-                  "\"max_position_embeddings\":4096}\n",
-                  argv[3], argv[4], argv[5], argv[6], argv[7], argv[8]);
+    config = argc == 4 ? xstrdup(argv[3]) : llama(argv + 3);
     path = fs_join_dup(argv[1], "config.json");
     if (fs_mkdirs(argv[1], &err) < 0 ||
         fs_write_file(path, config, strlen(config), false, &err) < 0 ||

@@ -122,27 +122,28 @@ decode_part() {
     done
 }
 
+# prefill WHAT MODEL THREADS: a row: a prompt's share of the probe of products
+prefill() {
+    for _ in $(runs); do
+        "$bin/tp-run" bench --json --tokens 1024 --repeat 2 --threads "$3" --compute $compute "$dir/$2" |
+            sed 's/.*"prefill_share":\([^,}]*\).*/\1/'
+    done | median > "$dir/share"
+    aim=0.85
+    [ $compute = f32 ] || aim=0.80
+    row "prefill of 1024, $1" "$(cat "$dir/share")" $aim $compute
+}
+
 prefill_part() {
     for t in F32 BF16; do
         type_is $t
         for n in 1 "$threads"; do
-            for _ in $(runs); do
-                "$bin/tp-run" bench --json --tokens 1024 --repeat 2 --threads "$n" --compute $compute "$dir/$t" |
-                    sed 's/.*"prefill_share":\([^,}]*\).*/\1/'
-            done | median > "$dir/share"
-            aim=0.85
-            [ $compute = f32 ] || aim=0.80
-            row "prefill of 1024, $compute, threads: $n" "$(cat "$dir/share")" $aim $compute
+            prefill "$compute, threads: $n" $t "$n"
         done
         # weights that a checkpoint stores by input
         rm -rf "$dir/by-input"
         "$bench/make-model" "$dir/by-input" $t '{"model_type":"gpt2","architectures":["GPT2LMHeadModel"],
             "n_embd":1024,"n_layer":8,"n_head":16,"vocab_size":16384,"n_positions":2048}'
-        for _ in $(runs); do
-            "$bin/tp-run" bench --json --tokens 1024 --repeat 2 --threads "$threads" --compute $compute "$dir/by-input" |
-                sed 's/.*"prefill_share":\([^,}]*\).*/\1/'
-        done | median > "$dir/share"
-        row "prefill of 1024, GPT-2, $compute" "$(cat "$dir/share")" $aim $compute
+        prefill "GPT-2, $compute" by-input "$threads"
     done
 }
 
