@@ -1,22 +1,16 @@
 /* attention - softmax(scale q k^T) v over the keys that each query may see
  *
  * Vaswani et al. 2017, eq. 1; q [rows][heads][head_dim], k [keys][kv_heads][head_dim],
- * v [keys][kv_heads][value_cols], y [rows][heads][value_dim].  All kernels keep a
- * running maximum, sum and weighted sum of values, and rescale them when a larger score
- * comes (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
+ * v [keys][kv_heads][value_cols], y [rows][heads][value_dim].  Kernels keep a running
+ * maximum, sum and weighted sum of values, and rescale them when a larger score comes
+ * (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
  *
- * Few queries of a sequence: a block handles one query of a head, and its warps take
- * turns at the keys.  Keys are processed in chunks of CHUNK, and the results of chunks
- * are added in order.  If there are too few queries for all multiprocessors, each chunk
- * has its own block and a second kernel adds the results ("flash-decoding") with the
- * same operations: a query's result has the same bits either way.
- *
- * Many queries: a block handles 32 and reads keys and values once for all of them, 32
- * at a time (Dao et al. 2022, "FlashAttention", section 3.1), in f32; or cores.cu does.
- * The choice depends only on the number of queries of a sequence. */
+ * Few queries of a text: chunks.cu.  Many: a block handles 32 and reads keys and values
+ * once for all of them, 32 at a time (Dao et al. 2022, "FlashAttention", section 3.1),
+ * in f32; or cores.cu does.  The choice depends only on the number of queries of a
+ * text. */
 #include "lib/gpu/score.cuh"
 
-enum { WARPS = GPU_THREADS / GPU_WARP };
 /* The tiled kernel: queries and keys of a tile, maximum columns of a head, minimum
  * number of queries. */
 enum {
@@ -27,232 +21,6 @@ enum {
     LANES = 8, /* lanes that share a pair of queries */
     MANY = 8
 };
-/* Keys of a chunk; number of query heads from which chunks are not distributed. */
-#ifdef __CUDACC__
-enum { CHUNK = 512, ENOUGH = 512 };
-#else
-enum { CHUNK = 16, ENOUGH = 8 };
-#endif
-
-/* ---- few queries ---- */
-
-/* The maximum and the sum of exponentials over some keys. */
-struct total {
-    float max, sum;
-};
-
-/* Adds PART to *all.  *f and *g are the factors of the values of each. */
-static __device__ inline void fold(struct total *all, struct total part, float *f,
-                                   float *g)
-{
-    float most = part.max > all->max ? part.max : all->max;
-
-    *f = all->sum > 0 ? expf(all->max - most) : 1;
-    *g = part.sum > 0 ? expf(part.max - most) : 0;
-    all->sum = fmaf(all->sum, *f, part.sum * *g);
-    all->max = most;
-}
-
-/* One query of one head. */
-struct query {
-    const float *q;
-    uint64_t head, kv;
-    int64_t position, first, end; /* position of the query, and its visible keys [first,
-                                   * end) */
-    float slope;
-};
-
-static __device__ inline struct query query_of(const struct attention &a,
-                                               struct range one, const float *q,
-                                               int64_t i, float slope)
-{
-    struct query o;
-
-    o.head = blockIdx.y;
-    o.kv = o.head / (a.heads / a.kv_heads);
-    o.q = q + ((one.row + i) * a.heads + o.head) * a.head_dim;
-    o.position = one.start + i;
-    o.slope = slope;
-    visible(&a, one, o.position, &o.first, &o.end);
-    return o;
-}
-
-/* Processes chunk CHUNK_AT in this block.  Returns the total; the values and totals of
- * the warps are in shared memory until the next barrier. */
-static __device__ struct total attend_chunk(float *acc, struct total *of_warp,
-                                            const float *k, const float *v,
-                                            const struct attention &a,
-                                            const struct ranges &r, struct range one,
-                                            struct query o, int64_t chunk)
-{
-    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
-    float *own = acc + warp * a.value_dim;
-    struct total mine = { -INFINITY, 0 }, all = { -INFINITY, 0 };
-    int64_t low = chunk * CHUNK, high = low + CHUNK;
-
-    low = (o.first > low ? o.first : low) + warp;
-    high = o.end < high ? o.end : high;
-    for (uint64_t d = lane; d < a.value_dim; d += GPU_WARP)
-        own[d] = 0;
-    for (int64_t t = low; t < high; t += WARPS) {
-        int64_t row = block_row(r, one, one.key_row + t);
-        const float *kt = k + (row * a.kv_heads + o.kv) * a.head_dim;
-        const float *vt = v + (row * a.kv_heads + o.kv) * a.value_cols;
-        float s = 0, f, p;
-
-        for (uint64_t d = lane; d < a.head_dim; d += GPU_WARP)
-            s = fmaf(o.q[d], kt[d], s);
-        s = score_of(&a, warp_sum(s), o.head, o.slope, one.first_key + t - o.position);
-        if (s == -INFINITY)
-            continue;
-        fold(&mine, { s, 1 }, &f, &p);
-        for (uint64_t d = lane; d < a.value_dim; d += GPU_WARP)
-            own[d] = fmaf(p, vt[d], own[d] * f);
-    }
-    if (lane == 0)
-        of_warp[warp] = mine;
-    __syncthreads();
-    for (unsigned w = 0; w < WARPS; w++) {
-        float f, g;
-
-        fold(&all, of_warp[w], &f, &g);
-    }
-    return all;
-}
-
-/* Column D of the block's values, whose total is ALL. */
-static __device__ inline float chunk_value(const float *acc,
-                                           const struct total *of_warp,
-                                           struct total all, const struct attention &a,
-                                           uint64_t d)
-{
-    float sum = 0;
-
-    for (unsigned w = 0; w < WARPS && all.max > -INFINITY; w++)
-        sum = fmaf(acc[w * a.value_dim + d], expf(of_warp[w].max - all.max), sum);
-    return sum;
-}
-
-/* The initial total of a head: its sink, or nothing. */
-static __device__ inline struct total total_of(const struct attention &a, uint64_t head)
-{
-    float sink = sink_of(&a, head);
-
-    return { sink, sink > -INFINITY ? 1.0f : 0.0f };
-}
-
-static __device__ inline void put_lse(float *lse, uint64_t row, struct total all)
-{
-    if (lse && threadIdx.x == 0)
-        lse[row] = all.sum > 0 ? all.max + logf(all.sum) : -INFINITY;
-}
-
-static __global__ void attention_kernel(float *y, float *lse, const float *q,
-                                        const float *k, const float *v,
-                                        struct attention a, struct ranges r,
-                                        int64_t fewer)
-{
-    SHARED(float, acc, WARPS *GPU_VALUE_DIM);
-    SHARED(float, value, GPU_VALUE_DIM);
-    SHARED(struct total, of_warp, WARPS);
-    struct range one = r.v[blockIdx.z];
-    float slope = a.alibi != 0 ? alibi_slope(&a, blockIdx.y) : 0;
-
-    if (one.rows >= fewer)
-        return;
-    for (int64_t i = blockIdx.x; i < one.rows; i += gridDim.x) {
-        struct query o = query_of(a, one, q, i, slope);
-        struct total all = total_of(a, o.head);
-        uint64_t row = (uint64_t)(one.row + i) * a.heads + o.head;
-
-        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
-            value[d] = 0;
-        for (int64_t c = o.first / CHUNK; c * CHUNK < o.end; c++) {
-            struct total part = attend_chunk(acc, of_warp, k, v, a, r, one, o, c);
-            float f, g;
-
-            fold(&all, part, &f, &g);
-            for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
-                value[d] = fmaf(value[d], f, chunk_value(acc, of_warp, part, a, d) * g);
-            __syncthreads();
-        }
-        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
-            y[row * a.value_dim + d] = all.sum > 0 ? value[d] / all.sum : 0;
-        put_lse(lse, row, all);
-    }
-}
-
-/* Partial result of a query's head and chunk: maximum, sum, values. */
-static __device__ inline float *part_at(float *part, const struct attention &a,
-                                        uint64_t row, uint64_t chunks, uint64_t chunk)
-{
-    return part + (row * chunks + chunk) * (a.value_dim + 2);
-}
-
-static __global__ void chunk_kernel(float *part, const float *q, const float *k,
-                                    const float *v, struct attention a, struct ranges r,
-                                    int64_t fewer, int64_t chunks)
-{
-    SHARED(float, acc, WARPS *GPU_VALUE_DIM);
-    SHARED(struct total, of_warp, WARPS);
-    struct range one = r.v[blockIdx.z];
-    float slope = a.alibi != 0 ? alibi_slope(&a, blockIdx.y) : 0;
-
-    if (one.rows >= fewer)
-        return;
-    for (int64_t i = blockIdx.x; i < one.rows * chunks; i += gridDim.x) {
-        struct query o = query_of(a, one, q, i / chunks, slope);
-        int64_t c = i % chunks;
-        uint64_t row = (uint64_t)(one.row + i / chunks) * a.heads + o.head;
-        float *to = part_at(part, a, row, (uint64_t)chunks, (uint64_t)c);
-        struct total all;
-
-        if (c < o.first / CHUNK || c * CHUNK >= o.end)
-            continue;
-        all = attend_chunk(acc, of_warp, k, v, a, r, one, o, c);
-        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x)
-            to[2 + d] = chunk_value(acc, of_warp, all, a, d);
-        if (threadIdx.x == 0) {
-            to[0] = all.max;
-            to[1] = all.sum;
-        }
-        __syncthreads();
-    }
-}
-
-/* Adds the chunks of each query's head in order. */
-static __global__ void combine_kernel(float *y, float *lse, float *part,
-                                      struct attention a, struct ranges r,
-                                      int64_t fewer, int64_t chunks)
-{
-    struct range one = r.v[blockIdx.z];
-
-    if (one.rows >= fewer)
-        return;
-    for (int64_t i = blockIdx.x; i < one.rows; i += gridDim.x) {
-        struct query o = query_of(a, one, NULL, i, 0);
-        uint64_t row = (uint64_t)(one.row + i) * a.heads + o.head;
-        struct total all = total_of(a, o.head);
-
-        for (uint64_t d = threadIdx.x; d < a.value_dim; d += blockDim.x) {
-            float value = 0;
-
-            all = total_of(a, o.head);
-            for (int64_t c = o.first / CHUNK; c * CHUNK < o.end; c++) {
-                const float *from =
-                    part_at(part, a, row, (uint64_t)chunks, (uint64_t)c);
-                float f, g;
-
-                fold(&all, { from[0], from[1] }, &f, &g);
-                value = fmaf(value, f, from[2 + d] * g);
-            }
-            y[row * a.value_dim + d] = all.sum > 0 ? value / all.sum : 0;
-        }
-        put_lse(lse, row, all);
-    }
-}
-
-/* ---- many queries ---- */
 
 /* Row stride of a tile in shared memory, in float4: one more than the columns, so that
  * lanes that read different rows use different banks. */
@@ -464,58 +232,46 @@ static bool fits_tiles(const float *y, const float *q, const float *k, const flo
            (a->head_dim | a->value_dim | a->value_cols) % 4 == 0;
 }
 
-static size_t chunks_of(const struct ranges *r)
+/* Queries of a text that chunks.cu handles at most. */
+static uint64_t few_of(const struct ranges &r, bool tiled)
 {
-    return (r->most_keys + CHUNK - 1) / CHUNK;
+    return tiled ? r.n > 1 ? MANY - 1 : 0 : r.most_rows;
 }
 
-extern "C" uint64_t gpu_attention_part(struct attention a, struct ranges r,
-                                       uint64_t queries)
+extern "C" uint64_t gpu_attention_room(const float *y, const float *q, const float *k,
+                                       const float *v, struct attention a,
+                                       struct ranges r)
 {
-    if (chunks_of(&r) < 2 || r.most_rows >= MANY ||
-        r.n * r.most_rows * a.heads >= ENOUGH)
+    bool tiled = fits_tiles(y, q, k, v, &a, &r);
+    uint64_t few = few_of(r, tiled), tiles = 0, parts = 0;
+
+    if (!a.heads || !r.n || !r.most_rows)
         return 0;
-    return queries * a.heads * chunks_of(&r) * (a.value_dim + 2);
-}
-
-/* Handles sequences with fewer than FEWER queries. */
-static void attend_few(float *y, float *lse, const float *q, const float *k,
-                       const float *v, const struct attention &a,
-                       const struct ranges &r, int64_t fewer, float *part, void *stream)
-{
-    int64_t chunks = (int64_t)chunks_of(&r);
-    dim3 grid(gpu_blocks(r.most_rows, 1), (unsigned)a.heads, (unsigned)r.n);
-
-    if (!part) {
-        LAUNCH(attention_kernel, grid, GPU_THREADS, stream, y, lse, q, k, v, a, r,
-               fewer);
-        return;
-    }
-    LAUNCH(chunk_kernel,
-           dim3(gpu_blocks(r.most_rows * (uint64_t)chunks, 1), (unsigned)a.heads,
-                (unsigned)r.n),
-           GPU_THREADS, stream, part, q, k, v, a, r, fewer, chunks);
-    LAUNCH(combine_kernel, grid, GPU_THREADS, stream, y, lse, part, a, r, fewer,
-           chunks);
+    if (tiled && a.narrow)
+        tiles = gpu_attention_tiles(a, r);
+    if (few)
+        parts = gpu_attention_parts(a, r, few);
+    return tiles > parts ? tiles : parts;
 }
 
 extern "C" void gpu_attention(float *y, float *lse, const float *q, const float *k,
                               const float *v, struct attention a, struct ranges r,
-                              float *part, void *stream)
+                              void *room, void *stream)
 {
     bool tiled = fits_tiles(y, q, k, v, &a, &r);
+    uint64_t few = few_of(r, tiled);
 
     if (!a.heads || !r.n || !r.most_rows)
         return;
     if (tiled && a.narrow)
-        gpu_attention_cores(y, lse, q, k, v, a, r, MANY, stream);
+        gpu_attention_cores(y, lse, q, k, v, a, r, MANY, room, stream);
     else if (tiled)
         LAUNCH(tiled_kernel,
                dim3(gpu_blocks(r.most_rows, QUERIES), (unsigned)a.heads, (unsigned)r.n),
                TILED_THREADS, stream, y, lse, q, k, v, a, r, (int64_t)MANY);
-    if (!tiled || r.n > 1)
-        attend_few(y, lse, q, k, v, a, r, tiled ? (int64_t)MANY : INT64_MAX, part,
-                   stream);
+    if (few)
+        gpu_attention_few(y, lse, q, k, v, a, r, few,
+                          tiled ? (uint64_t)MANY : UINT64_MAX / 2, room, stream);
 }
 
 /* y, lse = attention over the keys of both (y, lse) and (z, more).  lse is the log of

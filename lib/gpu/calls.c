@@ -422,16 +422,18 @@ KERNEL(attention)
                            .sink_within = inst->attention.sink_within,
                            .sink_per = inst->attention.sink_per };
 
-    uint64_t part = gpu_attention_part(a, c->range, c->y.most);
-    float *room = NULL;
+    uint64_t bytes;
+    void *room = NULL;
 
     a.narrow = c->narrow && d->has_bf16;
     a.rounded = c->rounded;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
     if (check_columns(a.value_dim, err) < 0)
         return -1;
-    if (part) {
-        room = cuda_room(d, part * sizeof(*room), "attention over a long text", err);
+    bytes = gpu_attention_room(result(c), source(c, 0), source(c, 1), source(c, 2), a,
+                               c->range);
+    if (bytes) {
+        room = cuda_room(d, bytes, "attention", err);
         if (!room)
             return -1;
     }

@@ -1,34 +1,63 @@
 /* cores - attention of many queries on tensor cores
  *
- * Tiled as in attention.cu (Dao et al. 2022, "FlashAttention", section 3.1): a block
- * handles 64 queries of a head, 16 per warp, and reads keys and values once for all of
- * them, 32 at a time.
+ * Tiled as in attention.cu (Dao et al. 2022, "FlashAttention", section 3.1; Dao 2023,
+ * "FlashAttention-2", section 3.3): a block handles 128 queries of a head, 16 per warp,
+ * and reads keys and values once for all of them, a tile of up to 64 at a time.  While
+ * a tile is multiplied, the next one is copied into shared memory.
  *
  * Tensor cores multiply bf16.  Queries, keys, values and exponentials are split into
  * two bf16 parts, x = hi + lo with 16 significant bits, and three products are added:
- * hi lo
- * + lo hi + hi hi.  This is as exact as products with bf16 weights (blas.c) and three
- * times the work of plain bf16.  With PARTS = 1 they are rounded to bf16, and there is
- * one product.  Models with f32 weights use the f32 kernel instead. */
+ * hi lo + lo hi + hi hi.  This is as exact as products with bf16 weights (blas.c) and
+ * three times the work of plain bf16.  With PARTS = 1 they are rounded to bf16, and
+ * there is one product.  Models with f32 weights use the f32 kernel instead.
+ *
+ * Keys and values are split once for all queries and heads: a first kernel lays them
+ * out in device memory as tiles in the order in which shared memory has them. */
 #include "lib/gpu/mma.cuh"
 #include "lib/gpu/score.cuh"
 
-enum { WARPS = 4, THREADS = WARPS * GPU_WARP, ROWS = 16, QUERIES = WARPS * ROWS };
-enum { KEYS = 32 };
+#ifdef __CUDACC__
+enum { WARPS = 8 };
+#else
+enum { WARPS = 2 };
+#endif
+enum { THREADS = WARPS * GPU_WARP, ROWS = 16, QUERIES = WARPS * ROWS, EIGHT = 8 };
+enum { MOST_TILES = 1 << 28 }; /* bytes of tiles of several texts at a time */
+static const float LOG2_E = 1.44269504f;
 
-/* A row of a tile in shared memory is padded by eight elements, so that eight rows read
- * together lie in different banks.  The low parts follow the high parts. */
+/* A tile has a matrix [COUNT][DIM] of keys, in PARTS parts, and then one of values;
+ * COUNT is what registers suffice for.  Eight columns of a row are stored together,
+ * group C of row R at place C ^ (R % 8), so that eight rows read together lie in
+ * different banks. */
 template <int DIM, int PARTS> struct tile {
-    enum { STRIDE = DIM + 8, PART = KEYS * STRIDE, WORDS = PARTS * PART / 8 };
+    enum {
+        COUNT = PARTS == 1  ? 64
+                : DIM <= 64 ? 32
+                            : 16,
+        PART = COUNT * DIM,
+        ELEMENTS = 2 * PARTS * PART
+    };
 };
+
+/* Where the eight columns of group C of row R begin. */
+template <int DIM> static __device__ inline unsigned place_of(unsigned r, unsigned c)
+{
+    return r * DIM + (c ^ r % EIGHT) * EIGHT;
+}
 
 /* A lane's state for one query.  A lane has two of the warp's 16 rows: g and g + 8
  * (mma.cuh). */
 struct own_row {
     int first, end; /* visible keys */
-    int distance;   /* from key 0 to the query */
     float most, sum;
 };
+
+/* PLAIN: scores are proportional to products, which stand for them, in units of the
+ * scale. */
+static bool is_plain(const struct attention &a)
+{
+    return !a.bias.data && !(a.softcap > 0) && a.alibi == 0 && a.scale > 0;
+}
 
 /* The parts of two numbers; LO is not set if there is one part. */
 template <int PARTS>
@@ -41,47 +70,83 @@ static __device__ inline void parts_of(float low, float high, uint32_t *hi,
         split_pair(low, high, hi, lo);
 }
 
-/* Stores the parts of four columns at FROM at TO; zeros if FROM is NULL. */
-template <int PARTS>
-static __device__ inline void put_parts(uint16_t *to, int part, const float *from)
-{
-    float4 f = { 0, 0, 0, 0 };
-    uint32_t hi[2], lo[2];
+/* ---- tiles ---- */
 
-    if (from)
-        f = *(const float4 *)from;
-    parts_of<PARTS>(f.x, f.y, &hi[0], &lo[0]);
-    parts_of<PARTS>(f.z, f.w, &hi[1], &lo[1]);
-    for (int i = 0; i < 2; i++) {
-        ((uint32_t *)to)[i] = hi[i];
-        if (PARTS == 2)
-            ((uint32_t *)(to + part))[i] = lo[i];
-    }
-}
-
-/* Loads keys and values FIRST to END; zeros beyond END and in missing columns. */
+/* Stores the parts of columns COL to COL + 7 of FROM, which has COLS, at TO; zeros
+ * beyond them and if FROM is NULL. */
 template <int DIM, int PARTS>
-static __device__ void load_tiles(uint16_t *keys, uint16_t *values, const float *k,
-                                  const float *v, const struct attention &a,
-                                  uint64_t kv, struct ranges r, struct range one,
-                                  int first, int end)
+static __device__ inline void put_eight(uint16_t *to, const float *from, unsigned col,
+                                        unsigned cols)
 {
-    enum { EACH = DIM / 4 };
+    float4 f[2] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
+    uint4 hi, lo;
 
-    for (unsigned i = threadIdx.x; i < KEYS * EACH; i += THREADS) {
-        unsigned key = i / EACH, col = i % EACH * 4;
-        unsigned at = key * tile<DIM, PARTS>::STRIDE + col;
-        bool there = first + (int)key < end;
-        int64_t row = there ? block_row(r, one, (int64_t)one.key_row + first + key) : 0;
-        const float *kt = k + (row * a.kv_heads + kv) * a.head_dim + col;
-        const float *vt = v + (row * a.kv_heads + kv) * a.value_cols + col;
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++)
+        if (from && col + 4 * i < cols)
+            f[i] = *(const float4 *)(from + col + 4 * i);
+    parts_of<PARTS>(f[0].x, f[0].y, &hi.x, &lo.x);
+    parts_of<PARTS>(f[0].z, f[0].w, &hi.y, &lo.y);
+    parts_of<PARTS>(f[1].x, f[1].y, &hi.z, &lo.z);
+    parts_of<PARTS>(f[1].z, f[1].w, &hi.w, &lo.w);
+    *(uint4 *)to = hi;
+    if (PARTS == 2)
+        *(uint4 *)(to + tile<DIM, PARTS>::PART) = lo;
+}
 
-        put_parts<PARTS>(keys + at, tile<DIM, PARTS>::PART,
-                         there && col < a.head_dim ? kt : NULL);
-        put_parts<PARTS>(values + at, tile<DIM, PARTS>::PART,
-                         there && col < a.value_dim ? vt : NULL);
+/* The tiles of range RANGE, of those laid out together, and of head KV. */
+template <int DIM, int PARTS>
+static __device__ inline uint64_t tiles_at(uint64_t range, uint64_t kv,
+                                           uint64_t kv_heads, uint64_t tiles)
+{
+    return (range * kv_heads + kv) * tiles * tile<DIM, PARTS>::ELEMENTS;
+}
+
+/* Lays out the keys and values of tile blockIdx.x of head blockIdx.y of range FIRST +
+ * blockIdx.z. */
+template <int DIM, int PARTS>
+static __global__ void lay_kernel(uint16_t *tiles, const float *k, const float *v,
+                                  struct attention a, struct ranges r, unsigned first,
+                                  uint64_t ntiles, int64_t least)
+{
+    enum { COUNT = tile<DIM, PARTS>::COUNT, GROUPS = DIM / EIGHT };
+    struct range one = r.v[first + blockIdx.z];
+    uint64_t kv = blockIdx.y;
+    uint16_t *to = tiles + tiles_at<DIM, PARTS>(blockIdx.z, kv, a.kv_heads, ntiles);
+
+    if (one.rows < least)
+        return;
+    for (int64_t t = blockIdx.x; t * COUNT < one.keys; t += gridDim.x)
+        for (unsigned i = threadIdx.x; i < 2 * COUNT * GROUPS; i += blockDim.x) {
+            bool value = i >= COUNT * GROUPS;
+            unsigned key = i % (COUNT * GROUPS) / GROUPS, group = i % GROUPS;
+            bool there = t * COUNT + key < one.keys;
+            int64_t row =
+                there ? block_row(r, one, (int64_t)one.key_row + t * COUNT + key) : 0;
+            const float *from = value ? v + (row * a.kv_heads + kv) * a.value_cols
+                                      : k + (row * a.kv_heads + kv) * a.head_dim;
+
+            put_eight<DIM, PARTS>(to + t * tile<DIM, PARTS>::ELEMENTS +
+                                      (value ? PARTS * tile<DIM, PARTS>::PART : 0) +
+                                      place_of<DIM>(key, group),
+                                  there ? from : NULL, group * EIGHT,
+                                  (unsigned)(value ? a.value_dim : a.head_dim));
+        }
+}
+
+/* Starts to copy a tile. */
+template <int DIM, int PARTS>
+static __device__ inline void fetch(uint16_t *to, const uint16_t *from)
+{
+#pragma unroll
+    for (unsigned i = 0; i < tile<DIM, PARTS>::ELEMENTS / (THREADS * EIGHT); i++) {
+        unsigned at = (i * THREADS + threadIdx.x) * EIGHT;
+
+        copy_start(to + at, from + at);
     }
 }
+
+/* ---- products ---- */
 
 /* The parts of columns COL and COL + 1 of query ROW of a head; zeros if absent. */
 template <int PARTS>
@@ -113,55 +178,58 @@ static __device__ inline float row_sum(float v)
     return v;
 }
 
-/* s = q k^T of this warp's queries and the tile's keys.  Of two parts, the matrices
- * that are loaded together are columns 0-7 and 8-15 of the high parts and of the low
- * parts; of one, columns 0-7 to 24-31. */
+/* s = q k^T of this warp's queries and the tile's keys.  The queries' low parts are at
+ * LO, THREADS apart, in shared memory: registers do not suffice.  The matrices that are
+ * loaded together are two groups of eight keys, of columns 0-7 and 8-15 each. */
 template <int DIM, int PARTS>
-static __device__ inline void scores_of(float s[KEYS / 8][4], const uint32_t hi[][4],
-                                        const uint32_t lo[][4], const uint16_t *keys,
-                                        unsigned cols)
+static __device__ inline void scores_of(float s[][4], const uint32_t hi[][4],
+                                        const uint4 *lo, const uint16_t *keys)
 {
-    enum { STRIDE = tile<DIM, PARTS>::STRIDE };
+    enum { COUNT = tile<DIM, PARTS>::COUNT, PART = tile<DIM, PARTS>::PART };
     unsigned lane = threadIdx.x % GPU_WARP;
-    const uint16_t *own = keys +
-                          lane / 16 * (PARTS == 2 ? tile<DIM, PARTS>::PART : 16) +
-                          lane % 8 * STRIDE + lane / 8 % 2 * 8;
+    unsigned row = lane / 16 * 8 + lane % 8, half = lane / 8 % 2;
 
 #pragma unroll
-    for (int j = 0; j < KEYS / 8; j++) {
+    for (int j = 0; j < COUNT / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             s[j][i] = 0;
 #pragma unroll
-        for (unsigned c = 0; c < DIM / 16; c += 3 - PARTS) {
-            uint32_t b[4];
+    for (int c = 0; c < DIM / 16; c++) {
+        unsigned at = place_of<DIM>(row, 2 * c + half);
+        uint4 four = PARTS == 2 ? lo[c * THREADS] : uint4{ 0, 0, 0, 0 };
+        uint32_t own[4] = { four.x, four.y, four.z, four.w };
 
-            if (c * 16 >= cols)
-                break;
-            load_matrices<false>(b, own + j * 8 * STRIDE + c * 16);
-            if (PARTS == 2)
-                mma(s[j], lo[c], b);
-            mma(s[j], hi[c + 2 - PARTS], b + 2);
-            mma(s[j], hi[c], b);
+#pragma unroll
+        for (int j = 0; j < COUNT / 16; j++) {
+            uint32_t b[4], low[4];
+
+            load_matrices<false>(b, keys, at + j * 16 * DIM);
+            if (PARTS == 2) {
+                load_matrices<false>(low, keys, at + PART + j * 16 * DIM);
+                mma(s[2 * j], own, b);
+                mma(s[2 * j + 1], own, b + 2);
+                mma(s[2 * j], hi[c], low);
+                mma(s[2 * j + 1], hi[c], low + 2);
+            }
+            mma(s[2 * j], hi[c], b);
+            mma(s[2 * j + 1], hi[c], b + 2);
         }
     }
 }
 
-/* acc += p v for the tile's values; p has the layout of scores_of.  Of one part, two
- * groups of eight columns are loaded together. */
+/* acc += p v for the tile's values; p has the layout of scores_of.  The matrices that
+ * are loaded together are keys 0-7 and 8-15, of two groups of eight columns each. */
 template <int DIM, int PARTS>
-static __device__ inline void add_values(float acc[DIM / 8][4],
-                                         const float p[KEYS / 8][4],
-                                         const uint16_t *values, unsigned cols)
+static __device__ inline void add_values(float acc[DIM / 8][4], const float p[][4],
+                                         const uint16_t *values)
 {
-    enum { STRIDE = tile<DIM, PARTS>::STRIDE };
+    enum { COUNT = tile<DIM, PARTS>::COUNT, PART = tile<DIM, PARTS>::PART };
     unsigned lane = threadIdx.x % GPU_WARP;
-    const uint16_t *own = values +
-                          lane / 16 * (PARTS == 2 ? tile<DIM, PARTS>::PART : 8) +
-                          (lane % 8 + lane / 8 % 2 * 8) * STRIDE;
+    unsigned row = lane / 8 % 2 * 8 + lane % 8, half = lane / 16;
 
 #pragma unroll
-    for (int c = 0; c < KEYS / 16; c++) {
+    for (int c = 0; c < COUNT / 16; c++) {
         uint32_t hi[4], lo[4];
 
         /* the result fragments of two neighbouring key groups form an operand a */
@@ -170,53 +238,73 @@ static __device__ inline void add_values(float acc[DIM / 8][4],
             parts_of<PARTS>(p[2 * c + i / 2][i % 2 * 2],
                             p[2 * c + i / 2][i % 2 * 2 + 1], &hi[i], &lo[i]);
 #pragma unroll
-        for (unsigned j = 0; j < DIM / 8; j += 3 - PARTS) {
-            uint32_t b[4];
+        for (int j = 0; j < DIM / 16; j++) {
+            unsigned at = place_of<DIM>(row, 2 * j + half) + c * 16 * DIM;
+            uint32_t b[4], low[4];
 
-            if (j * 8 >= cols)
-                break;
-            load_matrices<true>(b, own + c * 16 * STRIDE + j * 8);
-            if (PARTS == 2)
-                mma(acc[j], lo, b);
-            mma(acc[j + 2 - PARTS], hi, b + 2);
-            mma(acc[j], hi, b);
+            load_matrices<true>(b, values, at);
+            if (PARTS == 2) {
+                load_matrices<true>(low, values, at + PART);
+                mma(acc[2 * j], lo, b);
+                mma(acc[2 * j + 1], lo, b + 2);
+                mma(acc[2 * j], hi, low);
+                mma(acc[2 * j + 1], hi, low + 2);
+            }
+            mma(acc[2 * j], hi, b);
+            mma(acc[2 * j + 1], hi, b + 2);
         }
     }
 }
 
-/* Turns scores into exponentials and rescales the previous sums. */
-template <int DIM>
-static __device__ inline void
-softmax_tile(float s[KEYS / 8][4], float acc[DIM / 8][4], struct own_row own[2],
-             const struct attention &a, uint64_t head, float slope, int key)
+/* ---- softmax ---- */
+
+/* Makes scores of products, and -infinity of those of keys that are not visible; KEY is
+ * this lane's first key, and DISTANCE that from key 0 to its first query. */
+template <int COUNT, bool PLAIN>
+static __device__ inline void mask_tile(float s[][4], const struct own_row own[2],
+                                        const struct attention &a, uint64_t head,
+                                        float slope, int key, int distance)
 {
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; i++) {
+        const struct own_row *o = &own[i / 2 % 2];
+        int at = key + i / 4 * 8 + i % 2;
+        float *one = &s[i / 4][i % 4];
+
+        if (!PLAIN)
+            *one = score_of(&a, *one, head, slope, at - distance - i / 2 % 2 * 8);
+        if (at < o->first || at >= o->end)
+            *one = -INFINITY;
+    }
+}
+
+/* Turns scores into exponentials and rescales the previous sums. */
+template <int DIM, int COUNT>
+static __device__ inline void softmax_tile(float s[][4], float acc[DIM / 8][4],
+                                           struct own_row own[2], float unit)
+{
+    unit *= LOG2_E;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         struct own_row *o = &own[h];
-        float most = -INFINITY, f;
+        float most = -INFINITY, f, base;
 
 #pragma unroll
-        for (int i = 0; i < KEYS / 4; i++) {
-            int at = key + i / 2 * 8 + i % 2;
-            float *one = &s[i / 2][2 * h + i % 2];
-
-            *one = at >= o->first && at < o->end
-                       ? score_of(&a, *one, head, slope, at - o->distance)
-                       : -INFINITY;
-            most = *one > most ? *one : most;
-        }
+        for (int j = 0; j < COUNT / 8; j++)
+            most = fmaxf(most, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
         most = row_max(most);
         most = o->most > most ? o->most : most;
-        f = most == -INFINITY ? 1 : expf(o->most - most);
+        base = most == -INFINITY ? 0 : most; /* exp_two(-infinity) is 0 */
+        f = exp_two((o->most - base) * unit);
         o->sum *= f;
         o->most = most;
 #pragma unroll
-        for (int i = 0; i < KEYS / 4; i++) {
-            float *one = &s[i / 2][2 * h + i % 2];
-
-            *one = most == -INFINITY ? 0 : expf(*one - most);
-            o->sum += *one;
-        }
+        for (int j = 0; j < COUNT / 8; j++)
+#pragma unroll
+            for (int i = 2 * h; i < 2 * h + 2; i++) {
+                s[j][i] = exp_two((s[j][i] - base) * unit);
+                o->sum += s[j][i];
+            }
 #pragma unroll
         for (int j = 0; j < DIM / 8; j++) {
             acc[j][2 * h] *= f;
@@ -225,10 +313,12 @@ softmax_tile(float s[KEYS / 8][4], float acc[DIM / 8][4], struct own_row own[2],
     }
 }
 
+/* ---- a block ---- */
+
 /* Writes the result in acc[.][2 h] and acc[.][2 h + 1] to row ROW of y. */
 template <int DIM>
 static __device__ inline void put_row(float *y, float *lse, const float acc[DIM / 8][4],
-                                      int h, const struct own_row *o,
+                                      int h, const struct own_row *o, float unit,
                                       const struct attention &a, uint64_t row)
 {
     unsigned col = threadIdx.x % 4 * 2;
@@ -237,11 +327,12 @@ static __device__ inline void put_row(float *y, float *lse, const float acc[DIM 
 #pragma unroll
     for (unsigned j = 0; j < DIM / 8; j++)
         if (o->end >= 0 && j * 8 + col < a.value_dim) {
-            y[row * a.value_dim + j * 8 + col] = acc[j][2 * h] * part;
-            y[row * a.value_dim + j * 8 + col + 1] = acc[j][2 * h + 1] * part;
+            float2 two = { acc[j][2 * h] * part, acc[j][2 * h + 1] * part };
+
+            *(float2 *)(y + row * a.value_dim + j * 8 + col) = two;
         }
     if (lse && o->end >= 0 && col == 0)
-        lse[row] = sum > 0 ? o->most + logf(sum) : -INFINITY;
+        lse[row] = sum > 0 ? o->most * unit + logf(sum) : -INFINITY;
 }
 
 /* Initialises the state of query I; end = -1 if there is no such query. */
@@ -253,87 +344,200 @@ static __device__ inline void open_row(struct own_row *o, const struct attention
     visible(&a, one, one.start + i, &first, &end);
     o->first = i < one.rows ? (int)first : 0;
     o->end = i < one.rows ? (int)end : -1;
-    o->distance = (int)(one.start + i - one.first_key);
     o->most = sink;
     o->sum = sink > -INFINITY && threadIdx.x % 4 == 0;
 }
 
-/* Key tiles start at multiples of KEYS, so a query's sums do not depend on the other
- * queries of its block. */
-template <int DIM, int PARTS>
-static __global__ void __launch_bounds__(THREADS, 2)
-    cores_kernel(float *y, float *lse, const float *q, const float *k, const float *v,
-                 struct attention a, struct ranges r, int64_t least)
+/* The keys that all queries of the warp see, [*all, *all_end), and that any of them
+ * sees. */
+static __device__ inline void warp_keys(const struct own_row own[2], int *any,
+                                        int *any_end, int *all, int *all_end)
 {
-    SHARED(uint4, key_tile, (tile<DIM, PARTS>::WORDS));
-    SHARED(uint4, value_tile, (tile<DIM, PARTS>::WORDS));
-    uint16_t *keys = (uint16_t *)key_tile, *values = (uint16_t *)value_tile;
-    struct range one = r.v[blockIdx.z];
+    *any = INT32_MAX;
+    *any_end = *all = 0;
+    *all_end = INT32_MAX;
+    for (int h = 0; h < 2; h++)
+        if (own[h].end >= 0) {
+            *any = own[h].first < *any ? own[h].first : *any;
+            *any_end = own[h].end > *any_end ? own[h].end : *any_end;
+            *all = own[h].first > *all ? own[h].first : *all;
+            *all_end = own[h].end < *all_end ? own[h].end : *all_end;
+        }
+    for (int k = GPU_WARP / 2; k; k /= 2) {
+        int low = __shfl_xor_sync(~0u, *any, k),
+            high = __shfl_xor_sync(~0u, *any_end, k);
+
+        *any = low < *any ? low : *any;
+        *any_end = high > *any_end ? high : *any_end;
+        low = __shfl_xor_sync(~0u, *all, k);
+        high = __shfl_xor_sync(~0u, *all_end, k);
+        *all = low > *all ? low : *all;
+        *all_end = high < *all_end ? high : *all_end;
+    }
+}
+
+/* Head blockIdx.x of queries of range FIRST + blockIdx.z; blocks of the last queries,
+ * which may see the most keys, come first.  Key tiles start at multiples of COUNT, so a
+ * query's sums do not depend on the other queries of its block. */
+template <int DIM, int PARTS, bool PLAIN>
+static __global__ void __launch_bounds__(THREADS, 1)
+    cores_kernel(float *y, float *lse, const float *q, const uint16_t *tiles,
+                 struct attention a, struct ranges r, unsigned range, uint64_t ntiles,
+                 int64_t least)
+{
+    enum { COUNT = tile<DIM, PARTS>::COUNT, ELEMENTS = tile<DIM, PARTS>::ELEMENTS };
+    SHARED_AT_LAUNCH(uint4, memory);
+    uint16_t *stage = (uint16_t *)memory;
+    uint4 *lo = memory + 2 * ELEMENTS / EIGHT + threadIdx.x;
+    struct range one = r.v[range + blockIdx.z];
     unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4;
-    uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
+    uint64_t head = blockIdx.x, kv = head / (a.heads / a.kv_heads);
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
-    float sink = sink_of(&a, head);
+    float unit = PLAIN ? (float)a.scale : 1;
+    float sink = sink_of(&a, head) / unit;
 
     if (one.rows < least)
         return;
-    for (int64_t at = blockIdx.x * (int64_t)QUERIES; at < one.rows;
-         at += gridDim.x * (int64_t)QUERIES) {
-        int64_t row = at + threadIdx.x / GPU_WARP * ROWS, low, high, none;
-        uint32_t hi[DIM / 16][4], lo[DIM / 16][4]; /* lo: of two parts */
+    tiles += tiles_at<DIM, PARTS>(blockIdx.z, kv, a.kv_heads, ntiles);
+    for (int block = (one.rows - 1) / QUERIES - (int)blockIdx.y; block >= 0;
+         block -= (int)gridDim.y) {
+        int at = block * QUERIES, row = at + (int)threadIdx.x / GPU_WARP * ROWS, key,
+            key_end;
+        int64_t low, high, none;
+        uint32_t hi[DIM / 16][4];
         float acc[DIM / 8][4];
         struct own_row own[2];
+        int any, any_end, all, all_end, at_stage = 0;
 
 #pragma unroll
-        for (int i = 0; i < 4 * (DIM / 16); i++)
-            load_pair<PARTS>(&hi[i / 4][i % 4], &lo[i / 4][i % 4], q, a, head, one,
-                             row + g + i % 2 * 8, i / 4 * 16 + i % 4 / 2 * 8 + 2 * t);
+        for (int c = 0; c < DIM / 16; c++) {
+            uint32_t own[4];
+
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                load_pair<PARTS>(&hi[c][i], &own[i], q, a, head, one,
+                                 row + g + i % 2 * 8, c * 16 + i / 2 * 8 + 2 * t);
+            if (PARTS == 2)
+                lo[c * THREADS] = { own[0], own[1], own[2], own[3] };
+        }
 #pragma unroll
         for (int i = 0; i < 4 * (DIM / 8); i++)
             acc[i / 4][i % 4] = 0;
         open_row(&own[0], a, one, row + g, sink);
         open_row(&own[1], a, one, row + g + 8, sink);
+        warp_keys(own, &any, &any_end, &all, &all_end);
         visible(&a, one, one.start + at, &low, &none);
         visible(&a, one,
                 one.start + (at + QUERIES < one.rows ? at + QUERIES : one.rows) - 1,
                 &none, &high);
-        for (int key = (int)(low - low % KEYS); key < high; key += KEYS) {
-            float s[KEYS / 8][4];
+        key = (int)(low - low % COUNT);
+        key_end = (int)high;
+        __syncthreads();
+        if (key < key_end)
+            fetch<DIM, PARTS>(stage, tiles + (uint64_t)(key / COUNT) * ELEMENTS);
+        for (; key < key_end; key += COUNT) {
+            const uint16_t *keys = stage + at_stage * ELEMENTS,
+                           *values = keys + ELEMENTS / 2;
+            float s[COUNT / 8][4];
 
+            copies_wait();
             __syncthreads();
-            load_tiles<DIM, PARTS>(keys, values, k, v, a, kv, r, one, key, (int)high);
-            __syncthreads();
-            scores_of<DIM, PARTS>(s, hi, lo, keys, (unsigned)a.head_dim);
-            softmax_tile<DIM>(s, acc, own, a, head, slope, key + 2 * (int)t);
-            add_values<DIM, PARTS>(acc, s, values, (unsigned)a.value_dim);
+            at_stage = !at_stage;
+            if (key + COUNT < key_end)
+                fetch<DIM, PARTS>(stage + at_stage * ELEMENTS,
+                                  tiles + (uint64_t)(key / COUNT + 1) * ELEMENTS);
+            if (key >= any_end || key + COUNT <= any)
+                continue;
+            scores_of<DIM, PARTS>(s, hi, lo, keys);
+            if (!PLAIN || key < all || key + COUNT > all_end)
+                mask_tile<COUNT, PLAIN>(s, own, a, head, slope, key + 2 * (int)t,
+                                        (int)(one.start - one.first_key) + row +
+                                            (int)g);
+            softmax_tile<DIM, COUNT>(s, acc, own, unit);
+            add_values<DIM, PARTS>(acc, s, values);
         }
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            put_row<DIM>(y, lse, acc, h, &own[h], a,
+            put_row<DIM>(y, lse, acc, h, &own[h], unit, a,
                          (uint64_t)(one.row + row + g + 8 * h) * a.heads + head);
     }
 }
 
-template <int PARTS>
+/* ---- launches ---- */
+
+/* The tiles of a text, and the texts whose tiles are laid out together. */
+template <int DIM, int PARTS>
+static void sizes_of(const struct attention &a, const struct ranges &r,
+                     uint64_t *ntiles, uint64_t *bytes, uint64_t *together)
+{
+    enum { COUNT = tile<DIM, PARTS>::COUNT };
+
+    *ntiles = (r.most_keys + COUNT - 1) / COUNT;
+    *bytes = *ntiles * a.kv_heads * tile<DIM, PARTS>::ELEMENTS * sizeof(uint16_t);
+    *together = *bytes ? MOST_TILES / *bytes : 0;
+    *together = *together < 1 ? 1 : *together > r.n ? r.n : *together;
+}
+
+template <int DIM, int PARTS>
 static void launch(float *y, float *lse, const float *q, const float *k, const float *v,
                    const struct attention &a, const struct ranges &r, int64_t least,
-                   void *stream)
+                   void *room, void *stream)
 {
-    dim3 grid(gpu_blocks(r.most_rows, QUERIES), (unsigned)a.heads, (unsigned)r.n);
+    uint64_t ntiles, bytes, together;
+    uint16_t *tiles = (uint16_t *)room;
+    unsigned blocks = gpu_blocks(r.most_rows, QUERIES);
+    size_t shared = 2 * tile<DIM, PARTS>::ELEMENTS * sizeof(uint16_t) +
+                    (PARTS - 1) * DIM / 16 * THREADS * sizeof(uint4);
 
-    if (a.head_dim <= 64 && a.value_dim <= 64)
-        LAUNCH((cores_kernel<64, PARTS>), grid, THREADS, stream, y, lse, q, k, v, a, r,
-               least);
+    sizes_of<DIM, PARTS>(a, r, &ntiles, &bytes, &together);
+    for (size_t first = 0; first < r.n; first += together) {
+        unsigned n = (unsigned)(r.n - first < together ? r.n - first : together);
+
+        LAUNCH((lay_kernel<DIM, PARTS>),
+               dim3(gpu_blocks(ntiles, 1), (unsigned)a.kv_heads, n), GPU_THREADS,
+               stream, tiles, k, v, a, r, (unsigned)first, ntiles, least);
+        if (is_plain(a))
+            LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, true>),
+                          dim3((unsigned)a.heads, blocks, n), THREADS, stream, y, lse,
+                          q, tiles, a, r, (unsigned)first, ntiles, least);
+        else
+            LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, false>),
+                          dim3((unsigned)a.heads, blocks, n), THREADS, stream, y, lse,
+                          q, tiles, a, r, (unsigned)first, ntiles, least);
+    }
+}
+
+static bool is_small(const struct attention &a)
+{
+    return a.head_dim <= 64 && a.value_dim <= 64;
+}
+
+extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
+{
+    uint64_t ntiles, bytes, together;
+
+    if (is_small(a) && a.rounded)
+        sizes_of<64, 1>(a, r, &ntiles, &bytes, &together);
+    else if (is_small(a))
+        sizes_of<64, 2>(a, r, &ntiles, &bytes, &together);
+    else if (a.rounded)
+        sizes_of<128, 1>(a, r, &ntiles, &bytes, &together);
     else
-        LAUNCH((cores_kernel<128, PARTS>), grid, THREADS, stream, y, lse, q, k, v, a, r,
-               least);
+        sizes_of<128, 2>(a, r, &ntiles, &bytes, &together);
+    return bytes * together;
 }
 
 extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,
                                     const float *k, const float *v, struct attention a,
-                                    struct ranges r, uint64_t least, void *stream)
+                                    struct ranges r, uint64_t least, void *tiles,
+                                    void *stream)
 {
-    if (a.rounded)
-        launch<1>(y, lse, q, k, v, a, r, (int64_t)least, stream);
+    if (is_small(a) && a.rounded)
+        launch<64, 1>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
+    else if (is_small(a))
+        launch<64, 2>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
+    else if (a.rounded)
+        launch<128, 1>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
     else
-        launch<2>(y, lse, q, k, v, a, r, (int64_t)least, stream);
+        launch<128, 2>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
 }

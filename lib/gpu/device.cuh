@@ -12,6 +12,15 @@
 #define SHARED(type, name, n) __shared__ type name[n]
 #define LAUNCH(kernel, grid, block, stream, ...) \
     kernel<<<grid, block, 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
+/* Shared memory of a block whose size, in bytes, LAUNCH_SHARED says; it may be larger
+ * than SHARED's. */
+#define SHARED_AT_LAUNCH(type, name) extern __shared__ type name[]
+#define LAUNCH_SHARED(bytes, kernel, grid, block, stream, ...)                    \
+    do {                                                                          \
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, \
+                             (int)(bytes));                                       \
+        kernel<<<grid, block, bytes, (cudaStream_t)(stream)>>>(__VA_ARGS__);      \
+    } while (0)
 #else
 #include "tests/emu/emu.h"
 #endif

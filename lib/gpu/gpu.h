@@ -145,16 +145,25 @@ struct attention {
     struct matrix sinks; /* attention sinks; data NULL: none */
     uint64_t sink_group, sink_within, sink_per;
 };
-/* y = softmax(scale q k^T, masked) v; LSE may be NULL.  PART is device memory for
- * gpu_attention_part(...) floats with QUERIES rows of queries; NULL if that is 0. */
+/* y = softmax(scale q k^T, masked) v; LSE may be NULL.  ROOM is device memory of
+ * gpu_attention_room bytes, aligned to 16; NULL if that is 0. */
 void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
-                   struct attention a, struct ranges r, float *part, void *stream);
-uint64_t gpu_attention_part(struct attention a, struct ranges r, uint64_t queries);
-/* The same on tensor cores, for sequences of at least LEAST queries.  Heads have at
- * most 128 columns, a multiple of 4; addresses are aligned to 16 bytes. */
+                   struct attention a, struct ranges r, void *room, void *stream);
+uint64_t gpu_attention_room(const float *y, const float *q, const float *k,
+                            const float *v, struct attention a, struct ranges r);
+/* The same on tensor cores, for texts of at least LEAST queries; TILES is device memory
+ * of gpu_attention_tiles bytes.  Heads have at most 128 columns, a multiple of 4;
+ * addresses are aligned to 16 bytes. */
 void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
                          const float *v, struct attention a, struct ranges r,
-                         uint64_t least, void *stream);
+                         uint64_t least, void *tiles, void *stream);
+uint64_t gpu_attention_tiles(struct attention a, struct ranges r);
+/* The same for texts of fewer than FEWER queries, which have at most ROWS; PARTS is
+ * device memory of gpu_attention_parts bytes. */
+void gpu_attention_few(float *y, float *lse, const float *q, const float *k,
+                       const float *v, struct attention a, struct ranges r,
+                       uint64_t rows, uint64_t fewer, void *parts, void *stream);
+uint64_t gpu_attention_parts(struct attention a, struct ranges r, uint64_t rows);
 /* Attention of a stream of predictions (stream.cu): a.bias.rows buckets of biases for
  * each query and head; OWN_K and OWN_V may be NULL. */
 struct streams {

@@ -6,6 +6,7 @@ gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/score.cuh %D%/warps.cuh
 gpu_kernels = \
     %D%/attention.cu \
     %D%/cache.cu \
+    %D%/chunks.cu \
     %D%/columns.cu \
     %D%/cores.cu \
     %D%/elementwise.cu \

@@ -106,15 +106,16 @@ static __device__ inline void mma(float *d, const uint32_t *a, const uint32_t *b
 #endif
 }
 
-/* Loads four matrices of 8 x 8 16-bit elements from shared memory.  Lane I passes the
- * address of row I % 8 of matrix I / 8, aligned to 16 bytes, and receives in word[m]
- * elements 2 t and 2 t + 1 of row g of matrix m, or of its column g if TRANSPOSED (PTX
- * ISA, ldmatrix). */
+/* Loads four matrices of 8 x 8 16-bit elements from shared memory at BASE.  Lane I
+ * passes the offset, in elements, of row I % 8 of matrix I / 8, aligned to 16 bytes,
+ * and receives in word[m] elements 2 t and 2 t + 1 of row g of matrix m, or of its
+ * column g if TRANSPOSED (PTX ISA, ldmatrix). */
 template <bool TRANSPOSED>
-static __device__ inline void load_matrices(uint32_t *word, const uint16_t *row)
+static __device__ inline void load_matrices(uint32_t *word, const uint16_t *base,
+                                            unsigned offset)
 {
 #ifdef __CUDACC__
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(base) + 2 * offset;
 
     if (TRANSPOSED)
         asm volatile(
@@ -131,13 +132,54 @@ static __device__ inline void load_matrices(uint32_t *word, const uint16_t *row)
     unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4;
 
     for (unsigned m = 0; m < 4; m++) {
-        const uint16_t *one = __shfl_sync(~0u, row, 8 * m + (TRANSPOSED ? 2 * t : g));
-        const uint16_t *next =
-            __shfl_sync(~0u, row, 8 * m + (TRANSPOSED ? 2 * t + 1 : g));
+        unsigned one = __shfl_sync(~0u, offset, 8 * m + (TRANSPOSED ? 2 * t : g));
+        unsigned next = __shfl_sync(~0u, offset, 8 * m + (TRANSPOSED ? 2 * t + 1 : g));
         unsigned at = TRANSPOSED ? g : 2 * t;
 
-        word[m] = one[at] | (uint32_t)next[TRANSPOSED ? at : at + 1] << 16;
+        word[m] = base[one + at] | (uint32_t)base[next + (TRANSPOSED ? at : at + 1)]
+                                       << 16;
     }
+#endif
+}
+
+/* Starts to copy 16 bytes from global memory at FROM to shared memory at TO; both are
+ * aligned to 16 bytes.  The thread must wait by copies_wait before it reads them, and a
+ * barrier must follow before other threads do.  Before sm_80 the copy is made at
+ * once. */
+static __device__ inline void copy_start(void *to, const void *from)
+{
+#if GPU_HAS_MMA
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+#elif defined(__CUDACC__)
+    *(uint4 *)to = *(const uint4 *)from;
+#else
+    emu_copy_start(to, from);
+#endif
+}
+
+/* Waits for all copies that this thread has started. */
+static __device__ inline void copies_wait()
+{
+#if GPU_HAS_MMA
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#elif !defined(__CUDACC__)
+    emu_copies_wait();
+#endif
+}
+
+/* 2^x within 2 units in the last place; 0 for -infinity */
+static __device__ inline float exp_two(float x)
+{
+#ifdef __CUDACC__
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
 #endif
 }
 

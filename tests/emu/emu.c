@@ -24,7 +24,7 @@ void __sanitizer_start_switch_fiber(void **save, const void *bottom, size_t size
 void __sanitizer_finish_switch_fiber(void *save, const void **bottom, size_t *size);
 #endif
 
-enum { STACK = 1 << 17, BOX = 16, THREADS = 1024, SHARES = 16 };
+enum { STACK = 1 << 17, BOX = 16, THREADS = 1024, SHARES = 16, COPIES = 64 };
 enum waiting { NOT, BARRIER, WARP };
 
 struct fiber {
@@ -42,6 +42,7 @@ struct thread {
     enum waiting wait;
     unsigned generation;
     const char *where;
+    int ncopies; /* that it has started and not waited for */
 };
 
 /* Lanes that meet bring something each; when all have taken, the next may meet. */
@@ -55,6 +56,10 @@ struct emu_thread *emu_now;
 struct emu_dim emu_block, emu_block_size, emu_grid;
 
 static struct thread thread[THREADS];
+static struct {
+    void *to;
+    const void *from;
+} copy[THREADS][COPIES];
 static struct warp warp[THREADS / 32];
 static struct fiber fiber[THREADS];
 static int nfibers; /* that have a stack */
@@ -71,6 +76,7 @@ static struct {
     void *memory;
 } share[SHARES];
 static int nshares;
+static size_t shared_size; /* of emu_shared_at_launch */
 #ifdef EMU_TSAN
 static char block_token, barrier_token[2];
 #endif
@@ -148,6 +154,8 @@ static void fiber_main(void)
         __tsan_acquire(&block_token);
 #endif
         body(body_arg);
+        if (t->ncopies)
+            die("copies that the thread never waits for", t, "its end");
 #ifdef EMU_TSAN
         __tsan_release(&block_token);
 #endif
@@ -307,6 +315,34 @@ void *emu_shared(const void *key, size_t size)
     return share[nshares++].memory;
 }
 
+void *emu_shared_at_launch(void)
+{
+    return emu_shared(&shared_size, shared_size);
+}
+
+void emu_copy_start(void *to, const void *from)
+{
+    struct thread *t = now;
+    int i = t->ncopies++;
+
+    if (i == COPIES)
+        die("more copies than the emulation remembers", t, "copy_start");
+    if ((uintptr_t)to % BOX || (uintptr_t)from % BOX)
+        die("a copy that is not aligned", t, "copy_start");
+    memset(to, 0xff, BOX);
+    copy[t - thread][i].to = to;
+    copy[t - thread][i].from = from;
+}
+
+void emu_copies_wait(void)
+{
+    struct thread *t = now;
+
+    for (int i = 0; i < t->ncopies; i++)
+        copy_bytes(copy[t - thread][i].to, copy[t - thread][i].from, BOX);
+    t->ncopies = 0;
+}
+
 /* ---- blocks ---- */
 
 static unsigned random_below(unsigned n)
@@ -397,13 +433,14 @@ static void run_block(unsigned order)
 }
 
 void emu_run(const char *kernel, struct emu_dim grid, struct emu_dim size,
-             void (*run)(void *), void *closure)
+             size_t shared, void (*run)(void *), void *closure)
 {
     const char *text = getenv("EMU_ORDER");
     unsigned order = text ? (unsigned)strtoul(text, NULL, 10) : 0;
 
     nthreads = size.x * size.y * size.z;
     kernel_name = kernel;
+    shared_size = shared;
     emu_block_size = size;
     emu_grid = grid;
     body = run;

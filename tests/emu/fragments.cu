@@ -31,10 +31,10 @@ static __global__ void fragments_kernel(struct fragments f)
         f.d[lane * 4 + i] = d[i];
         f.twin[lane * 4 + i] = twin[i];
     }
-    load_matrices<false>(word, matrices + lane * 8);
+    load_matrices<false>(word, matrices, lane * 8);
     for (unsigned i = 0; i < 4; i++)
         f.plain[lane * 4 + i] = word[i];
-    load_matrices<true>(word, matrices + lane * 8);
+    load_matrices<true>(word, matrices, lane * 8);
     for (unsigned i = 0; i < 4; i++)
         f.transposed[lane * 4 + i] = word[i];
 }

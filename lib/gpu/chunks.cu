@@ -1,0 +1,463 @@
+/* chunks - attention of few queries: chunks of keys, whose results are added
+ *
+ * "Flash-decoding" (Dao et al. 2023): the keys of a text are divided into chunks of
+ * CHUNK, counted from its first key, and a block handles one query with one chunk, for
+ * up to HEADS query heads that share a head of keys and values, which it reads once for
+ * them.  It writes the largest score, the sum of exponentials, and the values weighted
+ * by these.  A second kernel adds the chunks of each head in a fixed order.  So a
+ * query's result has the same bits alone and in any batch.
+ *
+ * Scores: eight lanes share a key, so that a warp reads four keys at a time, each
+ * 128 bytes of it; KEYS of them per lane are read before they are used.  Values: a warp
+ * reads 128 columns of a row at a time, and warps take turns at the rows. */
+#include "lib/gpu/score.cuh"
+
+enum { WARPS = GPU_THREADS / GPU_WARP };
+enum {
+    LANES = 8,                  /* lanes that share a key */
+    AT_ONCE = GPU_WARP / LANES, /* keys that a warp reads together */
+    KEYS = 2,                   /* times that it does so before they are used */
+    COLUMNS = 4 * GPU_WARP,     /* of values, that a warp reads together */
+    ROWS = 8,                   /* rows of them that are read before they are used */
+    QUERY = 4096,               /* numbers of the queries that a block has */
+    TOTALS = 4                  /* numbers before the values of a chunk */
+};
+#ifdef __CUDACC__
+enum { CHUNK = 128, ADDERS = 256, WEIGHTS = 1024 };
+#else
+enum { CHUNK = 16, ADDERS = 64, WEIGHTS = 4 };
+#endif
+enum { MOST_PARTS = 1 << 28 }; /* bytes of results of chunks at a time */
+
+/* Results of chunks, [texts][queries][heads][chunks][TOTALS + value_dim], the last
+ * rounded up to four: for QUERIES queries of each text from FIRST on. */
+struct parts {
+    float *at;
+    int64_t first, queries, chunks, fewer; /* FEWER: texts with as many are not ours */
+    uint64_t stride;
+};
+
+static __device__ inline float *part_of(const struct parts &p,
+                                        const struct attention &a, int64_t query,
+                                        uint64_t head, int64_t chunk)
+{
+    uint64_t row = (uint64_t)(blockIdx.z * p.queries + query) * a.heads + head;
+
+    return p.at + (row * p.chunks + chunk) * p.stride;
+}
+
+/* Four numbers from column COL of a row of COLS on; zeros beyond its end.  WIDE: rows
+ * are aligned to 16 bytes and COLS is a multiple of four. */
+template <bool WIDE>
+static __device__ inline float4 four(const float *row, unsigned col, unsigned cols)
+{
+    float4 f = { 0, 0, 0, 0 };
+
+    if (WIDE)
+        return col < cols ? *(const float4 *)(row + col) : f;
+    f.x = col < cols ? row[col] : 0;
+    f.y = col + 1 < cols ? row[col + 1] : 0;
+    f.z = col + 2 < cols ? row[col + 2] : 0;
+    f.w = col + 3 < cols ? row[col + 3] : 0;
+    return f;
+}
+
+static __device__ inline float dot4(float4 a, float4 b, float s)
+{
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s))));
+}
+
+static __device__ inline void add4(float4 *sum, float p, float4 v)
+{
+    sum->x = fmaf(p, v.x, sum->x);
+    sum->y = fmaf(p, v.y, sum->y);
+    sum->z = fmaf(p, v.z, sum->z);
+    sum->w = fmaf(p, v.w, sum->w);
+}
+
+/* A block's query: COUNT heads from HEAD on, which share KV, and the visible keys [low,
+ * high) of a chunk. */
+struct piece {
+    uint64_t head, kv;
+    int count;
+    int64_t position, begin, low, high; /* BEGIN: first key of the chunk */
+};
+
+/* score[h][t - begin] = the score of head h and key t */
+template <int HEADS, bool WIDE>
+static __device__ inline void
+score_keys(float *score, const float4 *query, const float *k, const struct attention &a,
+           const struct ranges &r, const struct range &one, const struct piece &o)
+{
+    unsigned lane = threadIdx.x % LANES, dim = (unsigned)a.head_dim;
+    unsigned place = threadIdx.x / LANES, stride = (dim + 3) / 4;
+    float slope[HEADS];
+
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        slope[h] = a.alibi != 0 ? alibi_slope(&a, o.head + (h < o.count ? h : 0)) : 0;
+    for (int64_t t = o.low; t < o.high; t += WARPS * AT_ONCE * KEYS) {
+        const float *key[KEYS];
+        float sum[HEADS][KEYS] = { { 0 } };
+
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            int64_t own = t + i * WARPS * AT_ONCE + place;
+            int64_t row =
+                block_row(r, one, one.key_row + (own < o.high ? own : o.high - 1));
+
+            key[i] = k + (row * a.kv_heads + o.kv) * dim;
+        }
+#pragma unroll 4
+        for (unsigned col = lane * 4; col < dim; col += 4 * LANES) {
+            float4 f[KEYS];
+
+#pragma unroll
+            for (int i = 0; i < KEYS; i++)
+                f[i] = four<WIDE>(key[i], col, dim);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                float4 q = query[h * stride + col / 4];
+
+#pragma unroll
+                for (int i = 0; i < KEYS; i++)
+                    sum[h][i] = dot4(q, f[i], sum[h][i]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            int64_t own = t + i * WARPS * AT_ONCE + place;
+
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                float s = sum[h][i];
+
+                for (int by = LANES / 2; by; by /= 2)
+                    s += __shfl_xor_sync(~0u, s, by);
+                if (h < o.count && own < o.high && (int)lane == h % LANES)
+                    score[h * CHUNK + (own - o.begin)] = score_of(
+                        &a, s, o.head + h, slope[h], one.first_key + own - o.position);
+            }
+        }
+    }
+}
+
+/* score[h] = exponentials; the largest score and their sum go to the parts */
+static __device__ inline void exponentials(float *score, const struct attention &a,
+                                           const struct parts &p, int64_t query,
+                                           int64_t chunk, const struct piece &o)
+{
+    unsigned lane = threadIdx.x % GPU_WARP;
+    unsigned low = (unsigned)(o.low - o.begin), high = (unsigned)(o.high - o.begin);
+
+    for (int h = threadIdx.x / GPU_WARP; h < o.count; h += WARPS) {
+        float *own = score + h * CHUNK, most = -INFINITY, sum = 0;
+
+        for (unsigned t = low + lane; t < high; t += GPU_WARP)
+            most = own[t] > most ? own[t] : most;
+        for (int by = GPU_WARP / 2; by; by /= 2) {
+            float other = __shfl_xor_sync(~0u, most, by);
+
+            most = other > most ? other : most;
+        }
+        for (unsigned t = low + lane; t < high; t += GPU_WARP) {
+            float e = own[t] == -INFINITY ? 0 : expf(own[t] - most);
+
+            own[t] = e;
+            sum += e;
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            float *to = part_of(p, a, query, o.head + h, chunk);
+
+            to[0] = most;
+            to[1] = sum;
+        }
+    }
+}
+
+/* The values of COLUMNS columns from FIRST on, weighted by SCORE; PART is shared memory
+ * for [WARPS][HEADS][COLUMNS]. */
+template <int HEADS, bool WIDE>
+static __device__ inline void
+weigh_values(float4 *part, const float *score, const float *v, unsigned first,
+             const struct attention &a, const struct ranges &r, const struct range &one,
+             const struct parts &p, int64_t query, int64_t chunk, const struct piece &o)
+{
+    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
+    unsigned col = first + lane * 4, dim = (unsigned)a.value_dim;
+    float4 sum[HEADS];
+
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        sum[h] = { 0, 0, 0, 0 };
+    for (int64_t t = o.low + warp; t < o.high; t += WARPS * ROWS) {
+        float4 f[ROWS];
+
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            int64_t own = t + i * WARPS;
+            bool there = own < o.high;
+            int64_t row = block_row(r, one, one.key_row + (there ? own : t));
+
+            f[i] = four<WIDE>(v + (row * a.kv_heads + o.kv) * a.value_cols, col,
+                              there ? dim : 0);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            int64_t own = t + i * WARPS;
+
+#pragma unroll
+            for (int h = 0; h < HEADS; h++)
+                if (own < o.high)
+                    add4(&sum[h], h < o.count ? score[h * CHUNK + (own - o.begin)] : 0,
+                         f[i]);
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        part[(warp * HEADS + h) * GPU_WARP + lane] = sum[h];
+    __syncthreads();
+    for (int i = threadIdx.x; i < o.count * GPU_WARP; i += GPU_THREADS) {
+        int h = i / GPU_WARP;
+        unsigned at = first + i % GPU_WARP * 4;
+        float4 all = { 0, 0, 0, 0 };
+
+        for (unsigned w = 0; w < WARPS; w++)
+            add4(&all, 1, part[(w * HEADS + h) * GPU_WARP + i % GPU_WARP]);
+        if (at < dim)
+            *(float4 *)(part_of(p, a, query, o.head + h, chunk) + TOTALS + at) = all;
+    }
+}
+
+/* Blocks: queries and chunks, heads of keys and groups of the heads that share them,
+ * texts. */
+template <int HEADS, bool WIDE>
+static __global__ void __launch_bounds__(GPU_THREADS, 3)
+    chunk_kernel(struct parts p, const float *q, const float *k, const float *v,
+                 struct attention a, struct ranges r)
+{
+    SHARED(float4, query, QUERY / 4);
+    SHARED(float4, part, WARPS * HEADS * GPU_WARP);
+    SHARED(float, score, HEADS *CHUNK);
+    struct range one = r.v[blockIdx.z];
+    unsigned per = (unsigned)(a.heads / a.kv_heads), groups = (per + HEADS - 1) / HEADS;
+    unsigned group = blockIdx.y % groups * HEADS;
+    struct piece o;
+
+    if (one.rows >= p.fewer)
+        return;
+    o.kv = blockIdx.y / groups;
+    o.head = o.kv * per + group;
+    o.count = per - group < HEADS ? (int)(per - group) : (int)HEADS;
+    for (int64_t i = blockIdx.x; i < p.queries * p.chunks; i += gridDim.x) {
+        int64_t own = i / p.chunks, chunk = i % p.chunks, row = p.first + own;
+        unsigned dim = (unsigned)a.head_dim, stride = (dim + 3) / 4;
+
+        if (row >= one.rows)
+            break;
+        o.position = one.start + row;
+        o.begin = chunk * CHUNK;
+        visible(&a, one, o.position, &o.low, &o.high);
+        o.low = o.low > o.begin ? o.low : o.begin;
+        o.high = o.high < o.begin + CHUNK ? o.high : o.begin + CHUNK;
+        if (o.low >= o.high)
+            continue;
+        __syncthreads();
+        for (unsigned at = threadIdx.x; at < HEADS * stride; at += GPU_THREADS) {
+            int h = (int)(at / stride);
+
+            query[at] =
+                four<WIDE>(q + ((one.row + row) * a.heads + o.head) * dim + h * dim,
+                           at % stride * 4, h < o.count ? dim : 0);
+        }
+        __syncthreads();
+        score_keys<HEADS, WIDE>(score, query, k, a, r, one, o);
+        __syncthreads();
+        exponentials(score, a, p, own, chunk, o);
+        __syncthreads();
+        for (unsigned first = 0; first < a.value_dim; first += COLUMNS) {
+            weigh_values<HEADS, WIDE>(part, score, v, first, a, r, one, p, own, chunk,
+                                      o);
+            __syncthreads();
+        }
+    }
+}
+
+/* The largest of V over a block; PART as in block_sum. */
+static __device__ inline float block_max(float v, float *part)
+{
+    for (int by = GPU_WARP / 2; by; by /= 2) {
+        float other = __shfl_xor_sync(~0u, v, by);
+
+        v = other > v ? other : v;
+    }
+    if (threadIdx.x % GPU_WARP == 0)
+        part[threadIdx.x / GPU_WARP] = v;
+    __syncthreads();
+    for (unsigned w = 0; w < ADDERS / GPU_WARP; w++)
+        v = part[w] > v ? part[w] : v;
+    return v;
+}
+
+/* Adds the chunks of head blockIdx.y of each query. */
+static __global__ void __launch_bounds__(ADDERS, 4)
+    combine_kernel(float *y, float *lse, struct parts p, struct attention a,
+                   struct ranges r)
+{
+    enum { TAKERS = ADDERS / GPU_WARP };
+    SHARED(float4, part, ADDERS);
+    SHARED(float, weight, WEIGHTS);
+    SHARED(float, largest, TAKERS);
+    SHARED(double, sums, TAKERS);
+    struct range one = r.v[blockIdx.z];
+    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
+    uint64_t head = blockIdx.y;
+    float sink = sink_of(&a, head);
+
+    if (one.rows >= p.fewer)
+        return;
+    for (int64_t i = blockIdx.x; i < p.queries && p.first + i < one.rows;
+         i += gridDim.x) {
+        const float *from = part_of(p, a, i, head, 0);
+        uint64_t row = (uint64_t)(one.row + p.first + i) * a.heads + head;
+        int64_t first, end, low, high;
+        float most = sink, all;
+        double sum = 0;
+
+        visible(&a, one, one.start + p.first + i, &first, &end);
+        low = first / CHUNK;
+        high = end > first ? (end + CHUNK - 1) / CHUNK : low;
+        for (int64_t c = low + threadIdx.x; c < high; c += ADDERS)
+            most = from[c * p.stride] > most ? from[c * p.stride] : most;
+        most = block_max(most, largest);
+        for (int64_t c = low + threadIdx.x; c < high; c += ADDERS)
+            if (from[c * p.stride] > -INFINITY)
+                sum +=
+                    (double)(from[c * p.stride + 1] * expf(from[c * p.stride] - most));
+        all = (float)block_sum(sum, sums);
+        if (sink > -INFINITY)
+            all += expf(sink - most);
+        for (unsigned col = 0; col < a.value_dim; col += COLUMNS) {
+            float4 value = { 0, 0, 0, 0 };
+
+            for (int64_t c = low; c < high; c += WEIGHTS) {
+                int64_t n = high - c < WEIGHTS ? high - c : (int64_t)WEIGHTS;
+
+                __syncthreads();
+                for (int64_t k = threadIdx.x; k < n; k += ADDERS) {
+                    float m = from[(c + k) * p.stride];
+
+                    weight[k] = m > -INFINITY ? expf(m - most) : 0;
+                }
+                __syncthreads();
+                if (col + lane * 4 >= a.value_dim)
+                    continue;
+#pragma unroll 4
+                for (int64_t k = warp; k < n; k += TAKERS)
+                    add4(&value, weight[k],
+                         *(const float4 *)(from + (c + k) * p.stride + TOTALS + col +
+                                           lane * 4));
+            }
+            part[threadIdx.x] = value;
+            __syncthreads();
+            if (threadIdx.x < COLUMNS / 4) {
+                float4 total = { 0, 0, 0, 0 };
+                float *to = y + row * a.value_dim;
+                unsigned at = col + threadIdx.x * 4;
+
+                for (unsigned w = 0; w < TAKERS; w++)
+                    add4(&total, 1, part[w * GPU_WARP + threadIdx.x]);
+                if (at < a.value_dim)
+                    to[at] = all > 0 ? total.x / all : 0;
+                if (at + 1 < a.value_dim)
+                    to[at + 1] = all > 0 ? total.y / all : 0;
+                if (at + 2 < a.value_dim)
+                    to[at + 2] = all > 0 ? total.z / all : 0;
+                if (at + 3 < a.value_dim)
+                    to[at + 3] = all > 0 ? total.w / all : 0;
+            }
+            __syncthreads();
+        }
+        if (lse && threadIdx.x == 0)
+            lse[row] = all > 0 ? most + logf(all) : -INFINITY;
+    }
+}
+
+/* Chunks, and the queries of each text that are handled at a time, of at most ROWS. */
+static struct parts sizes_of(const struct attention &a, const struct ranges &r,
+                             int64_t rows)
+{
+    struct parts p = { NULL, 0,
+                       1,    (int64_t)((r.most_keys + CHUNK - 1) / CHUNK),
+                       0,    (a.value_dim + 3) / 4 * 4 + TOTALS };
+    uint64_t bytes = r.n * a.heads * (uint64_t)p.chunks * p.stride * sizeof(float);
+
+    if (bytes && MOST_PARTS / bytes > 1)
+        p.queries = (int64_t)(MOST_PARTS / bytes);
+    p.queries = p.queries > rows ? rows : p.queries;
+    return p;
+}
+
+extern "C" uint64_t gpu_attention_parts(struct attention a, struct ranges r,
+                                        uint64_t rows)
+{
+    struct parts p = sizes_of(a, r, (int64_t)rows);
+
+    return r.n * (uint64_t)p.queries * a.heads * (uint64_t)p.chunks * p.stride *
+           sizeof(float);
+}
+
+template <int HEADS, bool WIDE>
+static void launch(const struct parts &p, const float *q, const float *k,
+                   const float *v, const struct attention &a, const struct ranges &r,
+                   void *stream)
+{
+    uint64_t per = a.heads / a.kv_heads, groups = (per + HEADS - 1) / HEADS;
+
+    LAUNCH((chunk_kernel<HEADS, WIDE>),
+           dim3(gpu_blocks((uint64_t)(p.queries * p.chunks), 1),
+                (unsigned)(a.kv_heads * groups), (unsigned)r.n),
+           GPU_THREADS, stream, p, q, k, v, a, r);
+}
+
+template <bool WIDE>
+static void choose(const struct parts &p, const float *q, const float *k,
+                   const float *v, const struct attention &a, const struct ranges &r,
+                   void *stream)
+{
+    uint64_t heads = a.heads / a.kv_heads, most = QUERY / ((a.head_dim + 3) / 4 * 4);
+
+    heads = heads < most ? heads : most;
+    if (heads >= 8)
+        launch<8, WIDE>(p, q, k, v, a, r, stream);
+    else if (heads > 2 && most >= 4)
+        launch<4, WIDE>(p, q, k, v, a, r, stream);
+    else if (heads == 2)
+        launch<2, WIDE>(p, q, k, v, a, r, stream);
+    else
+        launch<1, WIDE>(p, q, k, v, a, r, stream);
+}
+
+extern "C" void gpu_attention_few(float *y, float *lse, const float *q, const float *k,
+                                  const float *v, struct attention a, struct ranges r,
+                                  uint64_t rows, uint64_t fewer, void *parts,
+                                  void *stream)
+{
+    struct parts p = sizes_of(a, r, (int64_t)rows);
+    bool wide = ((uintptr_t)q | (uintptr_t)k | (uintptr_t)v) % 16 == 0 &&
+                (a.head_dim | a.value_dim | a.value_cols) % 4 == 0;
+
+    p.at = (float *)parts;
+    p.fewer = (int64_t)fewer;
+    for (; p.first < (int64_t)rows; p.first += p.queries) {
+        if (wide)
+            choose<true>(p, q, k, v, a, r, stream);
+        else
+            choose<false>(p, q, k, v, a, r, stream);
+        LAUNCH(
+            combine_kernel,
+            dim3(gpu_blocks((uint64_t)p.queries, 1), (unsigned)a.heads, (unsigned)r.n),
+            ADDERS, stream, y, lse, p, a, r);
+    }
+}
