@@ -36,6 +36,7 @@ struct trial {
     const struct draw *draw;                 /* the same */
     size_t experts;                          /* W has one matrix for each; or 0 */
     bool rounded;                            /* products round x to bf16 */
+    struct rope *rope;                       /* the program's table; or NULL */
     double bound;                            /* of the largest; 0: to the bit */
 };
 
@@ -174,9 +175,9 @@ static bool run(const struct trial *t)
     int32_t rows = (int32_t)t->rows;
     struct value value = { .rows = ROWS_TOKENS };
     struct mixture mixture = { .all = EXPERTS };
-    struct program program = { .value = &value,
-                               .mixture = &mixture,
-                               .rounded = t->rounded };
+    struct program program = {
+        .value = &value, .mixture = &mixture, .rope = t->rope, .rounded = t->rounded
+    };
     struct step_view view = { 0 }, far_view = { 0 };
     struct call c = { .program = &program, .inst = &t->inst, .step = &view }, d;
     struct matrix w, w2, each[EXPERTS], far_each[EXPERTS];
@@ -249,29 +250,34 @@ static bool run(const struct trial *t)
 
 static const char *const orders[] = { "0", "1", "2", "3", "7" };
 
-/* In several orders of threads. */
+/* In several orders of threads; rows of whole quads also where 16 bytes are read at
+ * once. */
 static bool run_all(const struct trial *t)
 {
-    bool same = true;
+    const size_t n = sizeof(orders) / sizeof(*orders);
+    bool was = aligned, same = true;
 
-    for (size_t i = 0; i < sizeof(orders) / sizeof(*orders) && same; i++) {
-        setenv("EMU_ORDER", orders[i], 1);
+    for (size_t i = 0; i < (was || t->y_cols % 4 ? n : 2 * n) && same; i++) {
+        setenv("EMU_ORDER", orders[i % n], 1);
+        aligned = was || i >= n;
         same = run(t);
         if (!same)
-            printf("# %s, %zu rows, %llu columns of %llu, order %s\n",
+            printf("# %s, %zu rows, %llu columns of %llu, order %s%s\n",
                    op_table[t->inst.op].name, t->rows, (unsigned long long)t->y_cols,
-                   (unsigned long long)t->x_cols[0], orders[i]);
+                   (unsigned long long)t->x_cols[0], orders[i % n],
+                   aligned ? ", aligned" : "");
     }
+    aligned = was;
     return same;
 }
 
 /* ---- the operations ---- */
 
-static const size_t sizes[] = { 1, 31, 33, 1023 }, counts[] = { 0, 1, 9 };
+static const size_t sizes[] = { 1, 31, 33, 260, 1023, 1028 }, counts[] = { 0, 1, 9 };
 
 #define EACH_SIZE(rows, cols)       \
     for (size_t i_ = 0, rows, cols; \
-         i_ < 12 && (rows = counts[i_ % 3], cols = sizes[i_ / 3], true); i_++)
+         i_ < 18 && (rows = counts[i_ % 3], cols = sizes[i_ / 3], true); i_++)
 
 static struct matrix weight(uint64_t rows, uint64_t cols, enum dtype type)
 {
@@ -445,7 +451,7 @@ static void try_norms(void)
                 t.y_type = DTYPE_F64;
                 t.bound = 1e-13;
             } else {
-                t.w = weight(1, cols * (cols % 2 ? groups : 1), type);
+                t.w = weight(1, cols * (cols < 1000 ? groups : 1), type);
                 if (ops[i] == OP_LAYERNORM || ops[i] == OP_LAYER_APPLY)
                     t.w2 = weight(1, t.w.cols, DTYPE_F16);
             }
@@ -550,6 +556,7 @@ static void try_expert_count(void)
 static void try_sample(void)
 {
     enum { ROWS = 21 };
+    static const size_t tokens[] = { 1, 31, 33, 203 };
     struct draw draw[ROWS];
 
     for (uint64_t i = 0; i < ROWS; i++)
@@ -558,10 +565,10 @@ static void try_sample(void)
                                  .top_k = i % 4 < 2 ? 0 : 9,
                                  .seed = 5,
                                  .position = i };
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(*tokens); i++) {
         struct trial t = plain(OP_SAMPLE, 1, ROWS, 1);
 
-        t.x_cols[0] = sizes[i] < 1000 ? sizes[i] : 203;
+        t.x_cols[0] = tokens[i];
         t.draw = draw;
         tap_ok(run_all(&t), "of %zu tokens the CPU's are drawn", (size_t)t.x_cols[0]);
     }
@@ -1100,6 +1107,104 @@ static void try_beside(void)
     tap_ok(dynamic < 3e-7, "dynamic is the CPU's");
 }
 
+/* ---- positions and the cache ---- */
+
+/* Heads that rotate whole or in part, in pairs of neighbours or of halves. */
+static void try_rotate(void)
+{
+    static const struct {
+        uint64_t heads, head, dim;
+    } all[] = { { 1, 2, 2 },   { 5, 10, 6 },   { 7, 12, 8 },
+                { 33, 20, 8 }, { 40, 64, 64 }, { 9, 24, 20 } };
+
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        bool same = true;
+
+        for (size_t i = 0; i < 6 * 3; i++) {
+            uint64_t head = all[i / 3].head, dim = all[i / 3].dim;
+            struct rope rope = { .dim = dim, .interleaved = interleaved };
+            struct trial t = plain(OP_ROPE, 2, counts[i % 3], all[i / 3].heads * head);
+
+            t.x_cols[1] = dim;
+            t.inst.rope.head = head;
+            t.rope = &rope;
+            t.bound = 3e-7;
+            same = run_all(&t) && same;
+        }
+        tap_ok(same, "rope is the CPU's, of %s", interleaved ? "neighbours" : "halves");
+    }
+}
+
+enum { CACHED_ROWS = 10, CACHED_KEYS = 23, CACHED_BLOCKS = 5 };
+
+/* Do the backends append X's rows to a cache alike, and read it alike? */
+static bool is_cached(const float *x, const float *cache, size_t cols)
+{
+    static const struct range one[] = {
+        { .rows = 9, .keys = 20, .write_row = 11, .block = 0 },
+        { .row = 9, .rows = 1, .keys = 3, .write_row = 2, .block = 2 }
+    };
+    static const int32_t block[] = { 3, 1, 4 };
+    struct inst inst = { .op = OP_KEEP, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct call c = { .inst = &inst, .range = { one, 2, block, BLOCK_ROWS, 9, 20 } }, d;
+    size_t all = CACHED_BLOCKS * BLOCK_ROWS * cols, keys = CACHED_KEYS * cols;
+    float *y = xmalloc(all * sizeof(*y)), *z = xmalloc(all * sizeof(*z));
+    float *back = xmalloc(keys * sizeof(*back));
+    bool same;
+
+    owned.n = 0;
+    memcpy(y, cache, all * sizeof(*y));
+    c.y = (struct buffer){ .data = y, .cols = cols, .dtype = DTYPE_F32 };
+    c.x[0] = (struct buffer){ .data = (void *)(uintptr_t)x,
+                              .cols = cols,
+                              .dtype = DTYPE_F32 };
+    d = c;
+    d.range.v = copy_new(one, sizeof(one), 0);
+    d.range.block = copy_new(block, sizeof(block), 0);
+    d.x[0].data = copy_new(x, CACHED_ROWS * cols * sizeof(*x), 4);
+    d.y.data = copy_new(y, all * sizeof(*y), 4);
+    check(backend_cpu.kernel[OP_KEEP](cpu, &c, &err) == 0 &&
+          backend_cuda.kernel[OP_KEEP](gpu, &d, &err) == 0 &&
+          backend_cuda.copy_out(gpu, z, d.y.data, all * sizeof(*z), &err) == 0);
+    same = !memcmp(y, z, all * sizeof(*y));
+    inst.op = OP_CACHE_READ;
+    c.x[0] = c.y;
+    c.y.data = back;
+    d.x[0] = d.y;
+    d.y.data = copy_new(back, keys * sizeof(*back), 4);
+    check(backend_cpu.kernel[OP_CACHE_READ](cpu, &c, &err) == 0 &&
+          backend_cuda.kernel[OP_CACHE_READ](gpu, &d, &err) == 0 &&
+          backend_cuda.copy_out(gpu, z, d.y.data, keys * sizeof(*z), &err) == 0);
+    same = same && !memcmp(back, z, keys * sizeof(*z));
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    free(y);
+    free(z);
+    free(back);
+    return same;
+}
+
+static void try_cache(void)
+{
+    bool same = true;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        float *x = numbers_new(CACHED_ROWS * sizes[i], DTYPE_F32, 51);
+        float *cache =
+            numbers_new(CACHED_BLOCKS * BLOCK_ROWS * sizes[i], DTYPE_F32, 52);
+
+        for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
+            setenv("EMU_ORDER", orders[o], 1);
+            aligned = o % 2;
+            same = is_cached(x, cache, sizes[i]) && same;
+        }
+        free(x);
+        free(cache);
+    }
+    aligned = false;
+    tap_ok(same, "rows are appended to the cache, and read, as by the CPU");
+}
+
 /* ---- sequences beside each other ---- */
 
 enum { SEQUENCES = 4, HEADS = 4, HEAD = 16 };
@@ -1318,6 +1423,8 @@ int main(int argc, char **argv)
         { "globals", try_globals },
         { "beside", try_beside },
         { "embedding", try_halve },
+        { "rotate", try_rotate },
+        { "cache", try_cache },
         { "fragments", try_fragments },
     };
 

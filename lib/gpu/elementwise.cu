@@ -1,7 +1,8 @@
 /* elementwise - sums, products and activations, element by element
  *
- * y[t][k] = f(x[t][k], z[t][k]); a block handles contiguous elements. */
-#include "lib/gpu/device.cuh"
+ * y[t][k] = f(x[t][k], z[t][k]); a block handles contiguous elements, or if each row
+ * has numbers of its own, some columns of it. */
+#include "lib/gpu/quads.cuh"
 
 /* log(1 + exp(x)); x for large x */
 static __device__ float softplus(float x)
@@ -55,32 +56,73 @@ static __device__ float apply(float x, float z, float number, float cube)
     return x;
 }
 
+/* Quads of a thread: their loads are under way together. */
+enum { AT_ONCE = 2 };
+
+/* The elements of some rows; WIDE as in quads.cuh. */
+struct extent {
+    struct span rows;
+    uint64_t cols;
+    bool wide;
+};
+
+template <int WHAT>
+static __device__ float4 apply_quad(float4 x, float4 z, float number, float cube)
+{
+    return float4{ apply<WHAT>(x.x, z.x, number, cube),
+                   apply<WHAT>(x.y, z.y, number, cube),
+                   apply<WHAT>(x.z, z.z, number, cube),
+                   apply<WHAT>(x.w, z.w, number, cube) };
+}
+
 template <int WHAT>
 static __global__ void elementwise_kernel(float *y, const float *x, const float *z,
-                                          struct span rows, uint64_t cols, float number,
-                                          float cube)
+                                          struct extent e, float number, float cube)
 {
-    uint64_t end = (uint64_t)end_row(rows, 0) * cols;
-    uint64_t i = (uint64_t)first_row(rows, 0) * cols +
-                 (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    constexpr bool two = WHAT == GPU_ADD || WHAT == GPU_MUL;
+    uint64_t end = (uint64_t)end_row(e.rows, 0) * e.cols / (e.wide ? 4 : 1);
+    uint64_t first = (uint64_t)first_row(e.rows, 0) * e.cols / (e.wide ? 4 : 1);
+    uint64_t i = first + blockIdx.x * (uint64_t)blockDim.x * AT_ONCE + threadIdx.x;
+    uint64_t step = gridDim.x * (uint64_t)blockDim.x * AT_ONCE;
 
-    for (; i < end; i += (uint64_t)gridDim.x * blockDim.x)
-        y[i] = apply<WHAT>(x[i], WHAT == GPU_ADD || WHAT == GPU_MUL ? z[i] : 0, number,
-                           cube);
+    if (!e.wide) {
+        for (; i < end; i += step)
+            for (uint64_t k = i, n = 0; n < AT_ONCE && k < end; n++, k += blockDim.x)
+                y[k] = apply<WHAT>(x[k], two ? z[k] : 0, number, cube);
+        return;
+    }
+    for (; i < end; i += step) {
+        float4 v[AT_ONCE], w[AT_ONCE] = {};
+
+        for (unsigned n = 0; n < AT_ONCE; n++)
+            if (i + n * blockDim.x < end) {
+                v[n] = ((const float4 *)x)[i + n * blockDim.x];
+                if (two)
+                    w[n] = ((const float4 *)z)[i + n * blockDim.x];
+            }
+        for (unsigned n = 0; n < AT_ONCE; n++)
+            if (i + n * blockDim.x < end)
+                ((float4 *)y)[i + n * blockDim.x] =
+                    apply_quad<WHAT>(v[n], w[n], number, cube);
+    }
 }
 
 extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
                                 const float *z, struct span rows, uint64_t cols,
                                 float number, float cube, void *stream)
 {
-    unsigned blocks = gpu_blocks(rows.most * cols, GPU_THREADS);
+    bool two = what == GPU_ADD || what == GPU_MUL;
+    bool wide = is_wide(y, cols) && is_wide(x, cols) && (!two || is_wide(z, cols));
+    unsigned blocks =
+        gpu_blocks(rows.most * cols, GPU_THREADS * AT_ONCE * (wide ? 4 : 1));
+    struct extent e = { rows, cols, wide };
 
     if (!rows.most || !cols)
         return;
-#define CASE(WHAT)                                                                   \
-    case WHAT:                                                                       \
-        LAUNCH(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, rows, \
-               cols, number, cube);                                                  \
+#define CASE(WHAT)                                                                \
+    case WHAT:                                                                    \
+        LAUNCH(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, e, \
+               number, cube);                                                     \
         break
     switch (what) {
         CASE(GPU_ADD);
@@ -106,54 +148,87 @@ extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float
 #undef CASE
 }
 
+/* One row Y of a row X and a vector W. */
+template <int WHAT, bool WIDE>
+static __device__ void combine_vector(float *y, const float *x, const struct matrix &w)
+{
+    EACH_QUAD(k, w.cols, y)
+    {
+        uint32_t left = (uint32_t)w.cols - k;
+        float4 v = load_quad<WIDE>(x + k, left);
+        float4 u = widen_quad<WIDE>(w.dtype, w.data, k, left);
+
+        store_quad<WIDE>(y + k, left, apply_quad<WHAT>(v, u, 0, 0));
+    }
+}
+
 /* y[t][k] = x[t][k] + w[k] */
+template <bool WIDE>
 static __global__ void add_vector_kernel(float *y, const float *x, struct matrix w,
                                          struct span rows)
 {
     EACH_ROW(t, rows)
-    for (uint64_t k = threadIdx.x; k < w.cols; k += blockDim.x)
-        y[t * w.cols + k] = x[t * w.cols + k] + widen(w.dtype, w.data, k);
+    combine_vector<GPU_ADD, WIDE>(y + t * w.cols, x + t * w.cols, w);
 }
 
 extern "C" void gpu_add_vector(float *y, const float *x, struct matrix w,
                                struct span rows, void *stream)
 {
-    if (rows.most && w.cols)
-        LAUNCH(add_vector_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               w, rows);
+    dim3 grid = quad_grid(rows.most, w.cols);
+
+    if (!rows.most || !w.cols)
+        return;
+    if (is_wide(y, w.cols) && is_wide(x, w.cols) && is_wide(w))
+        LAUNCH(add_vector_kernel<true>, grid, GPU_THREADS, stream, y, x, w, rows);
+    else
+        LAUNCH(add_vector_kernel<false>, grid, GPU_THREADS, stream, y, x, w, rows);
 }
 
 /* y[t][k] = x[t][k] w[k] */
+template <bool WIDE>
 static __global__ void mul_vector_kernel(float *y, const float *x, struct matrix w,
                                          struct span rows)
 {
     EACH_ROW(t, rows)
-    for (uint64_t k = threadIdx.x; k < w.cols; k += blockDim.x)
-        y[t * w.cols + k] = x[t * w.cols + k] * widen(w.dtype, w.data, k);
+    combine_vector<GPU_MUL, WIDE>(y + t * w.cols, x + t * w.cols, w);
 }
 
 extern "C" void gpu_mul_vector(float *y, const float *x, struct matrix w,
                                struct span rows, void *stream)
 {
-    if (rows.most && w.cols)
-        LAUNCH(mul_vector_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               w, rows);
+    dim3 grid = quad_grid(rows.most, w.cols);
+
+    if (!rows.most || !w.cols)
+        return;
+    if (is_wide(y, w.cols) && is_wide(x, w.cols) && is_wide(w))
+        LAUNCH(mul_vector_kernel<true>, grid, GPU_THREADS, stream, y, x, w, rows);
+    else
+        LAUNCH(mul_vector_kernel<false>, grid, GPU_THREADS, stream, y, x, w, rows);
+}
+
+static __device__ float xielu(float v, float a, float b)
+{
+    return 0.5f * v + (v > 0 ? a * v * v : b * (expm1f(fminf(v, -1e-6f)) - v));
 }
 
 /* Huang and Schlag 2024, arXiv:2411.13010, eq. 6 */
+template <bool WIDE>
 static __global__ void xielu_kernel(float *y, const float *x, struct matrix above,
                                     struct matrix below, struct span rows,
-                                    uint64_t cols)
+                                    uint32_t cols)
 {
     float a = softplus(widen(above.dtype, above.data, 0));
     float b = 0.5f + softplus(widen(below.dtype, below.data, 0));
 
     EACH_ROW(t, rows)
-    for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
-        float v = x[t * cols + k];
+    EACH_QUAD(k, cols, y)
+    {
+        uint64_t at = t * (uint64_t)cols + k;
+        float4 v = load_quad<WIDE>(x + at, cols - k);
 
-        y[t * cols + k] =
-            0.5f * v + (v > 0 ? a * v * v : b * (expm1f(fminf(v, -1e-6f)) - v));
+        store_quad<WIDE>(y + at, cols - k,
+                         float4{ xielu(v.x, a, b), xielu(v.y, a, b), xielu(v.z, a, b),
+                                 xielu(v.w, a, b) });
     }
 }
 
@@ -161,24 +236,49 @@ extern "C" void gpu_xielu(float *y, const float *x, struct matrix above,
                           struct matrix below, struct span rows, uint64_t cols,
                           void *stream)
 {
-    if (rows.most && cols)
-        LAUNCH(xielu_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, above,
-               below, rows, cols);
+    dim3 grid = quad_grid(rows.most, cols);
+
+    if (!rows.most || !cols)
+        return;
+    if (is_wide(y, cols) && is_wide(x, cols))
+        LAUNCH(xielu_kernel<true>, grid, GPU_THREADS, stream, y, x, above, below, rows,
+               (uint32_t)cols);
+    else
+        LAUNCH(xielu_kernel<false>, grid, GPU_THREADS, stream, y, x, above, below, rows,
+               (uint32_t)cols);
 }
 
 /* y[t][k] = x[t][k] s[t] */
+template <bool WIDE>
 static __global__ void mul_rows_kernel(float *y, const float *x, const float *s,
-                                       struct span rows, uint64_t cols)
+                                       struct span rows, uint32_t cols)
 {
     EACH_ROW(t, rows)
-    for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-        y[t * cols + k] = x[t * cols + k] * s[t];
+    {
+        float by = s[t];
+
+        EACH_QUAD(k, cols, y)
+        {
+            uint64_t at = t * (uint64_t)cols + k;
+            float4 v = load_quad<WIDE>(x + at, cols - k);
+
+            store_quad<WIDE>(y + at, cols - k,
+                             float4{ v.x * by, v.y * by, v.z * by, v.w * by });
+        }
+    }
 }
 
 extern "C" void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
                              uint64_t cols, void *stream)
 {
-    if (rows.most && cols)
-        LAUNCH(mul_rows_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, s,
-               rows, cols);
+    dim3 grid = quad_grid(rows.most, cols);
+
+    if (!rows.most || !cols)
+        return;
+    if (is_wide(y, cols) && is_wide(x, cols))
+        LAUNCH(mul_rows_kernel<true>, grid, GPU_THREADS, stream, y, x, s, rows,
+               (uint32_t)cols);
+    else
+        LAUNCH(mul_rows_kernel<false>, grid, GPU_THREADS, stream, y, x, s, rows,
+               (uint32_t)cols);
 }

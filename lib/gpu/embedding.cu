@@ -1,18 +1,30 @@
 /* embedding - table lookup: y[t] = w[index[t] + offset - first], or zeros; features,
- * and the rows around each second row */
-#include "lib/gpu/device.cuh"
+ * and the rows around each second row
+ *
+ * Blocks (y) share the columns of a row; those of halve handle a row each. */
+#include "lib/gpu/quads.cuh"
 
+template <bool WIDE>
 static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t *index,
-                                        struct span rows, uint64_t offset, uint64_t first)
+                                        struct span rows, uint64_t offset,
+                                        uint64_t first)
 {
+    uint32_t cols = (uint32_t)w.cols;
+
     EACH_ROW(t, rows)
     {
         uint64_t row = (uint64_t)index[t] + offset;
         bool there = row >= first && row - first < w.rows;
 
-        for (uint64_t k = threadIdx.x; k < w.cols; k += blockDim.x)
-            y[t * w.cols + k] =
-                there ? widen(w.dtype, w.data, (row - first) * w.cols + k) : 0;
+        EACH_QUAD(k, cols, y)
+        {
+            float4 v = { 0, 0, 0, 0 };
+
+            if (there)
+                v = widen_quad<WIDE>(w.dtype, w.data, (row - first) * cols + k,
+                                     cols - k);
+            store_quad<WIDE>(y + t * (int64_t)cols + k, cols - k, v);
+        }
     }
 }
 
@@ -20,27 +32,44 @@ extern "C" void gpu_embedding(float *y, struct matrix w, const int32_t *index,
                               struct span rows, uint64_t offset, uint64_t first,
                               void *stream)
 {
-    if (rows.most && w.cols)
-        LAUNCH(embedding_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, w,
-               index, rows, offset, first);
+    dim3 grid = quad_grid(rows.most, w.cols);
+
+    if (!rows.most || !w.cols)
+        return;
+    if (is_wide(w) && is_wide(y, w.cols))
+        LAUNCH(embedding_kernel<true>, grid, GPU_THREADS, stream, y, w, index, rows,
+               offset, first);
+    else
+        LAUNCH(embedding_kernel<false>, grid, GPU_THREADS, stream, y, w, index, rows,
+               offset, first);
 }
 
+template <bool WIDE>
 static __global__ void features_kernel(float *y, const float *x, struct span rows,
-                                       uint64_t cols)
+                                       uint32_t cols)
 {
     EACH_ROW(t, rows)
+    EACH_QUAD(k, cols, y)
     {
-        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-            y[t * cols + k] = x[t * cols + k];
+        uint64_t at = t * (uint64_t)cols + k;
+
+        store_quad<WIDE>(y + at, cols - k, load_quad<WIDE>(x + at, cols - k));
     }
 }
 
 extern "C" void gpu_features(float *y, const float *x, struct span rows, uint64_t cols,
                              void *stream)
 {
-    if (rows.most && cols)
-        LAUNCH(features_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               rows, cols);
+    dim3 grid = quad_grid(rows.most, cols);
+
+    if (!rows.most || !cols)
+        return;
+    if (is_wide(x, cols) && is_wide(y, cols))
+        LAUNCH(features_kernel<true>, grid, GPU_THREADS, stream, y, x, rows,
+               (uint32_t)cols);
+    else
+        LAUNCH(features_kernel<false>, grid, GPU_THREADS, stream, y, x, rows,
+               (uint32_t)cols);
 }
 
 static __global__ void halve_kernel(float *y, const float *x, const struct around *at,

@@ -2,7 +2,7 @@
 # compiled by nvcc where that is, and by g++ for the tests (tests/emu).
 gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h \
     %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h
-gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/score.cuh %D%/warps.cuh
+gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh
 gpu_kernels = \
     %D%/attention.cu \
     %D%/cache.cu \

@@ -2,7 +2,7 @@
  *
  * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first DIM columns of a
  * head.  The angles of a row are computed once and rounded to f32, as in training. */
-#include "lib/gpu/device.cuh"
+#include "lib/gpu/quads.cuh"
 
 static const uint64_t PAIRS = 64; /* pairs per launch */
 
@@ -37,9 +37,11 @@ static __global__ void angles_kernel(float *y, const int32_t *position,
                                : dynamic_frequency(&a, (double)length[t], first + k);
         float angle = (float)position[t] * (float)frequency;
         float *to = y + t * 2 * a.half + first + k;
+        double s, c;
 
-        to[0] = (float)(cos((double)angle) * a.scale);
-        to[a.half] = (float)(sin((double)angle) * a.scale);
+        sincos((double)angle, &s, &c);
+        to[0] = (float)(c * a.scale);
+        to[a.half] = (float)(s * a.scale);
     }
 }
 
@@ -90,16 +92,23 @@ extern "C" void gpu_sinusoid(float *y, const float *x, const int32_t *position,
     }
 }
 
+/* Blocks (y) share the columns of a row. */
+template <bool WIDE>
 static __global__ void temper_kernel(float *y, const float *x, const int32_t *position,
                                      double step, double amount, struct span rows,
-                                     uint64_t cols)
+                                     uint32_t cols)
 {
     EACH_ROW(t, rows)
     {
         float by = (float)(1 + amount * log1p(floor((position[t] + 1.0) / step)));
 
-        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-            y[t * cols + k] = x[t * cols + k] * by;
+        EACH_QUAD(k, cols, y)
+        {
+            float4 v = load_quad<WIDE>(x + t * (int64_t)cols + k, cols - k);
+
+            store_quad<WIDE>(y + t * (int64_t)cols + k, cols - k,
+                             float4{ v.x * by, v.y * by, v.z * by, v.w * by });
+        }
     }
 }
 
@@ -107,31 +116,91 @@ extern "C" void gpu_temper(float *y, const float *x, const int32_t *position,
                            double step, double amount, struct span rows, uint64_t cols,
                            void *stream)
 {
-    if (rows.most && cols)
-        LAUNCH(temper_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               position, step, amount, rows, cols);
+    dim3 grid = quad_grid(rows.most, cols);
+
+    if (!rows.most || !cols)
+        return;
+    if (is_wide(x, cols) && is_wide(y, cols))
+        LAUNCH(temper_kernel<true>, grid, GPU_THREADS, stream, y, x, position, step,
+               amount, rows, (uint32_t)cols);
+    else
+        LAUNCH(temper_kernel<false>, grid, GPU_THREADS, stream, y, x, position, step,
+               amount, rows, (uint32_t)cols);
 }
 
+/* What rope does with a row, in the types of the kernels. */
+struct heads {
+    uint32_t cols, head, half; /* half: rotated pairs of a head */
+    uint32_t items; /* of a thread each: pairs, and columns that are copied */
+    bool interleaved;
+};
+
+/* Blocks (y) share the items of a row. */
 static __global__ void rope_kernel(float *y, const float *x, const float *angles,
-                                   struct span rows, uint64_t cols, uint64_t head,
-                                   uint64_t dim, bool interleaved)
+                                   struct span rows, struct heads h)
 {
-    uint64_t half = dim / 2, each = half + head - dim; /* each: rotated pairs, and
-                                                        * columns that are copied */
-    uint64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
+    uint32_t each = h.head - h.half;
+    uint32_t step = h.interleaved ? 2 : 1, apart = h.interleaved ? 1 : h.half;
 
     EACH_ROW(t, rows)
-    for (uint64_t i = threadIdx.x; i < cols / head * each; i += blockDim.x) {
-        uint64_t at = t * cols + i / each * head, k = i % each;
-        const float *c = angles + t * dim, *s = c + half;
+    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < h.items;
+         i += gridDim.y * blockDim.x) {
+        uint32_t k = i % each;
+        uint64_t at = t * (uint64_t)h.cols + i / each * h.head;
+        const float *c = angles + t * 2 * h.half, *s = c + h.half;
 
-        if (k < half) {
+        if (k < h.half) {
             float a = x[at + k * step], b = x[at + k * step + apart];
 
             y[at + k * step] = a * c[k] - b * s[k];
             y[at + k * step + apart] = b * c[k] + a * s[k];
         } else {
-            y[at + k + half] = x[at + k + half];
+            y[at + k + h.half] = x[at + k + h.half];
+        }
+    }
+}
+
+/* (a, b) by the cosines C and sines S of four pairs. */
+static __device__ void rotate_quad(float4 *a, float4 *b, float4 c, float4 s)
+{
+    float4 v = *a, w = *b;
+
+    *a = float4{ v.x * c.x - w.x * s.x, v.y * c.y - w.y * s.y, v.z * c.z - w.z * s.z,
+                 v.w * c.w - w.w * s.w };
+    *b = float4{ w.x * c.x + v.x * s.x, w.y * c.y + v.y * s.y, w.z * c.z + v.z * s.z,
+                 w.w * c.w + v.w * s.w };
+}
+
+/* The same by four pairs or four columns a thread; heads and halves are multiples of
+ * four columns, and all addresses of 16 bytes. */
+static __global__ void rope_quad_kernel(float *y, const float *x, const float *angles,
+                                        struct span rows, struct heads h)
+{
+    uint32_t pairs = h.half / 4, each = h.head / 4 - pairs, n = h.items / 4;
+
+    EACH_ROW(t, rows)
+    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < n;
+         i += gridDim.y * blockDim.x) {
+        uint32_t k = i % each, head = i / each * h.head;
+        const float4 *from = (const float4 *)(x + t * (uint64_t)h.cols + head);
+        const float4 *c = (const float4 *)(angles + t * 2 * h.half);
+        float4 *to = (float4 *)(y + t * (uint64_t)h.cols + head);
+
+        if (k >= pairs) {
+            to[k + pairs] = from[k + pairs];
+        } else if (h.interleaved) {
+            float4 v = from[2 * k], w = from[2 * k + 1];
+            float4 a = { v.x, v.z, w.x, w.z }, b = { v.y, v.w, w.y, w.w };
+
+            rotate_quad(&a, &b, c[k], c[k + pairs]);
+            to[2 * k] = float4{ a.x, b.x, a.y, b.y };
+            to[2 * k + 1] = float4{ a.z, b.z, a.w, b.w };
+        } else {
+            float4 a = from[k], b = from[k + pairs];
+
+            rotate_quad(&a, &b, c[k], c[k + pairs]);
+            to[k] = a;
+            to[k + pairs] = b;
         }
     }
 }
@@ -140,7 +209,21 @@ extern "C" void gpu_rope(float *y, const float *x, const float *angles,
                          struct span rows, uint64_t cols, uint64_t head, uint64_t dim,
                          bool interleaved, void *stream)
 {
-    if (rows.most && cols)
-        LAUNCH(rope_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, angles,
-               rows, cols, head, dim, interleaved);
+    struct heads h;
+
+    if (!rows.most || !cols)
+        return;
+    h.cols = (uint32_t)cols;
+    h.head = (uint32_t)head;
+    h.half = (uint32_t)(dim / 2);
+    h.interleaved = interleaved;
+    h.items = (uint32_t)(cols / head * (head - h.half));
+    if (is_wide(x, head) && is_wide(y, head) && is_wide(angles, h.half))
+        LAUNCH(rope_quad_kernel,
+               dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, 4 * GPU_THREADS)),
+               GPU_THREADS, stream, y, x, angles, rows, h);
+    else
+        LAUNCH(rope_kernel,
+               dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, GPU_THREADS)),
+               GPU_THREADS, stream, y, x, angles, rows, h);
 }

@@ -143,6 +143,9 @@ struct float2 {
 struct uint4 {
     unsigned x, y, z, w;
 };
+struct ushort4 {
+    unsigned short x, y, z, w;
+};
 struct float4 {
     float x, y, z, w;
 };
