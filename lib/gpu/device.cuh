@@ -133,17 +133,19 @@ static __device__ inline double warp_sum(double v)
     return v;
 }
 
-/* The sum over a block of whole warps; all threads get the result.  PART is shared
- * memory with one number per warp; it is in use until the next barrier. */
+/* The sum over a block of 1, 2, 4 ... 32 warps; all threads get the result.  PART is
+ * shared memory with one number per warp; it is in use until the next barrier. */
 static __device__ inline double block_sum(double v, double *part)
 {
+    unsigned warps = blockDim.x / GPU_WARP;
+
     v = warp_sum(v);
     if (threadIdx.x % GPU_WARP == 0)
         part[threadIdx.x / GPU_WARP] = v;
     __syncthreads();
-    v = 0;
-    for (unsigned i = 0; i < blockDim.x / GPU_WARP; i++)
-        v += part[i];
+    v = part[threadIdx.x & (warps - 1)];
+    for (unsigned k = warps / 2; k; k /= 2)
+        v += __shfl_xor_sync(~0u, v, k);
     return v;
 }
 

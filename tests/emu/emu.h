@@ -140,6 +140,10 @@ static inline float __uint_as_float(unsigned u)
 struct float2 {
     float x, y;
 };
+
+/* as CUDA has it; newer C libraries have a function of that name */
+#define rsqrt(x) (1 / sqrt(x))
+
 struct uint4 {
     unsigned x, y, z, w;
 };
