@@ -791,9 +791,16 @@ static uint64_t parts_of(const struct call *c)
 KERNEL(row_stats)
 {
     enum row_kind kind = c->program->value[c->inst->dst].rows;
+    uint64_t part = gpu_row_stats_part(c->y.most, c->x[0].cols);
+    double *room = NULL;
 
+    if (part) {
+        room = cuda_room(d, part * sizeof(*room), "statistics of rows", err);
+        if (!room)
+            return -1;
+    }
     gpu_row_stats(c->y.data, source(c, 0), c->step->target[kind], result_rows(c),
-                  c->x[0].cols, c->inst->row.first, d->stream);
+                  c->x[0].cols, c->inst->row.first, room, d->stream);
     return launched(d, c, err);
 }
 

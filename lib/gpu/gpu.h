@@ -293,9 +293,12 @@ struct column_run {
 void gpu_copy_columns(float *y, const float *x, const struct column_run *run, size_t n,
                       struct span rows, uint64_t cols, void *stream);
 
-/* y[t] = max, sum of exp(x - max), x[target - first], index of the max + first; f64 */
+/* y[t] = max, sum of exp(x - max), x[target - first], index of the max + first; f64.
+ * PART is device memory for gpu_row_stats_part(rows.most, cols) numbers; NULL if that
+ * is 0. */
 void gpu_row_stats(double *y, const float *x, const int32_t *target, struct span rows,
-                   uint64_t cols, uint64_t first, void *stream);
+                   uint64_t cols, uint64_t first, double *part, void *stream);
+uint64_t gpu_row_stats_part(uint64_t rows, uint64_t cols);
 /* reductions of the statistics of PARTS ranks: log sum exp - target; index of the
  * max */
 void gpu_nll(float *y, const double *stats, uint64_t parts, struct span rows,

@@ -1,15 +1,27 @@
 /* result - reductions over a row of logits: statistics, likelihood, argmax; softmax
  *
  * Statistics of a row [4], f64: the maximum, the sum of exp(x - maximum), the target's
- * value, the index of the maximum; -inf for a maximum or target that the rank lacks. */
-#include "lib/gpu/device.cuh"
+ * value, the index of the maximum; -inf for a maximum or target that the rank lacks.  A
+ * row is divided into chunks of CHUNK columns; a block handles one chunk, and a second
+ * kernel adds up the results of a row in their order. */
+#include "lib/gpu/quads.cuh"
 
-enum { STATS = 4, WARPS = GPU_THREADS / GPU_WARP };
+/* PART: numbers that a chunk gives.  Threads of a block of one chunk, and quads of a
+ * thread. */
+enum { STATS = 4, PART = 3, KEPT = 2 };
+#ifdef __CUDACC__
+enum { CHUNK_THREADS = 256 };
+#else
+enum { CHUNK_THREADS = 64 };
+#endif
+enum { CHUNK = CHUNK_THREADS * KEPT * 4, MOST_WARPS = GPU_MOST_THREADS / GPU_WARP };
 
 struct place {
     float value;
-    uint64_t index;
+    uint32_t index;
 };
+
+static const uint32_t NOWHERE = ~0u;
 
 /* The larger of A and B; the first if they are equal. */
 static __device__ struct place larger(struct place a, struct place b)
@@ -17,62 +29,146 @@ static __device__ struct place larger(struct place a, struct place b)
     return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
 }
 
-/* The maximum of a row over a block, returned to all threads; PART as in block_sum. */
-static __device__ struct place block_largest(const float *x, uint64_t cols,
-                                             struct place *part)
+/* The larger of BEST and the first LEFT of four columns from K on. */
+static __device__ struct place larger_of(struct place best, float4 v, uint32_t k,
+                                         uint32_t left)
 {
-    struct place best = { -INFINITY, ~(uint64_t)0 };
-
-    for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-        if (x[k] > best.value)
-            best = { x[k], k };
-    for (int bits = GPU_WARP / 2; bits; bits /= 2)
-        best = larger(best, { __shfl_xor_sync(~0u, best.value, bits),
-                              __shfl_xor_sync(~0u, best.index, bits) });
-    if (threadIdx.x % GPU_WARP == 0)
-        part[threadIdx.x / GPU_WARP] = best;
-    __syncthreads();
-    for (unsigned w = 0; w < WARPS; w++)
-        best = larger(best, part[w]);
-    if (best.index == ~(uint64_t)0)
-        best.index = 0;
+    if (v.x > best.value)
+        best = { v.x, k };
+    if (left > 1 && v.y > best.value)
+        best = { v.y, k + 1 };
+    if (left > 2 && v.z > best.value)
+        best = { v.z, k + 2 };
+    if (left > 3 && v.w > best.value)
+        best = { v.w, k + 3 };
     return best;
 }
 
-static __global__ void row_stats_kernel(double *y, const float *x, const int32_t *target,
-                                        struct span rows, uint64_t cols, uint64_t first)
+static __device__ struct place warp_largest(struct place best)
 {
-    SHARED(struct place, part, WARPS);
-    SHARED(double, sums, WARPS);
+    for (int bits = GPU_WARP / 2; bits; bits /= 2)
+        best = larger(best, { __shfl_xor_sync(~0u, best.value, bits),
+                              __shfl_xor_sync(~0u, best.index, bits) });
+    return best;
+}
+
+/* The largest of a block, returned to all threads; PART as in block_sum. */
+static __device__ struct place block_largest(struct place best, struct place *part)
+{
+    unsigned warps = blockDim.x / GPU_WARP;
+
+    best = warp_largest(best);
+    if (threadIdx.x % GPU_WARP == 0)
+        part[threadIdx.x / GPU_WARP] = best;
+    __syncthreads();
+    return warp_largest(part[threadIdx.x & (warps - 1)]);
+}
+
+/* part[t][chunk] = the maximum of a chunk, the sum of exp(x - maximum), the index of
+ * the maximum; chunks are gridDim.y. */
+template <bool WIDE>
+static __global__ void chunk_stats_kernel(double *part, const float *x,
+                                          struct span rows, uint32_t cols)
+{
+    SHARED(struct place, largest, CHUNK_THREADS / GPU_WARP);
+    SHARED(double, sums, CHUNK_THREADS / GPU_WARP);
+    uint32_t first = blockIdx.y * CHUNK + 4 * threadIdx.x, step = 4 * CHUNK_THREADS;
 
     EACH_ROW(t, rows)
     {
-        const float *xt = x + t * cols;
-        struct place best = block_largest(xt, cols, part);
-        double sum = 0;
+        const float *xt = x + t * (int64_t)cols;
+        double *to = part + (t * gridDim.y + blockIdx.y) * PART, most, sum = 0;
+        struct place best = { -INFINITY, NOWHERE };
+        float4 v[KEPT];
 
-        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-            sum += exp((double)xt[k] - (double)best.value);
+        for (uint32_t j = 0, k = first; j < KEPT; j++, k += step)
+            if (k < cols)
+                v[j] = load_quad<WIDE>(xt + k, cols - k);
+        for (uint32_t j = 0, k = first; j < KEPT; j++, k += step)
+            if (k < cols)
+                best = larger_of(best, v[j], k, WIDE ? 4 : cols - k);
+        best = block_largest(best, largest);
+        /* a chunk of -inf alone adds 0 */
+        most = best.index == NOWHERE ? 0 : (double)best.value;
+        for (uint32_t j = 0, k = first; j < KEPT; j++, k += step) {
+            uint32_t left = k < cols ? cols - k : 0;
+            float e[4] = { v[j].x, v[j].y, v[j].z, v[j].w };
+
+            for (uint32_t i = 0; i < 4; i++)
+                if (i < left)
+                    sum += exp((double)e[i] - most);
+        }
         sum = block_sum(sum, sums);
         if (threadIdx.x == 0) {
-            int64_t own = target ? (int64_t)target[t] - (int64_t)first : -1;
-            bool held = own >= 0 && own < (int64_t)cols && target[t] >= 0;
-
-            y[t * STATS] = (double)best.value;
-            y[t * STATS + 1] = sum;
-            y[t * STATS + 2] = held ? (double)xt[own] : -INFINITY;
-            y[t * STATS + 3] = (double)(first + best.index);
+            to[0] = (double)best.value;
+            to[1] = sum;
+            to[2] = (double)best.index;
         }
     }
 }
 
+/* A warp handles a row of CHUNKS chunks. */
+static __global__ void row_stats_kernel(double *y, const double *part, uint32_t chunks,
+                                        const float *x, const int32_t *target,
+                                        struct span rows, uint64_t cols, uint64_t first)
+{
+    unsigned lane = threadIdx.x % GPU_WARP, warps = blockDim.x / GPU_WARP;
+    int64_t t =
+        first_row(rows, 0) + (int64_t)blockIdx.x * warps + threadIdx.x / GPU_WARP;
+
+    for (; t < end_row(rows, 0); t += (int64_t)gridDim.x * warps) {
+        const double *from = part + t * chunks * PART;
+        struct place best = { -INFINITY, NOWHERE };
+        double most, sum = 0;
+
+        for (uint32_t c = lane; c < chunks; c += GPU_WARP)
+            best =
+                larger(best, { (float)from[c * PART], (uint32_t)from[c * PART + 2] });
+        best = warp_largest(best);
+        most = (double)best.value;
+        for (uint32_t c = lane; c < chunks; c += GPU_WARP)
+            sum += from[c * PART + 1] * exp(from[c * PART] - most);
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            int64_t own = target ? (int64_t)target[t] - (int64_t)first : -1;
+            bool held = own >= 0 && own < (int64_t)cols && target[t] >= 0;
+
+            y[t * STATS] = most;
+            y[t * STATS + 1] = sum;
+            y[t * STATS + 2] = held ? (double)x[t * cols + own] : -INFINITY;
+            y[t * STATS + 3] =
+                (double)(first + (best.index == NOWHERE ? 0 : best.index));
+        }
+    }
+}
+
+static uint64_t chunks_of(uint64_t cols)
+{
+    return (cols + CHUNK - 1) / CHUNK;
+}
+
+extern "C" uint64_t gpu_row_stats_part(uint64_t rows, uint64_t cols)
+{
+    return rows * chunks_of(cols) * PART;
+}
+
 extern "C" void gpu_row_stats(double *y, const float *x, const int32_t *target,
                               struct span rows, uint64_t cols, uint64_t first,
-                              void *stream)
+                              double *part, void *stream)
 {
-    if (rows.most)
-        LAUNCH(row_stats_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
-               target, rows, cols, first);
+    uint32_t chunks = (uint32_t)chunks_of(cols);
+    dim3 grid(gpu_blocks(rows.most, 1), chunks);
+
+    if (!rows.most)
+        return;
+    if (chunks && is_wide(x, cols))
+        LAUNCH(chunk_stats_kernel<true>, grid, CHUNK_THREADS, stream, part, x, rows,
+               (uint32_t)cols);
+    else if (chunks)
+        LAUNCH(chunk_stats_kernel<false>, grid, CHUNK_THREADS, stream, part, x, rows,
+               (uint32_t)cols);
+    LAUNCH(row_stats_kernel, gpu_blocks(rows.most, GPU_THREADS / GPU_WARP), GPU_THREADS,
+           stream, y, part, chunks, x, target, rows, cols, first);
 }
 
 /* Reduces row T's statistics over all ranks, in rank order; STATS is
@@ -113,8 +209,8 @@ extern "C" void gpu_nll(float *y, const double *stats, uint64_t parts, struct sp
                         void *stream)
 {
     if (rows.most)
-        LAUNCH(from_stats_kernel<false>, gpu_blocks(rows.most, GPU_THREADS), GPU_THREADS,
-               stream, y, stats, parts, rows);
+        LAUNCH(from_stats_kernel<false>, gpu_blocks(rows.most, GPU_THREADS),
+               GPU_THREADS, stream, y, stats, parts, rows);
 }
 
 extern "C" void gpu_argmax(float *y, const double *stats, uint64_t parts,
@@ -125,35 +221,63 @@ extern "C" void gpu_argmax(float *y, const double *stats, uint64_t parts,
                stream, y, stats, parts, rows);
 }
 
-/* y[t] = exp(x[t] - maximum) / sum */
-static __global__ void softmax_kernel(float *y, const float *x, struct span rows,
-                                      uint64_t cols)
+/* y[t] = exp(x[t] - maximum) / sum; a block handles a row, which it reads again for
+ * each pass, from the caches. */
+template <bool WIDE>
+static __global__ void __launch_bounds__(GPU_MOST_THREADS)
+    softmax_kernel(float *y, const float *x, struct span rows, uint32_t cols)
 {
-    SHARED(struct place, part, WARPS);
-    SHARED(double, sums, WARPS);
+    SHARED(struct place, part, MOST_WARPS);
+    SHARED(double, sums, MOST_WARPS);
 
     EACH_ROW(t, rows)
     {
-        const float *xt = x + t * cols;
-        float most = block_largest(xt, cols, part).value;
+        const float *xt = x + t * (int64_t)cols;
+        struct place best = { -INFINITY, NOWHERE };
+        float *yt = y + t * (int64_t)cols, most, high, low;
         double sum = 0;
 
-        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
-            float e = expf(xt[k] - most);
+        EACH_QUAD(k, cols, y)
+        best = larger_of(best, load_quad<WIDE>(xt + k, cols - k), k, cols - k);
+        most = block_largest(best, part).value;
+        EACH_QUAD(k, cols, y)
+        {
+            float4 v = load_quad<WIDE>(xt + k, cols - k);
+            uint32_t left = cols - k;
 
-            y[t * cols + k] = e;
-            sum += (double)e;
+            sum += (double)expf(v.x - most);
+            sum += left > 1 ? (double)expf(v.y - most) : 0;
+            sum += left > 2 ? (double)expf(v.z - most) : 0;
+            sum += left > 3 ? (double)expf(v.w - most) : 0;
         }
-        sum = block_sum(sum, sums);
-        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-            y[t * cols + k] = (float)((double)y[t * cols + k] / sum);
+        sum = 1 / block_sum(sum, sums);
+        high = (float)sum;
+        low = (float)(sum - (double)high);
+        EACH_QUAD(k, cols, y)
+        {
+            float4 v = load_quad<WIDE>(xt + k, cols - k);
+
+            v = float4{ expf(v.x - most), expf(v.y - most), expf(v.z - most),
+                        expf(v.w - most) };
+            store_quad<WIDE>(
+                yt + k, cols - k,
+                float4{ fmaf(v.x, high, v.x * low), fmaf(v.y, high, v.y * low),
+                        fmaf(v.z, high, v.z * low), fmaf(v.w, high, v.w * low) });
+        }
     }
 }
 
 extern "C" void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
                             void *stream)
 {
-    if (rows.most && cols)
-        LAUNCH(softmax_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, rows,
-               cols);
+    unsigned blocks = gpu_blocks(rows.most, 1), threads = threads_of_row(cols);
+
+    if (!rows.most || !cols)
+        return;
+    if (is_wide(x, cols) && is_wide(y, cols))
+        LAUNCH(softmax_kernel<true>, blocks, threads, stream, y, x, rows,
+               (uint32_t)cols);
+    else
+        LAUNCH(softmax_kernel<false>, blocks, threads, stream, y, x, rows,
+               (uint32_t)cols);
 }
