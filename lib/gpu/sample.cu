@@ -3,35 +3,56 @@
  * weight[i] = exp((x[i] - maximum) / temperature); one token is drawn from the top_k
  * most likely, limited to the smallest set that sums to top_p.  A block handles one
  * row.  Instead of sorting, each logit and its index form a 64-bit key, and a threshold
- * key is found bit by bit; each bit takes one sum over the row.  Random numbers are
- * those of lib/base/rng. */
-#include "lib/gpu/device.cuh"
+ * key is found bit by bit; each bit takes one sum over the row, but for the bits of the
+ * index if only one element has that logit.  Random numbers are those of lib/base/rng.
+ */
+#include "lib/gpu/quads.cuh"
 
-#ifdef __CUDACC__
-enum { THREADS = 1024 };
-#else
-enum { THREADS = 64 };
-#endif
+enum { THREADS = GPU_MOST_THREADS, WARPS = THREADS / GPU_WARP };
 
 /* Larger logits have larger keys; of equal logits the first does. */
-static __device__ uint64_t key_of(float x, uint64_t i)
+static __device__ uint32_t high_key_of(float x)
 {
-    uint32_t bits = __float_as_uint(x);
+    uint32_t bits = __float_as_uint(x + 0.0f); /* -0 is 0 */
 
-    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
-    return (uint64_t)bits << 32 | (0xffffffffu - (uint32_t)i);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static __device__ uint64_t key_of(float x, uint32_t i)
+{
+    return (uint64_t)high_key_of(x) << 32 | (0xffffffffu - i);
 }
 
 struct row {
     const float *x;
-    uint64_t cols;
-    double largest, temperature;
+    uint32_t cols;
+    bool wide;                        /* as in quads.cuh */
+    double largest, over_temperature; /* 1 / temperature */
+    uint64_t most;                    /* no key is larger */
     double *part;
 };
 
-static __device__ double weight_of(const struct row *r, uint64_t i)
+/* Loops over a thread's columns; COL is the first of four. */
+#define EACH_FOUR(col, r) \
+    for (uint32_t col = 4 * threadIdx.x; col < (r)->cols; col += 4 * THREADS)
+
+struct four {
+    float x[4];
+    uint32_t n; /* that the row has */
+};
+
+static __device__ struct four four_at(const struct row *r, uint32_t col)
 {
-    return exp(((double)r->x[i] - r->largest) / r->temperature);
+    uint32_t left = r->cols - col;
+    float4 v = r->wide ? load_quad<true>(r->x + col, left)
+                       : load_quad<false>(r->x + col, left);
+
+    return { { v.x, v.y, v.z, v.w }, left < 4 ? left : 4 };
+}
+
+static __device__ double weight_of(const struct row *r, float x)
+{
+    return exp(((double)x - r->largest) * r->over_temperature);
 }
 
 /* The sum of the weights, or the number, of elements with a key of at least KEY. */
@@ -39,12 +60,40 @@ static __device__ double above(const struct row *r, uint64_t key, bool count)
 {
     double sum = 0;
 
-    for (uint64_t i = threadIdx.x; i < r->cols; i += blockDim.x)
-        if (key_of(r->x[i], i) >= key)
-            sum += count ? 1 : weight_of(r, i);
+    EACH_FOUR(col, r)
+    {
+        struct four f = four_at(r, col);
+
+        for (uint32_t i = 0; i < 4; i++)
+            if (i < f.n && key_of(f.x[i], col + i) >= key)
+                sum += count ? 1 : weight_of(r, f.x[i]);
+    }
     sum = block_sum(sum, r->part);
     __syncthreads();
     return sum;
+}
+
+/* The key of the only element whose key has the upper half of KEY; KEY, if there are
+ * none or several. */
+static __device__ uint64_t only_one(const struct row *r, uint64_t key)
+{
+    double number = 0, index = 0;
+
+    EACH_FOUR(col, r)
+    {
+        struct four f = four_at(r, col);
+
+        for (uint32_t i = 0; i < 4; i++)
+            if (i < f.n && high_key_of(f.x[i]) == key >> 32) {
+                number += 1;
+                index += (double)(col + i);
+            }
+    }
+    number = block_sum(number, r->part);
+    __syncthreads();
+    index = block_sum(index, r->part);
+    __syncthreads();
+    return number == 1 ? key | (0xffffffffu - (uint32_t)index) : key;
 }
 
 /* The largest key, at least LEAST, for which `above` is at least LIMIT, or greater than
@@ -56,10 +105,18 @@ static __device__ uint64_t seek(const struct row *r, uint64_t least, double limi
 
     for (int bit = 63; bit >= 0; bit--) {
         uint64_t next = key | (uint64_t)1 << bit;
-        double sum = next < least ? INFINITY : above(r, next, count);
+        double sum = next < least     ? INFINITY
+                     : next > r->most ? 0
+                                      : above(r, next, count);
 
         if (more ? sum > limit : sum >= limit)
             key = next;
+        if (bit == 32) {
+            uint64_t one = only_one(r, key);
+
+            if (one != key)
+                return one < least ? least : one;
+        }
     }
     return key < least ? least : key;
 }
@@ -84,40 +141,34 @@ static __device__ double uniform(uint64_t seed, uint64_t stream)
 }
 
 /* Draws from all tokens in index order by U in [0, 1); SUMS receives each thread's
- * partial sum. */
-static __device__ uint64_t draw_plain(const struct row *r, double u, double *sums)
+ * partial sum, and R->part each warp's. */
+static __device__ uint32_t draw_plain(const struct row *r, double u, double *sums)
 {
-    uint64_t each = (r->cols + blockDim.x - 1) / blockDim.x;
-    uint64_t first = threadIdx.x * each, end = first + each;
+    uint32_t each = (r->cols + THREADS - 1) / THREADS, at = 0;
+    uint32_t first = threadIdx.x * each, end = first + each;
     double sum = 0, limit;
-    uint64_t id = r->cols - 1;
 
-    for (uint64_t i = first; i < end && i < r->cols; i++)
-        sum += weight_of(r, i);
+    for (uint32_t i = first; i < end && i < r->cols; i++)
+        sum += weight_of(r, r->x[i]);
     sums[threadIdx.x] = sum;
-    __syncthreads();
+    sum = block_sum(sum, r->part);
     if (threadIdx.x)
-        return id;
-    sum = 0;
-    for (unsigned i = 0; i < blockDim.x; i++)
-        sum += sums[i];
+        return 0;
     limit = u * sum;
     sum = 0;
-    for (unsigned i = 0; i < blockDim.x; i++) {
-        if (limit >= sum + sums[i]) {
-            sum += sums[i];
-            continue;
-        }
-        for (uint64_t k = i * each; k < (i + 1) * each && k < r->cols; k++) {
-            sum += weight_of(r, k);
-            if (limit < sum)
-                return k;
-        }
+    for (; at < WARPS && limit >= sum + r->part[at]; at++)
+        sum += r->part[at];
+    for (at *= GPU_WARP; at < THREADS && limit >= sum + sums[at]; at++)
+        sum += sums[at];
+    for (at *= each; at < r->cols; at++) {
+        sum += weight_of(r, r->x[at]);
+        if (limit < sum)
+            return at;
     }
-    return id;
+    return r->cols - 1;
 }
 
-static __device__ uint64_t draw_likely(const struct row *r, const struct draw *d,
+static __device__ uint32_t draw_likely(const struct row *r, const struct draw *d,
                                        double u)
 {
     uint64_t least = 0;
@@ -133,28 +184,44 @@ static __device__ uint64_t draw_likely(const struct row *r, const struct draw *d
     return 0xffffffffu - (uint32_t)seek(r, least, u * total, true, false);
 }
 
-static __global__ void sample_kernel(float *y, const float *x, const struct draw *draw,
-                                     struct span rows, uint64_t cols)
+static __device__ float warp_most(float v)
 {
-    SHARED(double, part, THREADS / GPU_WARP);
+    for (int k = GPU_WARP / 2; k; k /= 2)
+        v = fmaxf(v, __shfl_xor_sync(~0u, v, k));
+    return v;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    sample_kernel(float *y, const float *x, const struct draw *draw, struct span rows,
+                  uint32_t cols, bool wide)
+{
+    SHARED(double, part, WARPS);
     SHARED(double, sums, THREADS);
-    SHARED(float, most, THREADS);
+    SHARED(float, most, WARPS);
 
     EACH_ROW(t, rows)
     {
         struct draw d = draw[t];
-        struct row r = { x + t * cols, cols, -INFINITY, d.temperature, part };
+        struct row r = { x + t * (int64_t)cols, cols, wide, 0,
+                         1 / d.temperature,     0,    part };
         double u = uniform(d.seed, d.position);
         float largest = -INFINITY;
-        uint64_t id;
+        uint32_t id;
 
-        for (uint64_t i = threadIdx.x; i < cols; i += blockDim.x)
-            largest = r.x[i] > largest ? r.x[i] : largest;
-        most[threadIdx.x] = largest;
+        EACH_FOUR(col, &r)
+        {
+            struct four f = four_at(&r, col);
+
+            for (uint32_t i = 0; i < 4; i++)
+                largest = i < f.n && f.x[i] > largest ? f.x[i] : largest;
+        }
+        largest = warp_most(largest);
+        if (threadIdx.x % GPU_WARP == 0)
+            most[threadIdx.x / GPU_WARP] = largest;
         __syncthreads();
-        for (unsigned i = 0; i < blockDim.x; i++)
-            largest = most[i] > largest ? most[i] : largest;
+        largest = warp_most(most[threadIdx.x % WARPS]);
         r.largest = (double)largest;
+        r.most = key_of(largest, 0);
         id = d.top_k || d.top_p < 1 ? draw_likely(&r, &d, u) : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
             y[t] = (float)id;
@@ -167,5 +234,5 @@ extern "C" void gpu_sample(float *y, const float *x, const struct draw *draw,
 {
     if (rows.most && cols)
         LAUNCH(sample_kernel, gpu_blocks(rows.most, 1), THREADS, stream, y, x, draw,
-               rows, cols);
+               rows, (uint32_t)cols, is_wide(x, cols));
 }
