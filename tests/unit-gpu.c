@@ -506,27 +506,30 @@ static void try_products(void)
 /* Products of experts, of as many as one launch takes and of more. */
 static void try_expert_products(void)
 {
-    static const size_t rows[] = { 0, 5, 50, 61 };
+    static const size_t rows[] = { 0, 1, 5, 50, 61 };
 
-    for (int k = 0; k < 4; k++) {
-        size_t experts = k < 2 ? EXPERTS : GPU_PRODUCTS;
+    for (int k = 0; k < 6; k++) {
+        size_t experts = k % 4 < 2 ? EXPERTS : GPU_PRODUCTS;
         bool is_plain = k % 2, same = true;
 
+        aligned = k >= 4;
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-            struct trial t = plain(is_plain ? OP_MATMUL : OP_LINEAR, 1, rows[i], 9);
+            struct trial t = plain(is_plain ? OP_MATMUL : OP_LINEAR, 1, rows[i],
+                                   aligned && is_plain ? 24 : 9);
 
             t.experts = experts;
             t.inst.weight = 0;
-            t.x_cols[0] = 33;
+            t.x_cols[0] = aligned ? 40 : 33;
             t.w = is_plain ? weight(experts * t.x_cols[0], t.y_cols, DTYPE_BF16)
                            : weight(experts * t.y_cols, t.x_cols[0], DTYPE_BF16);
             t.bound = 1e-6;
             same = run_all(&t) && same;
             release(&t.w);
         }
-        tap_ok(same, "%s of %zu experts is the CPU's", is_plain ? "matmul" : "linear",
-               experts);
+        tap_ok(same, "%s of %zu experts is the CPU's%s", is_plain ? "matmul" : "linear",
+               experts, aligned ? ", aligned" : "");
     }
+    aligned = false;
 }
 
 /* The experts of a row, of some groups only or of all; more rows than blocks. */
@@ -593,16 +596,17 @@ static void try_sample(void)
 static void try_wide_products(void)
 {
     static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
-    static const size_t rows[] = { 1, 3, 4, 9 }, ins[] = { 8, 248, 264, 520 };
+    static const size_t rows[] = { 1, 2, 3, 5, 8, 9, 16 }, ins[] = { 8, 264, 1544 },
+                        outs[] = { 9, 66 };
 
     for (int k = 0; k < 3; k++) {
         bool same = true;
 
         aligned = true;
-        for (size_t i = 0; i < 4 * 4; i++) {
-            struct trial t = plain(OP_LINEAR, 1, rows[i % 4], 33);
+        for (size_t i = 0; i < 7 * 3 * 2; i++) {
+            struct trial t = plain(OP_LINEAR, 1, rows[i % 7], outs[i / 21]);
 
-            t.x_cols[0] = ins[i / 4];
+            t.x_cols[0] = ins[i / 7 % 3];
             t.w = weight(t.y_cols, t.x_cols[0], types[k]);
             t.bound = 1e-6;
             same = run_all(&t) && same;
@@ -613,6 +617,57 @@ static void try_wide_products(void)
         aligned = false;
         tap_ok(same, "linear is the CPU's, of aligned %s", dtype_name(types[k]));
     }
+}
+
+/* A product of W and the ROWS rows at X to Y. */
+static void multiply(float *y, const float *x, size_t rows, const struct matrix *w)
+{
+    struct program program = { 0 };
+    struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    int32_t nrows = (int32_t)rows;
+    struct matrix far_w;
+    struct call c = { .program = &program, .inst = &inst, .w = &far_w };
+    size_t bytes = rows * w->rows * sizeof(*y);
+
+    owned.n = 0;
+    aligned = true;
+    far_w = matrix_copy(w);
+    c.x[0] = (struct buffer){ copy_new(x, rows * w->cols * sizeof(*x), 0),
+                              copy_new(&nrows, sizeof(nrows), 0),
+                              rows,
+                              w->cols,
+                              DTYPE_F32,
+                              0 };
+    c.y = c.x[0];
+    c.y.data = copy_new(y, bytes, 0);
+    c.y.cols = w->rows;
+    check(backend_cuda.kernel[OP_LINEAR](gpu, &c, &err) == 0 &&
+          backend_cuda.copy_out(gpu, y, c.y.data, bytes, &err) == 0);
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    aligned = false;
+}
+
+/* A row's bits do not depend on how many rows there are. */
+static void try_product_rows(void)
+{
+    enum { ROWS = 16, IN = 2056, OUT = 13 };
+    static const size_t some_rows[] = { 1, 2, 4, 7, 9 };
+    struct matrix w = weight(OUT, IN, DTYPE_BF16);
+    float *x = numbers_new((size_t)ROWS * IN, DTYPE_F32, 3), all[ROWS * OUT],
+          some[ROWS * OUT];
+    bool same = true;
+
+    memset(all, 0, sizeof(all));
+    memset(some, 0, sizeof(some));
+    multiply(all, x, ROWS, &w);
+    for (size_t i = 0; i < sizeof(some_rows) / sizeof(*some_rows); i++) {
+        multiply(some, x + 3 * IN, some_rows[i], &w);
+        same &= !memcmp(some, all + 3 * OUT, some_rows[i] * OUT * sizeof(*all));
+    }
+    tap_ok(same, "a row's product has the same bits with other rows, up to 16");
+    free(x);
+    release(&w);
 }
 
 /* ---- attention ---- */
@@ -1431,6 +1486,7 @@ int main(int argc, char **argv)
         { "sample", try_sample },
         { "linear", try_products },
         { "linear", try_wide_products },
+        { "linear", try_product_rows },
         { "attention", try_attention },
         { "attention", try_sequences },
         { "stream", try_streams },

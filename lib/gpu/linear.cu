@@ -1,10 +1,13 @@
 /* linear - y = x W^T, W [out][in], and y = x W, W [in][out]
  *
- * Few rows: the weights are read once.  y = x W^T: a warp computes one output; its
- * lanes take terms in turn, eight at a time if rows are aligned to 16 bytes.  y = x W:
- * a thread computes one output.  Many rows: a block of 16 x 16 threads computes a tile
- * of 64 rows by 64 outputs, 16 terms at a time.  Weights are widened as they are read;
- * sums are f32.  Products of bf16 weights may round x to bf16. */
+ * Few rows: memory bandwidth is the limit, and the weights are read once for up to
+ * eight rows.  y = x W^T with rows that are aligned to 16 bytes: a warp computes four
+ * or eight outputs, so that these share x, and lanes take terms in turn; warps of a
+ * block divide the terms if there are few outputs.  The order of a sum depends on the
+ * shape of W, and not on the number of rows.  Other rows: a warp computes one output.
+ * y = x W: a thread computes one output.  Many rows: a block of 16 x 16 threads
+ * computes a tile of 64 rows by 64 outputs, 16 terms at a time.  Weights are widened as
+ * they are read; sums are f32.  Products of bf16 weights may round x to bf16. */
 #include "lib/gpu/mma.cuh"
 
 enum {
@@ -14,8 +17,15 @@ enum {
     TERMS = 16,
     SIDE = 16,
     EACH = TILE / SIDE,
-    EIGHT = 8
+    WORD = 16 /* bytes that a lane loads at a time */
 };
+
+/* Few rows: warps of a block; warps of a launch that keep enough loads in flight. */
+#ifdef __CUDACC__
+enum { FEW_WARPS = 8, FEW_WANTED = 4096 };
+#else
+enum { FEW_WARPS = 4, FEW_WANTED = 16 };
+#endif
 
 /* The matrix of product blockIdx.z. */
 static __device__ const void *matrix_of(const struct products &p)
@@ -23,33 +33,58 @@ static __device__ const void *matrix_of(const struct products &p)
     return p.rows.expert ? p.w[blockIdx.z] : p.w[0];
 }
 
-/* Widens elements I to I + 7 of memory of type T; a word has two f16 or bf16, low half
- * first. */
-static __device__ inline void widen_eight(enum dtype t, const void *p, uint64_t i,
-                                          float *f)
+/* A word of weights.  They are read once: L1 is for x. */
+static __device__ inline uint4 load_weights(const uint4 *p)
 {
-    if (t == DTYPE_F32) {
-        const float4 *at = (const float4 *)((const float *)p + i);
-        float4 a = at[0], b = at[1];
+#ifdef __CUDACC__
+    uint4 w;
 
-        f[0] = a.x;
-        f[1] = a.y;
-        f[2] = a.z;
-        f[3] = a.w;
-        f[4] = b.x;
-        f[5] = b.y;
-        f[6] = b.z;
-        f[7] = b.w;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                 : "l"(p));
+    return w;
+#else
+    return *p;
+#endif
+}
+
+/* Bits of an f16 in the lower half of a register. */
+static __device__ inline float widen_half(uint32_t bits)
+{
+#ifdef __CUDACC__
+    float f;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)bits));
+    return f;
+#else
+    return widen_f16((uint16_t)bits);
+#endif
+}
+
+/* Number of weights in a word. */
+template <int TYPE> static constexpr int of_word = TYPE == DTYPE_F32 ? 4 : 8;
+
+/* Widens four weights of a word: the first ones, or those behind them if LATER. */
+template <int TYPE>
+static __device__ inline void widen_four(float *f, uint4 w, bool later)
+{
+    uint32_t one = later ? w.z : w.x, two = later ? w.w : w.y;
+
+    if (TYPE == DTYPE_F32) {
+        f[0] = __uint_as_float(w.x);
+        f[1] = __uint_as_float(w.y);
+        f[2] = __uint_as_float(w.z);
+        f[3] = __uint_as_float(w.w);
+    } else if (TYPE == DTYPE_BF16) {
+        f[0] = __uint_as_float(one << 16);
+        f[1] = __uint_as_float(one & 0xffff0000u);
+        f[2] = __uint_as_float(two << 16);
+        f[3] = __uint_as_float(two & 0xffff0000u);
     } else {
-        uint4 a = *(const uint4 *)((const uint16_t *)p + i);
-        unsigned word[4] = { a.x, a.y, a.z, a.w };
-
-#pragma unroll
-        for (int k = 0; k < EIGHT; k++) {
-            uint16_t half = (uint16_t)(word[k / 2] >> 16 * (k % 2));
-
-            f[k] = t == DTYPE_BF16 ? widen_bf16(half) : widen_f16(half);
-        }
+        f[0] = widen_half(one);
+        f[1] = widen_half(one >> 16);
+        f[2] = widen_half(two);
+        f[3] = widen_half(two >> 16);
     }
 }
 
@@ -60,29 +95,6 @@ static __device__ inline float term(const struct products &p, float x)
     if (TYPE == DTYPE_BF16 && p.rounded)
         x = __uint_as_float(pack_bf16(0, x) & 0xffff0000u);
     return x;
-}
-
-template <int TYPE>
-static __device__ inline float dot_eight(const struct products &p, const float *x,
-                                         const float *f, float sum)
-{
-    const float4 *at = (const float4 *)x;
-    float4 a = at[0], b = at[1];
-
-    if (TYPE == DTYPE_BF16 && p.rounded) {
-        a = { term<TYPE>(p, a.x), term<TYPE>(p, a.y), term<TYPE>(p, a.z),
-              term<TYPE>(p, a.w) };
-        b = { term<TYPE>(p, b.x), term<TYPE>(p, b.y), term<TYPE>(p, b.z),
-              term<TYPE>(p, b.w) };
-    }
-    sum = fmaf(a.x, f[0], sum);
-    sum = fmaf(a.y, f[1], sum);
-    sum = fmaf(a.z, f[2], sum);
-    sum = fmaf(a.w, f[3], sum);
-    sum = fmaf(b.x, f[4], sum);
-    sum = fmaf(b.y, f[5], sum);
-    sum = fmaf(b.z, f[6], sum);
-    return fmaf(b.w, f[7], sum);
 }
 
 /* y[t][j] for ROWS rows at a time; j is this warp's output. */
@@ -121,43 +133,187 @@ template <int TYPE> static __global__ void dot_kernel(struct products p)
     }
 }
 
-/* The same with 16-byte loads, for rows that are aligned to 16 bytes (all widths that
- * are multiples of 8): memory bandwidth is the limit then. */
-template <int TYPE> static __global__ void wide_dot_kernel(struct products p)
+/* Sums N numbers over the lanes of a warp, each in the order of warp_sum.  Lane I gets
+ * in v[0] (and v[1], ... if N > GPU_WARP) the sums of numbers I N / GPU_WARP and on. */
+template <int N, int STEP = GPU_WARP / 2> static __device__ inline void fold(float *v)
 {
-    unsigned lane = threadIdx.x % GPU_WARP;
-    uint64_t j =
-        blockIdx.x * (uint64_t)(blockDim.x / GPU_WARP) + threadIdx.x / GPU_WARP;
-    const float *x = p.x + blockIdx.z * p.x_step;
-    float *y = p.y + blockIdx.z * p.y_step;
-    const void *w = matrix_of(p);
-    int64_t end = end_row(p.rows, blockIdx.z);
+    bool upper = threadIdx.x % GPU_WARP & STEP;
 
-    if (j >= p.out)
-        return;
-    for (int64_t t = first_row(p.rows, blockIdx.z); t < end; t += ROWS) {
-        uint64_t at = blockIdx.z * p.w_step + j * p.w_stride;
-        float sum[ROWS] = { 0 };
-
-#pragma unroll 4
-        for (uint64_t k = lane * EIGHT; k < p.in; k += GPU_WARP * EIGHT) {
-            float f[EIGHT];
-
-            widen_eight((enum dtype)TYPE, w, at + k, f);
+    if constexpr (N == 1) {
+        v[0] += __shfl_xor_sync(~0u, v[0], STEP);
+    } else {
+        /* a lane keeps one half of its numbers and gives the other away */
 #pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                if (t + i < end)
-                    sum[i] =
-                        dot_eight<TYPE>(p, x + (t + i) * p.x_stride + k, f, sum[i]);
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            float all = warp_sum(sum[i]);
+        for (int i = 0; i < N / 2; i++) {
+            float mine = upper ? v[i + N / 2] : v[i];
+            float other = upper ? v[i] : v[i + N / 2];
 
-            if (lane == 0 && t + i < end)
-                y[(t + i) * p.y_stride + j] = all;
+            v[i] = mine + __shfl_xor_sync(~0u, other, STEP);
         }
     }
+    if constexpr (STEP > 1)
+        fold<N == 1 ? 1 : N / 2, STEP / 2>(v);
+}
+
+/* What a warp computes: outputs OUT to OUT + OUTS - 1, of which the last there is P's
+ * last one; terms by pairs of words a lane, pairs FIRST, FIRST + STEP, ... */
+struct stripe {
+    const uint4 *w;
+    const float *x; /* its first row */
+    int32_t rows;   /* of x that can be read, from there on */
+    uint64_t out;
+    unsigned first, step;
+};
+
+/* Four numbers of x; zeros if they are not THERE. */
+template <int TYPE>
+static __device__ inline float4 four_terms(const struct products &p, const float *x,
+                                           bool there)
+{
+    float4 f = { 0, 0, 0, 0 };
+
+    if (there)
+        f = *(const float4 *)x;
+    if (TYPE == DTYPE_BF16 && p.rounded)
+        f = { term<TYPE>(p, f.x), term<TYPE>(p, f.y), term<TYPE>(p, f.z),
+              term<TYPE>(p, f.w) };
+    return f;
+}
+
+/* Adds to sum[i STRIDE] the products of row I with four weights of W. */
+template <int TYPE, int ROWS>
+static __device__ inline void add_terms(float *sum, int stride, const float4 *x,
+                                        uint4 w, bool later)
+{
+    float f[4];
+
+    widen_four<TYPE>(f, w, later);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        float v = sum[i * stride];
+
+        v = fmaf(x[i].x, f[0], v);
+        v = fmaf(x[i].y, f[1], v);
+        v = fmaf(x[i].z, f[2], v);
+        sum[i * stride] = fmaf(x[i].w, f[3], v);
+    }
+}
+
+/* part[row][out] = this warp's sums.  All loads of weights of a round are under way
+ * before the first is used: eight words a lane.  Rows and outputs beyond the last one
+ * are computed as that one. */
+template <int TYPE, int ROWS, int OUTS>
+static __device__ inline void dot_stripe(float *part, const struct products &p,
+                                         struct stripe s)
+{
+    constexpr int SUMS = ROWS * OUTS, N = of_word<TYPE>,
+                  WORDS = OUTS > 4 || SUMS > 16 ? 1 : 2;
+    constexpr int SOME = ROWS < 4 ? ROWS : 4; /* rows of x in registers */
+    constexpr int LANES = SUMS < GPU_WARP ? GPU_WARP / SUMS : 1; /* with one sum */
+    unsigned lane = threadIdx.x % GPU_WARP;
+    uint32_t end = (uint32_t)(p.in / N); /* words of a row */
+    uint32_t last = (uint32_t)(s.rows < ROWS ? s.rows : ROWS) - 1, start[OUTS];
+    float sum[SUMS] = { 0 };
+
+#pragma unroll
+    for (int o = 0; o < OUTS; o++)
+        start[o] =
+            (uint32_t)((s.out + o < p.out ? s.out + o : p.out - 1) * (p.w_stride / N));
+    for (uint32_t pair = s.first * 2 * GPU_WARP; pair < end;
+         pair += s.step * 2 * GPU_WARP)
+#pragma unroll 1
+        for (int half = 0; half < 2; half += WORDS) {
+            uint32_t k = pair + half * GPU_WARP + lane;
+            const uint4 *w = s.w + k;
+            const float *from = s.x + k * N;
+            uint4 word[WORDS][OUTS] = { { { 0, 0, 0, 0 } } };
+
+#pragma unroll
+            for (int c = 0; c < WORDS; c++)
+                if (k + c * GPU_WARP < end)
+#pragma unroll
+                    for (int o = 0; o < OUTS; o++)
+                        word[c][o] = load_weights(w + start[o] + c * GPU_WARP);
+#pragma unroll(ROWS > 4 ? 1 : 4)
+            for (int c = 0; c < WORDS * N / 4; c++) {
+                int at = c / (N / 4) * GPU_WARP;
+
+#pragma unroll
+                for (uint32_t first = 0; first < ROWS; first += SOME) {
+                    float4 x[SOME];
+
+#pragma unroll
+                    for (int i = 0; i < SOME; i++) {
+                        uint32_t row = first + i < last ? first + i : last;
+
+                        x[i] = four_terms<TYPE>(p,
+                                                from + row * (uint32_t)p.x_stride +
+                                                    at * N + c % (N / 4) * 4,
+                                                k + at < end);
+                    }
+#pragma unroll
+                    for (int o = 0; o < OUTS; o++)
+                        add_terms<TYPE, SOME>(sum + first * OUTS + o, OUTS, x,
+                                              word[c / (N / 4)][o], c % (N / 4));
+                }
+            }
+        }
+    fold<SUMS>(sum);
+    if (lane % LANES == 0)
+#pragma unroll
+        for (int i = 0; i < SUMS * LANES / GPU_WARP; i++)
+            part[lane * SUMS / GPU_WARP + i] = sum[i];
+}
+
+/* Outputs of a warp. */
+template <int ROWS> static constexpr int outs_of = ROWS == 4 ? 8 : 4;
+
+/* y[t][j] for ROWS rows at a time; 1 << SPLIT warps compute the same outputs. */
+template <int TYPE, int ROWS, bool EXPERT>
+static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 2 ? 2 : 3)
+    wide_dot_kernel(struct products p, unsigned split)
+{
+    constexpr int OUTS = outs_of<ROWS>, SUMS = ROWS * OUTS;
+    SHARED(float, part, FEW_WARPS *SUMS);
+    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
+    unsigned outs = FEW_WARPS * OUTS >> split;
+    uint64_t first = blockIdx.x * (uint64_t)outs;
+    const float *x = p.x + blockIdx.z * p.x_step;
+    float *y = p.y + blockIdx.z * p.y_step + first;
+    int32_t t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
+    int32_t end = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
+    struct stripe s;
+
+    if (EXPERT && t >= end)
+        return;
+    s.w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
+          blockIdx.z * (p.w_step / of_word<TYPE>);
+    s.out = first + (warp >> split) * OUTS;
+    s.first = warp & ((1U << split) - 1);
+    s.step = 1U << split;
+    /* p.rows.most rows of x can be read: loads do not wait for END */
+    do {
+        s.x = x + t * p.x_stride;
+        s.rows = (EXPERT ? end : (int32_t)p.rows.most) - t;
+        if (EXPERT && s.rows == 1)
+            dot_stripe<TYPE, 1, OUTS>(part + warp * SUMS, p, s);
+        else
+            dot_stripe<TYPE, ROWS, OUTS>(part + warp * SUMS, p, s);
+        __syncthreads();
+        for (int32_t row = (int32_t)warp; row < ROWS && t + row < end; row += FEW_WARPS)
+            for (unsigned out = lane; out < outs && first + out < p.out;
+                 out += GPU_WARP) {
+                const float *v =
+                    part + (out / OUTS << split) * SUMS + row * OUTS + out % OUTS;
+                float sum = v[0];
+
+                for (unsigned k = 1; k < s.step; k++)
+                    sum += v[k * SUMS];
+                y[(t + row) * p.y_stride + out] = sum;
+            }
+        __syncthreads();
+        t += ROWS;
+    } while (t < end);
 }
 
 /* The same for y = x W; j is this thread's output. */
@@ -259,7 +415,48 @@ static bool is_wide(const struct products &p, uint64_t unit)
 
     for (unsigned i = 0; i < (p.rows.expert ? p.n : 1); i++)
         bytes |= (uintptr_t)p.w[i];
-    return bytes % 16 == 0 && p.in % EIGHT == 0;
+    return bytes % WORD == 0 && p.in % 8 == 0;
+}
+
+/* 1 << n warps compute the same outputs.  It does not depend on the number of
+ * rows, and neither does the order of a sum. */
+static unsigned split_of(const struct products &p, uint64_t pair)
+{
+    uint64_t warps = (p.out + 3) / 4 * (p.rows.expert ? 1 : p.n);
+    unsigned n = 0;
+
+    while (1 << n < FEW_WARPS && warps << n < FEW_WANTED && pair << (n + 1) <= p.in)
+        n++;
+    return n;
+}
+
+template <int TYPE, int ROWS, bool EXPERT>
+static void launch_wide(const struct products &p, void *stream)
+{
+    unsigned split = split_of(p, 2 * GPU_WARP * of_word<TYPE>);
+    unsigned outs = FEW_WARPS * outs_of<ROWS> >> split;
+
+    LAUNCH((wide_dot_kernel<TYPE, ROWS, EXPERT>),
+           dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n), FEW_WARPS * GPU_WARP,
+           stream, p, split);
+}
+
+/* Most experts have one row or none. */
+template <int TYPE> static void launch_wide(const struct products &p, void *stream)
+{
+    size_t rows = p.rows.most;
+
+    if (p.rows.expert)
+        rows == 1 ? launch_wide<TYPE, 1, true>(p, stream)
+                  : launch_wide<TYPE, 4, true>(p, stream);
+    else if (rows == 1)
+        launch_wide<TYPE, 1, false>(p, stream);
+    else if (rows == 2)
+        launch_wide<TYPE, 2, false>(p, stream);
+    else if (rows <= 4)
+        launch_wide<TYPE, 4, false>(p, stream);
+    else
+        launch_wide<TYPE, 8, false>(p, stream);
 }
 
 template <int TYPE> static void launch(const struct products &p, void *stream)
@@ -277,10 +474,7 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                dim3((unsigned)((p.out + GPU_THREADS - 1) / GPU_THREADS), 1, p.n),
                GPU_THREADS, stream, p);
     else if (is_wide(p, TYPE == DTYPE_F32 ? 4 : 2))
-        LAUNCH(wide_dot_kernel<TYPE>,
-               dim3((unsigned)((p.out * GPU_WARP + GPU_THREADS - 1) / GPU_THREADS), 1,
-                    p.n),
-               GPU_THREADS, stream, p);
+        launch_wide<TYPE>(p, stream);
     else
         LAUNCH(dot_kernel<TYPE>,
                dim3((unsigned)((p.out * GPU_WARP + GPU_THREADS - 1) / GPU_THREADS), 1,
