@@ -1275,6 +1275,186 @@ static void try_cache(void)
     tap_ok(same, "rows are appended to the cache, and read, as by the CPU");
 }
 
+/* ---- parts of x in bf16 ---- */
+
+enum { PART_ROWS = 40, PART_IN = 16, PART_OUT = 8, PART_X = PART_ROWS * PART_IN };
+
+/* Rows X and Z in device memory, X's product with W, and calls that make it and copy Z
+ * to X. */
+struct parts {
+    struct program program;
+    struct inst product_inst, copy_inst;
+    struct matrix w, far_w;
+    struct call product, copy;
+    float z[PART_X];
+};
+
+static void open_parts(struct parts *p)
+{
+    static const int32_t nrows = PART_ROWS;
+    float y[PART_ROWS * PART_OUT] = { 0 };
+    struct buffer b = { .most = PART_ROWS, .dtype = DTYPE_F32 };
+
+    owned.n = 0;
+    aligned = true;
+    *p = (struct parts){ .w = weight(PART_OUT, PART_IN, DTYPE_BF16) };
+    p->far_w = matrix_copy(&p->w);
+    p->product_inst = p->copy_inst = (struct inst){ .nsrc = 1 };
+    p->product_inst.op = OP_LINEAR;
+    p->copy_inst.op = OP_SCALE;
+    p->copy_inst.scalar = 1;
+    p->product = (struct call){ .program = &p->program, .inst = &p->product_inst };
+    p->copy = (struct call){ .program = &p->program, .inst = &p->copy_inst };
+    p->product.w = &p->far_w;
+    b.rows = copy_new(&nrows, sizeof(nrows), 0);
+    b.cols = PART_IN;
+    b.data = copy_new(p->z, sizeof(p->z), 0);
+    p->product.x[0] = p->copy.y = b;
+    b.data = copy_new(p->z, sizeof(p->z), 0);
+    p->copy.x[0] = b;
+    b.cols = PART_OUT;
+    b.data = copy_new(y, sizeof(y), 0);
+    p->product.y = b;
+    aligned = false;
+}
+
+static void close_parts(struct parts *p)
+{
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    release(&p->w);
+}
+
+static void put(struct parts *p, void *to, uint64_t stream)
+{
+    float *z = numbers_new(PART_X, DTYPE_F32, stream);
+
+    memcpy(p->z, z, sizeof(p->z));
+    check(backend_cuda.copy_in(gpu, to, p->z, sizeof(p->z), &err) == 0);
+    free(z);
+}
+
+static void make(const struct call *c)
+{
+    check(backend_cuda.kernel[c->inst->op](gpu, c, &err) == 0);
+}
+
+/* The last product is that of the rows that were put last. */
+static bool is_product(struct parts *p)
+{
+    float want[PART_ROWS * PART_OUT], got[PART_ROWS * PART_OUT], largest = 0, apart = 0;
+    int32_t nrows = PART_ROWS;
+    struct call c = p->product;
+
+    check(backend_cuda.copy_out(gpu, got, c.y.data, sizeof(got), &err) == 0);
+    c.w = &p->w;
+    c.y.data = want;
+    c.x[0].data = p->z;
+    c.y.rows = c.x[0].rows = &nrows;
+    check(backend_cpu.kernel[OP_LINEAR](cpu, &c, &err) == 0);
+    for (int i = 0; i < PART_ROWS * PART_OUT; i++) {
+        largest = fmaxf(largest, fabsf(want[i]));
+        apart = fmaxf(apart, fabsf(got[i] - want[i]));
+    }
+    return apart <= 1e-4F * largest;
+}
+
+static struct recording *record_call(const struct call *c)
+{
+    struct recording *r = NULL;
+
+    check(backend_cuda.record(gpu, &err) == 1);
+    make(c);
+    check(backend_cuda.recorded(gpu, &r, &err) == 0 && r);
+    return r;
+}
+
+/* cuBLASLt's products of the same x share its parts, until something writes there. */
+static void try_parts(void)
+{
+    struct parts p;
+    struct recording *copies, *multiplies;
+    void *x, *z;
+    bool fine;
+
+    if (!gpu->blas) {
+        tap_ok(true, "parts of x # SKIP no cuBLASLt");
+        return;
+    }
+    open_parts(&p);
+    x = p.product.x[0].data;
+    z = p.copy.x[0].data;
+    put(&p, x, 1);
+    make(&p.product);
+    /* behind the backend's back */
+    check(cudaMemcpyAsync(x, z, sizeof(p.z), cudaMemcpyDeviceToDevice, gpu->stream) ==
+          cudaSuccess);
+    make(&p.product);
+    tap_ok(is_product(&p), "products of the same x share its parts");
+    put(&p, x, 2);
+    make(&p.product);
+    tap_ok(is_product(&p), "parts are made again behind a copy from the host");
+    put(&p, z, 3);
+    make(&p.product);
+    make(&p.copy);
+    make(&p.product);
+    tap_ok(is_product(&p), "and behind a kernel");
+    put(&p, z, 4);
+    make(&p.product);
+    check(backend_cuda.copy(gpu, x, z, sizeof(p.z), &err) == 0);
+    make(&p.product);
+    tap_ok(is_product(&p), "and behind a copy within the device");
+    copies = record_call(&p.copy);
+    put(&p, z, 5);
+    make(&p.product);
+    check(backend_cuda.replay(gpu, copies, &err) == 0);
+    make(&p.product);
+    tap_ok(is_product(&p), "and behind a recorded step");
+    make(&p.product);
+    multiplies = record_call(&p.product);
+    put(&p, z, 6);
+    make(&p.copy);
+    check(backend_cuda.replay(gpu, multiplies, &err) == 0);
+    fine = is_product(&p);
+    backend_cuda.forget(gpu, multiplies);
+    put(&p, z, 7);
+    make(&p.copy);
+    multiplies = record_call(&p.product);
+    make(&p.product);
+    tap_ok(fine && is_product(&p),
+           "a recorded step makes its own, and for itself alone");
+    backend_cuda.forget(gpu, multiplies);
+    backend_cuda.forget(gpu, copies);
+    close_parts(&p);
+}
+
+/* And until another rank does. */
+static void try_far_parts(void)
+{
+    const struct device_collectives *all = backend_cuda.collectives;
+    struct parts p;
+    char id[DEVICE_GROUP_ID];
+    struct device_group *group;
+    size_t bytes = sizeof(p.z);
+
+    if (!gpu->blas || !all->probe(gpu, false, 0)) {
+        tap_ok(true, "parts of x and ranks # SKIP no cuBLASLt, or no NCCL");
+        return;
+    }
+    check(all->make_id(gpu, id, &err) == 0 &&
+          all->join(&group, gpu, id, 0, 1, &err) == 0);
+    open_parts(&p);
+    put(&p, p.copy.x[0].data, 8);
+    make(&p.product);
+    check(all->all_gather(group, p.copy.x[0].data, p.product.x[0].data, &bytes, &err) ==
+          0);
+    make(&p.product);
+    tap_ok(is_product(&p), "parts are made again behind a collective");
+    close_parts(&p);
+    check(all->finish(group, &err) == 0);
+    all->leave(group);
+}
+
 /* ---- sequences beside each other ---- */
 
 enum { SEQUENCES = 4, HEADS = 4, HEAD = 16 };
@@ -1487,6 +1667,8 @@ int main(int argc, char **argv)
         { "linear", try_products },
         { "linear", try_wide_products },
         { "linear", try_product_rows },
+        { "parts", try_parts },
+        { "parts", try_far_parts },
         { "attention", try_attention },
         { "attention", try_sequences },
         { "stream", try_streams },

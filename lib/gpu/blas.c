@@ -21,8 +21,13 @@ struct blas {
     LT_FUNCTIONS(FUNCTION)
 #undef FUNCTION
     void *workspace;
-    void *parts; /* device: x in two parts */
+    void *parts; /* device: x in one or two parts */
     uint64_t room;
+    /* whose parts they are, as long as nothing has been written there; x NULL: none */
+    struct {
+        const float *x;
+        uint64_t rows, cols, parts;
+    } of;
     /* the algorithm of a shape is chosen once */
     struct shape {
         uint64_t rows, in, out;
@@ -88,6 +93,20 @@ void blas_close(struct blas *b)
     cudaFree(b->parts);
     dlclose(b->library);
     free(b);
+}
+
+void blas_forget(struct blas *b)
+{
+    if (b)
+        b->of.x = NULL;
+}
+
+void blas_wrote(struct blas *b, const void *at, uint64_t bytes)
+{
+    uintptr_t first = (uintptr_t)at, x = b ? (uintptr_t)b->of.x : 0;
+
+    if (x && first < x + b->of.rows * b->of.cols * sizeof(float) && x < first + bytes)
+        b->of.x = NULL;
 }
 
 /* ---- one product ---- */
@@ -194,6 +213,7 @@ static int make_room(struct device *d, struct blas *b, uint64_t parts, struct er
     if (parts <= b->room)
         return 0;
     cudaFree(b->parts);
+    blas_forget(b);
     b->room = 0;
     d->rooms++;
     b->parts = backend_cuda.alloc(d, parts, "a product's rows in bf16", err);
@@ -201,6 +221,25 @@ static int make_room(struct device *d, struct blas *b, uint64_t parts, struct er
         return -1;
     b->room = parts;
     return 0;
+}
+
+/* Makes the bf16 parts of P's x, unless they are there; products that follow each other
+ * often have the same x. */
+static const char *split(struct device *d, struct blas *b, const struct products *p,
+                         uint64_t parts)
+{
+    uint64_t n = p->rows.most * p->in;
+    char *low = (char *)b->parts + n * 2;
+
+    if (b->of.x == p->x && b->of.rows == p->rows.most && b->of.cols == p->in &&
+        b->of.parts == parts)
+        return low;
+    gpu_split_bf16(b->parts, parts > 1 ? low : NULL, p->x, n, d->stream);
+    b->of.x = p->x;
+    b->of.rows = p->rows.most;
+    b->of.cols = p->in;
+    b->of.parts = parts;
+    return low;
 }
 
 static bool multiply(struct device *d, struct blas *b, const struct problem *q,
@@ -237,11 +276,10 @@ int blas_product(struct device *d, struct blas *b, const struct products *p,
         return -1;
     s = open_problem(b, &q, p, type) ? shape_of(b, &q, p, type) : NULL;
     if (s && narrow) {
-        char *low = parts > 1 ? (char *)b->parts + n * unit : NULL;
+        const char *low = split(d, b, p, parts);
 
-        gpu_split_bf16(b->parts, low, p->x, n, d->stream);
         ret = multiply(d, b, &q, s, p, b->parts, false) &&
-                      (!low || multiply(d, b, &q, s, p, low, true))
+                      (parts < 2 || multiply(d, b, &q, s, p, low, true))
                   ? 1
                   : -1;
     } else if (s) {

@@ -21,5 +21,10 @@ void blas_close(struct blas *b);
  * -1 with *err set. */
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err);
+/* The parts of x serve the next products of the same x.  Whoever enqueues something
+ * that writes device memory says so: BYTES at AT, or any memory.  A recorded graph may
+ * write all that it has recorded, and its own parts.  B may be NULL. */
+void blas_wrote(struct blas *b, const void *at, uint64_t bytes);
+void blas_forget(struct blas *b);
 
 #endif

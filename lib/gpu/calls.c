@@ -882,13 +882,24 @@ static int no_reverse(struct device *d, const struct call *c, struct err *err)
 #define kernel_unslice         no_reverse
 #define kernel_nll_back        no_reverse
 
+/* Runs KERNEL, once or for each expert, and reports to blas what it writes. */
+static int run_kernel(struct device *d, const struct call *c, kernel *run,
+                      struct err *err)
+{
+    bool once = c->inst->op == OP_LINEAR || c->inst->op == OP_MATMUL;
+    int ret = c->expert_rows && !once ? by_expert(d, c, run, err) : run(d, c, err);
+
+    if (c->lse || c->inst->op == OP_KEEP)
+        blas_forget(d->blas);
+    blas_wrote(d->blas, c->y.data,
+               c->y.most * c->y.cols * (uint64_t)dtype_bits(c->y.dtype) / 8);
+    return ret;
+}
+
 #define DEVICE(word)                                                               \
     static int run_##word(struct device *d, const struct call *c, struct err *err) \
     {                                                                              \
-        bool once = c->inst->op == OP_LINEAR || c->inst->op == OP_MATMUL;          \
-                                                                                   \
-        return c->expert_rows && !once ? by_expert(d, c, kernel_##word, err)       \
-                                       : kernel_##word(d, c, err);                 \
+        return run_kernel(d, c, kernel_##word, err);                               \
     }
 #define COMM(word)
 #define ROW(id, word, on, ...) on(word)

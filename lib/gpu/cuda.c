@@ -239,6 +239,7 @@ static void cuda_release(struct device *d, void *memory)
     if (d->nccl && memory && cuda_wait(d, NULL) < 0)
         nccl_abort(d);
     cudaFree(memory);
+    blas_forget(d->blas);
 }
 
 void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
@@ -257,6 +258,7 @@ void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *
 static int copy_in(struct device *d, void *to, const void *from, size_t bytes,
                    struct err *err)
 {
+    blas_forget(d->blas);
     for (size_t at = 0; at < bytes; at += CUDA_PIECE) {
         size_t n = bytes - at < CUDA_PIECE ? bytes - at : CUDA_PIECE;
         struct cuda_piece *p = &d->ring[d->next];
@@ -290,6 +292,7 @@ static int copy_out(struct device *d, void *to, const void *from, size_t bytes,
 static int copy_within(struct device *d, void *to, const void *from, size_t bytes,
                        struct err *err)
 {
+    blas_forget(d->blas);
     if (bytes)
         CUDA_TRY(d,
                  cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream),
@@ -319,6 +322,7 @@ static int record(struct device *d, struct err *err)
 
     if (d->records_not)
         return 0;
+    blas_forget(d->blas);
     e = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
     d->records_not = is_unrecordable(e);
     if (d->records_not) {
@@ -337,6 +341,7 @@ static int recorded(struct device *d, struct recording **out, struct err *err)
     cudaError_t e;
 
     *out = NULL;
+    blas_forget(d->blas);
     if (!d->records) /* cuda_drop_graphs */
         return err_set(err, ERR_SYSTEM, "GPU %d: recording a step was broken off",
                        d->number);
@@ -365,6 +370,7 @@ static bool is_current(const struct device *d, const struct recording *r)
 
 static int replay(struct device *d, const struct recording *r, struct err *err)
 {
+    blas_forget(d->blas);
     CUDA_TRY(d, cudaGraphLaunch(r->exec, d->stream), "running a step", err);
     return 0;
 }
@@ -395,6 +401,7 @@ void cuda_drop_graphs(struct device *d)
 
     for (struct recording *r = d->recordings; r; r = r->next)
         drop(r);
+    blas_forget(d->blas);
     if (d->records && cudaStreamEndCapture(d->stream, &graph) == cudaSuccess && graph)
         cudaGraphDestroy(graph);
     d->records = false;

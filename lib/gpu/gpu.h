@@ -245,7 +245,8 @@ struct products {
     bool rounded; /* x is rounded to bf16; w is bf16, and not PLAIN */
 };
 void gpu_product(struct products p, void *stream);
-/* hi + lo = x[n] with 16 significant bits; both are bf16; LO may be NULL */
+/* hi + lo = x[n] with 16 significant bits; both are bf16; LO may be NULL.  N is a
+ * multiple of 8, addresses are aligned to 16 bytes. */
 void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
 
 /* gpu_choose: choice[t] = top-k experts of a row by their scores (route in struct

@@ -482,19 +482,24 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                GPU_THREADS, stream, p);
 }
 
-/* hi = bf16(x), lo = bf16(x - hi) unless NULL; lo of an infinity is 0 */
-static __global__ void split_bf16_kernel(uint16_t *hi, uint16_t *lo, const float *x,
+/* hi = bf16(x), lo = bf16(x - hi) unless NULL; lo of an infinity is 0; eight numbers a
+ * thread */
+static __global__ void split_bf16_kernel(uint4 *hi, uint4 *lo, const float4 *x,
                                          uint64_t n)
 {
     uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
 
-    for (; i < n; i += (uint64_t)gridDim.x * blockDim.x) {
-        uint16_t h = narrow_bf16(x[i]);
-        float left = x[i] - widen_bf16(h);
+    for (; i < n / 8; i += (uint64_t)gridDim.x * blockDim.x) {
+        float4 a = x[2 * i], b = x[2 * i + 1];
+        uint4 high, low;
 
-        hi[i] = h;
+        split_pair(a.x, a.y, &high.x, &low.x);
+        split_pair(a.z, a.w, &high.y, &low.y);
+        split_pair(b.x, b.y, &high.z, &low.z);
+        split_pair(b.z, b.w, &high.w, &low.w);
+        hi[i] = high;
         if (lo)
-            lo[i] = fabsf(widen_bf16(h)) < INFINITY ? narrow_bf16(left) : 0;
+            lo[i] = low;
     }
 }
 
@@ -502,8 +507,8 @@ extern "C" void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n,
                                void *stream)
 {
     if (n)
-        LAUNCH(split_bf16_kernel, gpu_blocks(n, GPU_THREADS), GPU_THREADS, stream,
-               (uint16_t *)hi, (uint16_t *)lo, x, n);
+        LAUNCH(split_bf16_kernel, gpu_blocks(n / 8, GPU_THREADS), GPU_THREADS, stream,
+               (uint4 *)hi, (uint4 *)lo, (const float4 *)x, n);
 }
 
 extern "C" void gpu_product(struct products p, void *stream)

@@ -11,6 +11,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/gpu/blas.h"
 #include "lib/gpu/cuda.h"
 #include "lib/gpu/library.h"
 #include "lib/gpu/ncclapi.h"
@@ -186,9 +187,10 @@ static int settle(struct device_group *g, int result, const char *what, struct e
     return result == NCCL_SUCCESS ? 0 : fail(d, result, what, err);
 }
 
-/* Fails after an abort. */
+/* Begins an operation, which may write device memory; fails after an abort. */
 static int check_group(const struct device_group *g, struct err *err)
 {
+    blas_forget(g->device->blas);
     return g->comm ? 0
                    : err_set(err, ERR_SYSTEM, "GPU %d: its communicators were aborted",
                              g->device->number);
@@ -302,6 +304,7 @@ static int begin(struct device_group *g, struct err *err)
 static int end(struct device_group *g, struct err *err)
 {
     g->many = false;
+    blas_forget(g->device->blas);
     return settle(g, g->device->nccl->ncclGroupEnd(), "exchanging", err);
 }
 
