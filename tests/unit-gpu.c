@@ -619,29 +619,55 @@ static void try_wide_products(void)
     }
 }
 
-/* A product of W and the ROWS rows at X to Y. */
-static void multiply(float *y, const float *x, size_t rows, const struct matrix *w)
+static void try_wide_columns(void)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const size_t rows[] = { 1, 2, 3, 5, 8, 9, 16 }, ins[] = { 1, 33, 600 },
+                        outs[] = { 8, 40, 72 };
+
+    for (int k = 0; k < 3; k++) {
+        bool same = true;
+
+        aligned = true;
+        for (size_t i = 0; i < 7 * 3 * 3; i++) {
+            struct trial t = plain(OP_MATMUL, 1, rows[i % 7], outs[i / 21]);
+
+            t.x_cols[0] = ins[i / 7 % 3];
+            t.w = weight(t.x_cols[0], t.y_cols, types[k]);
+            t.bound = 1e-6;
+            same = run_all(&t) && same;
+            release(&t.w);
+        }
+        aligned = false;
+        tap_ok(same, "matmul is the CPU's, of aligned %s", dtype_name(types[k]));
+    }
+}
+
+/* The product OP of W and the ROWS rows at X to Y. */
+static void multiply(float *y, enum op op, const float *x, size_t rows,
+                     const struct matrix *w)
 {
     struct program program = { 0 };
-    struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct inst inst = { .op = op, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    uint64_t in = op == OP_LINEAR ? w->cols : w->rows, out = w->rows + w->cols - in;
     int32_t nrows = (int32_t)rows;
     struct matrix far_w;
     struct call c = { .program = &program, .inst = &inst, .w = &far_w };
-    size_t bytes = rows * w->rows * sizeof(*y);
+    size_t bytes = rows * out * sizeof(*y);
 
     owned.n = 0;
     aligned = true;
     far_w = matrix_copy(w);
-    c.x[0] = (struct buffer){ copy_new(x, rows * w->cols * sizeof(*x), 0),
+    c.x[0] = (struct buffer){ copy_new(x, rows * in * sizeof(*x), 0),
                               copy_new(&nrows, sizeof(nrows), 0),
                               rows,
-                              w->cols,
+                              in,
                               DTYPE_F32,
                               0 };
     c.y = c.x[0];
     c.y.data = copy_new(y, bytes, 0);
-    c.y.cols = w->rows;
-    check(backend_cuda.kernel[OP_LINEAR](gpu, &c, &err) == 0 &&
+    c.y.cols = out;
+    check(backend_cuda.kernel[op](gpu, &c, &err) == 0 &&
           backend_cuda.copy_out(gpu, y, c.y.data, bytes, &err) == 0);
     for (size_t i = 0; i < owned.n; i++)
         backend_cuda.release(gpu, owned.v[i]);
@@ -649,25 +675,32 @@ static void multiply(float *y, const float *x, size_t rows, const struct matrix 
 }
 
 /* A row's bits do not depend on how many rows there are. */
-static void try_product_rows(void)
+static bool rows_are_alike(enum op op)
 {
-    enum { ROWS = 16, IN = 2056, OUT = 13 };
+    enum { ROWS = 16, IN = 2056, OUT = 24 };
     static const size_t some_rows[] = { 1, 2, 4, 7, 9 };
-    struct matrix w = weight(OUT, IN, DTYPE_BF16);
+    struct matrix w =
+        op == OP_LINEAR ? weight(OUT, IN, DTYPE_BF16) : weight(IN, OUT, DTYPE_BF16);
     float *x = numbers_new((size_t)ROWS * IN, DTYPE_F32, 3), all[ROWS * OUT],
           some[ROWS * OUT];
     bool same = true;
 
     memset(all, 0, sizeof(all));
     memset(some, 0, sizeof(some));
-    multiply(all, x, ROWS, &w);
+    multiply(all, op, x, ROWS, &w);
     for (size_t i = 0; i < sizeof(some_rows) / sizeof(*some_rows); i++) {
-        multiply(some, x + 3 * IN, some_rows[i], &w);
+        multiply(some, op, x + 3 * IN, some_rows[i], &w);
         same &= !memcmp(some, all + 3 * OUT, some_rows[i] * OUT * sizeof(*all));
     }
-    tap_ok(same, "a row's product has the same bits with other rows, up to 16");
     free(x);
     release(&w);
+    return same;
+}
+
+static void try_product_rows(void)
+{
+    tap_ok(rows_are_alike(OP_LINEAR) && rows_are_alike(OP_MATMUL),
+           "a row's product has the same bits with other rows, up to 16");
 }
 
 /* ---- attention ---- */
@@ -1666,6 +1699,7 @@ int main(int argc, char **argv)
         { "sample", try_sample },
         { "linear", try_products },
         { "linear", try_wide_products },
+        { "linear", try_wide_columns },
         { "linear", try_product_rows },
         { "parts", try_parts },
         { "parts", try_far_parts },

@@ -5,7 +5,9 @@
  * or eight outputs, so that these share x, and lanes take terms in turn; warps of a
  * block divide the terms if there are few outputs.  The order of a sum depends on the
  * shape of W, and not on the number of rows.  Other rows: a warp computes one output.
- * y = x W: a thread computes one output.  Many rows: a block of 16 x 16 threads
+ * y = x W with rows of W that are aligned: a thread reads a word of each of its rows of
+ * W, and the threads of a block join their sums.  Other rows: a thread computes one
+ * output.  Many rows: a block of 16 x 16 threads
  * computes a tile of 64 rows by 64 outputs, 16 terms at a time.  Weights are widened as
  * they are read; sums are f32.  Products of bf16 weights may round x to bf16. */
 #include "lib/gpu/mma.cuh"
@@ -134,8 +136,11 @@ template <int TYPE> static __global__ void dot_kernel(struct products p)
 }
 
 /* Sums N numbers over the lanes of a warp, each in the order of warp_sum.  Lane I gets
- * in v[0] (and v[1], ... if N > GPU_WARP) the sums of numbers I N / GPU_WARP and on. */
-template <int N, int STEP = GPU_WARP / 2> static __device__ inline void fold(float *v)
+ * in v[0] (and v[1], ... if N > GPU_WARP) the sums of numbers I N / GPU_WARP and on.
+ * Or over the lanes that are apart by multiples of LEAST, of which there are L: the
+ * I-th of them gets in v[0], v[1], ... the sums of numbers I N / L and on. */
+template <int N, int LEAST = 1, int STEP = GPU_WARP / 2>
+static __device__ inline void fold(float *v)
 {
     bool upper = threadIdx.x % GPU_WARP & STEP;
 
@@ -151,8 +156,8 @@ template <int N, int STEP = GPU_WARP / 2> static __device__ inline void fold(flo
             v[i] = mine + __shfl_xor_sync(~0u, other, STEP);
         }
     }
-    if constexpr (STEP > 1)
-        fold<N == 1 ? 1 : N / 2, STEP / 2>(v);
+    if constexpr (STEP > LEAST)
+        fold<N == 1 ? 1 : N / 2, LEAST, STEP / 2>(v);
 }
 
 /* What a warp computes: outputs OUT to OUT + OUTS - 1, of which the last there is P's
@@ -316,7 +321,107 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 2 ? 2 : 3)
     } while (t < end);
 }
 
-/* The same for y = x W; j is this thread's output. */
+/* y = x W: LINE lanes read 64 bytes of a row of W, the others of a block other rows. */
+enum { LINE = 4, SLOTS = FEW_WARPS * GPU_WARP / LINE };
+
+/* part[row][LINE words] = this warp's sums of the outputs at W, K is this lane's first
+ * term; P has a stripe's x and rows.  DEEP words a lane are under way before the first
+ * is used. */
+template <int TYPE, int ROWS>
+static __device__ inline void column_stripe(float *part, const struct products &p,
+                                            const uint4 *w, const float *x,
+                                            int32_t rows)
+{
+    constexpr int N = of_word<TYPE>, SUMS = ROWS * N;
+    constexpr int DEEP = ROWS > 4 ? 4 : ROWS > 1 ? 8 : 16;
+    constexpr int SLICES = GPU_WARP / LINE;                  /* of k, in a warp */
+    constexpr int LANES = SUMS < SLICES ? SLICES / SUMS : 1; /* with one sum */
+    unsigned lane = threadIdx.x % GPU_WARP, slice = lane / LINE;
+    uint32_t last = (uint32_t)(rows < ROWS ? rows : ROWS) - 1;
+    float sum[SUMS] = { 0 };
+
+    for (uint32_t k = threadIdx.x / LINE; k < p.in; k += SLOTS * DEEP) {
+        uint4 word[DEEP];
+
+#pragma unroll
+        for (int d = 0; d < DEEP; d++) {
+            word[d] = { 0, 0, 0, 0 };
+            if (k + d * SLOTS < p.in)
+                word[d] = load_weights(w + (k + d * SLOTS) * (p.w_stride / N));
+        }
+#pragma unroll
+        for (int d = 0; d < DEEP; d++) {
+            float f[N];
+
+            widen_four<TYPE>(f, word[d], false);
+            if (N > 4)
+                widen_four<TYPE>(f + N - 4, word[d], true);
+#pragma unroll
+            for (uint32_t i = 0; i < ROWS; i++) {
+                uint32_t row = i < last ? i : last;
+                float v = 0;
+
+                if (k + d * SLOTS < p.in)
+                    v = x[row * (uint32_t)p.x_stride + k + d * SLOTS];
+#pragma unroll
+                for (int e = 0; e < N; e++)
+                    sum[i * N + e] = fmaf(v, f[e], sum[i * N + e]);
+            }
+        }
+    }
+    fold<SUMS, LINE>(sum);
+    if (slice % LANES == 0)
+#pragma unroll
+        for (int i = 0; i < SUMS * LANES / SLICES; i++) {
+            unsigned at = slice * SUMS / SLICES + i;
+
+            part[at / N * LINE * N + lane % LINE * N + at % N] = sum[i];
+        }
+}
+
+/* y[t][j] for ROWS rows at a time. */
+template <int TYPE, int ROWS, bool EXPERT>
+static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, 2)
+    wide_column_kernel(struct products p)
+{
+    constexpr int N = of_word<TYPE>, OUTS = LINE * N, SUMS = ROWS * OUTS;
+    SHARED(float, part, FEW_WARPS *SUMS);
+    unsigned warp = threadIdx.x / GPU_WARP;
+    uint64_t first = blockIdx.x * (uint64_t)OUTS;
+    uint64_t mine = first + threadIdx.x % LINE * N;
+    const float *x = p.x + blockIdx.z * p.x_step;
+    float *y = p.y + blockIdx.z * p.y_step + first;
+    const uint4 *w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
+                     (blockIdx.z * p.w_step + (mine < p.out ? mine : p.out - N)) / N;
+    int32_t t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
+    int32_t end = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
+
+    if (EXPERT && t >= end)
+        return;
+    /* p.rows.most rows of x can be read: loads do not wait for END */
+    do {
+        const float *from = x + t * p.x_stride;
+        int32_t rows = (EXPERT ? end : (int32_t)p.rows.most) - t;
+
+        if (EXPERT && rows == 1)
+            column_stripe<TYPE, 1>(part + warp * SUMS, p, w, from, rows);
+        else
+            column_stripe<TYPE, ROWS>(part + warp * SUMS, p, w, from, rows);
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < SUMS; i += blockDim.x) {
+            float sum = part[i];
+
+            for (int k = 1; k < FEW_WARPS; k++)
+                sum += part[k * SUMS + i];
+            if (t + (int32_t)(i / OUTS) < end && first + i % OUTS < p.out)
+                y[(t + i / OUTS) * p.y_stride + i % OUTS] = sum;
+        }
+        __syncthreads();
+        t += ROWS;
+    } while (t < end);
+}
+
+/* The same for rows that are not aligned; j is this thread's output. */
 template <int TYPE> static __global__ void column_kernel(struct products p)
 {
     uint64_t j = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
@@ -407,15 +512,16 @@ template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct produc
     }
 }
 
-/* True if rows can be read 16 bytes at a time. */
+/* True if rows can be read 16 bytes at a time: of W, and of x unless PLAIN. */
 static bool is_wide(const struct products &p, uint64_t unit)
 {
-    uint64_t bytes = (p.w_stride | p.w_step) * unit |
-                     (p.x_stride | p.x_step) * sizeof(float) | (uintptr_t)p.x;
+    uint64_t bytes = (p.w_stride | p.w_step) * unit;
 
+    if (!p.plain)
+        bytes |= (p.x_stride | p.x_step) * sizeof(float) | (uintptr_t)p.x;
     for (unsigned i = 0; i < (p.rows.expert ? p.n : 1); i++)
         bytes |= (uintptr_t)p.w[i];
-    return bytes % WORD == 0 && p.in % 8 == 0;
+    return bytes % WORD == 0 && (p.plain ? p.out : p.in) % 8 == 0;
 }
 
 /* 1 << n warps compute the same outputs.  It does not depend on the number of
@@ -459,6 +565,25 @@ template <int TYPE> static void launch_wide(const struct products &p, void *stre
         launch_wide<TYPE, 8, false>(p, stream);
 }
 
+template <int TYPE> static void launch_columns(const struct products &p, void *stream)
+{
+    constexpr unsigned OUTS = LINE * of_word<TYPE>;
+    dim3 grid((unsigned)((p.out + OUTS - 1) / OUTS), 1, p.n);
+
+    if (p.rows.expert)
+        LAUNCH((wide_column_kernel<TYPE, 4, true>), grid, FEW_WARPS * GPU_WARP, stream,
+               p);
+    else if (p.rows.most == 1)
+        LAUNCH((wide_column_kernel<TYPE, 1, false>), grid, FEW_WARPS * GPU_WARP, stream,
+               p);
+    else if (p.rows.most <= 4)
+        LAUNCH((wide_column_kernel<TYPE, 4, false>), grid, FEW_WARPS * GPU_WARP, stream,
+               p);
+    else
+        LAUNCH((wide_column_kernel<TYPE, 8, false>), grid, FEW_WARPS * GPU_WARP, stream,
+               p);
+}
+
 template <int TYPE> static void launch(const struct products &p, void *stream)
 {
     unsigned tiles = (unsigned)((p.out + TILE - 1) / TILE);
@@ -469,6 +594,8 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
     else if (p.rows.most > FEW)
         LAUNCH((tile_kernel<TYPE, false>),
                dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
+    else if (p.plain && is_wide(p, TYPE == DTYPE_F32 ? 4 : 2))
+        launch_columns<TYPE>(p, stream);
     else if (p.plain)
         LAUNCH(column_kernel<TYPE>,
                dim3((unsigned)((p.out + GPU_THREADS - 1) / GPU_THREADS), 1, p.n),
