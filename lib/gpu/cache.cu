@@ -12,8 +12,10 @@ template <bool WIDE>
 static __global__ void keep_kernel(float *cache, const float *x, struct ranges r,
                                    uint32_t cols)
 {
-    struct range one = r.v[blockIdx.y];
+    struct range one;
 
+    others_ended();
+    one = r.v[blockIdx.y];
     for (int64_t k = blockIdx.x; k < one.rows; k += gridDim.x) {
         const float *from = x + (one.row + k) * cols;
 
@@ -36,11 +38,11 @@ extern "C" void gpu_keep(float *cache, const float *x, struct ranges r, uint64_t
     if (!r.n || !r.most_rows || !cols)
         return;
     if (is_wide(cache, cols) && is_wide(x, cols))
-        LAUNCH(keep_kernel<true>, grid, GPU_THREADS, stream, cache, x, r,
-               (uint32_t)cols);
+        LAUNCH_EARLY(keep_kernel<true>, grid, GPU_THREADS, stream, cache, x, r,
+                     (uint32_t)cols);
     else
-        LAUNCH(keep_kernel<false>, grid, GPU_THREADS, stream, cache, x, r,
-               (uint32_t)cols);
+        LAUNCH_EARLY(keep_kernel<false>, grid, GPU_THREADS, stream, cache, x, r,
+                     (uint32_t)cols);
 }
 
 /* The keys of all ranges are consecutive in y. */

@@ -9,11 +9,18 @@
  *
  * Scores: eight lanes share a key, so that a warp reads four keys at a time, each
  * 128 bytes of it; KEYS of them per lane are read before they are used.  Values: a warp
- * reads 128 columns of a row at a time, and warps take turns at the rows. */
+ * reads 128 columns of a row at a time, and warps take turns at the rows.  What a block
+ * reads after something else that it has read costs most: it looks up the rows of all
+ * its keys at once, and asks for the values before it has the keys. */
 #include "lib/gpu/score.cuh"
 
-enum { WARPS = GPU_THREADS / GPU_WARP };
+#ifdef __CUDACC__
+enum { THREADS = 256, CHUNK = 128, ADDERS = 512, WEIGHTS = 1024 };
+#else
+enum { THREADS = 64, CHUNK = 16, ADDERS = 64, WEIGHTS = 4 };
+#endif
 enum {
+    WARPS = THREADS / GPU_WARP,
     LANES = 8,                  /* lanes that share a key */
     AT_ONCE = GPU_WARP / LANES, /* keys that a warp reads together */
     KEYS = 2,                   /* times that it does so before they are used */
@@ -22,11 +29,6 @@ enum {
     QUERY = 4096,               /* numbers of the queries that a block has */
     TOTALS = 4                  /* numbers before the values of a chunk */
 };
-#ifdef __CUDACC__
-enum { CHUNK = 128, ADDERS = 256, WEIGHTS = 1024 };
-#else
-enum { CHUNK = 16, ADDERS = 64, WEIGHTS = 4 };
-#endif
 enum { MOST_PARTS = 1 << 28 }; /* bytes of results of chunks at a time */
 
 /* Results of chunks, [texts][queries][heads][chunks][TOTALS + value_dim], the last
@@ -44,6 +46,35 @@ static __device__ inline float *part_of(const struct parts &p,
     uint64_t row = (uint64_t)(blockIdx.z * p.queries + query) * a.heads + head;
 
     return p.at + (row * p.chunks + chunk) * p.stride;
+}
+
+/* A block's query: COUNT heads from HEAD on, which share KV, and the visible keys [low,
+ * high) of a chunk. */
+struct piece {
+    uint64_t head, kv;
+    int count;
+    int64_t position, begin, low, high; /* BEGIN: first key of the chunk */
+    const int32_t *row; /* shared: memory rows of its keys, from BEGIN */
+};
+
+/* Looks up the rows of a piece's keys, and starts to bring their values into the
+ * second-level cache. */
+static __device__ inline void look_up(int32_t *rows, const float *v,
+                                      const struct attention &a, const struct ranges &r,
+                                      const struct range &one, const struct piece &o)
+{
+    enum { LINE = 32 }; /* numbers */
+
+    for (int i = threadIdx.x; i < CHUNK; i += THREADS) {
+        int64_t t = o.begin + i, row;
+
+        if (t < o.low || t >= o.high)
+            continue;
+        row = block_row(r, one, one.key_row + t);
+        rows[i] = (int32_t)row;
+        for (uint64_t col = 0; col < a.value_dim; col += LINE)
+            prefetch_line(v + (row * a.kv_heads + o.kv) * a.value_cols + col);
+    }
 }
 
 /* Four numbers from column COL of a row of COLS on; zeros beyond its end.  WIDE: rows
@@ -75,19 +106,11 @@ static __device__ inline void add4(float4 *sum, float p, float4 v)
     sum->w = fmaf(p, v.w, sum->w);
 }
 
-/* A block's query: COUNT heads from HEAD on, which share KV, and the visible keys [low,
- * high) of a chunk. */
-struct piece {
-    uint64_t head, kv;
-    int count;
-    int64_t position, begin, low, high; /* BEGIN: first key of the chunk */
-};
-
 /* score[h][t - begin] = the score of head h and key t */
 template <int HEADS, bool WIDE>
-static __device__ inline void
-score_keys(float *score, const float4 *query, const float *k, const struct attention &a,
-           const struct ranges &r, const struct range &one, const struct piece &o)
+static __device__ inline void score_keys(float *score, const float4 *query,
+                                         const float *k, const struct attention &a,
+                                         const struct range &one, const struct piece &o)
 {
     unsigned lane = threadIdx.x % LANES, dim = (unsigned)a.head_dim;
     unsigned place = threadIdx.x / LANES, stride = (dim + 3) / 4;
@@ -103,8 +126,7 @@ score_keys(float *score, const float4 *query, const float *k, const struct atten
 #pragma unroll
         for (int i = 0; i < KEYS; i++) {
             int64_t own = t + i * WARPS * AT_ONCE + place;
-            int64_t row =
-                block_row(r, one, one.key_row + (own < o.high ? own : o.high - 1));
+            int64_t row = o.row[(own < o.high ? own : o.high - 1) - o.begin];
 
             key[i] = k + (row * a.kv_heads + o.kv) * dim;
         }
@@ -181,8 +203,8 @@ static __device__ inline void exponentials(float *score, const struct attention 
 template <int HEADS, bool WIDE>
 static __device__ inline void
 weigh_values(float4 *part, const float *score, const float *v, unsigned first,
-             const struct attention &a, const struct ranges &r, const struct range &one,
-             const struct parts &p, int64_t query, int64_t chunk, const struct piece &o)
+             const struct attention &a, const struct parts &p, int64_t query,
+             int64_t chunk, const struct piece &o)
 {
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
     unsigned col = first + lane * 4, dim = (unsigned)a.value_dim;
@@ -198,7 +220,7 @@ weigh_values(float4 *part, const float *score, const float *v, unsigned first,
         for (int i = 0; i < ROWS; i++) {
             int64_t own = t + i * WARPS;
             bool there = own < o.high;
-            int64_t row = block_row(r, one, one.key_row + (there ? own : t));
+            int64_t row = o.row[(there ? own : t) - o.begin];
 
             f[i] = four<WIDE>(v + (row * a.kv_heads + o.kv) * a.value_cols, col,
                               there ? dim : 0);
@@ -218,7 +240,7 @@ weigh_values(float4 *part, const float *score, const float *v, unsigned first,
     for (int h = 0; h < HEADS; h++)
         part[(warp * HEADS + h) * GPU_WARP + lane] = sum[h];
     __syncthreads();
-    for (int i = threadIdx.x; i < o.count * GPU_WARP; i += GPU_THREADS) {
+    for (int i = threadIdx.x; i < o.count * GPU_WARP; i += THREADS) {
         int h = i / GPU_WARP;
         unsigned at = first + i % GPU_WARP * 4;
         float4 all = { 0, 0, 0, 0 };
@@ -233,18 +255,23 @@ weigh_values(float4 *part, const float *score, const float *v, unsigned first,
 /* Blocks: queries and chunks, heads of keys and groups of the heads that share them,
  * texts. */
 template <int HEADS, bool WIDE>
-static __global__ void __launch_bounds__(GPU_THREADS, 3)
+static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
     chunk_kernel(struct parts p, const float *q, const float *k, const float *v,
                  struct attention a, struct ranges r)
 {
-    SHARED(float4, query, QUERY / 4);
-    SHARED(float4, part, WARPS * HEADS * GPU_WARP);
+    enum { VALUES = WARPS * HEADS * GPU_WARP };
+    SHARED(float4, memory, (int)VALUES > QUERY / 4 ? (int)VALUES : QUERY / 4);
     SHARED(float, score, HEADS *CHUNK);
-    struct range one = r.v[blockIdx.z];
+    SHARED(int32_t, rows, CHUNK);
+    struct range one;
     unsigned per = (unsigned)(a.heads / a.kv_heads), groups = (per + HEADS - 1) / HEADS;
     unsigned group = blockIdx.y % groups * HEADS;
+    float4 *query = memory, *part = memory; /* the queries are not needed any more */
     struct piece o;
 
+    others_ended();
+    one = r.v[blockIdx.z];
+    o.row = rows;
     if (one.rows >= p.fewer)
         return;
     o.kv = blockIdx.y / groups;
@@ -264,7 +291,8 @@ static __global__ void __launch_bounds__(GPU_THREADS, 3)
         if (o.low >= o.high)
             continue;
         __syncthreads();
-        for (unsigned at = threadIdx.x; at < HEADS * stride; at += GPU_THREADS) {
+        look_up(rows, v, a, r, one, o);
+        for (unsigned at = threadIdx.x; at < HEADS * stride; at += THREADS) {
             int h = (int)(at / stride);
 
             query[at] =
@@ -272,13 +300,12 @@ static __global__ void __launch_bounds__(GPU_THREADS, 3)
                            at % stride * 4, h < o.count ? dim : 0);
         }
         __syncthreads();
-        score_keys<HEADS, WIDE>(score, query, k, a, r, one, o);
+        score_keys<HEADS, WIDE>(score, query, k, a, one, o);
         __syncthreads();
         exponentials(score, a, p, own, chunk, o);
         __syncthreads();
         for (unsigned first = 0; first < a.value_dim; first += COLUMNS) {
-            weigh_values<HEADS, WIDE>(part, score, v, first, a, r, one, p, own, chunk,
-                                      o);
+            weigh_values<HEADS, WIDE>(part, score, v, first, a, p, own, chunk, o);
             __syncthreads();
         }
     }
@@ -301,7 +328,7 @@ static __device__ inline float block_max(float v, float *part)
 }
 
 /* Adds the chunks of head blockIdx.y of each query. */
-static __global__ void __launch_bounds__(ADDERS, 4)
+static __global__ void __launch_bounds__(ADDERS, 2)
     combine_kernel(float *y, float *lse, struct parts p, struct attention a,
                    struct ranges r)
 {
@@ -310,11 +337,13 @@ static __global__ void __launch_bounds__(ADDERS, 4)
     SHARED(float, weight, WEIGHTS);
     SHARED(float, largest, TAKERS);
     SHARED(double, sums, TAKERS);
-    struct range one = r.v[blockIdx.z];
+    struct range one;
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
     uint64_t head = blockIdx.y;
     float sink = sink_of(&a, head);
 
+    others_ended();
+    one = r.v[blockIdx.z];
     if (one.rows >= p.fewer)
         return;
     for (int64_t i = blockIdx.x; i < p.queries && p.first + i < one.rows;
@@ -322,7 +351,7 @@ static __global__ void __launch_bounds__(ADDERS, 4)
         const float *from = part_of(p, a, i, head, 0);
         uint64_t row = (uint64_t)(one.row + p.first + i) * a.heads + head;
         int64_t first, end, low, high;
-        float most = sink, all;
+        float most = sink, all = 0;
         double sum = 0;
 
         visible(&a, one, one.start + p.first + i, &first, &end);
@@ -331,13 +360,6 @@ static __global__ void __launch_bounds__(ADDERS, 4)
         for (int64_t c = low + threadIdx.x; c < high; c += ADDERS)
             most = from[c * p.stride] > most ? from[c * p.stride] : most;
         most = block_max(most, largest);
-        for (int64_t c = low + threadIdx.x; c < high; c += ADDERS)
-            if (from[c * p.stride] > -INFINITY)
-                sum +=
-                    (double)(from[c * p.stride + 1] * expf(from[c * p.stride] - most));
-        all = (float)block_sum(sum, sums);
-        if (sink > -INFINITY)
-            all += expf(sink - most);
         for (unsigned col = 0; col < a.value_dim; col += COLUMNS) {
             float4 value = { 0, 0, 0, 0 };
 
@@ -346,20 +368,26 @@ static __global__ void __launch_bounds__(ADDERS, 4)
 
                 __syncthreads();
                 for (int64_t k = threadIdx.x; k < n; k += ADDERS) {
-                    float m = from[(c + k) * p.stride];
+                    float2 total = *(const float2 *)(from + (c + k) * p.stride);
 
-                    weight[k] = m > -INFINITY ? expf(m - most) : 0;
+                    weight[k] = total.x > -INFINITY ? expf(total.x - most) : 0;
+                    if (col == 0)
+                        sum += (double)(total.y * weight[k]);
                 }
                 __syncthreads();
                 if (col + lane * 4 >= a.value_dim)
                     continue;
-#pragma unroll 4
+#pragma unroll 8
                 for (int64_t k = warp; k < n; k += TAKERS)
                     add4(&value, weight[k],
                          *(const float4 *)(from + (c + k) * p.stride + TOTALS + col +
                                            lane * 4));
             }
             part[threadIdx.x] = value;
+            if (col == 0) {
+                all = (float)block_sum(sum, sums);
+                all += sink > -INFINITY ? expf(sink - most) : 0;
+            }
             __syncthreads();
             if (threadIdx.x < COLUMNS / 4) {
                 float4 total = { 0, 0, 0, 0 };
@@ -415,10 +443,10 @@ static void launch(const struct parts &p, const float *q, const float *k,
 {
     uint64_t per = a.heads / a.kv_heads, groups = (per + HEADS - 1) / HEADS;
 
-    LAUNCH((chunk_kernel<HEADS, WIDE>),
-           dim3(gpu_blocks((uint64_t)(p.queries * p.chunks), 1),
-                (unsigned)(a.kv_heads * groups), (unsigned)r.n),
-           GPU_THREADS, stream, p, q, k, v, a, r);
+    LAUNCH_EARLY((chunk_kernel<HEADS, WIDE>),
+                 dim3(gpu_blocks((uint64_t)(p.queries * p.chunks), 1),
+                      (unsigned)(a.kv_heads * groups), (unsigned)r.n),
+                 THREADS, stream, p, q, k, v, a, r);
 }
 
 template <bool WIDE>

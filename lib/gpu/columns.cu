@@ -8,6 +8,7 @@ static __global__ void take_rows_kernel(float *y, const float *x, const int32_t 
                                         struct span rows, uint32_t cols,
                                         uint64_t x_cols)
 {
+    others_ended();
     EACH_ROW(t, rows)
     {
         int64_t from = row ? row[t] : t;
@@ -33,11 +34,11 @@ extern "C" void gpu_take_rows(float *y, const float *x, const int32_t *row,
     if (!rows.most || !cols)
         return;
     if (is_wide(x, x_cols) && is_wide(y, cols))
-        LAUNCH(take_rows_kernel<true>, grid, GPU_THREADS, stream, y, x, row, rows,
-               (uint32_t)cols, x_cols);
+        LAUNCH_EARLY(take_rows_kernel<true>, grid, GPU_THREADS, stream, y, x, row, rows,
+                     (uint32_t)cols, x_cols);
     else
-        LAUNCH(take_rows_kernel<false>, grid, GPU_THREADS, stream, y, x, row, rows,
-               (uint32_t)cols, x_cols);
+        LAUNCH_EARLY(take_rows_kernel<false>, grid, GPU_THREADS, stream, y, x, row,
+                     rows, (uint32_t)cols, x_cols);
 }
 
 static __global__ void concat_kernel(float *y, const float *x, const float *z,

@@ -21,9 +21,48 @@
                              (int)(bytes));                                       \
         kernel<<<grid, block, bytes, (cudaStream_t)(stream)>>>(__VA_ARGS__);      \
     } while (0)
+/* Launches a kernel that may start while those launched before it still run
+ * (programmatic dependent launch, compute capability 9.0).  It calls others_ended. */
+#define LAUNCH_EARLY(kernel, grid, block, stream, ...) \
+    gpu_launch_early(kernel, grid, block, stream, __VA_ARGS__)
+template <class... P, class... A>
+static inline void gpu_launch_early(void (*kernel)(P...), dim3 grid, dim3 block,
+                                    void *stream, A... a)
+{
+    static int early = -1;
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute how = {};
+    cudaFuncAttributes is = {};
+
+    /* the code that runs must have been compiled to wait: all kernels are compiled for
+     * the same GPUs */
+    if (early < 0)
+        early =
+            cudaFuncGetAttributes(&is, kernel) == cudaSuccess && is.ptxVersion >= 90;
+    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &how;
+    config.numAttrs = (unsigned)early;
+    cudaLaunchKernelEx(&config, kernel, (P)a...);
+}
 #else
 #include "tests/emu/emu.h"
+#define LAUNCH_EARLY LAUNCH
 #endif
+
+/* Waits, in a kernel that LAUNCH_EARLY launches, until those launched before have
+ * ended. Until then it reads only what no kernel writes (weights), and writes nothing.
+ * Every thread calls it, and the next kernel may start from then on. */
+static __device__ inline void others_ended()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 /* Threads of a block; maximum number of blocks, which then loop. */
 #ifdef __CUDACC__
@@ -31,6 +70,16 @@ enum { GPU_WARP = 32, GPU_THREADS = 128, GPU_BLOCKS = 4096 };
 #else
 enum { GPU_WARP = 32, GPU_THREADS = 64, GPU_BLOCKS = 6 };
 #endif
+
+/* Brings the line at P into the second-level cache. */
+static __device__ inline void prefetch_line(const void *p)
+{
+#ifdef __CUDACC__
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
+#else
+    (void)p;
+#endif
+}
 
 /* Number of blocks for N items, EACH per block at a time. */
 static inline unsigned gpu_blocks(uint64_t n, uint64_t each)

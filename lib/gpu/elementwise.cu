@@ -80,11 +80,12 @@ static __global__ void elementwise_kernel(float *y, const float *x, const float 
                                           struct extent e, float number, float cube)
 {
     constexpr bool two = WHAT == GPU_ADD || WHAT == GPU_MUL;
-    uint64_t end = (uint64_t)end_row(e.rows, 0) * e.cols / (e.wide ? 4 : 1);
-    uint64_t first = (uint64_t)first_row(e.rows, 0) * e.cols / (e.wide ? 4 : 1);
-    uint64_t i = first + blockIdx.x * (uint64_t)blockDim.x * AT_ONCE + threadIdx.x;
-    uint64_t step = gridDim.x * (uint64_t)blockDim.x * AT_ONCE;
+    uint64_t i, end, step = gridDim.x * (uint64_t)blockDim.x * AT_ONCE;
 
+    others_ended();
+    end = (uint64_t)end_row(e.rows, 0) * e.cols / (e.wide ? 4 : 1);
+    i = (uint64_t)first_row(e.rows, 0) * e.cols / (e.wide ? 4 : 1) +
+        blockIdx.x * (uint64_t)blockDim.x * AT_ONCE + threadIdx.x;
     if (!e.wide) {
         for (; i < end; i += step)
             for (uint64_t k = i, n = 0; n < AT_ONCE && k < end; n++, k += blockDim.x)
@@ -119,10 +120,10 @@ extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float
 
     if (!rows.most || !cols)
         return;
-#define CASE(WHAT)                                                                \
-    case WHAT:                                                                    \
-        LAUNCH(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, e, \
-               number, cube);                                                     \
+#define CASE(WHAT)                                                                   \
+    case WHAT:                                                                       \
+        LAUNCH_EARLY(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, \
+                     e, number, cube);                                               \
         break
     switch (what) {
         CASE(GPU_ADD);

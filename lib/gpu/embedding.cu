@@ -11,6 +11,7 @@ static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t
 {
     uint32_t cols = (uint32_t)w.cols;
 
+    others_ended();
     EACH_ROW(t, rows)
     {
         uint64_t row = (uint64_t)index[t] + offset;
@@ -37,11 +38,11 @@ extern "C" void gpu_embedding(float *y, struct matrix w, const int32_t *index,
     if (!rows.most || !w.cols)
         return;
     if (is_wide(w) && is_wide(y, w.cols))
-        LAUNCH(embedding_kernel<true>, grid, GPU_THREADS, stream, y, w, index, rows,
-               offset, first);
+        LAUNCH_EARLY(embedding_kernel<true>, grid, GPU_THREADS, stream, y, w, index,
+                     rows, offset, first);
     else
-        LAUNCH(embedding_kernel<false>, grid, GPU_THREADS, stream, y, w, index, rows,
-               offset, first);
+        LAUNCH_EARLY(embedding_kernel<false>, grid, GPU_THREADS, stream, y, w, index,
+                     rows, offset, first);
 }
 
 template <bool WIDE>

@@ -156,9 +156,7 @@ static __global__ void __launch_bounds__(most_threads(HOW))
     SHARED(double, squares, MOST_WARPS);
     constexpr bool wide = HOW & WIDE, by_warps = HOW & BY_WARPS;
     uint32_t teams = by_warps ? blockDim.x / GPU_WARP : 1;
-    int64_t end = (int64_t)end_row(rows, 0) * s.groups;
-    int64_t i = (int64_t)first_row(rows, 0) * s.groups + (int64_t)blockIdx.x * teams +
-                (by_warps ? threadIdx.x / GPU_WARP : 0);
+    int64_t i, end;
     struct columns c;
     struct weights o[QUADS_KEPT];
 
@@ -168,6 +166,10 @@ static __global__ void __launch_bounds__(most_threads(HOW))
     /* weights come from far: they are asked for before the number of rows is known */
     if (s.turns == 1)
         keep_weights<wide>(o, &n, 0, &c);
+    others_ended();
+    end = (int64_t)end_row(rows, 0) * s.groups;
+    i = (int64_t)first_row(rows, 0) * s.groups + (int64_t)blockIdx.x * teams +
+        (by_warps ? threadIdx.x / GPU_WARP : 0);
     for (; i < end; i += (int64_t)gridDim.x * teams) {
         float *to = y + i * s.width;
         struct pair mean = { 0, 0 }, factor;
@@ -242,17 +244,19 @@ extern "C" void gpu_norm(float *y, const float *x, struct groups g,
     if (threads > GPU_WARP) {
         blocks = gpu_blocks(all, 1);
         if (wide)
-            LAUNCH(norm_kernel<WIDE>, blocks, threads, stream, y, x, g.rows, s, n);
+            LAUNCH_EARLY(norm_kernel<WIDE>, blocks, threads, stream, y, x, g.rows, s,
+                         n);
         else
-            LAUNCH(norm_kernel<0>, blocks, threads, stream, y, x, g.rows, s, n);
+            LAUNCH_EARLY(norm_kernel<0>, blocks, threads, stream, y, x, g.rows, s, n);
         return;
     }
     blocks = gpu_blocks(all, GPU_THREADS / GPU_WARP);
     if (wide)
-        LAUNCH(norm_kernel<WIDE | BY_WARPS>, blocks, GPU_THREADS, stream, y, x, g.rows,
-               s, n);
+        LAUNCH_EARLY(norm_kernel<WIDE | BY_WARPS>, blocks, GPU_THREADS, stream, y, x,
+                     g.rows, s, n);
     else
-        LAUNCH(norm_kernel<BY_WARPS>, blocks, GPU_THREADS, stream, y, x, g.rows, s, n);
+        LAUNCH_EARLY(norm_kernel<BY_WARPS>, blocks, GPU_THREADS, stream, y, x, g.rows,
+                     s, n);
 }
 
 /* A rank that owns none of the group's columns adds 0. */

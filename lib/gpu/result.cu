@@ -74,6 +74,7 @@ static __global__ void chunk_stats_kernel(double *part, const float *x,
     SHARED(double, sums, CHUNK_THREADS / GPU_WARP);
     uint32_t first = blockIdx.y * CHUNK + 4 * threadIdx.x, step = 4 * CHUNK_THREADS;
 
+    others_ended();
     EACH_ROW(t, rows)
     {
         const float *xt = x + t * (int64_t)cols;
@@ -113,9 +114,10 @@ static __global__ void row_stats_kernel(double *y, const double *part, uint32_t 
                                         struct span rows, uint64_t cols, uint64_t first)
 {
     unsigned lane = threadIdx.x % GPU_WARP, warps = blockDim.x / GPU_WARP;
-    int64_t t =
-        first_row(rows, 0) + (int64_t)blockIdx.x * warps + threadIdx.x / GPU_WARP;
+    int64_t t;
 
+    others_ended();
+    t = first_row(rows, 0) + (int64_t)blockIdx.x * warps + threadIdx.x / GPU_WARP;
     for (; t < end_row(rows, 0); t += (int64_t)gridDim.x * warps) {
         const double *from = part + t * chunks * PART;
         struct place best = { -INFINITY, NOWHERE };
@@ -162,13 +164,13 @@ extern "C" void gpu_row_stats(double *y, const float *x, const int32_t *target,
     if (!rows.most)
         return;
     if (chunks && is_wide(x, cols))
-        LAUNCH(chunk_stats_kernel<true>, grid, CHUNK_THREADS, stream, part, x, rows,
-               (uint32_t)cols);
+        LAUNCH_EARLY(chunk_stats_kernel<true>, grid, CHUNK_THREADS, stream, part, x,
+                     rows, (uint32_t)cols);
     else if (chunks)
-        LAUNCH(chunk_stats_kernel<false>, grid, CHUNK_THREADS, stream, part, x, rows,
-               (uint32_t)cols);
-    LAUNCH(row_stats_kernel, gpu_blocks(rows.most, GPU_THREADS / GPU_WARP), GPU_THREADS,
-           stream, y, part, chunks, x, target, rows, cols, first);
+        LAUNCH_EARLY(chunk_stats_kernel<false>, grid, CHUNK_THREADS, stream, part, x,
+                     rows, (uint32_t)cols);
+    LAUNCH_EARLY(row_stats_kernel, gpu_blocks(rows.most, GPU_THREADS / GPU_WARP),
+                 GPU_THREADS, stream, y, part, chunks, x, target, rows, cols, first);
 }
 
 /* Reduces row T's statistics over all ranks, in rank order; STATS is
@@ -195,9 +197,11 @@ template <bool LARGEST>
 static __global__ void from_stats_kernel(float *y, const double *stats, uint64_t parts,
                                          struct span rows)
 {
-    int64_t end = end_row(rows, 0);
+    int64_t end;
     double r[STATS];
 
+    others_ended();
+    end = end_row(rows, 0);
     for (int64_t t = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; t < end;
          t += gridDim.x * (int64_t)blockDim.x) {
         all_stats(r, stats, parts, end, t);
@@ -209,16 +213,16 @@ extern "C" void gpu_nll(float *y, const double *stats, uint64_t parts, struct sp
                         void *stream)
 {
     if (rows.most)
-        LAUNCH(from_stats_kernel<false>, gpu_blocks(rows.most, GPU_THREADS),
-               GPU_THREADS, stream, y, stats, parts, rows);
+        LAUNCH_EARLY(from_stats_kernel<false>, gpu_blocks(rows.most, GPU_THREADS),
+                     GPU_THREADS, stream, y, stats, parts, rows);
 }
 
 extern "C" void gpu_argmax(float *y, const double *stats, uint64_t parts,
                            struct span rows, void *stream)
 {
     if (rows.most)
-        LAUNCH(from_stats_kernel<true>, gpu_blocks(rows.most, GPU_THREADS), GPU_THREADS,
-               stream, y, stats, parts, rows);
+        LAUNCH_EARLY(from_stats_kernel<true>, gpu_blocks(rows.most, GPU_THREADS),
+                     GPU_THREADS, stream, y, stats, parts, rows);
 }
 
 /* y[t] = exp(x[t] - maximum) / sum; a block handles a row, which it reads again for

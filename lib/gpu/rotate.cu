@@ -28,6 +28,7 @@ static __global__ void angles_kernel(float *y, const int32_t *position,
                                      struct frequencies f, uint64_t first,
                                      uint64_t count, struct span rows)
 {
+    others_ended();
     EACH_ROW(t, rows)
     for (uint64_t k = threadIdx.x; k < count; k += blockDim.x) {
         bool beyond = a.context && (uint64_t)length[t] > a.context;
@@ -56,8 +57,8 @@ extern "C" void gpu_angles(float *y, const int32_t *position, const int32_t *len
             f.v[k] = a.inv_freq[first + k];
             f.far[k] = a.long_freq ? a.long_freq[first + k] : 0;
         }
-        LAUNCH(angles_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream, y,
-               position, length, a, f, first, count, rows);
+        LAUNCH_EARLY(angles_kernel, gpu_blocks(rows.most, 1), (unsigned)PAIRS, stream,
+                     y, position, length, a, f, first, count, rows);
     }
 }
 
@@ -178,6 +179,7 @@ static __global__ void rope_quad_kernel(float *y, const float *x, const float *a
 {
     uint32_t pairs = h.half / 4, each = h.head / 4 - pairs, n = h.items / 4;
 
+    others_ended();
     EACH_ROW(t, rows)
     for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < n;
          i += gridDim.y * blockDim.x) {
@@ -219,9 +221,10 @@ extern "C" void gpu_rope(float *y, const float *x, const float *angles,
     h.interleaved = interleaved;
     h.items = (uint32_t)(cols / head * (head - h.half));
     if (is_wide(x, head) && is_wide(y, head) && is_wide(angles, h.half))
-        LAUNCH(rope_quad_kernel,
-               dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, 4 * GPU_THREADS)),
-               GPU_THREADS, stream, y, x, angles, rows, h);
+        LAUNCH_EARLY(
+            rope_quad_kernel,
+            dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, 4 * GPU_THREADS)),
+            GPU_THREADS, stream, y, x, angles, rows, h);
     else
         LAUNCH(rope_kernel,
                dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, GPU_THREADS)),
