@@ -9,7 +9,6 @@
 #include "lib/gpu/library.h"
 
 enum {
-    LEAST = 32,           /* rows for which our own kernels are not as good */
     WORKSPACE = 32 << 20, /* bytes that cuBLAS recommends for newer GPUs */
     ALIGN = 16,
     SHAPES = 64 /* cached choices of algorithms */
@@ -253,6 +252,13 @@ static bool multiply(struct device *d, struct blas *b, const struct problem *q,
                              b->workspace, s->workspace, d->stream) == 0;
 }
 
+/* Our own kernels read the weights once for GPU_ONCE rows; cuBLASLt reads them once for
+ * each of x's parts. */
+static bool is_worth(const struct products *p)
+{
+    return p->rows.most > (p->rounded ? GPU_ONCE : GPU_FEW);
+}
+
 static bool is_aligned(const void *p, uint64_t stride, uint64_t unit)
 {
     return (uintptr_t)p % ALIGN == 0 && stride * unit % ALIGN == 0;
@@ -268,7 +274,7 @@ int blas_product(struct device *d, struct blas *b, const struct products *p,
     const struct shape *s;
     struct problem q;
 
-    if (!b || p->rows.expert || p->n != 1 || p->rows.most < LEAST || !p->in ||
+    if (!b || p->rows.expert || p->n != 1 || !is_worth(p) || !p->in ||
         p->dtype == DTYPE_F16 || !is_aligned(p->w[0], p->w_stride, unit) ||
         !is_aligned(p->x, p->x_stride, unit) || !is_aligned(p->y, p->y_stride, 4))
         return 0;

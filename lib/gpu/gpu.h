@@ -230,7 +230,11 @@ void gpu_merge(float *y, float *lse, const float *z, const float *more,
 /* N products y = x w^T, or x w if PLAIN, with IN terms and OUT outputs.  Product i has
  * offsets of i X_STEP, i Y_STEP and i W_STEP elements.  rows.expert: product i uses
  * w[i] and the rows of rows.rows + i; otherwise all use w[0]. */
-enum { GPU_PRODUCTS = 32 };
+enum {
+    GPU_PRODUCTS = 32,
+    GPU_FEW = 16, /* rows for which weights are streamed */
+    GPU_ONCE = 8  /* and read once */
+};
 struct products {
     float *y;
     const float *x;

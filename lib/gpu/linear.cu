@@ -13,7 +13,6 @@
 #include "lib/gpu/mma.cuh"
 
 enum {
-    FEW = 16,
     ROWS = 4,
     TILE = 64,
     TERMS = 16,
@@ -588,10 +587,10 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
 {
     unsigned tiles = (unsigned)((p.out + TILE - 1) / TILE);
 
-    if (p.rows.most > FEW && p.plain)
+    if (p.rows.most > GPU_FEW && p.plain)
         LAUNCH((tile_kernel<TYPE, true>),
                dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
-    else if (p.rows.most > FEW)
+    else if (p.rows.most > GPU_FEW)
         LAUNCH((tile_kernel<TYPE, false>),
                dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
     else if (p.plain && is_wide(p, TYPE == DTYPE_F32 ? 4 : 2))
