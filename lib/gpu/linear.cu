@@ -204,15 +204,17 @@ static __device__ inline void add_terms(float *sum, int stride, const float4 *x,
 }
 
 /* part[row][out] = this warp's sums.  All loads of weights of a round are under way
- * before the first is used: eight words a lane.  Rows and outputs beyond the last one
- * are computed as that one. */
+ * before the first is used: eight words a lane, four for eight rows.  Rows and outputs
+ * beyond the last one are computed as that one. */
 template <int TYPE, int ROWS, int OUTS>
 static __device__ inline void dot_stripe(float *part, const struct products &p,
                                          struct stripe s)
 {
     constexpr int SUMS = ROWS * OUTS, N = of_word<TYPE>,
                   WORDS = OUTS > 4 || SUMS > 16 ? 1 : 2;
-    constexpr int SOME = ROWS < 4 ? ROWS : 4; /* rows of x in registers */
+    constexpr int SOME = ROWS == 4  ? 2
+                         : ROWS < 4 ? ROWS
+                                    : 4; /* rows of x in registers */
     constexpr int LANES = SUMS < GPU_WARP ? GPU_WARP / SUMS : 1; /* with one sum */
     unsigned lane = threadIdx.x % GPU_WARP;
     uint32_t end = (uint32_t)(p.in / N); /* words of a row */
@@ -274,7 +276,7 @@ template <int ROWS> static constexpr int outs_of = ROWS == 4 ? 8 : 4;
 
 /* y[t][j] for ROWS rows at a time; 1 << SPLIT warps compute the same outputs. */
 template <int TYPE, int ROWS, bool EXPERT>
-static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 2 ? 2 : 3)
+static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 1 ? 2 : 3)
     wide_dot_kernel(struct products p, unsigned split)
 {
     constexpr int OUTS = outs_of<ROWS>, SUMS = ROWS * OUTS;
@@ -299,10 +301,7 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 2 ? 2 : 3)
     do {
         s.x = x + t * p.x_stride;
         s.rows = (EXPERT ? end : (int32_t)p.rows.most) - t;
-        if (EXPERT && s.rows == 1)
-            dot_stripe<TYPE, 1, OUTS>(part + warp * SUMS, p, s);
-        else
-            dot_stripe<TYPE, ROWS, OUTS>(part + warp * SUMS, p, s);
+        dot_stripe<TYPE, ROWS, OUTS>(part + warp * SUMS, p, s);
         __syncthreads();
         for (int32_t row = (int32_t)warp; row < ROWS && t + row < end; row += FEW_WARPS)
             for (unsigned out = lane; out < outs && first + out < p.out;
@@ -332,7 +331,7 @@ static __device__ inline void column_stripe(float *part, const struct products &
                                             int32_t rows)
 {
     constexpr int N = of_word<TYPE>, SUMS = ROWS * N;
-    constexpr int DEEP = ROWS > 4 ? 4 : ROWS > 1 ? 8 : 16;
+    constexpr int DEEP = ROWS > 1 ? 8 : 16;
     constexpr int SLICES = GPU_WARP / LINE;                  /* of k, in a warp */
     constexpr int LANES = SUMS < SLICES ? SLICES / SUMS : 1; /* with one sum */
     unsigned lane = threadIdx.x % GPU_WARP, slice = lane / LINE;
@@ -380,7 +379,7 @@ static __device__ inline void column_stripe(float *part, const struct products &
 
 /* y[t][j] for ROWS rows at a time. */
 template <int TYPE, int ROWS, bool EXPERT>
-static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, 2)
+static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 4 ? 1 : 2)
     wide_column_kernel(struct products p)
 {
     constexpr int N = of_word<TYPE>, OUTS = LINE * N, SUMS = ROWS * OUTS;
@@ -552,7 +551,7 @@ template <int TYPE> static void launch_wide(const struct products &p, void *stre
     size_t rows = p.rows.most;
 
     if (p.rows.expert)
-        rows == 1 ? launch_wide<TYPE, 1, true>(p, stream)
+        rows <= 2 ? launch_wide<TYPE, 2, true>(p, stream)
                   : launch_wide<TYPE, 4, true>(p, stream);
     else if (rows == 1)
         launch_wide<TYPE, 1, false>(p, stream);
