@@ -28,6 +28,14 @@ enum { FEW_WARPS = 8, FEW_WANTED = 4096 };
 enum { FEW_WARPS = 4, FEW_WANTED = 16 };
 #endif
 
+/* Blocks with one row that a multiprocessor has at a time.  On an H200 four were faster
+ * than three, and both than half as many warps (FEW_WANTED). */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+enum { ONE_ROW_BLOCKS = 3 }; /* four would spill registers */
+#else
+enum { ONE_ROW_BLOCKS = 4 };
+#endif
+
 /* The matrix of product blockIdx.z. */
 static __device__ const void *matrix_of(const struct products &p)
 {
@@ -203,6 +211,22 @@ static __device__ inline void add_terms(float *sum, int stride, const float4 *x,
     }
 }
 
+/* Starts to bring the first words of each row into the second-level cache. */
+template <int TYPE, int OUTS>
+static __device__ inline void prefetch_stripe(const struct products &p, struct stripe s)
+{
+    enum { LINE = 8, LINES = 2 * GPU_WARP / LINE }; /* words; lines of a pair */
+    uint32_t end = (uint32_t)(p.in / of_word<TYPE>);
+
+    for (unsigned i = threadIdx.x % GPU_WARP; i < OUTS * LINES; i += GPU_WARP) {
+        uint64_t out = s.out + i / LINES;
+        uint32_t k = s.first * 2 * GPU_WARP + i % LINES * LINE;
+
+        if (out < p.out && k < end)
+            prefetch_line(s.w + out * (p.w_stride / of_word<TYPE>)+k);
+    }
+}
+
 /* part[row][out] = this warp's sums.  All loads of weights of a round are under way
  * before the first is used: eight words a lane, four for eight rows.  Rows and outputs
  * beyond the last one are computed as that one. */
@@ -276,7 +300,8 @@ template <int ROWS> static constexpr int outs_of = ROWS == 4 ? 8 : 4;
 
 /* y[t][j] for ROWS rows at a time; 1 << SPLIT warps compute the same outputs. */
 template <int TYPE, int ROWS, bool EXPERT>
-static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 1 ? 2 : 3)
+static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP,
+                                         ROWS > 1 ? 2 : ONE_ROW_BLOCKS)
     wide_dot_kernel(struct products p, unsigned split)
 {
     constexpr int OUTS = outs_of<ROWS>, SUMS = ROWS * OUTS;
@@ -286,17 +311,21 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 1 ? 2 : 3)
     uint64_t first = blockIdx.x * (uint64_t)outs;
     const float *x = p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step + first;
-    int32_t t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
-    int32_t end = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
+    int32_t t, end;
     struct stripe s;
 
-    if (EXPERT && t >= end)
-        return;
     s.w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
           blockIdx.z * (p.w_step / of_word<TYPE>);
     s.out = first + (warp >> split) * OUTS;
     s.first = warp & ((1U << split) - 1);
     s.step = 1U << split;
+    if (!EXPERT) /* an expert may have no rows */
+        prefetch_stripe<TYPE, OUTS>(p, s);
+    others_ended();
+    t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
+    end = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
+    if (EXPERT && t >= end)
+        return;
     /* p.rows.most rows of x can be read: loads do not wait for END */
     do {
         s.x = x + t * p.x_stride;
@@ -391,9 +420,11 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 4 ? 1 : 2)
     float *y = p.y + blockIdx.z * p.y_step + first;
     const uint4 *w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
                      (blockIdx.z * p.w_step + (mine < p.out ? mine : p.out - N)) / N;
-    int32_t t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
-    int32_t end = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
+    int32_t t, end;
 
+    others_ended();
+    t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
+    end = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
     if (EXPERT && t >= end)
         return;
     /* p.rows.most rows of x can be read: loads do not wait for END */
@@ -540,9 +571,9 @@ static void launch_wide(const struct products &p, void *stream)
     unsigned split = split_of(p, 2 * GPU_WARP * of_word<TYPE>);
     unsigned outs = FEW_WARPS * outs_of<ROWS> >> split;
 
-    LAUNCH((wide_dot_kernel<TYPE, ROWS, EXPERT>),
-           dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n), FEW_WARPS * GPU_WARP,
-           stream, p, split);
+    LAUNCH_EARLY((wide_dot_kernel<TYPE, ROWS, EXPERT>),
+                 dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n),
+                 FEW_WARPS * GPU_WARP, stream, p, split);
 }
 
 /* Most experts have one row or none. */
@@ -569,17 +600,17 @@ template <int TYPE> static void launch_columns(const struct products &p, void *s
     dim3 grid((unsigned)((p.out + OUTS - 1) / OUTS), 1, p.n);
 
     if (p.rows.expert)
-        LAUNCH((wide_column_kernel<TYPE, 4, true>), grid, FEW_WARPS * GPU_WARP, stream,
-               p);
+        LAUNCH_EARLY((wide_column_kernel<TYPE, 4, true>), grid, FEW_WARPS * GPU_WARP,
+                     stream, p);
     else if (p.rows.most == 1)
-        LAUNCH((wide_column_kernel<TYPE, 1, false>), grid, FEW_WARPS * GPU_WARP, stream,
-               p);
+        LAUNCH_EARLY((wide_column_kernel<TYPE, 1, false>), grid, FEW_WARPS * GPU_WARP,
+                     stream, p);
     else if (p.rows.most <= 4)
-        LAUNCH((wide_column_kernel<TYPE, 4, false>), grid, FEW_WARPS * GPU_WARP, stream,
-               p);
+        LAUNCH_EARLY((wide_column_kernel<TYPE, 4, false>), grid, FEW_WARPS * GPU_WARP,
+                     stream, p);
     else
-        LAUNCH((wide_column_kernel<TYPE, 8, false>), grid, FEW_WARPS * GPU_WARP, stream,
-               p);
+        LAUNCH_EARLY((wide_column_kernel<TYPE, 8, false>), grid, FEW_WARPS * GPU_WARP,
+                     stream, p);
 }
 
 template <int TYPE> static void launch(const struct products &p, void *stream)
