@@ -23,7 +23,8 @@ enum {
     WARPS = THREADS / GPU_WARP,
     LANES = 8,                  /* lanes that share a key */
     AT_ONCE = GPU_WARP / LANES, /* keys that a warp reads together */
-    KEYS = 2,                   /* times that it does so before they are used */
+    KEYS = 2,                   /* times that it does so before they are used, */
+    TURNS = 4,                  /* of so many times 32 columns */
     COLUMNS = 4 * GPU_WARP,     /* of values, that a warp reads together */
     ROWS = 8,                   /* rows of them that are read before they are used */
     QUERY = 4096,               /* numbers of the queries that a block has */
@@ -130,20 +131,28 @@ static __device__ inline void score_keys(float *score, const float4 *query,
 
             key[i] = k + (row * a.kv_heads + o.kv) * dim;
         }
-#pragma unroll 4
-        for (unsigned col = lane * 4; col < dim; col += 4 * LANES) {
-            float4 f[KEYS];
+        for (unsigned first = lane * 4; first < dim; first += 4 * LANES * TURNS) {
+            float4 f[TURNS][KEYS];
 
 #pragma unroll
-            for (int i = 0; i < KEYS; i++)
-                f[i] = four<WIDE>(key[i], col, dim);
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                float4 q = query[h * stride + col / 4];
-
+            for (int c = 0; c < TURNS; c++)
 #pragma unroll
                 for (int i = 0; i < KEYS; i++)
-                    sum[h][i] = dot4(q, f[i], sum[h][i]);
+                    f[c][i] = four<WIDE>(key[i], first + c * 4 * LANES, dim);
+#pragma unroll
+            for (int c = 0; c < TURNS; c++) {
+                unsigned col = first + c * 4 * LANES;
+
+                if (col >= dim)
+                    break;
+#pragma unroll
+                for (int h = 0; h < HEADS; h++) {
+                    float4 q = query[h * stride + col / 4];
+
+#pragma unroll
+                    for (int i = 0; i < KEYS; i++)
+                        sum[h][i] = dot4(q, f[c][i], sum[h][i]);
+                }
             }
         }
 #pragma unroll
