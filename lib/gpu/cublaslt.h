@@ -20,7 +20,7 @@ enum {
     LT_PREF_MAX_WORKSPACE = 1,
     LT_PREF_REDUCTION_MASK = 3,
     LT_PREF_ALIGN_A = 5, /* followed by B, C and D */
-    LT_REDUCTION_NONE = 0,
+    LT_REDUCTION_COMPUTE_TYPE = 2,
 };
 
 struct lt_algo {

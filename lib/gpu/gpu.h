@@ -232,8 +232,7 @@ void gpu_merge(float *y, float *lse, const float *z, const float *more,
  * w[i] and the rows of rows.rows + i; otherwise all use w[0]. */
 enum {
     GPU_PRODUCTS = 32,
-    GPU_FEW = 16, /* rows for which weights are streamed */
-    GPU_ONCE = 8  /* and read once */
+    GPU_FEW = 16 /* rows for which weights are streamed */
 };
 struct products {
     float *y;
