@@ -102,22 +102,28 @@ static __device__ inline uint64_t tiles_at(uint64_t range, uint64_t kv,
     return (range * kv_heads + kv) * tiles * tile<DIM, PARTS>::ELEMENTS;
 }
 
-/* Lays out the keys and values of tile blockIdx.x of head blockIdx.y of range FIRST +
- * blockIdx.z. */
+/* Blocks that lay out a tile: a thread waits for each of its loads. */
+enum { PIECES = 8 };
+
+/* Lays out the keys and values of tile blockIdx.x / PIECES of head blockIdx.y of range
+ * FIRST + blockIdx.z. */
 template <int DIM, int PARTS>
 static __global__ void lay_kernel(uint16_t *tiles, const float *k, const float *v,
                                   struct attention a, struct ranges r, unsigned first,
                                   uint64_t ntiles, int64_t least)
 {
     enum { COUNT = tile<DIM, PARTS>::COUNT, GROUPS = DIM / EIGHT };
+    enum { EACH = 2 * COUNT * GROUPS / PIECES };
     struct range one = r.v[first + blockIdx.z];
     uint64_t kv = blockIdx.y;
     uint16_t *to = tiles + tiles_at<DIM, PARTS>(blockIdx.z, kv, a.kv_heads, ntiles);
 
     if (one.rows < least)
         return;
-    for (int64_t t = blockIdx.x; t * COUNT < one.keys; t += gridDim.x)
-        for (unsigned i = threadIdx.x; i < 2 * COUNT * GROUPS; i += blockDim.x) {
+    for (int64_t p = blockIdx.x; p / PIECES * COUNT < one.keys; p += gridDim.x)
+        for (unsigned n = threadIdx.x; n < EACH; n += blockDim.x) {
+            unsigned i = (unsigned)(p % PIECES) * EACH + n;
+            int64_t t = p / PIECES;
             bool value = i >= COUNT * GROUPS;
             unsigned key = i % (COUNT * GROUPS) / GROUPS, group = i % GROUPS;
             bool there = t * COUNT + key < one.keys;
@@ -494,8 +500,8 @@ static void launch(float *y, float *lse, const float *q, const float *k, const f
         unsigned n = (unsigned)(r.n - first < together ? r.n - first : together);
 
         LAUNCH((lay_kernel<DIM, PARTS>),
-               dim3(gpu_blocks(ntiles, 1), (unsigned)a.kv_heads, n), GPU_THREADS,
-               stream, tiles, k, v, a, r, (unsigned)first, ntiles, least);
+               dim3(gpu_blocks(ntiles * PIECES, 1), (unsigned)a.kv_heads, n),
+               GPU_THREADS, stream, tiles, k, v, a, r, (unsigned)first, ntiles, least);
         if (is_plain(a))
             LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, true>),
                           dim3((unsigned)a.heads, blocks, n), THREADS, stream, y, lse,
