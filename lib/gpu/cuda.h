@@ -10,7 +10,7 @@
 
 #include "lib/device/device.h"
 
-enum { CUDA_RING = 2, CUDA_PIECE = 4 << 20 /* bytes of a buffer */ };
+enum { CUDA_RING = 2, CUDA_PIECE = 8 << 20 /* bytes of a buffer */ };
 
 struct device {
     int number; /* CUDA's number of the GPU */
@@ -20,6 +20,7 @@ struct device {
         cudaEvent_t free; /* its copy to the device is done */
     } ring[CUDA_RING];
     int next;      /* index into ring */
+    int threads;   /* that fill a buffer */
     bool has_bf16; /* its tensor cores multiply bf16 */
     void *room;    /* of cuda_room */
     uint64_t room_bytes;

@@ -125,20 +125,20 @@ static struct matrix next_slice(struct matrix m)
 }
 
 /* Maps the BYTES of TENSOR for weight I, or else allocates device memory and copies
- * them. */
+ * them, from the mapped file if possible. */
 static int place(struct weights *w, int i, struct loader *loader,
                  const struct checkpoint *c, size_t tensor, uint64_t bytes,
                  const char *name, struct err *err)
 {
-    const void *lying = w->ops->host_memory ? loader_map(loader, tensor, bytes) : NULL;
+    const void *lying = loader_map(loader, tensor, bytes);
     void *data;
 
     w->bytes += bytes;
-    if (lying) {
+    if (lying && loader_part(loader) >= 0)
+        add_check(w, c, loader_part(loader), lying, bytes, tensor);
+    if (lying && w->ops->host_memory) {
         w->matrix[i].data = lying;
         w->mapped[i] = true;
-        if (loader_part(loader) >= 0)
-            add_check(w, c, loader_part(loader), lying, bytes, tensor);
         return 0;
     }
     data = w->ops->alloc(w->device, bytes, name, err);
@@ -147,6 +147,8 @@ static int place(struct weights *w, int i, struct loader *loader,
         return -1;
     if (w->ops->host_memory)
         return loader_read(loader, tensor, data, err);
+    if (lying)
+        return w->ops->copy_in(w->device, data, lying, bytes, err);
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
