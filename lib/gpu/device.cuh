@@ -50,7 +50,6 @@ static inline void gpu_launch_early(void (*kernel)(P...), dim3 grid, dim3 block,
 }
 #else
 #include "tests/emu/emu.h"
-#define LAUNCH_EARLY LAUNCH
 #endif
 
 /* Waits, in a kernel that LAUNCH_EARLY launches, until those launched before have
@@ -61,6 +60,8 @@ static __device__ inline void others_ended()
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#elif !defined(__CUDACC__)
+    emu_others_ended();
 #endif
 }
 

@@ -21,7 +21,7 @@ bad=0
 passes() (
     part=$(basename "$2" .cu)
     case $part in
-    cores) part=attention ;;
+    chunks | cores) part=attention ;;
     device.cuh) part=norm ;; # its barrier is block_sum's
     warps.cuh) part=relate ;; # and join_parts
     esac

@@ -43,6 +43,7 @@ struct thread {
     unsigned generation;
     const char *where;
     int ncopies; /* that it has started and not waited for */
+    bool waited; /* for kernels before its own */
 };
 
 /* Lanes that meet bring something each; when all have taken, the next may meet. */
@@ -76,7 +77,7 @@ static struct {
     void *memory;
 } share[SHARES];
 static int nshares;
-static size_t shared_size; /* of emu_shared_at_launch */
+static struct emu_how launch;
 #ifdef EMU_TSAN
 static char block_token, barrier_token[2];
 #endif
@@ -159,6 +160,8 @@ static void fiber_main(void)
 #ifdef EMU_TSAN
         __tsan_release(&block_token);
 #endif
+        if (launch.early && !t->waited)
+            die("a thread of an early kernel does not call others_ended", t, "its end");
         t->done = true;
         alive--;
         idle[nidle++] = (int)(t->fiber - fiber);
@@ -317,7 +320,7 @@ void *emu_shared(const void *key, size_t size)
 
 void *emu_shared_at_launch(void)
 {
-    return emu_shared(&shared_size, shared_size);
+    return emu_shared(&launch, launch.shared);
 }
 
 void emu_copy_start(void *to, const void *from)
@@ -341,6 +344,11 @@ void emu_copies_wait(void)
     for (int i = 0; i < t->ncopies; i++)
         copy_bytes(copy[t - thread][i].to, copy[t - thread][i].from, BOX);
     t->ncopies = 0;
+}
+
+void emu_others_ended(void)
+{
+    now->waited = true;
 }
 
 /* ---- blocks ---- */
@@ -433,14 +441,14 @@ static void run_block(unsigned order)
 }
 
 void emu_run(const char *kernel, struct emu_dim grid, struct emu_dim size,
-             size_t shared, void (*run)(void *), void *closure)
+             struct emu_how how, void (*run)(void *), void *closure)
 {
     const char *text = getenv("EMU_ORDER");
     unsigned order = text ? (unsigned)strtoul(text, NULL, 10) : 0;
 
     nthreads = size.x * size.y * size.z;
     kernel_name = kernel;
-    shared_size = shared;
+    launch = how;
     emu_block_size = size;
     emu_grid = grid;
     body = run;

@@ -36,14 +36,19 @@ extern "C" {
 extern struct emu_thread *emu_now;
 extern struct emu_dim emu_block, emu_block_size, emu_grid;
 
-/* Put RUN on a copy of CLOSURE into STREAM, once for each thread; a block has SHARED
- * bytes of memory at launch. */
+/* How a kernel is launched: bytes of shared memory of a block; EARLY: every thread must
+ * call emu_others_ended. */
+struct emu_how {
+    size_t shared;
+    int early;
+};
+/* Put RUN on a copy of CLOSURE into STREAM, once for each thread. */
 void emu_launch(const char *kernel, void *stream, struct emu_dim grid,
-                struct emu_dim block, size_t shared, void (*run)(void *),
+                struct emu_dim block, struct emu_how how, void (*run)(void *),
                 const void *closure, size_t size);
 /* What emu_launch put there, now. */
 void emu_run(const char *kernel, struct emu_dim grid, struct emu_dim block,
-             size_t shared, void (*run)(void *), void *closure);
+             struct emu_how how, void (*run)(void *), void *closure);
 /* Blocks and threads that have run. */
 unsigned long emu_blocks(void);
 
@@ -60,6 +65,7 @@ void *emu_shared_at_launch(void);
 /* Copies of 16 bytes, which are made when this thread waits; TO is NaN until then. */
 void emu_copy_start(void *to, const void *from);
 void emu_copies_wait(void);
+void emu_others_ended(void);
 
 #ifdef __cplusplus
 }
@@ -104,22 +110,23 @@ inline T emu_shuffle(unsigned mask, T v, unsigned from, const char *at)
     emu_shuffle(mask, v, emu_now->lane ^ (unsigned)(bits), EMU_AT)
 
 template <class F>
-inline void emu_start(const char *kernel, dim3 grid, dim3 block, size_t shared,
+inline void emu_start(const char *kernel, dim3 grid, dim3 block, struct emu_how how,
                       void *stream, F f)
 {
     emu_launch(
-        kernel, stream, grid, block, shared, [](void *p) { (*(F *)p)(); }, &f,
-        sizeof(f));
+        kernel, stream, grid, block, how, [](void *p) { (*(F *)p)(); }, &f, sizeof(f));
 }
 
 #define SHARED(type, name, n)         \
     static const char name##_key = 0; \
     type *name = (type *)emu_shared(&name##_key, (n) * sizeof(type))
 #define LAUNCH(kernel, grid, block, stream, ...) \
-    emu_start(#kernel, grid, block, 0, stream, [=] { kernel(__VA_ARGS__); })
+    emu_start(#kernel, grid, block, { 0, 0 }, stream, [=] { kernel(__VA_ARGS__); })
+#define LAUNCH_EARLY(kernel, grid, block, stream, ...) \
+    emu_start(#kernel, grid, block, { 0, 1 }, stream, [=] { kernel(__VA_ARGS__); })
 #define SHARED_AT_LAUNCH(type, name) type *name = (type *)emu_shared_at_launch()
 #define LAUNCH_SHARED(bytes, kernel, grid, block, stream, ...) \
-    emu_start(#kernel, grid, block, bytes, stream, [=] { kernel(__VA_ARGS__); })
+    emu_start(#kernel, grid, block, { bytes, 0 }, stream, [=] { kernel(__VA_ARGS__); })
 
 static inline unsigned __float_as_uint(float f)
 {

@@ -630,7 +630,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 struct launch {
     const char *kernel;
     struct emu_dim grid, block;
-    size_t shared;
+    struct emu_how how;
     void (*run)(void *);
     max_align_t closure[256];
 };
@@ -639,14 +639,14 @@ static void run_launch(void *arg)
 {
     struct launch *l = arg;
 
-    emu_run(l->kernel, l->grid, l->block, l->shared, l->run, l->closure);
+    emu_run(l->kernel, l->grid, l->block, l->how, l->run, l->closure);
 }
 
 void emu_launch(const char *kernel, void *stream, struct emu_dim grid,
-                struct emu_dim block, size_t shared, void (*run)(void *),
+                struct emu_dim block, struct emu_how how, void (*run)(void *),
                 const void *closure, size_t size)
 {
-    struct launch l = { kernel, grid, block, shared, run, { { 0 } } };
+    struct launch l = { kernel, grid, block, how, run, { { 0 } } };
     cudaError_t e;
 
     if (fails(&e, cudaErrorLaunchFailure))
