@@ -729,6 +729,8 @@ struct attention_trial {
 
 enum { BLOCK_ROWS = 16, MOST_BLOCKS = 16, BUCKETS = 10 };
 
+static int32_t absent; /* the last keys, which another rank of a ring has */
+
 /* Query, key and value, and where the last two lie, of the host and of the device. */
 struct attention_memory {
     float *x[INST_SOURCES];
@@ -750,9 +752,10 @@ static void attention_memory_init(struct attention_memory *m,
     m->n[4] = m->n[5] = m->n[0];
     for (int k = 0; k < INST_SOURCES; k++)
         m->x[k] = numbers_new(m->n[k], DTYPE_F32, (uint64_t)k + 5);
-    m->range = (struct range){
-        .rows = t->rows, .start = t->start, .keys = keys, .block = t->blocks ? 0 : -1
-    };
+    m->range = (struct range){ .rows = t->rows,
+                               .start = t->start,
+                               .keys = keys - absent,
+                               .block = t->blocks ? 0 : -1 };
     for (int32_t i = 0, n = (int32_t)(kept / BLOCK_ROWS); i < n; i++)
         m->block[i] = n - 1 - i; /* last first */
 }
@@ -913,6 +916,10 @@ static void try_attention(void)
     static const struct attention_trial all[] = {
         { "of one query", 1, 40, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true, NOTHING },
         { "of few queries", 7, 3, 4, 4, 8, 8, 0, 0, 0, CAUSAL, false, NOTHING },
+        { "of one query whose heads share a head", 1, 40, 11, 1, 8, 8, 0, 0, 0, CAUSAL,
+          true, NOTHING },
+        { "of few queries, and values of 150 columns", 3, 45, 4, 2, 9, 150, 0, 0, 0,
+          CAUSAL, true, NOTHING },
         { "of a tile", 32, 0, 2, 1, 64, 64, 0, 0, 0, CAUSAL, false, NOTHING },
         { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, CAUSAL, false, NOTHING },
         { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true,
@@ -936,6 +943,27 @@ static void try_attention(void)
     };
 
     try_trials(all, sizeof(all) / sizeof(*all));
+}
+
+/* Queries in a ring of ranks, some or all of which see none of the keys. */
+static void try_ring(void)
+{
+    static const struct attention_trial all[] = {
+        { "of queries beyond the window behind the keys", 40, 60, 2, 1, 8, 8, 19, 0, 0,
+          CAUSAL, true, NOTHING },
+        { "of queries of which some see keys", 40, 60, 2, 1, 8, 8, 19, 0, 0, CAUSAL,
+          false, NOTHING },
+        { "of queries in other chunks than the keys", 40, 60, 2, 1, 8, 8, 16, 0, 0,
+          CHUNKS, true, NOTHING },
+        { "without keys", 40, 0, 2, 1, 8, 8, 19, 0, 0, CAUSAL, false, NOTHING },
+    };
+    static const int32_t missing[] = { 85, 30, 62, 40 };
+
+    for (int i = 0; i < 4; i++) {
+        absent = missing[i];
+        try_trials(&all[i], 1);
+    }
+    absent = 0;
 }
 
 static void try_streams(void)
@@ -1711,6 +1739,7 @@ int main(int argc, char **argv)
         { "parts", try_parts },
         { "parts", try_far_parts },
         { "attention", try_attention },
+        { "attention", try_ring },
         { "attention", try_sequences },
         { "stream", try_streams },
         { "relate", try_relate },

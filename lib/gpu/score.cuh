@@ -93,6 +93,8 @@ static __device__ inline void visible(const struct attention *a, struct range r,
         low = position + 1 - window;
     if (window && !a->causal && position + window < high)
         high = position + window;
+    if (low > r.first_key + r.keys) /* of a ring's other keys it sees none */
+        low = r.first_key + r.keys;
     *first = low - r.first_key;
     *end = high > low ? high - r.first_key : *first;
 }
