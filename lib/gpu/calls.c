@@ -428,7 +428,7 @@ KERNEL(attention)
     a.narrow = c->narrow && d->has_bf16;
     a.rounded = c->rounded;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
-    if (check_columns(a.value_dim, err) < 0)
+    if (check_columns(a.value_dim, err) < 0 || check_columns(a.head_dim, err) < 0)
         return -1;
     bytes = gpu_attention_room(result(c), source(c, 0), source(c, 1), source(c, 2), a,
                                c->range);

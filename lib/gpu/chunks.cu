@@ -30,13 +30,20 @@ enum {
     QUERY = 4096,               /* numbers of the queries that a block has */
     TOTALS = 4                  /* numbers before the values of a chunk */
 };
-enum { MOST_PARTS = 1 << 28 }; /* bytes of results of chunks at a time */
+/* Bytes of results of chunks at a time, unless one query has more. */
+#ifdef __CUDACC__
+enum { MOST_PARTS = 1 << 28 };
+#else
+enum { MOST_PARTS = 1 << 13 };
+#endif
 
 /* Results of chunks, [texts][queries][heads][chunks][TOTALS + value_dim], the last
- * rounded up to four: for QUERIES queries of each text from FIRST on. */
+ * rounded up to four: for TEXTS texts from TEXT on, and QUERIES queries of each from
+ * FIRST on. */
 struct parts {
     float *at;
-    int64_t first, queries, chunks, fewer; /* FEWER: texts with as many are not ours */
+    int64_t text, texts, first, queries, chunks;
+    int64_t fewer; /* texts with as many queries are not ours */
     uint64_t stride;
 };
 
@@ -279,7 +286,7 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
     struct piece o;
 
     others_ended();
-    one = r.v[blockIdx.z];
+    one = r.v[p.text + blockIdx.z];
     o.row = rows;
     if (one.rows >= p.fewer)
         return;
@@ -299,7 +306,6 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
         o.high = o.high < o.begin + CHUNK ? o.high : o.begin + CHUNK;
         if (o.low >= o.high)
             continue;
-        __syncthreads();
         look_up(rows, v, a, r, one, o);
         for (unsigned at = threadIdx.x; at < HEADS * stride; at += THREADS) {
             int h = (int)(at / stride);
@@ -352,7 +358,7 @@ static __global__ void __launch_bounds__(ADDERS, 2)
     float sink = sink_of(&a, head);
 
     others_ended();
-    one = r.v[blockIdx.z];
+    one = r.v[p.text + blockIdx.z];
     if (one.rows >= p.fewer)
         return;
     for (int64_t i = blockIdx.x; i < p.queries && p.first + i < one.rows;
@@ -421,18 +427,21 @@ static __global__ void __launch_bounds__(ADDERS, 2)
     }
 }
 
-/* Chunks, and the queries of each text that are handled at a time, of at most ROWS. */
+/* Chunks, and the texts, and queries of each, of at most ROWS, that are handled at a
+ * time. */
 static struct parts sizes_of(const struct attention &a, const struct ranges &r,
                              int64_t rows)
 {
-    struct parts p = { NULL, 0,
-                       1,    (int64_t)((r.most_keys + CHUNK - 1) / CHUNK),
-                       0,    (a.value_dim + 3) / 4 * 4 + TOTALS };
-    uint64_t bytes = r.n * a.heads * (uint64_t)p.chunks * p.stride * sizeof(float);
+    struct parts p = {};
+    int64_t most;
 
-    if (bytes && MOST_PARTS / bytes > 1)
-        p.queries = (int64_t)(MOST_PARTS / bytes);
-    p.queries = p.queries > rows ? rows : p.queries;
+    p.chunks = (int64_t)((r.most_keys + CHUNK - 1) / CHUNK);
+    p.stride = (a.value_dim + 3) / 4 * 4 + TOTALS;
+    most = MOST_PARTS /
+           (int64_t)(a.heads * (uint64_t)p.chunks * p.stride * sizeof(float) + 1);
+    most = most < 1 ? 1 : most; /* queries of all texts */
+    p.texts = (int64_t)r.n < most ? (int64_t)r.n : most;
+    p.queries = most / p.texts < rows ? most / p.texts : rows;
     return p;
 }
 
@@ -441,7 +450,7 @@ extern "C" uint64_t gpu_attention_parts(struct attention a, struct ranges r,
 {
     struct parts p = sizes_of(a, r, (int64_t)rows);
 
-    return r.n * (uint64_t)p.queries * a.heads * (uint64_t)p.chunks * p.stride *
+    return (uint64_t)(p.texts * p.queries) * a.heads * (uint64_t)p.chunks * p.stride *
            sizeof(float);
 }
 
@@ -454,7 +463,7 @@ static void launch(const struct parts &p, const float *q, const float *k,
 
     LAUNCH_EARLY((chunk_kernel<HEADS, WIDE>),
                  dim3(gpu_blocks((uint64_t)(p.queries * p.chunks), 1),
-                      (unsigned)(a.kv_heads * groups), (unsigned)r.n),
+                      (unsigned)(a.kv_heads * groups), (unsigned)p.texts),
                  THREADS, stream, p, q, k, v, a, r);
 }
 
@@ -482,19 +491,23 @@ extern "C" void gpu_attention_few(float *y, float *lse, const float *q, const fl
                                   void *stream)
 {
     struct parts p = sizes_of(a, r, (int64_t)rows);
+    int64_t texts = p.texts;
     bool wide = ((uintptr_t)q | (uintptr_t)k | (uintptr_t)v) % 16 == 0 &&
                 (a.head_dim | a.value_dim | a.value_cols) % 4 == 0;
 
     p.at = (float *)parts;
     p.fewer = (int64_t)fewer;
-    for (; p.first < (int64_t)rows; p.first += p.queries) {
-        if (wide)
-            choose<true>(p, q, k, v, a, r, stream);
-        else
-            choose<false>(p, q, k, v, a, r, stream);
-        LAUNCH(
-            combine_kernel,
-            dim3(gpu_blocks((uint64_t)p.queries, 1), (unsigned)a.heads, (unsigned)r.n),
-            ADDERS, stream, y, lse, p, a, r);
+    for (; p.text < (int64_t)r.n; p.text += texts) {
+        p.texts = (int64_t)r.n - p.text < texts ? (int64_t)r.n - p.text : texts;
+        for (p.first = 0; p.first < (int64_t)rows; p.first += p.queries) {
+            if (wide)
+                choose<true>(p, q, k, v, a, r, stream);
+            else
+                choose<false>(p, q, k, v, a, r, stream);
+            LAUNCH_EARLY(combine_kernel,
+                         dim3(gpu_blocks((uint64_t)p.queries, 1), (unsigned)a.heads,
+                              (unsigned)p.texts),
+                         ADDERS, stream, y, lse, p, a, r);
+        }
     }
 }

@@ -22,7 +22,12 @@ enum { WARPS = 8 };
 enum { WARPS = 2 };
 #endif
 enum { THREADS = WARPS * GPU_WARP, ROWS = 16, QUERIES = WARPS * ROWS, EIGHT = 8 };
-enum { MOST_TILES = 1 << 28 }; /* bytes of tiles of several texts at a time */
+/* Bytes of tiles at a time, unless a head of one text has more. */
+#ifdef __CUDACC__
+enum { MOST_TILES = 1 << 28 };
+#else
+enum { MOST_TILES = 1 << 16 };
+#endif
 static const float LOG2_E = 1.44269504f;
 
 /* A tile has a matrix [COUNT][DIM] of keys, in PARTS parts, and then one of values;
@@ -94,29 +99,35 @@ static __device__ inline void put_eight(uint16_t *to, const float *from, unsigne
         *(uint4 *)(to + tile<DIM, PARTS>::PART) = lo;
 }
 
-/* The tiles of range RANGE, of those laid out together, and of head KV. */
+/* What is laid out at a time: TILES tiles of each of HEADS heads of keys, from HEAD on,
+ * of each of TEXTS texts, from TEXT on. */
+struct laid {
+    uint16_t *at;
+    uint64_t tiles;
+    unsigned text, texts, head, heads;
+};
+
+/* The tiles of the KV-th head of them, of text blockIdx.z. */
 template <int DIM, int PARTS>
-static __device__ inline uint64_t tiles_at(uint64_t range, uint64_t kv,
-                                           uint64_t kv_heads, uint64_t tiles)
+static __device__ inline uint16_t *tiles_of(const struct laid &l, uint64_t kv)
 {
-    return (range * kv_heads + kv) * tiles * tile<DIM, PARTS>::ELEMENTS;
+    return l.at + (blockIdx.z * l.heads + kv) * l.tiles * tile<DIM, PARTS>::ELEMENTS;
 }
 
 /* Blocks that lay out a tile: a thread waits for each of its loads. */
 enum { PIECES = 8 };
 
-/* Lays out the keys and values of tile blockIdx.x / PIECES of head blockIdx.y of range
- * FIRST + blockIdx.z. */
+/* Lays out the keys and values of tile blockIdx.x / PIECES of head blockIdx.y of text
+ * blockIdx.z, of those of L. */
 template <int DIM, int PARTS>
-static __global__ void lay_kernel(uint16_t *tiles, const float *k, const float *v,
-                                  struct attention a, struct ranges r, unsigned first,
-                                  uint64_t ntiles, int64_t least)
+static __global__ void lay_kernel(struct laid l, const float *k, const float *v,
+                                  struct attention a, struct ranges r, int64_t least)
 {
     enum { COUNT = tile<DIM, PARTS>::COUNT, GROUPS = DIM / EIGHT };
     enum { EACH = 2 * COUNT * GROUPS / PIECES };
-    struct range one = r.v[first + blockIdx.z];
-    uint64_t kv = blockIdx.y;
-    uint16_t *to = tiles + tiles_at<DIM, PARTS>(blockIdx.z, kv, a.kv_heads, ntiles);
+    struct range one = r.v[l.text + blockIdx.z];
+    uint64_t kv = l.head + blockIdx.y;
+    uint16_t *to = tiles_of<DIM, PARTS>(l, blockIdx.y);
 
     if (one.rows < least)
         return;
@@ -382,29 +393,29 @@ static __device__ inline void warp_keys(const struct own_row own[2], int *any,
     }
 }
 
-/* Head blockIdx.x of queries of range FIRST + blockIdx.z; blocks of the last queries,
- * which may see the most keys, come first.  Key tiles start at multiples of COUNT, so a
- * query's sums do not depend on the other queries of its block. */
+/* Queries of text blockIdx.z, and of their head blockIdx.x of those that have the heads
+ * of keys of L; blocks of the last queries, which may see the most keys, come first.
+ * Key tiles start at multiples of COUNT, so a query's sums do not depend on the other
+ * queries of its block. */
 template <int DIM, int PARTS, bool PLAIN>
 static __global__ void __launch_bounds__(THREADS, 1)
-    cores_kernel(float *y, float *lse, const float *q, const uint16_t *tiles,
-                 struct attention a, struct ranges r, unsigned range, uint64_t ntiles,
-                 int64_t least)
+    cores_kernel(float *y, float *lse, const float *q, struct laid l,
+                 struct attention a, struct ranges r, int64_t least)
 {
     enum { COUNT = tile<DIM, PARTS>::COUNT, ELEMENTS = tile<DIM, PARTS>::ELEMENTS };
     SHARED_AT_LAUNCH(uint4, memory);
     uint16_t *stage = (uint16_t *)memory;
     uint4 *lo = memory + 2 * ELEMENTS / EIGHT + threadIdx.x;
-    struct range one = r.v[range + blockIdx.z];
+    struct range one = r.v[l.text + blockIdx.z];
     unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4;
-    uint64_t head = blockIdx.x, kv = head / (a.heads / a.kv_heads);
+    uint64_t per = a.heads / a.kv_heads, head = l.head * per + blockIdx.x;
+    const uint16_t *tiles = tiles_of<DIM, PARTS>(l, blockIdx.x / per);
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
     float unit = PLAIN ? (float)a.scale : 1;
     float sink = sink_of(&a, head) / unit;
 
     if (one.rows < least)
         return;
-    tiles += tiles_at<DIM, PARTS>(blockIdx.z, kv, a.kv_heads, ntiles);
     for (int block = (one.rows - 1) / QUERIES - (int)blockIdx.y; block >= 0;
          block -= (int)gridDim.y) {
         int at = block * QUERIES, row = at + (int)threadIdx.x / GPU_WARP * ROWS, key,
@@ -471,46 +482,68 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launches ---- */
 
-/* The tiles of a text, and the texts whose tiles are laid out together. */
+/* What is laid out at a time, the first time. */
 template <int DIM, int PARTS>
-static void sizes_of(const struct attention &a, const struct ranges &r,
-                     uint64_t *ntiles, uint64_t *bytes, uint64_t *together)
+static struct laid sizes_of(const struct attention &a, const struct ranges &r)
 {
     enum { COUNT = tile<DIM, PARTS>::COUNT };
+    struct laid l = {};
+    uint64_t most;
 
-    *ntiles = (r.most_keys + COUNT - 1) / COUNT;
-    *bytes = *ntiles * a.kv_heads * tile<DIM, PARTS>::ELEMENTS * sizeof(uint16_t);
-    *together = *bytes ? MOST_TILES / *bytes : 0;
-    *together = *together < 1 ? 1 : *together > r.n ? r.n : *together;
+    l.tiles = (r.most_keys + COUNT - 1) / COUNT;
+    most = MOST_TILES / (l.tiles * tile<DIM, PARTS>::ELEMENTS * sizeof(uint16_t) + 1);
+    most = most < 1 ? 1 : most; /* heads of all texts */
+    l.heads = (unsigned)(most < a.kv_heads ? most : a.kv_heads);
+    l.texts = (unsigned)(most / l.heads < r.n ? most / l.heads : r.n);
+    return l;
+}
+
+template <int DIM, int PARTS>
+static uint64_t bytes_of(const struct attention &a, const struct ranges &r)
+{
+    struct laid l = sizes_of<DIM, PARTS>(a, r);
+
+    return (uint64_t)l.texts * l.heads * l.tiles * tile<DIM, PARTS>::ELEMENTS *
+           sizeof(uint16_t);
 }
 
 template <int DIM, int PARTS>
 static void launch(float *y, float *lse, const float *q, const float *k, const float *v,
                    const struct attention &a, const struct ranges &r, int64_t least,
-                   void *room, void *stream)
+                   const struct laid &l, void *stream)
 {
-    uint64_t ntiles, bytes, together;
-    uint16_t *tiles = (uint16_t *)room;
-    unsigned blocks = gpu_blocks(r.most_rows, QUERIES);
     size_t shared = 2 * tile<DIM, PARTS>::ELEMENTS * sizeof(uint16_t) +
                     (PARTS - 1) * DIM / 16 * THREADS * sizeof(uint4);
+    dim3 grid((unsigned)(l.heads * (a.heads / a.kv_heads)),
+              gpu_blocks(r.most_rows, QUERIES), l.texts);
 
-    sizes_of<DIM, PARTS>(a, r, &ntiles, &bytes, &together);
-    for (size_t first = 0; first < r.n; first += together) {
-        unsigned n = (unsigned)(r.n - first < together ? r.n - first : together);
+    LAUNCH((lay_kernel<DIM, PARTS>),
+           dim3(gpu_blocks(l.tiles * PIECES, 1), l.heads, l.texts), GPU_THREADS, stream,
+           l, k, v, a, r, least);
+    if (is_plain(a))
+        LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, true>), grid, THREADS, stream,
+                      y, lse, q, l, a, r, least);
+    else
+        LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, false>), grid, THREADS, stream,
+                      y, lse, q, l, a, r, least);
+}
 
-        LAUNCH((lay_kernel<DIM, PARTS>),
-               dim3(gpu_blocks(ntiles * PIECES, 1), (unsigned)a.kv_heads, n),
-               GPU_THREADS, stream, tiles, k, v, a, r, (unsigned)first, ntiles, least);
-        if (is_plain(a))
-            LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, true>),
-                          dim3((unsigned)a.heads, blocks, n), THREADS, stream, y, lse,
-                          q, tiles, a, r, (unsigned)first, ntiles, least);
-        else
-            LAUNCH_SHARED(shared, (cores_kernel<DIM, PARTS, false>),
-                          dim3((unsigned)a.heads, blocks, n), THREADS, stream, y, lse,
-                          q, tiles, a, r, (unsigned)first, ntiles, least);
-    }
+template <int DIM, int PARTS>
+static void launch_all(float *y, float *lse, const float *q, const float *k,
+                       const float *v, const struct attention &a,
+                       const struct ranges &r, uint64_t least, void *room, void *stream)
+{
+    const struct laid all = sizes_of<DIM, PARTS>(a, r);
+    struct laid l = all;
+
+    l.at = (uint16_t *)room;
+    for (l.text = 0; l.text < r.n; l.text += all.texts)
+        for (l.head = 0; l.head < a.kv_heads; l.head += all.heads) {
+            l.texts = (unsigned)(r.n - l.text < all.texts ? r.n - l.text : all.texts);
+            l.heads = (unsigned)(a.kv_heads - l.head < all.heads ? a.kv_heads - l.head
+                                                                 : all.heads);
+            launch<DIM, PARTS>(y, lse, q, k, v, a, r, (int64_t)least, l, stream);
+        }
 }
 
 static bool is_small(const struct attention &a)
@@ -520,17 +553,9 @@ static bool is_small(const struct attention &a)
 
 extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
 {
-    uint64_t ntiles, bytes, together;
-
-    if (is_small(a) && a.rounded)
-        sizes_of<64, 1>(a, r, &ntiles, &bytes, &together);
-    else if (is_small(a))
-        sizes_of<64, 2>(a, r, &ntiles, &bytes, &together);
-    else if (a.rounded)
-        sizes_of<128, 1>(a, r, &ntiles, &bytes, &together);
-    else
-        sizes_of<128, 2>(a, r, &ntiles, &bytes, &together);
-    return bytes * together;
+    if (is_small(a))
+        return a.rounded ? bytes_of<64, 1>(a, r) : bytes_of<64, 2>(a, r);
+    return a.rounded ? bytes_of<128, 1>(a, r) : bytes_of<128, 2>(a, r);
 }
 
 extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,
@@ -539,11 +564,11 @@ extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,
                                     void *stream)
 {
     if (is_small(a) && a.rounded)
-        launch<64, 1>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
+        launch_all<64, 1>(y, lse, q, k, v, a, r, least, tiles, stream);
     else if (is_small(a))
-        launch<64, 2>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
+        launch_all<64, 2>(y, lse, q, k, v, a, r, least, tiles, stream);
     else if (a.rounded)
-        launch<128, 1>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
+        launch_all<128, 1>(y, lse, q, k, v, a, r, least, tiles, stream);
     else
-        launch<128, 2>(y, lse, q, k, v, a, r, (int64_t)least, tiles, stream);
+        launch_all<128, 2>(y, lse, q, k, v, a, r, least, tiles, stream);
 }

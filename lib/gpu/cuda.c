@@ -244,14 +244,18 @@ static void cuda_release(struct device *d, void *memory)
 
 void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
 {
+    enum { LARGE = 64 << 20 }; /* bytes, from which no more than these are taken */
+
     if (bytes <= d->room_bytes)
         return d->room;
     cuda_release(d, d->room);
     d->room_bytes = 0;
     d->rooms++;
-    d->room = allocate(d, bytes + bytes / 2, what, err);
+    if (bytes < LARGE)
+        bytes += bytes / 2;
+    d->room = allocate(d, bytes, what, err);
     if (d->room)
-        d->room_bytes = bytes + bytes / 2;
+        d->room_bytes = bytes;
     return d->room;
 }
 
@@ -261,8 +265,9 @@ static void fill(const struct device *d, char *to, const char *from, size_t n)
 {
     enum { EACH = 256 << 10 };
     size_t parts = (n + EACH - 1) / EACH;
+    int threads = (size_t)d->threads < parts ? d->threads : (int)parts;
 
-#pragma omp parallel for num_threads(d->threads) if (parts > 1)
+#pragma omp parallel for num_threads(threads) if (threads > 1)
     for (size_t i = 0; i < parts; i++)
         memcpy(to + i * EACH, from + i * EACH, i + 1 < parts ? EACH : n - i * EACH);
 }

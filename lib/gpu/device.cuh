@@ -37,8 +37,9 @@ static inline void gpu_launch_early(void (*kernel)(P...), dim3 grid, dim3 block,
     /* the code that runs must have been compiled to wait: all kernels are compiled for
      * the same GPUs */
     if (early < 0)
-        early =
-            cudaFuncGetAttributes(&is, kernel) == cudaSuccess && is.ptxVersion >= 90;
+        early = CUDART_VERSION >= 12030 && /* such launches can be recorded */
+                cudaFuncGetAttributes(&is, kernel) == cudaSuccess &&
+                is.ptxVersion >= 90;
     how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     how.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = grid;

@@ -129,7 +129,8 @@ static __global__ void row_stats_kernel(double *y, const double *part, uint32_t 
         best = warp_largest(best);
         most = (double)best.value;
         for (uint32_t c = lane; c < chunks; c += GPU_WARP)
-            sum += from[c * PART + 1] * exp(from[c * PART] - most);
+            if (from[c * PART] > -INFINITY)
+                sum += from[c * PART + 1] * exp(from[c * PART] - most);
         sum = warp_sum(sum);
         if (lane == 0) {
             int64_t own = target ? (int64_t)target[t] - (int64_t)first : -1;
