@@ -32,21 +32,28 @@ struct weights_check {
     bool begun, alone; /* alone: no thread could be started */
 };
 
-static void *check_all(void *arg)
+/* The CRC-32 of BYTES at DATA; broken off when *STOP becomes true, unless NULL. */
+static uint32_t crc_of(const void *data, uint64_t bytes, const atomic_bool *stop)
 {
     enum { SOME = 1 << 20 };
+    uint32_t crc = 0;
+
+    for (uint64_t at = 0; at < bytes && !(stop && atomic_load(stop)); at += SOME) {
+        uint64_t left = bytes - at;
+
+        crc =
+            hash_crc32(crc, (const char *)data + at, left < SOME ? (size_t)left : SOME);
+    }
+    return crc;
+}
+
+static void *check_all(void *arg)
+{
     struct weights_check *c = arg;
 
     for (size_t i = 0; i < c->n && c->ret == 0; i++) {
-        uint32_t crc = 0;
+        uint32_t crc = crc_of(c->v[i].data, c->v[i].bytes, &c->stop);
 
-        for (uint64_t at = 0; at < c->v[i].bytes && !atomic_load(&c->stop);
-             at += SOME) {
-            uint64_t left = c->v[i].bytes - at;
-
-            crc = hash_crc32(crc, (const char *)c->v[i].data + at,
-                             left < SOME ? (size_t)left : SOME);
-        }
         if (atomic_load(&c->stop))
             break;
         c->ret =
@@ -117,6 +124,19 @@ static int copy_in(const struct weights *w, struct loader *loader, size_t tensor
     return ret;
 }
 
+/* Copies the BYTES of TENSOR, mapped at LYING, to device memory TO, and checks them
+ * while they are in the cache. */
+static int copy_mapped(const struct weights *w, const struct checkpoint *c, int part,
+                       size_t tensor, void *to, const void *lying, uint64_t bytes,
+                       struct err *err)
+{
+    if (w->ops->copy_in(w->device, to, lying, bytes, err) < 0)
+        return -1;
+    return part < 0 ? 0
+                    : checkpoint_check_part(c, tensor, part, crc_of(lying, bytes, NULL),
+                                            err);
+}
+
 /* The slice that follows M in the same tensor. */
 static struct matrix next_slice(struct matrix m)
 {
@@ -134,11 +154,11 @@ static int place(struct weights *w, int i, struct loader *loader,
     void *data;
 
     w->bytes += bytes;
-    if (lying && loader_part(loader) >= 0)
-        add_check(w, c, loader_part(loader), lying, bytes, tensor);
     if (lying && w->ops->host_memory) {
         w->matrix[i].data = lying;
         w->mapped[i] = true;
+        if (loader_part(loader) >= 0)
+            add_check(w, c, loader_part(loader), lying, bytes, tensor);
         return 0;
     }
     data = w->ops->alloc(w->device, bytes, name, err);
@@ -148,7 +168,7 @@ static int place(struct weights *w, int i, struct loader *loader,
     if (w->ops->host_memory)
         return loader_read(loader, tensor, data, err);
     if (lying)
-        return w->ops->copy_in(w->device, data, lying, bytes, err);
+        return copy_mapped(w, c, loader_part(loader), tensor, data, lying, bytes, err);
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
