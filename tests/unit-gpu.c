@@ -956,10 +956,12 @@ static void try_ring(void)
         { "of queries in other chunks than the keys", 40, 60, 2, 1, 8, 8, 16, 0, 0,
           CHUNKS, true, NOTHING },
         { "without keys", 40, 0, 2, 1, 8, 8, 19, 0, 0, CAUSAL, false, NOTHING },
+        { "of few queries without keys", 3, 0, 2, 1, 8, 150, 0, 0, 0, CAUSAL, false,
+          NOTHING },
     };
-    static const int32_t missing[] = { 85, 30, 62, 40 };
+    static const int32_t missing[] = { 85, 30, 62, 40, 3 };
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         absent = missing[i];
         try_trials(&all[i], 1);
     }
