@@ -924,6 +924,8 @@ static void try_attention(void)
         { "of a tile and a row", 33, 0, 2, 2, 20, 12, 0, 0, 0, CAUSAL, false, NOTHING },
         { "of some tiles after a cache", 70, 45, 4, 2, 8, 8, 0, 0, 0, CAUSAL, true,
           NOTHING },
+        { "of more queries than blocks have at a time", 210, 0, 1, 1, 4, 4, 0, 0, 0,
+          CAUSAL, false, NOTHING },
         { "of heads of 128", 41, 0, 1, 1, 128, 128, 0, 0, 0, CAUSAL, false, NOTHING },
         { "within a window", 75, 60, 2, 1, 4, 4, 19, 0, 0, CAUSAL, true, NOTHING },
         { "both ways", 67, 0, 2, 1, 8, 8, 0, 0, 0, ALL, false, NOTHING },

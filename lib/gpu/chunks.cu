@@ -372,6 +372,13 @@ static __global__ void __launch_bounds__(ADDERS, 2)
         visible(&a, one, one.start + p.first + i, &first, &end);
         low = first / CHUNK;
         high = end > first ? (end + CHUNK - 1) / CHUNK : low;
+        if (low == high) { /* it sees no key */
+            for (uint64_t d = threadIdx.x; d < a.value_dim; d += ADDERS)
+                y[row * a.value_dim + d] = 0;
+            if (lse && threadIdx.x == 0)
+                lse[row] = sink;
+            continue;
+        }
         for (int64_t c = low + threadIdx.x; c < high; c += ADDERS)
             most = from[c * p.stride] > most ? from[c * p.stride] : most;
         most = block_max(most, largest);
@@ -420,7 +427,6 @@ static __global__ void __launch_bounds__(ADDERS, 2)
                 if (at + 3 < a.value_dim)
                     to[at + 3] = all > 0 ? total.w / all : 0;
             }
-            __syncthreads();
         }
         if (lse && threadIdx.x == 0)
             lse[row] = all > 0 ? most + logf(all) : -INFINITY;
