@@ -243,6 +243,16 @@ for model in mobilebert convbert squeezebert funnel; do
     ok "$model: rows beside a row, and groups of columns, are those of transformers" "$top_builddir/tests/compare-tensors" \
         "$data/encoders/$model/expected.safetensors" beside.safetensors 1e-4 logits
 done
+# shards are copied from the mapped file
+tp-shard split -q --tp 1 "$bard" whole
+same "shards give the CPU's text" $bard20 whole
+chmod -R u+w whole
+file=whole/rank-tp0-pp0.safetensors
+printf '\377\377' | dd of="$file" bs=1 seek=$(($(wc -c < "$file") - 100)) conv=notrunc 2> dd.err
+run "$fake" generate --backend cuda --ids 1,2 --max-tokens 2 whole
+status_is 3 "a byte that is wrong in one ends the run"
+ok "before a token is printed" test ! -s out
+err_has "is damaged: its CRC-32 is" "and it is said"
 # the command for real GPUs, so that it is known to run
 run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
 status_is 0 "tests/gpu/run runs over the fakes"
