@@ -343,7 +343,7 @@ static __device__ inline float block_max(float v, float *part)
 }
 
 /* Adds the chunks of head blockIdx.y of each query. */
-static __global__ void __launch_bounds__(ADDERS, 2)
+static __global__ void __launch_bounds__(ADDERS)
     combine_kernel(float *y, float *lse, struct parts p, struct attention a,
                    struct ranges r)
 {
