@@ -47,11 +47,6 @@ static __device__ void load_rows(float4 *tile, const float *from, uint64_t row_c
     }
 }
 
-static __device__ inline float dot4(float4 a, float4 b, float s)
-{
-    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s))));
-}
-
 /* Reductions over the lanes that share a pair of queries. */
 static __device__ inline float pair_max(float v)
 {

@@ -12,6 +12,7 @@
  * reads 128 columns of a row at a time, and warps take turns at the rows.  What a block
  * reads after something else that it has read costs most: it looks up the rows of all
  * its keys at once, and asks for the values before it has the keys. */
+#include "lib/gpu/quads.cuh"
 #include "lib/gpu/score.cuh"
 
 #ifdef __CUDACC__
@@ -90,20 +91,7 @@ static __device__ inline void look_up(int32_t *rows, const float *v,
 template <bool WIDE>
 static __device__ inline float4 four(const float *row, unsigned col, unsigned cols)
 {
-    float4 f = { 0, 0, 0, 0 };
-
-    if (WIDE)
-        return col < cols ? *(const float4 *)(row + col) : f;
-    f.x = col < cols ? row[col] : 0;
-    f.y = col + 1 < cols ? row[col + 1] : 0;
-    f.z = col + 2 < cols ? row[col + 2] : 0;
-    f.w = col + 3 < cols ? row[col + 3] : 0;
-    return f;
-}
-
-static __device__ inline float dot4(float4 a, float4 b, float s)
-{
-    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s))));
+    return col < cols ? load_quad<WIDE>(row + col, cols - col) : float4{ 0, 0, 0, 0 };
 }
 
 static __device__ inline void add4(float4 *sum, float p, float4 v)
@@ -193,11 +181,7 @@ static __device__ inline void exponentials(float *score, const struct attention 
 
         for (unsigned t = low + lane; t < high; t += GPU_WARP)
             most = own[t] > most ? own[t] : most;
-        for (int by = GPU_WARP / 2; by; by /= 2) {
-            float other = __shfl_xor_sync(~0u, most, by);
-
-            most = other > most ? other : most;
-        }
+        most = warp_max(most);
         for (unsigned t = low + lane; t < high; t += GPU_WARP) {
             float e = own[t] == -INFINITY ? 0 : expf(own[t] - most);
 
@@ -329,11 +313,7 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
 /* The largest of V over a block; PART as in block_sum. */
 static __device__ inline float block_max(float v, float *part)
 {
-    for (int by = GPU_WARP / 2; by; by /= 2) {
-        float other = __shfl_xor_sync(~0u, v, by);
-
-        v = other > v ? other : v;
-    }
+    v = warp_max(v);
     if (threadIdx.x % GPU_WARP == 0)
         part[threadIdx.x / GPU_WARP] = v;
     __syncthreads();

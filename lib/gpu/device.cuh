@@ -177,6 +177,16 @@ static __device__ inline float warp_sum(float v)
     return v;
 }
 
+static __device__ inline float warp_max(float v)
+{
+    for (int k = GPU_WARP / 2; k; k /= 2) {
+        float other = __shfl_xor_sync(~0u, v, k);
+
+        v = other > v ? other : v;
+    }
+    return v;
+}
+
 static __device__ inline double warp_sum(double v)
 {
     for (int k = GPU_WARP / 2; k; k /= 2)

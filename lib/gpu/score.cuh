@@ -7,6 +7,12 @@
 
 #include "lib/gpu/device.cuh"
 
+/* s + the dot product of A and B */
+static __device__ inline float dot4(float4 a, float4 b, float s)
+{
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s))));
+}
+
 /* ALiBi: the slope of HEAD of N heads.  With p the largest power of two that is at most
  * N, the first p heads have 2^(-8/p), 2^(-16/p), ...; the others have every second
  * slope of 2p heads (Press et al. 2022). */
