@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 #include "lib/cpu/ways.h"
 
 /* The CPU as a device of so many threads; ends the test where there is none. */

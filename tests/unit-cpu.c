@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "lib/base/rng.h"
-#include "lib/cpu/amx.h"
-#include "lib/cpu/pairs.h"
+#include "lib/cpu/simd/amx.h"
+#include "lib/cpu/simd/avx512bf16.h"
 #include "lib/cpu/tiled.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"

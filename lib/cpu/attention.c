@@ -15,7 +15,7 @@
 #include "lib/cpu/keybytes.h"
 #include "lib/cpu/keyrows.h"
 #include "lib/cpu/tiled.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 enum {
     BLOCK = 64,   /* queries per task */

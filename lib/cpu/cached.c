@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 /* Quantizes the N values of a head at X to int8.  Returns the scale; NAN if a value is
  * not finite. */

@@ -5,7 +5,7 @@
  * each rank computes those of its own rows and heads. */
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 enum { WORDS = 4, BLOCKS = 16 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 enum { STEP = 1 << 14 }; /* elements of a task */
 

@@ -11,7 +11,7 @@
 #include "config.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 #ifdef HAVE_DNNL
 #include <dnnl.h>

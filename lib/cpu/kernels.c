@@ -5,7 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 /* ---- buffers ---- */
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "lib/cpu/keyrows.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 enum {
     KEYBYTES_PART = 512, /* keys whose weights are rounded together, at most */

@@ -3,7 +3,7 @@
  * As the loops of keyrows.c, in tiles of SUMS registers. */
 #include "lib/cpu/keyrows.h"
 
-#include "lib/cpu/avx2.h"
+#include "lib/cpu/simd/avx2.h"
 
 #if CPU_HAS_WIDE
 #define ALL _Pragma("GCC unroll 16") for

@@ -2,7 +2,7 @@
 #include "lib/cpu/keyrows.h"
 
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 #include "lib/device/layout.h"
 
 #define EACH _Pragma("GCC unroll 16") for

@@ -28,7 +28,7 @@
 #include "lib/cpu/linear.h"
 #include "lib/cpu/packed.h"
 #include "lib/cpu/streams.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 #ifdef HAVE_DNNL
 #include <dnnl.h>

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 #include "lib/cpu/ways.h"
 
 /* Loops that are unrolled: whole, and four times. */

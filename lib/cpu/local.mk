@@ -1,8 +1,7 @@
 # lib/cpu - the operations on the CPU, one to a file; tile-TYPE are the loops of linear
+include %D%/simd/local.mk
 lib_libshardutils_a_SOURCES += \
-    %D%/amx.c %D%/amx.h \
     %D%/attention.c \
-    %D%/avx2.h \
     %D%/backend.c \
     %D%/cached.c \
     %D%/cpu.h \
@@ -16,7 +15,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/keyrows.c %D%/keyrows.h %D%/keyrows-avx2.c \
     %D%/linear.c %D%/linear.h \
     %D%/norm.c \
-    %D%/pairs.c %D%/pairs.h \
     %D%/packed.c %D%/packed.h %D%/streams.h \
     %D%/many.c \
     %D%/machine.c %D%/machine.h \
@@ -31,5 +29,4 @@ lib_libshardutils_a_SOURCES += \
     %D%/tiled.c %D%/tiled.h \
     %D%/tile.h %D%/tile-avx2.c %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
     %D%/tile-codes.h %D%/tile-codes-avx2.c %D%/tile-int4.c %D%/tile-int8.c \
-    %D%/vec.h %D%/ways.h \
-    %D%/widen.c
+    %D%/ways.h

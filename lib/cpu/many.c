@@ -7,7 +7,7 @@
  * prefetched.  Sums of stretches are added in order, and the stretches depend on the
  * number of terms alone: neither the threads nor the other rows change a sum. */
 #include "lib/base/mem.h"
-#include "lib/cpu/amx.h"
+#include "lib/cpu/simd/amx.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/packed.h"
 

@@ -3,7 +3,7 @@
  * The sums over the columns may have to be reduced over ranks: group_sum computes them,
  * group_scale normalizes with the result. */
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 enum { SHARE = 1 << 14 }; /* fewest elements of a task */
 

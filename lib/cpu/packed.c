@@ -11,10 +11,10 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-#include "lib/cpu/amx.h"
+#include "lib/cpu/simd/amx.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/streams.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 #include "lib/cpu/ways.h"
 
 /* Ways (ways.h) of one row by weights of 4 bits: PACKED_TILE streams, or one.  By those

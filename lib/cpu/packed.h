@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "lib/base/codes.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 #include "lib/device/device.h"
 
 enum {

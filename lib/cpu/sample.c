@@ -7,7 +7,7 @@
 
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 enum { GROUP = 4 * VEC }; /* logits of which a largest one is kept */
 

@@ -4,7 +4,7 @@
  * their operands. */
 #include "lib/cpu/linear.h"
 
-#include "lib/cpu/avx2.h"
+#include "lib/cpu/simd/avx2.h"
 
 #if CPU_HAS_WIDE
 /* Loops that are unrolled whole. */

@@ -7,7 +7,7 @@
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 
-#include "lib/cpu/avx2.h"
+#include "lib/cpu/simd/avx2.h"
 
 #if CPU_HAS_WIDE
 #include <immintrin.h>

@@ -3,7 +3,7 @@
 #define LIB_CPU_TILE_CODES_H
 
 #include "lib/cpu/packed.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 #define ALL _Pragma("GCC unroll 8") for
 

@@ -1,7 +1,7 @@
 /* tile-int8 - loops for weights of 8 bits */
 #include <string.h>
 
-#include "lib/cpu/amx.h"
+#include "lib/cpu/simd/amx.h"
 #include "lib/cpu/packed.h"
 #include "lib/cpu/tile-codes.h"
 

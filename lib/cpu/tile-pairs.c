@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "lib/cpu/linear.h"
-#include "lib/cpu/pairs.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/avx512bf16.h"
+#include "lib/cpu/simd/vec.h"
 
 #if CPU_HAS_WIDE
 enum { STEP = 2 * VEC };

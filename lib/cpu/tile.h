@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/cpu/linear.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
 {

@@ -6,7 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/pairs.h"
+#include "lib/cpu/simd/avx512bf16.h"
 
 enum {
     NUMBERS = AMX_SIDE * AMX_SIDE, /* of a step of a panel */

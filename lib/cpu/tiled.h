@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/cpu/amx.h"
+#include "lib/cpu/simd/amx.h"
 
 struct tiled {
     size_t heads;          /* KV heads, */

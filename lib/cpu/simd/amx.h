@@ -4,8 +4,8 @@
  * A tile has 16 rows of 64 bytes.  Weights are multiplied as they are stored: a tile is
  * 16 outputs by 32 terms.  x is stored as amx_pack lays it out: a tile is 16 pairs of
  * terms by 16 rows of x.  Products are then 16 outputs by 16 rows. */
-#ifndef LIB_CPU_AMX_H
-#define LIB_CPU_AMX_H
+#ifndef LIB_CPU_SIMD_AMX_H
+#define LIB_CPU_SIMD_AMX_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  *
  * GCC vectors: the compiler lowers them to AVX-512, AVX2 or SSE (see CPU_CLONES).  What
  * needs all registers has loops of its own for AVX-512 (CPU_WIDE) and AVX2 (avx2.h). */
-#ifndef LIB_CPU_VEC_H
-#define LIB_CPU_VEC_H
+#ifndef LIB_CPU_SIMD_VEC_H
+#define LIB_CPU_SIMD_VEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* widen - weights of any stored type as f32 */
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 CPU_CLONES static void widen_bf16(float *out, const uint16_t *p, size_t n)
 {

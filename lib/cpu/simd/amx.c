@@ -3,12 +3,12 @@
  * tdpbf16ps adds the products of the two terms of each pair to an f32 sum, pair after
  * pair; it flushes subnormal numbers to zero (Intel's manual). */
 #define _GNU_SOURCE /* syscall */
-#include "lib/cpu/amx.h"
+#include "lib/cpu/simd/amx.h"
 
 #include <string.h>
 
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 #if CPU_HAS_WIDE
 #include <cpuid.h>

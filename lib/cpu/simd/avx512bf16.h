@@ -1,13 +1,13 @@
-/* pairs - the products of tiles that attention needs, on CPUs with AVX512-BF16 alone
+/* avx512bf16 - the products of tiles of amx.h, on CPUs with AVX512-BF16 alone
  *
  * Numbers lie as amx_pack lays them out: a register has a pair of terms of AMX_ROWS
  * rows of x, and is multiplied by the same pair of each output. */
-#ifndef LIB_CPU_PAIRS_H
-#define LIB_CPU_PAIRS_H
+#ifndef LIB_CPU_SIMD_AVX512BF16_H
+#define LIB_CPU_SIMD_AVX512BF16_H
 
 #include <stdbool.h>
 
-#include "lib/cpu/amx.h"
+#include "lib/cpu/simd/amx.h"
 
 /* Does the CPU have products of pairs of bf16? */
 bool pairs_has(void);

@@ -1,9 +1,9 @@
-/* pairs - the products of tiles that attention needs, on CPUs with AVX512-BF16 alone */
-#include "lib/cpu/pairs.h"
+/* avx512bf16 - the products of tiles of amx.h, on CPUs with AVX512-BF16 alone */
+#include "lib/cpu/simd/avx512bf16.h"
 
 #include <string.h>
 
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 #if CPU_HAS_WIDE
 #define EACH _Pragma("GCC unroll 16") for

@@ -4,14 +4,14 @@
  * says CPU_AVX2.  A vec takes two registers.  Loops go over the terms twice, first for
  * its lower lanes and then, from the L1 cache, for the upper ones: so a tile has twice
  * as many sums, and they are those of the other loops, bit by bit. */
-#ifndef LIB_CPU_AVX2_H
-#define LIB_CPU_AVX2_H
+#ifndef LIB_CPU_SIMD_AVX2_H
+#define LIB_CPU_SIMD_AVX2_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "lib/cpu/vec.h"
+#include "lib/cpu/simd/vec.h"
 
 #if CPU_HAS_WIDE
 #pragma GCC target("arch=x86-64-v3")
