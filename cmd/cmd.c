@@ -192,7 +192,8 @@ static void print_help(const struct cmd *cmd)
     print_more(cmd);
     if (cmd->subs)
         printf("\n'%s COMMAND --help' tells a command's options.", cmd->name);
-    printf("\nSee %s(1).\n", program_name(cmd));
+    printf("\nSee %s%s%s(1).\n", program_name(cmd), cmd->own_page ? "-" : "",
+           cmd->own_page ? cmd->name : "");
 }
 
 static int print_version(const struct cmd *cmd)

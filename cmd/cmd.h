@@ -58,6 +58,7 @@ struct cmd {
                                its own: see cmd_command */
     const struct cmd_sub *subs; /* ends with .name NULL */
     const char *program;        /* filled in for subcommands: "tp-shard" */
+    bool own_page;      /* a subcommand whose page is PROGRAM-NAME(1), not PROGRAM(1) */
     const char *usual;  /* with .subs: the command that a model alone asks for */
     const char *excess; /* what to type instead of an operand too many, or NULL */
 };

@@ -8,4 +8,15 @@ dist_man_MANS += \
     %D%/shardutils.7 \
     %D%/shardutils-checkpoint.5 \
     %D%/tp-run.1 \
+    %D%/tp-run-bench.1 \
+    %D%/tp-run-classify.1 \
+    %D%/tp-run-devices.1 \
+    %D%/tp-run-embed.1 \
+    %D%/tp-run-generate.1 \
+    %D%/tp-run-logits.1 \
+    %D%/tp-run-plot.1 \
+    %D%/tp-run-program.1 \
+    %D%/tp-run-score.1 \
+    %D%/tp-run-tokens.1 \
+    %D%/tp-run-train.1 \
     %D%/tp-shard.1

@@ -2,7 +2,8 @@
 # examples.t - the EXAMPLES of the pages do what they say
 #
 # In a literal block under EXAMPLES, a line that begins "$ " is a command and the lines below it are its
-# output.  They are run in a directory with the sample model as bard; a page's commands follow one another.
+# output.  They are run in a directory with the sample model as bard and a small classifier as labels; a
+# page's commands follow one another.
 . "$top_srcdir/tests/lib.sh"
 
 cat > extract.awk <<'EOF'
@@ -19,6 +20,7 @@ for page in "$top_srcdir"/man/*.[1-8]; do
     rm -rf work
     mkdir work
     cp -r "$bard" work/bard
+    cp -r "$data/models/bert-classify" work/labels
     chmod -R u+w work
     sed -n 's/^\$ //p' block > commands
     while IFS= read -r command; do

@@ -32,27 +32,59 @@ page_options() {
         -e 's/^\(.\{0,1\}\) -\([a-z][a-z0-9-]*\)$/\1 \2/p' "$1" | sort -u
 }
 
-# fits WORD... - the command's help fits a screen and points to the page
+# common_options PAGE - the names that a command's page lists as described in its program's page
+common_options() {
+    sed -n '/^\.Ss Common options/,/^\.Sh/s/^\.Fl //p' "$1" | tr ' ' '\n' | sed -n 's/^-//p' | sort
+}
+
+# fits PAGE WORD... - the command's help fits a screen and points to the page
 fits() {
+    fits_page=$1
+    shift
     "$@" --help > help && [ "$(wc -l < help)" -le 24 ] &&
         awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' help &&
-        [ "$(tail -n 1 help)" = "See $1(1)." ]
+        [ "$(tail -n 1 help)" = "See $fits_page(1)." ]
 }
 
 for program in "$top_builddir"/bin/*; do
     program=${program##*/}
     page=$top_srcdir/man/$program.1
     ok "$program has a page" test -f "$page"
-    ok "$program --help fits a screen" fits "$program"
+    ok "$program --help fits a screen" fits "$program" "$program"
     help_options "$program" > have
-    for sub in $(commands "$program"); do
-        ok "$program $sub --help fits a screen" fits "$program" "$sub"
-        help_options "$program" "$sub" >> have
-    done
-    sort -u have > want
-    page_options "$page" > got
-    ok "$program(1) documents the options of $program --help" diff want got
+    page_options "$page" > documented
     commands "$program" | sort > want
+    : > own
+    : > shared
+    for sub in $(cat want); do
+        command_page=$top_srcdir/man/$program-$sub.1
+        if [ ! -f "$command_page" ]; then
+            ok "$program $sub --help fits a screen" fits "$program" "$program" "$sub"
+            help_options "$program" "$sub" >> have
+            continue
+        fi
+        # a page of its own has its options, and names those that the program's page describes
+        echo "$sub" >> own
+        ok "$program $sub --help fits a screen" fits "$program-$sub" "$program" "$sub"
+        common_options "$command_page" > names
+        cat names >> shared
+        {
+            page_options "$command_page"
+            awk 'NR == FNR { name[$1]; next } { n = $NF; sub(/=$/, "", n) } n in name' names documented
+        } | sort > got
+        help_options "$program" "$sub" | sort -u > want_options
+        ok "$program-$sub(1) has the options of $program $sub --help, each once" diff want_options got
+    done
+    if [ -s own ]; then
+        sed 's/^.* //; s/=$//' documented | sort > got
+        sort -u shared > want_options
+        ok "each option of $program(1) is one of a command's" diff want_options got
+        sed -n "s/^\\.It Xr $program-\\([a-z]*\\) 1/\\1/p" "$page" | sort > got
+        ok "$program(1) lists the pages of its commands" diff want got
+        continue
+    fi
+    sort -u have > want_options
+    ok "$program(1) documents the options of $program --help" diff want_options documented
     sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/s/^\.Cm \([a-z][a-z-]*\).*/\1/p' "$page" |
         sort -u > got
     ok "$program(1) has every command of $program --help in its synopsis" diff want got

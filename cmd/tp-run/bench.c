@@ -613,6 +613,7 @@ int bench_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "bench",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... CHECKPOINT",
                              .summary =
                                  "Measure this machine with a model, part by part",

@@ -419,6 +419,7 @@ int classify_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "classify",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... CHECKPOINT",
                              .summary = "Print labels of texts or tokens, or answers",
                              .opts = opts,

@@ -107,6 +107,7 @@ int devices_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "devices",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]...",
                              .summary = "Print what a model can be run on here",
                              .opts = opts };

@@ -173,6 +173,7 @@ int embed_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "embed",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... CHECKPOINT",
                              .summary = "Print a vector for each text",
                              .opts = opts,

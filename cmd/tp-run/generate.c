@@ -567,6 +567,7 @@ int generate_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "generate",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... CHECKPOINT",
                              .summary =
                                  "Continue text with a model, streaming the result",

@@ -313,6 +313,7 @@ int logits_main(const char *program, int argc, char **argv)
     const struct cmd cmd = {
         .name = "logits",
         .program = program,
+        .own_page = true,
         .synopsis = "[OPTION]... -o FILE CHECKPOINT",
         .summary = "Write a model's outputs for some tokens as safetensors",
         .opts = opts,

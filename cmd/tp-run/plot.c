@@ -155,6 +155,7 @@ int plot_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "plot",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "-o FILE RUN...",
                              .summary = "Draw the losses of runs of train",
                              .opts = opts,

@@ -110,6 +110,7 @@ int program_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "program",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... MODEL",
                              .summary =
                                  "Print the instructions that a model is compiled to",

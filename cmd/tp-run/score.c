@@ -348,6 +348,7 @@ int score_main(const char *program, int argc, char **argv)
     const struct cmd cmd = {
         .name = "score",
         .program = program,
+        .own_page = true,
         .synopsis = "[OPTION]... [FILE]... CHECKPOINT",
         .summary = "Print the negative log-likelihood and perplexity of text",
         .opts = opts,

@@ -156,6 +156,7 @@ int tokens_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "tokens",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... -o PREFIX [FILE]...",
                              .summary = "Write the token ids of texts for training",
                              .opts = opts,

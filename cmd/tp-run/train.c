@@ -649,6 +649,7 @@ int train_main(const char *program, int argc, char **argv)
     };
     const struct cmd cmd = { .name = "train",
                              .program = program,
+                             .own_page = true,
                              .synopsis = "[OPTION]... [MODEL]",
                              .summary = "Train a model, on many ranks",
                              .opts = opts,
