@@ -1,5 +1,5 @@
 # build-aux - tools of the build and checks of the house
-EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-release %D%/check-style %D%/make-sbom %D%/conda/build.sh %D%/conda/recipe.yaml
+EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-release %D%/check-style %D%/make-news %D%/make-sbom %D%/conda/build.sh %D%/conda/recipe.yaml
 EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/shardutils.docs \
     debian/shardutils.examples debian/shardutils.lintian-overrides debian/source/format debian/tests/control debian/tests/demo
 
@@ -21,6 +21,12 @@ distcheck-hook:
 	chmod -R u+w $(distdir)/tests
 	gzip -dc $(tests_archive) | $(am__untar)
 	chmod -R a-w $(distdir)/tests
+EXTRA_DIST += news.d
+# before a release: the notes of news.d become part of NEWS
+news:
+	$(SHELL) $(srcdir)/%D%/make-news $(VERSION) $(srcdir)/news.d $(srcdir)/NEWS > NEWS.tmp
+	mv NEWS.tmp $(srcdir)/NEWS
+	find $(srcdir)/news.d -type f ! -name README -exec rm -f {} +
 # what the programs of this build are made of
 sbom: all
 	$(SHELL) $(srcdir)/%D%/make-sbom $(VERSION) $(archive_time) $(bin_PROGRAMS) > $(distdir).cdx.json.tmp
@@ -35,12 +41,13 @@ check-release: dist
 	FLAGS='$(AM_DISTCHECK_CONFIGURE_FLAGS)' $(SHELL) $(srcdir)/%D%/check-release $(distdir).tar.gz
 dist-hook:
 	find $(distdir) -name __pycache__ -prune -exec rm -rf {} +
-.PHONY: check-release dist-tests sbom
+.PHONY: check-release dist-tests news sbom
 
 # make lint: what needs no compiler
 lint:
 	$(SHELL) $(srcdir)/%D%/check-layers $(srcdir)
 	$(SHELL) $(srcdir)/%D%/check-style $(srcdir)
+	$(SHELL) $(srcdir)/%D%/make-news $(VERSION) $(srcdir)/news.d $(srcdir)/NEWS > /dev/null
 	if test -e $(srcdir)/.git; then \
 	    cd $(srcdir) && git ls-files -ci --exclude-standard | \
 	        awk '{ print $$0 ": committed, and ignored" } END { exit NR > 0 }'; fi
@@ -50,6 +57,6 @@ lint:
 	        xargs clang-format --style=file --dry-run --Werror; fi
 	if command -v shellcheck > /dev/null; then \
 	    cd $(srcdir) && shellcheck -S warning -s sh -e SC1091,SC2154,SC2034,SC2086 bootstrap examples/*.sh tests/*.t \
-	        build-aux/check-layers build-aux/check-style build-aux/bundle-families build-aux/make-sbom build-aux/check-release debian/tests/demo tests/mutants/run && \
+	        build-aux/check-layers build-aux/check-style build-aux/bundle-families build-aux/make-news build-aux/make-sbom build-aux/check-release debian/tests/demo tests/mutants/run && \
 	    shellcheck -S warning cmd/completion.bash .ci/run; fi
 .PHONY: lint

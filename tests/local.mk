@@ -175,6 +175,7 @@ shell_tests = \
     %D%/hpo-sweep-run.t \
     %D%/hpo-sweep.t \
     %D%/models.t \
+    %D%/news.t \
     %D%/options.t \
     %D%/plot.t \
     %D%/pp-partition.t \
