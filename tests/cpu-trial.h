@@ -10,7 +10,7 @@
 #include "lib/base/rng.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/simd/vec.h"
-#include "lib/cpu/ways.h"
+#include "lib/cpu/product/autotune.h"
 
 /* The CPU as a device of so many threads; ends the test where there is none. */
 static inline struct device *device_new(int threads)

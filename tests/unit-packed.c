@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/base/codes.h"
-#include "lib/cpu/packed.h"
+#include "lib/cpu/product/codes-linear.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 

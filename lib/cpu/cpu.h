@@ -200,7 +200,8 @@ int cpu_threads(const struct device *d);
 /* Memory of at least BYTES > 0 that the device keeps from call to call, so that a step
  * does not get new pages; valid until the next call. */
 void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *err);
-/* The device's record of KIND, an enum stored, for ROWS, an enum rows_read (ways.h). */
+/* The device's record of KIND, an enum stored, for ROWS, an enum rows_read
+ * (autotune.h). */
 struct ways *cpu_ways(struct device *d, int kind, int rows);
 /* Run tasks 0 to TASKS - 1, each once, on threads 0 to cpu_threads - 1; back when all
  * are done.  What a task makes must not depend on its thread. */

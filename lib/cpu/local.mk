@@ -1,5 +1,7 @@
-# lib/cpu - the operations on the CPU, one to a file; tile-TYPE are the loops of linear
+# lib/cpu - the backend of this machine: the kernel of each operation (kernels), threads (team), what the
+# machine reaches (machine); the loops are in rooms
 include %D%/simd/local.mk
+include %D%/product/local.mk
 lib_libshardutils_a_SOURCES += \
     %D%/attention.c \
     %D%/backend.c \
@@ -13,20 +15,12 @@ lib_libshardutils_a_SOURCES += \
     %D%/kernels.c \
     %D%/keybytes.c %D%/keybytes.h \
     %D%/keyrows.c %D%/keyrows.h %D%/keyrows-avx2.c \
-    %D%/linear.c %D%/linear.h \
-    %D%/norm.c \
-    %D%/packed.c %D%/packed.h %D%/streams.h \
-    %D%/many.c \
     %D%/machine.c %D%/machine.h \
-    %D%/onednn.c %D%/onednn.h \
-    %D%/rotate.c \
+    %D%/norm.c \
     %D%/relate.c \
+    %D%/rotate.c \
     %D%/route.c \
     %D%/sample.c \
     %D%/taps.c \
     %D%/team.c \
-    %D%/turned.c \
-    %D%/tiled.c %D%/tiled.h \
-    %D%/tile.h %D%/tile-avx2.c %D%/tile-bf16.c %D%/tile-f16.c %D%/tile-f32.c %D%/tile-pairs.c \
-    %D%/tile-codes.h %D%/tile-codes-avx2.c %D%/tile-int4.c %D%/tile-int8.c \
-    %D%/ways.h
+    %D%/tiled.c %D%/tiled.h

@@ -9,9 +9,9 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/linear.h"
-#include "lib/cpu/onednn.h"
-#include "lib/cpu/packed.h"
+#include "lib/cpu/product/tile.h"
+#include "lib/cpu/product/onednn.h"
+#include "lib/cpu/product/codes-linear.h"
 #include "lib/cpu/simd/vec.h"
 
 enum { BYTES = 1 << 29, N = 1024, SMALL = 512, RUNS = 5 };

@@ -19,7 +19,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/spin.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/ways.h"
+#include "lib/cpu/product/autotune.h"
 
 #ifdef _OPENMP
 #include <omp.h>

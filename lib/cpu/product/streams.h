@@ -3,8 +3,8 @@
  * Each thread has WIDTH streams of units (outputs, or groups of them), LENGTH apart; a
  * task is a part of these.  The last tasks have the units that do not divide, WIDTH
  * neighbours each. */
-#ifndef LIB_CPU_STREAMS_H
-#define LIB_CPU_STREAMS_H
+#ifndef LIB_CPU_PRODUCT_STREAMS_H
+#define LIB_CPU_PRODUCT_STREAMS_H
 
 #include <stddef.h>
 #include <stdint.h>

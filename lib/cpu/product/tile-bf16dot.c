@@ -1,11 +1,11 @@
-/* tile-pairs - tile loops for bf16 weights and x rounded to bf16
+/* tile-bf16dot - tile loops for bf16 weights and x rounded to bf16
  *
  * vdpbf16ps adds the products of two neighbouring terms to each f32 lane: of a vector
  * of 32 terms, lane l has terms 2 l and 2 l + 1, whatever the shape of the tile.  The
  * instruction flushes subnormal numbers to zero (Intel's manual). */
 #include <stdint.h>
 
-#include "lib/cpu/linear.h"
+#include "lib/cpu/product/tile.h"
 #include "lib/cpu/simd/avx512bf16.h"
 #include "lib/cpu/simd/vec.h"
 
@@ -234,7 +234,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset, size_
     }
 }
 
-/* WIDTH is a constant after inlining; as tile_streams of tile.h. */
+/* WIDTH is a constant after inlining; as tile_streams of tile-loops.h. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 some_streams(float *sums, const float *x, const struct weight_rows *w, size_t terms,
              int width, enum vec_ahead ahead)

@@ -1,15 +1,15 @@
-/* packed - interface between products by packed weights and their loops
+/* codes-linear - interface between products by codes and their loops
  *
  * Packed weights are those of 8 and 4 bits of lib/base/codes.h, in a struct matrix of
- * type I8 or U8.  tile-int8.c and tile-int4.c have the loops, packed.c makes products
- * from them.
+ * type I8 or U8.  codes-int8.c and codes-int4.c have the loops, codes-linear.c makes
+ * products from them.
  *
  * Terms of x are rounded to integers of 23 bits, relative to the largest of a segment
  * of at most SEGMENT_TERMS terms, in three digits of 8 bits; a sum over a segment is
  * then one of integers, exact in any order.  With --compute bf16 and loops for AVX2
  * they have 16 bits. */
-#ifndef LIB_CPU_PACKED_H
-#define LIB_CPU_PACKED_H
+#ifndef LIB_CPU_PRODUCT_CODES_LINEAR_H
+#define LIB_CPU_PRODUCT_CODES_LINEAR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* onednn - products of matrices in 16 or 8 bits by oneDNN */
-#include "lib/cpu/onednn.h"
+#include "lib/cpu/product/onednn.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* tile-f32 - tile loops for f32 weights */
-#include "lib/cpu/tile.h"
+#include "lib/cpu/product/tile-loops.h"
 
 TILE_KERNELS(tile_f32, DTYPE_F32)
 

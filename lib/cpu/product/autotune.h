@@ -1,11 +1,11 @@
-/* ways - which of several loops for the same product is the fastest on this machine
+/* autotune - which of several loops for the same product is the fastest on this machine
  *
  * How many streams of weights a core reads fastest, and how far ahead, differs between
  * CPUs: Zen 4 reads four or eight streams faster than two, Zen 5 two faster.  Each
  * way is tried in turns, in products that have to be made anyway, and the fastest is
  * kept.  All give the same bits. */
-#ifndef LIB_CPU_WAYS_H
-#define LIB_CPU_WAYS_H
+#ifndef LIB_CPU_PRODUCT_AUTOTUNE_H
+#define LIB_CPU_PRODUCT_AUTOTUNE_H
 
 #include <stdbool.h>
 #include <stdint.h>

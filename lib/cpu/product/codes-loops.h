@@ -1,8 +1,8 @@
-/* tile-codes - what the loops for weights of 8 and 4 bits share */
-#ifndef LIB_CPU_TILE_CODES_H
-#define LIB_CPU_TILE_CODES_H
+/* codes-loops - what the loops for weights of 8 and 4 bits share */
+#ifndef LIB_CPU_PRODUCT_CODES_LOOPS_H
+#define LIB_CPU_PRODUCT_CODES_LOOPS_H
 
-#include "lib/cpu/packed.h"
+#include "lib/cpu/product/codes-linear.h"
 #include "lib/cpu/simd/vec.h"
 
 #define ALL _Pragma("GCC unroll 8") for

@@ -1,5 +1,5 @@
-/* many - y = x W^T of many rows, x rounded to bf16, by bf16 weights or by codes of 4
- * bits, which are widened to bf16, on CPUs with AMX
+/* amx-rows - y = x W^T of many rows, x rounded to bf16, by bf16 weights or by codes of
+ * 4 bits, which are widened to bf16, on CPUs with AMX
  *
  * x is laid out for tiles once.  A task multiplies a block of its rows, of which a
  * stretch of terms fits into the L2 cache, by some outputs, AMX_SIDE of them at a time:
@@ -9,7 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/packed.h"
+#include "lib/cpu/product/codes-linear.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* turned - products of many rows, rounded to bf16, by weights in bf16, on CPUs with AMX
- * or AVX512-BF16
+/* bf16tile-transposed - products of many rows, rounded to bf16, by weights in bf16, on
+ * CPUs with AMX or AVX512-BF16
  *
  * A task lays AMX_SIDE outputs' weights out, once for all rows of x: pairs of terms,
  * each of 16 outputs.  No sum is then made across the lanes of a register. */

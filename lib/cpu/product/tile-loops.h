@@ -1,13 +1,13 @@
-/* tile - the loops of linear.h, for weights of any type
+/* tile-loops - the loops of tile.h, for weights of any type
  *
  * A file that includes this instantiates them for one type: TILE_KERNELS. */
-#ifndef LIB_CPU_TILE_H
-#define LIB_CPU_TILE_H
+#ifndef LIB_CPU_PRODUCT_TILE_LOOPS_H
+#define LIB_CPU_PRODUCT_TILE_LOOPS_H
 
 #include <stdint.h>
 #include <string.h>
 
-#include "lib/cpu/linear.h"
+#include "lib/cpu/product/tile.h"
 #include "lib/cpu/simd/vec.h"
 
 static inline __attribute__((always_inline)) size_t size_of(enum dtype type)

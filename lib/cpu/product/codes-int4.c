@@ -1,8 +1,8 @@
-/* tile-int4 - loops for weights of 4 bits */
+/* codes-int4 - loops for weights of 4 bits */
 #include <string.h>
 
-#include "lib/cpu/packed.h"
-#include "lib/cpu/tile-codes.h"
+#include "lib/cpu/product/codes-linear.h"
+#include "lib/cpu/product/codes-loops.h"
 
 enum {
     WORDS = CODES_BLOCK / 8,          /* of a row of a block */

@@ -1,9 +1,9 @@
-/* tile-int8 - loops for weights of 8 bits */
+/* codes-int8 - loops for weights of 8 bits */
 #include <string.h>
 
 #include "lib/cpu/simd/amx.h"
-#include "lib/cpu/packed.h"
-#include "lib/cpu/tile-codes.h"
+#include "lib/cpu/product/codes-linear.h"
+#include "lib/cpu/product/codes-loops.h"
 
 #if CPU_HAS_WIDE
 /* ROWS and AHEAD, to what is prefetched or 0, are constants after inlining. */

@@ -25,9 +25,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/linear.h"
-#include "lib/cpu/packed.h"
-#include "lib/cpu/streams.h"
+#include "lib/cpu/product/tile.h"
+#include "lib/cpu/product/codes-linear.h"
+#include "lib/cpu/product/streams.h"
 #include "lib/cpu/simd/vec.h"
 
 #ifdef HAVE_DNNL

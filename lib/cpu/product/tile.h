@@ -1,15 +1,15 @@
-/* linear - interface between products and their tile loops
+/* tile - interface between products and their tile loops
  *
- * tile-TYPE.c has the loops for one type of weights, instantiated from tile.h; linear.c
- * composes products from these loops. */
-#ifndef LIB_CPU_LINEAR_H
-#define LIB_CPU_LINEAR_H
+ * tile-TYPE.c has the loops for one type of weights, instantiated from tile-loops.h;
+ * linear.c composes products from these loops. */
+#ifndef LIB_CPU_PRODUCT_TILE_H
+#define LIB_CPU_PRODUCT_TILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/cpu/simd/vec.h"
-#include "lib/cpu/ways.h"
+#include "lib/cpu/product/autotune.h"
 
 /* Loops that are unrolled: whole, and four times. */
 #define EACH       _Pragma("GCC unroll 8") for

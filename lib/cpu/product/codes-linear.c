@@ -1,10 +1,10 @@
-/* packed - y = x W^T for weights of 8 and 4 bits
+/* codes-linear - y = x W^T for weights of 8 and 4 bits
  *
  * A leaf of a struct sum_tree (the whole row without one) is summed segment by segment,
  * from its first term on; sums of segments are added in order.  The scale of 8 bits
  * multiplies the sum of a leaf, so that ranks that hold different leaves round alike.
  */
-#include "lib/cpu/packed.h"
+#include "lib/cpu/product/codes-linear.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/streams.h"
+#include "lib/cpu/product/streams.h"
 #include "lib/cpu/simd/vec.h"
-#include "lib/cpu/ways.h"
+#include "lib/cpu/product/autotune.h"
 
-/* Ways (ways.h) of one row by weights of 4 bits: PACKED_TILE streams, or one.  By those
- * of 8 bits, which are one stream: without hints, or with them. */
+/* Ways (autotune.h) of one row by weights of 4 bits: PACKED_TILE streams, or one.  By
+ * those of 8 bits, which are one stream: without hints, or with them. */
 enum { STREAMED, ALONE, PACKED_WAYS };
 
 enum {

@@ -1,8 +1,8 @@
 /* onednn - products of matrices in 16 or 8 bits by oneDNN
  *
  * oneDNN uses what the CPU has: AMX, AVX512-BF16, AVX512-VNNI. */
-#ifndef LIB_CPU_ONEDNN_H
-#define LIB_CPU_ONEDNN_H
+#ifndef LIB_CPU_PRODUCT_ONEDNN_H
+#define LIB_CPU_PRODUCT_ONEDNN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* tile-avx2 - tile loops for CPUs with AVX2
  *
- * As those of tile.h, in tiles of at most SUMS sums: sixteen registers hold them and
- * their operands. */
-#include "lib/cpu/linear.h"
+ * As those of tile-loops.h, in tiles of at most SUMS sums: sixteen registers hold them
+ * and their operands. */
+#include "lib/cpu/product/tile.h"
 
 #include "lib/cpu/simd/avx2.h"
 

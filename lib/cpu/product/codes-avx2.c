@@ -1,11 +1,11 @@
-/* tile-codes-avx2 - loops for weights of 8 and 4 bits, for CPUs with AVX2
+/* codes-avx2 - loops for weights of 8 and 4 bits, for CPUs with AVX2
  *
  * Without products of four bytes.  8 bits: codes are widened to 16 bits and multiplied
  * by digits of 12 bits, or by terms of 16.  4 bits: products of a code and a digit of 8
  * bits are at most 15 * 128, so that sixteen of them, which is a lane's share of a
  * block, add up in 16 bits. */
-#include "lib/cpu/packed.h"
-#include "lib/cpu/tile-codes.h"
+#include "lib/cpu/product/codes-linear.h"
+#include "lib/cpu/product/codes-loops.h"
 
 #include "lib/cpu/simd/avx2.h"
 

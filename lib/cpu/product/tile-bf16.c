@@ -1,4 +1,4 @@
 /* tile-bf16 - tile loops for bf16 weights */
-#include "lib/cpu/tile.h"
+#include "lib/cpu/product/tile-loops.h"
 
 TILE_KERNELS(tile_bf16, DTYPE_BF16)
