@@ -30,9 +30,9 @@ static inline void device_keep(struct device *d, int way)
 {
     for (int kind = 0; kind < STOREDS; kind++)
         for (int rows = 0; rows < ROWS_READ; rows++)
-            *cpu_ways(d, kind, rows) =
-                (struct ways){ .tries = UINT32_MAX,
-                               .best = rows == ONE_ROW ? way : way % 2 };
+            *cpu_autotune(d, kind, rows) =
+                (struct autotune){ .tries = UINT32_MAX,
+                                   .best = rows == ONE_ROW ? way : way % 2 };
 }
 
 /* Calls RUN with each older set of loops than the newest that this CPU has. */

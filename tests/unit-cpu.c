@@ -136,42 +136,54 @@ struct product_result {
     bool older;   /* by older loops, but for products of pairs of bf16 */
 };
 
-static int linear_many(struct device *d, float *y, const float *x, size_t rows,
-                       const struct matrix *w, const struct sum_tree *tree,
-                       struct err *err)
+static int amx_rows(struct device *d, float *y, const float *x, size_t rows,
+                    const struct matrix *w, const struct sum_tree *tree,
+                    struct err *err)
 {
     (void)tree;
-    return cpu_linear_many(d, y, x, rows, w, err);
+    return cpu_amx_rows(d, y, x, rows, w, err);
 }
 
-static int turned_matmul(struct device *d, float *y, const float *x, size_t rows,
-                         const struct matrix *w, const struct sum_tree *tree,
-                         struct err *err)
+static int transposed_matmul(struct device *d, float *y, const float *x, size_t rows,
+                             const struct matrix *w, const struct sum_tree *tree,
+                             struct err *err)
 {
     (void)tree;
-    return cpu_turned_matmul(d, y, x, rows, w, err);
+    return cpu_transposed_matmul(d, y, x, rows, w, err);
 }
 
-static int turned_linear(struct device *d, float *y, const float *x, size_t rows,
-                         const struct matrix *w, const struct sum_tree *tree,
-                         struct err *err)
+static int transposed_linear(struct device *d, float *y, const float *x, size_t rows,
+                             const struct matrix *w, const struct sum_tree *tree,
+                             struct err *err)
 {
     (void)tree;
-    return cpu_turned_linear(d, y, x, rows, w, err);
+    return cpu_transposed_linear(d, y, x, rows, w, err);
 }
 
-enum product { MATMUL, LINEAR, ROUNDED, TILES, TURNED, TURNED_LINEAR };
+enum product {
+    MATMUL,
+    LINEAR,
+    ROUNDED,
+    AMX_ROWS_LINEAR,
+    TRANSPOSED,
+    TRANSPOSED_LINEAR
+};
 
 static product_fn *const product_of[] = {
-    [MATMUL] = cpu_matmul, [LINEAR] = cpu_linear,    [ROUNDED] = cpu_linear_rounded,
-    [TILES] = linear_many, [TURNED] = turned_matmul, [TURNED_LINEAR] = turned_linear,
+    [MATMUL] = cpu_matmul,
+    [LINEAR] = cpu_linear,
+    [ROUNDED] = cpu_linear_rounded,
+    [AMX_ROWS_LINEAR] = amx_rows,
+    [TRANSPOSED] = transposed_matmul,
+    [TRANSPOSED_LINEAR] = transposed_linear,
 };
 
-static const char *const product_names[] = {
-    "matmul",          "linear",
-    "rounded",         "rounded, by tiles",
-    "rounded, turned", "rounded, turned linear"
-};
+static const char *const product_names[] = { "matmul",
+                                             "linear",
+                                             "rounded",
+                                             "rounded, by tiles",
+                                             "rounded, transposed",
+                                             "rounded, transposed linear" };
 
 /* Can this machine make it? */
 static bool product_runs(enum product how)
@@ -182,8 +194,8 @@ static bool product_runs(enum product how)
     struct err err;
     float y;
 
-    if ((how == TILES && !cpu_has_many(SIZE_MAX, &w)) ||
-        (how >= TURNED && !cpu_has_turned_matmul(SIZE_MAX, &w)))
+    if ((how == AMX_ROWS_LINEAR && !cpu_has_amx_rows(SIZE_MAX, &w)) ||
+        (how >= TRANSPOSED && !cpu_has_transposed_matmul(SIZE_MAX, &w)))
         return false;
     return product_of[how](team, &y, &x, 1, &w, NULL, &err) == 0;
 }
@@ -233,7 +245,7 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
                                          uint64_t in, uint64_t out)
 {
     product_fn *product = product_of[how];
-    bool transposed = how != MATMUL && how != TURNED;
+    bool transposed = how != MATMUL && how != TRANSPOSED;
     struct matrix w =
         transposed ? matrix_new(t, out, in, 1) : matrix_new(t, in, out, 1);
     size_t n = rows * (size_t)out, bytes = (size_t)(in * out) * dtype_bits(t) / 8;
@@ -255,13 +267,13 @@ static struct product_result try_product(enum dtype t, enum product how, size_t 
         struct device *d = device_new(thread_counts[i]);
 
         memset(y, 0xff, n * sizeof(*y));
-        device_keep(d, i % WAYS);
+        device_keep(d, i % AUTOTUNE_WAYS);
         if (product(d, i ? y : first, x, rows, &w, NULL, &err) < 0)
             r.same = false;
         if (i && memcmp(first, y, n * sizeof(*y)) != 0)
             r.same = false;
         for (size_t k = 0; k < rows && i < 2; k++) {
-            device_keep(d, (int)k % WAYS);
+            device_keep(d, (int)k % AUTOTUNE_WAYS);
             if (product(d, y, x + k * in, 1, &w, NULL, &err) < 0 ||
                 memcmp(first + k * out, y, out * sizeof(*y)) != 0)
                 r.alone = false;
@@ -343,7 +355,7 @@ static void many_rows_by_columns(void)
                                    try_product(DTYPE_BF16, MATMUL, 131, 530, 140) };
     int n = 2;
 
-    for (int how = TURNED; how <= TURNED_LINEAR && product_runs(how); how++)
+    for (int how = TRANSPOSED; how <= TRANSPOSED_LINEAR && product_runs(how); how++)
         r[n++] = try_product(DTYPE_BF16, how, 131, 530, 140);
     for (int i = 0; i < n; i++) {
         tap_ok(r[i].error < 5e-6, "many rows by columns, %d: the sum of products", i);
@@ -364,7 +376,7 @@ static void long_sums_do_not_depend_on_threads(void)
         alone &= long_sum.alone;
         same &= try_product(dtypes[t], MATMUL, 16, 9000, 24).same;
     }
-    for (int how = ROUNDED; how <= TILES; how++)
+    for (int how = ROUNDED; how <= AMX_ROWS_LINEAR; how++)
         if (product_runs(how)) {
             struct product_result long_sum = try_product(DTYPE_BF16, how, 16, 9000, 24);
 
@@ -378,29 +390,29 @@ static void long_sums_do_not_depend_on_threads(void)
 /* Ways are tried in turns, by products that are large enough; the fastest is kept. */
 static void fastest_way_is_kept(void)
 {
-    static const double seconds[WAYS] = { 3, 1, 2, 4 };
-    const uint64_t bytes = WAY_LEAST_BYTES;
+    static const double seconds[AUTOTUNE_WAYS] = { 3, 1, 2, 4 };
+    const uint64_t bytes = AUTOTUNE_LEAST_BYTES;
     bool turns = true, kept = true;
 
-    for (int n = 2; n <= WAYS; n++) {
-        struct ways w = { 0 };
+    for (int n = 2; n <= AUTOTUNE_WAYS; n++) {
+        struct autotune w = { 0 };
 
-        (void)ways_next(&w, n, bytes - 1);
-        ways_note(&w, n, bytes - 1, 1e-6);
-        for (int i = 0; i < n * WAY_TRIES * WAY_EACH; i++) {
-            int try = i / WAY_EACH, way = ways_next(&w, n, bytes);
+        (void)autotune_next(&w, n, bytes - 1);
+        autotune_note(&w, n, bytes - 1, 1e-6);
+        for (int i = 0; i < n * AUTOTUNE_TRIES * AUTOTUNE_EACH; i++) {
+            int try = i / AUTOTUNE_EACH, way = autotune_next(&w, n, bytes);
 
-            turns &= i % WAY_EACH || way == try % n;
+            turns &= i % AUTOTUNE_EACH || way == try % n;
             /* some that were disturbed, and one whose weights were near */
-            ways_note(&w, n, bytes,
-                      i % WAY_EACH    ? 1e-6
-                      : try < 17 * n  ? 9 * seconds[way]
-                      : try == 20 * n ? 1e-6
-                                      : seconds[way]);
+            autotune_note(&w, n, bytes,
+                          i % AUTOTUNE_EACH ? 1e-6
+                          : try < 17 * n    ? 9 * seconds[way]
+                          : try == 20 * n   ? 1e-6
+                                            : seconds[way]);
         }
-        for (int i = 0; i < n * WAY_EACH; i++) {
-            kept &= ways_next(&w, n, bytes) == 1 && ways_next(&w, n, 1) == 1;
-            ways_note(&w, n, bytes, 1e-6);
+        for (int i = 0; i < n * AUTOTUNE_EACH; i++) {
+            kept &= autotune_next(&w, n, bytes) == 1 && autotune_next(&w, n, 1) == 1;
+            autotune_note(&w, n, bytes, 1e-6);
         }
     }
     tap_ok(turns, "ways of a product are tried in turns");
@@ -426,7 +438,7 @@ static void panels_join(void)
         matmul = fmax(matmul, try_product(dtypes[t], MATMUL, 9, 3000, 700).error);
     }
     /* chunks and blocks of rows, and stretches */
-    for (enum product how = ROUNDED; how <= TILES; how++) {
+    for (enum product how = ROUNDED; how <= AMX_ROWS_LINEAR; how++) {
         struct product_result r = { .same = true, .alone = true };
 
         if (product_runs(how))
@@ -1358,7 +1370,7 @@ static void pairs_are_right(void)
         x[i] = (float)(i * 7 % 23) - 11;
     for (size_t i = 0; i < sizeof(w) / sizeof(*w); i++)
         w[i] = (float)(i * 5 % 17) - 8;
-    for (size_t i = 0; i < (size_t)N * N && pairs_has(); i++) {
+    for (size_t i = 0; i < (size_t)N * N && avx512bf16_has(); i++) {
         const size_t rows = counts[i / N], outs = counts[i % N];
         struct amx_product p = { .w = rounded,
                                  .w_stride = (size_t)STEPS * AMX_SIDE,
@@ -1368,12 +1380,12 @@ static void pairs_are_right(void)
                                  .outs = outs,
                                  .y = y,
                                  .y_stride = STRIDE,
-                                 .turned = true };
+                                 .transposed = true };
 
         amx_pack(packed, x, TERMS, rows, TERMS, STEPS);
         amx_round(rounded, w, sizeof(w) / sizeof(*w));
         memset(y, 0xff, sizeof(y));
-        pairs_multiply(&p);
+        avx512bf16_multiply(&p);
         for (size_t o = 0; o < AMX_SIDE; o++)
             for (size_t r = 0; r < STRIDE; r++) {
                 float sum = 0;
@@ -2071,9 +2083,9 @@ int main(void)
     products_and_caches_are_right();
     with_older_loops(products_and_caches_are_right);
     products_are_right(ROUNDED);
-    products_are_right(TILES);
-    products_are_right(TURNED);
-    products_are_right(TURNED_LINEAR);
+    products_are_right(AMX_ROWS_LINEAR);
+    products_are_right(TRANSPOSED);
+    products_are_right(TRANSPOSED_LINEAR);
     numbers_are_rounded();
     fastest_way_is_kept();
     no_rows_give_nothing();

@@ -141,8 +141,8 @@ static int product(struct device *d, float *y, const float *x, size_t rows,
 {
     struct err err;
 
-    return (coarse ? cpu_packed_rounded : cpu_packed_linear)(d, y, x, rows, w, tree,
-                                                             &err);
+    return (coarse ? cpu_codes_rounded : cpu_codes_linear)(d, y, x, rows, w, tree,
+                                                           &err);
 }
 
 static struct result try_product(bool four, size_t rows, uint64_t in, uint64_t out,
@@ -274,7 +274,7 @@ static void widened_codes_are_right(bool four)
         float *x, *y, *z, *taken;
         struct err err;
 
-        if (!cpu_has_widened(rows, &w)) {
+        if (!cpu_has_codes_bf16dot(rows, &w)) {
             printf("# skipped: codes widened to bf16\n");
             matrix_free(&w);
             cpu_newest = CPU_VNNI;
@@ -287,17 +287,17 @@ static void widened_codes_are_right(bool four)
             struct device *d = device_new(threads);
 
             memset(z, 0xff, n * sizeof(*z));
-            same &= cpu_linear_widened(d, threads > 1 ? z : y, x, rows, &w,
-                                       s == 4 ? &tree : NULL, &err) == 0;
+            same &= cpu_codes_bf16dot(d, threads > 1 ? z : y, x, rows, &w,
+                                      s == 4 ? &tree : NULL, &err) == 0;
             same &= threads == 1 || !memcmp(y, z, n * sizeof(*y));
             backend_cpu.close(d);
         }
         taken = rounded_new(x, rows * (size_t)in);
         worst = fmax(worst, error_of(y, taken, rows, &w));
-        for (int threads = 1; threads <= 3 && cpu_has_many(rows, &w); threads++) {
+        for (int threads = 1; threads <= 3 && cpu_has_amx_rows(rows, &w); threads++) {
             struct device *d = device_new(threads);
 
-            same &= cpu_linear_many(d, threads > 1 ? z : y, x, rows, &w, &err) == 0;
+            same &= cpu_amx_rows(d, threads > 1 ? z : y, x, rows, &w, &err) == 0;
             same &= threads == 1 || !memcmp(y, z, n * sizeof(*y));
             backend_cpu.close(d);
             worst = fmax(worst, error_of(y, taken, rows, &w));
@@ -320,8 +320,8 @@ static void tiles_are_preferred(void)
 {
     struct matrix w = matrix_new(false, 16, 64);
 
-    tap_ok(!packed_by_tiles(&w) ||
-               !(cpu_has_widened(1000, &w) || cpu_has_many(1000, &w)),
+    tap_ok(!codes_by_amx(&w) ||
+               !(cpu_has_codes_bf16dot(1000, &w) || cpu_has_amx_rows(1000, &w)),
            "codes of 8 bits are not widened where tiles multiply them");
     matrix_free(&w);
 }
@@ -332,16 +332,16 @@ static void odd_numbers_are_seen(void)
     float x[64] = { 0 }, y[8];
     struct device *d = device_new(1);
     struct err err;
-    bool right = cpu_packed_linear(d, y, x, 1, &w, NULL, &err) == 0;
+    bool right = cpu_codes_linear(d, y, x, 1, &w, NULL, &err) == 0;
 
     for (int j = 0; j < 8; j++)
         right &= y[j] == 0;
     x[40] = NAN;
-    right &= cpu_packed_linear(d, y, x, 1, &w, NULL, &err) == 0;
+    right &= cpu_codes_linear(d, y, x, 1, &w, NULL, &err) == 0;
     for (int j = 0; j < 8; j++)
         right &= isnan(y[j]);
     x[40] = INFINITY;
-    right &= cpu_packed_linear(d, y, x, 1, &w, NULL, &err) == 0;
+    right &= cpu_codes_linear(d, y, x, 1, &w, NULL, &err) == 0;
     for (int j = 0; j < 8; j++)
         right &= !isfinite(y[j]);
     tap_ok(right, "zeros stay zeros, and a number that is not finite is not hidden");

@@ -20,41 +20,44 @@ MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
                                   size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
 /* The same without TREE by AMX, also for codes of 4 bits, which are rounded to
- * bf16: other bits than those of the products above.  cpu_has_many: is it made for ROWS
- * rows on this CPU? */
-MUST_CHECK int cpu_linear_many(struct device *d, float *y, const float *x, size_t rows,
-                               const struct matrix *w, struct err *err);
-bool cpu_has_many(size_t rows, const struct matrix *w);
+ * bf16: other bits than those of the products above.  cpu_has_amx_rows: is it made for
+ * ROWS rows on this CPU? */
+MUST_CHECK int cpu_amx_rows(struct device *d, float *y, const float *x, size_t rows,
+                            const struct matrix *w, struct err *err);
+bool cpu_has_amx_rows(size_t rows, const struct matrix *w);
 /* Rounds N floats at X to bf16 at TO. */
 void cpu_round_bf16(uint16_t *to, const float *x, size_t n);
-/* Is W stored as codes?  Then cpu_packed_linear makes y = x w^T. */
-bool cpu_is_packed(const struct matrix *w);
-MUST_CHECK int cpu_packed_linear(struct device *d, float *y, const float *x,
-                                 size_t rows, const struct matrix *w,
-                                 const struct sum_tree *tree, struct err *err);
+/* Is W stored as codes?  Then cpu_codes_linear makes y = x w^T. */
+bool cpu_has_codes(const struct matrix *w);
+MUST_CHECK int cpu_codes_linear(struct device *d, float *y, const float *x, size_t rows,
+                                const struct matrix *w, const struct sum_tree *tree,
+                                struct err *err);
 /* The same with x rounded, where that is faster: on CPUs with AVX2 and without
  * AVX512-VNNI, to integers of 16 bits relative to the largest of at most 512 terms. */
-MUST_CHECK int cpu_packed_rounded(struct device *d, float *y, const float *x,
-                                  size_t rows, const struct matrix *w,
-                                  const struct sum_tree *tree, struct err *err);
+MUST_CHECK int cpu_codes_rounded(struct device *d, float *y, const float *x,
+                                 size_t rows, const struct matrix *w,
+                                 const struct sum_tree *tree, struct err *err);
 /* The same with x, and numbers of 4 bits, rounded to bf16, by AVX512-BF16's products of
- * pairs.  cpu_has_widened: is it made for ROWS rows on this CPU? */
-MUST_CHECK int cpu_linear_widened(struct device *d, float *y, const float *x,
-                                  size_t rows, const struct matrix *w,
-                                  const struct sum_tree *tree, struct err *err);
-bool cpu_has_widened(size_t rows, const struct matrix *w);
+ * pairs.  cpu_has_codes_bf16dot: is it made for ROWS rows on this CPU? */
+MUST_CHECK int cpu_codes_bf16dot(struct device *d, float *y, const float *x,
+                                 size_t rows, const struct matrix *w,
+                                 const struct sum_tree *tree, struct err *err);
+bool cpu_has_codes_bf16dot(size_t rows, const struct matrix *w);
 MUST_CHECK int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
 /* y = x w and y = x w^T for w in bf16, with x rounded to bf16, by AMX or AVX512-BF16:
- * other bits than those of the products above.  cpu_has_turned_...: is it made for ROWS
- * rows on this CPU?  Where cpu_has_many, that is faster than cpu_turned_linear. */
-MUST_CHECK int cpu_turned_matmul(struct device *d, float *y, const float *x,
-                                 size_t rows, const struct matrix *w, struct err *err);
-bool cpu_has_turned_matmul(size_t rows, const struct matrix *w);
-MUST_CHECK int cpu_turned_linear(struct device *d, float *y, const float *x,
-                                 size_t rows, const struct matrix *w, struct err *err);
-bool cpu_has_turned_linear(size_t rows, const struct matrix *w);
+ * other bits than those of the products above.  cpu_has_transposed_...: is it made for
+ * ROWS rows on this CPU?  Where cpu_has_amx_rows, that is faster than
+ * cpu_transposed_linear. */
+MUST_CHECK int cpu_transposed_matmul(struct device *d, float *y, const float *x,
+                                     size_t rows, const struct matrix *w,
+                                     struct err *err);
+bool cpu_has_transposed_matmul(size_t rows, const struct matrix *w);
+MUST_CHECK int cpu_transposed_linear(struct device *d, float *y, const float *x,
+                                     size_t rows, const struct matrix *w,
+                                     struct err *err);
+bool cpu_has_transposed_linear(size_t rows, const struct matrix *w);
 /* y may be x or z */
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
@@ -202,7 +205,7 @@ int cpu_threads(const struct device *d);
 void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *err);
 /* The device's record of KIND, an enum stored, for ROWS, an enum rows_read
  * (autotune.h). */
-struct ways *cpu_ways(struct device *d, int kind, int rows);
+struct autotune *cpu_autotune(struct device *d, int kind, int rows);
 /* Run tasks 0 to TASKS - 1, each once, on threads 0 to cpu_threads - 1; back when all
  * are done.  What a task makes must not depend on its thread. */
 typedef void cpu_task(void *arg, size_t task, int thread);

@@ -56,17 +56,18 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
 {
     const bool loose = is_loose(c);
 
-    if (loose && cpu_has_many(rows_of(&c->y), c->w))
-        return cpu_linear_many(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
-    if (loose && cpu_has_turned_linear(rows_of(&c->y), c->w))
-        return cpu_turned_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
-    if (loose && cpu_has_widened(rows_of(&c->y), c->w))
-        return cpu_linear_widened(d, result(c), source(c, 0), rows_of(&c->y), c->w,
-                                  tree_of(c, c->inst->tree), err);
-    if (cpu_is_packed(c->w))
-        return (loose ? cpu_packed_rounded
-                      : cpu_packed_linear)(d, result(c), source(c, 0), rows_of(&c->y),
-                                           c->w, tree_of(c, c->inst->tree), err);
+    if (loose && cpu_has_amx_rows(rows_of(&c->y), c->w))
+        return cpu_amx_rows(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    if (loose && cpu_has_transposed_linear(rows_of(&c->y), c->w))
+        return cpu_transposed_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                                     err);
+    if (loose && cpu_has_codes_bf16dot(rows_of(&c->y), c->w))
+        return cpu_codes_bf16dot(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                                 tree_of(c, c->inst->tree), err);
+    if (cpu_has_codes(c->w))
+        return (loose ? cpu_codes_rounded
+                      : cpu_codes_linear)(d, result(c), source(c, 0), rows_of(&c->y),
+                                          c->w, tree_of(c, c->inst->tree), err);
     return (c->program->rounded ? cpu_linear_rounded : cpu_linear)(
         d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
         err);
@@ -74,10 +75,11 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
 {
-    if (cpu_is_packed(c->w)) /* its rows are outputs, as those of linear */
+    if (cpu_has_codes(c->w)) /* its rows are outputs, as those of linear */
         return kernel_linear(d, c, err);
-    if (is_loose(c) && cpu_has_turned_matmul(rows_of(&c->y), c->w))
-        return cpu_turned_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+    if (is_loose(c) && cpu_has_transposed_matmul(rows_of(&c->y), c->w))
+        return cpu_transposed_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                                     err);
     return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                       tree_of(c, c->inst->tree), err);
 }

@@ -158,11 +158,11 @@ static double own_rate(struct device *d, struct job *j, size_t threads, struct e
     };
     double n = (double)j->n, best = 0;
 
-    for (int i = 0; i < RUNS && (tile_pairs() || amx_has()); i++) {
+    for (int i = 0; i < RUNS && (tile_bf16dot() || amx_has()); i++) {
         double start = clock_seconds(), p;
 
         /* one thread's rows by all threads' outputs fill c */
-        if ((amx_has() ? cpu_linear_many(d, j->c, j->a, j->n, &w, err)
+        if ((amx_has() ? cpu_amx_rows(d, j->c, j->a, j->n, &w, err)
                        : cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err)) < 0)
             return -1;
         p = 2 * n * n * n * (double)threads / (clock_seconds() - start);
@@ -195,12 +195,12 @@ const char *machine_kernels(bool rounded, enum dtype type)
     rounded = rounded && (codes || type == DTYPE_BF16);
     if (amx_has() && (rounded || type == DTYPE_I8))
         return "AMX";
-    if (rounded && tile_pairs())
+    if (rounded && tile_bf16dot())
         return "AVX512-BF16";
 #if CPU_HAS_WIDE
     if (codes && cpu_has() == CPU_VNNI)
         return "AVX512-VNNI";
-    if (codes && packed_by_avx2())
+    if (codes && codes_by_avx2())
         return "AVX2";
     if (cpu_is_wide())
         return "AVX-512";

@@ -47,7 +47,7 @@ struct device {
     struct queue *queue; /* [n] */
     void *room;          /* cpu_room */
     uint64_t room_bytes;
-    struct ways ways[STOREDS][ROWS_READ];
+    struct autotune tuning[STOREDS][ROWS_READ];
     _Alignas(128) _Atomic uint32_t state;
     _Atomic uint32_t sleepers;
     _Atomic int quit;
@@ -186,9 +186,9 @@ void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *e
     return d->room;
 }
 
-struct ways *cpu_ways(struct device *d, int kind, int rows)
+struct autotune *cpu_autotune(struct device *d, int kind, int rows)
 {
-    return &d->ways[kind][rows];
+    return &d->tuning[kind][rows];
 }
 
 int cpu_threads(const struct device *d)

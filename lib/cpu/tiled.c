@@ -16,7 +16,7 @@ enum {
 
 bool tiled_has(void)
 {
-    return amx_has() || pairs_has();
+    return amx_has() || avx512bf16_has();
 }
 
 int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size_t keys,
@@ -95,7 +95,7 @@ void tiled_begin(void)
 
 void tiled_multiply(const struct amx_product *p)
 {
-    (amx_has() ? amx_multiply : pairs_multiply)(p);
+    (amx_has() ? amx_multiply : avx512bf16_multiply)(p);
 }
 
 void tiled_end(void)
@@ -123,7 +123,7 @@ void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride
                                      .outs = AMX_SIDE,
                                      .y = score + i * stride + k * AMX_SIDE,
                                      .y_stride = stride,
-                                     .turned = true };
+                                     .transposed = true };
 
             tiled_multiply(&p);
         }
@@ -151,7 +151,7 @@ void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
                 .outs = rows - i < AMX_SIDE ? rows - i : AMX_SIDE,
                 .y = y + i * y_stride + c * AMX_SIDE,
                 .y_stride = y_stride,
-                .turned = true
+                .transposed = true
             };
 
             tiled_multiply(&p);

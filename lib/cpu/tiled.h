@@ -30,8 +30,8 @@ struct tiled {
 /* Does the CPU have such products? */
 bool tiled_has(void);
 
-/* Products that are TURNED, do not ADD and have nothing to prefetch, by either: of a
- * thread that has begun. */
+/* Products that are TRANSPOSED, do not ADD and have nothing to prefetch, by either: of
+ * a thread that has begun. */
 void tiled_begin(void);
 void tiled_multiply(const struct amx_product *p);
 void tiled_end(void);

@@ -33,7 +33,7 @@ struct product {
     const struct matrix *w;
     size_t rows, in, out;
     size_t steps, stretch; /* of a row; of a stretch */
-    uint16_t *packed;      /* [panels][steps][AMX_SIDE * AMX_SIDE]: x */
+    uint16_t *tiles;       /* [panels][steps][AMX_SIDE * AMX_SIDE]: x */
     size_t panels, block;  /* of AMX_SIDE rows; of a block of rows */
     size_t share;          /* outputs of a task */
     uint16_t *room;        /* [threads][AMX_SIDE][stride]: weights */
@@ -52,7 +52,7 @@ static void pack_panel(void *arg, size_t panel, int thread)
     size_t first = panel * AMX_SIDE, left = p->rows - first;
 
     (void)thread;
-    amx_pack(p->packed + panel * p->steps * AMX_SIDE * AMX_SIDE, p->x + first * p->in,
+    amx_pack(p->tiles + panel * p->steps * AMX_SIDE * AMX_SIDE, p->x + first * p->in,
              p->in, left < AMX_SIDE ? left : AMX_SIDE, p->in, p->steps);
 }
 
@@ -65,7 +65,7 @@ static void copy_weights(const struct product *p, uint16_t *to, size_t first, si
     const size_t terms = p->in - col < room ? p->in - col : room;
 
     if (is_four_bits(p->w))
-        packed_widen(to, p->stride, p->w, first, n, col, terms);
+        codes_widen(to, p->stride, p->w, first, n, col, terms);
     for (size_t r = 0; r < AMX_SIDE; r++, to += p->stride) {
         const uint16_t *from = (const uint16_t *)p->w->data + (first + r) * p->in + col;
         size_t some = r < n ? terms : 0;
@@ -105,7 +105,7 @@ static void multiply_panels(const struct product *p, const struct part *of,
         struct amx_product tile = {
             .w = w,
             .w_stride = w_stride,
-            .x = p->packed + (k * p->steps + step) * AMX_SIDE * AMX_SIDE,
+            .x = p->tiles + (k * p->steps + step) * AMX_SIDE * AMX_SIDE,
             .steps = steps,
             .rows = p->rows - row < AMX_SIDE ? p->rows - row : AMX_SIDE,
             .outs = of->last - of->out,
@@ -203,7 +203,7 @@ static void multiply_task(void *arg, size_t task, int thread)
     amx_end();
 }
 
-bool cpu_has_many(size_t rows, const struct matrix *w)
+bool cpu_has_amx_rows(size_t rows, const struct matrix *w)
 {
     return rows >= (size_t)(is_four_bits(w) ? LEAST_OF_CODES : LEAST) &&
            (w->dtype == DTYPE_BF16 || is_four_bits(w)) && w->cols && w->rows &&
@@ -218,8 +218,8 @@ static size_t evenly(size_t n, size_t most)
     return (n + parts - 1) / parts;
 }
 
-int cpu_linear_many(struct device *d, float *y, const float *x, size_t rows,
-                    const struct matrix *w, struct err *err)
+int cpu_amx_rows(struct device *d, float *y, const float *x, size_t rows,
+                 const struct matrix *w, struct err *err)
 {
     const size_t threads = (size_t)cpu_threads(d);
     struct product p = { .y = y,
@@ -237,15 +237,15 @@ int cpu_linear_many(struct device *d, float *y, const float *x, size_t rows,
     p.share = amx_sides((p.out + TASKS * threads - 1) / (TASKS * threads)) * AMX_SIDE;
     p.stride = p.stretch * AMX_SIDE + APART;
     numbers = p.panels * p.steps * AMX_SIDE * AMX_SIDE;
-    p.packed = mem_alloc((numbers + threads * AMX_SIDE * p.stride) * sizeof(*p.packed),
-                         "rows of a product", err);
-    if (!p.packed)
+    p.tiles = mem_alloc((numbers + threads * AMX_SIDE * p.stride) * sizeof(*p.tiles),
+                        "rows of a product", err);
+    if (!p.tiles)
         return -1;
-    p.room = p.packed + numbers;
+    p.room = p.tiles + numbers;
     cpu_parallel(d, p.panels, pack_panel, &p);
     cpu_parallel(d,
                  (p.panels + p.block - 1) / p.block * ((p.out + p.share - 1) / p.share),
                  multiply_task, &p);
-    free(p.packed);
+    free(p.tiles);
     return 0;
 }

@@ -15,7 +15,7 @@ enum stored {
     STORED_F32,
     STORED_BF16,
     STORED_F16,
-    STORED_PAIRS, /* bf16, by rounded x */
+    STORED_BF16DOT, /* bf16, by rounded x */
     STORED_INT8,
     STORED_INT4,
     STOREDS
@@ -31,33 +31,35 @@ enum rows_read {
 };
 
 enum {
-    WAYS = 4,                 /* at most */
-    WAY_TRIES = 24,           /* of each way, */
-    WAY_EACH = 5,             /* in every fifth product: the weights of the first ones
-                               * are read from pages that are new */
-    WAY_LEAST_BYTES = 1 << 20 /* of a product that tells */
+    AUTOTUNE_WAYS = 4,   /* at most */
+    AUTOTUNE_TRIES = 24, /* of each way, */
+    AUTOTUNE_EACH = 5,   /* in every fifth product: the weights of the first ones
+                          * are read from pages that are new */
+    AUTOTUNE_LEAST_BYTES = 1 << 20 /* of a product that tells */
 };
 
-struct ways {
+struct autotune {
     unsigned tries;
     unsigned seen; /* products that could have been tries */
     bool trying;   /* the next product is one */
     int best;
-    float rate[WAYS][WAY_TRIES]; /* bytes a second, the highest first */
+    float rate[AUTOTUNE_WAYS][AUTOTUNE_TRIES]; /* bytes a second, the highest first */
 };
 
 /* The way of the next product, of BYTES of weights, which N ways can make. */
-static inline int ways_next(struct ways *w, int n, uint64_t bytes)
+static inline int autotune_next(struct autotune *w, int n, uint64_t bytes)
 {
-    bool could = w->tries < (unsigned)n * WAY_TRIES && bytes >= WAY_LEAST_BYTES;
+    bool could =
+        w->tries < (unsigned)n * AUTOTUNE_TRIES && bytes >= AUTOTUNE_LEAST_BYTES;
 
-    w->trying = could && w->seen++ % WAY_EACH == 0;
+    w->trying = could && w->seen++ % AUTOTUNE_EACH == 0;
     return w->trying ? (int)(w->tries % (unsigned)n) : w->best;
 }
 
 /* That product took SECONDS.  Compares upper quartiles: others of the machine disturb a
  * try, and a single one may have found its weights in a cache. */
-static inline void ways_note(struct ways *w, int n, uint64_t bytes, double seconds)
+static inline void autotune_note(struct autotune *w, int n, uint64_t bytes,
+                                 double seconds)
 {
     float rate = (float)((double)bytes / (seconds > 0 ? seconds : 1e-9));
     unsigned way, at;

@@ -79,7 +79,7 @@ static void multiply_outputs(void *arg, size_t task, int thread)
             .outs = p->rows - row < AMX_SIDE ? p->rows - row : AMX_SIDE,
             .y = p->y + row * p->out + first,
             .y_stride = p->out,
-            .turned = true });
+            .transposed = true });
     tiled_end();
 }
 
@@ -106,13 +106,13 @@ static bool has(size_t rows, size_t least, const struct matrix *w)
     return rows >= least && w->dtype == DTYPE_BF16 && w->rows && w->cols && tiled_has();
 }
 
-bool cpu_has_turned_matmul(size_t rows, const struct matrix *w)
+bool cpu_has_transposed_matmul(size_t rows, const struct matrix *w)
 {
     return has(rows, LEAST, w);
 }
 
-int cpu_turned_matmul(struct device *d, float *y, const float *x, size_t rows,
-                      const struct matrix *w, struct err *err)
+int cpu_transposed_matmul(struct device *d, float *y, const float *x, size_t rows,
+                          const struct matrix *w, struct err *err)
 {
     return multiply(d,
                     (struct product){ .y = y,
@@ -124,13 +124,13 @@ int cpu_turned_matmul(struct device *d, float *y, const float *x, size_t rows,
                     err);
 }
 
-bool cpu_has_turned_linear(size_t rows, const struct matrix *w)
+bool cpu_has_transposed_linear(size_t rows, const struct matrix *w)
 {
     return has(rows, LEAST_OF_ROWS, w);
 }
 
-int cpu_turned_linear(struct device *d, float *y, const float *x, size_t rows,
-                      const struct matrix *w, struct err *err)
+int cpu_transposed_linear(struct device *d, float *y, const float *x, size_t rows,
+                          const struct matrix *w, struct err *err)
 {
     return multiply(d,
                     (struct product){ .y = y,

@@ -32,11 +32,11 @@ static inline __attribute__((always_inline)) void add_sums(float *y, __m256 sum,
  * has two sums of an output, of its even and its odd pairs of terms.  ROWS, QUADS_OF,
  * HALVES and AHEAD, to what is prefetched or 0, are constants after inlining. */
 static inline __attribute__((always_inline)) void
-sum_words(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t, int rows,
+sum_words(__m256i acc[CODES_TILE][QUADS][2], const struct codes_tile *t, int rows,
           int quad, int quads_of, int halves, size_t ahead)
 {
     const uint8_t *w = t->w + (size_t)quad * 16;
-    __m256i sum[PACKED_TILE][QUADS][2];
+    __m256i sum[CODES_TILE][QUADS][2];
 
     ALL(int i = 0; i < rows; i++)
     ALL(int q = 0; q < quads_of; q++)
@@ -76,10 +76,10 @@ static inline __attribute__((always_inline)) __m256 join_pairs(__m256i a, __m256
     return _mm256_cvtepi32_ps(_mm256_add_epi32(sum, _mm256_set1_epi32(first)));
 }
 
-static void int8_finish(const struct packed_tile *t, __m256i acc[PACKED_TILE][QUADS][2])
+static void int8_finish(const struct codes_tile *t, __m256i acc[CODES_TILE][QUADS][2])
 {
     for (int i = 0; i < t->rows; i++) {
-        const struct segment_x *x = &t->x[(size_t)i * t->stride];
+        const struct codes_segment *x = &t->x[(size_t)i * t->stride];
 
         for (int q = 0; q < QUADS; q += 2) {
             __m256 sum = join_pairs(acc[i][q][0], acc[i][q + 1][0], x->sum[0][0]);
@@ -95,14 +95,14 @@ static void int8_finish(const struct packed_tile *t, __m256i acc[PACKED_TILE][QU
 
 /* All outputs, QUADS_OF groups of four at a time. */
 static inline __attribute__((always_inline)) void
-sum_quads(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t, int rows,
+sum_quads(__m256i acc[CODES_TILE][QUADS][2], const struct codes_tile *t, int rows,
           int quads_of, int halves, size_t ahead)
 {
     for (int q = 0; q < QUADS; q += quads_of)
         sum_words(acc, t, rows, q, quads_of, halves, ahead);
 }
 
-static void sum_fine(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t)
+static void sum_fine(__m256i acc[CODES_TILE][QUADS][2], const struct codes_tile *t)
 {
     if (t->rows == 4)
         sum_quads(acc, t, 4, 1, 2, 0);
@@ -116,7 +116,7 @@ static void sum_fine(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_til
         sum_quads(acc, t, 1, QUADS, 2, 0);
 }
 
-static void sum_coarse(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_tile *t)
+static void sum_coarse(__m256i acc[CODES_TILE][QUADS][2], const struct codes_tile *t)
 {
     if (t->rows == 4)
         sum_quads(acc, t, 4, 2, 1, 0);
@@ -130,9 +130,9 @@ static void sum_coarse(__m256i acc[PACKED_TILE][QUADS][2], const struct packed_t
         sum_quads(acc, t, 1, QUADS, 1, 0);
 }
 
-void int8_segment_avx2(const struct packed_tile *t)
+void codes_int8_segment_avx2(const struct codes_tile *t)
 {
-    __m256i acc[PACKED_TILE][QUADS][2];
+    __m256i acc[CODES_TILE][QUADS][2];
 
     if (t->coarse)
         sum_coarse(acc, t);
@@ -172,16 +172,16 @@ static inline __attribute__((always_inline)) void add_codes(__m256i *sum, __m256
 /* ROWS rows by the outputs from 8 * SIDE on, SIDES_OF times eight; constants after
  * inlining, as are DIGITS and AHEAD. */
 static inline __attribute__((always_inline)) void
-sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
+sum_blocks(const struct codes_tile *t, const uint8_t *w, const uint16_t *scale,
            float *y, int rows, int side, int sides_of, int digits, size_t ahead)
 {
     const __m256i low = _mm256_set1_epi8(15);
-    __m256 acc[PACKED_TILE][SIDES];
+    __m256 acc[CODES_TILE][SIDES];
 
     ALL(int i = 0; i < rows; i++)
     ALL(int s = 0; s < sides_of; s++) acc[i][s] = _mm256_setzero_ps();
     for (size_t k = 0; k < t->count; k++, w += WORDS * LINE, scale += CODES_ROWS) {
-        __m256i sum[PACKED_TILE][SIDES][DIGITS];
+        __m256i sum[CODES_TILE][SIDES][DIGITS];
 
         ALL(int i = 0; i < rows; i++)
         ALL(int s = 0; s < sides_of; s++)
@@ -223,7 +223,7 @@ sum_blocks(const struct packed_tile *t, const uint8_t *w, const uint16_t *scale,
              t->x[(size_t)i * t->stride].scale);
 }
 
-static inline __attribute__((always_inline)) void sum_sides(const struct packed_tile *t,
+static inline __attribute__((always_inline)) void sum_sides(const struct codes_tile *t,
                                                             int digits)
 {
     for (int g = 0; t->rows == 1 && g < t->groups; g++) {
@@ -241,7 +241,7 @@ static inline __attribute__((always_inline)) void sum_sides(const struct packed_
         sum_blocks(t, t->w, t->scale, t->y, 4, s, 1, digits, 0);
 }
 
-void int4_segment_avx2(const struct packed_tile *t)
+void codes_int4_segment_avx2(const struct codes_tile *t)
 {
     if (t->coarse)
         sum_sides(t, DIGITS - 1);

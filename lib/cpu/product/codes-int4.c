@@ -45,16 +45,16 @@ static inline __attribute__((always_inline)) void fetch(const uint8_t *w, int gr
 
 /* ROWS and GROUPS are constants after inlining. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-sum_blocks(const struct packed_tile *t, int rows, int groups)
+sum_blocks(const struct codes_tile *t, int rows, int groups)
 {
     const int tiles = rows > 1 ? rows : groups;
     const size_t ahead = groups > 1 ? STREAMS_AHEAD : rows > 1 ? AHEAD : ALONE_AHEAD;
     const uint8_t *w = t->w;
-    vec acc[PACKED_TILE];
+    vec acc[CODES_TILE];
 
     ALL(int i = 0; i < tiles; i++) acc[i] = (vec){ 0 };
     for (size_t k = 0; k < t->count; k++, w += WORDS * LINE) {
-        vec_i32 sum[PACKED_TILE][DIGITS];
+        vec_i32 sum[CODES_TILE][DIGITS];
         vec sw;
 
         ALL(int i = 0; i < tiles; i++)
@@ -124,10 +124,10 @@ sum_blocks(const struct packed_tile *t, int rows, int groups)
     }
 }
 
-CPU_WIDE static void sum_wide(const struct packed_tile *t)
+CPU_WIDE static void sum_wide(const struct codes_tile *t)
 {
-    if (t->groups == PACKED_TILE)
-        sum_blocks(t, 1, PACKED_TILE);
+    if (t->groups == CODES_TILE)
+        sum_blocks(t, 1, CODES_TILE);
     else if (t->rows == 4)
         sum_blocks(t, 4, 1);
     else if (t->rows == 3)
@@ -139,8 +139,8 @@ CPU_WIDE static void sum_wide(const struct packed_tile *t)
 }
 #endif
 
-CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_t *w,
-                               const uint16_t *scale, size_t blocks)
+CPU_CLONES static void sum_any(float *y, const struct codes_segment *x,
+                               const uint8_t *w, const uint16_t *scale, size_t blocks)
 {
     vec at, acc = { 0 };
 
@@ -170,15 +170,15 @@ CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_
     memcpy(y, &at, sizeof(at));
 }
 
-void int4_segment(const struct packed_tile *t)
+void codes_int4_segment(const struct codes_tile *t)
 {
 #if CPU_HAS_WIDE
     if (cpu_has() == CPU_VNNI) {
         sum_wide(t);
         return;
     }
-    if (packed_by_avx2()) {
-        int4_segment_avx2(t);
+    if (codes_by_avx2()) {
+        codes_int4_segment_avx2(t);
         return;
     }
 #endif

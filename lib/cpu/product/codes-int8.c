@@ -8,10 +8,10 @@
 #if CPU_HAS_WIDE
 /* ROWS and AHEAD, to what is prefetched or 0, are constants after inlining. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-sum_words(const struct packed_tile *t, int rows, size_t ahead)
+sum_words(const struct codes_tile *t, int rows, size_t ahead)
 {
     const uint8_t *w = t->w;
-    vec_i32 acc[PACKED_TILE][DIGITS];
+    vec_i32 acc[CODES_TILE][DIGITS];
 
     ALL(int i = 0; i < rows; i++)
     ALL(int d = 0; d < DIGITS; d++)
@@ -37,7 +37,7 @@ sum_words(const struct packed_tile *t, int rows, size_t ahead)
     }
 }
 
-CPU_WIDE static void sum_wide(const struct packed_tile *t)
+CPU_WIDE static void sum_wide(const struct codes_tile *t)
 {
     if (t->rows == 4)
         sum_words(t, 4, AHEAD);
@@ -51,14 +51,14 @@ CPU_WIDE static void sum_wide(const struct packed_tile *t)
         sum_words(t, 1, 0);
 }
 
-CPU_WIDE void int8_segment_amx(const struct packed_tile *t)
+CPU_WIDE void codes_int8_segment_amx(const struct codes_tile *t)
 {
     int32_t sums[DIGITS][AMX_ROWS][CODES_ROWS] __attribute__((aligned(64)));
 
     amx_sum_codes(sums, t->x->digit[0], SEGMENT_ROOM, t->stride * sizeof(*t->x), t->w,
                   t->count);
     for (int i = 0; i < t->rows; i++) {
-        const struct segment_x *x = t->x + (size_t)i * t->stride;
+        const struct codes_segment *x = t->x + (size_t)i * t->stride;
         vec_i32 digit[DIGITS];
         vec at, sum;
 
@@ -74,14 +74,14 @@ CPU_WIDE void int8_segment_amx(const struct packed_tile *t)
     }
 }
 #else
-void int8_segment_amx(const struct packed_tile *t)
+void codes_int8_segment_amx(const struct codes_tile *t)
 {
     (void)t;
 }
 #endif
 
-CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_t *w,
-                               size_t words)
+CPU_CLONES static void sum_any(float *y, const struct codes_segment *x,
+                               const uint8_t *w, size_t words)
 {
     vec at, sum = { 0 };
 
@@ -100,15 +100,15 @@ CPU_CLONES static void sum_any(float *y, const struct segment_x *x, const uint8_
     memcpy(y, &at, sizeof(at));
 }
 
-void int8_segment(const struct packed_tile *t)
+void codes_int8_segment(const struct codes_tile *t)
 {
 #if CPU_HAS_WIDE
     if (cpu_has() == CPU_VNNI) {
         sum_wide(t);
         return;
     }
-    if (packed_by_avx2()) {
-        int8_segment_avx2(t);
+    if (codes_by_avx2()) {
+        codes_int8_segment_avx2(t);
         return;
     }
 #endif

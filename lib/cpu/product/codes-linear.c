@@ -17,9 +17,9 @@
 #include "lib/cpu/simd/vec.h"
 #include "lib/cpu/product/autotune.h"
 
-/* Ways (autotune.h) of one row by weights of 4 bits: PACKED_TILE streams, or one.  By
+/* Ways (autotune.h) of one row by weights of 4 bits: CODES_TILE streams, or one.  By
  * those of 8 bits, which are one stream: without hints, or with them. */
-enum { STREAMED, ALONE, PACKED_WAYS };
+enum { STREAMED, ALONE, CODES_WAYS };
 
 enum {
     TASK = 1 << 18,       /* bytes of weights of a task */
@@ -55,15 +55,15 @@ struct product {
     size_t depth;           /* sums of a tree that are pending at once */
     struct segment *segment;
     size_t nsegments;
-    struct segment_x *rounded; /* [rows][nsegments] */
+    struct codes_segment *rounded; /* [rows][nsegments] */
 };
 
-bool cpu_is_packed(const struct matrix *w)
+bool cpu_has_codes(const struct matrix *w)
 {
     return codes_are(w->dtype);
 }
 
-bool packed_by_tiles(const struct matrix *w)
+bool codes_by_amx(const struct matrix *w)
 {
     return w->dtype == DTYPE_I8 && cpu_has() == CPU_VNNI && amx_has();
 }
@@ -96,7 +96,7 @@ static int32_t total(const vec_i32 *v)
     return sum;
 }
 
-CPU_CLONES static void round_terms(struct segment_x *to, const float *x, size_t n,
+CPU_CLONES static void round_terms(struct codes_segment *to, const float *x, size_t n,
                                    size_t lead, bool four, float inverse)
 {
     vec_i32 sum[DIGITS] = { { 0 } };
@@ -127,7 +127,7 @@ CPU_CLONES static void round_terms(struct segment_x *to, const float *x, size_t 
 }
 
 /* The same for 8 bits in two digits of 12 bits, or one of 16. */
-CPU_CLONES static void round_halves(struct segment_x *to, const float *x, size_t n,
+CPU_CLONES static void round_halves(struct codes_segment *to, const float *x, size_t n,
                                     size_t lead, bool coarse, float inverse)
 {
     vec_i32 sum[2] = { { 0 } };
@@ -154,8 +154,8 @@ CPU_CLONES static void round_halves(struct segment_x *to, const float *x, size_t
         to->sum[0][h] = -128 * total(&sum[h]);
 }
 
-void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
-                   bool four, bool coarse)
+void codes_round(struct codes_segment *to, const float *x, size_t n, size_t lead,
+                 bool four, bool coarse)
 {
     static const float zeros[SEGMENT_TERMS];
     const float most = coarse ? COARSE_MOST : FINE_MOST;
@@ -163,7 +163,7 @@ void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
 
     if (!(inverse > 0))
         x = zeros;
-    if (!four && packed_by_avx2())
+    if (!four && codes_by_avx2())
         round_halves(to, x, n, lead, coarse, inverse);
     else
         round_terms(to, x, n, lead, four, inverse);
@@ -172,20 +172,20 @@ void segment_round(struct segment_x *to, const float *x, size_t n, size_t lead,
 static void round_row(void *arg, size_t row, int thread)
 {
     const struct product *p = arg;
-    struct segment_x *to = p->rounded + row * p->nsegments;
+    struct codes_segment *to = p->rounded + row * p->nsegments;
 
     (void)thread;
     for (size_t k = 0; k < p->nsegments; k++) {
         const struct segment *s = &p->segment[k];
 
-        segment_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead,
-                      p->four, p->coarse);
+        codes_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead, p->four,
+                    p->coarse);
     }
 }
 
 /* ---- sums ---- */
 
-/* Rows of x by a group of outputs, or one row by PACKED_TILE groups. */
+/* Rows of x by a group of outputs, or one row by CODES_TILE groups. */
 struct part {
     size_t first, rows;
     uint64_t group, apart; /* the first group, and how far it is to the next */
@@ -201,24 +201,24 @@ static void add_segment(const struct product *p, float *y, const struct part *pa
     uint64_t line = part->group * of_group + s->at;
     size_t bytes = CODES_ROWS * (p->four ? CODES_BLOCK / 2 : 4); /* of a line */
 
-    for (size_t i = 0; i < part->rows; i += PACKED_TILE) {
+    for (size_t i = 0; i < part->rows; i += CODES_TILE) {
         size_t left = part->rows - i;
-        struct packed_tile t = { .y = y + i * CODES_ROWS,
-                                 .x = p->rounded + (part->first + i) * p->nsegments + k,
-                                 .stride = p->nsegments,
-                                 .w = (const uint8_t *)p->w->data + line * bytes,
-                                 .apart = (size_t)(part->apart * of_group) * bytes,
-                                 .count = s->count,
-                                 .rows = (int)(left < PACKED_TILE ? left : PACKED_TILE),
-                                 .groups = part->groups,
-                                 .hints = p->way == ALONE,
-                                 .coarse = p->coarse };
+        struct codes_tile t = { .y = y + i * CODES_ROWS,
+                                .x = p->rounded + (part->first + i) * p->nsegments + k,
+                                .stride = p->nsegments,
+                                .w = (const uint8_t *)p->w->data + line * bytes,
+                                .apart = (size_t)(part->apart * of_group) * bytes,
+                                .count = s->count,
+                                .rows = (int)(left < CODES_TILE ? left : CODES_TILE),
+                                .groups = part->groups,
+                                .hints = p->way == ALONE,
+                                .coarse = p->coarse };
 
         if (p->four) {
             t.scale = (const uint16_t *)p->w->scale + line * CODES_ROWS;
-            int4_segment(&t);
+            codes_int4_segment(&t);
         } else {
-            int8_segment(&t);
+            codes_int8_segment(&t);
         }
     }
 }
@@ -279,10 +279,10 @@ static void add_tiles(const struct product *p, float *y, size_t first, size_t ro
 {
     const struct segment *s = &p->segment[k];
     const uint64_t words = (p->w->cols + 3) / 4;
-    struct packed_tile t = { .x = p->rounded + first * p->nsegments + k,
-                             .stride = p->nsegments,
-                             .count = s->count,
-                             .rows = (int)rows };
+    struct codes_tile t = { .x = p->rounded + first * p->nsegments + k,
+                            .stride = p->nsegments,
+                            .count = s->count,
+                            .rows = (int)rows };
 
     for (size_t g = 0; g < groups; g++) {
         const float *scale = (const float *)p->w->scale + (group + g) * CODES_ROWS;
@@ -290,7 +290,7 @@ static void add_tiles(const struct product *p, float *y, size_t first, size_t ro
         t.y = y + g * TILE_FLOATS;
         t.w = (const uint8_t *)p->w->data +
               ((group + g) * words + s->at) * CODES_ROWS * 4;
-        int8_segment_amx(&t);
+        codes_int8_segment_amx(&t);
         for (size_t i = 0; i < rows && s->last; i++)
             for (size_t j = 0; j < CODES_ROWS; j++)
                 t.y[i * CODES_ROWS + j] *= scale[j];
@@ -370,7 +370,7 @@ static void run_streams(void *arg, size_t task, int thread)
 
     (void)thread;
     for (uint64_t g = part.first; g < part.first + part.times; g++)
-        outputs(p, &(struct part){ 0, 1, g, part.apart, PACKED_TILE });
+        outputs(p, &(struct part){ 0, 1, g, part.apart, CODES_TILE });
     some_groups(p, 0, 1, part.first, part.first + part.count);
 }
 
@@ -379,17 +379,18 @@ static void run(struct device *d, struct product *p)
     uint64_t all = all_groups(p), row_bytes = p->four ? p->w->cols / 2 : p->w->cols;
     uint64_t bytes = row_bytes * p->w->rows;
     struct streams *s = &p->streams;
-    struct ways *ways = cpu_ways(d, p->four ? STORED_INT4 : STORED_INT8, ONE_ROW);
+    struct autotune *tuning =
+        cpu_autotune(d, p->four ? STORED_INT4 : STORED_INT8, ONE_ROW);
     double start = clock_seconds();
 
-    p->way = p->rows == 1 ? ways_next(ways, PACKED_WAYS, bytes) : STREAMED;
+    p->way = p->rows == 1 ? autotune_next(tuning, CODES_WAYS, bytes) : STREAMED;
     p->groups = (p->tiles && p->rows > AMX_ROWS ? TILES_TASK : TASK) /
                     (row_bytes * CODES_ROWS) +
                 1;
     *s = (struct streams){ .all = all,
                            .threads = (uint64_t)cpu_threads(d),
-                           .width = PACKED_TILE,
-                           .share = (p->groups + PACKED_TILE - 1) / PACKED_TILE };
+                           .width = CODES_TILE,
+                           .share = (p->groups + CODES_TILE - 1) / CODES_TILE };
     if (p->four && p->rows == 1 && p->way == STREAMED)
         s->length = all / (s->width * s->threads);
     if (s->length)
@@ -397,7 +398,7 @@ static void run(struct device *d, struct product *p)
     else
         cpu_parallel(d, (size_t)((all + p->groups - 1) / p->groups), run_task, p);
     if (p->rows == 1)
-        ways_note(ways, PACKED_WAYS, bytes, clock_seconds() - start);
+        autotune_note(tuning, CODES_WAYS, bytes, clock_seconds() - start);
 }
 
 /* ---- codes as bf16 ---- */
@@ -464,8 +465,8 @@ CPU_CLONES static void widen_blocks(uint16_t *to, size_t stride, const uint8_t *
     }
 }
 
-void packed_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t first,
-                  size_t n, uint64_t col, size_t terms)
+void codes_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t first,
+                 size_t n, uint64_t col, size_t terms)
 {
     const bool four = w->dtype == DTYPE_U8;
     const size_t unit = four ? CODES_BLOCK : 4, lead = (size_t)(col % unit);
@@ -526,7 +527,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .w = w,
                          .four = w->dtype == DTYPE_U8,
                          .coarse = coarse,
-                         .tiles = rows > FEW && packed_by_tiles(w) };
+                         .tiles = rows > FEW && codes_by_amx(w) };
     /* tiles read whole numbers of rows */
     const size_t room = rows + (p.tiles ? AMX_ROWS : 0);
 
@@ -553,16 +554,16 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     return 0;
 }
 
-int cpu_packed_linear(struct device *d, float *y, const float *x, size_t rows,
-                      const struct matrix *w, const struct sum_tree *tree,
-                      struct err *err)
+int cpu_codes_linear(struct device *d, float *y, const float *x, size_t rows,
+                     const struct matrix *w, const struct sum_tree *tree,
+                     struct err *err)
 {
     return linear(d, y, x, rows, w, tree, false, err);
 }
 
-int cpu_packed_rounded(struct device *d, float *y, const float *x, size_t rows,
-                       const struct matrix *w, const struct sum_tree *tree,
-                       struct err *err)
+int cpu_codes_rounded(struct device *d, float *y, const float *x, size_t rows,
+                      const struct matrix *w, const struct sum_tree *tree,
+                      struct err *err)
 {
-    return linear(d, y, x, rows, w, tree, packed_by_avx2(), err);
+    return linear(d, y, x, rows, w, tree, codes_by_avx2(), err);
 }

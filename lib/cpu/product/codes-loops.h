@@ -15,8 +15,8 @@ enum {
 };
 
 /* Term K of X, without its scale. */
-static inline __attribute__((always_inline)) float term_of(const struct segment_x *x,
-                                                           size_t k)
+static inline __attribute__((always_inline)) float
+term_of(const struct codes_segment *x, size_t k)
 {
     return (float)((x->digit[2][k] * 256 + x->digit[1][k]) * 256 + x->digit[0][k]);
 }

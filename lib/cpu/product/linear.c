@@ -39,7 +39,7 @@ enum {
                      * are read */
     IN_PLACE = 128, /* rows for which f32 weights are not copied, */
     IN_PLACE_AVX2 = 32,
-    CHUNK = 128,            /* rows that tiles of packed x reuse, from the L2 cache */
+    CHUNK = 128,            /* rows that tiles of paired x reuse, from the L2 cache */
     WIDENED = 128,          /* rows for which codes are widened to bf16 */
     TASK = 1 << 16,         /* weights of a task with few rows */
     PANEL = 8 * OUTS,       /* outputs computed together */
@@ -182,7 +182,7 @@ static size_t floats_of(const struct tiles *t, size_t n)
 {
     size_t whole = (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
 
-    return t->packed ? whole / 2 : t->size == sizeof(float) ? n : whole;
+    return t->paired ? whole / 2 : t->size == sizeof(float) ? n : whole;
 }
 
 /* Advances *of to the terms that follow. */
@@ -208,7 +208,7 @@ static const char *read_next(const struct matrix *w, uint64_t first, size_t n,
     return first + 2 * n <= w->rows ? element(w, first + n, 0) : NULL;
 }
 
-/* Sums of N outputs in whole tiles over a stretch of packed terms from K on, part by
+/* Sums of N outputs in whole tiles over a stretch of paired terms from K on, part by
  * part; the lanes of all outputs are kept between these. */
 static const char *pair_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                              const struct tiles *t, const struct matrix *w,
@@ -249,11 +249,11 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
     for (uint64_t k = 0; k < of.count; k += t->block) {
         size_t terms = of.count - k < t->block ? (size_t)(of.count - k) : t->block;
 
-        if (t->packed)
+        if (t->paired)
             ahead = pair_sums(sums, x, x_stride, t, w, first, n, of, k, terms, ahead);
         else if (t->ahead_by_tile)
             ahead = read_next(w, first, n, of.start + k + terms);
-        for (size_t c = 0; c < n && !t->packed; c += EIGHT_OUTS) {
+        for (size_t c = 0; c < n && !t->paired; c += EIGHT_OUTS) {
             struct weight_rows at = { .data = element(w, first + c, of.start + k),
                                       .stride = w->cols,
                                       .ahead = ahead,
@@ -278,7 +278,7 @@ static void eight_sums(float sums[][EIGHT], const float *x, size_t x_stride,
                             12 + low, 13 + low)
 
 /* y[i * STRIDE + c] = x[c][i] of eight by eight. */
-CPU_HALF static void turn_eight(float *y, size_t stride, const float (*x)[EIGHT])
+CPU_HALF static void transpose_eight(float *y, size_t stride, const float (*x)[EIGHT])
 {
     vec_half r[8], t[8];
 
@@ -325,7 +325,7 @@ static void dot_eight(float *y, size_t y_stride, const float *x, size_t x_stride
             next_terms(&of, t);
         }
         for (; turned + EIGHT <= outs; turned += EIGHT)
-            turn_eight(y + j + turned, y_stride, sums[0] + turned);
+            transpose_eight(y + j + turned, y_stride, sums[0] + turned);
         for (size_t i = 0; i < EIGHT; i++)
             for (size_t c = turned; c < outs; c++)
                 y[i * y_stride + j + c] = sums[0][c][i];
@@ -456,12 +456,12 @@ static size_t eight_from(size_t i, size_t m)
     return m - i < EIGHT ? m - EIGHT : i;
 }
 
-/* Floats of a thread's room for dot_blocks or, if PACKED, dot_pairs. */
-static size_t block_floats(size_t rows, const struct sum_tree *tree, bool packed)
+/* Floats of a thread's room for dot_blocks or, if PAIRED, dot_pairs. */
+static size_t block_floats(size_t rows, const struct sum_tree *tree, bool paired)
 {
     size_t some = rows < BLOCK_ROWS ? (rows + EIGHT - 1) / EIGHT * EIGHT : BLOCK_ROWS;
 
-    if (packed)
+    if (paired)
         return PAIRS_FLOATS + (tree->n > 1 ? SUMS * rows * BLOCK_OUTS : 0);
     return BLOCK_OUTS * (BLOCK + APART + some * (tree->n > 1 ? SUMS + 1 : 1));
 }
@@ -501,7 +501,7 @@ static void store_block(float *y, size_t y_stride, size_t m, size_t n,
         size_t turned = 0;
 
         for (; turned + EIGHT <= n; turned += EIGHT)
-            turn_eight(to + turned, y_stride, sums + turned);
+            transpose_eight(to + turned, y_stride, sums + turned);
         for (size_t r = 0; r < EIGHT; r++)
             for (size_t c = turned; c < n; c++)
                 to[r * y_stride + c] = sums[c][r];
@@ -568,7 +568,7 @@ static void dot_blocks(float *y, size_t y_stride, const float *x, size_t x_strid
     }
 }
 
-/* y[M][N], or += if ADD, by a panel of packed weights: six outputs, whose weights stay
+/* y[M][N], or += if ADD, by a panel of paired weights: six outputs, whose weights stay
  * in the L1 cache, by CHUNK rows, which stay in L2, after another. */
 static void pair_tiles(float *y, size_t y_stride, const float *x, size_t x_stride,
                        size_t m, const struct tiles *t, const struct weight_rows *panel,
@@ -590,8 +590,8 @@ static void pair_tiles(float *y, size_t y_stride, const float *x, size_t x_strid
 static void pair_panel(uint16_t *to, size_t stride, const struct matrix *w,
                        uint64_t first, size_t n, uint64_t col, size_t terms)
 {
-    if (cpu_is_packed(w)) {
-        packed_widen(to, stride, w, first, n, col, terms);
+    if (cpu_has_codes(w)) {
+        codes_widen(to, stride, w, first, n, col, terms);
         return;
     }
     for (size_t j = 0; j < n; j++)
@@ -609,7 +609,7 @@ static void scale_outputs(float *y, size_t y_stride, size_t m, const struct matr
             y[i * y_stride + j] *= scale[j];
 }
 
-/* The same for packed x, whose weights are copied, or widened from codes.  ROOM is that
+/* The same for paired x, whose weights are copied, or widened from codes.  ROOM is that
  * of join_sums. */
 static void dot_pairs(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const struct tiles *t, const struct matrix *w,
@@ -840,7 +840,7 @@ static void linear_blocks(void *arg, size_t task, int thread)
     size_t n, first = (size_t)outputs(p, task, &n);
     float *room = p->rooms + (size_t)thread * p->room;
 
-    if (p->tiles->packed)
+    if (p->tiles->paired)
         dot_pairs(p->y + first, p->out, p->apart, p->x_stride, p->rows, p->tiles, p->w,
                   first, n, p->tree, room);
     else
@@ -854,8 +854,8 @@ static bool wants_blocks(struct product *p)
 {
 #if CPU_HAS_WIDE
     if (cpu_has() != CPU_ANY &&
-        (cpu_is_packed(p->w) || p->rows > (p->tiles->packed ? 2 * CHUNK : FEW))) {
-        p->room = block_floats(p->rows, p->tree, p->tiles->packed);
+        (cpu_has_codes(p->w) || p->rows > (p->tiles->paired ? 2 * CHUNK : FEW))) {
+        p->room = block_floats(p->rows, p->tree, p->tiles->paired);
         return true;
     }
 #endif
@@ -869,7 +869,7 @@ static void share_blocks(struct device *d, struct product *p)
 #if CPU_HAS_WIDE
     /* whole groups of codes, too */
     const uint64_t unit =
-        cpu_is_packed(p->w) ? (uint64_t)(OUTS * CODES_ROWS / 2) : GROUP;
+        cpu_has_codes(p->w) ? (uint64_t)(OUTS * CODES_ROWS / 2) : GROUP;
     uint64_t share = p->out / (4 * (uint64_t)cpu_threads(d)) / unit * unit;
 
     share = share < unit ? unit : share < BLOCK_OUTS ? share : BLOCK_OUTS;
@@ -911,13 +911,13 @@ static bool share_streams(struct device *d, struct product *p)
 {
 #if CPU_HAS_WIDE
     struct streams *s = &p->streams;
-    struct ways *ways = cpu_ways(d, p->tiles->kind, ONE_ROW);
+    struct autotune *tuning = cpu_autotune(d, p->tiles->kind, ONE_ROW);
     uint64_t bytes = p->in * p->out * p->tiles->size;
     double start;
 
     if (p->rows != 1 || cpu_has() == CPU_ANY)
         return false;
-    p->loop = &p->tiles->way[ways_next(ways, WAYS, bytes)];
+    p->loop = &p->tiles->way[autotune_next(tuning, AUTOTUNE_WAYS, bytes)];
     *s = (struct streams){ .all = p->out,
                            .threads = (uint64_t)cpu_threads(d),
                            .width = p->loop->width,
@@ -928,7 +928,7 @@ static bool share_streams(struct device *d, struct product *p)
         return false;
     start = clock_seconds();
     cpu_parallel(d, streams_tasks(s), linear_streams, p);
-    ways_note(ways, WAYS, bytes, clock_seconds() - start);
+    autotune_note(tuning, AUTOTUNE_WAYS, bytes, clock_seconds() - start);
     return true;
 #else
     (void)d;
@@ -944,12 +944,12 @@ static void share_rows(struct device *d, struct product *p, bool blocks)
     const int rows = p->rows <= FEW     ? FEW_ROWS
                      : p->rows <= CHUNK ? SOME_ROWS
                                         : MANY_ROWS;
-    struct ways *ways = cpu_ways(d, p->tiles->kind, rows);
+    struct autotune *tuning = cpu_autotune(d, p->tiles->kind, rows);
     const int n = p->rows >= EIGHT && p->tiles->near ? 2 : 1;
     double start;
 
     p->panel = tiles_of(DTYPE_F32);
-    if (n > 1 && ways_next(ways, n, bytes)) {
+    if (n > 1 && autotune_next(tuning, n, bytes)) {
         p->tiles = p->tiles->near;
         p->panel = p->panel->near;
     }
@@ -959,7 +959,7 @@ static void share_rows(struct device *d, struct product *p, bool blocks)
     else
         share_out(d, p, p->panels ? PANEL : few_share(p), linear_outputs);
     if (n > 1)
-        ways_note(ways, n, bytes, (clock_seconds() - start) / (double)p->rows);
+        autotune_note(tuning, n, bytes, (clock_seconds() - start) / (double)p->rows);
 }
 
 static void matmul_outputs(void *arg, size_t task, int thread)
@@ -1017,7 +1017,7 @@ static void set_apart(void *arg, size_t task, int thread)
         size_t cols = (size_t)p->tree->leaf[k].cols;
         size_t floats = floats_of(p->tiles, cols);
 
-        if (p->tiles->packed) {
+        if (p->tiles->paired) {
             memset(to, 0, floats * sizeof(*to));
             cpu_round_bf16((uint16_t *)to, x, cols);
         } else {
@@ -1041,7 +1041,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .rows = rows,
                          .w = w,
                          .rounded = rounded,
-                         .tiles = rounded ? tile_pairs() : NULL,
+                         .tiles = rounded ? tile_bf16dot() : NULL,
                          .tree = tree ? tree : &whole,
                          .in = w->cols,
                          .out = w->rows,
@@ -1056,12 +1056,12 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     }
     if (!p.tiles)
         p.tiles = tiles_of(w->dtype);
-    if (p.tiles->packed)
+    if (p.tiles->paired)
         p.x_stride = (size_t)w->cols / 2 + VEC * (TREE_LEAVES + 1) + APART;
     p.x_stride = (p.x_stride + VEC - 1) / VEC * VEC;
     apart = rows * p.x_stride;
     blocks = wants_blocks(&p);
-    if (!blocks && rows > FEW && !p.tiles->packed) {
+    if (!blocks && rows > FEW && !p.tiles->paired) {
         panels = (size_t)cpu_threads(d) * cpu_panel_floats();
         p.room = p.tree->n > 1 ? SUMS * PANEL * rows : 0;
     }
@@ -1095,15 +1095,15 @@ int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
     return linear(d, y, x, rows, w, tree, w->dtype == DTYPE_BF16, err);
 }
 
-bool cpu_has_widened(size_t rows, const struct matrix *w)
+bool cpu_has_codes_bf16dot(size_t rows, const struct matrix *w)
 {
-    return cpu_is_packed(w) && !packed_by_tiles(w) && rows >= WIDENED && w->cols &&
-           tile_pairs();
+    return cpu_has_codes(w) && !codes_by_amx(w) && rows >= WIDENED && w->cols &&
+           tile_bf16dot();
 }
 
-int cpu_linear_widened(struct device *d, float *y, const float *x, size_t rows,
-                       const struct matrix *w, const struct sum_tree *tree,
-                       struct err *err)
+int cpu_codes_bf16dot(struct device *d, float *y, const float *x, size_t rows,
+                      const struct matrix *w, const struct sum_tree *tree,
+                      struct err *err)
 {
     return linear(d, y, x, rows, w, tree, true, err);
 }

@@ -286,8 +286,8 @@ STREAMS_OF(near_2, 2, VEC_TO_L1)
 
 #define TABLE(eight_rows, sibling)                                                     \
     {                                                                                  \
-        .kind = STORED_PAIRS, .size = sizeof(uint16_t), .block = PAIRS_BLOCK,          \
-        .packed = true, .dot = dot, .keep = eight_rows, .join = join, .near = sibling, \
+        .kind = STORED_BF16DOT, .size = sizeof(uint16_t), .block = PAIRS_BLOCK,        \
+        .paired = true, .dot = dot, .keep = eight_rows, .join = join, .near = sibling, \
         .way = {                                                                       \
             { 8, streams_8 },                                                          \
             { 4, streams_4 },                                                          \
@@ -296,15 +296,15 @@ STREAMS_OF(near_2, 2, VEC_TO_L1)
         }                                                                              \
     }
 
-const struct tiles *tile_pairs(void)
+const struct tiles *tile_bf16dot(void)
 {
     static const struct tiles near_tiles = TABLE(near_keep, NULL);
     static const struct tiles pairs_of_bf16 = TABLE(keep, &near_tiles);
 
-    return pairs_has() ? &pairs_of_bf16 : NULL;
+    return avx512bf16_has() ? &pairs_of_bf16 : NULL;
 }
 #else
-const struct tiles *tile_pairs(void)
+const struct tiles *tile_bf16dot(void)
 {
     return NULL;
 }

@@ -22,7 +22,7 @@ enum {
     EIGHT_OUTS = 3, /* and its outputs */
     STREAMS = 8, /* most outputs of one row at once, whose weights may lie far apart */
     BLOCK = 512, /* terms of a stretch: some rows of x fit into the L1 cache */
-    PAIRS_BLOCK = 2048, /* of packed x */
+    PAIRS_BLOCK = 2048, /* of paired x */
     PAIRS_PART = 512,   /* terms of it for which eight rows fit into the L1 cache */
 };
 
@@ -52,7 +52,7 @@ struct tiles {
     size_t block;       /* terms of a stretch */
     bool ahead_by_tile; /* eight rows prefetch what their tiles read next but a
                          * stretch, else weights in memory order */
-    bool packed; /* a float of x holds two consecutive bf16 terms, padded with zeros to
+    bool paired; /* a float of x holds two consecutive bf16 terms, padded with zeros to
                   * whole vectors; otherwise x is arranged by cpu_arrange */
     /* y[M][N] = x w^T, or += if ADD, over TERMS terms.  The first rows prefetch
      * `ahead`. */
@@ -64,14 +64,14 @@ struct tiles {
                   const struct weight_rows *w, size_t terms, bool add);
     const struct tiles *near; /* the same, but eight rows prefetch to the L1 cache, not
                                * to L2; or NULL */
-    /* If packed, instead: kept, or += if MORE, the lanes of the sums over TERMS terms;
+    /* If paired, instead: kept, or += if MORE, the lanes of the sums over TERMS terms;
      * and sums[], or += if ADD, the sums of these lanes. */
     void (*keep)(vec kept[EIGHT * EIGHT_OUTS], const float *x, size_t x_stride,
                  const struct weight_rows *w, size_t terms, bool more);
     void (*join)(float sums[EIGHT_OUTS][EIGHT], const vec kept[EIGHT * EIGHT_OUTS],
                  bool add);
-    struct stream_loop way[WAYS]; /* of one row; none unless CPU_HAS_WIDE */
-    /* y[M][OUTS] += x w over N terms; NULL if packed, as is widen */
+    struct stream_loop way[AUTOTUNE_WAYS]; /* of one row; none unless CPU_HAS_WIDE */
+    /* y[M][OUTS] += x w over N terms; NULL if paired, as is widen */
     void (*outer)(float *y, size_t y_stride, const float *x, size_t x_stride,
                   const char *w, size_t w_stride, size_t m, size_t outs, size_t n);
     /* widens N weights, a multiple of 2 VEC, to f32 in the order of cpu_arrange */
@@ -89,8 +89,8 @@ typedef void tile_dots_fn(float *y, size_t y_stride, const float *x, size_t x_st
                           size_t terms);
 tile_dots_fn tile_dots, tile_dots_avx2;
 
-/* Loops for bf16 weights and packed x, with the CPU's bf16 dot product; NULL if it has
+/* Loops for bf16 weights and paired x, with the CPU's bf16 dot product; NULL if it has
  * none. */
-const struct tiles *tile_pairs(void);
+const struct tiles *tile_bf16dot(void);
 
 #endif

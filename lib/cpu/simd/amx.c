@@ -317,7 +317,7 @@ make_sums(float *sums, size_t sums_stride, const struct amx_product *p, int line
                  row = p->y_stride * sizeof(float);
     const size_t sum_row = sums_stride * sizeof(float);
     const char *w = (const char *)p->w, *x = (const char *)p->x, *ahead = p->ahead;
-    const char *y = (const char *)p->y, *end = y + (p->turned ? 0 : p->rows * row);
+    const char *y = (const char *)p->y, *end = y + (p->transposed ? 0 : p->rows * row);
 
     ZERO(0);
     ZERO(1);
@@ -391,7 +391,7 @@ store(float *y, size_t y_stride, float (*sums)[AMX_SIDE], size_t m, size_t n, bo
 CPU_WIDE void amx_multiply(const struct amx_product *p)
 {
     float sums[AMX_SIDE][AMX_SIDE] __attribute__((aligned(AMX_BYTES)));
-    const bool in_place = p->turned && p->rows == AMX_SIDE && p->outs == AMX_SIDE;
+    const bool in_place = p->transposed && p->rows == AMX_SIDE && p->outs == AMX_SIDE;
     const size_t to_stride = in_place ? p->y_stride : AMX_SIDE;
     float *to = in_place ? p->y : sums[0];
 
@@ -404,9 +404,9 @@ CPU_WIDE void amx_multiply(const struct amx_product *p)
         SUMS(16);
         SUMS(32);
     }
-    for (size_t j = 0; j < p->outs && p->turned && !in_place; j++)
+    for (size_t j = 0; j < p->outs && p->transposed && !in_place; j++)
         memcpy(p->y + j * p->y_stride, sums[j], p->rows * sizeof(*p->y));
-    for (size_t i = 0; i < p->rows && !p->turned; i += TILE)
+    for (size_t i = 0; i < p->rows && !p->transposed; i += TILE)
         for (size_t j = 0; j < p->outs; j += TILE) {
             float(*from)[AMX_SIDE] = (float(*)[AMX_SIDE]) & sums[j][i];
             size_t m = p->rows - i < TILE ? p->rows - i : TILE;

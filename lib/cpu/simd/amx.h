@@ -50,7 +50,7 @@ void amx_turn(uint16_t *to, const uint16_t *x, size_t x_stride, size_t rows,
 void amx_weave(uint16_t *to, const uint16_t *x, size_t x_stride, size_t terms,
                size_t cols);
 
-/* y[rows][outs] = x w^T, or += if ADD; if TURNED, y[outs][rows] = w x^T. */
+/* y[rows][outs] = x w^T, or += if ADD; if TRANSPOSED, y[outs][rows] = w x^T. */
 struct amx_product {
     const uint16_t *w; /* [AMX_SIDE] rows of STEPS * AMX_SIDE terms */
     size_t w_stride;   /* terms between these */
@@ -64,7 +64,7 @@ struct amx_product {
     const char *then;  /* these lines, unless it is NULL */
     float *y;
     size_t y_stride;
-    bool add, turned; /* not both */
+    bool add, transposed; /* not both */
 };
 void amx_multiply(const struct amx_product *p);
 

@@ -14,7 +14,7 @@ enum {
     PAIRS = AMX_SIDE / 2 /* of terms, of a step */
 };
 
-bool pairs_has(void)
+bool avx512bf16_has(void)
 {
     return cpu_is_wide() && __builtin_cpu_supports("avx512bf16");
 }
@@ -55,7 +55,7 @@ make_sums(vec v[OUTS * HALVES], const struct amx_product *p, const uint16_t *w,
     EACH(int i = 0; i < OUTS * HALVES; i++) v[i] = acc[i];
 }
 
-CPU_WIDE void pairs_multiply(const struct amx_product *p)
+CPU_WIDE void avx512bf16_multiply(const struct amx_product *p)
 {
     for (size_t i = 0; i < p->outs; i += OUTS) {
         const size_t left = p->outs - i;
@@ -72,12 +72,12 @@ CPU_WIDE void pairs_multiply(const struct amx_product *p)
     }
 }
 #else
-bool pairs_has(void)
+bool avx512bf16_has(void)
 {
     return false;
 }
 
-void pairs_multiply(const struct amx_product *p)
+void avx512bf16_multiply(const struct amx_product *p)
 {
     (void)p;
 }

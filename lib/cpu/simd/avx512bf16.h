@@ -10,10 +10,10 @@
 #include "lib/cpu/simd/amx.h"
 
 /* Does the CPU have products of pairs of bf16? */
-bool pairs_has(void);
+bool avx512bf16_has(void);
 
-/* y[outs][rows] = w x^T: P is TURNED, does not ADD and has nothing to prefetch.  Sums
- * are made pair after pair, whatever the numbers of rows and outputs. */
-void pairs_multiply(const struct amx_product *p);
+/* y[outs][rows] = w x^T: P is TRANSPOSED, does not ADD and has nothing to prefetch.
+ * Sums are made pair after pair, whatever the numbers of rows and outputs. */
+void avx512bf16_multiply(const struct amx_product *p);
 
 #endif
