@@ -42,6 +42,12 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     return -1;
 }
 
+void warn_untied(const struct cmd *cmd, const struct model *m)
+{
+    if (model_untied(m))
+        cmd_warn(cmd, "%s: not tied, although the config says so", model_untied(m));
+}
+
 int open_to_cut(const struct cmd *cmd, struct checkpoint **out, const char *path,
                 const char *family, struct err *err)
 {
@@ -68,6 +74,8 @@ int check_config(const struct cmd *cmd, const struct model *m, enum keys_need ne
         cmd_warn(cmd, "%s: not known to family %s and ignored: %s",
                  model_config_name(m), m->family, str_text(&ignored));
     str_clear(&ignored);
+    if (ret == 0 && cmd)
+        warn_untied(cmd, m);
     return ret;
 }
 
@@ -138,6 +146,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     struct err err = { 0 };
     char size[32];
 
+    if (ckpt->model)
+        warn_untied(cmd, ckpt->model);
     clock_gettime(CLOCK_MONOTONIC, &meter.began);
     meter.shown = meter.began;
     opt->force = w->force;

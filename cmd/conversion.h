@@ -17,8 +17,11 @@ MUST_CHECK int open_checkpoint(const struct cmd *cmd, struct checkpoint **out,
 MUST_CHECK int open_to_cut(const struct cmd *cmd, struct checkpoint **out,
                            const char *path, const char *family, struct err *err);
 
+/* Say so in one line if tensors that the config ties differ in the files. */
+void warn_untied(const struct cmd *cmd, const struct model *m);
+
 /* Check the keys of M's config as keys_check does, and warn with one line of CMD (NULL:
- * not at all) of those that are ignored. */
+ * not at all) of those that are ignored, and as warn_untied does. */
 MUST_CHECK int check_config(const struct cmd *cmd, const struct model *m,
                             enum keys_need need, struct err *err);
 

@@ -189,6 +189,7 @@ shell_tests = \
     %D%/roundtrip.t \
     %D%/source.t \
     %D%/stacks.t \
+    %D%/stored.t \
     %D%/terminal.t \
     %D%/tokenizer.t \
     %D%/tokens.t \

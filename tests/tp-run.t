@@ -216,20 +216,6 @@ err_has "tp-run: --tp: '0' is not a whole number from 1" "so are no ranks"
 run tp-run generate --ids 1,2 --max-tokens 18446744073709551615 --json "$model"
 out_has '"finish":"context"' "the largest number of tokens ends at the context"
 
-# a tied tensor stored twice
-cp -r "$data/models/gpt2-awkward" twice
-chmod -R u+w twice
-header=$(od -An -tu8 -N8 twice/model.safetensors | tr -d ' ')
-at=$(head -c $((header + 8)) twice/model.safetensors | tail -c +9 |
-    sed 's/.*"lm_head.weight":[^}]*"data_offsets":\[\([0-9]*\),.*/\1/')
-printf 'x' | dd of=twice/model.safetensors bs=1 conv=notrunc seek=$((8 + header + at + 7)) \
-    2> dd.err
-for command in "tp-run logits --tp 3 --ids 1 -o l twice" "tp-shard split -q --tp 2 twice cut"; do
-    run $command
-    err_is "${command%% *}: twice: tensors lm_head.weight and transformer.wte.weight are tied but differ" \
-        "${command%% *} refuses a tied tensor whose copy differs"
-done
-
 # a dynamic rotary base follows the window's length, however it is cut into steps
 cp -r "$data/models/llama-dynamic" dynamic
 chmod -R u+w dynamic

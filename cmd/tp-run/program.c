@@ -127,6 +127,7 @@ int program_main(const char *program, int argc, char **argv)
 
     if (summary_open(&summary, operand[0], &options, &err) < 0)
         return cmd_fail(&cmd, &err);
+    warn_untied(&cmd, summary.model);
     if (mesh_from_options(&mesh, &r.mesh,
                           summary.checkpoint ? &summary.checkpoint->mesh : NULL,
                           &err) == 0)

@@ -39,18 +39,33 @@ static int expect(struct jsonlex *lex, enum jsonlex_token token, const char *wha
     return 0;
 }
 
-/* Reads "__metadata__", an object of strings. */
-static int read_metadata(struct jsonlex *lex, struct err *err)
+/* Reads "__metadata__", an object of strings, or null, which some writers leave. */
+static int read_metadata(struct safetensors *st, struct jsonlex *lex, struct err *err)
 {
-    if (expect(lex, JSONLEX_OBJECT, "an object of strings", err) < 0)
+    size_t cap = 0;
+
+    if (jsonlex_next(lex, err) < 0)
         return -1;
+    if (lex->token == JSONLEX_NULL)
+        return 0;
+    if (lex->token != JSONLEX_OBJECT)
+        return jsonlex_error(lex, err, "expected an object of strings");
     for (;;) {
+        const char *key;
+
         if (jsonlex_next(lex, err) < 0)
             return -1;
         if (lex->token == JSONLEX_OBJECT_END)
             return 0;
+        key = pool_strndup(&st->pool, lex->text.s, lex->text.len);
         if (expect(lex, JSONLEX_STRING, "a string", err) < 0)
             return -1;
+        if (strlen(str_text(&lex->text)) != lex->text.len)
+            continue;
+        st->note = xgrow(st->note, &cap, st->nnotes + 1, sizeof(*st->note));
+        st->note[st->nnotes++] = (struct safetensors_note){
+            key, pool_strndup(&st->pool, str_text(&lex->text), lex->text.len)
+        };
     }
 }
 
@@ -225,7 +240,7 @@ static int read_entries(struct safetensors *st, struct jsonlex *lex, struct err 
             if (metadata)
                 return jsonlex_error(lex, err, "duplicate key \"%s\"", METADATA);
             metadata = true;
-            if (read_metadata(lex, err) < 0)
+            if (read_metadata(st, lex, err) < 0)
                 return -1;
             continue;
         }
@@ -258,6 +273,39 @@ out:
         safetensors_clear(&made);
     jsonlex_clear(&lex);
     free(name);
+    return ret;
+}
+
+int safetensors_parse_notes(struct safetensors *st, const char *path, const char *text,
+                            size_t n, struct err *err)
+{
+    struct safetensors made = { 0 };
+    struct jsonlex lex;
+    int ret = -1;
+
+    jsonlex_init(&lex, path, text, n);
+    if (expect(&lex, JSONLEX_OBJECT, "an object", err) < 0)
+        goto out;
+    for (;;) {
+        bool notes;
+
+        if (jsonlex_next(&lex, err) < 0)
+            goto out;
+        if (lex.token == JSONLEX_OBJECT_END)
+            break;
+        notes = !strcmp(lex.text.s, METADATA);
+        if (notes ? read_metadata(&made, &lex, err) < 0
+                  : jsonlex_next(&lex, err) < 0 || jsonlex_skip(&lex, err) < 0)
+            goto out;
+        if (notes)
+            break;
+    }
+    *st = made;
+    ret = 0;
+out:
+    if (ret < 0)
+        safetensors_clear(&made);
+    jsonlex_clear(&lex);
     return ret;
 }
 
@@ -341,6 +389,7 @@ out:
 void safetensors_clear(struct safetensors *st)
 {
     free(st->tensor);
+    free(st->note);
     pool_clear(&st->pool);
     *st = (struct safetensors){ 0 };
 }

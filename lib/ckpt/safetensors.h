@@ -17,9 +17,16 @@
 
 enum { SAFETENSORS_MAX_HEADER = 100000000 };
 
+/* An entry of "__metadata__". */
+struct safetensors_note {
+    const char *key, *value;
+};
+
 struct safetensors {
     struct tensor *tensor; /* in the header's order */
     size_t n;
+    struct safetensors_note *note; /* the metadata, without strings that have a NUL */
+    size_t nnotes;
     uint64_t data;    /* offset of the first data byte: 8 + the header's length */
     uint64_t size;    /* of the file */
     struct pool pool; /* private */
@@ -34,6 +41,9 @@ MUST_CHECK int safetensors_read(struct safetensors *st, char **text, int fd,
 MUST_CHECK int safetensors_parse(struct safetensors *st, const char *path,
                                  const char *text, size_t n, uint64_t size,
                                  struct err *err);
+/* The metadata alone, of the header's N bytes at TEXT; *st has no tensors. */
+MUST_CHECK int safetensors_parse_notes(struct safetensors *st, const char *path,
+                                       const char *text, size_t n, struct err *err);
 void safetensors_clear(struct safetensors *st);
 
 /* Builds a header: call begin, add for each tensor in the order of its data, then

@@ -218,6 +218,30 @@ static void add_tensors(struct source *s, const struct tensor *t, size_t n, size
     }
 }
 
+static void add_aliases(struct source_alias **alias, size_t *n, struct pool *pool,
+                        const struct safetensors *st)
+{
+    if (st->nnotes)
+        *alias = xrealloc(*alias, (*n + st->nnotes) * sizeof(**alias));
+    for (size_t i = 0; i < st->nnotes; i++)
+        (*alias)[(*n)++] =
+            (struct source_alias){ pool_strdup(pool, st->note[i].key),
+                                   pool_strdup(pool, st->note[i].value) };
+}
+
+int source_header_aliases(struct source_alias **alias, size_t *nalias,
+                          struct pool *pool, const char *path, const char *text,
+                          size_t n, struct err *err)
+{
+    struct safetensors st;
+
+    if (safetensors_parse_notes(&st, path, text, n, err) < 0)
+        return -1;
+    add_aliases(alias, nalias, pool, &st);
+    safetensors_clear(&st);
+    return 0;
+}
+
 static int read_safetensors(struct source *s, size_t i, int fd, size_t *cap,
                             struct err *err)
 {
@@ -231,6 +255,7 @@ static int read_safetensors(struct source *s, size_t i, int fd, size_t *cap,
     if (st.n)
         qsort(st.tensor, st.n, sizeof(*st.tensor), compare_offsets);
     add_tensors(s, st.tensor, st.n, i, cap);
+    add_aliases(&s->alias, &s->naliases, &s->pool, &st);
     safetensors_clear(&st);
     return 0;
 }
@@ -601,6 +626,7 @@ void source_clear(struct source *s)
     free(s->config_path);
     free(s->file);
     free(s->tensor);
+    free(s->alias);
     fs_list_free(s->small, s->nsmall);
     pool_clear(&s->pool);
     *s = (struct source){ 0 };

@@ -33,6 +33,12 @@ struct source_file {
     uint64_t inode;
 };
 
+/* A tensor that a file's metadata says is stored under another name, as safetensors'
+ * save_model writes tied ones; any other entry of the metadata has the same form. */
+struct source_alias {
+    const char *name, *stored;
+};
+
 struct source {
     char *path;   /* as given */
     bool single;  /* a single file: no config, no small files */
@@ -42,6 +48,8 @@ struct source {
     size_t nfiles;
     struct tensor *tensor; /* .file indexes file */
     size_t n;
+    struct source_alias *alias;
+    size_t naliases;
     char **small; /* names of the small files, which are copied unchanged */
     size_t nsmall;
     struct pool pool; /* private */
@@ -77,6 +85,13 @@ MUST_CHECK int source_header(char **text, size_t *n, const struct source *s, siz
 /* The CRC-32 of file I on disk. */
 MUST_CHECK int source_crc32(uint32_t *crc, const struct source *s, size_t i,
                             struct err *err);
+
+/* Appends the entries of the metadata in a safetensors header, N bytes at TEXT, to the
+ * *n at *ALIAS, which the caller frees; the strings are in POOL.  PATH is for messages.
+ */
+MUST_CHECK int source_header_aliases(struct source_alias **alias, size_t *nalias,
+                                     struct pool *pool, const char *path,
+                                     const char *text, size_t n, struct err *err);
 
 /* The weight files in the index of N bytes at TEXT, sorted, each once; PATH is for
  * messages.  Free them with fs_list_free. */

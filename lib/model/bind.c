@@ -444,6 +444,17 @@ static const struct family_entry *carried_as(const struct model *m, const char *
     return found;
 }
 
+/* A rotary family computes its frequencies from the config; older files also store
+ * them. */
+static bool is_frequencies(const struct model *m, const char *name)
+{
+    static const char stored[] = "rotary_emb.inv_freq";
+    size_t n = strlen(name), tail = strlen(stored);
+
+    return m->state->family->rope.n && str_ends(name, stored) &&
+           (n == tail || name[n - tail - 1] == '.');
+}
+
 int model_carried(const struct model *m, const char *name, double *value,
                   struct err *err)
 {
@@ -541,7 +552,212 @@ static int tie_by_file(struct model *m, struct tensor_def *d, struct err *err)
     return 0;
 }
 
-int model_bind(struct model *m, const struct model_input *in, size_t n, struct err *err)
+/* ---- ties ---- */
+
+size_t model_root(const struct model *m, size_t t)
+{
+    while (m->tensor[t].tied >= 0)
+        t = (size_t)m->tensor[t].tied;
+    return t;
+}
+
+static bool is_any_stored(const struct model *m, const struct tensor_def *d)
+{
+    bool stored = false;
+
+    for (size_t i = 0; i < d->count; i++)
+        stored |= is_stored(m, d->first + i);
+    return stored;
+}
+
+static bool same_axes(const struct tensor_def *a, const struct tensor_def *b)
+{
+    bool same = a->ndim == b->ndim && a->count == b->count;
+
+    for (int k = 0; same && k < a->ndim; k++)
+        same = !strcmp(a->axis[k].text, b->axis[k].text);
+    return same;
+}
+
+/* A file may store tied tensors under the name of any of them.  If D is stored, and not
+ * what it is tied to, that becomes the stored one. */
+static void store_once(struct model *m, const struct tensor_def *d)
+{
+    const struct tensor_def *to = d->tied_def < 0 ? NULL : &m->state->def[d->tied_def];
+
+    if (!to || is_any_stored(m, to) || !same_axes(d, to))
+        return;
+    for (size_t i = 0; i < d->count; i++) {
+        struct model_tensor *t = &m->tensor[d->first + i],
+                            *in = &m->tensor[to->first + i];
+
+        if (t->source < 0)
+            continue;
+        free((char *)in->name);
+        in->name = xstrdup(t->name);
+        in->source = t->source;
+        t->source = -1;
+    }
+}
+
+static int compare_aliases(const void *a, const void *b)
+{
+    const struct model_alias *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+
+    return order ? order : strcmp(x->stored, y->stored);
+}
+
+struct aliases {
+    struct model_alias *v; /* sorted */
+    size_t n;
+};
+
+/* The alias of D's tensor with these captures, under any of its names; NULL: none. */
+static const struct model_alias *
+find_alias(const struct aliases *a, const struct tensor_def *d, const uint64_t value[2])
+{
+    const struct model_alias *found = NULL;
+
+    for (size_t k = 0; k < d->nnames && !found; k++) {
+        char *name = make_name(d->name[k], value);
+        size_t low = 0, high = a->n;
+
+        while (low < high) {
+            size_t mid = low + (high - low) / 2;
+
+            if (strcmp(a->v[mid].name, name) < 0)
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        if (low < a->n && !strcmp(a->v[low].name, name))
+            found = &a->v[low];
+        free(name);
+    }
+    return found;
+}
+
+/* Sets *to to the tensor that A says is stored. */
+static int follow_alias(const struct model *m, const struct aliases *all,
+                        const struct model_alias *a, size_t *to, struct err *err)
+{
+    long t = bind_match(m, a->stored);
+
+    if (a + 1 < all->v + all->n && !strcmp(a[1].name, a->name) &&
+        strcmp(a[1].stored, a->stored))
+        return err_set(err, ERR_INPUT,
+                       "tensor %s: the metadata says that it is stored as %s, and as "
+                       "%s",
+                       a->name, a->stored, a[1].stored);
+    *to = t < 0 ? 0 : model_root(m, (size_t)t);
+    if (t < 0 || m->tensor[*to].source < 0 || strcmp(m->tensor[*to].name, a->stored))
+        return err_set(err, ERR_INPUT,
+                       "tensor %s: the metadata says that it is stored as %s, which is "
+                       "missing",
+                       a->name, a->stored);
+    return 0;
+}
+
+/* Does alias A of D's I-th tensor agree with the family?  D is tied already, or A gives
+ * all its tensors the place of another definition's, *TO. */
+static int check_alias(const struct model *m, const struct tensor_def *d, size_t i,
+                       const struct aliases *all, const struct model_alias *a,
+                       const struct tensor_def **to, struct err *err)
+{
+    size_t t = 0;
+
+    if (follow_alias(m, all, a, &t, err) < 0)
+        return -1;
+    *to = &m->state->def[m->tensor[t].kind];
+    if (d->tied_def >= 0 ? t == model_root(m, d->first + i)
+                         : same_axes(d, *to) && t - (*to)->first == i)
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "tensor %s: the metadata says that it is stored as %s, which in "
+                   "family %s is another tensor",
+                   a->name, a->stored, m->family);
+}
+
+/* Ties the tensors of D, if none is stored, to those that aliases name. */
+static int tie_by_alias(struct model *m, struct tensor_def *d, const struct aliases *a,
+                        struct err *err)
+{
+    const struct tensor_def *to = NULL;
+    uint64_t value[2] = { 0, 0 };
+    size_t found = 0;
+
+    if (!a->n || d->companion_of >= 0 || is_any_stored(m, d))
+        return 0;
+    for (; value[0] < capture_count(m, d, 0); value[0]++)
+        for (value[1] = 0; value[1] < capture_count(m, d, 1); value[1]++) {
+            long t = tensor_index(m, d, value);
+            const struct model_alias *alias = t < 0 ? NULL : find_alias(a, d, value);
+
+            if (t >= 0 && !alias)
+                return 0; /* if the model needs it, it is missing */
+            if (alias &&
+                check_alias(m, d, (size_t)t - d->first, a, alias, &to, err) < 0)
+                return -1;
+            found += alias != NULL;
+        }
+    if (!found || d->tied_def >= 0)
+        return 0;
+    d->tied_def = (int)(to - m->state->def);
+    for (size_t i = 0; i < d->count; i++) {
+        m->tensor[d->first + i].tied = (int)(to->first + i);
+        m->tensor[d->first + i].optional = true;
+    }
+    model_find_readers(m);
+    return 0;
+}
+
+/* Decides which tensors are tied, and which one of them is stored. */
+static int settle_ties(struct model *m, const struct model_alias *alias,
+                       size_t naliases, struct err *err)
+{
+    struct aliases a = { xcalloc(naliases + 1, sizeof(*a.v)), naliases };
+    int ret = 0;
+
+    if (naliases) {
+        memcpy(a.v, alias, naliases * sizeof(*a.v));
+        qsort(a.v, a.n, sizeof(*a.v), compare_aliases);
+    }
+    for (size_t i = 0; i < m->state->ndefs; i++)
+        store_once(m, &m->state->def[i]);
+    for (size_t i = 0; i < m->state->ndefs && ret == 0; i++)
+        ret = tie_by_file(m, &m->state->def[i], err);
+    for (size_t i = 0; i < m->state->ndefs && ret == 0; i++)
+        ret = tie_by_alias(m, &m->state->def[i], &a, err);
+    free(a.v);
+    return ret;
+}
+
+void model_untie(struct model *m, size_t t)
+{
+    struct tensor_def *d = &m->state->def[m->tensor[t].kind];
+    struct str text = { 0 };
+
+    str_addf(&text, "%s%s%s and %s are both stored, and differ",
+             m->state->untied ? m->state->untied : "", m->state->untied ? "; " : "",
+             m->tensor[t].name, m->tensor[model_root(m, t)].name);
+    free(m->state->untied);
+    m->state->untied = str_steal(&text);
+    d->tied_def = -1;
+    for (size_t i = 0; i < d->count; i++) {
+        m->tensor[d->first + i].tied = -1;
+        m->tensor[d->first + i].optional = d->optional;
+    }
+    model_find_readers(m);
+}
+
+const char *model_untied(const struct model *m)
+{
+    return m->state->untied;
+}
+
+int model_bind(struct model *m, const struct model_input *in, size_t n,
+               const struct model_alias *alias, size_t naliases, struct err *err)
 {
     m->carry = xcalloc(n + 1, sizeof(*m->carry));
     m->ncarry = 0;
@@ -552,7 +768,7 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
 
         if (t == -2)
             return -1;
-        if (t < 0 && carried_as(m, in[i].name)) {
+        if (t < 0 && (carried_as(m, in[i].name) || is_frequencies(m, in[i].name))) {
             m->carry[m->ncarry++] = (int)i;
             continue;
         }
@@ -568,9 +784,8 @@ int model_bind(struct model *m, const struct model_input *in, size_t n, struct e
         free((char *)m->tensor[t].name);
         m->tensor[t].name = xstrdup(in[i].name);
     }
-    for (size_t i = 0; i < m->state->ndefs; i++)
-        if (tie_by_file(m, &m->state->def[i], err) < 0)
-            return -1;
+    if (settle_ties(m, alias, naliases, err) < 0)
+        return -1;
     for (size_t t = 0; t < m->ntensors; t++)
         if ((!m->tensor[t].optional || m->state->def[m->tensor[t].kind].packs) &&
             !is_stored(m, t))

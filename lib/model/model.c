@@ -401,6 +401,23 @@ static uint64_t readers(const struct family *f, const char *key)
     return sections;
 }
 
+void model_find_readers(struct model *m)
+{
+    struct model_state *s = m->state;
+
+    for (size_t i = 0; i < s->ndefs; i++)
+        s->def[i].read_by = readers(s->family, s->def[i].entry->key);
+    for (size_t i = 0; i < s->ndefs; i++) {
+        struct tensor_def *d = &s->def[i];
+        int to = d->tied_def >= 0 ? d->tied_def : d->file_def;
+
+        if (to >= 0)
+            s->def[to].read_by |= d->read_by;
+        if (d->near >= 0)
+            d->read_by = s->def[d->near].read_by;
+    }
+}
+
 /* Reads the options object at the end of a tensor's list. */
 static int read_options(struct tensor_def *d, const struct json *o,
                         const char **tied_to, const struct json **tied_when,
@@ -487,9 +504,8 @@ static int read_packing(struct model_state *s, struct tensor_def *d, struct err 
     if (!of)
         return family_error(d->entry->doc, d->packs, 0, err,
                             "'%s' is no tensor above this one", d->packs->text);
-    d->companion_of = (int)(of - s->def);
+    d->companion_of = d->near = (int)(of - s->def);
     d->optional = true; /* absent if the values are stored plainly: see is_stored */
-    d->read_by = of->read_by;
     d->role = strcmp(d->packs->key, "mxfp4") ? PACKED_SCALES : PACKED_VALUES;
     if (d->role == PACKED_VALUES)
         of->replaced_by = (int)s->ndefs;
@@ -504,7 +520,7 @@ static int read_beside(struct model_state *s, struct tensor_def *d, struct err *
     if (!of)
         return family_error(d->entry->doc, d->beside, 0, err,
                             "'%s' is no tensor above this one", d->beside->text);
-    d->read_by = of->read_by;
+    d->near = (int)(of - s->def);
     return 0;
 }
 
@@ -522,12 +538,12 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
                               .file_def = -1,
                               .companion_of = -1,
                               .replaced_by = -1,
+                              .near = -1,
                               .section = -1,
                               .capture = { -1, -1 } };
     if (e->json->type != JSON_ARRAY || !json_string(j))
         return family_error(e->doc, e->json, 0, err, "expected [name, axis, ...]");
     d->pattern = j->text;
-    d->read_by = readers(s->family, e->key);
     for (const struct json *last = j; last; last = last->next)
         if (last->type == JSON_OBJECT && !last->next &&
             read_options(d, last, &tied_to, &tied_when, &by_file, err) < 0)
@@ -546,7 +562,6 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
                                 "tied to '%s', which is not above it", tied_to);
         d->tied_def = tied ? (int)(to - s->def) : -1;
         d->file_def = by_file ? (int)(to - s->def) : -1;
-        to->read_by |= d->read_by;
     }
     if ((d->packs && read_packing(s, d, err) < 0) ||
         (d->beside && read_beside(s, d, err) < 0))
@@ -574,6 +589,7 @@ static int make_tensors(struct model *m, struct err *err)
     for (size_t i = 0; i < t->n; i++)
         if (read_tensor(m, &t->v[i], err) < 0)
             return -1;
+    model_find_readers(m);
     return bind_tensors(m, err);
 }
 
@@ -693,6 +709,7 @@ void model_free(struct model *m)
     free(s->deal);
     free(s->section);
     free(s->def);
+    free(s->untied);
     free(s);
     free(m);
 }

@@ -85,11 +85,29 @@ struct model_input {
     const uint64_t *shape;
 };
 
+/* What a checkpoint says of a tensor that it does not store: that it is STORED. */
+struct model_alias {
+    const char *name, *stored;
+};
+
 /* Matches the N inputs to M's tensors; sets .name and .source of each tensor, and the
- * carry list.  ERR_INPUT names a tensor that no pattern matches, that is missing, or
- * that has a wrong shape. */
+ * carry list.  Of tied tensors any may be the stored one: that to which the others are
+ * tied then has its name and .source.  A tensor that is neither stored nor tied, but
+ * that one of the NALIASES aliases names, becomes tied to the stored one.  An alias of
+ * a stored tensor, or of none of the model, says nothing.  ERR_INPUT names a tensor
+ * that no pattern matches, that is missing, that has a wrong shape, or whose alias is
+ * false. */
 MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t n,
+                          const struct model_alias *alias, size_t naliases,
                           struct err *err);
+
+/* The tensor that has the values of T: T itself unless it is tied. */
+size_t model_root(const struct model *m, size_t t);
+/* The stored tensor T of the bound M is tied to a stored one that differs: T, and all
+ * of its kind, become tensors of their own. */
+void model_untie(struct model *m, size_t t);
+/* What model_untie did, in words, for a warning; NULL: nothing.  Borrowed. */
+const char *model_untied(const struct model *m);
 
 /* Index of the tensor called NAME, as bound, or -1. */
 long model_find(const struct model *m, const char *name);

@@ -309,7 +309,7 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     *d = s->def[base];
     d->start = NULL;
     memset(d->axis, 0, sizeof(d->axis));
-    d->companion_of = (int)base;
+    d->companion_of = d->near = (int)base;
     d->role = c->role;
     d->tied_def = d->file_def = -1;
     d->optional = true;

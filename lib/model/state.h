@@ -18,6 +18,7 @@ struct tensor_def {
     bool optional;
     int companion_of; /* definition of the quantized weight that it belongs to, or -1 */
     int replaced_by;  /* definition stored in its place when quantized, or -1 */
+    int near;         /* definition with whose readers it is stored, or -1 */
     const struct json
         *beside;              /* no line reads it: the tensor with which it is stored */
     const struct json *packs; /* "mxfp4" or "scales": the tensor whose packed values or
@@ -65,6 +66,10 @@ struct model_state {
     int nlayers; /* in all repeated sections */
     struct tensor_def *def;
     size_t ndefs;
+    char *untied; /* what model_untie did, in words; or NULL */
 };
+
+/* Sets which sections read each definition; call it when a tie changes. */
+void model_find_readers(struct model *m);
 
 #endif

@@ -51,23 +51,60 @@ int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err)
 
 /* ---- opening ---- */
 
-/* Binds the model to the tensors and fills which[]. */
+static int untie(struct checkpoint *c, struct err *err); /* reads, so below */
+
+/* What the metadata of the source's files says: *n entries, which the caller frees;
+ * their strings are in POOL or the source. */
+static int find_aliases(const struct checkpoint *c, struct model_alias **out, size_t *n,
+                        struct pool *pool, struct err *err)
+{
+    struct source_alias *of_headers = NULL;
+    const struct source_alias *alias = c->source.alias;
+    size_t found = c->source.naliases;
+    int ret = 0;
+
+    for (size_t f = 0; f < c->manifest.nsources && c->sharded && ret == 0; f++) {
+        const struct manifest_source *s = &c->manifest.source[f];
+
+        ret = source_header_aliases(&of_headers, &found, pool, s->name, s->header,
+                                    s->header_len, err);
+        alias = of_headers;
+    }
+    *out = xmalloc((found + 1) * sizeof(**out));
+    for (size_t i = 0; i < found; i++)
+        (*out)[i] = (struct model_alias){ alias[i].name, alias[i].stored };
+    *n = found;
+    free(of_headers);
+    return ret;
+}
+
+/* Binds the model to the tensors. */
 static int bind(struct checkpoint *c, struct err *err)
 {
     struct model_input *in = xcalloc(c->nweights + 1, sizeof(*in));
+    struct model_alias *alias = NULL;
+    struct pool pool = { 0 };
+    size_t n;
     int ret;
 
     for (size_t i = 0; i < c->nweights; i++)
         in[i] = (struct model_input){ c->tensor[i].name, c->tensor[i].dtype,
                                       c->tensor[i].ndim, c->tensor[i].shape };
-    ret = model_bind(c->model, in, c->nweights, err);
+    ret = find_aliases(c, &alias, &n, &pool, err);
+    if (ret == 0)
+        ret = model_bind(c->model, in, c->nweights, alias, n, err);
     free(in);
-    if (ret < 0)
-        return -1;
+    free(alias);
+    pool_clear(&pool);
+    return ret;
+}
+
+/* Fills which[]. */
+static void find_which(struct checkpoint *c)
+{
     for (size_t t = 0; t < c->model->ntensors; t++)
         if (c->model->tensor[t].source >= 0)
             c->which[c->model->tensor[t].source] = (long)t;
-    return 0;
 }
 
 static bool is_state_of(const struct manifest_tensor *t, const char *weight,
@@ -359,11 +396,17 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     c->which = xmalloc(c->ntensors * sizeof(*c->which));
     for (size_t i = 0; i < c->ntensors; i++)
         c->which[i] = -1;
-    if (c->model && (bind(c, err) < 0 || bind_state(c, err) < 0)) {
+    init_files(c);
+    if (c->model && (bind(c, err) < 0 || untie(c, err) < 0)) {
         err_prefix(err, "%s", path);
         goto out;
     }
-    init_files(c);
+    if (c->model)
+        find_which(c);
+    if (c->model && bind_state(c, err) < 0) {
+        err_prefix(err, "%s", path);
+        goto out;
+    }
     *out = c;
     ret = 0;
 out:
@@ -742,6 +785,97 @@ int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
     t.first = first;
     t.rows = rows;
     return cut_copy(cut, &t, &c->files->side, to, NULL, NULL, NULL, NULL, err);
+}
+
+/* ---- tied tensors that are both stored ---- */
+
+static bool same_place(const struct tensor *a, const struct tensor *b)
+{
+    if (a->file != b->file || a->offset != b->offset || !a->stride != !b->stride)
+        return false;
+    return !a->stride ||
+           !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof(*a->stride));
+}
+
+/* Compares the bytes of tensors A and B of the unsharded C, up to the first that
+ * differ. */
+static int compare_stored(struct checkpoint *c, size_t a, size_t b, bool *same,
+                          struct err *err)
+{
+    const size_t room = 1 << 20; /* a multiple of every element's width */
+    uint64_t size = c->tensor[a].size;
+    char *of_a = xmalloc(room), *of_b = xmalloc(room);
+    int ret = -1;
+
+    if (open_file(c, c->tensor[a].file, err) < 0 ||
+        open_file(c, c->tensor[b].file, err) < 0)
+        goto out;
+    for (uint64_t at = 0; at < size && *same; at += room) {
+        size_t n = size - at < room ? (size_t)(size - at) : room;
+
+        c->files->tensor = a;
+        if (read_from_files(c, 0, at, of_a, n, err) < 0)
+            goto out;
+        c->files->tensor = b;
+        if (read_from_files(c, 0, at, of_b, n, err) < 0)
+            goto out;
+        *same = !memcmp(of_a, of_b, n);
+    }
+    ret = 0;
+out:
+    free(of_a);
+    free(of_b);
+    return ret;
+}
+
+/* Do the shards that hold both have the same bytes?  Tensors that were not tied may
+ * have no such shard. */
+static bool same_shards(const struct checkpoint *c, size_t a, size_t b)
+{
+    const struct manifest_tensor *x = &c->manifest.tensor[a],
+                                 *y = &c->manifest.tensor[b];
+    bool any = false, same = true;
+
+    for (int p = 0; p < c->manifest.nparts; p++)
+        if (manifest_holds(x, p) && manifest_holds(y, p)) {
+            any = true;
+            same &= x->crc[p] == y->crc[p];
+        }
+    return any && same;
+}
+
+static int are_equal(struct checkpoint *c, size_t a, size_t b, bool *same,
+                     struct err *err)
+{
+    const struct tensor *x = &c->tensor[a], *y = &c->tensor[b];
+
+    *same = x->dtype == y->dtype && x->ndim == y->ndim &&
+            !memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof(*x->shape));
+    if (*same && c->sharded)
+        *same = same_shards(c, a, b);
+    if (!*same || c->sharded || c->drawn || same_place(x, y))
+        return 0;
+    return compare_stored(c, a, b, same, err);
+}
+
+/* The config ties tensors, but the files have both, and they differ: then they are two.
+ */
+static int untie(struct checkpoint *c, struct err *err)
+{
+    const struct model *m = c->model;
+
+    for (size_t t = 0; t < m->ntensors; t++) {
+        int to = m->tensor[t].tied < 0 ? -1 : m->tensor[model_root(m, t)].source;
+        bool same = true;
+
+        if (m->tensor[t].source < 0 || to < 0)
+            continue;
+        if (are_equal(c, (size_t)m->tensor[t].source, (size_t)to, &same, err) < 0)
+            return -1;
+        if (!same)
+            model_untie(c->model, t);
+    }
+    return 0;
 }
 
 /* ---- values of carried tensors ---- */

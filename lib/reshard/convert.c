@@ -326,26 +326,6 @@ out:
     return ret;
 }
 
-/* Tensors that the family ties but the source stores twice must be equal. */
-static int check_tied(const struct convert *c, struct err *err)
-{
-    const struct checkpoint *k = c->to.from;
-
-    for (size_t i = 0; i < k->model->ntensors; i++) {
-        const struct model_tensor *t = &k->model->tensor[i], *to;
-
-        if (t->tied < 0 || t->source < 0)
-            continue;
-        to = &k->model->tensor[t->tied];
-        if (to->source >= 0 &&
-            (k->tensor[t->source].dtype != k->tensor[to->source].dtype ||
-             c->whole_crc[t->source] != c->whole_crc[to->source]))
-            return err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
-                           k->path, t->name, to->name);
-    }
-    return 0;
-}
-
 /* The CRC-32 of the unsharded source's file F, given its raw header. */
 static uint32_t source_crc(const struct convert *c, size_t f, const char *header,
                            size_t n)
@@ -559,7 +539,7 @@ int convert(struct checkpoint *ckpt, const char *path,
     if (checkpoint_open_files(ckpt, -1, err) < 0 ||
         checkpoint_spares(ckpt, path, err) < 0 || open_output(&c, path, err) < 0 ||
         target_begin(&c.to, &c.out, err) < 0 || copy_tensors(&c, err) < 0 ||
-        (!ckpt->sharded && check_tied(&c, err) < 0) || copy_all_small(&c, err) < 0 ||
+        copy_all_small(&c, err) < 0 ||
         (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
         goto out;
     if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && !ckpt->manifest.training &&

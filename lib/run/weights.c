@@ -257,62 +257,6 @@ static int load(struct weights *w, int i, const struct packing *p,
     return place(w, i, p->loader, c, need->tensor, bytes, t->name, err);
 }
 
-/* Checks that the stored copy of a tied tensor equals weight I. */
-static int check_copy(const struct weights *w, int i, struct link *link,
-                      struct loader *loader, const struct checkpoint *c, size_t copy,
-                      struct err *err)
-{
-    const struct model_tensor *t = &c->model->tensor[copy];
-    const struct model_tensor *to = &c->model->tensor[t->tied];
-    const void *loaded;
-    uint64_t bytes;
-    char *data;
-    bool same;
-
-    same = to->source >= 0 &&
-           c->tensor[t->source].dtype == c->tensor[to->source].dtype &&
-           w->matrix[i].dtype == c->tensor[t->source].dtype;
-    if (loader_bytes(loader, copy, &bytes, err) < 0)
-        return -1;
-    data = mem_alloc(bytes, t->name, err);
-    if (!data || loader_read(loader, copy, data, err) < 0) {
-        free(data);
-        return -1;
-    }
-    if (link_read(link, w->matrix[i].data, bytes, &loaded, err) < 0) {
-        free(data);
-        return -1;
-    }
-    same = same && !memcmp(data, loaded, (size_t)bytes);
-    free(data);
-    return same ? 0
-                : err_set(err, ERR_INPUT, "%s: tensors %s and %s are tied but differ",
-                          c->path, t->name, to->name);
-}
-
-/* Checks the copies in an unsharded checkpoint; those of a sharded one were checked by
- * split. */
-static int check_copies(const struct weights *w, struct loader *loader,
-                        const struct checkpoint *c, const struct program *program,
-                        struct err *err)
-{
-    struct link link;
-    int ret = 0;
-
-    link_init(&link, w->ops, w->device);
-    for (size_t t = 0; t < c->model->ntensors && !c->sharded; t++) {
-        const struct model_tensor *copy = &c->model->tensor[t];
-
-        if (copy->tied < 0 || copy->source < 0)
-            continue;
-        for (int i = 0; i < w->n && ret == 0; i++)
-            if (program->weight[i].tensor == (size_t)copy->tied)
-                ret = check_copy(w, i, &link, loader, c, t, err);
-    }
-    link_clear(&link);
-    return ret;
-}
-
 static void release_block(struct weights *w, struct packing *p)
 {
     w->ops->release(w->device, p->block);
@@ -389,8 +333,6 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     w->part = xcalloc((size_t)w->n + 1, sizeof(*w->part));
     w->mapped = xcalloc((size_t)w->n + 1, sizeof(*w->mapped));
     ret = load_all(w, &p, c, program, err);
-    if (ret == 0)
-        ret = check_copies(w, p.loader, c, program, err);
     loader_close(p.loader);
     if (ret < 0)
         weights_close(w);

@@ -1,0 +1,180 @@
+#!/bin/sh
+# stored.t - tensors under another name, twice, or beside what the family reads
+. "${top_srcdir:?}/tests/lib.sh"
+models=$data/models
+compare=$top_builddir/tests/compare-tensors
+
+# reheader IN OUT SCRIPT: the safetensors file IN with its header changed by sed
+reheader() {
+    size=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    tail -c +9 "$1" | head -c "$size" | sed "$3" > header
+    bytes=$(wc -c < header)
+    {
+        printf "$(printf '\\%03o\\%03o' $((bytes % 256)) $((bytes / 256)))"
+        printf '\0\0\0\0\0\0'
+        cat header
+        tail -c +$((9 + size)) "$1"
+    } > "$2"
+}
+
+# renamed MODEL DIR SCRIPT: a copy of MODEL as DIR, its header changed
+renamed() {
+    rm -rf "$2"
+    cp -r "$1" "$2"
+    chmod -R u+w "$2"
+    reheader "$1/model.safetensors" "$2/model.safetensors" "$3"
+}
+
+# comes_back DIR: split and merge give its weight file back
+comes_back() {
+    rm -rf cut whole
+    tp-shard split -q --tp 2 --pp 2 "$1" cut && tp-shard verify cut && tp-shard merge -q cut whole &&
+        cmp whole/model.safetensors "$1/model.safetensors"
+}
+
+# same_logits DIR DIR OPTION...: both say the same
+same_logits() {
+    one=$1
+    other=$2
+    shift 2
+    tp-run logits -q --ids 0,5,6,2 -o one.st "$@" "$one" && tp-run logits -q --ids 0,5,6,2 -o other.st "$@" "$other" &&
+        "$compare" one.st other.st 1e-5 logits
+}
+
+# ---- safetensors' save_model stores tied tensors once, under any of their names
+
+tied=$models/smollm
+note='s/"format":"pt"/"format":"pt","model.embed_tokens.weight":"lm_head.weight"/'
+renamed "$tied" alias "$note; s/\"model.embed_tokens.weight\":{/\"lm_head.weight\":{/"
+ok "the head stands for the table: the same logits" same_logits alias "$tied"
+ok "and on ranks" same_logits alias "$tied" --tp 3
+ok "split and merge give the file back" comes_back alias
+ok "its parts say the same" same_logits cut "$tied"
+rm -rf again
+run tp-shard reshard -q --tp 3 --pp 1 cut again
+status_is 0 "they are cut anew"
+ok "and say the same" same_logits again "$tied"
+for command in "mem-estimate infer --json" "pp-partition plan --pp 2 --json"; do
+    $command "$tied" | sed 's/model.embed_tokens.weight/lm_head.weight/g' > want
+    run $command alias
+    sed 's/"alias"/"'"$(printf %s "$tied" | sed 's,/,\\/,g')"'"/' out > got
+    ok "$command counts as much" cmp want got
+done
+run tp-run train -q --data "$bard/heldout.txt" --seq 16 --steps 1 --ids-only -o trained alias
+[ "$status" -ne 2 ] || run tp-run train -q --data "$bard/heldout.txt" --seq 16 --steps 1 -o trained alias
+tp-shard show alias > shown
+ok "show names what is stored" grep -q lm_head.weight shown
+
+t5=$data/stacks/t5
+renamed "$t5" alias5 's/"format":"pt"/"format":"pt","shared.weight":"decoder.embed_tokens.weight","lm_head.weight":"decoder.embed_tokens.weight"/
+    s/"shared.weight":{/"decoder.embed_tokens.weight":{/'
+ok "T5's decoder stands for three others" same_logits alias5 "$t5" --source-ids 4,5
+ok "and comes back" comes_back alias5
+
+# the config does not tie, the file's metadata does
+renamed "$tied" noted 's/"format":"pt"/"format":"pt","lm_head.weight":"model.embed_tokens.weight"/'
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$tied/config.json" > noted/config.json
+ok "the metadata ties what the config does not" same_logits noted "$tied"
+ok "and comes back" comes_back noted
+ok "tied" same_logits cut "$tied" --tp 2
+
+# refused DIR SCRIPT MESSAGE NAME
+refused() {
+    cp noted/config.json config
+    renamed "$tied" "$1" "$2"
+    cp config "$1/config.json"
+    run tp-shard split --tp 2 "$1" never
+    status_is 3 "$4: status 3"
+    err_is "tp-shard: $1: $3" "$4"
+}
+refused gone 's/"format":"pt"/"lm_head.weight":"model.other.weight"/' \
+    "tensor lm_head.weight: the metadata says that it is stored as model.other.weight, which is missing" \
+    "an alias of a tensor that is not there"
+refused circle 's/"format":"pt"/"lm_head.weight":"model.embed_tokens.weight","model.embed_tokens.weight":"lm_head.weight"/
+    s/"model.embed_tokens.weight":{/"model.norm.bias":{/' \
+    "tensor model.norm.bias: no rule of family llama matches it" "two aliases of one another"
+refused another 's/"format":"pt"/"lm_head.weight":"model.norm.weight"/' \
+    "tensor lm_head.weight: the metadata says that it is stored as model.norm.weight, which in family llama is another tensor" \
+    "an alias of another shape"
+refused two 's/"format":"pt"/"lm_head.weight":"model.embed_tokens.weight","lm_head.weight":"model.norm.weight"/' \
+    "tensor lm_head.weight: the metadata says that it is stored as model.embed_tokens.weight, and as model.norm.weight" \
+    "an alias that names two"
+renamed "$tied" number 's/"format":"pt"/"lm_head.weight":5/'
+run tp-shard split --tp 2 number never
+err_is "tp-shard: number/model.safetensors: header:1:35: expected a string" "an alias that is a number"
+ok "nothing was written" test ! -e never
+renamed "$tied" bare 's/{"format":"pt"}/null/'
+ok "metadata may be null" same_logits bare "$tied"
+ok "and comes back" comes_back bare
+
+# ---- tied by the config, but both are stored and differ: two tensors
+
+both=$models/gpt2-awkward
+renamed "$both" untied ''
+size=$(wc -c < header)
+printf 'x' | dd of=untied/model.safetensors bs=1 conv=notrunc seek=$((8 + size + 7)) 2> dd.err
+cp -r untied apart
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' untied/config.json > apart/config.json
+grep -q '"tie_word_embeddings": false' apart/config.json ||
+    sed 's/^{/{ "tie_word_embeddings": false,/' untied/config.json > apart/config.json
+differ="lm_head.weight and transformer.wte.weight are both stored, and differ: not tied, although the config says so"
+run tp-run logits --tp 3 --ids 1,2 -o l untied
+status_is 0 "a head that differs is a tensor of its own"
+err_is "tp-run: $differ" "said in one line"
+ok "as if the config did not tie it" same_logits untied apart
+for command in "mem-estimate infer --json" "pp-partition plan --pp 2 --json" "tp-run program"; do
+    run $command untied
+    cp out got
+    err_is "${command%% *}: $differ" "${command%% -*} says so"
+    $command apart > want
+    sed 's/"apart"/"untied"/' want > want.as
+    ok "$command counts two" cmp want.as got
+done
+rm -rf cut whole
+run tp-shard split -q --tp 2 --pp 2 untied cut
+err_is "tp-shard: $differ" "split says so"
+ok "each stage has its own" test "$(tp-shard show cut/rank-tp0-pp1.safetensors | grep -c wte.weight)" = 0
+ok "its parts say the same" same_logits cut apart
+run tp-shard merge -q cut whole
+ok "and a merge gives the file back" cmp whole/model.safetensors untied/model.safetensors
+ok "on a grid without stages, too" comes_back untied
+tp-shard split -q --tp 3 "$both" equal
+run tp-run logits --ids 1 -o l equal
+err_empty "equal ones stay tied"
+ok "and are one parameter" test "$(mem-estimate infer "$both" | head -n 1)" = \
+    "$(mem-estimate infer equal | head -n 1 | sed "s,^equal,$both,")"
+
+# ---- frequencies that rotary families compute
+
+# with_frequencies MODEL DIR NAME...: DIR is MODEL with vectors of four frequencies
+with_frequencies() {
+    from=$1
+    to=$2
+    shift 2
+    end=$(($(wc -c < "$from/model.safetensors") - 8 - $(od -An -tu8 -N8 "$from/model.safetensors")))
+    script=
+    for name; do
+        script="$script; s/{/{\"$name\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[$end,$((end + 16))]},/"
+        end=$((end + 16))
+    done
+    renamed "$from" "$to" "$script"
+    for name; do
+        printf 'abcdefghijklmnop' >> "$to/model.safetensors"
+    done
+}
+for pair in llama-gqa:model.layers.0.self_attn falcon-one:transformer.h.1.self_attention \
+    neox:gpt_neox.layers.0.attention phi:model.layers.0.self_attn gemma3:model.layers.1.self_attn; do
+    model=${pair%%:*}
+    with_frequencies "$models/$model" turned "${pair#*:}.rotary_emb.inv_freq" model.rotary_emb.inv_freq
+    ok "$model ignores stored frequencies" same_logits turned "$models/$model"
+    ok "$model: they come back" comes_back turned
+done
+with_frequencies "$models/gpt2-awkward" turned rotary_emb.inv_freq
+run tp-shard split --tp 2 turned never
+err_is "tp-shard: turned: tensor rotary_emb.inv_freq: no rule of family gpt2 matches it" \
+    "a family that does not rotate has none"
+with_frequencies "$models/llama-gqa" turned model.my_rotary_emb.inv_freq
+run tp-shard split --tp 2 turned never
+err_is "tp-shard: turned: tensor model.my_rotary_emb.inv_freq: no rule of family llama matches it" \
+    "and no other name will do"
+done_testing
