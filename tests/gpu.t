@@ -65,6 +65,15 @@ same "drawn text is the CPU's" generate --ids 8,59 --max-tokens 3 --temperature 
     --top-p 0.9 --seed 5 "$models/stories260K/hf"
 same "plainly drawn text is the CPU's" generate --ids 8,9 --max-tokens 3 --temperature 1 --seed 7 \
     "$models/stories260K/hf"
+# one logit of NaN, on one rank's part of the vocabulary
+cp -r "$models/llama-gqa" nan && chmod -R u+w nan
+printf '\0\0\300\177' | dd of=nan/model.safetensors bs=1 conv=notrunc 2> dd.err \
+    seek=$((8 + $(od -An -tu8 -N8 nan/model.safetensors) + (70 * 32 + 3) * 4))
+for how in "" "--tp 2" "--temperature 1" "--temperature 1 --top-k 3"; do
+    run "$fake" generate --backend cuda $how --ids 5,6,7 --max-tokens 2 nan
+    status_is 3 "a logit of NaN is no token on GPUs either, $how"
+    err_has "tensor lm_head.weight: NaN at [70, 3], and text 1 has NaN or infinite logits after 3 tokens" "by name"
+done
 for layout in "--tp 2" "--pp 2" "--dp 2" "--tp 2 --pp 2" "--sp 2"; do
     same "text on $layout is the CPU's" generate --ids 5,6,7 --ids 8,9 --max-tokens 3 $layout \
         "$models/llama-gqa"

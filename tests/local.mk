@@ -150,6 +150,7 @@ shell_tests = \
     %D%/encoders.t \
     %D%/families.t \
     %D%/features.t \
+    %D%/finite.t \
     %D%/first-hour.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \

@@ -1925,18 +1925,25 @@ static void tokens_are_drawn(void)
                 rng_init(&rng, d.seed, d.position);
                 u = rng_uniform(&rng);
                 wrong += drawn_by_hand(x, sizes[s], &d, u) !=
-                         (int32_t)cpu_sample(x, sizes[s], &d, room);
+                         cpu_sample(x, sizes[s], &d, room);
                 all++;
             }
         }
     if (!tap_ok(wrong == 0, "tokens are drawn as from sorted ones"))
         printf("# %d of %d are others\n", wrong, all);
-    for (int i = 0; i < LARGEST; i++)
-        x[i] = NAN;
-    tap_ok(cpu_sample(x, LARGEST, &(struct draw){ 1, 0.9, 40, 1, 1 }, room) < LARGEST &&
-               cpu_sample(x, LARGEST, &(struct draw){ 1, 0.9, 0, 1, 1 }, room) <
-                   LARGEST,
-           "of logits that are no numbers one is drawn");
+    wrong = 0;
+    for (int k = 0; k < 4; k++) { /* one NaN, one +inf, all -inf; one -inf is right */
+        static const float bad[] = { NAN, INFINITY, -INFINITY, -INFINITY };
+
+        for (int i = 0; i < LARGEST; i++)
+            x[i] = k == 2 || i == LARGEST / 2 ? bad[k] : 1;
+        for (int m = 0; m < 4; m++) {
+            const struct draw d = { 1, m & 1 ? 0.9 : 1, m & 2 ? 40 : 0, 1, 1 };
+
+            wrong += (cpu_sample(x, LARGEST, &d, room) < 0) != (k < 3);
+        }
+    }
+    tap_ok(wrong == 0, "none is drawn where a logit is NaN or +inf, or all are -inf");
     free(random);
     free(room);
     free(x);

@@ -173,13 +173,16 @@ struct making {
 
 /* Text AT of the schedule gains ID, or a token that the model's settings force
  * instead. */
-static void gain(void *arg, size_t at, int32_t id)
+static int gain(void *arg, size_t at, int32_t id, struct err *err)
 {
     struct making *m = arg;
     struct text *t = m->text[at];
     struct scheduler_text *plan = &m->plan[at];
     size_t n = t->prompt->n + t->ids.n;
 
+    if (id < 0)
+        return inputs_not_finite(&m->g->prompts, m->g->session,
+                                 (size_t)(t - m->g->text), "logits", n, err);
     if (m->g->first_new >= 0 && n == 1)
         id = m->g->first_new;
     if (m->g->last_new >= 0 && end_of(m->g, n + 1, t->ids.n + 1) == LENGTH)
@@ -189,6 +192,7 @@ static void gain(void *arg, size_t at, int32_t id)
     plan->ids = m->all[at].v;
     plan->n = m->all[at].n;
     plan->over = t->finish != UNFINISHED;
+    return 0;
 }
 
 static int show(void *arg, size_t end, struct err *err)

@@ -11,6 +11,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/reshard/nonfinite.h"
 
 static const uint64_t MOST_BYTES = UINT64_C(1) << 32;
 
@@ -476,6 +477,24 @@ int inputs_add_lines(struct inputs *in, const struct session *s, const char *pat
     if (ret == 0 && in->n == before)
         return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
     return ret;
+}
+
+int inputs_not_finite(const struct inputs *in, const struct session *s, size_t i,
+                      const char *what, size_t tokens, struct err *err)
+{
+    struct str weight = { 0 };
+    bool of_line = in->v[i].line != 0;
+    char *text = str_dupf("text %zu%s%s%s has NaN or infinite %s after %zu token%s",
+                          i + 1, of_line ? " (" : "", of_line ? in->v[i].name : "",
+                          of_line ? ")" : "", what, tokens, tokens == 1 ? "" : "s");
+
+    if (nonfinite_find(&weight, s->checkpoint, err) == 0 && weight.len)
+        err_set(err, ERR_INPUT, "%s, and %s", str_text(&weight), text);
+    else if (!err->kind)
+        err_set(err, ERR_NO, "%s, and all weights that are stored are finite", text);
+    str_clear(&weight);
+    free(text);
+    return -1;
 }
 
 void inputs_print_bad(const struct inputs *in, size_t i)

@@ -83,6 +83,13 @@ MUST_CHECK int inputs_use(struct inputs *in, const struct session *s,
  * becomes a bad input and the function returns 0; otherwise it returns -1. */
 MUST_CHECK int inputs_refuse(struct inputs *in, const struct session *s, size_t i,
                              struct err *err);
+/* Sets *err because WHAT, such as "logits", of input I is NaN or infinite after its
+ * first TOKENS tokens, and returns -1.  Reads the checkpoint: ERR_INPUT names the file,
+ * tensor and place of a weight that is no finite number; ERR_NO if there is none. Every
+ * rank that calls it ends with the same status. */
+MUST_CHECK int inputs_not_finite(const struct inputs *in, const struct session *s,
+                                 size_t i, const char *what, size_t tokens,
+                                 struct err *err);
 /* Prints the --json object of the bad input I. */
 void inputs_print_bad(const struct inputs *in, size_t i);
 /* Returns STATUS, or ERR_INPUT if STATUS is 0 and there are bad inputs. */

@@ -1,6 +1,7 @@
 /* outputs - computes a model output for many inputs, and returns them in order */
 #include "cmd/tp-run/outputs.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,13 +159,24 @@ static int hand_over(struct outputs *o, size_t end, struct err *err)
 
 /* ---- on every rank ---- */
 
+/* The number of rows of X[rows][cols] up to the first with a number that is NaN or
+ * infinite, or 0.  A logit of -inf is a class that the model leaves out. */
+static size_t bad_row(const float *x, size_t rows, size_t cols, bool logits)
+{
+    for (size_t i = 0; i < rows * cols; i++)
+        if (!isfinite(x[i]) && !(logits && x[i] == -INFINITY))
+            return i / cols + 1;
+    return 0;
+}
+
 static int see(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct outputs *o = arg;
     struct runner *r = o->runner;
     const struct program_output *out = &r->program->output[0];
     const struct value *v = &r->program->value[out->value];
-    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas, rows;
+    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas, rows, bad;
+    bool logits = !strcmp(out->name, "logits");
     const float *made;
     float *room;
     uint64_t n;
@@ -175,7 +187,7 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
     if (engine_output(part->engine, 0, &made, &rows, err) < 0)
         return -1;
     made = scheduler_rows(part, v->rows, made, v->whole_cols, &rows);
-    if (!strcmp(out->name, "logits"))
+    if (logits)
         outputs_last(o->session, &o->inputs->v[at], &made, &rows, v->whole_cols);
     n = o->reduce ? 1 : rows;
     room = mem_alloc(n * v->whole_cols * sizeof(*room) + 1, o->name, err);
@@ -185,6 +197,14 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
         o->reduce(o->arg, at, made, rows, v->whole_cols, room);
     else
         memcpy(room, made, rows * v->whole_cols * sizeof(*room));
+    bad = bad_row(room, (size_t)n, v->whole_cols, logits);
+    if (bad) {
+        bad = o->reduce ? bad_row(made, rows, v->whole_cols, logits) : bad;
+        free(room);
+        return inputs_not_finite(
+            o->inputs, o->session, at, o->name,
+            rows == o->inputs->v[at].ids.n && bad ? bad : o->inputs->v[at].ids.n, err);
+    }
     if (r->world->rank == 0) {
         o->made[at] = room;
         o->nmade[at] = (size_t)n;

@@ -53,7 +53,13 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
         return -1;
     nll = scheduler_rows(part, ROWS_TOKENS, nll, 1, &rows);
     for (size_t i = 0; i < rows; i++)
-        if (part->start + i >= s->skip[part->text]) {
+        if (isnan(nll[i])) /* inf: the model leaves out the token, by a logit of -inf */
+            return inputs_not_finite(
+                &s->inputs, s->session, at, "logits",
+                (size_t)(s->plan[part->text].ids - s->inputs.v[at].ids.v) +
+                    part->start + i + 1,
+                err);
+        else if (part->start + i >= s->skip[part->text]) {
             r->sum += (double)nll[i];
             r->counted++;
         }

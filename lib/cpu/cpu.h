@@ -179,11 +179,11 @@ double cpu_exp_terms(double *to, const float *x, size_t n, double most, double d
 /* The largest of X that is a number, or -INFINITY. */
 float cpu_largest(const float *x, size_t n);
 /* A token drawn from the logits, limited to the top_k likeliest and then to the
- * likeliest that add up to top_p; of equal logits the first is likelier.  ROOM has
- * cpu_sample_bytes(VOCAB) bytes. */
+ * likeliest that add up to top_p; of equal logits the first is likelier.  -1 when a
+ * logit is NaN or +inf, or all are -inf.  ROOM has cpu_sample_bytes(VOCAB) bytes. */
 size_t cpu_sample_bytes(size_t vocab);
-size_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
-                  void *room);
+int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
+                   void *room);
 
 extern kernel *const cpu_kernels[OP_COUNT];
 /* The kernels of the reverse: gradient.c. */

@@ -915,7 +915,8 @@ static int kernel_slice(struct device *d, const struct call *c, struct err *err)
 
 /* A rank's statistics of a row, over its columns: OP_ROW_STATS. */
 struct row_stats {
-    double max, sum; /* sum of exp(x - max) */
+    double max, sum; /* sum of exp(x - max); 0 when all are -inf, NaN with a NaN or
+                      * +inf */
     double target;   /* value of the target's column, if this rank has it */
     double index;    /* index of the largest */
 };
@@ -933,7 +934,9 @@ static struct row_stats look_at_row(const float *x, size_t n, uint64_t first,
         at++;
     if (at < n)
         r.index = (double)(first + at);
-    r.sum = cpu_exp_terms(NULL, x, n, r.max, 1);
+    r.sum = cpu_exp_terms(NULL, x, n, max > -INFINITY ? r.max : 0, 1);
+    if (max == -INFINITY && r.sum >= 0) /* the terms are tiny, not 0 */
+        r.sum = 0;
     if (target >= (int64_t)first && target < (int64_t)(first + n))
         r.target = (double)x[target - (int64_t)first];
     return r;
@@ -972,7 +975,7 @@ static struct row_stats all_stats(const struct call *c, size_t i)
         const struct row_stats *o = &all[k * rows + i];
         double max = o->max > r.max ? o->max : r.max;
 
-        if (o->max == -INFINITY)
+        if (o->max == -INFINITY && o->sum == 0)
             continue;
         r.sum = r.sum * exp(r.max - max) + o->sum * exp(o->max - max);
         r.index = o->max > r.max ? o->index : r.index;
@@ -1036,8 +1039,11 @@ static int kernel_argmax(struct device *d, const struct call *c, struct err *err
 {
     (void)d;
     (void)err;
-    for (size_t i = 0; i < rows_of(&c->y); i++)
-        result(c)[i] = (float)all_stats(c, i).index;
+    for (size_t i = 0; i < rows_of(&c->y); i++) {
+        struct row_stats r = all_stats(c, i);
+
+        result(c)[i] = r.sum > 0 ? (float)r.index : -1;
+    }
     return 0;
 }
 

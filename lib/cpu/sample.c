@@ -112,7 +112,7 @@ size_t cpu_sample_bytes(size_t vocab)
     return vocab * (sizeof(struct candidate) + sizeof(double));
 }
 
-size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void *room)
+int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void *room)
 {
     struct candidate *c = room;
     double *weight = (double *)(void *)(c + vocab);
@@ -120,6 +120,7 @@ size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void 
     const bool some = s->top_k && s->top_k < vocab;
     double total = 0, least = 0, draw;
     float bound = -INFINITY;
+    bool bad = !isfinite(largest);
     size_t n = 0;
     struct rng rng;
 
@@ -129,6 +130,8 @@ size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void 
         bound = bound_of(logits, vocab, (size_t)s->top_k, (float *)(void *)weight);
     else
         total = cpu_exp_terms(weight, logits, vocab, (double)largest, s->temperature);
+    if (bad || isnan(total))
+        return -1;
     if (!s->top_k && s->top_p >= 1) {
         draw *= total;
         for (total = 0; n + 1 < vocab; n++) {
@@ -136,16 +139,18 @@ size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void 
             if (draw < total)
                 break;
         }
-        return n;
+        return (int32_t)n;
     }
     /* all that weigh less add up to less than what may be left out */
     if (!some)
         least = (1 - s->top_p) * total / (double)vocab / 2;
-    for (size_t i = 0; i < vocab; i++)
+    for (size_t i = 0; i < vocab; i++) {
+        bad |= isnan(logits[i]);
         if (some ? logits[i] >= bound : weight[i] >= least)
             c[n++] = (struct candidate){ some ? 1 : weight[i], logits[i], (int32_t)i };
-    if (!n) /* no logit is a number */
-        return vocab - 1;
+    }
+    if (bad)
+        return -1;
     if (some) {
         n = likeliest(c, n, (double)s->top_k, false, &total);
         total = 0;
@@ -156,5 +161,5 @@ size_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void 
     if (s->top_p < 1)
         n = likeliest(c, n, s->top_p * total, false, &total);
     n = likeliest(c, n, draw * total, true, &total);
-    return (size_t)c[n - 1].id;
+    return c[n - 1].id;
 }

@@ -1,8 +1,9 @@
 /* result - reductions over a row of logits: statistics, likelihood, argmax; softmax
  *
  * Statistics of a row [4], f64: the maximum, the sum of exp(x - maximum), the target's
- * value, the index of the maximum; -inf for a maximum or target that the rank lacks.  A
- * row is divided into chunks of CHUNK columns; a block handles one chunk, and a second
+ * value, the index of the maximum; -inf for a maximum or target that the rank lacks.
+ * The sum is NaN for a row with a NaN or +inf, and 0 for one of -inf alone.  A row is
+ * divided into chunks of CHUNK columns; a block handles one chunk, and a second
  * kernel adds up the results of a row in their order. */
 #include "lib/gpu/quads.cuh"
 
@@ -129,8 +130,9 @@ static __global__ void row_stats_kernel(double *y, const double *part, uint32_t 
         best = warp_largest(best);
         most = (double)best.value;
         for (uint32_t c = lane; c < chunks; c += GPU_WARP)
-            if (from[c * PART] > -INFINITY)
-                sum += from[c * PART + 1] * exp(from[c * PART] - most);
+            sum += from[c * PART] > -INFINITY
+                       ? from[c * PART + 1] * exp(from[c * PART] - most)
+                       : from[c * PART + 1];
         sum = warp_sum(sum);
         if (lane == 0) {
             int64_t own = target ? (int64_t)target[t] - (int64_t)first : -1;
@@ -185,7 +187,7 @@ static __device__ void all_stats(double r[STATS], const double *stats, uint64_t 
         const double *o = stats + (k * rows + t) * STATS;
         double max = o[0] > r[0] ? o[0] : r[0];
 
-        if (o[0] == -INFINITY)
+        if (o[0] == -INFINITY && o[1] == 0)
             continue;
         r[1] = r[1] * exp(r[0] - max) + o[1] * exp(o[0] - max);
         r[3] = o[0] > r[0] ? o[3] : r[3];
@@ -206,7 +208,10 @@ static __global__ void from_stats_kernel(float *y, const double *stats, uint64_t
     for (int64_t t = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; t < end;
          t += gridDim.x * (int64_t)blockDim.x) {
         all_stats(r, stats, parts, end, t);
-        y[t] = LARGEST ? (float)r[3] : (float)(r[0] + log(r[1]) - r[2]);
+        if (LARGEST)
+            y[t] = r[1] > 0 ? (float)r[3] : -1;
+        else
+            y[t] = (float)(r[0] + log(r[1]) - r[2]);
     }
 }
 

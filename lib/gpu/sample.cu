@@ -212,8 +212,11 @@ static __global__ void __launch_bounds__(THREADS)
         {
             struct four f = four_at(&r, col);
 
-            for (uint32_t i = 0; i < 4; i++)
-                largest = i < f.n && f.x[i] > largest ? f.x[i] : largest;
+            for (uint32_t i = 0; i < 4; i++) {
+                float v = f.x[i] < INFINITY ? f.x[i] : INFINITY; /* also of NaN */
+
+                largest = i < f.n && v > largest ? v : largest;
+            }
         }
         largest = warp_most(largest);
         if (threadIdx.x % GPU_WARP == 0)
@@ -224,7 +227,7 @@ static __global__ void __launch_bounds__(THREADS)
         r.most = key_of(largest, 0);
         id = d.top_k || d.top_p < 1 ? draw_likely(&r, &d, u) : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
-            y[t] = (float)id;
+            y[t] = largest > -INFINITY && largest < INFINITY ? (float)id : -1;
         /* all have read most before the last barrier of drawing: none is needed here */
     }
 }

@@ -251,14 +251,15 @@
     ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         1, false, no_flops, no_scores, COPIES, NONE, torch_free)                       \
     /* y[t] = max of a[t], sum of exp(a[t] - max), a[t][target[t]], index of the max;  \
-     * f64 */                                                                          \
+     * f64.  The sum is 0 when all are -inf, NaN with a NaN or +inf */                 \
     ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS,               \
         saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)          \
     /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the OP_ROW_STATS of all     \
      * ranks */                                                                        \
     ROW(NLL, nll, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,      \
         false, no_flops, no_scores, MOVES, NONE, torch_free)                           \
-    /* y[t][0] = a token drawn from replicated logits with the step's options */       \
+    /* y[t][0] = a token drawn from replicated logits with the step's options; -1 as   \
+     * ARGMAX */                                                                       \
     ROW(SAMPLE, sample, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* y = a part of a's heads (see .heads) */                                         \
@@ -276,7 +277,8 @@
     /* y = attention over the keys of y and of a; src lse of y, a, lse of a */         \
     ROW(MERGE, merge, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
-    /* y[t][0] = index of the largest, the first of equals; exact below 2^24 */        \
+    /* y[t][0] = index of the largest, the first of equals; exact below 2^24.  -1 when \
+     * one is NaN or +inf, or all are -inf */                                          \
     ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* reverse.c emits the rest.  d is the gradient of the result of the operation that\

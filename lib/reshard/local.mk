@@ -6,6 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
+    %D%/nonfinite.c %D%/nonfinite.h \
     %D%/quantize.c %D%/quantize.h \
     %D%/smallfile.c %D%/smallfile.h \
     %D%/summary.c %D%/summary.h \

@@ -323,7 +323,8 @@ static int settle(struct state *st, struct err *err)
         struct scheduler_text *t = &s->text[step->decided[i]];
 
         t->away = false;
-        s->gain(s->arg, step->decided[i], step->next[i]);
+        if (s->gain(s->arg, step->decided[i], step->next[i], err) < 0)
+            return -1;
         if (t->over || program_rope_changes(s->runner->program, t->n))
             leave(st, t); /* the second: recompute from the beginning */
     }
