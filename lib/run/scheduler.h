@@ -61,9 +61,9 @@ struct scheduler {
     void (*begin)(void *arg, size_t text);
     /* Called after a step for each part, on every rank; or NULL. */
     int (*see)(void *arg, const struct scheduler_part *part, struct err *err);
-    /* Text TEXT gains token ID: the callback updates its ids, n and over; on every
-     * rank of the replica.  ID is -1 when the logits decide no token, because one is NaN
-     * or +inf or all are -inf. */
+    /* Text TEXT gains token ID: the callback updates its ids, n and over; on every rank
+     * of the replica.  ID is -1 when the logits decide no token, because one is NaN or
+     * +inf or all are -inf. */
     int (*gain)(void *arg, size_t text, int32_t id, struct err *err);
     /* Called when a step's results are known on all ranks: no step in flight contains a
      * part of a text before END; or NULL. */
