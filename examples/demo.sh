@@ -1,9 +1,16 @@
 #!/bin/sh
-# demo.sh - cut the sample model for several ranks, run it, and merge it again: demo.sh MODEL
+# demo.sh - cut the sample model for several ranks, run it, and merge it again: demo.sh MODEL [DIR]
+#
+# What it makes stays in DIR, a new directory, if one is named.
 set -eu
 model=$1
-dir=$(mktemp -d "${TMPDIR:-/tmp}/shardutils-demo.XXXXXX")
-trap 'rm -rf "$dir"' EXIT
+if [ $# -gt 1 ]; then
+    dir=$2
+    mkdir "$dir"
+else
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/shardutils-demo.XXXXXX")
+    trap 'rm -rf "$dir"' EXIT
+fi
 
 say() {
     printf '\n$ %s\n' "$*"
@@ -29,3 +36,4 @@ echo "== merged, it is the model it was, byte for byte"
 say tp-shard merge "$dir/bard.tp6" "$dir/bard"
 say cmp "$dir/bard/model.safetensors" "$model/model.safetensors"
 echo "identical"
+[ $# -eq 1 ] || echo "the checkpoints are in $dir"

@@ -141,6 +141,7 @@ $(srcdir)/%D%/data/configs.tsv:
 shell_tests = \
     %D%/alloc.t \
     %D%/bad-families.t \
+    %D%/bootstrap.t \
     %D%/calibration.t \
     %D%/classify.t \
     %D%/completion.t \
