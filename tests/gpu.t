@@ -25,6 +25,20 @@ cuda 1: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:02:00.
 cuda 2: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:03:00.0, reaches 0,1,3
 cuda 3: Fake GPU, compute 9.0, 4 multiprocessors, 1.1 GB (1.1 free), 0000:04:00.0, reaches 0,1,2
 cpu: $(getconf _NPROCESSORS_ONLN) cores" "GPUs are listed with what they are"
+run env FAKE_GPUS=1 FAKE_COMPUTE=75 "$fake" devices
+out_has "0000:01:00.0: this build has no code for compute 7.5: ./configure --with-cuda-arch=75" \
+    "a GPU that the build has no code for is named, with the switch"
+run env FAKE_GPUS=1 FAKE_COMPUTE=75 "$fake" devices --json
+out_has '"reaches":[],"trouble":"this build has no code for compute 7.5: ./configure --with-cuda-arch=75"}' \
+    "in JSON, too"
+run env FAKE_GPUS=1 FAKE_COMPUTE=75 "$fake" generate --backend cuda --ids 1 --max-tokens 1 "$models/llama-gqa"
+status_is 4 "it is not used"
+err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
+    "and --backend cuda points to the list"
+for cc in 80 86 120; do
+    run env FAKE_GPUS=1 FAKE_COMPUTE=$cc "$fake" devices
+    ok "compute $cc is served by the code of 80 or by its PTX" sh -c '! grep -q "no code" out'
+done
 run env FAKE_GPUS=0 "$fake" devices
 out_has "cuda: 0 devices (no CUDA-capable device is detected)" "no GPU is no failure"
 run env FAKE_DRIVER=12040 "$fake" devices --json

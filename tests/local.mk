@@ -94,7 +94,7 @@ EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
 tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
-tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) \
+tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -DGPU_CODE='"80"' -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) \
     -Ddlopen=fake_dlopen -Ddlsym=fake_dlsym -Ddlclose=fake_dlclose $(AM_CPPFLAGS)
 tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
 CLEANFILES += $(gpu_emulated)
@@ -199,6 +199,7 @@ shell_tests = \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
     %D%/tp-run-sequence.t \
+    %D%/cuda-arch.t \
     %D%/deterministic.t \
     %D%/tp-run-experts.t \
     %D%/tp-run-stages.t \

@@ -53,6 +53,8 @@ static void print_text(const struct backend *b, const struct device_report *r)
                f->minor, f->multiprocessors, (double)f->bytes / 1e9,
                (double)f->free_bytes / 1e9, f->bus);
         print_peers(f->peers);
+        if (f->trouble[0])
+            printf(": %s", f->trouble);
         putchar('\n');
     }
 }
@@ -90,7 +92,12 @@ static void print_json(const struct backend *b, const struct device_report *r)
                 str_addf(&out, "%s%d", before, k);
                 before = ",";
             }
-        str_addf(&out, "]}\n");
+        str_addf(&out, "]");
+        if (f->trouble[0]) {
+            str_addf(&out, ",\"trouble\":");
+            str_add_json(&out, f->trouble);
+        }
+        str_addf(&out, "}\n");
     }
     fputs(str_text(&out), stdout);
     str_clear(&out);

@@ -92,6 +92,7 @@ struct device_report {
         int multiprocessors;
         uint64_t bytes, free_bytes;
         uint64_t peers; /* bit I: it can access the memory of device I (peer access) */
+        char trouble[128]; /* why this one cannot be used, or empty */
     } device[64];
 };
 

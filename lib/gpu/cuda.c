@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/gpu/blas.h"
@@ -20,18 +21,61 @@ int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct er
                    cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-/* Returns true if there is a GPU.  A child process looks, because a process that has
- * used CUDA cannot use it in children that it forks later, and ranks are such
- * children. */
+#ifndef GPU_CODE /* the tests' fakes have kernels of their own */
+#define GPU_CODE CUDA_CODE
+#endif
+
+/* Returns true if this build has code for GPU P: machine code for its generation, not
+ * newer than P, or PTX, which is that of the last in the list. */
+static bool has_code(const struct cudaDeviceProp *p)
+{
+    long own = 10L * p->major + p->minor, cc = 0;
+    char *end;
+
+    for (const char *at = GPU_CODE; *at; at = end) {
+        cc = strtol(at, &end, 10);
+        if (end == at)
+            break;
+        if (cc / 10 == p->major && cc <= own)
+            return true;
+    }
+    return cc > 0 && cc <= own;
+}
+
+/* Why *P cannot be used, in TEXT of SIZE bytes. */
+static void say_no_code(char *text, size_t size, const struct cudaDeviceProp *p)
+{
+    snprintf(text, size,
+             "this build has no code for compute %d.%d: ./configure "
+             "--with-cuda-arch=%d%d",
+             p->major, p->minor, p->major, p->minor);
+}
+
+static bool any_served(void)
+{
+    struct cudaDeviceProp p;
+    int n = 0;
+
+    if (cudaGetDeviceCount(&n) != cudaSuccess)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (cudaGetDeviceProperties(&p, i) == cudaSuccess && has_code(&p))
+            return true;
+    return false;
+}
+
+/* Returns true if there is a GPU that this build serves.  A child process looks,
+ * because a process that has used CUDA cannot use it in children that it forks later,
+ * and ranks are such children. */
 static bool probe(void)
 {
     pid_t pid = fork();
-    int status, n = 0;
+    int status;
 
     if (pid < 0)
         return false;
     if (pid == 0)
-        _exit(cudaGetDeviceCount(&n) == cudaSuccess && n > 0 ? 0 : 1);
+        _exit(any_served() ? 0 : 1);
     while (waitpid(pid, &status, 0) != pid)
         ;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -51,6 +95,8 @@ static bool look_at(struct device_facts *f, int number, int n)
     f->major = p.major;
     f->minor = p.minor;
     f->multiprocessors = p.multiProcessorCount;
+    if (!has_code(&p))
+        say_no_code(f->trouble, sizeof(f->trouble), &p);
     f->bytes = total;
     f->free_bytes = left;
     for (int i = 0; i < n; i++) {
@@ -157,6 +203,7 @@ static int open_ring(struct device *d, struct err *err)
 static int start(struct device *d, int local, struct err *err)
 {
     struct cudaDeviceProp p;
+    char why[128];
     int n = 0;
 
     CUDA_TRY(d, cudaGetDeviceCount(&n), "looking for GPUs", err);
@@ -168,6 +215,10 @@ static int start(struct device *d, int local, struct err *err)
     d->number = local;
     CUDA_TRY(d, cudaSetDevice(local), "starting", err);
     CUDA_TRY(d, cudaGetDeviceProperties(&p, local), "starting", err);
+    if (!has_code(&p)) {
+        say_no_code(why, sizeof(why), &p);
+        return err_set(err, ERR_SYSTEM, "GPU %d: %s", local, why);
+    }
     d->has_bf16 = p.major >= 8;
     CUDA_TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
              "a stream", err);

@@ -705,8 +705,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     *prop = (struct cudaDeviceProp){
         .name = "Fake GPU",
         .totalGlobalMem = (size_t)number("FAKE_MEMORY", 1L << 30),
-        .major = 9,
-        .minor = 0,
+        .major = (int)number("FAKE_COMPUTE", 90) / 10,
+        .minor = (int)number("FAKE_COMPUTE", 90) % 10,
         .multiProcessorCount = 4,
     };
     return cudaSuccess;

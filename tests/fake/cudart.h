@@ -7,6 +7,7 @@
  *
  *   FAKE_GPUS    how many GPUs there are (2)
  *   FAKE_MEMORY  bytes of each (1 GiB)
+ *   FAKE_COMPUTE compute capability of each, times 10 (90); code is for 80, with PTX
  *   FAKE_FAIL    the number of the call that fails, from 1
  *   FAKE_DIE     the number of the call at which the process is killed
  *   FAKE_HANG    the number of the call that does not return
