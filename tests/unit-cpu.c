@@ -10,7 +10,7 @@
 #include "lib/base/rng.h"
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/simd/avx512bf16.h"
-#include "lib/cpu/tiled.h"
+#include "lib/cpu/attention/prefill-bf16.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 

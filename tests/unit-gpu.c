@@ -1746,12 +1746,12 @@ int main(int argc, char **argv)
         { "attention", try_ring },
         { "attention", try_sequences },
         { "stream", try_streams },
-        { "relate", try_relate },
-        { "globals", try_globals },
+        { "relative", try_relate },
+        { "longformer", try_globals },
         { "beside", try_beside },
         { "embedding", try_halve },
         { "rotate", try_rotate },
-        { "cache", try_cache },
+        { "kv-cache", try_cache },
         { "fragments", try_fragments },
     };
 

@@ -259,8 +259,8 @@ MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
                           const struct cpu_relate *c, struct err *err);
 /* The softmax of SCALE * S[n]. */
 void cpu_softmax_row(float *s, size_t n, float scale);
-/* Attention within a window and of global tokens (globals.c), of texts of which FIRST
- * has the first rows. */
+/* Attention within a window and of global tokens (longformer.c), of texts of which
+ * FIRST has the first rows. */
 struct cpu_globals {
     float *y;
     const float *q, *k, *v, *q_all, *k_all, *v_all; /* [rows][heads][dim], as y */

@@ -176,7 +176,7 @@ struct pooled {
     uint64_t times;
     bool apart, cut;
 };
-/* Attention with relative positions (relate.cu). */
+/* Attention with relative positions (relative.cu). */
 struct relation {
     uint64_t heads, dim;
     int64_t span, far;
@@ -194,7 +194,7 @@ struct relation {
 void gpu_relate(float *y, const float *q, const float *k, const float *v,
                 struct relation a, const int32_t *first, const int32_t *texts,
                 struct span rows, void *stream);
-/* Attention within a window and of global tokens (globals.cu). */
+/* Attention within a window and of global tokens (longformer.cu). */
 struct globals {
     uint64_t heads, dim;
     int64_t window;

@@ -5,16 +5,16 @@ gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cud
 gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh
 gpu_kernels = \
     %D%/attention.cu \
-    %D%/cache.cu \
     %D%/chunks.cu \
     %D%/columns.cu \
     %D%/cores.cu \
     %D%/elementwise.cu \
     %D%/embedding.cu \
-    %D%/globals.cu \
+    %D%/kv-cache.cu \
     %D%/linear.cu \
+    %D%/longformer.cu \
     %D%/norm.cu \
-    %D%/relate.cu \
+    %D%/relative.cu \
     %D%/result.cu \
     %D%/rotate.cu \
     %D%/route.cu \

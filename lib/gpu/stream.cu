@@ -1,5 +1,5 @@
 /* stream - attention of a stream of predictions (twin of OP_STREAM in
- * lib/cpu/attention.c)
+ * lib/cpu/attention/attention.c)
  *
  * Qi et al. 2020, "ProphetNet", section 3.2: a query brings its biases by distance,
  * [rows][heads][buckets], and may have a key and a value of its own, at distance 0; the

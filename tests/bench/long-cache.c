@@ -12,7 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/keybytes.h"
+#include "lib/cpu/attention/decode-int8.h"
 #include "lib/cpu/machine.h"
 
 enum { RUNS = 7, COPIES = 3 /* caches in turns, so that none stays in a CPU cache */ };

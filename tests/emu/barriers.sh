@@ -23,7 +23,7 @@ passes() (
     case $part in
     chunks | cores) part=attention ;;
     device.cuh) part=norm ;; # its barrier is block_sum's
-    warps.cuh) part=relate ;; # and join_parts
+    warps.cuh) part=relative ;; # and join_parts
     esac
     top_srcdir=$(cd "$1" && pwd) && cd "$1" || exit
     export top_srcdir top_builddir="$top_srcdir" EMU_WITHOUT="${3-}" TSAN_OPTIONS=halt_on_error=1

@@ -8,7 +8,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/tiled.h"
+#include "lib/cpu/simd/bf16tile.h"
 
 enum {
     LEAST = 32,          /* rows for which y = x W is faster so, */

@@ -1,4 +1,4 @@
-/* globals - attention within a window and of global tokens (Longformer)
+/* longformer - attention within a window and of global tokens (Longformer)
  *
  * Beltagy et al. 2020, "Longformer: The Long-Document Transformer", arXiv:2004.05150,
  * section 3.1: a token sees the tokens around it, and the global tokens; these see all

@@ -1,17 +1,17 @@
-/* keybytes - attention over keys and values of 8 bits, by products of integers
+/* decode-int8 - attention over keys and values of 8 bits, by products of integers
  *
  * The terms of a query are rounded to 16 bits, relative to its largest; the weights of
  * up to KEYBYTES_PART keys, each times the scale of its values, to 23 bits, relative to
  * the largest.  Sums of their products with codes are then exact in any order: a query
  * has the same result alone and among others. */
-#ifndef LIB_CPU_KEYBYTES_H
-#define LIB_CPU_KEYBYTES_H
+#ifndef LIB_CPU_ATTENTION_DECODE_INT8_H
+#define LIB_CPU_ATTENTION_DECODE_INT8_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/cpu/keyrows.h"
+#include "lib/cpu/cache/kv-rows.h"
 #include "lib/cpu/simd/vec.h"
 
 enum {

@@ -1,5 +1,5 @@
-/* keybytes - attention over keys and values of 8 bits, by products of integers */
-#include "lib/cpu/keybytes.h"
+/* decode-int8 - attention over keys and values of 8 bits, by products of integers */
+#include "lib/cpu/attention/decode-int8.h"
 
 #include <string.h>
 

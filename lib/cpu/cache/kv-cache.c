@@ -1,4 +1,4 @@
-/* cached - conversion of rows to and from the cache's type
+/* kv-cache - conversion of rows to and from the cache's type
  *
  * An int8 row has a scale for each head: the largest magnitude / 127.  A cached row
  * depends on its own token only, so results do not depend on batching or on chunks of a

@@ -1,4 +1,4 @@
-/* cache - append rows to the KV cache, and read them back
+/* kv-cache - append rows to the KV cache, and read them back
  *
  * Blocks (z) share the columns of a row of range blockIdx.y. */
 #include "lib/gpu/quads.cuh"

@@ -1,4 +1,4 @@
-/* globals - attention within a window and of global tokens (twin of lib/cpu/globals.c)
+/* longformer - attention within a window and of global tokens (twin of lib/cpu/attention/longformer.c)
  *
  * Beltagy et al. 2020, "Longformer", section 3.1; q, k, v, y [tokens][heads][dim].  A
  * block handles one query of a head; its warps take turns at the keys (see

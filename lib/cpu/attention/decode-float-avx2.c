@@ -1,7 +1,7 @@
-/* keyrows-avx2 - one query times rows of keys or values, on CPUs with AVX2
+/* decode-float-avx2 - one query times rows of keys or values, on CPUs with AVX2
  *
- * As the loops of keyrows.c, in tiles of SUMS registers. */
-#include "lib/cpu/keyrows.h"
+ * As the loops of decode-float.c, in tiles of SUMS registers. */
+#include "lib/cpu/attention/decode-float.h"
 
 #include "lib/cpu/simd/avx2.h"
 

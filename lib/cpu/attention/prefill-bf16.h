@@ -1,17 +1,16 @@
-/* tiled - products in bf16, of attention and by columns, on CPUs with AMX or
- * AVX512-BF16
+/* prefill-bf16 - products in bf16, of attention, on CPUs with AMX or AVX512-BF16
  *
  * Keys and values are rounded to bf16 and laid out for tiles once; then all queries and
  * weights, rounded too, are multiplied by them. */
-#ifndef LIB_CPU_TILED_H
-#define LIB_CPU_TILED_H
+#ifndef LIB_CPU_ATTENTION_PREFILL_BF16_H
+#define LIB_CPU_ATTENTION_PREFILL_BF16_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/cpu/simd/amx.h"
+#include "lib/cpu/simd/bf16tile.h"
 
 struct tiled {
     size_t heads;          /* KV heads, */
@@ -26,15 +25,6 @@ struct tiled {
     size_t room_of_queries, room_of_thread;
     void *owned;
 };
-
-/* Does the CPU have such products? */
-bool tiled_has(void);
-
-/* Products that are TRANSPOSED, do not ADD and have nothing to prefetch, by either: of
- * a thread that has begun. */
-void tiled_begin(void);
-void tiled_multiply(const struct amx_product *p);
-void tiled_end(void);
 
 /* Room for KEYS keys of HEADS heads, and for blocks of QUERIES queries, a multiple of
  * AMX_SIDE. */

@@ -1,4 +1,4 @@
-/* relate - attention with relative positions (DeBERTa, Transformer-XL)
+/* relative - attention with relative positions (DeBERTa, Transformer-XL)
  *
  * He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", eq. 4:
  * the score of query i and key j is q_i k_j + q_i p_r + k_j u_r.  p and u are the

@@ -1,4 +1,4 @@
-/* relate - attention with scores of content and positions (twin of lib/cpu/relate.c)
+/* relative - attention with scores of content and positions (twin of lib/cpu/attention/relative.c)
  *
  * He et al. 2021, "DeBERTa", eq. 4: the score of query i and key j is q_i k_j + q_i p_r
  * + k_j u_r; p and u [rows][heads][dim] are the position table projected as keys and as
@@ -7,7 +7,7 @@
  * attention.cu). */
 #include "lib/gpu/warps.cuh"
 
-/* The same as in lib/cpu/relate.c. */
+/* The same as in lib/cpu/attention/relative.c. */
 static __device__ int64_t row_of(const struct relation *a, int64_t distance)
 {
     int64_t mid = a->span / 2, away = distance < 0 ? -distance : distance;

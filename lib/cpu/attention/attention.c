@@ -12,9 +12,9 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/keybytes.h"
-#include "lib/cpu/keyrows.h"
-#include "lib/cpu/tiled.h"
+#include "lib/cpu/attention/decode-int8.h"
+#include "lib/cpu/attention/decode-float.h"
+#include "lib/cpu/attention/prefill-bf16.h"
 #include "lib/cpu/simd/vec.h"
 
 enum {

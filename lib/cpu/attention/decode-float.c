@@ -1,9 +1,8 @@
-/* keyrows - one query times rows of keys or values, in the type that stores them */
-#include "lib/cpu/keyrows.h"
+/* decode-float - one query times rows of keys or values, in the type that stores them
+ */
+#include "lib/cpu/attention/decode-float.h"
 
-#include "lib/cpu/cpu.h"
 #include "lib/cpu/simd/vec.h"
-#include "lib/device/layout.h"
 
 #define EACH _Pragma("GCC unroll 16") for
 
@@ -17,87 +16,7 @@ enum {
     AT_ONCE = 64    /* and the distance to the weights that are prefetched */
 };
 
-typedef int16_t vec_i16 __attribute__((vector_size(32)));
-typedef int8_t vec_i8 __attribute__((vector_size(16)));
 typedef uint16_t vec_words __attribute__((vector_size(32), may_alias));
-
-struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
-                          size_t dim, size_t apart)
-{
-    struct keyrows k = { .data = p ? (const char *)p->data : (const char *)plain,
-                         .type = p ? p->dtype : DTYPE_F32,
-                         .bytes = heads * apart * sizeof(*plain),
-                         .heads = heads,
-                         .dim = dim,
-                         .apart = apart };
-
-    if (p)
-        k.bytes = layout_cached_bytes(p->dtype, p->cols, p->width);
-    if (k.type == DTYPE_I8) {
-        k.per = p->width;
-        k.scales = p->cols / p->width;
-    }
-    k.by_head = true;
-    for (size_t h = 0; k.type == DTYPE_I8 && dim && h < heads; h++)
-        if (h * apart / k.per != (h * apart + dim - 1) / k.per)
-            k.by_head = false;
-    return k;
-}
-
-/* The scale of column COL of ROW. */
-static float scale_of(const struct keyrows *k, size_t row, size_t col)
-{
-    float scale;
-
-    memcpy(&scale, k->data + row * k->bytes + col / k->per * sizeof(scale),
-           sizeof(scale));
-    return scale;
-}
-
-float keyrows_scale(const struct keyrows *k, size_t row, size_t head)
-{
-    return k->type == DTYPE_I8 && k->by_head ? scale_of(k, row, head * k->apart) : 1;
-}
-
-CPU_CLONES static void widen_i8(float *y, const int8_t *x, size_t n)
-{
-    size_t i = 0;
-
-    for (; i + VEC <= n; i += VEC) {
-        vec_i8 q;
-        vec v;
-
-        memcpy(&q, x + i, sizeof(q));
-        v = __builtin_convertvector(
-            __builtin_convertvector(__builtin_convertvector(q, vec_i16), vec_i32), vec);
-        memcpy(y + i, &v, sizeof(v));
-    }
-    for (; i < n; i++)
-        y[i] = (float)x[i];
-}
-
-void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
-                   size_t n)
-{
-    size_t col = head * k->apart;
-
-    for (size_t i = 0; i < n; i++, y += k->dim) {
-        const char *row = k->data + (first + i) * k->bytes + k->scales * sizeof(float);
-
-        if (k->type == DTYPE_F32)
-            memcpy(y, (const float *)(const void *)row + col, k->dim * sizeof(*y));
-        else if (k->type == DTYPE_BF16)
-            cpu_widen(&(struct matrix){ .data = row,
-                                        .dtype = DTYPE_BF16,
-                                        .rows = 1,
-                                        .cols = k->heads * k->apart },
-                      col, k->dim, y);
-        else
-            widen_i8(y, (const int8_t *)row + col, k->dim);
-        for (size_t c = 0; !k->by_head && c < k->dim; c++)
-            y[c] *= scale_of(k, first + i, col + c);
-    }
-}
 
 /* ---- products: on CPUs with AVX-512 ---- */
 

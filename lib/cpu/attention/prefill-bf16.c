@@ -1,23 +1,17 @@
-/* tiled - products of attention in bf16 on CPUs with AMX or AVX512-BF16 */
-#include "lib/cpu/tiled.h"
+/* prefill-bf16 - products of attention in bf16 on CPUs with AMX or AVX512-BF16 */
+#include "lib/cpu/attention/prefill-bf16.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
-#include "lib/cpu/simd/avx512bf16.h"
 
 enum {
     NUMBERS = AMX_SIDE * AMX_SIDE, /* of a step of a panel */
     APART = AMX_SIDE /* numbers between rows, so that equal columns map to different
                       * cache sets */
 };
-
-bool tiled_has(void)
-{
-    return amx_has() || avx512bf16_has();
-}
 
 int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size_t keys,
                size_t queries, size_t threads, struct err *err)
@@ -85,23 +79,6 @@ static size_t round_rows(const struct tiled *t, uint16_t *to, const float *x,
         memset(to + some, 0, (all - some) * sizeof(*to));
     }
     return stride;
-}
-
-void tiled_begin(void)
-{
-    if (amx_has())
-        amx_begin();
-}
-
-void tiled_multiply(const struct amx_product *p)
-{
-    (amx_has() ? amx_multiply : avx512bf16_multiply)(p);
-}
-
-void tiled_end(void)
-{
-    if (amx_has())
-        amx_end();
 }
 
 void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride,
