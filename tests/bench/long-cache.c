@@ -55,7 +55,7 @@ static int run(char **argv, enum dtype type, struct err *err)
     struct device *d;
     double best = 0, work, memory;
     const char *products = "f32";
-    struct keyrows keyrows;
+    struct kv_rows kv_rows;
 
     inst.attention.heads = heads;
     inst.attention.kv_heads = kv;
@@ -93,8 +93,8 @@ static int run(char **argv, enum dtype type, struct err *err)
         best = rate > best ? rate : best;
     }
     work = 4.0 * (double)keys * (double)(heads * dim) / rates.f32;
-    keyrows = keyrows_of(&k[0], NULL, kv, dim, dim);
-    if (keybytes_are(&keyrows)) {
+    kv_rows = kv_rows_of(&k[0], NULL, kv, dim, dim);
+    if (decode_int8_has(&kv_rows)) {
         /* products of bytes: two for each of a key, three for each of a value */
         work = 2.5 * 4.0 * (double)keys * (double)(heads * dim) / rates.int8;
         products = "int8";

@@ -22,10 +22,10 @@ enum {
     STRETCH = 12, /* keys that all heads of one query read before the next keys, if the
                    * rows are converted; at most WIDE */
     WIDE = 64,    /* cached keys that are converted to f32 at a time */
-    PART = KEYBYTES_PART, /* positions whose values are added up by themselves, and then
-                           * to the sum of those before, so that threads can share the
-                           * keys of a query */
-    ROUNDED = 32,         /* queries for which keys and values are laid out for tiles */
+    PART = DECODE_INT8_PART, /* positions whose values are added up by themselves, and
+                              * then to the sum of those before, so that threads can
+                              * share the keys of a query */
+    ROUNDED = 32,   /* queries for which keys and values are laid out for tiles */
     SMALL = 1 << 14 /* numbers of keys that one thread reads sooner than several */
 };
 
@@ -117,7 +117,7 @@ struct job {
     float *y;
     size_t q_stride, k_stride, v_stride, y_stride; /* between rows */
     size_t block;                                  /* queries of a task */
-    struct keyrows keys, values;
+    struct kv_rows keys, values;
     size_t kv_heads; /* of a task with values, if there is a single query */
     float *score;    /* [threads][block][keys]; with a single query,
                       * [heads][score_stride(keys)] */
@@ -134,10 +134,10 @@ struct job {
     int64_t least;  /* the smallest distance, key - query */
     size_t distances;
     float *wide; /* [threads][WIDE][the larger of dim and value_dim], or NULL */
-    struct keybytes_queries bytes; /* keys of 8 bits: the queries, [heads] of a single
-                                    * one, else [threads][block] */
-    char *sums;          /* values of 8 bits: a struct keybytes_sum of each thread */
-    struct tiled *tiled; /* NULL: products are made in f32 */
+    struct decode_int8_queries bytes; /* keys of 8 bits: the queries, [heads] of a
+                                       * single one, else [threads][block] */
+    char *sums; /* values of 8 bits: a struct decode_int8_sum of each thread */
+    struct prefill_bf16 *bf16; /* NULL: products are made in f32 */
 };
 
 /* The keys visible to the query at POSITION: [*first, *end), which may be empty. */
@@ -393,11 +393,11 @@ static size_t room_of_keys(const struct job *j)
 }
 
 /* X[ROWS][N], with STRIDE, times the scales of N rows from ROW on. */
-static void scale_columns(float *x, size_t stride, size_t rows, const struct keyrows *k,
+static void scale_columns(float *x, size_t stride, size_t rows, const struct kv_rows *k,
                           size_t head, size_t row, size_t n)
 {
     for (size_t t = 0; t < n && k->type == DTYPE_I8 && k->by_head; t++) {
-        float scale = keyrows_scale(k, row + t, head);
+        float scale = kv_rows_scale(k, row + t, head);
 
         for (size_t i = 0; i < rows; i++)
             x[i * stride + t] *= scale;
@@ -420,7 +420,7 @@ static void score_keys(const struct job *j, float *score, size_t n, const float 
     for (size_t i = 0; i < some; i += WIDE) {
         size_t m = some - i < WIDE ? some - i : WIDE;
 
-        keyrows_widen(wide, &j->keys, kv, row + i, m);
+        kv_rows_widen(wide, &j->keys, kv, row + i, m);
         cpu_dots(score + i, n, q, q_stride, rows, wide, dim, m, dim);
         scale_columns(score + i, n, rows, &j->keys, kv, row + i, m);
     }
@@ -442,7 +442,7 @@ static void add_values(const struct job *j, float *y, float *score, size_t n,
     for (size_t i = 0; i < some; i += WIDE) {
         size_t m = some - i < WIDE ? some - i : WIDE;
 
-        keyrows_widen(wide, &j->values, kv, row + i, m);
+        kv_rows_widen(wide, &j->values, kv, row + i, m);
         scale_columns(score + i, n, rows, &j->values, kv, row + i, m);
         cpu_add_weighted(y, dim, score + i, n, rows, wide, dim, dim, m);
     }
@@ -454,28 +454,29 @@ static void sum_bytes(const struct job *j, float *y, const float *weight, size_t
                       size_t rows, size_t first, size_t end, size_t kv, int thread)
 {
     size_t dim = j->inst->attention.value_dim;
-    struct keybytes_sum *s =
-        (struct keybytes_sum *)(void *)(j->sums +
-                                        (size_t)thread * keybytes_sum_size(dim));
+    struct decode_int8_sum *s =
+        (struct decode_int8_sum *)(void *)(j->sums +
+                                           (size_t)thread * decode_int8_sum_size(dim));
 
-    for (size_t i = 0; i < rows; i += KEYBYTES_GROUP) {
+    for (size_t i = 0; i < rows; i += DECODE_INT8_GROUP) {
         size_t left = rows - i;
 
-        keybytes_open(s, &j->values, kv, left < KEYBYTES_GROUP ? left : KEYBYTES_GROUP);
+        decode_int8_open(s, &j->values, kv,
+                         left < DECODE_INT8_GROUP ? left : DECODE_INT8_GROUP);
         for (int add = 0; add < 2; add++) {
             for (size_t r = 0; r < j->runs; r++) {
                 size_t key, some = keys_in(&j->run[r], first, end, &key);
                 size_t row = j->run[r].row + key - j->run[r].key, at = key - first;
 
                 if (some && add)
-                    keybytes_add(s, at, row, some);
+                    decode_int8_add(s, at, row, some);
                 else if (some)
-                    keybytes_weigh(s, at, weight + i * n + at, n, row, some);
+                    decode_int8_weigh(s, at, weight + i * n + at, n, row, some);
             }
             if (!add)
-                keybytes_start(s, end - first);
+                decode_int8_start(s, end - first);
         }
-        keybytes_finish(y + i * dim, dim, s);
+        decode_int8_finish(y + i * dim, dim, s);
     }
 }
 
@@ -500,12 +501,12 @@ static void sum_values(const struct job *j, float *y, float *weight, size_t n,
 }
 
 /* The rounded queries from AT on; without any if keys are not of 8 bits. */
-static struct keybytes_queries bytes_from(const struct job *j, size_t at)
+static struct decode_int8_queries bytes_from(const struct job *j, size_t at)
 {
-    struct keybytes_queries q = j->bytes;
+    struct decode_int8_queries q = j->bytes;
 
     if (q.term) {
-        q.term += at * keybytes_terms(q.dim);
+        q.term += at * decode_int8_terms(q.dim);
         q.scale += at;
     }
     return q;
@@ -520,7 +521,7 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
     size_t dim = j->inst->attention.head_dim;
     size_t low = j->step->keys, high = 0, n;
     const float *q = j->q + row * j->q_stride + head * dim;
-    struct keybytes_queries bytes;
+    struct decode_int8_queries bytes;
 
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -535,31 +536,31 @@ static size_t weigh(const struct job *j, size_t row, size_t rows, size_t head,
         set_lse(j, row + i, head, sink_of(j, row + i, head));
     if (low >= high)
         return 0;
-    if (j->tiled) { /* whole panels */
+    if (j->bf16) { /* whole panels */
         low = low / AMX_SIDE * AMX_SIDE;
         high = amx_sides(high) * AMX_SIDE;
-        tiled_scores(j->tiled, thread, score, high - low, q, j->q_stride, rows, kv,
-                     low / AMX_SIDE, (high - low) / AMX_SIDE);
+        prefill_bf16_scores(j->bf16, thread, score, high - low, q, j->q_stride, rows,
+                            kv, low / AMX_SIDE, (high - low) / AMX_SIDE);
     }
     *first_key = low;
     n = high - low;
     bytes = bytes_from(j, (size_t)thread * j->block);
-    if (bytes.term && !j->tiled)
-        keybytes_round(&bytes, 0, q, j->q_stride, rows);
-    for (size_t r = 0; r < j->runs && !j->tiled; r++) {
+    if (bytes.term && !j->bf16)
+        decode_int8_round(&bytes, 0, q, j->q_stride, rows);
+    for (size_t r = 0; r < j->runs && !j->bf16; r++) {
         size_t key, some = keys_in(&j->run[r], low, high, &key);
         size_t from = j->run[r].row + key - j->run[r].key;
 
         if (some && bytes.term)
-            keybytes_dots(&(struct keybytes_dots){ .score = score + (key - low),
-                                                   .stride = n,
-                                                   .query = &bytes,
-                                                   .k = &j->keys,
-                                                   .group = rows,
-                                                   .head = kv,
-                                                   .heads = 1,
-                                                   .first = from,
-                                                   .n = some });
+            decode_int8_dots(&(struct decode_int8_dots){ .score = score + (key - low),
+                                                         .stride = n,
+                                                         .query = &bytes,
+                                                         .k = &j->keys,
+                                                         .group = rows,
+                                                         .head = kv,
+                                                         .heads = 1,
+                                                         .first = from,
+                                                         .n = some });
         else if (some)
             score_keys(j, score + (key - low), n, q, j->q_stride, rows, from, some, kv,
                        wide_of(j, thread));
@@ -621,10 +622,10 @@ static void queries(const struct job *j, size_t row, size_t rows, size_t head,
     drop(j, row, rows, head, score, low, n);
     for (size_t i = 0; i < rows; i++)
         memset(y + i * j->y_stride, 0, value_dim * sizeof(*y));
-    if (j->tiled && n)
-        tiled_values(j->tiled, thread, y, j->y_stride, score, n, rows, kv,
-                     low / AMX_SIDE, n / AMX_SIDE);
-    for (size_t at = low, end; at < low + n && !j->tiled; at = end) {
+    if (j->bf16 && n)
+        prefill_bf16_values(j->bf16, thread, y, j->y_stride, score, n, rows, kv,
+                            low / AMX_SIDE, n / AMX_SIDE);
+    for (size_t at = low, end; at < low + n && !j->bf16; at = end) {
         end = part_end(j, at, low + n);
         sum_values(j, part, score + (at - low), n, rows, at, end, kv, thread);
         for (size_t i = 0; i < rows; i++)
@@ -648,7 +649,7 @@ static void some_queries(void *arg, size_t task, int thread)
 }
 
 /* Lays the panel of keys from FIRST on, or of values, of a KV head out for tiles. */
-static void set_panel(const struct job *j, const struct keyrows *k, size_t kv,
+static void set_panel(const struct job *j, const struct kv_rows *k, size_t kv,
                       size_t panel, float *wide)
 {
     size_t first = panel * AMX_SIDE, left = j->step->keys - first;
@@ -661,11 +662,12 @@ static void set_panel(const struct job *j, const struct keyrows *k, size_t kv,
 
         if (!some)
             continue;
-        keyrows_widen(to, k, kv, row, some);
+        kv_rows_widen(to, k, kv, row, some);
         for (size_t i = 0; i < some * k->dim && k->type == DTYPE_I8 && k->by_head; i++)
-            to[i] *= keyrows_scale(k, row + i / k->dim, kv);
+            to[i] *= kv_rows_scale(k, row + i / k->dim, kv);
     }
-    (k == &j->keys ? tiled_set_keys : tiled_set_values)(j->tiled, kv, panel, wide, n);
+    (k == &j->keys ? prefill_bf16_set_keys : prefill_bf16_set_values)(j->bf16, kv,
+                                                                      panel, wide, n);
 }
 
 /* Task: panel TASK / kv_heads of KV head TASK % kv_heads. */
@@ -680,21 +682,22 @@ static void lay_out(void *arg, size_t task, int thread)
 
 /* May products be rounded, and are there so many queries that laying keys and values
  * out for tiles is worth while? */
-static bool wants_tiles(const struct attention_step *s)
+static bool wants_bf16(const struct attention_step *s)
 {
-    return s->rounded && s->rows >= ROUNDED && tiled_has();
+    return s->rounded && s->rows >= ROUNDED && bf16tile_has();
 }
 
 /* Lays them out. */
-static int open_tiled(struct job *j, struct device *d, struct tiled *t, struct err *err)
+static int open_bf16(struct job *j, struct device *d, struct prefill_bf16 *t,
+                     struct err *err)
 {
     const struct inst *inst = j->inst;
 
-    if (tiled_open(t, inst->attention.kv_heads, inst->attention.head_dim,
-                   inst->attention.value_dim, j->step->keys, BLOCK,
-                   (size_t)cpu_threads(d), err) < 0)
+    if (prefill_bf16_open(t, inst->attention.kv_heads, inst->attention.head_dim,
+                          inst->attention.value_dim, j->step->keys, BLOCK,
+                          (size_t)cpu_threads(d), err) < 0)
         return -1;
-    j->tiled = t;
+    j->bf16 = t;
     cpu_parallel(d, t->panels * t->heads, lay_out, j);
     return 0;
 }
@@ -769,23 +772,23 @@ static void score_rows(const struct job *j, size_t key, size_t row, size_t some,
 
     (void)y;
     if (j->bytes.term) {
-        struct keybytes_queries bytes = bytes_from(j, kv * group);
+        struct decode_int8_queries bytes = bytes_from(j, kv * group);
 
-        keybytes_dots(
-            &(struct keybytes_dots){ .score = j->score + kv * group * stride + key,
-                                     .stride = stride,
-                                     .query = &bytes,
-                                     .k = &j->keys,
-                                     .group = group,
-                                     .head = kv,
-                                     .heads = heads,
-                                     .first = row,
-                                     .n = some });
+        decode_int8_dots(
+            &(struct decode_int8_dots){ .score = j->score + kv * group * stride + key,
+                                        .stride = stride,
+                                        .query = &bytes,
+                                        .k = &j->keys,
+                                        .group = group,
+                                        .head = kv,
+                                        .heads = heads,
+                                        .first = row,
+                                        .n = some });
         return;
     }
-    if (keyrows_are_whole(&j->keys)) {
-        keyrows_dots(j->score + key, stride, j->q, group, &j->keys, kv, heads, row,
-                     some);
+    if (decode_float_has(&j->keys)) {
+        decode_float_dots(j->score + key, stride, j->q, group, &j->keys, kv, heads, row,
+                          some);
         return;
     }
     for (size_t h = kv; h < kv + heads; h++)
@@ -798,8 +801,9 @@ static void sum_rows(const struct job *j, size_t key, size_t row, size_t some,
 {
     size_t low, stride = score_stride(all_keys(j, &low)), group = group_of(j);
 
-    if (keyrows_are_whole(&j->values)) {
-        keyrows_add(y, j->score + key, stride, group, &j->values, kv, heads, row, some);
+    if (decode_float_has(&j->values)) {
+        decode_float_add(y, j->score + key, stride, group, &j->values, kv, heads, row,
+                         some);
         return;
     }
     for (size_t h = kv; h < kv + heads; h++)
@@ -809,9 +813,9 @@ static void sum_rows(const struct job *j, size_t key, size_t row, size_t some,
 }
 
 /* Rows that a task reads before it turns to the next ones. */
-static size_t stretch_of(const struct keyrows *k)
+static size_t stretch_of(const struct kv_rows *k)
 {
-    return keyrows_are_whole(k) || keybytes_are(k) ? PART : STRETCH;
+    return decode_float_has(k) || decode_int8_has(k) ? PART : STRETCH;
 }
 
 /* Task: scores of some keys. */
@@ -905,8 +909,8 @@ static void one_query(struct device *d, struct job *j)
     shares = shares < kv_heads ? shares : kv_heads;
     j->kv_heads = (kv_heads + shares - 1) / shares;
     if (j->bytes.term)
-        keybytes_round(&j->bytes, 0, j->q, j->inst->attention.head_dim,
-                       j->inst->attention.heads);
+        decode_int8_round(&j->bytes, 0, j->q, j->inst->attention.head_dim,
+                          j->inst->attention.heads);
     share_query(d, j, (n + PART - 1) / PART, little, score_part);
     share_query(d, j, j->inst->attention.heads, little, weigh_head);
     share_query(d, j, all * portions(j), little, sum_part);
@@ -948,12 +952,15 @@ static int open_room(struct job *j, struct device *d, struct err *err)
     size_t heads = j->inst->attention.heads, keys = j->step->keys;
     size_t threads = (size_t)cpu_threads(d), dim = j->inst->attention.value_dim;
     bool one = j->step->rows == 1;
-    uint64_t queries = !keybytes_are(&j->keys) ? 0 : one ? heads : threads * j->block;
-    uint64_t terms = keybytes_terms(j->inst->attention.head_dim);
+    uint64_t queries = !decode_int8_has(&j->keys) ? 0
+                       : one                      ? heads
+                                                  : threads * j->block;
+    uint64_t terms = decode_int8_terms(j->inst->attention.head_dim);
     uint64_t scores = whole_lines(one ? heads * score_stride(keys)
                                       : threads * j->block * room_of_keys(j));
     uint64_t sums = whole_lines((one ? parts(j) * heads : threads * j->block) * dim);
-    uint64_t of_bytes = keybytes_are(&j->values) ? threads * keybytes_sum_size(dim) : 0;
+    uint64_t of_bytes =
+        decode_int8_has(&j->values) ? threads * decode_int8_sum_size(dim) : 0;
     uint64_t bytes = of_bytes + (scores + sums + whole_lines(queries)) * sizeof(float) +
                      queries * terms * sizeof(*j->bytes.term);
     char *room = one ? cpu_room(d, bytes, "attention scores", err)
@@ -978,7 +985,7 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 {
     size_t heads = inst->attention.heads, kv_heads = inst->attention.kv_heads;
     size_t dim = inst->attention.head_dim, value_dim = inst->attention.value_dim;
-    struct tiled tiled = { 0 };
+    struct prefill_bf16 bf16 = { 0 };
     struct job j = { .inst = inst,
                      .step = step,
                      .q = q,
@@ -993,8 +1000,8 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
 
     if (!heads || !step->rows)
         return 0;
-    j.keys = keyrows_of(step->cached_k, step->k, kv_heads, dim, dim);
-    j.values = keyrows_of(step->cached_v, step->v, kv_heads, value_dim,
+    j.keys = kv_rows_of(step->cached_k, step->k, kv_heads, dim, dim);
+    j.values = kv_rows_of(step->cached_v, step->v, kv_heads, value_dim,
                           inst->attention.value_cols);
     if (open_runs(&j, err) < 0 || (step->bias && open_bias(&j, d, err) < 0) ||
         (step->sinks && open_sinks(&j, err) < 0) ||
@@ -1002,14 +1009,14 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
         goto out;
     if (open_room(&j, d, err) < 0)
         goto out;
-    if (step->cached_k || step->cached_v || wants_tiles(step)) {
+    if (step->cached_k || step->cached_v || wants_bf16(step)) {
         j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
                                (dim > value_dim ? dim : value_dim) * sizeof(float),
                            "keys and values", err);
         if (!j.wide)
             goto out;
     }
-    if (wants_tiles(step) && open_tiled(&j, d, &tiled, err) < 0)
+    if (wants_bf16(step) && open_bf16(&j, d, &bf16, err) < 0)
         goto out;
     if (step->rows == 1)
         one_query(d, &j);
@@ -1024,7 +1031,7 @@ out:
     free(j.sink);
     free(j.own);
     free(j.bucket);
-    tiled_close(&tiled);
+    prefill_bf16_close(&bf16);
     return ret;
 }
 

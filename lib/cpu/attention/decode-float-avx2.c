@@ -36,9 +36,9 @@ static inline __attribute__((always_inline)) void load(vec_half *out, enum dtype
 }
 
 static inline __attribute__((always_inline)) float
-scale_at(const struct keyrows_request *r, enum dtype type, size_t head, size_t i)
+scale_at(const struct decode_float_request *r, enum dtype type, size_t head, size_t i)
 {
-    const struct keyrows *k = r->k;
+    const struct kv_rows *k = r->k;
     float scale = 1;
 
     if (type == DTYPE_I8)
@@ -54,11 +54,11 @@ scale_at(const struct keyrows_request *r, enum dtype type, size_t head, size_t i
 /* Scores of HEADS query heads from G on, of KV head HEAD, with KEYS rows from I on.
  * AHEAD: bytes to what is prefetched, or 0. */
 static inline __attribute__((always_inline)) void
-dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g,
+dot_tile(const struct decode_float_request *r, enum dtype type, size_t head, size_t g,
          size_t i, size_t ahead, int heads, int keys)
 {
     const size_t dim = r->k->dim, bytes = r->k->bytes;
-    const char *w = keyrows_part(r->k, type, head, r->first + i);
+    const char *w = kv_rows_part(r->k, type, head, r->first + i);
     const float *q = r->from + g * dim;
     vec_half both[SUMS] = { { 0 } }, sum;
     float all[SUMS];
@@ -71,15 +71,15 @@ dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g
         for (size_t c = (size_t)part * LANES; c < dim; c += VEC) {
             vec_half wv, qv[MANY];
 
-            if (ahead && part == 0 && c * keyrows_size(type) % LINE == 0)
+            if (ahead && part == 0 && c * kv_rows_size(type) % LINE == 0)
                 ALL(int t = 0; t < keys; t++)
-            __builtin_prefetch(w + (size_t)t * bytes + c * keyrows_size(type) + ahead,
+            __builtin_prefetch(w + (size_t)t * bytes + c * kv_rows_size(type) + ahead,
                                0, 2);
             ALL(int h = 0; h < heads; h++)
             half_load(&qv[h], q + (size_t)h * dim + c);
             ALL(int t = 0; t < keys; t++)
             {
-                load(&wv, type, w + (size_t)t * bytes + c * keyrows_size(type));
+                load(&wv, type, w + (size_t)t * bytes + c * kv_rows_size(type));
                 ALL(int h = 0; h < heads; h++)
                 half_fuse(&acc[h * keys + t], &wv, &qv[h]);
             }
@@ -103,7 +103,7 @@ dot_tile(const struct keyrows_request *r, enum dtype type, size_t head, size_t g
 
 /* HEADS query heads by N rows from I on, SUMS / HEADS of them at a time, or one. */
 static inline __attribute__((always_inline)) void
-dot_heads(const struct keyrows_request *r, enum dtype type, size_t head, size_t g,
+dot_heads(const struct decode_float_request *r, enum dtype type, size_t head, size_t g,
           size_t i, size_t n, size_t ahead, int heads)
 {
     const size_t keys = SUMS / (size_t)heads, end = i + n;
@@ -114,13 +114,13 @@ dot_heads(const struct keyrows_request *r, enum dtype type, size_t head, size_t 
         dot_tile(r, type, head, g, i, ahead, heads, 1);
 }
 
-static inline __attribute__((always_inline)) void dots(const struct keyrows_request *r,
-                                                       enum dtype type)
+static inline __attribute__((always_inline)) void
+dots(const struct decode_float_request *r, enum dtype type)
 {
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < SUMS ? r->n - i : SUMS;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            size_t g = head * r->group, end = g + r->group, ahead = keyrows_ahead(r->k);
+            size_t g = head * r->group, end = g + r->group, ahead = kv_rows_ahead(r->k);
 
             for (; g + 4 <= end; g += 4, ahead = 0)
                 dot_heads(r, type, head, g, i, n, ahead, 4);
@@ -140,7 +140,7 @@ static inline __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
             size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int regs)
 {
-    const size_t step = LANES * keyrows_size(type);
+    const size_t step = LANES * kv_rows_size(type);
     vec_half acc[SUMS];
 
     ALL(int h = 0; h < heads; h++)
@@ -167,13 +167,13 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
 
 /* HEADS query heads from G on, of KV head HEAD, over N rows from I on. */
 static inline __attribute__((always_inline)) void
-add_heads(const struct keyrows_request *r, enum dtype type, size_t head, size_t g,
+add_heads(const struct decode_float_request *r, enum dtype type, size_t head, size_t g,
           size_t i, size_t n, size_t ahead, int heads)
 {
     const int regs = SUMS / heads;
     const size_t dim = r->k->dim, step = (size_t)regs * LANES;
     const float *weight = r->from + g * r->stride + i;
-    const char *w = keyrows_part(r->k, type, head, r->first + i);
+    const char *w = kv_rows_part(r->k, type, head, r->first + i);
     float scaled[MANY * STRETCH], *y = r->to + g * dim;
     size_t stride = r->stride, c = 0;
 
@@ -188,20 +188,20 @@ add_heads(const struct keyrows_request *r, enum dtype type, size_t head, size_t 
         stride = STRETCH;
     }
     for (; c + step <= dim; c += step)
-        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * kv_rows_size(type), r->k->bytes,
                     ahead, type, heads, n, regs);
     for (; c < dim; c += VEC)
-        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * kv_rows_size(type), r->k->bytes,
                     ahead, type, heads, n, 2);
 }
 
-static inline __attribute__((always_inline)) void adds(const struct keyrows_request *r,
-                                                       enum dtype type)
+static inline __attribute__((always_inline)) void
+adds(const struct decode_float_request *r, enum dtype type)
 {
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < STRETCH ? r->n - i : STRETCH;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            size_t g = head * r->group, end = g + r->group, ahead = keyrows_ahead(r->k);
+            size_t g = head * r->group, end = g + r->group, ahead = kv_rows_ahead(r->k);
 
             for (; g + 4 <= end; g += 4, ahead = 0)
                 add_heads(r, type, head, g, i, n, ahead, 4);
@@ -213,7 +213,7 @@ static inline __attribute__((always_inline)) void adds(const struct keyrows_requ
     }
 }
 
-void keyrows_dots_avx2(const struct keyrows_request *r)
+void decode_float_dots_avx2(const struct decode_float_request *r)
 {
     if (r->k->type == DTYPE_F32)
         dots(r, DTYPE_F32);
@@ -223,7 +223,7 @@ void keyrows_dots_avx2(const struct keyrows_request *r)
         dots(r, DTYPE_I8);
 }
 
-void keyrows_add_avx2(const struct keyrows_request *r)
+void decode_float_add_avx2(const struct decode_float_request *r)
 {
     if (r->k->type == DTYPE_F32)
         adds(r, DTYPE_F32);

@@ -53,10 +53,10 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim, const cha
 
         EACH(int i = 0; i < keys; i++)
         {
-            const char *w = at + (size_t)i * bytes + c * keyrows_size(type);
+            const char *w = at + (size_t)i * bytes + c * kv_rows_size(type);
 
             load_wide(&wv[i], type, w);
-            if (c * keyrows_size(type) % LINE == 0)
+            if (c * kv_rows_size(type) % LINE == 0)
                 __builtin_prefetch(w + ahead, 0, 2);
         }
         EACH(int h = 0; h < heads; h++)
@@ -82,10 +82,10 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim, const cha
 
 /* All query heads of a KV head. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-dot_heads(const struct keyrows_request *r, size_t head, size_t i, size_t ahead,
+dot_heads(const struct decode_float_request *r, size_t head, size_t i, size_t ahead,
           enum dtype type, int keys)
 {
-    const char *w = keyrows_part(r->k, type, head, r->first + i);
+    const char *w = kv_rows_part(r->k, type, head, r->first + i);
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
     float *score = r->to + i;
 
@@ -106,9 +106,9 @@ dot_heads(const struct keyrows_request *r, size_t head, size_t i, size_t ahead,
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
-dots_wide(const struct keyrows_request *r, enum dtype type)
+dots_wide(const struct decode_float_request *r, enum dtype type)
 {
-    const size_t ahead = keyrows_ahead(r->k);
+    const size_t ahead = kv_rows_ahead(r->k);
 
     for (size_t i = 0, keys; i < r->n; i += keys) {
         keys = r->n - i >= FOUR ? FOUR : 1;
@@ -135,7 +135,7 @@ static inline CPU_WIDE __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
             size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int vecs)
 {
-    const size_t step = VEC * keyrows_size(type);
+    const size_t step = VEC * kv_rows_size(type);
     vec acc[SUMS];
 
     EACH(int h = 0; h < heads; h++)
@@ -162,8 +162,9 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
 /* HEADS query heads from G on over N rows, VECS vectors of columns at a time, or else
  * one. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-add_heads(const struct keyrows_request *r, size_t g, const char *w, const float *weight,
-          size_t stride, size_t ahead, enum dtype type, int heads, size_t n, int vecs)
+add_heads(const struct decode_float_request *r, size_t g, const char *w,
+          const float *weight, size_t stride, size_t ahead, enum dtype type, int heads,
+          size_t n, int vecs)
 {
     size_t dim = r->k->dim, c = 0, step = (size_t)vecs * VEC;
     float *y = r->to + g * dim;
@@ -171,23 +172,23 @@ add_heads(const struct keyrows_request *r, size_t g, const char *w, const float 
     EACH(int h = 0; h < heads; h++)
     __builtin_prefetch(weight + (size_t)h * stride + AT_ONCE, 0, 3);
     for (; c + step <= dim; c += step)
-        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * kv_rows_size(type), r->k->bytes,
                     ahead, type, heads, n, vecs);
     for (; c < dim; c += VEC)
-        add_columns(y + c, dim, weight, stride, w + c * keyrows_size(type), r->k->bytes,
+        add_columns(y + c, dim, weight, stride, w + c * kv_rows_size(type), r->k->bytes,
                     ahead, type, heads, n, 1);
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
-adds_wide(const struct keyrows_request *r, enum dtype type)
+adds_wide(const struct decode_float_request *r, enum dtype type)
 {
-    const size_t ahead = keyrows_ahead(r->k),
+    const size_t ahead = kv_rows_ahead(r->k),
                  turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
 
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < turn ? r->n - i : turn;
         for (size_t head = r->head; head < r->head + r->heads; head++) {
-            const char *w = keyrows_part(r->k, type, head, r->first + i);
+            const char *w = kv_rows_part(r->k, type, head, r->first + i);
             size_t g = head * r->group, end = g + r->group;
             const float *weight = r->from + i;
 
@@ -204,21 +205,21 @@ adds_wide(const struct keyrows_request *r, enum dtype type)
     }
 }
 
-#define LOOPS(name, type)                                             \
-    CPU_WIDE static void name##_dots(const struct keyrows_request *r) \
-    {                                                                 \
-        dots_wide(r, type);                                           \
-    }                                                                 \
-    CPU_WIDE static void name##_add(const struct keyrows_request *r)  \
-    {                                                                 \
-        adds_wide(r, type);                                           \
+#define LOOPS(name, type)                                                  \
+    CPU_WIDE static void name##_dots(const struct decode_float_request *r) \
+    {                                                                      \
+        dots_wide(r, type);                                                \
+    }                                                                      \
+    CPU_WIDE static void name##_add(const struct decode_float_request *r)  \
+    {                                                                      \
+        adds_wide(r, type);                                                \
     }
 
 LOOPS(f32, DTYPE_F32)
 LOOPS(bf16, DTYPE_BF16)
 #endif
 
-bool keyrows_are_whole(const struct keyrows *k)
+bool decode_float_has(const struct kv_rows *k)
 {
 #if CPU_HAS_WIDE
     return k->dim % VEC == 0 && k->by_head && cpu_has() != CPU_ANY;
@@ -228,17 +229,16 @@ bool keyrows_are_whole(const struct keyrows *k)
 #endif
 }
 
-void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
-                  const struct keyrows *k, size_t head, size_t heads, size_t first,
-                  size_t n)
+void decode_float_dots(float *score, size_t stride, const float *q, size_t group,
+                       const struct kv_rows *k, size_t head, size_t heads, size_t first,
+                       size_t n)
 {
 #if CPU_HAS_WIDE
-    const struct keyrows_request r = {
-        score, q, stride, group, head, heads, first, n, k
-    };
+    const struct decode_float_request r = { score, q,     stride, group, head,
+                                            heads, first, n,      k };
 
     if (!cpu_is_wide() || k->type == DTYPE_I8)
-        keyrows_dots_avx2(&r);
+        decode_float_dots_avx2(&r);
     else
         (k->type == DTYPE_F32 ? f32_dots : bf16_dots)(&r);
 #else
@@ -247,16 +247,16 @@ void keyrows_dots(float *score, size_t stride, const float *q, size_t group,
 #endif
 }
 
-void keyrows_add(float *y, const float *weight, size_t stride, size_t group,
-                 const struct keyrows *k, size_t head, size_t heads, size_t first,
-                 size_t n)
+void decode_float_add(float *y, const float *weight, size_t stride, size_t group,
+                      const struct kv_rows *k, size_t head, size_t heads, size_t first,
+                      size_t n)
 {
 #if CPU_HAS_WIDE
-    const struct keyrows_request r = { y,     weight, stride, group, head,
-                                       heads, first,  n,      k };
+    const struct decode_float_request r = { y,     weight, stride, group, head,
+                                            heads, first,  n,      k };
 
     if (!cpu_is_wide() || k->type == DTYPE_I8)
-        keyrows_add_avx2(&r);
+        decode_float_add_avx2(&r);
     else
         (k->type == DTYPE_F32 ? f32_add : bf16_add)(&r);
 #else

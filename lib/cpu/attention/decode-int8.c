@@ -5,15 +5,16 @@
 
 #include "lib/base/codes.h"
 
-bool keybytes_are(const struct keyrows *k)
+bool decode_int8_has(const struct kv_rows *k)
 {
     return k->type == DTYPE_I8 && k->by_head && cpu_has() == CPU_VNNI;
 }
 
-size_t keybytes_sum_size(size_t dim)
+size_t decode_int8_sum_size(size_t dim)
 {
-    return sizeof(struct keybytes_sum) +
-           sizeof(int32_t) * KEYBYTES_GROUP * KEYBYTES_DIGITS * keybytes_terms(dim);
+    return sizeof(struct decode_int8_sum) + sizeof(int32_t) * DECODE_INT8_GROUP *
+                                                DECODE_INT8_DIGITS *
+                                                decode_int8_terms(dim);
 }
 
 #if CPU_HAS_WIDE
@@ -29,7 +30,7 @@ enum {
     QUERIES = 4, /* of a tile, at most */
     WORDS = 32,  /* columns of a register of 16 bits, */
     BYTES = 64,  /* and of 8 */
-    DIGITS = KEYBYTES_DIGITS,
+    DIGITS = DECODE_INT8_DIGITS,
     QUARTERS = 4 /* of a register */
 };
 
@@ -52,7 +53,7 @@ static inline __attribute__((always_inline)) float number_at(const char *p)
 }
 
 /* Bytes from the start of a row to the scale of HEAD. */
-static inline size_t scale_of(const struct keyrows *k, size_t head)
+static inline size_t scale_of(const struct kv_rows *k, size_t head)
 {
     return head * k->apart / k->per * sizeof(float);
 }
@@ -79,11 +80,11 @@ add_bytes(__m512i *sum, const __m512i *a, const __m512i *b)
 
 /* ---- scores ---- */
 
-void keybytes_round(const struct keybytes_queries *to, size_t at, const float *q,
-                    size_t stride, size_t n)
+void decode_int8_round(const struct decode_int8_queries *to, size_t at, const float *q,
+                       size_t stride, size_t n)
 {
     /* so that a sum of products with codes is below 2^31 */
-    const size_t dim = to->dim, terms = keybytes_terms(dim);
+    const size_t dim = to->dim, terms = decode_int8_terms(dim);
     const size_t room = (size_t)(INT32_MAX / 127) / dim;
     const float most = (float)(room < QUERY_MOST ? room : QUERY_MOST);
 
@@ -164,10 +165,10 @@ multiply(__m512i *acc, const char *const row[KEYS], size_t ahead, const int16_t 
 }
 
 static inline __attribute__((always_inline)) void
-dot_tile(const struct keybytes_dots *r, const struct tile *t, int heads, int of)
+dot_tile(const struct decode_int8_dots *r, const struct tile *t, int heads, int of)
 {
-    const struct keyrows *k = r->k;
-    const size_t dim = k->dim, terms = keybytes_terms(dim);
+    const struct kv_rows *k = r->k;
+    const size_t dim = k->dim, terms = decode_int8_terms(dim);
     const __mmask8 queries = (__mmask8)first_of((size_t)(heads * of));
     __m512i acc[QUERIES * KEYS];
     __m128 four[QUARTERS];
@@ -182,7 +183,7 @@ dot_tile(const struct keybytes_dots *r, const struct tile *t, int heads, int of)
         size_t c = 0;
 
         ALL(int i = 0; i < KEYS; i++)
-        row[i] = t->row[i] + (keyrows_part(k, DTYPE_I8, head, 0) - k->data);
+        row[i] = t->row[i] + (kv_rows_part(k, DTYPE_I8, head, 0) - k->data);
         for (; c + WORDS <= dim; c += WORDS)
             multiply(acc + h * of * KEYS, row, t->ahead, q, terms, c, 0, of, true);
         if (c < dim)
@@ -215,10 +216,10 @@ dot_tile(const struct keybytes_dots *r, const struct tile *t, int heads, int of)
                        (__mmask8)first_of(t->n), four[h]);
 }
 
-void keybytes_dots(const struct keybytes_dots *r)
+void decode_int8_dots(const struct decode_int8_dots *r)
 {
-    const struct keyrows *k = r->k;
-    const size_t ahead = keyrows_ahead(k);
+    const struct kv_rows *k = r->k;
+    const size_t ahead = kv_rows_ahead(k);
     const char *row = k->data + r->first * k->bytes;
     struct tile t;
 
@@ -260,21 +261,21 @@ void keybytes_dots(const struct keybytes_dots *r)
 
 /* ---- sums of values ---- */
 
-void keybytes_open(struct keybytes_sum *s, const struct keyrows *k, size_t head,
-                   size_t group)
+void decode_int8_open(struct decode_int8_sum *s, const struct kv_rows *k, size_t head,
+                      size_t group)
 {
     s->k = k;
     s->head = head;
     s->group = group;
     memset(s->most, 0, sizeof(s->most));
-    memset(s->sum, 0, group * DIGITS * keybytes_terms(k->dim) * sizeof(*s->sum));
+    memset(s->sum, 0, group * DIGITS * decode_int8_terms(k->dim) * sizeof(*s->sum));
 }
 
-void keybytes_weigh(struct keybytes_sum *s, size_t at, const float *weight,
-                    size_t stride, size_t row, size_t n)
+void decode_int8_weigh(struct decode_int8_sum *s, size_t at, const float *weight,
+                       size_t stride, size_t row, size_t n)
 {
     const char *from = s->k->data + row * s->k->bytes + scale_of(s->k, s->head);
-    float scale[KEYBYTES_PART];
+    float scale[DECODE_INT8_PART];
 
     for (size_t i = 0; i < n; i++, from += s->k->bytes)
         scale[i] = number_at(from);
@@ -297,7 +298,7 @@ void keybytes_weigh(struct keybytes_sum *s, size_t at, const float *weight,
     }
 }
 
-void keybytes_start(struct keybytes_sum *s, size_t n)
+void decode_int8_start(struct decode_int8_sum *s, size_t n)
 {
     for (size_t g = 0; g < s->group; g++) {
         const float largest = number_at((const char *)&s->most[g]);
@@ -370,12 +371,12 @@ struct columns {
 
 /* With the weights of OF queries from G on; quarters from FIRST on, COUNT of them:
  * constants. */
-static inline __attribute__((always_inline)) void add_columns(struct keybytes_sum *s,
+static inline __attribute__((always_inline)) void add_columns(struct decode_int8_sum *s,
                                                               const struct columns *t,
                                                               size_t g, int of,
                                                               int first, int count)
 {
-    const size_t terms = keybytes_terms(s->k->dim), bytes = s->k->bytes;
+    const size_t terms = decode_int8_terms(s->k->dim), bytes = s->k->bytes;
     const size_t apart = sizeof(s->digit[0]), digits_apart = sizeof(s->digit[0][0]);
     const uint8_t *digit = s->digit[g][0] + t->at;
     const char *w = t->w, *next = t->next;
@@ -409,16 +410,16 @@ static inline __attribute__((always_inline)) void add_columns(struct keybytes_su
     }
 }
 
-void keybytes_add(struct keybytes_sum *s, size_t at, size_t row, size_t n)
+void decode_int8_add(struct decode_int8_sum *s, size_t at, size_t row, size_t n)
 {
-    const struct keyrows *k = s->k;
+    const struct kv_rows *k = s->k;
     const bool more = s->head + 1 < k->heads;
     /* the next head's part of these rows, or of those after them */
-    const char *next = more ? keyrows_part(k, DTYPE_I8, s->head + 1, row)
-                            : keyrows_part(k, DTYPE_I8, 0, row + n);
+    const char *next = more ? kv_rows_part(k, DTYPE_I8, s->head + 1, row)
+                            : kv_rows_part(k, DTYPE_I8, 0, row + n);
 
     for (size_t c = 0; c < k->dim; c += BYTES) {
-        struct columns t = { .w = keyrows_part(k, DTYPE_I8, s->head, row) + c,
+        struct columns t = { .w = kv_rows_part(k, DTYPE_I8, s->head, row) + c,
                              .mask = first_of(k->dim - c),
                              .next = next + c,
                              .c = c,
@@ -439,9 +440,9 @@ void keybytes_add(struct keybytes_sum *s, size_t at, size_t row, size_t n)
     }
 }
 
-void keybytes_finish(float *y, size_t stride, const struct keybytes_sum *s)
+void decode_int8_finish(float *y, size_t stride, const struct decode_int8_sum *s)
 {
-    const size_t dim = s->k->dim, terms = keybytes_terms(dim);
+    const size_t dim = s->k->dim, terms = decode_int8_terms(dim);
 
     for (size_t g = 0; g < s->group; g++, y += stride) {
         const int32_t *low = s->sum + g * DIGITS * terms;
@@ -464,41 +465,41 @@ void keybytes_finish(float *y, size_t stride, const struct keybytes_sum *s)
     }
 }
 #else
-/* never called: keybytes_are says no */
-void keybytes_round(const struct keybytes_queries *to, size_t at, const float *q,
-                    size_t stride, size_t n)
+/* never called: decode_int8_has says no */
+void decode_int8_round(const struct decode_int8_queries *to, size_t at, const float *q,
+                       size_t stride, size_t n)
 {
     (void)to, (void)at, (void)q, (void)stride, (void)n;
 }
 
-void keybytes_dots(const struct keybytes_dots *r)
+void decode_int8_dots(const struct decode_int8_dots *r)
 {
     (void)r;
 }
 
-void keybytes_open(struct keybytes_sum *s, const struct keyrows *k, size_t head,
-                   size_t group)
+void decode_int8_open(struct decode_int8_sum *s, const struct kv_rows *k, size_t head,
+                      size_t group)
 {
     (void)s, (void)k, (void)head, (void)group;
 }
 
-void keybytes_weigh(struct keybytes_sum *s, size_t at, const float *weight,
-                    size_t stride, size_t row, size_t n)
+void decode_int8_weigh(struct decode_int8_sum *s, size_t at, const float *weight,
+                       size_t stride, size_t row, size_t n)
 {
     (void)s, (void)at, (void)weight, (void)stride, (void)row, (void)n;
 }
 
-void keybytes_start(struct keybytes_sum *s, size_t n)
+void decode_int8_start(struct decode_int8_sum *s, size_t n)
 {
     (void)s, (void)n;
 }
 
-void keybytes_add(struct keybytes_sum *s, size_t at, size_t row, size_t n)
+void decode_int8_add(struct decode_int8_sum *s, size_t at, size_t row, size_t n)
 {
     (void)s, (void)at, (void)row, (void)n;
 }
 
-void keybytes_finish(float *y, size_t stride, const struct keybytes_sum *s)
+void decode_int8_finish(float *y, size_t stride, const struct decode_int8_sum *s)
 {
     (void)y, (void)stride, (void)s;
 }

@@ -13,18 +13,19 @@ enum {
                       * cache sets */
 };
 
-int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size_t keys,
-               size_t queries, size_t threads, struct err *err)
+int prefill_bf16_open(struct prefill_bf16 *t, size_t heads, size_t dim,
+                      size_t value_dim, size_t keys, size_t queries, size_t threads,
+                      struct err *err)
 {
     size_t of_keys, of_values;
 
-    *t = (struct tiled){ .heads = heads,
-                         .dim = dim,
-                         .value_dim = value_dim,
-                         .queries = queries,
-                         .panels = amx_sides(keys),
-                         .steps = amx_sides(dim),
-                         .columns = amx_sides(value_dim) };
+    *t = (struct prefill_bf16){ .heads = heads,
+                                .dim = dim,
+                                .value_dim = value_dim,
+                                .queries = queries,
+                                .panels = amx_sides(keys),
+                                .steps = amx_sides(dim),
+                                .columns = amx_sides(value_dim) };
     of_keys = heads * t->panels * t->steps * NUMBERS;
     of_values = heads * t->panels * t->columns * NUMBERS;
     t->room_of_queries = queries * (t->steps * AMX_SIDE + APART);
@@ -40,21 +41,21 @@ int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim, size
     return 0;
 }
 
-void tiled_close(struct tiled *t)
+void prefill_bf16_close(struct prefill_bf16 *t)
 {
     free(t->owned);
-    *t = (struct tiled){ 0 };
+    *t = (struct prefill_bf16){ 0 };
 }
 
-void tiled_set_keys(const struct tiled *t, size_t head, size_t panel, const float *x,
-                    size_t n)
+void prefill_bf16_set_keys(const struct prefill_bf16 *t, size_t head, size_t panel,
+                           const float *x, size_t n)
 {
     amx_pack(t->keys + (head * t->panels + panel) * t->steps * NUMBERS, x, t->dim, n,
              t->dim, t->steps);
 }
 
-void tiled_set_values(const struct tiled *t, size_t head, size_t panel, const float *x,
-                      size_t n)
+void prefill_bf16_set_values(const struct prefill_bf16 *t, size_t head, size_t panel,
+                             const float *x, size_t n)
 {
     for (size_t c = 0; c < t->columns; c++) {
         size_t left = t->value_dim - c * AMX_SIDE;
@@ -67,7 +68,7 @@ void tiled_set_values(const struct tiled *t, size_t head, size_t panel, const fl
 
 /* to[QUERIES][stride] = ROWS rows of x with N columns, rounded, and zeros up to
  * STEPS * AMX_SIDE columns; returns the stride. */
-static size_t round_rows(const struct tiled *t, uint16_t *to, const float *x,
+static size_t round_rows(const struct prefill_bf16 *t, uint16_t *to, const float *x,
                          size_t x_stride, size_t rows, size_t n, size_t steps)
 {
     size_t all = steps * AMX_SIDE, stride = all + APART;
@@ -81,15 +82,15 @@ static size_t round_rows(const struct tiled *t, uint16_t *to, const float *x,
     return stride;
 }
 
-void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride,
-                  const float *q, size_t q_stride, size_t rows, size_t head,
-                  size_t panel, size_t count)
+void prefill_bf16_scores(const struct prefill_bf16 *t, int thread, float *score,
+                         size_t stride, const float *q, size_t q_stride, size_t rows,
+                         size_t head, size_t panel, size_t count)
 {
     uint16_t *room = t->room + (size_t)thread * t->room_of_thread;
     size_t apart = round_rows(t, room, q, q_stride, rows, t->dim, t->steps);
     const uint16_t *keys = t->keys + (head * t->panels + panel) * t->steps * NUMBERS;
 
-    tiled_begin();
+    bf16tile_begin();
     for (size_t k = 0; k < count; k++, keys += t->steps * NUMBERS)
         for (size_t i = 0; i < t->queries; i += AMX_SIDE) {
             struct amx_product p = { .w = room + i * apart,
@@ -102,19 +103,19 @@ void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride
                                      .y_stride = stride,
                                      .transposed = true };
 
-            tiled_multiply(&p);
+            bf16tile_multiply(&p);
         }
-    tiled_end();
+    bf16tile_end();
 }
 
-void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
-                  const float *weight, size_t stride, size_t rows, size_t head,
-                  size_t panel, size_t count)
+void prefill_bf16_values(const struct prefill_bf16 *t, int thread, float *y,
+                         size_t y_stride, const float *weight, size_t stride,
+                         size_t rows, size_t head, size_t panel, size_t count)
 {
     uint16_t *room = t->room + (size_t)thread * t->room_of_thread + t->room_of_queries;
     size_t apart = round_rows(t, room, weight, stride, rows, count * AMX_SIDE, count);
 
-    tiled_begin();
+    bf16tile_begin();
     for (size_t c = 0; c < t->columns; c++)
         for (size_t i = 0; i < rows; i += AMX_SIDE) {
             size_t left = t->value_dim - c * AMX_SIDE;
@@ -131,7 +132,7 @@ void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
                 .transposed = true
             };
 
-            tiled_multiply(&p);
+            bf16tile_multiply(&p);
         }
-    tiled_end();
+    bf16tile_end();
 }

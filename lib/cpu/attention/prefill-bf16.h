@@ -12,7 +12,7 @@
 #include "lib/base/err.h"
 #include "lib/cpu/simd/bf16tile.h"
 
-struct tiled {
+struct prefill_bf16 {
     size_t heads;          /* KV heads, */
     size_t dim, value_dim; /* and their columns */
     size_t queries;        /* most that a call gets */
@@ -28,25 +28,26 @@ struct tiled {
 
 /* Room for KEYS keys of HEADS heads, and for blocks of QUERIES queries, a multiple of
  * AMX_SIDE. */
-MUST_CHECK int tiled_open(struct tiled *t, size_t heads, size_t dim, size_t value_dim,
-                          size_t keys, size_t queries, size_t threads, struct err *err);
-void tiled_close(struct tiled *t);
+MUST_CHECK int prefill_bf16_open(struct prefill_bf16 *t, size_t heads, size_t dim,
+                                 size_t value_dim, size_t keys, size_t queries,
+                                 size_t threads, struct err *err);
+void prefill_bf16_close(struct prefill_bf16 *t);
 
 /* Lays out N keys, or values, X [N][dim], of PANEL: the others up to AMX_SIDE are
  * zeros. */
-void tiled_set_keys(const struct tiled *t, size_t head, size_t panel, const float *x,
-                    size_t n);
-void tiled_set_values(const struct tiled *t, size_t head, size_t panel, const float *x,
-                      size_t n);
+void prefill_bf16_set_keys(const struct prefill_bf16 *t, size_t head, size_t panel,
+                           const float *x, size_t n);
+void prefill_bf16_set_values(const struct prefill_bf16 *t, size_t head, size_t panel,
+                             const float *x, size_t n);
 
 /* score[QUERIES][stride] of ROWS queries with COUNT whole panels from PANEL on; those
  * of rows from ROWS on are zeros. */
-void tiled_scores(const struct tiled *t, int thread, float *score, size_t stride,
-                  const float *q, size_t q_stride, size_t rows, size_t head,
-                  size_t panel, size_t count);
+void prefill_bf16_scores(const struct prefill_bf16 *t, int thread, float *score,
+                         size_t stride, const float *q, size_t q_stride, size_t rows,
+                         size_t head, size_t panel, size_t count);
 /* y[ROWS][value_dim] = weight [ROWS][STRIDE] times the values of these panels. */
-void tiled_values(const struct tiled *t, int thread, float *y, size_t y_stride,
-                  const float *weight, size_t stride, size_t rows, size_t head,
-                  size_t panel, size_t count);
+void prefill_bf16_values(const struct prefill_bf16 *t, int thread, float *y,
+                         size_t y_stride, const float *weight, size_t stride,
+                         size_t rows, size_t head, size_t panel, size_t count);
 
 #endif

@@ -8,10 +8,10 @@
 typedef int16_t vec_i16 __attribute__((vector_size(32)));
 typedef int8_t vec_i8 __attribute__((vector_size(16)));
 
-struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
+struct kv_rows kv_rows_of(const struct buffer *p, const float *plain, size_t heads,
                           size_t dim, size_t apart)
 {
-    struct keyrows k = { .data = p ? (const char *)p->data : (const char *)plain,
+    struct kv_rows k = { .data = p ? (const char *)p->data : (const char *)plain,
                          .type = p ? p->dtype : DTYPE_F32,
                          .bytes = heads * apart * sizeof(*plain),
                          .heads = heads,
@@ -32,7 +32,7 @@ struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t hea
 }
 
 /* The scale of column COL of ROW. */
-static float scale_of(const struct keyrows *k, size_t row, size_t col)
+static float scale_of(const struct kv_rows *k, size_t row, size_t col)
 {
     float scale;
 
@@ -41,7 +41,7 @@ static float scale_of(const struct keyrows *k, size_t row, size_t col)
     return scale;
 }
 
-float keyrows_scale(const struct keyrows *k, size_t row, size_t head)
+float kv_rows_scale(const struct kv_rows *k, size_t row, size_t head)
 {
     return k->type == DTYPE_I8 && k->by_head ? scale_of(k, row, head * k->apart) : 1;
 }
@@ -63,7 +63,7 @@ CPU_CLONES static void widen_i8(float *y, const int8_t *x, size_t n)
         y[i] = (float)x[i];
 }
 
-void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
+void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
                    size_t n)
 {
     size_t col = head * k->apart;

@@ -7,7 +7,7 @@
 
 #include "lib/device/device.h"
 
-struct keyrows {
+struct kv_rows {
     const char *data;
     enum dtype type;
     size_t bytes;       /* between rows */
@@ -19,34 +19,34 @@ struct keyrows {
 };
 
 /* The heads of the cache P or, if it is NULL, of f32 rows at PLAIN. */
-struct keyrows keyrows_of(const struct buffer *p, const float *plain, size_t heads,
+struct kv_rows kv_rows_of(const struct buffer *p, const float *plain, size_t heads,
                           size_t dim, size_t apart);
 /* Bytes of a number of TYPE, which loops know when they are compiled. */
-static inline __attribute__((always_inline)) size_t keyrows_size(enum dtype type)
+static inline __attribute__((always_inline)) size_t kv_rows_size(enum dtype type)
 {
     return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
 }
 
 /* HEAD's part of ROW, of TYPE. */
 static inline __attribute__((always_inline)) const char *
-keyrows_part(const struct keyrows *k, enum dtype type, size_t head, size_t row)
+kv_rows_part(const struct kv_rows *k, enum dtype type, size_t head, size_t row)
 {
     return k->data + row * k->bytes + k->scales * sizeof(float) +
-           head * k->apart * keyrows_size(type);
+           head * k->apart * kv_rows_size(type);
 }
 
 /* Bytes between what is read and what is prefetched, row by row: 128 KiB or a little
  * more, an even number of rows.  With an odd one, Zen 4 read rows of 2 KiB at two
  * thirds of the rate. */
-static inline size_t keyrows_ahead(const struct keyrows *k)
+static inline size_t kv_rows_ahead(const struct kv_rows *k)
 {
     return ((128 << 10) / k->bytes / 2 + 1) * 2 * k->bytes;
 }
 
 /* What HEAD's part of ROW is multiplied by; 1 for other types than I8. */
-float keyrows_scale(const struct keyrows *k, size_t row, size_t head);
+float kv_rows_scale(const struct kv_rows *k, size_t row, size_t head);
 /* y[N][dim] = HEAD's part of the rows from FIRST on as f32, without those scales. */
-void keyrows_widen(float *y, const struct keyrows *k, size_t head, size_t first,
+void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
                    size_t n);
 
 #endif

@@ -68,9 +68,9 @@ static void multiply_outputs(void *arg, size_t task, int thread)
     uint16_t *weights = p->room + (size_t)thread * p->steps * AMX_SIDE * AMX_SIDE;
 
     lay_out(p, weights, first, n);
-    tiled_begin();
+    bf16tile_begin();
     for (size_t row = 0; row < p->rows; row += AMX_SIDE)
-        tiled_multiply(&(struct amx_product){
+        bf16tile_multiply(&(struct amx_product){
             .w = p->rounded + row * p->stride,
             .w_stride = p->stride,
             .x = weights,
@@ -80,7 +80,7 @@ static void multiply_outputs(void *arg, size_t task, int thread)
             .y = p->y + row * p->out + first,
             .y_stride = p->out,
             .transposed = true });
-    tiled_end();
+    bf16tile_end();
 }
 
 static int multiply(struct device *d, struct product p, struct err *err)
@@ -103,7 +103,8 @@ static int multiply(struct device *d, struct product p, struct err *err)
 
 static bool has(size_t rows, size_t least, const struct matrix *w)
 {
-    return rows >= least && w->dtype == DTYPE_BF16 && w->rows && w->cols && tiled_has();
+    return rows >= least && w->dtype == DTYPE_BF16 && w->rows && w->cols &&
+           bf16tile_has();
 }
 
 bool cpu_has_transposed_matmul(size_t rows, const struct matrix *w)

@@ -3,23 +3,23 @@
 
 #include "lib/cpu/simd/avx512bf16.h"
 
-bool tiled_has(void)
+bool bf16tile_has(void)
 {
     return amx_has() || avx512bf16_has();
 }
 
-void tiled_begin(void)
+void bf16tile_begin(void)
 {
     if (amx_has())
         amx_begin();
 }
 
-void tiled_multiply(const struct amx_product *p)
+void bf16tile_multiply(const struct amx_product *p)
 {
     (amx_has() ? amx_multiply : avx512bf16_multiply)(p);
 }
 
-void tiled_end(void)
+void bf16tile_end(void)
 {
     if (amx_has())
         amx_end();

@@ -7,12 +7,12 @@
 #include "lib/cpu/simd/amx.h"
 
 /* Does the CPU have either? */
-bool tiled_has(void);
+bool bf16tile_has(void);
 
 /* Products that are TRANSPOSED, do not ADD and have nothing to prefetch, by either: of
  * a thread that has begun. */
-void tiled_begin(void);
-void tiled_multiply(const struct amx_product *p);
-void tiled_end(void);
+void bf16tile_begin(void);
+void bf16tile_multiply(const struct amx_product *p);
+void bf16tile_end(void);
 
 #endif
