@@ -11,6 +11,7 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/base/sha256.h"
 #include "lib/base/shares.h"
 #include "lib/base/str.h"
 #include "tests/tap.h"
@@ -321,6 +322,116 @@ static void test_hash(void)
     tap_ok(same, "sums of all lengths and alignments equal those made byte by byte");
 }
 
+static const char *in_hex(const unsigned char *p, size_t n)
+{
+    static char text[2 * SHA256_BYTES + 1];
+
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + 2 * i, 3, "%02x", p[i]);
+    return text;
+}
+
+/* The examples of FIPS 180 and, the last two, of NIST's validation program. */
+static void test_sha256(void)
+{
+    static const struct {
+        const char *text, *hash;
+    } given[] = {
+        { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
+        { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+        { "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklm"
+          "nop"
+          "qklmnopqrlmnopqrsmnopqrstnopqrstu",
+          "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1" },
+        { "\xd3", "28969cdfa74a12c82f3bad960b0b000aca2ac329deea5c2328ebc6f2ba9802c1" },
+        { "\x11\xaf",
+          "5ca7133fa735326081558ac312c620eeca9970d1e70a4b95533d956f072d1f98" },
+    };
+    unsigned char out[SHA256_BYTES], again[SHA256_BYTES], many[300];
+    bool same = true;
+    struct sha256 s;
+
+    for (size_t i = 0; i < sizeof(given) / sizeof(*given); i++) {
+        sha256_init(&s);
+        sha256_add(&s, given[i].text, strlen(given[i].text));
+        sha256_end(&s, out);
+        tap_is(in_hex(out, sizeof(out)), given[i].hash, "SHA-256 is that of NIST");
+    }
+    memset(many, 'a', sizeof(many));
+    sha256_init(&s);
+    for (int i = 0; i < 10000; i++)
+        sha256_add(&s, many, 100);
+    sha256_end(&s, out);
+    tap_is(in_hex(out, sizeof(out)),
+           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0",
+           "also of a million letters");
+    for (size_t n = 0; n <= sizeof(many); n++) {
+        sha256_init(&s);
+        sha256_add(&s, many, n);
+        sha256_end(&s, out);
+        sha256_init(&s);
+        for (size_t i = 0; i < n; i++)
+            sha256_add(&s, many + i, 1);
+        sha256_end(&s, again);
+        same &= !memcmp(out, again, sizeof(out));
+    }
+    tap_ok(same, "the pieces in which a text is added do not matter");
+}
+
+/* RFC 4231, 4.2 to 4.8; its case 5 gives the first 128 bits. */
+static void test_hmac(void)
+{
+    static const struct {
+        size_t key_bytes, bytes; /* of KEY and TEXT repeated; 0: their own length */
+        const char *key, *text, *code;
+    } given[] = {
+        { 20, 0, "\x0b", "Hi There",
+          "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7" },
+        { 0, 0, "Jefe", "what do ya want for nothing?",
+          "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843" },
+        { 20, 50, "\xaa", "\xdd",
+          "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe" },
+        { 0, 50,
+          "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13"
+          "\x14\x15\x16\x17\x18\x19",
+          "\xcd", "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b" },
+        { 20, 0, "\x0c", "Test With Truncation", "a3b6167473100ee06e0c796c2955552b" },
+        { 131, 0, "\xaa", "Test Using Larger Than Block-Size Key - Hash Key First",
+          "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54" },
+        { 131, 0, "\xaa",
+          "This is a test using a larger than block-size key and a larger than "
+          "block-size data. The key needs to be hashed before being used by the HMAC "
+          "algorithm.",
+          "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2" },
+    };
+    unsigned char out[SHA256_BYTES], other[SHA256_BYTES], key[131], text[200];
+
+    for (size_t i = 0; i < sizeof(given) / sizeof(*given); i++) {
+        size_t n = given[i].key_bytes, m = given[i].bytes;
+        struct hmac h;
+
+        if (n)
+            memset(key, given[i].key[0], n);
+        else
+            memcpy(key, given[i].key, n = strlen(given[i].key));
+        if (m)
+            memset(text, given[i].text[0], m);
+        else
+            memcpy(text, given[i].text, m = strlen(given[i].text));
+        hmac_init(&h, key, n);
+        hmac_add(&h, text, m);
+        hmac_end(&h, out);
+        tap_is(in_hex(out, strlen(given[i].code) / 2), given[i].code,
+               "HMAC-SHA-256 is that of RFC 4231");
+    }
+    memcpy(other, out, sizeof(out));
+    tap_ok(hmac_equal(out, other), "a code is equal to itself");
+    other[31] ^= 1;
+    tap_ok(!hmac_equal(out, other), "and to no other");
+}
+
 static void test_rng(void)
 {
     struct rng a, b;
@@ -444,6 +555,8 @@ int main(void)
     test_json_cost();
     test_dtype();
     test_hash();
+    test_sha256();
+    test_hmac();
     test_rng();
     test_fs();
     test_shares();

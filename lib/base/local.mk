@@ -12,6 +12,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/pool.c %D%/pool.h \
     %D%/rng.c %D%/rng.h \
     %D%/scan.c %D%/scan.h \
+    %D%/sha256.c %D%/sha256.h \
     %D%/shares.c %D%/shares.h \
     %D%/spin.h \
     %D%/str.c %D%/str.h
