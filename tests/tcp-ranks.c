@@ -1,7 +1,8 @@
 /* tcp-ranks - ranks that TCP connects: tcp-ranks PORT RANKS
  *
  * As many processes meet at localhost, which strangers disturb, and do what all-ranks
- * does.  Then one of them is killed, and one that is missing is not waited for. */
+ * does.  Then one of them is killed, and one that is missing is not waited for.  More
+ * than 16 meet, and sum and gather once. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,6 +19,7 @@
 #include "tests/tap.h"
 
 static int port, nranks;
+static const char *secret;
 
 typedef int work(struct comm *world, struct err *err);
 
@@ -70,10 +72,25 @@ static int send_much(struct comm *world, struct err *err)
     return ret;
 }
 
+/* For groups of any size. */
+static int sum_once(struct comm *world, struct err *err)
+{
+    float x = (float)world->rank, want = (float)(nranks * (nranks - 1) / 2);
+    int all[256], ret;
+
+    ret = comm_run(world, comm_all_reduce(&x, 1), err);
+    if (ret == 0)
+        ret = comm_run(world, comm_all_gather(&world->rank, all, sizeof(int)), err);
+    for (int r = 0; r < nranks && ret == 0; r++)
+        if (x != want || all[r] != r)
+            ret = err_set(err, ERR_INPUT, "%g, %d of rank %d", x, all[r], r);
+    return ret;
+}
+
 /* A rank's process; status: its error's kind, and the text on its standard output. */
 static int run_rank(int rank, const char *job, work *what, int limit_s)
 {
-    struct tcp_meeting m = { "localhost", port, job, rank, nranks, limit_s };
+    struct tcp_meeting m = { "localhost", port, job, secret, rank, nranks, limit_s };
     struct err err = { .text = "" };
     struct comm *world = NULL;
     int ret = tcp_meet(&world, &m, &err);
@@ -91,7 +108,7 @@ static struct rank {
     pid_t pid;
     int out, status;
     char text[1024];
-} ranks[16];
+} ranks[256];
 
 static void start_rank(struct rank *r, int rank, const char *job, work *what,
                        int limit_s)
@@ -159,21 +176,21 @@ static bool all_end(int status)
 
 static void meet_among_strangers(void)
 {
-    char junk[TCP_HELLO + 5000], hello[TCP_HELLO] = "shardtc1";
-    int fd[40];
+    char junk[TCP_HELLO + 5000], hello[TCP_HELLO] = "shardtc2";
+    int fd[100];
 
     for (size_t i = 0; i < sizeof(junk); i++)
         junk[i] = (char)(i * 37 + 1);
     start_rank(&ranks[0], 0, "a job", exchange, 60);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 100; i++) {
         fd[i] = stranger(); /* some say nothing, some rubbish, some too little */
         if (i % 3 == 1)
             (void)!send(fd[i], junk, sizeof(junk), MSG_NOSIGNAL);
         if (i % 3 == 2)
             (void)!send(fd[i], hello, 20, MSG_NOSIGNAL);
     }
-    tap_ok(fd[39] >= 0, "strangers connect to rank 0");
-    for (int i = 3; i < 40; i++) /* the first three stay */
+    tap_ok(fd[99] >= 0, "strangers connect to rank 0");
+    for (int i = 3; i < 100; i++) /* the first three stay */
         close(fd[i]);
     for (int r = 1; r < nranks; r++)
         start_rank(&ranks[r], r, "a job", exchange, 60);
@@ -189,6 +206,118 @@ static void run_all(work *what)
         start_rank(&ranks[r], r, "a job", what, 60);
 }
 
+static void many_meet(void)
+{
+    for (int r = 0; r < nranks; r++)
+        start_rank(&ranks[r], r, "a job", sum_once, 60);
+    tap_ok(all_end(0), "%d ranks meet, sum and gather", nranks);
+}
+
+/* ---- those that are no rank ---- */
+
+static bool give(int fd, const void *p, size_t n)
+{
+    return send(fd, p, n, MSG_NOSIGNAL) == (ssize_t)n;
+}
+
+static bool take(int fd, void *p, size_t n)
+{
+    return recv(fd, p, n, MSG_WAITALL) == (ssize_t)n;
+}
+
+/* What a process has said that was admitted. */
+struct said {
+    struct hello hello;
+    struct hello_proof proof;
+};
+
+/* Says that it is rank RANK of SIZE; as REPEATED if it is not NULL.  Returns rank 0's
+ * verdict, 0 if there is none. */
+static enum hello_verdict claim(int rank, int size, const struct said *repeated,
+                                struct said *said)
+{
+    static const unsigned char nonce[HELLO_NONCE] = "nobody knows";
+    struct hello_job job = { "a job", secret };
+    struct hello_challenge challenge;
+    struct hello_answer answer;
+    struct said own;
+    int fd = stranger();
+    bool answered;
+
+    hello_make(&own.hello, &job, rank, size, 1, nonce);
+    if (repeated)
+        own = *repeated;
+    answered = give(fd, &own.hello, sizeof(own.hello)) &&
+               take(fd, &challenge, sizeof(challenge)) &&
+               (repeated || hello_prove(&own.proof, &job, &own.hello, &challenge)) &&
+               give(fd, &own.proof, sizeof(own.proof)) &&
+               take(fd, &answer, sizeof(answer));
+    close(fd);
+    if (said)
+        *said = own;
+    return answered ? ntohl(answer.verdict) : 0;
+}
+
+/* Who says that it is a rank that cannot be is told, and nobody else. */
+static void false_ranks(void)
+{
+    char text[100];
+
+    start_rank(&ranks[0], 0, "a job", sum_once, 60);
+    tap_ok(claim(nranks + 70, nranks, NULL, NULL) == HELLO_NO_RANK &&
+               claim(nranks, nranks, NULL, NULL) == HELLO_NO_RANK &&
+               claim(0, nranks, NULL, NULL) == HELLO_NO_RANK &&
+               claim(-1, -1, NULL, NULL) == HELLO_OTHER_SIZE &&
+               claim(1, nranks + 1, NULL, NULL) == HELLO_OTHER_SIZE,
+           "ranks that cannot be are refused");
+    start_rank(&ranks[1], 1, "a job", sum_once, 60);
+    usleep(200000);
+    start_rank(&ranks[nranks], 1, "a job", sum_once, 60);
+    end_rank(&ranks[nranks]);
+    tap_ok(ended(&ranks[nranks], ERR_INPUT), "and so is the second process of a rank");
+    tap_is(ranks[nranks].text,
+           "another process is rank 1 already: rank 0 does not wait for it",
+           "which is told why");
+    for (int r = 2; r < nranks; r++)
+        start_rank(&ranks[r], r, "a job", sum_once, 60);
+    tap_ok(all_end(0), "while the others meet");
+
+    start_rank(&ranks[0], 0, "a job", sum_once, 1);
+    claim(7, nranks, NULL, NULL);
+    end_rank(&ranks[0]);
+    snprintf(text, sizeof(text),
+             "rank 1 has not connected (--rank-timeout); a process that connected as "
+             "rank 7 of %d was refused",
+             nranks);
+    tap_is(ranks[0].text, text, "who waits in vain names who was refused");
+}
+
+static void secrets(void)
+{
+    struct said said;
+
+    secret = "a secret";
+    start_rank(&ranks[0], 0, "a job", sum_once, 60);
+    secret = NULL;
+    tap_ok(claim(1, nranks, NULL, NULL) == HELLO_UNPROVEN,
+           "who does not know the job's secret is refused");
+    secret = "a secre";
+    start_rank(&ranks[1], 1, "a job", sum_once, 60);
+    end_rank(&ranks[1]);
+    tap_ok(ended(&ranks[1], ERR_INPUT), "and so is a rank that has another");
+    tap_ok(strstr(ranks[1].text, " has another secret than rank 1 "
+                                 "(SHARDUTILS_JOB_SECRET)"),
+           "which is told why");
+    secret = "a secret";
+    tap_ok(claim(1, nranks, NULL, &said) == HELLO_ADMITTED, "who knows it is admitted");
+    tap_ok(claim(1, nranks, &said, NULL) == HELLO_UNPROVEN,
+           "who repeats what was said is not");
+    for (int r = 1; r < nranks; r++)
+        start_rank(&ranks[r], r, "a job", sum_once, 60);
+    tap_ok(all_end(0), "the ranks meet, also one whose first process has gone");
+    secret = NULL;
+}
+
 int main(int argc, char **argv)
 {
     bool told = true;
@@ -197,6 +326,10 @@ int main(int argc, char **argv)
         return 2;
     port = (int)strtol(argv[1], NULL, 10);
     nranks = (int)strtol(argv[2], NULL, 10);
+    if (nranks > 16) {
+        many_meet();
+        return tap_done();
+    }
     meet_among_strangers();
 
     run_all(send_much);
@@ -246,13 +379,7 @@ int main(int argc, char **argv)
            "a port in use is named");
     end_rank(&ranks[0]);
     tap_ok(ended(&ranks[0], ERR_SYSTEM), "and disturbs no one");
-    start_rank(&ranks[0], 0, "a job", exchange, 60);
-    usleep(200000);
-    start_rank(&ranks[1], 7, "a job", exchange, 1);
-    end_rank(&ranks[0]);
-    end_rank(&ranks[1]);
-    tap_ok(ended(&ranks[0], ERR_INPUT) &&
-               strstr(ranks[0].text, "connects as rank 7 of"),
-           "a rank that there is not ends the meeting");
+    false_ranks();
+    secrets();
     return tap_done();
 }

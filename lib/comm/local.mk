@@ -4,8 +4,9 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-mpi.c %D%/mpi.h \
     %D%/comm-self.c \
     %D%/comm-shm.c \
-    %D%/comm-tcp.c %D%/tcp-meet.c %D%/tcp.h \
+    %D%/comm-tcp.c %D%/tcp-address.c %D%/tcp-address.h %D%/tcp-meet.c %D%/tcp.h \
     %D%/comm.c %D%/comm.h \
+    %D%/hello.c %D%/hello.h \
     %D%/meet.c \
     %D%/pairwise.c %D%/pairwise.h \
     %D%/shm.c %D%/shm.h

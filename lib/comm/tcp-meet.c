@@ -1,61 +1,45 @@
 /* tcp-meet - processes on several machines find and connect to each other
  *
- * Rank 0 listens on the job's port.  Each other rank connects to it, says who it is and
- * where it listens itself, and gets the addresses of all once they are there.  Then
- * each connects to the ranks below it and waits for those above it. */
+ * Rank 0 listens on the job's port.  Each other rank connects to it, proves that it is
+ * of the job (hello.h), and gets the addresses of all once they are there.  Then each
+ * connects to the ranks below it and waits for those above it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/comm/hello.h"
+#include "lib/comm/tcp-address.h"
 #include "lib/comm/tcp.h"
 
 enum {
     NAP_MS = 50,
-    STRANGERS = 32, /* connections that have not said who they are */
+    STRANGERS = 32, /* connections from elsewhere that have not said who they are */
+    AT_ONCE = 16,   /* accepted before those that are there are heard */
     HELLO_S = 5,    /* seconds in which they must */
     CONNECT_MS = 5000,
 };
 
-/* A rank's first message; numbers in network order, as everywhere here. */
-struct hello {
-    char magic[8];
-    uint32_t rank, nranks, port;
-    char rest[12];
-    char job[TCP_JOB];
-};
-
-/* Rank 0's answer, and a rank's place, of which it has one for each rank. */
-struct answer {
-    char magic[8];
-    uint32_t admitted, nranks;
-};
-
-struct place {
-    uint32_t family; /* 4 or 6; 0: on rank 0's machine */
-    uint32_t port;
-    unsigned char address[16];
-};
-
-static const char magic[8] = { 's', 'h', 'a', 'r', 'd', 't', 'c', '1' };
-
 struct meeting {
     const struct tcp_meeting *m;
+    struct hello_job job;
     double end; /* deadline by clock_seconds; 0: none */
-    int listener, port;
-    int *fd;             /* [nranks] */
-    struct place *place; /* [nranks] */
+    struct tcp_listeners listeners;
+    int port;                /* of another rank than 0 */
+    int *fd;                 /* [nranks] */
+    struct tcp_place *place; /* [nranks] */
+    char refused[128];       /* the last process of this job that was refused */
 };
 
 static bool is_late(const struct meeting *g)
@@ -74,6 +58,15 @@ static bool await(const struct meeting *g, int fd, short events, int ms)
             return true;
     while (!is_late(g) && (!ms || clock_seconds() < end));
     return false;
+}
+
+/* Has the process at the other end gone, and said nothing that has not been read? */
+static bool is_gone(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 /* Receives exactly BYTES. */
@@ -106,233 +99,241 @@ static bool give(const struct meeting *g, int fd, const void *from, size_t bytes
     return true;
 }
 
-/* ---- addresses ---- */
-
-/* The port that FD listens on; 0: unknown. */
-static int own_port(int fd)
+static int draw_nonce(unsigned char nonce[HELLO_NONCE], struct err *err)
 {
-    struct sockaddr_storage a = { 0 };
-    socklen_t n = sizeof(a);
-
-    if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
-        return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
-                                         : ((struct sockaddr_in *)&a)->sin_port);
+    return getrandom(nonce, HELLO_NONCE, 0) == HELLO_NONCE
+               ? 0
+               : err_errno(err, "random numbers");
 }
 
-/* Where the peer of FD is; on this machine: family 0. */
-static struct place peer_place(int fd)
-{
-    static const unsigned char mapped[12] = { [10] = 0xff, [11] = 0xff };
-    struct sockaddr_storage a = { 0 };
-    struct place p = { 0 };
-    socklen_t n = sizeof(a);
+/* ---- who listens ---- */
 
-    if (getpeername(fd, (struct sockaddr *)&a, &n) < 0)
-        return p;
-    if (a.ss_family == AF_INET) {
-        memcpy(p.address, &((struct sockaddr_in *)&a)->sin_addr, 4);
-        p.family = 4;
-    } else if (a.ss_family == AF_INET6) {
-        memcpy(p.address, &((struct sockaddr_in6 *)&a)->sin6_addr, 16);
-        p.family = 6;
-        if (!memcmp(p.address, mapped, sizeof(mapped))) {
-            memmove(p.address, p.address + 12, 4);
-            p.family = 4;
-        }
-    }
-    if ((p.family == 4 && p.address[0] == 127) ||
-        (p.family == 6 && IN6_IS_ADDR_LOOPBACK((struct in6_addr *)p.address)))
-        p.family = 0;
-    p.family = htonl(p.family);
-    return p;
-}
-
-static socklen_t address_of(const struct place *p, struct sockaddr_storage *out)
-{
-    *out = (struct sockaddr_storage){ 0 };
-    if (ntohl(p->family) == 4) {
-        struct sockaddr_in *a = (struct sockaddr_in *)out;
-
-        a->sin_family = AF_INET;
-        a->sin_port = htons((uint16_t)ntohl(p->port));
-        memcpy(&a->sin_addr, p->address, 4);
-        return sizeof(*a);
-    }
-    if (ntohl(p->family) == 6) {
-        struct sockaddr_in6 *a = (struct sockaddr_in6 *)out;
-
-        a->sin6_family = AF_INET6;
-        a->sin6_port = htons((uint16_t)ntohl(p->port));
-        memcpy(&a->sin6_addr, p->address, 16);
-        return sizeof(*a);
-    }
-    return 0;
-}
-
-/* ---- listening ---- */
-
-/* A socket that listens on PORT of all addresses, or on any port if it is 0; -1 with
- * errno set. */
-static int listen_on(int port, int backlog)
-{
-    struct sockaddr_in6 six = { .sin6_family = AF_INET6,
-                                .sin6_port = htons((uint16_t)port) };
-    struct sockaddr_in four = { .sin_family = AF_INET,
-                                .sin_port = htons((uint16_t)port) };
-
-    for (int i = 0; i < 2; i++) { /* both families by one socket; else IPv4 */
-        int fd = socket(i ? AF_INET : AF_INET6,
-                        SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        int on = 1, off = 0, why;
-
-        if (fd < 0)
-            continue;
-        if (!i)
-            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-        /* a port whose last connections are in TIME_WAIT */
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(fd, i ? (struct sockaddr *)&four : (struct sockaddr *)&six,
-                 i ? sizeof(four) : sizeof(six)) == 0 &&
-            listen(fd, backlog) == 0)
-            return fd;
-        why = errno;
-        close(fd);
-        errno = why;
-        if (why == EADDRINUSE)
-            return -1;
-    }
-    return -1;
-}
-
-/* A connection that has not said who it is. */
+/* A connection that has not proven who it is. */
 struct stranger {
     int fd;
     double end;
-    size_t have;
-    struct hello hello;
+    bool named; /* it has named the job */
+    struct hello_guest guest;
 };
 
-static void drop(struct stranger *s, int *n, int i)
+struct strangers {
+    struct stranger *v; /* [most] */
+    int n, most;
+};
+
+static void drop(struct strangers *s, int i)
 {
-    close(s[i].fd);
-    s[i] = s[--*n];
+    close(s->v[i].fd);
+    s->v[i] = s->v[--s->n];
 }
 
-/* The hello of FD is whole: admit the rank.  Returns 1; 0 if it is not of this job; -1
- * with *err set if the job contradicts itself. */
-static int admit(struct meeting *g, int fd, const struct hello *h, int least,
-                 struct err *err)
+/* The one that makes room: the oldest that has not named the job, else the oldest. */
+static int least_likely(const struct strangers *s)
 {
-    uint32_t rank = ntohl(h->rank), nranks = ntohl(h->nranks);
-    struct answer no = { .nranks = htonl((uint32_t)g->m->nranks) };
-    bool here;
+    int best = 0;
 
-    if (memcmp(h->magic, magic, sizeof(magic)) != 0)
-        return 0;
-    memcpy(no.magic, magic, sizeof(magic));
-    if (memchr(h->job, 0, TCP_JOB) == NULL || strcmp(h->job, g->m->job) != 0) {
-        (void)give(g, fd, &no, sizeof(no)); /* another job: it need not wait */
-        return 0;
+    for (int i = 1; i < s->n; i++) {
+        const struct stranger *a = &s->v[i], *b = &s->v[best];
+
+        if (a->named != b->named ? b->named : a->end < b->end)
+            best = i;
     }
-    here = rank < (uint32_t)g->m->nranks && g->fd[rank] >= 0;
-    if (nranks != (uint32_t)g->m->nranks || rank < (uint32_t)least ||
-        rank >= (uint32_t)g->m->nranks || here)
-        return err_set(err, ERR_INPUT,
-                       "a process connects as rank %u of %u, but there are %d ranks%s",
-                       (unsigned)rank, (unsigned)nranks, g->m->nranks,
-                       here ? " and that rank has connected" : "");
-    g->fd[rank] = fd;
-    g->place[rank] = peer_place(fd);
-    g->place[rank].port = h->port;
-    return 1;
+    return best;
 }
 
-/* Reads what stranger I has sent.  Returns 1 if it was admitted, 0, or -1. */
-static int hear(struct meeting *g, struct stranger *s, int *n, int i, int least,
-                struct err *err)
+/* Sends a few bytes, without waiting: to a peer that has read what came before. */
+static bool tell(int fd, const void *p, size_t n)
 {
-    ssize_t got = recv(s[i].fd, (char *)&s[i].hello + s[i].have,
-                       sizeof(s[i].hello) - s[i].have, 0);
-    int ret;
+    return send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
+}
 
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    s[i].have += got > 0 ? (size_t)got : 0;
-    /* rubbish goes at once */
-    if (got <= 0 ||
-        memcmp(&s[i].hello, magic,
-               s[i].have < sizeof(magic) ? s[i].have : sizeof(magic)) != 0) {
-        drop(s, n, i);
+/* S is of the job: can it be its rank?  LEAST: the first that is waited for. */
+static enum hello_verdict judge(struct meeting *g, const struct stranger *s, int least)
+{
+    uint32_t rank = ntohl(s->guest.hello.rank), nranks = ntohl(s->guest.hello.nranks);
+    enum hello_verdict verdict = HELLO_ADMITTED;
+
+    if (nranks != (uint32_t)g->m->nranks)
+        verdict = HELLO_OTHER_SIZE;
+    else if (rank < (uint32_t)least || rank >= nranks)
+        verdict = HELLO_NO_RANK;
+    else if (g->fd[rank] >= 0 && !is_gone(g->fd[rank]))
+        verdict = HELLO_TAKEN;
+    if (verdict != HELLO_ADMITTED)
+        snprintf(g->refused, sizeof(g->refused),
+                 "; a process that connected as rank %u of %u was refused%s",
+                 (unsigned)rank, (unsigned)nranks,
+                 verdict == HELLO_TAKEN ? ": that rank had connected" : "");
+    return verdict;
+}
+
+/* Acts on what stranger I has said, which is STEP.  Returns 1 if it was admitted as a
+ * rank that was missing. */
+static int respond(struct meeting *g, struct strangers *s, int i, enum hello_step step,
+                   int least)
+{
+    struct stranger *one = &s->v[i];
+    enum hello_verdict verdict = HELLO_UNPROVEN;
+    uint32_t rank = ntohl(one->guest.hello.rank);
+    struct hello_answer answer;
+    bool missing;
+
+    if (step == HELLO_ASKED || step == HELLO_FOREIGN) {
+        one->named = step == HELLO_ASKED;
+        if (!tell(one->fd, &one->guest.challenge, sizeof(one->guest.challenge)) ||
+            step == HELLO_FOREIGN)
+            drop(s, i);
         return 0;
     }
-    if (s[i].have < sizeof(s[i].hello))
-        return 0;
-    ret = admit(g, s[i].fd, &s[i].hello, least, err);
-    if (ret > 0)
-        s[i] = s[--*n];
+    if (step == HELLO_PROVEN)
+        verdict = judge(g, one, least);
     else
-        drop(s, n, i);
-    return ret;
+        snprintf(g->refused, sizeof(g->refused),
+                 "; a process that does not have the job's secret was refused");
+    hello_reply(&answer, &g->job, &one->guest, verdict, g->m->nranks);
+    if (!tell(one->fd, &answer, sizeof(answer)) || verdict != HELLO_ADMITTED) {
+        drop(s, i);
+        return 0;
+    }
+    missing = g->fd[rank] < 0;
+    if (!missing) /* its process has gone, and this one takes its place */
+        close(g->fd[rank]);
+    g->fd[rank] = one->fd;
+    g->place[rank] = tcp_peer_place(one->fd);
+    g->place[rank].port = one->guest.hello.port;
+    s->v[i] = s->v[--s->n];
+    return missing;
 }
 
-static int accept_one(struct meeting *g, struct stranger *s, int *n)
+/* Reads what stranger I has sent, without waiting.  Returns as `respond`. */
+static int hear(struct meeting *g, struct strangers *s, int i, int least)
 {
-    int fd = accept4(g->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    for (;;) {
+        enum hello_step step;
+        void *to;
+        size_t room = hello_room(&s->v[i].guest, &to);
+        ssize_t got = recv(s->v[i].fd, to, room, MSG_DONTWAIT);
 
-    if (fd < 0)
-        return -1;
-    if (*n == STRANGERS) /* the oldest makes room */
-        drop(s, n, 0);
-    s[*n] = (struct stranger){ .fd = fd, .end = clock_seconds() + HELLO_S };
-    ++*n;
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        step =
+            got > 0 ? hello_took(&s->v[i].guest, &g->job, (size_t)got) : HELLO_STRANGER;
+        if (step == HELLO_STRANGER) { /* rubbish goes at once */
+            drop(s, i);
+            return 0;
+        }
+        if (step != HELLO_MORE)
+            return respond(g, s, i, step, least);
+    }
+}
+
+/* Accepts a few; the others wait until these have been heard. */
+static int accept_some(struct strangers *s, int listener, struct err *err)
+{
+    for (int i = 0; i < AT_ONCE; i++) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        unsigned char nonce[HELLO_NONCE];
+
+        if (fd < 0) {
+            if ((errno == EMFILE || errno == ENFILE) && s->n)
+                drop(s, least_likely(s));
+            return 0;
+        }
+        if (draw_nonce(nonce, err) < 0) {
+            close(fd);
+            return -1;
+        }
+        if (s->n == s->most)
+            drop(s, least_likely(s));
+        s->v[s->n] = (struct stranger){ .fd = fd, .end = clock_seconds() + HELLO_S };
+        hello_expect(&s->v[s->n++].guest, nonce);
+    }
     return 0;
+}
+
+/* Hears those that are there, then accepts more.  Returns the number of ranks that were
+ * admitted, or -1. */
+static int collect_some(struct meeting *g, struct strangers *s, struct pollfd *p,
+                        int least, struct err *err)
+{
+    int nl = g->listeners.n, m = s->n, got = 0;
+    double now;
+
+    for (int i = 0; i < nl; i++)
+        p[i] = (struct pollfd){ .fd = g->listeners.fd[i], .events = POLLIN };
+    for (int i = 0; i < m; i++)
+        p[nl + i] = (struct pollfd){ .fd = s->v[i].fd, .events = POLLIN };
+    poll(p, (nfds_t)(nl + m), NAP_MS);
+    for (int i = m - 1; i >= 0; i--) /* the last first: they move */
+        if (p[nl + i].revents)
+            got += hear(g, s, i, least);
+    now = clock_seconds();
+    for (int i = s->n - 1; i >= 0; i--)
+        if (now > s->v[i].end)
+            drop(s, i);
+    for (int i = 0; i < nl; i++)
+        if (p[i].revents && accept_some(s, p[i].fd, err) < 0)
+            return -1;
+    return got;
+}
+
+/* Frees the places of processes that have gone since, which others may take.  Returns
+ * their number. */
+static int free_places(struct meeting *g, int least)
+{
+    int n = 0;
+
+    for (int r = least; r < g->m->nranks; r++)
+        if (g->fd[r] >= 0 && is_gone(g->fd[r])) {
+            close(g->fd[r]);
+            g->fd[r] = -1;
+            n++;
+            snprintf(g->refused, sizeof(g->refused),
+                     "; a process that was rank %d has gone", r);
+        }
+    return n;
 }
 
 /* Waits for the connections of the ranks from LEAST on. */
 static int collect(struct meeting *g, int least, struct err *err)
 {
-    struct stranger s[STRANGERS];
-    struct pollfd p[STRANGERS + 1];
-    int n = 0, left = g->m->nranks - least, ret = -1;
+    struct strangers s = { .most = g->m->nranks + STRANGERS };
+    struct pollfd *p = xcalloc((size_t)s.most + TCP_LISTENERS, sizeof(*p));
+    int left = g->m->nranks - least, ret = -1;
 
+    s.v = xcalloc((size_t)s.most, sizeof(*s.v));
     while (left > 0) {
-        int m = n;
+        int got = collect_some(g, &s, p, least, err);
 
-        p[0] = (struct pollfd){ .fd = g->listener, .events = POLLIN };
-        for (int i = 0; i < n; i++)
-            p[i + 1] = (struct pollfd){ .fd = s[i].fd, .events = POLLIN };
-        poll(p, (nfds_t)n + 1, NAP_MS);
-        for (int i = m - 1; i >= 0; i--) { /* the last first: they move */
-            int got = p[i + 1].revents ? hear(g, s, &n, i, least, err) : 0;
-
-            if (got < 0)
-                goto out;
-            left -= got;
+        if (got < 0)
+            goto out;
+        left -= got;
+        if (!left && !g->m->rank) /* nobody has been told where the others are */
+            left = free_places(g, least);
+        if (left && g->m->rank && is_gone(g->fd[0])) {
+            err_set(err, ERR_SYSTEM, "rank 0 has gone while the ranks met");
+            goto out;
         }
-        for (int i = n - 1; i >= 0; i--)
-            if (clock_seconds() > s[i].end)
-                drop(s, &n, i);
-        while (p[0].revents && accept_one(g, s, &n) == 0)
-            ;
         if (left && is_late(g)) {
             int rank = least;
 
             while (g->fd[rank] >= 0)
                 rank++;
-            err_set(err, ERR_SYSTEM, "rank %d has not connected (--rank-timeout)",
-                    rank);
+            err_set(err, ERR_SYSTEM, "rank %d has not connected (--rank-timeout)%s",
+                    rank, g->refused);
             goto out;
         }
     }
     ret = 0;
 out:
-    while (n)
-        drop(s, &n, n - 1);
+    while (s.n)
+        drop(&s, s.n - 1);
+    free(s.v);
+    free(p);
     return ret;
 }
 
-/* ---- connecting ---- */
+/* ---- who connects ---- */
 
 /* A connection to the address; -1 with errno set. */
 static int connect_to(const struct meeting *g, const struct sockaddr *a, socklen_t len)
@@ -358,130 +359,176 @@ static int connect_to(const struct meeting *g, const struct sockaddr *a, socklen
     return -1;
 }
 
-static bool greet(const struct meeting *g, int fd)
+/* Why rank RANK, at WHERE, does not admit this one. */
+static int is_refused(const struct meeting *g, enum hello_verdict verdict, int rank,
+                      const char *where, unsigned nranks, struct err *err)
 {
-    struct hello h = { .rank = htonl((uint32_t)g->m->rank),
-                       .nranks = htonl((uint32_t)g->m->nranks),
-                       .port = htonl((uint32_t)g->port) };
-
-    _Static_assert(sizeof(h) == TCP_HELLO, "bytes of a hello");
-    memcpy(h.magic, magic, sizeof(magic));
-    snprintf(h.job, sizeof(h.job), "%s", g->m->job);
-    return give(g, fd, &h, sizeof(h));
+    switch (verdict) {
+    case HELLO_UNPROVEN:
+        return err_set(err, ERR_INPUT,
+                       "rank %d, at %s, has another secret than rank %d "
+                       "(SHARDUTILS_JOB_SECRET)",
+                       rank, where, g->m->rank);
+    case HELLO_OTHER_SIZE:
+        return err_set(err, ERR_INPUT,
+                       "this process is rank %d of %d, but rank %d is one of %u",
+                       g->m->rank, g->m->nranks, rank, nranks);
+    case HELLO_TAKEN:
+    case HELLO_NO_RANK:
+        return err_set(err, ERR_INPUT,
+                       "another process is rank %d already: rank %d does not wait for "
+                       "it",
+                       g->m->rank, rank);
+    case HELLO_ADMITTED:
+        break;
+    }
+    return err_set(err, ERR_INPUT, "%s does not answer as a rank of this job does",
+                   where);
 }
 
-/* Connects to rank 0 by any of its addresses; -1 if nobody is there yet. */
-static int try_front(const struct meeting *g, const struct addrinfo *all)
+/* Proves to rank RANK, at WHERE, that this rank is of the job.  Returns 1; 0 if the
+ * connection was lost, so that another may do; or -1 with *err set. */
+static int greet(const struct meeting *g, int fd, int rank, const char *where,
+                 struct err *err)
+{
+    unsigned char nonce[HELLO_NONCE];
+    struct hello_challenge challenge;
+    struct hello_answer answer;
+    struct hello_proof proof;
+    struct hello hello;
+    enum hello_verdict verdict;
+
+    if (draw_nonce(nonce, err) < 0)
+        return -1;
+    hello_make(&hello, &g->job, g->m->rank, g->m->nranks, g->port, nonce);
+    if (!give(g, fd, &hello, sizeof(hello)) ||
+        !take(g, fd, &challenge, sizeof(challenge)))
+        return 0;
+    if (hello_is_foreign(&challenge))
+        return err_set(err, ERR_SYSTEM, "another job uses %s", where);
+    if (!hello_prove(&proof, &g->job, &hello, &challenge))
+        return is_refused(g, 0, rank, where, 0, err);
+    if (!give(g, fd, &proof, sizeof(proof)) || !take(g, fd, &answer, sizeof(answer)))
+        return 0;
+    verdict = hello_read(&answer, &g->job, &hello, &challenge);
+    if (verdict == HELLO_ADMITTED)
+        return 1;
+    return is_refused(g, verdict, rank, where, (unsigned)ntohl(answer.nranks), err);
+}
+
+/* Connects to rank 0 by one of its addresses and listens beside that connection.
+ * Returns its descriptor; -1 if nobody is there yet, -2 with *err set. */
+static int try_front(struct meeting *g, const struct addrinfo *all, const char *where,
+                     struct err *err)
 {
     for (const struct addrinfo *a = all; a; a = a->ai_next) {
-        int fd = connect_to(g, a->ai_addr, a->ai_addrlen);
+        int fd = connect_to(g, a->ai_addr, a->ai_addrlen), greeted;
 
-        if (fd >= 0 && greet(g, fd))
+        if (fd < 0)
+            continue;
+        tcp_unlisten(&g->listeners);
+        greeted = tcp_listen_beside(&g->listeners, fd, g->m->host, &g->port,
+                                    g->m->nranks + STRANGERS, err);
+        if (greeted == 0)
+            greeted = greet(g, fd, 0, where, err);
+        if (greeted > 0)
             return fd;
-        if (fd >= 0)
-            close(fd);
+        close(fd);
+        if (greeted < 0)
+            return -2;
     }
     return -1;
+}
+
+/* The addresses of rank 0; name servers may come later than this process. */
+static int resolve(const struct meeting *g, struct addrinfo **all, struct err *err)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+    char port[16];
+    int why;
+
+    snprintf(port, sizeof(port), "%d", g->m->port);
+    while ((why = getaddrinfo(g->m->host, port, &hints, all)) == EAI_AGAIN &&
+           !is_late(g))
+        poll(NULL, 0, NAP_MS);
+    return why ? err_set(err, ERR_SYSTEM, "%s: %s", g->m->host, gai_strerror(why)) : 0;
 }
 
 /* Finds rank 0 and gets the places of all ranks. */
 static int find_front(struct meeting *g, struct err *err)
 {
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *all = NULL;
     size_t bytes = (size_t)g->m->nranks * sizeof(*g->place);
-    struct answer a = { .nranks = 0 };
-    char port[16];
-    int fd = -1, why, ret = -1;
+    struct addrinfo *all;
+    char where[300];
 
-    snprintf(port, sizeof(port), "%d", g->m->port);
-    why = getaddrinfo(g->m->host, port, &hints, &all);
-    if (why)
-        return err_set(err, ERR_SYSTEM, "%s: %s", g->m->host, gai_strerror(why));
-    do {
-        fd = try_front(g, all);
-        if (fd >= 0 && take(g, fd, &a, sizeof(a)))
-            break;
-        if (fd >= 0)
-            close(fd);
-        fd = -1;
+    if (resolve(g, &all, err) < 0)
+        return -1;
+    snprintf(where, sizeof(where), "port %d of %.255s", g->m->port, g->m->host);
+    while ((g->fd[0] = try_front(g, all, where, err)) == -1 && !is_late(g))
         poll(NULL, 0, NAP_MS);
-    } while (!is_late(g));
     freeaddrinfo(all);
-    if (fd < 0)
+    if (g->fd[0] == -2)
+        return -1;
+    if (g->fd[0] == -1)
         return err_set(err, ERR_SYSTEM,
                        "rank 0 has not answered rank %d at %s port %d (--rank-timeout)",
                        g->m->rank, g->m->host, g->m->port);
-    g->fd[0] = fd;
-    if (memcmp(a.magic, magic, sizeof(magic)) != 0)
-        return err_set(err, ERR_SYSTEM, "port %d of %s does not answer as a rank does",
-                       g->m->port, g->m->host);
-    if (!ntohl(a.admitted) || ntohl(a.nranks) != (uint32_t)g->m->nranks)
-        return err_set(err, ERR_SYSTEM, "another job uses port %d of %s", g->m->port,
-                       g->m->host);
-    if (take(g, fd, g->place, bytes))
-        ret = 0;
-    else
-        err_set(err, ERR_SYSTEM, "rank 0 has gone while the ranks met");
-    return ret;
+    return take(g, g->fd[0], g->place, bytes)
+               ? 0
+               : err_set(err, ERR_SYSTEM, "rank 0 has gone while the ranks met");
 }
 
-/* Connects to rank RANK, which listens already. */
+/* Connects to rank RANK, which listens already, though others may have taken the room
+ * of those that it has not heard. */
 static int find_rank(struct meeting *g, int rank, struct err *err)
 {
-    struct place p = g->place[rank];
     struct sockaddr_storage a;
-    socklen_t len;
+    socklen_t len = tcp_place_address(&a, &g->place[rank], g->fd[0]);
+    char where[32];
+    int greeted = 0, why = 0;
 
-    if (!p.family) { /* on rank 0's machine, or all are on one */
-        struct sockaddr_storage front;
-        socklen_t n = sizeof(front);
-        uint32_t port = p.port;
+    if (!len)
+        return err_errno(err, "rank %d has no address", rank);
+    snprintf(where, sizeof(where), "its port %u", (unsigned)ntohl(g->place[rank].port));
+    for (;;) {
+        int fd = connect_to(g, (struct sockaddr *)&a, len);
 
-        if (getpeername(g->fd[0], (struct sockaddr *)&front, &n) < 0)
-            return err_errno(err, "the address of rank 0");
-        p = (struct place){ .port = port };
-        if (front.ss_family == AF_INET) {
-            p.family = htonl(4);
-            memcpy(p.address, &((struct sockaddr_in *)&front)->sin_addr, 4);
-        } else {
-            p.family = htonl(6);
-            memcpy(p.address, &((struct sockaddr_in6 *)&front)->sin6_addr, 16);
-        }
+        why = fd < 0 ? errno : ECONNRESET;
+        greeted = fd < 0 ? 0 : greet(g, fd, rank, where, err);
+        if (greeted > 0)
+            g->fd[rank] = fd;
+        else if (fd >= 0)
+            close(fd);
+        if (greeted)
+            return greeted > 0 ? 0 : -1;
+        if (is_gone(g->fd[0]))
+            return err_set(err, ERR_SYSTEM, "rank 0 has gone while the ranks met");
+        if (is_late(g))
+            return err_set(err, ERR_SYSTEM,
+                           "rank %d cannot connect to rank %d: %s (--rank-timeout)",
+                           g->m->rank, rank, strerror(why));
+        poll(NULL, 0, NAP_MS);
     }
-    len = address_of(&p, &a);
-    g->fd[rank] = len ? connect_to(g, (struct sockaddr *)&a, len) : -1;
-    if (g->fd[rank] < 0 || !greet(g, g->fd[rank]))
-        return err_errno(err, "rank %d cannot connect to rank %d", g->m->rank, rank);
-    return 0;
 }
 
 /* ---- meeting ---- */
 
 static int meet_front(struct meeting *g, struct err *err)
 {
-    struct answer a = { .admitted = htonl(1), .nranks = htonl((uint32_t)g->m->nranks) };
+    size_t bytes = (size_t)g->m->nranks * sizeof(*g->place);
 
-    memcpy(a.magic, magic, sizeof(magic));
-    g->listener = listen_on(g->m->port, g->m->nranks + STRANGERS);
-    if (g->listener < 0)
-        return errno == EADDRINUSE ? err_set(err, ERR_SYSTEM,
-                                             "another program uses port %d", g->m->port)
-                                   : err_errno(err, "listening on port %d", g->m->port);
-    if (collect(g, 1, err) < 0)
+    if (tcp_listen_at(&g->listeners, g->m->host, g->m->port, g->m->nranks + STRANGERS,
+                      err) < 0 ||
+        collect(g, 1, err) < 0)
         return -1;
     for (int r = 1; r < g->m->nranks; r++)
-        if (!give(g, g->fd[r], &a, sizeof(a)) ||
-            !give(g, g->fd[r], g->place, (size_t)g->m->nranks * sizeof(*g->place)))
+        if (!give(g, g->fd[r], g->place, bytes))
             return err_set(err, ERR_SYSTEM, "rank %d has gone while the ranks met", r);
     return 0;
 }
 
 static int meet_others(struct meeting *g, struct err *err)
 {
-    g->listener = listen_on(0, g->m->nranks + STRANGERS);
-    if (g->listener < 0)
-        return err_errno(err, "listening");
-    g->port = own_port(g->listener);
     if (find_front(g, err) < 0)
         return -1;
     for (int r = 1; r < g->m->rank; r++)
@@ -493,8 +540,8 @@ static int meet_others(struct meeting *g, struct err *err)
 int tcp_meet(struct comm **world, const struct tcp_meeting *m, struct err *err)
 {
     struct meeting g = { .m = m,
-                         .end = m->limit_s ? clock_seconds() + m->limit_s : 0,
-                         .listener = -1 };
+                         .job = { m->job, m->secret },
+                         .end = m->limit_s ? clock_seconds() + m->limit_s : 0 };
     int ret;
 
     g.fd = xmalloc((size_t)m->nranks * sizeof(*g.fd));
@@ -507,8 +554,7 @@ int tcp_meet(struct comm **world, const struct tcp_meeting *m, struct err *err)
     for (int r = 0; r < m->nranks && ret < 0; r++)
         if (g.fd[r] >= 0)
             close(g.fd[r]);
-    if (g.listener >= 0)
-        close(g.listener);
+    tcp_unlisten(&g.listeners);
     free(g.fd);
     free(g.place);
     return ret;

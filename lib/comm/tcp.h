@@ -5,9 +5,10 @@
  * the same tree as elsewhere, so that results are those of ranks on one machine, to
  * the bit.
  *
- * A rank is admitted if it knows the job's name; other connections are closed after at
- * most TCP_HELLO bytes and a few seconds.  The name is no secret and nothing is
- * encrypted: the network is trusted, as by NCCL and MPI. */
+ * A rank is admitted if it knows the job's name and its secret (hello.h); other
+ * connections are closed after at most TCP_HELLO bytes and a few seconds, and disturb
+ * nobody.  Nothing is encrypted: the network that carries the data is trusted, as by
+ * NCCL and MPI. */
 #ifndef LIB_COMM_TCP_H
 #define LIB_COMM_TCP_H
 
@@ -15,19 +16,21 @@
 
 #include "lib/base/err.h"
 #include "lib/comm/comm.h"
+#include "lib/comm/hello.h"
 
 enum {
-    TCP_JOB = 160,            /* bytes of a job's name, with its zero */
-    TCP_HELLO = TCP_JOB + 32, /* bytes of a rank's first message */
+    TCP_JOB = HELLO_JOB, /* bytes of a job's name, with its zero */
+    /* bytes that a rank says before it is admitted */
+    TCP_HELLO = sizeof(struct hello) + sizeof(struct hello_proof),
 };
 
 struct tcp_meeting {
-    const char
-        *host;       /* an address of rank 0's machine; rank 0 itself does not use it */
-    int port;        /* on which rank 0 listens */
-    const char *job; /* less than TCP_JOB bytes, equal on all ranks */
-    int rank, nranks; /* at least 2 */
-    int limit_s;      /* seconds to wait for other ranks; 0: no limit */
+    const char *host;   /* an address of rank 0's machine */
+    int port;           /* on which rank 0 listens */
+    const char *job;    /* less than TCP_JOB bytes, equal on all ranks */
+    const char *secret; /* the same; NULL: none */
+    int rank, nranks;   /* at least 2 */
+    int limit_s;        /* seconds to wait for other ranks; 0: no limit */
 };
 
 /* Waits for all ranks.  *world is closed by its ops. */
