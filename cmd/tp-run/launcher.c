@@ -1,4 +1,4 @@
-/* launcher - starts the ranks, or joins those that mpirun, srun or torchrun started */
+/* launcher - starts the ranks, or joins those that another launcher has started */
 #define _GNU_SOURCE
 #include "cmd/tp-run/launcher.h"
 
@@ -14,6 +14,7 @@
 
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/sha256.h"
 #include "lib/base/str.h"
 #include "lib/comm/mpi.h"
 #include "lib/comm/tcp.h"
@@ -71,95 +72,248 @@ static int keep_quiet(void)
     return was;
 }
 
-/* ---- torchrun ---- */
+/* ---- ranks that variables number: torchrun's and others' ---- */
+
+/* Who has set the variables, for messages. */
+struct origin {
+    const char *before, *after;
+    bool torchrun; /* which sets all of them */
+};
+
+static const struct origin torchrun = { "--launcher torchrun: ", "", true };
+static const struct origin named = { "--launcher env: ", "", false };
+static const struct origin found = {
+    "RANK or WORLD_SIZE asks for ranks of another launcher, but ",
+    " (--launcher local ignores these variables)", false
+};
+
+/* A rank as the variables describe it. */
+struct joining {
+    const struct origin *by;
+    int rank, size;
+    int local, here; /* index on its machine, or -1; ranks there, or 0: unknown */
+    int port;
+    const char *host;
+};
+
+static const char *const rank_names[] = { "RANK", NULL };
+static const char *const size_names[] = { "WORLD_SIZE", NULL };
+static const char *const local_names[] = { "LOCAL_RANK", NULL };
+/* torchrun's name and DeepSpeed's */
+static const char *const here_names[] = { "LOCAL_WORLD_SIZE", "LOCAL_SIZE", NULL };
+static const char *const port_names[] = { "MASTER_PORT", NULL };
 
 /* Has torchrun started several ranks?  A single one starts its ranks itself. */
 static bool has_torchrun(void)
 {
-    static const char *const size[] = { "WORLD_SIZE", NULL };
-
-    return getenv("TORCHELASTIC_RUN_ID") && getenv("RANK") && number_of(size, 1) > 1;
+    return getenv("TORCHELASTIC_RUN_ID") && getenv("RANK") &&
+           number_of(size_names, 1) > 1;
 }
 
-/* Reads the environment variable NAME, which torchrun sets. */
-static int read_number(const char *name, int *out, struct err *err)
+/* Is this one of several processes?  A single one, as in a notebook or a container that
+ * exports RANK and WORLD_SIZE, starts its ranks itself. */
+static bool is_numbered(void)
 {
-    const char *const names[] = { name, NULL };
+    int rank = number_of(rank_names, -1), size = number_of(size_names, -1);
 
-    *out = number_of(names, -1);
-    return *out >= 0 ? 0
-                     : err_set(err, ERR_INPUT,
-                               "--launcher torchrun: no number is in %s, which "
-                               "torchrun sets",
-                               name);
+    if (size >= 1)
+        return size > 1 || rank > 0;
+    return rank > 0 || (rank == 0 && getenv("WORLD_SIZE"));
+}
+
+/* Reads the first variable of NAMES that is set.  *out stays as it is where none is,
+ * unless one MUST be set. */
+static int read_number(const struct origin *by, const char *const *names, bool must,
+                       int *out, struct err *err)
+{
+    const char *text = NULL;
+    uint64_t n;
+
+    for (; *names && !(text = getenv(*names)) && names[1]; names++)
+        ;
+    if (!text)
+        return must ? err_set(err, ERR_USAGE, "%s%s is not set%s", by->before, *names,
+                              by->after)
+                    : 0;
+    if (!str_u64(text, &n) || n > INT32_MAX)
+        return err_set(err, ERR_USAGE, "%s%s is '%.40s', not a number%s", by->before,
+                       *names, text, by->after);
+    *out = (int)n;
+    return 0;
+}
+
+/* Fails unless IS_SO, for the two variables contradict each other. */
+static int agree(const struct origin *by, bool is_so, const char *name, int n,
+                 const char *other_name, int other, struct err *err)
+{
+    return is_so ? 0
+                 : err_set(err, ERR_USAGE, "%s%s is %d and %s is %d%s", by->before,
+                           name, n, other_name, other, by->after);
+}
+
+/* The number of ranks, and this one's. */
+static int read_ranks(struct joining *j, struct err *err)
+{
+    const struct origin *by = j->by;
+
+    if (read_number(by, rank_names, true, &j->rank, err) < 0 ||
+        read_number(by, size_names, true, &j->size, err) < 0 ||
+        agree(by, j->rank < j->size, "RANK", j->rank, "WORLD_SIZE", j->size, err) < 0 ||
+        read_number(by, local_names, by->torchrun, &j->local, err) < 0 ||
+        read_number(by, here_names, by->torchrun, &j->here, err) < 0)
+        return -1;
+    if (j->size == 1 && !j->here) /* no other process is asked for */
+        j->here = 1;
+    return agree(by, !j->here || j->local < j->here, "LOCAL_RANK", j->local,
+                 "LOCAL_WORLD_SIZE", j->here, err) < 0
+               ? -1
+               : agree(by, j->here <= j->size, "LOCAL_WORLD_SIZE", j->here,
+                       "WORLD_SIZE", j->size, err);
+}
+
+/* Where they meet. */
+static int read_address(struct joining *j, struct err *err)
+{
+    const struct origin *by = j->by;
+
+    if (by->torchrun && j->here == j->size) /* on one machine; no address is needed */
+        return 0;
+    j->host = getenv("MASTER_ADDR");
+    if (!j->host || !*j->host)
+        return err_set(err, ERR_USAGE, "%sMASTER_ADDR is not set%s", by->before,
+                       by->after);
+    if (read_number(by, port_names, true, &j->port, err) < 0)
+        return -1;
+    if (j->port < 1 || j->port > 65534)
+        return err_set(err, ERR_USAGE,
+                       "%sMASTER_PORT is %d: 1 to 65534 can be, because the ranks meet "
+                       "on the next port%s",
+                       by->before, j->port, by->after);
+    return 0;
+}
+
+/* What processes have in common that share this machine's memory, and its devices. */
+struct machine {
+    unsigned char id[SHA256_BYTES];
+};
+
+static struct machine this_machine(void)
+{
+    char boot[64] = "", net[64] = "", name[256] = "";
+    FILE *fp = fopen("/proc/sys/kernel/random/boot_id", "re");
+    struct machine m;
+    struct sha256 s;
+
+    if (fp) {
+        (void)!fgets(boot, sizeof(boot), fp);
+        fclose(fp);
+    }
+    /* a container of its own network is a machine of its own */
+    (void)!readlink("/proc/self/ns/net", net, sizeof(net) - 1);
+    (void)!gethostname(name, sizeof(name) - 1);
+    sha256_init(&s);
+    sha256_add(&s, boot, sizeof(boot));
+    sha256_add(&s, net, sizeof(net));
+    sha256_add(&s, name, sizeof(name));
+    sha256_end(&s, m.id);
+    return m;
+}
+
+/* Finds what the variables may not say: the ranks on this machine, and this one's index
+ * among them. */
+static int find_neighbours(struct launcher *l, struct err *err)
+{
+    struct machine mine = this_machine(), *all;
+    int rank = l->world->rank, below = 0, here = 0, ret;
+
+    all = xcalloc((size_t)l->world->size, sizeof(*all));
+    ret = comm_run(l->world, comm_all_gather(&mine, all, sizeof(mine)), err);
+    for (int r = 0; r < l->world->size; r++)
+        if (!memcmp(&all[r], &mine, sizeof(mine))) {
+            here++;
+            below += r < rank;
+        }
+    free(all);
+    if (ret < 0)
+        return -1;
+    l->here = l->here ? l->here : here;
+    l->local = l->local >= 0 ? l->local : below;
+    return 0;
 }
 
 /* On several machines the ranks find each other on the port after MASTER_PORT, where
  * torchrun's own store listens. */
-static int meet_afar(struct launcher *l, int rank, int size, int timeout_s,
+static int meet_afar(struct launcher *l, const struct joining *j, int timeout_s,
                      struct err *err)
 {
     const char *run = getenv("TORCHELASTIC_RUN_ID"),
-               *again = getenv("TORCHELASTIC_RESTART_COUNT");
+               *again = getenv("TORCHELASTIC_RESTART_COUNT"),
+               *secret = getenv("SHARDUTILS_JOB_SECRET");
     char job[TCP_JOB];
-    struct tcp_meeting m = { .host = getenv("MASTER_ADDR"),
+    struct tcp_meeting m = { .host = j->host,
+                             .port = j->port + 1,
                              .job = job,
-                             .rank = rank,
-                             .nranks = size,
+                             .secret = secret,
+                             .rank = j->rank,
+                             .nranks = j->size,
                              .limit_s = timeout_s };
 
-    if (!m.host || !*m.host)
-        return err_set(err, ERR_INPUT,
-                       "--launcher torchrun: no address is in MASTER_ADDR, which "
-                       "torchrun sets");
-    if (read_number("MASTER_PORT", &m.port, err) < 0)
-        return -1;
-    if (m.port < 1 || m.port > 65534)
-        return err_set(err, ERR_INPUT,
-                       "--launcher torchrun: MASTER_PORT is %d; 1 to 65534 can be, "
-                       "because the ranks meet on the next port",
-                       m.port);
-    m.port++;
+    if (secret && !*secret)
+        return err_set(err, ERR_USAGE, "SHARDUTILS_JOB_SECRET is empty");
     run = run ? run : "";
     snprintf(job, sizeof(job), "%d-%.8s-%08x-%.120s", m.port, again ? again : "0",
              (unsigned)hash_crc32(0, run, strlen(run)), run);
     if (tcp_meet(&l->world, &m, err) < 0)
         return -1;
-    cmd_leave_signals();
-    return 0;
+    return find_neighbours(l, err);
 }
 
 /* On one machine they find each other by the name of their run, to which MASTER_PORT
  * only contributes. */
-static int meet(struct launcher *l, int timeout_s, struct err *err)
+static int meet_here(struct launcher *l, const struct joining *j, int timeout_s,
+                     struct err *err)
 {
     const char *run = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT"),
                *again = getenv("TORCHELASTIC_RESTART_COUNT");
-    int rank, size;
     char name[64];
 
-    if (read_number("RANK", &rank, err) < 0 ||
-        read_number("WORLD_SIZE", &size, err) < 0)
-        return -1;
-    if (rank > 0)
-        l->err_fd = keep_quiet();
-    if (read_number("LOCAL_RANK", &l->local, err) < 0 ||
-        read_number("LOCAL_WORLD_SIZE", &l->here, err) < 0)
-        return -1;
-    l->torch = true;
-    if (rank >= size || size < 1)
-        return err_set(err, ERR_INPUT, "--launcher torchrun: rank %d of %d", rank,
-                       size);
-    if (l->here != size)
-        return meet_afar(l, rank, size, timeout_s, err);
     run = run ? run : "";
     snprintf(name, sizeof(name), "%.8s-%08x-%.8s", port ? port : "0",
              (unsigned)hash_crc32(0, run, strlen(run)), again ? again : "0");
-    if (shm_meet(&l->shm, name, rank, size, timeout_s, err) < 0)
+    if (shm_meet(&l->shm, name, j->rank, j->size, timeout_s, err) < 0)
         return -1;
-    l->world = comm_shm_open(l->shm, rank);
-    cmd_leave_signals(); /* torchrun ends the other ranks when one fails */
+    l->world = comm_shm_open(l->shm, j->rank);
     return 0;
+}
+
+static int meet(struct launcher *l, const struct origin *by, int timeout_s,
+                struct err *err)
+{
+    struct joining j = { .by = by, .local = -1 };
+
+    if (read_ranks(&j, err) < 0 || read_address(&j, err) < 0)
+        return -1;
+    if (j.rank > 0)
+        l->err_fd = keep_quiet();
+    l->joined = true;
+    l->local = j.local;
+    l->here = j.here;
+    if ((j.here == j.size ? meet_here : meet_afar)(l, &j, timeout_s, err) < 0) {
+        /* why this rank is refused, and one line of each machine why none has met */
+        if (l->err_fd >= 0 && (err->kind != ERR_SYSTEM || l->local <= 0))
+            dup2(l->err_fd, STDERR_FILENO);
+        return -1;
+    }
+    l->local = l->local < 0 ? j.rank : l->local; /* all are on this machine */
+    cmd_leave_signals(); /* the launcher ends the other ranks when one fails */
+    return 0;
+}
+
+bool launcher_is_crowded(const struct launcher *l)
+{
+    enum { MANY = 64 };
+
+    return l->joined && l->world && !l->shm && l->world->size > MANY;
 }
 
 /* ---- opening ---- */
@@ -185,27 +339,29 @@ static int open_mpi(struct launcher *l, struct err *err)
 
 int launcher_open(struct launcher *l, const char *name, int timeout_s, struct err *err)
 {
-    bool automatic = !name || !strcmp(name, "auto");
+    bool automatic = !name || !strcmp(name, "auto"),
+         torch = automatic ? has_torchrun() : !strcmp(name, "torchrun"),
+         numbered = automatic ? is_numbered() : !strcmp(name, "env");
 
     *l = (struct launcher){ .err_fd = -1, .timeout_s = timeout_s };
     if (!automatic && strcmp(name, "local") != 0 && strcmp(name, "mpi") != 0 &&
-        strcmp(name, "torchrun") != 0)
-        return err_set(err, ERR_USAGE,
-                       "--launcher: expected auto, local, mpi or torchrun, not '%s'",
-                       name);
+        !torch && !numbered)
+        return err_set(
+            err, ERR_USAGE,
+            "--launcher: expected auto, local, mpi, torchrun or env, not '%s'", name);
     /* srun can start several tasks without PMI; then they do not know each other */
-    if (automatic && !has_mpi_launcher() && started() > 1) {
+    if (automatic && !has_mpi_launcher() && started() > 1 && !getenv("RANK")) {
         if (own_number() > 0)
             keep_quiet();
         return err_set(err, ERR_INPUT,
                        "srun has started tasks that do not know one another: add "
                        "--mpi=pmix to srun, or --launcher local here");
     }
+    if (torch) /* also within tasks of srun, which may have set MPI's variables */
+        return meet(l, &torchrun, timeout_s, err);
     if (automatic ? has_mpi_launcher() : !strcmp(name, "mpi"))
         return open_mpi(l, err);
-    if (automatic ? has_torchrun() : !strcmp(name, "torchrun"))
-        return meet(l, timeout_s, err);
-    return 0;
+    return numbered ? meet(l, automatic ? &found : &named, timeout_s, err) : 0;
 }
 
 /* the signal handler's variables; asked: NULL before and after the run */
@@ -214,7 +370,7 @@ static struct timespec asked_at;
 
 void launcher_close(struct launcher *l)
 {
-    if (l->torch && l->world)
+    if (l->joined && l->world)
         l->world->ops->close(l->world);
     else
         mpi_close(l->world);
@@ -233,8 +389,8 @@ bool launcher_is_front(const struct launcher *l)
 
 int launcher_local_ranks(const struct launcher *l, int nranks, int *own)
 {
-    *own = l->torch ? l->local : -1;
-    if (l->world && l->torch)
+    *own = l->joined ? l->local : -1;
+    if (l->world && l->joined)
         return l->here;
     return l->world ? mpi_local_ranks(l->world, own) : nranks;
 }
@@ -301,7 +457,7 @@ static void wait_ms(long ms)
 /* Has another rank failed, which reports why? */
 static bool is_aborted(const struct launcher *l)
 {
-    return l->torch && (l->shm ? shm_is_aborted(l->shm) : tcp_is_aborted(l->world));
+    return l->joined && (l->shm ? shm_is_aborted(l->shm) : tcp_is_aborted(l->world));
 }
 
 /* Ends the other ranks, which may wait for this one forever.  If several fail at once,
@@ -321,7 +477,7 @@ static void fail(const struct launcher *l, const struct cmd *cmd, const struct e
     if (rank > 0 && is_aborted(l))
         _Exit((int)err->kind);
     status = cmd_fail(cmd, err);
-    if (!l->torch)
+    if (!l->joined)
         mpi_abort(status);
     if (l->shm)
         shm_abort(l->shm);

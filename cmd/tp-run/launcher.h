@@ -1,4 +1,4 @@
-/* launcher - starts the ranks, or joins those that mpirun, srun or torchrun started */
+/* launcher - starts the ranks, or joins those that another launcher has started */
 #ifndef CMD_TP_RUN_LAUNCHER_H
 #define CMD_TP_RUN_LAUNCHER_H
 
@@ -11,9 +11,9 @@
 struct launcher {
     int timeout_s;      /* limit for a stopped local rank; 0: none */
     struct comm *world; /* ranks of a launcher; NULL: this program starts them */
-    bool torch;         /* torchrun's ranks; else MPI's */
+    bool joined;        /* ranks that variables number; else MPI's */
     struct shm *shm;    /* their shared memory, if all are on this machine; or NULL */
-    int local, here;    /* index of a torchrun rank on its machine; ranks there */
+    int local, here;    /* index of such a rank on its machine; ranks there */
     int err_fd;         /* saved standard error of a silenced rank; else -1 */
     struct launcher_stop *stop; /* the ranks end themselves on request; NULL: a signal
                                  * ends them */
@@ -25,14 +25,17 @@ struct launcher_stop {
     volatile int obeyed; /* signal that the ranks have obeyed */
 };
 
-/* NAME is auto (by the environment), local, mpi or torchrun.  Ranks of a launcher other
- * than rank 0 are silenced.  torchrun's ranks wait at most TIMEOUT_S seconds for each
- * other; 0: without limit.  Call launcher_close also after a failure. */
+/* NAME is auto (by the environment), local, mpi, torchrun or env.  Ranks of a launcher
+ * other than rank 0 are silenced.  Those that variables number (torchrun, env) wait at
+ * most TIMEOUT_S seconds for each other; 0: without limit.  Call launcher_close also
+ * after a failure. */
 MUST_CHECK int launcher_open(struct launcher *l, const char *name, int timeout_s,
                              struct err *err);
 void launcher_close(struct launcher *l);
 /* Is this process rank 0, which reads inputs and prints? */
 bool launcher_is_front(const struct launcher *l);
+/* Do so many ranks communicate by TCP that MPI or NCCL serve better? */
+bool launcher_is_crowded(const struct launcher *l);
 /* Number of ranks on this machine, of NRANKS; *own is the index of this rank among
  * them, or -1 before the ranks are started. */
 int launcher_local_ranks(const struct launcher *l, int nranks, int *own);

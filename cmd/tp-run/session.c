@@ -606,8 +606,16 @@ int session_open(struct session *s, const struct cmd *cmd,
     if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0 ||
         set_weights(s, err) < 0)
         return -1;
-    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0 ||
-        launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
+    if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0)
+        return -1;
+    if (launcher_is_crowded(&s->launcher) && launcher_is_front(&s->launcher) &&
+        !opt->quiet &&
+        (!s->machine.ops->collectives || s->machine.wires.mode == WIRES_NONE))
+        cmd_warn(cmd,
+                 "%d ranks have a TCP connection each to each: MPI (--launcher mpi) or "
+                 "NCCL (--comm nccl) serves so many better",
+                 s->launcher.world->size);
+    if (launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     if (launcher_signal_stack(err) < 0)
         return -1;
