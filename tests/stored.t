@@ -107,6 +107,52 @@ renamed "$tied" bare 's/{"format":"pt"}/null/'
 ok "metadata may be null" same_logits bare "$tied"
 ok "and comes back" comes_back bare
 
+# ---- an index may name files of its directory by ./
+
+cp -r "$models/llama-sharded" dotted
+chmod -R u+w dotted
+sed 's,"model-,"./model-,' "$models/llama-sharded/model.safetensors.index.json" > dotted/model.safetensors.index.json
+ok "an index that names ./files" same_logits dotted "$models/llama-sharded"
+run mem-estimate infer dotted/model.safetensors.index.json
+out_has "weights as stored" "its files are found by its name, too"
+rm -rf cut whole
+tp-shard split -q --tp 2 dotted cut && tp-shard merge -q cut whole
+for file in dotted/model*; do
+    ok "${file#*/} comes back" cmp "$file" "whole/${file#*/}"
+done
+sed 's,"model-00001,"../model-00001,' "$models/llama-sharded/model.safetensors.index.json" > dotted/model.safetensors.index.json
+run tp-run logits --ids 1 -o l dotted
+status_is 3 "other directories are refused"
+err_has "is not a file of this directory" "by name"
+
+# ---- config.json as Python writes it
+
+cp -r "$models/llama-gqa" python
+chmod -R u+w python
+{
+    printf '\357\273\277'
+    sed '2s/^/ "time_step_limit": [0.0, Infinity], "low": -Infinity, "none": NaN,\n/' "$models/llama-gqa/config.json"
+} > python/config.json
+run tp-run logits --ids 1 -o l python
+err_is "tp-run: python/config.json: not known to family llama and ignored: time_step_limit, low, none" \
+    "Infinity and NaN are numbers of config.json"
+ok "and change nothing" same_logits python "$models/llama-gqa"
+tp-shard split -q --tp 2 --keep-vocab --rank-configs python cut3
+ok "a rank's config keeps them" grep -q '"time_step_limit": \[0.0, *Infinity\]' cut3/hf-tp1-pp0/config.json
+ok "the parts say the same" same_logits cut3 "$models/llama-gqa"
+while IFS=@ read -r script place; do
+    sed "$script" "$models/llama-gqa/config.json" > torn.json
+    run mem-estimate infer torn.json
+    status_is 3 "a config with $script"
+    err_is "mem-estimate: torn.json:$place" "its line and column"
+done <<'EOF'
+s/"hidden_size": /"hidden_size" /@12:17: expected ':'
+s/"hidden_size": 32/"hidden_size": Nan/@12:18: expected a value
+s/"hidden_size": 32/"hidden_size": -Inf/@12:18: bad number
+s/"hidden_size": 32,/"hidden_size": 32, "hidden_size": 32,/@12:37: duplicate key "hidden_size"
+$d@32:1: unexpected end
+EOF
+
 # ---- tied by the config, but both are stored and differ: two tensors
 
 both=$models/gpt2-awkward

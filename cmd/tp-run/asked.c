@@ -151,8 +151,8 @@ static int take_number(const char *path, const cJSON *config, const char *key,
 
     if (!value || cJSON_IsNull(value))
         return 0;
-    if (!cJSON_IsNumber(value) || value->valuedouble < least ||
-        value->valuedouble > most)
+    if (!cJSON_IsNumber(value) ||
+        !(value->valuedouble >= least && value->valuedouble <= most))
         return err_set(err, ERR_INPUT, "%s: %s is no number from %g to %g", path, key,
                        least, most);
     *out = value->valuedouble;
@@ -172,7 +172,8 @@ static int take_id(const char *path, const cJSON *config, const char *key, int32
         return 0;
     if (cJSON_IsArray(one))
         return refuse(path, value, "one id", err);
-    if (!cJSON_IsNumber(one) || one->valuedouble < 0 || one->valuedouble > INT32_MAX)
+    if (!cJSON_IsNumber(one) ||
+        !(one->valuedouble >= 0 && one->valuedouble <= INT32_MAX))
         return err_set(err, ERR_INPUT, "%s: %s is no id", path, key);
     *out = (int32_t)one->valuedouble;
     return 0;
@@ -228,11 +229,11 @@ static int read_config(struct asked *a, const struct session *s, const char *pat
 
     if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0)
         return -1;
-    config =
-        json_check_cost(path, text, strlen(text), err) < 0 ? NULL : cJSON_Parse(text);
+    ret = json_read_config(&config, path, text, strlen(text), err);
     free(text);
-    if (err->kind)
+    if (ret < 0)
         return -1;
+    ret = -1;
     if (!cJSON_IsObject(config)) {
         cJSON_Delete(config);
         return err_set(err, ERR_INPUT, "%s: not a JSON object", path);

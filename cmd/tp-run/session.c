@@ -252,6 +252,7 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
     for (int i = 0; i < 2 && !stop->n; i++) {
         char *path = fs_join_dup(dir, files[i]), *text;
         cJSON *config;
+        int ret;
 
         if (!fs_may_exist(path)) {
             free(path);
@@ -261,16 +262,11 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
             free(path);
             return -1;
         }
-        config = json_check_cost(path, text, strlen(text), err) < 0 ? NULL
-                                                                    : cJSON_Parse(text);
+        ret = json_read_config(&config, path, text, strlen(text), err);
         free(text);
-        if (!config) {
-            if (!err->kind)
-                err_set(err, ERR_INPUT, "%s: not valid JSON", path);
-            free(path);
-            return -1;
-        }
         free(path);
+        if (ret < 0)
+            return -1;
         add_stop_ids(stop, config);
         cJSON_Delete(config);
     }

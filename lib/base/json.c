@@ -1,4 +1,5 @@
 /* json - a strict JSON parser that records positions and rejects duplicate keys */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,8 +132,8 @@ static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err
     return -1;
 }
 
-int json_reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
-                 struct err *err)
+static int reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
+                   bool constants, struct err *err)
 {
     struct jsonlex lex;
     int ret;
@@ -143,6 +144,7 @@ int json_reparse(struct json_doc *doc, const char *name, const char *text, size_
     if (n >= UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
     jsonlex_init(&lex, name, text, n);
+    lex.constants = constants;
     lex.text = doc->token;
     ret = build(doc, &lex, n, err);
     doc->token = lex.text;
@@ -151,18 +153,38 @@ int json_reparse(struct json_doc *doc, const char *name, const char *text, size_
     return ret;
 }
 
-int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
-               struct err *err)
+int json_reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
+                 struct err *err)
+{
+    return reparse(doc, name, text, n, false, err);
+}
+
+static int parse(struct json_doc *doc, const char *name, const char *text, size_t n,
+                 bool constants, struct err *err)
 {
     struct json_doc made = { 0 };
 
-    if (json_reparse(&made, name, text, n, err) < 0) {
+    if (reparse(&made, name, text, n, constants, err) < 0) {
         json_clear(&made);
         return -1;
     }
     str_clear(&made.token);
     *doc = made;
     return 0;
+}
+
+int json_parse(struct json_doc *doc, const char *name, const char *text, size_t n,
+               struct err *err)
+{
+    return parse(doc, name, text, n, false, err);
+}
+
+int json_parse_config(struct json_doc *doc, const char *name, const char *text,
+                      size_t n, struct err *err)
+{
+    size_t mark = n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+
+    return parse(doc, name, text + mark, n - mark, true, err);
 }
 
 /* bytes of a cJSON node with malloc's overhead, and of a short string that it owns */
@@ -189,6 +211,61 @@ int json_check_cost(const char *name, const char *text, size_t n, struct err *er
         }
     }
     return cost > mem_allowance(n) ? mem_refuse(name, n, err) : 0;
+}
+
+static cJSON *number_node(const char *text)
+{
+    cJSON *node = cJSON_CreateNumber(0);
+
+    if (!strcmp(text, "NaN"))
+        node->valuedouble = NAN; /* valueint stays 0 */
+    else if (strstr(text, "Infinity"))
+        cJSON_SetNumberValue(node, *text == '-' ? -INFINITY : INFINITY);
+    else
+        cJSON_SetNumberValue(node, strtod(text, NULL));
+    return node;
+}
+
+static cJSON *make_node(const struct json *j)
+{
+    cJSON *node = NULL;
+
+    switch (j->type) {
+    case JSON_NULL:
+        return cJSON_CreateNull();
+    case JSON_FALSE:
+        return cJSON_CreateFalse();
+    case JSON_TRUE:
+        return cJSON_CreateTrue();
+    case JSON_NUMBER:
+        return number_node(j->text);
+    case JSON_STRING:
+        return cJSON_CreateString(j->text);
+    case JSON_ARRAY:
+        node = cJSON_CreateArray();
+        break;
+    case JSON_OBJECT:
+        node = cJSON_CreateObject();
+    }
+    for (const struct json *m = j->first; m; m = m->next)
+        if (m->key)
+            cJSON_AddItemToObject(node, m->key, make_node(m));
+        else
+            cJSON_AddItemToArray(node, make_node(m));
+    return node;
+}
+
+int json_read_config(cJSON **out, const char *name, const char *text, size_t n,
+                     struct err *err)
+{
+    struct json_doc doc;
+
+    if (json_check_cost(name, text, n, err) < 0 ||
+        json_parse_config(&doc, name, text, n, err) < 0)
+        return -1;
+    *out = make_node(doc.root);
+    json_clear(&doc);
+    return 0;
 }
 
 void json_clear(struct json_doc *doc)

@@ -55,6 +55,16 @@ MUST_CHECK int json_reparse(struct json_doc *doc, const char *name, const char *
                             size_t n, struct err *err);
 void json_clear(struct json_doc *doc);
 
+/* The same for a file that Python's json may have written: NaN, Infinity and -Infinity
+ * are numbers, for which json_double is false, and a byte order mark is passed over. */
+MUST_CHECK int json_parse_config(struct json_doc *doc, const char *name,
+                                 const char *text, size_t n, struct err *err);
+/* Reads TEXT like that into cJSON's form, with the errors of json_parse; *out is freed
+ * with cJSON_Delete. */
+struct cJSON;
+MUST_CHECK int json_read_config(struct cJSON **out, const char *name, const char *text,
+                                size_t n, struct err *err);
+
 /* ERR_INPUT when cJSON's tree of the N bytes at TEXT could take more memory than
  * mem_allowance permits.  Call it before cJSON_Parse; the tree may then be allocated as
  * bookkeeping memory (mem.h). */

@@ -256,6 +256,20 @@ static int read_key(struct jsonlex *lex, struct err *err)
     return 0;
 }
 
+/* Reads a number that Python's json writes and RFC 8259 lacks. */
+static bool take_constant(struct jsonlex *lex)
+{
+    static const char *const constants[] = { "NaN", "Infinity", "-Infinity" };
+
+    for (size_t i = 0; lex->constants && i < sizeof(constants) / sizeof(*constants);
+         i++)
+        if (take_word(lex, constants[i])) {
+            str_add(&lex->text, constants[i]);
+            return true;
+        }
+    return false;
+}
+
 static int read_value(struct jsonlex *lex, struct err *err)
 {
     char c = *lex->p;
@@ -266,6 +280,8 @@ static int read_value(struct jsonlex *lex, struct err *err)
         if (read_string(lex, err) < 0)
             return -1;
         lex->token = JSONLEX_STRING;
+    } else if (take_constant(lex)) {
+        lex->token = JSONLEX_NUMBER;
     } else if (c == '-' || (c >= '0' && c <= '9')) {
         if (read_number(lex, err) < 0)
             return -1;

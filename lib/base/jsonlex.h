@@ -11,6 +11,7 @@
 #ifndef LIB_BASE_JSONLEX_H
 #define LIB_BASE_JSONLEX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,8 @@ struct jsonlex {
     size_t start, end;  /* the token's bytes in the text */
     struct str text;    /* key, string: unescaped; number: as written */
     int depth;          /* number of open objects and arrays */
+    bool constants; /* set it after init: NaN, Infinity and -Infinity, which Python's
+                     * json writes, are numbers */
 
     /* private */
     const char *name, *begin, *p, *limit, *line_start;

@@ -103,12 +103,20 @@ struct name_list {
     size_t n, cap;
 };
 
+/* The file's name in an index entry, which may begin with "./". */
+static const char *entry_file(const char *name)
+{
+    while (str_starts(name, "./"))
+        name += 2;
+    return name;
+}
+
 /* Collects file names; skips a name that equals the previous one, as most do. */
 static int collect_file(void *arg, const char *tensor, struct jsonlex *lex,
                         struct err *err)
 {
     struct name_list *list = arg;
-    const char *name = lex->text.s;
+    const char *name = entry_file(lex->text.s);
 
     (void)tensor;
     if (!fs_is_plain_name(name) || strchr(name, '/'))
@@ -174,7 +182,7 @@ static int check_entry(void *arg, const char *tensor, struct jsonlex *lex,
     long at = tensor_index_find(l->index, tensor);
 
     if (at < 0 || strcmp(fs_basename(l->source->file[l->source->tensor[at].file].path),
-                         lex->text.s))
+                         entry_file(lex->text.s)))
         return jsonlex_error(lex, err, "tensor '%s' is not in '%s'", tensor,
                              lex->text.s);
     return 0;

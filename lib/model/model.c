@@ -624,12 +624,9 @@ static cJSON *parse_config(const char *name, const char *text, struct err *err)
 {
     cJSON *config;
 
-    if (json_check_cost(name, text, strlen(text), err) < 0)
+    if (json_read_config(&config, name, text, strlen(text), err) < 0)
         return NULL;
-    config = cJSON_Parse(text);
-    if (!config) {
-        err_set(err, ERR_INPUT, "%s: not valid JSON", name);
-    } else if (!cJSON_IsObject(config)) {
+    if (!cJSON_IsObject(config)) {
         cJSON_Delete(config);
         config = NULL;
         err_set(err, ERR_INPUT, "%s: expected an object", name);

@@ -198,7 +198,7 @@ int partconfig_print(struct str *out, const struct model *m, const char *name,
         return 0;
     }
     if (check_mesh(m, mesh, err) < 0 ||
-        json_parse(&doc, name, config, strlen(config), err) < 0)
+        json_parse_config(&doc, name, config, strlen(config), err) < 0)
         return -1;
     value = xcalloc(keys->n, sizeof(*value));
     if (count_keys(value, m, mesh, coord, err) < 0)

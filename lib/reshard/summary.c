@@ -1,12 +1,10 @@
 /* summary - model summary: the tensors of a model, from its config or its files */
 #include "lib/reshard/summary.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/fs.h"
-#include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -48,30 +46,21 @@ static int open_weights(struct summary *o, const char *path,
 /* Does the index at PATH name files that are missing in DIR? */
 static bool lacks_files(const char *path, const char *dir)
 {
-    char *text = NULL;
+    char *text = NULL, **names;
     struct err none;
-    cJSON *index;
-    const cJSON *map, *name;
+    size_t n = 0;
     bool lacks = false;
 
-    if (fs_read_regular(&text, NULL, path, INDEX_MAX, &none) < 0)
-        return false;
-    index =
-        json_check_cost(path, text, strlen(text), &none) < 0 ? NULL : cJSON_Parse(text);
-    map = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
-    cJSON_ArrayForEach(name, map)
-    {
-        char *file;
+    if (fs_read_regular(&text, &n, path, INDEX_MAX, &none) == 0 &&
+        source_parse_index(&names, &n, path, text, n, &none) == 0) {
+        for (size_t i = 0; i < n && !lacks; i++) {
+            char *file = fs_join_dup(dir, names[i]);
 
-        if (!cJSON_IsString(name) || strchr(name->valuestring, '/')) {
-            lacks = false;
-            break;
+            lacks = !fs_may_exist(file);
+            free(file);
         }
-        file = fs_join_dup(dir, name->valuestring);
-        lacks |= !fs_may_exist(file);
-        free(file);
+        fs_list_free(names, n);
     }
-    cJSON_Delete(index);
     free(text);
     return lacks;
 }

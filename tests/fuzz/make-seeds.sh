@@ -106,11 +106,64 @@ done
 pack "$work/model" > "$corpus/checkpoint/uncut"
 pack "$data/version-1/bigcode-heads" > "$corpus/checkpoint/version-1"
 
+# tied NAME METADATA MORE TIE - a model of one layer whose table is stored as NAME, uncut and cut
+tied() {
+    rm -rf "$work/model"
+    mkdir "$work/model"
+    printf '{"model_type":"llama","hidden_size":2,"num_hidden_layers":1,"num_attention_heads":1,"intermediate_size":2,"vocab_size":3,"tie_word_embeddings":%s}\n' \
+        "$4" > "$work/model/config.json"
+    {
+        printf '%s:3,2\n%s' "$1" "$3"
+        cat << 'EOF'
+model.layers.0.input_layernorm.weight:2
+model.layers.0.self_attn.q_proj.weight:2,2
+model.layers.0.self_attn.k_proj.weight:2,2
+model.layers.0.self_attn.v_proj.weight:2,2
+model.layers.0.self_attn.o_proj.weight:2,2
+model.layers.0.post_attention_layernorm.weight:2
+model.layers.0.mlp.gate_proj.weight:2,2
+model.layers.0.mlp.up_proj.weight:2,2
+model.layers.0.mlp.down_proj.weight:2,2
+model.norm.weight:2
+EOF
+    } | awk -F: -v metadata="$2" -v size="$work/size" '
+        BEGIN { printf "{\"__metadata__\":%s", metadata }
+        NF == 2 {
+            n = split($2, axis, ","); b = 2
+            for (i = 1; i <= n; i++) b *= axis[i]
+            printf ",\"%s\":{\"dtype\":\"F16\",\"shape\":[%s],\"data_offsets\":[%d,%d]}", $1, $2, end, end + b
+            end += b
+        }
+        END { printf "}"; print end > size }' > "$work/header"
+    {
+        n=$(wc -c < "$work/header")
+        printf "$(printf '\\%03o\\%03o' $((n % 256)) $((n / 256)))\0\0\0\0\0\0"
+        cat "$work/header"
+        awk -v n="$(cat "$work/size")" 'BEGIN { for (i = 0; i < n; i++) printf "%c", 65 + i % 26 }'
+    } > "$work/model/model.safetensors"
+    notes=$((notes + 1))
+    pack "$work/model" > "$corpus/checkpoint/tied-$notes"
+    cp "$work/model/model.safetensors" "$corpus/safetensors/tied-$notes"
+    rm -rf "$work/cut"
+    tp-shard split -q --pp 1 --tp 1 "$work/model" "$work/cut" || return 0
+    pack "$work/cut" > "$corpus/checkpoint/tied-$notes-cut"
+}
+notes=0
+mkdir -p "$corpus/safetensors"
+tied lm_head.weight '{"format":"pt","model.embed_tokens.weight":"lm_head.weight"}' '' true
+tied model.embed_tokens.weight '{"lm_head.weight":"model.embed_tokens.weight"}' '' false
+tied model.embed_tokens.weight '{"lm_head.weight":"model.norm.weight","lm_head.weight":"lm_head.weight"}' '' false
+tied model.embed_tokens.weight null 'lm_head.weight:3,2
+model.rotary_emb.inv_freq:1
+' true
+
 # in 8 and 4 bits
 for bits in 8 4; do
     tr -d '\n' < "$data/../../examples/bard/config.json" | sed "s/  */ /g; s/{/{\"quantization_config\":{\"quant_method\":\"shardutils\",\"bits\":$bits,\"group_size\":32,\"dtype\":\"bfloat16\"},/" \
         > "$corpus/config/bard-int$bits"
 done
+tr -d '\n' < "$data/../../examples/bard/config.json" |
+    sed 's/  */ /g; s/{/{"time_step_limit":[0.0,Infinity],"low":-Infinity,"none":NaN,/' > "$corpus/config/python"
 for config in "$data"/models/*/config.json "$data"/models/*/hf/config.json "$data"/stacks/*/config.json \
     "$data"/quantized/*/config.json; do
     name=${config#"$data/"}
