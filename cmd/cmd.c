@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "cmd/foreign.h"
 #include "config.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -224,10 +226,11 @@ static const char *bad_value(const struct opt *o)
     }
 }
 
+/* In capitals, too: 1F1B is 1f1b. */
 static bool set_choice(const struct opt *o, const char *text)
 {
     for (int i = 0; o->choices[i]; i++)
-        if (!strcmp(o->choices[i], text)) {
+        if (!strcasecmp(o->choices[i], text)) {
             *(int *)o->value = i;
             return true;
         }
@@ -353,37 +356,17 @@ static void answer(const struct cmd *cmd, const struct opt *o)
     }
 }
 
-/* What other tools call an option (transformers, Megatron, DeepSpeed, vLLM), and what
- * it is called here.  Counts where the command has the option and not the name. */
-static const char *const options_elsewhere[][2] = {
-    { "max-new-tokens", "max-tokens" }, { "stages", "pp" },
-    { "tensor-parallel-size", "tp" },   { "microbatches", "micro-batches" },
-    { "pipeline-parallel-size", "pp" }, { "zero-stage", "zero" },
-};
-
-static const struct opt *find_elsewhere(const struct cmd *cmd, const char *name,
-                                        size_t len)
-{
-    for (size_t i = 0; i < sizeof(options_elsewhere) / sizeof(*options_elsewhere); i++)
-        if (strlen(options_elsewhere[i][0]) == len &&
-            !memcmp(options_elsewhere[i][0], name, len))
-            for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
-                if (!strcmp(o->long_name, options_elsewhere[i][1]))
-                    return o;
-    return NULL;
-}
-
-static const struct opt *find_long(const struct cmd *cmd, const char *name, size_t len)
+static const struct opt *find_own(const struct cmd *cmd, const char *name, size_t len)
 {
     const struct opt *own[] = { &help_option, &version_option };
 
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
-        if (strlen(o->long_name) == len && !memcmp(o->long_name, name, len))
+        if (foreign_same(o->long_name, name, len))
             return o;
     for (int i = 0; i < 2; i++)
-        if (strlen(own[i]->long_name) == len && !memcmp(own[i]->long_name, name, len))
+        if (foreign_same(own[i]->long_name, name, len))
             return own[i];
-    return find_elsewhere(cmd, name, len);
+    return NULL;
 }
 
 static const struct opt *find_short(const struct cmd *cmd, char c)
@@ -394,30 +377,92 @@ static const struct opt *find_short(const struct cmd *cmd, char c)
     return c == 'h' ? &help_option : c == 'V' ? &version_option : NULL;
 }
 
-static _Noreturn void refuse_unknown(const struct cmd *cmd, const char *word,
-                                     size_t len)
+enum { MOST_NAMED = 6 }; /* options in one message */
+
+/* The options that begin with NAME, in *LIST; how many they are. */
+static int named_by(struct str *list, const struct cmd *cmd, const char *name,
+                    size_t len)
 {
-    const char *best = NULL;
-    char *name = xstrndup(word, len);
+    int n = 0;
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
+        if (strlen(o->long_name) > len && foreign_same_start(o->long_name, name, len) &&
+            ++n <= MOST_NAMED)
+            str_addf(list, "%s--%s", n > 1 ? ", " : "", o->long_name);
+    if (n > MOST_NAMED)
+        str_add(list, ", ...");
+    return n;
+}
+
+/* Our option that others give a name like NAME, or NULL. */
+static const char *nearest(const struct cmd *cmd, const char *name)
+{
+    const char *best = NULL, *theirs = NULL, *ours = NULL;
 
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
         nearer(&best, name, o->long_name);
     nearer(&best, name, help_option.long_name);
     nearer(&best, name, version_option.long_name);
-    if (best)
+    for (size_t i = 0; !best && i < foreign_count; i++) {
+        const struct foreign *f = &foreign_table[i];
+        const char *before = theirs;
+
+        if (!f->option || !foreign_counts(f, cmd))
+            continue;
+        nearer(&theirs, name, f->name);
+        if (theirs != before)
+            ours = f->option;
+    }
+    return best ? best : ours;
+}
+
+static _Noreturn void refuse_unknown(const struct cmd *cmd, const char *word,
+                                     size_t len)
+{
+    struct str list = { 0 };
+    char *name = xstrndup(word, len);
+    int n = named_by(&list, cmd, word, len);
+    const char *best = n ? NULL : nearest(cmd, name);
+
+    if (n > 1)
+        cmd_usage(cmd, "unknown option '--%s'; it begins %s", name, str_text(&list));
+    else if (n)
+        cmd_usage(cmd, "unknown option '--%s'; did you mean '%s'?", name,
+                  str_text(&list));
+    else if (best)
         cmd_usage(cmd, "unknown option '--%s'; did you mean '--%s'?", name, best);
     else
         cmd_usage(cmd, "unknown option '--%s'", name);
+    str_clear(&list);
     free(name);
     end_with(ERR_USAGE);
 }
 
+/* The option called NAME, here or, *AS then, elsewhere; ends the program where there is
+ * none. */
+static const struct opt *find_long(const struct cmd *cmd, const char *hyphens,
+                                   const char *name, size_t len,
+                                   const struct foreign **as)
+{
+    const struct opt *own = find_own(cmd, name, len);
+
+    *as = own ? NULL : foreign_find(cmd, name, len);
+    if (len == 1 && hyphens[1])
+        *as = NULL; /* theirs is a letter after one hyphen */
+    if (own)
+        return own;
+    if (!*as)
+        refuse_unknown(cmd, name, len);
+    if ((*as)->hint)
+        end_with(cmd_usage(cmd, "%s%.*s: %s", hyphens, (int)len, name, (*as)->hint));
+    return find_own(cmd, (*as)->option, strlen((*as)->option));
+}
+
 static _Noreturn void print_choices(const struct cmd *cmd, const char *name)
 {
-    const struct opt *o = find_long(cmd, name, strlen(name));
+    const struct foreign *as;
+    const struct opt *o = find_long(cmd, "--", name, strlen(name), &as);
 
-    if (!o)
-        refuse_unknown(cmd, name, strlen(name));
     for (int i = 0; o->type != OPT_RANK && o->choices && o->choices[i]; i++)
         puts(o->choices[i]);
     end_with(cmd_finish(cmd, EXIT_SUCCESS));
@@ -442,30 +487,52 @@ static bool is_rank(const char *word)
     return n && (!word[n] || word[n] == ':');
 }
 
-/* Parse the long option at argv[i]; returns the index of the last word used. */
-static int parse_long(const struct cmd *cmd, int argc, char **argv, int i)
+/* Is WORD, which may be NULL, what others write after a flag: True or False? */
+static bool is_bool(const char *word)
 {
-    const char *word = argv[i] + 2;
-    size_t len = strcspn(word, "=");
-    const struct opt *o = find_long(cmd, word, len);
+    return word && (!strcasecmp(word, "true") || !strcasecmp(word, "false"));
+}
 
-    if (!o)
-        refuse_unknown(cmd, word, len);
-    if (o == &help_option && word[len])
-        print_choices(cmd, word + len + 1);
+/* A flag of others, with the value FIXED of ours or none: "--fp16", "--fp16 True". */
+static int parse_foreign_flag(const struct cmd *cmd, const struct opt *o, char **argv,
+                              int i, const char *value, const char *fixed)
+{
+    const char *word = value ? value : argv[i + 1];
+
+    if (value && !is_bool(value))
+        end_with(cmd_usage(cmd, "%s: '%s' is not True or False", argv[i], value));
+    if (!is_bool(word) || !strcasecmp(word, "true"))
+        apply(cmd, o, fixed);
+    return i + (!value && is_bool(word));
+}
+
+/* Parse the long option at argv[i], whose hyphens end before WORD; returns the index of
+ * the last word used. */
+static int parse_long(const struct cmd *cmd, int argc, char **argv, int i,
+                      const char *word)
+{
+    size_t len = strcspn(word, "=");
+    const char *value = word[len] ? word + len + 1 : NULL;
+    const struct foreign *as;
+    const struct opt *o =
+        find_long(cmd, word - argv[i] > 1 ? "--" : "-", word, len, &as);
+
+    if (o == &help_option && value)
+        print_choices(cmd, value);
+    if (as && (as->fixed || o->type == OPT_FLAG))
+        return parse_foreign_flag(cmd, o, argv, i, value, as->fixed);
     if (o->type == OPT_FLAG) {
-        if (word[len])
+        if (value)
             end_with(cmd_usage(cmd, "--%s takes no value", o->long_name));
-        apply(cmd, o, NULL);
-    } else if (word[len]) {
-        apply(cmd, o, word + len + 1);
-    } else if (o->type == OPT_RANK && !is_rank(i + 1 < argc ? argv[i + 1] : NULL)) {
-        apply(cmd, o, NULL);
-    } else if (i + 1 < argc) {
-        apply(cmd, o, argv[++i]);
-    } else {
+    } else if (!value && o->type == OPT_RANK &&
+               !is_rank(i + 1 < argc ? argv[i + 1] : NULL)) {
+        /* the usual rank */
+    } else if (!value && i + 1 < argc) {
+        value = argv[++i];
+    } else if (!value) {
         end_with(cmd_usage(cmd, "--%s needs a value", o->long_name));
     }
+    apply(cmd, o, as && value ? foreign_value(as, value) : value);
     return i;
 }
 
@@ -480,8 +547,34 @@ static bool is_option(const struct cmd *cmd, const char *word)
            !(str_double(word, &ignored) || !strcmp(word, "-inf"));
 }
 
+/* Do the letters of WORD, "-ab", read as short options? */
+static bool are_short(const struct cmd *cmd, const char *word)
+{
+    for (const char *p = word + 1; *p; p++) {
+        const struct opt *o = find_short(cmd, *p);
+
+        if (!o)
+            return false;
+        if (o->type != OPT_FLAG)
+            break;
+    }
+    return true;
+}
+
+/* Is WORD, "-tp", what elsewhere is written with one hyphen: a long name, or one of
+ * other programs, that does not read as short options? */
+static bool is_long(const struct cmd *cmd, const char *word)
+{
+    size_t len = strcspn(word + 1, "=");
+
+    return !are_short(cmd, word) && ((len > 1 && find_own(cmd, word + 1, len)) ||
+                                     foreign_find(cmd, word + 1, len));
+}
+
 static int parse_short(const struct cmd *cmd, int argc, char **argv, int i)
 {
+    if (is_long(cmd, argv[i]))
+        return parse_long(cmd, argc, argv, i, argv[i] + 1);
     for (const char *p = argv[i] + 1; *p; p++) {
         const struct opt *o = find_short(cmd, *p);
 
@@ -527,8 +620,21 @@ static int refuse_missing(const struct cmd *cmd, int n)
     return status;
 }
 
+/* More operands than CMD takes.  Perhaps GROUPED, if it is not NULL, was meant for a
+ * long option, whose value is the operand then. */
+static int refuse_excess(const struct cmd *cmd, const char *operand,
+                         const char *grouped)
+{
+    if (grouped)
+        return cmd_usage(cmd, "unexpected operand '%s'; '%s' is -%c %s: write -%s",
+                         operand, grouped, grouped[1], grouped + 2, grouped);
+    return cmd_usage(cmd, "unexpected operand '%s'%s%s", operand,
+                     cmd->excess ? "; " : "", cmd->excess ? cmd->excess : "");
+}
+
 char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
 {
+    const char *grouped = NULL; /* "-pp", read as -p with the value p */
     int n = 0, i;
 
     for (i = 1; i < argc; i++) {
@@ -540,17 +646,19 @@ char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
             break;
         }
         if (!strncmp(argv[i], "--", 2))
-            i = parse_long(cmd, argc, argv, i);
-        else if (is_option(cmd, argv[i]))
+            i = parse_long(cmd, argc, argv, i, argv[i] + 2);
+        else if (is_option(cmd, argv[i])) {
+            if (argv[i][1] && argv[i][2] && are_short(cmd, argv[i]) &&
+                find_own(cmd, argv[i] + 1, strlen(argv[i] + 1)))
+                grouped = argv[i];
             i = parse_short(cmd, argc, argv, i);
-        else
+        } else
             argv[n++] = argv[i];
     }
     if (n < cmd->min_args)
         end_with(refuse_missing(cmd, n));
     if (cmd->max_args >= 0 && n > cmd->max_args)
-        end_with(cmd_usage(cmd, "unexpected operand '%s'%s%s", argv[cmd->max_args],
-                           cmd->excess ? "; " : "", cmd->excess ? cmd->excess : ""));
+        end_with(refuse_excess(cmd, argv[cmd->max_args], grouped));
     /* words that are used up, so that the next "--" is the command's */
     for (int used = n; used < i && used < argc; used++)
         argv[used] = NULL;
@@ -566,29 +674,32 @@ char **cmd_command(const struct cmd *cmd, int argc, char **argv)
     return NULL;
 }
 
-/* The command that other tools call NAME, or NULL. */
-static const char *command_elsewhere(const struct cmd *cmd, const char *name)
+static int refuse_command(const struct cmd *cmd, const char *name)
 {
-    static const char *const names[][2] = {
-        { "info", "show" },       { "inspect", "show" },   { "ls", "show" },
-        { "shard", "split" },     { "check", "verify" },   { "convert", "reshard" },
-        { "run", "generate" },    { "chat", "generate" },  { "eval", "score" },
-        { "inference", "infer" }, { "training", "train" }, { "simulate", "schedule" },
-        { "optimize", "run" },    { "start", "run" },
-    };
+    const char *best = foreign_command(cmd, name);
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        for (const struct cmd_sub *s = cmd->subs; !strcmp(names[i][0], name) && s->name;
-             s++)
-            if (!strcmp(names[i][1], s->name))
-                return s->name;
-    return NULL;
+    for (const struct cmd_sub *s = best ? NULL : cmd->subs; s && s->name; s++)
+        nearer(&best, name, s->name);
+    return best ? cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", name, best)
+                : cmd_usage(cmd, "unknown command '%s'", name);
+}
+
+/* "help train" is "train --help". */
+static int help_of(const struct cmd *cmd, char *name)
+{
+    char help[] = "--help", *words[] = { name, help, NULL };
+
+    for (const struct cmd_sub *s = cmd->subs; name && s->name; s++)
+        if (!strcmp(s->name, name))
+            return s->run(cmd->name, 2, words);
+    if (name)
+        return refuse_command(cmd, name);
+    print_help(cmd);
+    return cmd_finish(cmd, EXIT_SUCCESS);
 }
 
 int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
 {
-    const char *best = NULL;
-
     signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit says EFBIG */
     if (argc < 2)
         return cmd_usage(cmd, "a command is missing");
@@ -596,20 +707,15 @@ int cmd_dispatch(const struct cmd *cmd, int argc, char **argv)
         answer(cmd, &help_option);
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
         answer(cmd, &version_option);
-    for (const struct cmd_sub *s = cmd->subs; s->name; s++) {
+    for (const struct cmd_sub *s = cmd->subs; s->name; s++)
         if (!strcmp(s->name, argv[1]))
             return s->run(cmd->name, argc - 1, argv + 1);
-        nearer(&best, argv[1], s->name);
-    }
+    if (!strcmp(argv[1], "help"))
+        return help_of(cmd, argv[2]);
     if (argv[1][0] == '-')
         return cmd_usage(cmd, "unknown option '%s'", argv[1]);
     if (cmd->usual && access(argv[1], F_OK) == 0)
         return cmd_usage(cmd, "a command is missing; did you mean '%s %s %s'?",
                          cmd->name, cmd->usual, argv[1]);
-    if (command_elsewhere(cmd, argv[1]))
-        best = command_elsewhere(cmd, argv[1]);
-    if (best)
-        return cmd_usage(cmd, "unknown command '%s'; did you mean '%s'?", argv[1],
-                         best);
-    return cmd_usage(cmd, "unknown command '%s'", argv[1]);
+    return refuse_command(cmd, argv[1]);
 }

@@ -117,12 +117,13 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
 tests_tcp_ranks_LDADD = $(test_libs)
 tests_try_options_LDADD = $(program_libs)
+tests_foreign_names_LDADD = $(program_libs)
 # preloaded, to let one call fail
 check_PROGRAMS += %D%/fail-io.so
 tests_fail_io_so_SOURCES = %D%/fail-io.c
@@ -153,6 +154,7 @@ shell_tests = \
     %D%/features.t \
     %D%/finite.t \
     %D%/first-hour.t \
+    %D%/foreign.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \
     %D%/heads.t \

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cmd/tp-run/commands.h"
@@ -50,7 +51,9 @@ struct request {
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
     bool init;
-    bool made; /* this process created the run's directory */
+    double epochs;     /* --epochs; 0: not given */
+    int micro_batches; /* of a replica; 0: not given */
+    bool made;         /* this process created the run's directory */
     struct action_table table;
     const char *model;   /* the model to open */
     const char *weights; /* --weights-from, or NULL */
@@ -94,6 +97,9 @@ static int parse_words(struct request *r, struct err *err)
 {
     struct train_options *o = &r->t.o;
 
+    if (r->epochs > 0 && r->t.setting[S_STEPS].given)
+        return err_set(err, ERR_USAGE,
+                       "--epochs and --steps: one of them says how long to train");
     if (r->stop_after && !parse_duration(r->stop_after, &o->stop_after))
         return err_set(err, ERR_USAGE,
                        "--stop-after: expected a time such as 3h50m, not '%s'",
@@ -114,9 +120,9 @@ static int parse_pipeline(struct request *r, struct err *err)
     int ret;
 
     r->t.pipeline = ORDER_1F1B;
-    if (!r->pipeline || !strcmp(r->pipeline, order_names[ORDER_1F1B]))
+    if (!r->pipeline || !strcasecmp(r->pipeline, order_names[ORDER_1F1B]))
         return 0;
-    if (!strcmp(r->pipeline, order_names[ORDER_GPIPE])) {
+    if (!strcasecmp(r->pipeline, order_names[ORDER_GPIPE])) {
         r->t.pipeline = ORDER_GPIPE;
         return 0;
     }
@@ -324,6 +330,7 @@ static int open_data(struct request *r, struct err *err)
     struct train *t = &r->t;
     struct train_options *o = &t->o;
     uint64_t epoch;
+    double steps;
 
     if (sum_files(r, err) < 0 ||
         open_files(&t->data, r, r->t.files.data, r->t.files.ndata, false, err) < 0)
@@ -336,8 +343,11 @@ static int open_data(struct request *r, struct err *err)
         return err_set(err, ERR_USAGE, "--eval-fraction %g: no sample is held out",
                        o->eval_fraction);
     epoch = data_samples(t->data) / (uint64_t)o->global;
-    if (!o->steps)
-        o->steps = epoch < 1 ? 1 : epoch > INT32_MAX ? INT32_MAX : (int)epoch;
+    steps = (double)epoch;
+    if (r->epochs > 0) /* as transformers counts: part of a step is a step */
+        steps = ceil(r->epochs * (epoch < 1 ? 1 : steps));
+    if (!o->steps || r->epochs > 0)
+        o->steps = steps < 1 ? 1 : steps > INT32_MAX ? INT32_MAX : (int)steps;
     return 0;
 }
 
@@ -458,12 +468,37 @@ static int print_plan(const struct request *r, struct err *err)
 
 /* ---- the command ---- */
 
-static int check_shares(const struct request *r, struct err *err)
+/* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
+ * a run that goes on has its global batch. */
+static int derive_global(struct request *r, struct err *err)
+{
+    struct train_options *o = &r->t.o;
+    int dp = r->t.session->mesh.size[MESH_DP];
+    int64_t global = (int64_t)o->micro * dp * r->micro_batches;
+
+    if (!r->micro_batches)
+        return 0;
+    if (global > INT32_MAX)
+        return err_set(err, ERR_USAGE,
+                       "--micro-batches %d: a step of %" PRId64 " samples is too large",
+                       r->micro_batches, global);
+    if ((r->t.setting[S_GLOBAL].given || r->t.resumed) && global != o->global)
+        return err_set(err, ERR_USAGE,
+                       "--micro-batches %d: times --micro-batch %d times dp %d is not "
+                       "the global batch, %d",
+                       r->micro_batches, o->micro, dp, o->global);
+    o->global = (int)global;
+    return 0;
+}
+
+static int check_shares(struct request *r, struct err *err)
 {
     const struct train_options *o = &r->t.o;
     int dp = r->t.session->mesh.size[MESH_DP];
     int64_t share = (int64_t)o->micro * dp;
 
+    if (derive_global(r, err) < 0)
+        return -1;
     if (o->global % share)
         return err_set(err, ERR_USAGE,
                        "--global-batch %d: no multiple of %" PRId64
@@ -556,6 +591,7 @@ int train_main(const char *program, int argc, char **argv)
                                 .nsettings = SETTINGS } };
     struct train_options *o = &r.t.o;
     const char *out = NULL;
+    bool has_epochs = false;
     struct setting set[SETTINGS] = {
         [S_STEPS] = { SETTING_INT, "steps", &o->steps, NULL, false, false },
         [S_LR] = { SETTING_DOUBLE, "lr", &o->lr, NULL, false, true },
@@ -592,6 +628,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "eval-every", &o->eval_every, "N", NULL, NULL,
           &set[S_EVAL].given },
         { OPT_COUNT, '\0', "steps", &o->steps, "N", NULL, NULL, &set[S_STEPS].given },
+        { OPT_DOUBLE, '\0', "epochs", &r.epochs, "X", NULL, NULL, &has_epochs },
         { OPT_DOUBLE, '\0', "lr", &o->lr, "RATE", NULL, NULL, &set[S_LR].given },
         { OPT_CHOICE, '\0', "lr-schedule", &o->schedule, "NAME", NULL, schedule_names,
           &set[S_SCHEDULE].given },
@@ -608,6 +645,7 @@ int train_main(const char *program, int argc, char **argv)
           &set[S_GLOBAL].given },
         { OPT_COUNT, '\0', "micro-batch", &o->micro, "N", NULL, NULL,
           &set[S_MICRO].given },
+        { OPT_COUNT, '\0', "micro-batches", &r.micro_batches, "N", NULL, NULL, NULL },
         { OPT_TOKENS, '\0', "seq", &o->seq, "N", NULL, NULL, &set[S_SEQ].given },
         { OPT_CHOICE, '\0', "pack", &o->pack, "HOW", NULL, data_pack_names,
           &set[S_PACK].given },
@@ -664,7 +702,9 @@ int train_main(const char *program, int argc, char **argv)
     o->init = r.init;
     r.model = operand[0];
     r.t.dir = out ? xstrdup(out) : NULL;
-    if (prepare(&r, &cmd, &opt, &err) < 0)
+    if (has_epochs && !(r.epochs > 0))
+        status = cmd_usage(&cmd, "--epochs %g: must be above 0", r.epochs);
+    else if (prepare(&r, &cmd, &opt, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
         status = run(&r, &err);
