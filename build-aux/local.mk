@@ -1,5 +1,5 @@
 # build-aux - tools of the build and checks of the house
-EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-release %D%/check-style %D%/gen-cuda-arch %D%/make-news %D%/make-sbom %D%/conda/build.sh %D%/conda/recipe.yaml
+EXTRA_DIST += .ci/run %D%/bundle-families %D%/check-layers %D%/check-release %D%/check-style %D%/gen-cuda-arch %D%/make-html %D%/make-news %D%/make-sbom %D%/conda/build.sh %D%/conda/recipe.yaml
 EXTRA_DIST += debian/changelog debian/control debian/copyright debian/rules debian/shardutils.docs \
     debian/shardutils.examples debian/shardutils.lintian-overrides debian/source/format debian/tests/control debian/tests/demo
 
@@ -57,6 +57,6 @@ lint:
 	        xargs clang-format --style=file --dry-run --Werror; fi
 	if command -v shellcheck > /dev/null; then \
 	    cd $(srcdir) && shellcheck -S warning -s sh -e SC1091,SC2154,SC2034,SC2086 bootstrap examples/*.sh tests/*.t \
-	        build-aux/check-layers build-aux/check-style build-aux/bundle-families build-aux/gen-cuda-arch build-aux/make-news build-aux/make-sbom build-aux/check-release debian/tests/demo tests/mutants/run && \
+	        build-aux/check-layers build-aux/check-style build-aux/bundle-families build-aux/gen-cuda-arch build-aux/make-html build-aux/make-news build-aux/make-sbom build-aux/check-release debian/tests/demo tests/mutants/run && \
 	    shellcheck -S warning cmd/completion.bash .ci/run; fi
 .PHONY: lint

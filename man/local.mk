@@ -4,6 +4,7 @@ dist_man_MANS += \
     %D%/mem-estimate.1 \
     %D%/pp-partition.1 \
     %D%/shardutils-calibration.5 \
+    %D%/shardutils-eager.5 \
     %D%/shardutils-family.5 \
     %D%/shardutils.7 \
     %D%/shardutils-checkpoint.5 \
@@ -20,3 +21,9 @@ dist_man_MANS += \
     %D%/tp-run-tokens.1 \
     %D%/tp-run-train.1 \
     %D%/tp-shard.1
+
+# all pages linked, an index, and pictures that the programs draw
+html-local: all
+	$(SHELL) $(srcdir)/build-aux/make-html $(srcdir) html bin
+clean-local:
+	rm -rf html

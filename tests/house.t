@@ -90,6 +90,8 @@ for program in "$top_builddir"/bin/*; do
     ok "$program(1) has every command of $program --help in its synopsis" diff want got
 done
 for page in "$top_srcdir"/man/*.[1-8]; do
+    ok "${page##*/} has exit statuses, examples and references" test \
+        "$(grep -cE '^\.Sh (EXIT STATUS|EXAMPLES|SEE ALSO)$' "$page")" -eq 3
     ok "${page##*/} is installed" grep -q "%D%/${page##*/}" "$top_srcdir/man/local.mk"
 done
 if command -v mandoc > /dev/null; then

@@ -158,6 +158,7 @@ shell_tests = \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \
     %D%/heads.t \
+    %D%/html.t \
     %D%/hostile-files.t \
     %D%/house.t \
     %D%/keys.t \
