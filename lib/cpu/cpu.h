@@ -186,7 +186,7 @@ int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
                    void *room);
 
 extern kernel *const cpu_kernels[OP_COUNT];
-/* The kernels of the reverse: gradient.c. */
+/* The kernels of the reverse: reverse/gradient.c. */
 extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,
     kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_xielu_back,
     kernel_xielu_weight, kernel_softmax_back, kernel_softcap_back, kernel_clip_back,
@@ -270,8 +270,8 @@ struct cpu_globals {
 };
 MUST_CHECK int cpu_global_attention(struct device *d, const struct inst *inst,
                                     const struct cpu_globals *c, struct err *err);
-/* Operations on the rows beside a row of X (taps.c), in texts of which FIRST has the
- * first rows. */
+/* Operations on the rows beside a row of X (conv-pool.c), in texts of which FIRST has
+ * the first rows. */
 struct cpu_taps {
     float *y;
     const float *x;         /* [rows][cols], as y */

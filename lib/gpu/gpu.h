@@ -208,8 +208,8 @@ struct globals {
 void gpu_global_attention(float *y, const float *q, const float *k, const float *v,
                           struct globals a, const int32_t *first, const int32_t *texts,
                           struct span rows, void *stream);
-/* Operations on the rows beside a row (taps.cu), within texts: FIRST has their first
- * rows, N[0] is their number. */
+/* Operations on the rows beside a row (conv-pool.cu), within texts: FIRST has their
+ * first rows, N[0] is their number. */
 struct texts {
     const int32_t *first, *n;
 };

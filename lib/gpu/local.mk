@@ -7,20 +7,20 @@ gpu_kernels = \
     %D%/attention.cu \
     %D%/chunks.cu \
     %D%/columns.cu \
+    %D%/conv-pool.cu \
     %D%/cores.cu \
     %D%/elementwise.cu \
     %D%/embedding.cu \
+    %D%/experts.cu \
     %D%/kv-cache.cu \
     %D%/linear.cu \
     %D%/longformer.cu \
     %D%/norm.cu \
     %D%/relative.cu \
     %D%/result.cu \
-    %D%/rotate.cu \
-    %D%/route.cu \
+    %D%/rope.cu \
     %D%/sample.cu \
-    %D%/stream.cu \
-    %D%/taps.cu
+    %D%/stream.cu
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)
 SUFFIXES = .cu .emo

@@ -1,4 +1,4 @@
-/* route - the rows of experts: choosing, taking, adding; and other things of whole
+/* experts - the rows of experts: choosing, taking, adding; and other things of whole
  * rows */
 #include <math.h>
 #include <stdlib.h>

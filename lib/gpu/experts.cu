@@ -1,4 +1,4 @@
-/* route - top-k experts of each row, their weights, and the experts' rows
+/* experts - top-k experts of each row, their weights, and the experts' rows
  *
  * A warp handles one row: it selects the top-k experts one after another, limited to
  * the best groups if there are groups (DeepSeek-V2, 2024, section 2.2.2; V3 scores a

@@ -1,4 +1,4 @@
-/* taps - operations that read the rows beside a token's own, in its text
+/* conv-pool - operations that read the rows beside a token's own, in its text
  *
  * Row t reads COUNT rows, itself in the middle; rows beyond its text are zeros.  A
  * block handles a row, a thread some of its columns. */

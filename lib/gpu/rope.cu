@@ -1,4 +1,4 @@
-/* rotate - rotary position embedding (Su et al. 2021, arXiv:2104.09864, eq. 34)
+/* rope - rotary position embedding (Su et al. 2021, arXiv:2104.09864, eq. 34)
  *
  * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first DIM columns of a
  * head.  The angles of a row are computed once and rounded to f32, as in training. */

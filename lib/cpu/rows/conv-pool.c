@@ -1,4 +1,4 @@
-/* taps - operations that read the rows beside a token's own, in its text
+/* conv-pool - operations that read the rows beside a token's own, in its text
  *
  * A row reads COUNT rows, itself in the middle; rows beyond the text are zeros. */
 #include <math.h>

@@ -1,0 +1,3 @@
+# lib/cpu/reverse - the kernels of the reverse: gradients of the other rooms' operations
+lib_libshardutils_a_SOURCES += \
+    %D%/gradient.c
