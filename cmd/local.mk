@@ -1,6 +1,11 @@
 # cmd - the programs
 noinst_LIBRARIES += %D%/libcmd.a
-cmd_libcmd_a_SOURCES = %D%/cmd.c %D%/cmd.h %D%/conversion.c %D%/conversion.h %D%/foreign.c %D%/foreign.h %D%/meshopt.c %D%/meshopt.h
+cmd_libcmd_a_SOURCES = \
+    %D%/cmd.c %D%/cmd.h \
+    %D%/conversion.c %D%/conversion.h \
+    %D%/foreign.c %D%/foreign.h \
+    %D%/meshopt.c %D%/meshopt.h \
+    %D%/picture.c %D%/picture.h
 program_libs = %D%/libcmd.a lib/libshardutils.a
 
 include %D%/hpo-sweep/local.mk

@@ -28,6 +28,8 @@ struct panels {
     size_t n;
     char *objective;
     struct chart_axis values;
+    bool ranks;                        /* of pairs: ranks, not the estimate */
+    double width, height, w, h;        /* points: of the picture and of a panel */
     const struct study_trial **trials; /* [ntrials]: complete, values finite */
     double *good;                      /* [ntrials]: 0 for the worst, 1 for the best */
     size_t ntrials;
@@ -114,34 +116,31 @@ static int init(struct panels *p, const struct study *s, const struct opt_list *
 }
 
 static struct chart panel(const struct panels *p, struct canvas *canvas, size_t column,
-                          size_t row, double width, double height)
+                          size_t row)
 {
-    (void)p;
     return (struct chart){ .canvas = canvas,
-                           .x = LEFT + (double)column * (LEFT + width + RIGHT),
-                           .y = HEAD + TOP + (double)row * (TOP + height + BELOW),
-                           .w = width,
-                           .h = height };
+                           .x = LEFT + (double)column * (LEFT + p->w + RIGHT),
+                           .y = HEAD + TOP + (double)row * (TOP + p->h + BELOW),
+                           .w = p->w,
+                           .h = p->h };
 }
 
 static void head(struct canvas *canvas, const struct panels *p, const char *kind,
-                 double width, const char *pale, const char *deep)
+                 const char *pale, const char *deep)
 {
     char *title = str_dupf("%s: %s", p->s->name, kind);
 
     canvas_text(canvas, 20, 22, TITLE, ALIGN_LEFT, canvas_ink, title);
     if (p->ntrials)
-        chart_shades(canvas, width - RIGHT, 22, pale, deep);
+        chart_shades(canvas, p->width - RIGHT, 22, pale, deep);
     free(title);
 }
 
-static void draw_slice(struct canvas *canvas, const struct panels *p, size_t i,
-                       struct chart *c)
+static void draw_slice(const struct panels *p, size_t i, struct chart *c)
 {
     const struct axis *a = &p->axes[i];
     double last = p->s->n > 1 ? (double)(p->s->n - 1) : 1;
 
-    (void)canvas;
     c->ax = a->scale;
     c->ay = p->values;
     chart_begin(c, NULL);
@@ -150,34 +149,60 @@ static void draw_slice(struct canvas *canvas, const struct panels *p, size_t i,
                     canvas_shade(p->trials[t]->number / last));
 }
 
-int panels_slice(const struct study *s, const struct opt_list *params, const char *path,
+static size_t columns_of(const struct panels *p)
+{
+    return p->n < COLUMNS ? (p->n ? p->n : 1) : COLUMNS;
+}
+
+static void draw_slices(struct canvas *canvas, const void *arg)
+{
+    const struct panels *p = arg;
+    size_t columns = columns_of(p);
+
+    head(canvas, p, "slice", "first trial", "last");
+    for (size_t i = 0; i < p->n; i++) {
+        struct chart c = panel(p, canvas, i % columns, i / columns);
+
+        draw_slice(p, i, &c);
+    }
+}
+
+static void release(void *arg)
+{
+    clear(arg);
+    free(arg);
+}
+
+static struct figure figure_of(struct panels *p, const char *caption,
+                               void (*draw)(struct canvas *, const void *))
+{
+    return (struct figure){ .caption = caption,
+                            .width = p->width,
+                            .height = p->height,
+                            .draw = draw,
+                            .arg = p,
+                            .release = release };
+}
+
+int panels_slice(struct figure *f, const struct study *s, const struct opt_list *params,
                  struct err *err)
 {
-    const double w = 170, h = 150;
+    struct panels *p = xcalloc(1, sizeof(*p));
     size_t columns, rows;
-    double width, height;
-    struct canvas *canvas;
-    struct panels p;
-    int ret;
 
-    if (init(&p, s, params, SIZE_MAX, err) < 0)
+    if (init(p, s, params, SIZE_MAX, err) < 0) {
+        free(p);
         return -1;
-    columns = p.n < COLUMNS ? (p.n ? p.n : 1) : COLUMNS;
-    rows = (p.n + columns - 1) / columns;
-    width = fmax(320, (double)columns * (LEFT + w + RIGHT));
-    height = HEAD + fmax(1, (double)rows) * (TOP + h + BELOW);
-    ret = canvas_open(&canvas, path, width, height, err);
-    if (ret == 0) {
-        head(canvas, &p, "slice", width, "first trial", "last");
-        for (size_t i = 0; i < p.n; i++) {
-            struct chart c = panel(&p, canvas, i % columns, i / columns, w, h);
-
-            draw_slice(canvas, &p, i, &c);
-        }
-        ret = canvas_close(canvas, err);
     }
-    clear(&p);
-    return ret;
+    columns = columns_of(p);
+    rows = (p->n + columns - 1) / columns;
+    p->w = 170;
+    p->h = 150;
+    p->width = fmax(320, (double)columns * (LEFT + p->w + RIGHT));
+    p->height = HEAD + fmax(1, (double)rows) * (TOP + p->h + BELOW);
+    *f = figure_of(p, "The objective against each parameter; darker is later",
+                   draw_slices);
+    return 0;
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -360,44 +385,51 @@ static void draw_pair(const struct panels *p, const struct axis *ax,
                     canvas_colour(5));
 }
 
-int panels_pairs(const struct study *s, const struct opt_list *params, bool ranks,
-                 const char *path, struct err *err)
+static void draw_pairs(struct canvas *canvas, const void *arg)
 {
-    double w, h, width, height;
-    struct canvas *canvas;
-    struct panels p;
-    int ret = -1;
+    const struct panels *p = arg;
+    const char *best = "best trial";
+    double right = p->width - RIGHT;
 
-    if (init(&p, s, params, PAIRED, err) < 0)
-        return -1;
-    if (p.n < 2) {
-        err_set(err, ERR_USAGE, "a picture of pairs takes two parameters, not %zu",
-                p.n);
-        goto out;
-    }
-    rate(&p, ranks);
-    w = p.n == 2 ? 380 : 160;
-    h = p.n == 2 ? 300 : 140;
-    width = (double)(p.n - 1) * (LEFT + w + RIGHT);
-    height = HEAD + (double)(p.n - 1) * (TOP + h + BELOW);
-    if (canvas_open(&canvas, path, width, height, err) < 0)
-        goto out;
-    head(canvas, &p, ranks ? "rank" : "contour", width, "worst", "best");
-    for (size_t row = 0; row + 1 < p.n; row++)
+    head(canvas, p, p->ranks ? "rank" : "contour", "worst", "best");
+    for (size_t row = 0; row + 1 < p->n; row++)
         for (size_t column = 0; column <= row; column++) {
-            struct chart c = panel(&p, canvas, column, row, w, h);
+            struct chart c = panel(p, canvas, column, row);
 
-            draw_pair(&p, &p.axes[column], &p.axes[row + 1], ranks, &c);
+            draw_pair(p, &p->axes[column], &p->axes[row + 1], p->ranks, &c);
         }
-    if (study_best(s)) {
-        canvas_text(canvas, width - RIGHT, 40, TEXT, ALIGN_RIGHT, canvas_ink,
-                    "best trial");
-        canvas_circle(canvas,
-                      width - RIGHT - canvas_text_width(canvas, TEXT, "best trial") - 8,
-                      40, 3.2, canvas_colour(5));
+    if (!study_best(p->s))
+        return;
+    canvas_text(canvas, right, 40, TEXT, ALIGN_RIGHT, canvas_ink, best);
+    canvas_circle(canvas, right - canvas_text_width(canvas, TEXT, best) - 8, 40, 3.2,
+                  canvas_colour(5));
+}
+
+int panels_pairs(struct figure *f, const struct study *s, const struct opt_list *params,
+                 bool ranks, struct err *err)
+{
+    struct panels *p = xcalloc(1, sizeof(*p));
+
+    if (init(p, s, params, PAIRED, err) < 0) {
+        free(p);
+        return -1;
     }
-    ret = canvas_close(canvas, err);
-out:
-    clear(&p);
-    return ret;
+    if (p->n < 2) {
+        err_set(err, ERR_USAGE, "a picture of pairs takes two parameters, not %zu",
+                p->n);
+        release(p);
+        return -1;
+    }
+    rate(p, ranks);
+    p->ranks = ranks;
+    p->w = p->n == 2 ? 380 : 160;
+    p->h = p->n == 2 ? 300 : 140;
+    p->width = (double)(p->n - 1) * (LEFT + p->w + RIGHT);
+    p->height = HEAD + (double)(p->n - 1) * (TOP + p->h + BELOW);
+    *f = figure_of(p,
+                   ranks ? "The rank of each trial for each two parameters"
+                         : "The objective for each two parameters, as estimated from "
+                           "the trials nearby",
+                   draw_pairs);
+    return 0;
 }

@@ -1,10 +1,11 @@
-/* plot - pictures of a study; here history, Pareto front, reports, parallel
- * coordinates, importance */
+/* plot - pictures of a study, alone or all on one page; here history, Pareto front,
+ * reports, parallel coordinates, importance */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/hpo-sweep/plot.h"
+#include "cmd/picture.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
@@ -61,29 +62,69 @@ void plot_fit_values(struct chart_axis *axis, const struct study *s, size_t k,
     chart_settle(axis);
 }
 
-static void draw_history(struct canvas *canvas, const struct study *s)
+/* Does history show a value of T? */
+static bool is_shown(const struct study_trial *t)
 {
+    return t->state == STUDY_COMPLETE || (t->state == STUDY_PRUNED && t->nvalues);
+}
+
+/* Fits the axis of the first objective's values; those of a few very bad trials do not
+ * flatten the rest.  Returns the number of trials beyond its end. */
+static size_t fit_history(struct chart_axis *a, const struct study *s)
+{
+    double *v = xcalloc(s->n + 1, sizeof(*v)), sign = s->maximize[0] ? -1 : 1;
+    struct chart_axis plain = { 0 };
+    size_t n = 0, beyond;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (is_shown(&s->trials[i]))
+            v[n++] = sign * s->trials[i].values[0];
+    beyond = chart_fit_most(&plain, v, n);
+    free(v);
+    if (plain.fitted) {
+        chart_fit(a, sign * plain.min);
+        chart_fit(a, sign * plain.max);
+    }
+    chart_settle(a);
+    return beyond;
+}
+
+/* Draws a trial's value; one beyond the scale at its end. */
+static void draw_value(const struct chart *c, const struct study_trial *t, size_t i)
+{
+    double v = t->values[0];
+    bool beyond = isfinite(v) && (v < c->ay.min || v > c->ay.max);
+
+    chart_point(c, (double)i, beyond ? (v < c->ay.min ? c->ay.min : c->ay.max) : v, 2.5,
+                canvas_colour(beyond             ? 3
+                              : plot_complete(t) ? 0
+                                                 : 1));
+}
+
+static void draw_history(struct canvas *canvas, const void *arg)
+{
+    const struct study *s = arg;
     char *name = study_objective_dup(s, 0);
     struct chart_axis ax = { .label = "trial", .integer = true };
     struct chart_axis ay = { .label = name };
     double best = NAN;
-    size_t last = 0;
+    size_t last = 0, beyond;
     struct chart c;
 
     chart_fit(&ax, 0);
     chart_fit(&ax, s->n ? (double)(s->n - 1) : 1);
     chart_settle(&ax);
-    plot_fit_values(&ay, s, 0, true);
+    beyond = fit_history(&ay, s);
     c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
     for (size_t i = 0; i < s->n; i++) {
         const struct study_trial *t = &s->trials[i];
-        bool fine = plot_complete(t);
 
-        if (t->state == STUDY_COMPLETE || (t->state == STUDY_PRUNED && t->nvalues))
-            chart_point(&c, (double)i, t->values[0], 2.5, canvas_colour(fine ? 0 : 1));
-        if (!fine || !(isnan(best) ||
-                       (s->maximize[0] ? t->values[0] > best : t->values[0] < best)))
+        if (is_shown(t))
+            draw_value(&c, t, i);
+        if (!plot_complete(t) ||
+            !(isnan(best) ||
+              (s->maximize[0] ? t->values[0] > best : t->values[0] < best)))
             continue;
         chart_line(&c, (double)last, best, (double)i, best, 1.5, canvas_colour(2));
         chart_line(&c, (double)i, best, (double)i, t->values[0], 1.5, canvas_colour(2));
@@ -91,6 +132,8 @@ static void draw_history(struct canvas *canvas, const struct study *s)
         last = i;
     }
     chart_line(&c, (double)last, best, (double)(s->n - 1), best, 1.5, canvas_colour(2));
+    if (beyond)
+        chart_legend(&c, "beyond the scale", canvas_colour(3));
     chart_legend(&c, "best so far", canvas_colour(2));
     chart_legend(&c, "pruned or infeasible", canvas_colour(1));
     chart_legend(&c, "complete", canvas_colour(0));
@@ -119,8 +162,9 @@ static bool on_front(const struct study *s, const struct study_trial *t)
     return true;
 }
 
-static void draw_front(struct canvas *canvas, const struct study *s)
+static void draw_front(struct canvas *canvas, const void *arg)
 {
+    const struct study *s = arg;
     char *names[2] = { study_objective_dup(s, 0), study_objective_dup(s, 1) };
     struct chart_axis ax = { .label = names[0] }, ay = { .label = names[1] };
     struct chart c;
@@ -143,8 +187,9 @@ static void draw_front(struct canvas *canvas, const struct study *s)
     free(names[1]);
 }
 
-static void draw_reports(struct canvas *canvas, const struct study *s)
+static void draw_reports(struct canvas *canvas, const void *arg)
 {
+    const struct study *s = arg;
     char *name = study_objective_dup(s, 0);
     struct chart_axis ax = { .label = "step", .integer = true };
     struct chart_axis ay = { .label = name };
@@ -295,90 +340,255 @@ static double *rows_new(size_t *n, const struct study *s, const struct space *sp
     return rows;
 }
 
-static int draw_parallel(const struct study *s, const char *path, struct err *err)
-{
-    char *objective = study_objective_dup(s, 0);
-    struct parallel p = { .title = s->name, .high_is_good = s->maximize[0] };
+/* A picture of parallel coordinates and what it refers to. */
+struct parallel_picture {
+    struct parallel p;
     struct parallel_axis *axes;
-    struct canvas *canvas;
-    struct space space;
     double *rows;
-    int ret;
+    char *objective;
+    struct space space;
+};
 
-    study_space(&space, s);
-    axes = axes_new(s, &space, objective);
-    rows = rows_new(&p.nrows, s, &space);
-    p.axes = axes;
-    p.naxes = space.n + 1;
-    p.rows = rows;
-    ret = canvas_open(&canvas, path, parallel_width(&p), parallel_height(&p), err);
-    if (ret == 0) {
-        parallel_draw(canvas, &p);
-        ret = canvas_close(canvas, err);
-    }
-    for (size_t i = 0; i < p.naxes; i++)
-        fs_list_free(axes[i].choices, axes[i].nchoices);
-    free(axes);
-    free(rows);
-    free(objective);
-    space_clear(&space);
-    return ret;
+static void draw_parallel(struct canvas *canvas, const void *arg)
+{
+    const struct parallel_picture *pic = arg;
+
+    parallel_draw(canvas, &pic->p);
 }
 
-static int draw_importance(const struct study *s, const char *path, struct err *err)
+static void release_parallel(void *arg)
 {
+    struct parallel_picture *pic = arg;
+
+    for (size_t i = 0; i < pic->p.naxes; i++)
+        fs_list_free(pic->axes[i].choices, pic->axes[i].nchoices);
+    free(pic->axes);
+    free(pic->rows);
+    free(pic->objective);
+    space_clear(&pic->space);
+    free(pic);
+}
+
+static struct figure parallel_figure(const struct study *s)
+{
+    struct parallel_picture *pic = xcalloc(1, sizeof(*pic));
+    struct parallel *p = &pic->p;
+
+    *p = (struct parallel){ .title = s->name, .high_is_good = s->maximize[0] };
+    pic->objective = study_objective_dup(s, 0);
+    study_space(&pic->space, s);
+    pic->axes = axes_new(s, &pic->space, pic->objective);
+    pic->rows = rows_new(&p->nrows, s, &pic->space);
+    p->axes = pic->axes;
+    p->naxes = pic->space.n + 1;
+    p->rows = pic->rows;
+    return (struct figure){ .caption = "A line for each complete trial through its "
+                                       "parameters to its value; darker is better",
+                            .width = parallel_width(p),
+                            .height = parallel_height(p),
+                            .draw = draw_parallel,
+                            .arg = pic,
+                            .release = release_parallel };
+}
+
+struct importance_picture {
+    const struct study *s;
     struct importances all;
-    const char **names;
-    double *values;
-    struct canvas *canvas;
-    int ret;
+};
 
-    importances_init(&all, s, IMPORTANCE_PED_ANOVA);
-    names = xcalloc(all.n + 1, sizeof(*names));
-    values = xcalloc(all.n + 1, sizeof(*values));
-    for (size_t i = 0; i < all.n; i++) {
-        names[i] = all.v[i].name;
-        values[i] = all.v[i].importance;
-    }
-    ret = canvas_open(&canvas, path, WIDTH, chart_bars_height(all.n), err);
-    if (ret == 0) {
-        char *title = str_dupf("%s: importance", s->name);
+static void draw_importance(struct canvas *canvas, const void *arg)
+{
+    const struct importance_picture *pic = arg;
+    const char **names = xcalloc(pic->all.n + 1, sizeof(*names));
+    double *values = xcalloc(pic->all.n + 1, sizeof(*values));
+    char *title = str_dupf("%s: importance", pic->s->name);
 
-        chart_bars(canvas, title, WIDTH, names, values, all.n);
-        ret = canvas_close(canvas, err);
-        free(title);
+    for (size_t i = 0; i < pic->all.n; i++) {
+        names[i] = pic->all.v[i].name;
+        values[i] = pic->all.v[i].importance;
     }
+    chart_bars(canvas, title, WIDTH, names, values, pic->all.n);
     free(names);
     free(values);
-    importances_clear(&all);
-    return ret;
+    free(title);
 }
 
-static int draw(const struct study *s, int kind, const struct opt_list *params,
-                const char *path, struct err *err)
+static void release_importance(void *arg)
 {
-    static void (*const drawers[])(struct canvas *, const struct study *) = {
-        [KIND_HISTORY] = draw_history,  [KIND_FRONT] = draw_front,
-        [KIND_REPORTS] = draw_reports,  [KIND_TIMELINE] = timeline_draw,
-        [KIND_EDF] = timeline_draw_edf,
+    struct importance_picture *pic = arg;
+
+    importances_clear(&pic->all);
+    free(pic);
+}
+
+static struct figure importance_figure(const struct study *s)
+{
+    struct importance_picture *pic = xcalloc(1, sizeof(*pic));
+
+    pic->s = s;
+    importances_init(&pic->all, s, IMPORTANCE_PED_ANOVA);
+    return (struct figure){ .caption = "How much of the good trials each parameter "
+                                       "explains (PED-ANOVA)",
+                            .width = WIDTH,
+                            .height = chart_bars_height(pic->all.n),
+                            .draw = draw_importance,
+                            .arg = pic,
+                            .release = release_importance };
+}
+
+/* The picture of KIND.  The caller clears *f; S lasts as long. */
+static int figure_of(struct figure *f, const struct study *s, int kind,
+                     const struct opt_list *params, struct err *err)
+{
+    static const struct {
+        void (*draw)(struct canvas *, const void *);
+        const char *caption;
+    } charts[NKINDS] = {
+        [KIND_HISTORY] = { draw_history,
+                           "The value of each trial, and the best so far" },
+        [KIND_FRONT] = { draw_front, "Both objectives of each complete trial" },
+        [KIND_REPORTS] = { draw_reports, "What each trial reported at each step" },
+        [KIND_TIMELINE] = { timeline_draw, "When each trial ran" },
+        [KIND_EDF] = { timeline_draw_edf, "The share of trials below each value" },
     };
-    struct canvas *canvas;
 
     if (kind == KIND_FRONT && s->nobjectives != 2)
         return err_set(err, ERR_USAGE, "a front has two objectives, '%s' has %zu",
                        s->name, s->nobjectives);
-    if (kind == KIND_PARALLEL)
-        return draw_parallel(s, path, err);
-    if (kind == KIND_IMPORTANCE)
-        return draw_importance(s, path, err);
     if (kind == KIND_SLICE)
-        return panels_slice(s, params, path, err);
+        return panels_slice(f, s, params, err);
     if (kind == KIND_CONTOUR || kind == KIND_RANK)
-        return panels_pairs(s, params, kind == KIND_RANK, path, err);
-    if (canvas_open(&canvas, path, WIDTH, HEIGHT, err) < 0)
+        return panels_pairs(f, s, params, kind == KIND_RANK, err);
+    if (kind == KIND_PARALLEL)
+        *f = parallel_figure(s);
+    else if (kind == KIND_IMPORTANCE)
+        *f = importance_figure(s);
+    else
+        *f = (struct figure){ .caption = charts[kind].caption,
+                              .width = WIDTH,
+                              .height = HEIGHT,
+                              .draw = charts[kind].draw,
+                              .arg = (void *)s };
+    return 0;
+}
+
+/* ---- the page of a study ---- */
+
+/* Has S what a picture of KIND shows? */
+static bool has(const struct study *s, int kind)
+{
+    struct space space;
+    size_t params = 0, complete = 0, reports = 0;
+
+    study_space(&space, s);
+    for (size_t i = 0; i < space.n; i++)
+        params += !dist_single(&space.params[i].dist);
+    space_clear(&space);
+    for (size_t i = 0; i < s->n; i++) {
+        complete += plot_complete(&s->trials[i]);
+        reports += s->trials[i].nreports;
+    }
+    switch (kind) {
+    case KIND_FRONT:
+        return s->nobjectives == 2 && complete;
+    case KIND_REPORTS:
+        return reports > 0;
+    case KIND_CONTOUR:
+        return params >= 2 && complete > 1;
+    case KIND_PARALLEL:
+    case KIND_IMPORTANCE:
+    case KIND_SLICE:
+        return params >= 1 && complete > 1;
+    case KIND_RANK: /* shows what the contour shows */
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* How many trials are in each state, and the best one. */
+static void add_summary(struct html *page, const struct study *s)
+{
+    static const struct {
+        enum study_state state;
+        const char *name;
+    } states[] = { { STUDY_COMPLETE, "complete" },
+                   { STUDY_PRUNED, "pruned" },
+                   { STUDY_FAIL, "failed" },
+                   { STUDY_RUNNING, "running" },
+                   { STUDY_WAITING, "waiting" } };
+    static const char *const heads[] = { "parameter", "value" };
+    const struct study_trial *best = s->nobjectives == 1 ? study_best(s) : NULL;
+    struct str line = { 0 };
+
+    str_addf(&line, "%zu trials", s->n);
+    for (size_t k = 0; k < sizeof(states) / sizeof(*states); k++) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < s->n; i++)
+            n += s->trials[i].state == states[k].state;
+        if (n)
+            str_addf(&line, ", %zu %s", n, states[k].name);
+    }
+    html_text(page, str_text(&line));
+    str_reset(&line);
+    if (best) {
+        char *objective = study_objective_dup(s, 0);
+
+        str_addf(&line, "Best: trial %d, %s %.9g (%s)", best->number, objective,
+                 best->values[0], s->maximize[0] ? "maximized" : "minimized");
+        html_text(page, str_text(&line));
+        html_table(page, heads, 2);
+        for (size_t k = 0; k < best->nparams; k++) {
+            struct str word = { 0 };
+
+            dist_write_word(&word, best->params[k].dist, best->params[k].value);
+            html_cell(page, "%s", s->names[best->params[k].name]);
+            html_cell(page, "%s", str_text(&word));
+            str_clear(&word);
+        }
+        html_table_end(page);
+        free(objective);
+    }
+    str_clear(&line);
+}
+
+/* Draws S to PATH: KIND, or for -1 a page with all pictures that S has something for.
+ */
+static int draw(const struct study *s, int kind, const struct opt_list *params,
+                const char *path, const char *command, struct err *err)
+{
+    struct figure f = { 0 };
+    struct html page;
+    char *title;
+    int ret = 0;
+
+    if (kind >= 0) {
+        ret = figure_of(&f, s, kind, params, err);
+        if (ret == 0)
+            ret = picture_write(&f, path, s->name, command, err);
+        figure_clear(&f);
+        return ret;
+    }
+    title = str_dupf("Study %s", s->name);
+    html_init(&page, title);
+    free(title);
+    add_summary(&page, s);
+    for (int k = 0; k < NKINDS && ret == 0; k++) {
+        if (!has(s, k))
+            continue;
+        ret = figure_of(&f, s, k, params, err);
+        if (ret == 0)
+            ret = html_figure(&page, &f, err);
+        figure_clear(&f);
+    }
+    if (ret < 0) {
+        html_clear(&page);
         return -1;
-    drawers[kind](canvas, s);
-    return canvas_close(canvas, err);
+    }
+    html_heading(&page, "Command");
+    html_lines(&page, command);
+    return html_write(&page, path, err);
 }
 
 /* Which of KINDS, up to NULL, WORD is; -1 for none. */
@@ -435,8 +645,8 @@ int plot_main(const char *program, int argc, char **argv)
     const char *output = NULL, *file;
     const struct opt opts[] = {
         WHERE_OPTIONS(w),
-        { OPT_STRING, 'o', "output", &output, "FILE", "picture: .svg, .png or .pdf",
-          NULL, NULL },
+        { OPT_STRING, 'o', "output", &output, "FILE", "picture: " PICTURE_NAMES, NULL,
+          NULL },
         { OPT_LIST, '\0', "param", &params, "NAME",
           "parameters of slice, contour and rank", NULL, NULL },
         { .type = OPT_END },
@@ -445,26 +655,31 @@ int plot_main(const char *program, int argc, char **argv)
         .name = "plot",
         .program = program,
         .opts = opts,
-        .synopsis = "[OPTION]... KIND [FILE]",
+        .synopsis = "[OPTION]... [KIND] [FILE]",
         .max_args = 2,
         .summary =
             "Draw a study: history, front, reports, parallel, importance, slice,\n"
-            "contour, rank, timeline or edf"
+            "contour, rank, timeline or edf; without one, a page of all (.html)"
     };
+    char *command = picture_command_dup(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s;
     struct err err = { 0 };
     int kind = take_kind(kinds, operand, &file), ret;
 
-    if (kind < 0)
+    if (kind < 0 && !(output && html_is_named(output) && !(operand[0] && operand[1])))
         return refuse_kind(&cmd, kinds, operand[0]);
-    if (!output || !canvas_can_draw(output))
-        return cmd_usage(&cmd, "--output names a picture: .svg, .png or .pdf");
-    if (params.n && kind != KIND_SLICE && kind != KIND_CONTOUR && kind != KIND_RANK)
+    if (!output)
+        return cmd_usage(&cmd, "--output names a picture: " PICTURE_NAMES);
+    if ((ret = picture_check(&cmd, "--output", output)) != 0)
+        return ret;
+    if (params.n && kind >= 0 && kind != KIND_SLICE && kind != KIND_CONTOUR &&
+        kind != KIND_RANK)
         return cmd_usage(&cmd, "%s takes no --param", kinds[kind]);
     if (session_open_file(&s, &w, file, &err) < 0)
         return cmd_fail(&cmd, &err);
-    ret = draw(&s.study, kind, &params, output, &err);
+    ret = draw(&s.study, kind, &params, output, command, &err);
     session_close(&s);
+    free(command);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

@@ -4,6 +4,7 @@
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/plot/chart.h"
+#include "lib/plot/html.h"
 
 /* Complete and feasible. */
 bool plot_complete(const struct study_trial *t);
@@ -21,17 +22,17 @@ struct chart plot_frame(struct canvas *canvas, const struct chart_axis *ax,
                         const struct chart_axis *ay);
 
 /* Each parameter against the first objective; PARAMS names some of them, or none for
- * all. */
-MUST_CHECK int panels_slice(const struct study *s, const struct opt_list *params,
-                            const char *path, struct err *err);
+ * all.  The caller clears *f; S lasts as long. */
+MUST_CHECK int panels_slice(struct figure *f, const struct study *s,
+                            const struct opt_list *params, struct err *err);
 /* Each two of PARAMS, or of the four that matter most, and the first objective there:
  * its estimate, or with RANKS that of each trial among the others. */
-MUST_CHECK int panels_pairs(const struct study *s, const struct opt_list *params,
-                            bool ranks, const char *path, struct err *err);
+MUST_CHECK int panels_pairs(struct figure *f, const struct study *s,
+                            const struct opt_list *params, bool ranks, struct err *err);
 
-/* When each trial ran. */
-void timeline_draw(struct canvas *canvas, const struct study *s);
+/* When each trial of the study ARG ran. */
+void timeline_draw(struct canvas *canvas, const void *arg);
 /* The part of the trials whose first value is no larger. */
-void timeline_draw_edf(struct canvas *canvas, const struct study *s);
+void timeline_draw_edf(struct canvas *canvas, const void *arg);
 
 #endif

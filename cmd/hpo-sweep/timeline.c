@@ -64,8 +64,9 @@ static double unit_of(double span, const char **name)
     return units[i].length;
 }
 
-void timeline_draw(struct canvas *canvas, const struct study *s)
+void timeline_draw(struct canvas *canvas, const void *arg)
 {
+    const struct study *s = arg;
     struct chart_axis ax = { 0 }, ay = { .label = "trial", .integer = true };
     double first = INFINITY, last = -INFINITY, unit, high;
     const char *since = NULL, *name;
@@ -121,8 +122,9 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-void timeline_draw_edf(struct canvas *canvas, const struct study *s)
+void timeline_draw_edf(struct canvas *canvas, const void *arg)
 {
+    const struct study *s = arg;
     double *values = xcalloc(s->n + 1, sizeof(*values));
     char *name = study_objective_dup(s, 0), *legend;
     struct chart_axis ax = { .label = name }, ay = { .label = "part of the trials" };

@@ -173,7 +173,6 @@ static void begin(struct script *s)
 
 static void end(struct script *s)
 {
-    fputs(str_text(&s->out), stdout);
     str_clear(&s->out);
     free(s->reason);
     free(s->model);
@@ -390,7 +389,7 @@ static bool can_name(const char *path, enum emit_format format)
     return true;
 }
 
-int emit_plan(const struct planned *p, const struct planner_options *o,
+int emit_plan(struct str *out, const struct planned *p, const struct planner_options *o,
               const struct request *r, enum emit_format format, struct err *err)
 {
     struct script s = { .p = p, .o = o, .r = r, .format = format };
@@ -408,6 +407,7 @@ int emit_plan(const struct planned *p, const struct planner_options *o,
         emit_make(&s);
     else
         emit_shell(&s);
+    str_addn(out, str_text(&s.out), s.out.len);
     end(&s);
     return 0;
 }

@@ -8,11 +8,11 @@
 enum emit_format { EMIT_SH, EMIT_MAKE, EMIT_SLURM };
 extern const char *const emit_names[];
 
-/* Prints P, found with O for R, to standard output as a script.  If the toolkit cannot
+/* Appends P, found with O for R, to OUT as a script.  If the toolkit cannot
  * run it, the script is marked as an estimate and ends with status 1.  ERR_USAGE if a
  * script cannot contain the model's name, or tp-run cannot train this way. */
-MUST_CHECK int emit_plan(const struct planned *p, const struct planner_options *o,
-                         const struct request *r, enum emit_format format,
-                         struct err *err);
+MUST_CHECK int emit_plan(struct str *out, const struct planned *p,
+                         const struct planner_options *o, const struct request *r,
+                         enum emit_format format, struct err *err);
 
 #endif

@@ -2,12 +2,13 @@
 #include <stdlib.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
-#include "lib/plot/canvas.h"
+#include "cmd/picture.h"
 
 /* The options of both commands beside the request. */
 struct output_options {
     bool json, explain;
     const char *plot;
+    char *command; /* as given, for a page */
 };
 
 #define OUTPUT_OPTIONS(o)                                                             \
@@ -27,9 +28,8 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
     char *obstacles, *ways = NULL, *explanation = NULL;
     int status = 0;
 
-    if (out->plot && !canvas_can_draw(out->plot))
-        return cmd_usage(cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
-                         out->plot);
+    if (out->plot && (status = picture_check(cmd, "--plot", out->plot)) != 0)
+        return status;
     if (request_open(&request, cmd, options, train, path, &err) < 0)
         return cmd_fail(cmd, &err);
     obstacles = request_obstacles_dup(&request);
@@ -51,11 +51,13 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
         report_json(&report);
     else
         report_text(&report);
-    if (out->plot && report.estimate && report_plot(&report, out->plot, &err) < 0)
+    if (out->plot && report.estimate &&
+        report_plot(&report, out->plot, out->command, &err) < 0)
         status = cmd_fail(cmd, &err);
     else
         status = cmd_finish(cmd, report.fits ? EXIT_SUCCESS : EXIT_FAILURE);
 out:
+    free(out->command);
     free(obstacles);
     free(ways);
     free(explanation);
@@ -67,7 +69,7 @@ out:
 int infer_main(const char *program, int argc, char **argv)
 {
     struct request_options r = REQUEST_DEFAULTS;
-    struct output_options out = { 0 };
+    struct output_options out = { .command = picture_command_dup(program, argc, argv) };
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_INFER_OPTIONS(r),
@@ -97,7 +99,7 @@ int infer_main(const char *program, int argc, char **argv)
 int train_main(const char *program, int argc, char **argv)
 {
     struct request_options r = REQUEST_DEFAULTS;
-    struct output_options out = { 0 };
+    struct output_options out = { .command = picture_command_dup(program, argc, argv) };
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_TRAIN_OPTIONS(r),

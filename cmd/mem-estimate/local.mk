@@ -5,6 +5,7 @@ bin_mem_estimate_SOURCES = \
     %D%/cluster.c %D%/cluster.h \
     %D%/emit.c %D%/emit.h \
     %D%/estimate.c \
+    %D%/estimateplot.c \
     %D%/gpus.c \
     %D%/main.c \
     %D%/mem-estimate.h \

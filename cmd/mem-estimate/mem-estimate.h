@@ -3,6 +3,8 @@
 #define CMD_MEM_ESTIMATE_MEM_ESTIMATE_H
 
 #include "cmd/mem-estimate/request.h"
+#include "lib/estimate/planner.h"
+#include "lib/plot/html.h"
 
 int infer_main(const char *program, int argc, char **argv);
 int train_main(const char *program, int argc, char **argv);
@@ -30,8 +32,29 @@ void report_add_lines(struct str *s, const char *lines);
 /* The formulas for the kind with the largest total, with numbers, one a line; empty for
  * an impossible layout.  The caller frees it. */
 char *report_explanation_dup(const struct report *r);
-/* Draws the kinds of ranks as stacked bars to PATH. */
-MUST_CHECK int report_plot(const struct report *r, const char *path, struct err *err);
+/* Appends the name of a kind of rank: "tp0 pp1 x4". */
+void report_add_rank(struct str *s, const struct request *q,
+                     const struct rank_memory *k);
+/* Adds R to a page: the table of ranks, what would fit, what is assumed. */
+void report_page(struct html *page, const struct report *r);
+
+/* "llama-3-8b (llama, 8.03 G parameters)"; the caller frees it. */
+char *report_model_dup(const struct request *q);
+/* Draws the memory of each kind of rank as stacked bars to PATH: a picture, or a page
+ * with the tables and COMMAND. */
+MUST_CHECK int report_plot(const struct report *r, const char *path,
+                           const char *command, struct err *err);
+
+/* A plan and where to draw it. */
+struct plan_picture {
+    const char *path, *command, *device;
+    const struct planner_options *options;
+    const struct planner_result *result;
+    const struct request *request;
+};
+/* Draws the time of the layouts as stacked bars; nothing if none fits, unless it is a
+ * page, which has the reasons. */
+MUST_CHECK int plan_plot(const struct plan_picture *pic, struct err *err);
 
 /* What would make R fit, one way a line, the smallest change first.  The caller frees
  * it. */

@@ -8,6 +8,7 @@
 #include "cmd/mem-estimate/cluster.h"
 #include "cmd/mem-estimate/emit.h"
 #include "cmd/mem-estimate/mem-estimate.h"
+#include "cmd/picture.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/planner.h"
 
@@ -295,22 +296,26 @@ static void print(const struct planner_options *p, const struct planner_result *
     summarise_json(result, str_text(&r->assumed), str_text(&r->codes));
 }
 
-/* Prints the result: as a script of FORMAT, or for -1 as a table or JSON. */
-static int answer(const struct cmd *cmd, const struct planner_options *p,
-                  const struct planner_result *result, const struct request *r,
-                  int format, bool json)
+/* Prints the result: as a script of FORMAT, or for -1 as a table or JSON.  Draws it. */
+static int answer(const struct cmd *cmd, const struct plan_picture *pic, int format,
+                  bool json)
 {
+    const struct planner_result *result = pic->result;
+    struct str script = { 0 };
     struct err err = { 0 };
 
-    if (format < 0)
-        print(p, result, r,
-              r->gpu        ? r->gpu->name
-              : r->measured ? r->measured->name
-                            : "measured",
-              json);
-    else if (!result->n)
+    if (format < 0) {
+        print(pic->options, result, pic->request, pic->device, json);
+    } else if (!result->n) {
         err_set(&err, ERR_NO, "nothing fits; without --emit, plan prints the reasons");
-    else if (emit_plan(&result->plan[0], p, r, (enum emit_format)format, &err) < 0)
+    } else {
+        if (emit_plan(&script, &result->plan[0], pic->options, pic->request,
+                      (enum emit_format)format, &err) < 0)
+            return cmd_fail(cmd, &err);
+        fputs(str_text(&script), stdout);
+        str_clear(&script);
+    }
+    if (pic->path && !err.kind && plan_plot(pic, &err) < 0)
         return cmd_fail(cmd, &err);
     return err.kind ? cmd_fail(cmd, &err)
                     : cmd_finish(cmd, result->n ? EXIT_SUCCESS : EXIT_FAILURE);
@@ -324,6 +329,8 @@ int plan_main(const char *program, int argc, char **argv)
     struct kept kept = { .margin = 5 };
     struct planner_options p;
     bool json = false, emitting = false;
+    const char *plot = NULL;
+    char *command = picture_command_dup(program, argc, argv);
     int mode = 0, format = 0;
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "mode", &mode, "MODE", "infer or train", modes, NULL },
@@ -344,6 +351,7 @@ int plan_main(const char *program, int argc, char **argv)
           "write the best as a script: sh, make or slurm", emit_names, &emitting },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
+        { OPT_STRING, '\0', "plot", &plot, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &kept.mesh, "SPEC", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batch", &kept.micro_batch, "N", NULL, NULL, NULL },
         { OPT_INT, '\0', "zero", &kept.zero, "STAGE", NULL, NULL, &kept.zero_given },
@@ -410,6 +418,8 @@ int plan_main(const char *program, int argc, char **argv)
         p.gpus = named;
     if (!p.gpus)
         return cmd_usage(&cmd, "--gpus is missing");
+    if (plot && (status = picture_check(&cmd, "--plot", plot)) != 0)
+        return status;
     if (emitting && json)
         return cmd_usage(&cmd, "--emit and --json: one of them");
     batch = o.global_batch;
@@ -449,9 +459,19 @@ int plan_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
         goto out;
     }
-    status = answer(&cmd, &p, &result, &r, emitting ? (int)format : -1, json);
+    status = answer(&cmd,
+                    &(struct plan_picture){ .path = plot,
+                                            .command = command,
+                                            .device = r.gpu        ? r.gpu->name
+                                                      : r.measured ? r.measured->name
+                                                                   : "measured",
+                                            .options = &p,
+                                            .result = &result,
+                                            .request = &r },
+                    emitting ? (int)format : -1, json);
     planner_result_clear(&result);
 out:
     request_close(&r);
+    free(command);
     return status;
 }

@@ -1,4 +1,4 @@
-/* report - print an estimate as text or JSON, explain it, or draw it */
+/* report - print an estimate as text, as JSON or on a page, and explain it */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "lib/estimate/habits.h"
 #include "lib/estimate/reversed.h"
 #include "lib/base/fs.h"
-#include "lib/plot/canvas.h"
 
 /* ---- counts ---- */
 
@@ -175,8 +174,8 @@ static void print_simple(const struct request *q)
     costmodel_close(a);
 }
 
-static void add_coord(struct str *s, const struct request *q,
-                      const struct rank_memory *k)
+void report_add_rank(struct str *s, const struct request *q,
+                     const struct rank_memory *k)
 {
     for (int a = 0; a < MESH_NAXES; a++)
         if (q->memory.mesh.size[a] > 1)
@@ -269,7 +268,7 @@ static void fill_row(struct row *row, const struct report *r, struct table_unit 
 {
     struct str name = { 0 };
 
-    add_coord(&name, r->request, k);
+    report_add_rank(&name, r->request, k);
     add_cell(row, str_text(&name));
     str_clear(&name);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
@@ -282,6 +281,46 @@ static void fill_row(struct row *row, const struct report *r, struct table_unit 
         add_cell(row, memory_moment_names[k->moment]);
     if (r->request->gpu_memory)
         add_cell(row, k->total <= r->request->gpu_memory ? "yes" : "no");
+}
+
+void report_page(struct html *page, const struct report *r)
+{
+    const struct memory_estimate *e = r->estimate;
+    struct table_unit unit = unit_of(e);
+    char *heads[COLUMN_MAX];
+    size_t nheads;
+    struct row row = { 0 };
+
+    fill_header(&row, r, unit);
+    nheads = (size_t)row.n;
+    for (size_t c = 0; c < nheads; c++) {
+        const char *text = row.cell[c];
+        bool words = !c || !strcmp(text, "peak at") || !strcmp(text, "fits");
+
+        heads[c] = str_dupf("%s%s", words ? "" : ">", text);
+    }
+    html_table(page, (const char *const *)heads, nheads);
+    for (size_t i = 0; i < e->nkinds; i++) {
+        row.n = 0;
+        fill_row(&row, r, unit, &e->kind[i]);
+        for (int c = 0; c < row.n; c++)
+            html_cell(page, "%s", row.cell[c]);
+    }
+    html_table_end(page);
+    for (size_t c = 0; c < nheads; c++)
+        free(heads[c]);
+    if (r->ways_out && *r->ways_out) {
+        html_heading(page, "What would fit");
+        html_lines(page, r->ways_out);
+    }
+    if (r->request->assumed.len) {
+        html_heading(page, "Assumed");
+        html_text(page, r->request->assumed.s);
+    }
+    if (r->explanation) {
+        html_heading(page, "How it is counted");
+        html_lines(page, r->explanation);
+    }
 }
 
 /* Each column is as wide as its widest cell; numbers are right-aligned. */
@@ -489,65 +528,4 @@ char *report_explanation_dup(const struct report *r)
         explain_peak(&out, r->estimate->peak);
     costmodel_close(a);
     return str_steal(&out);
-}
-
-/* ---- chart ---- */
-
-int report_plot(const struct report *r, const char *path, struct err *err)
-{
-    const struct memory_estimate *e = r->estimate;
-    const double right = 90, row = 26, top = 50, width = 760;
-    double scale = (double)e->peak->total, height = top + row * (double)e->nkinds + 24;
-    double left = 130, legend = left;
-    struct canvas *c;
-
-    if ((double)r->request->gpu_memory > scale)
-        scale = (double)r->request->gpu_memory;
-    if (canvas_open(&c, path, width, height, err) < 0)
-        return -1;
-    for (size_t i = 0; i < e->nkinds; i++) {
-        struct str name = { 0 };
-        double needs;
-
-        add_coord(&name, r->request, &e->kind[i]);
-        needs = canvas_text_width(c, 10, str_text(&name)) + 16;
-        left = needs > left ? needs : left;
-        str_clear(&name);
-    }
-    scale = scale > 0 ? (width - left - right) / scale : 0;
-    for (int k = 0; k < MEMORY_CATEGORIES; k++) {
-        if (!is_needed(e, k))
-            continue;
-        canvas_rectangle(c, legend, 14, 10, 10, canvas_colour(k));
-        canvas_text(c, legend + 14, 19, 10, ALIGN_LEFT, canvas_ink,
-                    memory_category_names[k]);
-        legend += 24 + canvas_text_width(c, 10, memory_category_names[k]);
-    }
-    for (size_t i = 0; i < e->nkinds; i++) {
-        double x = left, y = top + row * (double)i;
-        struct str name = { 0 };
-        char size[32];
-
-        add_coord(&name, r->request, &e->kind[i]);
-        canvas_text(c, left - 8, y + 9, 10, ALIGN_RIGHT, canvas_ink, str_text(&name));
-        for (int k = 0; k < MEMORY_CATEGORIES; k++) {
-            double w = (double)e->kind[i].peak[k] * scale;
-
-            if (w > 0)
-                canvas_rectangle(c, x, y, w, 18, canvas_colour(k));
-            x += w;
-        }
-        canvas_text(c, x + 6, y + 9, 10, ALIGN_LEFT, canvas_ink,
-                    str_human(size, e->kind[i].total));
-        str_clear(&name);
-    }
-    if (r->request->gpu_memory) {
-        double x = left + (double)r->request->gpu_memory * scale;
-        char size[32];
-
-        canvas_line(c, x, top - 8, x, height - 20, 1, canvas_ink);
-        canvas_text(c, x, height - 10, 10, ALIGN_CENTRE, canvas_ink,
-                    str_human(size, r->request->gpu_memory));
-    }
-    return canvas_close(c, err);
 }

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "cmd/conversion.h"
+#include "cmd/picture.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/plot/stacks.h"
 
 struct plan {
     const char *path;
@@ -183,6 +185,155 @@ static void print_summary(const struct plan *p, bool json)
     }
 }
 
+/* ---- the picture ---- */
+
+/* What is balanced, in a unit, and how much of it is inside layers. */
+static const char *unit_of(const struct plan *p)
+{
+    if (!strcmp(p->balance, "memory"))
+        return "bytes of training with one sequence in flight";
+    if (!strcmp(p->balance, "params"))
+        return "parameters";
+    if (!strcmp(p->balance, "flops"))
+        return "FLOPs of a token";
+    return !strcmp(p->balance, "layers") ? "layers" : "costs of the file";
+}
+
+static double layers_of(const struct plan *p, int s)
+{
+    const struct model *m = p->summary.model;
+    struct stage_costs inner = p->cost;
+    double params = 0;
+
+    if (p->costed) {
+        double ends[2] = { 0 };
+
+        inner.first = inner.last = 0;
+        if (inner.exact) {
+            ends[0] = inner.exact[0];
+            ends[1] = inner.exact[inner.nlayers + 1];
+        }
+        return exact_cost(p, &inner, s) - (s == 0 ? ends[0] : 0) -
+               (s == p->mesh.size[MESH_PP] - 1 ? ends[1] : 0);
+    }
+    for (size_t i = 0; i < m->ntensors; i++) {
+        double n = 1;
+
+        for (int k = 0; k < m->tensor[i].ndim; k++)
+            n *= (double)m->tensor[i].axis[k]->size;
+        if (m->tensor[i].section >= 0 && summary_has(m, i) && holds(p, s, i))
+            params += n;
+    }
+    return params;
+}
+
+static double whole_of(const struct plan *p, int s)
+{
+    return p->memory   ? p->memory[s]
+           : p->costed ? exact_cost(p, &p->cost, s)
+                       : (double)part_params(p, s);
+}
+
+static char *stage_dup(const struct plan *p, int s)
+{
+    int pp = p->mesh.size[MESH_PP] / p->chunks;
+
+    return p->chunks > 1 ? str_dupf("stage %d, chunk %d", s % pp, s / pp)
+                         : str_dupf("stage %d", s);
+}
+
+/* "layers 0 to 7, 8.46 GiB" */
+static char *note_dup(int first, int count, uint64_t bytes)
+{
+    char size[32];
+
+    str_human(size, bytes);
+    if (!count)
+        return str_dupf("no layer, %s", size);
+    return count == 1 ? str_dupf("layer %d, %s", first, size)
+                      : str_dupf("layers %d to %d, %s", first, first + count - 1, size);
+}
+
+static void add_table(struct html *page, const struct plan *p)
+{
+    static const char *const heads[] = { "stage",
+                                         "layers",
+                                         ">count",
+                                         ">params",
+                                         ">size",
+                                         ">FLOPs a token",
+                                         "stored elsewhere, too" };
+
+    html_table(page, heads, sizeof(heads) / sizeof(*heads));
+    for (int s = 0; s < p->mesh.size[MESH_PP]; s++) {
+        uint64_t params = part_params(p, s);
+        struct str shared = { 0 };
+        char size[32], *name = stage_dup(p, s);
+        int first, count;
+
+        mesh_stage(&p->mesh, p->flops.nlayers, s, &first, &count);
+        add_held(&shared, p, s, true);
+        html_cell(page, "%s", name);
+        html_cell(page, count ? "%d to %d" : "-", first, first + count - 1);
+        html_cell(page, "%d", count);
+        html_cell(page, "%" PRIu64, params);
+        html_cell(page, "%s", str_human(size, bytes_of(p, params)));
+        html_cell(page, "%.4g", (double)part_cost(p, &p->flops, s));
+        html_cell(page, "%s", strcmp(shared.s, "[]") ? shared.s : "-");
+        free(name);
+        str_clear(&shared);
+    }
+    html_table_end(page);
+}
+
+static int draw_plan(const struct plan *p, const char *path, const char *command,
+                     struct err *err)
+{
+    int parts = p->mesh.size[MESH_PP], ret;
+    char *model = picture_name_dup(p->path), *title;
+    struct stacks bars;
+    struct figure f;
+    struct html page;
+
+    title = str_dupf("%s (%s): %d pipeline stages, balanced by %s", model,
+                     p->summary.model->family, parts / p->chunks, p->balance);
+    stacks_init(&bars, 2, (size_t)parts);
+    bars.part[0] = (struct legend_entry){ p->memory ? "the stage" : "layers",
+                                          canvas_colour(0), LEGEND_BOX };
+    bars.part[1] = (struct legend_entry){ "outside layers: embedding, head",
+                                          canvas_colour(1), LEGEND_BOX };
+    for (int s = 0; s < parts; s++) {
+        double whole = whole_of(p, s), layers = p->memory ? whole : layers_of(p, s);
+        int first, count;
+
+        mesh_stage(&p->mesh, p->flops.nlayers, s, &first, &count);
+        bars.row[s].label = stage_dup(p, s);
+        bars.row[s].value[0] = layers;
+        bars.row[s].value[1] = whole > layers ? whole - layers : 0;
+        bars.row[s].note = note_dup(first, count, bytes_of(p, part_params(p, s)));
+    }
+    bars.title = title;
+    bars.unit = unit_of(p);
+    f = stacks_figure(&bars, "What each stage has of the balanced costs");
+    if (!html_is_named(path)) {
+        ret = figure_write(&f, path, err);
+    } else {
+        html_init(&page, title);
+        ret = html_figure(&page, &f, err);
+        add_table(&page, p);
+        html_heading(&page, "Command");
+        html_lines(&page, command);
+        if (ret == 0)
+            ret = html_write(&page, path, err);
+        else
+            html_clear(&page);
+    }
+    stacks_clear(&bars);
+    free(title);
+    free(model);
+    return ret;
+}
+
 static int open_plan(struct plan *p, const struct stage_options *o, struct err *err)
 {
     int size[MESH_NAXES] = { 0 };
@@ -231,7 +382,7 @@ int plan_main(const char *program, int argc, char **argv)
 {
     struct stage_options o = { 0 };
     struct plan p = { .chunks = 1 };
-    const char *family = NULL;
+    const char *family = NULL, *plot = NULL;
     bool json = false;
     const struct opt opts[] = {
         STAGE_OPTIONS(o),
@@ -239,6 +390,8 @@ int plan_main(const char *program, int argc, char **argv)
           "chunks of layers on a stage", NULL, NULL },
         { OPT_STRING, '\0', "family", &family, "FILE",
           "take the model family from FILE", NULL, NULL },
+        { OPT_STRING, '\0', "plot", &plot, "FILE", "draw the stages: " PICTURE_NAMES,
+          NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -252,13 +405,16 @@ int plan_main(const char *program, int argc, char **argv)
         .min_args = 1,
         .max_args = 1,
     };
+    char *command = picture_command_dup(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     const struct checkpoint_options options = { .family_file = family,
                                                 .family_path = family_path(&cmd) };
     struct err err = { 0 };
-    int ret = -1;
+    int ret = -1, status;
 
     p.path = operand[0];
+    if (plot && (status = picture_check(&cmd, "--plot", plot)) != 0)
+        return status;
     if (summary_open(&p.summary, p.path, &options, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (check_config(&cmd, p.summary.model, KEYS_COSTS, &err) < 0 ||
@@ -274,8 +430,9 @@ int plan_main(const char *program, int argc, char **argv)
             print_row(&p, s);
     }
     print_summary(&p, json);
-    ret = 0;
+    ret = plot ? draw_plan(&p, plot, command, &err) : 0;
 out:
+    free(command);
     close_plan(&p);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);
 }

@@ -10,11 +10,16 @@ int split_main(const char *program, int argc, char **argv);
 int merge_main(const char *program, int argc, char **argv);
 int schedule_main(const char *program, int argc, char **argv);
 
-/* Draws the simulated schedule T to PATH: a row for each rank, time from left to
- * right. */
-MUST_CHECK int timeline_plot(const char *path, const struct action_table *t,
-                             const struct pipe_times *times,
-                             const struct pipe_result *result, const char *title,
-                             struct err *err);
+/* A simulated schedule to draw: a row for each rank, time from left to right. */
+struct timeline {
+    const char *path, *command;
+    const char *title;
+    const char *text; /* what the program prints of it */
+    const char *unit; /* of the times: "time, in forward passes of a stage" */
+    const struct action_table *table;
+    const struct pipe_times *times;
+    const struct pipe_result *result;
+};
+MUST_CHECK int timeline_plot(const struct timeline *t, struct err *err);
 
 #endif

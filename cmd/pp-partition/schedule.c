@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/conversion.h"
+#include "cmd/picture.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
 #include "lib/base/fs.h"
@@ -13,7 +14,7 @@
 #include "lib/pipe/csv.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/search.h"
-#include "lib/plot/canvas.h"
+#include "lib/plot/stacks.h"
 
 /* The schedules with a fixed order, and the search. */
 static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
@@ -37,7 +38,7 @@ struct settings {
     int cap_count;          /* micro-batches in flight on a whole stage */
     uint64_t cap_bytes;     /* bytes of activations on a stage */
     bool json, csv, compare, bandwidth_given;
-    const char *plot;
+    const char *plot, *command;
 };
 
 /* Times of each rank; the caller frees the arrays. */
@@ -282,35 +283,36 @@ static void print_json(const char *name, const struct action_table *t,
     str_clear(&s);
 }
 
-static void print_text(const char *name, const struct action_table *t,
-                       const struct pipe_result *r, const double *bytes)
+/* Appends the result as text. */
+static void add_text(struct str *s, const char *name, const struct action_table *t,
+                     const struct pipe_result *r, const double *bytes)
 {
     struct ratios ratio = ratios_of(r);
     char size[32];
 
-    printf("%s, %d stages, %d micro-batches", name, t->ranks, t->micro_batches);
+    str_addf(s, "%s, %d stages, %d micro-batches", name, t->ranks, t->micro_batches);
     if (t->stages > t->ranks)
-        printf(", %d chunks a stage", t->stages / t->ranks);
-    printf("\nmakespan   %g, of which the busiest stage works %g\n", r->makespan,
-           r->ideal);
-    printf("bubble     %.2f %% of the makespan, %.2f %% of the work\n",
-           100 * ratio.of_total, 100 * ratio.of_ideal);
-    printf("span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
-    printf("held       at most");
+        str_addf(s, ", %d chunks a stage", t->stages / t->ranks);
+    str_addf(s, "\nmakespan   %g, of which the busiest stage works %g\n", r->makespan,
+             r->ideal);
+    str_addf(s, "bubble     %.2f %% of the makespan, %.2f %% of the work\n",
+             100 * ratio.of_total, 100 * ratio.of_ideal);
+    str_addf(s, "span       %g, of which %.2f %% idle\n", r->span, 100 * ratio.of_span);
+    str_addf(s, "held       at most");
     for (int i = 0; i < r->ranks; i++)
-        printf(" %.4g", r->held[i] * t->ranks * t->chains / t->stages);
-    printf(" micro-batches\n");
+        str_addf(s, " %.4g", r->held[i] * t->ranks * t->chains / t->stages);
+    str_addf(s, " micro-batches\n");
     if (bytes) {
-        printf("bytes      at most");
+        str_addf(s, "bytes      at most");
         for (int i = 0; i < r->ranks; i++)
-            printf("%s %s", i ? "," : "",
-                   str_human(size, (uint64_t)held_bytes(t, r, bytes, i)));
-        putchar('\n');
+            str_addf(s, "%s %s", i ? "," : "",
+                     str_human(size, (uint64_t)held_bytes(t, r, bytes, i)));
+        str_addc(s, '\n');
     }
-    printf("transfers  %" PRIu64, r->transfers);
+    str_addf(s, "transfers  %" PRIu64, r->transfers);
     if (r->transferred_bytes > 0)
-        printf(", %s", str_human(size, (uint64_t)r->transferred_bytes));
-    putchar('\n');
+        str_addf(s, ", %s", str_human(size, (uint64_t)r->transferred_bytes));
+    str_addc(s, '\n');
 }
 
 static void print_row(const char *name, const struct action_table *t,
@@ -386,6 +388,27 @@ static double cap_of(const struct settings *s, const struct times *times)
     return s->cap_count ? s->cap_count : 2 * s->ranks;
 }
 
+/* What a unit of time is. */
+static const char *unit_of(const struct settings *s)
+{
+    return s->calibration ? "seconds"
+           : s->plan      ? "time, in forward passes of a mean stage"
+                          : "time, in units of --forward";
+}
+
+/* "llama-3-8b: 1f1b, 4 stages, 8 micro-batches, 27.3 % idle"; the caller frees it. */
+static char *title_dup(const struct settings *s, const char *name,
+                       const struct action_table *t, const struct pipe_result *r)
+{
+    char *model = s->plan ? picture_name_dup(s->plan) : NULL;
+    char *title = str_dupf("%s%s%s, %d stages, %d micro-batches, %.1f %% idle",
+                           model ? model : "", model ? ": " : "", name, t->ranks,
+                           t->micro_batches, 100 * ratios_of(r).of_total);
+
+    free(model);
+    return title;
+}
+
 /* Simulates, prints and draws one schedule. */
 static int show(const struct settings *s, const struct action_table *t,
                 const char *name, bool *fits, struct err *err)
@@ -393,11 +416,13 @@ static int show(const struct settings *s, const struct action_table *t,
     struct times times = { 0 };
     struct pipe_times set;
     struct pipe_result r;
-    char title[128];
+    struct str lines = { 0 };
+    char *title;
     int ret = -1;
 
     if (simulate(&r, t, s, &times, &set, err) < 0)
         goto out;
+    add_text(&lines, name, t, &r, times.bytes);
     *fits = !over_cap(s, t, &r, times.bytes);
     if (s->csv) {
         struct str text = { 0 };
@@ -408,15 +433,25 @@ static int show(const struct settings *s, const struct action_table *t,
     } else if (s->json) {
         print_json(name, t, &r, times.bytes);
     } else {
-        print_text(name, t, &r, times.bytes);
+        fputs(lines.s, stdout);
     }
     if (!*fits && !s->json && !s->csv)
         printf("more than %s %s held\n", s->memory_cap, s->cap_bytes ? "is" : "are");
-    snprintf(title, sizeof(title), "%s: %d stages, %d micro-batches, %.1f %% idle",
-             name, t->ranks, t->micro_batches, 100 * ratios_of(&r).of_total);
-    ret = s->plot ? timeline_plot(s->plot, t, &set, &r, title, err) : 0;
+    title = title_dup(s, name, t, &r);
+    ret = s->plot ? timeline_plot(&(struct timeline){ .path = s->plot,
+                                                      .command = s->command,
+                                                      .title = title,
+                                                      .text = lines.s,
+                                                      .unit = unit_of(s),
+                                                      .table = t,
+                                                      .times = &set,
+                                                      .result = &r },
+                                  err)
+                  : 0;
+    free(title);
     pipe_result_clear(&r);
 out:
+    str_clear(&lines);
     clear_times(&times);
     return ret;
 }
@@ -526,6 +561,43 @@ static int add_all(struct comparison *all, const struct settings *s, struct err 
     return add_compared(all, s, SEARCHED, 1, err);
 }
 
+/* Draws the comparison: the work of the busiest stage, and its idle time. */
+static int draw_compared(const struct settings *s, const struct comparison *all,
+                         struct err *err)
+{
+    char *model = s->plan ? picture_name_dup(s->plan) : NULL, *title;
+    struct stacks bars;
+    struct figure f;
+    int ret;
+
+    title = str_dupf("%s%s%d stages, %d micro-batches", model ? model : "",
+                     model ? ": " : "", s->ranks, s->micro_batches);
+    stacks_init(&bars, 2, (size_t)all->n);
+    bars.part[0] = (struct legend_entry){ "work of the busiest stage", canvas_colour(0),
+                                          LEGEND_BOX };
+    bars.part[1] = (struct legend_entry){ "idle", canvas_faint, LEGEND_BOX };
+    for (int i = 0; i < all->n; i++) {
+        const struct compared *c = &all->v[i];
+        int chunks = c->table.stages / c->table.ranks;
+
+        bars.row[i].label = str_dupf(chunks > 1 ? "%s x%d" : "%s", c->name, chunks);
+        bars.row[i].value[0] = c->result.ideal;
+        bars.row[i].value[1] = fmax(0, c->result.makespan - c->result.ideal);
+        bars.row[i].note =
+            str_dupf("%.1f %% idle, %.4g held", 100 * ratios_of(&c->result).of_total,
+                     held_whole(c));
+    }
+    bars.title = title;
+    bars.unit = unit_of(s);
+    f = stacks_figure(&bars, "Makespan of each schedule; held: micro-batches whose "
+                             "activations a stage keeps at most");
+    ret = picture_write(&f, s->plot, title, s->command, err);
+    stacks_clear(&bars);
+    free(title);
+    free(model);
+    return ret;
+}
+
 /* Compares all schedules that exist for these numbers and respect the cap, shortest
  * first. */
 static int compare(const struct settings *s, bool *fits, struct err *err)
@@ -535,6 +607,8 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
 
     ret = add_all(&all, s, err);
     qsort(all.v, (size_t)all.n, sizeof(*all.v), by_makespan);
+    if (ret == 0 && s->plot && all.n)
+        ret = draw_compared(s, &all, err);
     if (!s->json && ret == 0)
         printf("%-12s %6s %12s %12s %9s %9s %9s %8s %10s\n", "schedule", "chunks",
                "makespan", "span", "% total", "% ideal", "% span", "held", "transfers");
@@ -599,7 +673,8 @@ static int run(const struct settings *s, const char *path, bool *fits, struct er
 
 int schedule_main(const char *program, int argc, char **argv)
 {
-    struct settings s = { .name = ORDER_1F1B };
+    char *command = picture_command_dup(program, argc, argv);
+    struct settings s = { .name = ORDER_1F1B, .command = command };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
           "naive gpipe 1f1b interleaved zb-h1 ...", schedule_names, NULL },
@@ -630,7 +705,7 @@ int schedule_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "csv", &s.csv, NULL, "print the table of actions", NULL,
           NULL },
         { OPT_STRING, '\0', "plot", &s.plot, "FILE",
-          "draw the timeline (.svg, .png or .pdf)", NULL, NULL },
+          "draw the timeline: " PICTURE_NAMES, NULL, NULL },
         { OPT_FLAG, '\0', "json", &s.json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -650,9 +725,8 @@ int schedule_main(const char *program, int argc, char **argv)
 
     if (!(s.freed >= 0 && s.freed <= 1))
         return cmd_usage(&cmd, "--input-frees: is a share from 0 to 1");
-    if (s.plot && !canvas_can_draw(s.plot))
-        return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf",
-                         s.plot);
+    if (s.plot && (status = picture_check(&cmd, "--plot", s.plot)) != 0)
+        return status;
     if ((s.plan || s.calibration) && (s.forward || s.backward || s.input || s.weight))
         return cmd_usage(&cmd, "--%s: gives all times",
                          s.plan ? "plan" : "calibration");
@@ -660,7 +734,7 @@ int schedule_main(const char *program, int argc, char **argv)
         s.families = family_path(&cmd);
     if (s.plan && s.calibration)
         return cmd_usage(&cmd, "--plan and --calibration: each gives all times");
-    if (s.compare && (s.plot || s.csv || operand[0]))
+    if (s.compare && (s.csv || operand[0]))
         return cmd_usage(&cmd, "--compare: shows no single table");
     if (!operand[0] && !s.ranks)
         return cmd_usage(&cmd, "--pp is missing");
@@ -670,6 +744,7 @@ int schedule_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     status = run(&s, operand[0], &fits, &err) < 0 ? cmd_fail(&cmd, &err) : 0;
     calibration_clear(&s.measured);
+    free(command);
     if (status)
         return status;
     return cmd_finish(&cmd, fits ? EXIT_SUCCESS : EXIT_FAILURE);

@@ -1,18 +1,24 @@
 /* timeline - draws a simulated schedule */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cmd/picture.h"
 #include "cmd/pp-partition/pp-partition.h"
-#include "lib/plot/canvas.h"
+#include "lib/base/str.h"
+#include "lib/plot/chart.h"
 
-static const double LEFT = 64, TOP = 54, ROW = 26, BAR = 20, BOTTOM = 34;
+static const double LEFT = 64, RIGHT = 16, TOP = 58, ROW = 26, BAR = 20, BOTTOM = 46;
 /* Below this text size the number of a micro-batch is omitted. */
 static const double SMALLEST = 5;
+/* Kinds of actions, model chunks, idle. */
+enum { MOST_ENTRIES = 6 };
 
 struct drawing {
-    struct canvas *c;
-    const struct action_table *t;
-    double scale; /* points per unit of time */
+    const struct timeline *t;
+    double width, scale; /* points per unit of time */
+    struct legend_entry legend[MOST_ENTRIES];
+    size_t nlegend;
 };
 
 /* Okabe and Ito's sky blue, orange, vermilion and bluish green; later chunks are
@@ -26,7 +32,7 @@ static struct colour colour_of(const struct drawing *d, const struct action *a)
         [ACTION_WEIGHT] = { 0.00, 0.62, 0.45 },
     };
     struct colour colour = kinds[a->kind];
-    int chunk = a->stage / d->t->ranks;
+    int chunk = a->stage / d->t->table->ranks;
 
     for (int i = 0; i < chunk && i < 3; i++) {
         colour.r += (1 - colour.r) * 0.4;
@@ -36,71 +42,146 @@ static struct colour colour_of(const struct drawing *d, const struct action *a)
     return colour;
 }
 
-static void draw_action(const struct drawing *d, const struct action *a, double start,
-                        double duration, double y)
+static void draw_action(struct canvas *canvas, const struct drawing *d,
+                        const struct action *a, double start, double y)
 {
-    double x = LEFT + start * d->scale, w = duration * d->scale;
-    double size = 8;
+    double x = LEFT + start * d->scale;
+    double w = pipe_duration(d->t->table, d->t->times, a) * d->scale, size = 8;
     char number[16];
 
-    canvas_rectangle(d->c, x, y, w, BAR, canvas_paper);
-    canvas_rectangle(d->c, x, y, w > 2 ? w - 0.6 : w, BAR, colour_of(d, a));
+    canvas_rectangle(canvas, x, y, w, BAR, canvas_paper);
+    canvas_rectangle(canvas, x, y, w > 2 ? w - 0.6 : w, BAR, colour_of(d, a));
     snprintf(number, sizeof(number), "%d", a->micro_batch);
-    while (size >= SMALLEST && canvas_text_width(d->c, size, number) + 1.5 > w)
+    while (size >= SMALLEST && canvas_text_width(canvas, size, number) + 1.5 > w)
         size -= 0.5;
     if (size >= SMALLEST)
-        canvas_text(d->c, x + w / 2, y + BAR / 2, size, ALIGN_CENTRE, canvas_ink,
+        canvas_text(canvas, x + w / 2, y + BAR / 2, size, ALIGN_CENTRE, canvas_ink,
                     number);
 }
 
-static void draw_legend(const struct drawing *d)
+/* An entry for each kind of action that there is, in the order of a step. */
+static void make_legend(struct drawing *d)
 {
-    static const char *const names[] = { "forward",
-                                         "backward (of the input, where split)",
-                                         "weights' gradient", "idle" };
-    static const enum action_kind kinds[] = { ACTION_FORWARD, ACTION_INPUT,
-                                              ACTION_WEIGHT };
-    double x = LEFT;
+    static const char *const names[ACTION_KINDS] = {
+        [ACTION_FORWARD] = "forward",
+        [ACTION_BACKWARD] = "backward",
+        [ACTION_INPUT] = "backward of the input",
+        [ACTION_WEIGHT] = "backward of the weights",
+    };
+    static const enum action_kind order[] = { ACTION_FORWARD, ACTION_BACKWARD,
+                                              ACTION_INPUT, ACTION_WEIGHT };
+    const struct action_table *t = d->t->table;
+    bool some[ACTION_KINDS] = { false };
 
-    for (int i = 0; i < 4; i++) {
-        struct action a = { i < 3 ? kinds[i] : ACTION_FORWARD, 0, 0, false };
+    for (int r = 0; r < t->ranks; r++)
+        for (size_t i = 0; i < t->row[r].n; i++)
+            some[t->row[r].v[i].kind] = true;
+    for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
+        struct action a = { order[i], 0, 0, false };
 
-        canvas_rectangle(d->c, x, 32, 10, 10, i < 3 ? colour_of(d, &a) : canvas_faint);
-        canvas_text(d->c, x + 14, 37, 9, ALIGN_LEFT, canvas_ink, names[i]);
-        x += 28 + canvas_text_width(d->c, 9, names[i]);
+        if (some[order[i]])
+            d->legend[d->nlegend++] =
+                (struct legend_entry){ names[order[i]], colour_of(d, &a), LEGEND_BOX };
     }
+    if (t->stages > t->ranks) {
+        struct action a = { ACTION_FORWARD, t->ranks, 0, false };
+
+        d->legend[d->nlegend++] =
+            (struct legend_entry){ "lighter: a later chunk of the stage",
+                                   colour_of(d, &a), LEGEND_BOX };
+    }
+    d->legend[d->nlegend++] = (struct legend_entry){ "idle", canvas_faint, LEGEND_BOX };
 }
 
-int timeline_plot(const char *path, const struct action_table *t,
-                  const struct pipe_times *times, const struct pipe_result *result,
-                  const char *title, struct err *err)
+static void draw(struct canvas *canvas, const void *arg)
 {
-    double width = 60 + 16.0 * result->makespan / (times->forward[0] + 1e-9);
-    double height = TOP + ROW * t->ranks + BOTTOM;
-    struct drawing d = { .t = t };
+    const struct drawing *d = arg;
+    const struct timeline *t = d->t;
+    struct chart_axis axis = { .most = 10 };
+    double ticks[CHART_TICKS], bottom, room = d->width - LEFT - RIGHT;
     char text[48];
+    size_t n;
 
-    width = width < 720 ? 720 : width > 2400 ? 2400 : width;
-    if (canvas_open(&d.c, path, width, height, err) < 0)
-        return -1;
-    d.scale = result->makespan > 0 ? (width - LEFT - 16) / result->makespan : 0;
-    canvas_text(d.c, LEFT, 16, 11, ALIGN_LEFT, canvas_ink, title);
-    draw_legend(&d);
-    for (int r = 0; r < t->ranks; r++) {
-        double y = TOP + ROW * r;
-
+    canvas_text(canvas, LEFT, 16, 11, ALIGN_LEFT, canvas_ink, t->title);
+    bottom = TOP - 14 + legend_draw(canvas, LEFT, 37, room, d->legend, d->nlegend);
+    for (int r = 0; r < t->table->ranks; r++, bottom += ROW) {
         snprintf(text, sizeof(text), "stage %d", r);
-        canvas_text(d.c, LEFT - 8, y + BAR / 2, 9, ALIGN_RIGHT, canvas_ink, text);
-        canvas_rectangle(d.c, LEFT, y, result->makespan * d.scale, BAR, canvas_faint);
-        for (size_t i = 0; i < t->row[r].n; i++)
-            draw_action(&d, &t->row[r].v[i], result->start[r][i],
-                        pipe_duration(t, times, &t->row[r].v[i]), y);
+        canvas_text(canvas, LEFT - 8, bottom + BAR / 2, 9, ALIGN_RIGHT, canvas_ink,
+                    text);
+        canvas_rectangle(canvas, LEFT, bottom, t->result->makespan * d->scale, BAR,
+                         canvas_faint);
+        for (size_t i = 0; i < t->table->row[r].n; i++)
+            draw_action(canvas, d, &t->table->row[r].v[i], t->result->start[r][i],
+                        bottom);
     }
-    canvas_line(d.c, LEFT, height - BOTTOM + 4, width - 16, height - BOTTOM + 4, 0.8,
-                canvas_ink);
-    canvas_text(d.c, LEFT, height - BOTTOM + 16, 9, ALIGN_LEFT, canvas_ink, "0");
-    snprintf(text, sizeof(text), "%g", result->makespan);
-    canvas_text(d.c, width - 16, height - BOTTOM + 16, 9, ALIGN_RIGHT, canvas_ink,
-                text);
-    return canvas_close(d.c, err);
+    canvas_line(canvas, LEFT, bottom, d->width - RIGHT, bottom, 0.8, canvas_ink);
+    chart_fit(&axis, 0);
+    chart_fit(&axis, t->result->makespan);
+    chart_settle(&axis);
+    n = chart_ticks(ticks, &axis);
+    for (size_t i = 0; i < n; i++) {
+        double x = LEFT + ticks[i] * d->scale;
+
+        if (ticks[i] > t->result->makespan * (1 + 1e-9))
+            continue;
+        chart_number(text, ticks[i]);
+        canvas_line(canvas, x, bottom, x, bottom + 4, 0.8, canvas_ink);
+        canvas_text(canvas, x, bottom + 12, 9, ALIGN_CENTRE, canvas_ink, text);
+    }
+    canvas_text(canvas, LEFT + room / 2, bottom + 28, 9, ALIGN_CENTRE, canvas_ink,
+                t->unit);
+}
+
+/* The page: what the program prints, and each stage's share of the time. */
+static int write_page(const struct timeline *t, const struct figure *f, struct err *err)
+{
+    static const char *const heads[] = { "stage", ">works", ">idle, %",
+                                         ">micro-batches held" };
+    struct html page;
+
+    html_init(&page, t->title);
+    html_lines(&page, t->text);
+    if (html_figure(&page, f, err) < 0) {
+        html_clear(&page);
+        return -1;
+    }
+    html_table(&page, heads, sizeof(heads) / sizeof(*heads));
+    for (int r = 0; r < t->table->ranks; r++) {
+        double work = 0;
+
+        for (size_t i = 0; i < t->table->row[r].n; i++)
+            work += pipe_duration(t->table, t->times, &t->table->row[r].v[i]);
+        html_cell(&page, "%d", r);
+        html_cell(&page, "%.6g", work);
+        html_cell(&page, "%.2f",
+                  t->result->makespan > 0
+                      ? 100 * (t->result->makespan - work) / t->result->makespan
+                      : 0);
+        html_cell(&page, "%.4g",
+                  t->result->held[r] * t->table->ranks * t->table->chains /
+                      t->table->stages);
+    }
+    html_table_end(&page);
+    html_heading(&page, "Command");
+    html_lines(&page, t->command);
+    return html_write(&page, t->path, err);
+}
+
+int timeline_plot(const struct timeline *t, struct err *err)
+{
+    struct drawing d = { .t = t };
+    struct figure f = { .caption = "When each stage works on which micro-batch",
+                        .draw = draw,
+                        .arg = &d };
+
+    d.width = 60 + 16.0 * t->result->makespan / (t->times->forward[0] + 1e-9);
+    d.width = fmin(fmax(d.width, 720), 2400);
+    if (t->result->makespan > 0)
+        d.scale = (d.width - LEFT - RIGHT) / t->result->makespan;
+    make_legend(&d);
+    f.width = d.width;
+    f.height = TOP + legend_height(d.width - LEFT - RIGHT, d.legend, d.nlegend) +
+               ROW * t->table->ranks + BOTTOM - 14;
+    return html_is_named(t->path) ? write_page(t, &f, err)
+                                  : figure_write(&f, t->path, err);
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/picture.h"
 #include "cmd/tp-shard/tp-shard.h"
-#include "lib/plot/canvas.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -178,7 +178,7 @@ int plan_main(const char *program, int argc, char **argv)
           NULL, NULL },
         FAMILY_OPTION(family),
         { OPT_STRING, '\0', "plot", &plot, "FILE",
-          "draw who holds what (.svg, .png or .pdf)", NULL, NULL },
+          "draw who holds what: " PICTURE_NAMES, NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -192,14 +192,16 @@ int plan_main(const char *program, int argc, char **argv)
         .min_args = 1,
         .max_args = 1,
     };
+    char *command = picture_command_dup(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     struct plan p = { 0 };
     struct err err = { 0 };
     enum dtype type;
     int width = 0, ret = -1;
 
-    if (plot && !canvas_can_draw(plot))
-        return cmd_usage(&cmd, "--plot: '%s' does not end in .svg, .png or .pdf", plot);
+    if (plot && (ret = picture_check(&cmd, "--plot", plot)) != 0)
+        return ret;
+    ret = -1;
     if (dtype_from_option(&p.dtype, &type, dtype_words, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &p.ckpt, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
@@ -219,8 +221,18 @@ int plan_main(const char *program, int argc, char **argv)
         if (plan_tensor(&p, i, json, width, &err) < 0)
             goto out;
     print_parts(&p, json);
-    ret = plot ? plan_plot(plot, p.ckpt, p.cutter, p.nparts, p.bytes, &err) : 0;
+    ret = plot ? plan_plot(&(struct plan_picture){ .path = plot,
+                                                   .command = command,
+                                                   .ckpt = p.ckpt,
+                                                   .mesh = &p.mesh,
+                                                   .cutter = p.cutter,
+                                                   .bytes = p.bytes,
+                                                   .tensors = p.tensors,
+                                                   .nparts = p.nparts },
+                           &err)
+               : 0;
 out:
+    free(command);
     close_parts(&p);
     checkpoint_close(p.ckpt);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);

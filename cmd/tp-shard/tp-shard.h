@@ -21,11 +21,17 @@ int diff_main(const char *program, int argc, char **argv);
 int sum_main(const char *program, int argc, char **argv);
 int families_main(const char *program, int argc, char **argv);
 
-/* Draws to PATH which shard of C's tensors each of NPARTS parts stores; CUTTER and
- * BYTES have one entry per part. */
-MUST_CHECK int plan_plot(const char *path, const struct checkpoint *c,
-                         struct cutter **cutter, int nparts, const uint64_t *bytes,
-                         struct err *err);
+/* What a plan stores where, and the file to draw it to. */
+struct plan_picture {
+    const char *path, *command;
+    const struct checkpoint *ckpt;
+    const struct mesh *mesh;
+    struct cutter **cutter; /* [nparts], as the next two */
+    const uint64_t *bytes;
+    const size_t *tensors;
+    int nparts;
+};
+MUST_CHECK int plan_plot(const struct plan_picture *p, struct err *err);
 
 extern const char *const dtype_words[];
 #define DTYPE_OPTION(dtype)                                        \

@@ -1,4 +1,5 @@
-/* canvas - pictures in SVG, PNG or PDF, through cairo */
+/* canvas - pictures in SVG, PNG or PDF, through cairo; also as a part of an HTML page
+ */
 #include "lib/plot/canvas.h"
 
 #include <dlfcn.h>
@@ -73,6 +74,7 @@ bool canvas_can_draw(const char *path)
     X(cairo_scale)                       \
     X(cairo_set_source_rgb)              \
     X(cairo_set_line_width)              \
+    X(cairo_new_path)                    \
     X(cairo_move_to)                     \
     X(cairo_line_to)                     \
     X(cairo_arc)                         \
@@ -153,17 +155,13 @@ static cairo_surface_t *open_surface(struct canvas *c, double width, double heig
     return c->lib.pdf ? c->lib.pdf(collect, &c->bytes, width, height) : NULL;
 }
 
-int canvas_open(struct canvas **out, const char *path, double width, double height,
-                struct err *err)
+static int open_canvas(struct canvas **out, const char *path, enum format format,
+                       double width, double height, struct err *err)
 {
-    struct canvas *c;
+    struct canvas *c = xcalloc(1, sizeof(*c));
 
-    if (!canvas_can_draw(path))
-        return err_set(err, ERR_USAGE,
-                       "%s: a picture's name ends in .svg, .png or .pdf", path);
-    c = xcalloc(1, sizeof(*c));
     c->path = xstrdup(path);
-    c->format = format_of(path);
+    c->format = format;
     if (load(&c->lib, err) < 0)
         goto fail;
     c->surface = open_surface(c, width, height);
@@ -186,10 +184,25 @@ fail:
     return -1;
 }
 
-int canvas_close(struct canvas *c, struct err *err)
+int canvas_open(struct canvas **out, const char *path, double width, double height,
+                struct err *err)
+{
+    if (!canvas_can_draw(path))
+        return err_set(err, ERR_USAGE,
+                       "%s: a picture's name ends in .svg, .png or .pdf", path);
+    return open_canvas(out, path, format_of(path), width, height, err);
+}
+
+int canvas_open_inline(struct canvas **out, double width, double height,
+                       struct err *err)
+{
+    return open_canvas(out, "a picture of the page", FORMAT_SVG, width, height, err);
+}
+
+/* Completes C->bytes. */
+static int finish(struct canvas *c, struct err *err)
 {
     cairo_status_t status = c->lib.cairo_status(c->cr);
-    int ret = -1;
 
     c->lib.cairo_destroy(c->cr);
     c->cr = NULL;
@@ -199,11 +212,54 @@ int canvas_close(struct canvas *c, struct err *err)
     c->lib.cairo_surface_finish(c->surface);
     if (status == CAIRO_STATUS_SUCCESS)
         status = c->lib.cairo_surface_status(c->surface);
-    if (status != CAIRO_STATUS_SUCCESS)
-        err_set(err, ERR_SYSTEM, "%s: %s", c->path,
-                c->lib.cairo_status_to_string(status));
-    else
+    return status == CAIRO_STATUS_SUCCESS
+               ? 0
+               : err_set(err, ERR_SYSTEM, "%s: %s", c->path,
+                         c->lib.cairo_status_to_string(status));
+}
+
+int canvas_close(struct canvas *c, struct err *err)
+{
+    int ret = finish(c, err);
+
+    if (ret == 0)
         ret = fs_write_file(c->path, str_text(&c->bytes), c->bytes.len, false, err);
+    release(c);
+    return ret;
+}
+
+/* Appends SVG, and PREFIX before each name of a part: where it is given (id="NAME"),
+ * and where it is used (href="#NAME", url(#NAME)). */
+static void add_prefixed(struct str *out, const char *svg, const char *prefix)
+{
+    static const char *const before[] = { " id=\"", "href=\"#", "url(#" };
+
+    while (*svg) {
+        size_t n = 1;
+        bool name = false;
+
+        for (size_t i = 0; i < sizeof(before) / sizeof(*before) && !name; i++) {
+            name = str_starts(svg, before[i]);
+            n = name ? strlen(before[i]) : 1;
+        }
+        str_addn(out, svg, n);
+        if (name)
+            str_add(out, prefix);
+        svg += n;
+    }
+}
+
+int canvas_inline(struct canvas *c, const char *prefix, struct str *out,
+                  struct err *err)
+{
+    int ret = finish(c, err);
+    const char *svg = ret == 0 ? strstr(str_text(&c->bytes), "<svg") : NULL;
+
+    /* what comes before is the declaration of a document of its own */
+    if (svg)
+        add_prefixed(out, svg, prefix);
+    else if (ret == 0)
+        ret = err_set(err, ERR_SYSTEM, "%s: cairo made no SVG", c->path);
     release(c);
     return ret;
 }
@@ -240,16 +296,27 @@ void canvas_circle(struct canvas *c, double x, double y, double radius,
                    struct colour fill)
 {
     set_colour(c, fill);
+    /* or a line would lead to the circle from where the last text ended */
+    c->lib.cairo_new_path(c->cr);
     c->lib.cairo_arc(c->cr, x, y, radius, 0, 2 * 3.14159265358979323846);
     c->lib.cairo_fill(c->cr);
 }
 
+/* TEXT as cairo takes it: UTF-8 without control characters. */
+static const char *printable(struct str *s, const char *text)
+{
+    str_add_printable(s, text);
+    return str_text(s);
+}
+
 double canvas_text_width(struct canvas *c, double size, const char *text)
 {
+    struct str s = { 0 };
     cairo_text_extents_t e;
 
     c->lib.cairo_set_font_size(c->cr, size);
-    c->lib.cairo_text_extents(c->cr, text, &e);
+    c->lib.cairo_text_extents(c->cr, printable(&s, text), &e);
+    str_clear(&s);
     return e.x_advance;
 }
 
@@ -257,6 +324,7 @@ void canvas_text(struct canvas *c, double x, double y, double size, enum align a
                  struct colour colour, const char *text)
 {
     double width = canvas_text_width(c, size, text);
+    struct str s = { 0 };
     cairo_font_extents_t e;
 
     c->lib.cairo_font_extents(c->cr, &e);
@@ -266,7 +334,8 @@ void canvas_text(struct canvas *c, double x, double y, double size, enum align a
         x -= width;
     set_colour(c, colour);
     c->lib.cairo_move_to(c->cr, x, y + (e.ascent - e.descent) / 2);
-    c->lib.cairo_show_text(c->cr, text);
+    c->lib.cairo_show_text(c->cr, printable(&s, text));
+    str_clear(&s);
 }
 
 #else
@@ -279,6 +348,20 @@ int canvas_open(struct canvas **out, const char *path, double width, double heig
     (void)width;
     (void)height;
     return err_set(err, ERR_SYSTEM, "%s: this build has no cairo to draw with", path);
+}
+
+int canvas_open_inline(struct canvas **out, double width, double height,
+                       struct err *err)
+{
+    return canvas_open(out, "a picture of the page", width, height, err);
+}
+
+int canvas_inline(struct canvas *c, const char *prefix, struct str *out,
+                  struct err *err)
+{
+    (void)prefix;
+    (void)out;
+    return canvas_close(c, err);
 }
 
 int canvas_close(struct canvas *c, struct err *err)

@@ -1,4 +1,4 @@
-/* canvas - pictures in SVG, PNG or PDF, through cairo
+/* canvas - pictures in SVG, PNG or PDF, through cairo; also as a part of an HTML page
  *
  * Cairo is loaded when the first canvas is opened, so programs that rarely draw start
  * quickly.  Coordinates are points (1/72 inch; two pixels in PNG) from the top left. */
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "lib/base/err.h"
+#include "lib/base/str.h"
 
 struct canvas;
 
@@ -24,14 +25,21 @@ extern const struct colour canvas_ink, canvas_faint, canvas_paper;
 
 enum align { ALIGN_LEFT, ALIGN_CENTRE, ALIGN_RIGHT };
 
-/* True when PATH's extension is supported; lets a program fail before it computes
- * anything. */
+/* True when PATH's extension is .svg, .png or .pdf. */
 bool canvas_can_draw(const char *path);
 
 /* Opens a white picture for PATH; the extension .svg, .png or .pdf selects the format.
  * ERR_USAGE for another extension; ERR_SYSTEM when cairo cannot be loaded. */
 MUST_CHECK int canvas_open(struct canvas **out, const char *path, double width,
                            double height, struct err *err);
+/* Opens a picture that becomes a part of an HTML page: see canvas_inline. */
+MUST_CHECK int canvas_open_inline(struct canvas **out, double width, double height,
+                                  struct err *err);
+/* Appends the finished picture to OUT as an <svg> element and releases C, on failure
+ * too.  The names of its parts begin with PREFIX, so that two pictures of one page do
+ * not refer to each other's glyphs. */
+MUST_CHECK int canvas_inline(struct canvas *c, const char *prefix, struct str *out,
+                             struct err *err);
 /* Writes the finished picture, which appears complete or not at all, and releases C, on
  * failure too. */
 MUST_CHECK int canvas_close(struct canvas *c, struct err *err);

@@ -1,11 +1,12 @@
 /* chart - a plot frame with axes, ticks, points, lines and bars */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/plot/chart.h"
 
-static const double TEXT = 9, TITLE = 12, ROW = 22; /* points */
+static const double TEXT = 9, TITLE = 12, ROW = 22, LEGEND_ROW = 14; /* points */
 static const double FAR = 1e300;
 
 /* Can V be on axis A?  Beyond it, the span of an axis has no number. */
@@ -21,6 +22,62 @@ void chart_fit(struct chart_axis *a, double v)
     a->min = a->fitted ? fmin(a->min, v) : v;
     a->max = a->fitted ? fmax(a->max, v) : v;
     a->fitted = true;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+size_t chart_fit_most(struct chart_axis *a, double *v, size_t n)
+{
+    size_t kept = 0, last;
+
+    for (size_t i = 0; i < n; i++)
+        if (is_drawn(a, v[i]))
+            v[kept++] = v[i];
+    if (!kept)
+        return 0;
+    qsort(v, kept, sizeof(*v), compare_doubles);
+    /* the 95th percentile by nearest rank */
+    last = (size_t)ceil(0.95 * (double)kept) - 1;
+    if (v[kept - 1] - v[0] <= 2 * (v[last] - v[0]) || v[last] <= v[0])
+        last = kept - 1;
+    chart_fit(a, v[0]);
+    chart_fit(a, v[last]);
+    return kept - 1 - last;
+}
+
+/* A logarithmic axis of less than two powers of ten has ticks at 1, 2 and 5, one of
+ * less than a factor of 3 the ticks of an even one (whose step is less than its lower
+ * end). */
+static bool is_fine(const struct chart_axis *a)
+{
+    return a->log && a->max / a->min < 100;
+}
+
+static bool has_even_ticks(const struct chart_axis *a)
+{
+    return !a->log || a->max / a->min < 3;
+}
+
+/* The largest of 1, 2 and 5 times a power of ten that is not above V, or with UP the
+ * smallest that is not below. */
+static double round_log(double v, bool up)
+{
+    static const double leads[] = { 1, 2, 5, 10 };
+    double power = pow(10, floor(log10(v) + 1e-9));
+    int i = 0;
+
+    if (up)
+        while (leads[i] * power < v * (1 - 1e-9))
+            i++;
+    else
+        for (i = 3; leads[i] * power > v * (1 + 1e-9);)
+            i--;
+    return leads[i] * power;
 }
 
 /* Distance between ticks: 1, 2 or 5 times a power of ten; gives about five ticks. */
@@ -45,11 +102,14 @@ void chart_settle(struct chart_axis *a)
         a->min = a->log ? 0.1 : 0;
         a->max = 1;
     }
-    if (a->log) {
+    if (is_fine(a) && !has_even_ticks(a)) {
+        a->min = round_log(a->min, false);
+        a->max = round_log(a->max, true);
+        return;
+    }
+    if (!has_even_ticks(a)) {
         a->min = pow(10, floor(log10(a->min) + 1e-9));
         a->max = pow(10, ceil(log10(a->max) - 1e-9));
-        if (a->min == a->max)
-            a->max *= 10;
         return;
     }
     if (a->max - a->min <= 1e-12 * fmax(fabs(a->min), fabs(a->max)) ||
@@ -80,7 +140,7 @@ bool chart_place(const struct chart *c, double vx, double vy, double *px, double
 
 size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a)
 {
-    double step = a->log ? 0 : step_of(a);
+    double step = has_even_ticks(a) ? step_of(a) : 0;
     int decades = a->log ? (int)lround(log10(a->max / a->min)) : 0;
     size_t n = 0;
 
@@ -89,7 +149,13 @@ size_t chart_ticks(double ticks[CHART_TICKS], const struct chart_axis *a)
             ticks[n] = (double)n;
         return n;
     }
-    if (a->log) {
+    if (is_fine(a) && !has_even_ticks(a)) {
+        for (double v = a->min; v <= a->max * (1 + 1e-9) && n < CHART_TICKS;
+             v = round_log(1.5 * v, true))
+            ticks[n++] = v;
+        return n;
+    }
+    if (!has_even_ticks(a)) {
         int every = decades / (a->most ? a->most : 8) + 1;
 
         for (int i = 0; i <= decades && n < CHART_TICKS; i += every)
@@ -125,8 +191,9 @@ static void tick(const struct chart *c, bool vertical, double v)
     } else {
         chart_place(c, v, c->ay.min, &x, &y);
         canvas_line(c->canvas, x, c->y, x, c->y + c->h, 0.5, canvas_faint);
-        canvas_text(c->canvas, x, c->y + c->h + 10, TEXT, ALIGN_CENTRE, canvas_ink,
-                    text);
+        if (!c->bare)
+            canvas_text(c->canvas, x, c->y + c->h + 10, TEXT, ALIGN_CENTRE, canvas_ink,
+                        text);
     }
 }
 
@@ -158,8 +225,9 @@ void chart_begin(struct chart *c, const char *title)
                     title);
     canvas_text(c->canvas, c->x - 30, c->y - 16, TEXT, ALIGN_LEFT, canvas_ink,
                 c->ay.label);
-    canvas_text(c->canvas, c->x + c->w / 2, c->y + c->h + 27, TEXT, ALIGN_CENTRE,
-                canvas_ink, c->ax.label);
+    if (!c->bare)
+        canvas_text(c->canvas, c->x + c->w / 2, c->y + c->h + 27, TEXT, ALIGN_CENTRE,
+                    canvas_ink, c->ax.label);
 }
 
 void chart_point(const struct chart *c, double vx, double vy, double radius,
@@ -171,14 +239,41 @@ void chart_point(const struct chart *c, double vx, double vy, double radius,
         canvas_circle(c->canvas, x, y, radius, colour);
 }
 
+/* Cuts the line from (*AX, *AY) to (*BX, *BY) off where it leaves the frame (Liang and
+ * Barsky 1984, "A New Concept and Method for Line Clipping"); false when nothing is
+ * left. */
+static bool clip(const struct chart *c, double *ax, double *ay, double *bx, double *by)
+{
+    double dx = *bx - *ax, dy = *by - *ay, from = 0, to = 1;
+    const double p[] = { -dx, dx, -dy, dy };
+    const double q[] = { *ax - c->x, c->x + c->w - *ax, *ay - c->y, c->y + c->h - *ay };
+
+    for (int i = 0; i < 4; i++) {
+        if (p[i] < 0)
+            from = fmax(from, q[i] / p[i]);
+        else if (p[i] > 0)
+            to = fmin(to, q[i] / p[i]);
+        else if (q[i] < -1e-6)
+            return false;
+    }
+    *bx = *ax + to * dx;
+    *by = *ay + to * dy;
+    *ax += from * dx;
+    *ay += from * dy;
+    return from <= to;
+}
+
 void chart_line(const struct chart *c, double x0, double y0, double x1, double y1,
                 double width, struct colour colour)
 {
     double ax, ay, bx, by;
 
-    if (is_drawn(&c->ax, x0) && is_drawn(&c->ax, x1) && is_drawn(&c->ay, y0) &&
-        is_drawn(&c->ay, y1) && chart_place(c, x0, y0, &ax, &ay) &&
-        chart_place(c, x1, y1, &bx, &by))
+    if (!is_drawn(&c->ax, x0) || !is_drawn(&c->ax, x1) || !is_drawn(&c->ay, y0) ||
+        !is_drawn(&c->ay, y1))
+        return;
+    chart_place(c, x0, y0, &ax, &ay);
+    chart_place(c, x1, y1, &bx, &by);
+    if (clip(c, &ax, &ay, &bx, &by))
         canvas_line(c->canvas, ax, ay, bx, by, width, colour);
 }
 
@@ -188,6 +283,59 @@ void chart_legend(struct chart *c, const char *name, struct colour colour)
     c->legend -= canvas_text_width(c->canvas, TEXT, name) + 9;
     canvas_circle(c->canvas, c->legend, c->y - 16, 3.5, colour);
     c->legend -= 16;
+}
+
+/* A step to the next entry of a legend: the mark, the name, a gap. */
+static double entry_width(double name)
+{
+    return 16 + name + 18;
+}
+
+/* The name's width is not known before a picture is opened; no letter of the fonts in
+ * use is wider on average. */
+static double guessed_width(const struct legend_entry *e)
+{
+    return entry_width(0.65 * TEXT * (double)strlen(e->name));
+}
+
+double legend_height(double width, const struct legend_entry *entry, size_t n)
+{
+    double x = 0, rows = n > 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (x > 0 && x + guessed_width(&entry[i]) > width) {
+            x = 0;
+            rows++;
+        }
+        x += guessed_width(&entry[i]);
+    }
+    return rows * LEGEND_ROW;
+}
+
+double legend_draw(struct canvas *canvas, double x, double y, double width,
+                   const struct legend_entry *entry, size_t n)
+{
+    double at = x, top = y;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct legend_entry *e = &entry[i];
+        double needs = entry_width(canvas_text_width(canvas, TEXT, e->name));
+
+        if (at > x && at + needs > x + width) {
+            at = x;
+            y += LEGEND_ROW;
+        }
+        if (e->mark == LEGEND_BOX)
+            canvas_rectangle(canvas, at, y - 5, 10, 10, e->colour);
+        else if (e->mark == LEGEND_DOT)
+            canvas_circle(canvas, at + 5, y, 3.5, e->colour);
+        else
+            canvas_line(canvas, at, y, at + 12, y, e->mark == LEGEND_THIN ? 0.6 : 2,
+                        e->colour);
+        canvas_text(canvas, at + 16, y, TEXT, ALIGN_LEFT, canvas_ink, e->name);
+        at += needs;
+    }
+    return n ? y - top + LEGEND_ROW : 0;
 }
 
 void chart_shades(struct canvas *canvas, double x, double y, const char *pale,

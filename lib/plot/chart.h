@@ -26,6 +26,10 @@ struct chart_axis {
 void chart_fit(struct chart_axis *a, double v);
 /* Extends both ends to round ticks; an axis without values becomes [0, 1]. */
 void chart_settle(struct chart_axis *a);
+/* Fits the axis to N values (NaN: none) such that a few large ones do not flatten the
+ * rest: its upper end is at their 95th percentile where they reach more than twice as
+ * far.  Sorts V.  Returns the number of values above that end. */
+size_t chart_fit_most(struct chart_axis *a, double *v, size_t n);
 
 /* Position of V between the ends of a settled axis, from 0 to 1. */
 double chart_fraction(const struct chart_axis *a, double v);
@@ -38,6 +42,7 @@ struct chart {
     struct canvas *canvas; /* borrowed */
     double x, y, w, h;     /* of the frame, in points */
     struct chart_axis ax, ay;
+    bool bare;     /* without the labels of the x axis: another chart stands below */
     double legend; /* private: where the next entry goes */
 };
 
@@ -47,11 +52,24 @@ void chart_begin(struct chart *c, const char *title);
 bool chart_place(const struct chart *c, double vx, double vy, double *px, double *py);
 void chart_point(const struct chart *c, double vx, double vy, double radius,
                  struct colour colour);
-/* Draws nothing unless both ends are inside the frame. */
+/* Draws the part that is inside the frame. */
 void chart_line(const struct chart *c, double x0, double y0, double x1, double y1,
                 double width, struct colour colour);
 /* Add NAME to the legend, right above the frame. */
 void chart_legend(struct chart *c, const char *name, struct colour colour);
+
+/* Draws a legend of N entries from the left, in their order, in as many rows as they
+ * take, the first one centred at Y.  Returns the height of its rows. */
+enum legend_mark { LEGEND_BOX, LEGEND_DOT, LEGEND_LINE, LEGEND_THIN };
+struct legend_entry {
+    const char *name;
+    struct colour colour;
+    enum legend_mark mark;
+};
+double legend_draw(struct canvas *canvas, double x, double y, double width,
+                   const struct legend_entry *entry, size_t n);
+/* An estimate of that height which is not too small, for the size of a picture. */
+double legend_height(double width, const struct legend_entry *entry, size_t n);
 
 /* A horizontal bar for each of N names with its value behind it; the longest value is
  * 1. */
