@@ -45,6 +45,12 @@ bool plot_complete(const struct study_trial *t)
     return t->state == STUDY_COMPLETE && study_violation(t) <= 0;
 }
 
+/* Do the values of a fitted axis span three powers of ten? */
+static bool is_wide(const struct chart_axis *a)
+{
+    return a->min > 0 && a->max / a->min > 1000;
+}
+
 void plot_fit_values(struct chart_axis *axis, const struct study *s, size_t k,
                      bool pruned)
 {
@@ -54,7 +60,7 @@ void plot_fit_values(struct chart_axis *axis, const struct study *s, size_t k,
         if (s->trials[i].state == STUDY_COMPLETE ||
             (pruned && s->trials[i].state == STUDY_PRUNED))
             chart_fit(&plain, s->trials[i].values[k]);
-    axis->log = plain.fitted && plain.min > 0 && plain.max / plain.min > 1000;
+    axis->log = plain.fitted && is_wide(&plain);
     if (plain.fitted) {
         chart_fit(axis, plain.min);
         chart_fit(axis, plain.max);
@@ -79,13 +85,17 @@ static size_t fit_history(struct chart_axis *a, const struct study *s)
     for (size_t i = 0; i < s->n; i++)
         if (is_shown(&s->trials[i]))
             v[n++] = sign * s->trials[i].values[0];
-    beyond = chart_fit_most(&plain, v, n);
-    free(v);
+    chart_fit_most(&plain, v, n);
+    a->log = plain.fitted && sign > 0 && is_wide(&plain);
     if (plain.fitted) {
         chart_fit(a, sign * plain.min);
         chart_fit(a, sign * plain.max);
     }
     chart_settle(a);
+    for (size_t i = 0; i < n; i++)
+        v[i] *= sign;
+    beyond = chart_beyond(a, v, n);
+    free(v);
     return beyond;
 }
 
@@ -208,7 +218,7 @@ static void draw_reports(struct canvas *canvas, const void *arg)
             chart_fit(&ay, s->trials[i].reports[k]);
             left_out += !isfinite(s->trials[i].reports[k]);
         }
-    ay.log = ay.fitted && ay.min > 0 && ay.max / ay.min > 1000;
+    ay.log = ay.fitted && is_wide(&ay);
     chart_settle(&ax);
     chart_settle(&ay);
     c = plot_frame(canvas, &ax, &ay);

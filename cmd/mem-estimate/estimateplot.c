@@ -218,6 +218,9 @@ static int write_plan_page(const struct plan_picture *pic, const struct figure *
                                EMIT_SH, &none) == 0) {
         html_text(&page, "A script that runs the first layout:");
         html_lines(&page, str_text(&script));
+    } else if (result->n) {
+        html_text(&page, "There is no script for the first layout:");
+        html_lines(&page, none.text);
     }
     str_clear(&script);
     return html_write(&page, pic->path, err);

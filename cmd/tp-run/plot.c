@@ -272,15 +272,13 @@ static size_t fit(struct chart_axis *a, const struct drawing *d, enum series k)
     for (size_t i = 0; i < d->n && k == LOSS_OF_STEP; i++)
         for (size_t s = 0; s < d->c[i].evals.n; s++)
             chart_fit(a, d->c[i].evals.v[s].value[0]);
-    if (a->log) {
-        for (size_t s = 0; s < n; s++)
-            chart_fit(a, v[s]);
-        beyond = 0;
-    } else {
-        beyond = chart_fit_most(a, v, n);
-    }
-    free(v);
+    if (!a->log)
+        chart_fit_most(a, v, n);
+    for (size_t s = 0; s < n && a->log; s++)
+        chart_fit(a, v[s]);
     chart_settle(a);
+    beyond = chart_beyond(a, v, n);
+    free(v);
     return beyond;
 }
 

@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cmd/picture.h"
 #include "cmd/tp-run/commands.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -569,6 +570,7 @@ static void clear(struct request *r)
     if (r->t.lock >= 0)
         close(r->t.lock);
     free(r->newest);
+    free(r->t.command);
     free(r->t.dir);
 }
 
@@ -693,10 +695,12 @@ int train_main(const char *program, int argc, char **argv)
                              .opts = opts,
                              .min_args = 0,
                              .max_args = 1 };
+    char *command = picture_command_dup(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
     int status;
 
+    r.t.command = command;
     opt.usual_backend = "cpu"; /* only this backend has kernels for training */
     r.t.setting = set;
     o->init = r.init;

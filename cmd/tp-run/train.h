@@ -78,6 +78,7 @@ struct train {
     uint64_t held;               /* number of samples for evaluation */
     char *dir;                   /* of the run; NULL: nothing is saved */
     const char *log;             /* --log, or NULL */
+    char *command;               /* as given */
     const char *report, *result; /* hpo-sweep's files, or NULL */
     int lock;                    /* the run's directory, open and locked; -1: none */
     struct train_files files;    /* files that the run reads */
@@ -147,6 +148,9 @@ struct train_told {
 MUST_CHECK int train_log_open(struct train_log *l, const struct train *t,
                               struct err *err);
 void train_log_close(struct train_log *l);
+/* The first line of this process: model, layout, BACKEND, command. */
+MUST_CHECK int train_log_start(struct train_log *l, const char *backend,
+                               struct err *err);
 MUST_CHECK int train_log_step(struct train_log *l, const struct train_told *s,
                               struct err *err);
 MUST_CHECK int train_log_eval(struct train_log *l, double loss, double seconds,

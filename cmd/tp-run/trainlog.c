@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/str.h"
+#include "lib/estimate/costmodel.h"
 
 static int open_log(int *fd, const char *path, struct err *err)
 {
@@ -110,6 +111,30 @@ static void show(struct train_log *l, double rate)
     fprintf(stderr, "  %02.0f:%02.0f:%02.0f left\033[K", floor(seconds / 3600),
             floor(fmod(seconds / 60, 60)), floor(fmod(seconds, 60)));
     l->shown = true;
+}
+
+int train_log_start(struct train_log *l, const char *backend, struct err *err)
+{
+    const struct session *s = l->t->session;
+    uint64_t params = costmodel_params(s->checkpoint->model);
+    struct str line = { 0 };
+    int ret;
+
+    str_addf(&line,
+             "{\"type\":\"start\",\"step\":%" PRIu64 ",\"model\":", l->state.step);
+    str_add_json(&line, l->t->files.model ? l->t->files.model : s->checkpoint->path);
+    str_add(&line, ",\"family\":");
+    str_add_json(&line, s->checkpoint->model->family);
+    str_addf(&line, ",\"params\":%" PRIu64 ",\"mesh\":{", params);
+    for (int a = 0; a < MESH_NAXES; a++)
+        str_addf(&line, "%s\"%s\":%d", a ? "," : "", mesh_axis_names[a],
+                 s->mesh.size[a]);
+    str_addf(&line, "},\"backend\":\"%s\",\"threads\":%d,\"command\":", backend,
+             s->machine.threads);
+    str_add_json(&line, l->t->command);
+    ret = put(l, &line, err);
+    str_clear(&line);
+    return ret;
 }
 
 int train_log_step(struct train_log *l, const struct train_told *s, struct err *err)

@@ -327,6 +327,8 @@ static int open_work(struct work *w, struct err *err)
         ret = train_dir_begin(t, err);
     if (w->world->rank == 0 && ret == 0)
         ret = train_log_open(&w->log, t, err);
+    if (w->world->rank == 0 && ret == 0)
+        ret = train_log_start(&w->log, w->trainer.ops->name, err);
     if (saver_agree(w->world, ret, err) < 0 || open_count(w, err) < 0 ||
         measure_peak(w, err) < 0)
         return -1;

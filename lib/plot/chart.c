@@ -31,7 +31,7 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-size_t chart_fit_most(struct chart_axis *a, double *v, size_t n)
+void chart_fit_most(struct chart_axis *a, double *v, size_t n)
 {
     size_t kept = 0, last;
 
@@ -39,7 +39,7 @@ size_t chart_fit_most(struct chart_axis *a, double *v, size_t n)
         if (is_drawn(a, v[i]))
             v[kept++] = v[i];
     if (!kept)
-        return 0;
+        return;
     qsort(v, kept, sizeof(*v), compare_doubles);
     /* the 95th percentile by nearest rank */
     last = (size_t)ceil(0.95 * (double)kept) - 1;
@@ -47,7 +47,15 @@ size_t chart_fit_most(struct chart_axis *a, double *v, size_t n)
         last = kept - 1;
     chart_fit(a, v[0]);
     chart_fit(a, v[last]);
-    return kept - 1 - last;
+}
+
+size_t chart_beyond(const struct chart_axis *a, const double *v, size_t n)
+{
+    size_t beyond = 0;
+
+    for (size_t i = 0; i < n; i++)
+        beyond += is_drawn(a, v[i]) && (v[i] < a->min || v[i] > a->max);
+    return beyond;
 }
 
 /* A logarithmic axis of less than two powers of ten has ticks at 1, 2 and 5, one of

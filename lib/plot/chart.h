@@ -28,8 +28,10 @@ void chart_fit(struct chart_axis *a, double v);
 void chart_settle(struct chart_axis *a);
 /* Fits the axis to N values (NaN: none) such that a few large ones do not flatten the
  * rest: its upper end is at their 95th percentile where they reach more than twice as
- * far.  Sorts V.  Returns the number of values above that end. */
-size_t chart_fit_most(struct chart_axis *a, double *v, size_t n);
+ * far.  Sorts V. */
+void chart_fit_most(struct chart_axis *a, double *v, size_t n);
+/* How many of the N values are beyond the ends of a settled axis. */
+size_t chart_beyond(const struct chart_axis *a, const double *v, size_t n);
 
 /* Position of V between the ends of a settled axis, from 0 to 1. */
 double chart_fraction(const struct chart_axis *a, double v);
