@@ -94,6 +94,10 @@ ok "which needs nothing else" whole run.html
 ok "whose names are unique" names_are_unique run.html
 ok "and refer to what is there" names_are_there run.html
 ok "with the best evaluation" grep -q '<td class="n">2.1000</td><td class="n">100</td>' run.html
+run tp-run plot -o one.html -- named
+ok "a name is escaped" grep -q '<h1>m&lt;1&gt;: llama' one.html
+run tp-run plot -o one.svg -- named
+ok "lines end at the frame" sh -c "! grep -E 'stroke:rgb.* d=\"M [^\"]*-[0-9]' one.svg"
 ok "and the command that trained, escaped" grep -q '<pre>tp-run train &amp; m</pre>' run.html
 if command -v pdftotext > /dev/null; then
     words() {
