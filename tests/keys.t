@@ -33,6 +33,26 @@ with llama-gqa rope_theta 10000
 logits
 err_empty "nor are names that transformers converts"
 
+# older and wider names of rotary scaling
+factors='"short_factor":[1,1.5],"long_factor":[2,3],"original_max_position_embeddings":2'
+with llama-gqa rope_scaling "{\"rope_type\":\"longrope\",$factors}"
+logits
+cp l.safetensors want
+with llama-gqa rope_scaling "{\"type\":\"su\",$factors}"
+logits
+status_is 0 "su is longrope's first name"
+ok "and the same" cmp want l.safetensors
+with llama-gqa rope_scaling '{"type":"mrope","mrope_section":[1,1]}'
+logits
+status_is 0 "mrope runs a text"
+err_is "tp-run: m/config.json: not known to family llama and ignored: rope_scaling.mrope_section" "with a warning"
+tp-run logits --ids 3,4,5 -o want "$data/models/llama-gqa"
+ok "as the plain table" cmp want l.safetensors
+with llama-gqa rope_scaling '{"rope_type":"spiral","factor":2}'
+logits
+err_has "rotary scaling 'spiral' is not known (linear, dynamic, llama3, yarn, longrope, proportional, mrope)" \
+    "others are refused, and the known ones named"
+
 # keys of the class that the family does not read
 with gemma3 use_bidirectional_attention true
 logits

@@ -43,7 +43,8 @@ with() {
     rm -rf m
     cp -R "$data/packed/$1" m
     chmod -R u+w m
-    sed "s/^ \"quantization_config\": {/&\n  \"$2\": $3,/" m/config.json > m/config # the first of a name counts
+    # the last of a name counts
+    sed "/^ \"quantization_config\": {/,/^ }/ s/^ }/  , \"$2\": $3\n }/" m/config.json > m/config
     mv m/config m/config.json
 }
 

@@ -107,6 +107,18 @@ renamed "$tied" bare 's/{"format":"pt"}/null/'
 ok "metadata may be null" same_logits bare "$tied"
 ok "and comes back" comes_back bare
 
+# ---- more in the files than the config says
+
+cp -r "$tied" short
+chmod -R u+w short
+sed 's/"num_hidden_layers": 2/"num_hidden_layers": 1/' "$tied/config.json" > short/config.json
+for command in "tp-run logits --ids 1 -o l" "tp-shard split --tp 2" "mem-estimate infer" "pp-partition plan --pp 1"; do
+    case $command in tp-shard*) run $command short never ;; *) run $command short ;; esac
+    status_is 3 "${command% -*}: fewer layers than are stored"
+    err_is "${command%% *}: short: tensor model.layers.1.input_layernorm.weight: its layer is 1, but the config has 1 layers (num_hidden_layers)" \
+        "and which, by number and key"
+done
+
 # ---- an index may name files of its directory by ./
 
 cp -r "$models/llama-sharded" dotted
@@ -140,6 +152,10 @@ ok "and change nothing" same_logits python "$models/llama-gqa"
 tp-shard split -q --tp 2 --keep-vocab --rank-configs python cut3
 ok "a rank's config keeps them" grep -q '"time_step_limit": \[0.0, *Infinity\]' cut3/hf-tp1-pp0/config.json
 ok "the parts say the same" same_logits cut3 "$models/llama-gqa"
+sed 's/"hidden_size": 32,/"hidden_size": 7, "hidden_size": 9, &/' "$models/llama-gqa/config.json" > python/config.json
+run tp-run logits --ids 1 -o l python
+err_empty "the last of equal keys counts"
+ok "and the model is the same" same_logits python "$models/llama-gqa"
 while IFS=@ read -r script place; do
     sed "$script" "$models/llama-gqa/config.json" > torn.json
     run mem-estimate infer torn.json
@@ -149,7 +165,6 @@ done <<'EOF'
 s/"hidden_size": /"hidden_size" /@12:17: expected ':'
 s/"hidden_size": 32/"hidden_size": Nan/@12:18: expected a value
 s/"hidden_size": 32/"hidden_size": -Inf/@12:18: bad number
-s/"hidden_size": 32,/"hidden_size": 32, "hidden_size": 32,/@12:37: duplicate key "hidden_size"
 $d@32:1: unexpected end
 EOF
 

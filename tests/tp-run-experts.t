@@ -58,7 +58,7 @@ run tp-run bench --repeat 1 --tokens 4 --ep 2 "$dir"
 status_is 0 "bench takes steps with all ranks"
 run tp-run generate --ids 1 --ep 6 "$dir"
 status_is 1 "there can be no more ranks than experts"
-err_is "tp-run: ep 6: the model has 5 experts" "and the reason is told"
+err_is "tp-run: ep 6: the model has 5 experts; valid ep: 1 to 5" "and the reason is told"
 tp-run program --mesh ep=2 "$dir" > out
 ok "a program shows what is exchanged" grep -q '^collectives: 6 all-to-all over ep of 2, bytes ' out
 ok "and no sum over those ranks" test "$(grep -c 'all-reduce.* over ep' out)" = 0

@@ -53,7 +53,7 @@ ok "the number of threads changes no bit" cmp l1 l5
 # what goes wrong
 run tp-run generate --prompt x --tp 7 "$bard"
 status_is 1 "more ranks than heads do not fit"
-err_is "tp-run: tp 7: the model has 6 heads" "and the reason is told"
+err_is "tp-run: tp 7: the model has 6 heads; valid tp: 1 to 6; or use --pp" "and the reason is told"
 run tp-run generate --prompt x --temperature -1 "$bard"
 status_is 2 "a temperature below nought is a usage error"
 run tp-run generate --prompt x nowhere

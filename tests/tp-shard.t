@@ -96,7 +96,7 @@ run tp-shard plan --tp 2 --json "$bard"
 out_has '{"type":"part","part":1,"file":"rank-tp1-pp0.safetensors"' "plan tells each part's file"
 run tp-shard plan --tp 7 "$bard"
 status_is 1 "more ranks than heads are an honest no"
-err_is "tp-shard: tp 7: the model has 6 heads" "which says why"
+err_is "tp-shard: tp 7: the model has 6 heads; valid tp: 1 to 6; or use --pp" "which says why"
 
 # families
 run tp-shard families
@@ -148,9 +148,9 @@ status_is 0 "but cut with --family and a name"
 run tp-shard plan --tp 2 --family lama typed
 err_has "no family is called 'lama'; the nearest is 'llama'" "a name that is none is told"
 run tp-shard plan --tp 200 "$data/models/qwen3-moe"
-err_is "tp-shard: tp 200: the model has 6 heads" "a limit has the name that users know"
+err_is "tp-shard: tp 200: the model has 6 heads; valid tp: 1 to 6; or use --pp" "a limit has the name that users know"
 run tp-shard plan --tp 4 "$data/quantized/mxfp4"
-err_is "tp-shard: tp 4: the model's intermediate_size/mxfp4_block is 3" "or that of the key in config.json"
+err_is "tp-shard: tp 4: the model's intermediate_size/mxfp4_block is 3; valid tp: 1 to 3; or use --pp" "or that of the key in config.json"
 
 # damage in a copy that is not needed
 # flip FILE TENSOR - the lowest bit of the tensor's first byte

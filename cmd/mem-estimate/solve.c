@@ -146,7 +146,7 @@ static bool fits_on(struct fewest *f, int n, const int axes[MESH_NAXES])
     size[MESH_DP] = rest;
     if ((rest > 1 && !r->memory.train) ||
         mesh_set(&r->memory.mesh, size, NULL, &err) < 0 ||
-        model_check_mesh(r->summary.model, &r->memory.mesh, &err) < 0)
+        model_check_mesh(r->summary.model, &r->memory.mesh, NULL) < 0)
         return false;
     r->memory.zero = shards(&r->memory.mesh) ? 3 : zero;
     ok = request_settle(r, &err) == 0 && first_fits(f) && fits(r, &peak);

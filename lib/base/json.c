@@ -40,18 +40,25 @@ static struct json *new_node(struct json_doc *doc, const struct jsonlex *lex,
     return node;
 }
 
-/* Orders members by key, and equal keys by their position in the file. */
+/* Orders members by their position in the file. */
+static int compare_places(const void *a, const void *b)
+{
+    const struct json *x = *(const struct json *const *)a;
+    const struct json *y = *(const struct json *const *)b;
+
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    return x->col < y->col ? -1 : x->col > y->col;
+}
+
+/* Orders members by key, and equal keys by their position. */
 static int compare_members(const void *a, const void *b)
 {
     const struct json *x = *(const struct json *const *)a;
     const struct json *y = *(const struct json *const *)b;
     int order = strcmp(x->key, y->key);
 
-    if (order)
-        return order;
-    if (x->line != y->line)
-        return x->line < y->line ? -1 : 1;
-    return x->col < y->col ? -1 : x->col > y->col;
+    return order ? order : compare_places(a, b);
 }
 
 /* Sorts large objects, so that a hostile file costs O(n log n) at most. */
@@ -81,9 +88,37 @@ const struct json *json_find_duplicate(const struct json *object)
     return found;
 }
 
+/* Removes the members of OBJECT that a later one of the same key replaces. */
+static void keep_last(struct json *object)
+{
+    struct json **sorted, **to, *last = NULL;
+    size_t n = 0, kept = 0;
+
+    if (!json_find_duplicate(object))
+        return;
+    sorted = xmalloc(object->n * sizeof(*sorted));
+    for (struct json *m = (struct json *)object->first; m; m = (struct json *)m->next)
+        sorted[n++] = m;
+    qsort(sorted, n, sizeof(*sorted), compare_members);
+    to = xmalloc(n * sizeof(*to));
+    for (size_t i = 0; i < n; i++)
+        if (i + 1 == n || strcmp(sorted[i]->key, sorted[i + 1]->key) != 0)
+            to[kept++] = sorted[i];
+    qsort(to, kept, sizeof(*to), compare_places);
+    for (size_t i = 0; i < kept; i++) {
+        to[i]->next = i + 1 < kept ? to[i + 1] : NULL;
+        last = to[i];
+    }
+    object->first = last ? to[0] : NULL;
+    object->n = (uint32_t)kept;
+    free(sorted);
+    free(to);
+}
+
 /* Builds the tree of N bytes of text.  OPEN is the stack of containers around the
  * current token; LAST has the most recent member of each. */
-static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err *err)
+static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, bool last_wins,
+                 struct err *err)
 {
     struct json *open[JSONLEX_DEPTH], *last[JSONLEX_DEPTH];
     uint64_t most = mem_allowance(n);
@@ -100,12 +135,14 @@ static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, struct err
             continue;
         }
         if (lex->token == JSONLEX_OBJECT_END || lex->token == JSONLEX_ARRAY_END) {
-            const struct json *twice = lex->token == JSONLEX_OBJECT_END
-                                           ? json_find_duplicate(open[depth - 1])
-                                           : NULL;
+            bool object = lex->token == JSONLEX_OBJECT_END;
+            const struct json *twice =
+                object && !last_wins ? json_find_duplicate(open[depth - 1]) : NULL;
 
             if (twice)
                 return json_error(doc, twice, err, "duplicate key \"%s\"", twice->key);
+            if (object && last_wins)
+                keep_last(open[depth - 1]);
             depth--;
             continue;
         }
@@ -146,7 +183,7 @@ static int reparse(struct json_doc *doc, const char *name, const char *text, siz
     jsonlex_init(&lex, name, text, n);
     lex.constants = constants;
     lex.text = doc->token;
-    ret = build(doc, &lex, n, err);
+    ret = build(doc, &lex, n, constants, err);
     doc->token = lex.text;
     if (ret < 0)
         doc->root = NULL;

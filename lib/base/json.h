@@ -55,8 +55,9 @@ MUST_CHECK int json_reparse(struct json_doc *doc, const char *name, const char *
                             size_t n, struct err *err);
 void json_clear(struct json_doc *doc);
 
-/* The same for a file that Python's json may have written: NaN, Infinity and -Infinity
- * are numbers, for which json_double is false, and a byte order mark is passed over. */
+/* The same for a file that Python's json may have written, as it would read it: NaN,
+ * Infinity and -Infinity are numbers, for which json_double is false, the last of equal
+ * keys counts, and a byte order mark is passed over. */
 MUST_CHECK int json_parse_config(struct json_doc *doc, const char *name,
                                  const char *text, size_t n, struct err *err);
 /* Reads TEXT like that into cJSON's form, with the errors of json_parse; *out is freed

@@ -391,7 +391,7 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
             size[MESH_PP] = pp;
             size[MESH_DP] = dp;
             if (mesh_set(&mesh, size, NULL, &no) < 0 ||
-                model_check_mesh(s->m, &mesh, &no) < 0)
+                model_check_mesh(s->m, &mesh, NULL) < 0)
                 reject(s, RULE_MODEL);
             else
                 try_mesh(s, &mesh);
@@ -444,7 +444,7 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
             continue;
         }
         if (mesh_set(&mesh, size, NULL, &no) < 0 ||
-            model_check_mesh(s->m, &mesh, &no) < 0) {
+            model_check_mesh(s->m, &mesh, NULL) < 0) {
             reject(s, RULE_MODEL);
             continue;
         }
@@ -463,7 +463,7 @@ static bool has_experts(const struct model *m)
     struct err no;
 
     return mesh_set(&mesh, size, NULL, &no) == 0 &&
-           model_check_mesh(m, &mesh, &no) == 0;
+           model_check_mesh(m, &mesh, NULL) == 0;
 }
 
 static void find_divisors(struct divisors *out, uint64_t of)

@@ -552,6 +552,36 @@ static int tie_by_file(struct model *m, struct tensor_def *d, struct err *err)
     return 0;
 }
 
+/* No tensor of M is called NAME.  If one would be with more layers or experts than the
+ * config has, the error says so. */
+static int unmatched(const struct model *m, const char *name, struct err *err)
+{
+    for (size_t i = 0; i < m->state->ndefs; i++) {
+        const struct tensor_def *d = &m->state->def[i];
+        uint64_t value[2] = { 0, 0 };
+        size_t k = 0;
+
+        while (k < d->nnames && !match_name(d->name[k], name, value))
+            k++;
+        for (int slot = 0; slot < 2 && k < d->nnames; slot++)
+            if (d->capture[slot] >= 0 && value[slot] >= capture_count(m, d, slot)) {
+                const char *symbol = m->scope.sym[d->capture[slot]].name;
+                const struct family_entry *e =
+                    family_get(&m->state->family->symbols, symbol);
+
+                return err_set(err, ERR_INPUT,
+                               "tensor %s: its %s is %llu, but the config has %llu %s "
+                               "(%s)",
+                               name, d->capture_name[slot],
+                               (unsigned long long)value[slot],
+                               (unsigned long long)capture_count(m, d, slot), symbol,
+                               e && json_string(e->json) ? e->json->text : symbol);
+            }
+    }
+    return err_set(err, ERR_INPUT, "tensor %s: no rule of family %s matches it", name,
+                   m->family);
+}
+
 /* ---- ties ---- */
 
 size_t model_root(const struct model *m, size_t t)
@@ -773,8 +803,7 @@ int model_bind(struct model *m, const struct model_input *in, size_t n,
             continue;
         }
         if (t < 0)
-            return err_set(err, ERR_INPUT, "tensor %s: no rule of family %s matches it",
-                           in[i].name, m->family);
+            return unmatched(m, in[i].name, err);
         if (m->tensor[t].source >= 0)
             return err_set(err, ERR_INPUT, "tensor %s: stored again as %s",
                            in[m->tensor[t].source].name, in[i].name);

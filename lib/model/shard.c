@@ -1,4 +1,5 @@
 /* shard - what each rank of a mesh stores of a model's tensors */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,40 +76,6 @@ static const char *telling(const struct model *m, const char *name, int *n)
     return text;
 }
 
-int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
-{
-    const struct model_state *s = m->state;
-    bool used[MESH_NAXES] = { [MESH_DP] = true, [MESH_SP] = true, [MESH_PP] = true };
-
-    for (int i = 0; i < s->ndeals; i++) {
-        const struct deal_def *d = &s->deal[i];
-        const struct axis_symbol *sym = &m->scope.sym[d->sym];
-        int n;
-        const char *keys = telling(m, sym->name, &n);
-
-        used[d->over] = true;
-        if ((uint64_t)mesh->size[d->over] > sym->value &&
-            !(mesh->keep_vocab && !strcmp(sym->name, VOCAB)))
-            return !keys ? err_set(err, ERR_NO, "%s %d: the model has %llu %s",
-                                   mesh_axis_names[d->over], mesh->size[d->over],
-                                   (unsigned long long)sym->value, sym->name)
-                         : err_set(err, ERR_NO, "%s %d: the model's %.*s is %llu",
-                                   mesh_axis_names[d->over], mesh->size[d->over], n,
-                                   keys, (unsigned long long)sym->value);
-    }
-    for (int a = 0; a < MESH_NAXES; a++)
-        if (mesh->size[a] > 1 && !used[a])
-            return err_set(err, ERR_NO, "%s %d: family %s shards nothing over %s",
-                           mesh_axis_names[a], mesh->size[a], m->family,
-                           mesh_axis_names[a]);
-    if (!mesh->stages && mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
-        return err_set(err, ERR_NO, "pp %d: the model has %d layers",
-                       mesh->size[MESH_PP], s->nlayers);
-    if (mesh->stages && check_stages(m, mesh, err) < 0)
-        return -1;
-    return mesh->pad_vocab ? check_padding(m, mesh, err) : 0;
-}
-
 static uint64_t common_multiple(uint64_t a, uint64_t b)
 {
     uint64_t x = a, y = b;
@@ -148,6 +115,99 @@ struct share *model_shares(const struct model *m, const struct mesh *mesh,
                         parts, part, &share[d->group], &share[d->within]);
     }
     return share;
+}
+
+/* ---- which meshes are possible ---- */
+
+/* Can M be sharded over N ranks along AXIS of MESH? */
+static bool is_valid(const struct model *m, const struct mesh *mesh, int axis, int n)
+{
+    const struct model_state *s = m->state;
+    struct mesh tried = *mesh;
+    int coord[MESH_NAXES] = { 0 };
+    bool valid = true, packed = false;
+
+    tried.size[axis] = n;
+    for (size_t i = 0; i < s->ndefs; i++)
+        packed |= s->def[i].companion_of >= 0;
+    for (int i = 0; i < s->ndeals && valid; i++) {
+        const struct axis_symbol *sym = &m->scope.sym[s->deal[i].sym];
+
+        valid = (int)s->deal[i].over != axis || (uint64_t)n <= sym->value ||
+                (mesh->keep_vocab && !strcmp(sym->name, VOCAB));
+    }
+    for (; packed && coord[axis] < n && valid; coord[axis]++) {
+        struct share *share = model_shares(m, &tried, coord);
+
+        valid = quant_check_cut(m, share, NULL) == 0;
+        free(share);
+    }
+    return valid;
+}
+
+/* Appends to *err, after the refusal RET of MESH, what sizes of AXIS are possible. */
+static int add_valid(const struct model *m, const struct mesh *mesh, int axis,
+                     struct err *err, int ret)
+{
+    enum { MOST_TRIED = 256 };
+    struct str text = { 0 };
+    int from = 0;
+
+    if (!err)
+        return ret;
+    for (int n = 1; n <= MOST_TRIED + 1; n++) {
+        bool valid = n <= MOST_TRIED && is_valid(m, mesh, axis, n);
+
+        if (valid && !from)
+            from = n;
+        if (valid || !from)
+            continue;
+        str_addf(&text, text.len ? ", %d" : "%d", from);
+        if (from < n - 1)
+            str_addf(&text, n - 1 == from + 1 ? ", %d" : " to %d", n - 1);
+        from = 0;
+    }
+    snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
+             "; valid %s: %s%s", mesh_axis_names[axis], str_text(&text),
+             axis == MESH_TP && m->state->nlayers > 1 ? "; or use --pp" : "");
+    str_clear(&text);
+    return ret;
+}
+
+int model_check_mesh(const struct model *m, const struct mesh *mesh, struct err *err)
+{
+    const struct model_state *s = m->state;
+    bool used[MESH_NAXES] = { [MESH_DP] = true, [MESH_SP] = true, [MESH_PP] = true };
+
+    for (int i = 0; i < s->ndeals; i++) {
+        const struct deal_def *d = &s->deal[i];
+        const struct axis_symbol *sym = &m->scope.sym[d->sym];
+        int n;
+        const char *keys = telling(m, sym->name, &n);
+
+        used[d->over] = true;
+        if ((uint64_t)mesh->size[d->over] > sym->value &&
+            !(mesh->keep_vocab && !strcmp(sym->name, VOCAB)))
+            return add_valid(
+                m, mesh, d->over, err,
+                !keys ? err_set(err, ERR_NO, "%s %d: the model has %llu %s",
+                                mesh_axis_names[d->over], mesh->size[d->over],
+                                (unsigned long long)sym->value, sym->name)
+                      : err_set(err, ERR_NO, "%s %d: the model's %.*s is %llu",
+                                mesh_axis_names[d->over], mesh->size[d->over], n, keys,
+                                (unsigned long long)sym->value));
+    }
+    for (int a = 0; a < MESH_NAXES; a++)
+        if (mesh->size[a] > 1 && !used[a])
+            return err_set(err, ERR_NO, "%s %d: family %s shards nothing over %s",
+                           mesh_axis_names[a], mesh->size[a], m->family,
+                           mesh_axis_names[a]);
+    if (!mesh->stages && mesh->size[MESH_PP] > (s->nlayers ? s->nlayers : 1))
+        return err_set(err, ERR_NO, "pp %d: the model has %d layers",
+                       mesh->size[MESH_PP], s->nlayers);
+    if (mesh->stages && check_stages(m, mesh, err) < 0)
+        return -1;
+    return mesh->pad_vocab ? check_padding(m, mesh, err) : 0;
 }
 
 struct cutter {
@@ -215,7 +275,7 @@ int cutter_open(struct cutter **out, const struct model *m, const struct mesh *m
     if (quant_check_cut(m, c->share, err) < 0) {
         free(c->share);
         free(c);
-        return -1;
+        return add_valid(m, mesh, MESH_TP, err, -1);
     }
     c->cut = xcalloc(m->state->ndefs + 1, sizeof(*c->cut));
     c->runs = xcalloc(m->state->ndefs + 1, sizeof(*c->runs));

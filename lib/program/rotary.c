@@ -218,10 +218,15 @@ static int scale_proportional(struct table *t, struct rope *r)
 
 static int scale(struct table *t, struct rope *r, const struct expr_value *type)
 {
-    bool ratio = expr_word_is(type, "yarn") || expr_word_is(type, "longrope");
+    /* "su" is longrope's first name */
+    bool by_length = expr_word_is(type, "longrope") || expr_word_is(type, "su");
+    bool ratio = expr_word_is(type, "yarn") || by_length;
     double factor, original, context;
 
-    if (type->kind == EXPR_NULL || expr_word_is(type, "default"))
+    /* "mrope" turns three parts of a head by three positions, which are equal in text
+     */
+    if (type->kind == EXPR_NULL || expr_word_is(type, "default") ||
+        expr_word_is(type, "mrope"))
         return 0;
     if (expr_word_is(type, "proportional"))
         return scale_proportional(t, r);
@@ -249,11 +254,11 @@ static int scale(struct table *t, struct rope *r, const struct expr_value *type)
         return scale_llama3(t, r, factor, original);
     if (expr_word_is(type, "yarn"))
         return scale_yarn(t, r, factor, original);
-    if (expr_word_is(type, "longrope"))
+    if (by_length)
         return scale_longrope(t, r, factor, original);
     return err_set(t->err, ERR_INPUT,
                    "%s: rotary scaling '%.*s' is not known (linear, dynamic, llama3, "
-                   "yarn, longrope, proportional)",
+                   "yarn, longrope, proportional, mrope)",
                    model_config_name(t->m), (int)type->len,
                    type->word ? type->word : "");
 }

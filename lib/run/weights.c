@@ -241,8 +241,11 @@ static int load(struct weights *w, int i, const struct packing *p,
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)
-        return err_set(err, ERR_INPUT, "tensor %s: cannot compute with type %s",
-                       t->name, dtype_name(dtype));
+        return err_set(
+            err, ERR_INPUT, "%s: tensor %s: cannot compute with type %s%s",
+            c->sharded ? c->path : c->source.file[c->tensor[t->source].file].path,
+            t->name, dtype_name(dtype),
+            dtype_is_float(dtype) ? "; tp-shard split --dtype f32 converts it" : "");
     if (loader_bytes(p->loader, need->tensor, &bytes, err) < 0)
         return -1;
     if (!dtype_bytes(&expected, dtype, expected) ||
