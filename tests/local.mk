@@ -182,6 +182,7 @@ shell_tests = \
     %D%/models.t \
     %D%/news.t \
     %D%/options.t \
+    %D%/outputs.t \
     %D%/plot.t \
     %D%/pp-partition.t \
     %D%/pp-schedule.t \

@@ -10,6 +10,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/rng.h"
 #include "lib/base/sha256.h"
 #include "lib/base/shares.h"
@@ -466,14 +467,16 @@ static void test_fs(void)
     char dir[] = "/tmp/unit-base-XXXXXX", *path, *text;
     char **names;
     size_t n;
+    int fd;
 
     tap_ok(mkdtemp(dir) != NULL, "a scratch directory is made");
     path = fs_join_dup(dir, "a/b");
-    tap_ok(fs_mkdirs(path, &err) == 0 && fs_is_dir(path),
+    fd = output_dir(path, OUTPUT_MAKE, &err);
+    tap_ok(fd >= 0 && close(fd) == 0 && fs_is_dir(path),
            "directories are made with their parents");
     free(path);
     path = fs_join_dup(dir, "file");
-    tap_ok(fs_write_file(path, "abc", 3, true, &err) == 0, "a file is written");
+    tap_ok(output_write(path, "abc", 3, true, &err) == 0, "a file is written");
     tap_ok(fs_read_file(&text, &n, path, 3, &err) == 0 && n == 3 &&
                !strcmp(text, "abc"),
            "and read");
@@ -483,7 +486,7 @@ static void test_fs(void)
     tap_ok(fs_list(&names, &n, dir, &err) == 0 && n == 2 && !strcmp(names[0], "a"),
            "nothing else is left in the directory");
     fs_list_free(names, n);
-    tap_ok(fs_write_file("/dev/full", "abc", 3, false, &err) < 0 &&
+    tap_ok(output_write("/dev/full", "abc", 3, false, &err) < 0 &&
                err.kind == ERR_SYSTEM,
            "a full device is an error of the machine");
     tap_ok(fs_remove_tree(dir, &err) == 0 && !fs_exists(dir), "a tree is removed");

@@ -9,6 +9,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
@@ -363,7 +364,7 @@ static char *unpack(const char *dir, const char *name)
             manifest = xstrndup(end + 1, n);
         } else {
             path = fs_join_dup(dir, p);
-            if (fs_write_file(path, end + 1, n, false, NULL) < 0)
+            if (output_write(path, end + 1, n, false, NULL) < 0)
                 exit(99);
             free(path);
         }
@@ -392,7 +393,7 @@ static void rank_files(void)
 
         err = (struct err){ 0 };
         edit(&s, text, good ? "1" : rank_edits[i].from, good ? "1" : rank_edits[i].to);
-        if (fs_write_file(path, s.s, s.len, false, &err) < 0)
+        if (output_write(path, s.s, s.len, false, &err) < 0)
             exit(99);
         str_clear(&s);
         ret = checkpoint_open(&c, dir, NULL, &err);

@@ -7,6 +7,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/text/oldfiles.h"
 #include "lib/train/data.h"
@@ -24,7 +25,7 @@ static const char *put(const char *name, const void *text, size_t n)
 
     free(path);
     path = fs_join_dup(dir, name);
-    if (fs_write_file(path, text, n, false, &err) < 0)
+    if (output_write(path, text, n, false, &err) < 0)
         abort();
     return path;
 }

@@ -7,6 +7,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/sweep/job/measure.h"
 #include "tests/tap.h"
 
@@ -195,7 +196,7 @@ static void put(const char *name, const char *text)
     char *path = fs_join_dup(directory, name);
 
     unlink(path);
-    if (text && fs_write_file(path, text, strlen(text), false, NULL) < 0)
+    if (text && output_write(path, text, strlen(text), false, NULL) < 0)
         abort();
     free(path);
 }

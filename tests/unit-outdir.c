@@ -14,6 +14,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/outdir.h"
 #include "tests/tap.h"
@@ -44,7 +45,7 @@ static void put(const char *path, const char *text)
 {
     struct err err;
 
-    must(fs_write_file(path, text, strlen(text), false, &err), path);
+    must(output_write(path, text, strlen(text), false, &err), path);
 }
 
 static void make(const char *path, mode_t mode)

@@ -4,7 +4,6 @@
  * study of the same name in another storage take STUDY@STORAGE.trials instead, so that
  * none of them writes over what another has left. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,6 +12,7 @@
 #include "cmd/hpo-sweep/run.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 
 enum { OWNER_MAX = 8192 };
 
@@ -95,10 +95,10 @@ static int take(struct loop *l, const char *ours, struct err *err)
     bool alone, mine;
     int ret = 1;
 
-    l->base_held = open(l->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    l->base_held = output_dir(l->base, OUTPUT_MAKE, err);
     if (l->base_held < 0) {
         free(path);
-        return err_errno(err, "%s", l->base);
+        return -1;
     }
     alone = try_lock(l, LOCK_EX);
     mine = fs_read_file(&owner, NULL, path, OWNER_MAX, NULL) < 0 ||
@@ -106,7 +106,7 @@ static int take(struct loop *l, const char *ours, struct err *err)
     if (!mine)
         ret = 0;
     else if (alone && (!owner || strcmp(owner, ours)))
-        ret = fs_write_file(path, ours, strlen(ours), false, err) < 0 ? -1 : 1;
+        ret = output_write(path, ours, strlen(ours), false, err) < 0 ? -1 : 1;
     if (ret == 1 && !(l->o->share ? try_lock(l, LOCK_SH) : alone))
         ret = err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
     free(owner);
@@ -125,7 +125,7 @@ int directory_hold(struct loop *l, struct err *err)
         if (l->base_held >= 0)
             close(l->base_held);
         l->base_held = -1;
-        ret = fs_mkdirs(l->base, err) < 0 ? -1 : take(l, ours, err);
+        ret = take(l, ours, err);
     }
     free(ours);
     if (ret == 0)

@@ -7,6 +7,7 @@
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/sweep/format/words.h"
 
 struct array {
@@ -169,7 +170,7 @@ int slurm_main(const char *program, int argc, char **argv)
     if (ret == 0) {
         write_script(&text, &a, sweep, command);
         if (a.output && strcmp(a.output, "-"))
-            ret = fs_write_file(a.output, text.s, text.len, false, &err);
+            ret = output_write(a.output, text.s, text.len, false, &err);
         else
             fputs(text.s, stdout);
     }

@@ -3,13 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/sweep/storage/transfer.h"
+
+#define EXPORT_MAX (UINT64_C(1) << 34)
 
 /* A file is a journal, as Optuna writes it. */
 static char *journal_dup(const char *path)
@@ -32,58 +34,26 @@ static int copy(const char *to_url, const char *from_url, const char *name,
     return ret;
 }
 
-/* Studies of URL to FILE, which appears whole.  The journal that is written has a fresh
- * file beside FILE, under a name that nobody could foresee and link elsewhere. */
+/* Studies of URL to FILE, or "-", by way of a journal in a directory of its own. */
 static int export(const char *file, const char *url, const char *name, struct err *err)
 {
-    char *temporary = str_dupf("%s.XXXXXX", file);
-    char *to = NULL;
-    mode_t mask = umask(0);
-    int fd, ret = -1;
-
-    umask(mask);
-    fd = mkstemp(temporary);
-    if (fd < 0) {
-        err_errno(err, "%s", file);
-        free(temporary);
-        return -1;
-    }
-    to = journal_dup(temporary);
-    if (fchmod(fd, 0666 & ~mask) < 0)
-        err_errno(err, "%s", file);
-    else if (copy(to, url, name, err) == 0)
-        ret = rename(temporary, file) < 0 ? err_errno(err, "%s", file) : 0;
-    if (ret < 0)
-        unlink(temporary);
-    close(fd);
-    free(temporary);
-    free(to);
-    return ret;
-}
-
-/* Studies of URL to standard output, by way of a directory of their own. */
-static int print(const char *url, const char *name, struct err *err)
-{
     const char *tmp = getenv("TMPDIR");
-    char *dir = str_dupf("%s/hpo-sweep.XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    char *file = NULL, *text = NULL;
+    char *dir = output_scratch_dup(tmp && *tmp ? tmp : "/tmp", err);
+    char *made = dir ? fs_join_dup(dir, "export") : NULL;
+    char *to = made ? journal_dup(made) : NULL, *text = NULL;
     size_t len;
     int ret = -1;
 
-    if (!mkdtemp(dir)) {
-        err_errno(err, "%s", dir);
-        free(dir);
+    if (!dir)
         return -1;
-    }
-    file = fs_join_dup(dir, "export");
-    if (export(file, url, name, err) == 0 &&
-        fs_read_file(&text, &len, file, UINT64_C(1) << 34, err) == 0)
-        ret =
-            fwrite(text, 1, len, stdout) < len ? err_errno(err, "standard output") : 0;
-    unlink(file);
+    if (copy(to, url, name, err) == 0 &&
+        fs_read_file(&text, &len, made, EXPORT_MAX, err) == 0)
+        ret = output_write(file, text, len, false, err);
+    unlink(made);
     rmdir(dir);
     free(text);
-    free(file);
+    free(to);
+    free(made);
     free(dir);
     return ret;
 }
@@ -140,8 +110,7 @@ static int run(const struct cmd *cmd, const struct where *w, const char *file,
     if (!url)
         return cmd_usage(cmd, "which study? give --storage");
     if (writes) {
-        ret =
-            strcmp(file, "-") ? export(file, url, name, &err) : print(url, name, &err);
+        ret = export(file, url, name, &err);
     } else {
         ret = import(url, file, name, &err);
     }

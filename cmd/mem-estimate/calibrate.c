@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/estimate/measured.h"
 
 /* Prints measured and predicted times for each file. */
@@ -103,7 +103,7 @@ int calibrate_main(const char *program, int argc, char **argv)
         goto out;
     }
     measured_print(&text, &m);
-    if (out && fs_write_file(out, text.s, text.len, false, &err) < 0)
+    if (out && output_write(out, text.s, text.len, false, &err) < 0)
         goto out;
     if (json)
         fputs(text.s, stdout);

@@ -10,8 +10,8 @@
 #include "cmd/tp-run/session.h"
 #include "lib/base/clock.h"
 #include "lib/base/codes.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/cpu/machine.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/order.h"
@@ -474,7 +474,7 @@ static int report(struct bench *b, struct err *err)
 
     calibration_print(&text, &b->c);
     if (b->out)
-        ret = fs_write_file(b->out, text.s, text.len, false, err);
+        ret = output_write(b->out, text.s, text.len, false, err);
     if (ret == 0 && !printed && json)
         print_line(text.s);
     else if (ret == 0 && !printed)

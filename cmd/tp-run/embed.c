@@ -7,8 +7,8 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/outputs.h"
 #include "cmd/tp-run/pooling.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/ckpt/safetensors.h"
 
 static const char *const pooling_names[] = { "mean", "cls", "last", "pooler", NULL };
@@ -110,7 +110,7 @@ static int write_vectors(const struct embed *e, struct err *err)
     if (bytes) {
         memcpy(bytes, h.text.s, h.text.len);
         memcpy(bytes + h.text.len, e->vector, size);
-        ret = fs_write_file(e->out, bytes, h.text.len + size, false, err);
+        ret = output_write(e->out, bytes, h.text.len + size, false, err);
     }
     safetensors_header_clear(&h);
     free(bytes);

@@ -7,8 +7,8 @@
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/outputs.h"
 #include "cmd/tp-run/session.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/run/scheduler.h"
 
@@ -70,7 +70,7 @@ static int write_results(const struct logits *l, const char *path, bool traced,
         memcpy(end, r->x, result_bytes(r));
         end += result_bytes(r);
     }
-    ret = fs_write_file(path, bytes, (size_t)(end - bytes), false, err);
+    ret = output_write(path, bytes, (size_t)(end - bytes), false, err);
 out:
     safetensors_header_clear(&h);
     free(bytes);
@@ -97,7 +97,7 @@ static int write_npy(const struct logits *l, const char *path, struct err *err)
         memcpy(bytes + 10, head, len);
         bytes[all - 1] = '\n';
         memcpy(bytes + all, r->x, result_bytes(r));
-        ret = fs_write_file(path, bytes, all + result_bytes(r), false, err);
+        ret = output_write(path, bytes, all + result_bytes(r), false, err);
     }
     free(bytes);
     free(head);

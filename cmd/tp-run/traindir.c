@@ -15,6 +15,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 
 static const char RUN[] = "run.json", LOG[] = "log.jsonl", STEP[] = "step-",
@@ -37,11 +38,9 @@ int train_dir_lock(int *fd, const char *dir, struct err *err)
     const struct timespec pause = { .tv_nsec = 100000000 };
     int tries = 15;
 
-    if (fs_mkdirs(dir, err) < 0)
-        return -1;
-    *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *fd = output_dir(dir, OUTPUT_SYNC, err);
     if (*fd < 0)
-        return err_errno(err, "%s", dir);
+        return -1;
     while (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK && tries-- > 0)
         nanosleep(&pause, NULL);
     if (tries < 0)
@@ -156,7 +155,7 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
             if (step_of(line, (size_t)(end - line)) <= step)
                 str_addn(&kept, line, (size_t)(end + 1 - line));
         if (ret == 0)
-            ret = fs_write_file(path, str_text(&kept), kept.len, false, err);
+            ret = output_write(path, str_text(&kept), kept.len, false, err);
     }
     str_clear(&kept);
     free(text);
@@ -460,7 +459,7 @@ static int write_run(const struct train *t, struct err *err)
     train_settings_print(&out, t);
     str_add(&out, "}\n");
     if (ret == 0)
-        ret = fs_write_file(path, out.s, out.len, true, err);
+        ret = output_write(path, out.s, out.len, true, err);
     str_clear(&out);
     free(path);
     return ret;

@@ -1,6 +1,5 @@
 /* trainlog - reports of a training run: JSON lines, plain lines, progress, hpo-sweep's
  * files */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +10,9 @@
 #include "cmd/tp-run/train.h"
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/estimate/costmodel.h"
-
-static int open_log(int *fd, const char *path, struct err *err)
-{
-    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return *fd < 0 ? err_errno(err, "%s", path) : 0;
-}
 
 int train_log_open(struct train_log *l, const struct train *t, struct err *err)
 {
@@ -37,8 +31,8 @@ int train_log_open(struct train_log *l, const struct train *t, struct err *err)
         cmd_progress(t->session->opt.quiet) && (!t->session->opt.json || !terminal);
     l->lines =
         !t->session->opt.json && !t->session->opt.quiet && !(l->progress && terminal);
-    if ((own && open_log(&l->fd[0], own, err) < 0) ||
-        (t->log && open_log(&l->fd[1], t->log, err) < 0)) {
+    if ((own && (l->fd[0] = output_append(own, err)) < 0) ||
+        (t->log && (l->fd[1] = output_append(t->log, err)) < 0)) {
         train_log_close(l);
         ret = -1;
     }
@@ -185,16 +179,13 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
 static int report(const struct train_log *l, double loss, struct err *err)
 {
     struct str line = { 0 };
-    int fd, ret = 0;
+    int fd, ret;
 
     if (!l->t->report)
         return 0;
     str_addf(&line, "%" PRIu64 " %.17g\n", l->state.step, loss);
-    fd = open(l->t->report, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        ret = err_errno(err, "%s", l->t->report);
-    else
-        ret = fs_write(fd, line.s, line.len, l->t->report, err);
+    fd = output_append(l->t->report, err);
+    ret = fd < 0 ? -1 : fs_write(fd, line.s, line.len, l->t->report, err);
     if (fd >= 0)
         close(fd);
     str_clear(&line);
@@ -259,7 +250,7 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
         str_reset(&line);
         str_add_double(&line, loss);
         str_addc(&line, '\n');
-        ret = fs_write_file(l->t->result, line.s, line.len, false, err);
+        ret = output_write(l->t->result, line.s, line.len, false, err);
     }
     str_clear(&line);
     return ret;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cmd/tp-shard/tp-shard.h"
-#include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/reshard/audit.h"
 
@@ -35,7 +35,7 @@ int sum_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     ret = audit_sum(&list, &s, &err);
     if (ret == 0 && output)
-        ret = fs_write_file(output, str_text(&list), list.len, false, &err);
+        ret = output_write(output, str_text(&list), list.len, false, &err);
     else if (ret == 0)
         fputs(str_text(&list), stdout);
     source_clear(&s);

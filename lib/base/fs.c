@@ -1,4 +1,4 @@
-/* fs - files read and written whole; an output appears complete or not at all */
+/* fs - files read whole, transfers, and what the file system says */
 #define _XOPEN_SOURCE 700 /* realpath, fdopendir */
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-enum { TRANSFER_MAX = 1 << 30, TEMPORARY_NAMES = 1000 };
+enum { TRANSFER_MAX = 1 << 30 };
 
 /* Reads the open FD to its end; NAME is for messages. */
 static int read_all(char **out, size_t *len, int fd, const char *name, uint64_t max,
@@ -175,104 +175,6 @@ int fs_write(int fd, const void *buf, size_t n, const char *path, struct err *er
     return 0;
 }
 
-/* Writes in place to a PATH that is not a regular file (a device, a pipe). */
-static int write_in_place(const char *path, const void *buf, size_t n, struct err *err)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    int ret;
-
-    if (fd < 0)
-        return err_errno(err, "%s", path);
-    ret = fs_write(fd, buf, n, path, err);
-    if (close(fd) < 0 && ret == 0)
-        ret = err_errno(err, "%s", path);
-    return ret;
-}
-
-/* Creates a file with an unused name in PATH's directory.  Returns the descriptor and
- * sets *name to its path, or returns -1. */
-static int open_beside(char **name, const char *path, struct err *err)
-{
-    char *dir = fs_dirname_dup(path);
-    int fd = -1;
-
-    *name = NULL;
-    for (int i = 0; fd < 0 && i < TEMPORARY_NAMES; i++) {
-        free(*name);
-        *name =
-            str_dupf("%s/.%s.%ld-%d.tmp", dir, fs_basename(path), (long)getpid(), i);
-        fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST)
-            break;
-    }
-    if (fd < 0) {
-        err_errno(err, "%s", path);
-        free(*name);
-        *name = NULL;
-    }
-    free(dir);
-    return fd;
-}
-
-int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
-                  struct err *err)
-{
-    /* write through a symbolic link, do not replace it */
-    char *target = realpath(path, NULL);
-    char *temporary = NULL;
-    char *dir = NULL;
-    struct stat st;
-    int fd, ret = -1;
-
-    if (!strcmp(path, "-")) {
-        free(target);
-        return fs_write(STDOUT_FILENO, buf, n, "standard output", err);
-    }
-    if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
-        ret = write_in_place(target, buf, n, err);
-        free(target);
-        return ret;
-    }
-    if (!target)
-        target = xstrdup(path);
-    fd = open_beside(&temporary, target, err);
-    if (fd < 0)
-        goto out;
-    if (fs_write(fd, buf, n, path, err) < 0)
-        goto out;
-    if (sync && fsync(fd) < 0) {
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    if (close(fd) < 0) {
-        fd = -1;
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    fd = -1;
-    if (rename(temporary, target) < 0) {
-        err_errno(err, "%s", path);
-        goto out;
-    }
-    free(temporary);
-    temporary = NULL;
-    if (sync) {
-        dir = fs_dirname_dup(target);
-        if (fs_sync_dir(dir, err) < 0)
-            goto out;
-    }
-    ret = 0;
-out:
-    if (fd >= 0)
-        close(fd);
-    if (temporary)
-        unlink(temporary);
-    free(temporary);
-    free(target);
-    free(dir);
-    return ret;
-}
-
 int fs_sync_dir(const char *path, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -284,27 +186,6 @@ int fs_sync_dir(const char *path, struct err *err)
     if (fsync(fd) < 0 && errno != EINVAL)
         ret = err_errno(err, "%s", path);
     close(fd);
-    return ret;
-}
-
-int fs_mkdirs(const char *path, struct err *err)
-{
-    char *copy = xstrdup(path);
-    int ret = 0;
-
-    for (char *p = copy + 1; copy[0] && ret == 0; p++) {
-        char c = *p;
-
-        if (c && c != '/')
-            continue;
-        *p = '\0';
-        if (mkdir(copy, 0777) < 0 && !(errno == EEXIST && fs_is_dir(copy)))
-            ret = err_errno(err, "%s", copy);
-        *p = c;
-        if (!c)
-            break;
-    }
-    free(copy);
     return ret;
 }
 

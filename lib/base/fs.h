@@ -1,4 +1,4 @@
-/* fs - files read and written whole; an output appears complete or not at all */
+/* fs - files read whole, transfers, and what the file system says */
 #ifndef LIB_BASE_FS_H
 #define LIB_BASE_FS_H
 
@@ -30,14 +30,7 @@ MUST_CHECK int fs_pwrite(int fd, const void *buf, size_t n, uint64_t offset,
 MUST_CHECK int fs_write(int fd, const void *buf, size_t n, const char *path,
                         struct err *err);
 
-/* Write N bytes to a temporary file in PATH's directory, sync it when SYNC, and rename
- * it to PATH.  On failure PATH is unchanged and the temporary file is removed.  "-" is
- * standard output. */
-MUST_CHECK int fs_write_file(const char *path, const void *buf, size_t n, bool sync,
-                             struct err *err);
-
 MUST_CHECK int fs_sync_dir(const char *path, struct err *err);
-MUST_CHECK int fs_mkdirs(const char *path, struct err *err); /* as mkdir -p */
 /* a missing PATH is no error */
 MUST_CHECK int fs_remove_tree(const char *path, struct err *err);
 /* The same for NAME in the open directory AT; PATH is for messages.  A symbolic link is

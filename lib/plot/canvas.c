@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "config.h"
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 
 const struct colour canvas_ink = { 0.13, 0.13, 0.13 };
@@ -223,7 +223,7 @@ int canvas_close(struct canvas *c, struct err *err)
     int ret = finish(c, err);
 
     if (ret == 0)
-        ret = fs_write_file(c->path, str_text(&c->bytes), c->bytes.len, false, err);
+        ret = output_write(c->path, str_text(&c->bytes), c->bytes.len, false, err);
     release(c);
     return ret;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/mem.h"
 
 /* A4 has 210 x 297 mm; pictures are scaled to the column, and not divided among pages.
@@ -206,7 +206,7 @@ int html_write(struct html *h, const char *path, struct err *err)
              str_text(&h->title), STYLE);
     str_addn(&page, str_text(&h->body), h->body.len);
     str_add(&page, "</body>\n</html>\n");
-    ret = fs_write_file(path, page.s, page.len, false, err);
+    ret = output_write(path, page.s, page.len, false, err);
     str_clear(&page);
     html_clear(h);
     return ret;

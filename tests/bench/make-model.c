@@ -11,6 +11,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/safetensors.h"
@@ -92,8 +93,8 @@ int main(int argc, char **argv)
         return 2;
     config = argc == 4 ? xstrdup(argv[3]) : llama(argv + 3);
     path = fs_join_dup(argv[1], "config.json");
-    if (fs_mkdirs(argv[1], &err) < 0 ||
-        fs_write_file(path, config, strlen(config), false, &err) < 0 ||
+    if (output_dir(argv[1], OUTPUT_MAKE, &err) < 0 ||
+        output_write(path, config, strlen(config), false, &err) < 0 ||
         model_open(&m, path, config, NULL, NULL, &err) < 0 ||
         write_model(argv[1], m, dtype, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);

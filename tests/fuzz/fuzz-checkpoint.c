@@ -10,6 +10,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/reshard/audit.h"
 #include "tests/fuzz/seal.h"
 
@@ -29,7 +30,7 @@ static void write_file(const char *dir, const char *name, const char *bytes, siz
         bytes = sealed.s;
         n = sealed.len;
     }
-    failures += fs_write_file(path, bytes, n, false, NULL) < 0;
+    failures += output_write(path, bytes, n, false, NULL) < 0;
     str_clear(&sealed);
     free(path);
 }

@@ -13,6 +13,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/train/data.h"
 
@@ -30,7 +31,7 @@ static const char *put(char *out, const char *dir, const char *name, const void 
                        size_t n)
 {
     snprintf(out, PATH, "%s%s", dir, name);
-    if (fs_write_file(out, bytes, n, false, NULL) < 0)
+    if (output_write(out, bytes, n, false, NULL) < 0)
         abort();
     return out;
 }

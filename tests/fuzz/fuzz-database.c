@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "tests/fuzz/smallstudy.h"
 
@@ -92,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             str_addn(&file, made, n);
             change(&file, data, size);
         }
-        if (fs_write_file(path, str_text(&file), file.len, false, NULL) == 0)
+        if (output_write(path, str_text(&file), file.len, false, NULL) == 0)
             load_all(url);
         failures += fs_remove_tree(dir, NULL) < 0;
         free(path);

@@ -6,6 +6,7 @@
 
 #include "cmd/tp-run/asked.h"
 #include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/reshard/checkpoint.h"
 
@@ -43,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < 2; i++) {
             char *path = fs_join_dup(dir, names[i]);
 
-            if (fs_write_file(path, data, size, false, NULL) == 0)
+            if (output_write(path, data, size, false, NULL) == 0)
                 use(dir);
             unlink(path);
             free(path);

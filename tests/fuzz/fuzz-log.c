@@ -10,6 +10,7 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/train.h"
 #include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -86,8 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *log = fs_join_dup(dir, "log.jsonl");
         char *manifest = fs_join_dup(dir, "checkpoint.json");
 
-        if (fs_write_file(manifest, "{}", 2, false, NULL) == 0 &&
-            fs_write_file(log, data + 1, size - 1, false, NULL) == 0) {
+        if (output_write(manifest, "{}", 2, false, NULL) == 0 &&
+            output_write(log, data + 1, size - 1, false, NULL) == 0) {
             plot(dir);
             resume(dir, log, data[0], (const char *)data + 1, size - 1);
             plot(dir);

@@ -10,6 +10,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/sweep/job/measure.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -43,7 +44,7 @@ static void use(const char *ask, const char *text, size_t len)
     double values[2];
     int64_t step;
 
-    if (fs_write_file(path, text, len, false, &err) == 0)
+    if (output_write(path, text, len, false, &err) == 0)
         for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++)
             if (measure_check(&requests[i], 1, &err) == 0)
                 measure_read(values, 1, &requests[i], directory, &why);

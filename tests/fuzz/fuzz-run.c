@@ -6,6 +6,7 @@
 
 #include "cmd/tp-run/train.h"
 #include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,8 +72,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *run = fs_join_dup(dir, "run.json");
         char *manifest = fs_join_dup(dir, "checkpoint.json");
 
-        if (fs_write_file(manifest, "{}", 2, false, NULL) == 0 &&
-            fs_write_file(run, data, size, false, NULL) == 0)
+        if (output_write(manifest, "{}", 2, false, NULL) == 0 &&
+            output_write(run, data, size, false, NULL) == 0)
             use(dir);
         free(run);
         free(manifest);

@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "tests/fuzz/smallstudy.h"
 
@@ -89,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n;
         const char *empty = empty_storage(dir, &n);
 
-        if (empty && fs_write_file(path, empty, n, false, NULL) == 0) {
+        if (empty && output_write(path, empty, n, false, NULL) == 0) {
             change(path, sql);
             load_all(url);
         }

@@ -7,6 +7,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/reshard/audit.h"
 
@@ -45,7 +46,7 @@ static void make(void)
     str_addn(&file, "\0\0\0\0\0\0\0", 7);
     str_add(&file, header);
     str_addn(&file, "abcde", 5);
-    if (fs_write_file(path, file.s, file.len, false, &err) < 0 ||
+    if (output_write(path, file.s, file.len, false, &err) < 0 ||
         source_open(&source, path, &err) < 0)
         abort();
     str_clear(&file);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/text/oldfiles.h"
 
@@ -19,7 +20,7 @@ static void put(const char *dir, const char *name, const char *bytes, size_t n)
 {
     char *path = fs_join_dup(dir, name);
 
-    failures += fs_write_file(path, bytes, n, false, NULL) < 0;
+    failures += output_write(path, bytes, n, false, NULL) < 0;
     free(path);
 }
 

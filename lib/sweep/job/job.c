@@ -16,6 +16,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/sweep/job/job.h"
 
 enum { REPORT_BYTES = 1 << 20 };
@@ -151,10 +152,8 @@ static pid_t start_process(int out, int err, char *const *words,
 static int open_output(const char *dir, const char *name, struct err *err)
 {
     char *path = fs_join_dup(dir, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = output_create(path, err);
 
-    if (fd < 0)
-        err_errno(err, "%s", path);
     free(path);
     return fd;
 }
@@ -176,14 +175,12 @@ int job_start(struct job *job, char *const *words, char *const *environment,
               const char *params, struct err *err)
 {
     char *path = fs_join_dup(job->dir, "params.json");
-    int out = -1, error = -1, ret = -1;
+    int dir = output_dir(job->dir, OUTPUT_MAKE, err), out = -1, error = -1, ret = -1;
     struct timespec now;
     pid_t pid;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    /* The directory above is there but for the first trial. */
-    if ((mkdir(job->dir, 0777) < 0 && fs_mkdirs(job->dir, err) < 0) ||
-        fs_write_file(path, params, strlen(params), false, err) < 0)
+    if (dir < 0 || output_write(path, params, strlen(params), false, err) < 0)
         goto out;
     forget(job);
     job->report_at = 0;
@@ -203,6 +200,8 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     job->timed_out = false;
     ret = 0;
 out:
+    if (dir >= 0)
+        close(dir);
     if (out >= 0)
         close(out);
     if (error >= 0)

@@ -1,5 +1,4 @@
 /* joblog - what ran, in the columns of GNU parallel's --joblog */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/sweep/job/joblog.h"
 
@@ -15,11 +15,11 @@ static const char HEADING[] = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\t
 
 int joblog_open(const char *path, struct err *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int fd = output_append(path, err);
     struct stat st;
 
     if (fd < 0)
-        return err_errno(err, "%s", path);
+        return -1;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > 0)
         return fd;
     if (fs_write(fd, HEADING, sizeof(HEADING) - 1, path, err) < 0) {

@@ -8,6 +8,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/sweep/job/grep.h"
 #include "lib/sweep/job/measure.h"
@@ -506,7 +507,7 @@ int measure_keep(const double *values, size_t n, const char *dir, struct err *er
             str_add_double(&json, values[i]);
         }
         str_add(&json, n > 1 ? "]}\n" : "}\n");
-        ret = fs_write_file(path, json.s, json.len, false, err);
+        ret = output_write(path, json.s, json.len, false, err);
         str_clear(&json);
     }
     free(path);

@@ -20,6 +20,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/sweep/storage/replay.h"
 #include "lib/sweep/storage/storage.h"
@@ -269,6 +270,7 @@ static int journal_open(struct storage **st, const char *where, bool create,
                         void (*waits)(const char *what), struct err *err)
 {
     struct journal *j = xcalloc(1, sizeof(*j));
+    struct err why = { 0 };
     struct timespec t;
 
     j->base.ops = &journal_storage;
@@ -281,7 +283,7 @@ static int journal_open(struct storage **st, const char *where, bool create,
     snprintf(j->worker, sizeof(j->worker), "hpo-sweep-%ld-%lld%09ld", (long)getpid(),
              (long long)t.tv_sec, t.tv_nsec);
     j->away = str_dupf("%s.%s.rename", j->lock, j->worker);
-    j->fd = open(where, O_RDWR | O_APPEND | O_CLOEXEC | (create ? O_CREAT : 0), 0666);
+    j->fd = output_reopen(where, O_RDWR | O_APPEND | (create ? O_CREAT : 0), &why);
     if (j->fd < 0 && (errno == EACCES || errno == EROFS)) {
         j->unwritable = errno;
         j->fd = open(where, O_RDONLY | O_CLOEXEC); /* enough to look */
@@ -291,7 +293,7 @@ static int journal_open(struct storage **st, const char *where, bool create,
         if (errno == ENOENT && !create)
             err_set(err, ERR_INPUT, "%s: no such journal", where);
         else
-            err_errno(err, "%s", where);
+            err_set(err, why.kind, "%s", why.text);
         journal_close(&j->base);
         return -1;
     }

@@ -19,6 +19,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 
 static const double BUSY_SECONDS = 120;
@@ -197,16 +198,37 @@ static bool is_in_use(const char *where)
     return found;
 }
 
-/* What SQLite opens the file WHERE by.  In a directory that cannot be written it can
- * make no files to share it by, and needs none when nobody is writing. */
-static char *name_dup(const char *where, int *flags)
+/* The path of the file WHERE without links, when it and the files that SQLite makes
+ * beside it may be written; owned, or NULL. */
+static char *real_dup(const char *where, struct err *err)
 {
-    char *dir = fs_dirname_dup(where);
-    bool fixed = access(dir, W_OK) < 0 && fs_exists(where) && !is_in_use(where);
+    static const char *const suffixes[] = { "-wal", "-shm", "-journal" };
+    char *real = output_resolve_dup(where, err);
+
+    for (size_t i = 0; real && i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+        char *beside = str_dupf("%s%s", real, suffixes[i]);
+        char *found = output_resolve_dup(beside, err);
+
+        if (!found) {
+            free(real);
+            real = NULL;
+        }
+        free(found);
+        free(beside);
+    }
+    return real;
+}
+
+/* What SQLite opens the file REAL by.  In a directory that cannot be written it can
+ * make no files to share it by, and needs none when nobody is writing. */
+static char *name_dup(const char *real, int *flags)
+{
+    char *dir = fs_dirname_dup(real);
+    bool fixed = access(dir, W_OK) < 0 && fs_exists(real) && !is_in_use(real);
     struct str name = { 0 };
 
-    str_add(&name, fixed ? "file:" : *where == ':' ? "./" : ""); /* no ":memory:" */
-    for (const char *p = where; *p; p++)
+    str_add(&name, fixed ? "file:" : "");
+    for (const char *p = real; *p; p++)
         str_addf(&name, fixed && strchr("%?#", *p) ? "%%%02x" : "%c", *p);
     str_add(&name, fixed ? "?immutable=1" : "");
     *flags |= fixed ? SQLITE_OPEN_URI : 0;
@@ -244,8 +266,10 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
 {
     struct sqlite *s = xcalloc(1, sizeof(*s));
     bool fresh = create && !fs_exists(where);
-    int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0), code;
-    char *path;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW |
+                (create ? SQLITE_OPEN_CREATE : 0);
+    char *path, *real = NULL;
+    int code;
 
     s->base.base.ops = &sqlite_storage;
     s->base.base.waits = waits;
@@ -255,7 +279,10 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         err_set(err, ERR_INPUT, "%s: no such database", where);
         goto fail;
     }
-    path = name_dup(where, &flags);
+    real = real_dup(where, err);
+    if (!real)
+        goto fail;
+    path = name_dup(real, &flags);
     code = sqlite3_open_v2(path, &s->db, flags, NULL);
     free(path);
     if (code != SQLITE_OK) {
@@ -272,8 +299,10 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         s->base.base.advice = "is on a network file system, where SQLite's locks may "
                               "fail: workers share a journal:FILE safely";
     *st = &s->base.base;
+    free(real);
     return 0;
 fail:
+    free(real);
     sqlite_close(&s->base.base);
     return -1;
 }

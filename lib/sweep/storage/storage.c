@@ -8,6 +8,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/sweep/storage/storage.h"
 
@@ -103,9 +104,9 @@ int storage_hold_file(struct storage *st, const char *study, bool share,
     int ret = 0;
 
     (void)study;
-    st->held = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    st->held = output_reopen(path, O_RDWR | O_CREAT, err);
     if (st->held < 0)
-        ret = err_errno(err, "%s", path);
+        ret = -1;
     else if (flock(st->held, (share ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0)
         ret = errno == EWOULDBLOCK
                   ? err_set(err, ERR_LOCKED, "%s: another run holds it", path)
