@@ -41,6 +41,7 @@ unit_tests = \
     %D%/unit-sampling \
     %D%/unit-sequence \
     %D%/unit-space \
+    %D%/unit-tcp \
     %D%/unit-train
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
@@ -71,6 +72,7 @@ tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
+tests_unit_tcp_LDADD = $(test_libs)
 tests_unit_train_LDADD = $(program_libs)
 
 # The CUDA backend without a GPU: its kernels compiled as C++ (*.emo), over a runtime in the host's
@@ -230,7 +232,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout log manifest \
-    measure pickle pieces pooling run safetensors schedule space study sums tokenizer words
+    measure pickle pieces pooling run safetensors schedule space study sums tcp tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -258,6 +260,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-study \
     %D%/fuzz/fuzz-sums \
     %D%/fuzz/fuzz-pieces \
+    %D%/fuzz/fuzz-tcp \
     %D%/fuzz/fuzz-tokenizer \
     %D%/fuzz/fuzz-words
 check_PROGRAMS += $(fuzz_programs)
@@ -297,6 +300,7 @@ tests_fuzz_fuzz_study_SOURCES = %D%/fuzz/fuzz-study.c %D%/fuzz/driver.c %D%/fuzz
 tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_sums_SOURCES = %D%/fuzz/fuzz-sums.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_tcp_SOURCES = %D%/fuzz/fuzz-tcp.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_words_SOURCES = %D%/fuzz/fuzz-words.c %D%/fuzz/driver.c
 fuzz_session = cmd/tp-run/asked.c cmd/tp-run/launcher.c cmd/tp-run/session.c

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +71,35 @@ static int send_much(struct comm *world, struct err *err)
     }
     free(all);
     return ret;
+}
+
+/* The ranks but 1 send the next one more than that should hold; all sum first and then
+ * take it. */
+static int send_ahead(struct comm *world, struct err *err)
+{
+    enum { PIECE = 3 << 20, PIECES = 30, MOST_KIB = 80 << 10 };
+    int next = (world->rank + 1) % nranks, before = (world->rank + nranks - 1) % nranks;
+    char *piece = malloc(PIECE);
+    struct rusage use;
+    float x = 1;
+    int ret = 0;
+
+    for (int i = 0; i < PIECES && ret == 0; i++) {
+        memset(piece, i, PIECE);
+        ret = world->rank == 1 ? 0 : world->ops->send(world, piece, PIECE, next, err);
+    }
+    if (ret == 0)
+        ret = comm_run(world, comm_all_reduce(&x, 1), err);
+    getrusage(RUSAGE_SELF, &use);
+    if (ret == 0 && world->rank == 1 && use.ru_maxrss > MOST_KIB)
+        ret = err_set(err, ERR_INPUT, "%ld KiB are in use", use.ru_maxrss);
+    for (int i = 0; i < PIECES && ret == 0 && before != 1; i++) {
+        ret = world->ops->receive(world, piece, PIECE, before, err);
+        if (ret == 0 && (piece[0] != i || piece[PIECE - 1] != i))
+            ret = err_set(err, ERR_INPUT, "piece %d is another", i);
+    }
+    free(piece);
+    return ret < 0 || world->ops->flush(world, err) < 0 ? -1 : 0;
 }
 
 /* For groups of any size. */
@@ -261,7 +291,7 @@ static enum hello_verdict claim(int rank, int size, const struct said *repeated,
 /* Who says that it is a rank that cannot be is told, and nobody else. */
 static void false_ranks(void)
 {
-    char text[100];
+    char text[160];
 
     start_rank(&ranks[0], 0, "a job", sum_once, 60);
     tap_ok(claim(nranks + 70, nranks, NULL, NULL) == HELLO_NO_RANK &&
@@ -283,12 +313,12 @@ static void false_ranks(void)
     tap_ok(all_end(0), "while the others meet");
 
     start_rank(&ranks[0], 0, "a job", sum_once, 1);
-    claim(7, nranks, NULL, NULL);
+    claim(nranks + 7, nranks, NULL, NULL);
     end_rank(&ranks[0]);
     snprintf(text, sizeof(text),
              "rank 1 has not connected (--rank-timeout); a process that connected as "
-             "rank 7 of %d was refused",
-             nranks);
+             "rank %d of %d was refused",
+             nranks + 7, nranks);
     tap_is(ranks[0].text, text, "who waits in vain names who was refused");
 }
 
@@ -334,6 +364,9 @@ int main(int argc, char **argv)
 
     run_all(send_much);
     tap_ok(all_end(0), "what was sent arrives after its sender has ended");
+
+    run_all(send_ahead);
+    tap_ok(all_end(0), "what a rank has not taken waits with its sender");
 
     run_all(die);
     for (int r = 0; r < nranks; r++) {

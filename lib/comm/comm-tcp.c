@@ -3,8 +3,11 @@
  * What goes between two ranks is frames: a head and at most PIECE bytes.  A frame
  * belongs to a channel of a group: messages, or parts of its collectives, whose order
  * is that of the operations.  Frames are read whenever this rank calls an operation,
- * and wait in memory for who wants them; so nobody waits for a receiver.  Collectives
- * move on as those of comm-mpi do. */
+ * and wait in memory for who wants them.  A channel has room for WINDOW bytes there;
+ * what it has no room for waits with the sender, beside the other channels, until the
+ * receiver reports that it has taken some.  So no operation waits for a receiver, and a
+ * rank that sends what nobody wants fills no memory.  Collectives move on as those of
+ * comm-mpi do. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,12 +29,15 @@
 #include "lib/comm/tcp.h"
 
 enum {
-    PIECE = 1 << 20, /* bytes of a frame */
-    GROUPS = 31,     /* that can be made of one group */
-    LIVE_S = 10,     /* seconds without a word after which TCP asks the peer */
-    GONE_MS = 60000, /* without an answer: the peer is gone */
-    LAST_MS = 10000, /* for what was sent last to arrive */
-    ABORT_MS = 500,  /* for the others to hear of a failure */
+    PIECE = 1 << 20,  /* bytes of a frame */
+    GROUPS = 31,      /* that can be made of one group */
+    FRAME = 64,       /* bytes that a frame takes besides its own */
+    WINDOW = 8 << 20, /* bytes of a channel on their way or not taken */
+    AT_ONCE = 256,    /* frames of a peer that are read before the others' */
+    LIVE_S = 10,      /* seconds without a word after which TCP asks the peer */
+    GONE_MS = 60000,  /* without an answer: the peer is gone */
+    LAST_MS = 10000,  /* for what was sent last to arrive */
+    ABORT_MS = 500,   /* for the others to hear of a failure */
 };
 
 enum channel {
@@ -41,6 +47,13 @@ enum channel {
     CHANNELS,
     BYE = CHANNELS, /* the rank has ended without an error */
     ABORT,          /* or with one, which it reports */
+    ROOM,           /* and on: as many bytes of channel 0 and on have been taken */
+};
+
+enum {
+    /* What a peer may send in groups that this rank does not have, as it is late */
+    EARLY_LANES = (GROUPS + 1) * CHANNELS,
+    EARLY_BYTES = (GROUPS + 1) * WINDOW,
 };
 
 /* In network order. */
@@ -59,10 +72,14 @@ struct frames {
     struct frame *first, **last;
 };
 
-/* Received frames of a channel. */
-struct inbox {
+/* A channel between this rank and a peer. */
+struct lane {
     uint32_t group, channel;
-    struct frames frames;
+    struct frames in;  /* received and not taken */
+    size_t held;       /* bytes received whose taking the peer has not been told */
+    size_t taken;      /* of them */
+    struct frames out; /* that the peer has no room for yet */
+    size_t room;       /* bytes that it has room for */
 };
 
 struct peer {
@@ -73,8 +90,8 @@ struct peer {
     struct head head; /* of the frame that is being received */
     size_t head_have;
     struct frame *in; /* NULL: its head is not whole */
-    struct inbox **inbox;
-    size_t ninboxes, cap;
+    struct lane **lane;
+    size_t nlanes, cap;
 };
 
 /* What the groups of this process share. */
@@ -154,20 +171,62 @@ static struct frame *frame_new(size_t bytes, struct err *err)
     return f;
 }
 
-static struct inbox *inbox_of(struct peer *p, uint32_t group, uint32_t channel)
-{
-    struct inbox *b;
+/* ---- lanes ---- */
 
-    for (size_t i = 0; i < p->ninboxes; i++)
-        if (p->inbox[i]->group == group && p->inbox[i]->channel == channel)
-            return p->inbox[i];
-    b = xcalloc(1, sizeof(*b));
-    b->group = group;
-    b->channel = channel;
-    frames_init(&b->frames);
-    p->inbox = xgrow(p->inbox, &p->cap, p->ninboxes + 1, sizeof(*p->inbox));
-    p->inbox[p->ninboxes++] = b;
-    return b;
+static struct lane *lane_find(const struct peer *p, uint32_t group, uint32_t channel)
+{
+    for (size_t i = 0; i < p->nlanes; i++)
+        if (p->lane[i]->group == group && p->lane[i]->channel == channel)
+            return p->lane[i];
+    return NULL;
+}
+
+/* The lane of a channel of a group that this rank has. */
+static struct lane *lane_of(struct peer *p, uint32_t group, uint32_t channel)
+{
+    struct lane *l = lane_find(p, group, channel);
+
+    if (l)
+        return l;
+    l = xcalloc(1, sizeof(*l));
+    l->group = group;
+    l->channel = channel;
+    l->room = WINDOW;
+    frames_init(&l->in);
+    frames_init(&l->out);
+    p->lane = xgrow(p->lane, &p->cap, p->nlanes + 1, sizeof(*p->lane));
+    return p->lane[p->nlanes++] = l;
+}
+
+static void lane_free(struct lane *l)
+{
+    frames_clear(&l->in);
+    frames_clear(&l->out);
+    free(l);
+}
+
+/* Is rank RANK of the world, with this one, in group GROUP? */
+static bool shares_group(const struct process *p, uint32_t group, int rank)
+{
+    for (const struct tcp_comm *c = p->groups; c; c = c->next)
+        for (int i = 0; c->id == group && i < c->comm.size; i++)
+            if (c->member[i] == rank)
+                return true;
+    return false;
+}
+
+/* Has rank RANK sent all that it may in groups that this one does not have? */
+static bool is_too_early(const struct process *p, int rank)
+{
+    const struct peer *peer = &p->peer[rank];
+    size_t lanes = 0, bytes = 0;
+
+    for (size_t i = 0; i < peer->nlanes; i++)
+        if (!shares_group(p, peer->lane[i]->group, rank)) {
+            lanes++;
+            bytes += peer->lane[i]->held;
+        }
+    return lanes > EARLY_LANES || bytes > EARLY_BYTES;
 }
 
 /* ---- moving bytes ---- */
@@ -180,6 +239,8 @@ static void lose(struct peer *p, int why)
     p->gone = !p->ended;
     p->why = why;
     frames_clear(&p->out);
+    for (size_t i = 0; i < p->nlanes; i++)
+        frames_clear(&p->lane[i]->out);
     free(p->in);
     p->in = NULL;
 }
@@ -207,22 +268,80 @@ static void push(struct peer *p)
     }
 }
 
-/* The frame that P has sent is whole. */
-static void file_frame(struct process *process, struct peer *p)
+/* Moves what P has room for to the frames that go out. */
+static void release(struct peer *p, struct lane *l)
 {
-    uint32_t channel = ntohl(p->head.channel);
+    while (l->out.first) {
+        struct frame *f = l->out.first;
+        size_t cost = f->n - sizeof(struct head) + FRAME;
 
-    p->head_have = 0;
-    if (channel < CHANNELS) {
-        p->in->at = 0;
-        frames_add(&inbox_of(p, ntohl(p->head.group), channel)->frames, p->in);
-        p->in = NULL;
+        if (cost > l->room)
+            return;
+        l->room -= cost;
+        l->out.first = f->next;
+        if (!f->next)
+            l->out.last = &l->out.first;
+        frames_add(&p->out, f);
+    }
+}
+
+/* P has taken BYTES of a channel.  One of a group that has been closed is of no more
+ * interest. */
+static void widen(struct peer *p, uint32_t group, uint32_t channel, size_t bytes)
+{
+    struct lane *l = lane_find(p, group, channel);
+
+    if (!l)
+        return;
+    if (bytes > WINDOW - l->room) {
+        lose(p, EPROTO);
         return;
     }
-    p->ended |= channel == BYE;
-    process->aborted |= channel == ABORT;
-    free(p->in);
+    l->room += bytes;
+    release(p, l);
+}
+
+/* Tells P what has been taken of L, when it is enough to be worth a frame. */
+static void report(struct peer *p, struct lane *l)
+{
+    struct frame *f;
+    struct head head = { htonl(l->group), htonl(ROOM + l->channel),
+                         htonl((uint32_t)l->taken) };
+
+    if (l->taken < WINDOW / 4 || p->fd < 0)
+        return;
+    f = xmalloc(sizeof(*f) + sizeof(head));
+    *f = (struct frame){ .n = sizeof(head) };
+    memcpy(f->data, &head, sizeof(head));
+    frames_add(&p->out, f);
+    l->held -= l->taken;
+    l->taken = 0;
+    push(p);
+}
+
+/* The frame that rank RANK has sent is whole. */
+static void file_frame(struct process *process, int rank)
+{
+    struct peer *p = &process->peer[rank];
+    uint32_t group = ntohl(p->head.group), channel = ntohl(p->head.channel);
+    struct frame *f = p->in;
+    struct lane *l;
+
+    p->head_have = 0;
     p->in = NULL;
+    if (channel >= CHANNELS) {
+        p->ended |= channel == BYE;
+        process->aborted |= channel == ABORT;
+        free(f);
+        return;
+    }
+    l = lane_of(p, group, channel);
+    l->held += f->n + FRAME;
+    f->at = 0;
+    frames_add(&l->in, f);
+    if (l->held > WINDOW ||
+        (!shares_group(process, group, rank) && is_too_early(process, rank)))
+        lose(p, EPROTO);
 }
 
 /* Takes N bytes more of P into *have of TOTAL at TO; false if there are none now, or P
@@ -245,16 +364,34 @@ static bool take(struct peer *p, void *to, size_t *have, size_t total)
     return true;
 }
 
-/* Reads what P has sent. */
-static int pull(struct process *process, struct peer *p, struct err *err)
+/* Can H be the head of a frame? */
+static bool is_head(const struct head *h)
 {
-    while (p->fd >= 0) {
+    uint32_t channel = ntohl(h->channel), bytes = ntohl(h->bytes);
+
+    if (channel < CHANNELS)
+        return bytes > 0 && bytes <= PIECE;
+    return channel < ROOM ? bytes == 0 : channel < ROOM + CHANNELS && bytes > 0;
+}
+
+/* Reads what rank RANK has sent, up to so much that others have their turn. */
+static int pull(struct process *process, int rank, struct err *err)
+{
+    struct peer *p = &process->peer[rank];
+
+    for (int i = 0; i < AT_ONCE && p->fd >= 0; i++) {
         if (!p->in) {
             if (!take(p, &p->head, &p->head_have, sizeof(p->head)))
                 return 0;
-            if (ntohl(p->head.bytes) > PIECE || ntohl(p->head.channel) > ABORT) {
+            if (!is_head(&p->head)) {
                 lose(p, EPROTO);
                 return 0;
+            }
+            if (ntohl(p->head.channel) >= ROOM) {
+                p->head_have = 0;
+                widen(p, ntohl(p->head.group), ntohl(p->head.channel) - ROOM,
+                      ntohl(p->head.bytes));
+                continue;
             }
             p->in = frame_new(ntohl(p->head.bytes), err);
             if (!p->in)
@@ -262,7 +399,7 @@ static int pull(struct process *process, struct peer *p, struct err *err)
         }
         if (!take(p, p->in->data, &p->in->at, p->in->n))
             return 0;
-        file_frame(process, p);
+        file_frame(process, rank);
     }
     return 0;
 }
@@ -280,7 +417,7 @@ static int move_bytes(struct process *p, int ms, struct err *err)
     if (poll(p->poll, (nfds_t)p->nranks, ms) <= 0)
         return 0;
     for (int r = 0; r < p->nranks; r++) {
-        if (p->poll[r].revents & ~POLLOUT && pull(p, &p->peer[r], err) < 0)
+        if (p->poll[r].revents & ~POLLOUT && pull(p, r, err) < 0)
             return -1;
         if (p->poll[r].revents & POLLOUT)
             push(&p->peer[r]);
@@ -314,6 +451,7 @@ static int post(struct process *p, int rank, uint32_t group, enum channel channe
                 const void *buf, size_t bytes, struct err *err)
 {
     struct peer *to = &p->peer[rank];
+    struct lane *l = channel < CHANNELS ? lane_of(to, group, channel) : NULL;
 
     if (to->fd < 0)
         return check_sender(p, rank, err);
@@ -329,8 +467,10 @@ static int post(struct process *p, int rank, uint32_t group, enum channel channe
         memcpy(f->data, &head, sizeof(head));
         if (n)
             memcpy(f->data + sizeof(head), (const char *)buf + at, n);
-        frames_add(&to->out, f);
+        frames_add(l ? &l->out : &to->out, f);
     }
+    if (l)
+        release(to, l);
     push(to);
     return 0;
 }
@@ -339,7 +479,8 @@ static int post(struct process *p, int rank, uint32_t group, enum channel channe
 static void fetch(struct peer *from, uint32_t group, enum channel channel, char *to,
                   size_t *at, size_t bytes)
 {
-    struct frames *f = &inbox_of(from, group, channel)->frames;
+    struct lane *l = lane_of(from, group, channel);
+    struct frames *f = &l->in;
 
     while (f->first && *at < bytes) {
         struct frame *one = f->first;
@@ -348,9 +489,12 @@ static void fetch(struct peer *from, uint32_t group, enum channel channel, char 
         memcpy(to + *at, one->data + one->at, n);
         one->at += n;
         *at += n;
-        if (one->at == one->n)
+        if (one->at == one->n) {
+            l->taken += one->n + FRAME;
             frames_drop(f);
+        }
     }
+    report(from, l);
 }
 
 /* ---- collectives: every rank sends each other rank its part ---- */
@@ -511,12 +655,22 @@ static int receive_message(struct comm *comm, void *buf, size_t bytes, int from,
     return 0;
 }
 
+/* Does something wait for room at a peer? */
+static bool has_held(const struct process *p)
+{
+    for (int r = 0; r < p->nranks; r++)
+        for (size_t i = 0; i < p->peer[r].nlanes; i++)
+            if (p->peer[r].lane[i]->out.first)
+                return true;
+    return false;
+}
+
 static bool has_unsent(const struct process *p)
 {
     for (int r = 0; r < p->nranks; r++)
         if (p->peer[r].out.first)
             return true;
-    return false;
+    return has_held(p);
 }
 
 static int flush(struct comm *comm, struct err *err)
@@ -550,6 +704,9 @@ static void tell_all(struct process *p, enum channel what, int ms)
     double end = clock_seconds() + ms / 1e3;
     struct err ignored;
 
+    while (what == BYE && has_held(p) && clock_seconds() < end &&
+           move_bytes(p, 1, &ignored) == 0)
+        ;
     for (int r = 0; r < p->nranks; r++)
         if (p->peer[r].fd >= 0 && post(p, r, 0, what, NULL, 0, &ignored) < 0)
             return;
@@ -578,15 +735,27 @@ static void close_process(struct process *p)
         struct peer *peer = &p->peer[r];
 
         lose(peer, 0);
-        for (size_t i = 0; i < peer->ninboxes; i++) {
-            frames_clear(&peer->inbox[i]->frames);
-            free(peer->inbox[i]);
-        }
-        free(peer->inbox);
+        for (size_t i = 0; i < peer->nlanes; i++)
+            lane_free(peer->lane[i]);
+        free(peer->lane);
     }
     free(p->peer);
     free(p->poll);
     free(p);
+}
+
+/* Forgets the lanes of a group that is closed, but for what is still to be sent. */
+static void close_lanes(const struct tcp_comm *c)
+{
+    for (int m = 0; m < c->comm.size; m++) {
+        struct peer *p = &c->process->peer[c->member[m]];
+
+        for (size_t i = p->nlanes; i-- > 0;)
+            if (p->lane[i]->group == c->id && !p->lane[i]->out.first) {
+                lane_free(p->lane[i]);
+                p->lane[i] = p->lane[--p->nlanes];
+            }
+    }
 }
 
 static void close_comm(struct comm *comm)
@@ -606,6 +775,8 @@ static void close_comm(struct comm *comm)
     }
     if (c->id == 0)
         close_process(c->process);
+    else
+        close_lanes(c);
     free(c->member);
     free(c);
 }
