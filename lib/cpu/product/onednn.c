@@ -1,11 +1,14 @@
 /* onednn - products of matrices in 16 or 8 bits by oneDNN */
+#define _GNU_SOURCE /* dladdr */
 #include "lib/cpu/product/onednn.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "config.h"
 #include "lib/base/mem.h"
+#include "lib/cpu/cpu.h"
 
 #ifdef HAVE_DNNL
 #include <dnnl.h>
@@ -115,3 +118,27 @@ bool onednn_run(struct onednn *p, void *y, const void *x, const void *w)
     return false;
 }
 #endif
+
+bool cpu_is_dnnl(const void *code)
+{
+#ifdef HAVE_DNNL
+    Dl_info at, library;
+
+    return dladdr(code, &at) && dladdr((void *)(uintptr_t)dnnl_sgemm, &library) &&
+           at.dli_fbase == library.dli_fbase;
+#else
+    (void)code;
+    return false;
+#endif
+}
+
+void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
+{
+#ifdef HAVE_DNNL
+    if (dnnl_sgemm('N', 'T', (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a,
+                   (dnnl_dim_t)k, b, (dnnl_dim_t)k, 0.0f, c,
+                   (dnnl_dim_t)n) == dnnl_success)
+        return;
+#endif
+    cpu_dots(c, n, a, k, m, b, k, n, k);
+}

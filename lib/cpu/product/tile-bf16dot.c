@@ -250,7 +250,7 @@ some_streams(float *sums, const float *x, const struct weight_rows *w, size_t te
         EACH(int s = 0; s < STREAMS; s++) acc[s] = (vec){ 0 };
         EACH(int of = 0; of < STREAMS; of += width)
         {
-            const size_t end = terms - k < PAIRS_BLOCK ? terms : k + PAIRS_BLOCK;
+            const size_t end = terms - k < BF16DOT_BLOCK ? terms : k + BF16DOT_BLOCK;
 
             for (; k + 4 * STEP <= end; k += 4 * STEP) {
                 vec_hide(&k);
@@ -268,7 +268,8 @@ some_streams(float *sums, const float *x, const struct weight_rows *w, size_t te
             }
         }
         vec_add_stretches(sums, acc, width,
-                          (terms - start + PAIRS_BLOCK - 1) / PAIRS_BLOCK, start > 0);
+                          (terms - start + BF16DOT_BLOCK - 1) / BF16DOT_BLOCK,
+                          start > 0);
     }
 }
 
@@ -286,7 +287,7 @@ STREAMS_OF(near_2, 2, VEC_TO_L1)
 
 #define TABLE(eight_rows, sibling)                                                     \
     {                                                                                  \
-        .kind = STORED_BF16DOT, .size = sizeof(uint16_t), .block = PAIRS_BLOCK,        \
+        .kind = STORED_BF16DOT, .size = sizeof(uint16_t), .block = BF16DOT_BLOCK,      \
         .paired = true, .dot = dot, .keep = eight_rows, .join = join, .near = sibling, \
         .way = {                                                                       \
             { 8, streams_8 },                                                          \

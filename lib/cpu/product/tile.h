@@ -1,7 +1,7 @@
 /* tile - interface between products and their tile loops
  *
  * tile-TYPE.c has the loops for one type of weights, instantiated from tile-loops.h;
- * linear.c composes products from these loops. */
+ * the files of linear.h compose products from these loops. */
 #ifndef LIB_CPU_PRODUCT_TILE_H
 #define LIB_CPU_PRODUCT_TILE_H
 
@@ -22,8 +22,8 @@ enum {
     EIGHT_OUTS = 3, /* and its outputs */
     STREAMS = 8, /* most outputs of one row at once, whose weights may lie far apart */
     BLOCK = 512, /* terms of a stretch: some rows of x fit into the L1 cache */
-    PAIRS_BLOCK = 2048, /* of paired x */
-    PAIRS_PART = 512,   /* terms of it for which eight rows fit into the L1 cache */
+    BF16DOT_BLOCK = 2048, /* of paired x */
+    BF16DOT_PART = 512,   /* terms of it for which eight rows fit into the L1 cache */
 };
 
 /* A block of rows of weights. */

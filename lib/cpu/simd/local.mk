@@ -6,5 +6,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/avx2.h \
     %D%/avx512bf16.c %D%/avx512bf16.h \
     %D%/bf16tile.c %D%/bf16tile.h \
-    %D%/vec.h \
+    %D%/vec.c %D%/vec.h \
     %D%/widen.c
