@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cmd/foreign.h"
+#include "cmd/terminal.h"
 #include "config.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -32,15 +33,23 @@ static const char *program_name(const struct cmd *cmd)
 
 /* ---- diagnostics ---- */
 
-/* "program: text" on standard error, as one line whatever names are in it. */
-static void complain(const struct cmd *cmd, const char *fmt, va_list ap)
+/* "program: text" on standard error; on a terminal an error begins in bold. */
+static void print_diagnostic(const struct cmd *cmd, enum paint paint, const char *text)
+{
+    fprintf(stderr, "%s%s:%s %s\n", terminal_paint(stderr, paint), program_name(cmd),
+            terminal_plain(stderr, paint), text);
+}
+
+/* The same as one line whatever names are in it. */
+static void complain(const struct cmd *cmd, enum paint paint, const char *fmt,
+                     va_list ap)
 {
     struct str line = { 0 };
     char text[4096];
 
     vsnprintf(text, sizeof(text), fmt, ap);
     str_add_printable(&line, text);
-    fprintf(stderr, "%s: %s\n", program_name(cmd), str_text(&line));
+    print_diagnostic(cmd, paint, str_text(&line));
     str_clear(&line);
 }
 
@@ -49,7 +58,7 @@ int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    complain(cmd, fmt, ap);
+    complain(cmd, PAINT_ERROR, fmt, ap);
     va_end(ap);
     fputs("Try '", stderr);
     print_name(stderr, cmd);
@@ -61,7 +70,7 @@ int cmd_fail(const struct cmd *cmd, const struct err *err)
 {
     if (err->kind == ERR_USAGE)
         return cmd_usage(cmd, "%s", err->text);
-    fprintf(stderr, "%s: %s\n", program_name(cmd), err->text);
+    print_diagnostic(cmd, PAINT_ERROR, err->text);
     return err->kind == ERR_NONE ? ERR_SYSTEM : (int)err->kind;
 }
 
@@ -70,7 +79,7 @@ void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    complain(cmd, fmt, ap);
+    complain(cmd, PAINT_NONE, fmt, ap);
     va_end(ap);
 }
 

@@ -5,7 +5,9 @@ cmd_libcmd_a_SOURCES = \
     %D%/conversion.c %D%/conversion.h \
     %D%/foreign.c %D%/foreign.h \
     %D%/meshopt.c %D%/meshopt.h \
-    %D%/picture.c %D%/picture.h
+    %D%/picture.c %D%/picture.h \
+    %D%/table.c %D%/table.h \
+    %D%/terminal.c %D%/terminal.h
 program_libs = %D%/libcmd.a lib/libshardutils.a
 
 include %D%/hpo-sweep/local.mk

@@ -1,5 +1,5 @@
 #!/bin/sh
-# terminal.t - what foreign names hold does not reach a terminal
+# terminal.t - what foreign names hold does not reach a terminal; what does fits it
 . "${top_srcdir:?}/tests/lib.sh"
 ESC=$(printf '\033')
 
@@ -79,4 +79,81 @@ run hpo-sweep show -S journal:study
 clean "hpo-sweep show of another's study"
 run hpo-sweep importance -S journal:study
 clean "hpo-sweep importance"
+
+# on a terminal of that many columns: on COLUMNS COMMAND...
+on() {
+    on_columns=$1
+    shift
+    TERM=${TERM_IS-xterm} script -qec "stty cols $on_columns; $*" /dev/null < /dev/null 2> err | tr -d '\r' > out
+}
+
+# fits COLUMNS NAME - the lines of the last run's table, of which the command's first and last words are not one
+fits() {
+    sed "s/$ESC\[[0-9;]*m//g" out > plain
+    ok "$2 fits $1 columns" awk -v most="$1" 'length($0) > most { print; bad = 1 } END { exit bad || !NR }' plain
+}
+
+if command -v script > /dev/null; then
+    set +u
+    unset COLUMNS NO_COLOR
+    set -u
+    ln -s "$bard" bard
+    while read -r rows command; do
+        sh -c "$command" > piped
+        on 80 "$command | head -n $rows"
+        ok "in a pipe, '$command' has all its columns" test "$(head -n "$rows" piped | cksum)" = "$(cksum < out)"
+        on 80 "$command"
+        head -n "$rows" out > table
+        mv table out
+        fits 80 "$command"
+        on 300 "$command"
+        sed "s/${ESC}\[[0-9;]*m//g" out > plain
+        ok "in a wide window, '$command' has them, too" cmp piped plain
+    done << END
+42 mem-estimate gpus
+57 tp-shard show bard
+107 tp-shard families --table
+59 tp-shard plan --tp 2 bard
+13 pp-partition schedule --compare --pp 4 --micro-batches 8
+4 pp-partition plan --pp 2 bard
+20 mem-estimate train --tp 2 --pp 2 --gpu h100-80g --seq 16 bard
+END
+    on 70 mem-estimate gpus
+    out_has "left out: tf32, HOST; a pipe has them" "the columns that a window has no room for are named"
+    on 50 mem-estimate gpus
+    fits 50 "a narrower one, which has fewer,"
+    out_has "left out: tf32, fp8, fp4, LINK, HOST" "and names more"
+    on 300 COLUMNS=50 mem-estimate gpus
+    fits 50 "the width that COLUMNS says"
+    on 60 tp-shard show "$bard"
+    fits 60 "a list of long names, which wrap,"
+    on 80 mem-estimate infer --tp 1 --gpu t4 --seq 16 "$bard"
+    out_has "${ESC}[32mfits${ESC}[0m in " "what fits is green"
+    out_has "${ESC}[32myes${ESC}[0m" "in the table, too"
+    on 80 mem-estimate infer --tp 1 --gpu-mem 4MiB --runtime 0 --seq 16 "$bard"
+    out_has "${ESC}[31mdoes not fit${ESC}[0m in " "and what does not is red"
+    on 80 tp-shard show nothing
+    out_has "${ESC}[1;31mtp-shard:${ESC}[0m nothing: no such file or directory" "an error begins in bold"
+    on 80 NO_COLOR=1 mem-estimate infer --tp 1 --gpu t4 --seq 16 "$bard"
+    out_has "fits in " "NO_COLOR leaves the words"
+    ok "without a colour" sh -c '! grep -q "$1" out' sh "${ESC}"
+    TERM_IS=dumb on 80 mem-estimate infer --tp 1 --gpu t4 --seq 16 "$bard"
+    ok "a dumb terminal gets none, too" sh -c 'grep -q "fits in" out && ! grep -q "$1" out' sh "${ESC}"
+    on 80 "mem-estimate infer --tp 1 --gpu t4 --seq 16 '$bard' | cat"
+    ok "nor does a pipe" sh -c 'grep -q "fits in" out && ! grep -q "$1" out' sh "${ESC}"
+
+    # the last line says what was made, and where
+    head -c 3000 "$heldout" > text
+    on 80 tp-run train --data text --seq 16 --steps 1 --global-batch 1 -o trained "$bard"
+    ok "train ends with its checkpoint" test "$(tail -n 1 out)" = "tp-run: finished after step 1 of 1: trained/step-000001"
+    echo 'x: uniform(0, 1)' > made.yaml
+    on 80 "hpo-sweep run -S made.db --trials 2 made.yaml -- echo {x}"
+    ok "a sweep with its study" test "$(tail -n 1 out)" = "hpo-sweep: 2 complete; study 'made' of made.db"
+    on 80 "hpo-sweep run -q -S made.db --trials 3 made.yaml -- echo {x}"
+    ok "but not under -q" test ! -s out
+    on 80 tp-shard split --tp 2 "$bard" made
+    ok "split with its directory" sh -c 'tail -n 1 out | grep -q "tp-shard: made: 2 rank files"'
+else
+    skip "tables fit the window" "no script"
+fi
 done_testing

@@ -203,6 +203,8 @@ int ending_report(struct loop *l, const struct cmd *cmd)
     if ((wrong && !l->signal) ||
         (!l->o->quiet && (tally.failed || tally.interrupted || l->signal)))
         cmd_warn(cmd, "%s", line.s);
+    else if (cmd_progress(l->o->quiet))
+        cmd_warn(cmd, "%s; study '%s' of %s", line.s, l->s->name, l->s->url);
     tally_clear(&tally);
     str_clear(&line);
     return l->signal ? 128 + l->signal : wrong;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
+#include "cmd/table.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
@@ -254,16 +255,6 @@ static void fill_row(struct grid *g, size_t row, const struct study *s,
 
 /* ---- the table ---- */
 
-/* Characters of TEXT, in UTF-8. */
-static size_t width_of(const char *text)
-{
-    size_t n = 0;
-
-    for (; *text; text++)
-        n += (*text & 0xc0) != 0x80;
-    return n;
-}
-
 static void print_tsv(const struct grid *g)
 {
     for (size_t r = 0; r < g->nrows; r++)
@@ -271,32 +262,30 @@ static void print_tsv(const struct grid *g)
             printf("%s%c", *cell(g, r, c), c + 1 < g->ncols ? '\t' : '\n');
 }
 
-/* Numbers of trials and values stand at the right of their columns; "-" is nothing. */
+/* Numbers of trials and values stand at the right of their columns; "-" is nothing.  In
+ * a narrow window the last parameters go. */
 static void print_aligned(const struct grid *g, size_t nright)
 {
-    size_t *widths = xcalloc(g->ncols + 1, sizeof(*widths)), last;
+    struct column *column = xcalloc(g->ncols, sizeof(*column));
+    struct table *t;
+    size_t last;
 
-    for (size_t r = 0; r < g->nrows; r++)
-        for (size_t c = 0; c < g->ncols; c++) {
-            size_t n = width_of(*cell(g, r, c));
-
-            widths[c] = n > widths[c] ? n : widths[c];
-        }
-    for (size_t r = 0; r < g->nrows; r++) {
+    for (size_t c = 0; c < g->ncols; c++)
+        column[c] =
+            (struct column){ .head = *cell(g, 0, c),
+                             .gap = 2,
+                             .right = c == 0 || (c > 1 && c < nright),
+                             .drop = c < nright || c + 1 == g->ncols ? 0 : (int)c,
+                             .wraps = c + 1 == g->ncols };
+    t = table_new(column, (int)g->ncols);
+    for (size_t r = 1; r < g->nrows; r++) {
         for (last = g->ncols - 1; last > 0 && !**cell(g, r, last);)
-            last--; /* no blanks at the end of a line */
-        for (size_t c = 0; c <= last; c++) {
-            const char *text = **cell(g, r, c) ? *cell(g, r, c) : "-";
-            int gap = (int)(widths[c] - width_of(text));
-
-            if (c == 0 || (c > 1 && c < nright))
-                printf("%s%*s%s", c ? "  " : "", gap, "", text);
-            else
-                printf("  %s%*s", text, c < last ? gap : 0, "");
-        }
-        putchar('\n');
+            last--; /* nothing at the end of a line */
+        for (size_t c = 0; c < g->ncols; c++)
+            table_add(t, **cell(g, r, c) || c > last ? *cell(g, r, c) : "-");
     }
-    free(widths);
+    table_print(t);
+    free(column);
 }
 
 static void print_table(const struct study *s, const struct row *rows, size_t n,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
+#include "cmd/table.h"
 #include "lib/base/str.h"
 #include "lib/estimate/gpu.h"
 
@@ -30,6 +31,34 @@ static void print_json(const struct gpu *g)
     str_clear(&s);
 }
 
+static void print_table(void)
+{
+    static const struct column columns[] = {
+        { "NAME", 0, 18, false, 0, false },  { "MEMORY", 1, 10, true, 0, false },
+        { "fp32", 1, 7, true, 2, false },    { "tf32", 1, 7, true, 6, false },
+        { "16 bits", 1, 7, true, 0, false }, { "fp8", 1, 7, true, 3, false },
+        { "fp4", 1, 7, true, 5, false },     { "GB/s", 1, 9, true, 1, false },
+        { "LINK", 1, 6, true, 4, false },    { "HOST", 1, 6, true, 7, false },
+    };
+    struct table *t = table_new(columns, sizeof(columns) / sizeof(*columns));
+
+    for (size_t i = 0; i < gpu_count; i++) {
+        const struct gpu *g = &gpu_table[i];
+
+        table_add(t, g->name);
+        table_addf(t, "%.1f GiB", g->memory_gib);
+        table_addf(t, "%g", g->tflops[GPU_FP32]);
+        table_addf(t, "%g", g->tflops[GPU_TF32]);
+        table_addf(t, "%g", g->tflops[gpu_rate_of(g, GPU_BF16)]);
+        table_addf(t, "%g", g->tflops[GPU_FP8]);
+        table_addf(t, "%g", g->tflops[GPU_FP4]);
+        table_addf(t, "%.0f", g->memory_rate / 1e9);
+        table_addf(t, "%.0f", g->link_rate / 1e9);
+        table_addf(t, "%.0f", g->host_rate / 1e9);
+    }
+    table_print(t);
+}
+
 int gpus_main(const char *program, int argc, char **argv)
 {
     bool json = false;
@@ -47,20 +76,9 @@ int gpus_main(const char *program, int argc, char **argv)
     };
 
     cmd_parse(&cmd, argc, argv);
+    for (size_t i = 0; json && i < gpu_count; i++)
+        print_json(&gpu_table[i]);
     if (!json)
-        printf("%-18s %10s %7s %7s %7s %7s %7s %9s %6s %6s\n", "NAME", "MEMORY", "fp32",
-               "tf32", "16 bits", "fp8", "fp4", "GB/s", "LINK", "HOST");
-    for (size_t i = 0; i < gpu_count; i++) {
-        const struct gpu *g = &gpu_table[i];
-
-        if (json)
-            print_json(g);
-        else
-            printf("%-18s %6.1f GiB %7g %7g %7g %7g %7g %9.0f %6.0f %6.0f\n", g->name,
-                   g->memory_gib, g->tflops[GPU_FP32], g->tflops[GPU_TF32],
-                   g->tflops[gpu_rate_of(g, GPU_BF16)], g->tflops[GPU_FP8],
-                   g->tflops[GPU_FP4], g->memory_rate / 1e9, g->link_rate / 1e9,
-                   g->host_rate / 1e9);
-    }
+        print_table();
     return cmd_finish(&cmd, EXIT_SUCCESS);
 }

@@ -9,6 +9,7 @@
 #include "cmd/mem-estimate/emit.h"
 #include "cmd/mem-estimate/mem-estimate.h"
 #include "cmd/picture.h"
+#include "cmd/table.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/planner.h"
 
@@ -54,25 +55,27 @@ static void find_axes(const struct planner_result *r, bool shown[MESH_NAXES])
     }
 }
 
-static void print_row(const struct planned *p, const bool shown[MESH_NAXES], bool train)
+static void add_row(struct table *t, const struct planned *p,
+                    const bool shown[MESH_NAXES], bool train)
 {
-    char batch[48], order[32];
-
     for (int a = 0; a < MESH_NAXES; a++)
         if (shown[a])
-            printf(" %4d", p->mesh.size[a]);
+            table_addf(t, "%d", p->mesh.size[a]);
     if (train) {
-        snprintf(order, sizeof(order), "%s%s%.0d", order_names[p->order.order],
-                 p->order.chunks > 1 ? " x" : "",
-                 p->order.chunks > 1 ? p->order.chunks : 0);
-        printf(" %4d %9s %15s", p->zero, recompute_names[p->recompute],
-               p->mesh.size[MESH_PP] > 1 ? order : "-");
+        table_addf(t, "%d", p->zero);
+        table_add(t, recompute_names[p->recompute]);
+        if (p->mesh.size[MESH_PP] > 1)
+            table_addf(t, "%s%s%.0d", order_names[p->order.order],
+                       p->order.chunks > 1 ? " x" : "",
+                       p->order.chunks > 1 ? p->order.chunks : 0);
+        else
+            table_add(t, "-");
     }
-    snprintf(batch, sizeof(batch), "%" PRIu64 " x %" PRIu64, p->micro_batch,
-             p->micro_batches);
-    printf(" %9s %7.2f %9.4g %9.4g %5.1f\n", batch,
-           (double)p->memory / 1024 / 1024 / 1024, p->step.seconds, p->tokens,
-           100 * p->utilisation);
+    table_addf(t, "%" PRIu64 " x %" PRIu64, p->micro_batch, p->micro_batches);
+    table_addf(t, "%.2f", (double)p->memory / 1024 / 1024 / 1024);
+    table_addf(t, "%.4g", p->step.seconds);
+    table_addf(t, "%.4g", p->tokens);
+    table_addf(t, "%.1f", 100 * p->utilisation);
 }
 
 /* Where the time of a step of P goes. */
@@ -91,16 +94,35 @@ static void print_shares(const struct planned *p)
 
 static void print_table(const struct planner_result *r, bool train)
 {
+    static const struct column of_train[] = { { "zero", 1, 4, true, 0, false },
+                                              { "recompute", 1, 9, true, 0, false },
+                                              { "schedule", 1, 15, true, 0, false } },
+                               last[] = { { "batch", 1, 9, true, 0, false },
+                                          { "GiB", 1, 7, true, 0, false },
+                                          { "step s", 1, 9, true, 0, false },
+                                          { "tokens/s", 1, 9, true, 1, false },
+                                          { "MFU %", 1, 5, true, 2, false } };
+    struct column column[MESH_NAXES + 8];
     bool shown[MESH_NAXES];
+    struct table *t;
+    int n = 0;
 
     find_axes(r, shown);
     for (int a = 0; a < MESH_NAXES; a++)
-        if (shown[a])
-            printf(" %4s", mesh_axis_names[a]);
-    printf("%s %9s %7s %9s %9s %5s\n", train ? " zero recompute        schedule" : "",
-           "batch", "GiB", "step s", "tokens/s", "MFU %");
+        if (shown[a]) {
+            column[n] = (struct column){
+                .head = mesh_axis_names[a], .gap = 1, .width = n ? 4 : 5, .right = true
+            };
+            n++;
+        }
+    for (int i = 0; i < 3 && train; i++)
+        column[n++] = of_train[i];
+    for (int i = 0; i < 5; i++)
+        column[n++] = last[i];
+    t = table_new(column, n);
     for (size_t i = 0; i < r->n; i++)
-        print_row(&r->plan[i], shown, train);
+        add_row(t, &r->plan[i], shown, train);
+    table_print(t);
     print_shares(&r->plan[0]);
 }
 

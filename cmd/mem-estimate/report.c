@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/mem-estimate/mem-estimate.h"
+#include "cmd/table.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 #include "lib/estimate/reversed.h"
@@ -323,40 +324,61 @@ void report_page(struct html *page, const struct report *r)
     }
 }
 
-/* Each column is as wide as its widest cell; numbers are right-aligned. */
+/* In a narrow window the categories go, the last first. */
 static void print_kinds(const struct report *r)
 {
     const struct memory_estimate *e = r->estimate;
-    struct row *row = xcalloc(e->nkinds + 1, sizeof(*row));
     struct table_unit unit = unit_of(e);
-    int width[COLUMN_MAX] = { 0 };
+    struct column column[COLUMN_MAX] = { { 0 } };
+    struct row head = { 0 }, row;
+    struct table *t;
+    int total = 1;
 
-    fill_header(&row[0], r, unit);
-    for (size_t i = 0; i < e->nkinds; i++)
-        fill_row(&row[i + 1], r, unit, &e->kind[i]);
-    for (size_t i = 0; i <= e->nkinds; i++)
-        for (int c = 0; c < row[i].n; c++)
-            if ((int)strlen(row[i].cell[c]) > width[c])
-                width[c] = (int)strlen(row[i].cell[c]);
-    for (size_t i = 0; i <= e->nkinds; i++) {
-        printf("%-*s", width[0], row[i].cell[0]);
-        for (int c = 1; c < row[i].n; c++)
-            printf(" %*s", width[c], row[i].cell[c]);
-        putchar('\n');
+    fill_header(&head, r, unit);
+    while (strcmp(head.cell[total], "total"))
+        total++;
+    for (int c = 0; c < head.n; c++)
+        column[c] = (struct column){ .head = head.cell[c],
+                                     .gap = c > 0,
+                                     .right = c > 0,
+                                     .drop = c < total ? c : 0,
+                                     .wraps = !c };
+    t = table_new(column, head.n);
+    for (size_t i = 0; i < e->nkinds; i++) {
+        row.n = 0;
+        fill_row(&row, r, unit, &e->kind[i]);
+        for (int c = 0; c < row.n; c++)
+            table_add(t, row.cell[c]);
+        if (r->request->gpu_memory) /* the last column says whether it fits */
+            table_paint(t, e->kind[i].total <= r->request->gpu_memory ? PAINT_GOOD
+                                                                      : PAINT_BAD);
     }
-    free(row);
+    table_print(t);
+}
+
+/* A line that answers the question. */
+static void print_verdict(bool fits, uint64_t memory)
+{
+    enum paint paint = fits ? PAINT_GOOD : PAINT_BAD;
+    char size[32];
+
+    printf("%s%s%s in %s\n", terminal_paint(stdout, paint),
+           fits ? "fits" : "does not fit", terminal_plain(stdout, paint),
+           str_human(size, memory));
 }
 
 void report_items(const char *head, const char *items)
 {
     size_t at = strlen(head);
+    int window = terminal_width(stdout);
+    size_t most = window && window < COLUMNS ? (size_t)window : COLUMNS;
 
     fputs(head, stdout);
     while (*items) {
         const char *end = strstr(items, "; ");
         size_t n = end ? (size_t)(end - items) + 1 : strlen(items);
 
-        if (at > INDENT && at + 1 + n > COLUMNS) {
+        if (at > INDENT && at + 1 + n > most) {
             printf("\n%*s", INDENT, "");
             at = INDENT;
         }
@@ -371,7 +393,7 @@ void report_text(const struct report *r)
 {
     const struct request *q = r->request;
     uint64_t params = costmodel_params(q->summary.model);
-    char size[32], *line;
+    char *line;
 
     line = str_dupf("%s: %s, %" PRIu64 " parameters, weights %s", q->path,
                     q->summary.model->family, params,
@@ -389,9 +411,9 @@ void report_text(const struct report *r)
     if (q->detailed)
         print_kinds(r);
     if (q->gpu_memory && r->fits)
-        printf("fits in %s\n", str_human(size, q->gpu_memory));
+        print_verdict(true, q->gpu_memory);
     if (!r->fits) {
-        printf("does not fit in %s\n", str_human(size, q->gpu_memory));
+        print_verdict(false, q->gpu_memory);
         if (r->ways_out && *r->ways_out)
             printf("what would fit:\n%s", r->ways_out);
     }

@@ -8,6 +8,7 @@
 #include "cmd/picture.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
+#include "cmd/table.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/plot/stacks.h"
@@ -132,7 +133,14 @@ static void print_json(const struct plan *p, int s)
     str_clear(&out);
 }
 
-static void print_row(const struct plan *p, int s)
+static const struct column columns[] = {
+    { "stage", 0, 5, true, 0, false },          { "chunk", 1, 5, true, 2, false },
+    { "layers", 1, 9, true, 0, false },         { "count", 1, 6, true, 1, false },
+    { "params", 1, 14, true, 0, false },        { "bytes", 1, 12, true, 0, false },
+    { "FLOPs a token", 1, 14, true, 0, false }, { "shared", 2, 0, false, 0, true },
+};
+
+static void add_row(struct table *t, const struct plan *p, int s)
 {
     int pp = p->mesh.size[MESH_PP] / p->chunks, first, count;
     uint64_t params = part_params(p, s);
@@ -143,10 +151,14 @@ static void print_row(const struct plan *p, int s)
     if (count)
         snprintf(layers, sizeof(layers), "%d-%d", first, first + count - 1);
     add_held(&shared, p, s, true);
-    printf("%5d %5d %9s %6d %14" PRIu64 " %12s %14.4g%s%s\n", s % pp, s / pp, layers,
-           count, params, str_human(size, bytes_of(p, params)),
-           (double)part_cost(p, &p->flops, s), strcmp(shared.s, "[]") ? "  " : "",
-           strcmp(shared.s, "[]") ? shared.s : "");
+    table_addf(t, "%d", s % pp);
+    table_addf(t, "%d", s / pp);
+    table_add(t, layers);
+    table_addf(t, "%d", count);
+    table_addf(t, "%" PRIu64, params);
+    table_add(t, str_human(size, bytes_of(p, params)));
+    table_addf(t, "%.4g", (double)part_cost(p, &p->flops, s));
+    table_add(t, strcmp(shared.s, "[]") ? shared.s : "");
     str_clear(&shared);
 }
 
@@ -410,6 +422,7 @@ int plan_main(const char *program, int argc, char **argv)
     const struct checkpoint_options options = { .family_file = family,
                                                 .family_path = family_path(&cmd) };
     struct err err = { 0 };
+    struct table *table = NULL;
     int ret = -1, status;
 
     p.path = operand[0];
@@ -421,14 +434,15 @@ int plan_main(const char *program, int argc, char **argv)
         open_plan(&p, &o, &err) < 0)
         goto out;
     if (!json)
-        printf("%5s %5s %9s %6s %14s %12s %14s  %s\n", "stage", "chunk", "layers",
-               "count", "params", "bytes", "FLOPs a token", "shared");
+        table = table_new(columns, sizeof(columns) / sizeof(*columns));
     for (int s = 0; s < p.mesh.size[MESH_PP]; s++) {
         if (json)
             print_json(&p, s);
         else
-            print_row(&p, s);
+            add_row(table, &p, s);
     }
+    if (table)
+        table_print(table);
     print_summary(&p, json);
     ret = plot ? draw_plan(&p, plot, command, &err) : 0;
 out:

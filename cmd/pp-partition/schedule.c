@@ -9,6 +9,7 @@
 #include "cmd/picture.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
+#include "cmd/table.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/pipe/csv.h"
@@ -315,16 +316,30 @@ static void add_text(struct str *s, const char *name, const struct action_table 
     str_addc(s, '\n');
 }
 
-static void print_row(const char *name, const struct action_table *t,
-                      const struct pipe_result *r, bool best)
+static const struct column compared_columns[] = {
+    { "schedule", 0, 12, false, 0, false }, { "chunks", 1, 6, true, 0, false },
+    { "makespan", 1, 12, true, 0, false },  { "span", 1, 12, true, 2, false },
+    { "% total", 1, 9, true, 0, false },    { "% ideal", 1, 9, true, 4, false },
+    { "% span", 1, 9, true, 3, false },     { "held", 1, 8, true, 0, false },
+    { "transfers", 1, 10, true, 1, false }, { "", 2, 0, false, 0, false },
+};
+
+static void add_row(struct table *out, const char *name, const struct action_table *t,
+                    const struct pipe_result *r, bool best)
 {
     struct ratios ratio = ratios_of(r);
 
-    printf("%-12s %6d %12g %12g %9.2f %9.2f %9.2f %8.4g %10" PRIu64 "%s\n", name,
-           t->stages / t->ranks, r->makespan, r->span, 100 * ratio.of_total,
-           100 * ratio.of_ideal, 100 * ratio.of_span,
-           largest_held(r) * t->ranks * t->chains / t->stages, r->transfers,
-           best ? "  best" : "");
+    table_add(out, name);
+    table_addf(out, "%d", t->stages / t->ranks);
+    table_addf(out, "%g", r->makespan);
+    table_addf(out, "%g", r->span);
+    table_addf(out, "%.2f", 100 * ratio.of_total);
+    table_addf(out, "%.2f", 100 * ratio.of_ideal);
+    table_addf(out, "%.2f", 100 * ratio.of_span);
+    table_addf(out, "%.4g", largest_held(r) * t->ranks * t->chains / t->stages);
+    table_addf(out, "%" PRIu64, r->transfers);
+    table_add(out, best ? "best" : "");
+    table_paint(out, PAINT_GOOD);
 }
 
 /* ---- running ---- */
@@ -603,6 +618,7 @@ static int draw_compared(const struct settings *s, const struct comparison *all,
 static int compare(const struct settings *s, bool *fits, struct err *err)
 {
     struct comparison all = { 0 };
+    struct table *out = NULL;
     int ret;
 
     ret = add_all(&all, s, err);
@@ -610,19 +626,21 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
     if (ret == 0 && s->plot && all.n)
         ret = draw_compared(s, &all, err);
     if (!s->json && ret == 0)
-        printf("%-12s %6s %12s %12s %9s %9s %9s %8s %10s\n", "schedule", "chunks",
-               "makespan", "span", "% total", "% ideal", "% span", "held", "transfers");
+        out = table_new(compared_columns,
+                        sizeof(compared_columns) / sizeof(*compared_columns));
     for (int i = 0; i < all.n; i++) {
         struct compared *c = &all.v[i];
 
         if (ret == 0 && s->json)
             print_json(c->name, &c->table, &c->result, c->bytes);
         else if (ret == 0)
-            print_row(c->name, &c->table, &c->result, i == 0);
+            add_row(out, c->name, &c->table, &c->result, i == 0);
         pipe_result_clear(&c->result);
         action_table_clear(&c->table);
         free(c->bytes);
     }
+    if (out)
+        table_print(out);
     *fits = all.n > 0;
     return ret;
 }

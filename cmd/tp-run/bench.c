@@ -411,8 +411,11 @@ static void print_times(const struct bench *b)
     const struct calibration *c = &b->c;
     char size[32];
 
-    printf("memory      %.4g GB/s read, of which decoding uses %.0f %%\n",
-           c->memory_read / 1e9, 100 * c->decode_share);
+    printf("memory      %.4g GB/s read, ", c->memory_read / 1e9);
+    if (c->decode_share > 1) /* more than memory gives comes from elsewhere */
+        puts("which decoding exceeds: the weights fit in a cache");
+    else
+        printf("of which decoding uses %.0f %%\n", 100 * c->decode_share);
     printf("products    %.4g GFLOP/s, of which a step of %llu tokens reaches %.0f %%\n",
            c->product / 1e9, (unsigned long long)c->tokens, 100 * c->prefill_share);
     if (b->rates.read > 0) {

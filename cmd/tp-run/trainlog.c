@@ -246,6 +246,12 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
         str_addf(&line, ": %s", checkpoint);
     if (ret == 0)
         ret = say(l, line.s, err);
+    if (ret == 0 && l->progress && !l->lines) {
+        if (l->shown)
+            fputc('\n', stderr);
+        l->shown = false;
+        cmd_warn(l->t->session->cmd, "%s", line.s);
+    }
     if (ret == 0 && l->t->result && finished && !isnan(loss)) {
         str_reset(&line);
         str_add_double(&line, loss);

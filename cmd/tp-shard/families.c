@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/table.h"
 #include "cmd/tp-shard/tp-shard.h"
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
@@ -160,41 +161,33 @@ static void fill_row(struct str *row, const struct family *f)
 
 static int table(const struct family_library *lib, struct err *err)
 {
-    static const char *const head[COLUMNS] = {
-        "family", "model types", "parallelformers", "cut", "runs", "experts", "heads"
+    static const struct column columns[COLUMNS] = {
+        { "family", 0, 0, false, 0, false },
+        { "model types", 2, 0, false, 0, true },
+        { "parallelformers", 2, 0, false, 4, false },
+        { "cut", 2, 0, false, 1, false },
+        { "runs", 2, 0, false, 3, false },
+        { "experts", 2, 0, false, 2, false },
+        { "heads", 2, 0, false, 0, true }
     };
-    size_t n = family_library_count(lib), width[COLUMNS] = { 0 };
-    struct str(*row)[COLUMNS] = xcalloc(n + 1, sizeof(*row));
+    struct table *t = table_new(columns, COLUMNS);
     int ret = 0;
 
-    for (int c = 0; c < COLUMNS; c++)
-        str_add(&row[0][c], head[c]);
-    for (size_t i = 0; i < n && ret == 0; i++) {
+    for (size_t i = 0; i < family_library_count(lib) && ret == 0; i++) {
+        struct str row[COLUMNS] = { 0 };
         struct family *f;
 
         ret = family_find(&f, lib, family_library_name(lib, i), err);
-        if (ret == 0) {
-            fill_row(row[i + 1], f);
-            family_free(f);
+        if (ret < 0)
+            break;
+        fill_row(row, f);
+        for (int c = 0; c < COLUMNS; c++) {
+            table_add(t, str_text(&row[c]));
+            str_clear(&row[c]);
         }
+        family_free(f);
     }
-    for (size_t i = 0; i <= n; i++)
-        for (int c = 0; c < COLUMNS; c++)
-            width[c] = row[i][c].len > width[c] ? row[i][c].len : width[c];
-    for (size_t i = 0; i <= n; i++) {
-        struct str line = { 0 };
-
-        for (int c = 0; c < COLUMNS; c++)
-            str_addf(&line, c < COLUMNS - 1 ? "%-*s  " : "%.*s",
-                     c < COLUMNS - 1 ? (int)width[c] : (int)row[i][c].len,
-                     str_text(&row[i][c]));
-        if (ret == 0)
-            cmd_puts(str_text(&line));
-        str_clear(&line);
-        for (int c = 0; c < COLUMNS; c++)
-            str_clear(&row[i][c]);
-    }
-    free(row);
+    table_print(t);
     return ret;
 }
 

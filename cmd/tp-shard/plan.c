@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/picture.h"
+#include "cmd/table.h"
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -94,22 +95,22 @@ static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
     str_clear(&s);
 }
 
-/* Plans tensor N: prints a JSON line for each part, or one line of all parts' shapes,
- * in which consecutive equal shapes are printed once. */
-static int plan_tensor(struct plan *p, size_t n, bool json, int width, struct err *err)
+/* Plans tensor N: adds a row to OUT with all parts' shapes, in which consecutive equal
+ * shapes are given once; without OUT prints a JSON line for each part. */
+static int plan_tensor(struct plan *p, size_t n, struct table *out, struct err *err)
 {
     enum dtype stored = p->ckpt->tensor[n].dtype;
     bool cast = p->dtype && p->ckpt->which[n] >= 0 && dtype_is_float(stored) &&
                 dtype_bits(stored) >= 16;
     struct cut_tensor t = checkpoint_cut_tensor(p->ckpt, n, cast ? *p->dtype : stored);
     struct cut_side side = { .nparts = p->nparts, .cutter = p->cutter };
-    struct str line = { 0 }, last = { 0 }, now = { 0 };
+    struct str line = { 0 }, shape = { 0 }, last = { 0 }, now = { 0 };
     int repeated = 0, ret = -1;
 
     add_shape(&now, t.shape, t.ndim, ", ");
-    str_addf(&line, "%-*s  %-5s %-18s", width, t.name, dtype_name(t.to), now.s);
+    str_add(&shape, now.s);
     for (int i = 0; i < p->nparts; i++) {
-        uint64_t shape[TENSOR_MAX_DIMS], bytes;
+        uint64_t held_shape[TENSOR_MAX_DIMS], bytes;
         bool held;
 
         if (cut_part_bytes(&bytes, &held, &side, i, &t, t.to, err) < 0)
@@ -118,17 +119,17 @@ static int plan_tensor(struct plan *p, size_t n, bool json, int width, struct er
         if (held) {
             p->bytes[i] += bytes;
             p->tensors[i]++;
-            cut_part_shape(shape, &side, i, &t);
-            add_shape(&now, shape, t.ndim, ", ");
-            if (json)
-                print_slice(p, &t, i, shape, bytes);
+            cut_part_shape(held_shape, &side, i, &t);
+            add_shape(&now, held_shape, t.ndim, ", ");
+            if (!out)
+                print_slice(p, &t, i, held_shape, bytes);
         } else {
             str_addc(&now, '-');
         }
         if (!i || strcmp(str_text(&last), now.s)) {
             if (repeated > 1)
                 str_addf(&line, " x%d", repeated);
-            str_addf(&line, " %s", now.s);
+            str_addf(&line, "%s%s", line.len ? " " : "", now.s);
             repeated = 0;
         }
         repeated++;
@@ -137,11 +138,16 @@ static int plan_tensor(struct plan *p, size_t n, bool json, int width, struct er
     }
     if (repeated > 1)
         str_addf(&line, " x%d", repeated);
-    if (!json)
-        cmd_puts(line.s);
+    if (out) {
+        table_add(out, t.name);
+        table_add(out, dtype_name(t.to));
+        table_add(out, str_text(&shape));
+        table_add(out, str_text(&line));
+    }
     ret = 0;
 out:
     str_clear(&line);
+    str_clear(&shape);
     str_clear(&last);
     str_clear(&now);
     return ret;
@@ -164,6 +170,13 @@ static void print_parts(const struct plan *p, bool json)
         free(name);
     }
 }
+
+static const struct column columns[] = {
+    { NULL, 0, 0, false, 0, true },
+    { NULL, 2, 5, false, 0, false },
+    { NULL, 1, 18, false, 0, true },
+    { NULL, 1, 0, false, 0, true },
+};
 
 int plan_main(const char *program, int argc, char **argv)
 {
@@ -197,7 +210,8 @@ int plan_main(const char *program, int argc, char **argv)
     struct plan p = { 0 };
     struct err err = { 0 };
     enum dtype type;
-    int width = 0, ret = -1;
+    struct table *table = NULL;
+    int ret = -1;
 
     if (plot && (ret = picture_check(&cmd, "--plot", plot)) != 0)
         return ret;
@@ -214,12 +228,13 @@ int plan_main(const char *program, int argc, char **argv)
             0 ||
         open_parts(&p, &err) < 0)
         goto out;
+    table = json ? NULL : table_new(columns, sizeof(columns) / sizeof(*columns));
     for (size_t i = 0; i < p.ckpt->ntensors; i++)
-        if ((int)strlen(p.ckpt->tensor[i].name) > width)
-            width = (int)strlen(p.ckpt->tensor[i].name);
-    for (size_t i = 0; i < p.ckpt->ntensors; i++)
-        if (plan_tensor(&p, i, json, width, &err) < 0)
+        if (plan_tensor(&p, i, table, &err) < 0)
             goto out;
+    if (table)
+        table_print(table);
+    table = NULL;
     print_parts(&p, json);
     ret = plot ? plan_plot(&(struct plan_picture){ .path = plot,
                                                    .command = command,
@@ -233,6 +248,7 @@ int plan_main(const char *program, int argc, char **argv)
                : 0;
 out:
     free(command);
+    table_free(table);
     close_parts(&p);
     checkpoint_close(p.ckpt);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/table.h"
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
 
@@ -70,21 +71,21 @@ static void print_json(const struct checkpoint *c, size_t i)
     str_clear(&s);
 }
 
-static void print_text(const struct checkpoint *c, size_t i, int width)
+static void add_row(struct table *out, const struct checkpoint *c, size_t i)
 {
     const struct tensor *t = &c->tensor[i];
-    struct str shape = { 0 }, name = { 0 };
+    struct str shape = { 0 };
     uint64_t bytes = 0;
     char size[32];
 
     dtype_bytes(&bytes, t->dtype, elements(t));
     add_shape(&shape, t, ", ");
-    str_add_printable(&name, t->name);
-    printf("%-*s  %-7s %-22s %12s%s\n", width, str_text(&name), dtype_name(t->dtype),
-           shape.s, str_human(size, bytes),
-           c->model && c->which[i] < 0 ? "  carried" : "");
+    table_add(out, t->name);
+    table_add(out, dtype_name(t->dtype));
+    table_add(out, shape.s);
+    table_add(out, str_human(size, bytes));
+    table_add(out, c->model && c->which[i] < 0 ? "carried" : "");
     str_clear(&shape);
-    str_clear(&name);
 }
 
 static void print_summary(const struct checkpoint *c, const struct totals *sum,
@@ -133,6 +134,12 @@ static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *
     return family ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
 
+static const struct column columns[] = {
+    { NULL, 0, 0, false, 0, true },  { NULL, 2, 7, false, 0, false },
+    { NULL, 1, 22, false, 0, true }, { NULL, 1, 12, true, 0, false },
+    { NULL, 2, 0, false, 0, false },
+};
+
 int show_main(const char *program, int argc, char **argv)
 {
     const char *family = NULL;
@@ -157,20 +164,21 @@ int show_main(const char *program, int argc, char **argv)
     struct checkpoint *c = NULL;
     struct totals sum = { 0 };
     struct err err = { 0 };
-    int width = 0;
+    struct table *table = NULL;
 
     if (open_any(&cmd, &c, operand[0], family, &err) < 0)
         return cmd_fail(&cmd, &err);
-    for (size_t i = 0; i < c->ntensors; i++)
-        if ((int)strlen(c->tensor[i].name) > width)
-            width = (int)strlen(c->tensor[i].name);
+    if (!json)
+        table = table_new(columns, sizeof(columns) / sizeof(*columns));
     for (size_t i = 0; i < c->ntensors; i++) {
         if (json)
             print_json(c, i);
         else
-            print_text(c, i, width);
+            add_row(table, c, i);
         add(&sum, c, i);
     }
+    if (table)
+        table_print(table);
     print_summary(c, &sum, json);
     checkpoint_close(c);
     return cmd_finish(&cmd, EXIT_SUCCESS);
