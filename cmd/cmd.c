@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cmd/foreign.h"
 #include "cmd/terminal.h"
 #include "config.h"
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -66,11 +68,52 @@ int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
     return ERR_USAGE;
 }
 
+static struct {
+    bool on;
+    double begun; /* seconds */
+} verbose;        /* of -v */
+
+bool cmd_is_verbose(void)
+{
+    return verbose.on;
+}
+
+void cmd_hush(void)
+{
+    verbose.on = false;
+}
+
+void cmd_note(const struct cmd *cmd, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (verbose.on)
+        complain(cmd, PAINT_NONE, fmt, ap);
+    va_end(ap);
+}
+
+/* Under -v, what the command took. */
+static void note_end(const struct cmd *cmd)
+{
+    struct rusage own, ranks;
+    char size[32];
+    long kib;
+
+    if (!verbose.on || getrusage(RUSAGE_SELF, &own) < 0 ||
+        getrusage(RUSAGE_CHILDREN, &ranks) < 0)
+        return;
+    kib = own.ru_maxrss > ranks.ru_maxrss ? own.ru_maxrss : ranks.ru_maxrss;
+    cmd_note(cmd, "%.2f s, at most %s of memory in a process",
+             clock_seconds() - verbose.begun, str_human(size, (uint64_t)kib << 10));
+}
+
 int cmd_fail(const struct cmd *cmd, const struct err *err)
 {
     if (err->kind == ERR_USAGE)
         return cmd_usage(cmd, "%s", err->text);
     print_diagnostic(cmd, PAINT_ERROR, err->text);
+    note_end(cmd);
     return err->kind == ERR_NONE ? ERR_SYSTEM : (int)err->kind;
 }
 
@@ -129,8 +172,10 @@ void cmd_leave_signals(void)
 
 int cmd_finish(const struct cmd *cmd, int status)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        note_end(cmd);
         return status;
+    }
     fprintf(stderr, "%s: standard output: %s\n", program_name(cmd),
             strerror(errno ? errno : EIO));
     return ERR_SYSTEM;
@@ -157,14 +202,18 @@ static void print_option(const struct opt *o)
     printf("%s\n", o->help);
 }
 
+static const struct opt verbose_option = { OPT_FLAG,  'v',
+                                           "verbose", &verbose.on,
+                                           NULL,      "say more on standard error",
+                                           NULL,      NULL };
 static const struct opt help_option = { OPT_FLAG,          'h',  "help", NULL, NULL,
                                         "print this help", NULL, NULL };
 static const struct opt version_option = {
     OPT_FLAG, 'V', "version", NULL, NULL, "print the version and features", NULL, NULL
 };
 
-/* The options that the page alone explains, many to a line. */
-static void print_more(const struct cmd *cmd)
+/* The options that the page alone explains, many to a line; false: there are none. */
+static bool print_more(const struct cmd *cmd)
 {
     int width = 0;
 
@@ -184,10 +233,13 @@ static void print_more(const struct cmd *cmd)
     }
     if (width)
         putchar('\n');
+    return width;
 }
 
 static void print_help(const struct cmd *cmd)
 {
+    bool more;
+
     fputs("Usage: ", stdout);
     print_name(stdout, cmd);
     printf(" %s\n%s.\n\n", cmd->synopsis, cmd->summary);
@@ -198,13 +250,15 @@ static void print_help(const struct cmd *cmd)
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
         if (o->help)
             print_option(o);
+    if (!cmd->subs)
+        print_option(&verbose_option);
     print_option(&help_option);
     print_option(&version_option);
-    print_more(cmd);
+    more = print_more(cmd);
     if (cmd->subs)
         printf("\n'%s COMMAND --help' tells a command's options.", cmd->name);
-    printf("\nSee %s%s%s(1).\n", program_name(cmd), cmd->own_page ? "-" : "",
-           cmd->own_page ? cmd->name : "");
+    printf("%sSee %s%s%s(1).\n", more ? "" : "\n", program_name(cmd),
+           cmd->own_page ? "-" : "", cmd->own_page ? cmd->name : "");
 }
 
 static int print_version(const struct cmd *cmd)
@@ -367,12 +421,12 @@ static void answer(const struct cmd *cmd, const struct opt *o)
 
 static const struct opt *find_own(const struct cmd *cmd, const char *name, size_t len)
 {
-    const struct opt *own[] = { &help_option, &version_option };
+    const struct opt *own[] = { &verbose_option, &help_option, &version_option };
 
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
         if (foreign_same(o->long_name, name, len))
             return o;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (foreign_same(own[i]->long_name, name, len))
             return own[i];
     return NULL;
@@ -383,7 +437,10 @@ static const struct opt *find_short(const struct cmd *cmd, char c)
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
         if (o->short_name == c)
             return o;
-    return c == 'h' ? &help_option : c == 'V' ? &version_option : NULL;
+    return c == 'h'   ? &help_option
+           : c == 'V' ? &version_option
+           : c == 'v' ? &verbose_option
+                      : NULL;
 }
 
 enum { MOST_NAMED = 6 }; /* options in one message */
@@ -410,6 +467,7 @@ static const char *nearest(const struct cmd *cmd, const char *name)
 
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)
         nearer(&best, name, o->long_name);
+    nearer(&best, name, verbose_option.long_name);
     nearer(&best, name, help_option.long_name);
     nearer(&best, name, version_option.long_name);
     for (size_t i = 0; !best && i < foreign_count; i++) {
@@ -502,6 +560,13 @@ static bool is_bool(const char *word)
     return word && (!strcasecmp(word, "true") || !strcasecmp(word, "false"));
 }
 
+/* Under -v, before it, what an option is called here. */
+static void note_foreign(const struct cmd *cmd, const struct foreign *as)
+{
+    if (as)
+        cmd_note(cmd, "--%s is --%s", as->name, as->option);
+}
+
 /* A flag of others, with the value FIXED of ours or none: "--fp16", "--fp16 True". */
 static int parse_foreign_flag(const struct cmd *cmd, const struct opt *o, char **argv,
                               int i, const char *value, const char *fixed)
@@ -542,6 +607,7 @@ static int parse_long(const struct cmd *cmd, int argc, char **argv, int i,
         end_with(cmd_usage(cmd, "--%s needs a value", o->long_name));
     }
     apply(cmd, o, as && value ? foreign_value(as, value) : value);
+    note_foreign(cmd, as);
     return i;
 }
 
@@ -646,6 +712,7 @@ char **cmd_parse(const struct cmd *cmd, int argc, char **argv)
     const char *grouped = NULL; /* "-pp", read as -p with the value p */
     int n = 0, i;
 
+    verbose.begun = clock_seconds();
     for (i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--")) {
             if (cmd->stop_at_command)

@@ -1,8 +1,8 @@
 /* cmd - options, help and diagnostics, the same in every program
  *
  * A program (or one of its subcommands) is a `struct cmd`: one table that parses,
- * prints --help and is what the manual page is checked against.  -h and -V are added to
- * every table.  Options and operands may be mixed; "--" ends options. */
+ * prints --help and is what the manual page is checked against.  -v, -h and -V are
+ * added to every table.  Options and operands may be mixed; "--" ends options. */
 #ifndef CMD_CMD_H
 #define CMD_CMD_H
 
@@ -91,6 +91,12 @@ int cmd_usage(const struct cmd *cmd, const char *fmt, ...)
 MUST_CHECK int cmd_fail(const struct cmd *cmd, const struct err *err);
 void cmd_warn(const struct cmd *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same under -v alone. */
+void cmd_note(const struct cmd *cmd, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Was -v given?  Another process of the job says what is to be said: from now on no. */
+bool cmd_is_verbose(void);
+void cmd_hush(void);
 /* Print LINE and a line feed on standard output, what names in it hold escaped. */
 void cmd_puts(const char *line);
 /* From now on SIGINT and SIGTERM, unless ignored, say one line before they end PROGRAM

@@ -165,6 +165,9 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     if (result.continued && !w->quiet)
         cmd_warn(cmd, "continued: %s had been written",
                  str_human(size, result.continued));
+    cmd_note(cmd, "%s a second",
+             str_human(size,
+                       (uint64_t)((double)result.bytes / seconds_since(&meter.began))));
     if (!w->quiet)
         tell_result(cmd, ckpt, output, opt->mesh, &result);
     return cmd_finish(cmd, EXIT_SUCCESS);

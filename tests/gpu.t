@@ -114,6 +114,27 @@ same "through the hosts text is the CPU's, too" generate --ids 5,6,7 --ids 8,9 -
 ok "without NCCL" grep -q 'exchanges 0' log
 FAKE_NCCL=0 same "and where there is no NCCL" generate --ids 5,6,7 --max-tokens 3 --tp 2 \
     "$models/llama-gqa"
+# which ones
+rm -f log
+run env FAKE_GPUS=4 "$fake" generate --backend cuda --devices 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+ok "--devices chooses a GPU" sh -c 'grep -q "device 2\$" log && ! grep -v "device 2\$" log'
+rm -f log
+run env FAKE_GPUS=4 "$fake" generate --backend cuda --devices 3,1 --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+ok "or one for each rank" sh -c 'test "$(sed "s/.*device //" log | sort | xargs)" = "1 3"'
+run env FAKE_GPUS=4 "$fake" generate --backend cuda --devices 3 --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+status_is 2 "and as many as there are ranks"
+err_has "--devices names 1, and 2 ranks of this machine need one each" "which is told"
+rm -f log
+run env FAKE_GPUS=4 "$fake" generate --backend cuda --devices 3 --share-gpu --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+ok "unless they share" sh -c 'test "$(sed "s/.*device //" log | sort | xargs)" = "3 3"'
+run env FAKE_GPUS=4 "$fake" generate --backend cuda --devices 4 --ids 5 --max-tokens 1 "$models/llama-gqa"
+err_is "tp-run: --devices 4: the last device here is 3" "a GPU that is not there is named"
+run "$fake" generate --backend cuda --devices 0,0 --ids 5 --max-tokens 1 "$models/llama-gqa"
+err_has "--devices: 0 stands twice in '0,0'" "no GPU is named twice"
+run "$fake" generate --backend cuda --devices 0,x --ids 5 --max-tokens 1 "$models/llama-gqa"
+err_has "--devices: expected numbers such as 0,2, not '0,x'" "or by a word"
+run tp-run generate --backend cpu --devices 0 --ids 5 --max-tokens 1 "$models/llama-gqa"
+err_has "--devices: backend cpu has no devices to choose" "and the CPU is one"
 FAKE_GPUS=1 same "ranks share a GPU" generate --ids 5,6,7 --max-tokens 3 --tp 2 --share-gpu \
     "$models/llama-gqa"
 rm -f log

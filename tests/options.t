@@ -96,13 +96,20 @@ Print what was given.
       --seed=S                a large number
       --size=SIZE             bytes
       --colour=COLOUR         red or green
+  -v, --verbose               say more on standard error
   -h, --help                  print this help
   -V, --version               print the version and features
 
 More, which the page explains:
   + --rate=X
-
 See try-options(1)." "help comes from the table"
+run try-options print -v x
+status_is 0 "every command may say more"
+ok "on standard error, at its end" grep -Eqx 'try-options: [0-9.]+ s, at most [0-9.]+ [KM]iB of memory in a process' err
+run tp-run generate -v --max_new_tokens=1 --ids 1,2 --backend cpu --threads 1 "$data/models/llama-gqa"
+err_has "tp-run: --max-new-tokens is --max-tokens" "what an option is called here"
+err_has "llama-gqa: family llama, 1 ranks, 1 of them here, of 1 threads, backend cpu" "and what a model runs on"
+err_lines 3 "and nothing else"
 run try-options print -a --help --no-such
 status_is 0 "help is answered where it stands"
 run try-options -V

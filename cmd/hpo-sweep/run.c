@@ -232,8 +232,6 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "retry-failed", &o.retry_failed, NULL, NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "fail-on", &fail_on, "WHAT", NULL, failing, NULL },
         { OPT_INT, '\0', "max-failures", &o.pardoned, "N", NULL, NULL, NULL },
-        { OPT_FLAG, 'v', "verbose", &o.verbose, NULL,
-          "with -q, say when another run goes on", NULL, NULL },
         { .type = OPT_END },
     };
     /* clang-format on */
@@ -253,6 +251,7 @@ int run_main(const char *program, int argc, char **argv)
     };
     int ret = -1;
 
+    o.verbose = cmd_is_verbose();
     o.measure.keys = keys.v;
     o.measure.nkeys = keys.n;
     o.measure.regexes = regexes.v;

@@ -484,6 +484,42 @@ const char *const session_weights_names[] = {
     [WEIGHTS_STORED] = "stored", [WEIGHTS_INT8] = "int8", [WEIGHTS_INT4] = "int4", NULL
 };
 
+/* Parses --devices: numbers with commas between, none of them twice. */
+static int set_devices(struct session *s, struct err *err)
+{
+    const char *p = s->opt.devices;
+    size_t n, cap = 0;
+    int count = 0;
+
+    if (!p)
+        return 0;
+    if (!s->machine.ops->count)
+        return err_set(err, ERR_USAGE, "--devices: backend %s has no devices to choose",
+                       s->machine.ops->name);
+    for (;; p += n + 1) {
+        char word[12] = "";
+
+        n = strcspn(p, ",");
+        memcpy(word, p, n < sizeof(word) ? n : sizeof(word) - 1);
+        s->devices = xgrow(s->devices, &cap, (size_t)count + 1, sizeof(*s->devices));
+        if (n >= sizeof(word) || !str_int(word, &s->devices[count]) ||
+            s->devices[count] < 0)
+            return err_set(err, ERR_USAGE,
+                           "--devices: expected numbers such as 0,2, not '%s'",
+                           s->opt.devices);
+        for (int i = 0; i < count; i++)
+            if (s->devices[i] == s->devices[count])
+                return err_set(err, ERR_USAGE, "--devices: %d stands twice in '%s'",
+                               s->devices[i], s->opt.devices);
+        count++;
+        if (!p[n])
+            break;
+    }
+    s->machine.devices = s->devices;
+    s->machine.ndevices = count;
+    return 0;
+}
+
 /* Sets how the weights of products are held (--weights). */
 static int set_weights(struct session *s, struct err *err)
 {
@@ -599,8 +635,8 @@ int session_open(struct session *s, const struct cmd *cmd,
 
     *s = (struct session){ .cmd = cmd, .opt = *opt };
     s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops || set_comm(s, err) < 0 || set_cache(s, err) < 0 ||
-        set_weights(s, err) < 0)
+    if (!s->machine.ops || set_comm(s, err) < 0 || set_devices(s, err) < 0 ||
+        set_cache(s, err) < 0 || set_weights(s, err) < 0)
         return -1;
     if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0)
         return -1;
@@ -626,6 +662,11 @@ int session_open(struct session *s, const struct cmd *cmd,
     s->machine.local = own + 1;
     s->machine.ranks = s->local_ranks;
     s->machine.threads = threads_of(s);
+    if (!launcher_is_front(&s->launcher))
+        cmd_hush();
+    cmd_note(cmd, "%s: family %s, %d ranks, %d of them here, of %d threads, backend %s",
+             path, s->checkpoint->model->family, s->mesh.nranks, s->local_ranks,
+             s->machine.threads, s->machine.ops->name);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
 }
 
@@ -634,6 +675,7 @@ void session_close(struct session *s)
     mapped = NULL;
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
+    free(s->devices);
     checkpoint_close(s->checkpoint);
     launcher_close(&s->launcher);
 }

@@ -17,6 +17,7 @@ struct session_options {
     const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
     const char
         *usual_backend;   /* where none is asked for; NULL: the best that there is */
+    const char *devices;  /* "0,2": of the backend; NULL: all */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
     bool draw; /* weights are initialized at random, not read */
@@ -52,6 +53,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },        \
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
+        { OPT_STRING, '\0', "devices", &(o).devices, "LIST", NULL, NULL, NULL },      \
         { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
         { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },    \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
@@ -92,6 +94,7 @@ struct session {
     struct checkpoint *checkpoint;
     struct mesh mesh;
     int local_ranks;               /* ranks on this machine */
+    int *devices;                  /* of --devices */
     struct runner_machine machine; /* of a rank */
     struct tokenizer *tokenizer;   /* NULL: the model has none, or */
     struct err no_tokenizer;       /* it cannot be used because of this */

@@ -33,9 +33,20 @@ static int open_device(struct runner *r, const struct runner_machine *machine,
 {
     struct comm *const all[] = { r->groups.tensor, r->groups.expert, r->groups.pipe };
     int local = machine->local ? machine->local - 1 : r->world->rank;
-    int n = machine->wires.shared && r->ops->count ? r->ops->count() : 0;
+    int n = machine->devices                         ? machine->ndevices
+            : machine->wires.shared && r->ops->count ? r->ops->count()
+                                                     : 0;
 
-    if (r->ops->open(&r->device, machine->threads, n ? local % n : local, err) < 0 ||
+    if (machine->devices && local >= n && !machine->wires.shared)
+        return err_set(err, ERR_USAGE,
+                       "--devices names %d, and %d ranks of this machine need one each",
+                       n, machine->ranks ? machine->ranks : r->world->size);
+    local = n ? local % n : local;
+    if (machine->devices && r->ops->count && machine->devices[local] >= r->ops->count())
+        return err_set(err, ERR_SYSTEM, "--devices %d: the last device here is %d",
+                       machine->devices[local], r->ops->count() - 1);
+    if (r->ops->open(&r->device, machine->threads,
+                     machine->devices ? machine->devices[local] : local, err) < 0 ||
         wires_open(&r->wires, r->ops, r->device, &machine->wires, r->world, all,
                    sizeof(all) / sizeof(*all), err) < 0)
         return -1;

@@ -22,6 +22,9 @@ struct runner_machine {
     enum weights_form form; /* of the weights of products */
     uint64_t steps;         /* single tokens that are expected of a text; 0: not many */
     int ranks;              /* on its machine; 0: all */
+    const int *devices;     /* [ndevices]: the machine's devices to use, in order of its
+                             * ranks; NULL: each rank the one of its index */
+    int ndevices;
     struct wires_setup wires;
 };
 

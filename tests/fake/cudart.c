@@ -443,8 +443,10 @@ static void tell(void)
 
     if (!f)
         return;
-    fprintf(f, "calls %ld live %zu blocks %lu products %ld exchanges %ld graphs %ld\n",
-            calls, live, emu_blocks(), products, exchanges, graphs);
+    fprintf(f,
+            "calls %ld live %zu blocks %lu products %ld exchanges %ld graphs %ld "
+            "device %d\n",
+            calls, live, emu_blocks(), products, exchanges, graphs, current);
     fclose(f);
 }
 
