@@ -307,8 +307,8 @@ run mem-estimate infer lone/model.safetensors.index.json
 status_is 3 "and one that names no file"
 mkdir -p named.index.json
 run mem-estimate infer named.index.json
-status_is 4 "a directory may be called like an index"
-err_is "mem-estimate: named.index.json/config.json: No such file or directory" "and is one"
+status_is 3 "a directory may be called like an index"
+err_is "mem-estimate: named.index.json/config.json: missing" "and is one"
 run mem-estimate infer "$bard/model.safetensors"
 status_is 3 "weights alone say nothing of a model"
 err_is "mem-estimate: $bard/model.safetensors: a single file has no config.json to go by" "as is told"

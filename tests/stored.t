@@ -32,6 +32,15 @@ comes_back() {
         cmp whole/model.safetensors "$1/model.safetensors"
 }
 
+# comes_back_of DIR MODEL: the same, of the files that MODEL has
+comes_back_of() {
+    rm -rf cut whole
+    tp-shard split -q --tp 2 "$1" cut && tp-shard merge -q cut whole || return 1
+    for file in "$2"/model*; do
+        cmp "$file" "whole/${file##*/}" || return 1
+    done
+}
+
 # same_logits DIR DIR OPTION...: both say the same
 same_logits() {
     one=$1
@@ -106,6 +115,78 @@ ok "nothing was written" test ! -e never
 renamed "$tied" bare 's/{"format":"pt"}/null/'
 ok "metadata may be null" same_logits bare "$tied"
 ok "and comes back" comes_back bare
+
+# ---- what stands for a model, and what does not
+
+model=$models/llama-sharded
+mkdir -p cache/refs cache/snapshots
+cp -r "$model" cache/snapshots/0a1b
+printf '0a1b\n' > cache/refs/main
+ok "the top of a hub cache is its main snapshot" same_logits cache "$model"
+run mem-estimate infer cache
+out_has "cache: llama, 61480 parameters, weights as stored" "for every program"
+ok "split takes it" comes_back_of cache "$model"
+cp -r "$model" cache/snapshots/2c3d
+echo 2c3d/../0a1b > cache/refs/main
+run tp-run logits --ids 1 -o l cache
+status_is 3 "a cache that leaves the choice is refused"
+err_is "tp-run: cache: a hub cache whose refs/main names none of 2 snapshots; give one, such as cache/snapshots/2c3d" \
+    "and one is proposed"
+rm -r cache/snapshots/2c3d cache/refs
+ok "an only snapshot is no choice" same_logits cache "$model"
+rm -r cache/snapshots/0a1b
+run pp-partition plan --pp 2 cache
+err_is "pp-partition: cache: a hub cache without a snapshot" "an empty cache has none"
+
+ok "an index stands for its directory" same_logits "$model/model.safetensors.index.json" "$model"
+tp-shard split -q --tp 2 "$model" cut4
+ok "so does a manifest" same_logits cut4/checkpoint.json "$model"
+cp -r "$model" plain
+chmod -R u+w plain
+rm plain/model.safetensors.index.json
+ok "all shards need no index" same_logits plain "$model"
+ok "and come back" comes_back_of plain plain
+run mem-estimate infer plain
+out_has "weights as stored" "mem-estimate reads them, too"
+mv plain/model-00002-of-00004.safetensors elsewhere
+run tp-run logits --ids 1 -o l plain
+status_is 3 "of shards without an index none may be missing"
+none="no model.safetensors, no pytorch_model.bin, and no index of either"
+err_is "tp-run: plain: $none; only 3 of the 4 files model-*-of-00004.safetensors are there" "as is told"
+mv elsewhere plain/model-00002-of-00005.safetensors
+run tp-run logits --ids 1 -o l plain
+err_is "tp-run: plain: $none; its files model-*.safetensors are of several sets" "nor of another set"
+
+pointer='version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n'
+mkdir lfs bin conf gguf adapter above
+cp "$model/config.json" lfs && cp "$model/config.json" bin && cp "$model/config.json" gguf
+for file in lfs/model.safetensors bin/pytorch_model.bin conf/config.json; do
+    # shellcheck disable=SC2059 # escapes
+    printf "$pointer" > $file
+done
+cp "$model"/model* conf
+printf 'GGUF\3\0\0\0........' | tee gguf/m.gguf > m.gguf
+cp -r "$model" above/inside
+echo '{}' > adapter/adapter_config.json
+way="GGUF is not read: give the Hugging Face directory that it was made from"
+while IFS=@ read -r path message counted; do
+    run tp-run logits --ids 1 -o l "$path"
+    status_is 3 "$path is no model"
+    err_is "tp-run: $path$message" "tp-run says what it is"
+    run mem-estimate infer "$path"
+    status_is 3 "nor one to count"
+    err_is "mem-estimate: $path${counted:-$message}" "mem-estimate says it as well"
+done <<EOF
+lfs@/model.safetensors: is a pointer of Git LFS (git lfs pull), not a safetensors file@
+bin@/pytorch_model.bin: is a pointer of Git LFS (git lfs pull), not a file of torch.save@
+conf@/config.json: is a pointer of Git LFS (git lfs pull)@
+m.gguf@: is a GGUF file, not a safetensors file; $way@: is a GGUF file, not a config.json; $way
+above@: $none; there is a model in above/inside@/config.json: missing; there is a model in above/inside
+adapter@: $none; it is an adapter: give the model that it belongs to@/config.json: missing; it is an adapter: give the model that it belongs to
+$bard/tokenizer.json@: is a tokenizer, not a model; give its directory, $bard@
+EOF
+run tp-run logits --ids 1 -o l gguf
+err_is "tp-run: gguf: $none; m.gguf is a GGUF file, which is not read" "a directory of GGUF files, too"
 
 # ---- more in the files than the config says
 

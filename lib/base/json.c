@@ -219,8 +219,12 @@ int json_parse(struct json_doc *doc, const char *name, const char *text, size_t 
 int json_parse_config(struct json_doc *doc, const char *name, const char *text,
                       size_t n, struct err *err)
 {
+    static const char pointer[] = "version https://git-lfs";
     size_t mark = n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
 
+    if (n >= sizeof(pointer) && !memcmp(text, pointer, sizeof(pointer) - 1))
+        return err_set(err, ERR_INPUT, "%s: is a pointer of Git LFS (git lfs pull)",
+                       name);
     return parse(doc, name, text + mark, n - mark, true, err);
 }
 

@@ -1,6 +1,7 @@
 # lib/ckpt - checkpoints on disk
 lib_libshardutils_a_SOURCES += \
     %D%/dcp.c %D%/dcp.h \
+    %D%/locate.c %D%/locate.h \
     %D%/manifest.c %D%/manifest.h \
     %D%/outdir.c %D%/outdir.h \
     %D%/pickle.c %D%/pickle.h \

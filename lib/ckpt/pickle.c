@@ -1,4 +1,5 @@
 /* pickle - reads the tensors of a file that torch.save wrote */
+#include "lib/ckpt/locate.h"
 #include "lib/ckpt/pickle.h"
 
 #include <errno.h>
@@ -284,6 +285,17 @@ static int locate_storages(struct unpickle *m, const unsigned char *data,
     return 0;
 }
 
+static int refuse_stream(const char *path, const unsigned char *data, uint64_t size,
+                         struct err *err)
+{
+    const char *kind = size >= 8 && memcmp(data, "PK", 2) ? locate_kind(data) : NULL;
+
+    if (!kind)
+        return err_set(err, ERR_INPUT, "%s: not a file of torch.save", path);
+    return err_set(err, ERR_INPUT, "%s: is %s, not a file of torch.save%s", path, kind,
+                   locate_advice(kind));
+}
+
 /* The stream consists of five pickles (magic number, protocol version, description of
  * the machine, the object, the storages' keys), then the storages. */
 static int parse_stream(struct unpickle *m, struct pickle *p, const unsigned char *data,
@@ -295,7 +307,7 @@ static int parse_stream(struct unpickle *m, struct pickle *p, const unsigned cha
 
     if (size < 2 + sizeof(MAGIC) - 1 || data[0] != 0x80 ||
         memcmp(data + 2, MAGIC, sizeof(MAGIC) - 1))
-        return err_set(err, ERR_INPUT, "%s: not a file of torch.save", m->path);
+        return refuse_stream(m->path, data, size, err);
     m->p += 2 + sizeof(MAGIC) - 1;
     if (unpickle_run(m, &version, err) < 0)
         return -1;

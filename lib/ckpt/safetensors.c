@@ -8,6 +8,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
+#include "lib/ckpt/locate.h"
 #include "lib/ckpt/safetensors.h"
 
 static const char METADATA[] = "__metadata__";
@@ -309,32 +310,6 @@ out:
     return ret;
 }
 
-/* Names the format of a file that is not safetensors, by its first bytes; NULL:
- * unknown. */
-static const char *kind_of(const unsigned char begin[8])
-{
-    static const struct {
-        const char *bytes, *kind;
-    } kinds[] = {
-        { "PK\003\004", "a zip file, as torch.save writes" },
-        { "GGUF", "a GGUF file" },
-        { "\x93NUMPY", "a NumPy file" },
-        { "\x89HDF", "an HDF5 file" },
-        { "version ", "a pointer of Git LFS (git lfs pull)" },
-    };
-    int text = 0;
-
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        if (!memcmp(begin, kinds[i].bytes, strlen(kinds[i].bytes)))
-            return kinds[i].kind;
-    for (int i = 0; i < 8; i++)
-        text += (begin[i] >= ' ' && begin[i] != 127) || strchr("\t\n\r", begin[i]);
-    for (int i = 0; i < 8; i++)
-        if (!begin[i])
-            text = 0;
-    return text == 8 ? begin[0] == '{' || begin[0] == '[' ? "JSON" : "text" : NULL;
-}
-
 int safetensors_read(struct safetensors *st, char **text, int fd, const char *path,
                      struct err *err)
 {
@@ -354,12 +329,9 @@ int safetensors_read(struct safetensors *st, char **text, int fd, const char *pa
     if (fs_pread(fd, length, sizeof(length), 0, path, err) < 0)
         return -1;
     n = safetensors_get_length(length);
-    if (n > SAFETENSORS_MAX_HEADER && kind_of(length))
+    if (n > SAFETENSORS_MAX_HEADER && locate_kind(length))
         return err_set(err, ERR_INPUT, "%s: is %s, not a safetensors file%s", path,
-                       kind_of(length),
-                       strcmp(kind_of(length), "JSON")
-                           ? ""
-                           : "; a model with weights is named by its directory");
+                       locate_kind(length), locate_advice(locate_kind(length)));
     if (n > SAFETENSORS_MAX_HEADER)
         return err_set(
             err, ERR_INPUT,

@@ -9,6 +9,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
+#include "lib/ckpt/locate.h"
 #include "lib/ckpt/pickle.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/ckpt/source.h"
@@ -417,20 +418,25 @@ static void set_files(struct source *s, const char *dir, char **names, size_t n)
     }
 }
 
-/* Finds the weights of the directory: a file, or those in an index; then *index is the
- * index's path and *text its contents. */
+static const struct {
+    const char *stem, *suffix, *file, *index;
+} forms[] = {
+    { "model", ".safetensors", "model.safetensors", "model.safetensors.index.json" },
+    { "pytorch_model", ".bin", "pytorch_model.bin", PICKLE_INDEX },
+};
+
+enum { NFORMS = sizeof(forms) / sizeof(*forms) };
+
+/* Finds the weights of the directory: a file; those in an index, then *index is the
+ * index's path and *text its contents; or all shards that their names tell. */
 static int find_weights(struct source *s, const char *dir, char **index, char **text,
                         size_t *n, struct err *err)
 {
-    static const char *const FORMS[][2] = {
-        { "model.safetensors", "model.safetensors.index.json" },
-        { "pytorch_model.bin", "pytorch_model.bin.index.json" },
-    };
-    char **names;
+    char **names, *hint;
     size_t nnames;
 
-    for (size_t k = 0; k < sizeof(FORMS) / sizeof(*FORMS); k++) {
-        char *one[] = { (char *)FORMS[k][0] }, *path = fs_join_dup(dir, FORMS[k][0]);
+    for (size_t k = 0; k < NFORMS; k++) {
+        char *one[] = { (char *)forms[k].file }, *path = fs_join_dup(dir, one[0]);
         bool found = fs_may_exist(path);
 
         free(path);
@@ -438,7 +444,7 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
             set_files(s, dir, one, 1);
             return 0;
         }
-        path = fs_join_dup(dir, FORMS[k][1]);
+        path = fs_join_dup(dir, forms[k].index);
         if (fs_may_exist(path)) {
             *index = path;
             if (fs_read_regular(text, n, path, MAX_JSON, err) < 0 ||
@@ -450,10 +456,22 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
         }
         free(path);
     }
-    return err_set(err, ERR_INPUT,
-                   "%s: no model.safetensors, no pytorch_model.bin, and no index "
-                   "of either",
-                   dir);
+    for (size_t k = 0; k < NFORMS; k++) {
+        if (locate_shards(&names, &nnames, dir, forms[k].stem, forms[k].suffix, err) <
+            0)
+            return -1;
+        if (nnames) {
+            set_files(s, dir, names, nnames);
+            fs_list_free(names, nnames);
+            return 0;
+        }
+    }
+    hint = locate_hint_dup(dir);
+    err_set(err, ERR_INPUT,
+            "%s: no model.safetensors, no pytorch_model.bin, and no index of either%s",
+            dir, hint);
+    free(hint);
+    return -1;
 }
 
 /* Is NAME a small file that belongs to a model? */
@@ -566,17 +584,22 @@ int source_open(struct source *s, const char *path, struct err *err)
 
 bool source_has_weights(const char *dir)
 {
-    static const char *const names[] = { "model.safetensors",
-                                         "model.safetensors.index.json",
-                                         "pytorch_model.bin",
-                                         "pytorch_model.bin.index.json" };
     bool found = false;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !found; i++) {
-        char *path = fs_join_dup(dir, names[i]);
+    for (size_t k = 0; k < NFORMS && !found; k++) {
+        char *file = fs_join_dup(dir, forms[k].file),
+             *index = fs_join_dup(dir, forms[k].index), **shards;
+        struct err none;
+        size_t n;
 
-        found = fs_may_exist(path);
-        free(path);
+        found = fs_may_exist(file) || fs_may_exist(index);
+        if (!found && locate_shards(&shards, &n, dir, forms[k].stem, forms[k].suffix,
+                                    &none) == 0) {
+            found = n > 0;
+            fs_list_free(shards, n);
+        }
+        free(file);
+        free(index);
     }
     return found;
 }

@@ -2,9 +2,10 @@
  *
  * A directory has config.json and one of: model.safetensors;
  * model.safetensors.index.json and the files that it lists; pytorch_model.bin; its
- * index and files.  Symbolic links are followed, because hub caches use them.  An index
- * may contain only plain file names; this is checked before any of them is opened.
- * Tensors are in the order of the files and of their data.
+ * index and files; without an index, all files whose names say N of how many.
+ * Symbolic links are followed, because hub caches use them.  An index may contain only
+ * plain file names, which may begin with "./"; this is checked before any of them is
+ * opened.  Tensors are in the order of the files and of their data.
  *
  * A file of torch.save is presented as the equivalent safetensors file: its name, its
  * header, and the data in the order of the tensors.  A merge writes that file. */

@@ -13,6 +13,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/ckpt/locate.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/model/quant.h"
 
@@ -387,9 +388,10 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     int ret = -1;
 
     opt = opt ? opt : &none;
-    c->path = xstrdup(path);
-    if (checkpoint_find(path, err) < 0 ||
-        checkpoint_is_sharded(&c->sharded, path, err) < 0)
+    if (checkpoint_find(path, err) < 0 || locate_model(&c->path, path, true, err) < 0)
+        goto out;
+    path = c->path;
+    if (checkpoint_is_sharded(&c->sharded, path, err) < 0)
         goto out;
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
         goto out;

@@ -21,7 +21,7 @@
 #include "lib/model/model.h"
 
 struct checkpoint {
-    char *path;               /* as given */
+    char *path;               /* as given, or what that means (locate.h) */
     bool sharded;             /* has a manifest */
     bool drawn;               /* weights will be initialized at random: none is ever
                                * read */

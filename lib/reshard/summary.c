@@ -7,6 +7,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/locate.h"
 
 enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
 
@@ -24,7 +25,8 @@ static int open_config(struct summary *o, const char *path,
     char *text;
     int ret;
 
-    if (fs_read_file(&text, NULL, path, CONFIG_MAX, err) < 0)
+    if (locate_check_config(path, err) < 0 ||
+        fs_read_file(&text, NULL, path, CONFIG_MAX, err) < 0)
         return -1;
     ret = model_open(&o->model, path, text, opt->family_file, opt->family_path, err);
     free(text);
@@ -85,6 +87,15 @@ static int open_any(struct summary *o, const char *path,
                                               : open_config(o, path, opt, err);
     where = dir ? xstrdup(path) : fs_dirname_dup(path);
     config = fs_join_dup(where, "config.json");
+    if (!fs_may_exist(config)) {
+        char *hint = locate_hint_dup(where);
+
+        err_set(err, ERR_INPUT, "%s: missing%s", config, hint);
+        free(hint);
+        free(config);
+        free(where);
+        return -1;
+    }
     ret = index && !lacks_files(path, where) ? open_weights(o, where, opt, err)
                                              : open_config(o, config, opt, err);
     free(config);
@@ -119,9 +130,14 @@ int summary_open(struct summary *o, const char *path,
     static const struct checkpoint_options none = { 0 };
     struct summary made = { .dtype = DTYPE_F32 };
 
-    if (checkpoint_find(path, err) < 0)
+    char *model;
+    int ret;
+
+    if (checkpoint_find(path, err) < 0 || locate_model(&model, path, false, err) < 0)
         return -1;
-    if (open_any(&made, path, opt ? opt : &none, err) < 0) {
+    ret = open_any(&made, model, opt ? opt : &none, err);
+    free(model);
+    if (ret < 0) {
         summary_close(&made);
         return -1;
     }
