@@ -132,6 +132,10 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 # it defines functions that the checks of FORTIFY would put before it
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
+check_PROGRAMS += %D%/record-io.so
+tests_record_io_so_SOURCES = %D%/record-io.c
+tests_record_io_so_CFLAGS = $(tests_fail_io_so_CFLAGS)
+tests_record_io_so_LDFLAGS = -shared
 check_PROGRAMS += %D%/fail-alloc.so
 tests_fail_alloc_so_SOURCES = %D%/fail-alloc.c
 tests_fail_alloc_so_CFLAGS = $(tests_fail_io_so_CFLAGS)
@@ -186,6 +190,7 @@ shell_tests = \
     %D%/options.t \
     %D%/outputs.t \
     %D%/plot.t \
+    %D%/power-cut.t \
     %D%/pp-partition.t \
     %D%/pp-schedule.t \
     %D%/kv-dtype.t \

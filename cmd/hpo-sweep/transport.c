@@ -92,6 +92,8 @@ static int import(const char *url, const char *file, const char *name, struct er
     if (ret == 0 && link(temporary, url + at) < 0 &&
         (errno == EEXIST || rename(temporary, url + at) < 0))
         ret = err_errno(err, "%s", url + at);
+    if (ret == 0)
+        ret = output_sync_name(url + at, err);
     unlink_all(temporary);
     free(temporary);
     free(to);

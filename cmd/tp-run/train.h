@@ -151,6 +151,8 @@ void train_log_close(struct train_log *l);
 /* The first line of this process: model, layout, BACKEND, command. */
 MUST_CHECK int train_log_start(struct train_log *l, const char *backend,
                                struct err *err);
+/* Syncs the run's log: a checkpoint that is about to appear goes on with its lines. */
+MUST_CHECK int train_log_sync(const struct train_log *l, struct err *err);
 MUST_CHECK int train_log_step(struct train_log *l, const struct train_told *s,
                               struct err *err);
 MUST_CHECK int train_log_eval(struct train_log *l, double loss, double seconds,

@@ -1,5 +1,6 @@
 /* trainlog - reports of a training run: JSON lines, plain lines, progress, hpo-sweep's
  * files */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ int train_log_open(struct train_log *l, const struct train *t, struct err *err)
         cmd_progress(t->session->opt.quiet) && (!t->session->opt.json || !terminal);
     l->lines =
         !t->session->opt.json && !t->session->opt.quiet && !(l->progress && terminal);
-    if ((own && (l->fd[0] = output_append(own, err)) < 0) ||
+    if ((own && ((l->fd[0] = output_append(own, err)) < 0 ||
+                 output_sync_name(own, err) < 0)) ||
         (t->log && (l->fd[1] = output_append(t->log, err)) < 0)) {
         train_log_close(l);
         ret = -1;
@@ -49,6 +51,13 @@ void train_log_close(struct train_log *l)
             close(l->fd[i]);
     l->shown = false;
     l->fd[0] = l->fd[1] = -1;
+}
+
+int train_log_sync(const struct train_log *l, struct err *err)
+{
+    return l->fd[0] >= 0 && fsync(l->fd[0]) < 0 && errno != EINVAL
+               ? err_errno(err, "the run's log.jsonl")
+               : 0;
 }
 
 /* Writes the JSON LINE to the log files, and to standard output with --json. */

@@ -37,15 +37,18 @@ struct work {
 struct word {
     int signal;  /* signal received; 0: none */
     int written; /* this rank has written its part of the checkpoint */
+    int failed;  /* or has failed to */
     int late;    /* --stop-after has passed */
 };
 
-/* Combines the words of all ranks: the first signal, all written, any late. */
+/* Combines the words of all ranks: the first signal, all written, any failed, any late.
+ */
 static int exchange(struct work *w, struct word *out, struct err *err)
 {
     const struct train_options *o = &w->t->o;
     struct word mine = { w->t->session->launcher.stop->signal,
                          w->saver && saver_is_written(w->saver),
+                         w->saver && saver_has_failed(w->saver),
                          o->stop_after > 0 &&
                              clock_seconds() - w->begun >= o->stop_after };
     struct word *all = xcalloc((size_t)w->world->size, sizeof(*all));
@@ -55,6 +58,7 @@ static int exchange(struct work *w, struct word *out, struct err *err)
     for (int r = 0; r < w->world->size && ret == 0; r++) {
         out->signal = out->signal ? out->signal : all[r].signal;
         out->written &= all[r].written;
+        out->failed |= all[r].failed;
         out->late |= all[r].late;
     }
     free(all);
@@ -70,7 +74,8 @@ static int finish_save(struct work *w, struct err *err)
 
     if (!w->saver || !saver_is_busy(w->saver))
         return 0;
-    if (saver_finish(w->saver, err) < 0)
+    ret = w->world->rank == 0 ? train_log_sync(&w->log, err) : 0;
+    if (saver_agree(w->world, ret, err) < 0 || saver_finish(w->saver, err) < 0)
         return -1;
     ret = 0;
     if (w->world->rank == 0 && (t->o.keep || t->o.keep_best))
@@ -267,7 +272,9 @@ static int run_steps(struct work *w, struct err *err)
 
         if (step(w, err) < 0 || exchange(w, &word, err) < 0)
             return -1;
-        if (word.written && finish_save(w, err) < 0)
+        if (word.failed)
+            saver_stop(w->saver);
+        if ((word.written || word.failed) && finish_save(w, err) < 0)
             return -1;
         if (word.signal || word.late)
             break;

@@ -119,6 +119,19 @@ static int fail(const char *path, struct err *err)
     return -1;
 }
 
+static int sync_directory(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int ret = fd < 0 ? -1 : fsync(fd);
+
+    /* Some file systems cannot sync a directory and fail with EINVAL. */
+    if (ret < 0 && errno == EINVAL)
+        ret = 0;
+    if (fd >= 0)
+        close(fd);
+    return ret;
+}
+
 static int refuse_link(const struct walk *w, const char *name, bool last,
                        struct err *err)
 {
@@ -184,13 +197,9 @@ static int look(struct walk *w, const char *name, const char *rest, struct err *
     if (fd < 0 && errno == ENOENT && w->make != OUTPUT_FIND) {
         if (mkdirat(w->p.dir, name, 0777) < 0 && errno != EEXIST)
             return fail(w->given, err);
-        fd = openat(w->p.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        ret = w->make == OUTPUT_SYNC && (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
-                  ? fail(w->given, err)
-                  : 0;
-        if (fd >= 0)
-            close(fd);
-        return ret;
+        return w->make == OUTPUT_SYNC && sync_directory(w->p.dir) < 0
+                   ? fail(w->given, err)
+                   : 0;
     }
     if (fd < 0 && errno == ENOENT && last && !w->directory) {
         errno = EISDIR;
@@ -402,6 +411,18 @@ int output_dir(const char *path, enum output_make make, struct err *err)
     return fd;
 }
 
+int output_sync_name(const char *path, struct err *err)
+{
+    struct place p;
+    int ret;
+
+    if (find(&p, path, false, OUTPUT_FIND, err) < 0)
+        return -1;
+    ret = sync_directory(p.dir) < 0 ? fail(path, err) : 0;
+    clear(&p);
+    return ret;
+}
+
 char *output_resolve_dup(const char *path, struct err *err)
 {
     struct place p;
@@ -544,19 +565,6 @@ static int name_temporary(struct output *o)
     return ret;
 }
 
-static int sync_directory(const struct output *o)
-{
-    int fd = openat(o->p.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int ret = fd < 0 ? -1 : fsync(fd);
-
-    /* Some file systems cannot sync a directory and fail with EINVAL. */
-    if (ret < 0 && errno == EINVAL)
-        ret = 0;
-    if (fd >= 0)
-        close(fd);
-    return ret;
-}
-
 /* Puts the file in its place; 0, or -1 with errno. */
 static int put_in_place(struct output *o, bool sync)
 {
@@ -574,7 +582,7 @@ static int put_in_place(struct output *o, bool sync)
         return -1;
     free(o->temporary);
     o->temporary = NULL;
-    return sync ? sync_directory(o) : 0;
+    return sync ? sync_directory(o->p.dir) : 0;
 }
 
 int output_close(struct output *o, bool sync, struct err *err)

@@ -51,6 +51,9 @@ MUST_CHECK int output_create(const char *path, struct err *err);
 enum output_make { OUTPUT_FIND, OUTPUT_MAKE, OUTPUT_SYNC };
 MUST_CHECK int output_dir(const char *path, enum output_make make, struct err *err);
 
+/* Syncs the directory in which PATH's file is, so that a new name is not lost. */
+MUST_CHECK int output_sync_name(const char *path, struct err *err);
+
 /* For a library that opens files by name: checks PATH, which may be missing, as
  * output_reopen does, and returns it without links; owned.  NULL on failure. */
 char *output_resolve_dup(const char *path, struct err *err);

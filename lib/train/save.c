@@ -51,7 +51,7 @@ struct saver {
     /* the checkpoint in progress */
     bool busy, started; /* begun; the thread was started */
     pthread_t thread;
-    atomic_bool written;
+    atomic_bool written, failed, stop; /* stop: another rank has failed */
     int ret;
     struct err err;
     struct outdir out;
@@ -415,6 +415,8 @@ static int take_part(struct saver *s, int r, int part, struct err *err)
 
 static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *err)
 {
+    if (atomic_load(&w->s->stop))
+        return err_set(err, ERR_SYSTEM, "%s: another rank has failed", w->path);
     return w->piece ? add_to_piece(w, buf, n, at, err)
                     : fs_pwrite(w->fd, buf, n, at, w->path, err);
 }
@@ -589,6 +591,9 @@ static void *write_beside(void *arg)
     struct saver *s = arg;
 
     s->ret = write_part(s, &s->err);
+    if (s->ret < 0 && atomic_load(&s->stop))
+        s->ret = 0; /* the other rank says why */
+    atomic_store(&s->failed, s->ret < 0);
     atomic_store(&s->written, true);
     return NULL;
 }
@@ -716,6 +721,8 @@ int saver_begin(struct saver *s, const char *path, const char *training,
     s->ret = 0;
     s->err = (struct err){ 0 };
     atomic_store(&s->written, !s->writes);
+    atomic_store(&s->failed, false);
+    atomic_store(&s->stop, false);
     if (ret == 0 && s->writes)
         take_copy(s);
     if (ret == 0 && s->writes && !s->apart) {
@@ -741,6 +748,16 @@ bool saver_is_busy(const struct saver *s)
 bool saver_is_written(struct saver *s)
 {
     return s->busy && atomic_load(&s->written);
+}
+
+bool saver_has_failed(struct saver *s)
+{
+    return s->busy && atomic_load(&s->failed);
+}
+
+void saver_stop(struct saver *s)
+{
+    atomic_store(&s->stop, true);
 }
 
 const char *saver_last(const struct saver *s)

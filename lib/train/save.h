@@ -28,6 +28,10 @@ MUST_CHECK int saver_begin(struct saver *s, const char *path, const char *traini
  * rank has written its part. */
 bool saver_is_busy(const struct saver *s);
 bool saver_is_written(struct saver *s);
+/* This rank has failed to write its part; saver_finish says why. */
+bool saver_has_failed(struct saver *s);
+/* Another rank has failed: this one writes no more of its part. */
+void saver_stop(struct saver *s);
 /* Waits until all ranks have written, then renames the directory to its final name.  A
  * failure is reported on all ranks and removes the directory. */
 MUST_CHECK int saver_finish(struct saver *s, struct err *err);

@@ -34,6 +34,7 @@ struct journal {
     int fd;
     int unwritable; /* 0, or the errno that tells why it is open only to be read */
     bool locked;
+    bool named;           /* the directory is synced: the file's name is not lost */
     struct journal *next; /* of those whose lock is held */
     uint64_t begun;       /* size of the file when the change began */
     uint64_t read;        /* bytes that were applied */
@@ -326,10 +327,12 @@ static int journal_end(struct storage *st, struct err *err)
     if (!j->locked)
         return 0;
     if (write_pending(j, err) < 0 ||
-        (fdatasync(j->fd) < 0 && err_errno(err, "%s", j->path) < 0)) {
+        (fdatasync(j->fd) < 0 && err_errno(err, "%s", j->path) < 0) ||
+        (!j->named && output_sync_name(j->path, err) < 0)) {
         journal_give_up(st);
         return -1;
     }
+    j->named = true;
     release_lock(j);
     return 0;
 }

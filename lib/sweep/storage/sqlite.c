@@ -1,7 +1,8 @@
 /* sqlite - Optuna's tables in an SQLite file
  *
  * A file made here is in write-ahead mode, which Optuna reads and which lets many
- * workers share it. */
+ * workers share it.  What a change has written is synced when it ends: in this mode
+ * SQLite does that with synchronous = FULL alone. */
 #include "config.h"
 
 #include "lib/sweep/storage/tables.h"
@@ -291,9 +292,10 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     }
     sqlite3_busy_handler(s->db, wait_for_lock, s);
     /* the mode is written to the file, which is left alone when it is refused */
-    if (run(&s->base, "PRAGMA synchronous = NORMAL", err) < 0 ||
+    if (run(&s->base, "PRAGMA synchronous = FULL", err) < 0 ||
         refuse_views(s, err) < 0 || tables_prepare(&s->base, create, err) < 0 ||
-        (create && (run(&s->base, START_ONCE, err) < 0 || wish_log(s, err) < 0)))
+        (create && (run(&s->base, START_ONCE, err) < 0 || wish_log(s, err) < 0 ||
+                    output_sync_name(where, err) < 0)))
         goto fail;
     if (fresh && fs_is_remote(where))
         s->base.base.advice = "is on a network file system, where SQLite's locks may "
