@@ -13,7 +13,7 @@ AM_TESTS_ENVIRONMENT = \
     LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/%D%/lsan.supp print_suppressions=0'; \
     export LSAN_OPTIONS;
 test_libs = lib/libshardutils.a
-EXTRA_DIST += %D%/lib.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
+EXTRA_DIST += %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
 
 # unit tests: unit-NAME.c
 unit_tests = \
@@ -207,6 +207,7 @@ shell_tests = \
     %D%/tokenizer.t \
     %D%/tokens.t \
     %D%/tp-run-input.t \
+    %D%/tp-run-machines.t \
     %D%/tp-run-mpi.t \
     %D%/tp-run-program.t \
     %D%/tp-run-sequence.t \
