@@ -1,5 +1,5 @@
 # examples - the sample model and what can be done with it
-EXTRA_DIST += %D%/demo.sh \
+EXTRA_DIST += %D%/demo.sh %D%/schedule.svg \
     %D%/bard/README %D%/bard/config.json %D%/bard/generation_config.json %D%/bard/heldout.txt \
     %D%/bard/model.safetensors %D%/bard/reference.json %D%/bard/tokenizer.json \
     %D%/bard/tokenizer_config.json \

@@ -176,10 +176,10 @@ answers 3 "mem-estimate: org/model: no such directory, and nothing is downloaded
 model' fetches a model" "by every program" mem-estimate infer org/model
 answers 3 "mem-estimate: bard/nothing: no such file or directory" "a file that is missing is not" \
     mem-estimate infer bard/nothing
-# README's sweep, where its files are called model and heldout.txt
+# README's sweep, beside the sample model
 if hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
-    cp bard/heldout.txt .
-    ln -s bard model
+    mkdir -p examples
+    cp -r bard examples/bard
     sed -n -e '/^echo/p' -e '/^hpo-sweep/p' "$top_srcdir/README.md" > readme
     ok "README has three lines of a sweep" test "$(wc -l < readme)" = 3
     run sh -e readme

@@ -163,4 +163,5 @@ def main():
     print(f"{statistics.median(prefill):.3f} {statistics.median(decode):.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()
