@@ -125,6 +125,14 @@ status_is 1 "a model whose router is another one in training is not trained"
 err_is "tp-run: family phimoe: in training SparseMixer draws experts at random, which is not computed; the model cannot be trained" "which is told"
 known=$(tp-shard families | wc -l)
 ok "the README says how many families there are" grep -q " $known families " "$top_srcdir/README.md"
+run tp-shard families --json
+tp-shard families --table | tail -n +2 > rows
+ok "families --json has a line for each" test "$(grep -c '^{"type":"family","name":' out)" -eq "$(wc -l < rows)"
+sed 's/^{"type":"family","name":"\([^"]*\)","model_types":\[\(.*\)\],"parallelformers":\[\(.*\)\],"axes":\[\(.*\)\],"runs":\([a-z]*\),"experts":\([a-z]*\),"heads":\[\(.*\)\]}$/\1 \2 \3 \4 \5 \6 \7/; s/"//g; s/,/ /g; s/true/yes/g; s/false//g; s/  */ /g; s/ $//' out > got
+sed 's/  */ /g; s/ - / /g; s/ - / /g; s/ no / /; s/ -$//' rows > want
+ok "with what the table has" cmp want got
+run tp-shard families --json mixtral
+out_is '{"type":"family","name":"mixtral","model_types":["mixtral"],"parallelformers":[],"axes":["tp","ep"],"runs":true,"experts":true,"heads":["lm","score","tag","answer","none"]}' "or for the one that is named"
 run tp-shard families --table llama
 status_is 2 "--table lists all"
 

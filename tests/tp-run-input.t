@@ -78,7 +78,36 @@ for mesh in tp=1 tp=2 pp=2 dp=2 dp=3,pp=2; do
         '"0.logits","6.logits"'
 done
 run tp-run generate --json --max-tokens 3 --input lines "$bard"
-out_has '{"type":"error","file":"lines:2","line":2}' "the file is named"
+out_has '{"type":"error","file":"lines","line":2,"error":"not valid JSON"}' "file, line and cause are named, once"
+
+# an input's "id" comes back as it was written
+cat > named << 'END'
+{"id": 12345678901234567890, "text": "To be"}
+{"text": "or", "id": {"a": [1e400, "x\u00e9"], "id": null}}
+{"text": "not to be"}
+{"id": "no text", "text": 5}
+{"id": false, "ids": [5000]}
+{"id": null, "ids": [1, 2]}
+{"nested": {"id": 7}, "ids": [1, 2]}
+END
+ids='12345678901234567890
+{"a": [1e400, "x\u00e9"], "id": null}
+"no text"
+false
+null'
+for mesh in tp=1 dp=2; do
+    for command in 'generate --max-tokens 2' score embed; do
+        # shellcheck disable=SC2086 # words are wanted
+        run tp-run ${command} --json --mesh $mesh --input named "$bard"
+        sed -n 's/^{"type":"[a-z]*",\("file":"named",\)*"line":[0-9]*,"id":\(.*\),"\(prompt_ids\|tokens\|error\)":.*/\2/p' out > got
+        same_text got "$ids" "${command%% *} gives back every id ($mesh)"
+        out_has '{"type":"error","file":"named","line":4,"id":"no text","error":"neither a text nor an object with '"'text' or 'ids'\"}" "with the cause of an error"
+        out_has '"line":5,"id":false,"error":"id 5000 is not in the vocabulary of 1024"}' "which names no place twice"
+    done
+done
+printf '%s\n' '{"id":[1],"ids":[5,6,7]}' '{"ids":[1000],"id":{"b":2}}' > named
+run tp-run classify --json --input named "$data/models/bert-classify"
+ok "classify gives it back, too" test "$(sed -n 's/.*"line":[0-9],"id":\(.*\),"\(tokens\|error\)":.*/\1/p' out | paste -sd' ' -)" = '[1] {"b":2}'
 printf '%s\n' '{}' '{}' > none
 run tp-run generate --json --input none "$bard"
 status_is 3 "nothing but bad lines"

@@ -114,10 +114,8 @@ static size_t best_of(const double *p, size_t n)
 
 static void begin_json(struct str *out, const char *type, const struct input *in)
 {
-    str_addf(out, "{\"type\":\"%s\",\"file\":", type);
-    str_add_json(out, in->name);
-    if (in->line)
-        str_addf(out, ",\"line\":%zu", in->line);
+    str_addf(out, "{\"type\":\"%s\"", type);
+    inputs_add_place(out, in);
     str_addf(out, ",\"tokens\":%zu", in->ids.n);
 }
 

@@ -52,10 +52,8 @@ static void print_vector(const struct embed *e, size_t at, const float *x, size_
     char number[32];
 
     if (e->session->opt.json) {
-        str_add(&out, "{\"type\":\"embedding\",\"file\":");
-        str_add_json(&out, in->name);
-        if (in->line)
-            str_addf(&out, ",\"line\":%zu", in->line);
+        str_add(&out, "{\"type\":\"embedding\"");
+        inputs_add_place(&out, in);
         str_addf(&out, ",\"tokens\":%zu,\"embedding\":[", in->ids.n);
     }
     for (size_t c = 0; c < cols; c++) {

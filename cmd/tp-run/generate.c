@@ -87,6 +87,8 @@ static void print_json(const struct generate *g, const struct text *t, size_t li
     str_add(&out, "{\"type\":\"generation\",");
     if (line)
         str_addf(&out, "\"line\":%zu,", line);
+    if (t->input->id)
+        str_addf(&out, "\"id\":%s,", t->input->id);
     if (t->source->n && !t->input->features) {
         str_add(&out, "\"source_ids\":");
         ids_print_json(&out, t->source);

@@ -9,6 +9,7 @@
 #include "cmd/tp-run/features.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
+#include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/reshard/nonfinite.h"
@@ -23,6 +24,8 @@ const char *const input_invalid_names[] = { "refuse", "replace", NULL };
 static void clear_one(struct input *in)
 {
     free(in->name);
+    free(in->id);
+    free(in->why);
     ids_clear(&in->ids);
     ids_clear(&in->types);
     ids_clear(&in->marks);
@@ -378,16 +381,61 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     return add(in, &one, ret);
 }
 
+/* The bytes of the value of "id" in the JSON object TEXT[len], in one line; NULL: there
+ * is none. */
+static char *id_dup(const char *text, size_t len)
+{
+    struct jsonlex lex;
+    struct err none = { 0 };
+    char *id = NULL;
+
+    jsonlex_init(&lex, "", text, len);
+    if (jsonlex_next(&lex, &none) == 0 && lex.token == JSONLEX_OBJECT)
+        while (!id && jsonlex_next(&lex, &none) == 0 && lex.token == JSONLEX_KEY) {
+            bool found = !strcmp(str_text(&lex.text), "id");
+            size_t start;
+
+            if (jsonlex_next(&lex, &none) < 0)
+                break;
+            start = lex.start;
+            if (jsonlex_skip(&lex, &none) < 0)
+                break;
+            if (found)
+                id = xstrndup(text + start, lex.end - start);
+        }
+    jsonlex_clear(&lex);
+    for (char *p = id; p && *p; p++)
+        if (*p == '\n' || *p == '\r')
+            *p = ' ';
+    return id;
+}
+
+/* The inputs from FIRST on are made of the JSON object TEXT[len]. */
+static void take_id(struct inputs *in, size_t first, const char *text, size_t len)
+{
+    char *id = id_dup(text, len);
+
+    for (size_t i = first; id && i < in->n; i++)
+        if (!in->v[i].id)
+            in->v[i].id = xstrdup(id);
+    free(id);
+}
+
 /* Reports *err for input I and clears its contents. */
 static void make_bad(struct inputs *in, const struct session *s, size_t i,
                      struct err *err)
 {
     struct input *one = &in->v[i];
     struct input bad = { .name = xstrdup(one->name), .line = one->line, .bad = true };
+    const char *text;
 
     if (!str_starts(err->text, one->name))
         err_prefix(err, "%s", one->name);
     cmd_warn(s->cmd, "%s", err->text);
+    text = err->text + strlen(one->name);
+    bad.why = xstrdup(text + strspn(text, ": "));
+    bad.id = one->id;
+    one->id = NULL;
     *err = (struct err){ 0 };
     clear_one(one);
     *one = bad;
@@ -409,6 +457,7 @@ static int add_line(struct inputs *in, const struct session *s, const char *name
 {
     struct input bad = { 0 };
     bool has_text = true;
+    size_t first = in->n;
     int ret = json ? add_json(in, s, name, n, line, len, &has_text, err)
                    : inputs_add_text(in, s, name, line, len, err);
 
@@ -419,6 +468,8 @@ static int add_line(struct inputs *in, const struct session *s, const char *name
         add(in, &bad, 0);
     }
     in->v[in->n - 1].line = n;
+    if (json)
+        take_id(in, first, line, len);
     if (ret < 0)
         make_bad(in, s, in->n - 1, err);
     return 0;
@@ -499,11 +550,37 @@ int inputs_not_finite(const struct inputs *in, const struct session *s, size_t i
 
 void inputs_print_bad(const struct inputs *in, size_t i)
 {
-    struct str name = { 0 };
+    const struct input *one = &in->v[i];
+    struct str out = { 0 };
 
-    str_add_json(&name, in->v[i].name);
-    printf("{\"type\":\"error\",\"file\":%s,\"line\":%zu}\n", name.s, in->v[i].line);
-    str_clear(&name);
+    str_add(&out, "{\"type\":\"error\"");
+    inputs_add_place(&out, one);
+    if (one->why) {
+        str_add(&out, ",\"error\":");
+        str_add_json(&out, one->why);
+    }
+    str_add(&out, "}\n");
+    fputs(str_text(&out), stdout);
+    str_clear(&out);
+}
+
+void inputs_add_id(struct str *out, const struct input *in)
+{
+    if (in->id)
+        str_addf(out, ",\"id\":%s", in->id);
+}
+
+void inputs_add_place(struct str *out, const struct input *in)
+{
+    const char *colon = in->line ? strrchr(in->name, ':') : NULL;
+    char *file = colon ? xstrndup(in->name, (size_t)(colon - in->name)) : NULL;
+
+    str_add(out, ",\"file\":");
+    str_add_json(out, file ? file : in->name);
+    if (in->line)
+        str_addf(out, ",\"line\":%zu", in->line);
+    inputs_add_id(out, in);
+    free(file);
 }
 
 int inputs_status(const struct inputs *in, int status)

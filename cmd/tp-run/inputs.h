@@ -18,6 +18,8 @@ struct input {
     size_t line;    /* line number in the file, from 1; 0: the input is not a
                      * line */
     bool bad;       /* an unusable line, already reported; has no ids */
+    char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
+    char *why;      /* on rank 0, of a bad line: the cause */
 };
 
 enum input_format { INPUT_AUTO, INPUT_TEXT, INPUT_JSON };
@@ -90,6 +92,10 @@ MUST_CHECK int inputs_refuse(struct inputs *in, const struct session *s, size_t 
 MUST_CHECK int inputs_not_finite(const struct inputs *in, const struct session *s,
                                  size_t i, const char *what, size_t tokens,
                                  struct err *err);
+/* Adds ',"file":NAME' to a JSON object, and of a line its number and its "id". */
+void inputs_add_place(struct str *out, const struct input *in);
+/* Adds the line's "id" alone, with a comma before it, if it has one. */
+void inputs_add_id(struct str *out, const struct input *in);
 /* Prints the --json object of the bad input I. */
 void inputs_print_bad(const struct inputs *in, size_t i);
 /* Returns STATUS, or ERR_INPUT if STATUS is 0 and there are bad inputs. */

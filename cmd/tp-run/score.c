@@ -77,10 +77,8 @@ static void print_result(const struct score *s, const struct input *in,
     struct str out = { 0 };
 
     if (s->session->opt.json) {
-        str_add(&out, "{\"type\":\"score\",\"file\":");
-        str_add_json(&out, name);
-        if (in->line)
-            str_addf(&out, ",\"line\":%zu", in->line);
+        str_add(&out, "{\"type\":\"score\"");
+        inputs_add_place(&out, in);
         str_addf(&out, ",\"tokens\":%" PRIu64 ",\"nll\":", r->counted);
         str_add_double(&out, nll);
         str_add(&out, ",\"perplexity\":");

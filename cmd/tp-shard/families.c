@@ -191,10 +191,70 @@ static int table(const struct family_library *lib, struct err *err)
     return ret;
 }
 
+/* The words of S as a list. */
+static void add_list(struct str *out, const char *key, const char *words)
+{
+    const char *before = "";
+    size_t n;
+
+    str_addf(out, ",\"%s\":[", key);
+    for (const char *p = words; *p && strcmp(words, "-") != 0; p += n + (p[n] == ' ')) {
+        char *word;
+
+        n = strcspn(p, " ");
+        word = xstrndup(p, n);
+        str_add(out, before);
+        str_add_json(out, word);
+        before = ",";
+        free(word);
+    }
+    str_addc(out, ']');
+}
+
+static void print_family(const struct family *f)
+{
+    struct str row[COLUMNS] = { 0 }, out = { 0 };
+
+    fill_row(row, f);
+    str_add(&out, "{\"type\":\"family\",\"name\":");
+    str_add_json(&out, f->name);
+    add_list(&out, "model_types", str_text(&row[1]));
+    add_list(&out, "parallelformers", str_text(&row[2]));
+    add_list(&out, "axes", str_text(&row[3]));
+    str_addf(&out, ",\"runs\":%s", strcmp(row[4].s, "yes") ? "false" : "true");
+    str_addf(&out, ",\"experts\":%s", strcmp(row[5].s, "yes") ? "false" : "true");
+    add_list(&out, "heads", str_text(&row[6]));
+    str_addc(&out, '}');
+    puts(out.s);
+    for (int c = 0; c < COLUMNS; c++)
+        str_clear(&row[c]);
+    str_clear(&out);
+}
+
+/* A line for each family, or for NAME, or the one in FILE. */
+static int json_lines(const struct family_library *lib, const char *name,
+                      const char *file, struct err *err)
+{
+    bool one = name || file;
+    size_t n = one ? 1 : family_library_count(lib);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *called = name ? name : family_library_name(lib, i);
+        struct family *f;
+
+        if (file ? family_read(&f, lib, file, err) < 0
+                 : family_find(&f, lib, called, err) < 0)
+            return -1;
+        print_family(f);
+        family_free(f);
+    }
+    return 0;
+}
+
 int families_main(const char *program, int argc, char **argv)
 {
     const char *file = NULL;
-    bool checks = false, tables = false;
+    bool checks = false, tables = false, json = false;
     const struct opt opts[] = {
         { OPT_STRING, '\0', "family", &file, "FILE", "print the family in FILE", NULL,
           NULL },
@@ -202,6 +262,8 @@ int families_main(const char *program, int argc, char **argv)
           "verify it, or all, and print the shares at tp 2", NULL, NULL },
         { OPT_FLAG, '\0', "table", &tables, NULL,
           "list with model types, axes, experts and heads", NULL, NULL },
+        { OPT_FLAG, '\0', "json", &json, NULL, "the same, or of NAME, as JSON", NULL,
+          NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -220,6 +282,8 @@ int families_main(const char *program, int argc, char **argv)
 
     if (file && operand[0])
         return cmd_usage(&cmd, "--family and NAME exclude one another");
+    if (json && checks)
+        return cmd_usage(&cmd, "--json and --check exclude one another");
     if (tables && (file || operand[0] || checks))
         return cmd_usage(&cmd, "--table lists all families");
     /* an argument with a slash or an extension is a file */
@@ -229,6 +293,8 @@ int families_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     if (checks)
         ret = check(lib, file ? NULL : operand[0], file, &err);
+    else if (json)
+        ret = json_lines(lib, file ? NULL : operand[0], file, &err);
     else if (tables)
         ret = table(lib, &err);
     else
