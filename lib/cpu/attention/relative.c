@@ -54,21 +54,6 @@ struct job {
     size_t room_n;
 };
 
-void cpu_softmax_row(float *s, size_t n, float scale)
-{
-    float most = -INFINITY;
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        most = s[i] > most ? s[i] : most;
-    for (size_t i = 0; i < n; i++) {
-        s[i] = expf((s[i] - most) * scale);
-        sum += (double)s[i];
-    }
-    for (size_t i = 0; i < n; i++)
-        s[i] = (float)((double)s[i] / sum);
-}
-
 static float dot(const float *a, const float *b, size_t n)
 {
     double sum = 0;
