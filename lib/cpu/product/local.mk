@@ -16,6 +16,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/codes-linear.c %D%/codes-linear.h \
     %D%/codes-loops.h \
     %D%/dots.c \
+    %D%/head-product.c \
     %D%/linear.c %D%/linear.h \
     %D%/linear-few-rows.c \
     %D%/linear-many-rows.c \

@@ -1,5 +1,5 @@
-/* experts - the rows of experts: choosing, taking, adding; and other things of whole
- * rows */
+/* experts - the choice of the top-k experts of each row, their weights, and their rows
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,53 +15,9 @@ struct row_job {
     int32_t *choice;
     size_t cols, r_cols, col;
     const struct inst *inst;
-    const struct matrix *w;
-    bool plain;
     float *scratch; /* [threads][each] */
-    size_t each, rows;
+    size_t each;
 };
-
-static void mul_row(void *arg, size_t task, int thread)
-{
-    const struct row_job *r = arg;
-
-    (void)thread;
-    for (size_t k = 0; k < r->cols; k++)
-        r->y[task * r->cols + k] = r->x[task * r->cols + k] * r->s[task];
-}
-
-void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
-                  size_t rows, size_t cols)
-{
-    struct row_job r = { .y = y, .x = x, .s = s, .cols = cols };
-
-    cpu_parallel(d, rows, mul_row, &r);
-}
-
-static void softmax_row(void *arg, size_t task, int thread)
-{
-    const struct row_job *r = arg;
-    const float *x = r->x + task * r->cols;
-    float *y = r->y + task * r->cols, most = -INFINITY;
-    double sum = 0;
-
-    (void)thread;
-    for (size_t k = 0; k < r->cols; k++)
-        most = x[k] > most ? x[k] : most;
-    for (size_t k = 0; k < r->cols; k++)
-        sum += (double)(y[k] = expf(x[k] - most));
-    for (size_t k = 0; k < r->cols; k++)
-        y[k] = (float)((double)y[k] / sum);
-}
-
-void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols)
-{
-    struct row_job r = { .y = y, .x = x, .cols = cols };
-
-    cpu_parallel(d, rows, softmax_row, &r);
-}
-
-/* ---- choosing ---- */
 
 /* Index of the largest of the N values at X, the first of equals. */
 static size_t largest(const float *x, size_t n)
@@ -192,8 +148,6 @@ void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice
     cpu_parallel(d, rows, route_row, &r);
 }
 
-/* ---- an expert's rows ---- */
-
 static void take_row(void *arg, size_t task, int thread)
 {
     const struct row_job *r = arg;
@@ -230,80 +184,4 @@ void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row
     r.r_cols = r_cols;
     r.col = col;
     cpu_parallel(d, rows, add_row, &r);
-}
-
-/* ---- heads ---- */
-
-static void concat_row(void *arg, size_t task, int thread)
-{
-    const struct row_job *r = arg;
-    size_t a = r->inst->head.a, b = r->inst->head.b, heads = r->inst->head.count;
-    bool shared = r->inst->head.shared;
-
-    (void)thread;
-    for (size_t h = 0; h < heads; h++) {
-        float *y = r->y + (task * heads + h) * (a + b);
-
-        memcpy(y, r->x + (task * heads + h) * a, a * sizeof(*y));
-        memcpy(y + a, r->s + (shared ? task : task * heads + h) * b, b * sizeof(*y));
-    }
-}
-
-void cpu_concat(struct device *d, float *y, const float *a, const float *b, size_t rows,
-                const struct inst *inst)
-{
-    struct row_job r = { .y = y, .x = a, .s = b, .inst = inst };
-
-    cpu_parallel(d, rows, concat_row, &r);
-}
-
-/* Scratch floats of a thread for a head's product: its rows of x rearranged, and a
- * panel. */
-static size_t head_floats(const struct row_job *r)
-{
-    return r->rows * cpu_arranged(r->w->dtype, r->inst->head.a) +
-           (r->rows > 1 ? cpu_panel_floats() : 0);
-}
-
-/* Task: a head. */
-static void one_head(void *arg, size_t task, int thread)
-{
-    const struct row_job *r = arg;
-    size_t in = r->inst->head.a, to = r->inst->head.b, heads = r->inst->head.count;
-    size_t stride = cpu_arranged(r->w->dtype, in);
-    uint64_t row = r->inst->head.row + task * (r->plain ? in : to);
-    const float *x = r->x + task * in;
-    float *y = r->y + task * to, *own;
-
-    if (r->plain) {
-        cpu_outer_rows(y, heads * to, x, heads * in, r->rows, r->w, row, in, 0, to);
-        return;
-    }
-    own = r->scratch + (size_t)thread * head_floats(r);
-    for (size_t i = 0; i < r->rows; i++)
-        cpu_arrange(own + i * stride, x + i * heads * in, r->w->dtype, in);
-    cpu_dot_rows(y, heads * to, own, stride, r->rows, r->w, row, to,
-                 r->rows > 1 ? own + r->rows * stride : NULL);
-}
-
-int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
-                     const struct inst *inst, bool plain, const struct matrix *w,
-                     struct err *err)
-{
-    struct row_job r = {
-        .y = y, .x = x, .inst = inst, .plain = plain, .w = w, .rows = rows
-    };
-
-    if (!rows || !inst->head.a || !inst->head.b)
-        return 0;
-    if (!plain) {
-        r.scratch =
-            mem_alloc((uint64_t)cpu_threads(d) * head_floats(&r) * sizeof(*r.scratch),
-                      "a head's rows", err);
-        if (!r.scratch)
-            return -1;
-    }
-    cpu_parallel(d, inst->head.count, one_head, &r);
-    free(r.scratch);
-    return 0;
 }

@@ -1,5 +1,6 @@
-# lib/cpu/rows - what is no product and no attention, row by row: an operation, or some that belong together,
-# to a file.  conv-pool has those that read neighbouring rows, experts the choice of experts and their rows.
+# lib/cpu/rows - what is no product and no attention: an operation, or some that belong together, to a file.
+# experts has the choice of the top-k experts and their rows; conv-pool has convolutions, pools and shifts, which
+# read neighbouring rows; rowwise what takes whole rows.
 lib_libshardutils_a_SOURCES += \
     %D%/conv-pool.c \
     %D%/dropout.c \
@@ -8,4 +9,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/experts.c \
     %D%/norm.c \
     %D%/rope.c \
+    %D%/rowwise.c \
     %D%/sample.c
