@@ -186,7 +186,7 @@ int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
                    void *room);
 
 extern kernel *const cpu_kernels[OP_COUNT];
-/* The kernels of the reverse: reverse/gradient.c. */
+/* The kernels of the reverse: reverse/FILE-back.c. */
 extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,
     kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_xielu_back,
     kernel_xielu_weight, kernel_softmax_back, kernel_softcap_back, kernel_clip_back,
