@@ -89,7 +89,7 @@ am__v_EMU_1 =
 .cu.emo:
 	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
 	    -x c++ -c -o $@ $<
-$(gpu_emulated): $(gpu_headers) lib/device/layout.h %D%/emu/emu.h
+$(gpu_emulated): $(gpu_headers) lib/device/layout.h lib/device/positions.h %D%/emu/emu.h
 fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
 %D%/emu/fragments.emo %D%/emu/fragments.o: %D%/emu/fragments.h $(gpu_headers)
 EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.c

@@ -3,6 +3,7 @@
 #define LIB_CPU_CPU_H
 
 #include "lib/device/device.h"
+#include "lib/device/positions.h"
 
 /* y[rows][cols(w)] = row index[i] + offset - first of the table; zeros if another rank
  * has that row */
@@ -286,8 +287,18 @@ void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *
 /* The rows of a text of ROWS tokens after it was pooled TIMES times as P says, and the
  * token at which such a row begins: for a first row that is apart, one before the
  * text. */
-size_t cpu_pooled_rows(size_t rows, const struct pooled_text *p, uint64_t times);
-int64_t cpu_pooled_token(size_t row, const struct pooled_text *p, uint64_t times);
+static inline size_t cpu_pooled_rows(size_t rows, const struct pooled_text *p,
+                                     uint64_t times)
+{
+    return (size_t)positions_pooled_rows((int64_t)rows, p->apart, p->cut, times);
+}
+
+static inline int64_t cpu_pooled_token(size_t row, const struct pooled_text *p,
+                                       uint64_t times)
+{
+    return positions_pooled_token((int64_t)row, p->apart, times);
+}
+
 MUST_CHECK int cpu_convolve(struct device *d, const struct inst *inst,
                             const struct cpu_taps *c, struct err *err);
 void cpu_dynamic(struct device *d, const struct inst *inst, const struct cpu_taps *c);

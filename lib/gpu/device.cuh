@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "lib/device/positions.h"
 #include "lib/gpu/gpu.h"
 
 #ifdef __CUDACC__
@@ -117,17 +118,13 @@ static __device__ inline int64_t block_row(struct ranges r, struct range one,
 static __device__ inline int64_t pooled_rows(int64_t rows, struct pooled p,
                                              uint64_t times)
 {
-    for (uint64_t i = 0; i < times && rows > (p.apart ? 2 : 1); i++)
-        rows = (rows + 1 + (p.apart && !p.cut)) / 2;
-    return rows;
+    return positions_pooled_rows(rows, p.apart, p.cut, times);
 }
 
 static __device__ inline int64_t pooled_token(int64_t row, struct pooled p,
                                               uint64_t times)
 {
-    int64_t by = (int64_t)1 << times;
-
-    return p.apart ? 1 + (row - 1) * by : row * by;
+    return positions_pooled_token(row, p.apart, times);
 }
 
 /* Loops over this block's rows. */

@@ -38,4 +38,4 @@ am__v_NVCC_1 =
 .cu.o:
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) -std=c++17 $(CUDA_GENCODE) -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-threadsafe-statics \
 	    -I$(top_srcdir) $(NVCCFLAGS) -c -o $@ $<
-$(gpu_objects): $(gpu_headers) %D%/../device/layout.h
+$(gpu_objects): $(gpu_headers) %D%/../device/layout.h %D%/../device/positions.h

@@ -1,4 +1,5 @@
-/* relative - attention with scores of content and positions (twin of lib/cpu/attention/relative.c)
+/* relative - attention with scores of content and positions (twin of
+ * lib/cpu/attention/relative.c)
  *
  * He et al. 2021, "DeBERTa", eq. 4: the score of query i and key j is q_i k_j + q_i p_r
  * + k_j u_r; p and u [rows][heads][dim] are the position table projected as keys and as
@@ -6,24 +7,6 @@
  * block handles one query of a head; its warps take turns at the keys (see
  * attention.cu). */
 #include "lib/gpu/warps.cuh"
-
-/* The same as in lib/cpu/attention/relative.c. */
-static __device__ int64_t row_of(const struct relation *a, int64_t distance)
-{
-    int64_t mid = a->span / 2, away = distance < 0 ? -distance : distance;
-    int64_t row = distance;
-
-    if (a->far && away > mid) {
-        float f = ceilf(logf((float)away / (float)mid) /
-                        logf((float)((double)(a->far - 1) / (double)mid)) *
-                        (float)(mid - 1)) +
-                  (float)mid;
-
-        row = distance < 0 ? -(int64_t)f : (int64_t)f;
-    }
-    row += a->span;
-    return row < 0 ? 0 : row > 2 * a->span - 1 ? 2 * a->span - 1 : row;
-}
 
 static __global__ void relate_kernel(float *y, const float *q, const float *k,
                                      const float *v, struct relation a,
@@ -66,7 +49,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
         for (int64_t t = low + threadIdx.x / GPU_WARP; t < low + keys; t += WARPS) {
             bool placed = !nowhere && !(a.pool.apart && t == low);
             int64_t from = pooled_token(t - low, a.pool, a.keys_pooled);
-            int64_t r = placed ? row_of(&a, at - from) : 0;
+            int64_t r = placed ? positions_row(at - from, a.span, a.far) : 0;
             const float *kt = k + t * stride + head * a.dim;
             const float *vt = v + t * stride + head * a.dim;
             const float *p = a.as_key + r * stride + head * a.dim;

@@ -15,19 +15,16 @@
 void attention_visible(const struct attention_job *j, size_t position, size_t *first,
                        size_t *end)
 {
-    size_t window = j->inst->attention.window, base = j->step->first_key;
-    size_t low = base, high = base + j->step->keys;
+    const struct inst *inst = j->inst;
+    const uint64_t far = INT64_MAX / 2; /* a window beyond all positions */
+    uint64_t window = inst->attention.window;
+    int64_t low, high;
 
-    if (j->inst->attention.chunked)
-        window = position % window + 1;
-    if (j->inst->attention.causal && position + 1 < high)
-        high = position + 1;
-    if (window && position + 1 > window + low)
-        low = position + 1 - window;
-    if (window && !j->inst->attention.causal && position + window < high)
-        high = position + window;
-    *first = low - base;
-    *end = high > low ? high - base : *first;
+    positions_visible((int64_t)position, (int64_t)j->step->first_key,
+                      (int64_t)j->step->keys, (int64_t)(window < far ? window : far),
+                      inst->attention.causal, inst->attention.chunked, &low, &high);
+    *first = (size_t)low;
+    *end = (size_t)high;
 }
 
 void attention_set_lse(const struct attention_job *j, size_t row, size_t head,

@@ -6,27 +6,12 @@
 #include "lib/cpu/attention/attention.h"
 #include "lib/base/mem.h"
 
-/* ALiBi: the slope of HEAD of N heads.  With p the largest power of two that is at most
- * N, the first p heads have 2^(-8/p), 2^(-16/p), ...; the others have every second
- * slope of 2p heads (Press et al. 2022, "Train Short, Test Long", and its code). */
-static double slope_of(uint64_t head, uint64_t n)
-{
-    uint64_t power = 1;
-
-    while (power * 2 <= n)
-        power *= 2;
-    if (head < power)
-        return exp2(-8.0 * (double)(head + 1) / (double)power);
-    return exp2(-8.0 * (double)(2 * (head - power) + 1) / (double)(2 * power));
-}
-
 /* Index in the whole model of the rank's HEAD. */
 uint64_t attention_global_head(const struct inst *inst, size_t head)
 {
-    size_t per = inst->attention.heads / inst->attention.kv_heads;
-
-    return (inst->attention.group_start + head / per) * inst->attention.per_group +
-           inst->attention.within_start + head % per;
+    return positions_head(head, inst->attention.heads / inst->attention.kv_heads,
+                          inst->attention.group_start, inst->attention.per_group,
+                          inst->attention.within_start);
 }
 
 /* The score of the key without a value or, before attention_set_lse, of the key that
@@ -48,8 +33,9 @@ int bias_open_sinks(struct attention_job *j, struct err *err)
 
     j->sink = mem_alloc(inst->attention.heads * sizeof(float), "attention sinks", err);
     for (size_t h = 0; h < inst->attention.heads && j->sink; h++) {
-        size_t at = (inst->attention.sink_group + h / per) * inst->attention.sink_per +
-                    inst->attention.sink_within + h % per;
+        size_t at = (size_t)positions_head(h, per, inst->attention.sink_group,
+                                           inst->attention.sink_per,
+                                           inst->attention.sink_within);
 
         dtype_to_f32(m->dtype, (const char *)m->data + at * unit, &j->sink[h], 1);
     }
@@ -61,38 +47,13 @@ int bias_open_sinks(struct attention_job *j, struct err *err)
 static void add_alibi(const struct attention_job *j, size_t head, size_t position,
                       float *s, size_t first, size_t n)
 {
-    double f =
-        slope_of(attention_global_head(j->inst, head), j->inst->attention.all_heads) *
-        j->inst->attention.alibi / j->inst->attention.scale;
+    double f = positions_slope(attention_global_head(j->inst, head),
+                               j->inst->attention.all_heads) *
+               j->inst->attention.alibi / j->inst->attention.scale;
 
     first += j->step->first_key;
     for (size_t t = 0; t < n; t++)
         s[t] += (float)(f * ((double)(first + t) - (double)position));
-}
-
-/* T5's bucket of a key at DISTANCE from its query.  BOTH: half of the buckets are for
- * keys after the query.  Half of the buckets of a direction stand for one distance
- * each; the others grow logarithmically up to FAR (Raffel et al. 2020, "Exploring the
- * Limits of Transfer Learning", section 2.1, and its code). */
-static size_t bucket_of(int64_t distance, size_t buckets, size_t far, bool both)
-{
-    size_t base = 0, exact, away;
-    float f;
-
-    if (both) {
-        buckets /= 2;
-        base = distance > 0 ? buckets : 0;
-        away = (size_t)(distance < 0 ? -distance : distance);
-    } else {
-        away = distance < 0 ? (size_t)-distance : 0;
-    }
-    exact = buckets / 2;
-    if (away < exact)
-        return base + away;
-    f = logf((float)away / (float)exact) / (float)log((double)far / (double)exact) *
-        (float)(buckets - exact);
-    away = exact + (size_t)(f > 0 ? f : 0);
-    return base + (away < buckets - 1 ? away : buckets - 1);
 }
 
 /* Tabulates the bias of each distance that occurs, from (first key, last query) to
@@ -116,8 +77,8 @@ int bias_open(struct attention_job *j, struct device *d, struct err *err)
     if (j->bias && rows && bucket) {
         for (size_t i = 0; i < j->distances; i++)
             bucket[i] =
-                (int32_t)bucket_of(j->least + (int64_t)i, m->rows, inst->attention.far,
-                                   !inst->attention.causal);
+                (int32_t)positions_bucket(j->least + (int64_t)i, m->rows,
+                                          inst->attention.far, !inst->attention.causal);
         cpu_embedding(d, rows, m, bucket, j->distances, 0, 0);
         for (size_t i = 0; i < j->distances; i++)
             for (size_t h = 0; h < heads; h++)
@@ -146,8 +107,8 @@ int bias_open_stream(struct attention_job *j, struct err *err)
     if (!j->bucket || (s->own_k && !j->own))
         return -1;
     for (size_t i = 0; i < n; i++)
-        j->bucket[i] =
-            bucket_of(-(int64_t)i, inst->attention.span, inst->attention.far, false);
+        j->bucket[i] = positions_bucket(-(int64_t)i, inst->attention.span,
+                                        inst->attention.far, false);
     for (size_t i = 0; i < s->rows * heads && s->own_k; i++) {
         cpu_dots(&j->own[i], 1, j->q + i * dim, dim, 1, s->own_k + i * dim, dim, 1,
                  dim);

@@ -18,29 +18,11 @@
 
 enum { BLOCK = 16 }; /* queries of a block of scores */
 
-/* The signed bucket of DISTANCE (query minus key).  Distances up to half of SPAN have a
- * bucket each, longer ones share buckets on a logarithmic scale up to FAR; FAR 0: each
- * has its own (build_relative_position of DeBERTa's code, in f32 as there). */
-static int64_t bucket_of(int64_t distance, int64_t span, int64_t far)
-{
-    int64_t mid = span / 2, away = distance < 0 ? -distance : distance;
-    float f;
-
-    if (!far || away <= mid)
-        return distance;
-    f = ceilf(logf((float)away / (float)mid) /
-              logf((float)((double)(far - 1) / (double)mid)) * (float)(mid - 1)) +
-        (float)mid;
-    return distance < 0 ? -(int64_t)f : (int64_t)f;
-}
-
 /* Row of the table for DISTANCE, clamped to the table. */
 static size_t row_of(const struct inst *inst, int64_t distance)
 {
-    int64_t span = (int64_t)inst->attention.span;
-    int64_t row = bucket_of(distance, span, (int64_t)inst->attention.far) + span;
-
-    return (size_t)(row < 0 ? 0 : row > 2 * span - 1 ? 2 * span - 1 : row);
+    return (size_t)positions_row(distance, (int64_t)inst->attention.span,
+                                 (int64_t)inst->attention.far);
 }
 
 struct job {

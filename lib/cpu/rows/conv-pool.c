@@ -52,20 +52,6 @@ void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps 
     cpu_parallel(d, c->rows, shift_row, &j);
 }
 
-size_t cpu_pooled_rows(size_t rows, const struct pooled_text *p, uint64_t times)
-{
-    for (uint64_t i = 0; i < times && rows > (p->apart ? 2 : 1); i++)
-        rows = (rows + 1 + (p->apart && !p->cut)) / 2;
-    return rows;
-}
-
-int64_t cpu_pooled_token(size_t row, const struct pooled_text *p, uint64_t times)
-{
-    int64_t by = (int64_t)1 << times;
-
-    return p->apart ? 1 + ((int64_t)row - 1) * by : (int64_t)row * by;
-}
-
 /* Row I of a text of N rows in X: of two neighbours among its rows, the first of which
  * comes twice if it is apart. */
 static void pool_row(const struct job *j, float *y, const float *x, size_t i, size_t n)
