@@ -16,7 +16,7 @@
 /* The keys visible to the query at POSITION, of KEYS from position FIRST_KEY on:
  * [*first, *end), counted from FIRST_KEY, which may be empty.  See struct inst for the
  * others. */
-POSITIONS void positions_visible(int64_t position, int64_t first_key, int64_t keys,
+POSITIONS void positions_visible(int64_t position, int32_t first_key, int32_t keys,
                                  int64_t window, bool causal, bool chunked,
                                  int64_t *first, int64_t *end)
 {

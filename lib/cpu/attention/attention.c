@@ -20,8 +20,8 @@ void attention_visible(const struct attention_job *j, size_t position, size_t *f
     uint64_t window = inst->attention.window;
     int64_t low, high;
 
-    positions_visible((int64_t)position, (int64_t)j->step->first_key,
-                      (int64_t)j->step->keys, (int64_t)(window < far ? window : far),
+    positions_visible((int64_t)position, (int32_t)j->step->first_key,
+                      (int32_t)j->step->keys, (int64_t)(window < far ? window : far),
                       inst->attention.causal, inst->attention.chunked, &low, &high);
     *first = (size_t)low;
     *end = (size_t)high;
