@@ -68,6 +68,10 @@ for name in user_attr system_attr; do
     status_is 3 "and in a trial's attributes"
     err_has "lists: line 3: bad journal: '$name' is not an object" "by its line and name"
 done
+{ head -n 1 j.log; echo '{"op_code":4,"study_id":0,}'; } > lists
+run hpo-sweep show -S journal:lists
+status_is 3 "a line that is no JSON is refused"
+err_is "hpo-sweep: lists:2:27: expected a key in double quotes" "by its line and column, once"
 printf '{"op_co' > torn
 run hpo-sweep ask -S journal:torn s.yaml
 status_is 0 "a journal whose first line is torn is begun again"

@@ -172,7 +172,7 @@ static void test_json_again(void)
         const char *text = cases[i].text;
         struct str s = { 0 };
 
-        if (json_reparse(&doc, "f", text, strlen(text), &err) == 0)
+        if (json_reparse(&doc, "f", 1, text, strlen(text), &err) == 0)
             json_print(&s, doc.root);
         tap_ok(!strcmp(str_text(&s), cases[i].printed ? cases[i].printed : "") &&
                    !doc.root == !cases[i].printed,
@@ -197,9 +197,10 @@ static void test_json_after_large(void)
     for (int i = 0; i < 100000; i++)
         str_add(&s, "0123456789");
     str_add(&s, "\"]");
-    tap_ok(json_reparse(&doc, "f", s.s, s.len, &err) == 0 && doc.pool.taken > 10000000,
+    tap_ok(json_reparse(&doc, "f", 1, s.s, s.len, &err) == 0 &&
+               doc.pool.taken > 10000000,
            "a document of 1.6 MB takes over 10 MB");
-    tap_ok(json_reparse(&doc, "f", "[1]", 3, &err) == 0 && doc.pool.taken <= 65536,
+    tap_ok(json_reparse(&doc, "f", 1, "[1]", 3, &err) == 0 && doc.pool.taken <= 65536,
            "the small one after it takes at most 64 KiB");
     json_clear(&doc);
     str_clear(&s);

@@ -163,7 +163,13 @@ static const struct {
     { SWEEP("\"early_terminate\":{\"type\":\"hyperband\",\"max_iter\":27,\"s\":2,"
             "\"eta\":3,\"strict\":true}"),
       NULL },
-    { SWEEP("\"early_terminate\":{\"type\":\"envelope\"}"), "'type' is hyperband" },
+    { SWEEP("\"early_terminate\":{\"type\":\"envelope\"}"),
+      "'type' is hyperband, not 'envelope'; --pruner names others" },
+    { SWEEP("\"early_terminate\":null"), NULL },
+    { SWEEP("\"early_terminate\":{\"type\":\"hyperband\",\"max_iter\":27}"),
+      "'max_iter' needs 's'" },
+    { SWEEP("\"early_terminate\":{\"type\":\"hyperband\",\"max_iter\":3,\"s\":5}"),
+      "'max_iter' divided 's' times by 'eta' is below 1" },
     { SWEEP("\"early_terminate\":1"), "not an object" },
     { SWEEP("\"early_terminate\":{\"type\":\"hyperband\",\"min_iter\":3,"
             "\"strict\":1}"),

@@ -169,8 +169,8 @@ static int build(struct json_doc *doc, struct jsonlex *lex, size_t n, bool last_
     return -1;
 }
 
-static int reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
-                   bool constants, struct err *err)
+static int reparse(struct json_doc *doc, const char *name, uint32_t line,
+                   const char *text, size_t n, bool constants, struct err *err)
 {
     struct jsonlex lex;
     int ret;
@@ -180,7 +180,7 @@ static int reparse(struct json_doc *doc, const char *name, const char *text, siz
     doc->root = NULL;
     if (n >= UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
-    jsonlex_init(&lex, name, text, n);
+    jsonlex_init_at(&lex, name, line, text, n);
     lex.constants = constants;
     lex.text = doc->token;
     ret = build(doc, &lex, n, constants, err);
@@ -190,10 +190,10 @@ static int reparse(struct json_doc *doc, const char *name, const char *text, siz
     return ret;
 }
 
-int json_reparse(struct json_doc *doc, const char *name, const char *text, size_t n,
-                 struct err *err)
+int json_reparse(struct json_doc *doc, const char *name, uint32_t line,
+                 const char *text, size_t n, struct err *err)
 {
-    return reparse(doc, name, text, n, false, err);
+    return reparse(doc, name, line, text, n, false, err);
 }
 
 static int parse(struct json_doc *doc, const char *name, const char *text, size_t n,
@@ -201,7 +201,7 @@ static int parse(struct json_doc *doc, const char *name, const char *text, size_
 {
     struct json_doc made = { 0 };
 
-    if (reparse(&made, name, text, n, constants, err) < 0) {
+    if (reparse(&made, name, 1, text, n, constants, err) < 0) {
         json_clear(&made);
         return -1;
     }

@@ -48,16 +48,17 @@ struct json_doc {
  * mem_allowance permits. On failure *doc needs no json_clear. */
 MUST_CHECK int json_parse(struct json_doc *doc, const char *name, const char *text,
                           size_t n, struct err *err);
-/* The same into a *doc that is all zero or was parsed before: its old tree is released
- * and its memory used again, which makes short documents cheap.  On failure *doc has no
- * root, and still needs json_clear. */
-MUST_CHECK int json_reparse(struct json_doc *doc, const char *name, const char *text,
-                            size_t n, struct err *err);
+/* The same of a TEXT whose first line is line number LINE of NAME, into a *doc that is
+ * all zero or was parsed before: its old tree is released and its memory used again,
+ * which makes short documents cheap.  On failure *doc has no root, and still needs
+ * json_clear. */
+MUST_CHECK int json_reparse(struct json_doc *doc, const char *name, uint32_t line,
+                            const char *text, size_t n, struct err *err);
 void json_clear(struct json_doc *doc);
 
-/* The same for a file that Python's json may have written, as it would read it: NaN,
- * Infinity and -Infinity are numbers, for which json_double is false, the last of equal
- * keys counts, and a byte order mark is passed over. */
+/* As json_parse, for a file that Python's json may have written, as it would read it:
+ * NaN, Infinity and -Infinity are numbers, for which json_double is false, the last of
+ * equal keys counts, and a byte order mark is passed over. */
 MUST_CHECK int json_parse_config(struct json_doc *doc, const char *name,
                                  const char *text, size_t n, struct err *err);
 /* Reads TEXT like that into cJSON's form, with the errors of json_parse; *out is freed

@@ -16,14 +16,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err = { 0 };
 
     if (json_parse(&doc, "fuzz", (const char *)data, size, &err) < 0) {
-        assert(json_reparse(&again, "fuzz", (const char *)data, size, &err) < 0);
+        assert(json_reparse(&again, "fuzz", 1, (const char *)data, size, &err) < 0);
         assert(!again.root);
         json_clear(&again);
         return 0;
     }
     json_print(&once, doc.root);
-    assert(json_reparse(&again, "fuzz", (const char *)data, size, &err) == 0);
-    assert(json_reparse(&again, "printed", str_text(&once), once.len, &err) == 0);
+    assert(json_reparse(&again, "fuzz", 1, (const char *)data, size, &err) == 0);
+    assert(json_reparse(&again, "printed", 1, str_text(&once), once.len, &err) == 0);
     json_print(&twice, again.root);
     assert(!strcmp(str_text(&once), str_text(&twice)));
     json_clear(&doc);

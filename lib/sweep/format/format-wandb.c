@@ -346,7 +346,10 @@ static int read_early(struct formats_reader *r, const struct json *j)
     if (formats_check_keys(r, j, "early_terminate", known) < 0)
         return -1;
     if (!type || strcmp(type, "hyperband"))
-        return json_error(r->doc, j, r->err, "early_terminate: 'type' is hyperband");
+        return json_error(r->doc, type ? json_get(j, "type") : j, r->err,
+                          "early_terminate: 'type' is hyperband, not '%s'; --pruner "
+                          "names others",
+                          type ? type : "");
     if (strict && strict->type != JSON_TRUE && strict->type != JSON_FALSE)
         return json_error(r->doc, strict, r->err,
                           "early_terminate: 'strict' is true or false");
@@ -360,8 +363,14 @@ static int read_early(struct formats_reader *r, const struct json *j)
                           "early_terminate: 'eta' is an integer from 2");
     resource = least > 0 ? least : most > 0 && s > 0 ? floor(most / pow(eta, s)) : 0;
     if (resource < 1)
-        return json_error(r->doc, j, r->err,
-                          "early_terminate: 'min_iter', or 'max_iter' and 's', from 1");
+        return json_error(
+            r->doc, j, r->err,
+            most > 0 && s <= 0
+                ? "early_terminate: 'max_iter' needs 's', the number of brackets"
+            : least <= 0 && most > 0
+                ? "early_terminate: 'max_iter' divided 's' times by 'eta' is below 1"
+                : "early_terminate: hyperband needs 'min_iter', or 'max_iter' and 's', "
+                  "from 1");
     r->file->pruner = str_dupf("successive-halving:resource=%.0f,reduction=%.0f",
                                floor(resource), eta);
     return 0;
@@ -470,7 +479,8 @@ int formats_read_wandb(struct formats_reader *r, const struct json *root)
     for (j = metrics ? metrics->first : NULL; j; j = j->next)
         if (read_metric(r, j) < 0)
             return -1;
-    if ((j = json_get(root, "early_terminate")) && read_early(r, j) < 0)
+    if ((j = json_get(root, "early_terminate")) && j->type != JSON_NULL &&
+        read_early(r, j) < 0)
         return -1;
     if ((j = json_get(root, "command")) && read_command(r, j) < 0)
         return -1;

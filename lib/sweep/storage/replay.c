@@ -411,21 +411,24 @@ static int apply_line(struct replay *r, struct json_doc *doc, const char *line,
 {
     struct str quoted = { 0 };
     struct err refused;
+    uint32_t number = (uint32_t)r->line;
     int ret;
 
     if (!r->target && is_detail(line, n))
         return 0;
-    ret = json_reparse(doc, r->path, line, n, &refused);
+    ret = json_reparse(doc, r->path, number, line, n, &refused);
     if (ret < 0 && (memmem(line, n, "NaN", 3) || memmem(line, n, "Infinity", 8))) {
         quote_numbers(&quoted, line, n);
-        ret = json_reparse(doc, r->path, str_text(&quoted), quoted.len, &refused);
+        ret =
+            json_reparse(doc, r->path, number, str_text(&quoted), quoted.len, &refused);
     }
     str_clear(&quoted);
-    if (ret < 0) {
-        *err = refused;
-        return -1;
-    }
-    return apply(r, doc->root, err);
+    if (ret < 0)
+        return err_set(err, ERR_INPUT, "%s", refused.text); /* has its place */
+    if (apply(r, doc->root, &refused) == 0)
+        return 0;
+    return err_set(err, ERR_INPUT, "%s: line %d: bad journal: %.600s", r->path, r->line,
+                   refused.text);
 }
 
 int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
@@ -437,9 +440,8 @@ int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
 
     while (ret == 0 && (feed = memchr(p, '\n', (size_t)(text + n - p))) != NULL) {
         r->line++;
-        if (feed > p && apply_line(r, &doc, p, (size_t)(feed - p), err) < 0)
-            ret = err_set(err, ERR_INPUT, "%s: line %d: bad journal: %.600s", r->path,
-                          r->line, err->text);
+        if (feed > p)
+            ret = apply_line(r, &doc, p, (size_t)(feed - p), err);
         p = feed + 1;
     }
     *used = (size_t)(p - text);
