@@ -4,7 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-mpi.c %D%/mpi.h \
     %D%/comm-self.c \
     %D%/comm-shm.c \
-    %D%/comm-tcp.c %D%/tcp-address.c %D%/tcp-address.h %D%/tcp-meet.c %D%/tcp.h \
+    %D%/comm-tcp.c %D%/tcp-address.c %D%/tcp-address.h %D%/tcp-meet.c %D%/tcp-peers.c %D%/tcp-peers.h %D%/tcp.h \
     %D%/comm.c %D%/comm.h \
     %D%/hello.c %D%/hello.h \
     %D%/meet.c \

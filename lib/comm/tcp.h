@@ -41,7 +41,7 @@ void tcp_abort(struct comm *world);
 /* Has another rank called tcp_abort? */
 bool tcp_is_aborted(struct comm *world);
 
-/* ---- for comm-tcp and tcp-meet ---- */
+/* ---- for tcp-meet ---- */
 
 /* Makes the group's world of connections fd[nranks], ready and without data on their
  * way; fd[rank] is -1.  Takes ownership of the descriptors. */
