@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/model/family.h"
 #include "lib/program/check.h"
@@ -116,20 +117,27 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 /* What was written, in one line. */
 static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
                         const char *output, const struct mesh *mesh,
-                        const struct convert_result *result)
+                        const struct convert_result *result, bool dry)
 {
-    char size[32];
+    struct str shown = { 0 };
+    char size[32], *line;
     int files = 1;
 
     for (int a = 0; mesh && a < MESH_NAXES; a++)
         if (a == MESH_TP || a == MESH_EP || a == MESH_PP)
             files *= mesh->size[a];
     str_human(size, result->bytes);
-    if (mesh)
-        cmd_warn(cmd, "%s: %d rank file%s, %s", output, files, files > 1 ? "s" : "",
-                 size);
+    line = mesh ? str_dupf("%s: %d rank file%s, %s", output, files,
+                           files > 1 ? "s" : "", size)
+                : str_dupf("%s: %zu tensors, %s", output, ckpt->nweights, size);
+    if (dry)
+        str_add_printable(&shown, line);
     else
-        cmd_warn(cmd, "%s: %zu tensors, %s", output, ckpt->nweights, size);
+        cmd_warn(cmd, "%s", line);
+    if (dry)
+        printf("would write %s\n", str_text(&shown));
+    str_clear(&shown);
+    free(line);
 }
 
 static void tell_damage(void *arg, const char *text)
@@ -155,8 +163,15 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
         opt->progress = show_progress;
         opt->arg = &meter;
     }
+    if (w->dry && how != convert)
+        return cmd_usage(cmd, "-n: not for --export, and not for codes of 8 or 4 bits");
+    opt->dry = w->dry;
     if (how(ckpt, output, opt, &result, &err) < 0)
         return cmd_fail(cmd, &err);
+    if (w->dry) {
+        tell_result(cmd, ckpt, output, opt->mesh, &result, true);
+        return cmd_finish(cmd, EXIT_SUCCESS);
+    }
     if (ckpt->sharded)
         checkpoint_check_spared(ckpt, tell_damage, (void *)cmd);
     if (result.overflows)
@@ -169,6 +184,6 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
              str_human(size,
                        (uint64_t)((double)result.bytes / seconds_since(&meter.began))));
     if (!w->quiet)
-        tell_result(cmd, ckpt, output, opt->mesh, &result);
+        tell_result(cmd, ckpt, output, opt->mesh, &result, false);
     return cmd_finish(cmd, EXIT_SUCCESS);
 }

@@ -32,7 +32,7 @@ typedef int converter(struct checkpoint *ckpt, const char *path,
 
 /* How the commands that write a checkpoint are asked to do it. */
 struct write_options {
-    bool force, quiet;
+    bool force, quiet, dry;
 };
 
 /* Rows of an option table. */
@@ -42,13 +42,15 @@ struct write_options {
             "the model family: a name, or a FILE", NULL, NULL \
     }
 
-#define WRITE_OPTIONS(w)                                                         \
-    {                                                                            \
-        OPT_FLAG, 'f', "force", &(w).force, NULL, "replace an earlier output",   \
-        NULL,     NULL                                                           \
-    },                                                                           \
-    {                                                                            \
-        OPT_FLAG, 'q', "quiet", &(w).quiet, NULL, "show no progress", NULL, NULL \
+#define WRITE_OPTIONS(w)                                                               \
+    {                                                                                  \
+        OPT_FLAG, 'f', "force", &(w).force, NULL, "replace an earlier output",         \
+        NULL,     NULL                                                                 \
+    },                                                                                 \
+        { OPT_FLAG, 'n', "dry-run", &(w).dry, NULL, "check everything, write nothing", \
+          NULL,     NULL },                                                            \
+    {                                                                                  \
+        OPT_FLAG, 'q', "quiet", &(w).quiet, NULL, "show no progress", NULL, NULL       \
     }
 
 /* Run HOW as W asks, with progress on a terminal, and say what was done; returns the

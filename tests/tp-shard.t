@@ -177,4 +177,36 @@ flip copies/rank-tp0-pp0.safetensors model.norm.weight
 run tp-shard merge -q copies copies.never
 status_is 3 "the one that is needed is refused"
 err_has "rank-tp0-pp0.safetensors: tensor model.norm.weight is damaged" "by name"
+# a dry run checks and counts, and writes nothing
+run tp-shard split -n --tp 2 "$bard" dry
+out_is "would write dry: 2 rank files, 5.40 MiB" "split -n says what would be written"
+status_is 0 "and that it can be"
+err_empty "and nothing else"
+ok "and leaves nothing" sh -c '! ls -d dry* 2> /dev/null'
+tp-shard split -q --tp 2 "$bard" dried
+run tp-shard split -n --tp 2 "$bard" dried
+err_is "tp-shard: dried: exists (-f replaces a checkpoint)
+Try 'tp-shard split --help' for more." "what is in the way is told"
+find dried -type f -exec cksum {} + | sort > before
+run tp-shard split -n -f --tp 4 "$bard" dried
+mv out would
+find dried -type f -exec cksum {} + | sort > after
+ok "and does not" cmp before after
+run tp-shard split -f --tp 4 "$bard" dried
+ok "what it says is what is written then" test "$(cat would)" = "would write $(sed 's/^tp-shard: //' err)"
+run tp-shard split -n --tp 7 "$bard" dry
+status_is 1 "a layout that cannot be is refused"
+run tp-shard merge -n dried dry
+out_is "would write dry: 57 tensors, 5.40 MiB" "merge -n counts, too"
+run tp-shard reshard -n --tp 3 --dtype f32 dried dry
+mv out would
+tp-shard reshard --tp 3 --dtype f32 dried dry 2> err
+ok "and so does reshard" test "$(cat would)" = "would write $(sed 's/^tp-shard: //' err)"
+rm -r dry
+run pp-partition split -n --pp 2 "$bard" dry
+out_is "would write dry: 2 rank files, 5.40 MiB" "and pp-partition"
+run tp-shard split -n --tp 2 --dtype int8 "$bard" dry
+err_is "tp-shard: -n: not with --dtype int8
+Try 'tp-shard split --help' for more." "but not of what is counted while it is made"
+ok "none of them leaves anything" sh -c '! ls -d dry dry.* 2> /dev/null'
 done_testing

@@ -97,6 +97,8 @@ int split_main(const char *program, int argc, char **argv)
     if (dtype_from_option(&opt.dtype, &type, split_words, dtype, &err) < 0 ||
         mesh_from_options(&mesh, &m, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
+    if (w.dry && dtype && !opt.dtype)
+        return cmd_usage(&cmd, "-n: not with --dtype %s", dtype);
     if (checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (sharded)

@@ -330,6 +330,26 @@ static mode_t current_umask(void)
     return mask;
 }
 
+int outdir_check(const char *path, bool force, const char *const *files, size_t nfiles,
+                 struct err *err)
+{
+    size_t len = strlen(path);
+    char *name;
+    int ret = 0;
+
+    if (!len)
+        return err_set(err, ERR_USAGE, "the output has an empty name");
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    name = xstrndup(path, len);
+    if (fs_exists(name) && !force)
+        ret = err_set(err, ERR_USAGE, "%s: exists (-f replaces a checkpoint)", name);
+    else if (fs_exists(name))
+        ret = check_replaceable(name, files, nfiles, err);
+    free(name);
+    return ret;
+}
+
 int outdir_open(struct outdir *o, const char *path, const char *identity,
                 const char *stamp, bool force, const char *const *files, size_t nfiles,
                 struct err *err)
@@ -337,19 +357,12 @@ int outdir_open(struct outdir *o, const char *path, const char *identity,
     size_t len = strlen(path);
 
     *o = (struct outdir){ .dir = -1, .journal = -1, .umask = current_umask() };
-    if (!len)
-        return err_set(err, ERR_USAGE, "the output has an empty name");
     while (len > 1 && path[len - 1] == '/')
         len--;
     o->path = xstrndup(path, len);
     o->partial = str_dupf("%s.partial", o->path);
-    if (fs_exists(o->path) && !force) {
-        err_set(err, ERR_USAGE, "%s: exists (-f replaces a checkpoint)", o->path);
-        goto fail;
-    }
-    if (fs_exists(o->path) && check_replaceable(o->path, files, nfiles, err) < 0)
-        goto fail;
-    if (lock_partial(o, err) < 0 || open_journal(o, identity, stamp, err) < 0)
+    if (outdir_check(path, force, files, nfiles, err) < 0 || lock_partial(o, err) < 0 ||
+        open_journal(o, identity, stamp, err) < 0)
         goto fail;
     return 0;
 fail:

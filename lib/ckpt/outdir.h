@@ -29,6 +29,9 @@ struct outdir {
     mode_t umask;
 };
 
+/* May PATH be written, as outdir_open says?  Touches nothing. */
+MUST_CHECK int outdir_check(const char *path, bool force, const char *const *files,
+                            size_t nfiles, struct err *err);
 /* Begins, or continues, the output PATH.  IDENTITY, a line of text, identifies the
  * request; STAMP, another line, identifies the exact state of its sources.  ERR_USAGE
  * when PATH is empty, or exists, unless FORCE and it is our own output: it has a

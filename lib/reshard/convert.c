@@ -492,7 +492,9 @@ static int open_output(struct convert *c, const char *path, struct err *err)
         names[i] = smallfile_name(k, i);
     for (size_t i = 0; k->sharded && !c->opt->mesh && i < k->manifest.nsources; i++)
         names[n++] = k->manifest.source[i].name;
-    ret = outdir_open(&c->out, path, identity, stamp, c->opt->force, names, n, err);
+    ret = c->opt->dry ? outdir_check(path, c->opt->force, names, n, err)
+                      : outdir_open(&c->out, path, identity, stamp, c->opt->force,
+                                    names, n, err);
     free(identity);
     free(stamp);
     free(names);
@@ -538,8 +540,14 @@ int convert(struct checkpoint *ckpt, const char *path,
     c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));
     if (checkpoint_open_files(ckpt, -1, err) < 0 ||
         checkpoint_spares(ckpt, path, err) < 0 || open_output(&c, path, err) < 0 ||
-        target_begin(&c.to, &c.out, err) < 0 || copy_tensors(&c, err) < 0 ||
-        copy_all_small(&c, err) < 0 ||
+        target_begin(&c.to, opt->dry ? NULL : &c.out, err) < 0)
+        goto out;
+    if (opt->dry) {
+        result->bytes = c.to.total;
+        ret = 0;
+        goto out;
+    }
+    if (copy_tensors(&c, err) < 0 || copy_all_small(&c, err) < 0 ||
         (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
         goto out;
     if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && !ckpt->manifest.training &&

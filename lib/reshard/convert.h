@@ -19,6 +19,7 @@ struct convert_options {
     int codes;               /* quantize: bits of a number, 8 or 4 */
     const int *outputs; /* quantize: for each of the model's tensors, the axis with the
                          * outputs; -1: stays as it is */
+    bool dry;           /* check and count everything, write nothing */
     bool force;         /* replace an existing output of ours */
     bool rank_configs;  /* also write a directory per shard (rankconfig.h) */
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL */

@@ -94,15 +94,18 @@ static void choose_dtypes(struct target *to)
     }
 }
 
-/* Creates file F, or reopens it, and writes HEADER at its start. */
+/* Creates file F, or reopens it, and writes HEADER at its start; without an output only
+ * counts it. */
 static int make_file(struct target *to, struct target_file *f, const char *name,
                      const struct str *header, uint64_t data, struct err *err)
 {
     f->name = xstrdup(name);
-    f->path = fs_join_dup(to->out->partial, name);
     f->header_crc = hash_crc32(0, header->s, header->len);
     f->size = header->len + data;
     to->total += data;
+    if (!to->out)
+        return 0;
+    f->path = fs_join_dup(to->out->partial, name);
     f->fd = outdir_reopen(to->out, name, err);
     if (f->fd < 0)
         return -1;

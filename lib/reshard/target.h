@@ -61,7 +61,7 @@ MUST_CHECK int target_init(struct target *to, struct checkpoint *from,
 void target_clear(struct target *to);
 
 /* Creates the files in OUT, or reopens those of an interrupted run, and writes
- * headers. */
+ * headers.  OUT NULL: only computes the layout and .total. */
 MUST_CHECK int target_begin(struct target *to, const struct outdir *out,
                             struct err *err);
 /* Sets sizes and modes of the files and syncs them to disk. */
