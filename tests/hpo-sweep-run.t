@@ -307,10 +307,37 @@ trials -S s.db --study kill > list
 n=$(wc -l < list)
 ok "after 50 kills no trial is lost or doubled" test "$(awk '{ print $1 }' list | sort -un | wc -l) \
 $(awk 'END { print $1 }' list)" = "$n $((n - 1))"
-ok "every point has a value" \
-    test "$(awk '$2 == "FAIL" { print $4 }' list | sort -u | grep -cvxF "$(awk '$2 == "COMPLETE" { print $4 }' list)")" = 0
-ok "and none is left running" test "$(awk '{ print $2 }' list | sort -u | tr '\n' ' ')" = "COMPLETE FAIL "
+# A slow machine may interrupt a point at four kills on end; then it is left.
+valueless() {
+    awk '$2 == "COMPLETE" { has[$4] } $2 == "FAIL" { n[$4]++ }
+        END { for (x in n) if (!(x in has)) print n[x] }' "$1" | sort -u
+}
+ok "every point has a value, or was interrupted four times" \
+    sh -c 'test -z "$1" || test "$1" = 4' - "$(valueless list)"
+ok "a kill leaves no point running" test "$(awk '{ print $2 }' list | sort -u | tr '\n' ' ')" = "COMPLETE FAIL "
+hpo-sweep run s.yaml --study kill --sampler random -j 2 --retry-failed --trials $((n + 30)) -- echo 1
+trials -S s.db --study kill > list.again
+ok "--retry-failed leaves none without a value" test -z "$(valueless list.again)"
 ok "a kill costs no more trials than ran" test "$(grep -c FAIL list)" -le 100
+
+# A point that is interrupted four times is left, which is told.
+for i in 1 2 3 4; do
+    rm -f up
+    hpo-sweep run s.yaml --study four --trials 1 --max-failures 9 -- sh -c ': > up; exec sleep 60' 2> err &
+    pid=$!
+    while ! [ -f up ]; do sleep 0.05; done
+    kill -KILL $pid
+    wait $pid 2> /dev/null
+done
+run hpo-sweep run s.yaml --study four --trials 1 -- echo 1
+status_is 0 "a point that was interrupted four times does not hold up the others"
+err_has "points left after too many interruptions: 1, which --retry-failed tries again" "and is told"
+trials -S s.db --study four > list
+ok "it has no value" test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "FAIL FAIL FAIL FAIL COMPLETE "
+ok "being one point" test "$(awk '{ print $4 }' list | uniq -c | tr -s ' ' | cut -d ' ' -f 2 | head -n 1)" = 4
+run hpo-sweep run s.yaml --study four --trials 2 --retry-failed -- echo 1
+trials -S s.db --study four > list
+ok "until it is asked for" test "$(sed -n '1p;$p' list | awk '{ print $4 }' | uniq | wc -l)" = 1
 
 # Slurm: a stand-in for sbatch runs the tasks of the array at the same time.
 mkdir fake

@@ -200,10 +200,16 @@ int ending_report(struct loop *l, const struct cmd *cmd)
         str_addf(&line, "%" PRIu64 " of %" PRIu64 " trials reached: ", loop_done(l),
                  loop_budget(l));
     add_tally(&line, l, &tally);
-    if ((wrong && !l->signal) ||
-        (!l->o->quiet && (tally.failed || tally.interrupted || l->signal)))
+    if (l->s->left)
+        str_addf(
+            &line,
+            "; points left after too many interruptions: %zu, which --retry-failed "
+            "tries again",
+            l->s->left);
+    if ((wrong && !l->signal) || (!l->o->quiet && (tally.failed || tally.interrupted ||
+                                                   l->s->left || l->signal)))
         cmd_warn(cmd, "%s", line.s);
-    else if (cmd_progress(l->o->quiet))
+    else if (l->nended && cmd_progress(l->o->quiet))
         cmd_warn(cmd, "%s; study '%s' of %s", line.s, l->s->name, l->s->url);
     tally_clear(&tally);
     str_clear(&line);

@@ -60,6 +60,7 @@ struct session {
     struct study study;
     char *name, *url; /* owned */
     bool open;        /* between begin and end */
+    size_t left;      /* points that were interrupted so often that they are left */
 
     /* of a sweep alone */
     struct sweepfile file;

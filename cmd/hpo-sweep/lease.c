@@ -140,10 +140,12 @@ int session_hand_on(struct session *s, const struct study_trial *t, struct err *
 int session_interrupt(struct session *s, struct study_trial *t, bool again,
                       struct err *err)
 {
-    again = again && count_retries(t) < MAX_RETRIES;
+    bool over = count_retries(t) >= MAX_RETRIES;
+
     if (session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
         return -1;
-    return again ? session_hand_on(s, t, err) : 0;
+    s->left += again && over;
+    return again && !over ? session_hand_on(s, t, err) : 0;
 }
 
 /* ---- workers that are gone ---- */
