@@ -57,7 +57,7 @@ err_has "rotary scaling 'spiral' is not known (linear, dynamic, llama3, yarn, lo
 with gemma3 use_bidirectional_attention true
 logits
 status_is 3 "a key that changes the outputs and is not read is refused"
-err_is "tp-run: m/config.json: family gemma3 does not know use_bidirectional_attention = true; the default is null" \
+err_is "tp-run: m/config.json:2:34: family gemma3 does not know use_bidirectional_attention = true; the default is null" \
     "with key, value and default"
 run mem-estimate infer m
 status_is 0 "mem-estimate counts such a model"
@@ -167,22 +167,22 @@ while IFS=@ read -r members line wanted message; do
 done << 'END'
 "config":{"more":[[],{}]}@"more":[]@0@
 "config":{"more":[[],{}]}@"more":{}@0@
-"config":{"more":[[],{}]}@"more":[1]@3@m/config.json: family own does not know more = [1]; the default is []
-"config":{"more":[{}]}@"more":{"a":1}@3@m/config.json: family own does not know more = {"a":1}; the default is {}
-"config":{"more":[[],{}]}@"more":"x"@3@m/config.json: family own does not know more = "x"; the default is []
-"config":{"more":[1]}@"more":"1"@3@m/config.json: family own does not know more = "1"; the default is 1
-"config":{"more":["1"]}@"more":1@3@m/config.json: family own does not know more = 1; the default is "1"
-"config":{"more":[null,false]}@"more":true@3@m/config.json: family own does not know more = true; the default is null
-"config":{"more":[1e999]}@"more":1@3@m/config.json: family own does not know more = 1; the default is 1e999
+"config":{"more":[[],{}]}@"more":[1]@3@m/config.json:2:10: family own does not know more = [1]; the default is []
+"config":{"more":[{}]}@"more":{"a":1}@3@m/config.json:2:10: family own does not know more = {"a":1}; the default is {}
+"config":{"more":[[],{}]}@"more":"x"@3@m/config.json:2:10: family own does not know more = "x"; the default is []
+"config":{"more":[1]}@"more":"1"@3@m/config.json:2:10: family own does not know more = "1"; the default is 1
+"config":{"more":["1"]}@"more":1@3@m/config.json:2:10: family own does not know more = 1; the default is "1"
+"config":{"more":[null,false]}@"more":true@3@m/config.json:2:10: family own does not know more = true; the default is null
+"config":{"more":[1e999]}@"more":1@3@m/config.json:2:10: family own does not know more = 1; the default is 1e999
 "config":{"more":1}@"more":1@3@own.json:2:18: expected a list of values, or a condition
 "config":{"more":[]}@"more":1@3@own.json:2:18: expected a list of values, or a condition
 "config":{"more":{}}@"more":1@3@own.json:2:18: expected a list of values, or a condition
 "config":{"more":{"is":"more == nosuch("}}@"more":1@3@own.json:2:33: no function of that name (min max sqrt pow floor ceil log len ends given)
 "config":{"more":{"is":"more == 1"}}@"more":1@0@
-"config":{"more":{"is":"more == 1"}}@"more":2@3@m/config.json: family own does not know more = 2
-"config":{"more":{"is":[1],"changes":"numbers"}}@"more":2@3@m/config.json: family own does not know more = 2; the default is 1
+"config":{"more":{"is":"more == 1"}}@"more":2@3@m/config.json:2:10: family own does not know more = 2
+"config":{"more":{"is":[1],"changes":"numbers"}}@"more":2@3@m/config.json:2:10: family own does not know more = 2; the default is 1
 "config":{"more":{"is":[1],"changes":"nothing"}}@"more":2@0@m/config.json: not known to family own and ignored: more
-"config":{"more":{"is":[1],"changes":3}}@"more":2@3@m/config.json: family own does not know more = 2; the default is 1
+"config":{"more":{"is":[1],"changes":3}}@"more":2@3@m/config.json:2:10: family own does not know more = 2; the default is 1
 "symbols":{"extra":"more.x + 1e-5 + 2E+3 + 3.5"}@"more":{"x":1,"y":2}@0@m/config.json: not known to family own and ignored: more.y
 "forward":{"layer":{"q":{"line":"rope(linear(h, wq), rot)","when":"more.x > 1e-3"}}}@"more":{"x":1}@0@
 "forward":{"layer":{"q":{"line":"rope(linear(h, wq), rot)","when":"more == 'x"}}}@"more":"x"@3@own.json:2:76: the word has no closing quote

@@ -288,14 +288,15 @@ static int refuse(struct check *c, const struct family_entry *e, const char *pat
         e->json->type == JSON_OBJECT ? json_get(e->json, "is") : e->json;
     struct str expected = { 0 };
     char *given = cJSON_PrintUnformatted(value);
+    char *place = model_config_place_dup(c->m, path);
 
     if (is->type == JSON_ARRAY) {
         str_add(&expected, "; the default is ");
         json_print(&expected, is->first);
     }
-    err_set(c->err, ERR_INPUT, "%s: family %s does not know %s = %.80s%s",
-            c->m->state->config_name, c->m->family, path, given ? given : "?",
-            str_text(&expected));
+    err_set(c->err, ERR_INPUT, "%s: family %s does not know %s = %.80s%s", place,
+            c->m->family, path, given ? given : "?", str_text(&expected));
+    free(place);
     free(given);
     str_clear(&expected);
     return -1;

@@ -654,6 +654,8 @@ int model_open(struct model **out, const char *name, const char *config,
         goto out;
     ret = open_with(out, f, json, name, err);
     json = NULL;
+    if (ret == 0)
+        (*out)->state->config_text = xstrdup(config);
 out:
     family_library_free(lib);
     cJSON_Delete(json);
@@ -700,6 +702,7 @@ void model_free(struct model *m)
     family_free(s->family);
     cJSON_Delete(s->config);
     free(s->config_name);
+    free(s->config_text);
     free(s->text);
     free(s->symbol);
     free(s->scope);
@@ -751,6 +754,30 @@ const struct cJSON *model_config(const struct model *m)
 const char *model_config_name(const struct model *m)
 {
     return m->state->config_name;
+}
+
+char *model_config_place_dup(const struct model *m, const char *path)
+{
+    const struct model_state *s = m->state;
+    const struct json *j = NULL;
+    struct json_doc doc = { 0 };
+    char *place;
+
+    if (s->config_text && json_parse_config(&doc, s->config_name, s->config_text,
+                                            strlen(s->config_text), NULL) == 0)
+        j = doc.root;
+    while (j && *path) {
+        size_t n = strcspn(path, ".");
+        char *key = xstrndup(path, n);
+
+        j = json_get(j, key);
+        path += n + (path[n] == '.');
+        free(key);
+    }
+    place = j ? str_dupf("%s:%u:%u", s->config_name, j->line, j->col)
+              : xstrdup(s->config_name);
+    json_clear(&doc);
+    return place;
 }
 
 const struct model_section *model_sections(const struct model *m, int *n)

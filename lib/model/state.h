@@ -56,7 +56,8 @@ struct model_state {
     struct family *family;
     cJSON *config;
     char *config_name;
-    char *text; /* flattened family */
+    char *config_text; /* the file of that name, for the places of errors; NULL: none */
+    char *text;        /* flattened family */
     struct symbol_def *symbol;
     struct axis_symbol *scope;
     struct deal_def *deal;
@@ -68,6 +69,11 @@ struct model_state {
     size_t ndefs;
     char *untied; /* what model_untie did, in words; or NULL */
 };
+
+/* Where the config file has the key at PATH ("rope_scaling.type"), as "NAME:LINE:COL";
+ * NAME if it does not, or the config is a part of another file.  The caller frees it.
+ */
+char *model_config_place_dup(const struct model *m, const char *path);
 
 /* Sets which sections read each definition; call it when a tie changes. */
 void model_find_readers(struct model *m);
