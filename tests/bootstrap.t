@@ -15,6 +15,9 @@ case "$*" in
     for i in 1 2 3 4 5 6 7 8; do echo "echo \"  CC      \" $i.o;gcc -c $i.c"; done
     ;;
 *check*)
+    echo "make  tests/unit-a tests/b \\"
+    echo "  tests/a.t tests/b.t"
+    echo "make[2]: 'tests/data/configs.tsv' is up to date."
     i=0
     while [ $i -lt 2500 ]; do echo "PASS: tests/a.t $((i += 1)) - is so"; done
     echo "SKIP: tests/a.t 2501 - no GPU # SKIP"
@@ -87,6 +90,7 @@ run tree/bootstrap check
 status_is 0 "tests are run"
 ok "and counted: passes have few lines" test "$(grep -c '^testing: ' out)" -eq 3 -a "$(grep -c '^PASS: ' out)" -eq 0
 out_has "# PASS:  2500" "their totals are printed"
+ok "and nothing else" test "$(sed '1,/^testing: 2000/d' out | grep -vc '^# ')" -eq 0
 run env BROKEN=1 tree/bootstrap check
 status_is 2 "tests that fail end with make's status"
 out_has "FAIL: tests/b.t 1 - is not so" "and are named"
