@@ -30,7 +30,8 @@ machine_network() {
 machine_init='echo "machine-$1" > /proc/sys/kernel/hostname && mount -t tmpfs none /dev/shm && mount -t tmpfs none /mnt &&
     mkdir /mnt/here /mnt/outside && mount --bind "side-$1" /mnt/here && mount --bind /proc /mnt/outside &&
     mount -t proc proc /proc && { [ -n "$2" ] || mount -t tmpfs none /tmp; } &&
-    mount --bind "hosts-$1" /etc/hosts && mount --bind /dev/null /etc/resolv.conf && : > /mnt/here/.up && exec sleep 600'
+    mount --bind "hosts-$1" /etc/hosts && { mount --bind /dev/null /etc/resolv.conf || :; } &&
+    : > /mnt/here/.up && exec sleep 600'
 
 machine_start() {
     case $(cd "$top_srcdir" && pwd)/$(cd "$top_builddir" && pwd) in

@@ -192,6 +192,9 @@ run env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 SHARDUTILS_J
     --ids 5 --tp 2 "$models/llama-gqa"
 status_is 2 "a secret that is empty is refused"
 err_has "tp-run: SHARDUTILS_JOB_SECRET is empty" "with one line"
+run env RANK=0 WORLD_SIZE=2 tp-run generate --launcher env --backend cpu --ids 5 --tp 2 "$models/llama-gqa"
+status_is 2 "--launcher env needs its variables"
+err_has "tp-run: --launcher env: MASTER_ADDR is not set" "and names the one that is missing"
 # a notebook or a container may have them for one process; --launcher local ignores them
 for set in "RANK=0 WORLD_SIZE=1" "RANK=0" "WORLD_SIZE=1" "RANK=captain" "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0"; do
     # shellcheck disable=SC2086 # words are wanted
