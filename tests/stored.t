@@ -188,6 +188,24 @@ EOF
 run tp-run logits --ids 1 -o l gguf
 err_is "tp-run: gguf: $none; m.gguf is a GGUF file, which is not read" "a directory of GGUF files, too"
 
+run tp-run logits --ids 1 -o l "$models/llama-gqa/model.safetensors"
+err_is "tp-run: $models/llama-gqa/model.safetensors: a single file has no config.json to run by; give the directory of both" \
+    "weights alone are no model"
+
+# a norm in 64 bits, of zeros
+end=$(($(wc -c < "$models/llama-gqa/model.safetensors") - 8 - $(od -An -tu8 -N8 "$models/llama-gqa/model.safetensors")))
+renamed "$models/llama-gqa" wide "s/\"model.norm.weight\":/\"model.rotary_emb.inv_freq\":/
+    s/{/{\"model.norm.weight\":{\"dtype\":\"F64\",\"shape\":[32],\"data_offsets\":[$end,$((end + 256))]},/"
+head -c 256 /dev/zero >> wide/model.safetensors
+run tp-run logits --ids 1 -o l wide
+status_is 3 "nothing is computed with 64 bits"
+err_is "tp-run: wide/model.safetensors: tensor model.norm.weight: cannot compute with type F64; tp-shard split --dtype f32 converts it" \
+    "and file, tensor and the way out are told"
+rm -rf cut
+tp-shard split -q --tp 2 --dtype f32 wide cut
+run tp-run logits --ids 1 -o l cut
+status_is 0 "which it does"
+
 # ---- more in the files than the config says
 
 cp -r "$tied" short

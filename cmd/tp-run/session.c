@@ -397,7 +397,10 @@ static int open_model(struct session *s, const char *path, struct err *err)
     if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;
     if (!s->checkpoint->model)
-        return err_set(err, ERR_INPUT, "%s: no config.json", path);
+        return err_set(err, ERR_INPUT,
+                       "%s: a single file has no config.json to run by; give the "
+                       "directory of both",
+                       path);
     if (check_config(opt->quiet ? NULL : s->cmd, s->checkpoint->model, KEYS_NUMBERS,
                      err) < 0)
         return -1;
