@@ -1,4 +1,5 @@
-/* longformer - attention within a window and of global tokens (twin of lib/cpu/attention/longformer.c)
+/* longformer - attention within a window and of global tokens (twin of
+ * lib/cpu/attention/longformer.c)
  *
  * Beltagy et al. 2020, "Longformer", section 3.1; q, k, v, y [tokens][heads][dim].  A
  * block handles one query of a head; its warps take turns at the keys (see

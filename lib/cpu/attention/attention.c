@@ -5,10 +5,11 @@
  * softmax between them.  Each score is summed separately and values are added key by
  * key, so a query's result depends neither on the other queries of its step nor on how
  * the cache is laid out. */
+#include "lib/cpu/attention/attention.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-#include "lib/cpu/attention/attention.h"
 #include "lib/base/mem.h"
 
 /* The keys visible to the query at POSITION: [*first, *end), which may be empty. */

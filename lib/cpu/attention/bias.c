@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lib/cpu/attention/attention.h"
 #include "lib/base/mem.h"
+#include "lib/cpu/attention/attention.h"
 
 /* Index in the whole model of the rank's HEAD. */
 uint64_t attention_global_head(const struct inst *inst, size_t head)

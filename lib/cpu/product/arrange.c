@@ -1,7 +1,7 @@
 /* arrange - rows of x, and panels of weights, in the order that the loops read */
-#include "lib/cpu/product/linear.h"
-
 #include <string.h>
+
+#include "lib/cpu/product/linear.h"
 
 size_t cpu_arranged(enum dtype type, size_t n)
 {

@@ -1,10 +1,9 @@
 /* bf16dot-rows - y = x W^T of many rows, x rounded to bf16, by bf16 weights or by
  * codes, which are widened to bf16, on CPUs with AVX512-BF16 */
-#include "lib/cpu/product/linear.h"
-
 #include <string.h>
 
 #include "lib/cpu/product/codes-linear.h"
+#include "lib/cpu/product/linear.h"
 
 #if CPU_HAS_WIDE
 /* y[M][N], or += if ADD, by a panel of paired weights: six outputs, whose weights stay

@@ -1,7 +1,7 @@
 /* linear-many-rows - y = x W^T of many rows, from panels of weights in f32 */
-#include "lib/cpu/product/linear.h"
-
 #include <string.h>
+
+#include "lib/cpu/product/linear.h"
 
 #if CPU_HAS_WIDE
 /* Sums of many rows: of eight rows, one after another, by N outputs. */

@@ -1,9 +1,8 @@
 /* linear-one-row - y = x W^T of one row, whose weights are read in several streams */
-#include "lib/cpu/product/linear.h"
-
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "lib/cpu/product/linear.h"
 
 #if CPU_HAS_WIDE
 /* One row by as many outputs as LOOP has streams of weights, each of which continues

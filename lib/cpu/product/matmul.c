@@ -1,10 +1,9 @@
 /* matmul - y = x W: terms are added in order */
-#include "lib/cpu/product/linear.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/cpu/product/linear.h"
 
 enum {
     STRIP = 128, /* outputs computed together, */

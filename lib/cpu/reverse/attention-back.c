@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/cpu/attention/attention.h"
 #include "lib/base/mem.h"
+#include "lib/cpu/attention/attention.h"
 
 /* Shared by all threads in the backward pass. */
 struct back {

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/cpu/reverse/gradient.h"
-
 #include "lib/base/mem.h"
+#include "lib/cpu/reverse/gradient.h"
 #include "lib/cpu/simd/vec.h"
 
 enum { STEP = 1 << 14 }; /* elements of a task */

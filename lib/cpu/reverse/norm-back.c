@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/cpu/reverse/gradient.h"
-
 #include "lib/base/mem.h"
+#include "lib/cpu/reverse/gradient.h"
 
 /* Mean and factor of each group, as in the forward pass: from the sums over all ranks,
  * or if SQUARES is NULL from the columns of X.  One allocation, returned. */

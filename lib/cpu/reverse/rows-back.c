@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "lib/cpu/reverse/gradient.h"
-
 #include "lib/cpu/simd/vec.h"
 
 static void add_embeddings(void *arg, size_t task, int thread)
