@@ -145,7 +145,7 @@ if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s v
     # a journal on a disk that fails once: a read, or the sync that ends a change; its last line is torn
     cp s.jsonl torn.jsonl
     printf '{"op_code":4,"wor' >> torn.jsonl
-    for call in read sync; do
+    for call in pread sync; do
         at=0
         failures=0
         harm=

@@ -82,17 +82,17 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
         ok "the same command completes it" diff -r "$wanted" out.d
         rm -rf out.d
     }
-    for which in "read 1" "read 7" "write 1" "write 7" "sync 1" "sync 5"; do
+    for which in "pread 1" "pread 7" "pwrite 1" "pwrite 7" "sync 1" "sync 5"; do
         # shellcheck disable=SC2086 # a call and its number
         failing $which want split -q --tp 4 "$bard"
     done
-    for which in "read 7" "write 7" "sync 1"; do
+    for which in "pread 7" "pwrite 7" "sync 1"; do
         # shellcheck disable=SC2086
         failing $which whole merge -q want
         # shellcheck disable=SC2086
         failing $which two reshard -q --tp 2 want
     done
-    for which in "write 1" "write 9" "sync 1" "sync 2"; do
+    for which in "pwrite 1" "pwrite 9" "sync 1" "sync 2"; do
         # shellcheck disable=SC2086
         failing $which dcp merge -q --export dcp want
     done
@@ -133,7 +133,7 @@ if LD_PRELOAD=$shim tp-shard --version > version.out 2> version.err && [ ! -s ve
         done
         ok "a stat that fails is status 4 of ${command%% -*}, or is not needed$blamed" test -z "$blamed"
     done
-    run env LD_PRELOAD="$shim" FAIL_CALL=read FAIL_AT=3 tp-shard verify -j 1 want
+    run env LD_PRELOAD="$shim" FAIL_CALL=pread FAIL_AT=3 tp-shard verify -j 1 want
     status_is 1 "verify finds a file that cannot be read"
     out_has "rank-tp0-pp0.safetensors: Input/output error" "and says why"
 
