@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -236,7 +237,7 @@ int device_models(const struct device_models *d)
         char *path = fs_join_dup(models, entry[i]->d_name);
         char *config = fs_join_dup(path, "config.json");
 
-        if (entry[i]->d_name[0] != '.' && fs_exists(config))
+        if (entry[i]->d_name[0] != '.' && access(config, F_OK) == 0)
             try_model(entry[i]->d_name, path, refused);
         free(config);
         free(path);

@@ -55,9 +55,9 @@ __attribute__((constructor)) static void start(void)
         abort();
     call = at ? getenv("FAIL_CALL") : NULL;
     path_part = getenv("FAIL_PATH");
-    fail_at = at ? atol(at) : 0;
+    fail_at = at ? strtol(at, NULL, 10) : 0;
     if (getenv("FAIL_ERRNO"))
-        number = atoi(getenv("FAIL_ERRNO"));
+        number = (int)strtol(getenv("FAIL_ERRNO"), NULL, 10);
 }
 
 static void note(const char *what, const char *path)

@@ -157,6 +157,7 @@ shell_tests = \
     %D%/experts.t \
     %D%/encoders.t \
     %D%/families.t \
+    %D%/faults.t \
     %D%/features.t \
     %D%/finite.t \
     %D%/first-hour.t \

@@ -235,7 +235,7 @@ damaged 's/"format":"[a-z-]*"/"format":"other"/' "1:11: not shardutils-run" "a r
 damaged 's/"version":1/"version":2/' "1:38: of a version other than 1" "a run.json of another version"
 damaged 's/^{[^,]*,/{/' "1:1: not shardutils-run" "a run.json that does not say what it is"
 damaged 's/^"model":.*/"model":7,/' "1:1: no model" "a run without a model"
-damaged 's/^"data":\[/"data":[{},/' "5:9: expected a file" "data that is no file"
+damaged 's/^"data":\[/"data":[{},/' "6:9: expected a file" "data that is no file"
 at=$(awk '/^"options"/ { print NR }' one/run.json)
 column=$(awk '/^"options"/ { print index($0, "\"micro_batch\":") + 14 }' one/run.json)
 damaged 's/"micro_batch":1/"micro_batch":0/' "$at:$column: a bad value of micro-batch" "a micro-batch of 0"
@@ -268,6 +268,52 @@ status_is 2 "and another seed"
 cp held.jsonl other.jsonl
 run tp-run train -q --resume --data other.jsonl -o one
 status_is 2 "and other data"
+
+# what a run is resumed with
+cp -r "$model" own
+train --save-every 0 --eval-data held.jsonl -o named own
+cp own/model.safetensors weights
+printf x | dd of=own/model.safetensors bs=1 seek=4000 conv=notrunc 2> dd.err
+run tp-run train -q --resume --steps 9 -o named
+status_is 2 "a model with other weights is refused"
+err_has "$PWD/own/model.safetensors: $(wc -c < weights) bytes with the CRC-32 " "by name"
+err_has "; the run was begun with $(wc -c < weights) bytes with " "with both"
+cp weights own/model.safetensors
+cp own/config.json config.kept
+sed 's/"rms_norm_eps": *[0-9.e-]*/"rms_norm_eps":0.25/' config.kept > own/config.json
+run tp-run train -q --resume --steps 9 -o named
+status_is 2 "and one with another configuration"
+err_has "$PWD/own/config.json: " "by name"
+cp config.kept own/config.json
+run tp-run train -q --resume --steps 9 --eval-data other.jsonl --eval-data held.jsonl -o named
+status_is 2 "other data to evaluate are refused"
+err_has "--eval-data: 2 files; the run was begun with 1" "by their number"
+run tp-run train -q --resume --steps 9 --eval-data ids.jsonl -o named
+status_is 2 "and by what is in them"
+err_has "tp-run: ids.jsonl: $(wc -c < ids.jsonl) bytes with the CRC-32 " "by name"
+cp held.jsonl held.kept
+head -n 1 ids.jsonl >> held.jsonl
+run tp-run train -q --resume --steps 9 -o named
+status_is 2 "also where they were changed since"
+cp held.kept held.jsonl
+sed '/"model_files"/,/"data"/{ /"data"/!d; }' named/run.json > old.json
+ok "an older run said nothing of the model" sh -c '! grep -q model_files old.json && grep -q eval_data old.json'
+cp -r named old
+cp old.json old/run.json
+printf x | dd of=own/model.safetensors bs=1 seek=4000 conv=notrunc 2> dd.err
+run tp-run train -q --resume --steps 9 --save-every 1 -o old
+status_is 0 "it goes on"
+cp weights own/model.safetensors
+run tp-run train -q --resume --steps 9 --save-every 1 -o named
+status_is 0 "and so does a run whose files are as they were"
+printf x | dd of=own/model.safetensors bs=1 seek=4000 conv=notrunc 2> dd.err
+run tp-run train -q --resume --steps 10 -o named own
+status_is 2 "a changed model that is named is refused where there are checkpoints"
+run tp-run train -q --resume --steps 10 -o named
+status_is 0 "and not read where it is not named"
+run tp-run train -q --resume --steps 11 -o named own
+err_has "own/model.safetensors: " "it is the first model that is remembered"
+
 run train -o one "$model"
 status_is 2 "a run that is there is not begun again"
 err_has "tp-run: one: has a run: --resume goes on with it, -f removes it" "and why is said"
@@ -357,6 +403,35 @@ status_is 4 "a rank that dies ends the run with 4"
 ok "in one line" grep -q 'rank . was killed by signal 9 (SIGKILL)' err
 run tp-run train -q --resume --steps 9 -o dead
 status_is 0 "which goes on from its last checkpoint"
+
+# another trainer between the look at the directory and its lock
+shim=$top_builddir/tests/fail-io.so
+if LD_PRELOAD=$shim tp-run --version > version.out 2> version.err && [ ! -s version.err ]; then
+    # meanwhile OTHER COMMAND... - OTHER runs just before COMMAND locks the directory
+    meanwhile() {
+        other=$1
+        shift
+        run env LD_PRELOAD="$shim" FAIL_CALL=lock FAIL_AT=1 FAIL_RUN="$other" "$@"
+    }
+    train --stop-after 0.000001 -o race "$model"
+    meanwhile "tp-run train -q --resume --stop-after 0.000001 -o race && cp -r race race.other" tp-run train -q --resume -o race
+    status_is 75 "a run that another trainer has taken further meanwhile is left alone"
+    err_is "tp-run: race: another training has changed it since this one began to read it" "which is said"
+    ok "nothing in it is changed" diff -r race.other race
+    run tp-run train -q --resume -o race
+    ok "begun again, it has the bits of one that nobody disturbed" same_files pp1/step-000008 race/step-000008
+    ok "and each step once" same_losses pp1 race 0
+    first="tp-run train -q --data ids.jsonl --seq 24 --global-batch 4 --steps 3 --threads 1 -o begun.race $model"
+    meanwhile "$first && cp -r begun.race begun.other" tp-run train -q --data held.jsonl --steps 2 -o begun.race "$model"
+    status_is 75 "so is one that another has begun"
+    ok "of which nothing is replaced" diff -r begun.other begun.race
+    meanwhile "tp-run train -q --resume --steps 4 -o begun.race && rm -rf begun.other && cp -r begun.race begun.other" \
+        tp-run train -q -f --data held.jsonl --steps 2 -o begun.race "$model"
+    status_is 75 "also where it was to be removed"
+    ok "as it was" diff -r begun.other begun.race
+else
+    skip "a run that another trainer has taken further meanwhile is left alone" "nothing can be preloaded"
+fi
 
 # oneDNN's products have the stack pointer in memory from malloc, where a handler must not lay its frame
 awk 'BEGIN { printf "{\"ids\":["; for (i = 0; i < 2000; i++) printf "%s%d", i ? "," : "", 3 + i * i * 7 % 1000; print "]}" }' > many.jsonl

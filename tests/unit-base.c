@@ -467,13 +467,14 @@ static void test_fs(void)
     struct err err = { 0 };
     char dir[] = "/tmp/unit-base-XXXXXX", *path, *text;
     char **names;
+    bool found;
     size_t n;
     int fd;
 
     tap_ok(mkdtemp(dir) != NULL, "a scratch directory is made");
     path = fs_join_dup(dir, "a/b");
     fd = output_dir(path, OUTPUT_MAKE, &err);
-    tap_ok(fd >= 0 && close(fd) == 0 && fs_is_dir(path),
+    tap_ok(fd >= 0 && close(fd) == 0 && fs_find_dir(&found, path, &err) == 0 && found,
            "directories are made with their parents");
     free(path);
     path = fs_join_dup(dir, "file");
@@ -490,7 +491,8 @@ static void test_fs(void)
     tap_ok(output_write("/dev/full", "abc", 3, false, &err) < 0 &&
                err.kind == ERR_SYSTEM,
            "a full device is an error of the machine");
-    tap_ok(fs_remove_tree(dir, &err) == 0 && !fs_exists(dir), "a tree is removed");
+    tap_ok(fs_remove_tree(dir, &err) == 0 && fs_find(&found, dir, &err) == 0 && !found,
+           "a tree is removed");
     free(path);
     tap_ok(fs_is_plain_name("a/b") && !fs_is_plain_name("../a") &&
                !fs_is_plain_name("/a") && !fs_is_plain_name("a//b") &&
@@ -502,6 +504,57 @@ static void test_fs(void)
     path = fs_dirname_dup("a");
     tap_is(path, ".", "the directory of a name is .");
     free(path);
+}
+
+/* Only what the system says is absent is absent. */
+static void test_absence(void)
+{
+    char dir[] = "/tmp/unit-base-XXXXXX", name[400], *path, *below, *none, *text;
+    struct err err = { 0 };
+    bool found = true;
+    size_t n = 1;
+
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    if (!mkdtemp(dir))
+        abort();
+    path = fs_join_dup(dir, "file");
+    below = fs_join_dup(path, "below");
+    none = fs_join_dup(dir, "none");
+    tap_ok(output_write(path, "0123456789", 10, false, &err) == 0 &&
+               fs_find(&found, none, &err) == 0 && !found &&
+               fs_find(&found, below, &err) == 0 && !found &&
+               fs_find_dir(&found, none, &err) == 0 && !found &&
+               fs_find_in(&found, dir, "file", &err) == 0 && found,
+           "a file is found, and one that is missing, or below a file, is not");
+    tap_ok(fs_find(&found, name, &err) < 0 && err.kind == ERR_SYSTEM &&
+               fs_find_dir(&found, name, &err) < 0 &&
+               fs_find_in(&found, dir, name, &err) < 0 &&
+               fs_resolve(&text, name, &err) < 0 &&
+               fs_read_optional(&text, &n, name, 10, &err) < 0 &&
+               fs_read_part(&text, &n, name, 0, 10, &err) < 0,
+           "a name that the system cannot look up is an error");
+    tap_ok(fs_read_optional(&text, &n, none, 10, &err) == 0 && !text &&
+               fs_read_optional(&text, &n, below, 10, &err) == 0 && !text &&
+               fs_resolve(&text, none, &err) == 0 && !text,
+           "what may be missing is read as nothing");
+    tap_ok(fs_read_optional(&text, &n, path, 10, &err) == 0 && n == 10,
+           "and as it is where it is there");
+    free(text);
+    tap_ok(fs_read_part(&text, &n, path, 7, 5, &err) == 0 && n == 3 &&
+               !strcmp(text, "789"),
+           "a part is read, as far as the file goes");
+    free(text);
+    tap_ok(fs_read_part(&text, &n, none, 7, 5, &err) == 0 && !text && !n,
+           "of a missing file none");
+    tap_ok(fs_read_part(&text, &n, dir, 0, 5, &err) < 0 && err.kind == ERR_INPUT,
+           "and of a directory none can be");
+    tap_ok(fs_remove_tree(below, &err) == 0 && fs_remove_tree(none, &err) == 0 &&
+               fs_remove_tree(dir, &err) == 0,
+           "what is missing need not be removed");
+    free(path);
+    free(below);
+    free(none);
 }
 
 /* A range, and what was done of it: each number's share plus 1. */
@@ -563,6 +616,7 @@ int main(void)
     test_hmac();
     test_rng();
     test_fs();
+    test_absence();
     test_shares();
     return tap_done();
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -328,7 +329,7 @@ int main(void)
         char *path = fs_join_dup(models, entry[i]->d_name);
         char *config = fs_join_dup(path, "config.json");
 
-        if (entry[i]->d_name[0] != '.' && fs_exists(config))
+        if (entry[i]->d_name[0] != '.' && access(config, F_OK) == 0)
             try_model(entry[i]->d_name, path);
         free(config);
         free(path);

@@ -201,6 +201,24 @@ static void put(const char *name, const char *text)
     free(path);
 }
 
+static bool find(double *v, size_t n, const struct measure *m, const char *dir,
+                 struct str *why)
+{
+    struct err err = { 0 };
+    bool ok = false;
+
+    return measure_read(&ok, v, n, m, dir, why, &err) == 0 && ok;
+}
+
+static bool find_constraints(char **json, const struct measure *m, const char *dir,
+                             struct str *why)
+{
+    struct err err = { 0 };
+    bool ok = false;
+
+    return measure_constraints(&ok, json, m, dir, why, &err) == 0 && ok;
+}
+
 static void check_reads(void)
 {
     for (size_t i = 0; i < sizeof(reads) / sizeof(*reads); i++) {
@@ -212,7 +230,7 @@ static void check_reads(void)
         put("result.json", m->file ? NULL : reads[i].result);
         put("m.json", m->file ? reads[i].result : NULL);
         put("stdout", reads[i].out);
-        found = measure_read(v, reads[i].n, m, directory, &why);
+        found = find(v, reads[i].n, m, directory, &why);
         for (size_t k = 0; found && k < reads[i].n; k++)
             good &= v[k] == reads[i].value[k];
         if (!tap_ok(found == !reads[i].why && good &&
@@ -236,15 +254,14 @@ static void check_long(void)
     for (int i = 0; i < 2000; i++)
         str_add(&out, FIFTY "\n");
     put("stdout", out.s);
-    tap_ok(measure_read(&v, 1, &requests[KEY], directory, &why) && v == 5,
+    tap_ok(find(&v, 1, &requests[KEY], directory, &why) && v == 5,
            "a line of JSON long before the end is found");
-    tap_ok(measure_read(&v, 1, &requests[REGEX], directory, &why) && v == 4,
-           "so is a match");
+    tap_ok(find(&v, 1, &requests[REGEX], directory, &why) && v == 4, "so is a match");
     str_reset(&out);
     for (int i = 0; i < 2000; i++)
         str_add(&out, FIFTY);
     put("stdout", out.s);
-    tap_ok(!measure_read(&v, 1, &requests[REGEX], directory, &why),
+    tap_ok(!find(&v, 1, &requests[REGEX], directory, &why),
            "one line of 100 kB has none");
     str_clear(&out);
     str_clear(&why);
@@ -264,15 +281,15 @@ static void check_unreadable(void)
     put("stdout", "{\"loss\":4}\n5\n");
     if (truncate(result, (64 << 20) + 1) < 0)
         abort();
-    tap_ok(!measure_read(&v, 1, &requests[PLAIN], directory, &why) &&
+    tap_ok(!find(&v, 1, &requests[PLAIN], directory, &why) &&
                !strcmp(why.s, "no number: result.json: larger than 67108864 bytes"),
            "a result.json that is too large is no value");
     str_reset(&why);
-    tap_ok(!measure_read(&v, 1, &requests[KEY], directory, &why) &&
+    tap_ok(!find(&v, 1, &requests[KEY], directory, &why) &&
                strstr(why.s, "result.json: larger than"),
            "nor one with a request");
     str_reset(&why);
-    tap_ok(!measure_constraints(&json, &requests[REGEX], directory, &why) && !json &&
+    tap_ok(!find_constraints(&json, &requests[REGEX], directory, &why) && !json &&
                strstr(why.s, "result.json: larger than"),
            "nor has it constraints");
     unlink(file);
@@ -280,12 +297,12 @@ static void check_unreadable(void)
     if (mkdir(file, 0700) < 0 || symlink("m.json", result) < 0)
         abort();
     str_reset(&why);
-    tap_ok(!measure_read(&v, 1, &requests[PLAIN], directory, &why) &&
-               !strcmp(why.s, "no number: result.json: Is a directory"),
+    tap_ok(!find(&v, 1, &requests[PLAIN], directory, &why) &&
+               !strcmp(why.s, "no number: result.json: not a regular file"),
            "nor is a directory");
     str_reset(&why);
-    tap_ok(!measure_read(&v, 1, &requests[IN_FILE], directory, &why) &&
-               !strcmp(why.s, "no number: m.json: Is a directory"),
+    tap_ok(!find(&v, 1, &requests[IN_FILE], directory, &why) &&
+               !strcmp(why.s, "no number: m.json: not a regular file"),
            "nor is the file that is named");
     if (unlink(result) < 0 || rmdir(file) < 0)
         abort();
@@ -308,7 +325,7 @@ static void check_others(void)
 
         put("result.json", constraints[i].result);
         str_reset(&why);
-        ok = measure_constraints(&json, &requests[PLAIN], directory, &why);
+        ok = find_constraints(&json, &requests[PLAIN], directory, &why);
         tap_ok(want && *want == '!'
                    ? !ok && !json && why.len > 0
                    : ok && !json == !want && (!want || !strcmp(json, want)),
@@ -334,13 +351,13 @@ static void check_others(void)
     for (size_t n = 1; n <= 2; n++) {
         put("result.json", NULL);
         tap_ok(measure_keep(two, n, directory, &err) == 0 &&
-                   measure_read(v, n, &requests[PLAIN], directory, &why) && v[0] == 1 &&
+                   find(v, n, &requests[PLAIN], directory, &why) && v[0] == 1 &&
                    (n == 1 || v[1] == 0.5),
                "%zu values that are kept are read again", n);
     }
     put("result.json", "7");
     tap_ok(measure_keep(two, 1, directory, &err) == 0 &&
-               measure_read(v, 1, &requests[PLAIN], directory, &why) && v[0] == 7,
+               find(v, 1, &requests[PLAIN], directory, &why) && v[0] == 7,
            "what the command left is not written over");
     str_clear(&why);
 }

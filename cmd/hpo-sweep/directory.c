@@ -16,46 +16,51 @@
 
 enum { OWNER_MAX = 8192 };
 
-/* The storage as any run of this host calls it; owned. */
-static char *storage_dup(const struct storage *st)
+/* The study's id and its storage, as any run of this host calls it, a line each;
+ * owned. */
+static int find_owner(char **out, const struct loop *l, struct err *err)
 {
-    char *path = strstr(st->name, "://") ? NULL : realpath(st->name, NULL);
+    const char *name = l->s->st->name;
+    char *path = NULL;
 
-    return path ? path : xstrdup(st->name);
-}
-
-/* The study's id and its storage, a line each; owned. */
-static char *owner_dup(const struct loop *l)
-{
-    char *storage = storage_dup(l->s->st);
-    char *out =
-        str_dupf("%s\n%s\n", study_attr(&l->s->study.system, STUDY_ID_KEY), storage);
-
-    free(storage);
-    return out;
+    if (!strstr(name, "://") && fs_resolve(&path, name, err) < 0)
+        return -1;
+    *out = str_dupf("%s\n%s\n", study_attr(&l->s->study.system, STUDY_ID_KEY),
+                    path ? path : name);
+    free(path);
+    return 0;
 }
 
 /* Whether the storage that the text of a .study names is still there. */
-static bool has_storage(const char *owner)
+static int find_storage(bool *there, const char *owner, struct err *err)
 {
     const char *line = strchr(owner, '\n');
     char *path = xstrndup(line ? line + 1 : "", line ? strcspn(line + 1, "\n") : 0);
-    bool there = strstr(path, "://") || (*path && fs_exists(path));
+    int ret = 0;
 
+    *there = strstr(path, "://");
+    if (!*there && *path)
+        ret = fs_find(there, path, err);
     free(path);
-    return there;
+    return ret;
 }
 
 /* Does a directory owned by OWNER belong to OURS?  Yes if both name the same study,
  * unless one is a copy of the other and both still exist; or if OWNER is an earlier
  * study of the same storage. */
-static bool same_owner(const char *owner, const char *ours)
+static int same_owner(bool *same, const char *owner, const char *ours, struct err *err)
 {
     size_t n = strcspn(ours, "\n");
-    bool same_study = !strncmp(owner, ours, n) && owner[n] == '\n';
+    bool same_study = !strncmp(owner, ours, n) && owner[n] == '\n', there = true;
     const char *theirs = strchr(owner, '\n'), *storage = ours + n;
 
-    return (theirs && !strcmp(theirs, storage)) || (same_study && !has_storage(owner));
+    *same = theirs && !strcmp(theirs, storage);
+    if (*same || !same_study)
+        return 0;
+    if (find_storage(&there, owner, err) < 0)
+        return -1;
+    *same = !there;
+    return 0;
 }
 
 /* A character of a file's name. */
@@ -82,9 +87,11 @@ static char *path_dup(const struct loop *l, bool other)
     return str_steal(&out);
 }
 
-static bool try_lock(const struct loop *l, int how)
+static int try_lock(bool *locked, const struct loop *l, int how, struct err *err)
 {
-    return flock(l->base_held, how | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    *locked = flock(l->base_held, how | LOCK_NB) == 0 || errno == EOPNOTSUPP ||
+              errno == ENOSYS || errno == ENOLCK;
+    return *locked || errno == EWOULDBLOCK ? 0 : err_errno(err, "%s", l->base);
 }
 
 /* Take the directory l->base: 1, 0 when it is another study's, -1 with *err set.  Where
@@ -92,23 +99,28 @@ static bool try_lock(const struct loop *l, int how)
 static int take(struct loop *l, const char *ours, struct err *err)
 {
     char *path = fs_join_dup(l->base, ".study"), *owner = NULL;
-    bool alone, mine;
-    int ret = 1;
+    bool alone, mine = true;
+    int ret = -1;
 
     l->base_held = output_dir(l->base, OUTPUT_MAKE, err);
     if (l->base_held < 0) {
-        free(path);
-        return -1;
+        goto out;
     }
-    alone = try_lock(l, LOCK_EX);
-    mine = fs_read_file(&owner, NULL, path, OWNER_MAX, NULL) < 0 ||
-           same_owner(owner, ours);
-    if (!mine)
+    if (try_lock(&alone, l, LOCK_EX, err) < 0 ||
+        fs_read_optional(&owner, NULL, path, OWNER_MAX, err) < 0 ||
+        (owner && same_owner(&mine, owner, ours, err) < 0))
+        goto out;
+    if (!mine) {
         ret = 0;
-    else if (alone && (!owner || strcmp(owner, ours)))
-        ret = output_write(path, ours, strlen(ours), false, err) < 0 ? -1 : 1;
-    if (ret == 1 && !(l->o->share ? try_lock(l, LOCK_SH) : alone))
-        ret = err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
+        goto out;
+    }
+    if (alone && (!owner || strcmp(owner, ours)) &&
+        output_write(path, ours, strlen(ours), false, err) < 0)
+        goto out;
+    if (l->o->share && try_lock(&alone, l, LOCK_SH, err) < 0)
+        goto out;
+    ret = alone ? 1 : err_set(err, ERR_LOCKED, "%s: another run holds it", l->base);
+out:
     free(owner);
     free(path);
     return ret;
@@ -116,8 +128,11 @@ static int take(struct loop *l, const char *ours, struct err *err)
 
 int directory_hold(struct loop *l, struct err *err)
 {
-    char *ours = owner_dup(l);
+    char *ours;
     int ret = 0;
+
+    if (find_owner(&ours, l, err) < 0)
+        return -1;
 
     for (int other = 0; other < 2 && ret == 0; other++) {
         free(l->base);

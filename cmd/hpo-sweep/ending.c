@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "cmd/hpo-sweep/run.h"
-#include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 
@@ -124,7 +124,7 @@ static void add_hint(struct str *out, const struct loop *l, const struct cause *
     char *path =
         str_dupf("%s/%06d/%s", l->base, c->trial, no_value ? "stdout" : "stderr");
 
-    if (fs_exists(path))
+    if (access(path, F_OK) == 0) /* a hint, and no more */
         str_addf(out, "; see %s", path);
     if (no_value && !l->o->measure.nregexes)
         str_add(out, "; a number elsewhere is found by --metric-regex");

@@ -137,13 +137,17 @@ static bool ended_well(const struct job *job)
 
 /* Whether JOB ended well, with its values, and its constraints if it has some; WHY says
  * why it has none. */
-static bool measured(const struct loop *l, const struct job *job, double *values,
-                     char **constraints, struct str *why)
+static int find_values(bool *ok, const struct loop *l, const struct job *job,
+                       double *values, char **constraints, struct str *why,
+                       struct err *err)
 {
-    size_t n = l->s->study.nobjectives;
+    const struct measure *m = &l->o->measure;
 
-    return ended_well(job) && measure_read(values, n, &l->o->measure, job->dir, why) &&
-           measure_constraints(constraints, &l->o->measure, job->dir, why);
+    *ok = ended_well(job);
+    if (*ok &&
+        measure_read(ok, values, l->s->study.nobjectives, m, job->dir, why, err) < 0)
+        return -1;
+    return *ok ? measure_constraints(ok, constraints, m, job->dir, why, err) : 0;
 }
 
 /* Consecutive failures end the run, whatever the results of the trials still running.
@@ -212,11 +216,13 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     struct str why = { 0 };
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
-    bool ok = !told && measured(l, job, values, &constraints, &why);
-    int ret = l->log >= 0 && job->start > 0 ? log_end(l, job, err) : 0;
+    bool ok = false;
+    int ret = told ? 0 : find_values(&ok, l, job, values, &constraints, &why, err);
 
-    *again =
-        !told && !ok && !l->signal && !l->failure.kind && job->tries < l->o->retries;
+    if (ret == 0 && l->log >= 0 && job->start > 0)
+        ret = log_end(l, job, err);
+    *again = ret == 0 && !told && !ok && !l->signal && !l->failure.kind &&
+             job->tries < l->o->retries;
     if (ret == 0 && *again)
         ret = try_again(l, job, err);
     else if (ret == 0 && ok)
@@ -247,7 +253,7 @@ static int take_reports(struct loop *l, struct job *job, struct study_trial *t,
     int ret = 0;
 
     *news = false;
-    while (ret == 0 && (text = job_reports_dup(job))) {
+    while (ret == 0 && (ret = job_reports(&text, job, err)) == 0 && text) {
         for (rest = text; ret == 0 && (line = strsep(&rest, "\n"));) {
             if (!measure_report(&step, &value, &l->o->measure, line))
                 continue;

@@ -146,10 +146,13 @@ static int check_run(struct loop *l, struct err *err)
                : f->nmetrics   ? f->nmetrics
                : w->metrics.n  ? w->metrics.n
                                : 1;
+    bool found;
 
     if (spawn_check(l, err) < 0 || spawn_read_require(l, err) < 0)
         return -1;
-    if (storage_exists(l->s->url)) /* the study may say how many objectives there are */
+    if (storage_find(&found, l->s->url, err) < 0)
+        return -1;
+    if (found) /* the study may say how many objectives there are */
         return 0;
     return check_budget(l, err) < 0 ? -1 : measure_check(&l->o->measure, n, err);
 }
@@ -163,7 +166,7 @@ static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
 
     l->base = str_dupf("%s/%s.trials", here ? here : ".", l->s->name);
     l->url = storage_absolute_dup(l->s->url);
-    l->identity = job_identity_dup(0);
+    l->identity = job_identity_dup();
     l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
     ret = check_run(l, err);
     if (ret == 0)

@@ -158,17 +158,19 @@ static int set_study_attr(struct session *s, const char *key, const char *json,
     return s->st->ops->set_attr(s->st, s->study.id, -1, true, key, json, err);
 }
 
-static uint64_t fresh_seed(void)
+static int fresh_seed(uint64_t *out, struct err *err)
 {
-    uint64_t seed = 0;
-    FILE *fp = fopen("/dev/urandom", "rb");
+    static const char path[] = "/dev/urandom";
+    uint64_t seed;
+    FILE *fp = fopen(path, "rb");
+    bool ok = fp && fread(&seed, sizeof(seed), 1, fp) == 1;
+    int ret = ok ? 0 : err_errno(err, "%s", path);
 
-    if (fp) {
-        if (fread(&seed, sizeof(seed), 1, fp) != 1)
-            seed = 0;
+    if (fp)
         fclose(fp);
-    }
-    return seed >> 12; /* exact in every reader of JSON */
+    if (ok)
+        *out = seed >> 12; /* exact in every reader of JSON */
+    return ret;
 }
 
 static int note_names(struct session *s, const struct wish *w, struct err *err)
@@ -193,10 +195,15 @@ static int note_names(struct session *s, const struct wish *w, struct err *err)
 static int note_beginning(struct session *s, const struct wish *w, bool wider,
                           struct err *err)
 {
-    char *space = study_space_text(&s->file.space);
-    char *seed = str_dupf("%" PRIu64, w->has_seed ? w->seed : fresh_seed());
-    char *id = str_dupf("%" PRIu64, fresh_seed());
+    char *space, *seed, *id;
+    uint64_t number[2];
     int ret = 0;
+
+    if (fresh_seed(&number[0], err) < 0 || fresh_seed(&number[1], err) < 0)
+        return -1;
+    space = study_space_text(&s->file.space);
+    seed = str_dupf("%" PRIu64, w->has_seed ? w->seed : number[0]);
+    id = str_dupf("%" PRIu64, number[1]);
 
     if (wider || !study_attr(&s->study.system, STUDY_SPACE_KEY))
         ret = set_study_attr(s, STUDY_SPACE_KEY, space, err);
@@ -322,6 +329,8 @@ int wish_check(const struct wish *w, struct sampler_choice *sampler,
 int session_read_sweep(struct session *s, const char *path, const struct wish *w,
                        struct err *err)
 {
+    bool found;
+
     *s = (struct session){ 0 };
     if (sweepfile_read(&s->file, path, err) < 0)
         return -1;
@@ -348,7 +357,8 @@ int session_read_sweep(struct session *s, const char *path, const struct wish *w
         free(stem);
     }
     /* Where there is a study, it may say how many objectives there are. */
-    if (!storage_exists(s->url) && wish_check(w, &s->sampler, &s->file, err) < 0)
+    if (storage_find(&found, s->url, err) < 0 ||
+        (!found && wish_check(w, &s->sampler, &s->file, err) < 0))
         goto fail;
     return 0;
 fail:

@@ -89,16 +89,23 @@ static char **environment_new(const struct loop *l, const struct job *job,
     return env;
 }
 
-/* The path of PROGRAM, or NULL; owned.  Mostly it is the last trial's. */
-static char *which_dup(struct loop *l, const char *program)
+/* The path of PROGRAM, owned; *out is NULL when there is none.  Mostly it is the last
+ * trial's. */
+static int find_program(char **out, struct loop *l, const char *program,
+                        struct err *err)
 {
     if (!l->program || strcmp(l->program, program) != 0) {
+        char *path;
+
+        if (job_which(&path, program, getenv("PATH"), err) < 0)
+            return -1;
         free(l->program);
         free(l->program_path);
         l->program = xstrdup(program);
-        l->program_path = job_which(program, getenv("PATH"));
+        l->program_path = path;
     }
-    return l->program_path ? xstrdup(l->program_path) : NULL;
+    *out = l->program_path ? xstrdup(l->program_path) : NULL;
+    return 0;
 }
 
 /* The words to execute, the program's path first. */
@@ -122,9 +129,8 @@ static char **words_new(struct loop *l, const struct job *job, const double *x,
         if (!words)
             return NULL;
     }
-    path = which_dup(l, words[0]);
-    if (!path) {
-        err_set(err, ERR_USAGE, "%s: no such program", words[0]);
+    if (find_program(&path, l, words[0], err) < 0 ||
+        (!path && err_set(err, ERR_USAGE, "%s: no such program", words[0]) < 0)) {
         words_free(words);
         return NULL;
     }
@@ -184,9 +190,14 @@ static int await(struct loop *l, struct job *job)
 int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err *err)
 {
     char **words = words_expand_new(l->require, &l->s->file.space, x, l->o->mark);
-    char *path = job_which(words[0], getenv("PATH"));
+    char *path;
     int status;
 
+    if (job_which(&path, words[0], getenv("PATH"), err) < 0 ||
+        (!path && err_set(err, ERR_USAGE, "%s: no such program", words[0]) < 0)) {
+        words_free(words);
+        return -1;
+    }
     free(words[0]);
     words[0] = path; /* looked up before the first trial */
     if (start_words(l, job, words, x, err) < 0)
@@ -317,7 +328,8 @@ int spawn_read_require(struct loop *l, struct err *err)
         return -1;
     if (!n)
         return err_set(err, ERR_INPUT, "%s: no command", file);
-    path = job_which(l->require[0], getenv("PATH"));
+    if (job_which(&path, l->require[0], getenv("PATH"), err) < 0)
+        return -1;
     if (!path)
         return err_set(err, ERR_USAGE, "%s: %s: no such program", file, l->require[0]);
     free(path);

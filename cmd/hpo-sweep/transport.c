@@ -75,11 +75,15 @@ static void unlink_all(const char *path)
  * another name, so that it appears whole. */
 static int import(const char *url, const char *file, const char *name, struct err *err)
 {
-    size_t at = storage_exists(url) ? 0 : strlen(url) - strlen(storage_path(url));
-    char *from = journal_dup(file), *temporary, *to;
+    size_t at = strlen(url) - strlen(storage_path(url));
+    char *from, *temporary, *to;
+    bool found;
     int ret;
 
-    if (storage_exists(url)) {
+    if (storage_find(&found, url, err) < 0)
+        return -1;
+    from = journal_dup(file);
+    if (found) {
         ret = copy(url, from, name, err);
         free(from);
         return ret;

@@ -15,9 +15,14 @@ static int open_source(struct session *from, const struct session *s, const char
                        struct err *err)
 {
     const struct where own = { .storage = s->url, .study = name }, none = { 0 };
+    bool found;
 
-    if (storage_exists(s->url) && session_open(from, &own, false, NULL) == 0)
+    if (storage_find(&found, s->url, err) < 0)
+        return -1;
+    if (found && session_open(from, &own, false, err) == 0)
         return 0;
+    if (err->kind == ERR_SYSTEM)
+        return -1;
     if (session_open_file(from, &none, name, err) == 0)
         return 0;
     return err_prefix(err, "--warm-start: no study '%s' in %s, nor another file", name,

@@ -260,12 +260,13 @@ int asked_read(struct asked *a, const struct session *s, struct err *err)
     };
     for (int i = 0; i < 2; i++) {
         char *path = fs_join_dup(s->checkpoint->path, files[i]);
-        bool exists = fs_may_exist(path);
+        bool exists = false;
 
+        ret = fs_find(&exists, path, err);
         if (exists)
             ret = read_config(a, s, path, i == 0, err);
         free(path);
-        if (exists)
+        if (ret < 0 || exists)
             break;
     }
     return ret;

@@ -132,11 +132,15 @@ static int add_line(struct course *c, const char *path, const char *line, size_t
  * last line. */
 static int read_course(struct course *c, const char *path, struct err *err)
 {
-    char *file = fs_is_dir(path) ? fs_join_dup(path, "log.jsonl") : xstrdup(path);
-    char *text = NULL, *end;
+    char *file, *text = NULL, *end;
     size_t n = 0, number = 0;
-    int ret = fs_read_regular(&text, &n, file, MOST, err);
+    bool is_dir;
+    int ret;
 
+    if (fs_find_dir(&is_dir, path, err) < 0)
+        return -1;
+    file = is_dir ? fs_join_dup(path, "log.jsonl") : xstrdup(path);
+    ret = fs_read_regular(&text, &n, file, MOST, err);
     c->name = path;
     c->runtime = (double)NAN;
     for (char *line = text;

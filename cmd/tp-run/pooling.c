@@ -137,16 +137,13 @@ int pooling_read(struct pooling *p, const char *dir, struct err *err)
     char *path = fs_join_dup(dir, "modules.json");
     char *text = NULL, *where = NULL;
     size_t n;
-    int ret = 0;
+    int ret = fs_read_optional(&text, &n, path, MAX_JSON, err);
 
     *p = (struct pooling){ .kind = POOL_MEAN };
-    if (fs_may_exist(path)) {
-        ret = fs_read_regular(&text, &n, path, MAX_JSON, err);
-        if (ret == 0)
-            ret = pooling_parse_modules(p, &where, path, text, n, err);
-        if (ret == 0 && where)
-            ret = read_config(p, dir, where, err);
-    }
+    if (ret == 0 && text)
+        ret = pooling_parse_modules(p, &where, path, text, n, err);
+    if (ret == 0 && where)
+        ret = read_config(p, dir, where, err);
     free(where);
     free(text);
     free(path);

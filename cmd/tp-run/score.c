@@ -328,6 +328,19 @@ static int print_refused(const struct score *s)
     return ERR_INPUT;
 }
 
+/* Is FIRST a checkpoint, and LAST a text? */
+static int find_swapped(bool *swapped, const char *first, const char *last,
+                        struct err *err)
+{
+    bool first_dir, last_dir, found;
+
+    if (fs_find_dir(&first_dir, first, err) < 0 ||
+        fs_find_dir(&last_dir, last, err) < 0 || fs_find(&found, last, err) < 0)
+        return -1;
+    *swapped = first_dir && found && !last_dir;
+    return 0;
+}
+
 int score_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
@@ -361,14 +374,16 @@ int score_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
+    bool swapped = false;
     int n = 0, status;
 
     if (s.windowed && !s.window)
         return cmd_usage(&cmd, "--window: '0' is not a whole number from 1");
     while (operand[n])
         n++;
-    if (n > 1 && fs_is_dir(operand[0]) && fs_exists(operand[n - 1]) &&
-        !fs_is_dir(operand[n - 1]))
+    if (n > 1 && find_swapped(&swapped, operand[0], operand[n - 1], &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (swapped)
         return cmd_usage(&cmd, "the texts come first, then the checkpoint: %s %s",
                          operand[n - 1], operand[0]);
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||

@@ -146,21 +146,21 @@ static size_t valid_bytes(const char *text, size_t len)
     return at;
 }
 
-/* A file with a tokenizer in an unsupported format, for the message; or NULL. */
-static const char *other_tokenizer(const struct session *s)
+/* *found is a file with a tokenizer in an unsupported format, or NULL. */
+static int find_other(const char **found, const struct session *s, struct err *err)
 {
     static const char *const names[] = { "source.spm",      "sentencepiece.model",
                                          "tokenizer.model", "vocab-src.json",
                                          "vocab.json",      NULL };
-    const char *found = NULL;
+    *found = NULL;
+    for (int i = 0; names[i] && !*found; i++) {
+        bool exists;
 
-    for (int i = 0; names[i] && !found; i++) {
-        char *path = fs_join_dup(s->checkpoint->path, names[i]);
-
-        found = fs_exists(path) ? names[i] : NULL;
-        free(path);
+        if (fs_find_in(&exists, s->checkpoint->path, names[i], err) < 0)
+            return -1;
+        *found = exists ? names[i] : NULL;
     }
-    return found;
+    return 0;
 }
 
 static int need_tokenizer(const struct session *s, struct err *err)
@@ -171,7 +171,8 @@ static int need_tokenizer(const struct session *s, struct err *err)
         return 0;
     if (s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
-    other = other_tokenizer(s);
+    if (find_other(&other, s, err) < 0)
+        return -1;
     if (other)
         return err_set(err, ERR_INPUT,
                        "%s: no tokenizer.json, and %s is not read; give %s",
@@ -254,13 +255,13 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
         cJSON *config;
         int ret;
 
-        if (!fs_may_exist(path)) {
-            free(path);
-            continue;
-        }
-        if (fs_read_regular(&text, NULL, path, 1 << 24, err) < 0) {
+        if (fs_read_optional(&text, NULL, path, 1 << 24, err) < 0) {
             free(path);
             return -1;
+        }
+        if (!text) {
+            free(path);
+            continue;
         }
         ret = json_read_config(&config, path, text, strlen(text), err);
         free(text);
@@ -280,7 +281,11 @@ static int open_tokenizer(struct session *s, struct err *err)
     char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(
         model_config(s->checkpoint->model), "model_type");
-    int ret = fs_may_exist(path)
+    bool found;
+    int ret = fs_find(&found, path, err);
+
+    if (ret == 0)
+        ret = found
                   ? tokenizer_open(&s->tokenizer, path, err)
                   : oldfiles_open(&s->tokenizer, s->checkpoint->path,
                                   cJSON_IsString(type) ? type->valuestring : NULL, err);

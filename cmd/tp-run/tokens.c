@@ -28,11 +28,15 @@ struct tokens_run {
  * in the files beside it. */
 static int open_model(struct tokens_run *t, const char *model, struct err *err)
 {
-    char *file = fs_is_dir(model) ? fs_join_dup(model, "tokenizer.json") : NULL;
-    char *dir = file ? NULL : fs_dirname_dup(model);
     struct ids stop = { 0 };
+    char *file, *dir;
+    bool is_dir;
     int ret = -1;
 
+    if (fs_find_dir(&is_dir, model, err) < 0)
+        return -1;
+    file = is_dir ? fs_join_dup(model, "tokenizer.json") : NULL;
+    dir = is_dir ? NULL : fs_dirname_dup(model);
     if (tokenizer_open(&t->tokenizer, file ? file : model, err) == 0 &&
         session_stop_ids(&stop, dir ? dir : model, err) == 0) {
         t->texts.end_id = stop.n ? stop.v[0] : -1;

@@ -54,11 +54,10 @@ struct request {
     bool init;
     double epochs;     /* --epochs; 0: not given */
     int micro_batches; /* of a replica; 0: not given */
-    bool made;         /* this process created the run's directory */
+    bool same_model;   /* a run is resumed with the model that it was begun with */
     struct action_table table;
     const char *model;   /* the model to open */
     const char *weights; /* --weights-from, or NULL */
-    char *newest;        /* newest checkpoint of the run to resume, or NULL */
 };
 
 /* ---- options parsed here ---- */
@@ -117,6 +116,7 @@ static int parse_words(struct request *r, struct err *err)
 static int parse_pipeline(struct request *r, struct err *err)
 {
     char *text = NULL;
+    bool found;
     size_t n;
     int ret;
 
@@ -127,7 +127,9 @@ static int parse_pipeline(struct request *r, struct err *err)
         r->t.pipeline = ORDER_GPIPE;
         return 0;
     }
-    if (!fs_exists(r->pipeline))
+    if (fs_find(&found, r->pipeline, err) < 0)
+        return -1;
+    if (!found)
         return err_set(err, ERR_USAGE,
                        "--pipeline: expected gpipe, 1f1b or a file, not '%s'",
                        r->pipeline);
@@ -156,10 +158,10 @@ static int check_numbers(const struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--eval-data and --eval-fraction: one of them says what is "
                        "evaluated");
-    if (o->eval_every && !r->eval.n && !r->t.files.neval && !(o->eval_fraction > 0))
+    if (o->eval_every && !r->eval.n && !r->t.files.eval.n && !(o->eval_fraction > 0))
         return err_set(err, ERR_USAGE,
                        "--eval-every: give --eval-data or --eval-fraction as well");
-    if (o->keep_best && !r->eval.n && !r->t.files.neval && !(o->eval_fraction > 0))
+    if (o->keep_best && !r->eval.n && !r->t.files.eval.n && !(o->eval_fraction > 0))
         return err_set(err, ERR_USAGE,
                        "--keep best: give --eval-data or --eval-fraction as well");
     return 0;
@@ -167,14 +169,40 @@ static int check_numbers(const struct request *r, struct err *err)
 
 /* ---- the run's directory ---- */
 
-static bool same_model(const char *a, const char *b)
+/* Resolves A and B; a path that is absent stands for itself. */
+static int resolve_both(char **a_full, char **b_full, const char *a, const char *b,
+                        struct err *err)
 {
-    char *x = realpath(a, NULL), *y = realpath(b, NULL);
-    bool same = !strcmp(x ? x : a, y ? y : b);
+    char *x, *y;
 
-    free(x);
-    free(y);
-    return same;
+    if (fs_resolve(&x, a, err) < 0)
+        return -1;
+    if (fs_resolve(&y, b, err) < 0) {
+        free(x);
+        return -1;
+    }
+    *a_full = x ? x : xstrdup(a);
+    *b_full = y ? y : xstrdup(b);
+    return 0;
+}
+
+/* ERR_USAGE unless the model that is given is the one that the run was begun with. */
+static int check_given(const struct request *r, struct err *err)
+{
+    const struct train_files *f = &r->t.files;
+    char *given, *begun;
+    int ret = resolve_both(&given, &begun, r->model, f->model, err);
+
+    if (ret < 0)
+        return -1;
+    if (strcmp(given, begun) != 0)
+        ret = err_set(err, ERR_USAGE,
+                      "%s: the run in %s was begun with %s; give no model with "
+                      "--resume",
+                      r->model, r->t.dir, f->model);
+    free(given);
+    free(begun);
+    return ret;
 }
 
 /* Finds where to resume: the newest checkpoint, or the model that the run started
@@ -183,36 +211,34 @@ static int take_up(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
 
-    if (train_dir_read(t, err) < 0)
+    if (train_dir_read(t, err) < 0 || (r->model && check_given(r, err) < 0))
         return -1;
-    if (r->model && !same_model(r->model, r->t.files.model))
-        return err_set(err, ERR_USAGE,
-                       "%s: the run in %s was begun with %s; give no model with "
-                       "--resume",
-                       r->model, t->dir, r->t.files.model);
-    r->newest = train_newest_dup(t->dir);
-    t->resumed = r->newest != NULL;
-    r->model = t->resumed ? r->newest : r->t.files.model;
+    t->resumed = t->look.newest != NULL;
+    r->same_model = r->model || !t->resumed;
+    r->model = t->resumed ? t->look.newest : r->t.files.model;
     return 0;
 }
 
 /* Is PATH equal to DIR or inside it? */
-static bool is_inside(const char *path, const char *dir)
+static int find_inside(bool *is, const char *path, const char *dir, struct err *err)
 {
-    char *x = realpath(path, NULL), *y = realpath(dir, NULL);
-    size_t n = y ? strlen(y) : 0;
-    bool is = x && y && !strncmp(x, y, n) && (x[n] == '/' || x[n] == '\0');
+    char *x, *y;
+    size_t n;
 
+    if (resolve_both(&x, &y, path, dir, err) < 0)
+        return -1;
+    n = strlen(y);
+    *is = !strncmp(x, y, n) && (x[n] == '/' || x[n] == '\0');
     free(x);
     free(y);
-    return is;
+    return 0;
 }
 
 static int find_run(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
     const char *trial = getenv("HPO_TRIAL_DIR");
-    bool is;
+    bool is, inside = false;
 
     t->report = getenv("HPO_REPORT");
     t->result = getenv("HPO_RESULT");
@@ -221,7 +247,9 @@ static int find_run(struct request *r, struct err *err)
     if (!t->dir && t->o.save_every && !r->dry)
         return err_set(err, ERR_USAGE,
                        "give -o RUN, where checkpoints go, or --save-every 0");
-    is = t->dir && train_dir_is_run(t->dir);
+    if (t->dir && train_dir_look(&t->look, t->dir, err) < 0)
+        return -1;
+    is = t->look.is_run;
     if (r->resume && !t->dir)
         return err_set(err, ERR_USAGE, "--resume: give -o RUN");
     if (is && r->resume)
@@ -230,7 +258,9 @@ static int find_run(struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "%s: has a run: --resume goes on with it, -f removes it",
                        t->dir);
-    if (is && r->force && r->model && is_inside(r->model, t->dir))
+    if (is && r->force && r->model && find_inside(&inside, r->model, t->dir, err) < 0)
+        return -1;
+    if (inside)
         return err_set(err, ERR_USAGE, "%s: is in %s, which -f would remove", r->model,
                        t->dir);
     if (!r->model)
@@ -241,68 +271,41 @@ static int find_run(struct request *r, struct err *err)
 
 /* ---- data ---- */
 
-/* Checks that the files given by --data are those of the run's start. */
-static int compare_files(const struct request *r, struct err *err)
+/* Compares the files of LIST, which a run was begun with, or fills it with those that
+ * are GIVEN by OPTION. */
+static int take_files(struct train_list *list, const struct opt_list *given,
+                      const char *option, struct err *err)
 {
-    const struct train_files *f = &r->t.files;
-    struct train_file *now = NULL;
-    size_t n = 0;
-    int ret = 0;
-
-    if (r->data.n && r->data.n != f->ndata)
-        return err_set(err, ERR_USAGE, "--data: %zu files; the run was begun with %zu",
-                       r->data.n, f->ndata);
-    for (size_t i = 0; i < f->ndata && ret == 0; i++) {
-        const char *path = r->data.n ? r->data.v[i] : f->data[i].path;
-
-        ret = train_files_add(&now, &n, path, err);
-        if (ret == 0 &&
-            (now[i].size != f->data[i].size || now[i].crc != f->data[i].crc))
-            ret =
-                err_set(err, ERR_USAGE,
-                        "%s: %" PRIu64 " bytes with the CRC-32 %08" PRIx32
-                        "; the run was begun with %" PRIu64 " bytes with %08" PRIx32,
-                        path, now[i].size, now[i].crc, f->data[i].size, f->data[i].crc);
-    }
-    for (size_t i = 0; i < n; i++)
-        free(now[i].path);
-    free(now);
-    return ret;
-}
-
-static int sum_files(struct request *r, struct err *err)
-{
-    struct train_files *f = &r->t.files;
-
-    if (r->resume && f->ndata) {
-        if (compare_files(r, err) < 0)
-            return -1;
-    } else {
-        for (size_t i = 0; i < r->data.n; i++)
-            if (train_files_add(&f->data, &f->ndata, r->data.v[i], err) < 0)
-                return -1;
-    }
-    if (!f->ndata)
-        return err_set(err, ERR_USAGE, "give --data FILE");
-    if (!r->eval.n)
-        return 0;
-    for (size_t i = 0; i < f->neval; i++)
-        free(f->eval[i].path);
-    f->neval = 0;
-    for (size_t i = 0; i < r->eval.n; i++)
-        if (train_files_add(&f->eval, &f->neval, r->eval.v[i], err) < 0)
+    if (list->n)
+        return train_files_compare(list, given, option, err);
+    for (size_t i = 0; i < given->n; i++)
+        if (train_files_add(list, given->v[i], err) < 0)
             return -1;
     return 0;
 }
 
+/* The lists have files when a run is resumed. */
+static int sum_files(struct request *r, struct err *err)
+{
+    struct train_files *f = &r->t.files;
+
+    if (r->same_model && launcher_is_front(&r->t.session->launcher) &&
+        train_files_compare(&f->weights, NULL, NULL, err) < 0)
+        return -1;
+    if (take_files(&f->data, &r->data, "data", err) < 0)
+        return -1;
+    if (!f->data.n)
+        return err_set(err, ERR_USAGE, "give --data FILE");
+    return take_files(&f->eval, &r->eval, "eval-data", err);
+}
+
 static int open_files(struct data **out, const struct request *r,
-                      const struct train_file *file, size_t n, bool eval,
-                      struct err *err)
+                      const struct train_list *list, bool eval, struct err *err)
 {
     const struct session *s = r->t.session;
-    const char **path = xcalloc(n + 1, sizeof(*path));
+    const char **path = xcalloc(list->n + 1, sizeof(*path));
     double vocab = 0;
-    struct data_options o = { .nfiles = n,
+    struct data_options o = { .nfiles = list->n,
                               .seq = (size_t)r->t.o.seq,
                               .pack = (enum data_pack)r->t.o.pack,
                               .order = eval ? DATA_ORDER_SEQUENTIAL
@@ -314,8 +317,8 @@ static int open_files(struct data **out, const struct request *r,
                               .threads = s->machine.threads * s->local_ranks };
     int ret;
 
-    for (size_t i = 0; i < n; i++)
-        path[i] = file[i].path;
+    for (size_t i = 0; i < list->n; i++)
+        path[i] = list->v[i].path;
     o.file = path;
     if (model_number(s->checkpoint->model, "vocab", &vocab))
         o.vocab = (uint64_t)vocab;
@@ -334,10 +337,9 @@ static int open_data(struct request *r, struct err *err)
     double steps;
 
     if (sum_files(r, err) < 0 ||
-        open_files(&t->data, r, r->t.files.data, r->t.files.ndata, false, err) < 0)
+        open_files(&t->data, r, &t->files.data, false, err) < 0)
         return -1;
-    if (r->t.files.neval &&
-        open_files(&t->eval, r, r->t.files.eval, r->t.files.neval, true, err) < 0)
+    if (t->files.eval.n && open_files(&t->eval, r, &t->files.eval, true, err) < 0)
         return -1;
     t->held = t->eval ? data_samples(t->eval) : data_held(t->data);
     if (o->eval_fraction > 0 && !t->held)
@@ -409,16 +411,28 @@ static int lock_dir(struct request *r, struct err *err)
 
     if (!t->dir)
         return 0;
-    r->made = !fs_exists(t->dir);
     if (train_dir_lock(&t->lock, t->dir, err) < 0)
         return -1;
     t->replaces = r->force && !r->resume;
-    if (!t->files.model) {
-        char *full = realpath(r->model, NULL);
-
-        t->files.model = full ? full : xstrdup(r->model);
-    }
+    if (t->files.model)
+        return 0;
+    if (fs_resolve(&t->files.model, r->model, err) < 0)
+        return -1;
+    if (!t->files.model)
+        t->files.model = xstrdup(r->model);
     return 0;
+}
+
+/* Rank 0 locks the directory, which all have looked at before; then all look again. */
+static int take_dir(struct request *r, struct err *err)
+{
+    struct launcher *l = &r->t.session->launcher;
+    int ret = launcher_is_front(l) ? lock_dir(r, err) : 0;
+
+    if (launcher_agree(l, ret, err) < 0)
+        return -1;
+    ret = r->t.dir ? train_dir_check(&r->t.look, r->t.dir, err) : 0;
+    return launcher_agree(l, ret, err);
 }
 
 /* ---- a dry run ---- */
@@ -546,15 +560,12 @@ static int run(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
     struct launcher *l = &t->session->launcher;
-    int ret = 0;
 
     if (r->dry)
         return launcher_is_front(l) && print_plan(r, err) < 0
                    ? cmd_fail(t->session->cmd, err)
                    : cmd_finish(t->session->cmd, 0);
-    if (launcher_is_front(l))
-        ret = lock_dir(r, err);
-    if (launcher_agree(l, ret, err) < 0 || launcher_ask(l, err) < 0)
+    if (take_dir(r, err) < 0 || launcher_ask(l, err) < 0)
         return cmd_fail(t->session->cmd, err);
     return session_run(t->session, train_rank, t);
 }
@@ -565,11 +576,12 @@ static void clear(struct request *r)
     data_close(r->t.eval);
     action_table_clear(&r->table);
     train_files_clear(&r->t.files);
-    if (r->made && !train_dir_is_run(r->t.dir))
-        rmdir(r->t.dir); /* only if it is empty */
-    if (r->t.lock >= 0)
+    if (r->t.lock >= 0) {
+        if (!r->t.look.is_dir)
+            rmdir(r->t.dir); /* if this start made it, and it is empty */
         close(r->t.lock);
-    free(r->newest);
+    }
+    train_look_clear(&r->t.look);
     free(r->t.command);
     free(r->t.dir);
 }

@@ -56,15 +56,28 @@ struct train_state {
     uint64_t best_step;
 };
 
-/* The files that a run was started with. */
-struct train_files {
-    char *model;
+/* Files, by name and contents. */
+struct train_list {
     struct train_file {
         char *path;
         uint64_t size;
         uint32_t crc;
-    } * data, *eval;
-    size_t ndata, neval;
+    } * v;
+    size_t n;
+};
+
+/* The files that a run was started with. */
+struct train_files {
+    char *model;
+    struct train_list data, eval;
+    struct train_list weights; /* of the model, and its config */
+};
+
+/* What a directory had when it was looked at. */
+struct train_look {
+    bool is_dir, is_run; /* it is there; it has a run's file of settings */
+    uint32_t crc;        /* of that file */
+    char *newest;        /* path of the newest complete checkpoint, or NULL */
 };
 
 struct train {
@@ -81,6 +94,7 @@ struct train {
     char *command;               /* as given */
     const char *report, *result; /* hpo-sweep's files, or NULL */
     int lock;                    /* the run's directory, open and locked; -1: none */
+    struct train_look look;      /* the directory before it was locked */
     struct train_files files;    /* files that the run reads */
     bool resumed;
     bool replaces;            /* an existing run is removed */
@@ -89,26 +103,41 @@ struct train {
 
 /* ---- traindir.c ---- */
 
-/* True if DIR has a run's file of settings. */
-bool train_dir_is_run(const char *dir);
 /* Creates DIR if necessary and locks it until *fd is closed.  ERR_LOCKED when another
- * run uses it. */
+ * run uses it; then *fd is untouched. */
 MUST_CHECK int train_dir_lock(int *fd, const char *dir, struct err *err);
-/* The path of checkpoint STEP; the path of the newest complete checkpoint, or NULL.
- * The caller frees both. */
+/* Looks at DIR, which need not exist. */
+MUST_CHECK int train_dir_look(struct train_look *look, const char *dir,
+                              struct err *err);
+void train_look_clear(struct train_look *look);
+/* Looks again, once DIR is locked: ERR_LOCKED when it has another run, or another
+ * newest checkpoint, than BEFORE. */
+MUST_CHECK int train_dir_check(const struct train_look *before, const char *dir,
+                               struct err *err);
+/* The path of checkpoint STEP; the path of the newest complete checkpoint, or NULL when
+ * DIR has none.  The caller frees both. */
 char *train_step_dup(const char *dir, uint64_t step);
-char *train_newest_dup(const char *dir);
+MUST_CHECK int train_newest(char **path, const char *dir, struct err *err);
 /* Removes all checkpoints except the newest KEEP and step BEST (0: none). */
 MUST_CHECK int train_dir_prune(const char *dir, int keep, uint64_t best,
                                struct err *err);
 
-MUST_CHECK int train_files_add(struct train_file **v, size_t *n, const char *path,
+MUST_CHECK int train_files_add(struct train_list *list, const char *path,
                                struct err *err);
+/* ERR_USAGE unless the files GIVEN by OPTION, or those of LIST's names if none is
+ * given, have the contents that LIST says. */
+MUST_CHECK int train_files_compare(const struct train_list *list,
+                                   const struct opt_list *given, const char *option,
+                                   struct err *err);
+void train_list_clear(struct train_list *list);
 void train_files_clear(struct train_files *f);
+
+/* Fills .files.weights from the open model. */
+MUST_CHECK int train_files_note(struct train *t, struct err *err);
 
 /* Prepares T's directory for a run that begins or resumes: removes what it replaces and
  * what an interrupted run left unfinished, and writes run.json. */
-MUST_CHECK int train_dir_begin(const struct train *t, struct err *err);
+MUST_CHECK int train_dir_begin(struct train *t, struct err *err);
 /* Reads run.json: .files, and the settings that are not given.  ERR_USAGE when a fixed
  * setting is given with another value. */
 MUST_CHECK int train_dir_read(struct train *t, struct err *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,29 +24,62 @@ static const char RUN[] = "run.json", LOG[] = "log.jsonl", STEP[] = "step-",
 
 enum { CHUNK = 1 << 20, MOST = 1 << 30, VERSION = 1 };
 
-bool train_dir_is_run(const char *dir)
-{
-    char *path = fs_join_dup(dir, RUN);
-    bool is = fs_exists(path);
+/* ---- the lock ---- */
 
-    free(path);
-    return is;
-}
-
-/* Retries for a moment, because ranks of a killed run may still hold the lock. */
-int train_dir_lock(int *fd, const char *dir, struct err *err)
+/* Locks the open directory FD.  Retries for a moment, because ranks of a killed run may
+ * still hold the lock. */
+static int lock(int fd, const char *dir, struct err *err)
 {
     const struct timespec pause = { .tv_nsec = 100000000 };
     int tries = 15;
 
-    *fd = output_dir(dir, OUTPUT_SYNC, err);
-    if (*fd < 0)
-        return -1;
-    while (flock(*fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK && tries-- > 0)
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOLCK)
+            return 0; /* without file system support there is no lock */
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_errno(err, "%s", dir);
+        if (tries-- <= 0)
+            return err_set(err, ERR_LOCKED, "%s: another training is in it", dir);
         nanosleep(&pause, NULL);
-    if (tries < 0)
-        return err_set(err, ERR_LOCKED, "%s: another training is in it", dir);
-    return 0; /* without file system support there is no lock */
+    }
+    return 0;
+}
+
+/* Is DIR still the directory that FD was opened as?  A start that fails removes the one
+ * that it made. */
+static int is_same(bool *same, int fd, const char *dir, struct err *err)
+{
+    struct stat opened, named;
+
+    if (fstat(fd, &opened) < 0)
+        return err_errno(err, "%s", dir);
+    if (stat(dir, &named) < 0) {
+        *same = false;
+        return errno == ENOENT ? 0 : err_errno(err, "%s", dir);
+    }
+    *same = opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    return 0;
+}
+
+int train_dir_lock(int *fd, const char *dir, struct err *err)
+{
+    bool same = false;
+
+    while (!same) {
+        int opened = output_dir(dir, OUTPUT_SYNC, err);
+
+        if (opened < 0)
+            return -1;
+        if (lock(opened, dir, err) < 0 || is_same(&same, opened, dir, err) < 0) {
+            close(opened);
+            return -1;
+        }
+        if (same)
+            *fd = opened;
+        else
+            close(opened);
+    }
+    return 0;
 }
 
 /* ---- checkpoints ---- */
@@ -103,17 +137,59 @@ static int find_steps(struct found *f, const char *dir, struct err *err)
     return 0;
 }
 
-char *train_newest_dup(const char *dir)
+int train_newest(char **path, const char *dir, struct err *err)
 {
     struct found f;
-    char *path = NULL;
 
-    if (find_steps(&f, dir, NULL) < 0)
-        return NULL;
-    if (f.n)
-        path = train_step_dup(dir, f.step[f.n - 1]);
+    if (find_steps(&f, dir, err) < 0)
+        return -1;
+    *path = f.n ? train_step_dup(dir, f.step[f.n - 1]) : NULL;
     free(f.step);
-    return path;
+    return 0;
+}
+
+int train_dir_look(struct train_look *look, const char *dir, struct err *err)
+{
+    struct train_look seen = { 0 };
+    char *path = fs_join_dup(dir, RUN), *text = NULL;
+    size_t n = 0;
+    int ret = fs_find_dir(&seen.is_dir, dir, err);
+
+    if (ret == 0 && seen.is_dir)
+        ret = fs_read_optional(&text, &n, path, MOST, err);
+    if (ret == 0 && text) {
+        seen.is_run = true;
+        seen.crc = hash_crc32(0, text, n);
+        ret = train_newest(&seen.newest, dir, err);
+    }
+    free(text);
+    free(path);
+    if (ret == 0)
+        *look = seen;
+    return ret;
+}
+
+void train_look_clear(struct train_look *look)
+{
+    free(look->newest);
+    *look = (struct train_look){ 0 };
+}
+
+int train_dir_check(const struct train_look *before, const char *dir, struct err *err)
+{
+    struct train_look now;
+    bool same;
+
+    if (train_dir_look(&now, dir, err) < 0)
+        return -1;
+    same = now.is_run == before->is_run && now.crc == before->crc &&
+           !strcmp(now.newest ? now.newest : "", before->newest ? before->newest : "");
+    train_look_clear(&now);
+    return same ? 0
+                : err_set(err, ERR_LOCKED,
+                          "%s: another training has changed it since this one began to "
+                          "read it",
+                          dir);
 }
 
 /* Is NAME an unfinished checkpoint, being written or removed? */
@@ -143,19 +219,15 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
 {
     char *path = fs_join_dup(dir, LOG), *text = NULL;
     struct str kept = { 0 };
-    int ret = 0;
+    size_t n = 0;
+    int ret = fs_read_optional(&text, &n, path, MOST, err);
 
-    if (fs_exists(path)) {
-        size_t n = 0;
-
-        ret = fs_read_regular(&text, &n, path, MOST, err);
+    if (ret == 0 && text) {
         for (char *line = text, *end;
-             ret == 0 && (end = memchr(line, '\n', (size_t)(text + n - line)));
-             line = end + 1)
+             (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1)
             if (step_of(line, (size_t)(end - line)) <= step)
                 str_addn(&kept, line, (size_t)(end + 1 - line));
-        if (ret == 0)
-            ret = output_write(path, str_text(&kept), kept.len, false, err);
+        ret = output_write(path, str_text(&kept), kept.len, false, err);
     }
     str_clear(&kept);
     free(text);
@@ -255,28 +327,64 @@ static int sum_file(uint32_t *crc, uint64_t *size, const char *path, struct err 
     return ret;
 }
 
-int train_files_add(struct train_file **v, size_t *n, const char *path, struct err *err)
+static void add_file(struct train_list *list, struct train_file file)
 {
-    char *full = realpath(path, NULL);
-    struct train_file f = { .path = full ? full : xstrdup(path) };
+    list->v = xrealloc(list->v, (list->n + 1) * sizeof(*list->v));
+    list->v[list->n++] = file;
+}
 
+int train_files_add(struct train_list *list, const char *path, struct err *err)
+{
+    struct train_file f = { 0 };
+
+    if (fs_resolve(&f.path, path, err) < 0)
+        return -1;
+    if (!f.path)
+        f.path = xstrdup(path);
     if (sum_file(&f.crc, &f.size, path, err) < 0) {
         free(f.path);
         return -1;
     }
-    *v = xrealloc(*v, (*n + 1) * sizeof(**v));
-    (*v)[(*n)++] = f;
+    add_file(list, f);
     return 0;
+}
+
+int train_files_compare(const struct train_list *list, const struct opt_list *given,
+                        const char *option, struct err *err)
+{
+    int ret = 0;
+
+    if (given && given->n && given->n != list->n)
+        return err_set(err, ERR_USAGE, "--%s: %zu files; the run was begun with %zu",
+                       option, given->n, list->n);
+    for (size_t i = 0; i < list->n && ret == 0; i++) {
+        const struct train_file *f = &list->v[i];
+        const char *path = given && given->n ? given->v[i] : f->path;
+        struct train_file now;
+
+        ret = sum_file(&now.crc, &now.size, path, err);
+        if (ret == 0 && (now.size != f->size || now.crc != f->crc))
+            ret = err_set(err, ERR_USAGE,
+                          "%s: %" PRIu64 " bytes with the CRC-32 %08" PRIx32
+                          "; the run was begun with %" PRIu64 " bytes with %08" PRIx32,
+                          path, now.size, now.crc, f->size, f->crc);
+    }
+    return ret;
+}
+
+void train_list_clear(struct train_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->v[i].path);
+    free(list->v);
+    *list = (struct train_list){ 0 };
 }
 
 void train_files_clear(struct train_files *f)
 {
-    for (size_t i = 0; i < f->ndata; i++)
-        free(f->data[i].path);
-    for (size_t i = 0; i < f->neval; i++)
-        free(f->eval[i].path);
-    free(f->data);
-    free(f->eval);
+    train_list_clear(&f->data);
+    train_list_clear(&f->eval);
+    train_list_clear(&f->weights);
     free(f->model);
     *f = (struct train_files){ 0 };
 }
@@ -402,45 +510,50 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
 
 /* ---- run.json ---- */
 
-static void add_files(struct str *out, const char *key, const struct train_file *f,
-                      size_t n)
+static void add_files(struct str *out, const char *key, const struct train_list *list)
 {
     str_addf(out, ",\n\"%s\":[", key);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < list->n; i++) {
+        const struct train_file *f = &list->v[i];
+
         str_add(out, i ? ",\n{\"path\":" : "\n{\"path\":");
-        str_add_json(out, f[i].path);
-        str_addf(out, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"}", f[i].size,
-                 f[i].crc);
+        str_add_json(out, f->path);
+        str_addf(out, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"}", f->size,
+                 f->crc);
     }
     str_addc(out, ']');
 }
 
-/* Adds the model's files; of a sharded checkpoint only the manifest, which has their
- * checksums. */
-static int add_model(struct str *out, const struct train *t, const char *model,
-                     struct err *err)
+/* Adds the model's file NAME (NULL: the model is a single file) by that name, which may
+ * be a link to a store of files. */
+static int add_weights(struct train_list *list, const char *model, const char *name,
+                       struct err *err)
+{
+    struct train_file f = { .path = name ? fs_join_dup(model, name) : xstrdup(model) };
+
+    if (sum_file(&f.crc, &f.size, f.path, err) < 0) {
+        free(f.path);
+        return -1;
+    }
+    add_file(list, f);
+    return 0;
+}
+
+int train_files_note(struct train *t, struct err *err)
 {
     const struct checkpoint *c = t->session->checkpoint;
-    struct train_file *v = NULL;
-    size_t n = 0;
+    struct train_list *list = &t->files.weights;
+    const char *model = t->files.model;
     int ret = 0;
 
-    str_add(out, ",\n\"model\":");
-    str_add_json(out, model);
-    for (size_t i = 0; ret == 0 && i < (c->sharded ? 1 : c->source.nfiles); i++) {
-        char *path = c->sharded
-                         ? fs_join_dup(c->path, MANIFEST_NAME)
-                         : xstrdup(c->source.file[i].path ? c->source.file[i].path
-                                                          : c->source.config_path);
-
-        ret = train_files_add(&v, &n, path, err);
-        free(path);
-    }
-    if (ret == 0)
-        add_files(out, "model_files", v, n);
-    for (size_t i = 0; i < n; i++)
-        free(v[i].path);
-    free(v);
+    if (c->sharded) /* its manifest has the checksums of all files */
+        return add_weights(list, model, MANIFEST_NAME, err);
+    if (c->source.config)
+        ret = add_weights(list, model, fs_basename(c->source.config_path), err);
+    for (size_t i = 0; ret == 0 && i < c->source.nfiles; i++)
+        if (c->source.file[i].path)
+            ret = add_weights(list, model,
+                              c->source.single ? NULL : c->source.file[i].name, err);
     return ret;
 }
 
@@ -451,28 +564,34 @@ static int write_run(const struct train *t, struct err *err)
     struct str out = { 0 };
     int ret;
 
-    str_addf(&out, "{\"format\":\"%s\",\"version\":%d", FORMAT, VERSION);
-    ret = add_model(&out, t, f->model, err);
-    add_files(&out, "data", f->data, f->ndata);
-    add_files(&out, "eval_data", f->eval, f->neval);
+    str_addf(&out, "{\"format\":\"%s\",\"version\":%d,\n\"model\":", FORMAT, VERSION);
+    str_add_json(&out, f->model);
+    add_files(&out, "model_files", &f->weights);
+    add_files(&out, "data", &f->data);
+    add_files(&out, "eval_data", &f->eval);
     str_add(&out, ",\n\"options\":");
     train_settings_print(&out, t);
     str_add(&out, "}\n");
-    if (ret == 0)
-        ret = output_write(path, out.s, out.len, true, err);
+    ret = output_write(path, out.s, out.len, true, err);
     str_clear(&out);
     free(path);
     return ret;
 }
 
-int train_dir_begin(const struct train *t, struct err *err)
+int train_dir_begin(struct train *t, struct err *err)
 {
-    if (t->replaces && train_dir_is_run(t->dir) && remove_run(t->dir, err) < 0)
+    bool is_run = false;
+
+    if (!t->resumed && !t->files.weights.n && train_files_note(t, err) < 0)
+        return -1;
+    if (t->replaces && fs_find_in(&is_run, t->dir, RUN, err) < 0)
+        return -1;
+    if (is_run && remove_run(t->dir, err) < 0)
         return -1;
     return write_run(t, err) < 0 ? -1 : clean(t->dir, t->state.step, err);
 }
 
-static int read_files(struct train_file **v, size_t *n, const struct json_doc *doc,
+static int read_files(struct train_list *list, const struct json_doc *doc,
                       const char *key, struct err *err)
 {
     const struct json *all = json_get(doc->root, key);
@@ -486,9 +605,28 @@ static int read_files(struct train_file **v, size_t *n, const struct json_doc *d
             return json_error(doc, j, err, "expected a file");
         f.path = xstrdup(path);
         f.crc = (uint32_t)strtoul(crc, NULL, 16);
-        *v = xrealloc(*v, (*n + 1) * sizeof(**v));
-        (*v)[(*n)++] = f;
+        add_file(list, f);
     }
+    return 0;
+}
+
+/* Removes files in the run's own directory from the list of the model's: a resumed run
+ * once listed the checkpoint that it went on from. */
+static int drop_own(struct train_list *list, const char *dir, struct err *err)
+{
+    char *full;
+    size_t n = 0, len;
+
+    if (fs_resolve(&full, dir, err) < 0)
+        return -1;
+    len = full ? strlen(full) : 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (full && !strncmp(list->v[i].path, full, len) && list->v[i].path[len] == '/')
+            free(list->v[i].path);
+        else
+            list->v[n++] = list->v[i];
+    list->n = n;
+    free(full);
     return 0;
 }
 
@@ -530,8 +668,10 @@ int train_dir_read(struct train *t, struct err *err)
     for (size_t i = 0; i < t->nsettings; i++)
         if (take_setting(&t->setting[i], &doc, json_get(doc.root, "options"), err) < 0)
             goto clear;
-    if (read_files(&f->data, &f->ndata, &doc, "data", err) < 0 ||
-        read_files(&f->eval, &f->neval, &doc, "eval_data", err) < 0)
+    if (read_files(&f->data, &doc, "data", err) < 0 ||
+        read_files(&f->eval, &doc, "eval_data", err) < 0 ||
+        read_files(&f->weights, &doc, "model_files", err) < 0 ||
+        drop_own(&f->weights, t->dir, err) < 0)
         goto clear;
     ret = 0;
 clear:

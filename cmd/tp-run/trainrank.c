@@ -195,16 +195,20 @@ static double count_flops(struct work *w, const struct sample *s)
 
 static int refuse(struct work *w, const struct trainer_result *r, struct err *err)
 {
-    char *last;
+    struct err look = { 0 };
+    char *last = NULL;
 
     if (finish_save(w, err) < 0)
         return -1;
-    last = w->t->dir ? train_newest_dup(w->t->dir) : NULL;
+    if (w->t->dir && train_newest(&last, w->t->dir, &look) < 0)
+        last = NULL;
     err_set(err, ERR_NO, "step %llu: the %s is not a number; %s%s",
             (unsigned long long)w->state.step,
             isfinite(r->loss) ? "gradients' norm" : "loss",
-            last ? "the last good checkpoint is " : "there is no checkpoint",
-            last ? last : "");
+            last        ? "the last good checkpoint is "
+            : look.kind ? "no checkpoint can be looked for: "
+                        : "there is no checkpoint",
+            last ? last : look.text);
     free(last);
     return -1;
 }
@@ -366,8 +370,9 @@ int train_rank(void *arg, struct comm *world, struct err *err)
         ret = run_steps(&w, err);
     if (ret == 0 && world->rank == 0) {
         w.log.state = w.state;
-        newest = t->dir ? train_newest_dup(t->dir) : NULL;
-        ret = train_log_end(&w.log, newest, err);
+        ret = t->dir ? train_newest(&newest, t->dir, err) : 0;
+        if (ret == 0)
+            ret = train_log_end(&w.log, newest, err);
     }
     free(newest);
     train_log_close(&w.log);

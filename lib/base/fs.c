@@ -17,6 +17,12 @@
 
 enum { TRANSFER_MAX = 1 << 30 };
 
+/* Does errno say that PATH is absent?  Everything else is a failure to look. */
+static int absent(const char *path, struct err *err)
+{
+    return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, "%s", path);
+}
+
 /* Reads the open FD to its end; NAME is for messages. */
 static int read_all(char **out, size_t *len, int fd, const char *name, uint64_t max,
                     struct err *err)
@@ -82,7 +88,7 @@ int fs_open_regular(const char *path, struct err *err)
     struct stat st;
 
     if (fd < 0) {
-        if (errno == ENOENT)
+        if (errno == ENOENT || errno == ENOTDIR)
             err_set(err, ERR_INPUT, "%s: missing", path);
         else if (errno == ENXIO || errno == ENODEV)
             err_set(err, ERR_INPUT, "%s: not a regular file", path);
@@ -110,6 +116,59 @@ int fs_read_regular(char **out, size_t *len, const char *path, uint64_t max,
     ret = read_all(out, len, fd, path, max, err);
     close(fd);
     return ret;
+}
+
+int fs_read_optional(char **out, size_t *len, const char *path, uint64_t max,
+                     struct err *err)
+{
+    bool found;
+
+    if (fs_find(&found, path, err) < 0)
+        return -1;
+    if (found)
+        return fs_read_regular(out, len, path, max, err);
+    *out = NULL;
+    return 0;
+}
+
+int fs_read_part(char **out, size_t *len, const char *path, uint64_t at, size_t max,
+                 struct err *err)
+{
+    bool found;
+    char *buf;
+    size_t n = 0;
+    int fd;
+
+    *out = NULL;
+    *len = 0;
+    if (fs_find(&found, path, err) < 0)
+        return -1;
+    if (!found)
+        return 0;
+    fd = fs_open_regular(path, err);
+    if (fd < 0)
+        return -1;
+    buf = xmalloc(max + 1);
+    while (n < max) {
+        ssize_t got = pread(fd, buf + n, max - n, (off_t)(at + n));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            err_errno(err, "%s", path);
+            free(buf);
+            close(fd);
+            return -1;
+        }
+        if (!got)
+            break;
+        n += (size_t)got;
+    }
+    close(fd);
+    buf[n] = '\0';
+    *out = buf;
+    *len = n;
+    return 0;
 }
 
 static size_t at_most(size_t n)
@@ -249,7 +308,7 @@ int fs_remove_tree_at(int at, const char *name, const char *path, struct err *er
     int fd, ret = 0;
 
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : err_errno(err, "%s", path);
+        return absent(path, err);
     if (!S_ISDIR(st.st_mode))
         return unlinkat(at, name, 0) < 0 ? err_errno(err, "%s", path) : 0;
     fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -281,22 +340,12 @@ void fs_list_free(char **names, size_t n)
     free(names);
 }
 
-/* What stat or lstat said of PATH, where it failed: that nothing is there (0), or
- * nothing at all. */
-static int no_such(const char *path, struct err *err)
-{
-    bool absent =
-        errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
-
-    return absent ? 0 : err_errno(err, "%s", path);
-}
-
 int fs_find(bool *found, const char *path, struct err *err)
 {
     struct stat st;
     int ret = lstat(path, &st);
 
-    if (ret < 0 && no_such(path, err) < 0)
+    if (ret < 0 && absent(path, err) < 0)
         return -1;
     *found = ret == 0;
     return 0;
@@ -307,30 +356,29 @@ int fs_find_dir(bool *is_dir, const char *path, struct err *err)
     struct stat st;
     int ret = stat(path, &st);
 
-    if (ret < 0 && no_such(path, err) < 0)
+    if (ret < 0 && absent(path, err) < 0)
         return -1;
     *is_dir = ret == 0 && S_ISDIR(st.st_mode);
     return 0;
 }
 
-bool fs_exists(const char *path)
+int fs_find_in(bool *found, const char *dir, const char *name, struct err *err)
 {
-    struct stat st;
+    char *path = fs_join_dup(dir, name);
+    int ret = fs_find(found, path, err);
 
-    return lstat(path, &st) == 0;
+    free(path);
+    return ret;
 }
 
-bool fs_may_exist(const char *path)
+int fs_resolve(char **out, const char *path, struct err *err)
 {
-    return fs_exists(path) || errno == EIO || errno == ENOMEM || errno == ESTALE ||
-           errno == ETIMEDOUT;
-}
+    char *full = realpath(path, NULL);
 
-bool fs_is_dir(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!full && absent(path, err) < 0)
+        return -1;
+    *out = full;
+    return 0;
 }
 
 bool fs_is_remote(const char *path)

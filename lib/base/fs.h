@@ -44,15 +44,24 @@ MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *er
 void fs_list_free(char **names, size_t n);
 
 /* Whether PATH is there, be it a link that leads nowhere; whether it leads to a
- * directory.  Where the machine fails to say it is ERR_SYSTEM, so that a dying disk is
- * not told as a file that is missing; fs_exists and fs_is_dir say no. */
+ * directory.  Only ENOENT and ENOTDIR mean that it is absent; where the system cannot
+ * look, it is ERR_SYSTEM, so that a dying disk is not told as a file that is missing.
+ */
 MUST_CHECK int fs_find(bool *found, const char *path, struct err *err);
 MUST_CHECK int fs_find_dir(bool *is_dir, const char *path, struct err *err);
-bool fs_exists(const char *path);
-/* True when PATH exists or when the system cannot tell; opening it then reports why.
- * For optional files. */
-bool fs_may_exist(const char *path);
-bool fs_is_dir(const char *path);
+/* As fs_find for NAME in DIR. */
+MUST_CHECK int fs_find_in(bool *found, const char *dir, const char *name,
+                          struct err *err);
+/* As fs_read_regular, but *out is NULL when PATH is absent. */
+MUST_CHECK int fs_read_optional(char **out, size_t *len, const char *path, uint64_t max,
+                                struct err *err);
+/* The bytes of PATH from AT on, at most MAX of them, and a NUL, which the caller frees;
+ * *out is NULL when PATH is absent.  A file that grows meanwhile is no error. */
+MUST_CHECK int fs_read_part(char **out, size_t *len, const char *path, uint64_t at,
+                            size_t max, struct err *err);
+/* The absolute name of PATH without symbolic links, which the caller frees; *out is
+ * NULL when PATH is absent or leads nowhere. */
+MUST_CHECK int fs_resolve(char **out, const char *path, struct err *err);
 /* True when PATH lies on a network file system (NFS, SMB, AFS, Ceph). */
 bool fs_is_remote(const char *path);
 /* Size in bytes of the file at PATH, following symbolic links. */

@@ -68,28 +68,32 @@ int locate_check_config(const char *path, struct err *err)
 
 /* ---- operands ---- */
 
-/* The snapshot that refs/main of the hub cache TOP names, or NULL. */
-static char *main_snapshot_dup(const char *top)
+/* *out is the snapshot that refs/main of the hub cache TOP names, or NULL. */
+static int find_main_snapshot(char **out, const char *top, struct err *err)
 {
     char *path = fs_join_dup(top, "refs/main"), *name = NULL, *found = NULL;
-    struct err none;
+    bool is_dir = false;
+    int ret = fs_read_optional(&name, NULL, path, MOST_REF, err);
 
-    if (fs_read_regular(&name, NULL, path, MOST_REF, &none) == 0) {
+    if (ret < 0 && err->kind == ERR_INPUT) { /* no such reference */
+        *err = (struct err){ 0 };
+        ret = 0;
+    } else if (ret == 0 && name) {
         name[strcspn(name, "\r\n")] = '\0';
         if (fs_is_plain_name(name) && !strchr(name, '/')) {
             char *snapshots = fs_join_dup(top, "snapshots");
 
             found = fs_join_dup(snapshots, name);
             free(snapshots);
+            ret = fs_find_dir(&is_dir, found, err);
         }
-        if (found && !fs_is_dir(found)) {
-            free(found);
-            found = NULL;
-        }
+        free(name);
     }
-    free(name);
+    *out = is_dir ? found : NULL;
+    if (!is_dir)
+        free(found);
     free(path);
-    return found;
+    return ret;
 }
 
 /* TOP has the directory SNAPSHOTS and no config.json. */
@@ -100,7 +104,8 @@ static int choose_snapshot(char **out, const char *top, const char *snapshots,
     size_t n;
     int ret = 0;
 
-    *out = main_snapshot_dup(top);
+    if (find_main_snapshot(out, top, err) < 0)
+        return -1;
     if (*out)
         return 0;
     if (fs_list(&names, &n, snapshots, err) < 0)
@@ -121,15 +126,16 @@ static int choose_snapshot(char **out, const char *top, const char *snapshots,
 static int locate_directory(char **out, const char *path, struct err *err)
 {
     char *snapshots = fs_join_dup(path, "snapshots");
-    char *config = fs_join_dup(path, "config.json");
-    int ret = 0;
+    bool cache, config = false;
+    int ret = fs_find_dir(&cache, snapshots, err);
 
-    if (fs_is_dir(snapshots) && !fs_may_exist(config))
+    if (ret == 0)
+        ret = fs_find_in(&config, path, "config.json", err);
+    if (ret == 0 && cache && !config)
         ret = choose_snapshot(out, path, snapshots, err);
-    else
+    else if (ret == 0)
         *out = xstrdup(path);
     free(snapshots);
-    free(config);
     return ret;
 }
 
@@ -254,7 +260,7 @@ static char *describe_dup(const char *dir, const char *name)
         return str_dupf("; it is an adapter: give the model that it belongs to");
     path = fs_join_dup(dir, name);
     config = fs_join_dup(path, "config.json");
-    if (fs_exists(config))
+    if (access(config, F_OK) == 0) /* a hint, and no more */
         text = str_dupf("; there is a model in %s", path);
     free(config);
     free(path);

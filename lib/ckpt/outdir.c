@@ -58,11 +58,12 @@ static int check_ours_only(const char *path, const char *below,
 static int check_replaceable(const char *path, const char *const *files, size_t nfiles,
                              struct err *err)
 {
-    char *manifest = fs_join_dup(path, MANIFEST_NAME);
-    bool ours = fs_exists(manifest);
+    bool ours, is_dir;
 
-    free(manifest);
-    if (!fs_is_dir(path))
+    if (fs_find_in(&ours, path, MANIFEST_NAME, err) < 0 ||
+        fs_find_dir(&is_dir, path, err) < 0)
+        return -1;
+    if (!is_dir)
         return err_set(err, ERR_USAGE, "%s: exists and is not a checkpoint", path);
     return ours ? 0 : check_ours_only(path, "", files, nfiles, err);
 }
@@ -100,9 +101,12 @@ static int lock_partial(struct outdir *o, struct err *err)
                        ? err_set(err, ERR_LOCKED, "%s: another run is writing it",
                                  o->path)
                        : err_errno(err, "%s", o->partial);
-        if (lstat(o->partial, &named) == 0 && opened.st_ino == named.st_ino &&
-            opened.st_dev == named.st_dev)
+        if (lstat(o->partial, &named) < 0) {
+            if (errno != ENOENT)
+                return err_errno(err, "%s", o->partial);
+        } else if (opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
             return 0;
+        }
         close(o->dir);
         o->dir = -1;
     }
@@ -132,19 +136,31 @@ static int empty_directory(const struct outdir *o, struct err *err)
 }
 
 /* Opens the existing file NAME, which must be a regular file that is ours and has no
- * other link.  Returns -1 if there is none. */
-static int open_own(const struct outdir *o, const char *name, int flags)
+ * other link; *fd is -1 if there is none. */
+static int open_own(int *fd, const struct outdir *o, const char *name, int flags,
+                    struct err *err)
 {
-    int fd = openat(o->dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
+    int opened;
 
-    if (fd < 0)
+    *fd = -1;
+    if (fstatat(o->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_errno(err, "%s/%s", o->partial, name);
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+        return 0;
+    opened = openat(o->dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (opened < 0)
+        return err_errno(err, "%s/%s", o->partial, name);
+    if (fstat(opened, &st) < 0) {
+        err_errno(err, "%s/%s", o->partial, name);
+        close(opened);
         return -1;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-        st.st_nlink == 1)
-        return fd;
-    close(fd);
-    return -1;
+    }
+    if (S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1)
+        *fd = opened;
+    else
+        close(opened);
+    return 0;
 }
 
 int outdir_create(const struct outdir *o, const char *name, struct err *err)
@@ -164,8 +180,10 @@ int outdir_create(const struct outdir *o, const char *name, struct err *err)
 
 int outdir_reopen(const struct outdir *o, const char *name, struct err *err)
 {
-    int fd = open_own(o, name, O_RDWR);
+    int fd;
 
+    if (open_own(&fd, o, name, O_RDWR, err) < 0)
+        return -1;
     return fd >= 0 ? fd : outdir_create(o, name, err);
 }
 
@@ -263,13 +281,18 @@ static bool take_line(const char **text, const char *line)
  * journal. */
 static int read_journal(char **text, const struct outdir *o, struct err *err)
 {
-    int fd = open_own(o, JOURNAL, O_RDONLY);
     struct stat st;
     char *end;
-    int ret = -1;
+    int fd, ret = -1;
 
     *text = NULL;
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > MAX_JOURNAL) {
+    if (open_own(&fd, o, JOURNAL, O_RDONLY, err) < 0)
+        return -1;
+    if (fd >= 0 && fstat(fd, &st) < 0) {
+        err_errno(err, "%s/%s", o->partial, JOURNAL);
+        goto out;
+    }
+    if (fd < 0 || st.st_size > MAX_JOURNAL) {
         *text = xstrdup("");
         ret = 0;
         goto out;
@@ -335,16 +358,18 @@ int outdir_check(const char *path, bool force, const char *const *files, size_t 
 {
     size_t len = strlen(path);
     char *name;
-    int ret = 0;
+    bool exists;
+    int ret;
 
     if (!len)
         return err_set(err, ERR_USAGE, "the output has an empty name");
     while (len > 1 && path[len - 1] == '/')
         len--;
     name = xstrndup(path, len);
-    if (fs_exists(name) && !force)
+    ret = fs_find(&exists, name, err);
+    if (ret == 0 && exists && !force)
         ret = err_set(err, ERR_USAGE, "%s: exists (-f replaces a checkpoint)", name);
-    else if (fs_exists(name))
+    else if (ret == 0 && exists)
         ret = check_replaceable(name, files, nfiles, err);
     free(name);
     return ret;
@@ -412,13 +437,21 @@ static int put_in_place(struct outdir *o, const char *old, struct err *err)
     return 0;
 }
 
-/* Is NAME the directory that was written? */
-static bool is_it(const struct outdir *o, const char *name)
+/* ERR_SYSTEM, with WHY, unless NAME is the directory that was written. */
+static int check_it(const struct outdir *o, const char *name, const char *why,
+                    struct err *err)
 {
     struct stat opened, named;
 
-    return fstat(o->dir, &opened) == 0 && lstat(name, &named) == 0 &&
-           opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    if (fstat(o->dir, &opened) < 0)
+        return err_errno(err, "%s", name);
+    if (lstat(name, &named) < 0) {
+        if (errno != ENOENT)
+            return err_errno(err, "%s", name);
+    } else if (opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
+        return 0;
+    }
+    return err_set(err, ERR_SYSTEM, "%s: %s", name, why);
 }
 
 int outdir_finish(struct outdir *o, struct err *err)
@@ -426,32 +459,29 @@ int outdir_finish(struct outdir *o, struct err *err)
     char *parent = fs_dirname_dup(o->path);
     struct stat st;
     char *old = NULL;
+    bool exists;
     int ret = -1;
 
     if (unlinkat(o->dir, JOURNAL, 0) < 0 || fstat(o->dir, &st) < 0) {
         err_errno(err, "%s", o->partial);
         goto out;
     }
-    if (!is_it(o, o->partial)) {
-        err_set(err, ERR_SYSTEM, "%s: was moved or replaced while it was written",
-                o->partial);
+    if (check_it(o, o->partial, "was moved or replaced while it was written", err) < 0)
         goto out;
-    }
     /* keep what the parent directory set, such as the set-group-ID bit */
     if (fchmod(o->dir, (st.st_mode & 07000) | (0777 & ~o->umask)) < 0 ||
         (fsync(o->dir) < 0 && errno != EINVAL)) {
         err_errno(err, "%s", o->partial);
         goto out;
     }
-    if (fs_exists(o->path))
+    if (fs_find(&exists, o->path, err) < 0)
+        goto out;
+    if (exists)
         old = str_dupf("%s.old-%ld", o->path, (long)getpid());
     if (put_in_place(o, old, err) < 0)
         goto out;
-    if (!is_it(o, o->path)) {
-        err_set(err, ERR_SYSTEM, "%s: is not what was written: it was replaced",
-                o->path);
+    if (check_it(o, o->path, "is not what was written: it was replaced", err) < 0)
         goto out;
-    }
     if (fs_sync_dir(parent, err) < 0 || (old && fs_remove_tree(old, err) < 0))
         goto out;
     ret = 0;

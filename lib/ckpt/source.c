@@ -353,17 +353,20 @@ int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
 }
 
 /* Decides by the name or the first bytes: a zip archive, or the opcode PROTO. */
-static bool looks_pickled(int fd, const char *path)
+static int find_pickled(bool *pickled, int fd, const char *path, uint64_t size,
+                        struct err *err)
 {
     unsigned char head[2] = { 0, 0 };
 
-    if (str_ends(path, ".safetensors"))
-        return false;
-    if (str_ends(path, ".bin") || str_ends(path, ".pt") || str_ends(path, ".pth"))
-        return true;
-    return pread(fd, head, sizeof(head), 0) == sizeof(head) &&
-           (!memcmp(head, "PK", 2) ||
-            (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5));
+    *pickled =
+        str_ends(path, ".bin") || str_ends(path, ".pt") || str_ends(path, ".pth");
+    if (*pickled || str_ends(path, ".safetensors") || size < sizeof(head))
+        return 0;
+    if (fs_pread(fd, head, sizeof(head), 0, path, err) < 0)
+        return -1;
+    *pickled =
+        !memcmp(head, "PK", 2) || (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5);
+    return 0;
 }
 
 /* Reads the tensors of file I; its name and path are set. */
@@ -372,6 +375,7 @@ static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err
     struct source_file *f = &s->file[i];
     struct stat status;
     int fd = fs_open_regular(f->path, err);
+    bool pickled;
     int ret = -1;
 
     if (fd < 0)
@@ -383,8 +387,9 @@ static int read_weights(struct source *s, size_t i, size_t *cap, struct err *err
     f->mtime_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
     f->ctime_ns = (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
     f->inode = (uint64_t)status.st_ino;
-    ret = looks_pickled(fd, f->path) ? read_pickle(s, i, fd, cap, err)
-                                     : read_safetensors(s, i, fd, cap, err);
+    if (find_pickled(&pickled, fd, f->path, (uint64_t)status.st_size, err) == 0)
+        ret = pickled ? read_pickle(s, i, fd, cap, err)
+                      : read_safetensors(s, i, fd, cap, err);
 out:
     close(fd);
     return ret;
@@ -436,25 +441,26 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
     size_t nnames;
 
     for (size_t k = 0; k < NFORMS; k++) {
-        char *one[] = { (char *)forms[k].file }, *path = fs_join_dup(dir, one[0]);
-        bool found = fs_may_exist(path);
+        char *one[] = { (char *)forms[k].file };
+        bool found;
 
-        free(path);
+        if (fs_find_in(&found, dir, one[0], err) < 0)
+            return -1;
         if (found) {
             set_files(s, dir, one, 1);
             return 0;
         }
-        path = fs_join_dup(dir, forms[k].index);
-        if (fs_may_exist(path)) {
-            *index = path;
-            if (fs_read_regular(text, n, path, MAX_JSON, err) < 0 ||
-                source_parse_index(&names, &nnames, path, *text, *n, err) < 0)
+        free(*index);
+        *index = fs_join_dup(dir, forms[k].index);
+        if (fs_read_optional(text, n, *index, MAX_JSON, err) < 0)
+            return -1;
+        if (*text) {
+            if (source_parse_index(&names, &nnames, *index, *text, *n, err) < 0)
                 return -1;
             set_files(s, dir, names, nnames);
             fs_list_free(names, nnames);
             return 0;
         }
-        free(path);
     }
     for (size_t k = 0; k < NFORMS; k++) {
         if (locate_shards(&names, &nnames, dir, forms[k].stem, forms[k].suffix, err) <
@@ -475,24 +481,28 @@ static int find_weights(struct source *s, const char *dir, char **index, char **
 }
 
 /* Is NAME a small file that belongs to a model? */
-static bool is_small(const char *dir, const char *name)
+static int find_small_file(bool *small, const char *dir, const char *name,
+                           struct err *err)
 {
     static const char *const SUFFIXES[] = { ".json", ".txt", ".model", ".jinja",
                                             ".tiktoken" };
-    char *path = fs_join_dup(dir, name);
+    char *path;
     struct stat st;
     bool found = false;
+    int ret = 0;
 
+    *small = false;
     for (size_t i = 0; i < sizeof(SUFFIXES) / sizeof(*SUFFIXES); i++)
         found |= name[0] != '.' && str_ends(name, SUFFIXES[i]);
-    /* skip broken links; report other errors when the file is read */
-    if (found && strcmp(name, PICKLE_INDEX))
-        found = stat(path, &st) < 0 ? errno != ENOENT && errno != ENOTDIR
-                                    : S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
-    else
-        found = false;
+    if (!found || !strcmp(name, PICKLE_INDEX))
+        return 0;
+    path = fs_join_dup(dir, name);
+    if (stat(path, &st) == 0)
+        *small = S_ISREG(st.st_mode) && st.st_size <= MAX_SMALL;
+    else if (errno != ENOENT && errno != ENOTDIR) /* skip broken links */
+        ret = err_errno(err, "%s", path);
     free(path);
-    return found;
+    return ret;
 }
 
 /* sentence-transformers keeps the config of each module after the model in a directory
@@ -508,21 +518,24 @@ static int find_small(struct source *s, const char *dir, struct err *err)
 {
     char **names;
     size_t n;
+    int ret = 0;
 
     if (fs_list(&names, &n, dir, err) < 0)
         return -1;
     s->small = xmalloc(n * sizeof(*s->small));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && ret == 0; i++) {
         char *module = module_config_dup(names[i]);
+        bool small, below = false;
 
-        if (is_small(dir, names[i]))
-            s->small[s->nsmall++] = xstrdup(names[i]);
-        else if (module && is_small(dir, module))
-            s->small[s->nsmall++] = xstrdup(module);
+        ret = find_small_file(&small, dir, names[i], err);
+        if (ret == 0 && !small && module)
+            ret = find_small_file(&below, dir, module, err);
+        if (ret == 0 && (small || below))
+            s->small[s->nsmall++] = xstrdup(small ? names[i] : module);
         free(module);
     }
     fs_list_free(names, n);
-    return 0;
+    return ret;
 }
 
 static int open_directory(struct source *s, const char *dir, struct err *err)
@@ -536,8 +549,7 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     int ret = -1;
 
     s->config_path = fs_join_dup(dir, CONFIG);
-    if (fs_may_exist(s->config_path) &&
-        fs_read_regular(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
+    if (fs_read_optional(&s->config, &config_bytes, s->config_path, MAX_JSON, err) < 0)
         goto out;
     if (find_weights(s, dir, &index, &text, &n, err) < 0 ||
         read_all_weights(s, err) < 0)
@@ -582,26 +594,24 @@ int source_open(struct source *s, const char *path, struct err *err)
     return ret;
 }
 
-bool source_has_weights(const char *dir)
+int source_find_weights(bool *found, const char *dir, struct err *err)
 {
-    bool found = false;
-
-    for (size_t k = 0; k < NFORMS && !found; k++) {
-        char *file = fs_join_dup(dir, forms[k].file),
-             *index = fs_join_dup(dir, forms[k].index), **shards;
-        struct err none;
+    *found = false;
+    for (size_t k = 0; k < NFORMS && !*found; k++) {
+        char **shards;
         size_t n;
 
-        found = fs_may_exist(file) || fs_may_exist(index);
-        if (!found && locate_shards(&shards, &n, dir, forms[k].stem, forms[k].suffix,
-                                    &none) == 0) {
-            found = n > 0;
-            fs_list_free(shards, n);
-        }
-        free(file);
-        free(index);
+        if (fs_find_in(found, dir, forms[k].file, err) < 0 ||
+            (!*found && fs_find_in(found, dir, forms[k].index, err) < 0))
+            return -1;
+        if (*found)
+            return 0;
+        if (locate_shards(&shards, &n, dir, forms[k].stem, forms[k].suffix, err) < 0)
+            return -1;
+        *found = n > 0;
+        fs_list_free(shards, n);
     }
-    return found;
+    return 0;
 }
 
 int source_open_bare(struct source *s, const char *path, struct err *err)
@@ -610,8 +620,7 @@ int source_open_bare(struct source *s, const char *path, struct err *err)
     size_t n;
 
     made.config_path = fs_join_dup(path, CONFIG);
-    if ((fs_may_exist(made.config_path) &&
-         fs_read_regular(&made.config, &n, made.config_path, MAX_JSON, err) < 0) ||
+    if (fs_read_optional(&made.config, &n, made.config_path, MAX_JSON, err) < 0 ||
         find_small(&made, path, err) < 0) {
         source_clear(&made);
         return -1;

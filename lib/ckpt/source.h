@@ -60,8 +60,8 @@ struct source {
 MUST_CHECK int source_open(struct source *s, const char *path, struct err *err);
 void source_clear(struct source *s);
 
-/* True when the directory DIR has weights. */
-bool source_has_weights(const char *dir);
+/* Does the directory DIR have weights? */
+MUST_CHECK int source_find_weights(bool *found, const char *dir, struct err *err);
 /* Opens a directory with a config.json and without weights.  The caller then sets
  * .file[0] and .tensor with source_promise. */
 MUST_CHECK int source_open_bare(struct source *s, const char *path, struct err *err);

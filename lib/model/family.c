@@ -2,10 +2,12 @@
 #include "lib/model/family.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -57,7 +59,9 @@ fail:
     return -1;
 }
 
-/* A bad file is recorded and skipped; it does not stop the library from opening. */
+/* A bad file is recorded and skipped; it does not stop the library from opening.  A
+ * file that the system cannot read does: another family of its name would take its
+ * place. */
 static void add_fault(struct family_library *lib, const struct err *err)
 {
     lib->fault =
@@ -65,38 +69,47 @@ static void add_fault(struct family_library *lib, const struct err *err)
     lib->fault[lib->nfaults++] = xstrdup(err->text);
 }
 
-static void add_file(struct family_library *lib, const char *file)
+static int add_file(struct family_library *lib, const char *file, struct err *err)
 {
-    struct err err = { 0 };
+    struct err fault = { 0 };
     char *text;
+    bool absent = access(file, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR);
 
-    if (fs_read_file(&text, NULL, file, MAX_FILE, &err) < 0 ||
-        add_item(lib, file, text, text, &err) < 0)
-        add_fault(lib, &err);
+    if (absent)
+        err_errno(&fault, "%s", file);
+    else if (fs_read_file(&text, NULL, file, MAX_FILE, &fault) == 0 &&
+             add_item(lib, file, text, text, &fault) == 0)
+        return 0;
+    if (!absent && fault.kind == ERR_SYSTEM) {
+        *err = fault;
+        return -1;
+    }
+    add_fault(lib, &fault);
+    return 0;
 }
 
-static void add_place(struct family_library *lib, const char *place)
+static int add_place(struct family_library *lib, const char *place, struct err *err)
 {
-    struct err err = { 0 };
     char **names;
     size_t n;
+    bool is_dir;
+    int ret = 0;
 
-    if (!fs_is_dir(place)) {
-        add_file(lib, place);
-        return;
-    }
-    if (fs_list(&names, &n, place, &err) < 0) {
-        add_fault(lib, &err);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
+    if (fs_find_dir(&is_dir, place, err) < 0)
+        return -1;
+    if (!is_dir)
+        return add_file(lib, place, err);
+    if (fs_list(&names, &n, place, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n && ret == 0; i++)
         if (str_ends(names[i], ".json")) {
             char *file = fs_join_dup(place, names[i]);
 
-            add_file(lib, file);
+            ret = add_file(lib, file, err);
             free(file);
         }
     fs_list_free(names, n);
+    return ret;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -125,10 +138,11 @@ int family_library_open(struct family_library **out, const char *path, struct er
     for (const char *p = path ? path : ""; *p;) {
         size_t n = strcspn(p, ":");
         char *place = xstrndup(p, n);
+        int ret = n ? add_place(lib, place, err) : 0;
 
-        if (n)
-            add_place(lib, place);
         free(place);
+        if (ret < 0)
+            goto fail;
         p += n + (p[n] == ':');
     }
     for (const struct family_builtin *b = family_builtins; b->name; b++)
@@ -655,9 +669,12 @@ int family_read(struct family **out, const struct family_library *lib, const cha
                 struct err *err)
 {
     char *text;
+    bool found;
     int ret;
 
-    if (!fs_may_exist(file))
+    if (fs_find(&found, file, err) < 0)
+        return -1;
+    if (!found)
         return err_set(err, ERR_INPUT, "%s: no such family file", file);
     if (fs_read_file(&text, NULL, file, MAX_FILE, err) < 0)
         return -1;

@@ -640,15 +640,16 @@ int model_open(struct model **out, const char *name, const char *config,
     struct family_library *lib = NULL;
     struct family *f = NULL;
     cJSON *json = parse_config(name, config, err);
+    bool found = false;
     int ret = -1;
 
     if (!json)
         return -1;
-    if (family_library_open(&lib, path, err) < 0)
+    if (family_library_open(&lib, path, err) < 0 ||
+        (family_file && fs_find(&found, family_file, err) < 0))
         goto out;
     if ((!family_file ? family_match(&f, lib, json, name, err)
-         : !fs_may_exist(family_file) && !strchr(family_file, '/') &&
-                 !str_ends(family_file, ".json")
+         : !found && !strchr(family_file, '/') && !str_ends(family_file, ".json")
              ? family_find(&f, lib, family_file, err)
              : family_read(&f, lib, family_file, err)) < 0)
         goto out;

@@ -223,17 +223,22 @@ static void check_rank_config(const struct checkpoint *c, int p, struct report *
     struct stat of_link, of_rank;
     struct err err = { 0 };
     uint64_t size;
+    bool found;
 
-    if (!fs_may_exist(path))
+    if (fs_find(&found, path, &err) < 0)
+        note_error(r, config, path, &err);
+    else if (!found)
         note(r, config, NULL, "missing");
     else if (fs_size(&size, path, &err) < 0)
         note_error(r, config, path, &err);
     else
         check_file(c->path, config, size, m->rank_config[p], r);
     if (stat(link, &of_link) < 0)
-        note(r, weights, NULL, errno == ENOENT ? "missing" : strerror(errno));
-    else if (stat(rank, &of_rank) == 0 &&
-             (of_link.st_ino != of_rank.st_ino || of_link.st_dev != of_rank.st_dev))
+        note(r, weights, NULL,
+             errno == ENOENT || errno == ENOTDIR ? "missing" : strerror(errno));
+    else if (stat(rank, &of_rank) < 0)
+        note(r, weights, NULL, strerror(errno));
+    else if (of_link.st_ino != of_rank.st_ino || of_link.st_dev != of_rank.st_dev)
         note(r, weights, NULL, "is not the rank file");
     free(dir);
     free(config);

@@ -309,11 +309,13 @@ static int unstack(struct checkpoint *c, struct err *err)
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
-    bool bare = false;
+    bool bare = false, weights = false;
 
     if (opt->draw && fs_find_dir(&bare, c->path, err) < 0)
         return -1;
-    bare = bare && !source_has_weights(c->path);
+    if (bare && source_find_weights(&weights, c->path, err) < 0)
+        return -1;
+    bare = bare && !weights;
     if (bare ? source_open_bare(&c->source, c->path, err) < 0
              : source_open(&c->source, c->path, err) < 0)
         return -1;
@@ -359,8 +361,13 @@ static int missing(const char *path, struct err *err)
     bool hub = path[0] != '.' && owner && path[owner] == '/' && *name &&
                !name[strspn(name, letters)];
     char *dir = fs_dirname_dup(path);
+    bool found = true;
 
-    if (hub && !fs_exists(dir))
+    if (hub && fs_find(&found, dir, err) < 0) {
+        free(dir);
+        return -1;
+    }
+    if (!found)
         err_set(err, ERR_INPUT,
                 "%s: no such directory, and nothing is downloaded; "
                 "'hf download %s --local-dir %s' fetches a model",
@@ -667,34 +674,40 @@ mode_t checkpoint_mode(const struct checkpoint *c)
     return mode;
 }
 
-/* True when PATH, with links resolved, is the directory OUTPUT or lies in it. */
-static bool lies_in(const char *path, const char *output)
+/* Is PATH, with links resolved, the directory OUTPUT, or does it lie in it? */
+static int find_in(bool *found, const char *path, const char *output, struct err *err)
 {
-    char *real = realpath(path, NULL);
     size_t n = strlen(output);
-    bool found = real && !strncmp(real, output, n) && (!real[n] || real[n] == '/');
+    char *real;
 
+    if (fs_resolve(&real, path, err) < 0)
+        return -1;
+    *found = real && !strncmp(real, output, n) && (!real[n] || real[n] == '/');
     free(real);
-    return found;
+    return 0;
 }
 
 int checkpoint_spares(const struct checkpoint *c, const char *path, struct err *err)
 {
-    char *output = realpath(path, NULL);
+    char *output;
     bool found;
+    int ret;
 
+    if (fs_resolve(&output, path, err) < 0)
+        return -1;
     if (!output)
         return 0;
-    found = lies_in(c->path, output);
-    for (int i = 0; i < c->files->nfiles && !found; i++) {
+    ret = find_in(&found, c->path, output, err);
+    for (int i = 0; i < c->files->nfiles && ret == 0 && !found; i++) {
         char *file = file_path_dup(c, i);
 
-        found = lies_in(file, output);
+        ret = find_in(&found, file, output, err);
         free(file);
     }
     free(output);
-    return found ? err_set(err, ERR_USAGE, "%s: is what is read, or holds it", path)
-                 : 0;
+    if (ret == 0 && found)
+        ret = err_set(err, ERR_USAGE, "%s: is what is read, or holds it", path);
+    return ret;
 }
 
 /* Checks the CRC-32 of tensor I's bytes in shard P against the manifest. */

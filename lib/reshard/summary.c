@@ -15,8 +15,7 @@ static int find_weights(bool *found, const char *dir, struct err *err)
 {
     if (checkpoint_is_sharded(found, dir, err) < 0)
         return -1;
-    *found = *found || source_has_weights(dir);
-    return 0;
+    return *found ? 0 : source_find_weights(found, dir, err);
 }
 
 static int open_config(struct summary *o, const char *path,
@@ -45,26 +44,33 @@ static int open_weights(struct summary *o, const char *path,
     return 0;
 }
 
-/* Does the index at PATH name files that are missing in DIR? */
-static bool lacks_files(const char *path, const char *dir)
+/* Does the index at PATH name files that are missing in DIR?  Not if it is no index,
+ * which whoever opens it reports. */
+static int find_lacking(bool *lacks, const char *path, const char *dir, struct err *err)
 {
     char *text = NULL, **names;
-    struct err none;
+    struct err none = { 0 };
     size_t n = 0;
-    bool lacks = false;
+    int ret = 0;
 
-    if (fs_read_regular(&text, &n, path, INDEX_MAX, &none) == 0 &&
-        source_parse_index(&names, &n, path, text, n, &none) == 0) {
-        for (size_t i = 0; i < n && !lacks; i++) {
-            char *file = fs_join_dup(dir, names[i]);
+    *lacks = false;
+    if (fs_read_regular(&text, &n, path, INDEX_MAX, &none) < 0) {
+        if (none.kind == ERR_INPUT)
+            return 0;
+        *err = none;
+        return -1;
+    }
+    if (source_parse_index(&names, &n, path, text, n, &none) == 0) {
+        for (size_t i = 0; i < n && ret == 0 && !*lacks; i++) {
+            bool found = true;
 
-            lacks = !fs_may_exist(file);
-            free(file);
+            ret = fs_find_in(&found, dir, names[i], err);
+            *lacks = !found;
         }
         fs_list_free(names, n);
     }
     free(text);
-    return lacks;
+    return ret;
 }
 
 /* Opens the config of a directory without weights.  An index stands for its directory;
@@ -72,9 +78,9 @@ static bool lacks_files(const char *path, const char *dir)
 static int open_any(struct summary *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
-    bool dir, index, weights = false;
+    bool dir, index, weights = false, lacks = false, found;
     char *where, *config;
-    int ret;
+    int ret = 0;
 
     if (fs_find_dir(&dir, path, err) < 0 ||
         (dir && find_weights(&weights, path, err) < 0))
@@ -87,17 +93,18 @@ static int open_any(struct summary *o, const char *path,
                                               : open_config(o, path, opt, err);
     where = dir ? xstrdup(path) : fs_dirname_dup(path);
     config = fs_join_dup(where, "config.json");
-    if (!fs_may_exist(config)) {
+    ret = fs_find(&found, config, err);
+    if (ret == 0 && !found) {
         char *hint = locate_hint_dup(where);
 
-        err_set(err, ERR_INPUT, "%s: missing%s", config, hint);
+        ret = err_set(err, ERR_INPUT, "%s: missing%s", config, hint);
         free(hint);
-        free(config);
-        free(where);
-        return -1;
     }
-    ret = index && !lacks_files(path, where) ? open_weights(o, where, opt, err)
-                                             : open_config(o, config, opt, err);
+    if (ret == 0 && index)
+        ret = find_lacking(&lacks, path, where, err);
+    if (ret == 0)
+        ret = index && !lacks ? open_weights(o, where, opt, err)
+                              : open_config(o, config, opt, err);
     free(config);
     free(where);
     return ret;

@@ -513,13 +513,11 @@ int oldfiles_sentencepiece(struct str *out, const char *path, const void *model,
 static int read_json(cJSON **out, const char *dir, const char *name, struct err *err)
 {
     char *path = fs_join_dup(dir, name), *text = NULL;
-    int ret = 0;
+    int ret = fs_read_optional(&text, NULL, path, MOST_CONFIG, err);
 
     *out = NULL;
-    if (fs_may_exist(path)) {
-        ret = fs_read_regular(&text, NULL, path, MOST_CONFIG, err);
-        if (ret == 0)
-            ret = json_check_cost(path, text, strlen(text), err);
+    if (ret == 0 && text) {
+        ret = json_check_cost(path, text, strlen(text), err);
         if (ret == 0 && !(*out = cJSON_Parse(text)))
             ret = err_set(err, ERR_INPUT, "%s: not valid JSON", path);
         if (ret == 0 && !cJSON_IsObject(*out)) {
@@ -801,10 +799,13 @@ static int try_bytes(struct tokenizer **out, const char *dir, const char *model_
 {
     char *vocab = fs_join_dup(dir, "vocab.json");
     char *merges = fs_join_dup(dir, "merges.txt");
-    int ret = fs_exists(vocab) && fs_exists(merges)
+    bool has_vocab, has_merges;
+    int ret = -1;
+
+    if (fs_find(&has_vocab, vocab, err) == 0 && fs_find(&has_merges, merges, err) == 0)
+        ret = has_vocab && has_merges
                   ? open_bytes(out, dir, vocab, merges, model_type, err)
                   : 0;
-
     free(vocab);
     free(merges);
     return ret;
@@ -819,17 +820,16 @@ int oldfiles_open(struct tokenizer **out, const char *dir, const char *model_typ
     char *path = NULL, *bytes = NULL;
     cJSON *config = NULL;
     size_t n, i = 0;
+    bool found = false;
     int ret = -1;
 
     *out = NULL;
-    for (; i < sizeof(files) / sizeof(*files); i++) {
-        path = fs_join_dup(dir, files[i]);
-        if (fs_may_exist(path))
-            break;
-        free(path);
-        path = NULL;
-    }
-    if (!path)
+    for (; !found && i < sizeof(files) / sizeof(*files); i++)
+        if (fs_find_in(&found, dir, files[i], err) < 0)
+            return -1;
+    if (found)
+        path = fs_join_dup(dir, files[--i]);
+    else
         return try_bytes(out, dir, model_type, err);
     if (fs_read_regular(&bytes, &n, path, MOST, err) < 0 ||
         read_json(&config, dir, "tokenizer_config.json", err) < 0)

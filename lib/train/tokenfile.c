@@ -217,13 +217,15 @@ int tokenfile_open(struct tokenfile *f, const char *path, struct err *err)
 {
     char *index = name_with(path, ".idx");
     uint64_t size;
+    bool found;
     int ret = -1;
 
     *f = (struct tokenfile){ .name = name_with(path, ".bin"), .fd = -1 };
     f->fd = fs_open_regular(f->name, err);
-    if (f->fd < 0 || fs_size(&size, f->name, err) < 0)
+    if (f->fd < 0 || fs_size(&size, f->name, err) < 0 ||
+        fs_find(&found, index, err) < 0)
         goto out;
-    if (!fs_exists(index) && !str_ends(path, ".idx")) {
+    if (!found && !str_ends(path, ".idx")) {
         ret = read_plain(f, size, err);
         goto out;
     }

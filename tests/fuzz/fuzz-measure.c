@@ -43,13 +43,17 @@ static void use(const char *ask, const char *text, size_t len)
     struct str why = { 0 };
     double values[2];
     int64_t step;
+    bool ok;
 
     if (output_write(path, text, len, false, &err) == 0)
         for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++)
-            if (measure_check(&requests[i], 1, &err) == 0)
-                measure_read(values, 1, &requests[i], directory, &why);
-    measure_read(values, 2, &requests[0], directory, &why);
-    if (measure_constraints(&constraints, &requests[3], directory, &why))
+            if (measure_check(&requests[i], 1, &err) == 0 &&
+                measure_read(&ok, values, 1, &requests[i], directory, &why, &err) < 0)
+                abort();
+    if (measure_read(&ok, values, 2, &requests[0], directory, &why, &err) < 0 ||
+        measure_constraints(&ok, &constraints, &requests[3], directory, &why, &err) < 0)
+        abort();
+    if (ok)
         free(constraints);
     for (size_t i = 0; i < 3; i += 2)
         measure_report(&step, values, &requests[i], first);

@@ -29,6 +29,7 @@ static void use(char *dir)
         { SETTING_CHOICE, "pack", &pack, words, false, true },
     };
     struct train t = { .session = &session,
+                       .resumed = true, /* the model is not read again */
                        .dir = dir,
                        .setting = set,
                        .nsettings = sizeof(set) / sizeof(*set) };
@@ -36,7 +37,7 @@ static void use(char *dir)
     struct err err = { 0 };
 
     if (train_dir_read(&t, &err) == 0) {
-        size_t n = t.files.ndata;
+        size_t n = t.files.data.n;
 
         if (steps < 0 || micro < 1 || pack < 0 || pack > 1 || !t.files.model)
             abort();
@@ -44,7 +45,7 @@ static void use(char *dir)
         if (train_dir_begin(&t, &err) < 0)
             abort();
         train_files_clear(&t.files);
-        if (train_dir_read(&t, &err) < 0 || t.files.ndata != n)
+        if (train_dir_read(&t, &err) < 0 || t.files.data.n != n)
             abort();
         train_settings_print(&two, &t);
         if (strcmp(one.s, two.s) != 0)

@@ -21,49 +21,63 @@
 
 enum { REPORT_BYTES = 1 << 20 };
 
-/* When PID started, by /proc/PID/stat, whose second field may hold anything; false when
- * it has ended, be it waited for or not. */
-static bool start_time(char out[32], pid_t pid)
-{
-    char *path = str_dupf("/proc/%d/stat", (int)pid), *text = NULL, *p, *save = NULL;
-    int field = 2;
-    bool found = false;
+enum presence { GONE, THERE, UNKNOWN };
 
-    if (fs_read_file(&text, NULL, path, 1 << 16, NULL) == 0 &&
-        (p = strrchr(text, ')'))) {
-        for (p = strtok_r(p + 1, " \n", &save); p; p = strtok_r(NULL, " \n", &save))
-            if (++field == 3 && (*p == 'Z' || *p == 'X')) {
-                break;
-            } else if (field == 22) {
-                snprintf(out, 32, "%s", p);
-                found = true;
-                break;
-            }
-    }
-    free(text);
+/* When PID started, by /proc/PID/stat, whose second field may hold anything; GONE when
+ * it has ended, be it waited for or not. */
+static enum presence start_time(char out[32], pid_t pid)
+{
+    char *path = str_dupf("/proc/%d/stat", (int)pid), *p, *save = NULL;
+    char text[4096];
+    int field = 2, fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    enum presence answer =
+        n < 0 && (errno == ENOENT || errno == ESRCH) ? GONE : UNKNOWN;
+
+    if (fd >= 0)
+        close(fd);
     free(path);
-    return found;
+    text[n < 0 ? 0 : n] = '\0';
+    p = strrchr(text, ')');
+    for (p = p ? strtok_r(p + 1, " \n", &save) : NULL; p;
+         p = strtok_r(NULL, " \n", &save))
+        if (++field == 3 && (*p == 'Z' || *p == 'X'))
+            return GONE;
+        else if (field == 22) {
+            snprintf(out, 32, "%s", p);
+            return THERE;
+        }
+    return answer;
 }
 
-char *job_identity_dup(pid_t pid)
+/* *out is the identity of PID, owned, when it is THERE. */
+static enum presence identify(char **out, pid_t pid)
 {
-    char host[256] = "", start[32], *boot = NULL, *out;
+    char host[256] = "", start[32], *boot = NULL;
+    enum presence answer = start_time(start, pid);
 
-    if (!pid)
-        pid = getpid();
-    if (!start_time(start, pid))
-        return NULL;
+    if (answer != THERE)
+        return answer;
     gethostname(host, sizeof(host) - 1);
-    if (fs_read_file(&boot, NULL, "/proc/sys/kernel/random/boot_id", 256, NULL) < 0)
+    if (fs_read_optional(&boot, NULL, "/proc/sys/kernel/random/boot_id", 256, NULL) < 0)
+        return UNKNOWN;
+    if (!boot)
         boot = xstrdup("-");
     boot[strcspn(boot, "\n")] = '\0';
-    out = str_dupf("%s %s %d %s", host, boot, (int)pid, start);
+    *out = str_dupf("%s %s %d %s", host, boot, (int)pid, start);
     free(boot);
-    return out;
+    return THERE;
 }
 
-/* Whether IDENTITY is of this host; then *same says whether its process is there. */
-static bool is_ours(const char *identity, bool *same)
+char *job_identity_dup(void)
+{
+    char *out;
+
+    return identify(&out, getpid()) == THERE ? out : NULL;
+}
+
+/* Whether IDENTITY is of this host; then *answer says whether its process is there. */
+static bool is_ours(const char *identity, enum presence *answer)
 {
     char host[256] = "", *now;
     size_t n;
@@ -74,56 +88,81 @@ static bool is_ours(const char *identity, bool *same)
     if (strncmp(identity, host, n) || identity[n] != ' ' ||
         sscanf(identity + n, " %*s %d", &pid) != 1 || pid < 1)
         return false;
-    now = job_identity_dup(pid);
-    *same = now && !strcmp(now, identity); /* another boot or start: another process */
+    *answer = identify(&now, pid);
+    if (*answer != THERE)
+        return true;
+    if (strcmp(now, identity) != 0) /* another boot or start: another process */
+        *answer = GONE;
     free(now);
     return true;
 }
 
 bool job_is_dead(const char *identity)
 {
-    bool same;
+    enum presence answer;
 
-    return is_ours(identity, &same) && !same;
+    return is_ours(identity, &answer) && answer == GONE;
 }
 
 bool job_is_alive(const char *identity)
 {
-    bool same;
+    enum presence answer;
 
-    return is_ours(identity, &same) && same;
+    return is_ours(identity, &answer) && answer != GONE;
 }
 
-char *job_which(const char *program, const char *path)
+/* Can PATH be executed?  A directory cannot; what may not be looked at cannot either.
+ */
+static int find_program(bool *found, const char *path, struct err *err)
 {
-    char *copy, *save = NULL, *found = NULL;
+    bool is_dir;
 
-    if (strchr(program, '/'))
-        return access(program, X_OK) == 0 && !fs_is_dir(program) ? xstrdup(program)
-                                                                 : NULL;
+    *found = access(path, X_OK) == 0;
+    if (!*found)
+        return errno == ENOENT || errno == ENOTDIR || errno == EACCES
+                   ? 0
+                   : err_errno(err, "%s", path);
+    if (fs_find_dir(&is_dir, path, err) < 0)
+        return -1;
+    *found = !is_dir;
+    return 0;
+}
+
+int job_which(char **out, const char *program, const char *path, struct err *err)
+{
+    char *copy, *save = NULL;
+    bool found = false;
+    int ret = 0;
+
+    *out = NULL;
+    if (strchr(program, '/')) {
+        ret = find_program(&found, program, err);
+        *out = found ? xstrdup(program) : NULL;
+        return ret;
+    }
     copy = xstrdup(path ? path : "/usr/bin:/bin");
-    for (char *dir = strtok_r(copy, ":", &save); dir && !found;
+    for (char *dir = strtok_r(copy, ":", &save); dir && ret == 0 && !found;
          dir = strtok_r(NULL, ":", &save)) {
         char *full = fs_join_dup(dir, program);
 
-        if (access(full, X_OK) == 0 && !fs_is_dir(full))
-            found = full;
+        ret = find_program(&found, full, err);
+        if (ret == 0 && found)
+            *out = full;
         else
             free(full);
     }
     free(copy);
-    return found;
+    return ret;
 }
 
 /* In the child, which has the parent's memory until execve: it changes nothing there,
  * and any failure ends it. */
-_Noreturn static void become(int out, int err, char *const *words,
+_Noreturn static void become(int in, int out, int err, char *const *words,
                              char *const *environment)
 {
     static const int restored[] = { SIGINT,  SIGTERM, SIGHUP, SIGCHLD,
                                     SIGPIPE, SIGUSR1, SIGXFSZ };
     sigset_t none;
-    int in = open("/dev/null", O_RDONLY);
 
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -131,7 +170,7 @@ _Noreturn static void become(int out, int err, char *const *words,
         signal(restored[i], SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         _exit(126);
     execve(words[0], words, environment);
     dprintf(2, "%s: %s\n", words[0], strerror(errno));
@@ -139,13 +178,13 @@ _Noreturn static void become(int out, int err, char *const *words,
 }
 
 /* fork would copy the page tables of all trials in memory, for each trial. */
-static pid_t start_process(int out, int err, char *const *words,
+static pid_t start_process(int in, int out, int err, char *const *words,
                            char *const *environment)
 {
     pid_t pid = vfork();
 
     if (pid == 0)
-        become(out, err, words, environment);
+        become(in, out, err, words, environment);
     return pid;
 }
 
@@ -159,36 +198,45 @@ static int open_output(const char *dir, const char *name, struct err *err)
 }
 
 /* What an earlier run of the same trial left must not count for this one. */
-static void forget(const struct job *job)
+static int forget(const struct job *job, struct err *err)
 {
     static const char *const names[] = { "result.json", "report" };
+    int ret = 0;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && ret == 0; i++) {
         char *path = fs_join_dup(job->dir, names[i]);
 
-        unlink(path);
+        if (unlink(path) < 0 && errno != ENOENT)
+            ret = err_errno(err, "%s", path);
         free(path);
     }
+    return ret;
 }
 
 int job_start(struct job *job, char *const *words, char *const *environment,
               const char *params, struct err *err)
 {
     char *path = fs_join_dup(job->dir, "params.json");
-    int dir = output_dir(job->dir, OUTPUT_MAKE, err), out = -1, error = -1, ret = -1;
+    int dir = output_dir(job->dir, OUTPUT_MAKE, err);
+    int in = -1, out = -1, error = -1, ret = -1;
     struct timespec now;
     pid_t pid;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    if (dir < 0 || output_write(path, params, strlen(params), false, err) < 0)
+    if (dir < 0 || output_write(path, params, strlen(params), false, err) < 0 ||
+        forget(job, err) < 0)
         goto out;
-    forget(job);
     job->report_at = 0;
+    in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (in < 0) {
+        err_errno(err, "/dev/null");
+        goto out;
+    }
     out = open_output(job->dir, "stdout", err);
     error = out < 0 ? -1 : open_output(job->dir, "stderr", err);
     if (error < 0)
         goto out;
-    pid = start_process(out, error, words, environment);
+    pid = start_process(in, out, error, words, environment);
     if (pid < 0) {
         err_errno(err, "trial %d", job->number);
         goto out;
@@ -202,6 +250,8 @@ int job_start(struct job *job, char *const *words, char *const *environment,
 out:
     if (dir >= 0)
         close(dir);
+    if (in >= 0)
+        close(in);
     if (out >= 0)
         close(out);
     if (error >= 0)
@@ -231,36 +281,34 @@ static char *report_path_dup(const struct job *job)
 bool job_reported(const struct job *job)
 {
     char *path = job->dir ? report_path_dup(job) : NULL;
-    uint64_t size = 0;
-    bool more = path && fs_size(&size, path, NULL) == 0 && size > job->report_at;
+    struct stat st;
+    bool more = path && (stat(path, &st) < 0 ? errno != ENOENT && errno != ENOTDIR
+                                             : (uint64_t)st.st_size > job->report_at);
 
     free(path);
     return more;
 }
 
-char *job_reports_dup(struct job *job)
+int job_reports(char **out, struct job *job, struct err *err)
 {
     char *path = report_path_dup(job), *text = NULL, *end;
-    FILE *fp = fopen(path, "rb");
     size_t n = 0;
+    int ret = fs_read_part(&text, &n, path, job->report_at, REPORT_BYTES, err);
 
     free(path);
-    if (!fp)
-        return NULL;
-    if (fseeko(fp, (off_t)job->report_at, SEEK_SET) == 0) {
-        text = xmalloc(REPORT_BYTES + 1);
-        n = fread(text, 1, REPORT_BYTES, fp);
-    }
-    fclose(fp);
+    *out = NULL;
+    if (ret < 0)
+        return -1;
     for (size_t i = 0; i < n; i++)
         if (!text[i]) /* ends no line */
             text[i] = ' ';
     end = n ? memrchr(text, '\n', n) : NULL;
     if (!end) {
         free(text);
-        return NULL;
+        return 0;
     }
     *end = '\0';
     job->report_at += (uint64_t)(end - text) + 1;
-    return text;
+    *out = text;
+    return 0;
 }

@@ -30,16 +30,18 @@ struct job {
     int status;         /* as from waitpid, when it has ended */
 };
 
-/* What identifies a process beyond its number: "HOST BOOT PID START" of PID, of this
- * one when 0.  NULL when there is no such process. */
-char *job_identity_dup(pid_t pid);
-/* Whether IDENTITY is of this host and its process is gone, or is there; both are false
- * for another host. */
+/* What identifies a process beyond its number: "HOST BOOT PID START" of this one; NULL
+ * where the system does not say. */
+char *job_identity_dup(void);
+/* Whether IDENTITY is of this host and its process is gone, or may be there: both are
+ * false for another host, and a process is only gone when the system says so. */
 bool job_is_dead(const char *identity);
 bool job_is_alive(const char *identity);
 
-/* The path of PROGRAM as the shell would find it, or NULL; owned. */
-char *job_which(const char *program, const char *path);
+/* The path of PROGRAM as the shell would find it, owned; *out is NULL when there is
+ * none. */
+MUST_CHECK int job_which(char **out, const char *program, const char *path,
+                         struct err *err);
 
 /* Start WORDS in directory job->dir's company: the directory is made, PARAMS (JSON) are
  * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
@@ -51,10 +53,10 @@ MUST_CHECK int job_start(struct job *job, char *const *words, char *const *envir
 void job_kill(struct job *job, int sig);
 void job_clear(struct job *job);
 
-/* Whether the report file has grown since. */
+/* Whether the report file has grown since, or cannot be looked at. */
 bool job_reported(const struct job *job);
 /* The next complete lines of the report file, at most a megabyte of them, the last
- * without its end; owned, NULL when there are none. */
-char *job_reports_dup(struct job *job);
+ * without its end; owned, *text is NULL when there are none. */
+MUST_CHECK int job_reports(char **text, struct job *job, struct err *err);
 
 #endif

@@ -20,7 +20,12 @@ int joblog_open(const char *path, struct err *err)
 
     if (fd < 0)
         return -1;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > 0)
+    if (fstat(fd, &st) < 0) {
+        err_errno(err, "%s", path);
+        close(fd);
+        return -1;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size > 0)
         return fd;
     if (fs_write(fd, HEADING, sizeof(HEADING) - 1, path, err) < 0) {
         close(fd);

@@ -305,71 +305,75 @@ static bool read_matches(double *values, const struct measure *m, const char *te
     return true;
 }
 
-/* The last bytes of a file, or NULL; *whole says whether they are all. */
-static char *tail_dup(const char *path, uint64_t bytes, bool *whole)
+/* The last bytes of the trial's standard output; *whole says whether they are all.
+ * *text is NULL when it is missing. */
+static int read_tail(char **text, const char *dir, uint64_t bytes, bool *whole,
+                     struct err *err)
 {
-    FILE *fp = fopen(path, "rb");
+    char *path = fs_join_dup(dir, "stdout");
     uint64_t size = 0;
-    char *text;
     size_t n;
+    bool found;
+    int ret = fs_find(&found, path, err);
 
-    if (!fp)
-        return NULL;
-    if (fs_size(&size, path, NULL) < 0)
-        size = bytes;
+    *text = NULL;
+    *whole = true;
+    if (ret == 0 && found)
+        ret = fs_size(&size, path, err);
     *whole = size <= bytes;
-    if (!*whole && fseeko(fp, (off_t)(size - bytes), SEEK_SET) < 0)
-        rewind(fp);
-    if (*whole)
-        bytes = size;
-    text = xcalloc((size_t)bytes + 1, 1);
-    n = fread(text, 1, (size_t)bytes, fp);
-    text[n] = '\0';
-    for (char *nul = text; (nul = memchr(nul, '\0', (size_t)(text + n - nul)));)
-        *nul = ' ';
-    fclose(fp);
-    return text;
+    if (ret == 0 && found)
+        ret = fs_read_part(text, &n, path, *whole ? 0 : size - bytes,
+                           (size_t)(*whole ? size : bytes), err);
+    if (ret == 0 && *text)
+        for (char *nul = *text; (nul = memchr(nul, '\0', (size_t)(*text + n - nul)));)
+            *nul = ' ';
+    free(path);
+    return ret;
 }
 
 /* What is asked for out of the standard output, of which the end mostly suffices. */
-static bool read_output(double *values, size_t n, const struct measure *m,
-                        const char *dir)
+static int read_output(bool *ok, double *values, size_t n, const struct measure *m,
+                       const char *dir, struct err *err)
 {
-    char *path = fs_join_dup(dir, "stdout");
-    bool ok = false, whole = false;
+    bool whole = false;
 
-    for (uint64_t bytes = TAIL_BYTES; !ok && !whole && bytes <= FILE_MAX;
+    *ok = false;
+    for (uint64_t bytes = TAIL_BYTES; !*ok && !whole && bytes <= FILE_MAX;
          bytes = bytes < FILE_MAX ? FILE_MAX : FILE_MAX + 1) {
-        char *text = tail_dup(path, bytes, &whole), *from = text;
+        char *text, *from;
 
+        if (read_tail(&text, dir, bytes, &whole, err) < 0)
+            return -1;
         if (!text)
             break;
-        if (!whole && (from = strchr(text, '\n')) == NULL)
+        from = whole ? text : strchr(text, '\n');
+        if (!from)
             from = text;
-        ok = m->nregexes ? read_matches(values, m, from)
-                         : read_lines(values, n, m, from);
+        *ok = m->nregexes ? read_matches(values, m, from)
+                          : read_lines(values, n, m, from);
         free(text);
     }
-    free(path);
-    return ok;
+    return 0;
 }
 
-/* The file NAME of the trial, unless NAME is a path of its own.  NULL if it is missing,
- * or if it cannot be read, which *why then says. */
-static char *read_dup(const char *dir, const char *name, struct str *why)
+/* The file NAME of the trial, unless NAME is a path of its own.  *text is NULL if it is
+ * missing, or if it is none that can be read, which *why then says. */
+static int read_named(char **text, const char *dir, const char *name, struct str *why,
+                      struct err *err)
 {
     char *path = name[0] == '/' ? xstrdup(name) : fs_join_dup(dir, name);
-    char *text = NULL;
-    struct err err = { 0 };
+    int ret = fs_read_optional(text, NULL, path, FILE_MAX, err);
 
-    if (fs_read_file(&text, NULL, path, FILE_MAX, &err) < 0) {
-        text = NULL;
-        if (fs_exists(path))
-            str_addf(why, "no number: %s%s", name,
-                     err.text + (str_starts(err.text, path) ? strlen(path) : 0));
+    if (ret < 0)
+        *text = NULL;
+    if (ret < 0 && err->kind == ERR_INPUT) {
+        str_addf(why, "no number: %s%s", name,
+                 err->text + (str_starts(err->text, path) ? strlen(path) : 0));
+        *err = (struct err){ 0 };
+        ret = 0;
     }
     free(path);
-    return text;
+    return ret;
 }
 
 /* What was asked for and not found, and where it was looked for. */
@@ -394,23 +398,27 @@ static void explain_asked(struct str *why, const struct measure *m, bool result)
                          : "a line of JSON of stdout");
 }
 
-static bool read_asked(double *values, size_t n, const struct measure *m,
-                       const char *dir, struct str *why)
+static int read_asked(bool *ok, double *values, size_t n, const struct measure *m,
+                      const char *dir, struct str *why, struct err *err)
 {
     const char *name = m->file ? m->file : "result.json";
     size_t before = why->len;
-    char *text = m->nregexes ? NULL : read_dup(dir, name, why);
-    bool ok = text && read_json(values, n, m, text, strlen(text));
+    char *text = NULL;
+    int ret = 0;
 
+    if (!m->nregexes && read_named(&text, dir, name, why, err) < 0)
+        return -1;
+    *ok = text && read_json(values, n, m, text, strlen(text));
     if (why->len > before) /* what is there and cannot be read is not passed over */
-        return false;
-    ok = ok || (!m->file && read_output(values, n, m, dir));
-    if (!ok && m->file && !text)
+        return 0;
+    if (!*ok && !m->file)
+        ret = read_output(ok, values, n, m, dir, err);
+    if (ret == 0 && !*ok && m->file && !text)
         str_addf(why, "no number: %s cannot be read", m->file);
-    else if (!ok)
+    else if (ret == 0 && !*ok)
         explain_asked(why, m, text != NULL);
     free(text);
-    return ok;
+    return ret;
 }
 
 /* Of result.json, which is TEXT: JSON, or a line of numbers. */
@@ -428,27 +436,27 @@ static bool read_result(double *values, size_t n, const struct measure *m,
     return false;
 }
 
-bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
-                  struct str *why)
+int measure_read(bool *ok, double *values, size_t n, const struct measure *m,
+                 const char *dir, struct str *why, struct err *err)
 {
     size_t before = why->len;
-    char *text, *path;
-    bool ok, whole;
+    char *text;
+    bool whole;
 
+    *ok = false;
     if (m->file || m->nkeys || m->nregexes || m->hf)
-        return read_asked(values, n, m, dir, why);
-    if ((text = read_dup(dir, "result.json", why))) {
-        ok = read_result(values, n, m, text, why);
-    } else if (why->len > before) {
-        return false;
-    } else {
-        path = fs_join_dup(dir, "stdout");
-        text = tail_dup(path, TAIL_BYTES, &whole);
-        ok = line_values(values, n, text ? text : "", "stdout", why);
-        free(path);
+        return read_asked(ok, values, n, m, dir, why, err);
+    if (read_named(&text, dir, "result.json", why, err) < 0)
+        return -1;
+    if (text) {
+        *ok = read_result(values, n, m, text, why);
+    } else if (why->len == before) {
+        if (read_tail(&text, dir, TAIL_BYTES, &whole, err) < 0)
+            return -1;
+        *ok = line_values(values, n, text ? text : "", "stdout", why);
     }
     free(text);
-    return ok;
+    return 0;
 }
 
 static bool print_constraints(struct str *out, const struct json *list)
@@ -467,40 +475,43 @@ static bool print_constraints(struct str *out, const struct json *list)
     return true;
 }
 
-bool measure_constraints(char **json, const struct measure *m, const char *dir,
-                         struct str *why)
+int measure_constraints(bool *ok, char **json, const struct measure *m, const char *dir,
+                        struct str *why, struct err *err)
 {
-    char *text = read_dup(dir, m->file ? m->file : "result.json", why);
     struct json_doc doc;
     struct str out = { 0 };
-    bool ok = text || !why->len;
+    char *text;
 
     *json = NULL;
+    if (read_named(&text, dir, m->file ? m->file : "result.json", why, err) < 0)
+        return -1;
+    *ok = text || !why->len;
     if (text)
         drop_bare_words(text);
     if (text && json_parse(&doc, "metrics", text, strlen(text), NULL) == 0) {
         const struct json *list = json_get(doc.root, "constraints");
 
-        ok = !list || print_constraints(&out, list);
-        if (ok && list)
+        *ok = !list || print_constraints(&out, list);
+        if (*ok && list)
             *json = str_steal(&out);
-        if (!ok)
+        if (!*ok)
             str_addf(why, "no numbers: the constraints in %s",
                      m->file ? m->file : "result.json");
         json_clear(&doc);
     }
     str_clear(&out);
     free(text);
-    return ok;
+    return 0;
 }
 
 int measure_keep(const double *values, size_t n, const char *dir, struct err *err)
 {
     char *path = fs_join_dup(dir, "result.json");
     struct str json = { 0 };
-    int ret = 0;
+    bool found;
+    int ret = fs_find(&found, path, err);
 
-    if (!fs_exists(path)) {
+    if (ret == 0 && !found) {
         str_add(&json, n > 1 ? "{\"values\": [" : "{\"value\": ");
         for (size_t i = 0; i < n; i++) {
             str_add(&json, i ? ", " : "");

@@ -30,15 +30,16 @@ struct measure {
 
 /* ERR_USAGE unless M can give N values. */
 MUST_CHECK int measure_check(const struct measure *m, size_t n, struct err *err);
-/* Read VALUES[n] of the trial in DIR.  False when there are fewer: WHY says in one line
- * which file was read and what is wrong with it. */
-bool measure_read(double *values, size_t n, const struct measure *m, const char *dir,
-                  struct str *why);
+/* Read VALUES[n] of the trial in DIR.  *ok is false when there are fewer: WHY says in
+ * one line which file was read and what is wrong with it.  Where the system cannot read
+ * a file the trial may have values, and *err is set. */
+MUST_CHECK int measure_read(bool *ok, double *values, size_t n, const struct measure *m,
+                            const char *dir, struct str *why, struct err *err);
 /* The member "constraints" of the JSON file of the trial in DIR, a number or a list of
- * them, as the JSON text of a list, owned; NULL without one.  False, and WHY, when it
- * is none. */
-bool measure_constraints(char **json, const struct measure *m, const char *dir,
-                         struct str *why);
+ * them, as the JSON text of a list, owned; NULL without one.  *ok is false, with WHY,
+ * when it is none. */
+MUST_CHECK int measure_constraints(bool *ok, char **json, const struct measure *m,
+                                   const char *dir, struct str *why, struct err *err);
 /* Leave VALUES[n] as DIR's result.json, unless the command did.  Returns -1 with *err
  * set. */
 MUST_CHECK int measure_keep(const double *values, size_t n, const char *dir,

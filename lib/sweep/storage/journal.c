@@ -175,8 +175,10 @@ static int take_lock(struct journal *j, struct err *err)
 
         if (errno != EEXIST)
             return err_errno(err, "%s", j->lock);
-        if (fstat(j->fd, &st) == 0 && (st.st_mtim.tv_sec != changed.tv_sec ||
-                                       st.st_mtim.tv_nsec != changed.tv_nsec)) {
+        if (fstat(j->fd, &st) < 0)
+            return err_errno(err, "%s", j->path);
+        if (st.st_mtim.tv_sec != changed.tv_sec ||
+            st.st_mtim.tv_nsec != changed.tv_nsec) {
             changed = st.st_mtim;
             since = clock_seconds();
         }

@@ -15,6 +15,7 @@
 #endif
 #include <stdlib.h>
 #include <string.h>
+#include <errno.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
@@ -185,18 +186,37 @@ static int wish_log(const struct sqlite *s, struct err *err)
 }
 
 /* Whether files are beside WHERE in which SQLite keeps what is not yet in it. */
-static bool is_in_use(const char *where)
+static int find_use(bool *found, const char *where, struct err *err)
 {
     static const char *const suffixes[] = { "-wal", "-journal" };
-    bool found = false;
+    int ret = 0;
 
-    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+    *found = false;
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes) && ret == 0 && !*found;
+         i++) {
         char *path = str_dupf("%s%s", where, suffixes[i]);
 
-        found |= fs_exists(path);
+        ret = fs_find(found, path, err);
         free(path);
     }
-    return found;
+    return ret;
+}
+
+/* Is the database WHERE in a directory that cannot be written, and in nobody's use? */
+static int find_fixed(bool *fixed, const char *where, struct err *err)
+{
+    char *dir = fs_dirname_dup(where);
+    bool refused = access(dir, W_OK) < 0 && (errno == EACCES || errno == EROFS);
+    bool found = false, used = false;
+    int ret = 0;
+
+    free(dir);
+    if (refused)
+        ret = fs_find(&found, where, err);
+    if (ret == 0 && found)
+        ret = find_use(&used, where, err);
+    *fixed = found && !used;
+    return ret;
 }
 
 /* The path of the file WHERE without links, when it and the files that SQLite makes
@@ -222,10 +242,8 @@ static char *real_dup(const char *where, struct err *err)
 
 /* What SQLite opens the file REAL by.  In a directory that cannot be written it can
  * make no files to share it by, and needs none when nobody is writing. */
-static char *name_dup(const char *real, int *flags)
+static char *name_dup(const char *real, bool fixed, int *flags)
 {
-    char *dir = fs_dirname_dup(real);
-    bool fixed = access(dir, W_OK) < 0 && fs_exists(real) && !is_in_use(real);
     struct str name = { 0 };
 
     str_add(&name, fixed ? "file:" : "");
@@ -233,7 +251,6 @@ static char *name_dup(const char *real, int *flags)
         str_addf(&name, fixed && strchr("%?#", *p) ? "%%%02x" : "%c", *p);
     str_add(&name, fixed ? "?immutable=1" : "");
     *flags |= fixed ? SQLITE_OPEN_URI : 0;
-    free(dir);
     return str_steal(&name);
 }
 
@@ -266,7 +283,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
                        void (*waits)(const char *what), struct err *err)
 {
     struct sqlite *s = xcalloc(1, sizeof(*s));
-    bool fresh = create && !fs_exists(where);
+    bool found, fixed;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW |
                 (create ? SQLITE_OPEN_CREATE : 0);
     char *path, *real = NULL;
@@ -276,14 +293,16 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     s->base.base.waits = waits;
     s->base.base.name = xstrdup(where);
     s->base.sql = &sqlite_sql;
-    if (!create && !fs_exists(where)) {
+    if (fs_find(&found, where, err) < 0)
+        goto fail;
+    if (!create && !found) {
         err_set(err, ERR_INPUT, "%s: no such database", where);
         goto fail;
     }
     real = real_dup(where, err);
-    if (!real)
+    if (!real || find_fixed(&fixed, real, err) < 0)
         goto fail;
-    path = name_dup(real, &flags);
+    path = name_dup(real, fixed, &flags);
     code = sqlite3_open_v2(path, &s->db, flags, NULL);
     free(path);
     if (code != SQLITE_OK) {
@@ -297,7 +316,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
         (create && (run(&s->base, START_ONCE, err) < 0 || wish_log(s, err) < 0 ||
                     output_sync_name(where, err) < 0)))
         goto fail;
-    if (fresh && fs_is_remote(where))
+    if (create && !found && fs_is_remote(where))
         s->base.base.advice = "is on a network file system, where SQLite's locks may "
                               "fail: workers share a journal:FILE safely";
     *st = &s->base.base;

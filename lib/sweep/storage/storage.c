@@ -80,12 +80,13 @@ const char *storage_path(const char *url)
     return where;
 }
 
-bool storage_exists(const char *url)
+int storage_find(bool *found, const char *url, struct err *err)
 {
     const char *where;
     const struct scheme *scheme = find_scheme(url, &where);
 
-    return (scheme && scheme->keep) || fs_exists(where);
+    *found = scheme && scheme->keep;
+    return *found ? 0 : fs_find(found, where, err);
 }
 
 void storage_close(struct storage *st)

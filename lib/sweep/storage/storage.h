@@ -64,7 +64,7 @@ MUST_CHECK int storage_open(struct storage **st, const char *url, bool create,
 /* What of URL is a file's path, the end of it; a server's is URL. */
 const char *storage_path(const char *url);
 /* Whether URL is a server, or a file that is there. */
-bool storage_exists(const char *url);
+MUST_CHECK int storage_find(bool *found, const char *url, struct err *err);
 void storage_close(struct storage *st); /* NULL is fine */
 /* URL for processes in another directory; owned. */
 char *storage_absolute_dup(const char *url);
