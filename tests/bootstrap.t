@@ -74,7 +74,7 @@ The programs are in bin/.  To find them by their names, in this shell:
 Then try
   tp-run generate --prompt 'ROMEO:' examples/bard
   mem-estimate plan --gpu a100-80g --gpus 8 examples/bard
-  man -l man/shardutils.7" "files are counted, warnings stay, and three commands to try come last"
+  mandoc -a man/shardutils.7" "files are counted, warnings stay, and three commands to try come last"
 err_empty "in a pipe with a few lines"
 run env WRONG=1 tree/bootstrap
 status_is 2 "a build that fails ends with make's status"
