@@ -167,6 +167,9 @@ refuses 3 ""
 ok "and nothing is made where it leads" test ! -e elsewhere/new
 run ./train -o d/sub/run
 ok "nor is a run" test ! -e elsewhere/run
+run tp-shard split -q --tp 2 "$model" d/sub/cut
+refuses 3 ""
+ok "nor a checkpoint" test ! -e elsewhere/cut
 for mode in 1777 777; do
     what="a link in a directory of mode $mode"
     file=log

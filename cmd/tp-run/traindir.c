@@ -227,7 +227,7 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
              (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1)
             if (step_of(line, (size_t)(end - line)) <= step)
                 str_addn(&kept, line, (size_t)(end + 1 - line));
-        ret = output_write(path, str_text(&kept), kept.len, false, err);
+        ret = output_write(path, str_text(&kept), kept.len, true, err);
     }
     str_clear(&kept);
     free(text);

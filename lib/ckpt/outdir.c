@@ -13,6 +13,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/output.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/outdir.h"
@@ -77,6 +78,15 @@ static int check_ours(const struct outdir *o, const struct stat *st, struct err 
                                                           : NULL;
 
     return why ? err_set(err, ERR_INPUT, "%s: %s; remove it", o->partial, why) : 0;
+}
+
+/* The way there must not lead through another user's link. */
+static int check_way(const struct outdir *o, struct err *err)
+{
+    char *real = output_resolve_dup(o->partial, err);
+
+    free(real);
+    return real ? 0 : -1;
 }
 
 /* Opens and locks o->partial, creating it if necessary.  Another run may finish and
@@ -386,6 +396,8 @@ int outdir_open(struct outdir *o, const char *path, const char *identity,
         len--;
     o->path = xstrndup(path, len);
     o->partial = str_dupf("%s.partial", o->path);
+    if (check_way(o, err) < 0)
+        goto fail;
     if (outdir_check(path, force, files, nfiles, err) < 0 || lock_partial(o, err) < 0 ||
         open_journal(o, identity, stamp, err) < 0)
         goto fail;
