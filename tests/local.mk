@@ -481,8 +481,9 @@ coverage_check = $(MAKE) $(AM_MAKEFLAGS) -k check check_PROGRAMS='$(coverage_pro
 
 # each allocation and each system call of small jobs fails once; many minutes
 EXTRA_DIST += %D%/alloc/record %D%/alloc/run %D%/mutants/record
-check-alloc: all %D%/fail-alloc.so
+check-alloc: all %D%/fail-alloc.so %D%/fail-io.so
 	top_builddir=$(abs_builddir) $(srcdir)/%D%/alloc/run
+	ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/faults.t
 .PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
