@@ -210,11 +210,18 @@ static void summarise_json(const struct planner_result *r, const char *assumed,
 
 static void summarise(const struct planner_result *r)
 {
+    static const struct column columns[] = { { NULL, 0, 8, true, 0, false },
+                                             { NULL, 2, 0, false, 0, true } };
+    struct table *t = table_new(columns, sizeof(columns) / sizeof(*columns));
+
     printf("%" PRIu64 " tried, %" PRIu64 " fit, %" PRIu64 " pipelines simulated\n",
            r->tried, r->fit, r->simulated);
     for (int i = 0; i < RULES; i++)
-        if (r->rejected[i])
-            printf("%8" PRIu64 "  %s\n", r->rejected[i], planner_rules[i]);
+        if (r->rejected[i]) {
+            table_addf(t, "%" PRIu64, r->rejected[i]);
+            table_add(t, planner_rules[i]);
+        }
+    table_print(t);
 }
 
 /* Choices that the options fix. */
