@@ -416,4 +416,14 @@ hpo-sweep ask s.yaml --study foreign > out
 hpo-sweep run s.yaml --study foreign --trials 2 -- echo 1
 ok "a trial that another started is never reaped" \
     test "$(states s.db foreign)" = " 1 RUNNING 1 COMPLETE "
+# a dry run
+echo 'x: uniform(0, 1)' > dry.yaml
+run hpo-sweep run -n --trials 20 -j 2 dry.yaml -- touch 'made-{x}'
+out_is "would run touch made-{x} until 20 trials are done, 2 at once, drawn by tpe; study 'dry' of dry.db, which is new" "-n says what would be run"
+status_is 0 "and that it can be"
+ok "and starts nothing" sh -c '! ls -d dry.db* dry.trials made-* 2> /dev/null'
+run hpo-sweep run -n --trials 20 dry.yaml -- echo '{y}'
+status_is 2 "what is wrong with the command is told"
+run hpo-sweep run -n dry.yaml -- echo '{x}'
+status_is 2 "and that there is no end"
 done_testing

@@ -1,4 +1,5 @@
 /* run - run a command for one trial after another */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,30 @@ static int check_run(struct loop *l, struct err *err)
     return check_budget(l, err) < 0 ? -1 : measure_check(&l->o->measure, n, err);
 }
 
+/* Under -n: what the sweep would do. */
+static int print_plan(const struct loop *l, struct err *err)
+{
+    struct str line = { 0 };
+    uint64_t most = loop_budget(l);
+    bool found;
+
+    if (storage_find(&found, l->s->url, err) < 0)
+        return -1;
+    str_add(&line, "would run");
+    for (char *const *word = l->command; word && *word; word++)
+        str_addf(&line, " %s", *word);
+    if (!l->command)
+        str_add(&line, " the command of the sweep file");
+    if (most)
+        str_addf(&line, " until %" PRIu64 " trials are done", most);
+    str_addf(&line, ", %d at once, drawn by %s; study '%s' of %s, which %s", l->o->jobs,
+             l->s->sampler.sampler->name, l->s->name, l->s->url,
+             found ? "exists" : "is new");
+    cmd_puts(str_text(&line));
+    str_clear(&line);
+    return 0;
+}
+
 /* Run the sweep of the session, whose file is read, to its end; the exit status, or
  * -1. */
 static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
@@ -169,13 +194,15 @@ static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
     l->identity = job_identity_dup();
     l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
     ret = check_run(l, err);
-    if (ret == 0)
+    if (ret == 0 && l->o->dry)
+        ret = print_plan(l, err);
+    if (ret == 0 && !l->o->dry)
         ret = session_open_study(l->s, &l->o->wish, err);
-    if (ret == 0) {
+    if (ret == 0 && !l->o->dry) {
         session_advise(l->s, cmd);
         ret = execute(l, cmd, err);
     }
-    if (ret == 0)
+    if (ret == 0 && !l->o->dry)
         ret = ending_report(l, cmd);
     if (l->log >= 0)
         close(l->log);
@@ -215,6 +242,8 @@ int run_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "require", &o.require, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "shell", &o.shell, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "replace", &o.mark, "MARK", NULL, NULL, NULL },
+        { OPT_FLAG, 'n', "dry-run", &o.dry, NULL, "check, and say what would be done",
+          NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &o.quiet, NULL, "say nothing but errors", NULL,
           NULL },
         { OPT_STRING, '\0', "until", &times.until, "HH:MM", NULL, NULL, NULL },

@@ -23,7 +23,7 @@ struct runner_options {
     struct measure measure;
     struct devices devices; /* no slots: the environment's are left alone */
     bool no_devices;        /* each trial sees none */
-    bool shell, quiet, verbose;
+    bool shell, quiet, verbose, dry;
     bool share;        /* the study, with other runs that do */
     bool requeue;      /* what was cut short */
     bool retry_failed; /* what failed by itself */
