@@ -64,7 +64,7 @@ status_is 3 "no text at all is refused"
 awk 'length > 40' "$heldout" | head -n 9 > verses
 tp-run score --input verses --json "$bard" > verses1
 ok "each line is scored by itself" test "$(wc -l < verses1)" -eq 9
-ok "and named by file and line" grep -q '"file":"verses:9"' verses1
+ok "and named by file and line" grep -q '"file":"verses","line":9' verses1
 for mesh in pp=3 dp=2 dp=3,pp=2 tp=2,dp=2,pp=2; do
     tp-run score --input verses --json --mesh $mesh --tp 1 "$bard" > verses2 2> err ||
         tp-run score --input verses --json --mesh $mesh "$bard" > verses2
