@@ -36,11 +36,35 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     opt.family_path = sharded ? NULL : family_path(cmd);
     if (checkpoint_open(out, path, &opt, err) < 0)
         return -1;
+    warn_shadowed(cmd, *out);
     if (!(*out)->model || (*out)->sharded ||
         check_config(NULL, (*out)->model, KEYS_CUTS, err) == 0)
         return 0;
     checkpoint_close(*out);
     return -1;
+}
+
+void warn_shadowed(const struct cmd *cmd, const struct checkpoint *c)
+{
+    if (!c->sharded && c->source.shadowed)
+        cmd_warn(cmd, "%s: names other weights than %s, which is read",
+                 c->source.shadowed, c->source.file[0].path);
+}
+
+/* Names what a source has that is not carried to what is made of it. */
+static void warn_left(const struct cmd *cmd, const struct checkpoint *c)
+{
+    enum { SHOWN = 8 };
+    struct str names = { 0 };
+
+    if (c->sharded || !c->source.nleft)
+        return;
+    for (size_t i = 0; i < c->source.nleft && i < SHOWN; i++)
+        str_addf(&names, "%s%s", i ? ", " : "", c->source.left[i]);
+    if (c->source.nleft > SHOWN)
+        str_addf(&names, " and %zu more", c->source.nleft - SHOWN);
+    cmd_warn(cmd, "%s: not carried: %s", c->path, str_text(&names));
+    str_clear(&names);
 }
 
 void warn_untied(const struct cmd *cmd, const struct model *m)
@@ -183,6 +207,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
     cmd_note(cmd, "%s a second",
              str_human(size,
                        (uint64_t)((double)result.bytes / seconds_since(&meter.began))));
+    if (!w->quiet)
+        warn_left(cmd, ckpt);
     if (!w->quiet)
         tell_result(cmd, ckpt, output, opt->mesh, &result, false);
     return cmd_finish(cmd, EXIT_SUCCESS);

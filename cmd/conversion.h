@@ -17,6 +17,9 @@ MUST_CHECK int open_checkpoint(const struct cmd *cmd, struct checkpoint **out,
 MUST_CHECK int open_to_cut(const struct cmd *cmd, struct checkpoint **out,
                            const char *path, const char *family, struct err *err);
 
+/* Say so in one line if another set of weights lies beside the single file that is
+ * read, as transformers reads it. */
+void warn_shadowed(const struct cmd *cmd, const struct checkpoint *c);
 /* Say so in one line if tensors that the config ties differ in the files. */
 void warn_untied(const struct cmd *cmd, const struct model *m);
 

@@ -150,6 +150,7 @@ shell_tests = \
     %D%/bad-families.t \
     %D%/bootstrap.t \
     %D%/calibration.t \
+    %D%/carried.t \
     %D%/classify.t \
     %D%/completion.t \
     %D%/compute.t \

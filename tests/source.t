@@ -91,7 +91,7 @@ run tp-shard split -q --tp 1 m kept
 status_is 0 "a directory with much besides a model is cut"
 ok "what is hidden, broken, large or no file is left out" \
     test "$(find kept -type f | sort | tr '\n' ' ')" = \
-    "kept/1_Pooling/config.json kept/checkpoint.json kept/config.json kept/notes.txt kept/rank-tp0-pp0.safetensors "
+    "kept/1_Pooling/config.json kept/3x/config.json kept/checkpoint.json kept/config.json kept/notes.txt kept/rank-tp0-pp0.safetensors "
 ln -s loop.json m/loop.json
 refused 4 "m/loop.json: Too many levels of symbolic links" "a small file that cannot be read"
 

@@ -20,6 +20,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/cpu/cpu.h"
+#include "lib/reshard/smallfile.h"
 #include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
@@ -391,6 +392,19 @@ static int compare_checkpoints(const struct session *s, struct err *err)
     return ret;
 }
 
+/* transformers applies an adapter beside a model without being asked. */
+static int check_adapter(const struct session *s, struct err *err)
+{
+    static const char name[] = "adapter_config.json";
+
+    if (s->opt.no_adapter || !smallfile_has(s->checkpoint, name))
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "%s/%s: an adapter of this model, which is not applied here; "
+                   "--ignore-adapter runs the model without it",
+                   s->checkpoint->path, name);
+}
+
 static int open_model(struct session *s, const char *path, struct err *err)
 {
     double start;
@@ -406,6 +420,10 @@ static int open_model(struct session *s, const char *path, struct err *err)
                        "%s: a single file has no config.json to run by; give the "
                        "directory of both",
                        path);
+    if (check_adapter(s, err) < 0)
+        return -1;
+    if (!opt->quiet && launcher_is_front(&s->launcher))
+        warn_shadowed(s->cmd, s->checkpoint);
     if (check_config(opt->quiet ? NULL : s->cmd, s->checkpoint->model, KEYS_NUMBERS,
                      err) < 0)
         return -1;

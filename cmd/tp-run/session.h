@@ -22,9 +22,10 @@ struct session_options {
     bool json, quiet;
     bool draw; /* weights are initialized at random, not read */
     bool memory, same_bits;
-    int compute;    /* enum session_compute */
-    int weights;    /* enum weights_form */
-    bool share_gpu; /* several ranks may use one GPU */
+    int compute;     /* enum session_compute */
+    int weights;     /* enum weights_form */
+    bool share_gpu;  /* several ranks may use one GPU */
+    bool no_adapter; /* the model is run without the adapter beside it */
 };
 
 /* The type in which products are computed. */
@@ -38,48 +39,49 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
     {                             \
         .timeout = RANK_TIMEOUT_S \
     }
-#define SESSION_OPTIONS(o)                                                            \
-    { OPT_COUNT,    '\0', "tp",                                                       \
-      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",        \
-      NULL,         NULL },                                                           \
-        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },  \
-        { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },               \
-        { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },      \
-        { OPT_COUNT, '\0', "ep", &(o).mesh.ep, "N", NULL, NULL, NULL },               \
-        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },               \
-        { OPT_STRING,     '\0',   "mesh",                                             \
-          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                    \
-          NULL,           NULL },                                                     \
-        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },        \
-        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },          \
-        { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },      \
-        { OPT_STRING, '\0', "devices", &(o).devices, "LIST", NULL, NULL, NULL },      \
-        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },        \
-        { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },    \
-        { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },  \
-        { OPT_CHOICE,                                                                 \
-          '\0',                                                                       \
-          "compute",                                                                  \
-          &(o).compute,                                                               \
-          "TYPE",                                                                     \
-          NULL,                                                                       \
-          session_compute_names,                                                      \
-          NULL },                                                                     \
-        { OPT_CHOICE,                                                                 \
-          '\0',                                                                       \
-          "weights",                                                                  \
-          &(o).weights,                                                               \
-          "TYPE",                                                                     \
-          NULL,                                                                       \
-          session_weights_names,                                                      \
-          NULL },                                                                     \
-        { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },     \
-        { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },             \
-        { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },      \
-        { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL }, \
-        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },     \
-    {                                                                                 \
-        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL           \
+#define SESSION_OPTIONS(o)                                                             \
+    { OPT_COUNT,    '\0', "tp",                                                        \
+      &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",         \
+      NULL,         NULL },                                                            \
+        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },   \
+        { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },                \
+        { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },       \
+        { OPT_COUNT, '\0', "ep", &(o).mesh.ep, "N", NULL, NULL, NULL },                \
+        { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },                \
+        { OPT_STRING,     '\0',   "mesh",                                              \
+          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                     \
+          NULL,           NULL },                                                      \
+        { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },         \
+        { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },           \
+        { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },       \
+        { OPT_STRING, '\0', "devices", &(o).devices, "LIST", NULL, NULL, NULL },       \
+        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },         \
+        { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },     \
+        { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },   \
+        { OPT_CHOICE,                                                                  \
+          '\0',                                                                        \
+          "compute",                                                                   \
+          &(o).compute,                                                                \
+          "TYPE",                                                                      \
+          NULL,                                                                        \
+          session_compute_names,                                                       \
+          NULL },                                                                      \
+        { OPT_CHOICE,                                                                  \
+          '\0',                                                                        \
+          "weights",                                                                   \
+          &(o).weights,                                                                \
+          "TYPE",                                                                      \
+          NULL,                                                                        \
+          session_weights_names,                                                       \
+          NULL },                                                                      \
+        { OPT_STRING, '\0', "launcher", &(o).launcher, "WHO", NULL, NULL, NULL },      \
+        { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },              \
+        { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },       \
+        { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL },  \
+        { OPT_FLAG, '\0', "ignore-adapter", &(o).no_adapter, NULL, NULL, NULL, NULL }, \
+        { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },      \
+    {                                                                                  \
+        OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL            \
     }
 
 struct ids {

@@ -691,6 +691,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &opt.mesh.spec, "SPEC", NULL, NULL, NULL },
         { OPT_STRING, '\0', "family", &opt.family, "FILE", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "ignore-adapter", &opt.no_adapter, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "threads", &opt.threads, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "backend", &opt.backend, "NAME", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "json", &opt.json, NULL, NULL, NULL, NULL },

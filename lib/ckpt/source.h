@@ -51,10 +51,22 @@ struct source {
     size_t n;
     struct source_alias *alias;
     size_t naliases;
-    char **small; /* names of the small files, which are copied unchanged */
+    char **small; /* names of the other files that are carried unchanged to what is made
+                   * of the source: NAME, or DIR/NAME */
     size_t nsmall;
+    char **left; /* names of those that are not: weights of other forms, files beyond
+                  * the limits below or deeper, and what is no regular file */
+    size_t nleft;
+    char *shadowed;   /* path of an index that names other weights than the single file
+                       * that is read; NULL: none */
     struct pool pool; /* private */
 };
+
+/* Limits of the files that are carried: bytes of one, bytes and number of all.  An
+ * adapter's weights are carried whatever their size. */
+#define SOURCE_MAX_SMALL (UINT64_C(256) << 20)
+#define SOURCE_MAX_ALL   (UINT64_C(512) << 20)
+enum { SOURCE_MOST_SMALL = 1000 };
 
 /* Opens PATH.  ERR_INPUT names file and cause.  On failure *s needs no clearing. */
 MUST_CHECK int source_open(struct source *s, const char *path, struct err *err);

@@ -25,6 +25,14 @@ const char *smallfile_name(const struct checkpoint *c, size_t i)
     return c->sharded ? listed(c, i)->name : c->source.small[i];
 }
 
+bool smallfile_has(const struct checkpoint *c, const char *name)
+{
+    for (size_t i = 0; i < smallfile_count(c); i++)
+        if (!strcmp(smallfile_name(c, i), name))
+            return true;
+    return false;
+}
+
 int smallfile_read(struct smallfile *out, const struct checkpoint *c, size_t i,
                    struct err *err)
 {

@@ -24,6 +24,8 @@ struct smallfile {
 size_t smallfile_count(const struct checkpoint *c);
 /* The name of file I, borrowed from C. */
 const char *smallfile_name(const struct checkpoint *c, size_t i);
+/* Is there a file NAME? */
+bool smallfile_has(const struct checkpoint *c, const char *name);
 /* Reads file I.  ERR_INPUT when it is not what the manifest lists. */
 MUST_CHECK int smallfile_read(struct smallfile *out, const struct checkpoint *c,
                               size_t i, struct err *err);
