@@ -154,14 +154,54 @@ ok "the pooler's is another" test "$(head -n 1 pooler)" != "$(head -n 1 cls)"
 tp-run embed --input two.json --normalize "$models/bert-pooler" > unit
 ok "--normalize gives length 1" test "$(awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i; printf "%.5f ", s }' unit)" = "1.00000 1.00000 "
 for mesh in tp=1 tp=3 pp=2 sp=2 dp=2; do
-    run tp-run embed --mesh $mesh --input two.json --normalize -o v.$mesh "$models/bert-pooler"
-    ok "vectors in a file at $mesh" "$compare" v.tp=1 v.$mesh 1e-5 embeddings
+    run tp-run embed --mesh $mesh --input two.json --normalize -o v.$mesh.safetensors "$models/bert-pooler"
+    ok "vectors in a file at $mesh" "$compare" v.tp=1.safetensors v.$mesh.safetensors 1e-5 embeddings
 done
-ok "which has them in order" test "$(tail -c 256 v.tp=1 | od -An -v -t f4 -w128 | awk '{ printf "%.5f ", $1 }')" = \
+ok "which has them in order" test "$(tail -c 256 v.tp=1.safetensors | od -An -v -t f4 -w128 | awk '{ printf "%.5f ", $1 }')" = \
     "$(awk '{ printf "%.5f ", $1 }' unit)"
 tp-run embed --input ids.json -o bad.safetensors "$models/bert-pooler" 2> err
 ok "a bad line is status 3" test $? -eq 3
 ok "its row is NaN" test "$(tail -c 256 bad.safetensors | head -c 128 | od -An -v -t f4 | grep -c nan)" -eq 8
+tp-run embed --input two.json -o two.npy "$models/bert-pooler"
+printf '\223NUMPY\001\000v\000' > magic
+ok "a name that ends in .npy is written in NumPy's format" sh -c 'head -c 10 two.npy | cmp - magic'
+ok "with type, order and shape" test "$(head -c 127 two.npy | tail -c +11 | sed 's/ *$//')" = \
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 32), }"
+ok "and the vectors" test "$(tail -c 256 two.npy | od -An -v -t f4 -w128 | awk '{ printf "%.5f ", $1 }')" = \
+    "$(awk '{ printf "%.5f ", $1 }' mean)"
+run tp-run embed --input two.json -o two.npz "$models/bert-pooler"
+status_is 2 "another ending is refused"
+err_has "--output: two.npz ends neither in .npy nor in .safetensors" "by name"
+ok "before anything is written" test ! -e two.npz
+
+# rows are those of the lines, empty ones included
+printf '\nfirst\n\nsecond\n\r\n' > gaps.txt
+printf 'first\nsecond\n' > close.txt
+cp -r "$models/bert-pooler" worded && chmod -R u+w worded
+printf '%s' '{"version":"1.0","normalizer":null,"pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":null,
+    "decoder":null,"added_tokens":[],"model":{"type":"WordPiece","unk_token":"u","continuing_subword_prefix":"##",
+    "max_input_chars_per_word":100,"vocab":{"u":0,"first":7,"second":8}}}' > worded/tokenizer.json
+tp-run embed --input close.txt worded > close.out
+for layout in "--tp 1" "--dp 2" "--pp 2"; do
+    run tp-run embed --input gaps.txt $layout worded
+    status_is 0 "empty lines are no error, $layout"
+    ok "each has an empty row" test "$(awk '{ print NF ? "v" : "-" }' out | tr -d '\n')" = "-v-v-"
+    ok "beside the vectors of the others" test "$(grep . out | cut -c 1-12)" = "$(cut -c 1-12 close.out)"
+done
+run tp-run embed --json --input gaps.txt worded
+ok "--json has an object for each" test "$(cut -d, -f1,3 out | tr '\n' ' ')" = \
+    '{"type":"empty","line":1} {"type":"embedding","line":2 {"type":"empty","line":3} {"type":"embedding","line":4 {"type":"empty","line":5} '
+tp-run embed --input gaps.txt -o gaps.npy worded
+ok "in a file the row is NaN" test "$(tail -c 640 gaps.npy | od -An -v -t f4 -w128 | awk '{ printf "%s", $1 == "nan" ? "-" : "v" }')" = "-v-v-"
+run tp-run embed --skip-empty --input gaps.txt worded
+ok "--skip-empty leaves them out" cmp out close.out
+printf '\n\n' > blank.txt
+run tp-run embed --input blank.txt worded
+status_is 3 "a file of empty lines alone has no text"
+cp -r "$models/bert-classify" labels && chmod -R u+w labels && cp worded/tokenizer.json labels
+run tp-run classify --input gaps.txt labels
+ok "classify has empty rows, too" test "$(awk '{ print NF ? "v" : "-" }' out | tr -d '\n')" = "-v-v-"
+
 run tp-run embed --ids 5 "$models/bert-mlm"
 status_is 0 "hidden states of a model with another head"
 run tp-run embed --pooling pooler --ids 5 "$models/bert-mlm"
@@ -180,8 +220,8 @@ for model in llama-gqa gemma2 granite mixtral; do
 done
 tp-run embed --input two.json -o v.safetensors "$models/llama-gqa"
 for mesh in tp=2 pp=2 sp=2 tp=2,pp=2; do
-    run tp-run embed --mesh $mesh --input two.json -o v.$mesh "$models/llama-gqa"
-    ok "the same at $mesh" "$compare" v.safetensors v.$mesh 1e-5 embeddings
+    run tp-run embed --mesh $mesh --input two.json -o v.$mesh.safetensors "$models/llama-gqa"
+    ok "the same at $mesh" "$compare" v.safetensors v.$mesh.safetensors 1e-5 embeddings
 done
 run tp-run embed --ids 5 "$data/stacks/t5"
 status_is 3 "the decoder of two stacks has no vectors of a text"
@@ -216,8 +256,8 @@ ok "with the modules' configs" cmp sbert/1_Pooling/config.json sbert.tp2/1_Pooli
 run tp-shard verify sbert.tp2
 status_is 0 "and verified"
 tp-run embed --input two.json -o v.safetensors sbert
-tp-run embed --input two.json -o v.tp2 sbert.tp2
-ok "the ranks pool alike" "$compare" v.safetensors v.tp2 1e-5 embeddings
+tp-run embed --input two.json -o v.tp2.safetensors sbert.tp2
+ok "the ranks pool alike" "$compare" v.safetensors v.tp2.safetensors 1e-5 embeddings
 run tp-shard merge -q sbert.tp2 sbert.merged
 ok "and merged" diff -r sbert sbert.merged
 run tp-shard merge -qf sbert.tp2 sbert.merged

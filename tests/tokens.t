@@ -51,6 +51,74 @@ out_is "ids: 2 documents, 4 tokens, 16 bytes, end id none" "ids are taken as the
 printf 'One.<|endoftext|>Two.<|endoftext|>' | tp-run tokens -o two --tokenizer "$bard" > out
 ok "standard input is text, parted by end ids" grep -q '^two: 2 documents' out
 
+# a first line that is a JSON object is never taken as text
+printf '{"ids":[1,2]}\n{"ids":[4]}\n' > own.jsonl
+tp-run tokens -o want own.jsonl > out
+for how in "-" ""; do
+    # shellcheck disable=SC2086
+    tp-run tokens -o own $how < own.jsonl > out 2> err
+    ok "JSON lines on standard input are JSON, '$how'" cmp want.bin own.bin
+done
+cp own.jsonl own.txt
+run tp-run tokens -o own own.txt
+ok "and in a file of another name" cmp want.bin own.bin
+ok "with the same documents" cmp want.idx own.idx
+run tp-run tokens -o own --input-format text --tokenizer "$bard" own.txt
+out_has "own: 1 documents" "--input-format text takes them as text"
+printf 'x\n' | tp-run tokens -o own --input-format json > out 2> err
+ok "--input-format json takes no text" test $? -eq 3
+mark=$(printf '\357\273\277')
+printf '%s' "$mark" | cat - own.jsonl > mark.jsonl
+printf '[{"ids":[1,2]},{"ids":[4]}]' > short.json
+printf '%s\n' "${mark}[" '  {' '    "ids": [1, 2]' '  },' '  { "ids": [4] }' ']' > pretty.json
+gzip -k pretty.json
+for file in mark.jsonl short.json pretty.json pretty.json.gz; do
+    run tp-run tokens -o own $file
+    status_is 0 "$file is read"
+    ok "as its lines are" cmp want.bin own.bin
+    ok "document by document" cmp want.idx own.idx
+done
+run tp-run tokens -o own --input-format json - < pretty.json
+cp pretty.json pretty.txt
+run tp-run tokens -o own --tokenizer "$bard" pretty.txt
+status_is 2 "an array under another name is no text"
+err_has "tp-run: pretty.txt: begins like an array of JSON objects; --input-format json reads its elements, --input-format text reads text" \
+    "and it is said what to give"
+run tp-run tokens -o own --input-format json pretty.txt
+ok "--input-format json reads it" cmp want.bin own.bin
+printf '[{"ids":[1,2]},\n  {"ids":["x"]}]' > bad.json
+run tp-run tokens -o own bad.json
+status_is 3 "a bad element is refused"
+err_is "tp-run: bad.json:2:11: 'ids' holds what is no id" "by line and column"
+for bad in '[{"ids":[1,2]},' '[{"ids":[1,2]}] x' '[{"ids":[1,2]}, 3]' '[]'; do
+    printf '%s' "$bad" > bad.json
+    run tp-run tokens -o own bad.json
+    status_is 3 "no array of objects: $bad"
+done
+printf '%sRomeo\n' "$mark" > marked.txt
+printf 'Romeo\n' > romeo.txt
+tp-run tokens -o want --tokenizer "$bard" romeo.txt > out
+tp-run tokens -o own --tokenizer "$bard" marked.txt > out
+ok "a byte order mark is no text" cmp want.bin own.bin
+
+# training reads standard input, too
+tp-run train -q --data "$bard/heldout.txt" --seq 32 --steps 2 -o file "$bard"
+for from in pipe file; do
+    case $from in
+    pipe) cat "$bard/heldout.txt" | tp-run train -q --data - --seq 32 --steps 2 -o piped "$bard" 2> err ;;
+    file) tp-run train -q -f --data - --seq 32 --steps 2 -o piped "$bard" < "$bard/heldout.txt" 2> err ;;
+    esac
+    ok "train --data - reads a $from" test $? -eq 0
+    ok "as the file itself: $from" test "$(grep '"type":"step"' file/log.jsonl | cut -d, -f1-5)" = \
+        "$(grep '"type":"step"' piped/log.jsonl | cut -d, -f1-5)"
+done
+cat "$bard/heldout.txt" | tp-run train -q --resume --data - --steps 3 -o piped 2> err
+ok "and resumes with the same text" test $? -eq 0
+cat romeo.txt | tp-run train -q --resume --data - --steps 4 -o piped 2> err
+ok "but not with another" test $? -eq 2
+run tp-run train --data - --eval-data - -o twice "$bard"
+status_is 2 "standard input is given once"
+
 # what is wrong
 mkdir before
 cp text.bin text.idx before

@@ -27,6 +27,44 @@ run tp-run score --input blank "$bard"
 status_is 0 "the first line that is not empty decides"
 out_has "blank:2: " "and lines keep their numbers"
 
+# a byte order mark, and arrays
+mark=$(printf '\357\273\277')
+printf '%s\n' '{"ids":[5,6,7]}' '{"ids":[8,9]}' > plain.jsonl
+tp-run score --input plain.jsonl "$bard" | sed 's/.*: //' > want
+printf '%s' "$mark" | cat - plain.jsonl > mark.jsonl
+printf '[{"ids":[5,6,7]},{"ids":[8,9]}]' > short.json
+printf '%s\n' "${mark}[" '  {' '    "ids": [5, 6, 7]' '  },' '  { "ids": [8, 9] }' ']' > pretty.json
+for file in mark.jsonl short.json pretty.json; do
+    run tp-run score --input $file "$bard"
+    status_is 0 "$file is JSON"
+    ok "of the same texts" test "$(sed 's/.*: //' out)" = "$(cat want)"
+done
+ok "an element has a number" test "$(cut -d: -f1,2 out | tr '\n' ' ')" = "pretty.json:1 pretty.json:2 "
+cp pretty.json pretty.list
+run tp-run score --input pretty.list "$bard"
+status_is 2 "an array under another name is not taken as text"
+err_has "tp-run: pretty.list: begins like an array of JSON objects; --input-format json reads its elements, --input-format text reads lines as text" \
+    "and it is said what to give"
+run tp-run score --input-format json --input pretty.list "$bard"
+ok "--input-format json reads it" test "$(sed 's/.*: //' out)" = "$(cat want)"
+printf '[{"ids":[5,6,7]},{"no":1}]' > bad.json
+run tp-run score --input bad.json "$bard"
+status_is 3 "a bad element is a bad line"
+err_is "tp-run: bad.json:2: neither a text nor an object with 'text' or 'ids'" "with its number"
+out_has "bad.json:1: " "beside the good ones"
+printf '[{"ids":[5,6,7]},' > bad.json
+run tp-run score --input bad.json "$bard"
+status_is 3 "an array without an end is refused"
+err_is "tp-run: bad.json: not valid JSON" "whole"
+printf '%s\n' 'ROMEO: what' > said.txt
+printf '%s' "$mark" | cat - said.txt > marked.txt
+tp-run score --input said.txt "$bard" | sed 's/.*: //' > want
+run tp-run score --input marked.txt "$bard"
+ok "a mark is no text" test "$(sed 's/.*: //' out)" = "$(cat want)"
+tp-run score said.txt "$bard" | sed 's/.*: //' > want
+run tp-run score marked.txt "$bard"
+ok "nor of a file that is one text" test "$(sed 's/.*: //' out)" = "$(cat want)"
+
 # text that is none
 printf '%s\n' '"ROMEO: \ud83d\ude00"' '"a \ud800 b"' '{"text":"x\udc00"}' > half
 run tp-run generate --max-tokens 2 --input half "$bard"

@@ -398,16 +398,17 @@ int classify_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct classify c = { .session = &session, .answer_tokens = ANSWER_TOKENS };
     struct given given = { 0 };
+    bool skip = false;
     const struct opt opts[] = {
         { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(c.inputs),
         INPUT_INVALID_OPTION(c.inputs),
+        { OPT_FLAG, '\0', "skip-empty", &skip, NULL, NULL, NULL, NULL },
         { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "this text", NULL, NULL },
         { OPT_STRING, '\0', "pair", &given.pair, "TEXT", "beside it, a second text",
           NULL, NULL },
-        { OPT_STRING, '\0', "ids", &given.ids, "LIST", "its tokens, such as 1,2,3",
-          NULL, NULL },
+        { OPT_STRING, '\0', "ids", &given.ids, "LIST", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "function", &c.function, "NAME",
           "scores: auto, softmax, sigmoid, none", function_names, NULL },
         { OPT_U64, '\0', "answer-tokens", &c.answer_tokens, "N",
@@ -427,6 +428,7 @@ int classify_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    c.inputs.keeps_empty = !skip;
     if (given.pair && !given.prompt)
         return cmd_usage(&cmd, "--pair goes with --prompt");
     if (!c.answer_tokens)

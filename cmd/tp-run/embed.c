@@ -7,8 +7,11 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/outputs.h"
 #include "cmd/tp-run/pooling.h"
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
+#include "lib/base/str.h"
+#include "lib/ckpt/npy.h"
 #include "lib/ckpt/safetensors.h"
 
 static const char *const pooling_names[] = { "mean", "cls", "last", "pooler", NULL };
@@ -115,6 +118,15 @@ static int write_vectors(const struct embed *e, struct err *err)
     return ret;
 }
 
+/* Writes the vectors to E->out by its name: .npy or .safetensors. */
+static int write_output(const struct embed *e, struct err *err)
+{
+    const uint64_t shape[2] = { e->inputs.n, e->cols };
+
+    return npy_is(e->out) ? npy_write(e->out, shape, e->vector, err)
+                          : write_vectors(e, err);
+}
+
 static int embed_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct embed *e = arg;
@@ -128,7 +140,7 @@ static int embed_rank(void *arg, struct comm *comm, struct err *err)
     int ret = outputs_run(&o, comm, err);
 
     if (ret == 0 && comm->rank == 0 && e->out)
-        ret = write_vectors(e, err);
+        ret = write_output(e, err);
     free(e->vector);
     return ret;
 }
@@ -151,6 +163,7 @@ int embed_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct embed e = { .session = &session };
     struct given given = { 0 };
+    bool skip = false;
     struct pooling asked = { .kind = -1 };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "pooling", &asked.kind, "HOW",
@@ -161,11 +174,11 @@ int embed_main(const char *program, int argc, char **argv)
           "a text in each line of FILE (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(e.inputs),
         INPUT_INVALID_OPTION(e.inputs),
+        { OPT_FLAG, '\0', "skip-empty", &skip, NULL, NULL, NULL, NULL },
         { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "this text", NULL, NULL },
-        { OPT_STRING, '\0', "ids", &given.ids, "LIST", "its tokens, such as 1,2,3",
-          NULL, NULL },
+        { OPT_STRING, '\0', "ids", &given.ids, "LIST", NULL, NULL, NULL },
         { OPT_STRING, 'o', "output", &e.out, "FILE",
-          "write one tensor 'embeddings' as safetensors", NULL, NULL },
+          "write the vectors to FILE.npy, or FILE.safetensors", NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -181,6 +194,11 @@ int embed_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    e.inputs.keeps_empty = !skip;
+    if (e.out && !npy_is(e.out) && !str_ends(e.out, ".safetensors") &&
+        strchr(fs_basename(e.out), '.'))
+        return cmd_usage(&cmd, "--output: %s ends neither in .npy nor in .safetensors",
+                         e.out);
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         choose_pooling(&e, &asked, &err) < 0)
         status = cmd_fail(&cmd, &err);

@@ -38,7 +38,7 @@ void inputs_clear(struct inputs *in)
     for (size_t i = 0; i < in->n; i++)
         clear_one(&in->v[i]);
     free(in->v);
-    *in = (struct inputs){ .format = in->format };
+    *in = (struct inputs){ .format = in->format, .keeps_empty = in->keeps_empty };
 }
 
 /* Takes ownership of ONE if RET is 0, otherwise releases it; returns RET. */
@@ -98,13 +98,14 @@ int inputs_add_file(struct inputs *in, const struct session *s, const char *path
                     bool is_ids, struct err *err)
 {
     char *text;
-    size_t len;
+    size_t len, mark;
     int ret;
 
     if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
         return -1;
-    ret = is_ids ? inputs_add_ids(in, s, name_of(path), text, err)
-                 : inputs_add_text(in, s, name_of(path), text, len, err);
+    mark = str_mark(text, len);
+    ret = is_ids ? inputs_add_ids(in, s, name_of(path), text + mark, err)
+                 : inputs_add_text(in, s, name_of(path), text + mark, len - mark, err);
     free(text);
     return ret;
 }
@@ -475,6 +476,66 @@ static int add_line(struct inputs *in, const struct session *s, const char *name
     return 0;
 }
 
+/* The first byte of TEXT[len] that is no white space of JSON, from AT on; or LEN. */
+static size_t after_space(const char *text, size_t len, size_t at)
+{
+    while (at < len && strchr(" \t\r\n", text[at]) && text[at])
+        at++;
+    return at;
+}
+
+/* Is the file TEXT[len] an array, each element of which is a line? */
+static int find_array(bool *array, const struct inputs *in, const char *path,
+                      const char *text, size_t len, struct err *err)
+{
+    size_t at = after_space(text, len, 0);
+
+    *array = false;
+    if (in->format == INPUT_TEXT || at == len || text[at] != '[')
+        return 0;
+    *array = in->format == INPUT_JSON || str_ends(path, ".json");
+    at = after_space(text, len, at + 1);
+    if (*array || at == len || text[at] != '{')
+        return 0;
+    return err_set(
+        err, ERR_USAGE,
+        "%s: begins like an array of JSON objects; --input-format json reads "
+        "its elements, --input-format text reads lines as text",
+        name_of(path));
+}
+
+static int add_elements(struct inputs *in, const struct session *s, const char *path,
+                        const char *text, size_t len, struct err *err)
+{
+    cJSON *all = parse_line(name_of(path), text, len, err), *one;
+    size_t n = 0;
+    int ret = all ? 0 : -1;
+
+    cJSON_ArrayForEach(one, all)
+    {
+        char *name = str_dupf("%s:%zu", name_of(path), ++n);
+        char *line = ret == 0 ? cJSON_PrintUnformatted(one) : NULL;
+
+        if (line)
+            ret = add_line(in, s, name, n, true, line, strlen(line), err);
+        else if (ret == 0)
+            ret = err_set(err, ERR_SYSTEM, "%s: out of memory", name);
+        free(line);
+        free(name);
+    }
+    cJSON_Delete(all);
+    return ret;
+}
+
+/* Adds line N, which has no character. */
+static void add_empty(struct inputs *in, const char *name, size_t n)
+{
+    struct input one = { .name = xstrdup(name), .line = n, .empty = true };
+
+    (void)!add(in, &one, 0);
+    in->nempty++;
+}
+
 /* Is the file JSON?  LINE[len] is its first nonempty line. */
 static int find_format(bool *json, const struct inputs *in, const char *name,
                        const char *line, size_t len, struct err *err)
@@ -499,31 +560,60 @@ static int find_format(bool *json, const struct inputs *in, const char *name,
                            name);
 }
 
-int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
-                     struct err *err)
+/* TEXT[len] is followed by a NUL. */
+static int add_lines(struct inputs *in, const struct session *s, const char *path,
+                     char *text, size_t len, struct err *err)
 {
-    char *text, *end;
-    size_t len, n = 0, before = in->n;
     bool json = false, known = false;
+    size_t n = 0, empty = 0; /* lines before the first that tells the format */
+    char *end;
     int ret = 0;
 
-    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
-        return -1;
     for (char *line = text; line < text + len && ret == 0; line = end + 1) {
         char *name = str_dupf("%s:%zu", name_of(path), ++n);
+        bool blank;
 
         end = memchr(line, '\n', (size_t)(text + len - line));
         if (!end)
             end = text + len;
         *end = '\0';
-        if (end > line && !known) {
+        blank = end == line || (end == line + 1 && *line == '\r');
+        if (!blank && !known) {
             ret = find_format(&json, in, name, line, (size_t)(end - line), err);
             known = true;
+            for (size_t i = 1; in->keeps_empty && !json && i <= empty; i++) {
+                char *early = str_dupf("%s:%zu", name_of(path), i);
+
+                add_empty(in, early, i);
+                free(early);
+            }
         }
-        if (end > line && ret == 0)
+        if (!blank && ret == 0)
             ret = add_line(in, s, name, n, json, line, (size_t)(end - line), err);
+        else if (!known)
+            empty++;
+        else if (in->keeps_empty && !json && ret == 0)
+            add_empty(in, name, n);
         free(name);
     }
+    return ret;
+}
+
+int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
+                     struct err *err)
+{
+    size_t len, mark, before = in->n;
+    bool array;
+    char *text;
+    int ret;
+
+    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
+        return -1;
+    mark = str_mark(text, len);
+    ret = find_array(&array, in, path, text + mark, len - mark, err);
+    if (ret == 0)
+        ret = array ? add_elements(in, s, path, text + mark, len - mark, err)
+                    : add_lines(in, s, path, text + mark, len - mark, err);
     free(text);
     if (ret == 0 && in->n == before)
         return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
@@ -553,7 +643,7 @@ void inputs_print_bad(const struct inputs *in, size_t i)
     const struct input *one = &in->v[i];
     struct str out = { 0 };
 
-    str_add(&out, "{\"type\":\"error\"");
+    str_addf(&out, "{\"type\":\"%s\"", one->empty ? "empty" : "error");
     inputs_add_place(&out, one);
     if (one->why) {
         str_add(&out, ",\"error\":");
@@ -667,7 +757,7 @@ int inputs_use(struct inputs *in, const struct session *s, enum input_use how,
                struct err *err)
 {
     for (size_t i = 0; i < in->n; i++)
-        if (!in->v[i].bad && use(&in->v[i], s, how, err) < 0 &&
+        if (!in->v[i].bad && !in->v[i].empty && use(&in->v[i], s, how, err) < 0 &&
             inputs_refuse(in, s, i, err) < 0)
             return -1;
     return 0;
@@ -724,22 +814,25 @@ static int share_name(const struct session *s, char **name, struct err *err)
 
 int inputs_share(struct inputs *in, const struct session *s, int ret, struct err *err)
 {
-    uint64_t n = in->n, bad = in->nbad;
+    uint64_t n = in->n, bad = in->nbad, empty = in->nempty;
 
     ret = launcher_agree(&s->launcher, ret, err);
     if (ret < 0 || !s->launcher.world)
         return ret;
-    if (share(s, &n, sizeof(n), err) < 0 || share(s, &bad, sizeof(bad), err) < 0)
+    if (share(s, &n, sizeof(n), err) < 0 || share(s, &bad, sizeof(bad), err) < 0 ||
+        share(s, &empty, sizeof(empty), err) < 0)
         return -1;
     if (!launcher_is_front(&s->launcher)) {
         in->v = xcalloc(n + 1, sizeof(*in->v));
         in->n = n;
         in->nbad = bad;
+        in->nempty = empty;
     }
     for (size_t i = 0; i < n; i++)
         if (share_name(s, &in->v[i].name, err) < 0 ||
             share(s, &in->v[i].line, sizeof(in->v[i].line), err) < 0 ||
             share(s, &in->v[i].bad, sizeof(in->v[i].bad), err) < 0 ||
+            share(s, &in->v[i].empty, sizeof(in->v[i].empty), err) < 0 ||
             share(s, in->v[i].pair, sizeof(in->v[i].pair), err) < 0 ||
             share(s, &in->v[i].choices, sizeof(in->v[i].choices), err) < 0 ||
             share_ids(s, &in->v[i].ids, err) < 0 ||

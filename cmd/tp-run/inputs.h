@@ -15,9 +15,10 @@ struct input {
     size_t pair[2]; /* range of the second text of a pair in ids; or 0, 0 */
     size_t choices; /* in the first of several inputs made from one line: their
                      * number; else 0 */
-    size_t line;    /* line number in the file, from 1; 0: the input is not a
-                     * line */
+    size_t line;    /* line number in the file, or of an element in its array, from 1;
+                     * 0: the input is not a line */
     bool bad;       /* an unusable line, already reported; has no ids */
+    bool empty;     /* a line without text, for which .keeps_empty asks; has no ids */
     char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
     char *why;      /* on rank 0, of a bad line: the cause */
 };
@@ -36,8 +37,10 @@ struct inputs {
     struct input *v;
     size_t n;
     size_t nbad; /* unusable lines: the final status is ERR_INPUT */
-    int format;  /* enum input_format of files of lines */
-    int invalid; /* enum input_invalid: treatment of bytes that are not UTF-8 */
+    size_t nempty;
+    int format;       /* enum input_format of files of lines */
+    int invalid;      /* enum input_invalid: treatment of bytes that are not UTF-8 */
+    bool keeps_empty; /* a line of text without a character is an input */
 };
 enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 
@@ -65,7 +68,8 @@ MUST_CHECK int inputs_add_pair(struct inputs *in, const struct session *s,
                                struct err *err);
 MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
                               const char *name, const char *list, struct err *err);
-/* Adds the text, or the list of ids, in the file PATH ("-": standard input). */
+/* Adds the text, or the list of ids, in the file PATH ("-": standard input).  A byte
+ * order mark is no part of it. */
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Adds each line of the file PATH in the format of IN.  A line of JSON is a text or an
@@ -73,8 +77,11 @@ MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
  * "bbox"; "pair" is the second text of a pair; "question" and "context" are a pair;
  * each element of the list "choices" is the second text of an input of its own.
  * INPUT_AUTO selects JSON when the first line begins with '{' or '"' and is valid JSON;
- * ERR_USAGE when it only begins so.  Empty lines are skipped.  An unusable line is
- * reported and becomes a bad input. */
+ * ERR_USAGE when it only begins so.  A file *.json, or any with INPUT_JSON, may also be
+ * one array, each element of which stands for a line; with INPUT_AUTO an array of
+ * objects in another file is ERR_USAGE.  A byte order mark is skipped, and so are empty
+ * lines, except those of text where .keeps_empty is set.  An unusable line is reported
+ * and becomes a bad input. */
 MUST_CHECK int inputs_add_lines(struct inputs *in, const struct session *s,
                                 const char *path, struct err *err);
 /* Checks that every input has a source if the model is an encoder-decoder, and none
@@ -96,7 +103,7 @@ MUST_CHECK int inputs_not_finite(const struct inputs *in, const struct session *
 void inputs_add_place(struct str *out, const struct input *in);
 /* Adds the line's "id" alone, with a comma before it, if it has one. */
 void inputs_add_id(struct str *out, const struct input *in);
-/* Prints the --json object of the bad input I. */
+/* Prints the --json object of the bad or empty input I. */
 void inputs_print_bad(const struct inputs *in, size_t i);
 /* Returns STATUS, or ERR_INPUT if STATUS is 0 and there are bad inputs. */
 int inputs_status(const struct inputs *in, int status);

@@ -9,6 +9,7 @@
 #include "cmd/tp-run/session.h"
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
+#include "lib/ckpt/npy.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/run/scheduler.h"
 
@@ -75,38 +76,6 @@ out:
     safetensors_header_clear(&h);
     free(bytes);
     return ret;
-}
-
-/* Writes the single result to PATH in NumPy's format 1.0: magic, length of the header,
- * a header padded to a multiple of 64 bytes, rows. */
-static int write_npy(const struct logits *l, const char *path, struct err *err)
-{
-    const struct result *r = &l->result[0];
-    char *head =
-        str_dupf("{'descr': '<f4', 'fortran_order': False, 'shape': (%llu, %llu), }",
-                 (unsigned long long)r->shape[0], (unsigned long long)r->shape[1]);
-    size_t len = strlen(head), all = (10 + len + 1 + 63) / 64 * 64;
-    char *bytes = mem_alloc(all + result_bytes(r), path, err);
-    int ret = -1;
-
-    if (bytes) {
-        memset(bytes, ' ', all);
-        memcpy(bytes, "\x93NUMPY\x01", 8); /* followed by the minor version, 0 */
-        bytes[8] = (char)((all - 10) & 255);
-        bytes[9] = (char)((all - 10) >> 8);
-        memcpy(bytes + 10, head, len);
-        bytes[all - 1] = '\n';
-        memcpy(bytes + all, r->x, result_bytes(r));
-        ret = output_write(path, bytes, all + result_bytes(r), false, err);
-    }
-    free(bytes);
-    free(head);
-    return ret;
-}
-
-static bool is_npy(const char *path)
-{
-    return path && str_ends(path, ".npy");
 }
 
 /* Allocates output I of input AT, with ROWS rows. */
@@ -239,7 +208,7 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
                     comm, &options, &limits, err) < 0)
         return -1;
     ret = session_report(l->session, &r, comm, err);
-    if (ret == 0 && is_npy(l->out) && (l->inputs.n > 1 || r.program->noutputs > 1))
+    if (ret == 0 && npy_is(l->out) && (l->inputs.n > 1 || r.program->noutputs > 1))
         ret = err_set(err, ERR_USAGE,
                       "--output: %s holds one array, of %zu inputs with %d outputs; "
                       "name it .safetensors",
@@ -247,8 +216,9 @@ static int logits_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0)
         ret = run_inputs(l, &r, &limits, err);
     if (ret == 0 && comm->rank == 0 && l->out)
-        ret = is_npy(l->out) ? write_npy(l, l->out, err)
-                             : write_results(l, l->out, false, err);
+        ret = npy_is(l->out)
+                  ? npy_write(l->out, l->result[0].shape, l->result[0].x, err)
+                  : write_results(l, l->out, false, err);
     if (ret == 0 && comm->rank == 0 && l->trace)
         ret = write_results(l, l->trace, true, err);
     ret = runner_finish(&r, ret, err);
@@ -326,9 +296,9 @@ int logits_main(const char *program, int argc, char **argv)
 
     if (!l.out && !l.trace)
         return cmd_usage(&cmd, "--output or --trace is needed");
-    if (is_npy(l.trace))
+    if (npy_is(l.trace))
         return cmd_usage(&cmd, "--trace: writes many arrays; name it .safetensors");
-    if (is_npy(l.out) && l.trace)
+    if (npy_is(l.out) && l.trace)
         return cmd_usage(&cmd, "--output: with --trace, name it .safetensors");
     if (!!given.ids + !!given.prompt + !!given.lines.n != 1)
         return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");

@@ -89,7 +89,7 @@ int outputs_check_inputs(struct inputs *in, const struct session *s, struct err 
     for (size_t i = 0; i < in->n; i++) {
         const struct input *one = &in->v[i];
 
-        if (one->bad)
+        if (one->bad || one->empty)
             continue;
         if (!one->ids.n)
             err_set(err, ERR_INPUT, "%s: no tokens", one->name);
@@ -115,7 +115,7 @@ void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
                                      .token_types = in->types.n ? in->types.v : NULL,
                                      .marks = in->marks.n ? in->marks.v : NULL,
                                      .n = in->ids.n,
-                                     .over = in->bad,
+                                     .over = in->bad || in->empty,
                                      .source = in->source.v,
                                      .nsource = in->source.n,
                                      .features = in->features,
@@ -139,7 +139,7 @@ static int hand_over(struct outputs *o, size_t end, struct err *err)
         uint64_t n;
         int ret = 0;
 
-        if (!x && !o->inputs->v[at].bad) {
+        if (!x && !o->inputs->v[at].bad && !o->inputs->v[at].empty) {
             if (runner_receive(r, replica, stage, &n, sizeof(n), err) < 0)
                 return -1;
             rows = (size_t)n;
@@ -257,13 +257,16 @@ int outputs_main(struct session *s, struct inputs *in, const struct given *g,
             ret = inputs_add_lines(in, s, "-", err);
         if (ret == 0)
             ret = outputs_check_inputs(in, s, err);
+        if (ret == 0 && in->nempty && in->nempty == in->n)
+            ret = err_set(err, ERR_INPUT, "%s: no line of text", in->v[0].name);
         if (ret == 0 && check)
             ret = check(arg, err);
     }
     if (inputs_share(in, s, ret, err) < 0)
         return cmd_fail(s->cmd, err);
-    return in->nbad == in->n ? cmd_finish(s->cmd, ERR_INPUT)
-                             : inputs_status(in, session_run(s, main, arg));
+    return in->nbad + in->nempty == in->n
+               ? cmd_finish(s->cmd, ERR_INPUT)
+               : inputs_status(in, session_run(s, main, arg));
 }
 
 int outputs_run(struct outputs *o, struct comm *comm, struct err *err)

@@ -16,7 +16,7 @@ struct outputs {
      * reduces them to one row in ROOM.  NULL: all rows are sent to rank 0. */
     void (*reduce)(void *arg, size_t at, const float *x, size_t rows, size_t cols,
                    float *room);
-    /* Called on rank 0 for each input in order; X is NULL for a bad input. */
+    /* Called on rank 0 for each input in order; X is NULL for a bad or empty input. */
     int (*done)(void *arg, size_t at, const float *x, size_t rows, size_t cols,
                 struct err *err);
     void *arg;

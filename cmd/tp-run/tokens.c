@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
 #include "lib/train/texts.h"
@@ -13,7 +14,7 @@
 
 struct request {
     const char *model, *end, *prefix;
-    int threads;
+    int threads, format; /* enum texts_format */
     bool json, quiet;
 };
 
@@ -121,9 +122,11 @@ static void print_result(const struct tokens_run *t)
 
 static int run(const struct request *r, char **file, struct err *err)
 {
-    struct tokens_run t = {
-        .r = r, .texts = { .end_id = -1, .strict = true, .threads = r->threads }
-    };
+    struct tokens_run t = { .r = r,
+                            .texts = { .end_id = -1,
+                                       .strict = true,
+                                       .threads = r->threads,
+                                       .format = r->format } };
     int ret = -1;
 
     if ((r->model && open_model(&t, r->model, err) < 0) ||
@@ -150,6 +153,8 @@ int tokens_main(const char *program, int argc, char **argv)
           "write PREFIX.bin and PREFIX.idx", NULL, NULL },
         { OPT_STRING, '\0', "tokenizer", &r.model, "MODEL",
           "the model, or tokenizer.json, that makes tokens", NULL, NULL },
+        { OPT_CHOICE, '\0', "input-format", &r.format, "FORMAT",
+          "the texts' format: auto, text, json", input_format_names, NULL },
         { OPT_STRING, '\0', "end-id", &r.end, "ID", "id that ends a document, or none",
           NULL, NULL },
         { OPT_COUNT, '\0', "threads", &r.threads, "N",

@@ -284,11 +284,29 @@ static int take_files(struct train_list *list, const struct opt_list *given,
     return 0;
 }
 
+/* Standard input is that of one process, and is read once. */
+static int check_standard(const struct request *r, struct err *err)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < r->data.n + r->eval.n; i++)
+        n += !strcmp(i < r->data.n ? r->data.v[i] : r->eval.v[i - r->data.n], "-");
+    if (n > 1)
+        return err_set(err, ERR_USAGE, "standard input is given twice");
+    if (n && r->t.session->launcher.world)
+        return err_set(err, ERR_USAGE,
+                       "the ranks of a launcher have no common standard input: give a "
+                       "file");
+    return 0;
+}
+
 /* The lists have files when a run is resumed. */
 static int sum_files(struct request *r, struct err *err)
 {
     struct train_files *f = &r->t.files;
 
+    if (check_standard(r, err) < 0)
+        return -1;
     if (r->same_model && launcher_is_front(&r->t.session->launcher) &&
         train_files_compare(&f->weights, NULL, NULL, err) < 0)
         return -1;

@@ -122,6 +122,7 @@ MUST_CHECK int train_newest(char **path, const char *dir, struct err *err);
 MUST_CHECK int train_dir_prune(const char *dir, int keep, uint64_t best,
                                struct err *err);
 
+/* "-" is standard input, which can be read once more afterwards. */
 MUST_CHECK int train_files_add(struct train_list *list, const char *path,
                                struct err *err);
 /* ERR_USAGE unless the files GIVEN by OPTION, or those of LIST's names if none is

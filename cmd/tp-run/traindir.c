@@ -305,12 +305,52 @@ static int remove_run(const char *dir, struct err *err)
 
 /* ---- a run's input files ---- */
 
+/* Makes standard input a file that can be read again: unless it is one, a temporary
+ * copy without a name takes its place. */
+static int hold_input(struct err *err)
+{
+    static const char what[] = "standard input";
+    FILE *copy = NULL;
+    char *buf = NULL;
+    struct stat st;
+    int ret = -1;
+    ssize_t n;
+
+    if (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode)) {
+        ret = 0;
+        goto out;
+    }
+    copy = tmpfile();
+    if (!copy) {
+        err_errno(err, "a copy of %s", what);
+        goto out;
+    }
+    buf = xmalloc(CHUNK);
+    while ((n = read(STDIN_FILENO, buf, CHUNK)) > 0)
+        if (fs_write(fileno(copy), buf, (size_t)n, what, err) < 0)
+            goto out;
+    ret = n < 0 || dup2(fileno(copy), STDIN_FILENO) < 0 ? err_errno(err, what) : 0;
+out:
+    if (copy)
+        fclose(copy);
+    free(buf);
+    if (ret == 0 && lseek(STDIN_FILENO, 0, SEEK_SET) < 0)
+        ret = err_errno(err, what);
+    return ret;
+}
+
+/* "-" is standard input, which is left at its beginning. */
 static int sum_file(uint32_t *crc, uint64_t *size, const char *path, struct err *err)
 {
-    int fd = fs_open_regular(path, err), ret = 0;
+    bool standard = !strcmp(path, "-");
+    int fd = -1, ret = 0;
     char *buf = xmalloc(CHUNK);
     ssize_t n = 0;
 
+    if (!standard)
+        fd = fs_open_regular(path, err);
+    else if (hold_input(err) == 0)
+        fd = dup(STDIN_FILENO);
     *crc = 0;
     *size = 0;
     while (fd >= 0 && (n = read(fd, buf, CHUNK)) > 0) {
@@ -320,6 +360,8 @@ static int sum_file(uint32_t *crc, uint64_t *size, const char *path, struct err 
     if (fd < 0)
         ret = -1;
     else if (n < 0)
+        ret = err_errno(err, "%s", path);
+    if (standard && ret == 0 && lseek(fd, 0, SEEK_SET) < 0)
         ret = err_errno(err, "%s", path);
     if (fd >= 0)
         close(fd);
@@ -337,7 +379,7 @@ int train_files_add(struct train_list *list, const char *path, struct err *err)
 {
     struct train_file f = { 0 };
 
-    if (fs_resolve(&f.path, path, err) < 0)
+    if (strcmp(path, "-") != 0 && fs_resolve(&f.path, path, err) < 0)
         return -1;
     if (!f.path)
         f.path = xstrdup(path);

@@ -180,7 +180,7 @@ static int reparse(struct json_doc *doc, const char *name, uint32_t line,
     doc->root = NULL;
     if (n >= UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: too large for JSON text", name);
-    jsonlex_init_at(&lex, name, line, text, n);
+    jsonlex_init_at(&lex, name, line, 1, text, n);
     lex.constants = constants;
     lex.text = doc->token;
     ret = build(doc, &lex, n, constants, err);

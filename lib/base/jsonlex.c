@@ -31,11 +31,12 @@ void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_
     };
 }
 
-void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line,
+void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line, uint32_t col,
                      const char *text, size_t n)
 {
     jsonlex_init(lex, name, text, n);
     lex->line = lex->at_line = line;
+    lex->line_start = text - (col - 1);
 }
 
 void jsonlex_clear(struct jsonlex *lex)

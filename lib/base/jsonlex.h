@@ -52,8 +52,9 @@ struct jsonlex {
 
 /* Read the N bytes at TEXT.  NAME (for messages) and TEXT are borrowed. */
 void jsonlex_init(struct jsonlex *lex, const char *name, const char *text, size_t n);
-/* The same for a TEXT whose first line is line number LINE of NAME. */
-void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line,
+/* The same for a TEXT that begins at line LINE, column COL of NAME; all of that line is
+ * in memory. */
+void jsonlex_init_at(struct jsonlex *lex, const char *name, uint32_t line, uint32_t col,
                      const char *text, size_t n);
 void jsonlex_clear(struct jsonlex *lex);
 

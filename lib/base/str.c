@@ -275,6 +275,11 @@ const char *str_human(char buf[32], uint64_t bytes)
     return buf;
 }
 
+size_t str_mark(const char *text, size_t n)
+{
+    return n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+}
+
 size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp)
 {
     static const uint32_t SMALLEST[] = { 0, 0, 0x80, 0x800, 0x10000 };

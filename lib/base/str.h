@@ -64,6 +64,8 @@ bool str_is_utf8(const char *s, size_t n);
 /* Decode the code point at S, which has N > 0 bytes, to *cp.  Returns the bytes used; 0
  * when they are ill-formed. */
 size_t str_utf8_decode(const char *s, size_t n, uint32_t *cp);
+/* Bytes of the byte order mark with which TEXT[n] begins: 3, or 0. */
+size_t str_mark(const char *text, size_t n);
 /* For ill-formed bytes at S: how many of them one U+FFFD replaces.  This is the longest
  * prefix of a well-formed character, or one byte (maximal subparts, the Unicode
  * Standard, section 3.9). */

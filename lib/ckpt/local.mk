@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/dcp.c %D%/dcp.h \
     %D%/locate.c %D%/locate.h \
     %D%/manifest.c %D%/manifest.h \
+    %D%/npy.c %D%/npy.h \
     %D%/outdir.c %D%/outdir.h \
     %D%/pickle.c %D%/pickle.h \
     %D%/safetensors.c %D%/safetensors.h \

@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 enum { READ = 1 << 16, MOST_READ = 1 << 30 };
 
@@ -119,7 +120,15 @@ int textfile_next(struct textfile *t, size_t most, const char **text, size_t *n,
                            t->have - (before < most ? 0 : before));
     }
     t->at = t->end ? t->have : (size_t)(last + 1 - t->buf);
-    *text = t->buf;
-    *n = t->at;
+    t->from = t->begun ? 0 : str_mark(t->buf, t->at);
+    t->begun = true;
+    *text = t->at ? t->buf + t->from : "";
+    *n = t->at - t->from;
     return 0;
+}
+
+int textfile_rest(struct textfile *t, const char **text, size_t *n, struct err *err)
+{
+    t->at = t->from;
+    return textfile_next(t, SIZE_MAX, text, n, err);
 }

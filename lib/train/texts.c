@@ -18,7 +18,7 @@ enum { PIECE = 1 << 20, MOST_THREADS = 256 };
 struct line {
     const char *text;
     size_t len;
-    uint32_t number;
+    uint32_t number, col; /* where it begins */
     struct tokens ids;
     size_t given;
 };
@@ -182,7 +182,7 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
     struct jsonlex lex;
     int ret = -1;
 
-    jsonlex_init_at(&lex, b->name, line->number, line->text, line->len);
+    jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
         ret = check_fields(&f, err);
         if (ret == 0 && f.has[FIELD_PROMPT] && b->o->strict)
@@ -260,8 +260,9 @@ static void split_lines(struct batch *b, const char *text, size_t n, uint32_t *n
             end = limit;
         if (end > p && !(end == p + 1 && *p == '\r')) {
             b->line = xgrow(b->line, &b->cap, b->n + 1, sizeof(*b->line));
-            b->line[b->n++] =
-                (struct line){ .text = p, .len = (size_t)(end - p), .number = *number };
+            b->line[b->n++] = (struct line){
+                .text = p, .len = (size_t)(end - p), .number = *number, .col = 1
+            };
         }
         p = end + 1;
     }
@@ -284,24 +285,92 @@ static int give_line(const struct batch *b, size_t i,
     return d.n ? see(arg, &d, err) : 0;
 }
 
-static int read_json(struct textfile *t, const struct texts_options *o,
-                     int (*see)(void *arg, const struct texts_document *document,
-                                struct err *err),
-                     void *arg, struct err *err)
+/* Tokenizes the lines of B and passes their documents on. */
+static int give_lines(struct batch *b,
+                      int (*see)(void *arg, const struct texts_document *document,
+                                 struct err *err),
+                      void *arg, struct err *err)
+{
+    int ret = 0;
+
+    run_threads(b);
+    for (size_t i = 0; i < b->n && ret == 0; i++)
+        ret = give_line(b, i, see, arg, err);
+    clear_lines(b);
+    return ret;
+}
+
+/* TEXT[n] is the beginning of the file. */
+static int
+read_json(struct textfile *t, const char *text, size_t n, const struct texts_options *o,
+          int (*see)(void *arg, const struct texts_document *document, struct err *err),
+          void *arg, struct err *err)
 {
     struct batch b = { .o = o, .name = t->name, .lock = PTHREAD_MUTEX_INITIALIZER };
     uint32_t number = 1;
-    const char *text;
     int ret = 0;
-    size_t n;
 
-    while (ret == 0 && (ret = textfile_next(t, PIECE, &text, &n, err)) == 0 && n) {
+    while (ret == 0 && n) {
         split_lines(&b, text, n, &number);
-        run_threads(&b);
-        for (size_t i = 0; i < b.n && ret == 0; i++)
-            ret = give_line(&b, i, see, arg, err);
-        clear_lines(&b);
+        ret = give_lines(&b, see, arg, err);
+        if (ret == 0)
+            ret = textfile_next(t, PIECE, &text, &n, err);
     }
+    free(b.line);
+    return ret;
+}
+
+/* Adds the objects of the array that LEX reads to B, about PIECE bytes of them, or none
+ * at its end. */
+static int take_elements(struct jsonlex *lex, struct batch *b, const char *text,
+                         struct err *err)
+{
+    for (size_t bytes = 0; bytes < PIECE;) {
+        struct line one = { 0 };
+        size_t from;
+
+        if (lex->token == JSONLEX_END)
+            return 0;
+        if (jsonlex_next(lex, err) < 0)
+            return -1;
+        if (lex->token == JSONLEX_ARRAY_END)
+            return jsonlex_next(lex, err); /* nothing may follow the array */
+        if (lex->token != JSONLEX_OBJECT)
+            return jsonlex_error(lex, err, "no object with 'text', 'ids' or 'prompt'");
+        from = lex->start;
+        one =
+            (struct line){ .text = text + from, .number = lex->line, .col = lex->col };
+        if (jsonlex_skip(lex, err) < 0)
+            return -1;
+        one.len = lex->end - from;
+        bytes += one.len;
+        b->line = xgrow(b->line, &b->cap, b->n + 1, sizeof(*b->line));
+        b->line[b->n++] = one;
+    }
+    return 0;
+}
+
+/* TEXT[n] is the whole file, an array of objects. */
+static int read_array(const struct textfile *t, const char *text, size_t n,
+                      const struct texts_options *o,
+                      int (*see)(void *arg, const struct texts_document *document,
+                                 struct err *err),
+                      void *arg, struct err *err)
+{
+    struct batch b = { .o = o, .name = t->name, .lock = PTHREAD_MUTEX_INITIALIZER };
+    struct jsonlex lex;
+    int ret;
+
+    jsonlex_init(&lex, t->name, text, n);
+    ret = jsonlex_next(&lex, err);
+    while (ret == 0) {
+        ret = take_elements(&lex, &b, text, err);
+        if (ret < 0 || !b.n)
+            break;
+        ret = give_lines(&b, see, arg, err);
+    }
+    clear_lines(&b);
+    jsonlex_clear(&lex);
     free(b.line);
     return ret;
 }
@@ -323,19 +392,17 @@ static size_t bad_line(const char *text, size_t n)
     return 0;
 }
 
-/* Reads a text as one document, or as several when it contains end ids. */
-static int read_text(struct textfile *t, const struct texts_options *o,
+/* Reads TEXT[n] as one document, or as several when it contains end ids. */
+static int read_text(const struct textfile *t, const char *text, size_t n,
+                     const struct texts_options *o,
                      int (*see)(void *arg, const struct texts_document *document,
                                 struct err *err),
                      void *arg, struct err *err)
 {
     struct tokens ids = { 0 };
-    size_t n, bad, from = 0;
-    const char *text;
+    size_t bad, from = 0;
     int ret;
 
-    if (textfile_next(t, SIZE_MAX, &text, &n, err) < 0)
-        return -1;
     bad = bad_line(text, n);
     if (bad)
         return err_set(err, ERR_INPUT, "%s:%zu: not UTF-8", t->name, bad);
@@ -355,15 +422,75 @@ static int read_text(struct textfile *t, const struct texts_options *o,
     return ret;
 }
 
-static bool is_json(const char *path)
+static bool ends_in(const char *path, const char *const *end, size_t n)
 {
-    static const char *const end[] = { ".jsonl",    ".ndjson",    ".json",
-                                       ".jsonl.gz", ".ndjson.gz", ".json.gz" };
-    size_t i = 0;
+    for (size_t i = 0; i < n; i++)
+        if (str_ends(path, end[i]))
+            return true;
+    return false;
+}
 
-    while (i < sizeof(end) / sizeof(*end) && !str_ends(path, end[i]))
-        i++;
-    return i < sizeof(end) / sizeof(*end);
+/* Is TEXT[n], the beginning of a file, a JSON object in its first line that is not
+ * empty? */
+static bool begins_with_object(const char *name, const char *text, size_t n)
+{
+    const char *end;
+    struct jsonlex lex;
+    struct err ignored;
+    bool is;
+
+    while (n && (*text == '\n' || *text == '\r'))
+        text++, n--;
+    end = n ? memchr(text, '\n', n) : NULL;
+    if (!n || *text != '{')
+        return false;
+    jsonlex_init(&lex, name, text, end ? (size_t)(end - text) : n);
+    is = jsonlex_next(&lex, &ignored) == 0 && jsonlex_skip(&lex, &ignored) == 0 &&
+         jsonlex_next(&lex, &ignored) == 0 && lex.token == JSONLEX_END;
+    jsonlex_clear(&lex);
+    return is;
+}
+
+/* Does TEXT[n] begin like an array of objects? */
+static bool begins_with_array(const char *text, size_t n, bool any)
+{
+    size_t at = 0;
+
+    while (at < n && text[at] && strchr(" \t\r\n", text[at]))
+        at++;
+    if (at == n || text[at++] != '[')
+        return false;
+    while (at < n && text[at] && strchr(" \t\r\n", text[at]))
+        at++;
+    return any || (at < n && text[at] == '{');
+}
+
+/* How a file is read. */
+enum form { FORM_TEXT, FORM_LINES, FORM_ARRAY };
+
+/* TEXT[n] is the beginning of file PATH. */
+static int find_form(enum form *form, const char *path, const char *text, size_t n,
+                     const struct texts_options *o, struct err *err)
+{
+    static const char *const lines[] = { ".jsonl", ".ndjson", ".jsonl.gz",
+                                         ".ndjson.gz" };
+    static const char *const whole[] = { ".json", ".json.gz" };
+    bool json = ends_in(path, whole, 2);
+
+    *form = FORM_TEXT;
+    if (o->format == TEXTS_TEXT)
+        return 0;
+    if (begins_with_array(text, n, json) && (o->format == TEXTS_JSON || json))
+        *form = FORM_ARRAY;
+    else if (o->format == TEXTS_JSON || json || ends_in(path, lines, 4) ||
+             begins_with_object(path, text, n))
+        *form = FORM_LINES;
+    else if (begins_with_array(text, n, false))
+        return err_set(err, ERR_USAGE,
+                       "%s: begins like an array of JSON objects; --input-format json "
+                       "reads its elements, --input-format text reads text",
+                       path);
+    return 0;
 }
 
 int texts_read(const char *path, const struct texts_options *options,
@@ -371,13 +498,23 @@ int texts_read(const char *path, const struct texts_options *options,
                           struct err *err),
                void *arg, struct err *err)
 {
+    enum form form = FORM_TEXT;
     struct textfile t;
+    const char *text;
+    size_t n;
     int ret;
 
     if (textfile_open(&t, path, err) < 0)
         return -1;
-    ret = is_json(path) ? read_json(&t, options, see, arg, err)
-                        : read_text(&t, options, see, arg, err);
+    ret = textfile_next(&t, PIECE, &text, &n, err);
+    if (ret == 0)
+        ret = find_form(&form, t.name, text, n, options, err);
+    if (ret == 0 && form != FORM_LINES)
+        ret = textfile_rest(&t, &text, &n, err);
+    if (ret == 0)
+        ret = form == FORM_LINES   ? read_json(&t, text, n, options, see, arg, err)
+              : form == FORM_ARRAY ? read_array(&t, text, n, options, see, arg, err)
+                                   : read_text(&t, text, n, options, see, arg, err);
     textfile_close(&t);
     return ret;
 }

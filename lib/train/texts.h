@@ -1,8 +1,10 @@
 /* texts - tokenizes files of text or JSON lines, document by document
  *
  * A file whose name ends in .jsonl, .ndjson or .json has JSON lines, one document per
- * object; any other file is text.  Either may be compressed with gzip, with or without
- * ".gz" at the end of its name.  "-" is standard input, as text. */
+ * object, and so has a file, or standard input ("-"), whose first line that is not
+ * empty is a JSON object; any other file is text.  A file *.json may also be one array
+ * of objects, which is held in memory.  Any may be compressed with gzip, with or
+ * without ".gz" at the end of its name. */
 #ifndef LIB_TRAIN_TEXTS_H
 #define LIB_TRAIN_TEXTS_H
 
@@ -12,12 +14,16 @@
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
 
+/* AUTO: as above, by name and first line. */
+enum texts_format { TEXTS_AUTO, TEXTS_TEXT, TEXTS_JSON };
+
 struct texts_options {
     const struct tokenizer *tokenizer; /* NULL: only "ids" can be read */
     int32_t end_id;                    /* appended to each text; -1: none */
     uint64_t vocab;                    /* ids are smaller; 0: no limit */
     int threads;                       /* threads of the tokenization; 0: one */
     bool strict;                       /* prompts are an error */
+    int format;                        /* enum texts_format */
 };
 
 struct texts_document {
