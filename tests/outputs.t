@@ -134,6 +134,10 @@ v.trials/000000/params.json env -C d hpo-sweep run ../s.yaml --study v -S ../t.d
 w.trials/000000/stdout env -C d hpo-sweep run ../s.yaml --study w -S ../t.db --trials 1 -- echo 1
 x.trials/000000/stderr env -C d hpo-sweep run ../s.yaml --study x -S ../t.db --trials 1 -- echo 1
 EOS
+    mkdir gone
+    run sh -c 'cd gone && rmdir ../gone && exec hpo-sweep ask "$1/s.yaml" -S s.db' - "$scratch"
+    status_is 4 "a database has no place in a directory that was removed"
+    err_is "hpo-sweep: s.db: No such file or directory" "which is told"
 else
     skip "nor what hpo-sweep writes" "built without SQLite or YAML"
 fi

@@ -24,6 +24,7 @@ enum { LINKS_MAX = 40, TRIES = 1000, NAME_KEPT = 200 };
 struct place {
     int dir;         /* the directory, opened by O_PATH */
     struct str path; /* its path, without links */
+    int unknown;     /* errno of why it is not known; 0: it is */
     char *name;      /* of the file in it */
     bool found;
     struct stat st; /* of what has the name, which is no link */
@@ -96,6 +97,7 @@ static int start_at(struct walk *w, const char *path)
         return -1;
     move_to(w, dir, "/");
     here = absolute ? NULL : getcwd(NULL, 0);
+    w->p.unknown = absolute || here ? 0 : errno;
     if (here && strcmp(here, "/") != 0)
         str_add(&w->p.path, here);
     free(here);
@@ -430,7 +432,10 @@ char *output_resolve_dup(const char *path, struct err *err)
 
     if (find(&p, path, false, OUTPUT_FIND, err) < 0)
         return NULL;
-    if (check_found(&p, path, err) == 0)
+    errno = p.unknown;
+    if (p.unknown)
+        fail(path, err);
+    else if (check_found(&p, path, err) == 0)
         out = str_dupf("%s/%s", str_text(&p.path), p.name);
     clear(&p);
     return out;
