@@ -143,6 +143,10 @@ for mesh in tp=1 dp=2; do
         out_has '"line":5,"id":false,"error":"id 5000 is not in the vocabulary of 1024"}' "which names no place twice"
     done
 done
+printf '%s\n' '[{"id": 12345678901234567890, "ids": [1, 2]},' '{"ids": [3, 4], "id": {"a":' '[1, 2]}}]' > array.json
+run tp-run score --json --input array.json "$bard"
+ok "so do those of an array's elements, in a line" test \
+    "$(sed -n 's/.*"line":[0-9],"id":\(.*\),"tokens":.*/\1/p' out | paste -sd';' -)" = '12345678901234567890;{"a": [1, 2]}'
 printf '%s\n' '{"id":[1],"ids":[5,6,7]}' '{"ids":[1000],"id":{"b":2}}' > named
 run tp-run classify --json --input named "$data/models/bert-classify"
 ok "classify gives it back, too" test "$(sed -n 's/.*"line":[0-9],"id":\(.*\),"\(tokens\|error\)":.*/\1/p' out | paste -sd' ' -)" = '[1] {"b":2}'

@@ -504,18 +504,39 @@ static int find_array(bool *array, const struct inputs *in, const char *path,
         name_of(path));
 }
 
+/* The next element of the array that LEX reads in TEXT, as it is written; NULL: LEX is
+ * stricter than the parser that took the array, and does not read it. */
+static char *element_dup(struct jsonlex *lex, const char *text)
+{
+    struct err none = { 0 };
+    size_t start;
+
+    if (jsonlex_next(lex, &none) < 0)
+        return NULL;
+    start = lex->start;
+    return jsonlex_skip(lex, &none) < 0 ? NULL
+                                        : xstrndup(text + start, lex->end - start);
+}
+
 static int add_elements(struct inputs *in, const struct session *s, const char *path,
                         const char *text, size_t len, struct err *err)
 {
     cJSON *all = parse_line(name_of(path), text, len, err), *one;
     size_t n = 0;
     int ret = all ? 0 : -1;
+    struct jsonlex lex;
+    bool read;
 
+    jsonlex_init(&lex, path, text, len);
+    read = jsonlex_next(&lex, &(struct err){ 0 }) == 0 && lex.token == JSONLEX_ARRAY;
     cJSON_ArrayForEach(one, all)
     {
         char *name = str_dupf("%s:%zu", name_of(path), ++n);
-        char *line = ret == 0 ? cJSON_PrintUnformatted(one) : NULL;
+        char *line = ret == 0 && read ? element_dup(&lex, text) : NULL;
 
+        read = line != NULL;
+        if (!read && ret == 0)
+            line = cJSON_PrintUnformatted(one);
         if (line)
             ret = add_line(in, s, name, n, true, line, strlen(line), err);
         else if (ret == 0)
@@ -523,6 +544,7 @@ static int add_elements(struct inputs *in, const struct session *s, const char *
         free(line);
         free(name);
     }
+    jsonlex_clear(&lex);
     cJSON_Delete(all);
     return ret;
 }
