@@ -43,6 +43,7 @@ static void resume(char *dir, const char *log, uint64_t step, const char *text,
     struct train t = { .session = &session,
                        .dir = dir,
                        .files.model = (char *)"model",
+                       .resumed = true,
                        .state.step = step };
     char *once, *twice;
     size_t len, again;
