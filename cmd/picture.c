@@ -14,8 +14,9 @@ int picture_check(const struct cmd *cmd, const char *option, const char *path)
     return cmd_usage(cmd, "%s: '%s' does not end in " PICTURE_NAMES, option, path);
 }
 
-char *picture_command_dup(const char *program, int argc, char **argv)
+const char *picture_command(const char *program, int argc, char **argv)
 {
+    static char *command; /* kept for all ways on which a command ends */
     char **words = xcalloc((size_t)argc + 2, sizeof(*words));
     struct str out = { 0 };
     int n = 0;
@@ -25,7 +26,9 @@ char *picture_command_dup(const char *program, int argc, char **argv)
         words[n++] = argv[i];
     words_quote(&out, words);
     free(words);
-    return str_steal(&out);
+    free(command);
+    command = str_steal(&out);
+    return command;
 }
 
 char *picture_name_dup(const char *path)

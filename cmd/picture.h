@@ -13,9 +13,9 @@
  * OPTION ("--plot"), and its status. */
 int picture_check(const struct cmd *cmd, const char *option, const char *path);
 
-/* PROGRAM's command line as a shell reads it; the caller frees it.  Call it before
+/* PROGRAM's command line as a shell reads it, until the next call.  Call it before
  * cmd_parse, which reorders ARGV. */
-char *picture_command_dup(const char *program, int argc, char **argv);
+const char *picture_command(const char *program, int argc, char **argv);
 
 /* The last part of PATH, for titles, slashes behind it left out; the caller frees it.
  */

@@ -671,7 +671,7 @@ int plot_main(const char *program, int argc, char **argv)
             "Draw a study: history, front, reports, parallel, importance, slice,\n"
             "contour, rank, timeline or edf; without one, a page of all (.html)"
     };
-    char *command = picture_command_dup(program, argc, argv);
+    const char *command = picture_command(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s;
     struct err err = { 0 };
@@ -690,6 +690,5 @@ int plot_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     ret = draw(&s.study, kind, &params, output, command, &err);
     session_close(&s);
-    free(command);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

@@ -8,7 +8,7 @@
 struct output_options {
     bool json, explain;
     const char *plot;
-    char *command; /* as given, for a page */
+    const char *command; /* as given, for a page */
 };
 
 #define OUTPUT_OPTIONS(o)                                                             \
@@ -57,7 +57,6 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
     else
         status = cmd_finish(cmd, report.fits ? EXIT_SUCCESS : EXIT_FAILURE);
 out:
-    free(out->command);
     free(obstacles);
     free(ways);
     free(explanation);
@@ -69,7 +68,7 @@ out:
 int infer_main(const char *program, int argc, char **argv)
 {
     struct request_options r = REQUEST_DEFAULTS;
-    struct output_options out = { .command = picture_command_dup(program, argc, argv) };
+    struct output_options out = { .command = picture_command(program, argc, argv) };
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_INFER_OPTIONS(r),
@@ -99,7 +98,7 @@ int infer_main(const char *program, int argc, char **argv)
 int train_main(const char *program, int argc, char **argv)
 {
     struct request_options r = REQUEST_DEFAULTS;
-    struct output_options out = { .command = picture_command_dup(program, argc, argv) };
+    struct output_options out = { .command = picture_command(program, argc, argv) };
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_TRAIN_OPTIONS(r),

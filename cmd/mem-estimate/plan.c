@@ -359,7 +359,7 @@ int plan_main(const char *program, int argc, char **argv)
     struct planner_options p;
     bool json = false, emitting = false;
     const char *plot = NULL;
-    char *command = picture_command_dup(program, argc, argv);
+    const char *command = picture_command(program, argc, argv);
     int mode = 0, format = 0;
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "mode", &mode, "MODE", "infer or train", modes, NULL },
@@ -501,6 +501,5 @@ int plan_main(const char *program, int argc, char **argv)
     planner_result_clear(&result);
 out:
     request_close(&r);
-    free(command);
     return status;
 }

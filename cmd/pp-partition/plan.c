@@ -417,7 +417,7 @@ int plan_main(const char *program, int argc, char **argv)
         .min_args = 1,
         .max_args = 1,
     };
-    char *command = picture_command_dup(program, argc, argv);
+    const char *command = picture_command(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     const struct checkpoint_options options = { .family_file = family,
                                                 .family_path = family_path(&cmd) };
@@ -446,7 +446,6 @@ int plan_main(const char *program, int argc, char **argv)
     print_summary(&p, json);
     ret = plot ? draw_plan(&p, plot, command, &err) : 0;
 out:
-    free(command);
     close_plan(&p);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);
 }

@@ -691,7 +691,7 @@ static int run(const struct settings *s, const char *path, bool *fits, struct er
 
 int schedule_main(const char *program, int argc, char **argv)
 {
-    char *command = picture_command_dup(program, argc, argv);
+    const char *command = picture_command(program, argc, argv);
     struct settings s = { .name = ORDER_1F1B, .command = command };
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "schedule", &s.name, "NAME",
@@ -762,7 +762,6 @@ int schedule_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     status = run(&s, operand[0], &fits, &err) < 0 ? cmd_fail(&cmd, &err) : 0;
     calibration_clear(&s.measured);
-    free(command);
     if (status)
         return status;
     return cmd_finish(&cmd, fits ? EXIT_SUCCESS : EXIT_FAILURE);

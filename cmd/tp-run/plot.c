@@ -496,7 +496,8 @@ int plot_main(const char *program, int argc, char **argv)
                              .opts = opts,
                              .min_args = 1,
                              .max_args = -1 };
-    char *command = picture_command_dup(program, argc, argv), *title = NULL;
+    const char *command = picture_command(program, argc, argv);
+    char *title = NULL;
     char **operand = cmd_parse(&cmd, argc, argv);
     struct course *course;
     struct err err = { 0 };
@@ -534,6 +535,5 @@ int plot_main(const char *program, int argc, char **argv)
     free(course);
     free(d.legend);
     free(title);
-    free(command);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, EXIT_SUCCESS);
 }

@@ -600,7 +600,6 @@ static void clear(struct request *r)
         close(r->t.lock);
     }
     train_look_clear(&r->t.look);
-    free(r->t.command);
     free(r->t.dir);
 }
 
@@ -726,7 +725,7 @@ int train_main(const char *program, int argc, char **argv)
                              .opts = opts,
                              .min_args = 0,
                              .max_args = 1 };
-    char *command = picture_command_dup(program, argc, argv);
+    const char *command = picture_command(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
     int status;

@@ -91,7 +91,7 @@ struct train {
     uint64_t held;               /* number of samples for evaluation */
     char *dir;                   /* of the run; NULL: nothing is saved */
     const char *log;             /* --log, or NULL */
-    char *command;               /* as given */
+    const char *command;         /* as given */
     const char *report, *result; /* hpo-sweep's files, or NULL */
     int lock;                    /* the run's directory, open and locked; -1: none */
     struct train_look look;      /* the directory before it was locked */

@@ -205,7 +205,7 @@ int plan_main(const char *program, int argc, char **argv)
         .min_args = 1,
         .max_args = 1,
     };
-    char *command = picture_command_dup(program, argc, argv);
+    const char *command = picture_command(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     struct plan p = { 0 };
     struct err err = { 0 };
@@ -247,7 +247,6 @@ int plan_main(const char *program, int argc, char **argv)
                            &err)
                : 0;
 out:
-    free(command);
     table_free(table);
     close_parts(&p);
     checkpoint_close(p.ckpt);
