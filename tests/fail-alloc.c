@@ -52,7 +52,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *first)
 {
     static const char *const counted[] = { "/libc.so",    "libcjson", "libpcre2",
                                            "libsqlite3",  "libyaml",  "libz.so",
-                                           "libutf8proc", "libdnnl" };
+                                           "libutf8proc", "libdnnl",  "libzstd" };
     const char *in = getenv("ALLOC_IN");
     bool own = *(bool *)first, wanted = own;
 

@@ -354,7 +354,7 @@ check-builds:
 	        TESTS='tests/unit-cpu tests/unit-engine'; \
 	fi
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
-	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-mpi"
+	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-mpi"
 	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
     tests/pp-partition.t tests/tp-run.t tests/tp-shard.t

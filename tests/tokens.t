@@ -174,6 +174,84 @@ run tp-run tokens -q --tokenizer "$bard" -o t.bin changed.txt.gz
 status_is 3 "and so is gzip whose checksum is wrong"
 err_has "tp-run: changed.txt.gz: not read as gzip: " "in one line"
 ok "nothing is written of either" test ! -e t.bin
+{ cat good.txt.gz good.txt.gz && head -c 9000 /dev/zero; } > twice.gz
+{ cat romeo.txt && cat romeo.txt; } | sed 's/.*/hello hello world/' > twice
+for file in twice twice.gz; do
+    tp-run tokens -q --tokenizer "$bard" -o $file.out $file
+done
+ok "members of gzip are one text, and what follows them is left out" cmp twice.out.bin twice.gz.out.bin
+# zstd, by how a file begins: a frame of six lines that is compressed, a skippable one, and a frame of one line
+{
+    printf '\050\265\057\375\004\150\315\000\000\220\173\042\151\144\163\042\072\133\061\054\062\054\063\054\064\135\175'
+    printf '\012\001\000\256\246\031\006\317\331\063\322'
+} > six.zst
+printf '\050\265\057\375\004\130\141\000\000\173\042\151\144\163\042\072\133\064\135\175\012\343\117\276\336' > one.zst
+printf '\120\052\115\030\003\000\000\000{x}' > skipped.zst
+# frame WINDOW - the header of one with that descriptor of a window, without a checksum
+frame() {
+    printf '\050\265\057\375\000%b' "$1"
+}
+if tp-run --version | grep -q '+zstd'; then
+    for k in 1 2 3 4 5 6; do
+        echo '{"ids":[1,2,3,4]}'
+    done > seven.jsonl
+    echo '{"ids":[4]}' >> seven.jsonl
+    tp-run tokens -o want seven.jsonl > out
+    cat six.zst skipped.zst one.zst > seven.jsonl.zst
+    cat skipped.zst seven.jsonl.zst skipped.zst > other.name
+    for file in seven.jsonl.zst other.name; do
+        run tp-run tokens -o own $file
+        status_is 0 "zstd is read: $file"
+        ok "its frames are one text" cmp want.bin own.bin
+        ok "document by document" cmp want.idx own.idx
+    done
+    cat seven.jsonl.zst | tp-run tokens -o own - > out
+    ok "from a pipe, too" cmp want.bin own.bin
+    for file in seven.jsonl seven.jsonl.zst; do
+        tp-run train -q --data $file --seq 2 --steps 2 -o "$file.run" "$bard"
+    done
+    ok "train --data reads the same" test "$(grep '"type":"step"' seven.jsonl.run/log.jsonl | cut -d, -f1-5)" = \
+        "$(grep '"type":"step"' seven.jsonl.zst.run/log.jsonl | cut -d, -f1-5)"
+    for n in 5 12 37; do
+        head -c $n six.zst > short.jsonl.zst
+        run tp-run tokens -o t.bin short.jsonl.zst
+        status_is 3 "a frame that ends early is refused: $n bytes"
+        err_is "tp-run: short.jsonl.zst: truncated" "in one line"
+    done
+    { cat one.zst six.zst | head -c 50; } > short.jsonl.zst
+    run tp-run tokens -o t.bin short.jsonl.zst
+    err_is "tp-run: short.jsonl.zst: truncated" "so is the second"
+    { head -c 14 one.zst && printf 5 && tail -c 10 one.zst; } > changed.zst
+    run tp-run tokens -o t.bin changed.zst
+    status_is 3 "so is a frame whose checksum is wrong"
+    err_is "tp-run: changed.zst: not read as zstd: Restored data doesn't match checksum" "in one line"
+    { cat one.zst && echo 'no frame'; } > behind.zst
+    run tp-run tokens -o t.bin behind.zst
+    status_is 3 "nothing else may follow a frame"
+    err_has "tp-run: behind.zst: not read as zstd: " "in one line"
+    # windows of 8 and 16 MiB
+    { frame '\0150' && printf '\061\000\000Romeo\n'; } > window.txt.zst
+    tp-run tokens -o want --tokenizer "$bard" romeo.txt > out
+    run tp-run tokens -o own --tokenizer "$bard" window.txt.zst
+    ok "a window of 8 MiB is read" cmp want.bin own.bin
+    { frame '\0160' && printf '\061\000\000Romeo\n'; } > window.txt.zst
+    run tp-run tokens -o t.bin --tokenizer "$bard" window.txt.zst
+    status_is 3 "a larger one is refused"
+    err_is "tp-run: window.txt.zst: its zstd window is larger than 8 MiB; decompress it first (zstd -d --long=31)" \
+        "and it is said what to do"
+    # 50 MiB: 400 blocks that are one byte each, repeated
+    blocks=$(awk 'BEGIN { for (i = 0; i < 400; i++) printf "\\002\\000\\020a" }')
+    # shellcheck disable=SC2059 # it is a format
+    { frame '\0150' && printf "$blocks" && printf '\001\000\000'; } > bomb.zst
+    run tp-run tokens -o t.bin --tokenizer "$bard" bomb.zst
+    status_is 3 "a small frame that would be a very large text is refused"
+    err_has "bomb.zst: refused: its" "by name"
+else
+    run tp-run tokens -o t.bin six.zst
+    status_is 3 "zstd is refused by a build without it"
+    err_is "tp-run: six.zst: compressed by zstd, which this build does not read; decompress it first (zstd -d)" "in one line"
+fi
+ok "nothing is written of what is refused" test ! -e t.bin.bin
 mkdir corpus
 run tp-run tokens -q --tokenizer "$bard" -o t.bin corpus
 status_is 3 "a directory is no text"

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/train/decompress.h"
 
-enum { READ = 1 << 16, MOST_READ = 1 << 30 };
+enum { READ = 1 << 16 };
 
 int textfile_open(struct textfile *t, const char *path, struct err *err)
 {
@@ -28,49 +28,19 @@ int textfile_open(struct textfile *t, const char *path, struct err *err)
         close(fd);
         return err_set(err, ERR_INPUT, "%s: a directory", path);
     }
-    t->gz = gzdopen(fd, "rb");
-    if (!t->gz) {
-        close(fd);
-        return err_set(err, ERR_SYSTEM, "%s: out of memory", path);
-    }
-    gzbuffer(t->gz, READ);
-    return 0;
+    return decompress_open(&t->bytes, fd, t->name, err);
 }
 
 void textfile_close(struct textfile *t)
 {
-    if (t->gz)
-        gzclose_r(t->gz);
+    decompress_close(t->bytes);
     free(t->buf);
     *t = (struct textfile){ 0 };
 }
 
-uint64_t textfile_bytes(const struct textfile *t)
-{
-    z_off_t n = gzoffset(t->gz);
-
-    return n < 0 ? 0 : (uint64_t)n;
-}
-
-/* Reports zlib's error, if any; a truncated file is one. */
-static int check(const struct textfile *t, struct err *err)
-{
-    int code;
-    const char *why = gzerror(t->gz, &code);
-
-    if (code == Z_OK || code == Z_STREAM_END)
-        return 0;
-    if (code == Z_ERRNO)
-        return err_errno(err, "%s", t->name);
-    if (code == Z_BUF_ERROR)
-        return err_set(err, ERR_INPUT, "%s: truncated", t->name);
-    return err_set(err, code == Z_MEM_ERROR ? ERR_SYSTEM : ERR_INPUT,
-                   "%s: not read as gzip: %s", t->name, why);
-}
-
 static int make_room(struct textfile *t, struct err *err)
 {
-    uint64_t bytes = textfile_bytes(t);
+    uint64_t bytes = decompress_bytes(t->bytes);
     size_t cap = t->cap ? 2 * t->cap : 4 * READ;
     char *buf;
 
@@ -88,17 +58,15 @@ static int make_room(struct textfile *t, struct err *err)
 
 static int fill(struct textfile *t, struct err *err)
 {
-    size_t room;
-    int n;
+    size_t n;
 
     if (make_room(t, err) < 0)
         return -1;
-    room = t->cap - t->have;
-    n = gzread(t->gz, t->buf + t->have, room < MOST_READ ? (unsigned)room : MOST_READ);
-    if (n > 0)
-        t->have += (size_t)n;
-    t->end = n <= 0;
-    return t->end ? check(t, err) : 0;
+    if (decompress_read(t->bytes, t->buf + t->have, t->cap - t->have, &n, err) < 0)
+        return -1;
+    t->have += n;
+    t->end = n == 0;
+    return 0;
 }
 
 int textfile_next(struct textfile *t, size_t most, const char **text, size_t *n,

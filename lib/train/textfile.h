@@ -8,9 +8,11 @@
 
 #include "lib/base/err.h"
 
+struct decompress;
+
 struct textfile {
     const char *name; /* for messages */
-    void *gz;
+    struct decompress *bytes;
     char *buf; /* [cap]: bytes [at, have) are not returned yet */
     size_t at, have, cap;
     size_t from; /* where the last lines that were returned begin */
@@ -29,7 +31,5 @@ MUST_CHECK int textfile_next(struct textfile *t, size_t most, const char **text,
 /* Returns the lines of the last call again, with all that follows. */
 MUST_CHECK int textfile_rest(struct textfile *t, const char **text, size_t *n,
                              struct err *err);
-/* Bytes of the (compressed) file read so far. */
-uint64_t textfile_bytes(const struct textfile *t);
 
 #endif

@@ -472,17 +472,18 @@ enum form { FORM_TEXT, FORM_LINES, FORM_ARRAY };
 static int find_form(enum form *form, const char *path, const char *text, size_t n,
                      const struct texts_options *o, struct err *err)
 {
-    static const char *const lines[] = { ".jsonl", ".ndjson", ".jsonl.gz",
-                                         ".ndjson.gz" };
-    static const char *const whole[] = { ".json", ".json.gz" };
-    bool json = ends_in(path, whole, 2);
+    static const char *const lines[] = { ".jsonl",     ".ndjson",    ".jsonl.gz",
+                                         ".ndjson.gz", ".jsonl.zst", ".ndjson.zst" };
+    static const char *const whole[] = { ".json", ".json.gz", ".json.zst" };
+    bool json = ends_in(path, whole, sizeof(whole) / sizeof(*whole));
 
     *form = FORM_TEXT;
     if (o->format == TEXTS_TEXT)
         return 0;
     if (begins_with_array(text, n, json) && (o->format == TEXTS_JSON || json))
         *form = FORM_ARRAY;
-    else if (o->format == TEXTS_JSON || json || ends_in(path, lines, 4) ||
+    else if (o->format == TEXTS_JSON || json ||
+             ends_in(path, lines, sizeof(lines) / sizeof(*lines)) ||
              begins_with_object(path, text, n))
         *form = FORM_LINES;
     else if (begins_with_array(text, n, false))

@@ -3,8 +3,8 @@
  * A file whose name ends in .jsonl, .ndjson or .json has JSON lines, one document per
  * object, and so has a file, or standard input ("-"), whose first line that is not
  * empty is a JSON object; any other file is text.  A file *.json may also be one array
- * of objects, which is held in memory.  Any may be compressed with gzip, with or
- * without ".gz" at the end of its name. */
+ * of objects, which is held in memory.  Any may be compressed with gzip or zstd, with
+ * or without ".gz" or ".zst" at the end of its name. */
 #ifndef LIB_TRAIN_TEXTS_H
 #define LIB_TRAIN_TEXTS_H
 

@@ -85,6 +85,9 @@ static void put_kind(char *out, const char *dir, char kind, const uint8_t *data,
     case 'g':
         put(out, dir, "/d.jsonl.gz", data, n);
         break;
+    case 'z':
+        put(out, dir, "/d.jsonl.zst", data, n);
+        break;
     case 'b':
         put(out, dir, "/d.bin", data, n);
         break;

@@ -361,6 +361,17 @@ printf '{"ids":[1,2,3]}\n' | gzip -n > "$work/ids.gz"
 } > "$corpus/data/gzip"
 head -c 30 "$corpus/data/gzip" > "$corpus/data/gzip-short"
 cat "$corpus/data/gzip" "$work/ids.gz" > "$corpus/data/gzip-twice"
+# a frame of zstd of six lines, one of one line, and a skippable one
+{
+    printf 'z4\050\265\057\375\004\150\315\000\000\220\173\042\151\144\163\042\072\133\061\054\062\054\063\054\064\135\175'
+    printf '\012\001\000\256\246\031\006\317\331\063\322'
+} > "$corpus/data/zstd"
+head -c 30 "$corpus/data/zstd" > "$corpus/data/zstd-short"
+{
+    cat "$corpus/data/zstd"
+    printf '\120\052\115\030\003\000\000\000{x}'
+    printf '\050\265\057\375\004\130\141\000\000\173\042\151\144\163\042\072\133\064\135\175\012\343\117\276\336'
+} > "$corpus/data/zstd-frames"
 for seq in 1 7; do
     add "b$seq$(numbers 2 1 2 3 4 5 3 3 0 1)"
     add "l$seq$(numbers 2 3 1 2 3 3 4 5 0)"

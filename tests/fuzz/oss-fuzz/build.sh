@@ -13,7 +13,7 @@ programs=
 for name in $names; do
     programs="$programs tests/fuzz/fuzz-$name"
 done
-libs="-lcjson -lpcre2-8 -lutf8proc -lsqlite3 -lyaml -lz -lm -ldl -lpthread"
+libs="-lcjson -lpcre2-8 -lutf8proc -lsqlite3 -lyaml -lz -lzstd -lm -ldl -lpthread"
 # shellcheck disable=SC2086 # a list of words
 make -j "$(nproc)" CCLD="$CXX" SQLITE3_LIBS= YAML_LIBS= LIBS="$LIB_FUZZING_ENGINE $libs" \
     LDFLAGS="${CXXFLAGS-} -Wl,-rpath,'\$\$ORIGIN/lib'" $programs
@@ -22,6 +22,6 @@ for name in $names; do
     cp "tests/fuzz/fuzz-$name" "$OUT/"
     (cd "tests/fuzz/corpus/$name" && zip -q -r "$OUT/fuzz-${name}_seed_corpus.zip" .)
     ldd "tests/fuzz/fuzz-$name"
-done | sed -n 's/.* => \(.*lib\(cjson\|pcre2\|utf8proc\|sqlite3\|yaml\)[^ ]*\) .*/\1/p' | sort -u | while read -r library; do
+done | sed -n 's/.* => \(.*lib\(cjson\|pcre2\|utf8proc\|sqlite3\|yaml\|zstd\)[^ ]*\) .*/\1/p' | sort -u | while read -r library; do
     cp "$library" "$OUT/lib/"
 done
