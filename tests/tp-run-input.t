@@ -65,6 +65,27 @@ tp-run score said.txt "$bard" | sed 's/.*: //' > want
 run tp-run score marked.txt "$bard"
 ok "nor of a file that is one text" test "$(sed 's/.*: //' out)" = "$(cat want)"
 
+# a file that is no --input, and standard input: JSON lines if the first line is an object
+tp-run score --input plain.jsonl "$bard" | sed 's/.*: //' > want
+run tp-run score plain.jsonl "$bard"
+status_is 0 "score reads a file of JSON lines as lines"
+ok "as --input does" test "$(sed 's/.*: //' out)" = "$(cat want)"
+ok "with their numbers" test "$(cut -d: -f1,2 out | tr '\n' ' ')" = "plain.jsonl:1 plain.jsonl:2 "
+tp-run score "$bard" < mark.jsonl > out
+ok "standard input, too" test "$(sed 's/.*: //' out)" = "$(cat want)"
+run tp-run score --input-format text plain.jsonl "$bard"
+ok "--input-format text scores it as one text" test "$(grep -c . out)" -eq 1
+run tp-run score --input-format json pretty.list "$bard"
+ok "--input-format json reads an array of it" test "$(sed 's/.*: //' out)" = "$(cat want)"
+printf '{\n  "ids": [5, 6, 7]\n}\n' > several
+run tp-run score several "$bard"
+ok "an object of several lines is a text" test "$(cut -d: -f1 out)" = several
+tp-run generate --max-tokens 2 --json --input plain.jsonl "$bard" | sed 's/.*"ids":\(.[0-9,]*\).*/\1/' > want
+tp-run generate --max-tokens 2 --json "$bard" < plain.jsonl | sed 's/.*"ids":\(.[0-9,]*\).*/\1/' > out
+ok "generate reads prompts from standard input so" cmp want out
+tp-run generate --max-tokens 2 --json --input-format text "$bard" < plain.jsonl > out
+ok "--input-format text takes one prompt" test "$(grep -c '"prompt_ids"' out)" -eq 1
+
 # text that is none
 printf '%s\n' '"ROMEO: \ud83d\ude00"' '"a \ud800 b"' '{"text":"x\udc00"}' > half
 run tp-run generate --max-tokens 2 --input half "$bard"

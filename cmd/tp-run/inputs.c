@@ -94,22 +94,6 @@ static const char *name_of(const char *path)
     return strcmp(path, "-") ? path : "standard input";
 }
 
-int inputs_add_file(struct inputs *in, const struct session *s, const char *path,
-                    bool is_ids, struct err *err)
-{
-    char *text;
-    size_t len, mark;
-    int ret;
-
-    if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
-        return -1;
-    mark = str_mark(text, len);
-    ret = is_ids ? inputs_add_ids(in, s, name_of(path), text + mark, err)
-                 : inputs_add_text(in, s, name_of(path), text + mark, len - mark, err);
-    free(text);
-    return ret;
-}
-
 /* ---- JSON lines ---- */
 
 /* Converts a JSON array of numbers to the text that session_parse_* parse. */
@@ -621,24 +605,57 @@ static int add_lines(struct inputs *in, const struct session *s, const char *pat
     return ret;
 }
 
+/* Adds the lines, or the elements, of TEXT[len], which is followed by a NUL. */
+static int add_many(struct inputs *in, const struct session *s, const char *path,
+                    char *text, size_t len, struct err *err)
+{
+    size_t before = in->n;
+    bool array;
+    int ret = find_array(&array, in, path, text, len, err);
+
+    if (ret == 0)
+        ret = array ? add_elements(in, s, path, text, len, err)
+                    : add_lines(in, s, path, text, len, err);
+    if (ret == 0 && in->n == before)
+        return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
+    return ret;
+}
+
 int inputs_add_lines(struct inputs *in, const struct session *s, const char *path,
                      struct err *err)
 {
-    size_t len, mark, before = in->n;
-    bool array;
+    size_t len, mark;
     char *text;
     int ret;
 
     if (fs_read_file(&text, &len, path, MOST_BYTES, err) < 0)
         return -1;
     mark = str_mark(text, len);
-    ret = find_array(&array, in, path, text + mark, len - mark, err);
-    if (ret == 0)
-        ret = array ? add_elements(in, s, path, text + mark, len - mark, err)
-                    : add_lines(in, s, path, text + mark, len - mark, err);
+    ret = add_many(in, s, path, text + mark, len - mark, err);
     free(text);
-    if (ret == 0 && in->n == before)
-        return err_set(err, ERR_INPUT, "%s: no line of text", name_of(path));
+    return ret;
+}
+
+int inputs_add_file(struct inputs *in, const struct session *s, const char *path,
+                    bool is_ids, struct err *err)
+{
+    size_t len, mark;
+    char *all, *text;
+    int ret;
+
+    if (fs_read_file(&all, &len, path, MOST_BYTES, err) < 0)
+        return -1;
+    mark = str_mark(all, len);
+    text = all + mark;
+    len -= mark;
+    if (is_ids)
+        ret = inputs_add_ids(in, s, name_of(path), text, err);
+    else if (in->format == INPUT_JSON ||
+             (in->format == INPUT_AUTO && jsonlex_begins_object(text, len)))
+        ret = add_many(in, s, path, text, len, err);
+    else
+        ret = inputs_add_text(in, s, name_of(path), text, len, err);
+    free(all);
     return ret;
 }
 

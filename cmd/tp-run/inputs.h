@@ -38,7 +38,7 @@ struct inputs {
     size_t n;
     size_t nbad; /* unusable lines: the final status is ERR_INPUT */
     size_t nempty;
-    int format;       /* enum input_format of files of lines */
+    int format;       /* enum input_format */
     int invalid;      /* enum input_invalid: treatment of bytes that are not UTF-8 */
     bool keeps_empty; /* a line of text without a character is an input */
 };
@@ -69,7 +69,8 @@ MUST_CHECK int inputs_add_pair(struct inputs *in, const struct session *s,
 MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
                               const char *name, const char *list, struct err *err);
 /* Adds the text, or the list of ids, in the file PATH ("-": standard input).  A byte
- * order mark is no part of it. */
+ * order mark is no part of it.  A file of text whose first line is a JSON object, or
+ * any with INPUT_JSON, is read as inputs_add_lines does, unless IN has INPUT_TEXT. */
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Adds each line of the file PATH in the format of IN.  A line of JSON is a text or an

@@ -352,3 +352,22 @@ int jsonlex_skip(struct jsonlex *lex, struct err *err)
             return -1;
     return 0;
 }
+
+bool jsonlex_begins_object(const char *text, size_t n)
+{
+    const char *end;
+    struct jsonlex lex;
+    struct err ignored;
+    bool is;
+
+    while (n && (*text == '\n' || *text == '\r'))
+        text++, n--;
+    end = n ? memchr(text, '\n', n) : NULL;
+    if (!n || *text != '{')
+        return false;
+    jsonlex_init(&lex, "", text, end ? (size_t)(end - text) : n);
+    is = jsonlex_next(&lex, &ignored) == 0 && jsonlex_skip(&lex, &ignored) == 0 &&
+         jsonlex_next(&lex, &ignored) == 0 && lex.token == JSONLEX_END;
+    jsonlex_clear(&lex);
+    return is;
+}

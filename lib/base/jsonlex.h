@@ -65,6 +65,9 @@ MUST_CHECK int jsonlex_next(struct jsonlex *lex, struct err *err);
  * then [start of the first token, lex->end). */
 MUST_CHECK int jsonlex_skip(struct jsonlex *lex, struct err *err);
 
+/* Is the first line of TEXT[n] that is not empty a JSON object? */
+bool jsonlex_begins_object(const char *text, size_t n);
+
 /* Sets ERR_INPUT "NAME:LINE:COL: " of the current token and the formatted cause. */
 int jsonlex_error(const struct jsonlex *lex, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

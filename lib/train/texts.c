@@ -430,27 +430,6 @@ static bool ends_in(const char *path, const char *const *end, size_t n)
     return false;
 }
 
-/* Is TEXT[n], the beginning of a file, a JSON object in its first line that is not
- * empty? */
-static bool begins_with_object(const char *name, const char *text, size_t n)
-{
-    const char *end;
-    struct jsonlex lex;
-    struct err ignored;
-    bool is;
-
-    while (n && (*text == '\n' || *text == '\r'))
-        text++, n--;
-    end = n ? memchr(text, '\n', n) : NULL;
-    if (!n || *text != '{')
-        return false;
-    jsonlex_init(&lex, name, text, end ? (size_t)(end - text) : n);
-    is = jsonlex_next(&lex, &ignored) == 0 && jsonlex_skip(&lex, &ignored) == 0 &&
-         jsonlex_next(&lex, &ignored) == 0 && lex.token == JSONLEX_END;
-    jsonlex_clear(&lex);
-    return is;
-}
-
 /* Does TEXT[n] begin like an array of objects? */
 static bool begins_with_array(const char *text, size_t n, bool any)
 {
@@ -484,7 +463,7 @@ static int find_form(enum form *form, const char *path, const char *text, size_t
         *form = FORM_ARRAY;
     else if (o->format == TEXTS_JSON || json ||
              ends_in(path, lines, sizeof(lines) / sizeof(*lines)) ||
-             begins_with_object(path, text, n))
+             jsonlex_begins_object(text, n))
         *form = FORM_LINES;
     else if (begins_with_array(text, n, false))
         return err_set(err, ERR_USAGE,
