@@ -337,4 +337,36 @@ with_frequencies "$models/llama-gqa" turned model.my_rotary_emb.inv_freq
 run tp-shard split --tp 2 turned never
 err_is "tp-shard: turned: tensor model.my_rotary_emb.inv_freq: no rule of family llama matches it" \
     "and no other name will do"
+
+# ---- angles that a model stores (encoders.t: they count); a RoFormer that decodes, so that it can be trained
+
+renamed "$data/encoders/roformer" angled ''
+sed -i.old 's/ForMaskedLM/ForCausalLM/; s/"is_decoder": false/"is_decoder": true/' angled/config.json
+printf '{"ids":[%s]}\n' "$(cat "$data/encoders/roformer/ids")" > line.jsonl
+for layout in "" "--pp 2"; do
+    rm -rf trained whole
+    # shellcheck disable=SC2086 # a list of words
+    run tp-run train -q --data line.jsonl --seq 16 --steps 2 --lr 1e-2 --weight-decay 0.5 $layout -o trained angled
+    status_is 0 "a model with stored angles learns${layout:+, $layout}"
+    tp-shard merge -q trained/step-000002 whole
+    ok "and leaves them as they were" \
+        "$compare" whole/model.safetensors angled/model.safetensors 0 roformer.encoder.embed_positions.weight
+done
+run "$compare" whole/model.safetensors angled/model.safetensors 1e-3 roformer.embeddings.word_embeddings.weight
+ok "while others change" test "$status" -ne 0
+long=$(printf '7,%.0s' 1 2 3 4 5 6 7 8 9 10)
+run tp-run logits --ids "$long$long${long}7" -o l angled
+status_is 3 "no angles are stored beyond the last position"
+err_is "tp-run: --ids: 31 tokens, the model takes 30" "which is said"
+
+# own LINE MESSAGE: a family whose angles are LINE
+own() {
+    printf '{"family":"own","extends":"roformer","match":{"model_type":["roformer"]},
+"forward":{"begin":{"stored":"%s"}}}' "$1" > own.json
+    run tp-run program --family own.json angled
+    status_is 3 "$1 are no angles"
+    err_has "$2" "which is said"
+}
+own "embedding(ids, words)" "the table turns 6 columns, the value has 10"
+own "first(concat(turned.cos, turned.sin))" "the rows differ"
 done_testing

@@ -430,6 +430,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             d->when = j;
         } else if (!strcmp(j->key, "optional")) {
             d->optional = json_is_true(j);
+        } else if (!strcmp(j->key, "frozen")) {
+            d->frozen = json_is_true(j);
         } else if (!strcmp(j->key, "tied") && json_string(j)) {
             *tied_to = j->text;
         } else if (!strcmp(j->key, "tied") && j->type == JSON_ARRAY &&

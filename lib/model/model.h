@@ -39,6 +39,7 @@ struct model_tensor {
     int tied;      /* index of the tensor that it is tied to, or -1; a tied tensor need
                       not be stored */
     bool optional; /* may be missing from the checkpoint */
+    bool frozen;   /* training does not change it */
     int source;    /* after model_bind: index of the input, or -1: not stored */
 };
 

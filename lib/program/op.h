@@ -124,7 +124,7 @@
     ROW(ANGLES, angles, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
         NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
     /* rotates each head; src a, angles */                                             \
-    ROW(ROPE, rope, DEVICE, CALL(2, 2, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
+    ROW(ROPE, rope, DEVICE, CALL(2, 3, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
         saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
     /* y[t] = a[t] (1 + amount log(1 + t's position plus 1, in whole steps)) */        \
     ROW(TEMPER, temper, DEVICE, CALL(3, 3, apply_temper), LINEAR, OWN, NO_ROLE,        \

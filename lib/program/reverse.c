@@ -67,7 +67,8 @@ static struct inst *emit_like(struct reverse *r, enum op op, int like, int n,
 }
 
 /* Emits OP, which adds to the gradient of weight W, with N sources.  If that gradient
- * is summed over the ranks later, only rank 0 adds a replicated term. */
+ * is summed over the ranks later, only rank 0 adds a replicated term.  A frozen
+ * weight's gradient stays zero. */
 static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int *src)
 {
     struct value like = r->p->value[r->inst.dst];
@@ -76,8 +77,9 @@ static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int
     struct value *v;
     int dst;
 
-    if (its->summed && place_of(r, r->inst.dst) == PLACE_WHOLE &&
-        r->p->coord[MESH_TP] > 0)
+    if (r->b->m->tensor[its->tensor].frozen ||
+        (its->summed && place_of(r, r->inst.dst) == PLACE_WHOLE &&
+         r->p->coord[MESH_TP] > 0))
         return;
     inst = build_emit_plain(r->b, op, its->rows * its->cols, DTYPE_F32, ROWS_ONE);
     dst = inst->dst;

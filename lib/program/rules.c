@@ -615,6 +615,24 @@ static uint64_t head_size(const struct axis *x)
     return l->n ? l->digit[l->n - 1].size : 1;
 }
 
+/* The angles that rope's third argument brings: as many columns as table TABLE turns,
+ * for the rows of X; or -1. */
+static int given_angles(struct builder *b, const struct operand *given, int table,
+                        const struct operand *x)
+{
+    uint64_t dim = b->p->rope[table].dim;
+
+    if (build_need_value(b, given) < 0)
+        return -1;
+    if (b->p->value[given->index].rows != b->p->value[x->index].rows)
+        return build_error(b, given->at, "the rows differ");
+    if (type_of(b, given)->col.size != dim)
+        return build_error(
+            b, given->at, "the table turns %llu columns, the value has %llu",
+            (unsigned long long)dim, (unsigned long long)type_of(b, given)->col.size);
+    return build_whole(b, given->index);
+}
+
 int apply_rope(struct builder *b, enum op op, const struct node *call,
                const struct operand *arg, int n, struct operand *out)
 {
@@ -622,7 +640,6 @@ int apply_rope(struct builder *b, enum op op, const struct node *call,
     struct inst *inst;
     int angles;
 
-    (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
     if (arg[1].kind != OPERAND_ROPE)
@@ -640,7 +657,10 @@ int apply_rope(struct builder *b, enum op op, const struct node *call,
         (b->p->rope[arg[1].index].dynamic || b->p->rope[arg[1].index].long_freq))
         return build_error(b, arg[1].at,
                            "a source's angles do not depend on its length");
-    angles = angles_of(b, arg[1].index, b->p->value[arg[0].index].rows);
+    angles = n == 3 ? given_angles(b, &arg[2], arg[1].index, &arg[0])
+                    : angles_of(b, arg[1].index, b->p->value[arg[0].index].rows);
+    if (angles < 0)
+        return -1;
     inst = build_unary(b, op, arg[0].index);
     inst->src[inst->nsrc++] = angles;
     inst->rope.table = arg[1].index;

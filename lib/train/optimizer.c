@@ -62,11 +62,14 @@ static bool is_spared(const char *name)
     return spared;
 }
 
-/* Excludes norm weights too, whatever their names are. */
+/* Excludes norm weights too, whatever their names are, and frozen ones. */
 static void choose(struct optimizer *o, const struct program *p)
 {
-    for (int i = 0; i < p->nweights; i++)
-        o->decays[i] = !is_spared(p->model->tensor[p->weight[i].tensor].name);
+    for (int i = 0; i < p->nweights; i++) {
+        const struct model_tensor *t = &p->model->tensor[p->weight[i].tensor];
+
+        o->decays[i] = !t->frozen && !is_spared(t->name);
+    }
     for (int i = 0; i < p->nforward; i++) {
         const struct inst *inst = &p->inst[i];
 

@@ -25,6 +25,8 @@ spec = importlib.util.spec_from_file_location("models", os.path.join(here, "make
 models = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(models)
 
+ANGLES = {"roformer-stored", "roformer-computed"}  # the table drawn as the weights are, and left to the formula
+
 BARE, MLM, CLASS, TAGS, ANSWERS, CHOICE = ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification",
                                            "ForQuestionAnswering", "ForMultipleChoice")
 SMALL = dict(hidden_size=24, intermediate_size=28, num_hidden_layers=2, num_attention_heads=4, vocab_size=48,
@@ -67,6 +69,8 @@ MODELS = {
     "roformer": ("RoFormer" + MLM, "RoFormer", dict(SMALL, embedding_size=10)),
     "roformer-class": ("RoFormer" + CLASS, "RoFormer", dict(ODD, hidden_size=20, rotary_value=True, num_labels=3)),
     "roformer-choice": ("RoFormer" + CHOICE, "RoFormer", dict(ODD, hidden_size=20, embedding_size=9)),
+    "roformer-stored": ("RoFormer" + MLM, "RoFormer", dict(ODD, hidden_size=20, rotary_value=True)),
+    "roformer-computed": ("RoFormer" + MLM, "RoFormer", dict(ODD, hidden_size=20, embedding_size=9)),
     "ibert": ("IBert" + MLM, "IBert", {**SMALL, "pad_token_id": 1}),
     "ibert-tags": ("IBert" + TAGS, "IBert", {**ODD, "pad_token_id": 1, "num_labels": 3}),
     "big-bird": ("BigBird" + MLM, "BigBird", dict(SMALL, attention_type="original_full")),
@@ -172,17 +176,24 @@ def write(path, name):
     cls = getattr(transformers, kind)
     shutil.rmtree(path, ignore_errors=True)
     model = cls(getattr(transformers, config + "Config")(**values)).eval()
-    places = {key: p.clone() for key, p in model.named_parameters() if "embed_positions" in key}  # computed
+    places = {key: p.clone() for key, p in model.named_parameters()
+              if "embed_positions" in key and name not in ANGLES}  # computed
     models.fill(model, name)
     for p in model.parameters():  # without norms larger weights saturate every tanh
         p.data.mul_(0.5 if config == "MobileBert" else 1)
     for key, p in model.named_parameters():
+        if name == "roformer-stored" and "embed_positions" in key:
+            p.data.div_(p.data.abs().max())  # as sines and cosines are
         if key in places:
             p.data.copy_(places[key])
     dtype = torch.float32 if places else torch.bfloat16
     model.to(dtype)
     model.config.dtype = dtype
     model.save_pretrained(path)
+    if name == "roformer-computed":
+        stored = load_file(os.path.join(path, "model.safetensors"))
+        save_file({key: t for key, t in stored.items() if "embed_positions" not in key},
+                  os.path.join(path, "model.safetensors"), {"format": "pt"})
     ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, 20).tolist()
     if config == "Longformer" and kind.endswith((ANSWERS, CHOICE)):  # a question, and what it is about
         for at in 6, 7, 19:
