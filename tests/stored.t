@@ -338,6 +338,12 @@ run tp-shard split --tp 2 turned never
 err_is "tp-shard: turned: tensor model.my_rotary_emb.inv_freq: no rule of family llama matches it" \
     "and no other name will do"
 
+# ---- sinusoids that old files of M2M-100 store, and transformers computes
+
+with_frequencies "$data/stacks/m2m-100" turned model.encoder.embed_positions.weights model.decoder.embed_positions.weights
+ok "M2M-100 ignores stored sinusoids" same_logits turned "$data/stacks/m2m-100" --source-ids 4,5
+ok "they come back" comes_back turned
+
 # ---- angles that a model stores (encoders.t: they count); a RoFormer that decodes, so that it can be trained
 
 renamed "$data/encoders/roformer" angled ''
