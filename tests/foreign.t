@@ -246,6 +246,9 @@ out_has "step:      6 samples of up to 256 tokens, in 3 micro-batches of 2 on 1 
 run tp-run train -n --data text --seq 256 --dp 2 --micro-batch 2 --micro-batches 3 --global-batch 8 "$bard"
 err_is "tp-run: --micro-batches 3: times --micro-batch 2 times dp 2 is not the global batch, 8
 Try 'tp-run train --help' for more." "or agree with it"
+run tp-run train -n --data text --seq 256 --dp 2 --per-device-train-batch-size 16 "$bard"
+out_has "step:      32 samples of up to 256 tokens, in 1 micro-batches of 16 on 2 replicas" \
+    "the batch of a device alone is one micro-batch a step, as in Trainer"
 run tp-run train -n --data text --seq 256 --global-batch 2 "$bard"
 one=$(sed -n 's/^steps: *\([0-9]*\),.*/\1/p' out)
 run tp-run train -n --data text --seq 256 --global-batch 2 --num-train-epochs 2.5 "$bard"

@@ -328,6 +328,12 @@ printf '{"model_type":"lama"}' > bad.json
 run mem-estimate infer bad.json
 status_is 3 "an unknown model type is bad input"
 err_has "shardutils-family(5)" "and how to describe one is named"
+run mem-estimate infer --gpu A100-80GB "$bard"
+out_has "fits in 79.15 GiB" "a GPU's name may have its memory in GB"
+for name in a100-80gb a100-80g; do
+    mem-estimate plan --gpu $name --gpus 2 "$bard" > "plan.$name"
+done
+ok "which is not the PCIe card" cmp plan.a100-80gb plan.a100-80g
 run mem-estimate gpus
 status_is 0 "the devices are listed"
 ok "there are at least 20" test "$(wc -l < out)" -gt 20

@@ -185,6 +185,10 @@ above@: $none; there is a model in above/inside@/config.json: missing; there is 
 adapter@: $none; it is an adapter: give the model that it belongs to@/config.json: missing; it is an adapter: give the model that it belongs to
 $bard/tokenizer.json@: is a tokenizer, not a model; give its directory, $bard@
 EOF
+mkdir -p steps/step-000005 steps/step-000040 steps/step-000050.partial
+for step in steps/*; do echo '{}' > "$step/config.json"; done
+run tp-run logits --ids 1 -o l steps
+err_is "tp-run: steps: $none; there is a model in steps/step-000040" "of a run's checkpoints the newest is named"
 run tp-run logits --ids 1 -o l gguf
 err_is "tp-run: gguf: $none; m.gguf is a GGUF file, which is not read" "a directory of GGUF files, too"
 

@@ -629,7 +629,9 @@ static int refuse_kind(const struct cmd *cmd, const char *const *kinds,
 
     for (int i = 0; kinds[i]; i++)
         str_addf(&all, "%s%s", i ? ", " : "", kinds[i]);
-    ret = word ? cmd_usage(cmd, "'%s' is no kind of picture; there are %s", word, all.s)
+    ret = word ? cmd_usage(cmd,
+                           "'%s' is no kind of picture; a file but .html needs one: %s",
+                           word, all.s)
                : cmd_usage(cmd, "a kind of picture is missing; there are %s", all.s);
     str_clear(&all);
     return ret;

@@ -215,12 +215,12 @@ struct ratios {
 
 static struct ratios ratios_of(const struct pipe_result *r)
 {
-    double idle = r->makespan - r->ideal;
+    double idle = fmax(0, r->makespan - r->ideal); /* sums are rounded */
 
     return (struct ratios){
         .of_total = r->makespan > 0 ? idle / r->makespan : 0,
         .of_ideal = r->ideal > 0 ? idle / r->ideal : 0,
-        .of_span = r->span > 0 ? (r->span - r->ideal) / r->span : 0,
+        .of_span = r->span > 0 ? fmax(0, r->span - r->ideal) / r->span : 0,
     };
 }
 

@@ -54,6 +54,7 @@ struct request {
     bool init;
     double epochs;     /* --epochs; 0: not given */
     int micro_batches; /* of a replica; 0: not given */
+    bool continues;    /* the run's directory has a run, which is resumed */
     bool same_model;   /* a run is resumed with the model that it was begun with */
     struct action_table table;
     const char *model;   /* the model to open */
@@ -213,6 +214,7 @@ static int take_up(struct request *r, struct err *err)
 
     if (train_dir_read(t, err) < 0 || (r->model && check_given(r, err) < 0))
         return -1;
+    r->continues = true;
     t->resumed = t->look.newest != NULL;
     r->same_model = r->model || !t->resumed;
     r->model = t->resumed ? t->look.newest : r->t.files.model;
@@ -365,8 +367,8 @@ static int open_data(struct request *r, struct err *err)
                        o->eval_fraction);
     epoch = data_samples(t->data) / (uint64_t)o->global;
     steps = (double)epoch;
-    if (r->epochs > 0) /* as transformers counts: part of a step is a step */
-        steps = ceil(r->epochs * (epoch < 1 ? 1 : steps));
+    if (r->epochs > 0) /* part of a step is a step */
+        steps = ceil(r->epochs * (double)data_samples(t->data) / o->global);
     if (!o->steps || r->epochs > 0)
         o->steps = steps < 1 ? 1 : steps > INT32_MAX ? INT32_MAX : (int)steps;
     return 0;
@@ -502,19 +504,24 @@ static int print_plan(const struct request *r, struct err *err)
 /* ---- the command ---- */
 
 /* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
- * a run that goes on has its global batch. */
+ * a run that goes on has its global batch.  With --micro-batch alone a replica takes
+ * one a step, as with the batch size of a device in Trainer, DeepSpeed and Megatron. */
 static int derive_global(struct request *r, struct err *err)
 {
     struct train_options *o = &r->t.o;
+    const struct setting *set = r->t.setting;
     int dp = r->t.session->mesh.size[MESH_DP];
-    int64_t global = (int64_t)o->micro * dp * r->micro_batches;
+    bool alone =
+        set[S_MICRO].given && !set[S_GLOBAL].given && !r->continues && !r->t.table;
+    int number = r->micro_batches ? r->micro_batches : alone ? 1 : 0;
+    int64_t global = (int64_t)o->micro * dp * number;
 
-    if (!r->micro_batches)
+    if (!number)
         return 0;
     if (global > INT32_MAX)
         return err_set(err, ERR_USAGE,
-                       "--micro-batches %d: a step of %" PRId64 " samples is too large",
-                       r->micro_batches, global);
+                       "--micro-batch %d: a step of %" PRId64 " samples is too large",
+                       o->micro, global);
     if ((r->t.setting[S_GLOBAL].given || r->t.resumed) && global != o->global)
         return err_set(err, ERR_USAGE,
                        "--micro-batches %d: times --micro-batch %d times dp %d is not "

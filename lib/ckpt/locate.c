@@ -260,7 +260,7 @@ static char *describe_dup(const char *dir, const char *name)
         return str_dupf("; it is an adapter: give the model that it belongs to");
     path = fs_join_dup(dir, name);
     config = fs_join_dup(path, "config.json");
-    if (access(config, F_OK) == 0) /* a hint, and no more */
+    if (!str_ends(name, ".partial") && access(config, F_OK) == 0) /* a hint, no more */
         text = str_dupf("; there is a model in %s", path);
     free(config);
     free(path);
@@ -288,7 +288,7 @@ char *locate_hint_dup(const char *dir)
             text = str_dupf("; its files %s-*%s are of several sets", forms[k][0],
                             forms[k][1]);
     }
-    for (size_t i = 0; i < n && !text; i++)
+    for (size_t i = n; i-- > 0 && !text;) /* of a run's checkpoints, the newest */
         text = describe_dup(dir, names[i]);
     fs_list_free(names, n);
     return text ? text : xstrdup("");

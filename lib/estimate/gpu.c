@@ -166,9 +166,14 @@ static void simplify(char out[64], const char *text)
                                           "geforce" };
     size_t n = 0;
 
-    for (; *text && n < 63; text++)
-        if (isalnum((unsigned char)*text))
-            out[n++] = (char)tolower((unsigned char)*text);
+    for (; *text && n < 63; text++) {
+        char c = (char)tolower((unsigned char)*text);
+        bool unit = c == 'b' && n > 1 && out[n - 1] == 'g' &&
+                    isdigit((unsigned char)out[n - 2]); /* 80gb is 80g */
+
+        if (isalnum((unsigned char)c) && !unit)
+            out[n++] = c;
+    }
     out[n] = '\0';
     for (size_t i = 0; i < sizeof(makers) / sizeof(*makers); i++)
         if (str_starts(out, makers[i]))
