@@ -194,7 +194,7 @@ run tp-run generate -temp none "$model"
 err_is "tp-run: --temperature: 'none' is not a number
 Try 'tp-run generate --help' for more." "so may another's: --temp is --temperature, and never --tp"
 run tp-run generate -ngl 99 "$model"
-err_is "tp-run: -ngl: --backend cuda holds every layer; see --pp for several devices
+err_is "tp-run: -ngl: leave it out: a GPU holds every layer; see --pp for several devices
 Try 'tp-run generate --help' for more." "or it is answered as it was written"
 run tp-run generate -n 5 "$model"
 err_is "tp-run: -n: see --max-tokens
