@@ -136,6 +136,7 @@ err_is "tp-run: named: has none of the steps 200:" "which is told"
 run mem-estimate plan --gpu a100-80g --gpus 2 --global-batch 2 --plot plan.html "$bard"
 status_is 0 "a plan of layouts is drawn as a page"
 ok "which needs nothing else" whole plan.html
+ok "with other choices" grep -q '<h2>Other choices take longer</h2>' plan.html
 ok "with the reasons of rejections" grep -q '<h2>Rejected</h2>' plan.html
 ok "and a script that runs the first" grep -q '^<pre>#!/bin/sh' plan.html
 run mem-estimate train --tp 2 --gpu a100-80g --plot train.html "$bard"
@@ -148,6 +149,7 @@ for command in "plan --pp 2 --balance flops $bard" "plan --pp 2 --balance params
     status_is 0 "pp-partition ${command%"$bard"} is drawn"
     ok "as a page" whole pp.html
 done
+ok "a comparison has the numbers" grep -q '<td>gpipe</td><td class="n">1</td><td class="n">' pp.html
 printf 'lr: loguniform(1e-4, 1e-1)\nn: choice([1, 2])\n' > space.yaml
 run hpo-sweep run space.yaml -q --trials 12 -S study.db -- sh -c 'echo {lr}'
 run hpo-sweep plot -S study.db -o study.html
@@ -156,6 +158,7 @@ ok "with all pictures that there is something for" test "$(pictures study.html)"
 ok "and needs nothing else" whole study.html
 ok "whose names are unique" names_are_unique study.html
 ok "and refer to what is there" names_are_there study.html
+ok "with the best trials and their parameters" grep -q '<th class="n">trial</th>.*<th>lr</th><th>n</th>' study.html
 run hpo-sweep plot slice -S study.db -o slice.html
 ok "or one of them" test "$(pictures slice.html)" -eq 1
 run hpo-sweep plot -S study.db -o study.svg

@@ -527,7 +527,6 @@ static void add_summary(struct html *page, const struct study *s)
                    { STUDY_FAIL, "failed" },
                    { STUDY_RUNNING, "running" },
                    { STUDY_WAITING, "waiting" } };
-    static const char *const heads[] = { "parameter", "value" };
     const struct study_trial *best = s->nobjectives == 1 ? study_best(s) : NULL;
     struct str line = { 0 };
 
@@ -548,19 +547,68 @@ static void add_summary(struct html *page, const struct study *s)
         str_addf(&line, "Best: trial %d, %s %.9g (%s)", best->number, objective,
                  best->values[0], s->maximize[0] ? "maximized" : "minimized");
         html_text(page, str_text(&line));
-        html_table(page, heads, 2);
-        for (size_t k = 0; k < best->nparams; k++) {
-            struct str word = { 0 };
-
-            dist_write_word(&word, best->params[k].dist, best->params[k].value);
-            html_cell(page, "%s", s->names[best->params[k].name]);
-            html_cell(page, "%s", str_text(&word));
-            str_clear(&word);
-        }
-        html_table_end(page);
         free(objective);
     }
     str_clear(&line);
+}
+
+/* By value, the lowest first: values to maximize are negated. */
+struct placed {
+    double value;
+    const struct study_trial *trial;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return x->trial->number - y->trial->number;
+}
+
+/* The best complete trials and their parameters. */
+static void add_best(struct html *page, const struct study *s)
+{
+    enum { SHOWN = 10 };
+    struct placed *v = xcalloc(s->n + 1, sizeof(*v));
+    const char **heads = xcalloc(s->nnames + 2, sizeof(*heads));
+    char *objective = study_objective_dup(s, 0), *value = str_dupf(">%s", objective);
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (plot_complete(&s->trials[i]) && isfinite(s->trials[i].values[0]))
+            v[n++] =
+                (struct placed){ (s->maximize[0] ? -1 : 1) * s->trials[i].values[0],
+                                 &s->trials[i] };
+    qsort(v, n, sizeof(*v), by_value);
+    heads[0] = ">trial";
+    heads[1] = value;
+    for (size_t k = 0; k < s->nnames; k++)
+        heads[k + 2] = s->names[k];
+    if (n)
+        html_heading(page, "Best trials");
+    if (n)
+        html_table(page, heads, s->nnames + 2);
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        html_cell(page, "%d", v[i].trial->number);
+        html_cell(page, "%.9g", v[i].trial->values[0]);
+        for (size_t k = 0; k < s->nnames; k++) {
+            const struct study_param *p = study_find_param(s, v[i].trial, s->names[k]);
+            struct str word = { 0 };
+
+            if (p)
+                dist_write_word(&word, p->dist, p->value);
+            html_cell(page, "%s", p ? str_text(&word) : "-");
+            str_clear(&word);
+        }
+    }
+    if (n)
+        html_table_end(page);
+    free(heads);
+    free(value);
+    free(objective);
+    free(v);
 }
 
 /* Draws S to PATH: KIND, or for -1 a page with all pictures that S has something for.
@@ -584,6 +632,8 @@ static int draw(const struct study *s, int kind, const struct opt_list *params,
     html_init(&page, title);
     free(title);
     add_summary(&page, s);
+    if (s->nobjectives == 1)
+        add_best(&page, s);
     for (int k = 0; k < NKINDS && ret == 0; k++) {
         if (!has(s, k))
             continue;

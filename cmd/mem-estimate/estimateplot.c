@@ -209,6 +209,10 @@ static int write_plan_page(const struct plan_picture *pic, const struct figure *
         add_plans(&page, result, train);
     else
         html_text(&page, "Nothing fits.");
+    if (*pic->others) {
+        html_heading(&page, "Other choices take longer");
+        html_text(&page, pic->others);
+    }
     add_rejections(&page, result);
     html_heading(&page, "Assumed");
     html_text(&page, str_text(&pic->request->assumed));

@@ -50,6 +50,7 @@ struct plan_picture {
     const char *path, *command, *device;
     const struct planner_options *options;
     const struct planner_result *result;
+    const char *others; /* "tp 4 +20.4 %; ...": the best with another choice */
     const struct request *request;
 };
 /* Draws the time of the layouts as stacked bars; nothing if none fits, unless it is a

@@ -576,6 +576,37 @@ static int add_all(struct comparison *all, const struct settings *s, struct err 
     return add_compared(all, s, SEARCHED, 1, err);
 }
 
+/* The page of a comparison: the bars, and the numbers. */
+static int write_compared(const struct settings *s, const struct comparison *all,
+                          const struct figure *f, const char *title, struct err *err)
+{
+    static const char *const heads[] = { "schedule", ">chunks", ">makespan", ">span",
+                                         ">idle, %", ">held",   ">transfers" };
+    struct html page;
+
+    html_init(&page, title);
+    if (html_figure(&page, f, err) < 0) {
+        html_clear(&page);
+        return -1;
+    }
+    html_table(&page, heads, sizeof(heads) / sizeof(*heads));
+    for (int i = 0; i < all->n; i++) {
+        const struct compared *c = &all->v[i];
+
+        html_cell(&page, "%s", c->name);
+        html_cell(&page, "%d", c->table.stages / c->table.ranks);
+        html_cell(&page, "%g", c->result.makespan);
+        html_cell(&page, "%g", c->result.span);
+        html_cell(&page, "%.2f", 100 * ratios_of(&c->result).of_total);
+        html_cell(&page, "%.4g", held_whole(c));
+        html_cell(&page, "%" PRIu64, c->result.transfers);
+    }
+    html_table_end(&page);
+    html_heading(&page, "Command");
+    html_lines(&page, s->command);
+    return html_write(&page, s->plot, err);
+}
+
 /* Draws the comparison: the work of the busiest stage, and its idle time. */
 static int draw_compared(const struct settings *s, const struct comparison *all,
                          struct err *err)
@@ -606,7 +637,8 @@ static int draw_compared(const struct settings *s, const struct comparison *all,
     bars.unit = unit_of(s);
     f = stacks_figure(&bars, "Makespan of each schedule; held: micro-batches whose "
                              "activations a stage keeps at most");
-    ret = picture_write(&f, s->plot, title, s->command, err);
+    ret = html_is_named(s->plot) ? write_compared(s, all, &f, title, err)
+                                 : figure_write(&f, s->plot, err);
     stacks_clear(&bars);
     free(title);
     free(model);

@@ -397,7 +397,7 @@ static void add_runs(struct html *page, const struct drawing *d)
 {
     static const char *const heads[] = { "run",        ">steps",     ">first loss",
                                          ">last loss", ">best eval", ">at step",
-                                         ">last eval", ">tokens/s",  ">minutes" };
+                                         ">last eval", ">tokens/s",  ">seconds" };
 
     html_table(page, heads, sizeof(heads) / sizeof(*heads));
     for (size_t i = 0; i < d->n; i++) {
@@ -423,7 +423,7 @@ static void add_runs(struct html *page, const struct drawing *d)
         html_cell(page, best ? "%.0f" : "-", best ? best->step : 0);
         html_cell(page, last_eval ? "%.4f" : "-", last_eval ? last_eval->value[0] : 0);
         html_cell(page, timed ? "%.0f" : "-", timed ? speed / (double)timed : 0);
-        html_cell(page, isnan(c->runtime) ? "-" : "%.1f", c->runtime / 60);
+        html_cell(page, isnan(c->runtime) ? "-" : "%.1f", c->runtime);
     }
     html_table_end(page);
 }
