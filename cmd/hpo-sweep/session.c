@@ -196,7 +196,7 @@ static int note_beginning(struct session *s, const struct wish *w, bool wider,
                           struct err *err)
 {
     char *space, *seed, *id;
-    uint64_t number[2];
+    uint64_t number[2] = { 0 };
     int ret = 0;
 
     if (fresh_seed(&number[0], err) < 0 || fresh_seed(&number[1], err) < 0)
