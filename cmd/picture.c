@@ -43,6 +43,14 @@ char *picture_name_dup(const char *path)
     return str_dupf("%.*s", (int)(end - begin), path + begin);
 }
 
+int picture_write_page(struct html *page, const char *path, const char *command,
+                       struct err *err)
+{
+    html_heading(page, "Command");
+    html_lines(page, command);
+    return html_write(page, path, err);
+}
+
 int picture_write(const struct figure *f, const char *path, const char *title,
                   const char *command, struct err *err)
 {
@@ -55,7 +63,5 @@ int picture_write(const struct figure *f, const char *path, const char *title,
         html_clear(&page);
         return -1;
     }
-    html_heading(&page, "Command");
-    html_lines(&page, command);
-    return html_write(&page, path, err);
+    return picture_write_page(&page, path, command, err);
 }

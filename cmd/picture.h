@@ -21,6 +21,9 @@ const char *picture_command(const char *program, int argc, char **argv);
  */
 char *picture_name_dup(const char *path);
 
+/* Ends PAGE with COMMAND, writes it to PATH and releases it, on failure too. */
+MUST_CHECK int picture_write_page(struct html *page, const char *path,
+                                  const char *command, struct err *err);
 /* Writes F to PATH: as a picture, or as a page that shows it and COMMAND. */
 MUST_CHECK int picture_write(const struct figure *f, const char *path,
                              const char *title, const char *command, struct err *err);

@@ -646,9 +646,7 @@ static int draw(const struct study *s, int kind, const struct opt_list *params,
         html_clear(&page);
         return -1;
     }
-    html_heading(&page, "Command");
-    html_lines(&page, command);
-    return html_write(&page, path, err);
+    return picture_write_page(&page, path, command, err);
 }
 
 /* Which of KINDS, up to NULL, WORD is; -1 for none. */

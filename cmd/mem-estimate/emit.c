@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/picture.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/format/words.h"
 
@@ -89,16 +90,9 @@ static int check_training(const struct script *s, struct err *err)
 /* "bard" for "models/bard/", "bard.json" and "bard.tp2". */
 static char *name_dup(const char *path)
 {
-    size_t n = strlen(path), begin;
-    const char *end;
-    char *name;
+    char *name = picture_name_dup(path);
+    const char *end = strstr(name, ".tp");
 
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    for (begin = n; begin > 0 && path[begin - 1] != '/'; begin--)
-        ;
-    name = xstrndup(path + begin, n - begin);
-    end = strstr(name, ".tp");
     if (end && end > name && end[3] >= '1' && end[3] <= '9')
         name[end - name] = '\0';
     if (str_ends(name, ".json") && strlen(name) > strlen(".json"))

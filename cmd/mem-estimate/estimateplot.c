@@ -80,9 +80,7 @@ int report_plot(const struct report *r, const char *path, const char *command,
         goto out;
     }
     report_page(&page, r);
-    html_heading(&page, "Command");
-    html_lines(&page, command);
-    ret = html_write(&page, path, err);
+    ret = picture_write_page(&page, path, command, err);
 out:
     stacks_clear(&s);
     str_clear(&title);

@@ -333,10 +333,8 @@ static int draw_plan(const struct plan *p, const char *path, const char *command
         html_init(&page, title);
         ret = html_figure(&page, &f, err);
         add_table(&page, p);
-        html_heading(&page, "Command");
-        html_lines(&page, command);
         if (ret == 0)
-            ret = html_write(&page, path, err);
+            ret = picture_write_page(&page, path, command, err);
         else
             html_clear(&page);
     }

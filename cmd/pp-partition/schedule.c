@@ -602,9 +602,7 @@ static int write_compared(const struct settings *s, const struct comparison *all
         html_cell(&page, "%" PRIu64, c->result.transfers);
     }
     html_table_end(&page);
-    html_heading(&page, "Command");
-    html_lines(&page, s->command);
-    return html_write(&page, s->plot, err);
+    return picture_write_page(&page, s->plot, s->command, err);
 }
 
 /* Draws the comparison: the work of the busiest stage, and its idle time. */

@@ -162,9 +162,7 @@ static int write_page(const struct timeline *t, const struct figure *f, struct e
                       t->table->stages);
     }
     html_table_end(&page);
-    html_heading(&page, "Command");
-    html_lines(&page, t->command);
-    return html_write(&page, t->path, err);
+    return picture_write_page(&page, t->path, t->command, err);
 }
 
 int timeline_plot(const struct timeline *t, struct err *err)

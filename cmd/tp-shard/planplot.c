@@ -240,9 +240,7 @@ static int write_page(const struct drawing *d, const struct figure *f, struct er
         html_clear(&page);
         return -1;
     }
-    html_heading(&page, "Command");
-    html_lines(&page, p->command);
-    return html_write(&page, p->path, err);
+    return picture_write_page(&page, p->path, p->command, err);
 }
 
 int plan_plot(const struct plan_picture *p, struct err *err)
