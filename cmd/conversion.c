@@ -48,7 +48,7 @@ void warn_shadowed(const struct cmd *cmd, const struct checkpoint *c)
 {
     if (!c->sharded && c->source.shadowed)
         cmd_warn(cmd, "%s: names other weights than %s, which is read",
-                 c->source.shadowed, c->source.file[0].path);
+                 c->source.shadowed, c->source.input[0].path);
 }
 
 /* Names what a source has that is not carried to what is made of it. */

@@ -18,6 +18,7 @@ EXTRA_DIST += %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
 # unit tests: unit-NAME.c
 unit_tests = \
     %D%/unit-base \
+    %D%/unit-boxes \
     %D%/unit-bubble \
     %D%/unit-ckpt \
     %D%/unit-comm \
@@ -46,6 +47,7 @@ unit_tests = \
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
+tests_unit_boxes_LDADD = $(test_libs)
 tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_ckpt_LDADD = $(program_libs)
 tests_unit_ckpt_SOURCES = %D%/unit-ckpt.c %D%/fuzz/seal.h

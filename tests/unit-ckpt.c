@@ -13,7 +13,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
-#include "lib/ckpt/source.h"
+#include "lib/ckpt/hubdir.h"
 #include "lib/ckpt/unpickle.h"
 #include "lib/ckpt/zip.h"
 #include "lib/reshard/checkpoint.h"
@@ -171,13 +171,13 @@ static void index_files(void)
     char **names;
     size_t n;
 
-    if (tap_ok(source_parse_index(&names, &n, "i", good, strlen(good), &err) == 0 &&
+    if (tap_ok(hubdir_parse_index(&names, &n, "i", good, strlen(good), &err) == 0 &&
                    n == 2 && !strcmp(names[0], "1.safetensors"),
                "an index names its files once, in order"))
         fs_list_free(names, n);
     for (size_t i = 0; i < sizeof(indices) / sizeof(*indices); i++) {
         err = (struct err){ 0 };
-        refused(source_parse_index(&names, &n, "i", indices[i].text,
+        refused(hubdir_parse_index(&names, &n, "i", indices[i].text,
                                    strlen(indices[i].text), &err),
                 &err, indices[i].why, indices[i].text);
     }

@@ -375,11 +375,11 @@ static int compare_checkpoints(const struct session *s, struct err *err)
             str_addn(&all, text, len);
         free(text);
     }
-    for (size_t i = 0; i < c->source.nfiles && !c->sharded; i++) {
-        const struct source_file *f = &c->source.file[i];
+    for (size_t i = 0; i < c->source.ninputs && !c->sharded; i++) {
+        const struct source_input *f = &c->source.input[i];
 
         str_addf(&all, "%" PRIu64 "\n", f->size);
-        if (f->path && add_samples(&all, f->path, f->size, err) < 0)
+        if (add_samples(&all, f->path, f->size, err) < 0)
             ret = -1;
     }
     if (!c->sharded && c->source.config)

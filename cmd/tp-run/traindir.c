@@ -592,10 +592,9 @@ int train_files_note(struct train *t, struct err *err)
         return add_weights(list, model, MANIFEST_NAME, err);
     if (c->source.config)
         ret = add_weights(list, model, fs_basename(c->source.config_path), err);
-    for (size_t i = 0; ret == 0 && i < c->source.nfiles; i++)
-        if (c->source.file[i].path)
-            ret = add_weights(list, model,
-                              c->source.single ? NULL : c->source.file[i].name, err);
+    for (size_t i = 0; ret == 0 && i < c->source.ninputs; i++)
+        ret = add_weights(list, model,
+                          c->source.single ? NULL : c->source.input[i].name, err);
     return ret;
 }
 

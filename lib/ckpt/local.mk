@@ -1,6 +1,10 @@
 # lib/ckpt - checkpoints on disk
 lib_libshardutils_a_SOURCES += \
+    %D%/beside.c %D%/beside.h \
+    %D%/boxes.c %D%/boxes.h \
     %D%/dcp.c %D%/dcp.h \
+    %D%/form.c %D%/form.h \
+    %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \
     %D%/manifest.c %D%/manifest.h \
     %D%/npy.c %D%/npy.h \

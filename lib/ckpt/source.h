@@ -1,14 +1,12 @@
-/* source - reads a Hugging Face directory, or a single file of tensors
+/* source - a model's weights as another program left them
  *
- * A directory has config.json and one of: model.safetensors;
- * model.safetensors.index.json and the files that it lists; pytorch_model.bin; its
- * index and files; without an index, all files whose names say N of how many.
- * Symbolic links are followed, because hub caches use them.  An index may contain only
- * plain file names, which may begin with "./"; this is checked before any of them is
- * opened.  Tensors are in the order of the files and of their data.
+ * The forms that are known are listed in source.c; form.h says what one is.  Whatever
+ * the form, a source has tensors, in the order of its files and of their data, and
+ * source_read reads any range of one, be it one range of a file or many of many.
  *
- * A file of torch.save is presented as the equivalent safetensors file: its name, its
- * header, and the data in the order of the tensors.  A merge writes that file. */
+ * A form that is not safetensors is presented as the equivalent safetensors files:
+ * their names, their headers, and the data in the order of the tensors.  A merge writes
+ * those files. */
 #ifndef LIB_CKPT_SOURCE_H
 #define LIB_CKPT_SOURCE_H
 
@@ -18,20 +16,30 @@
 
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
+#include "lib/ckpt/boxes.h"
 #include "lib/ckpt/tensor.h"
 
-struct source_file {
-    const char *name;   /* "model-00001-of-00002.safetensors" */
-    const char *origin; /* the actual file name, if different; else NULL */
-    const char *path;   /* NULL: no file exists yet, only its header */
-    uint64_t size;      /* bytes of the file on disk */
-    uint64_t whole;     /* size of the safetensors form; equals .size except for a
-                         * pickle */
-    uint64_t data;      /* offset of the first data byte in the safetensors form */
-    char *header; /* of a pickle's safetensors form, without the length; else NULL */
+struct safetensors;
+
+/* A file on disk that is read. */
+struct source_input {
+    const char *name; /* relative to the source's directory */
+    const char *path;
+    uint64_t size;    /* bytes */
     int64_t mtime_ns; /* time of the last change of contents, to detect changes */
     int64_t ctime_ns; /* and of the inode */
     uint64_t inode;
+};
+
+/* A file of the safetensors form. */
+struct source_file {
+    const char *name;   /* "model-00001-of-00002.safetensors" */
+    const char *origin; /* the name of the input of the same index, if this file is made
+                         * of that one, of torch.save, alone; else NULL */
+    uint64_t whole;     /* bytes */
+    uint64_t data;      /* offset of the first data byte */
+    char
+        *header; /* without the length, if the file is not an input itself; else NULL */
 };
 
 /* A tensor that a file's metadata says is stored under another name, as safetensors'
@@ -41,13 +49,17 @@ struct source_alias {
 };
 
 struct source {
-    char *path;   /* as given */
-    bool single;  /* a single file: no config, no small files */
-    char *config; /* text of config.json; NULL when there is none */
+    const struct source_ops *ops; /* its form */
+    char *path;                   /* as given */
+    bool single;                  /* a single file: no config, no small files */
+    char *config;                 /* text of config.json; NULL when there is none */
     char *config_path;
-    struct source_file *file;
+    struct source_input *input;
+    size_t ninputs;
+    struct source_file
+        *file; /* unless .header is set, each is the input of its index */
     size_t nfiles;
-    struct tensor *tensor; /* .file indexes file */
+    struct tensor *tensor; /* .file indexes file, .input indexes input */
     size_t n;
     struct source_alias *alias;
     size_t naliases;
@@ -59,7 +71,8 @@ struct source {
     size_t nleft;
     char *shadowed;   /* path of an index that names other weights than the single file
                        * that is read; NULL: none */
-    struct pool pool; /* private */
+    struct pool pool; /* private, as the next */
+    size_t input_cap;
 };
 
 /* Limits of the files that are carried: bytes of one, bytes and number of all.  An
@@ -87,6 +100,13 @@ MUST_CHECK int source_promise(struct source *s, const struct tensor *t, size_t n
 MUST_CHECK int source_set_pickled(struct source *s, const struct tensor *t, size_t n,
                                   struct err *err);
 
+/* Reads N bytes at OFFSET of the row-major form of tensor T, both multiples of its
+ * element unless its bytes lie together; FD opens inputs. */
+MUST_CHECK int source_read(const struct tensor *t, uint64_t offset, void *buf, size_t n,
+                           boxes_fd *fd, void *arg, struct err *err);
+/* The path to name in a message about T: its file, or the source. */
+const char *source_place(const struct source *s, const struct tensor *t);
+
 /* The index that a merge of S needs in addition, when S has several files of
  * torch.save; else NULL.  The caller frees it. */
 char *source_index_dup(const struct source *s);
@@ -95,20 +115,18 @@ char *source_index_dup(const struct source *s);
 MUST_CHECK int source_header(char **text, size_t *n, const struct source *s, size_t i,
                              struct err *err);
 
-/* The CRC-32 of file I on disk. */
+/* The CRC-32 of input I. */
 MUST_CHECK int source_crc32(uint32_t *crc, const struct source *s, size_t i,
                             struct err *err);
 
+/* Appends the entries of the metadata of ST to the *n at *ALIAS. */
+void source_add_aliases(struct source_alias **alias, size_t *n, struct pool *pool,
+                        const struct safetensors *st);
 /* Appends the entries of the metadata in a safetensors header, N bytes at TEXT, to the
  * *n at *ALIAS, which the caller frees; the strings are in POOL.  PATH is for messages.
  */
 MUST_CHECK int source_header_aliases(struct source_alias **alias, size_t *nalias,
                                      struct pool *pool, const char *path,
                                      const char *text, size_t n, struct err *err);
-
-/* The weight files in the index of N bytes at TEXT, sorted, each once; PATH is for
- * messages.  Free them with fs_list_free. */
-MUST_CHECK int source_parse_index(char ***names, size_t *nnames, const char *path,
-                                  const char *text, size_t n, struct err *err);
 
 #endif

@@ -9,6 +9,8 @@
 
 enum { TENSOR_MAX_DIMS = 64 };
 
+struct boxes;
+
 struct tensor {
     const char *name;
     const uint64_t *shape;  /* [ndim] */
@@ -16,8 +18,11 @@ struct tensor {
     enum dtype dtype;
     int ndim;
     int file;        /* index of its file among several */
-    uint64_t offset; /* of its first byte in the file */
+    int input;       /* index of the file that has its bytes, which may be another */
+    uint64_t offset; /* of its first byte in that file */
     uint64_t size;   /* bytes, in row-major order */
+    const struct boxes *boxes; /* its pieces, instead of .input, .offset and .stride;
+                                * NULL: in one place */
 };
 
 /* Tensors sorted by name.  `struct tensor_index x = { 0 }` is empty. */

@@ -380,12 +380,12 @@ int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
 
 /* ---- lists of checksums ---- */
 
-/* Appends the lines of file F of S to OUT: the file's and its tensors'. */
+/* Appends the lines of input F of S to OUT: the file's and its tensors'. */
 static int sum_file(struct str *out, const struct source *s, size_t f, char *buf,
                     struct err *err)
 {
-    const struct source_file *file = &s->file[f];
-    const char *name = file->origin ? file->origin : file->name;
+    const struct source_input *file = &s->input[f];
+    bool whole = s->file[0].header; /* as one range, in which tensors are not told */
     int fd = fs_open_regular(file->path, err);
     struct str lines = { 0 };
     uint32_t crc, sum;
@@ -393,10 +393,10 @@ static int sum_file(struct str *out, const struct source *s, size_t f, char *buf
 
     if (fd < 0)
         return -1;
-    if (range_crc(&crc, fd, 0, file->origin ? file->size : file->data, buf, file->path,
+    if (range_crc(&crc, fd, 0, whole ? file->size : s->file[f].data, buf, file->path,
                   err) < 0)
         goto out;
-    for (size_t i = 0; i < s->n && !file->origin; i++) {
+    for (size_t i = 0; i < s->n && !whole; i++) {
         const struct tensor *t = &s->tensor[i];
 
         if (t->file != (int)f)
@@ -404,11 +404,11 @@ static int sum_file(struct str *out, const struct source *s, size_t f, char *buf
         if (range_crc(&sum, fd, t->offset, t->size, buf, file->path, err) < 0)
             goto out;
         crc = hash_crc32_join(crc, sum, t->size);
-        str_addf(&lines, "%08" PRIx32 "\t%" PRIu64 "\t%s\t", sum, t->size, name);
+        str_addf(&lines, "%08" PRIx32 "\t%" PRIu64 "\t%s\t", sum, t->size, file->name);
         str_add_json(&lines, t->name);
         str_addc(&lines, '\n');
     }
-    str_addf(out, "%08" PRIx32 "\t%" PRIu64 "\t%s\n%s", crc, file->size, name,
+    str_addf(out, "%08" PRIx32 "\t%" PRIu64 "\t%s\n%s", crc, file->size, file->name,
              str_text(&lines));
     ret = 0;
 out:
@@ -422,7 +422,7 @@ int audit_sum(struct str *out, const struct source *s, struct err *err)
     char *buf = xmalloc(CHUNK);
     int ret = 0;
 
-    for (size_t f = 0; f < s->nfiles && ret == 0; f++)
+    for (size_t f = 0; f < s->ninputs && ret == 0; f++)
         ret = sum_file(out, s, f, buf, err);
     free(buf);
     return ret;
@@ -507,9 +507,9 @@ int audit_compare(struct audit *a, const struct source *s, const char *name,
             k++;
         }
     }
-    a->files += s->nfiles;
-    for (size_t f = 0; f < s->nfiles; f++)
-        a->bytes += s->file[f].size;
+    a->files += s->ninputs;
+    for (size_t f = 0; f < s->ninputs; f++)
+        a->bytes += s->input[f].size;
     ret = 0;
 out:
     str_clear(&now);

@@ -282,7 +282,7 @@ static int unstack(struct checkpoint *c, struct err *err)
 
     for (size_t i = 0; i < c->source.n; i++) {
         const struct tensor *from = &c->source.tensor[i];
-        bool pickled = c->source.file[from->file].origin != NULL;
+        bool pickled = c->source.file[from->file].header && !from->boxes;
         size_t pieces = 0;
         struct model_piece *p =
             pickled
@@ -341,9 +341,7 @@ static void init_files(struct checkpoint *c)
     struct checkpoint_files *f = xcalloc(1, sizeof(*f));
 
     f->nparts = c->sharded ? c->manifest.nparts : 1;
-    f->nfiles = c->sharded ? f->nparts : (int)c->source.nfiles;
-    if (!c->sharded && c->source.nfiles && !c->source.file[0].path)
-        f->nfiles = 0;
+    f->nfiles = c->sharded ? f->nparts : (int)c->source.ninputs;
     f->fd = xmalloc((size_t)f->nfiles * sizeof(*f->fd));
     for (int i = 0; i < f->nfiles; i++)
         f->fd[i] = -1;
@@ -486,40 +484,24 @@ struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
 
 static const char *file_name(const struct checkpoint *c, int f)
 {
-    return c->sharded ? c->manifest.file[f].name : c->source.file[f].name;
+    return c->sharded ? c->manifest.file[f].name : c->source.input[f].name;
 }
 
 static char *file_path_dup(const struct checkpoint *c, int f)
 {
     return c->sharded ? fs_join_dup(c->path, c->manifest.file[f].name)
-                      : xstrdup(c->source.file[f].path);
+                      : xstrdup(c->source.input[f].path);
 }
 
-/* Reads N bytes at OFFSET of the row-major form of T; T has strides in the file. */
-static int read_strided(int fd, const struct tensor *t, uint64_t offset,
-                        unsigned char *buf, size_t n, const char *name, struct err *err)
+static int open_file(struct checkpoint *c, int i, struct err *err);
+
+/* The descriptor of input INPUT, as source_read asks for it. */
+static int input_fd(void *arg, int input, const char **name, struct err *err)
 {
-    size_t width = (size_t)dtype_bits(t->dtype) / 8;
-    uint64_t reach = 1, start = t->offset - t->offset % PAGE;
-    unsigned char *map;
+    struct checkpoint *c = arg;
 
-    for (int k = 0; k < t->ndim; k++)
-        reach += (t->shape[k] - 1) * t->stride[k];
-    reach = reach * width + (t->offset - start);
-    map = mmap(NULL, (size_t)reach, PROT_READ, MAP_PRIVATE, fd, (off_t)start);
-    if (map == MAP_FAILED)
-        return err_errno(err, "%s", name);
-    for (uint64_t i = offset / width; n; i++, n -= width, buf += width) {
-        uint64_t rest = i, at = 0;
-
-        for (int k = t->ndim - 1; k >= 0; k--) {
-            at += rest % t->shape[k] * t->stride[k];
-            rest /= t->shape[k];
-        }
-        memcpy(buf, map + (t->offset - start) + at * width, width);
-    }
-    munmap(map, (size_t)reach);
-    return 0;
+    *name = file_name(c, input);
+    return open_file(c, input, err) < 0 ? -1 : c->files->fd[input];
 }
 
 static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size_t n,
@@ -527,14 +509,12 @@ static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size
 {
     struct checkpoint *c = arg;
     struct checkpoint_files *f = c->files;
-    const struct tensor *t = &c->tensor[f->tensor];
-    int file = c->sharded ? part : t->file;
-    uint64_t base = c->sharded ? f->offset[f->tensor * (size_t)f->nparts + (size_t)part]
-                               : t->offset;
 
-    if (!c->sharded && t->stride)
-        return read_strided(f->fd[file], t, offset, buf, n, file_name(c, file), err);
-    return fs_pread(f->fd[file], buf, n, base + offset, file_name(c, file), err);
+    if (!c->sharded)
+        return source_read(&c->tensor[f->tensor], offset, buf, n, input_fd, c, err);
+    return fs_pread(f->fd[part], buf, n,
+                    f->offset[f->tensor * (size_t)f->nparts + (size_t)part] + offset,
+                    file_name(c, part), err);
 }
 
 static int make_cutters(struct checkpoint *c, struct err *err)
@@ -806,10 +786,24 @@ int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
 
 static bool same_place(const struct tensor *a, const struct tensor *b)
 {
-    if (a->file != b->file || a->offset != b->offset || !a->stride != !b->stride)
+    if (a->boxes || b->boxes || a->input != b->input || a->offset != b->offset ||
+        !a->stride != !b->stride)
         return false;
     return !a->stride ||
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof(*a->stride));
+}
+
+/* Opens the files of tensor I of the unsharded C. */
+static int open_tensor(struct checkpoint *c, size_t i, struct err *err)
+{
+    const struct boxes *b = c->tensor[i].boxes;
+
+    if (!b)
+        return open_file(c, c->tensor[i].input, err);
+    for (size_t k = 0; k < b->n; k++)
+        if (open_file(c, b->box[k].input, err) < 0)
+            return -1;
+    return 0;
 }
 
 /* Compares the bytes of tensors A and B of the unsharded C, up to the first that
@@ -822,8 +816,7 @@ static int compare_stored(struct checkpoint *c, size_t a, size_t b, bool *same,
     char *of_a = xmalloc(room), *of_b = xmalloc(room);
     int ret = -1;
 
-    if (open_file(c, c->tensor[a].file, err) < 0 ||
-        open_file(c, c->tensor[b].file, err) < 0)
+    if (open_tensor(c, a, err) < 0 || open_tensor(c, b, err) < 0)
         goto out;
     for (uint64_t at = 0; at < size && *same; at += room) {
         size_t n = size - at < room ? (size_t)(size - at) : room;
@@ -1134,12 +1127,12 @@ const void *loader_map(struct loader *l, size_t t, uint64_t bytes)
 
     if (!bytes || c->drawn || dtype_bits(of->dtype) % 8 ||
         (c->sharded ? l->part < 0 || !is_as_wanted(l, t)
-                    : of->stride || !is_one_run(l, t, &first)))
+                    : of->boxes || of->stride || !is_one_run(l, t, &first)))
         return NULL;
     offset = c->sharded
                  ? c->files->offset[i * (size_t)c->files->nparts + (size_t)l->part]
                  : of->offset + first * unit;
-    m = map_file(c, c->sharded ? l->part : of->file);
+    m = map_file(c, c->sharded ? l->part : of->input);
     return m->data && offset % unit == 0 && offset <= m->size &&
                    bytes <= m->size - offset
                ? m->data + offset

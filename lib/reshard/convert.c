@@ -143,11 +143,11 @@ static char *identity_dup(const struct convert *c)
         str_addf(&s, " family=%08" PRIx32,
                  hash_crc32(0, model_family_text(k->model),
                             strlen(model_family_text(k->model))));
-    for (size_t i = 0; !k->sharded && i < k->source.nfiles; i++) {
+    for (size_t i = 0; !k->sharded && i < k->source.ninputs; i++) {
         str_addc(&s, ' ');
-        str_add_json(&s, k->source.file[i].name);
-        str_addf(&s, ":%" PRIu64 ":%" PRId64, k->source.file[i].size,
-                 k->source.file[i].mtime_ns);
+        str_add_json(&s, k->source.input[i].name);
+        str_addf(&s, ":%" PRIu64 ":%" PRId64, k->source.input[i].size,
+                 k->source.input[i].mtime_ns);
     }
     if (!k->sharded && k->source.config)
         str_addf(&s, " config=%08" PRIx32,
@@ -170,9 +170,9 @@ static char *stamp_dup(const struct convert *c)
     struct str s = { 0 };
 
     str_add(&s, "files");
-    for (size_t i = 0; !k->sharded && i < k->source.nfiles; i++)
-        str_addf(&s, " %" PRIu64 ":%" PRId64, k->source.file[i].inode,
-                 k->source.file[i].ctime_ns);
+    for (size_t i = 0; !k->sharded && i < k->source.ninputs; i++)
+        str_addf(&s, " %" PRIu64 ":%" PRId64, k->source.input[i].inode,
+                 k->source.input[i].ctime_ns);
     return str_steal(&s);
 }
 
@@ -369,7 +369,8 @@ static int add_sources(struct convert *c, struct manifest *m, struct err *err)
                                       .header = pool_strndup(&m->pool, header, n),
                                       .header_len = n,
                                       .origin = file->origin,
-                                      .origin_size = file->size };
+                                      .origin_size =
+                                          file->origin ? k->source.input[f].size : 0 };
         free(header);
         if (file->origin &&
             source_crc32(&m->source[f].origin_crc, &k->source, f, err) < 0)

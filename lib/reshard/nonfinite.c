@@ -78,7 +78,7 @@ static void describe(struct str *out, const struct checkpoint *c, size_t i,
     uint64_t below = 1, at = l->at;
 
     str_addf(out, "%s: tensor %s: %s at [",
-             c->sharded ? c->path : c->source.file[t->file].path, t->name,
+             c->sharded ? c->path : source_place(&c->source, t), t->name,
              isnan(l->value) ? "NaN" : "infinity");
     for (int k = 1; k < t->ndim; k++)
         below *= t->shape[k];

@@ -7,6 +7,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/hubdir.h"
 #include "lib/ckpt/locate.h"
 
 enum { CONFIG_MAX = 1 << 24, INDEX_MAX = 1 << 28 };
@@ -60,7 +61,7 @@ static int find_lacking(bool *lacks, const char *path, const char *dir, struct e
         *err = none;
         return -1;
     }
-    if (source_parse_index(&names, &n, path, text, n, &none) == 0) {
+    if (hubdir_parse_index(&names, &n, path, text, n, &none) == 0) {
         for (size_t i = 0; i < n && ret == 0 && !*lacks; i++) {
             bool found = true;
 

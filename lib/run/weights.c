@@ -243,7 +243,7 @@ static int load(struct weights *w, int i, const struct packing *p,
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)
         return err_set(
             err, ERR_INPUT, "%s: tensor %s: cannot compute with type %s%s",
-            c->sharded ? c->path : c->source.file[c->tensor[t->source].file].path,
+            c->sharded ? c->path : source_place(&c->source, &c->tensor[t->source]),
             t->name, dtype_name(dtype),
             dtype_is_float(dtype) ? "; tp-shard split --dtype f32 converts it" : "");
     if (loader_bytes(p->loader, need->tensor, &bytes, err) < 0)

@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #include "lib/base/fs.h"
-#include "lib/ckpt/source.h"
+#include "lib/ckpt/hubdir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char **names;
     size_t n;
 
-    if (source_parse_index(&names, &n, "fuzz", (const char *)data, size, &err) == 0)
+    if (hubdir_parse_index(&names, &n, "fuzz", (const char *)data, size, &err) == 0)
         fs_list_free(names, n);
     return 0;
 }

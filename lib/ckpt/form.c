@@ -1,0 +1,144 @@
+/* form - what the forms of checkpoints have in common */
+#include "lib/ckpt/form.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/ckpt/safetensors.h"
+
+int form_add_input(struct source *s, const char *name, const char *path, int *input,
+                   int *fd, struct err *err)
+{
+    int opened = fs_open_regular(path, err);
+    struct source_input *in;
+    struct stat status;
+
+    if (opened < 0)
+        return -1;
+    if (fstat(opened, &status) < 0) {
+        err_errno(err, "%s", path);
+        close(opened);
+        return -1;
+    }
+    s->input = xgrow(s->input, &s->input_cap, s->ninputs + 1, sizeof(*s->input));
+    *input = (int)s->ninputs;
+    in = &s->input[s->ninputs++];
+    *in = (struct source_input){
+        .name = pool_strdup(&s->pool, name),
+        .path = pool_strdup(&s->pool, path),
+        .size = (uint64_t)status.st_size,
+        .mtime_ns =
+            (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec,
+        .ctime_ns =
+            (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec,
+        .inode = (uint64_t)status.st_ino,
+    };
+    if (fd)
+        *fd = opened;
+    else
+        close(opened);
+    return 0;
+}
+
+static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
+{
+    uint64_t *kept = pool_take(&s->pool, (size_t)n * sizeof(*kept), sizeof(*kept));
+
+    memcpy(kept, numbers, (size_t)n * sizeof(*kept));
+    return kept;
+}
+
+void form_add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,
+                      size_t *cap)
+{
+    s->tensor = xgrow(s->tensor, cap, s->n + n, sizeof(*s->tensor));
+    for (size_t i = 0; i < n; i++) {
+        struct tensor *copy = &s->tensor[s->n++];
+
+        *copy = t[i];
+        copy->name = pool_strdup(&s->pool, t[i].name);
+        copy->shape = keep_numbers(s, t[i].shape, t[i].ndim);
+        if (t[i].stride)
+            copy->stride = keep_numbers(s, t[i].stride, t[i].ndim);
+        copy->file = (int)file;
+    }
+}
+
+int form_present_file(struct source *s, size_t i, const struct tensor *t, size_t n,
+                      size_t *cap, struct err *err)
+{
+    struct tensor *ordered = xmalloc((n + 1) * sizeof(*ordered));
+    struct source_file *f = &s->file[i];
+    struct safetensors_header h;
+    size_t k = 0;
+    int ret;
+
+    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
+    for (int bits = 64; bits >= 8; bits /= 2) /* widest elements first, for alignment */
+        for (size_t j = 0; j < n; j++)
+            if (dtype_bits(t[j].dtype) == bits) {
+                ordered[k++] = t[j];
+                safetensors_header_add(&h, t[j].name, t[j].dtype, t[j].ndim, t[j].shape,
+                                       t[j].size);
+            }
+    form_add_tensors(s, ordered, k, i, cap);
+    ret = safetensors_header_finish(&h, f->name, err);
+    f->data = h.text.len;
+    f->whole = f->data + h.end;
+    f->header = pool_strndup(&s->pool, h.text.s + 8, h.text.len - 8);
+    safetensors_header_clear(&h);
+    free(ordered);
+    return ret;
+}
+
+/* The number of tensors from T on, of N, that fit in one file; at least 1. */
+static size_t fit(const struct tensor *t, size_t n)
+{
+    uint64_t bytes = 0;
+    size_t k = 0;
+
+    while (k < n && (!k || (t[k].size <= FORM_FILE_BYTES &&
+                            bytes <= FORM_FILE_BYTES - t[k].size)))
+        bytes += t[k++].size;
+    return k;
+}
+
+int form_present(struct source *s, const struct tensor *t, size_t n, struct err *err)
+{
+    const struct tensor *twice;
+    struct tensor_index index;
+    size_t nfiles = 0, cap = 0, first = 0;
+    int ret = 0;
+
+    twice = tensor_index_init(&index, t, n);
+    tensor_index_clear(&index);
+    if (twice)
+        return err_set(err, ERR_INPUT, "%s: duplicate tensor '%s'", s->path,
+                       twice->name);
+    for (size_t at = 0; at < n; at += fit(t + at, n - at))
+        nfiles++;
+    nfiles += !nfiles;
+    free(s->file);
+    free(s->tensor);
+    s->tensor = NULL;
+    s->n = 0;
+    s->nfiles = nfiles;
+    s->file = xcalloc(nfiles, sizeof(*s->file));
+    for (size_t i = 0; i < nfiles && ret == 0; i++) {
+        size_t k = fit(t + first, n - first);
+        char *name = nfiles > 1
+                         ? str_dupf("model-%05zu-of-%05zu.safetensors", i + 1, nfiles)
+                         : xstrdup("model.safetensors");
+
+        s->file[i].name = pool_strdup(&s->pool, name);
+        ret = form_present_file(s, i, t + first, k, &cap, err);
+        first += k;
+        free(name);
+    }
+    return ret;
+}

@@ -1,0 +1,49 @@
+/* form - what the forms of checkpoints have in common
+ *
+ * A form is a layout of files: a Hugging Face directory, a checkpoint of
+ * torch.distributed.checkpoint, and so on.  Each is a struct source_ops; the list is in
+ * source.c.  A form that is not safetensors is presented as the equivalent safetensors
+ * files. */
+#ifndef LIB_CKPT_FORM_H
+#define LIB_CKPT_FORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/ckpt/source.h"
+#include "lib/ckpt/tensor.h"
+
+struct source_ops {
+    const char *name; /* for messages, such as "a Hugging Face directory" */
+    /* Does PATH, a directory if IS_DIR, have this form?  Decided by names only. */
+    int (*probe)(bool *found, const char *path, bool is_dir, struct err *err);
+    /* Fills *s, whose .path is set: inputs, files and tensors, config, the files
+     * beside. The caller clears *s in any case. */
+    int (*open)(struct source *s, const char *path, struct err *err);
+};
+
+extern const struct source_ops hubdir_ops, hubfile_ops;
+
+/* Adds the file PATH, called NAME in messages and by the user, to the inputs of S and
+ * sets *input to its index, and *fd, which the caller closes, unless it is NULL. */
+MUST_CHECK int form_add_input(struct source *s, const char *name, const char *path,
+                              int *input, int *fd, struct err *err);
+/* Appends copies of the N tensors at T, which are in file FILE; *cap is the capacity of
+ * s->tensor.  Boxes are not copied. */
+void form_add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,
+                      size_t *cap);
+/* The same for the tensors of file I, which has no safetensors header yet: orders them,
+ * widest elements first, and makes the header. */
+MUST_CHECK int form_present_file(struct source *s, size_t i, const struct tensor *t,
+                                 size_t n, size_t *cap, struct err *err);
+/* Presents the N tensors at T as model.safetensors, or as several files of at most
+ * FORM_FILE_BYTES each.  ERR_INPUT when two have one name. */
+MUST_CHECK int form_present(struct source *s, const struct tensor *t, size_t n,
+                            struct err *err);
+
+/* Largest file that is made of several tensors; transformers 4 has the same limit. */
+#define FORM_FILE_BYTES UINT64_C(5000000000)
+
+#endif
