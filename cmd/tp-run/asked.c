@@ -115,7 +115,7 @@ static int refuse(const char *path, const cJSON *value, const char *neutral,
     char *text = cJSON_PrintUnformatted(value);
 
     err_set(err, ERR_INPUT,
-            "%s: generate cannot follow %s = %.60s (the default is %s); "
+            "%s: tp-run cannot follow %s = %.60s (the default is %s); "
             "--ignore-generation-config passes over it",
             path, value->string, text ? text : "?", neutral);
     free(text);

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/tp-run/asked.h"
 #include "cmd/tp-run/inputs.h"
-#include "cmd/tp-run/session.h"
+#include "cmd/tp-run/sampling.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
@@ -20,21 +19,14 @@ enum {
     MOST_PLACES = 256 /* maximum number of texts in generation */
 };
 
-enum finish { UNFINISHED, STOP, LENGTH, CONTEXT, REFUSED };
-
-static const char *const finish_names[] = { NULL, "stop", "length", "context", NULL };
-
 struct generate {
     struct session *session;
     struct inputs prompts;
-    uint64_t max_tokens; /* number of new tokens */
-    uint64_t max_length; /* including the prompt; 0: no limit */
-    int micro_batches;   /* texts in generation at a time; 0: as the cache permits */
-    int cache_tokens;    /* capacity of a rank's cache; 0: see ROOM */
-    struct draw sampling;
-    int32_t first_new, last_new; /* as in struct asked */
-    struct text *text;           /* [prompts.n] */
-    size_t turn;                 /* on rank 0: the text that is printed now */
+    struct sampling sampling;
+    int micro_batches; /* texts in generation at a time; 0: as the cache permits */
+    int cache_tokens;  /* capacity of a rank's cache; 0: see ROOM */
+    struct text *text; /* [prompts.n] */
+    size_t turn;       /* on rank 0: the text that is printed now */
 };
 
 /* A text in generation. */
@@ -48,35 +40,6 @@ struct text {
     size_t shown; /* bytes of SAID, or ids without a tokenizer, already printed */
     double first, seconds; /* time of its first new token; time since then */
 };
-
-static bool is_stop(const struct session *s, int32_t id)
-{
-    for (size_t i = 0; i < s->stop.n; i++)
-        if (s->stop.v[i] == id)
-            return true;
-    return false;
-}
-
-/* Does a text of N tokens, NEW of them generated, end here?  The context may be
- * exceeded by one token: the last one is predicted, but not read. */
-static enum finish end_of(const struct generate *g, size_t n, uint64_t new)
-{
-    if (new >= g->max_tokens || (g->max_length && n >= g->max_length))
-        return LENGTH;
-    return g->session->context && n > g->session->context ? CONTEXT : UNFINISHED;
-}
-
-/* The maximum number of tokens of a text whose prompt has N. */
-static size_t most_of(const struct generate *g, size_t n)
-{
-    size_t most = g->max_tokens < SIZE_MAX - n ? n + (size_t)g->max_tokens : SIZE_MAX;
-
-    if (g->max_length && most > g->max_length)
-        most = (size_t)g->max_length;
-    return g->session->context && most > g->session->context
-               ? (size_t)g->session->context
-               : most;
-}
 
 /* ---- printing: texts in order, the current one as it is generated ---- */
 
@@ -149,12 +112,14 @@ static int print_texts(struct generate *g, struct err *err)
 /* Appends the new token ID, on every rank of the replica; rank 0 also decodes it. */
 static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
-    bool stop = is_stop(g->session, id);
+    bool stop = sampling_is_stop(g->session, id);
 
     if (!t->ids.n)
         t->first = clock_seconds();
     ids_add(&t->ids, id);
-    t->finish = stop ? STOP : end_of(g, t->prompt->n + t->ids.n, t->ids.n);
+    t->finish = stop ? STOP
+                     : sampling_end(&g->sampling, g->session->context,
+                                    t->prompt->n + t->ids.n, t->ids.n);
     if (t->stream && !stop)
         token_stream_feed(t->stream, (uint32_t)id, &t->said);
     if (t->stream && t->finish)
@@ -185,10 +150,7 @@ static int gain(void *arg, size_t at, int32_t id, struct err *err)
     if (id < 0)
         return inputs_not_finite(&m->g->prompts, m->g->session,
                                  (size_t)(t - m->g->text), "logits", n, err);
-    if (m->g->first_new >= 0 && n == 1)
-        id = m->g->first_new;
-    if (m->g->last_new >= 0 && end_of(m->g, n + 1, t->ids.n + 1) == LENGTH)
-        id = m->g->last_new;
+    id = sampling_forced(&m->g->sampling, m->g->session->context, n, t->ids.n, id);
     add_id(m->g, t, id);
     ids_add(&m->all[at], id);
     plan->ids = m->all[at].v;
@@ -230,19 +192,22 @@ static int make_texts(struct generate *g, struct runner *r,
         m.text[at] = t;
         for (size_t k = 0; k < t->prompt->n; k++)
             ids_add(&m.all[at], t->prompt->v[k]);
-        m.draw[at] = g->sampling; /* depends on the text, not on the layout */
+        m.draw[at] = g->sampling.draw; /* depends on the text, not on the layout */
         m.draw[at].position = (uint64_t)i << 32;
         if (t->finish != REFUSED)
-            t->finish = end_of(g, t->prompt->n, 0);
-        m.plan[at] = (struct scheduler_text){ .ids = m.all[at].v,
-                                              .n = m.all[at].n,
-                                              .most = most_of(g, m.all[at].n),
-                                              .source = t->source->v,
-                                              .nsource = t->source->n,
-                                              .features = t->input->features,
-                                              .nframes = t->input->nframes,
-                                              .draw = &m.draw[at],
-                                              .over = t->finish != UNFINISHED };
+            t->finish =
+                sampling_end(&g->sampling, g->session->context, t->prompt->n, 0);
+        m.plan[at] = (struct scheduler_text){
+            .ids = m.all[at].v,
+            .n = m.all[at].n,
+            .most = sampling_most(&g->sampling, g->session->context, m.all[at].n),
+            .source = t->source->v,
+            .nsource = t->source->n,
+            .features = t->input->features,
+            .nframes = t->input->nframes,
+            .draw = &m.draw[at],
+            .over = t->finish != UNFINISHED
+        };
     }
     s.text = m.plan;
     ret = scheduler_run(&s, err);
@@ -277,7 +242,9 @@ static int collect(struct generate *g, struct runner *r, struct err *err)
         if (runner_receive(r, replica, last, &n, sizeof(n), err) < 0 ||
             runner_receive(r, replica, last, &t->seconds, sizeof(t->seconds), err) < 0)
             return -1;
-        t->finish = n ? UNFINISHED : end_of(g, t->prompt->n, 0);
+        t->finish =
+            n ? UNFINISHED
+              : sampling_end(&g->sampling, g->session->context, t->prompt->n, 0);
         for (uint64_t k = 0; k < n; k++) {
             double seconds = t->seconds;
             int32_t id;
@@ -336,11 +303,13 @@ static struct engine_limits limits_of(const struct generate *g)
         longest = in->ids.n > longest ? in->ids.n : longest;
         limits.source = in->source.n > limits.source ? in->source.n : limits.source;
         /* a preempted text is recomputed with its generated tokens */
-        most = g->cache_tokens ? most_of(g, in->ids.n) : in->ids.n;
+        most = g->cache_tokens
+                   ? sampling_most(&g->sampling, g->session->context, in->ids.n)
+                   : in->ids.n;
         all += most < limits.tokens ? most : limits.tokens;
         sources += in->source.n;
     }
-    limits.context = most_of(g, longest);
+    limits.context = sampling_most(&g->sampling, g->session->context, longest);
     set_places(g, &limits);
     if (limits.segments == 1 && all > longest)
         all = longest;
@@ -356,7 +325,7 @@ static int check_room(const struct generate *g, struct err *err)
 {
     for (size_t i = 0; i < g->prompts.n && g->cache_tokens; i++) {
         const struct input *in = &g->prompts.v[i];
-        size_t most = most_of(g, in->ids.n);
+        size_t most = sampling_most(&g->sampling, g->session->context, in->ids.n);
         size_t need = most > in->source.n ? most : in->source.n;
 
         if (!in->bad &&
@@ -403,7 +372,7 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret = 0;
 
-    options.tail = g->sampling.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX;
+    options.tail = g->sampling.draw.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX;
     if (runner_open(&r, g->session->checkpoint, &g->session->mesh, &g->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
@@ -458,12 +427,12 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
         else if (s->context && one->ids.n > s->context)
             err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
                     one->ids.n, (unsigned long long)s->context);
-        else if (g->max_length && one->ids.n >= g->max_length)
+        else if (g->sampling.max_length && one->ids.n >= g->sampling.max_length)
             err_set(
                 err, ERR_INPUT,
                 "the prompt has %zu tokens, and the model's max_length is %llu; give "
                 "--max-tokens",
-                one->ids.n, (unsigned long long)g->max_length);
+                one->ids.n, (unsigned long long)g->sampling.max_length);
         if (err->kind && inputs_refuse(in, s, i, err) < 0)
             return -1;
     }
@@ -496,60 +465,12 @@ static int print_refused(struct generate *g, struct err *err)
     return ret;
 }
 
-/* Which settings were given as options. */
-struct given {
-    bool tokens, temperature, top_k, top_p;
-};
-
-/* Uses the model's generation settings where no option is given. */
-static int take_settings(struct generate *g, const struct given *given, struct err *err)
-{
-    struct asked a;
-
-    if (asked_read(&a, g->session, err) < 0)
-        return -1;
-    if (!given->tokens && a.max_new)
-        g->max_tokens = a.max_new;
-    else if (!given->tokens && a.max_length) {
-        g->max_tokens = a.max_length;
-        g->max_length = a.max_length;
-    }
-    if (!given->temperature)
-        g->sampling.temperature = a.sampling.temperature;
-    if (!given->top_k)
-        g->sampling.top_k = a.sampling.top_k;
-    if (!given->top_p)
-        g->sampling.top_p = a.sampling.top_p;
-    if (a.start >= 0 && g->session->source)
-        g->session->start = a.start;
-    g->first_new = a.first_new;
-    g->last_new = a.last_new;
-    return 0;
-}
-
-/* --top-k and --top-p need sampling. */
-static int check_sampling(const struct generate *g, const struct given *given,
-                          struct err *err)
-{
-    if ((!given->top_k && !given->top_p) || given->temperature ||
-        g->sampling.temperature > 0)
-        return 0;
-    return err_set(err, ERR_USAGE, "--%s needs --temperature",
-                   given->top_k ? "top-k" : "top-p");
-}
-
 int generate_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
     struct opt_list prompts = { 0 }, id_lists = { 0 }, lines = { 0 };
     struct session session = { 0 };
-    struct generate g = { .session = &session,
-                          .max_tokens = 128,
-                          .sampling = { .top_p = 1 },
-                          .first_new = -1,
-                          .last_new = -1 };
-    struct given given = { 0 };
-    bool ignore = false;
+    struct generate g = { .session = &session, .sampling = SAMPLING_DEFAULTS(128) };
     const struct opt opts[] = {
         { OPT_LIST, 'p', "prompt", &prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
@@ -558,14 +479,7 @@ int generate_main(const char *program, int argc, char **argv)
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
         INPUT_INVALID_OPTION(g.prompts),
-        { OPT_U64, '\0', "max-tokens", &g.max_tokens, "N",
-          "most new tokens (default: the model's, or 128)", NULL, &given.tokens },
-        { OPT_DOUBLE, '\0', "temperature", &g.sampling.temperature, "T",
-          "sample at this temperature (0: greedy)", NULL, &given.temperature },
-        { OPT_U64, '\0', "top-k", &g.sampling.top_k, "K", NULL, NULL, &given.top_k },
-        { OPT_DOUBLE, '\0', "top-p", &g.sampling.top_p, "P", NULL, NULL, &given.top_p },
-        { OPT_U64, '\0', "seed", &g.sampling.seed, "S", NULL, NULL, NULL },
-        { OPT_FLAG, '\0', "ignore-generation-config", &ignore, NULL, NULL, NULL, NULL },
+        SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
         { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
@@ -585,22 +499,18 @@ int generate_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    if (g.sampling.temperature < 0 || !(g.sampling.top_p > 0 && g.sampling.top_p <= 1))
-        status = cmd_usage(&cmd, "--temperature must be at least 0, --top-p above 0 "
-                                 "and at most 1");
-    else if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
-             session_need_lm(&session, &err) < 0 ||
-             (!ignore && launcher_agree(&session.launcher,
-                                        take_settings(&g, &given, &err), &err) < 0) ||
-             check_sampling(&g, &given, &err) < 0 ||
-             take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
+    if (sampling_check(&g.sampling, &err) < 0 ||
+        session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+        session_need_lm(&session, &err) < 0 ||
+        sampling_settle(&g.sampling, &session, &err) < 0 ||
+        take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n)
         status = cmd_finish(&cmd, ERR_INPUT);
     else {
-        session.machine.steps = g.max_tokens;
+        session.machine.steps = g.sampling.max_tokens;
         status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
     }
     inputs_clear(&g.prompts);

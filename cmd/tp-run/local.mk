@@ -17,6 +17,7 @@ bin_tp_run_SOURCES = \
     %D%/plot.c \
     %D%/pooling.c %D%/pooling.h \
     %D%/program.c \
+    %D%/sampling.c %D%/sampling.h \
     %D%/score.c \
     %D%/session.c %D%/session.h \
     %D%/tokens.c \
