@@ -149,6 +149,7 @@ $(srcdir)/%D%/data/configs.tsv:
 	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
     %D%/alloc.t \
+    %D%/audit.t \
     %D%/bad-families.t \
     %D%/bootstrap.t \
     %D%/calibration.t \
@@ -241,7 +242,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config costs data database devices family generation index input journal json layout log manifest \
+fuzz_names = calibration checkpoint config costs data database devices family generation ids index input journal json layout log manifest \
     measure pickle pieces pooling run safetensors schedule space study sums tcp tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
@@ -253,6 +254,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-generation \
+    %D%/fuzz/fuzz-ids \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-input \
     %D%/fuzz/fuzz-journal \
@@ -288,6 +290,7 @@ tests_fuzz_fuzz_generation_SOURCES = %D%/fuzz/fuzz-generation.c %D%/fuzz/driver.
 tests_fuzz_fuzz_generation_LDADD = $(program_libs) $(MPI_LIBS)
 tests_fuzz_fuzz_input_SOURCES = %D%/fuzz/fuzz-input.c %D%/fuzz/driver.c cmd/tp-run/features.c cmd/tp-run/inputs.c $(fuzz_session)
 tests_fuzz_fuzz_input_LDADD = $(program_libs) $(MPI_LIBS)
+tests_fuzz_fuzz_ids_SOURCES = %D%/fuzz/fuzz-ids.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_SOURCES = %D%/fuzz/fuzz-journal.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)

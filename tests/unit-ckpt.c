@@ -17,6 +17,7 @@
 #include "lib/ckpt/unpickle.h"
 #include "lib/ckpt/zip.h"
 #include "lib/reshard/checkpoint.h"
+#include "lib/reshard/bitscan.h"
 #include "tests/fuzz/seal.h"
 #include "tests/tap.h"
 
@@ -744,8 +745,64 @@ static void many_members(void)
     str_clear(&s);
 }
 
+/* Every pattern of bits, alone and behind numbers of a whole loop, against dtype_get.
+ */
+static bool values_agree(enum dtype t, uint64_t bits, size_t before)
+{
+    unsigned char buf[8 * 1024] = { 0 };
+    size_t width = (size_t)dtype_bits(t) / 8;
+    struct bitscan v = { 0 }, again = { 0 };
+    double x;
+
+    for (size_t k = 0; k < width; k++)
+        buf[before * width + k] = (unsigned char)(bits >> 8 * k);
+    x = dtype_get(t, buf, before);
+    bitscan_add(&again, t, buf, before * width);
+    bitscan_add(&v, t, buf + before * width, width);
+    bitscan_join(&again, &v);
+    v = (struct bitscan){ 0 };
+    bitscan_add(&v, t, buf, (before + 1) * width);
+    return v.seen == before + 1 && again.seen == v.seen && again.nans == v.nans &&
+           again.infinities == v.infinities && again.other == v.other &&
+           again.nonzero == v.nonzero && v.nans == (uint64_t)(x != x) &&
+           v.infinities == (uint64_t)(x - x != x - x && x == x) &&
+           v.nonzero == (x != 0) && v.other == (before && bits);
+}
+
+static void all_values(void)
+{
+    static const enum dtype small[] = { DTYPE_F8_E5M2, DTYPE_F8_E4M3, DTYPE_F16,
+                                        DTYPE_BF16 };
+    static const uint64_t wide[] = { 0,
+                                     UINT64_C(1) << 63,
+                                     1,
+                                     UINT64_C(0x7fefffffffffffff),
+                                     UINT64_C(0x7ff0000000000000),
+                                     UINT64_C(0xfff0000000000000),
+                                     UINT64_C(0x7ff0000000000001),
+                                     UINT64_C(0xffffffffffffffff),
+                                     UINT64_C(0x3ff0000000000000) };
+    bool good = true;
+
+    for (size_t k = 0; k < sizeof(small) / sizeof(*small); k++)
+        for (uint64_t b = 0; b < UINT64_C(1) << dtype_bits(small[k]); b++)
+            good &= values_agree(small[k], b, 0) &&
+                    (b % 97 || values_agree(small[k], b, 600));
+    for (size_t k = 0; k < sizeof(wide) / sizeof(*wide); k++)
+        for (size_t before = 0; before < 601; before += 300) {
+            static const uint32_t f32[] = { 0,          0x80000000, 1,
+                                            0x7f7fffff, 0x7f800000, 0xff800000,
+                                            0x7f800001, 0xffffffff, 0x3f800000 };
+
+            good &= values_agree(DTYPE_F64, wide[k], before) &&
+                    values_agree(DTYPE_F32, f32[k], before);
+        }
+    tap_ok(good, "NaN, infinite, zero and other numbers of all types are told apart");
+}
+
 int main(void)
 {
+    all_values();
     safetensors_headers();
     index_files();
     manifests();

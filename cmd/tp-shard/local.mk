@@ -1,6 +1,7 @@
 # tp-shard
 bin_PROGRAMS += bin/tp-shard
 bin_tp_shard_SOURCES = \
+    %D%/audit.c \
     %D%/diff.c \
     %D%/families.c \
     %D%/main.c \

@@ -14,6 +14,7 @@
 int split_main(const char *program, int argc, char **argv);
 int merge_main(const char *program, int argc, char **argv);
 int reshard_main(const char *program, int argc, char **argv);
+int audit_main(const char *program, int argc, char **argv);
 int verify_main(const char *program, int argc, char **argv);
 int show_main(const char *program, int argc, char **argv);
 int plan_main(const char *program, int argc, char **argv);

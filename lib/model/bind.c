@@ -787,40 +787,93 @@ const char *model_untied(const struct model *m)
     return m->state->untied;
 }
 
-int model_bind(struct model *m, const struct model_input *in, size_t n,
-               const struct model_alias *alias, size_t naliases, struct err *err)
+/* Who is told of each fault, or nobody: then the first one ends the binding. */
+struct told {
+    model_fault *fault;
+    void *arg;
+};
+
+/* Tells of the fault *ERR of tensor NAME, and returns 0; or returns -1. */
+static int tell(const struct told *to, const char *name, struct err *err)
+{
+    const char *text = err->text;
+    size_t n = strlen(name);
+
+    if (!to->fault || err->kind != ERR_INPUT)
+        return -1;
+    if (str_starts(text, "tensor ") && !strncmp(text + 7, name, n))
+        text += 7 + n + strspn(text + 7 + n, ": ");
+    to->fault(to->arg, name, text);
+    *err = (struct err){ 0 };
+    return 0;
+}
+
+/* Binds input I of IN to the tensor that it is. */
+static int bind_input(struct model *m, const struct model_input *in, size_t i,
+                      const struct told *to, struct err *err)
+{
+    long t = match_input(m, &in[i], err);
+
+    if (t == -2)
+        return tell(to, in[i].name, err);
+    if (t < 0 && (carried_as(m, in[i].name) || is_frequencies(m, in[i].name))) {
+        m->carry[m->ncarry++] = (int)i;
+        return 0;
+    }
+    if (t < 0) {
+        unmatched(m, in[i].name, err);
+        return tell(to, in[i].name, err);
+    }
+    if (m->tensor[t].source >= 0) {
+        err_set(err, ERR_INPUT, "tensor %s: stored again as %s",
+                in[m->tensor[t].source].name, in[i].name);
+        return tell(to, in[i].name, err);
+    }
+    if (check_shape(m, &m->tensor[t], &in[i], err) < 0 && tell(to, in[i].name, err) < 0)
+        return -1;
+    m->tensor[t].source = (int)i;
+    free((char *)m->tensor[t].name);
+    m->tensor[t].name = xstrdup(in[i].name);
+    return 0;
+}
+
+static int bind_all(struct model *m, const struct model_input *in, size_t n,
+                    const struct model_alias *alias, size_t naliases,
+                    const struct told *to, struct err *err)
 {
     m->carry = xcalloc(n + 1, sizeof(*m->carry));
     m->ncarry = 0;
     if (quant_check(m, in, n, err) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        long t = match_input(m, &in[i], err);
-
-        if (t == -2)
+    for (size_t i = 0; i < n; i++)
+        if (bind_input(m, in, i, to, err) < 0)
             return -1;
-        if (t < 0 && (carried_as(m, in[i].name) || is_frequencies(m, in[i].name))) {
-            m->carry[m->ncarry++] = (int)i;
-            continue;
-        }
-        if (t < 0)
-            return unmatched(m, in[i].name, err);
-        if (m->tensor[t].source >= 0)
-            return err_set(err, ERR_INPUT, "tensor %s: stored again as %s",
-                           in[m->tensor[t].source].name, in[i].name);
-        if (check_shape(m, &m->tensor[t], &in[i], err) < 0)
-            return -1;
-        m->tensor[t].source = (int)i;
-        free((char *)m->tensor[t].name);
-        m->tensor[t].name = xstrdup(in[i].name);
-    }
     if (settle_ties(m, alias, naliases, err) < 0)
         return -1;
     for (size_t t = 0; t < m->ntensors; t++)
         if ((!m->tensor[t].optional || m->state->def[m->tensor[t].kind].packs) &&
-            !is_stored(m, t))
-            return err_set(err, ERR_INPUT,
-                           "tensor %s is missing, which family %s needs",
-                           m->tensor[t].name, m->family);
+            !is_stored(m, t)) {
+            err_set(err, ERR_INPUT, "tensor %s is missing, which family %s needs",
+                    m->tensor[t].name, m->family);
+            if (tell(to, m->tensor[t].name, err) < 0)
+                return -1;
+        }
     return 0;
+}
+
+int model_bind(struct model *m, const struct model_input *in, size_t n,
+               const struct model_alias *alias, size_t naliases, struct err *err)
+{
+    static const struct told nobody = { NULL, NULL };
+
+    return bind_all(m, in, n, alias, naliases, &nobody, err);
+}
+
+int model_bind_report(struct model *m, const struct model_input *in, size_t n,
+                      const struct model_alias *alias, size_t naliases,
+                      model_fault *fault, void *arg, struct err *err)
+{
+    const struct told to = { fault, arg };
+
+    return bind_all(m, in, n, alias, naliases, &to, err);
 }

@@ -102,6 +102,15 @@ MUST_CHECK int model_bind(struct model *m, const struct model_input *in, size_t 
                           const struct model_alias *alias, size_t naliases,
                           struct err *err);
 
+/* Says what is wrong with tensor NAME. */
+typedef void model_fault(void *arg, const char *name, const char *text);
+/* The same, but tells FAULT of every tensor that is unknown, missing, stored twice or
+ * of a wrong shape, and goes on.  M is then good for its symbols and names alone. */
+MUST_CHECK int model_bind_report(struct model *m, const struct model_input *in,
+                                 size_t n, const struct model_alias *alias,
+                                 size_t naliases, model_fault *fault, void *arg,
+                                 struct err *err);
+
 /* The tensor that has the values of T: T itself unless it is tied. */
 size_t model_root(const struct model *m, size_t t);
 /* The stored tensor T of the bound M is tied to a stored one that differs: T, and all

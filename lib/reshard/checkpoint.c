@@ -504,17 +504,31 @@ static int input_fd(void *arg, int input, const char **name, struct err *err)
     return open_file(c, input, err) < 0 ? -1 : c->files->fd[input];
 }
 
+/* Reads N bytes at OFFSET of tensor I in shard PART. */
+static int read_tensor(struct checkpoint *c, size_t i, int part, uint64_t offset,
+                       void *buf, size_t n, struct err *err)
+{
+    const struct checkpoint_files *f = c->files;
+
+    if (!c->sharded)
+        return source_read(&c->tensor[i], offset, buf, n, input_fd, c, err);
+    return fs_pread(f->fd[part], buf, n,
+                    f->offset[i * (size_t)f->nparts + (size_t)part] + offset,
+                    file_name(c, part), err);
+}
+
 static int read_from_files(void *arg, int part, uint64_t offset, void *buf, size_t n,
                            struct err *err)
 {
     struct checkpoint *c = arg;
-    struct checkpoint_files *f = c->files;
 
-    if (!c->sharded)
-        return source_read(&c->tensor[f->tensor], offset, buf, n, input_fd, c, err);
-    return fs_pread(f->fd[part], buf, n,
-                    f->offset[f->tensor * (size_t)f->nparts + (size_t)part] + offset,
-                    file_name(c, part), err);
+    return read_tensor(c, c->files->tensor, part, offset, buf, n, err);
+}
+
+int checkpoint_read(struct checkpoint *c, size_t i, uint64_t offset, void *buf,
+                    size_t n, struct err *err)
+{
+    return read_tensor(c, i, 0, offset, buf, n, err);
 }
 
 static int make_cutters(struct checkpoint *c, struct err *err)

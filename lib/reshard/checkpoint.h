@@ -87,6 +87,10 @@ void checkpoint_check_spared(struct checkpoint *c,
 MUST_CHECK int checkpoint_copy_rows(struct checkpoint *c, struct cut *cut, size_t i,
                                     uint64_t first, uint64_t rows,
                                     const struct cut_side *to, struct err *err);
+/* Reads N bytes at OFFSET of the row-major form of tensor I of C, which is not sharded
+ * and whose files are open (checkpoint_open_files).  Several threads may call it. */
+MUST_CHECK int checkpoint_read(struct checkpoint *c, size_t i, uint64_t offset,
+                               void *buf, size_t n, struct err *err);
 /* Checks the values of carried tensors that the family knows: ERR_INPUT names a tensor
  * with another value.  Reads shard 0 of a sharded checkpoint. */
 MUST_CHECK int checkpoint_check_carried(struct checkpoint *c, struct err *err);

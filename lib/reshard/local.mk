@@ -1,15 +1,20 @@
 # lib/reshard - checkpoints: one set of files into another
 lib_libshardutils_a_SOURCES += \
     %D%/audit.c %D%/audit.h \
+    %D%/bitscan.c %D%/bitscan.h \
     %D%/checkpoint.c %D%/checkpoint.h \
     %D%/compare.c %D%/compare.h \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
+    %D%/idrange.c %D%/idrange.h \
+    %D%/inspect.c %D%/inspect.h \
+    %D%/inspection.c %D%/inspection.h \
     %D%/nonfinite.c %D%/nonfinite.h \
     %D%/quantize.c %D%/quantize.h \
     %D%/smallfile.c %D%/smallfile.h \
     %D%/summary.c %D%/summary.h \
     %D%/rankconfig.c %D%/rankconfig.h \
+    %D%/surroundings.c %D%/surroundings.h \
     %D%/target.c %D%/target.h \
     %D%/unpack.c %D%/unpack.h

@@ -381,6 +381,20 @@ add "b4$(numbers 2 1 2 9)"
 add "b4\\001"
 add "l4$(numbers 2 3 65535)"
 add "b4$(numbers 4 20240520 1 77)"
+# ids FORM TEXT - a file with token ids: 0 tokenizer.json, 1 vocab.json, 2 tokenizer_config.json, 3 config.json
+nids=0
+mkdir -p "$corpus/ids"
+ids() {
+    nids=$((nids + 1))
+    # shellcheck disable=SC2059 # octal
+    { printf "\\00$1"; printf '%s' "$2"; } > "$corpus/ids/seed-$nids"
+}
+ids 0 '{"added_tokens":[{"id":100,"content":"x"}],"model":{"type":"BPE","vocab":{"a":0,"b":101},"merges":["a b"]}}'
+ids 0 '{"model":{"type":"Unigram","vocab":[["a",-1.5],["b",NaN]]}}'
+ids 1 '{"a":0,"b":-1,"c":99}'
+ids 2 '{"added_tokens_decoder":{"3":{"content":"a"},"400":{}}}'
+ids 3 '{"eos_token_id":[1,500],"pad_token_id":-1,"text_config":{"bos_token_id":7}}'
+
 # index TYPE WIDTH "LENGTHS" "STARTS" "FIRST SEQUENCES" TOKENS... - with its .bin
 index() {
     type=$1 width=$2 lengths=$3 starts=$4 first=$5
