@@ -101,6 +101,7 @@ static const struct backend guarded = {
     .copy = copy,
     .wait = wait,
     .kernel = all_kernels,
+    .limits = cpu_limits,
 };
 
 static void begin(void)

@@ -73,4 +73,5 @@ const struct backend backend_cpu = {
     .copy = copy,
     .wait = wait,
     .kernel = cpu_kernels,
+    .limits = cpu_limits,
 };

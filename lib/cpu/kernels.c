@@ -1129,3 +1129,15 @@ OPS(ROW)
 #define COMM(word)             NULL
 #define ROW(id, word, on, ...) [OP_##id] = on(word),
 kernel *const cpu_kernels[OP_COUNT] = { OPS(ROW) };
+
+enum {
+    PLAIN = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_F16,
+    CODED = PLAIN | 1 << DTYPE_I8 | 1 << DTYPE_U8,
+    CACHES = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_I8,
+};
+
+const struct kernel_limits cpu_limits[OP_COUNT] = {
+    [OP_LINEAR] = { .weight = CODED },    [OP_MATMUL] = { .weight = CODED },
+    [OP_KEEP] = { .cache = CACHES },      [OP_CACHE_READ] = { .cache = CACHES },
+    [OP_ATTENTION] = { .cache = CACHES }, [OP_STREAM] = { .cache = CACHES },
+};

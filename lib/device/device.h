@@ -79,6 +79,25 @@ struct device;
 
 typedef int kernel(struct device *d, const struct call *c, struct err *err);
 
+/* What a backend is asked to run: an instruction, and the formats of what it reads
+ * besides activations. */
+struct device_request {
+    const struct program *program;
+    const struct inst *inst;
+    bool reverse;      /* it belongs to the derivative */
+    enum dtype weight; /* of its weights: F32, BF16, F16; I8, U8: codes of 8, 4 bits */
+    enum dtype cache;  /* of cached keys and values: F32, BF16, I8 */
+};
+
+/* What a kernel takes.  A backend's table of them stands beside its kernels; a row of
+ * zeros takes weights of f32, bf16 and f16, a cache of f32, and any sizes. */
+struct kernel_limits {
+    unsigned weight, cache; /* sets of 1 << dtype; 0: as above */
+    /* Returns 0, or -1 with ERR_NO and the reason in *err, such as "choose: 600
+     * experts, and there is room for 512".  NULL: nothing else is refused. */
+    int (*fits)(const struct device_request *r, struct err *err);
+};
+
 /* What a backend found on this machine. */
 struct device_report {
     int driver, runtime; /* versions, as 1000 * major + 10 * minor; 0: none */
@@ -175,12 +194,22 @@ struct backend {
     /* Executes R, which is current. */
     int (*replay)(struct device *d, const struct recording *r, struct err *err);
     void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
-    kernel *const *kernel; /* [OP_COUNT]; NULL for collectives */
+    kernel *const *kernel; /* [OP_COUNT]; NULL: LACKS(word), or a collective */
+    const struct kernel_limits *limits; /* [OP_COUNT] */
     const struct device_collectives
         *collectives; /* NULL: collectives go through the host */
 };
 
 extern const struct backend backend_cpu, backend_cuda;
+
+/* A row of the table of operations for which a backend has no kernel. */
+#define LACKS(word) NULL
+
+/* Can B run R?  Returns 0, or -1 with ERR_NO and the reason in *err: "no kernel for
+ * linear with weights of int8".  Asks no device, so it may be called before a device is
+ * opened and in a process that forks later. */
+MUST_CHECK int backend_supports(const struct backend *b, const struct device_request *r,
+                                struct err *err);
 
 /* The backend called NAME, or the first usable one when NAME is NULL. */
 const struct backend *backend_find(const char *name, struct err *err);

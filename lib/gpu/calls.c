@@ -1,7 +1,8 @@
 /* calls - the CUDA backend's kernel of each row of the table of operations
  *
- * Each function launches kernels for an instruction and its buffers.  There are none
- * for training: no_reverse. */
+ * Each function launches kernels for an instruction and its buffers.  What there is no
+ * kernel for is written LACKS, and what a kernel does not take stands beside the
+ * table. */
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
@@ -47,8 +48,17 @@ static int launched(const struct device *d, const struct call *c, struct err *er
     return 0;
 }
 
-#define KERNEL(word) \
-    static int kernel_##word(struct device *d, const struct call *c, struct err *err)
+static int run_kernel(struct device *d, const struct call *c, kernel *run,
+                      struct err *err);
+
+/* Begins the kernel of a row of the table. */
+#define KERNEL(word)                                                                   \
+    static int launch_##word(struct device *d, const struct call *c, struct err *err); \
+    static int kernel_##word(struct device *d, const struct call *c, struct err *err)  \
+    {                                                                                  \
+        return run_kernel(d, c, launch_##word, err);                                   \
+    }                                                                                  \
+    static int launch_##word(struct device *d, const struct call *c, struct err *err)
 
 /* ---- products and elementwise operations ---- */
 
@@ -106,27 +116,13 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
     return launched(d, c, err);
 }
 
-/* Only the CPU sums by a tree. */
-static int no_tree(const struct call *c, int tree, struct err *err)
-{
-    return tree ? err_set(err, ERR_NO,
-                          "%s: this backend does not compute with the same bits on all "
-                          "layouts: --backend cpu does",
-                          op_table[c->inst->op].name)
-                : 0;
-}
-
 KERNEL(linear)
 {
-    if (no_tree(c, c->inst->tree, err) < 0)
-        return -1;
     return product(d, c, false, err);
 }
 
 KERNEL(matmul)
 {
-    if (no_tree(c, c->inst->tree, err) < 0)
-        return -1;
     return product(d, c, true, err);
 }
 
@@ -297,8 +293,6 @@ KERNEL(layernorm)
 
 KERNEL(row_sum)
 {
-    if (no_tree(c, c->inst->norm.tree, err) < 0)
-        return -1;
     gpu_group_sum(c->y.data, source(c, 0), NULL, false, c->inst->norm.owned,
                   groups_of(c, &c->y), d->stream);
     return launched(d, c, err);
@@ -306,8 +300,6 @@ KERNEL(row_sum)
 
 KERNEL(row_squares)
 {
-    if (no_tree(c, c->inst->norm.tree, err) < 0)
-        return -1;
     gpu_group_sum(c->y.data, source(c, 0), c->x[1].data, true, c->inst->norm.owned,
                   groups_of(c, &c->y), d->stream);
     return launched(d, c, err);
@@ -388,16 +380,6 @@ KERNEL(cache_read)
     return launched(d, c, err);
 }
 
-static int check_columns(uint64_t dim, struct err *err)
-{
-    return dim <= GPU_VALUE_DIM
-               ? 0
-               : err_set(err, ERR_NO,
-                         "attention over heads of %llu columns: this backend has room "
-                         "for %d",
-                         (unsigned long long)dim, GPU_VALUE_DIM);
-}
-
 KERNEL(attention)
 {
     const struct inst *inst = c->inst;
@@ -428,8 +410,6 @@ KERNEL(attention)
     a.narrow = c->narrow && d->has_bf16;
     a.rounded = c->rounded;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
-    if (check_columns(a.value_dim, err) < 0 || check_columns(a.head_dim, err) < 0)
-        return -1;
     bytes = gpu_attention_room(result(c), source(c, 0), source(c, 1), source(c, 2), a,
                                c->range);
     if (bytes) {
@@ -454,8 +434,6 @@ KERNEL(stream)
                            .bias = { .rows = inst->attention.span } };
     struct streams o = { .biases = source(c, 3) };
 
-    if (check_columns(a.head_dim, err) < 0)
-        return -1;
     if (inst->nsrc > 4) {
         o.own_k = source(c, 4);
         o.own_v = source(c, 5);
@@ -479,8 +457,6 @@ KERNEL(relate)
                           .far = (int64_t)inst->attention.far,
                           .scale = inst->attention.scale };
 
-    if (check_columns(a.dim, err) < 0)
-        return -1;
     a.q_far = source(c, 0);
     a.as_key = source(c, 3);
     a.as_query = source(c, 4);
@@ -505,8 +481,6 @@ KERNEL(relate_xl)
                           .other_first = inst->attention.other_first,
                           .any_type = inst->attention.any_type };
 
-    if (check_columns(a.dim, err) < 0)
-        return -1;
     if (c->w)
         a.q_type = source(c, 5);
     gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, c->step->first,
@@ -529,8 +503,6 @@ KERNEL(global_attention)
                          .first = inst->attention.global == GLOBAL_FIRST,
                          .after = inst->attention.global == GLOBAL_CHOICE };
 
-    if (check_columns(a.dim, err) < 0)
-        return -1;
     gpu_global_attention(result(c), source(c, 0), source(c, 1), source(c, 2), a,
                          c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
                          d->stream);
@@ -733,9 +705,6 @@ static struct routing routing_of(const struct call *c)
 
 KERNEL(choose)
 {
-    if (c->x[0].cols > GPU_EXPERTS)
-        return err_set(err, ERR_NO, "%llu experts: this backend has room for %d",
-                       (unsigned long long)c->x[0].cols, GPU_EXPERTS);
     gpu_choose(c->y.data, source(c, 0), routing_of(c), result_rows(c), c->x[0].cols,
                d->stream);
     return launched(d, c, err);
@@ -847,41 +816,6 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
     return 0;
 }
 
-static int no_reverse(struct device *d, const struct call *c, struct err *err)
-{
-    (void)d;
-    return err_set(err, ERR_NO, "%s: this backend has no kernel for training",
-                   op_table[c->inst->op].name);
-}
-
-#define kernel_dropout         no_reverse
-#define kernel_outer           no_reverse
-#define kernel_head_outer      no_reverse
-#define kernel_embedding_back  no_reverse
-#define kernel_column_sum      no_reverse
-#define kernel_norm_weight     no_reverse
-#define kernel_xielu_weight    no_reverse
-#define kernel_xielu_back      no_reverse
-#define kernel_row_dot         no_reverse
-#define kernel_activation_back no_reverse
-#define kernel_softmax_back    no_reverse
-#define kernel_softcap_back    no_reverse
-#define kernel_clip_back       no_reverse
-#define kernel_norm_back       no_reverse
-#define kernel_norm_terms      no_reverse
-#define kernel_norm_apply_back no_reverse
-#define kernel_rope_back       no_reverse
-#define kernel_attention_back  no_reverse
-#define kernel_route_back      no_reverse
-#define kernel_expert_spread   no_reverse
-#define kernel_expert_dot      no_reverse
-#define kernel_expert_scatter  no_reverse
-#define kernel_segment_back    no_reverse
-#define kernel_first_back      no_reverse
-#define kernel_slice_owned     no_reverse
-#define kernel_unslice         no_reverse
-#define kernel_nll_back        no_reverse
-
 /* Runs KERNEL, once or for each expert, and reports to blas what it writes. */
 static int run_kernel(struct device *d, const struct call *c, kernel *run,
                       struct err *err)
@@ -896,19 +830,105 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
     return ret;
 }
 
-#define DEVICE(word)                                                               \
-    static int run_##word(struct device *d, const struct call *c, struct err *err) \
-    {                                                                              \
-        return run_kernel(d, c, kernel_##word, err);                               \
-    }
-#define COMM(word)
-#define ROW(id, word, on, ...) on(word)
-OPS(ROW)
-#undef ROW
-#undef DEVICE
-#undef COMM
+/* for training */
+#define kernel_dropout         LACKS(dropout)
+#define kernel_outer           LACKS(outer)
+#define kernel_head_outer      LACKS(head_outer)
+#define kernel_embedding_back  LACKS(embedding_back)
+#define kernel_column_sum      LACKS(column_sum)
+#define kernel_norm_weight     LACKS(norm_weight)
+#define kernel_xielu_weight    LACKS(xielu_weight)
+#define kernel_xielu_back      LACKS(xielu_back)
+#define kernel_row_dot         LACKS(row_dot)
+#define kernel_activation_back LACKS(activation_back)
+#define kernel_softmax_back    LACKS(softmax_back)
+#define kernel_softcap_back    LACKS(softcap_back)
+#define kernel_clip_back       LACKS(clip_back)
+#define kernel_norm_back       LACKS(norm_back)
+#define kernel_norm_terms      LACKS(norm_terms)
+#define kernel_norm_apply_back LACKS(norm_apply_back)
+#define kernel_rope_back       LACKS(rope_back)
+#define kernel_attention_back  LACKS(attention_back)
+#define kernel_route_back      LACKS(route_back)
+#define kernel_expert_spread   LACKS(expert_spread)
+#define kernel_expert_dot      LACKS(expert_dot)
+#define kernel_expert_scatter  LACKS(expert_scatter)
+#define kernel_segment_back    LACKS(segment_back)
+#define kernel_first_back      LACKS(first_back)
+#define kernel_slice_owned     LACKS(slice_owned)
+#define kernel_unslice         LACKS(unslice)
+#define kernel_nll_back        LACKS(nll_back)
 
-#define DEVICE(word)           run_##word
+#define DEVICE(word)           kernel_##word
 #define COMM(word)             NULL
 #define ROW(id, word, on, ...) [OP_##id] = on(word),
 kernel *const cuda_kernels[OP_COUNT] = { OPS(ROW) };
+
+/* ---- what a kernel does not take ---- */
+
+/* Only the CPU sums by a tree. */
+static int fits_tree(const struct device_request *r, int tree, struct err *err)
+{
+    return tree ? err_set(err, ERR_NO,
+                          "no kernel for %s with the same bits on all layouts "
+                          "(--deterministic)",
+                          op_table[r->inst->op].name)
+                : 0;
+}
+
+static int fits_product(const struct device_request *r, struct err *err)
+{
+    return fits_tree(r, r->inst->tree, err);
+}
+
+static int fits_row_sum(const struct device_request *r, struct err *err)
+{
+    return fits_tree(r, r->inst->norm.tree, err);
+}
+
+static int fits_columns(const struct device_request *r, uint64_t dim, struct err *err)
+{
+    return dim <= GPU_VALUE_DIM
+               ? 0
+               : err_set(err, ERR_NO,
+                         "no kernel for %s over heads of %llu columns, only of %d",
+                         op_table[r->inst->op].name, (unsigned long long)dim,
+                         GPU_VALUE_DIM);
+}
+
+static int fits_heads(const struct device_request *r, struct err *err)
+{
+    return fits_columns(r, r->inst->attention.head_dim, err);
+}
+
+static int fits_attention(const struct device_request *r, struct err *err)
+{
+    if (r->inst->attention.drop > 0)
+        return err_set(err, ERR_NO, "no kernel for attention with dropout");
+    return fits_heads(r, err) < 0 ? -1
+                                  : fits_columns(r, r->inst->attention.value_dim, err);
+}
+
+static int fits_choose(const struct device_request *r, struct err *err)
+{
+    uint64_t experts = r->program->value[r->inst->src[0]].cols;
+
+    return experts <= GPU_EXPERTS
+               ? 0
+               : err_set(err, ERR_NO,
+                         "no kernel for choose of %llu experts, only of %d",
+                         (unsigned long long)experts, GPU_EXPERTS);
+}
+
+const struct kernel_limits cuda_limits[OP_COUNT] = {
+    [OP_LINEAR] = { .fits = fits_product },
+    [OP_MATMUL] = { .fits = fits_product },
+    [OP_ROW_SUM] = { .fits = fits_row_sum },
+    [OP_ROW_SQUARES] = { .fits = fits_row_sum },
+    [OP_ATTENTION] = { .fits = fits_attention },
+    [OP_STREAM] = { .fits = fits_heads },
+    [OP_RELATE] = { .fits = fits_heads },
+    [OP_RELATE_XL] = { .fits = fits_heads },
+    [OP_GLOBAL_ATTENTION] = { .fits = fits_heads },
+    [OP_CHOOSE] = { .fits = fits_choose },
+};

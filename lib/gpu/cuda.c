@@ -495,5 +495,6 @@ const struct backend backend_cuda = {
     .replay = replay,
     .forget = forget,
     .kernel = cuda_kernels,
+    .limits = cuda_limits,
     .collectives = &nccl_collectives,
 };

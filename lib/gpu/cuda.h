@@ -57,5 +57,6 @@ int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct er
     } while (0)
 
 extern kernel *const cuda_kernels[OP_COUNT];
+extern const struct kernel_limits cuda_limits[OP_COUNT];
 
 #endif

@@ -1,4 +1,7 @@
-/* backends - the backends that are compiled in, in order of preference */
+/* backends - the backends that are compiled in, in order of preference, and what they
+ * can run */
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "config.h"
@@ -35,4 +38,57 @@ const struct backend *backend_find(const char *name, struct err *err)
 const struct backend *backend_at(size_t i)
 {
     return i < sizeof(backends) / sizeof(*backends) ? backends[i] : NULL;
+}
+
+/* ---- what a backend can run ---- */
+
+enum { PLAIN = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_F16 };
+
+/* Does R read or write the KV cache? */
+static bool is_cached(const struct device_request *r)
+{
+    const struct inst *inst = r->inst;
+    const struct value *v = r->program->value;
+    bool cached = inst->op == OP_KEEP || inst->op == OP_CACHE_READ;
+
+    if (op_table[inst->op].role == ROLE_ATTENDS)
+        for (int k = 0; k < inst->nsrc; k++)
+            cached |= v[inst->src[k]].kept;
+    return cached;
+}
+
+/* "no kernel for OP WITH bf16" */
+static int lacks(const struct device_request *r, const char *with, enum dtype format,
+                 struct err *err)
+{
+    char word[16] = "";
+
+    snprintf(word, sizeof(word), "%s",
+             format == DTYPE_I8   ? "int8"
+             : format == DTYPE_U8 ? "int4"
+                                  : dtype_name(format));
+    for (char *p = word; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    return err_set(err, ERR_NO, "no kernel for %s with %s of %s",
+                   op_table[r->inst->op].name, with, word);
+}
+
+int backend_supports(const struct backend *b, const struct device_request *r,
+                     struct err *err)
+{
+    enum op op = r->inst->op;
+    const struct kernel_limits *l = &b->limits[op];
+    unsigned weights = l->weight ? l->weight : PLAIN;
+    unsigned caches = l->cache ? l->cache : 1 << DTYPE_F32;
+
+    if (!op_table[op].on_device)
+        return 0;
+    if (!b->kernel[op])
+        return err_set(err, ERR_NO, "no kernel for %s%s", op_table[op].name,
+                       r->reverse ? ", which training needs" : "");
+    if (r->inst->weight >= 0 && !(weights >> r->weight & 1))
+        return lacks(r, "weights", r->weight, err);
+    if (is_cached(r) && !(caches >> r->cache & 1))
+        return lacks(r, "a cache", r->cache, err);
+    return l->fits ? l->fits(r, err) : 0;
 }

@@ -151,9 +151,6 @@ int cache_open(struct cache *c, const struct program *program,
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
     memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
     c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
-    if (c->dtype != DTYPE_F32 && !ops->host_memory)
-        return err_set(err, ERR_NO, "backend %s supports only an f32 cache: --kv-dtype",
-                       ops->name);
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
         size_group(c, &c->group[i], limits);

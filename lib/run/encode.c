@@ -21,9 +21,6 @@ int encode_open(struct encoder *e, enum weights_form form,
     };
     if (form == WEIGHTS_STORED)
         return 0;
-    if (!ops->host_memory)
-        return err_set(err, ERR_NO, "backend %s has no products of int8 and int4",
-                       ops->name);
     e->packable = packable_new(program->model, err);
     if (!e->packable)
         return -1;
@@ -255,13 +252,11 @@ static int check_blocks(const struct encoder *e, const struct inst *inst,
 }
 
 static int fill(const struct encoder *e, const struct inst *inst, struct coding *c,
-                struct matrix *to, struct err *err)
+                struct err *err)
 {
     struct err own = { 0 };
     int ret;
 
-    c->codes = (uint8_t *)(uintptr_t)to->data;
-    c->scales = (void *)(uintptr_t)to->scale;
     if (e->form == WEIGHTS_INT4)
         return share_work(c, make_codes4, e->threads, err);
     ret = share_work(c, find_largest, e->threads, &own);
@@ -276,13 +271,50 @@ static int fill(const struct encoder *e, const struct inst *inst, struct coding 
     return share_work(c, make_codes8, e->threads, err);
 }
 
+/* Memory for BYTES that the host writes, and that are then put into AT (close_host);
+ * AT itself where the host may write it. */
+static void *open_host(const struct encoder *e, void *at, uint64_t bytes,
+                       const char *what, struct err *err)
+{
+    return !at || e->ops->host_memory ? at : mem_alloc(bytes, what, err);
+}
+
+/* Frees HOST; if RET is 0, copies it to AT first.  Returns the status. */
+static int close_host(const struct encoder *e, void *at, void *host, uint64_t bytes,
+                      int ret, struct err *err)
+{
+    if (host == at)
+        return ret;
+    if (ret == 0)
+        ret = e->ops->copy_in(e->device, at, host, bytes, err);
+    free(host);
+    return ret;
+}
+
+/* *HOST = M, which is in device memory, where the host may read it; the caller frees
+ * *copy. */
+static int read_matrix(const struct encoder *e, const struct matrix *m,
+                       struct matrix *host, void **copy, const char *what,
+                       struct err *err)
+{
+    uint64_t bytes = m->rows * m->cols * (uint64_t)dtype_bits(m->dtype) / 8;
+
+    *host = *m;
+    *copy = NULL;
+    if (e->ops->host_memory)
+        return 0;
+    host->data = *copy = mem_alloc(bytes, what, err);
+    return *copy ? e->ops->copy_out(e->device, *copy, m->data, bytes, err) : -1;
+}
+
 int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                   const struct slice *slice, struct matrix *out, uint64_t *bytes,
                   struct err *err)
 {
     size_t tensor = e->program->weight[i].tensor;
     bool turned = e->packable[tensor] == PACKABLE_COLS, four = e->form == WEIGHTS_INT4;
-    struct coding c = { .m = m,
+    struct matrix from;
+    struct coding c = { .m = &from,
                         .name = e->program->model->tensor[tensor].name,
                         .turned = turned,
                         .decoded = e->decoded,
@@ -294,25 +326,34 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
     struct matrix to = { .dtype = four ? DTYPE_U8 : DTYPE_I8,
                          .rows = c.rows,
                          .cols = c.cols };
+    void *data = NULL, *scale = NULL, *copy;
     int ret = -1, axis = turned ? slice->ndim - 2 : slice->ndim - 1;
 
     if (four && check_blocks(e, e->reader[i], slice->runs[axis], c.name, err) < 0)
         return -1;
-    c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
-    to.data = c.largest ? e->ops->alloc(e->device, codes, c.name, err) : NULL;
-    to.scale = to.data ? e->ops->alloc(e->device, scales, c.name, err) : NULL;
-    if (to.scale) {
-        codes_clear(bits, (uint8_t *)(uintptr_t)to.data, c.rows, c.cols);
-        memset((void *)(uintptr_t)to.scale, 0, scales);
+    if (read_matrix(e, m, &from, &copy, c.name, err) == 0)
+        c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
+    data = c.largest ? e->ops->alloc(e->device, codes, c.name, err) : NULL;
+    scale = data ? e->ops->alloc(e->device, scales, c.name, err) : NULL;
+    c.codes = open_host(e, data, codes, c.name, err);
+    c.scales = open_host(e, scale, scales, c.name, err);
+    if (c.codes && c.scales) {
+        codes_clear(bits, c.codes, c.rows, c.cols);
+        memset(c.scales, 0, scales);
         memset(c.largest, 0, c.rows * sizeof(*c.largest));
-        ret = fill(e, e->reader[i], &c, &to, err);
+        ret = fill(e, e->reader[i], &c, err);
     }
+    ret = close_host(e, data, c.codes, codes, ret, err);
+    ret = close_host(e, scale, c.scales, scales, ret, err);
     free(c.largest);
+    free(copy);
     if (ret < 0) {
-        e->ops->release(e->device, (void *)(uintptr_t)to.data);
-        e->ops->release(e->device, (void *)(uintptr_t)to.scale);
+        e->ops->release(e->device, data);
+        e->ops->release(e->device, scale);
         return -1;
     }
+    to.data = data;
+    to.scale = scale;
     *bytes = codes + scales;
     *out = to;
     return 0;

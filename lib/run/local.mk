@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
     %D%/cache.c %D%/cache.h \
+    %D%/choice.c %D%/choice.h \
     %D%/encode.c %D%/encode.h \
     %D%/engine.c %D%/engine.h \
     %D%/alltoall.c %D%/alltoall.h \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/run/choice.h"
 
 int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
                  const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
@@ -71,6 +72,8 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine_limits own = *limits;
+    enum weights_form form;
+    struct choice_need need;
     int coord[MESH_NAXES];
 
     own.kept = machine->kept;
@@ -93,8 +96,13 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
         program_build(&r->program, c->model, mesh, coord, options, err) < 0)
         goto fail;
     r->chunk = limits->tokens;
-    if (open_device(r, machine, err) < 0 ||
-        weights_open(&r->weights, c, r->program, r->ops, r->device, machine->form,
+    need = (struct choice_need){ .program = r->program,
+                                 .checkpoint = c,
+                                 .form = machine->form,
+                                 .kept = machine->kept };
+    if (choice_supports(r->ops, &need, &form, err) < 0 ||
+        open_device(r, machine, err) < 0 ||
+        weights_open(&r->weights, c, r->program, r->ops, r->device, form,
                      r->groups.tensor, machine->threads, err) < 0 ||
         engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
                     &r->groups, &own, err) < 0)

@@ -324,8 +324,6 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     int ret = -1, own = model_code_bits(c->model);
 
     *w = (struct weights){ .n = program->nweights, .ops = ops, .device = device };
-    if (form == WEIGHTS_STORED && ops->host_memory && tensor && own)
-        form = own == 4 ? WEIGHTS_INT4 : WEIGHTS_INT8; /* as in the files */
     if (encode_open(&p.encoder, form, program, ops, device, tensor, err) < 0)
         return -1;
     p.encoder.threads = threads;

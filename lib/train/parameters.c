@@ -52,8 +52,6 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     int n = program->nweights, coord[MESH_NAXES];
 
     *p = (struct parameters){ .program = program };
-    if (!ops->host_memory)
-        return err_set(err, ERR_NO, "training needs a device in the host's memory");
     if (refuse_packed(program->model, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));

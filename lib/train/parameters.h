@@ -19,8 +19,9 @@ struct parameters {
     bool *shared; /* [model->ntensors]: on both the first and the last stage (tied) */
 };
 
-/* Loads the weights of PROGRAM, which must outlive *p, from C via DEVICE.  Weights of a
- * model without files stay uninitialized (see init.h). */
+/* Loads the weights of PROGRAM, which must outlive *p, from C via DEVICE, whose memory
+ * is the host's (choice_need.trains).  Weights of a model without files stay
+ * uninitialized (see init.h). */
 MUST_CHECK int parameters_open(struct parameters *p, struct checkpoint *c,
                                const struct program *program, const struct backend *ops,
                                struct device *device, struct err *err);

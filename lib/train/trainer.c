@@ -10,6 +10,7 @@
 #include "lib/pipe/simulate.h"
 #include "lib/program/reverse.h"
 #include "lib/run/cache.h"
+#include "lib/run/choice.h"
 #include "lib/train/init.h"
 
 /* ---- opening ---- */
@@ -239,6 +240,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                        .reverse = true,
                                        .deterministic = options->deterministic,
                                        .dropout = options->dropout };
+    struct choice_need need = { .checkpoint = c, .trains = true };
     int coord[MESH_NAXES];
 
     *t =
@@ -254,18 +256,22 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
+        reverse_check_model(t->program, err) < 0)
+        goto fail;
+    need.program = t->program;
+    if (choice_supports(t->ops, &need, NULL, err) < 0 ||
         t->ops->open(&t->device, machine->threads, world->rank, err) < 0 ||
-        reverse_check_model(t->program, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||
         optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
         make_tree(t, err) < 0 || make_engines(t, err) < 0 ||
-        make_scored(t, c->model, mesh, coord, err) < 0) {
-        trainer_close(t);
-        return -1;
-    }
+        make_scored(t, c->model, mesh, coord, err) < 0)
+        goto fail;
     return 0;
+fail:
+    trainer_close(t);
+    return -1;
 }
 
 void trainer_close(struct trainer *t)

@@ -1,0 +1,298 @@
+/* choice - the backend of a run: the first that can run all of its programs */
+#include "lib/run/choice.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* ---- the formats of weights ---- */
+
+/* The type of weight I where it is not made codes at load. */
+static enum dtype stored_as(const struct choice_need *need, int i)
+{
+    const struct checkpoint *c = need->checkpoint;
+    size_t t = need->program->weight[i].tensor;
+    long source = c->model->tensor[t].source;
+    struct model_packing p;
+
+    if (need->trains)
+        return DTYPE_F32;
+    if (model_packing(c->model, t, &p)) {
+        source = p.part[PACKED_SCALES] < 0
+                     ? -1
+                     : c->model->tensor[p.part[PACKED_SCALES]].source;
+        return model_unpacked(c->model, &p,
+                              source < 0 ? DTYPE_F32 : c->tensor[source].dtype);
+    }
+    return source < 0 ? DTYPE_F32 : c->tensor[source].dtype;
+}
+
+/* Is what weights_open refuses: a tensor that is missing, or of a foreign type. */
+static bool is_foreign(enum dtype t)
+{
+    return t != DTYPE_F32 && t != DTYPE_BF16 && t != DTYPE_F16;
+}
+
+/* OF[i] = the format of weight I, held as FORM. */
+static int find_formats(enum dtype *of, const struct choice_need *need,
+                        enum weights_form form, struct err *err)
+{
+    struct encoder e;
+
+    if (encode_open(&e, form, need->program, NULL, NULL, NULL, err) < 0)
+        return -1;
+    for (int i = 0; i < need->program->nweights; i++) {
+        of[i] = stored_as(need, i);
+        if (encode_takes(&e, i))
+            of[i] = form == WEIGHTS_INT4 ? DTYPE_U8 : DTYPE_I8;
+        else if (is_foreign(of[i]))
+            of[i] = DTYPE_F32;
+    }
+    encode_close(&e);
+    return 0;
+}
+
+/* ---- what a backend can run ---- */
+
+/* Asks about R->inst with each format that its weights have. */
+static int ask(const struct backend *b, struct device_request *r, const enum dtype *of,
+               struct err *err)
+{
+    const struct program *p = r->program;
+    int first = r->inst->weight, n = first < 0 ? 0 : 1;
+
+    if (n && p->weight[first].experts)
+        n = (int)p->weight[first].experts;
+    r->weight = n ? of[first] : DTYPE_F32;
+    if (backend_supports(b, r, err) < 0)
+        return -1;
+    for (int i = first + 1; i < first + n; i++)
+        if (of[i] != of[i - 1]) {
+            r->weight = of[i];
+            if (backend_supports(b, r, err) < 0)
+                return -1;
+        }
+    if (r->inst->weight2 < 0)
+        return 0;
+    r->weight = of[r->inst->weight2];
+    return backend_supports(b, r, err);
+}
+
+/* What the engine runs around attention where ranks share a sequence. */
+static int ask_sequence(const struct backend *b, const struct device_request *like,
+                        struct err *err)
+{
+    static const enum op ops[] = { OP_HEADS_PACK, OP_HEADS_UNPACK, OP_MERGE,
+                                   OP_CACHE_READ };
+    int n = like->program->mesh.size[MESH_SP] == 1 ? 0 : like->program->nslots ? 4 : 3;
+
+    for (int i = 0; i < n; i++) {
+        struct inst inst = { .op = ops[i], .weight = -1, .weight2 = -1 };
+        struct device_request r = *like;
+
+        r.inst = &inst;
+        if (backend_supports(b, &r, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int ask_all(const struct backend *b, const struct choice_need *need,
+                   enum weights_form form, struct err *err)
+{
+    const struct program *p = need->program;
+    enum dtype *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
+    struct device_request r = { .program = p,
+                                .cache = need->kept ? need->kept : DTYPE_F32,
+                                .weight = DTYPE_F32 };
+    int ret = find_formats(of, need, form, err);
+
+    if (ret == 0)
+        ret = ask_sequence(b, &r, err);
+    for (int i = 0; i < p->ninsts && ret == 0; i++) {
+        r.inst = &p->inst[i];
+        r.reverse = i >= p->nforward;
+        ret = ask(b, &r, of, err);
+    }
+    free(of);
+    return ret;
+}
+
+int choice_supports(const struct backend *b, const struct choice_need *need,
+                    enum weights_form *form, struct err *err)
+{
+    int bits = need->trains ? 0 : model_code_bits(need->checkpoint->model);
+    enum weights_form own = bits == 4   ? WEIGHTS_INT4
+                            : bits == 8 ? WEIGHTS_INT8
+                                        : WEIGHTS_STORED;
+    enum weights_form asked = need->form;
+
+    if (asked == WEIGHTS_STORED && own != WEIGHTS_STORED) {
+        struct err no = { 0 };
+
+        if (ask_all(b, need, own, &no) == 0)
+            asked = own;
+        else if (no.kind != ERR_NO)
+            return err_set(err, no.kind, "%s", no.text);
+    }
+    if (asked == need->form && ask_all(b, need, asked, err) < 0)
+        return -1;
+    if (need->trains && !b->host_memory)
+        return err_set(err, ERR_NO,
+                       "training updates weights in the host's memory only");
+    if (form)
+        *form = asked;
+    return 0;
+}
+
+/* ---- the choice ---- */
+
+enum { MOST = 4 }; /* backends of a build */
+
+/* What a rank can run on. */
+struct ballot {
+    int n;
+    struct {
+        char name[16];
+        char reason[CHOICE_REASON]; /* why not; empty: it can */
+    } of[MOST];
+};
+
+/* REASON = why B cannot do it all, or "". */
+static int find_reason(char reason[CHOICE_REASON], const struct backend *b,
+                       const struct choice_asked *asked,
+                       const struct choice_need *needs, size_t n, struct err *err)
+{
+    struct err no = { 0 };
+
+    reason[0] = '\0';
+    if (asked->devices && !b->count)
+        err_set(&no, ERR_NO, "it has no devices to choose (--devices)");
+    else if (asked->collectives && !b->collectives)
+        err_set(&no, ERR_NO, "it does not use NCCL (--comm nccl)");
+    for (size_t i = 0; i < n && !no.kind; i++)
+        if (choice_supports(b, &needs[i], NULL, &no) < 0 && no.kind != ERR_NO) {
+            *err = no;
+            return -1;
+        }
+    snprintf(reason, CHOICE_REASON, "%.*s", CHOICE_REASON - 1, no.text);
+    return 0;
+}
+
+static int vote(struct ballot *b, const struct choice_asked *asked,
+                const struct choice_need *needs, size_t n, struct err *err)
+{
+    for (size_t i = 0; backend_at(i); i++) {
+        const struct backend *one = backend_at(i);
+
+        if (asked->backend ? one != asked->backend : !one->probe())
+            continue;
+        assert(b->n < MOST);
+        snprintf(b->of[b->n].name, sizeof(b->of->name), "%s", one->name);
+        if (find_reason(b->of[b->n].reason, one, asked, needs, n, err) < 0)
+            return -1;
+        b->n++;
+    }
+    return 0;
+}
+
+/* Why rank R cannot run on NAME; NULL: it can. */
+static const char *objection(const struct ballot *r, const char *name)
+{
+    for (int i = 0; i < r->n; i++)
+        if (!strcmp(r->of[i].name, name))
+            return r->of[i].reason[0] ? r->of[i].reason : NULL;
+    return "there is no such device that can be used";
+}
+
+/* REASON = why the first rank that cannot run on NAME cannot; "": all can. */
+static void find_objection(char reason[CHOICE_REASON], const struct ballot *all,
+                           int ranks, const char *name)
+{
+    reason[0] = '\0';
+    for (int r = 0; r < ranks && !reason[0]; r++) {
+        const char *why = objection(&all[r], name);
+
+        if (why && r)
+            snprintf(reason, CHOICE_REASON, "rank %d: %.160s", r, why);
+        else if (why)
+            snprintf(reason, CHOICE_REASON, "%s", why);
+    }
+}
+
+static bool any_has(const struct ballot *all, int ranks, const char *name)
+{
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < all[r].n; i++)
+            if (!strcmp(all[r].of[i].name, name))
+                return true;
+    return false;
+}
+
+/* "; --backend cpu can", or "": of those of this machine that were not asked for. */
+static void find_other(char *text, size_t size, const struct choice_asked *asked,
+                       const struct choice_need *needs, size_t n)
+{
+    const struct choice_asked any = { .devices = asked->devices,
+                                      .collectives = asked->collectives };
+    char reason[CHOICE_REASON];
+    struct err none = { 0 };
+
+    text[0] = '\0';
+    for (size_t i = 0; backend_at(i) && !text[0]; i++) {
+        const struct backend *b = backend_at(i);
+
+        if (b != asked->backend && find_reason(reason, b, &any, needs, n, &none) == 0 &&
+            !reason[0] && b->probe())
+            snprintf(text, size, "; --backend %s can", b->name);
+    }
+}
+
+int choice_make(struct choice *out, const struct choice_asked *asked,
+                const struct choice_need *needs, size_t n, struct comm *world,
+                struct err *err)
+{
+    int ranks = world ? world->size : 1, ret, collected = 0;
+    struct ballot *all = xcalloc((size_t)ranks + 1, sizeof(*all));
+    struct ballot *mine = &all[ranks];
+    char other[64];
+
+    *out = (struct choice){ 0 };
+    ret = vote(mine, asked, needs, n, err);
+    /* collective: a rank that has failed takes part, too */
+    if (world)
+        collected = comm_run(world, comm_all_gather(mine, all, sizeof(*mine)),
+                             ret < 0 ? NULL : err);
+    else
+        all[0] = *mine;
+    if (ret < 0 || collected < 0) {
+        free(all);
+        return -1;
+    }
+    for (size_t i = 0; backend_at(i) && !out->ops; i++) {
+        const struct backend *b = backend_at(i);
+        char reason[CHOICE_REASON];
+
+        if (!any_has(all, ranks, b->name))
+            continue;
+        find_objection(reason, all, ranks, b->name);
+        if (!reason[0]) {
+            out->ops = b;
+        } else if (!out->instead_of) {
+            out->instead_of = b;
+            memcpy(out->reason, reason, sizeof(reason));
+        }
+    }
+    free(all);
+    if (out->ops)
+        return 0;
+    if (!asked->backend)
+        return err_set(err, ERR_NO, "no backend of this machine can: %s: %s",
+                       out->instead_of ? out->instead_of->name : "none", out->reason);
+    find_other(other, sizeof(other), asked, needs, n);
+    return err_set(err, ERR_NO, "--backend %s: %s%s", asked->backend->name, out->reason,
+                   other);
+}

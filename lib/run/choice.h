@@ -1,0 +1,51 @@
+/* choice - the backend of a run: the first that can run all of its programs
+ *
+ * Backends are asked what they can run (backend_supports) before a weight is loaded,
+ * instruction by instruction, with the formats in which weights and cached rows will be
+ * held.  The answer of the whole run is that of the least able rank. */
+#ifndef LIB_RUN_CHOICE_H
+#define LIB_RUN_CHOICE_H
+
+#include "lib/comm/comm.h"
+#include "lib/device/device.h"
+#include "lib/reshard/checkpoint.h"
+#include "lib/run/encode.h"
+
+/* A program of this rank, and how it will be run. */
+struct choice_need {
+    const struct program *program;
+    const struct checkpoint *checkpoint; /* that its weights come from */
+    enum weights_form form;
+    enum dtype kept; /* type of the KV cache; 0: f32 */
+    bool trains;     /* weights are f32, and the host updates them */
+};
+
+/* Can B run NEED?  Returns 0, or -1 with *err: ERR_NO and the reason, or why it could
+ * not be found out.  *FORM, unless it is NULL: the form of the weights, which is
+ * NEED's, or that of the checkpoint's own codes where they are asked for as stored and
+ * B has kernels for them. */
+MUST_CHECK int choice_supports(const struct backend *b, const struct choice_need *need,
+                               enum weights_form *form, struct err *err);
+
+/* What the user has asked of the backend. */
+struct choice_asked {
+    const struct backend *backend; /* this one and no other; or NULL */
+    bool devices;                  /* one whose devices can be chosen */
+    bool collectives;              /* one whose ranks do without the host */
+};
+
+enum { CHOICE_REASON = 192 };
+struct choice {
+    const struct backend *ops;
+    const struct backend *instead_of; /* the usable backend that comes before it, and */
+    char reason[CHOICE_REASON];       /* why it was not taken; NULL: there is none */
+};
+
+/* Chooses among the backends that can be used on this machine the first that runs all N
+ * NEEDS of every rank of WORLD (NULL: this process decides for all).  Collective: every
+ * rank gets the same.  ERR_NO: there is none, or ASKED's is not able. */
+MUST_CHECK int choice_make(struct choice *out, const struct choice_asked *asked,
+                           const struct choice_need *needs, size_t n,
+                           struct comm *world, struct err *err);
+
+#endif
