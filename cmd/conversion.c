@@ -26,9 +26,9 @@ const char *family_path(const struct cmd *cmd)
 }
 
 int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                    const char *family, struct err *err)
+                    const char *family, const char *config, struct err *err)
 {
-    struct checkpoint_options opt = { .family_file = family };
+    struct checkpoint_options opt = { .family_file = family, .config = config };
     bool sharded;
 
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
@@ -74,11 +74,11 @@ void warn_untied(const struct cmd *cmd, const struct model *m)
 }
 
 int open_to_cut(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                const char *family, struct err *err)
+                const char *family, const char *config, struct err *err)
 {
     struct checkpoint *c;
 
-    if (open_checkpoint(cmd, &c, path, family, err) < 0)
+    if (open_checkpoint(cmd, &c, path, family, config, err) < 0)
         return -1;
     if (c->model && model_family(c->model)->own &&
         model_check_lines(c->model, err) < 0) {

@@ -9,13 +9,16 @@
 
 /* SHARDUTILS_FAMILY_PATH, or NULL; CMD warns of each file on it that is no family. */
 const char *family_path(const struct cmd *cmd);
-/* Open PATH with --family FAMILY (or NULL) and the families of family_path. */
+/* Open PATH with --family FAMILY and --config CONFIG (each may be NULL) and the
+ * families of family_path. */
 MUST_CHECK int open_checkpoint(const struct cmd *cmd, struct checkpoint **out,
-                               const char *path, const char *family, struct err *err);
+                               const char *path, const char *family, const char *config,
+                               struct err *err);
 /* The same to be cut: a family from the user's file must also type, since the cut
  * checkpoint keeps it. */
 MUST_CHECK int open_to_cut(const struct cmd *cmd, struct checkpoint **out,
-                           const char *path, const char *family, struct err *err);
+                           const char *path, const char *family, const char *config,
+                           struct err *err);
 
 /* Say so in one line if another set of weights lies beside the single file that is
  * read, as transformers reads it. */
@@ -43,6 +46,12 @@ struct write_options {
     {                                                         \
         OPT_STRING, '\0', "family", &(family), "FILE",        \
             "the model family: a name, or a FILE", NULL, NULL \
+    }
+
+#define CONFIG_OPTION(config)                                       \
+    {                                                               \
+        OPT_STRING, '\0', "config", &(config), "FILE",              \
+            "the model's config.json, or its directory", NULL, NULL \
     }
 
 #define WRITE_OPTIONS(w)                                                               \

@@ -166,6 +166,7 @@ shell_tests = \
     %D%/finite.t \
     %D%/first-hour.t \
     %D%/foreign.t \
+    %D%/frameworks.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \
     %D%/heads.t \

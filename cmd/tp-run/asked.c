@@ -259,7 +259,7 @@ int asked_read(struct asked *a, const struct session *s, struct err *err)
         .sampling = { .top_p = 1 }, .start = -1, .first_new = -1, .last_new = -1
     };
     for (int i = 0; i < 2; i++) {
-        char *path = fs_join_dup(s->checkpoint->path, files[i]);
+        char *path = fs_join_dup(s->checkpoint->home, files[i]);
         bool exists = false;
 
         ret = fs_find(&exists, path, err);

@@ -151,7 +151,7 @@ static int choose_pooling(struct embed *e, const struct pooling *asked, struct e
     e->pooling = *asked;
     if (asked->kind >= 0)
         return 0;
-    if (pooling_read(&e->pooling, e->session->checkpoint->path, err) < 0)
+    if (pooling_read(&e->pooling, e->session->checkpoint->home, err) < 0)
         return -1;
     e->pooling.normalize |= asked->normalize;
     return 0;

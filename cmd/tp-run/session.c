@@ -157,7 +157,7 @@ static int find_other(const char **found, const struct session *s, struct err *e
     for (int i = 0; names[i] && !*found; i++) {
         bool exists;
 
-        if (fs_find_in(&exists, s->checkpoint->path, names[i], err) < 0)
+        if (fs_find_in(&exists, s->checkpoint->home, names[i], err) < 0)
             return -1;
         *found = exists ? names[i] : NULL;
     }
@@ -177,9 +177,9 @@ static int need_tokenizer(const struct session *s, struct err *err)
     if (other)
         return err_set(err, ERR_INPUT,
                        "%s: no tokenizer.json, and %s is not read; give %s",
-                       s->checkpoint->path, other, ids);
+                       s->checkpoint->home, other, ids);
     return err_set(err, ERR_INPUT, "%s: no tokenizer.json; give %s",
-                   s->checkpoint->path, ids);
+                   s->checkpoint->home, ids);
 }
 
 static int add_tokens(const struct session *s, struct ids *out,
@@ -279,7 +279,7 @@ int session_stop_ids(struct ids *stop, const char *dir, struct err *err)
  * none. */
 static int open_tokenizer(struct session *s, struct err *err)
 {
-    char *path = fs_join_dup(s->checkpoint->path, "tokenizer.json");
+    char *path = fs_join_dup(s->checkpoint->home, "tokenizer.json");
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(
         model_config(s->checkpoint->model), "model_type");
     bool found;
@@ -288,7 +288,7 @@ static int open_tokenizer(struct session *s, struct err *err)
     if (ret == 0)
         ret = found
                   ? tokenizer_open(&s->tokenizer, path, err)
-                  : oldfiles_open(&s->tokenizer, s->checkpoint->path,
+                  : oldfiles_open(&s->tokenizer, s->checkpoint->home,
                                   cJSON_IsString(type) ? type->valuestring : NULL, err);
 
     free(path);
@@ -402,7 +402,7 @@ static int check_adapter(const struct session *s, struct err *err)
     return err_set(err, ERR_INPUT,
                    "%s/%s: an adapter of this model, which is not applied here; "
                    "--ignore-adapter runs the model without it",
-                   s->checkpoint->path, name);
+                   s->checkpoint->home, name);
 }
 
 static int open_model(struct session *s, const char *path, struct err *err)
@@ -443,7 +443,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
         s->features = (uint64_t)start;
     return open_tokenizer(s, err) < 0
                ? -1
-               : session_stop_ids(&s->stop, s->checkpoint->path, err);
+               : session_stop_ids(&s->stop, s->checkpoint->home, err);
 }
 
 int session_need_lm(const struct session *s, struct err *err)

@@ -155,7 +155,7 @@ static int open_side(const struct cmd *cmd, struct checkpoint **out, const char 
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
         return -1;
     if (sharded)
-        return open_checkpoint(cmd, out, path, NULL, err);
+        return open_checkpoint(cmd, out, path, NULL, NULL, err);
     return checkpoint_open(out, path, &tensors_only, err);
 }
 

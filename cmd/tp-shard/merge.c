@@ -23,12 +23,14 @@ int merge_main(const char *program, int argc, char **argv)
 {
     static const char *const formats[] = { "dcp", NULL };
     static converter *const exports[] = { export_dcp };
-    const char *dtype = NULL;
+    const char *dtype = NULL, *family = NULL, *config = NULL;
     struct write_options w = { 0 };
     bool given = false;
     int format = 0;
     const struct opt opts[] = {
         DTYPE_OPTION(dtype),
+        FAMILY_OPTION(family),
+        CONFIG_OPTION(config),
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
           "write what another engine loads: dcp", formats, &given },
         WRITE_OPTIONS(w),
@@ -38,8 +40,7 @@ int merge_main(const char *program, int argc, char **argv)
         .name = "merge",
         .program = program,
         .synopsis = "[OPTION]... CHECKPOINT OUTPUT",
-        .summary =
-            "Put the rank files of CHECKPOINT together to a Hugging Face directory",
+        .summary = "Put the files of CHECKPOINT together to a Hugging Face directory",
         .opts = opts,
         .min_args = 2,
         .max_args = 2,
@@ -52,7 +53,7 @@ int merge_main(const char *program, int argc, char **argv)
     int status;
 
     if (dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
+        open_checkpoint(&cmd, &ckpt, operand[0], family, config, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (ckpt->model && ckpt->sharded && !given && model_code_bits(ckpt->model))
         status = merge_codes(&cmd, ckpt, operand[1], &opt, &w);

@@ -181,7 +181,7 @@ static const struct column columns[] = {
 int plan_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *family = NULL, *dtype = NULL, *plot = NULL;
+    const char *family = NULL, *config = NULL, *dtype = NULL, *plot = NULL;
     bool json = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
@@ -190,6 +190,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "as if stored as f32, f16 or bf16",
           NULL, NULL },
         FAMILY_OPTION(family),
+        CONFIG_OPTION(config),
         { OPT_STRING, '\0', "plot", &plot, "FILE",
           "draw who holds what: " PICTURE_NAMES, NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
@@ -217,7 +218,7 @@ int plan_main(const char *program, int argc, char **argv)
         return ret;
     ret = -1;
     if (dtype_from_option(&p.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &p.ckpt, operand[0], family, &err) < 0)
+        open_checkpoint(&cmd, &p.ckpt, operand[0], family, config, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!p.ckpt->model) {
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",

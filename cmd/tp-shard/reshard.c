@@ -44,7 +44,7 @@ int reshard_main(const char *program, int argc, char **argv)
     if (output_is_number(&cmd, operand[1]))
         return ERR_USAGE;
     if (dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
+        open_checkpoint(&cmd, &ckpt, operand[0], NULL, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!mesh_is_given(&m) && !m.pad_given && !m.keep_vocab && !dtype && !configs &&
         !is_out_of_date(ckpt)) {

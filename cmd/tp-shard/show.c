@@ -56,9 +56,11 @@ static void print_json(const struct checkpoint *c, size_t i)
     str_addf(&s, ",\"dtype\":\"%s\",\"shape\":", dtype_name(t->dtype));
     add_shape(&s, t, ",");
     str_addf(&s, ",\"bytes\":%" PRIu64, bytes);
-    if (!c->sharded) {
+    if (!c->sharded && t->boxes) {
+        str_addf(&s, ",\"pieces\":%zu", t->boxes->n);
+    } else if (!c->sharded) {
         str_add(&s, ",\"file\":");
-        str_add_json(&s, c->source.file[t->file].name);
+        str_add_json(&s, source_file_of(&c->source, t));
     }
     if (c->sharded) {
         str_add(&s, ",\"role\":");
@@ -125,13 +127,13 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
 
 /* Opens PATH with its model if the family is known; otherwise only its tensors. */
 static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                    const char *family, struct err *err)
+                    const char *family, const char *config, struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
 
-    if (open_checkpoint(cmd, out, path, family, err) == 0)
+    if (open_checkpoint(cmd, out, path, family, config, err) == 0)
         return 0;
-    return family ? -1 : checkpoint_open(out, path, &tensors_only, err);
+    return family || config ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
 
 static const struct column columns[] = {
@@ -142,10 +144,11 @@ static const struct column columns[] = {
 
 int show_main(const char *program, int argc, char **argv)
 {
-    const char *family = NULL;
+    const char *family = NULL, *config = NULL;
     bool json = false;
     const struct opt opts[] = {
         FAMILY_OPTION(family),
+        CONFIG_OPTION(config),
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -166,7 +169,7 @@ int show_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     struct table *table = NULL;
 
-    if (open_any(&cmd, &c, operand[0], family, &err) < 0)
+    if (open_any(&cmd, &c, operand[0], family, config, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!json)
         table = table_new(columns, sizeof(columns) / sizeof(*columns));

@@ -41,7 +41,7 @@ static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
     whole = str_dupf("%.*s.quantized.partial", (int)n, output);
     own.outputs = axis = outputs_new(ckpt->model, &err);
     made = axis && quantize(ckpt, whole, &own, &result, &err) == 0;
-    if (!made || open_to_cut(cmd, &c, whole, family, &err) < 0)
+    if (!made || open_to_cut(cmd, &c, whole, family, NULL, &err) < 0)
         status = cmd_fail(cmd, &err);
     else
         status = run_convert(cmd, c, output, convert, opt, w);
@@ -58,7 +58,7 @@ static const char *const split_words[] = { "f32", "f16", "bf16", "int8", "int4",
 int split_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *dtype = NULL, *family = NULL;
+    const char *dtype = NULL, *family = NULL, *config = NULL;
     struct write_options w = { 0 };
     bool configs = false;
     const struct opt opts[] = {
@@ -69,6 +69,7 @@ int split_main(const char *program, int argc, char **argv)
           "store weights as f32, f16, bf16, int8 or int4", split_words, NULL },
         RANK_CONFIGS_OPTION(configs),
         FAMILY_OPTION(family),
+        CONFIG_OPTION(config),
         WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
@@ -103,7 +104,7 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     if (sharded)
         return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
-    if (open_to_cut(&cmd, &ckpt, operand[0], family, &err) < 0)
+    if (open_to_cut(&cmd, &ckpt, operand[0], family, config, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (dtype && !opt.dtype)
         bits = !strcmp(dtype, "int8") ? 8 : 4;

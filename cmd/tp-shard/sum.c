@@ -31,7 +31,7 @@ int sum_main(const char *program, int argc, char **argv)
     struct source s;
     int ret;
 
-    if (source_open(&s, operand[0], &err) < 0)
+    if (source_open(&s, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     ret = audit_sum(&list, &s, &err);
     if (ret == 0 && output)

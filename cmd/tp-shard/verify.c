@@ -15,6 +15,7 @@ struct verify {
     const char *against, *sums, *ranks;
     bool json, quiet;
     int jobs;
+    size_t tensors, archives; /* of a training framework's checkpoint */
 };
 
 enum { MOST_DEFAULT_JOBS = 8 };
@@ -123,7 +124,7 @@ static int verify_list(struct audit *a, const struct verify *v, const char *path
 
     if (fs_read_file(&lines, NULL, v->sums, MAX_LIST, err) < 0)
         return -1;
-    if (source_open(&s, path, err) == 0) {
+    if (source_open(&s, path, NULL, err) == 0) {
         ret = audit_compare(a, &s, v->sums, lines, err);
         source_clear(&s);
     } else if (err->kind == ERR_INPUT) {
@@ -132,6 +133,28 @@ static int verify_list(struct audit *a, const struct verify *v, const char *path
         ret = 0;
     }
     free(lines);
+    return ret;
+}
+
+/* A checkpoint of a training framework has no manifest: checks that its pieces are all
+ * there, and the checksums of their archives. */
+static int verify_foreign(struct audit *a, struct verify *v, const char *path,
+                          struct err *err)
+{
+    struct source s;
+    int ret;
+
+    if (source_open(&s, path, NULL, err) < 0) {
+        if (err->kind != ERR_INPUT)
+            return -1;
+        a->finding(a->arg, path, NULL, err->text);
+        a->findings++;
+        return 0;
+    }
+    v->tensors = s.n;
+    v->archives = s.narchives;
+    ret = audit_archives(a, &s, err);
+    source_clear(&s);
     return ret;
 }
 
@@ -144,7 +167,12 @@ static void print_summary(const struct verify *v, const struct audit *a)
                ",\"findings\":%" PRIu64 "}\n",
                a->files, a->bytes, a->findings);
     else if (!a->findings && !v->quiet)
-        printf("intact: %" PRIu64 " files, %s\n", a->files, str_human(size, a->bytes));
+        printf("intact: %" PRIu64 " files, %s", a->files, str_human(size, a->bytes));
+    if (!v->json && !a->findings && !v->quiet && v->tensors)
+        printf("; each piece of %zu tensors once, %zu archives by their CRC-32s",
+               v->tensors, v->archives);
+    if (!v->json && !a->findings && !v->quiet)
+        putchar('\n');
 }
 
 static int default_jobs(void)
@@ -175,7 +203,7 @@ int verify_main(const char *program, int argc, char **argv)
         .name = "verify",
         .program = program,
         .synopsis = "[OPTION]... CHECKPOINT",
-        .summary = "Compare the files of CHECKPOINT with its manifest; status 1 tells "
+        .summary = "Compare CHECKPOINT with its manifest or checksums; status 1 tells "
                    "of damage",
         .opts = opts,
         .min_args = 1,
@@ -183,17 +211,20 @@ int verify_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct audit a = { .finding = print_finding, .arg = &v };
-    bool found, sharded;
+    bool found, sharded, foreign;
     struct err err = { 0 };
 
     if (v.jobs < 1 || v.jobs > 256)
         return cmd_usage(&cmd, "--jobs: from 1 to 256");
     a.threads = v.jobs;
     if (fs_find(&found, operand[0], &err) < 0 ||
-        checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
+        checkpoint_is_sharded(&sharded, operand[0], &err) < 0 ||
+        source_find_foreign(&foreign, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!found)
         err_set(&err, ERR_INPUT, "%s: no such file or directory", operand[0]);
+    else if (!sharded && foreign && !v.sums && !v.ranks && !v.against)
+        verify_foreign(&a, &v, operand[0], &err);
     else if (!sharded && !v.sums)
         err_set(&err, ERR_INPUT,
                 "%s: no %s; --sums compares with a list, 'diff' two directories",

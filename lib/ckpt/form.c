@@ -45,6 +45,13 @@ int form_add_input(struct source *s, const char *name, const char *path, int *in
     return 0;
 }
 
+void form_add_archive(struct source *s, int input, uint64_t offset, uint64_t size)
+{
+    s->archive =
+        xgrow(s->archive, &s->archive_cap, s->narchives + 1, sizeof(*s->archive));
+    s->archive[s->narchives++] = (struct source_archive){ input, offset, size };
+}
+
 static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
 {
     uint64_t *kept = pool_take(&s->pool, (size_t)n * sizeof(*kept), sizeof(*kept));
@@ -94,6 +101,25 @@ int form_present_file(struct source *s, size_t i, const struct tensor *t, size_t
     safetensors_header_clear(&h);
     free(ordered);
     return ret;
+}
+
+void form_join_boxes(struct tensor *t)
+{
+    const struct boxes *b = t->boxes;
+
+    if (!b || b->n > 1)
+        return;
+    if (b->n && b->box->stride) {
+        if (b->ndim != t->ndim ||
+            memcmp(b->shape, t->shape, (size_t)t->ndim * sizeof(*t->shape)) != 0)
+            return;
+        t->stride = b->box->stride;
+    }
+    if (b->n) {
+        t->input = b->box->input;
+        t->offset = b->box->offset;
+    }
+    t->boxes = NULL;
 }
 
 /* The number of tensors from T on, of N, that fit in one file; at least 1. */

@@ -19,8 +19,8 @@ struct source_ops {
     const char *name; /* for messages, such as "a Hugging Face directory" */
     /* Does PATH, a directory if IS_DIR, have this form?  Decided by names only. */
     int (*probe)(bool *found, const char *path, bool is_dir, struct err *err);
-    /* Fills *s, whose .path is set: inputs, files and tensors, config, the files
-     * beside. The caller clears *s in any case. */
+    /* Fills *s, whose .path is set: inputs, files, tensors and, if it is still NULL and
+     * the form has one, the config.  The caller clears *s in any case. */
     int (*open)(struct source *s, const char *path, struct err *err);
 };
 
@@ -30,6 +30,8 @@ extern const struct source_ops hubdir_ops, hubfile_ops;
  * sets *input to its index, and *fd, which the caller closes, unless it is NULL. */
 MUST_CHECK int form_add_input(struct source *s, const char *name, const char *path,
                               int *input, int *fd, struct err *err);
+/* Adds a zip archive of torch.save to those whose checksums can be verified. */
+void form_add_archive(struct source *s, int input, uint64_t offset, uint64_t size);
 /* Appends copies of the N tensors at T, which are in file FILE; *cap is the capacity of
  * s->tensor.  Boxes are not copied. */
 void form_add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,
@@ -38,6 +40,8 @@ void form_add_tensors(struct source *s, const struct tensor *t, size_t n, size_t
  * widest elements first, and makes the header. */
 MUST_CHECK int form_present_file(struct source *s, size_t i, const struct tensor *t,
                                  size_t n, size_t *cap, struct err *err);
+/* If T's boxes are one range of one file, T says so itself, and has no boxes. */
+void form_join_boxes(struct tensor *t);
 /* Presents the N tensors at T as model.safetensors, or as several files of at most
  * FORM_FILE_BYTES each.  ERR_INPUT when two have one name. */
 MUST_CHECK int form_present(struct source *s, const struct tensor *t, size_t n,

@@ -10,7 +10,6 @@
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
-#include "lib/ckpt/beside.h"
 #include "lib/ckpt/locate.h"
 #include "lib/ckpt/pickle.h"
 #include "lib/ckpt/safetensors.h"
@@ -423,7 +422,7 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     }
     if (text && walk_index(index, text, n, check_entry, &lookup, err) < 0)
         goto out;
-    ret = beside_look(s, dir, err);
+    ret = 0;
 out:
     fs_list_free(list.v, list.n);
     tensor_index_clear(&found);
@@ -468,6 +467,11 @@ static int open_file(struct source *s, const char *path, struct err *err)
 {
     size_t cap = 0;
 
+    if (str_ends(path, ".distcp"))
+        return err_set(err, ERR_INPUT,
+                       "%s: one file of a checkpoint of torch.distributed.checkpoint; "
+                       "give its directory",
+                       path);
     s->single = true;
     s->file = xcalloc(1, sizeof(*s->file));
     s->nfiles = 1;

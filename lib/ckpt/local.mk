@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/beside.c %D%/beside.h \
     %D%/boxes.c %D%/boxes.h \
     %D%/dcp.c %D%/dcp.h \
+    %D%/dcpdir.c %D%/dcpdir.h \
     %D%/form.c %D%/form.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \
@@ -10,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/npy.c %D%/npy.h \
     %D%/outdir.c %D%/outdir.h \
     %D%/pickle.c %D%/pickle.h \
+    %D%/records.c %D%/records.h \
     %D%/safetensors.c %D%/safetensors.h \
     %D%/source.c %D%/source.h \
     %D%/tensor.c %D%/tensor.h \

@@ -10,6 +10,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/beside.h"
+#include "lib/ckpt/dcpdir.h"
 #include "lib/ckpt/form.h"
 #include "lib/ckpt/safetensors.h"
 
@@ -21,7 +22,8 @@ enum { MAX_JSON = 256 << 20, CHUNK = 1 << 20 };
 
 /* The first that finds itself opens a path; the last but one reports what a directory
  * of no form lacks. */
-static const struct source_ops *const forms[] = { &hubdir_ops, &hubfile_ops };
+static const struct source_ops *const forms[] = { &hubdir_ops, &dcpdir_ops,
+                                                  &hubfile_ops };
 
 enum { NFORMS = sizeof(forms) / sizeof(*forms) };
 
@@ -44,29 +46,100 @@ static int find_form(const struct source_ops **ops, const char *path, struct err
 
 /* ---- opening ---- */
 
+/* Reads DIR/config.json, if it is there. */
 static int read_config(struct source *s, const char *dir, struct err *err)
 {
     size_t n;
 
+    free(s->home);
+    free(s->config_path);
+    s->home = xstrdup(dir);
     s->config_path = fs_join_dup(dir, CONFIG);
     return fs_read_optional(&s->config, &n, s->config_path, MAX_JSON, err);
 }
 
-int source_open(struct source *s, const char *path, struct err *err)
+/* Reads the config that the user gives, a file or its directory. */
+static int read_given(struct source *s, const char *config, struct err *err)
+{
+    bool is_dir;
+    size_t n;
+
+    if (fs_find_dir(&is_dir, config, err) < 0)
+        return -1;
+    if (is_dir) {
+        if (read_config(s, config, err) < 0)
+            return -1;
+        return s->config ? 0 : err_set(err, ERR_INPUT, "%s: missing", s->config_path);
+    }
+    s->config_path = xstrdup(config);
+    return fs_read_regular(&s->config, &n, config, MAX_JSON, err);
+}
+
+/* Finds the config of PATH, and the directory of the files beside.  PATH may be an
+ * inner directory of a checkpoint of the same form. */
+static int find_config(struct source *s, const char *path, struct err *err)
+{
+    char *inner = fs_join_dup(path, "huggingface"), *outer = fs_join_dup(path, "..");
+    bool found = false;
+    int ret = read_config(s, path, err);
+
+    if (ret == 0 && !s->config && s->ops != &hubdir_ops) {
+        ret = read_config(s, inner, err);
+        if (ret == 0 && !s->config)
+            ret = s->ops->probe(&found, outer, true, err);
+        if (ret == 0 && found)
+            ret = read_config(s, outer, err);
+        if (ret == 0 && !s->config)
+            ret = read_config(s, path, err);
+    }
+    free(inner);
+    free(outer);
+    return ret;
+}
+
+/* What lies elsewhere and is not carried is no loss. */
+static void forget_left(struct source *s)
+{
+    fs_list_free(s->left, s->nleft);
+    s->left = NULL;
+    s->nleft = 0;
+}
+
+int source_open(struct source *s, const char *path, const char *config, struct err *err)
 {
     struct source made = { 0 };
+    int ret = 0;
 
     if (find_form(&made.ops, path, err) < 0)
         return -1;
     if (!made.ops)
         made.ops = &hubdir_ops;
     made.path = xstrdup(path);
-    if ((made.ops != &hubfile_ops && read_config(&made, path, err) < 0) ||
-        made.ops->open(&made, path, err) < 0) {
+    if (config)
+        ret = read_given(&made, config, err);
+    else if (made.ops != &hubfile_ops)
+        ret = find_config(&made, path, err);
+    if (ret == 0)
+        ret = made.ops->open(&made, path, err);
+    if (ret == 0 && made.home)
+        ret = beside_look(&made, made.home, err);
+    if (made.home && strcmp(made.home, path) != 0)
+        forget_left(&made);
+    if (ret < 0) {
         source_clear(&made);
         return -1;
     }
     *s = made;
+    return 0;
+}
+
+int source_find_foreign(bool *found, const char *path, struct err *err)
+{
+    const struct source_ops *ops;
+
+    if (find_form(&ops, path, err) < 0)
+        return -1;
+    *found = ops && ops != &hubfile_ops && ops != &hubdir_ops;
     return 0;
 }
 
@@ -126,10 +199,12 @@ void source_clear(struct source *s)
     free(s->path);
     free(s->config);
     free(s->config_path);
+    free(s->home);
     free(s->input);
     free(s->file);
     free(s->tensor);
     free(s->alias);
+    free(s->archive);
     fs_list_free(s->small, s->nsmall);
     fs_list_free(s->left, s->nleft);
     free(s->shadowed);
@@ -200,6 +275,18 @@ int source_read(const struct tensor *t, uint64_t offset, void *buf, size_t n,
                           n / width, buf, fd, arg, err);
     at = fd(arg, t->input, &name, err);
     return at < 0 ? -1 : fs_pread(at, buf, n, t->offset + offset, name, err);
+}
+
+bool source_is_safetensors(const struct source *s)
+{
+    return !s->nfiles || !s->file[0].header;
+}
+
+const char *source_file_of(const struct source *s, const struct tensor *t)
+{
+    const struct source_file *f = &s->file[t->file];
+
+    return f->origin || !f->header || !s->ninputs ? f->name : s->input[t->input].name;
 }
 
 const char *source_place(const struct source *s, const struct tensor *t)

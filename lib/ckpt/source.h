@@ -42,6 +42,12 @@ struct source_file {
         *header; /* without the length, if the file is not an input itself; else NULL */
 };
 
+/* A zip archive of torch.save in an input, which has checksums of its members. */
+struct source_archive {
+    int input;
+    uint64_t offset, size;
+};
+
 /* A tensor that a file's metadata says is stored under another name, as safetensors'
  * save_model writes tied ones; any other entry of the metadata has the same form. */
 struct source_alias {
@@ -54,6 +60,7 @@ struct source {
     bool single;                  /* a single file: no config, no small files */
     char *config;                 /* text of config.json; NULL when there is none */
     char *config_path;
+    char *home; /* the directory of the files that are carried */
     struct source_input *input;
     size_t ninputs;
     struct source_file
@@ -61,6 +68,8 @@ struct source {
     size_t nfiles;
     struct tensor *tensor; /* .file indexes file, .input indexes input */
     size_t n;
+    struct source_archive *archive;
+    size_t narchives;
     struct source_alias *alias;
     size_t naliases;
     char **small; /* names of the other files that are carried unchanged to what is made
@@ -72,7 +81,7 @@ struct source {
     char *shadowed;   /* path of an index that names other weights than the single file
                        * that is read; NULL: none */
     struct pool pool; /* private, as the next */
-    size_t input_cap;
+    size_t input_cap, archive_cap;
 };
 
 /* Limits of the files that are carried: bytes of one, bytes and number of all.  An
@@ -81,10 +90,16 @@ struct source {
 #define SOURCE_MAX_ALL   (UINT64_C(512) << 20)
 enum { SOURCE_MOST_SMALL = 1000 };
 
-/* Opens PATH.  ERR_INPUT names file and cause.  On failure *s needs no clearing. */
-MUST_CHECK int source_open(struct source *s, const char *path, struct err *err);
+/* Opens PATH.  CONFIG, unless NULL, is the config.json to use, or its directory;
+ * otherwise it lies in PATH or, for a form that has none of its own, in
+ * PATH/huggingface or the directory above.  ERR_INPUT names file and cause.  On failure
+ * *s needs no clearing. */
+MUST_CHECK int source_open(struct source *s, const char *path, const char *config,
+                           struct err *err);
 void source_clear(struct source *s);
 
+/* Is PATH in a form of a training framework, rather than Hugging Face's or unknown? */
+MUST_CHECK int source_find_foreign(bool *found, const char *path, struct err *err);
 /* Does the directory DIR have weights? */
 MUST_CHECK int source_find_weights(bool *found, const char *dir, struct err *err);
 /* Opens a directory with a config.json and without weights.  The caller then sets
@@ -104,6 +119,11 @@ MUST_CHECK int source_set_pickled(struct source *s, const struct tensor *t, size
  * element unless its bytes lie together; FD opens inputs. */
 MUST_CHECK int source_read(const struct tensor *t, uint64_t offset, void *buf, size_t n,
                            boxes_fd *fd, void *arg, struct err *err);
+/* Are its files safetensors already, so that a merge has nothing to do? */
+bool source_is_safetensors(const struct source *s);
+/* The name of the file with the tensor T, which lies in one: that of the safetensors
+ * form if the file stands for an input. */
+const char *source_file_of(const struct source *s, const struct tensor *t);
 /* The path to name in a message about T: its file, or the source. */
 const char *source_place(const struct source *s, const struct tensor *t);
 

@@ -1,4 +1,4 @@
-/* unpickle - a safe unpickler: builds only plain containers and tensors */
+/* unpickle - a safe unpickler: builds only plain containers, tensors and records */
 #include "lib/ckpt/unpickle.h"
 
 #include <inttypes.h>
@@ -8,6 +8,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/records.h"
 #include "lib/ckpt/tensor.h"
 
 enum { MAX_METADATA = 64 };
@@ -112,6 +113,47 @@ bool pickled_text_is(const struct pickled *v, const char *s)
 {
     return v && v->kind == PICKLED_TEXT && v->text.len == strlen(s) &&
            !memcmp(v->text.s, s, v->text.len);
+}
+
+const struct pickled *pickled_get(const struct pickled *v, const char *key)
+{
+    const struct pickled *found = NULL, *in = v;
+
+    if (pickled_is(v, PICKLED_RECORD))
+        in = v->record.state;
+    if (pickled_is(in, PICKLED_TUPLE)) { /* (attributes or None, slots) */
+        for (size_t i = 0; i < in->list.n && i < 2; i++)
+            if (in->list.v[i]->kind == PICKLED_DICT) {
+                const struct pickled *here = pickled_get(in->list.v[i], key);
+
+                found = here ? here : found;
+            }
+        return found;
+    }
+    for (size_t i = 0; pickled_is(in, PICKLED_DICT) && i + 1 < in->list.n; i += 2)
+        if (pickled_text_is(in->list.v[i], key))
+            found = in->list.v[i + 1];
+    return found;
+}
+
+bool pickled_is_a(const struct pickled *v, const char *name)
+{
+    const char *dot;
+
+    if (!pickled_is(v, PICKLED_RECORD))
+        return false;
+    dot = strrchr(v->record.name, '.');
+    return !strcmp(dot ? dot + 1 : v->record.name, name);
+}
+
+bool pickled_integer(const struct pickled *v, int64_t *out)
+{
+    if (pickled_is(v, PICKLED_RECORD) && v->record.args->list.n == 1)
+        v = v->record.args->list.v[0];
+    if (!pickled_is(v, PICKLED_NUMBER))
+        return false;
+    *out = v->number;
+    return true;
 }
 
 /* ---- reading operands ---- */
@@ -258,7 +300,11 @@ static int push_global(struct unpickle *m, const char *module, size_t module_len
         v->global.global = PICKLED_REBUILD_TYPED;
     } else if (!strcmp(full, "torch._utils._rebuild_parameter")) {
         v->global.global = PICKLED_REBUILD_PARAMETER;
-    } else if (!str_starts(full, "torch.") || !find_type(v, full + strlen("torch."))) {
+    } else if (str_starts(full, "torch.") && find_type(v, full + strlen("torch."))) {
+        ;
+    } else if (m->records && records_know(full, &v->global.global)) {
+        v->global.name = pool_strdup(&m->pool, full);
+    } else {
         ret =
             err_set(err, ERR_INPUT, "%s: refused: its pickle names %s", m->path, full);
     }
@@ -350,6 +396,102 @@ static bool make_dict(struct unpickle *m, const struct pickled *args)
     return true;
 }
 
+static void push_record(struct unpickle *m, const char *name, struct pickled *args,
+                        struct pickled *state)
+{
+    struct pickled *v = push_new(m, PICKLED_RECORD);
+
+    v->record.name = name;
+    v->record.args = args;
+    v->record.state = state;
+}
+
+/* Implements _rebuild_from_type_v2(function, class, args, state): what the function
+ * makes of the arguments; the state of a record is kept. */
+static bool rebuild_from_type(struct unpickle *m, const struct pickled *args)
+{
+    struct pickled *const *a = args->list.v;
+
+    if (args->list.n != 4 || a[0]->kind != PICKLED_GLOBAL ||
+        a[2]->kind != PICKLED_TUPLE)
+        return false;
+    if (a[0]->global.global == PICKLED_CLASS) {
+        push_record(m, a[0]->global.name, a[2], a[3]);
+        return true;
+    }
+    if (a[0]->global.global == PICKLED_REBUILD_PARAMETER && a[2]->list.n &&
+        a[2]->list.v[0]->kind == PICKLED_TENSOR) {
+        push(m, a[2]->list.v[0]);
+        return true;
+    }
+    return (a[0]->global.global == PICKLED_REBUILD_TENSOR ||
+            a[0]->global.global == PICKLED_REBUILD_TYPED) &&
+           rebuild_tensor(m, a[2], a[0]->global.global == PICKLED_REBUILD_TYPED,
+                          push_new(m, PICKLED_LEAF));
+}
+
+/* Implements torch.Size(sequence), tuple, list and dict. */
+static bool make_same(struct unpickle *m, const struct pickled *args)
+{
+    struct pickled *of = args->list.n ? args->list.v[0] : NULL, *made;
+
+    if (!of) {
+        push_new(m, PICKLED_TUPLE);
+        return true;
+    }
+    if (args->list.n != 1 || (of->kind != PICKLED_TUPLE && of->kind != PICKLED_LIST))
+        return false;
+    made = push_new(m, PICKLED_TUPLE);
+    for (size_t i = 0; i < of->list.n; i++)
+        append(m, made, of->list.v[i]);
+    return true;
+}
+
+/* Implements getattr(class, "Name"). */
+static bool get_attribute(struct unpickle *m, const struct pickled *args)
+{
+    const struct pickled *of = args->list.n == 2 ? args->list.v[0] : NULL;
+    struct pickled *made;
+    char *name;
+
+    if (!pickled_is(of, PICKLED_GLOBAL) || of->global.global != PICKLED_CLASS ||
+        args->list.v[1]->kind != PICKLED_TEXT || args->list.v[1]->text.len > 200)
+        return false;
+    name = str_dupf("%.400s.%.200s", of->global.name, args->list.v[1]->text.s);
+    made = push_new(m, PICKLED_GLOBAL);
+    made->global.global = PICKLED_CLASS;
+    made->global.name = pool_strdup(&m->pool, name);
+    free(name);
+    return true;
+}
+
+/* NEWOBJ and NEWOBJ_EX: an object of a class, without a call of its constructor. */
+static bool new_object(struct unpickle *m, bool keywords)
+{
+    struct pickled *kwargs = keywords ? pop(m) : NULL, *args = pop(m), *f = pop(m);
+
+    if (!m->records || !pickled_is(args, PICKLED_TUPLE) ||
+        !pickled_is(f, PICKLED_GLOBAL) || f->global.global != PICKLED_CLASS ||
+        (keywords && !pickled_is(kwargs, PICKLED_DICT)))
+        return false;
+    push_record(m, f->global.name, args, kwargs);
+    return true;
+}
+
+/* BUILD: the state of a record; attributes of a dictionary or a tensor, ignored. */
+static bool build(struct unpickle *m)
+{
+    struct pickled *state = pop(m), *of = top(m);
+
+    if (!state || !of)
+        return false;
+    if (of->kind == PICKLED_RECORD) {
+        of->record.state = state;
+        return true;
+    }
+    return of->kind == PICKLED_DICT || (m->records && of->kind == PICKLED_TENSOR);
+}
+
 static bool reduce(struct unpickle *m)
 {
     struct pickled *args = pop(m), *f = pop(m);
@@ -368,6 +510,18 @@ static bool reduce(struct unpickle *m)
             return false;
         push(m, args->list.v[0]);
         return true;
+    case PICKLED_CLASS:
+        push_record(m, f->global.name, args, NULL);
+        return true;
+    case PICKLED_REBUILD_FROM_TYPE:
+        return rebuild_from_type(m, args);
+    case PICKLED_SAME:
+        return make_same(m, args);
+    case PICKLED_OPAQUE:
+        push_new(m, PICKLED_LEAF);
+        return true;
+    case PICKLED_GETATTR:
+        return get_attribute(m, args);
     case PICKLED_STORAGE_TYPE:
     case PICKLED_ELEMENT_TYPE:
         break;
@@ -597,10 +751,13 @@ static bool run_operand(struct unpickle *m, int op, bool *known)
             return false;
         push_new(m, PICKLED_LEAF);
         return true;
-    case 'G': /* BINFLOAT */
+    case 'G': /* BINFLOAT: big-endian */
         if (!unpickle_take(m, 8, &p))
             return false;
-        push_new(m, PICKLED_LEAF);
+        n = 0;
+        for (int i = 0; i < 8; i++)
+            n = n << 8 | p[i];
+        memcpy(&push_new(m, PICKLED_REAL)->real, &n, sizeof(n));
         return true;
     case 'h': /* BINGET */
     case 'j': /* LONG_BINGET */
@@ -655,7 +812,9 @@ static bool run_stack(struct unpickle *m, int op, bool *known)
     case 0x89: /* NEWFALSE */
         push_number(m, op == 0x88);
         return true;
-    case 'N':  /* NONE */
+    case 'N': /* NONE */
+        push_new(m, PICKLED_NONE);
+        return true;
     case 0x8f: /* EMPTY_SET */
         push_new(m, PICKLED_LEAF);
         return true;
@@ -694,8 +853,12 @@ static bool run_stack(struct unpickle *m, int op, bool *known)
         return memo_put(m, m->memos);
     case 'R': /* REDUCE */
         return reduce(m);
-    case 'b': /* BUILD: attributes of a dictionary, ignored */
-        return pop(m) && pickled_is(top(m), PICKLED_DICT);
+    case 'b': /* BUILD */
+        return build(m);
+    case 0x81: /* NEWOBJ, NEWOBJ_EX */
+    case 0x92:
+        *known = m->records;
+        return m->records && new_object(m, op == 0x92);
     case 'Q': /* BINPERSID */
         return load_storage(m);
     default:

@@ -136,6 +136,7 @@ static int read_member(const struct archive *a, struct zip *z, uint64_t *at,
         .offset = local + LOCAL_SIZE + get(a->data + local + 26, 2) +
                   get(a->data + local + 28, 2),
         .size = size,
+        .crc = (uint32_t)get(p + 16, 4),
         .stored = plain && packed == size,
     };
     if (!inside(a, m->offset, packed))

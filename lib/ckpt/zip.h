@@ -16,7 +16,8 @@ struct zip_member {
     const char *name;
     uint64_t offset; /* of its bytes in the archive */
     uint64_t size;
-    bool stored; /* neither compressed nor encrypted */
+    uint32_t crc; /* of its uncompressed bytes */
+    bool stored;  /* neither compressed nor encrypted */
 };
 
 struct zip {

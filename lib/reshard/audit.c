@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,9 +16,10 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/zip.h"
 #include "lib/reshard/rankconfig.h"
 
-enum { CHUNK = 1 << 18 };
+enum { CHUNK = 1 << 18, PAGE = 1 << 16 /* a multiple of any machine's page */ };
 
 /* The findings of one file, kept until the findings of earlier files were reported. */
 struct report {
@@ -376,6 +378,73 @@ int audit_against(struct audit *a, const struct checkpoint *c, const char *dir,
         tell(a, &r);
     }
     return 0;
+}
+
+/* ---- archives of torch.save ---- */
+
+/* Checks the members of the archive at AT, which is in the open file FD. */
+static int check_archive(struct audit *a, const struct source *s,
+                         const struct source_archive *at, int fd, char *buf,
+                         struct err *err)
+{
+    const struct source_input *in = &s->input[at->input];
+    uint64_t start = at->offset - at->offset % PAGE, skipped = at->offset - start;
+    size_t mapped = (size_t)(skipped + at->size);
+    unsigned char *map = mmap(NULL, mapped, PROT_READ, MAP_PRIVATE, fd, (off_t)start);
+    struct zip z;
+    int ret = 0;
+
+    if (map == MAP_FAILED)
+        return err_errno(err, "%s", in->path);
+    if (zip_read(&z, in->path, map + skipped, at->size, err) < 0) {
+        munmap(map, mapped);
+        return -1;
+    }
+    for (size_t i = 0; i < z.n && ret == 0; i++) {
+        const struct zip_member *m = &z.member[i];
+        uint32_t crc;
+        char text[160];
+
+        if (!m->stored)
+            continue;
+        ret = range_crc(&crc, fd, at->offset + m->offset, m->size, buf, in->path, err);
+        if (ret < 0 || crc == m->crc)
+            continue;
+        snprintf(text, sizeof(text),
+                 "member %.60s at byte %" PRIu64 ": its CRC-32 is %08" PRIx32
+                 ", the archive's %08" PRIx32,
+                 m->name, at->offset + m->offset, crc, m->crc);
+        a->finding(a->arg, in->name, NULL, text);
+        a->findings++;
+    }
+    zip_clear(&z);
+    munmap(map, mapped);
+    return ret;
+}
+
+int audit_archives(struct audit *a, const struct source *s, struct err *err)
+{
+    char *buf = xmalloc(CHUNK);
+    int fd = -1, open = -1, ret = 0;
+
+    for (size_t i = 0; i < s->narchives && ret == 0; i++) {
+        int input = s->archive[i].input;
+
+        if (input != open) {
+            if (fd >= 0)
+                close(fd);
+            fd = fs_open_regular(s->input[input].path, err);
+            open = input;
+        }
+        ret = fd < 0 ? -1 : check_archive(a, s, &s->archive[i], fd, buf, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    a->files += s->ninputs;
+    for (size_t i = 0; i < s->ninputs; i++)
+        a->bytes += s->input[i].size;
+    free(buf);
+    return ret;
 }
 
 /* ---- lists of checksums ---- */

@@ -33,6 +33,10 @@ MUST_CHECK int audit_checkpoint(struct audit *a, struct checkpoint *c, struct er
 MUST_CHECK int audit_against(struct audit *a, const struct checkpoint *c,
                              const char *dir, struct err *err);
 
+/* Checks the checksums that the archives of S, files of torch.save, have of their
+ * members.  Returns as audit_checkpoint. */
+MUST_CHECK int audit_archives(struct audit *a, const struct source *s, struct err *err);
+
 /* Writes to OUT one line per weight file and per tensor of S, a Hugging Face directory
  * or a single file: CRC-32, bytes, file name and tensor name, separated by tabs. */
 MUST_CHECK int audit_sum(struct str *out, const struct source *s, struct err *err);

@@ -317,13 +317,16 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
         return -1;
     bare = bare && !weights;
     if (bare ? source_open_bare(&c->source, c->path, err) < 0
-             : source_open(&c->source, c->path, err) < 0)
+             : source_open(&c->source, c->path, opt->config, err) < 0)
         return -1;
     c->drawn = opt->draw;
     mesh_one(&c->mesh);
     if (!opt->no_model && !c->source.single) {
         if (!c->source.config)
-            return err_set(err, ERR_INPUT, "%s: missing", c->source.config_path);
+            return err_set(err, ERR_INPUT, "%s: missing%s", c->source.config_path,
+                           source_is_safetensors(&c->source)
+                               ? ""
+                               : "; --config gives the model's config.json");
         if (model_open(&c->model, c->source.config_path, c->source.config,
                        opt->family_file, opt->family_path, err) < 0 ||
             (bare ? promise(c, err) : unstack(c, err)) < 0)
@@ -398,8 +401,13 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     path = c->path;
     if (checkpoint_is_sharded(&c->sharded, path, err) < 0)
         goto out;
+    if (c->sharded && opt->config) {
+        err_set(err, ERR_USAGE, "--config: %s has its own", path);
+        goto out;
+    }
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
         goto out;
+    c->home = c->source.home ? c->source.home : c->path;
     c->which = xmalloc(c->ntensors * sizeof(*c->which));
     for (size_t i = 0; i < c->ntensors; i++)
         c->which[i] = -1;

@@ -22,6 +22,7 @@
 
 struct checkpoint {
     char *path;               /* as given, or what that means (locate.h) */
+    const char *home;         /* the directory of its small files */
     bool sharded;             /* has a manifest */
     bool drawn;               /* weights will be initialized at random: none is ever
                                * read */
@@ -40,8 +41,10 @@ struct checkpoint {
 struct checkpoint_options {
     const char *family_file; /* --family, or NULL */
     const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
-    bool no_model;           /* tensors only: an unknown family is no error */
-    bool draw;               /* weights are not read, and may be missing */
+    const char *config; /* --config, a config.json or its directory, or NULL; not for
+                         * a checkpoint that has a manifest */
+    bool no_model;      /* tensors only: an unknown family is no error */
+    bool draw;          /* weights are not read, and may be missing */
 };
 
 /* Checks that PATH exists: ERR_INPUT otherwise.  When PATH looks like a name on the

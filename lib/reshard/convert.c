@@ -45,7 +45,7 @@ static const enum dtype *merged_type(const struct convert *c)
 {
     const struct checkpoint *k = c->to.from;
 
-    if (c->opt->mesh || c->opt->dtype || !k->manifest.cast)
+    if (c->opt->mesh || c->opt->dtype || (k->sharded && !k->manifest.cast))
         return c->opt->mesh ? NULL : c->opt->dtype;
     for (size_t i = 0; i < k->ntensors; i++)
         if (k->which[i] >= 0 && dtype_is_float(c->to.dtype[i]) &&
@@ -484,8 +484,8 @@ static int open_output(struct convert *c, const char *path, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
     size_t n = smallfile_count(k);
-    const char **names =
-        xmalloc((n + (k->sharded ? k->manifest.nsources : 0)) * sizeof(*names));
+    const char **names = xmalloc(
+        (n + (k->sharded ? k->manifest.nsources : k->source.nfiles)) * sizeof(*names));
     char *identity = identity_dup(c), *stamp = stamp_dup(c);
     int ret;
 
@@ -493,6 +493,8 @@ static int open_output(struct convert *c, const char *path, struct err *err)
         names[i] = smallfile_name(k, i);
     for (size_t i = 0; k->sharded && !c->opt->mesh && i < k->manifest.nsources; i++)
         names[n++] = k->manifest.source[i].name;
+    for (size_t i = 0; !k->sharded && !c->opt->mesh && i < k->source.nfiles; i++)
+        names[n++] = k->source.file[i].name;
     ret = c->opt->dry ? outdir_check(path, c->opt->force, names, n, err)
                       : outdir_open(&c->out, path, identity, stamp, c->opt->force,
                                     names, n, err);
@@ -524,7 +526,7 @@ int convert(struct checkpoint *ckpt, const char *path,
     if (!ckpt->model)
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json to cut by",
                        ckpt->path);
-    if (!opt->mesh && !ckpt->sharded)
+    if (!opt->mesh && !ckpt->sharded && source_is_safetensors(&ckpt->source))
         return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
                        ckpt->path, MANIFEST_NAME);
     if (opt->dtype && model_code_bits(ckpt->model))
@@ -551,8 +553,8 @@ int convert(struct checkpoint *ckpt, const char *path,
     if (copy_tensors(&c, err) < 0 || copy_all_small(&c, err) < 0 ||
         (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
         goto out;
-    if (!opt->mesh && !opt->dtype && !ckpt->manifest.cast && !ckpt->manifest.training &&
-        check_merged(&c, err) < 0)
+    if (!opt->mesh && ckpt->sharded && !opt->dtype && !ckpt->manifest.cast &&
+        !ckpt->manifest.training && check_merged(&c, err) < 0)
         goto out;
     if (target_sync(&c.to, err) < 0 || (opt->mesh && write_manifest(&c, err) < 0) ||
         outdir_finish(&c.out, err) < 0)

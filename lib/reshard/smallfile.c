@@ -37,7 +37,7 @@ int smallfile_read(struct smallfile *out, const struct checkpoint *c, size_t i,
                    struct err *err)
 {
     const char *name = smallfile_name(c, i);
-    char *path = fs_join_dup(c->path, name);
+    char *path = fs_join_dup(c->home, name);
     struct stat st;
     int ret;
 

@@ -254,11 +254,32 @@ out:
     return ret;
 }
 
-/* Creates file F of the merged form; *first is its first tensor, and becomes the first
- * of the next file. */
-static int make_source(struct target *to, size_t f, size_t *first, struct err *err)
+/* Describes file F of the merged form; *header is to be freed. */
+static int find_source(struct target *to, size_t f, struct manifest_source *out,
+                       char **header, struct err *err)
 {
-    const struct manifest_source *s = &to->from->manifest.source[f];
+    const struct source *s = &to->from->source;
+    size_t n;
+
+    *header = NULL;
+    if (to->from->sharded) {
+        *out = to->from->manifest.source[f];
+        return 0;
+    }
+    if (source_header(header, &n, s, f, err) < 0)
+        return -1;
+    *out = (struct manifest_source){ .name = s->file[f].name,
+                                     .size = s->file[f].whole,
+                                     .header = *header,
+                                     .header_len = n };
+    return 0;
+}
+
+/* Creates file F of the merged form, S; *first is its first tensor, and becomes the
+ * first of the next file. */
+static int make_source(struct target *to, size_t f, const struct manifest_source *s,
+                       size_t *first, struct err *err)
+{
     struct tensor_index index = { 0 };
     struct str header = { 0 };
     struct safetensors st;
@@ -291,14 +312,23 @@ static int make_sources(struct target *to, struct err *err)
 {
     size_t first = 0;
 
-    to->nfiles = to->from->manifest.nsources;
+    to->nfiles =
+        to->from->sharded ? to->from->manifest.nsources : to->from->source.nfiles;
     to->file = xcalloc(to->nfiles, sizeof(*to->file));
     for (size_t i = 0; i < to->nfiles; i++)
         to->file[i].fd = -1;
     to->file_of = xcalloc(to->n, sizeof(*to->file_of));
-    for (size_t i = 0; i < to->nfiles; i++)
-        if (make_source(to, i, &first, err) < 0)
+    for (size_t i = 0; i < to->nfiles; i++) {
+        struct manifest_source s;
+        char *header;
+        int ret = find_source(to, i, &s, &header, err);
+
+        if (ret == 0)
+            ret = make_source(to, i, &s, &first, err);
+        free(header);
+        if (ret < 0)
             return -1;
+    }
     if (first != to->n)
         return err_set(err, ERR_INPUT, "%s: tensor %s belongs to no source file",
                        to->from->path, to->from->tensor[first].name);

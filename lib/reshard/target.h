@@ -53,8 +53,8 @@ struct target {
 };
 
 /* Prepares *to for the tensors of FROM: shard files for MESH, or, when MESH is NULL,
- * the files of the original; FROM must then be sharded.  ERR_NO when the model cannot
- * be sharded so.  Call target_clear in any case. */
+ * the files of the original or, if FROM is not sharded, of its safetensors form. ERR_NO
+ * when the model cannot be sharded so.  Call target_clear in any case. */
 MUST_CHECK int target_init(struct target *to, struct checkpoint *from,
                            const struct mesh *mesh, const enum dtype *cast,
                            struct err *err);

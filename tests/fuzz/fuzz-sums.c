@@ -47,7 +47,7 @@ static void make(void)
     str_add(&file, header);
     str_addn(&file, "abcde", 5);
     if (output_write(path, file.s, file.len, false, &err) < 0 ||
-        source_open(&source, path, &err) < 0)
+        source_open(&source, path, NULL, &err) < 0)
         abort();
     str_clear(&file);
     free(path);

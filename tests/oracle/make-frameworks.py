@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""make-frameworks.py DIR [KIND...] - small checkpoints that training frameworks write, and their truth
+
+Needs torch 2.13 (CPU, gloo), transformers and deepspeed 0.19.8.  Each KIND becomes DIR/KIND, and the
+full state that the framework itself gives becomes DIR/KIND.safetensors; DIR/config.json is the model.
+Weights are random: there is nothing to license."""
+import os
+import shutil
+import sys
+
+os.environ.update(DS_ACCELERATOR="cpu", DS_BUILD_OPS="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29541")
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import save_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from transformers import LlamaConfig, LlamaForCausalLM
+
+SIZES = dict(vocab_size=19, hidden_size=8, intermediate_size=13, num_hidden_layers=1, num_attention_heads=2,
+             num_key_value_heads=1, max_position_embeddings=16, tie_word_embeddings=False, dtype="float32")
+
+
+def model(**changes):
+    torch.manual_seed(1)
+    return LlamaForCausalLM(LlamaConfig(**{**SIZES, **changes}))
+
+
+def text(rank, step):
+    return torch.randint(0, 19, (1, 6), generator=torch.Generator().manual_seed(10 * step + rank))
+
+
+def train(m, optimizer, rank):
+    for step in range(2):
+        ids = text(rank, step)
+        m(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def save_truth(out, kind, state):
+    if dist.get_rank() == 0:
+        save_file({k: v.detach().clone().contiguous() for k, v in state.items()}, f"{out}/{kind}.safetensors")
+
+
+def full(m):
+    return get_model_state_dict(m, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+
+
+def sharded(mesh, m, inner=None):
+    for layer in m.model.layers:
+        if inner is not None:
+            parallelize_module(layer, inner, {f"self_attn.{k}_proj": ColwiseParallel() for k in "qkv"} | {
+                "self_attn.o_proj": RowwiseParallel(), "mlp.gate_proj": ColwiseParallel(),
+                "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel()})
+        fully_shard(layer, mesh=mesh)
+    fully_shard(m, mesh=mesh)
+    return m
+
+
+def save_ranks(directory, state):
+    os.makedirs(directory, exist_ok=True)
+    rank, n = dist.get_rank(), dist.get_world_size()
+    torch.save(state, f"{directory}/model_world_size_{n}_rank_{rank}.pt")
+
+
+def fsdp(out, kind):
+    """FSDP2 on 3 ranks, uneven rows: as torchtitan nests it (with the optimizer), as accelerate does, rank files"""
+    mesh = init_device_mesh("cpu", (3,))
+    m = sharded(mesh, model())
+    optimizer = torch.optim.AdamW(m.parameters(), lr=1e-2)
+    train(m, optimizer, dist.get_rank())
+    state, moments = get_state_dict(m, optimizer)
+    dcp.save({**state, "optimizer": moments}, checkpoint_id=f"{out}/dcp")
+    dcp.save({"model": state}, checkpoint_id=f"{out}/accelerate/pytorch_model_fsdp_0")
+    save_ranks(f"{out}/ranks", m.state_dict())
+    save_truth(out, kind, full(m))
+
+
+def mesh(out, kind):
+    """FSDP2 over tensor parallel, mesh 2 x 2: placements that stride"""
+    both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    m = sharded(both["dp"], model(intermediate_size=12, vocab_size=18), both["tp"])
+    save_ranks(f"{out}/{kind}", m.state_dict())
+    save_truth(out, kind, full(m))
+
+
+def hsdp(out, kind):
+    """HSDP on 2 x 2: every shard twice"""
+    m = sharded(init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")), model())
+    save_ranks(f"{out}/{kind}", m.state_dict())
+    dcp.save({"app": {"model": m.state_dict()}, "step": 3, "nested": {"list": [torch.arange(3), {"x": 1}]},
+              "empty": torch.empty(0, 4)}, checkpoint_id=f"{out}/{kind}-dcp")
+    save_truth(out, kind, full(m))
+
+
+def fsdp1(out, kind):
+    """FSDP1 without a mesh on 2 ranks: ShardedTensor"""
+    m = FullyShardedDataParallel(model(), device_id=torch.device("cpu"), use_orig_params=True)
+    with FullyShardedDataParallel.summon_full_params(m, writeback=False):
+        truth = {k.replace("_fsdp_wrapped_module.", ""): v.detach().clone() for k, v in m.named_parameters()}
+    with FullyShardedDataParallel.state_dict_type(m, StateDictType.SHARDED_STATE_DICT):
+        save_ranks(f"{out}/{kind}", m.state_dict())
+    save_truth(out, kind, truth)
+
+
+def zero(out, kind):
+    """DeepSpeed; the kind names the stage and what is special"""
+    import deepspeed
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    stage = int(kind[4])
+    m = model(tie_word_embeddings="tied" in kind)
+    if "frozen" in kind:
+        for name, p in m.named_parameters():
+            p.requires_grad_("embed" not in name and "q_proj" not in name)
+    m.register_buffer("counter", torch.arange(5))
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True,
+              "zero_force_ds_cpu_optimizer": False,
+              "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
+    if "sub" in kind:
+        config["zero_optimization"]["sub_group_size"] = 200
+    if "align" in kind:
+        config["zero_optimization"]["parameter_alignment"] = True
+    if "opt" in kind:
+        config["data_types"] = {"grad_accum_dtype": "fp32"}
+    if "f32" not in kind:
+        config["bf16"] = {"enabled": True}
+    trained = [p for p in m.parameters() if p.requires_grad]
+    groups = [{"params": [p for p in trained if p.dim() > 1], "weight_decay": 0.1},
+              {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
+    engine, _, _, _ = deepspeed.initialize(model=m, optimizer=torch.optim.AdamW(groups, lr=1e-2), config=config)
+    for step in range(2):
+        ids = text(dist.get_rank(), step)
+        loss = engine(input_ids=ids, labels=ids).loss
+        engine.backward(loss)
+        engine.step()
+    engine.save_checkpoint(f"{out}/{kind}", tag="global_step2")
+    dist.barrier()
+    if dist.get_rank() == 0:
+        os.path.exists(f"{out}/{kind}/zero_to_fp32.py") and os.remove(f"{out}/{kind}/zero_to_fp32.py")
+    if "opt" in kind:  # DeepSpeed's zero_to_fp32 refuses it: no zero_stage
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        save_truth(out, kind, {k: safe_get_full_fp32_param(p) for k, p in engine.module.named_parameters()})
+    elif stage:
+        save_truth(out, kind, get_fp32_state_dict_from_zero_checkpoint(f"{out}/{kind}"))
+    else:  # the 16-bit weights; the masters beside them round to these
+        save_truth(out, kind, engine.module.state_dict())
+    if kind == "zero1" and dist.get_rank() == 0:
+        import argparse
+
+        from deepspeed.checkpoint import ds_to_universal
+
+        ds_to_universal.main(argparse.Namespace(
+            input_folder=f"{out}/{kind}/global_step2", output_folder=f"{out}/universal", num_extract_workers=1,
+            num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True))
+    dist.barrier()
+
+
+KINDS = {"fsdp": (3, fsdp), "mesh": (4, mesh), "hsdp": (4, hsdp), "fsdp1": (2, fsdp1), "zero0": (2, zero),
+         "zero1": (2, zero), "zero1-f32": (3, zero), "zero1-opt": (3, zero), "zero2-align": (2, zero),
+         "zero2-frozen": (2, zero), "zero2-tied": (3, zero), "zero3": (3, zero), "zero3-sub": (2, zero),
+         "zero3-frozen": (3, zero), "zero3-tied": (2, zero)}
+
+
+def run(rank, out, kind):
+    ranks, make = KINDS[kind]
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks))
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    make(out, kind)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    out = sys.argv[1]
+    os.makedirs(out, exist_ok=True)
+    for kind in sys.argv[2:] or KINDS:
+        shutil.rmtree(f"{out}/{kind}", ignore_errors=True)
+        torch.multiprocessing.spawn(run, (out, kind), nprocs=KINDS[kind][0])
+    LlamaConfig(**SIZES, architectures=["LlamaForCausalLM"]).save_pretrained(out)
