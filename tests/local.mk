@@ -121,11 +121,12 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
 tests_tcp_ranks_LDADD = $(test_libs)
+tests_render_template_LDADD = $(test_libs)
 tests_try_options_LDADD = $(program_libs)
 tests_foreign_names_LDADD = $(program_libs)
 # preloaded, to let one call fail
@@ -210,6 +211,7 @@ shell_tests = \
     %D%/stacks.t \
     %D%/stored.t \
     %D%/terminal.t \
+    %D%/templates.t \
     %D%/tokenizer.t \
     %D%/tokens.t \
     %D%/tp-run-input.t \
@@ -475,7 +477,7 @@ coverage_tests = $(coverage_units) %D%/bad-families.t %D%/calibration.t %D%/clas
     %D%/hpo-journal.t %D%/hpo-running.t %D%/hpo-sweep.t %D%/hpo-transfer.t %D%/hpo-workers.t %D%/keys.t %D%/mapped.t %D%/mem-estimate.t %D%/packed.t %D%/pp-partition.t %D%/pp-schedule.t \
     %D%/quantized.t %D%/source.t %D%/tokenizer.t %D%/tokens.t %D%/tp-run-input.t %D%/tp-run-torchrun.t %D%/tp-shard-configs.t %D%/tp-shard-disk.t %D%/tp-shard-export.t \
     %D%/tp-shard-keep.t %D%/tp-shard-memory.t %D%/tp-shard-pickle.t %D%/tp-shard-safety.t %D%/tp-shard-trust.t %D%/tp-shard.t
-coverage_programs = $(fuzz_programs) $(coverage_units) %D%/fail-alloc.so %D%/fail-io.so %D%/compare-tensors %D%/plain-rows %D%/tokenize %D%/try-options
+coverage_programs = $(fuzz_programs) $(coverage_units) %D%/fail-alloc.so %D%/fail-io.so %D%/compare-tensors %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
 coverage_flags = -O0 -g --coverage -fprofile-update=atomic -U_FORTIFY_SOURCE
 coverage:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-coverage TREE_FLAGS="--without-cuda --without-mpi LDFLAGS=--coverage"

@@ -197,6 +197,11 @@ const struct added_token *added_by_text(const struct added *a, const char *text)
     return NULL;
 }
 
+const struct added_token *added_at(const struct added *a, size_t i)
+{
+    return i < a->n ? &a->v[i] : NULL;
+}
+
 size_t added_size(const struct added *a)
 {
     size_t size = 0;

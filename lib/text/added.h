@@ -46,6 +46,7 @@ void added_splits_clear(struct added_splits *s);
 
 const struct added_token *added_by_id(const struct added *a, uint32_t id); /* or NULL */
 const struct added_token *added_by_text(const struct added *a, const char *text);
+const struct added_token *added_at(const struct added *a, size_t i); /* or NULL */
 size_t added_size(const struct added *a); /* largest id + 1 */
 
 #endif

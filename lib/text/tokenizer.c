@@ -113,6 +113,16 @@ void tokenizer_free(struct tokenizer *t)
 
 /* ---- encoding ---- */
 
+/* Returns TEXT[*len], or its copy in S with U+FFFD for ill-formed UTF-8. */
+static const char *clean(struct str *s, const char *text, size_t *len)
+{
+    if (str_is_utf8(text, *len))
+        return text;
+    decoder_clean(s, text, *len);
+    *len = s->len;
+    return s->s;
+}
+
 /* Encodes text without added tokens. */
 static int encode_plain(const struct tokenizer *t, const char *text, size_t len,
                         bool first, struct tokens *out, struct err *err)
@@ -125,6 +135,34 @@ static int encode_plain(const struct tokenizer *t, const char *text, size_t len,
                              err);
     pieces_clear(&pieces);
     return ret;
+}
+
+int tokenizer_encode_plain(const struct tokenizer *t, const char *text, size_t len,
+                           struct tokens *out, struct err *err)
+{
+    struct str cleaned = { 0 }, normal = { 0 };
+    size_t before = out->n;
+    bool kept;
+    int ret;
+
+    text = clean(&cleaned, text, &len);
+    ret = normalizer_run(t->normalizer, text, len, &normal, &kept, err);
+    if (ret == 0)
+        ret = encode_plain(t, str_text(&normal), normal.len, kept, out, err);
+    if (ret < 0)
+        out->n = before;
+    str_clear(&cleaned);
+    str_clear(&normal);
+    return ret;
+}
+
+bool tokenizer_added(const struct tokenizer *t, size_t i, struct tokenizer_added *out)
+{
+    const struct added_token *a = added_at(t->added, i);
+
+    if (a)
+        *out = (struct tokenizer_added){ a->text, strlen(a->text), a->id, a->special };
+    return a != NULL;
 }
 
 /* Encodes text between added tokens that match the original text. */
@@ -170,16 +208,6 @@ static int encode_text(const struct tokenizer *t, const char *text, size_t len,
     }
     added_splits_clear(&splits);
     return ret;
-}
-
-/* Returns TEXT[*len], or its copy in S with U+FFFD for ill-formed UTF-8. */
-static const char *clean(struct str *s, const char *text, size_t *len)
-{
-    if (str_is_utf8(text, *len))
-        return text;
-    decoder_clean(s, text, *len);
-    *len = s->len;
-    return s->s;
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len,

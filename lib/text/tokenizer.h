@@ -44,6 +44,20 @@ MUST_CHECK int tokenizer_encode_pair(const struct tokenizer *t, const char *firs
                                      size_t second_len, struct tokens *out,
                                      struct tokens *types, size_t range[2],
                                      struct err *err);
+/* The same as plain text: no added token is looked for.  This is the model's own
+ * encoding of a text such as "<|im_end|>". */
+MUST_CHECK int tokenizer_encode_plain(const struct tokenizer *t, const char *text,
+                                      size_t len, struct tokens *out, struct err *err);
+
+struct tokenizer_added {
+    const char *text; /* borrowed */
+    size_t len;
+    uint32_t id;
+    bool special;
+};
+/* Fills *out with the added token I (from 0); false when there are no more. */
+bool tokenizer_added(const struct tokenizer *t, size_t i, struct tokenizer_added *out);
+
 /* Appends the text of N ids; unknown ids are skipped. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);

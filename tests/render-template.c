@@ -1,0 +1,182 @@
+/* render-template - chats as a template renders them, for tests
+ *
+ * Usage: render-template [--tokens TOKENIZER] TEMPLATE|MODEL [CASES]
+ * CASES is a file of JSON lines, or standard input: name, messages,
+ * add_generation_prompt, tools?, documents?, kwargs?, continue_final?, raw? (true: the
+ * messages are not prepared). Prints for each {"text": ...} or {"error": ...}; with
+ * --tokens also "ids", and "marks": the lengths in bytes of runs of equal marks, and
+ * the mark. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/text/template/chat.h"
+#include "lib/text/template/template.h"
+
+enum { MOST = 1 << 28 };
+
+static void fail(const struct err *err)
+{
+    fprintf(stderr, "render-template: %s\n", err->text);
+    exit(err->kind);
+}
+
+static const struct tm date = {
+    .tm_year = 126, .tm_mon = 0, .tm_mday = 2, .tm_wday = 5, .tm_yday = 1
+};
+
+/* Without what chat_render does to messages first. */
+static int render_raw(const struct template *t, const struct json *c,
+                      struct chat_text *out, struct err *err)
+{
+    static const char *const names[] = { "messages", "tools", "documents",
+                                         "add_generation_prompt" };
+    struct template_variable v[64];
+    const struct json *kwargs = json_get(c, "kwargs");
+    struct scratch s;
+    struct builder b;
+    size_t n = 0;
+    int ret = 0;
+
+    scratch_init(&s, template_name(t), 1 << 16, err);
+    b = builder_start(&s);
+    for (size_t i = 0; i < 4 && ret == 0; i++) {
+        const struct json *j = json_get(c, names[i]);
+
+        v[n].name = names[i];
+        v[n].value = value_none();
+        ret = j ? value_of_json(&s, &v[n].value, j, NULL) : 0;
+        n++;
+    }
+    for (const struct json *j = kwargs ? kwargs->first : NULL; j && ret == 0;
+         j = j->next) {
+        v[n].name = j->key;
+        ret = value_of_json(&s, &v[n++].value, j, NULL);
+    }
+    if (ret == 0)
+        ret = template_run(t, &s, v, n, &date, &b);
+    if (ret == 0 && b.n)
+        str_addn(&out->text, b.s, b.n);
+    scratch_clear(&s);
+    return ret;
+}
+
+static int render_case(const struct chat *chat, const struct template *t,
+                       const struct json *c, struct chat_text *out, struct err *err)
+{
+    struct chat_argument arguments[64];
+    const struct json *kwargs = json_get(c, "kwargs");
+    struct chat_input in = { .messages = json_get(c, "messages"),
+                             .tools = json_get(c, "tools"),
+                             .documents = json_get(c, "documents"),
+                             .argument = arguments,
+                             .add_generation_prompt =
+                                 json_is_true(json_get(c, "add_generation_prompt")),
+                             .continue_final =
+                                 json_is_true(json_get(c, "continue_final")),
+                             .date = date };
+
+    if (json_is_true(json_get(c, "raw")))
+        return render_raw(t, c, out, err);
+    for (const struct json *j = kwargs ? kwargs->first : NULL; j; j = j->next)
+        arguments[in.n_arguments++] = (struct chat_argument){ j->key, j };
+    return chat_render(chat, &in, out, err);
+}
+
+static void print_ids(const struct chat *chat, const struct tokenizer *tokenizer,
+                      const struct chat_text *text, struct str *out)
+{
+    struct tokens ids = { 0 };
+    struct err err = { 0 };
+
+    if (chat_encode(chat, tokenizer, text, &ids, &err) < 0) {
+        str_add(out, ",\"ids\":{\"error\":");
+        str_add_json(out, err.text);
+        str_add(out, "}");
+    } else {
+        str_add(out, ",\"ids\":[");
+        for (size_t i = 0; i < ids.n; i++)
+            str_addf(out, "%s%u", i ? "," : "", (unsigned)ids.id[i]);
+        str_add(out, "],\"marks\":[");
+        for (size_t i = 0, end; i < text->text.len; i = end) {
+            for (end = i; end < text->text.len && text->mark[end] == text->mark[i];)
+                end++;
+            str_addf(out, "%s[%zu,%d]", i ? "," : "", end - i, text->mark[i]);
+        }
+        str_add(out, "]");
+    }
+    tokens_clear(&ids);
+}
+
+static void run_case(const struct chat *chat, const struct template *t,
+                     const struct tokenizer *tokenizer, const struct json *c)
+{
+    struct chat_text text = { 0 };
+    struct str out = { 0 };
+    struct err err = { 0 };
+
+    if (render_case(chat, t, c, &text, &err) < 0) {
+        str_add(&out, "{\"error\":");
+        str_add_json(&out, err.text);
+    } else {
+        str_add(&out, "{\"text\":");
+        str_add_jsonn(&out, str_text(&text.text), text.text.len);
+        if (tokenizer && text.mark)
+            print_ids(chat, tokenizer, &text, &out);
+    }
+    printf("%s}\n", out.s);
+    str_clear(&out);
+    chat_text_clear(&text);
+}
+
+int main(int argc, char **argv)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct template *t = NULL;
+    struct chat *chat = NULL;
+    struct err err = { 0 };
+    char *text, *line, *source;
+    bool is_dir = false;
+    size_t n;
+
+    if (argc > 2 && !strcmp(argv[1], "--tokens")) {
+        if (tokenizer_open(&tokenizer, argv[2], &err) < 0)
+            fail(&err);
+        argc -= 2;
+        argv += 2;
+    }
+    if (argc < 2)
+        return 2;
+    if (fs_find_dir(&is_dir, argv[1], &err) < 0 ||
+        chat_open(&chat, is_dir ? argv[1] : "/nowhere", is_dir ? NULL : argv[1], &err) <
+            0)
+        fail(&err);
+    if (!is_dir) {
+        if (fs_read_regular(&source, &n, argv[1], MOST, &err) < 0 ||
+            template_parse(&t, argv[1], source, n, &err) < 0)
+            fail(&err);
+        free(source);
+    }
+    if (fs_read_file(&text, &n, argc > 2 ? argv[2] : "-", MOST, &err) < 0)
+        fail(&err);
+    for (line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        size_t len = end ? (size_t)(end - line) : strlen(line);
+        struct json_doc doc;
+
+        if (json_parse_config(&doc, "case", line, len, &err) < 0)
+            fail(&err);
+        run_case(chat, t, tokenizer, doc.root);
+        json_clear(&doc);
+        line = end ? end + 1 : NULL;
+    }
+    free(text);
+    template_free(t);
+    chat_free(chat);
+    tokenizer_free(tokenizer);
+    return 0;
+}
