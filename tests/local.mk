@@ -351,19 +351,19 @@ tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine
 check-tsan:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
 	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"
-	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(tsan_tests)'
+	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" check TESTS='$(tsan_tests)'
 
 # another compiler, a harder optimizer, and a machine with none of the optional libraries
 check-builds:
 	if command -v clang > /dev/null; then \
 	    $(MAKE) $(AM_MAKEFLAGS) tree TREE=build-clang \
 	        TREE_FLAGS="CC=clang" && \
-	    $(MAKE) $(AM_MAKEFLAGS) -C build-clang check CFLAGS='-O2 -g -Werror' \
+	    $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" -C build-clang check CFLAGS='-O2 -g -Werror' \
 	        TESTS='tests/unit-cpu tests/unit-engine'; \
 	fi
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
 	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-mpi"
-	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
+	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
     tests/pp-partition.t tests/tp-run.t tests/tp-shard.t
 
@@ -400,12 +400,12 @@ fuzz-engine:
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 fuzz-driver: asan-tree
-	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) $(fuzz_programs) && \
-	failed=; for n in $(fuzz_names); do \
-	    echo "fuzz-$$n" && ./tests/fuzz/fuzz-$$n --seconds $(FUZZ_SECONDS) \
-	        $(FUZZ_RUNS:%=--runs %) --seed $(FUZZ_SEED) \
-	        tests/fuzz/corpus/$$n/* > fuzz-$$n.log || failed="$$failed $$n"; grep '^#' fuzz-$$n.log; done; \
-	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" $(fuzz_programs) && \
+	printf '%s\n' $(fuzz_names) | xargs -P "$$(nproc)" -I NAME $(SHELL) -c \
+	    './tests/fuzz/fuzz-NAME --seconds $(FUZZ_SECONDS) $(FUZZ_RUNS:%=--runs %) --seed $(FUZZ_SEED) \
+	        tests/fuzz/corpus/NAME/* > fuzz-NAME.log; status=$$?; \
+	    echo "fuzz-NAME: $$(grep "^#" fuzz-NAME.log)"; \
+	    [ $$status -eq 0 ] || { echo "failed: fuzz-NAME"; exit 1; }'
 
 # the kernels of the CUDA backend on the CPU, and, by ThreadSanitizer, races between their threads;
 # the emulation itself is not watched, and tells it who waits for whom
