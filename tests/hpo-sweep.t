@@ -197,6 +197,25 @@ status_is 0 "should-prune says yes with status 0"
 hpo-sweep report -S prune.db 3 0 0.5
 run hpo-sweep should-prune -S prune.db 3
 status_is 1 "and no with status 1"
+cat > asking.sh << 'EOF'
+#!/bin/sh
+report() {
+    hpo-sweep report -S prune.db --study asking "$HPO_TRIAL_NUMBER" 0 "$1"
+}
+report "$1"
+hpo-sweep should-prune -S prune.db --study asking "$HPO_TRIAL_NUMBER" > /dev/null || { echo "$1"; exit 0; }
+report 0.5 # as if the others had moved
+exit "${2-0}"
+EOF
+chmod +x asking.sh
+for x in 1 1 9 9; do hpo-sweep enqueue prune.yaml -S prune.db --study asking x=$x; done
+hpo-sweep run prune.yaml -S prune.db --study asking --pruner median:startup=2 --trials 3 -- ./asking.sh '{x}'
+trials -S prune.db --study asking > list
+ok "a trial that was told to stop, and did, is pruned whatever the pruner says later" \
+    test "$(awk '{ print $2 }' list | tr '\n' ' ')" = "COMPLETE COMPLETE PRUNED WAITING "
+run hpo-sweep run prune.yaml -S prune.db --study asking --trials 4 -- ./asking.sh '{x}' 3
+ok "one that then fails has failed" \
+    test "$(trials -S prune.db --study asking | awk 'NR == 4 { print $2 }')" = FAIL
 
 run hpo-sweep run s.yaml --study bad --trials 9 -- false
 status_is 1 "three failures in a row end the run"

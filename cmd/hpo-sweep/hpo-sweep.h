@@ -154,6 +154,10 @@ MUST_CHECK int session_constrain(struct session *s, const struct study_trial *t,
  * afterwards. */
 MUST_CHECK int session_hand_on(struct session *s, const struct study_trial *t,
                                struct err *err);
+/* Note that T was told to stop; whether it was. */
+MUST_CHECK int session_condemn(struct session *s, const struct study_trial *t,
+                               struct err *err);
+bool session_condemned(const struct study_trial *t);
 /* Whether the study's pruner would stop T; rungs passed are noted. */
 MUST_CHECK int session_judge(struct session *s, const struct study_trial *t,
                              bool *prune, struct err *err);

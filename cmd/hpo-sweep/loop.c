@@ -199,6 +199,21 @@ static int record_failure(struct loop *l, const struct job *job, struct study_tr
     return session_finish(s, t, STUDY_FAIL, NULL, 0, err);
 }
 
+/* Did JOB's command end by itself, without a result, because should-prune told T to stop?
+ * The pruner is not asked again: other trials' reports may have changed its mind. */
+static bool obeyed(const struct job *job, const struct study_trial *t)
+{
+    return job->start > 0 && WIFEXITED(job->status) && WEXITSTATUS(job->status) == 0 &&
+           session_condemned(t);
+}
+
+/* Record that T was pruned. */
+static int record_pruned(struct loop *l, struct study_trial *t, struct err *err)
+{
+    count_failure(l, false);
+    return session_finish(l->s, t, STUDY_PRUNED, NULL, 0, err);
+}
+
 /* Start JOB, which failed, once more. */
 static int try_again(struct loop *l, struct job *job, struct err *err)
 {
@@ -216,17 +231,20 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     struct str why = { 0 };
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
-    bool ok = false;
+    bool ok = false, pruned;
     int ret = told ? 0 : find_values(&ok, l, job, values, &constraints, &why, err);
 
     if (ret == 0 && l->log >= 0 && job->start > 0)
         ret = log_end(l, job, err);
-    *again = ret == 0 && !told && !ok && !l->signal && !l->failure.kind &&
+    pruned = !told && !ok && obeyed(job, t);
+    *again = ret == 0 && !told && !ok && !pruned && !l->signal && !l->failure.kind &&
              job->tries < l->o->retries;
     if (ret == 0 && *again)
         ret = try_again(l, job, err);
     else if (ret == 0 && ok)
         ret = record(l, job, t, values, constraints, err);
+    else if (ret == 0 && pruned)
+        ret = record_pruned(l, t, err);
     else if (ret == 0 && !told)
         ret = record_failure(l, job, t, &why, err);
     else if (t)

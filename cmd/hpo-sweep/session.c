@@ -570,6 +570,17 @@ int session_constrain(struct session *s, const struct study_trial *t, const char
                                 err);
 }
 
+int session_condemn(struct session *s, const struct study_trial *t, struct err *err)
+{
+    return s->st->ops->set_attr(s->st, s->study.id, t->id, true, STUDY_PRUNE_KEY,
+                                "true", err);
+}
+
+bool session_condemned(const struct study_trial *t)
+{
+    return study_attr(&t->system, STUDY_PRUNE_KEY) != NULL;
+}
+
 int session_judge(struct session *s, const struct study_trial *t, bool *prune,
                   struct err *err)
 {

@@ -155,7 +155,8 @@ int should_prune_main(const char *program, int argc, char **argv)
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
     t = session_trial(&s, operand[0], false, &err);
-    if (t && session_judge(&s, t, &prune, &err) == 0)
+    if (t && session_judge(&s, t, &prune, &err) == 0 &&
+        (!prune || session_condemn(&s, t, &err) == 0))
         ret = session_end(&s, &err);
     session_close(&s);
     if (ret < 0)

@@ -160,6 +160,7 @@ char *study_space_text(const struct space *space);
 #define STUDY_ID_KEY     "hpo-sweep:id" /* that no other study has */
 #define STUDY_PRUNER_KEY "hpo-sweep:pruner"
 #define STUDY_GIVEN_KEY  "hpo-sweep:given" /* of a trial: its number elsewhere */
+#define STUDY_PRUNE_KEY  "hpo-sweep:prune" /* of a trial: it was told to stop */
 #define STUDY_NAMES_KEY  "study:metric_names"
 
 /* Optuna's attributes of a trial that tries a failed one again: the number of the first
