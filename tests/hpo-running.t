@@ -277,7 +277,7 @@ value_of() {
     hpo-sweep show -S n.db --json > out
     sed -n 's/.*"values": \[\(.*\)\], "params.*/\1/p' out
 }
-for line in 'loss 0.5' 'loss=0.5' 'eval/loss:0.5' 'loss: 5e-1' '3 steps, loss +.5' 'a 0.25 0.5'; do
+for line in 'loss 0.5' 'loss=0.5' 'eval/loss:0.5' 'loss: 5e-1' 'the loss: +.5'; do
     ok "a value: $line" test "$(value_of "$line")" = 0.5
 done
 for line in 1,5 1,234.5 12:30:45 'took 12s' 0x10 nan '=0.5' 0.5%; do
@@ -285,6 +285,15 @@ for line in 1,5 1,234.5 12:30:45 'took 12s' 0x10 nan '=0.5' 0.5%; do
     value_of "$line" > /dev/null
     out_has "\"reason\": \"no number in its output: ${line##* }; the last line of stdout is '$line'\"" "which is the reason"
 done
+ok "several numbers are none without a name" test -z "$(value_of 'loss 0.5 time 12.3')"
+value_of 'loss 0.5 time 12.3' > /dev/null
+out_has "2 for 1 objective; the last line of stdout is 'loss 0.5 time 12.3'" "which is said"
+printf 'metric: {name: loss}\nparameters: {x: {values: [1]}}\n' > byname.yaml
+hpo-sweep run byname.yaml --trials 1 -- echo 'loss 0.5 time 12.3'
+ok "the sweep file's metric is looked for by its name" \
+    test "$(hpo-sweep show -S byname.db | awk 'NR == 2 { print $3 }')" = 0.5
+hpo-sweep run n.yaml -S many.db --trials 1 --max-failures 0 -- echo 'loss 0.5 time 12.3' 2> err
+err_has "a number elsewhere is found by its name (the sweep file's metric), or by --metric-regex" "the two ways out are told"
 ok "more numbers than objectives are none" test -z "$(value_of '1 2')"
 value_of '1 2' > /dev/null
 out_has "not the right count of numbers: 2 for 1 objective; the last line of stdout is '1 2'" "which is said"

@@ -18,10 +18,11 @@ static const char *names[] = { "loss", "acc" };
 static const char *const keys[] = { "loss", "a.b" };
 static const char *const regexes[] = { "loss=([0-9.]+)", "acc=([0-9.]+)" };
 
-enum ask { PLAIN, NAMED, KEY, KEYS, HF, IN_FILE, REGEX, REGEXES };
+enum ask { PLAIN, ONE, NAMED, KEY, KEYS, HF, IN_FILE, REGEX, REGEXES };
 
 static const struct measure requests[] = {
     [PLAIN] = { 0 },
+    [ONE] = { .names = names, .nnames = 1 },
     [NAMED] = { .names = names, .nnames = 2 },
     [KEY] = { .keys = keys, .nkeys = 1 },
     [KEYS] = { .keys = keys, .nkeys = 2 },
@@ -65,7 +66,15 @@ static const struct {
     { PLAIN, 1, "", NULL, { 0 }, "it is empty (result.json)" },
     /* the last line of stdout */
     { PLAIN, 1, NULL, "1\n2\n\n", { 2 }, NULL },
-    { PLAIN, 1, NULL, "epoch 3 loss 0.5", { 0.5 }, NULL },
+    { PLAIN, 1, NULL, "the loss 0.5", { 0.5 }, NULL },
+    { PLAIN,
+      1,
+      NULL,
+      "loss 0.5 time 12.3",
+      { 0 },
+      "2 for 1 objective; the last line of stdout is 'loss 0.5 time 12.3'" },
+    { PLAIN, 1, NULL, "epoch=3 0.5", { 0 }, "2 for 1 objective" },
+    { PLAIN, 1, NULL, "{\"value\": 2, \"time\": 3}", { 2 }, NULL },
     { PLAIN, 1, NULL, "loss:0.5", { 0.5 }, NULL },
     { PLAIN, 1, NULL, "_l=0.5", { 0.5 }, NULL },
     { PLAIN, 2, NULL, "a=1 b=2\r\n", { 1, 2 }, NULL },
@@ -87,6 +96,16 @@ static const struct {
     { NAMED, 2, "{\"loss\":1,\"acc\":NaN}", NULL, { 0 }, "no number in result.json" },
     { NAMED, 1, "{\"loss\":1,\"acc\":2}", NULL, { 0 }, "no number in result.json" },
     { NAMED, 1, "{\"value\":3}", NULL, { 3 }, NULL },
+    { NAMED, 2, NULL, "1\n{\"acc\": 2, \"loss\": 1, \"x\": 3}\n", { 1, 2 }, NULL },
+    { ONE, 1, NULL, "loss 0.5 time 12.3", { 0.5 }, NULL },
+    { ONE, 1, NULL, "epoch 3, loss: 0.5, time: 2", { 0.5 }, NULL },
+    { ONE, 1, NULL, "loss=1 loss = 0.5 %", { 0.5 }, NULL },
+    { ONE, 1, NULL, "loss=0.5;loss=nan", { 0.5 }, NULL },
+    { ONE, 1, NULL, "val_loss 1 losses 2 loss3 3", { 0 }, "3 for 1 objective" },
+    { ONE, 1, NULL, "loss", { 0 }, "no number in its output: loss" },
+    { ONE, 1, NULL, "loss 7\n12.3\n", { 12.3 }, NULL },
+    { NAMED, 2, NULL, "time 3 acc 2 loss 1", { 1, 2 }, NULL },
+    { NAMED, 2, NULL, "time 3 loss 1", { 0 }, "no number for 'acc'; the last line" },
     /* members */
     { KEY, 1, "{\"loss\":1}", "{\"loss\":2}\n", { 1 }, NULL },
     { KEY, 1, "{\"x\":1}", "{\"loss\":2}\n", { 2 }, NULL },

@@ -120,14 +120,16 @@ static void add_count(struct str *out, size_t n, const char *what)
 /* Where to look, and what else to try. */
 static void add_hint(struct str *out, const struct loop *l, const struct cause *c)
 {
-    bool no_value = str_starts(c->reason, "no ");
+    bool many = str_starts(c->reason, "not the right count");
+    bool no_value = many || str_starts(c->reason, "no ");
     char *path =
         str_dupf("%s/%06d/%s", l->base, c->trial, no_value ? "stdout" : "stderr");
 
     if (access(path, F_OK) == 0) /* a hint, and no more */
         str_addf(out, "; see %s", path);
     if (no_value && !l->o->measure.nregexes)
-        str_add(out, "; a number elsewhere is found by --metric-regex");
+        str_addf(out, "; a number elsewhere is found by %s--metric-regex",
+                 many ? "its name (the sweep file's metric), or by " : "");
     free(path);
 }
 

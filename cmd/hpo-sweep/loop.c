@@ -199,8 +199,9 @@ static int record_failure(struct loop *l, const struct job *job, struct study_tr
     return session_finish(s, t, STUDY_FAIL, NULL, 0, err);
 }
 
-/* Did JOB's command end by itself, without a result, because should-prune told T to stop?
- * The pruner is not asked again: other trials' reports may have changed its mind. */
+/* Did JOB's command end by itself, without a result, because should-prune told T to
+ * stop? The pruner is not asked again: other trials' reports may have changed its mind.
+ */
 static bool obeyed(const struct job *job, const struct study_trial *t)
 {
     return job->start > 0 && WIFEXITED(job->status) && WEXITSTATUS(job->status) == 0 &&

@@ -83,51 +83,98 @@ static bool word_value(double *out, const char *word)
            str_double(word + n + 1, out);
 }
 
-/* The words of a line; v borrows from a copy of it. */
+/* A line and its words; v borrows from a copy of it. */
 struct line {
-    char *copy, **v; /* [n] */
+    char *text, *copy, **v; /* [n] */
     size_t n, cap;
-    bool bare; /* all of them are numbers, without names */
 };
 
 static void split_line(struct line *l, const char *text, size_t n)
 {
     char *save = NULL;
-    double ignored;
 
-    *l = (struct line){ .copy = xstrndup(text, n), .bare = true };
+    *l = (struct line){ .text = xstrndup(text, n), .copy = xstrndup(text, n) };
     for (char *w = strtok_r(l->copy, " \t\r\v\f", &save); w;
          w = strtok_r(NULL, " \t\r\v\f", &save)) {
         l->v = xgrow(l->v, &l->cap, l->n + 1, sizeof(*l->v));
         l->v[l->n++] = w;
-        l->bare &= str_double(w, &ignored);
     }
 }
 
-/* The last N words of LINE, which are to be numbers. */
+/* The number that follows NAME in LINE: "NAME 1", "NAME=1", "NAME: 1" or "NAME = 1",
+ * with a comma behind it or not; the last one counts. */
+static bool named_value(double *out, const char *name, const char *line)
+{
+    static const char blanks[] = " \t\r\v\f", ends[] = " \t\r\v\f,;";
+    size_t n = strlen(name);
+    bool found = false;
+
+    for (const char *at = line; n && (at = strstr(at, name)); at++) {
+        const char *rest = at + n + strspn(at + n, blanks);
+        char *number;
+
+        if ((at > line && !strchr(ends, at[-1])) ||
+            (*rest != '=' && *rest != ':' && rest == at + n))
+            continue;
+        if (*rest == '=' || *rest == ':')
+            rest += 1 + strspn(rest + 1, blanks);
+        number = xstrndup(rest, strcspn(rest, ends));
+        found |= str_double(number, out);
+        free(number);
+    }
+    return found;
+}
+
+/* The numbers of LINE that M's names stand before, unless none does; *ok says whether
+ * there are N of them. */
+static bool take_named(bool *ok, double *values, size_t n, const struct measure *m,
+                       const char *line, struct str *why)
+{
+    const char *missing = NULL;
+    size_t found = 0;
+
+    for (size_t i = 0; i < m->nnames && m->nnames == n; i++)
+        if (named_value(&values[i], m->names[i], line))
+            found++;
+        else if (!missing)
+            missing = m->names[i];
+    *ok = found == n;
+    if (found && missing)
+        str_addf(why, "no number for '%s'", missing);
+    return found > 0;
+}
+
+/* The last N words of LINE, which are to be its only numbers. */
 static bool take_words(double *values, size_t n, const struct line *l, struct str *why)
 {
     const char *wrong = NULL;
+    size_t count = 0;
+    double ignored;
 
     for (size_t i = 0; i < n && i < l->n && !wrong; i++)
         if (!word_value(&values[n - 1 - i], l->v[l->n - 1 - i]))
             wrong = l->v[l->n - 1 - i];
+    for (size_t i = 0; i < l->n; i++)
+        count += word_value(&ignored, l->v[i]);
     if (wrong) {
         str_add(why, "no number in its output: ");
         add_snippet(why, wrong, strlen(wrong));
     } else if (!l->n) {
         str_add(why, "no number in its output: it is empty");
-    } else if (l->n < n || (l->bare && l->n > n)) {
-        str_addf(why, "not the right count of numbers: %zu for %zu objective%s", l->n,
+    } else if (count != n) {
+        str_addf(why, "not the right count of numbers: %zu for %zu objective%s", count,
                  n, n > 1 ? "s" : "");
     }
     return !why->len;
 }
 
-/* The numbers at the end of the last line that is not empty of TEXT, which is that of
- * the file NAME. */
-static bool line_values(double *values, size_t n, const char *text, const char *name,
-                        struct str *why)
+static bool read_json(double *values, size_t n, const struct measure *m,
+                      const char *text, size_t len);
+
+/* What the last line that is not empty of TEXT, which is that of the file NAME, says: a
+ * JSON object, numbers behind M's names, or no other numbers than those asked for. */
+static bool line_values(double *values, size_t n, const struct measure *m,
+                        const char *text, const char *name, struct str *why)
 {
     size_t end = strlen(text), start;
     struct line l;
@@ -137,8 +184,11 @@ static bool line_values(double *values, size_t n, const char *text, const char *
         end--;
     for (start = end; start > 0 && text[start - 1] != '\n';)
         start--;
+    if (text[start] == '{' && read_json(values, n, m, text + start, end - start))
+        return true;
     split_line(&l, text + start, end - start);
-    ok = take_words(values, n, &l, why);
+    if (!take_named(&ok, values, n, m, l.text, why))
+        ok = take_words(values, n, &l, why);
     if (!ok && end > start) {
         str_addf(why, "; the last line of %s is '", name);
         add_snippet(why, text + start, end - start);
@@ -146,6 +196,7 @@ static bool line_values(double *values, size_t n, const char *text, const char *
     } else if (!ok) {
         str_addf(why, " (%s)", name);
     }
+    free(l.text);
     free(l.copy);
     free(l.v);
     return ok;
@@ -430,7 +481,7 @@ static bool read_result(double *values, size_t n, const struct measure *m,
     if (read_json(values, n, m, text, strlen(text)))
         return true;
     if (*first != '{' && *first != '[')
-        return line_values(values, n, text, "result.json", why);
+        return line_values(values, n, m, text, "result.json", why);
     str_add(why, "no number in result.json: ");
     add_snippet(why, first, strlen(first));
     return false;
@@ -453,7 +504,7 @@ int measure_read(bool *ok, double *values, size_t n, const struct measure *m,
     } else if (why->len == before) {
         if (read_tail(&text, dir, TAIL_BYTES, &whole, err) < 0)
             return -1;
-        *ok = line_values(values, n, text ? text : "", "stdout", why);
+        *ok = line_values(values, n, m, text ? text : "", "stdout", why);
     }
     free(text);
     return 0;

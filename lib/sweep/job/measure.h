@@ -1,9 +1,10 @@
 /* measure - the values of a trial, out of what its command wrote
  *
  * Without a request: the file result.json (a number, a list, or an object with "value",
- * "values" or the objectives' names), else the last numbers of the last line of
- * standard output.  Such a number is a word between blanks, or what follows '=' or ':'
- * after a name in it. */
+ * "values" or the objectives' names), else the last line of standard output: such an
+ * object, or the numbers that follow the objectives' names in it, or the numbers at its
+ * end when it has no others.  Such a number is a word between blanks, or what follows
+ * '=' or ':' after a name in it. */
 #ifndef LIB_SWEEP_JOB_MEASURE_H
 #define LIB_SWEEP_JOB_MEASURE_H
 
