@@ -57,18 +57,33 @@ for url in '' journal: sqlite:///; do
     run hpo-sweep run s.yaml --storage "$url" --trials 1 -- echo 1
     status_is 2 "a storage without a file is refused ('$url')"
 done
-run hpo-sweep run s.yaml --storage :memory: --trials 1 -- echo 1
-ok "no file's name means a study that is not kept" test -f :memory:
+for url in :memory: sqlite:///:memory: 'sqlite:///:memory:?timeout=3'; do
+    run hpo-sweep run s.yaml --storage "$url" --trials 1 -- echo 1
+    err_has "would end with this command: give a file" "a study that is not kept is refused ($url)"
+done
+run hpo-sweep run s.yaml --storage 'sqlite:///wait.db?timeout=0.2&check_same_thread=false' --trials 1 -- echo 1
+ok "SQLAlchemy's options are no part of a file's name" test -f wait.db
+if command -v sqlite3 > /dev/null; then
+    { echo 'BEGIN IMMEDIATE;'; sleep 2; } | sqlite3 wait.db &
+    sleep 0.5
+    run hpo-sweep enqueue s.yaml --storage 'sqlite:///wait.db?timeout=0.2' x=1
+    err_has "wait.db: database is locked" "a lock is waited for as long as timeout says"
+    wait
+fi
+run hpo-sweep show --storage 'sqlite:///wait.db?timeout=x'
+err_has "timeout 'x' is no number of seconds" "a timeout is a number"
+run hpo-sweep show --storage 'sqlite:///wait.db?mode=ro'
+err_has "'mode' is no option of this storage: it has timeout" "other options are refused by name"
 run hpo-sweep run s.yaml --study '' --trials 1 -- echo 1
 status_is 2 "a study without a name is refused"
 run hpo-sweep show -S s.db
 err_has "choose one with --study: dev, mask, all" "the studies of a storage are named"
 export HPO_STUDY=outer HPO_STORAGE=outer.db
-run hpo-sweep show -S :memory:
+run hpo-sweep show -S wait.db
 status_is 0 "the environment's study is not looked for in another storage"
 unset HPO_STUDY HPO_STORAGE
 if script --version > /dev/null 2>&1; then
-    TERM=xterm script -qec 'hpo-sweep run s.yaml --storage :memory: --study s --trials 1 -- echo 1' /dev/null \
+    TERM=xterm script -qec 'hpo-sweep run s.yaml --storage wait.db --study s --trials 1 -- echo 1' /dev/null \
         > out < /dev/null
     ok "a finished sweep says nothing on a terminal, either" test ! -s out
 else

@@ -160,7 +160,7 @@ for sampler in random qmc; do
 done
 
 printf 'a: choice([1, 2])\nb: randint(0, 3)\n' > grid.yaml
-run hpo-sweep run grid.yaml --sampler grid -- echo at '{a}' '{b}'
+run hpo-sweep run grid.yaml --sampler grid -- echo 'at-{a}' '{b}'
 status_is 0 "a grid needs no budget"
 trials -S grid.db | cut -c 23- | sort > list
 ok "and every point is tried once" test "$(uniq list | wc -l) $(wc -l < list)" = "6 6"

@@ -1,7 +1,9 @@
 /* unit-space - sweep files of every format, what they mean and what is refused */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/sweep/sampler/fanova.h"
@@ -181,6 +183,8 @@ static void test_others(void)
 
 static void test_refusals(void)
 {
+    char *many = xcalloc(1, 200001);
+
     refused("lr: loguniform(0, 1)\n",
             "s.yaml:1:5: lr: a logarithmic scale needs a lower "
             "bound above zero");
@@ -267,6 +271,13 @@ static void test_refusals(void)
             "s.yaml:2:5: a merge key, which is not read");
     refused("a: &x [*x]\n", "s.yaml:1:4: nested too deeply");
     refused("a: 1\n---\nb: 2\n", "s.yaml: more than one document");
+    /* what would take libyaml quadratic time */
+    memcpy(memset(many, '[', 200000), "a: ", 3);
+    refused(many, "s.yaml:1:67: nested too deeply");
+    for (size_t i = 0, n = 0; i < 10000; i++)
+        n += (size_t)snprintf(many + n, 13, "- &a%04zu x\n", i);
+    refused(many, "s.yaml:1001:3: more than 1,000 anchors");
+    free(many);
     refused("", "s.yaml: empty");
     refused("word\n", "s.yaml:1:1: not a sweep: neither an object nor a list");
 }

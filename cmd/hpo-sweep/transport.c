@@ -75,30 +75,34 @@ static void unlink_all(const char *path)
  * another name, so that it appears whole. */
 static int import(const char *url, const char *file, const char *name, struct err *err)
 {
-    size_t at = strlen(url) - strlen(storage_path(url));
-    char *from, *temporary, *to;
+    size_t n, at = storage_path(&n, url);
+    char *path = xstrndup(url + at, n), *from, *temporary, *to;
     bool found;
     int ret;
 
-    if (storage_find(&found, url, err) < 0)
+    if (storage_find(&found, url, err) < 0) {
+        free(path);
         return -1;
+    }
     from = journal_dup(file);
     if (found) {
         ret = copy(url, from, name, err);
         free(from);
+        free(path);
         return ret;
     }
-    temporary = str_dupf("%s.%ld.tmp", url + at, (long)getpid());
+    temporary = str_dupf("%s.%ld.tmp", path, (long)getpid());
     to = str_dupf("%.*s%s", (int)at, url, temporary);
     ret = copy(to, from, name, err);
     /* not over what somebody else has made meanwhile; some file systems have no links
      */
-    if (ret == 0 && link(temporary, url + at) < 0 &&
-        (errno == EEXIST || rename(temporary, url + at) < 0))
-        ret = err_errno(err, "%s", url + at);
+    if (ret == 0 && link(temporary, path) < 0 &&
+        (errno == EEXIST || rename(temporary, path) < 0))
+        ret = err_errno(err, "%s", path);
     if (ret == 0)
-        ret = output_sync_name(url + at, err);
+        ret = output_sync_name(path, err);
     unlink_all(temporary);
+    free(path);
     free(temporary);
     free(to);
     free(from);

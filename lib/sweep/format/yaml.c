@@ -11,7 +11,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-enum { DEPTH_MAX = 64, NODES_MAX = 1 << 20 };
+enum { DEPTH_MAX = 64, NODES_MAX = 1 << 20, ANCHORS_MAX = 1000 };
 
 /* Everything a tree owns, freed together. */
 struct block {
@@ -211,6 +211,42 @@ static int check_cost(const char *name, const char *text, size_t n, struct err *
     return cost > mem_allowance(n) ? mem_refuse(name, n, err) : 0;
 }
 
+/* What libyaml needs quadratic time for is refused before a document is made of it:
+ * its scanner looks at all open brackets at each token, and each new anchor is compared
+ * with all others. */
+static int check_shape(const struct yaml *y, const char *text, size_t n,
+                       struct err *err)
+{
+    const struct builder b = { .y = (struct yaml *)y, .err = err };
+    yaml_parser_t parser;
+    yaml_event_t event;
+    bool goes_on = true;
+    int depth = 0, anchors = 0, ret = 0;
+
+    if (!yaml_parser_initialize(&parser))
+        return err_set(err, ERR_SYSTEM, "%s: no memory", y->doc.name);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
+    while (ret == 0 && goes_on && yaml_parser_parse(&parser, &event)) {
+        depth += event.type == YAML_SEQUENCE_START_EVENT ||
+                 event.type == YAML_MAPPING_START_EVENT;
+        depth -= event.type == YAML_SEQUENCE_END_EVENT ||
+                 event.type == YAML_MAPPING_END_EVENT;
+        anchors +=
+            (event.type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
+            (event.type == YAML_SEQUENCE_START_EVENT &&
+             event.data.sequence_start.anchor) ||
+            (event.type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor);
+        if (depth > DEPTH_MAX)
+            ret = fail(&b, event.start_mark, "nested too deeply");
+        else if (anchors > ANCHORS_MAX)
+            ret = fail(&b, event.start_mark, "more than 1,000 anchors");
+        goes_on = event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return ret; /* what is no YAML is told when it is read */
+}
+
 int yaml_parse(struct yaml *y, const char *name, const char *text, size_t n,
                struct err *err)
 {
@@ -222,7 +258,7 @@ int yaml_parse(struct yaml *y, const char *name, const char *text, size_t n,
     bool loaded = false;
     int ret = -1;
 
-    if (check_cost(name, text, n, err) < 0)
+    if (check_cost(name, text, n, err) < 0 || check_shape(&out, text, n, err) < 0)
         return -1;
     if (!yaml_parser_initialize(&parser))
         return err_set(err, ERR_SYSTEM, "%s: no memory", name);

@@ -270,12 +270,14 @@ static void journal_close(struct storage *st)
 }
 
 static int journal_open(struct storage **st, const char *where, bool create,
-                        void (*waits)(const char *what), struct err *err)
+                        double timeout_s, void (*waits)(const char *what),
+                        struct err *err)
 {
     struct journal *j = xcalloc(1, sizeof(*j));
     struct err why = { 0 };
     struct timespec t;
 
+    (void)timeout_s;
     j->base.ops = &journal_storage;
     j->base.waits = waits;
     j->base.name = xstrdup(where);

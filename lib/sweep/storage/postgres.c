@@ -289,11 +289,13 @@ static char *plain_dup(const char *url)
 }
 
 static int postgres_open(struct storage **st, const char *where, bool create,
-                         void (*waits)(const char *what), struct err *err)
+                         double timeout_s, void (*waits)(const char *what),
+                         struct err *err)
 {
     struct postgres *p = xcalloc(1, sizeof(*p));
     char *plain = plain_dup(where);
 
+    (void)timeout_s;
     p->base.base.ops = &postgres_storage;
     p->base.base.waits = waits;
     p->base.base.name = shown_dup(where);

@@ -24,12 +24,12 @@
 #include "lib/base/output.h"
 #include "lib/base/str.h"
 
-static const double BUSY_SECONDS = 120;
+static const double TIMEOUT_S = 120; /* for a lock, unless told */
 
 struct sqlite {
     struct tables base;
     sqlite3 *db;
-    double since; /* a lock has been waited for */
+    double timeout_s, since; /* a lock has been waited for */
 };
 
 static int fail(const struct sqlite *s, struct err *err)
@@ -52,7 +52,7 @@ static int wait_for_lock(void *arg, int n)
 
     if (n == 0)
         s->since = now;
-    if (now - s->since > BUSY_SECONDS)
+    if (now - s->since > s->timeout_s)
         return 0;
     if (now - s->since > 1 && s->base.base.waits) {
         s->base.base.waits(s->base.base.name);
@@ -280,7 +280,8 @@ static int refuse_views(struct sqlite *s, struct err *err)
 }
 
 static int sqlite_open(struct storage **st, const char *where, bool create,
-                       void (*waits)(const char *what), struct err *err)
+                       double timeout_s, void (*waits)(const char *what),
+                       struct err *err)
 {
     struct sqlite *s = xcalloc(1, sizeof(*s));
     bool found, fixed;
@@ -292,6 +293,7 @@ static int sqlite_open(struct storage **st, const char *where, bool create,
     s->base.base.ops = &sqlite_storage;
     s->base.base.waits = waits;
     s->base.base.name = xstrdup(where);
+    s->timeout_s = timeout_s >= 0 ? timeout_s : TIMEOUT_S;
     s->base.sql = &sqlite_sql;
     if (fs_find(&found, where, err) < 0)
         goto fail;

@@ -27,66 +27,124 @@ static const struct scheme {
     { "postgresql+psycopg://", true, &postgres_storage },
 };
 
-/* The scheme of URL, NULL for a path; *where is what its functions are given. */
-static const struct scheme *find_scheme(const char *url, const char **where)
+/* A URL, NULL for the scheme of a path.  A file's URL may have options behind its path,
+ * as SQLAlchemy's. */
+struct place {
+    const struct scheme *scheme;
+    size_t at, n;      /* where the path is in it; or all of it, of a server */
+    const char *query; /* NULL: none */
+};
+
+static struct place place_of(const char *url)
 {
-    *where = url;
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
-        if (str_starts(url, schemes[i].prefix)) {
-            if (!schemes[i].keep)
-                *where += strlen(schemes[i].prefix);
-            return &schemes[i];
-        }
-    return NULL;
+    struct place p = { .n = strlen(url) };
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]) && !p.scheme; i++)
+        if (str_starts(url, schemes[i].prefix))
+            p.scheme = &schemes[i];
+    if (!p.scheme || p.scheme->keep)
+        return p;
+    p.at = strlen(p.scheme->prefix);
+    p.n -= p.at;
+    if (p.scheme->ops != &sqlite_storage || !strchr(url + p.at, '?'))
+        return p;
+    p.n = strcspn(url + p.at, "?");
+    p.query = url + p.at + p.n + 1;
+    return p;
 }
 
 char *storage_absolute_dup(const char *url)
 {
-    const char *where;
-    const struct scheme *scheme = find_scheme(url, &where);
-    char *here = *where == '/' || (scheme && scheme->keep) ? NULL : getcwd(NULL, 0);
-    char *out = here ? str_dupf("%.*s%s/%s", (int)(where - url), url, here, where)
-                     : xstrdup(url);
+    struct place p = place_of(url);
+    bool whole = url[p.at] == '/' || (p.scheme && p.scheme->keep);
+    char *here = whole ? NULL : getcwd(NULL, 0);
+    char *out =
+        here ? str_dupf("%.*s%s/%s", (int)p.at, url, here, url + p.at) : xstrdup(url);
 
     free(here);
     return out;
 }
 
+/* The options of SQLite in an URL of SQLAlchemy, which are those of Python's
+ * sqlite3.connect.  Threads and statements are our own affair. */
+static int read_query(double *timeout_s, const char *url, const char *query,
+                      struct err *err)
+{
+    char *copy = xstrdup(query), *rest = copy, *word;
+    int ret = 0;
+
+    while (ret == 0 && (word = strsep(&rest, "&"))) {
+        const char *value = word + strcspn(word, "=");
+        size_t n = (size_t)(value - word);
+
+        value += *value == '=';
+        if (n == 7 && !strncmp(word, "timeout", n)) {
+            if (!str_double(value, timeout_s) || *timeout_s < 0)
+                ret = err_set(err, ERR_USAGE,
+                              "%s: timeout '%s' is no number of seconds", url, value);
+        } else if (!(n == 17 && !strncmp(word, "check_same_thread", n)) &&
+                   !(n == 17 && !strncmp(word, "cached_statements", n))) {
+            ret = err_set(err, ERR_USAGE,
+                          "%s: '%.*s' is no option of this storage: it has timeout",
+                          url, (int)n, word);
+        }
+    }
+    free(copy);
+    return ret;
+}
+
 int storage_open(struct storage **st, const char *url, bool create,
                  void (*waits)(const char *what), struct err *err)
 {
-    const char *where;
-    const struct scheme *scheme = find_scheme(url, &where);
-    const struct storage_ops *ops = scheme ? scheme->ops : NULL;
+    struct place p = place_of(url);
+    const struct storage_ops *ops = p.scheme ? p.scheme->ops : &sqlite_storage;
+    double timeout_s = -1;
+    char *where;
+    int ret;
 
-    if (!ops && strstr(url, "://"))
+    if (!p.scheme && strstr(url, "://"))
         return err_set(err, ERR_USAGE,
                        "no storage such as '%s': give a file, sqlite:///PATH, "
                        "journal:PATH or postgresql://USER@HOST/DATABASE",
                        url);
-    if (!*where)
+    if (!p.n)
         return err_set(err, ERR_USAGE, "the storage '%s' names no file", url);
-    if ((ops ? ops : &sqlite_storage)->open(st, where, create, waits, err) < 0)
+    where = xstrndup(url + p.at, p.n);
+    if (ops == &sqlite_storage && !strcmp(where, ":memory:"))
+        ret = err_set(err, ERR_USAGE,
+                      "the storage '%s' would end with this command: give a file", url);
+    else if (p.query && read_query(&timeout_s, url, p.query, err) < 0)
+        ret = -1;
+    else
+        ret = ops->open(st, where, create, timeout_s, waits, err);
+    free(where);
+    if (ret < 0)
         return -1;
     (*st)->held = -1;
     return 0;
 }
 
-const char *storage_path(const char *url)
+size_t storage_path(size_t *n, const char *url)
 {
-    const char *where;
+    struct place p = place_of(url);
 
-    find_scheme(url, &where);
-    return where;
+    *n = p.n;
+    return p.at;
 }
 
 int storage_find(bool *found, const char *url, struct err *err)
 {
-    const char *where;
-    const struct scheme *scheme = find_scheme(url, &where);
+    struct place p = place_of(url);
+    char *path;
+    int ret;
 
-    *found = scheme && scheme->keep;
-    return *found ? 0 : fs_find(found, where, err);
+    *found = p.scheme && p.scheme->keep;
+    if (*found)
+        return 0;
+    path = xstrndup(url + p.at, p.n);
+    ret = fs_find(found, path, err);
+    free(path);
+    return ret;
 }
 
 void storage_close(struct storage *st)

@@ -12,8 +12,9 @@ struct storage;
 struct storage_ops {
     const char *scheme; /* "sqlite" */
     /* Open WHERE; CREATE makes an empty storage where there is none, otherwise that is
-     * ERR_INPUT.  WAITS as of struct storage. */
-    int (*open)(struct storage **st, const char *where, bool create,
+     * ERR_INPUT.  A lock of SQLite's is waited for TIMEOUT_S; below 0: its own time.
+     * WAITS as of struct storage. */
+    int (*open)(struct storage **st, const char *where, bool create, double timeout_s,
                 void (*waits)(const char *what), struct err *err);
     void (*close)(struct storage *st); /* an open change is given up */
     /* Keep other runs off STUDY until close, unless they SHARE it too; ERR_LOCKED when
@@ -57,12 +58,12 @@ struct storage {
 
 extern const struct storage_ops sqlite_storage, journal_storage, postgres_storage;
 
-/* Open URL: "sqlite:///PATH", "journal:PATH", "postgresql://...", or a path, which is
- * SQLite's. */
+/* Open URL: "sqlite:///PATH[?timeout=SECONDS]", "journal:PATH", "postgresql://...", or
+ * a path, which is SQLite's. */
 MUST_CHECK int storage_open(struct storage **st, const char *url, bool create,
                             void (*waits)(const char *what), struct err *err);
-/* What of URL is a file's path, the end of it; a server's is URL. */
-const char *storage_path(const char *url);
+/* Where a file's path begins in URL, *n bytes of it; all of a server's. */
+size_t storage_path(size_t *n, const char *url);
 /* Whether URL is a server, or a file that is there. */
 MUST_CHECK int storage_find(bool *found, const char *url, struct err *err);
 void storage_close(struct storage *st); /* NULL is fine */
