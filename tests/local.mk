@@ -19,6 +19,7 @@ EXTRA_DIST += %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
 unit_tests = \
     %D%/unit-base \
     %D%/unit-boxes \
+    %D%/unit-activation \
     %D%/unit-bubble \
     %D%/unit-ckpt \
     %D%/unit-comm \
@@ -48,6 +49,7 @@ check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
 tests_unit_boxes_LDADD = $(test_libs)
+tests_unit_activation_LDADD = $(test_libs)
 tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_ckpt_LDADD = $(program_libs)
 tests_unit_ckpt_SOURCES = %D%/unit-ckpt.c %D%/fuzz/seal.h
@@ -91,7 +93,7 @@ am__v_EMU_1 =
 .cu.emo:
 	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
 	    -x c++ -c -o $@ $<
-$(gpu_emulated): $(gpu_headers) lib/device/layout.h lib/device/positions.h %D%/emu/emu.h
+$(gpu_emulated): $(gpu_headers) $(shared_headers) %D%/emu/emu.h
 fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
 %D%/emu/fragments.emo %D%/emu/fragments.o: %D%/emu/fragments.h $(gpu_headers)
 EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.c

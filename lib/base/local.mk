@@ -6,6 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/err.c %D%/err.h \
     %D%/fs.c %D%/fs.h \
     %D%/hash.c %D%/hash.h \
+    %D%/hostdevice.h \
     %D%/json.c %D%/json.h \
     %D%/jsonlex.c %D%/jsonlex.h \
     %D%/mem.c %D%/mem.h \

@@ -7,18 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define POSITIONS static __host__ __device__ inline
-#else
-#define POSITIONS static inline
-#endif
+#include "lib/base/hostdevice.h"
 
 /* The keys visible to the query at POSITION, of KEYS from position FIRST_KEY on:
  * [*first, *end), counted from FIRST_KEY, which may be empty.  See struct inst for the
  * others. */
-POSITIONS void positions_visible(int64_t position, int32_t first_key, int32_t keys,
-                                 int64_t window, bool causal, bool chunked,
-                                 int64_t *first, int64_t *end)
+HOST_DEVICE void positions_visible(int64_t position, int32_t first_key, int32_t keys,
+                                   int64_t window, bool causal, bool chunked,
+                                   int64_t *first, int64_t *end)
 {
     int64_t low = first_key, high = low + keys;
 
@@ -39,8 +35,8 @@ POSITIONS void positions_visible(int64_t position, int32_t first_key, int32_t ke
 /* Index in the whole model of a rank's HEAD, PER of which share keys and values: groups
  * have PER_GROUP heads in the model, and the rank's begin with GROUP, at its head
  * WITHIN. */
-POSITIONS uint64_t positions_head(uint64_t head, uint64_t per, uint64_t group,
-                                  uint64_t per_group, uint64_t within)
+HOST_DEVICE uint64_t positions_head(uint64_t head, uint64_t per, uint64_t group,
+                                    uint64_t per_group, uint64_t within)
 {
     return (group + head / per) * per_group + within + head % per;
 }
@@ -48,7 +44,7 @@ POSITIONS uint64_t positions_head(uint64_t head, uint64_t per, uint64_t group,
 /* ALiBi: the slope of HEAD of N heads.  With p the largest power of two that is at most
  * N, the first p heads have 2^(-8/p), 2^(-16/p), ...; the others have every second
  * slope of 2p heads (Press et al. 2022, "Train Short, Test Long", and its code). */
-POSITIONS double positions_slope(uint64_t head, uint64_t n)
+HOST_DEVICE double positions_slope(uint64_t head, uint64_t n)
 {
     uint64_t power = 1;
 
@@ -63,8 +59,8 @@ POSITIONS double positions_slope(uint64_t head, uint64_t n)
  * keys after the query.  Half of the buckets of a direction stand for one distance
  * each; the others grow logarithmically up to FAR (Raffel et al. 2020, "Exploring the
  * Limits of Transfer Learning", section 2.1, and its code). */
-POSITIONS uint64_t positions_bucket(int64_t distance, uint64_t buckets, uint64_t far,
-                                    bool both)
+HOST_DEVICE uint64_t positions_bucket(int64_t distance, uint64_t buckets, uint64_t far,
+                                      bool both)
 {
     uint64_t base = 0, exact, away;
     float f;
@@ -89,7 +85,7 @@ POSITIONS uint64_t positions_bucket(int64_t distance, uint64_t buckets, uint64_t
  * to the table.  Distances up to half of SPAN have a row each, longer ones share rows
  * on a logarithmic scale up to FAR; FAR 0: each has its own (build_relative_position of
  * DeBERTa's code, in f32 as there). */
-POSITIONS int64_t positions_row(int64_t distance, int64_t span, int64_t far)
+HOST_DEVICE int64_t positions_row(int64_t distance, int64_t span, int64_t far)
 {
     int64_t mid = span / 2, away = distance < 0 ? -distance : distance;
     int64_t row = distance;
@@ -109,15 +105,15 @@ POSITIONS int64_t positions_row(int64_t distance, int64_t span, int64_t far)
 /* The rows of a text of ROWS tokens after it was pooled TIMES times (APART, CUT: see
  * struct pooled_text), and the token at which such a row begins: for a first row that
  * is apart, one before the text. */
-POSITIONS int64_t positions_pooled_rows(int64_t rows, bool apart, bool cut,
-                                        uint64_t times)
+HOST_DEVICE int64_t positions_pooled_rows(int64_t rows, bool apart, bool cut,
+                                          uint64_t times)
 {
     for (uint64_t i = 0; i < times && rows > (apart ? 2 : 1); i++)
         rows = (rows + 1 + (apart && !cut)) / 2;
     return rows;
 }
 
-POSITIONS int64_t positions_pooled_token(int64_t row, bool apart, uint64_t times)
+HOST_DEVICE int64_t positions_pooled_token(int64_t row, bool apart, uint64_t times)
 {
     int64_t by = (int64_t)1 << times;
 

@@ -162,12 +162,11 @@ KERNEL(head_matmul)
     return head_product(d, c, true, err);
 }
 
-static int elementwise(struct device *d, const struct call *c,
-                       enum gpu_elementwise what, double number, double cube,
-                       struct err *err)
+static int elementwise(struct device *d, const struct call *c, int what, double number,
+                       double least, struct err *err)
 {
     gpu_elementwise(what, result(c), source(c, 0), c->x[1].data, result_rows(c),
-                    c->y.cols, (float)number, (float)cube, d->stream);
+                    c->y.cols, (float)number, (float)least, d->stream);
     return launched(d, c, err);
 }
 
@@ -198,32 +197,7 @@ KERNEL(clip)
 
 KERNEL(activation)
 {
-    static const double twice = 2 * 0.79788456080286536; /* 2 sqrt(2 / pi) */
-    static const struct {
-        enum gpu_elementwise what;
-        double slope, cube;
-    } how[] = {
-        [ACT_SILU] = { GPU_GATE, 1, 0 },
-        [ACT_GELU] = { GPU_GELU, 0, 0 },
-        [ACT_GELU_TANH] = { GPU_GATE, twice, twice * 0.044715 },
-        [ACT_GELU_NEW] = { GPU_GATE, twice, twice * 0.044715 },
-        [ACT_RELU] = { GPU_RELU, 0, 0 },
-        [ACT_TANH] = { GPU_TANH, 0, 0 },
-        [ACT_SIGMOID] = { GPU_SIGMOID, 0, 0 },
-        [ACT_QUICK_GELU] = { GPU_GATE, 1.702, 0 },
-        [ACT_LINEAR] = { GPU_COPY, 0, 0 },
-        [ACT_RELU2] = { GPU_RELU2, 0, 0 },
-        [ACT_RELU6] = { GPU_RELU6, 0, 0 },
-        [ACT_LEAKY_RELU] = { GPU_LEAKY_RELU, 0, 0 },
-        [ACT_GELU_10] = { GPU_GELU_10, 0, 0 },
-        [ACT_MISH] = { GPU_MISH, 0, 0 },
-        [ACT_LAPLACE] = { GPU_LAPLACE, 0, 0 },
-        [ACT_HARDSWISH] = { GPU_HARDSWISH, 0, 0 },
-        [ACT_SQRT_SOFTPLUS] = { GPU_SQRT_SOFTPLUS, 0, 0 },
-    };
-    enum activation act = c->inst->act;
-
-    return elementwise(d, c, how[act].what, how[act].slope, how[act].cube, err);
+    return elementwise(d, c, GPU_ACTIVATION + c->inst->act, 0, 0, err);
 }
 
 KERNEL(add_vector)

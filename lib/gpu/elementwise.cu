@@ -3,15 +3,10 @@
  * y[t][k] = f(x[t][k], z[t][k]); a block handles contiguous elements, or if each row
  * has numbers of its own, some columns of it. */
 #include "lib/gpu/quads.cuh"
-
-/* log(1 + exp(x)); x for large x */
-static __device__ float softplus(float x)
-{
-    return x > 20 ? x : log1pf(expf(x));
-}
+#include "lib/program/activation.h"
 
 template <int WHAT>
-static __device__ float apply(float x, float z, float number, float cube)
+static __device__ float apply(float x, float z, float number, float least)
 {
     switch (WHAT) {
     case GPU_ADD:
@@ -23,37 +18,9 @@ static __device__ float apply(float x, float z, float number, float cube)
     case GPU_SOFTCAP:
         return number * tanhf(x / number);
     case GPU_CLIP: /* a NaN stays NaN */
-        return x > number ? number : x < cube ? cube : x;
-    case GPU_GATE: /* SiLU (Elfwing et al. 2018), and the tanh approximation of GELU */
-        return x / (1.0f + expf(-x * (number + cube * x * x)));
-    case GPU_GELU: /* Hendrycks and Gimpel 2016 */
-        return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
-    case GPU_RELU:
-        return x > 0 ? x : 0;
-    case GPU_TANH:
-        return tanhf(x);
-    case GPU_SIGMOID:
-        return 1 / (1 + expf(-x));
-    case GPU_RELU2: /* So et al. 2021 */
-        return x > 0 ? x * x : 0;
-    case GPU_RELU6:
-        return fminf(fmaxf(x, 0), 6);
-    case GPU_LEAKY_RELU:
-        return x > 0 ? x : 0.01f * x;
-    case GPU_GELU_10:
-        return fmaxf(fminf(0.5f * x * (1 + erff(x * 0.70710678118654752f)), 10), -10);
-    case GPU_MISH: /* Misra 2019 */
-        return x * tanhf(softplus(x));
-    case GPU_LAPLACE: /* Ma et al. 2022, eq. 21, mean and deviation as published */
-        return 0.5f * (1 + erff((x - 0.707107f) / (0.282095f * 1.41421356237309505f)));
-    case GPU_HARDSWISH: /* Howard et al. 2019 */
-        return x * fminf(fmaxf(x + 3, 0), 6) / 6;
-    case GPU_SQRT_SOFTPLUS:
-        return sqrtf(softplus(x));
-    case GPU_COPY:
-        break;
+        return x > number ? number : x < least ? least : x;
     }
-    return x;
+    return activation_value((enum activation)(WHAT - GPU_ACTIVATION), x);
 }
 
 /* Quads of a thread: their loads are under way together. */
@@ -67,17 +34,17 @@ struct extent {
 };
 
 template <int WHAT>
-static __device__ float4 apply_quad(float4 x, float4 z, float number, float cube)
+static __device__ float4 apply_quad(float4 x, float4 z, float number, float least)
 {
-    return float4{ apply<WHAT>(x.x, z.x, number, cube),
-                   apply<WHAT>(x.y, z.y, number, cube),
-                   apply<WHAT>(x.z, z.z, number, cube),
-                   apply<WHAT>(x.w, z.w, number, cube) };
+    return float4{ apply<WHAT>(x.x, z.x, number, least),
+                   apply<WHAT>(x.y, z.y, number, least),
+                   apply<WHAT>(x.z, z.z, number, least),
+                   apply<WHAT>(x.w, z.w, number, least) };
 }
 
 template <int WHAT>
 static __global__ void elementwise_kernel(float *y, const float *x, const float *z,
-                                          struct extent e, float number, float cube)
+                                          struct extent e, float number, float least)
 {
     constexpr bool two = WHAT == GPU_ADD || WHAT == GPU_MUL;
     uint64_t i, end, step = gridDim.x * (uint64_t)blockDim.x * AT_ONCE;
@@ -89,7 +56,7 @@ static __global__ void elementwise_kernel(float *y, const float *x, const float 
     if (!e.wide) {
         for (; i < end; i += step)
             for (uint64_t k = i, n = 0; n < AT_ONCE && k < end; n++, k += blockDim.x)
-                y[k] = apply<WHAT>(x[k], two ? z[k] : 0, number, cube);
+                y[k] = apply<WHAT>(x[k], two ? z[k] : 0, number, least);
         return;
     }
     for (; i < end; i += step) {
@@ -104,13 +71,13 @@ static __global__ void elementwise_kernel(float *y, const float *x, const float 
         for (unsigned n = 0; n < AT_ONCE; n++)
             if (i + n * blockDim.x < end)
                 ((float4 *)y)[i + n * blockDim.x] =
-                    apply_quad<WHAT>(v[n], w[n], number, cube);
+                    apply_quad<WHAT>(v[n], w[n], number, least);
     }
 }
 
-extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
-                                const float *z, struct span rows, uint64_t cols,
-                                float number, float cube, void *stream)
+extern "C" void gpu_elementwise(int what, float *y, const float *x, const float *z,
+                                struct span rows, uint64_t cols, float number,
+                                float least, void *stream)
 {
     bool two = what == GPU_ADD || what == GPU_MUL;
     bool wide = is_wide(y, cols) && is_wide(x, cols) && (!two || is_wide(z, cols));
@@ -123,30 +90,19 @@ extern "C" void gpu_elementwise(enum gpu_elementwise what, float *y, const float
 #define CASE(WHAT)                                                                   \
     case WHAT:                                                                       \
         LAUNCH_EARLY(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, \
-                     e, number, cube);                                               \
+                     e, number, least);                                              \
         break
+#define ROW(id, ...) CASE(GPU_ACTIVATION + ACT_##id);
     switch (what) {
         CASE(GPU_ADD);
         CASE(GPU_MUL);
         CASE(GPU_SCALE);
         CASE(GPU_SOFTCAP);
         CASE(GPU_CLIP);
-        CASE(GPU_GATE);
-        CASE(GPU_GELU);
-        CASE(GPU_RELU);
-        CASE(GPU_TANH);
-        CASE(GPU_SIGMOID);
-        CASE(GPU_COPY);
-        CASE(GPU_RELU2);
-        CASE(GPU_RELU6);
-        CASE(GPU_LEAKY_RELU);
-        CASE(GPU_GELU_10);
-        CASE(GPU_MISH);
-        CASE(GPU_LAPLACE);
-        CASE(GPU_HARDSWISH);
-        CASE(GPU_SQRT_SOFTPLUS);
+        ACTIVATIONS(ROW)
     }
 #undef CASE
+#undef ROW
 }
 
 /* One row Y of a row X and a vector W. */
@@ -218,8 +174,8 @@ static __global__ void xielu_kernel(float *y, const float *x, struct matrix abov
                                     struct matrix below, struct span rows,
                                     uint32_t cols)
 {
-    float a = softplus(widen(above.dtype, above.data, 0));
-    float b = 0.5f + softplus(widen(below.dtype, below.data, 0));
+    float a = activation_softplus(widen(above.dtype, above.data, 0));
+    float b = 0.5f + activation_softplus(widen(below.dtype, below.data, 0));
 
     EACH_ROW(t, rows)
     EACH_QUAD(k, cols, y)

@@ -26,29 +26,16 @@ struct span {
 
 /* y[t][k] = f(x[t][k], z[t][k]); y, x and z have COLS columns */
 enum gpu_elementwise {
-    GPU_ADD,     /* x + z */
-    GPU_MUL,     /* x z */
-    GPU_SCALE,   /* x number */
-    GPU_SOFTCAP, /* number tanh(x / number) */
-    GPU_CLIP,    /* x clamped to [cube, number] */
-    GPU_GATE,    /* x sigmoid(x (number + cube x^2)) */
-    GPU_GELU,
-    GPU_RELU,
-    GPU_TANH,
-    GPU_SIGMOID,
-    GPU_COPY, /* x unchanged */
-    GPU_RELU2,
-    GPU_RELU6,
-    GPU_LEAKY_RELU,
-    GPU_GELU_10,
-    GPU_MISH,
-    GPU_LAPLACE,
-    GPU_HARDSWISH,
-    GPU_SQRT_SOFTPLUS
+    GPU_ADD,       /* x + z */
+    GPU_MUL,       /* x z */
+    GPU_SCALE,     /* x number */
+    GPU_SOFTCAP,   /* number tanh(x / number) */
+    GPU_CLIP,      /* x clamped to [least, number] */
+    GPU_ACTIVATION /* the last: GPU_ACTIVATION + ACT_SILU is silu(x) */
 };
-void gpu_elementwise(enum gpu_elementwise what, float *y, const float *x,
-                     const float *z, struct span rows, uint64_t cols, float number,
-                     float cube, void *stream);
+void gpu_elementwise(int what, float *y, const float *x, const float *z,
+                     struct span rows, uint64_t cols, float number, float least,
+                     void *stream);
 /* xIELU: ABOVE applies to x > 0, BELOW to other x; both have one element */
 void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix below,
                struct span rows, uint64_t cols, void *stream);

@@ -21,6 +21,9 @@ gpu_kernels = \
     %D%/rope.cu \
     %D%/sample.cu \
     %D%/stream.cu
+# what C and CUDA both compile
+shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/positions.h
+%D%/elementwise.o %D%/elementwise.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)
 SUFFIXES = .cu .emo
@@ -38,4 +41,4 @@ am__v_NVCC_1 =
 .cu.o:
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) -std=c++17 $(CUDA_GENCODE) -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-threadsafe-statics \
 	    -I$(top_srcdir) $(NVCCFLAGS) -c -o $@ $<
-$(gpu_objects): $(gpu_headers) %D%/../device/layout.h %D%/../device/positions.h
+$(gpu_objects): $(gpu_headers) $(shared_headers)

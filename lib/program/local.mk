@@ -1,5 +1,6 @@
 # lib/program - the forward pass of one rank, compiled
 lib_libshardutils_a_SOURCES += \
+    %D%/activation.c %D%/activation.h \
     %D%/arena.c \
     %D%/boundary.c %D%/boundary.h \
     %D%/build.c %D%/build.h \

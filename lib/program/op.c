@@ -34,13 +34,9 @@ static unsigned saved_all(const struct inst *inst)
     return ((1U << inst->nsrc) - 1) | SAVES_RESULT;
 }
 
-/* relu' = [y > 0], tanh' = 1 - y^2, sigmoid' = y (1 - y) need the result only; the
- * others need the source. */
 static unsigned saved_by_act(const struct inst *inst)
 {
-    return inst->act == ACT_RELU || inst->act == ACT_TANH || inst->act == ACT_SIGMOID
-               ? SAVES_RESULT
-               : 1 << 0;
+    return activation_saves_result(inst->act) ? SAVES_RESULT : saved_source(inst);
 }
 
 /* ---- operations ---- */

@@ -17,6 +17,7 @@
 #include "lib/base/str.h"
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
+#include "lib/program/activation.h"
 #include "lib/program/op.h"
 
 /* What the rows of a value are. */
@@ -48,25 +49,6 @@ enum index {
     INDEX_SOURCE, /* this and the next have the source's rows */
     INDEX_SOURCE_POSITIONS,
     INDEX_KINDS
-};
-enum activation {
-    ACT_SILU,
-    ACT_GELU,
-    ACT_GELU_TANH,
-    ACT_GELU_NEW, /* ACT_GELU_TANH, which PyTorch computes in eight operations */
-    ACT_RELU,
-    ACT_TANH,
-    ACT_SIGMOID,
-    ACT_QUICK_GELU,
-    ACT_LINEAR, /* x */
-    ACT_RELU2,  /* relu(x)^2 */
-    ACT_RELU6,
-    ACT_LEAKY_RELU,
-    ACT_GELU_10, /* ACT_GELU, clamped to [-10, 10] */
-    ACT_MISH,
-    ACT_LAPLACE,
-    ACT_HARDSWISH,
-    ACT_SQRT_SOFTPLUS
 };
 
 /* Placement of a value over the tensor group (DTensor: Replicate, Shard, Partial). */

@@ -392,44 +392,6 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* Names of activations in Hugging Face configs (transformers, ACT2FN). */
-static const struct {
-    const char *name;
-    enum activation act;
-} activations[] = {
-    { "silu", ACT_SILU },
-    { "swish", ACT_SILU },
-    { "gelu", ACT_GELU },
-    { "gelu_python", ACT_GELU },
-    { "gelu_new", ACT_GELU_NEW },
-    { "gelu_fast", ACT_GELU_TANH },
-    { "gelu_pytorch_tanh", ACT_GELU_TANH },
-    { "relu", ACT_RELU },
-    { "tanh", ACT_TANH },
-    { "sigmoid", ACT_SIGMOID },
-    { "quick_gelu", ACT_QUICK_GELU },
-    { "gelu_accurate", ACT_GELU_TANH },
-    { "gelu_python_tanh", ACT_GELU_TANH },
-    { "linear", ACT_LINEAR },
-    { "relu2", ACT_RELU2 },
-    { "relu6", ACT_RELU6 },
-    { "leaky_relu", ACT_LEAKY_RELU },
-    { "gelu_10", ACT_GELU_10 },
-    { "mish", ACT_MISH },
-    { "laplace", ACT_LAPLACE },
-    { "hardswish", ACT_HARDSWISH },
-    { "sqrtsoftplus", ACT_SQRT_SOFTPLUS },
-};
-
-static int find_activation(const char *name, size_t len)
-{
-    for (size_t i = 0; i < sizeof(activations) / sizeof(*activations); i++)
-        if (strlen(activations[i].name) == len &&
-            !memcmp(activations[i].name, name, len))
-            return (int)activations[i].act;
-    return -1;
-}
-
 /* op(x), for operations that need no more than their row of the table. */
 int apply_elementwise(struct builder *b, enum op op, const struct node *call,
                       const struct operand *arg, int n, struct operand *out)
@@ -465,7 +427,7 @@ int apply_activation(struct builder *b, enum op op, const struct node *call,
         return -1;
     if (arg[1].kind != OPERAND_WORD)
         return build_error(b, arg[1].at, "expected the name of an activation");
-    act = find_activation(arg[1].word, strlen(arg[1].word));
+    act = activation_find(arg[1].word, strlen(arg[1].word));
     if (act < 0)
         return build_error(b, arg[1].at, "no activation is called '%s'", arg[1].word);
     return emit_activation(b, &arg[0], act, out);
@@ -833,7 +795,7 @@ int rules_call(struct builder *b, const struct node *call, struct operand *out)
     bool known = find_form(call, &form);
     int n = 0, act;
 
-    act = known ? -1 : find_activation(call->text, call->len);
+    act = known ? -1 : activation_find(call->text, call->len);
     if (!known && act < 0)
         return build_error(b, call->at, "no operation is called '%.*s'", (int)call->len,
                            call->text);

@@ -36,67 +36,35 @@ CPU_CLONES static void gate_back(float *y, const float *d, const float *x, size_
     }
 }
 
-static float slope_at(enum activation act, float x)
+static void silu_back(float *y, const float *d, const float *x, size_t n)
 {
-    float y;
+    gate_back(y, d, x, n, 1, 0);
+}
 
-    switch (act) {
-    case ACT_GELU: /* the normal distribution of x, and x times its density */
-        return 0.5f * (1 + erff(x * 0.70710678118654752f)) +
-               x * 0.39894228040143268f * expf(-0.5f * x * x);
-    case ACT_GELU_10:
-        y = 0.5f * x * (1 + erff(x * 0.70710678118654752f));
-        return y > 10 || y < -10 ? 0 : slope_at(ACT_GELU, x);
-    case ACT_RELU:
-        return x > 0 ? 1 : 0;
-    case ACT_RELU2:
-        return x > 0 ? 2 * x : 0;
-    case ACT_RELU6:
-        return x > 0 && x < 6 ? 1 : 0;
-    case ACT_LEAKY_RELU:
-        return x > 0 ? 1 : 0.01f;
-    case ACT_MISH: /* softplus' is the sigmoid */
-        y = tanhf(x > 20 ? x : log1pf(expf(x)));
-        return y + x * (1 - y * y) / (1 + expf(-x));
-    case ACT_LAPLACE: /* the density */
-        y = (x - 0.707107f) / 0.282095f;
-        return 0.39894228040143268f / 0.282095f * expf(-0.5f * y * y);
-    case ACT_HARDSWISH:
-        return x <= -3 ? 0 : x >= 3 ? 1 : (2 * x + 3) / 6;
-    case ACT_SQRT_SOFTPLUS:
-        y = sqrtf(x > 20 ? x : log1pf(expf(x)));
-        return y > 0 ? 0.5f / y / (1 + expf(-x)) : 0;
-    case ACT_TANH:
-        y = tanhf(x);
-        return 1 - y * y;
-    case ACT_SIGMOID:
-        y = 1 / (1 + expf(-x));
-        return y * (1 - y);
-    default:
-        return 1;
-    }
+static void gelu_tanh_back(float *y, const float *d, const float *x, size_t n)
+{
+    gate_back(y, d, x, n, GELU_TANH_SLOPE, GELU_TANH_CUBE);
+}
+
+static void quick_gelu_back(float *y, const float *d, const float *x, size_t n)
+{
+    gate_back(y, d, x, n, QUICK_GELU_SLOPE, 0);
 }
 
 static void activation_back(float *y, const float *d, const float *x,
                             enum activation act, size_t n)
 {
-    static const float twice = 2 * 0.79788456080286536f; /* 2 sqrt(2 / pi) */
+#define ROW(id, formula, saved, loop, back, ...) [ACT_##id] = back,
+    static void (*const loops[])(float *, const float *, const float *,
+                                 size_t) = { ACTIVATIONS(ROW) };
+#undef ROW
 
-    switch (act) {
-    case ACT_SILU:
-        gate_back(y, d, x, n, 1, 0);
+    if (loops[act]) {
+        loops[act](y, d, x, n);
         return;
-    case ACT_GELU_TANH:
-    case ACT_GELU_NEW:
-        gate_back(y, d, x, n, twice, twice * 0.044715f);
-        return;
-    case ACT_QUICK_GELU:
-        gate_back(y, d, x, n, 1.702f, 0);
-        return;
-    default:
-        for (size_t i = 0; i < n; i++)
-            y[i] = d[i] * slope_at(act, x[i]);
     }
+    for (size_t i = 0; i < n; i++)
+        y[i] = d[i] * activation_derivative(act, x[i]);
 }
 
 static void some_xielu(void *arg, size_t task, int thread)

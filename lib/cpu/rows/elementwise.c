@@ -41,8 +41,7 @@ CPU_CLONES static void scale(float *y, const float *x, float f, size_t n)
         memcpy((y) + i_, &v, ((n)-i_) * sizeof(*(y))); \
     } while (0)
 
-/* x sigmoid(x (slope + cube x^2)): SILU (Elfwing et al. 2018), and the tanh
- * approximation of GELU, since 1 + tanh(u) = 2 sigmoid(2u). */
+/* x sigmoid(x (slope + cube x^2)) */
 static inline __attribute__((always_inline)) void gate_vec(vec *x, float slope,
                                                            float cube)
 {
@@ -52,7 +51,7 @@ static inline __attribute__((always_inline)) void gate_vec(vec *x, float slope,
     *x /= 1.0f + e;
 }
 
-/* x times the normal distribution of x (Hendrycks and Gimpel 2016) */
+/* x times the normal distribution of x */
 static inline __attribute__((always_inline)) void gelu_vec(vec *x)
 {
     vec part;
@@ -66,12 +65,27 @@ CPU_CLONES static void gate(float *y, const float *x, size_t n, float slope, flo
     VECTORS(y, x, n, gate_vec(&v, slope, cube));
 }
 
-CPU_CLONES static void gelu(float *y, const float *x, size_t n)
+static void silu_loop(float *y, const float *x, size_t n)
+{
+    gate(y, x, n, 1, 0);
+}
+
+static void gelu_tanh_loop(float *y, const float *x, size_t n)
+{
+    gate(y, x, n, GELU_TANH_SLOPE, GELU_TANH_CUBE);
+}
+
+static void quick_gelu_loop(float *y, const float *x, size_t n)
+{
+    gate(y, x, n, QUICK_GELU_SLOPE, 0);
+}
+
+CPU_CLONES static void gelu_loop(float *y, const float *x, size_t n)
 {
     VECTORS(y, x, n, gelu_vec(&v));
 }
 
-CPU_CLONES static void gelu_10(float *y, const float *x, size_t n)
+CPU_CLONES static void gelu_10_loop(float *y, const float *x, size_t n)
 {
     VECTORS(y, x, n, gelu_vec(&v); vec_clamp(&v, -10, 10));
 }
@@ -85,13 +99,12 @@ static inline __attribute__((always_inline)) void relu_vec(vec *x)
     vec_choose(x, &below, &none, x);
 }
 
-CPU_CLONES static void relu(float *y, const float *x, size_t n)
+CPU_CLONES static void relu_loop(float *y, const float *x, size_t n)
 {
     VECTORS(y, x, n, relu_vec(&v));
 }
 
-/* So et al. 2021 */
-CPU_CLONES static void relu_squared(float *y, const float *x, size_t n)
+CPU_CLONES static void relu2_loop(float *y, const float *x, size_t n)
 {
     VECTORS(y, x, n, relu_vec(&v); v *= v);
 }
@@ -101,78 +114,23 @@ CPU_CLONES static void cap_tanh(float *y, const float *x, size_t n, float cap)
     VECTORS(y, x, n, vec_cap(&v, cap));
 }
 
-/* log(1 + exp(x)), which is x for large x */
-static float softplus(float x)
+static void tanh_loop(float *y, const float *x, size_t n)
 {
-    return x > 20 ? x : log1pf(expf(x));
-}
-
-static float apply(enum activation act, float x)
-{
-    switch (act) {
-    case ACT_RELU6:
-        return x < 0 ? 0 : x > 6 ? 6 : x;
-    case ACT_LEAKY_RELU:
-        return x > 0 ? x : 0.01f * x;
-    case ACT_MISH: /* Misra 2019 */
-        return x * tanhf(softplus(x));
-    case ACT_LAPLACE: /* Ma et al. 2022, eq. 21, mean and deviation as published */
-        return 0.5f * (1 + erff((x - 0.707107f) / (0.282095f * 1.41421356237309505f)));
-    case ACT_HARDSWISH: /* Howard et al. 2019 */
-        return x * fminf(fmaxf(x + 3, 0), 6) / 6;
-    case ACT_SQRT_SOFTPLUS:
-        return sqrtf(softplus(x));
-    case ACT_SIGMOID:
-        return 1 / (1 + expf(-x));
-    case ACT_SILU:
-    case ACT_GELU_TANH:
-    case ACT_GELU_NEW:
-    case ACT_QUICK_GELU:
-    case ACT_GELU:
-    case ACT_GELU_10:
-    case ACT_TANH:
-    case ACT_RELU:
-    case ACT_RELU2:
-    case ACT_LINEAR:
-        break;
-    }
-    return x;
+    cap_tanh(y, x, n, 1);
 }
 
 static void activate(float *y, const float *x, enum activation act, size_t n)
 {
-    static const float twice = 2 * 0.79788456080286536f; /* 2 sqrt(2 / pi) */
+#define ROW(id, formula, saved, loop, back, ...) [ACT_##id] = loop,
+    static void (*const loops[])(float *, const float *, size_t) = { ACTIVATIONS(ROW) };
+#undef ROW
 
-    switch (act) {
-    case ACT_SILU:
-        gate(y, x, n, 1, 0);
+    if (loops[act]) {
+        loops[act](y, x, n);
         return;
-    case ACT_GELU_TANH:
-    case ACT_GELU_NEW:
-        gate(y, x, n, twice, twice * 0.044715f);
-        return;
-    case ACT_QUICK_GELU:
-        gate(y, x, n, 1.702f, 0);
-        return;
-    case ACT_GELU:
-        gelu(y, x, n);
-        return;
-    case ACT_GELU_10:
-        gelu_10(y, x, n);
-        return;
-    case ACT_TANH:
-        cap_tanh(y, x, n, 1);
-        return;
-    case ACT_RELU:
-        relu(y, x, n);
-        return;
-    case ACT_RELU2:
-        relu_squared(y, x, n);
-        return;
-    default:
-        for (size_t i = 0; i < n; i++)
-            y[i] = apply(act, x[i]);
     }
+    for (size_t i = 0; i < n; i++)
+        y[i] = activation_value(act, x[i]);
 }
 
 /* One operation on N elements, or on rows of N columns. */
@@ -278,8 +236,8 @@ struct xielu cpu_xielu_slopes(const struct matrix *above, const struct matrix *b
     float a, b;
 
     return (struct xielu){
-        .above = softplus(*cpu_widen(above, 0, 1, &a)),
-        .below = XIELU_LEAST + softplus(*cpu_widen(below, 0, 1, &b)),
+        .above = activation_softplus(*cpu_widen(above, 0, 1, &a)),
+        .below = XIELU_LEAST + activation_softplus(*cpu_widen(below, 0, 1, &b)),
     };
 }
 
