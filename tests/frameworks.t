@@ -13,6 +13,16 @@ while read -r dir truth; do
 done << 'END'
 dcp fsdp
 accelerate fsdp
+hsdp-dcp hsdp
+ranks fsdp
+mesh mesh
+hsdp hsdp
+fsdp1 fsdp1
+zero0 zero0
+zero1 zero1
+zero1-f32 zero1-f32
+zero2-align zero2-align
+zero2-frozen zero2-frozen
 END
 
 # all that take a checkpoint take one

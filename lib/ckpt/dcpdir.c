@@ -17,8 +17,7 @@
 
 enum {
     MAX_METADATA = 1 << 30,
-    MOST_FIELDS = 64, /* of a record of .metadata; PyTorch has fewer than ten */
-    NAMES_LEAST = 4 << 20
+    MOST_FIELDS = 64 /* of a record of .metadata; PyTorch has fewer than ten */
 };
 
 static const char ACCELERATE[] = "pytorch_model_fsdp_0"; /* a directory of weights */
@@ -58,7 +57,7 @@ struct reader {
     size_t nfiles, files_cap;
     struct tensor *tensor;
     size_t n, cap;
-    uint64_t named, visits; /* bytes of names, boxes looked at */
+    uint64_t visits; /* boxes looked at */
 };
 
 /* ---- the parts of .metadata ---- */
@@ -212,12 +211,13 @@ static bool is_optimizer(const struct path *p, const char *name)
 static int make_name(struct reader *r, const char **out, const struct path *p,
                      size_t depth, const char *name, struct err *err)
 {
-    uint64_t most = NAMES_LEAST + 2 * unpickle_read(&r->m);
+    uint64_t read = unpickle_read(&r->m);
     struct str s = { 0 };
+    int ret;
 
     if (!p)
         str_add(&s, name);
-    for (size_t i = depth; p && i < p->keys->list.n && r->named + s.len <= most; i++) {
+    for (size_t i = depth; p && i < p->keys->list.n && s.len <= read; i++) {
         const struct pickled *key = p->keys->list.v[i];
 
         if (i > depth)
@@ -227,10 +227,9 @@ static int make_name(struct reader *r, const char **out, const struct path *p,
         else if (key->kind == PICKLED_NUMBER)
             str_addf(&s, "%" PRId64, key->number);
     }
-    r->named += 6 * s.len;
-    *out = pool_strdup(&r->s->pool, str_text(&s));
+    ret = form_keep_name(r->s, out, str_text(&s), read, r->path, err);
     str_clear(&s);
-    return r->named > most ? mem_refuse(r->path, unpickle_read(&r->m), err) : 0;
+    return ret;
 }
 
 /* ---- items ---- */

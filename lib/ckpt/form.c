@@ -11,6 +11,8 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/safetensors.h"
 
+enum { NAMES_LEAST = 4 << 20 };
+
 int form_add_input(struct source *s, const char *name, const char *path, int *input,
                    int *fd, struct err *err)
 {
@@ -42,6 +44,16 @@ int form_add_input(struct source *s, const char *name, const char *path, int *in
         *fd = opened;
     else
         close(opened);
+    return 0;
+}
+
+int form_keep_name(struct source *s, const char **out, const char *name, uint64_t read,
+                   const char *path, struct err *err)
+{
+    s->named += 6 * strlen(name); /* as it may be in a header */
+    if (s->named > NAMES_LEAST + 8 * read)
+        return mem_refuse(path, read, err);
+    *out = pool_strdup(&s->pool, name);
     return 0;
 }
 

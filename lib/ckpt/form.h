@@ -30,6 +30,10 @@ extern const struct source_ops hubdir_ops, hubfile_ops;
  * sets *input to its index, and *fd, which the caller closes, unless it is NULL. */
 MUST_CHECK int form_add_input(struct source *s, const char *name, const char *path,
                               int *input, int *fd, struct err *err);
+/* Sets *out to a copy of NAME that lives as long as S.  ERR_INPUT, which names PATH,
+ * when the names become longer than READ bytes of a file can account for. */
+MUST_CHECK int form_keep_name(struct source *s, const char **out, const char *name,
+                              uint64_t read, const char *path, struct err *err);
 /* Adds a zip archive of torch.save to those whose checksums can be verified. */
 void form_add_archive(struct source *s, int input, uint64_t offset, uint64_t size);
 /* Appends copies of the N tensors at T, which are in file FILE; *cap is the capacity of

@@ -11,9 +11,11 @@ lib_libshardutils_a_SOURCES += \
     %D%/npy.c %D%/npy.h \
     %D%/outdir.c %D%/outdir.h \
     %D%/pickle.c %D%/pickle.h \
+    %D%/rankfiles.c %D%/rankfiles.h \
     %D%/records.c %D%/records.h \
     %D%/safetensors.c %D%/safetensors.h \
     %D%/source.c %D%/source.h \
     %D%/tensor.c %D%/tensor.h \
     %D%/unpickle.c %D%/unpickle.h \
+    %D%/zerodir.c %D%/zerodir.h \
     %D%/zip.c %D%/zip.h

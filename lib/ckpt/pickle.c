@@ -70,42 +70,51 @@ static int count_name(struct finder *f, const char *name, struct err *err)
                : 0;
 }
 
-static int add_tensor(struct finder *f, const struct pickled *v, struct err *err)
+int pickle_tensor(struct tensor *out, const struct pickled *v, struct pool *pool,
+                  const char *path, const char *name, struct err *err)
 {
     const struct pickled_storage *s = v->tensor.s;
     uint64_t width = (uint64_t)dtype_bits(v->tensor.dtype) / 8;
     uint64_t elements = 1, end, size;
-    const char *name = f->name.len ? f->name.s : "tensor";
     struct tensor t = { .dtype = v->tensor.dtype, .ndim = v->tensor.ndim };
     uint64_t *shape;
 
     for (int k = 0; k < t.ndim; k++)
         if (!mem_mul(&elements, elements, v->tensor.shape[k]))
-            return err_set(err, ERR_INPUT, "%s: %s: its shape overflows", f->m->path,
-                           name);
+            return err_set(err, ERR_INPUT, "%s: %s: its shape overflows", path, name);
     if (!s->known)
         return err_set(err, ERR_INPUT, "%s: %s: its storage '%s' is not in the file",
-                       f->m->path, name, s->key);
+                       path, name, s->key);
     if (!mem_mul(&t.size, elements, width) || !reach(v, elements, &end) ||
         !mem_mul(&end, end, width) ||
         !mem_mul(&size, s->numel, (uint64_t)dtype_bits(s->dtype) / 8) || end > size ||
         size > s->bytes)
-        return err_set(err, ERR_INPUT, "%s: %s: reaches beyond its storage", f->m->path,
+        return err_set(err, ERR_INPUT, "%s: %s: reaches beyond its storage", path,
                        name);
-    if (count_name(f, name, err) < 0)
-        return -1;
-    t.name = pool_strdup(&f->p->pool, name);
-    shape = pool_take(&f->p->pool, (size_t)t.ndim * sizeof(*shape), sizeof(*shape));
+    shape = pool_take(pool, (size_t)t.ndim * sizeof(*shape), sizeof(*shape));
     memcpy(shape, v->tensor.shape, (size_t)t.ndim * sizeof(*shape));
     t.shape = shape;
     t.offset = s->offset + (elements ? v->tensor.first * width : 0);
     if (elements && !is_contiguous(v)) {
         uint64_t *stride =
-            pool_take(&f->p->pool, (size_t)t.ndim * sizeof(*stride), sizeof(*stride));
+            pool_take(pool, (size_t)t.ndim * sizeof(*stride), sizeof(*stride));
 
         memcpy(stride, v->tensor.stride, (size_t)t.ndim * sizeof(*stride));
         t.stride = stride;
     }
+    *out = t;
+    return 0;
+}
+
+static int add_tensor(struct finder *f, const struct pickled *v, struct err *err)
+{
+    const char *name = f->name.len ? f->name.s : "tensor";
+    struct tensor t;
+
+    if (count_name(f, name, err) < 0 ||
+        pickle_tensor(&t, v, &f->p->pool, f->m->path, name, err) < 0)
+        return -1;
+    t.name = pool_strdup(&f->p->pool, name);
     f->p->tensor = xgrow(f->p->tensor, &f->cap, f->p->n + 1, sizeof(t));
     f->p->tensor[f->p->n++] = t;
     return 0;
@@ -232,11 +241,11 @@ static int locate_members(struct unpickle *m, const struct zip *z, const char *p
     return 0;
 }
 
-static int parse_archive(struct unpickle *m, struct pickle *p, const char *path,
+static int parse_archive(struct unpickle *m, struct pickled **root, const char *path,
                          const unsigned char *data, uint64_t size, struct err *err)
 {
     const struct zip_member *program;
-    struct pickled *root;
+    bool records = m->records;
     char *prefix = NULL;
     struct zip z;
     int ret = -1;
@@ -250,10 +259,11 @@ static int parse_archive(struct unpickle *m, struct pickle *p, const char *path,
     }
     prefix = xstrndup(program->name, strlen(program->name) - strlen("data.pkl"));
     unpickle_init(m, path, data + program->offset, program->size);
+    m->records = records;
     if (check_byte_order(&z, prefix, data, path, err) < 0 ||
-        unpickle_run(m, &root, err) < 0 || locate_members(m, &z, prefix, err) < 0)
+        unpickle_run(m, root, err) < 0)
         goto out;
-    ret = collect_tensors(m, root, p, err);
+    ret = locate_members(m, &z, prefix, err);
 out:
     free(prefix);
     zip_clear(&z);
@@ -298,12 +308,12 @@ static int refuse_stream(const char *path, const unsigned char *data, uint64_t s
 
 /* The stream consists of five pickles (magic number, protocol version, description of
  * the machine, the object, the storages' keys), then the storages. */
-static int parse_stream(struct unpickle *m, struct pickle *p, const unsigned char *data,
-                        uint64_t size, struct err *err)
+static int parse_stream(struct unpickle *m, struct pickled **root,
+                        const unsigned char *data, uint64_t size, struct err *err)
 {
     static const unsigned char MAGIC[] =
         "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-    struct pickled *version, *system, *root, *keys;
+    struct pickled *version, *system, *keys;
 
     if (size < 2 + sizeof(MAGIC) - 1 || data[0] != 0x80 ||
         memcmp(data + 2, MAGIC, sizeof(MAGIC) - 1))
@@ -313,7 +323,7 @@ static int parse_stream(struct unpickle *m, struct pickle *p, const unsigned cha
         return -1;
     if (version->kind != PICKLED_NUMBER || version->number != 1001)
         return unpickle_fail(m, err, "an unknown version of torch.save");
-    if (unpickle_run(m, &system, err) < 0 || unpickle_run(m, &root, err) < 0 ||
+    if (unpickle_run(m, &system, err) < 0 || unpickle_run(m, root, err) < 0 ||
         unpickle_run(m, &keys, err) < 0)
         return -1;
     for (size_t i = 0; pickled_is(system, PICKLED_DICT) && i + 1 < system->list.n;
@@ -325,23 +335,30 @@ static int parse_stream(struct unpickle *m, struct pickle *p, const unsigned cha
                            m->path);
     if (!pickled_is(keys, PICKLED_LIST))
         return unpickle_fail(m, err, "no list of storages");
-    if (locate_storages(m, data, keys, err) < 0)
-        return -1;
-    return collect_tensors(m, root, p, err);
+    return locate_storages(m, data, keys, err);
+}
+
+/* Runs the pickle of a file of either format. */
+static int parse(struct unpickle *m, struct pickled **root, const unsigned char *data,
+                 uint64_t size, struct err *err)
+{
+    return size >= 4 && !memcmp(data, "PK\3\4", 4)
+               ? parse_archive(m, root, m->path, data, size, err)
+               : parse_stream(m, root, data, size, err);
 }
 
 int pickle_parse(struct pickle *p, const char *path, const unsigned char *data,
                  uint64_t size, struct err *err)
 {
     struct pickle made = { .size = size };
+    struct pickled *root;
     struct unpickle m;
     int ret;
 
     unpickle_init(&m, path, data, size);
-    if (size >= 4 && !memcmp(data, "PK\3\4", 4))
-        ret = parse_archive(&m, &made, path, data, size, err);
-    else
-        ret = parse_stream(&m, &made, data, size, err);
+    ret = parse(&m, &root, data, size, err);
+    if (ret == 0)
+        ret = collect_tensors(&m, root, &made, err);
     unpickle_clear(&m);
     if (ret < 0)
         pickle_clear(&made);
@@ -350,21 +367,31 @@ int pickle_parse(struct pickle *p, const char *path, const unsigned char *data,
     return ret;
 }
 
-int pickle_read(struct pickle *p, int fd, const char *path, struct err *err)
+/* Maps the open file FD. */
+static int map_file(unsigned char **data, uint64_t *size, int fd, const char *path,
+                    struct err *err)
 {
     struct stat st;
-    void *data;
-    int ret;
 
     if (fstat(fd, &st) < 0)
         return err_errno(err, "%s", path);
     if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return err_set(err, ERR_INPUT, "%s: empty, or not a regular file", path);
-    data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        return err_errno(err, "%s", path);
-    ret = pickle_parse(p, path, data, (uint64_t)st.st_size, err);
-    munmap(data, (size_t)st.st_size);
+    *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    *size = (uint64_t)st.st_size;
+    return *data == MAP_FAILED ? err_errno(err, "%s", path) : 0;
+}
+
+int pickle_read(struct pickle *p, int fd, const char *path, struct err *err)
+{
+    unsigned char *data;
+    uint64_t size;
+    int ret;
+
+    if (map_file(&data, &size, fd, path, err) < 0)
+        return -1;
+    ret = pickle_parse(p, path, data, size, err);
+    munmap(data, (size_t)size);
     return ret;
 }
 
@@ -373,4 +400,31 @@ void pickle_clear(struct pickle *p)
     free(p->tensor);
     pool_clear(&p->pool);
     *p = (struct pickle){ 0 };
+}
+
+int pickle_values_read(struct pickle_values *v, int fd, const char *path,
+                       struct err *err)
+{
+    struct pickle_values made = { 0 };
+    struct pickled *root;
+
+    if (map_file(&made.data, &made.size, fd, path, err) < 0)
+        return -1;
+    unpickle_init(&made.m, path, made.data, made.size);
+    made.m.records = true;
+    if (parse(&made.m, &root, made.data, made.size, err) < 0) {
+        pickle_values_clear(&made);
+        return -1;
+    }
+    made.root = root;
+    *v = made;
+    return 0;
+}
+
+void pickle_values_clear(struct pickle_values *v)
+{
+    if (v->data)
+        munmap(v->data, (size_t)v->size);
+    unpickle_clear(&v->m);
+    *v = (struct pickle_values){ 0 };
 }

@@ -19,6 +19,7 @@
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
 #include "lib/ckpt/tensor.h"
+#include "lib/ckpt/unpickle.h"
 
 struct pickle {
     struct tensor *tensor; /* in the order of the dictionaries; tensors that share a
@@ -35,5 +36,26 @@ MUST_CHECK int pickle_read(struct pickle *p, int fd, const char *path, struct er
 MUST_CHECK int pickle_parse(struct pickle *p, const char *path,
                             const unsigned char *data, uint64_t size, struct err *err);
 void pickle_clear(struct pickle *p);
+
+/* A file as the values that it stores, records included; for files that are more than
+ * tensors. */
+struct pickle_values {
+    const struct pickled *root;
+    struct unpickle m;   /* private, as the next */
+    unsigned char *data; /* the file, mapped */
+    uint64_t size;
+};
+
+/* Reads the open file FD; PATH is for messages and must outlive *v.  Errors as
+ * pickle_read.  On failure *v needs no clearing. */
+MUST_CHECK int pickle_values_read(struct pickle_values *v, int fd, const char *path,
+                                  struct err *err);
+void pickle_values_clear(struct pickle_values *v);
+
+/* Describes the tensor V of a file: all but name and file; its arrays are in POOL. PATH
+ * and NAME are for messages. */
+MUST_CHECK int pickle_tensor(struct tensor *out, const struct pickled *v,
+                             struct pool *pool, const char *path, const char *name,
+                             struct err *err);
 
 #endif

@@ -12,7 +12,9 @@
 #include "lib/ckpt/beside.h"
 #include "lib/ckpt/dcpdir.h"
 #include "lib/ckpt/form.h"
+#include "lib/ckpt/rankfiles.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/zerodir.h"
 
 static const char CONFIG[] = "config.json";
 
@@ -23,6 +25,7 @@ enum { MAX_JSON = 256 << 20, CHUNK = 1 << 20 };
 /* The first that finds itself opens a path; the last but one reports what a directory
  * of no form lacks. */
 static const struct source_ops *const forms[] = { &hubdir_ops, &dcpdir_ops,
+                                                  &zerodir_ops, &rankfiles_ops,
                                                   &hubfile_ops };
 
 enum { NFORMS = sizeof(forms) / sizeof(*forms) };

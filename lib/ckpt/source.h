@@ -82,6 +82,7 @@ struct source {
                        * that is read; NULL: none */
     struct pool pool; /* private, as the next */
     size_t input_cap, archive_cap;
+    uint64_t named; /* bytes of names */
 };
 
 /* Limits of the files that are carried: bytes of one, bytes and number of all.  An

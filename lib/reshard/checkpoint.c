@@ -19,14 +19,16 @@
 
 static const uint64_t NOT_THERE = UINT64_MAX;
 
-enum { PAGE = 1 << 16 }; /* a multiple of any machine's page */
+enum { MOST_OPEN = 256 }; /* files of a source, which may have many thousands */
 
 /* The open files and the position of each tensor in them. */
 struct checkpoint_files {
     int nparts; /* 1 unless sharded */
     int nfiles;
-    int *fd;                /* [nfiles], -1 until opened */
-    uint64_t *offset;       /* [ntensors * nparts] in the shard file; sharded only */
+    int *fd;          /* [nfiles], -1 until opened, and again to spare descriptors */
+    int nopen, hand;  /* open files; where to look for one to close */
+    mode_t mode;      /* bits common to all files opened so far */
+    uint64_t *offset; /* [ntensors * nparts] in the shard file; sharded only */
     struct cutter **cutter; /* [nparts]; sharded only */
     struct cut_side side;
     uint32_t *crc; /* [nparts] temporary, for one copy */
@@ -345,6 +347,7 @@ static void init_files(struct checkpoint *c)
 
     f->nparts = c->sharded ? c->manifest.nparts : 1;
     f->nfiles = c->sharded ? f->nparts : (int)c->source.ninputs;
+    f->mode = 0777;
     f->fd = xmalloc((size_t)f->nfiles * sizeof(*f->fd));
     for (int i = 0; i < f->nfiles; i++)
         f->fd[i] = -1;
@@ -629,22 +632,41 @@ out:
     return ret;
 }
 
+/* Closes a file of the source if MOST_OPEN are open. */
+static void spare_one(struct checkpoint_files *f)
+{
+    if (f->nopen < MOST_OPEN)
+        return;
+    while (f->fd[f->hand] < 0)
+        f->hand = (f->hand + 1) % f->nfiles;
+    close(f->fd[f->hand]);
+    f->fd[f->hand] = -1;
+    f->hand = (f->hand + 1) % f->nfiles;
+    f->nopen--;
+}
+
 static int open_file(struct checkpoint *c, int i, struct err *err)
 {
     struct checkpoint_files *f = c->files;
+    struct stat st;
     char *path;
     int ret = 0;
 
     if (f->fd[i] >= 0)
         return 0;
+    if (!c->sharded)
+        spare_one(f);
     path = file_path_dup(c, i);
     f->fd[i] = fs_open_regular(path, err);
-    if (f->fd[i] < 0)
+    if (f->fd[i] < 0) {
         ret = -1;
-    else if (c->sharded && locate(c, i, path, err) < 0) {
+    } else if (c->sharded && locate(c, i, path, err) < 0) {
         close(f->fd[i]);
         f->fd[i] = -1;
         ret = -1;
+    } else {
+        f->mode &= fstat(f->fd[i], &st) == 0 ? st.st_mode : 0;
+        f->nopen++;
     }
     free(path);
     return ret;
@@ -667,13 +689,7 @@ int checkpoint_open_files(struct checkpoint *c, int p, struct err *err)
 
 mode_t checkpoint_mode(const struct checkpoint *c)
 {
-    mode_t mode = 0777;
-    struct stat st;
-
-    for (int i = 0; i < c->files->nfiles; i++)
-        if (c->files->fd[i] >= 0)
-            mode &= fstat(c->files->fd[i], &st) == 0 ? st.st_mode : 0;
-    return mode;
+    return c->files->mode;
 }
 
 /* Is PATH, with links resolved, the directory OUTPUT, or does it lie in it? */
@@ -1096,12 +1112,13 @@ static const struct mapped *map_file(struct checkpoint *c, int file)
     char *path = file_path_dup(c, file);
     struct mapped *m;
     struct stat st;
+    struct err ignored;
 
     if (!f->map)
         f->map = xcalloc((size_t)f->nfiles, sizeof(*f->map));
     m = &f->map[file];
-    if (!m->tried && !fs_is_remote(path) && fstat(f->fd[file], &st) == 0 &&
-        S_ISREG(st.st_mode) && st.st_size > 0) {
+    if (!m->tried && !fs_is_remote(path) && open_file(c, file, &ignored) == 0 &&
+        fstat(f->fd[file], &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
         void *data =
             mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, f->fd[file], 0);
 

@@ -116,7 +116,7 @@ def zero(out, kind):
     if "frozen" in kind:
         for name, p in m.named_parameters():
             p.requires_grad_("embed" not in name and "q_proj" not in name)
-    m.register_buffer("counter", torch.arange(5))
+        m.register_buffer("counter", torch.arange(5))
     config = {"train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True,
               "zero_force_ds_cpu_optimizer": False,
               "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
@@ -155,7 +155,7 @@ def zero(out, kind):
         from deepspeed.checkpoint import ds_to_universal
 
         ds_to_universal.main(argparse.Namespace(
-            input_folder=f"{out}/{kind}/global_step2", output_folder=f"{out}/universal", num_extract_workers=1,
+            input_folder=f"{out}/{kind}/global_step2", output_folder=f"{out}/universal/u", num_extract_workers=1,
             num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True))
     dist.barrier()
 
