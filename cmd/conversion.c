@@ -164,6 +164,26 @@ static void tell_result(const struct cmd *cmd, const struct checkpoint *ckpt,
     free(line);
 }
 
+/* What a job of several made, and what the others have still to make. */
+static void tell_part(const struct cmd *cmd, const char *output,
+                      const struct convert_options *opt,
+                      const struct convert_result *result)
+{
+    char size[32], *which = opt->first == opt->last
+                                ? str_dupf("%d", opt->first)
+                                : str_dupf("%d-%d", opt->first, opt->last);
+
+    str_human(size, result->bytes);
+    if (result->waits)
+        cmd_warn(cmd, "%s: %s %s, %s; of %d files, %s are missing", output, which,
+                 result->there ? "had been made" : "made", size, result->of,
+                 result->missing);
+    else
+        cmd_warn(cmd, "%s: %s %s, %s; it is complete", output, which,
+                 result->there ? "had been made" : "made", size);
+    free(which);
+}
+
 static void tell_damage(void *arg, const char *text)
 {
     cmd_warn(arg, "%s; this copy was not needed", text);
@@ -196,7 +216,7 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
         tell_result(cmd, ckpt, output, opt->mesh, &result, true);
         return cmd_finish(cmd, EXIT_SUCCESS);
     }
-    if (ckpt->sharded)
+    if (ckpt->sharded && !opt->some)
         checkpoint_check_spared(ckpt, tell_damage, (void *)cmd);
     if (result.overflows)
         cmd_warn(cmd, "%" PRIu64 " values became infinite in %s", result.overflows,
@@ -209,7 +229,9 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
                        (uint64_t)((double)result.bytes / seconds_since(&meter.began))));
     if (!w->quiet)
         warn_left(cmd, ckpt);
-    if (!w->quiet)
+    if (!w->quiet && opt->some)
+        tell_part(cmd, output, opt, &result);
+    else if (!w->quiet)
         tell_result(cmd, ckpt, output, opt->mesh, &result, false);
     return cmd_finish(cmd, EXIT_SUCCESS);
 }

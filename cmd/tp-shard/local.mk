@@ -4,6 +4,7 @@ bin_tp_shard_SOURCES = \
     %D%/audit.c \
     %D%/diff.c \
     %D%/families.c \
+    %D%/gather.c \
     %D%/main.c \
     %D%/merge.c \
     %D%/options.c \

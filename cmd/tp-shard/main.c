@@ -21,6 +21,7 @@ int main(int argc, char **argv)
         { "split", "cut a Hugging Face directory into rank files", split_main },
         { "merge", "put rank files together to a Hugging Face directory", merge_main },
         { "reshard", "cut a checkpoint for another mesh", reshard_main },
+        { "gather", "put together what several jobs made", gather_main },
         { "audit", "tell what is wrong with a model's files", audit_main },
         { "verify", "look for damage in a checkpoint", verify_main },
         { "sum", "write checksums of a directory or file, for verify", sum_main },

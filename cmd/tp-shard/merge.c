@@ -23,7 +23,7 @@ int merge_main(const char *program, int argc, char **argv)
 {
     static const char *const formats[] = { "dcp", NULL };
     static converter *const exports[] = { export_dcp };
-    const char *dtype = NULL, *family = NULL, *config = NULL;
+    const char *dtype = NULL, *family = NULL, *config = NULL, *ranks = NULL;
     struct write_options w = { 0 };
     bool given = false;
     int format = 0;
@@ -33,6 +33,7 @@ int merge_main(const char *program, int argc, char **argv)
         CONFIG_OPTION(config),
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
           "write what another engine loads: dcp", formats, &given },
+        SOME_RANKS_OPTION(ranks),
         WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
@@ -52,10 +53,15 @@ int merge_main(const char *program, int argc, char **argv)
     enum dtype type;
     int status;
 
-    if (dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
+    if (ranks_from_option(&opt, ranks, &err) < 0 ||
+        dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], family, config, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (ckpt->model && ckpt->sharded && !given && model_code_bits(ckpt->model))
+    if (opt.some &&
+        (given || (ckpt->model && ckpt->sharded && model_code_bits(ckpt->model))))
+        status = cmd_usage(&cmd, "--ranks: not with %s",
+                           given ? "--export" : "weights in int8 and int4");
+    else if (ckpt->model && ckpt->sharded && !given && model_code_bits(ckpt->model))
         status = merge_codes(&cmd, ckpt, operand[1], &opt, &w);
     else
         status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,

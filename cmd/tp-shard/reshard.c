@@ -11,7 +11,7 @@ static bool is_out_of_date(const struct checkpoint *ckpt)
 int reshard_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *dtype = NULL;
+    const char *dtype = NULL, *ranks = NULL;
     struct write_options w = { 0 };
     bool configs = false;
     const struct opt opts[] = {
@@ -20,6 +20,7 @@ int reshard_main(const char *program, int argc, char **argv)
         KEEP_OPTION(m),
         DTYPE_OPTION(dtype),
         RANK_CONFIGS_OPTION(configs),
+        SOME_RANKS_OPTION(ranks),
         WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
@@ -43,11 +44,14 @@ int reshard_main(const char *program, int argc, char **argv)
 
     if (output_is_number(&cmd, operand[1]))
         return ERR_USAGE;
-    if (dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
+    if (ranks_from_option(&opt, ranks, &err) < 0 ||
+        dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], NULL, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (!mesh_is_given(&m) && !m.pad_given && !m.keep_vocab && !dtype && !configs &&
-        !is_out_of_date(ckpt)) {
+    if (opt.some && configs)
+        status = cmd_usage(&cmd, "--ranks: not with --rank-configs");
+    else if (!mesh_is_given(&m) && !m.pad_given && !m.keep_vocab && !dtype &&
+             !configs && !is_out_of_date(ckpt)) {
         status = cmd_usage(&cmd, "an axis is missing, such as --tp 2");
     } else if (mesh_from_options(&mesh, &m, &ckpt->mesh, &err) < 0) {
         status = cmd_fail(&cmd, &err);

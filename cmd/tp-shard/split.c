@@ -58,7 +58,7 @@ static const char *const split_words[] = { "f32", "f16", "bf16", "int8", "int4",
 int split_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *dtype = NULL, *family = NULL, *config = NULL;
+    const char *dtype = NULL, *family = NULL, *config = NULL, *ranks = NULL;
     struct write_options w = { 0 };
     bool configs = false;
     const struct opt opts[] = {
@@ -70,6 +70,7 @@ int split_main(const char *program, int argc, char **argv)
         RANK_CONFIGS_OPTION(configs),
         FAMILY_OPTION(family),
         CONFIG_OPTION(config),
+        SOME_RANKS_OPTION(ranks),
         WRITE_OPTIONS(w),
         { .type = OPT_END },
     };
@@ -95,11 +96,15 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "an axis is missing, such as --tp 2");
     if (output_is_number(&cmd, operand[1]))
         return ERR_USAGE;
-    if (dtype_from_option(&opt.dtype, &type, split_words, dtype, &err) < 0 ||
+    if (ranks_from_option(&opt, ranks, &err) < 0 ||
+        dtype_from_option(&opt.dtype, &type, split_words, dtype, &err) < 0 ||
         mesh_from_options(&mesh, &m, NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (w.dry && dtype && !opt.dtype)
         return cmd_usage(&cmd, "-n: not with --dtype %s", dtype);
+    if (opt.some && (configs || (dtype && !opt.dtype)))
+        return cmd_usage(&cmd, "--ranks: not with %s",
+                         configs ? "--rank-configs" : "--dtype int8 and int4");
     if (checkpoint_is_sharded(&sharded, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (sharded)

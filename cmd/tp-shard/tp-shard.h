@@ -18,6 +18,7 @@ int audit_main(const char *program, int argc, char **argv);
 int verify_main(const char *program, int argc, char **argv);
 int show_main(const char *program, int argc, char **argv);
 int plan_main(const char *program, int argc, char **argv);
+int gather_main(const char *program, int argc, char **argv);
 int diff_main(const char *program, int argc, char **argv);
 int sum_main(const char *program, int argc, char **argv);
 int families_main(const char *program, int argc, char **argv);
@@ -46,6 +47,16 @@ extern const char *const dtype_words[];
         OPT_FLAG, '\0', "rank-configs", &(given), NULL,                      \
             "make each part a directory that transformers opens", NULL, NULL \
     }
+
+#define SOME_RANKS_OPTION(ranks)                                         \
+    {                                                                    \
+        OPT_STRING, '\0', "ranks", &(ranks), "A-B",                      \
+            "make these files alone, as one of several jobs", NULL, NULL \
+    }
+
+/* Sets opt->some, .first and .last from TEXT, "A-B" or "A"; NULL: nothing. */
+MUST_CHECK int ranks_from_option(struct convert_options *opt, const char *text,
+                                 struct err *err);
 
 /* Is OUTPUT a bare number, and so probably a number of ranks?  If so, prints a usage
  * error. */

@@ -407,6 +407,20 @@ fail:
     return -1;
 }
 
+int outdir_prepare(const char *path, struct err *err)
+{
+    struct outdir o = { .partial = (char *)path };
+    struct stat st;
+
+    if (check_way(&o, err) < 0)
+        return -1;
+    if ((mkdir(path, 0700) < 0 && errno != EEXIST) || lstat(path, &st) < 0)
+        return err_errno(err, "%s", path);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, ERR_INPUT, "%s: is no directory; remove it", path);
+    return check_ours(&o, &st, err);
+}
+
 int outdir_join(struct outdir *o, const char *path, struct err *err)
 {
     struct stat st;

@@ -41,6 +41,10 @@ MUST_CHECK int outdir_open(struct outdir *o, const char *path, const char *ident
                            const char *stamp, bool force, const char *const *files,
                            size_t nfiles, struct err *err);
 
+/* Makes the directory PATH, in which outputs of one user lie, if it is not there.
+ * ERR_INPUT when it is another user's, or others may write to it. */
+MUST_CHECK int outdir_prepare(const char *path, struct err *err);
+
 /* Joins an output that another process has opened, only to create files in it.
  * ERR_SYSTEM when it does not exist. */
 MUST_CHECK int outdir_join(struct outdir *o, const char *path, struct err *err);

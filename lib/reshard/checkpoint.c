@@ -766,6 +766,24 @@ int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i, enum dtype 
     return 0;
 }
 
+int checkpoint_copy_wanted(struct checkpoint *c, struct cut *cut, size_t i,
+                           enum dtype dtype, const struct cut_side *to, uint32_t *share,
+                           uint32_t *to_crc, uint64_t *overflows, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+    struct cut_tensor t = checkpoint_cut_tensor(c, i, dtype);
+
+    if (checkpoint_open_files(c, -1, err) < 0)
+        return -1;
+    f->tensor = i;
+    if (cut_copy(cut, &t, &f->side, to, share, f->read, to_crc, overflows, err) < 0)
+        return -1;
+    for (int p = 0; c->sharded && to->wanted[0] && p < f->nparts; p++)
+        if (f->read[p])
+            share[p] ^= c->manifest.tensor[i].crc[p];
+    return 0;
+}
+
 /* Reads tensor I of shard P and checks its CRC-32 against the manifest. */
 static int check_copy(struct checkpoint *c, size_t i, int p, char *buf, size_t room,
                       struct err *err)

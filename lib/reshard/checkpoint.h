@@ -81,6 +81,14 @@ MUST_CHECK int checkpoint_copy(struct checkpoint *c, struct cut *cut, size_t i,
                                enum dtype dtype, const struct cut_side *to,
                                uint32_t *whole_crc, uint32_t *to_crc,
                                uint64_t *overflows, struct err *err);
+/* The same for the wanted parts of TO alone.  SHARE[p] becomes this copy's share
+ * (cut.h) in the CRC-32 of the tensor's bytes in part p of C; of a sharded C, whoever
+ * wants the first part also joins the manifest's CRC-32, so that sound shares join to
+ * 0. */
+MUST_CHECK int checkpoint_copy_wanted(struct checkpoint *c, struct cut *cut, size_t i,
+                                      enum dtype dtype, const struct cut_side *to,
+                                      uint32_t *share, uint32_t *to_crc,
+                                      uint64_t *overflows, struct err *err);
 /* After tensors of a sharded C were copied: reads the replicas that the copies did not
  * need, and reports each damaged one with file, tensor and cause. */
 void checkpoint_check_spared(struct checkpoint *c,

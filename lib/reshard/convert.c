@@ -19,6 +19,7 @@
 #include "lib/base/mem.h"
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/reshard/partset.h"
 #include "lib/reshard/rankconfig.h"
 #include "lib/reshard/smallfile.h"
 #include "lib/reshard/target.h"
@@ -31,8 +32,10 @@ struct convert {
     struct outdir out;
     struct target to;
     struct rankconfig configs;
-    uint32_t *whole_crc;         /* [ntensors] of the bytes read, from an unsharded
-                                  * source */
+    uint32_t *whole_crc; /* [ntensors] of the bytes read, from an unsharded
+                          * source */
+    uint32_t *share;     /* [ntensors * nshares] of some rank files: cut.h */
+    size_t nshares;
     struct manifest_file *small; /* small files; names borrowed from the source */
     size_t nsmall;
 };
@@ -120,13 +123,17 @@ static int copy_all_small(struct convert *c, struct err *err)
 
 /* ---- the journal ---- */
 
-/* A line that identifies the request: the source and the output. */
-static char *identity_dup(const struct convert *c)
+/* A line that identifies the request: the source and the output.  ANYWHERE: also of a
+ * copy of the source on another machine, whose files have other times. */
+static char *identity_dup(const struct convert *c, bool anywhere)
 {
     const struct checkpoint *k = c->to.from;
     struct str s = { 0 };
 
-    str_addf(&s, "%s version=%d", c->opt->mesh ? "cut" : "merge", MANIFEST_VERSION);
+    str_addf(&s, "%s %s version=%d", c->opt->mesh ? "cut" : "merge",
+             k->sharded ? "sharded" : "whole", MANIFEST_VERSION);
+    if (c->opt->some && !anywhere)
+        str_addf(&s, " files=%d-%d", c->opt->first, c->opt->last);
     for (int a = 0; c->opt->mesh && a < MESH_NAXES; a++)
         str_addf(&s, " %s=%d", mesh_axis_names[a], c->to.mesh.size[a]);
     for (int i = 0; c->opt->mesh && c->to.mesh.stages && i < c->to.mesh.size[MESH_PP];
@@ -146,8 +153,9 @@ static char *identity_dup(const struct convert *c)
     for (size_t i = 0; !k->sharded && i < k->source.ninputs; i++) {
         str_addc(&s, ' ');
         str_add_json(&s, k->source.input[i].name);
-        str_addf(&s, ":%" PRIu64 ":%" PRId64, k->source.input[i].size,
-                 k->source.input[i].mtime_ns);
+        str_addf(&s, ":%" PRIu64, k->source.input[i].size);
+        if (!anywhere)
+            str_addf(&s, ":%" PRId64, k->source.input[i].mtime_ns);
     }
     if (!k->sharded && k->source.config)
         str_addf(&s, " config=%08" PRIx32,
@@ -186,6 +194,8 @@ static int note_tensor(struct convert *c, size_t i, struct err *err)
         if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
             str_addf(&s, " %08" PRIx32,
                      c->to.crc[i * (size_t)c->to.nparts + (size_t)p]);
+    for (size_t k = 0; k < c->nshares; k++)
+        str_addf(&s, " %08" PRIx32, c->share[i * c->nshares + k]);
     ret = outdir_note(&c->out, s.s, err);
     str_clear(&s);
     return ret;
@@ -205,6 +215,12 @@ static bool take_word(const char **s, uint32_t *out)
     *s = end;
     *out = (uint32_t)value;
     return true;
+}
+
+/* The number of the file with tensor I of part P. */
+static size_t file_number(const struct convert *c, size_t i, int p)
+{
+    return (size_t)(target_file(&c->to, i, p) - c->to.file);
 }
 
 /* Do the bytes of tensor I in shard P match CRC? */
@@ -270,9 +286,13 @@ static bool holds(struct convert *c, struct cut *cut, const char *line, char *bu
         return false;
     for (int p = 0; p < c->to.nparts; p++)
         if (target_place(&c->to, *i, p) != TARGET_NOT_THERE &&
-            (!take_word(&s, &crc) || !written_before(c, *i, p, crc, buf)))
+            (!take_word(&s, &crc) || (target_wants(&c->to, file_number(c, *i, p)) &&
+                                      !written_before(c, *i, p, crc, buf))))
             return false;
-    return !c->out.touched || read_before(c, cut, *i);
+    for (size_t k = 0; k < c->nshares; k++)
+        if (!take_word(&s, &c->share[*i * c->nshares + k]))
+            return false;
+    return !c->out.touched || (!c->share && read_before(c, cut, *i));
 }
 
 /* Sets DONE[i] for each tensor that a valid journal line of an earlier run covers. */
@@ -301,6 +321,20 @@ static int take_up(struct convert *c, struct cut *cut, bool *done, struct err *e
 
 /* ---- copying ---- */
 
+/* Copies tensor I to the files that are made. */
+static int copy_tensor(struct convert *c, struct cut *cut, size_t i, struct err *err)
+{
+    uint32_t *to_crc = &c->to.crc[i * (size_t)c->to.nparts];
+
+    c->to.tensor = i;
+    if (c->share)
+        return checkpoint_copy_wanted(c->to.from, cut, i, c->to.dtype[i], &c->to.side,
+                                      &c->share[i * c->nshares], to_crc,
+                                      &c->result->overflows, err);
+    return checkpoint_copy(c->to.from, cut, i, c->to.dtype[i], &c->to.side,
+                           &c->whole_crc[i], to_crc, &c->result->overflows, err);
+}
+
 static int copy_tensors(struct convert *c, struct err *err)
 {
     bool *done = xcalloc(c->to.from->ntensors, sizeof(*done));
@@ -310,13 +344,9 @@ static int copy_tensors(struct convert *c, struct err *err)
     if (take_up(c, cut, done, err) < 0)
         goto out;
     for (size_t i = 0; i < c->to.n; i++) {
-        if (done[i])
+        if (done[i] || (!c->opt->mesh && !target_wants(&c->to, file_number(c, i, 0))))
             continue;
-        c->to.tensor = i;
-        if (checkpoint_copy(c->to.from, cut, i, c->to.dtype[i], &c->to.side,
-                            &c->whole_crc[i], &c->to.crc[i * (size_t)c->to.nparts],
-                            &c->result->overflows, err) < 0 ||
-            note_tensor(c, i, err) < 0)
+        if (copy_tensor(c, cut, i, err) < 0 || note_tensor(c, i, err) < 0)
             goto out;
     }
     ret = 0;
@@ -372,7 +402,7 @@ static int add_sources(struct convert *c, struct manifest *m, struct err *err)
                                       .origin_size =
                                           file->origin ? k->source.input[f].size : 0 };
         free(header);
-        if (file->origin &&
+        if (file->origin && (!c->opt->some || !c->opt->first) &&
             source_crc32(&m->source[f].origin_crc, &k->source, f, err) < 0)
             return -1;
     }
@@ -385,7 +415,7 @@ static int add_files(struct convert *c, struct manifest *m, struct err *err)
     for (size_t f = 0; f < c->to.nfiles; f++) {
         m->file[f] =
             (struct manifest_file){ c->to.file[f].name, c->to.file[f].size, 0, (int)f };
-        if (target_crc(&c->to, f, &m->file[f].crc, err) < 0)
+        if (target_wants(&c->to, f) && target_crc(&c->to, f, &m->file[f].crc, err) < 0)
             return -1;
     }
     if (c->nsmall)
@@ -440,14 +470,15 @@ static int write_manifest(struct convert *c, struct err *err)
                           .config = k->sharded ? k->manifest.config : k->source.config,
                           .family = model_family_text(k->model),
                           .rank_config = c->configs.crc };
-    char *path = fs_join_dup(c->out.partial, MANIFEST_NAME);
+    const char *name = c->opt->some ? PARTSET_MANIFEST : MANIFEST_NAME;
+    char *path = fs_join_dup(c->out.partial, name);
     int fd = -1, ret = -1;
 
     memcpy(m.mesh, c->to.mesh.size, sizeof(m.mesh));
     if (add_sources(c, &m, err) < 0 || add_files(c, &m, err) < 0)
         goto out;
     add_tensors(c, &m);
-    fd = outdir_create(&c->out, MANIFEST_NAME, err);
+    fd = outdir_create(&c->out, name, err);
     if (fd < 0 || outdir_share(&c->out, fd, checkpoint_mode(k), path, err) < 0)
         goto out;
     ret = manifest_write(&m, fd, path, err);
@@ -469,6 +500,8 @@ static int check_merged(struct convert *c, struct err *err)
         const struct manifest_source *s = &c->to.from->manifest.source[f];
         uint32_t crc;
 
+        if (!target_wants(&c->to, f))
+            continue;
         if (target_crc(&c->to, f, &crc, err) < 0)
             return -1;
         if (crc != s->crc)
@@ -480,24 +513,143 @@ static int check_merged(struct convert *c, struct err *err)
     return 0;
 }
 
-static int open_output(struct convert *c, const char *path, struct err *err)
+/* Records what this part has. */
+static int write_record(struct convert *c, struct err *err)
+{
+    char *request = identity_dup(c, true);
+    struct partset_record r = { .request = request,
+                                .first = c->opt->first,
+                                .last = c->opt->last,
+                                .of = (int)c->to.nfiles,
+                                .file =
+                                    xcalloc(c->to.nfiles + c->nsmall, sizeof(*r.file)),
+                                .share = c->share,
+                                .ntensors = c->share ? c->to.from->ntensors : 0,
+                                .nshares = c->nshares };
+    int ret = 0;
+
+    for (size_t f = 0; f < c->to.nfiles && ret == 0; f++) {
+        struct partset_file *to = &r.file[r.nfiles];
+
+        if (!target_wants(&c->to, f))
+            continue;
+        *to = (struct partset_file){ .name = c->to.file[f].name,
+                                     .size = c->to.file[f].size };
+        ret = target_crc(&c->to, f, &to->crc, err);
+        r.nfiles++;
+    }
+    for (size_t i = 0; i < c->nsmall; i++)
+        r.file[r.nfiles++] = (struct partset_file){ c->small[i].name, c->small[i].size,
+                                                    c->small[i].crc, true };
+    if (ret == 0)
+        ret = partset_write(&c->out, &r, err);
+    free(r.file);
+    free(request);
+    return ret;
+}
+
+/* Does the output PATH have all files that are to be made, with their headers? */
+static int find_made(struct convert *c, bool *made, const char *path, struct err *err)
+{
+    *made = true;
+    for (size_t f = 0; f < c->to.nfiles && *made; f++) {
+        const struct target_file *t = &c->to.file[f];
+        char *file = fs_join_dup(path, t->name), *header = NULL;
+        uint64_t size = 0;
+        size_t n = 0;
+        int ret = fs_find(made, file, err);
+
+        if (ret == 0 && *made)
+            ret = fs_size(&size, file, err);
+        if (ret == 0 && *made)
+            ret = fs_read_part(&header, &n, file, 0, t->header_size, err);
+        if (ret == 0)
+            *made = *made && size == t->size && n == t->header_size &&
+                    hash_crc32(0, header, n) == t->header_crc;
+        free(header);
+        free(file);
+        if (ret < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Is the part, or the whole output, there already? */
+static int find_earlier(struct convert *c, const char *path, const char *part,
+                        struct err *err)
+{
+    char *request = identity_dup(c, true);
+    bool made, out;
+    int ret = partset_is_made(&made, part, request, err);
+
+    free(request);
+    if (ret < 0 || fs_find(&out, path, err) < 0)
+        return -1;
+    if (out && !c->opt->force && find_made(c, &c->result->there, path, err) < 0)
+        return -1;
+    c->result->there |= made;
+    return 0;
+}
+
+/* What is still missing of PATH after a part was made; puts it together if nothing is.
+ */
+static int gather(struct convert *c, const char *path, struct err *err)
+{
+    struct partset_result r;
+    bool parts = true;
+    char *part, *dir;
+    int ret = 0;
+
+    if (c->result->there) { /* of a complete output no parts are left */
+        part = partset_part_dup(path, 0, 0);
+        dir = fs_dirname_dup(part);
+        ret = fs_find(&parts, dir, err);
+        free(part);
+        free(dir);
+    }
+    if (ret < 0 || !parts)
+        return ret;
+    if (partset_gather(&r, path, NULL, 0, c->opt->force, err) < 0)
+        return -1;
+    c->result->waits = !r.done;
+    c->result->of = r.of;
+    memcpy(c->result->missing, r.missing, sizeof(r.missing));
+    return 0;
+}
+
+/* Names of the files that an earlier output may have, for outdir_open; the caller frees
+ * the array. */
+static const char **output_names(const struct convert *c, size_t *n)
 {
     const struct checkpoint *k = c->to.from;
-    size_t n = smallfile_count(k);
-    const char **names = xmalloc(
-        (n + (k->sharded ? k->manifest.nsources : k->source.nfiles)) * sizeof(*names));
-    char *identity = identity_dup(c), *stamp = stamp_dup(c);
-    int ret;
+    size_t small = smallfile_count(k);
+    size_t sources = k->sharded ? k->manifest.nsources : k->source.nfiles;
+    const char **names = xmalloc((small + sources + c->to.nfiles + 2) * sizeof(*names));
 
-    for (size_t i = 0; i < n; i++)
-        names[i] = smallfile_name(k, i);
-    for (size_t i = 0; k->sharded && !c->opt->mesh && i < k->manifest.nsources; i++)
-        names[n++] = k->manifest.source[i].name;
-    for (size_t i = 0; !k->sharded && !c->opt->mesh && i < k->source.nfiles; i++)
-        names[n++] = k->source.file[i].name;
-    ret = c->opt->dry ? outdir_check(path, c->opt->force, names, n, err)
-                      : outdir_open(&c->out, path, identity, stamp, c->opt->force,
-                                    names, n, err);
+    *n = 0;
+    for (size_t i = 0; i < small; i++)
+        names[(*n)++] = smallfile_name(k, i);
+    for (size_t i = 0; !c->opt->mesh && i < sources; i++)
+        names[(*n)++] =
+            k->sharded ? k->manifest.source[i].name : k->source.file[i].name;
+    for (size_t i = 0; c->opt->some && i < c->to.nfiles; i++)
+        names[(*n)++] = c->to.file[i].name;
+    if (c->opt->some) {
+        names[(*n)++] = PARTSET_RECORD;
+        names[(*n)++] = PARTSET_MANIFEST;
+    }
+    return names;
+}
+
+static int open_output(struct convert *c, const char *path, struct err *err)
+{
+    size_t n;
+    const char **names = output_names(c, &n);
+    char *identity = identity_dup(c, false), *stamp = stamp_dup(c);
+    int ret = c->opt->dry ? outdir_check(path, c->opt->force, names, n, err)
+                          : outdir_open(&c->out, path, identity, stamp, c->opt->force,
+                                        names, n, err);
+
     free(identity);
     free(stamp);
     free(names);
@@ -509,20 +661,15 @@ static void clear(struct convert *c)
     target_clear(&c->to);
     rankconfig_clear(&c->configs);
     free(c->whole_crc);
+    free(c->share);
     free(c->small);
     outdir_close(&c->out);
 }
 
-int convert(struct checkpoint *ckpt, const char *path,
-            const struct convert_options *opt, struct convert_result *result,
-            struct err *err)
+/* Why CKPT cannot be converted as OPT says. */
+static int check_request(const struct checkpoint *ckpt,
+                         const struct convert_options *opt, struct err *err)
 {
-    struct convert c = { .opt = opt,
-                         .result = result,
-                         .out = { .dir = -1, .journal = -1 } };
-    int ret = -1;
-
-    *result = (struct convert_result){ 0 };
     if (!ckpt->model)
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json to cut by",
                        ckpt->path);
@@ -535,33 +682,87 @@ int convert(struct checkpoint *ckpt, const char *path,
                        "tp-shard merge gives them back",
                        ckpt->path, model_code_bits(ckpt->model),
                        dtype_name(*opt->dtype));
+    return 0;
+}
+
+/* May the output PATH be made of parts? */
+static int check_whole(const struct convert *c, const char *path, struct err *err)
+{
+    size_t n;
+    const char **names = output_names(c, &n);
+    int ret = outdir_check(path, c->opt->force, names, n, err);
+
+    free(names);
+    return ret < 0 || c->opt->dry ? ret : partset_prepare(path, err);
+}
+
+/* Lays out the files and opens the output PATH, or PART of it. */
+static int begin(struct convert *c, const char *path, const char *part, struct err *err)
+{
+    struct checkpoint *k = c->to.from;
+
+    if (checkpoint_open_files(k, -1, err) < 0 || checkpoint_spares(k, path, err) < 0)
+        return -1;
+    if (c->opt->some && target_begin(&c->to, NULL, err) < 0)
+        return -1;
+    if (c->opt->some && (find_earlier(c, path, part, err) < 0 || c->result->there))
+        return c->result->there ? 0 : -1;
+    if (c->opt->some && check_whole(c, path, err) < 0)
+        return -1;
+    if (open_output(c, part ? part : path, err) < 0)
+        return -1;
+    return target_begin(&c->to, c->opt->dry ? NULL : &c->out, err);
+}
+
+static int write_all(struct convert *c, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+
+    if (copy_tensors(c, err) < 0 || copy_all_small(c, err) < 0 ||
+        (c->opt->rank_configs && rankconfig_write(&c->configs, &c->out, err) < 0))
+        return -1;
+    if (!c->opt->mesh && k->sharded && !c->opt->dtype && !k->manifest.cast &&
+        !k->manifest.training && check_merged(c, err) < 0)
+        return -1;
+    if (target_sync(&c->to, err) < 0 || (c->opt->mesh && write_manifest(c, err) < 0) ||
+        (c->opt->some && write_record(c, err) < 0))
+        return -1;
+    return outdir_finish(&c->out, err);
+}
+
+int convert(struct checkpoint *ckpt, const char *path,
+            const struct convert_options *opt, struct convert_result *result,
+            struct err *err)
+{
+    struct convert c = { .opt = opt,
+                         .result = result,
+                         .out = { .dir = -1, .journal = -1 } };
+    char *part = opt->some ? partset_part_dup(path, opt->first, opt->last) : NULL;
+    int ret = -1;
+
+    *result = (struct convert_result){ 0 };
+    if (check_request(ckpt, opt, err) < 0)
+        goto out;
     if (target_init(&c.to, ckpt, opt->mesh, opt->dtype, err) < 0 ||
         (opt->rank_configs && rankconfig_make(&c.configs, ckpt, opt->mesh, err) < 0))
         goto out;
+    if (opt->some)
+        target_choose(&c.to, opt->first, opt->last);
+    if (opt->some && opt->mesh) {
+        c.nshares = ckpt->sharded ? (size_t)ckpt->manifest.nparts : 1;
+        c.share = xcalloc(ckpt->ntensors * c.nshares + 1, sizeof(*c.share));
+    }
     c.to.progress = opt->progress;
     c.to.arg = opt->arg;
     c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));
-    if (checkpoint_open_files(ckpt, -1, err) < 0 ||
-        checkpoint_spares(ckpt, path, err) < 0 || open_output(&c, path, err) < 0 ||
-        target_begin(&c.to, opt->dry ? NULL : &c.out, err) < 0)
+    if (begin(&c, path, part, err) < 0)
         goto out;
-    if (opt->dry) {
-        result->bytes = c.to.total;
-        ret = 0;
-        goto out;
-    }
-    if (copy_tensors(&c, err) < 0 || copy_all_small(&c, err) < 0 ||
-        (opt->rank_configs && rankconfig_write(&c.configs, &c.out, err) < 0))
-        goto out;
-    if (!opt->mesh && ckpt->sharded && !opt->dtype && !ckpt->manifest.cast &&
-        !ckpt->manifest.training && check_merged(&c, err) < 0)
-        goto out;
-    if (target_sync(&c.to, err) < 0 || (opt->mesh && write_manifest(&c, err) < 0) ||
-        outdir_finish(&c.out, err) < 0)
+    if (!opt->dry && !result->there && write_all(&c, err) < 0)
         goto out;
     result->bytes = c.to.total;
-    ret = 0;
+    ret = opt->some && !opt->dry ? gather(&c, path, err) : 0;
 out:
     clear(&c);
+    free(part);
     return ret;
 }

@@ -22,6 +22,10 @@ struct convert_options {
     bool dry;           /* check and count everything, write nothing */
     bool force;         /* replace an existing output of ours */
     bool rank_configs;  /* also write a directory per shard (rankconfig.h) */
+    bool some;          /* make only the files FIRST to LAST, rank files or those of the
+                         * merge, as a part (partset.h), not with rank_configs.  Whoever
+                         * makes the last ones puts the output together */
+    int first, last;
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *arg;
 };
@@ -30,6 +34,10 @@ struct convert_result {
     uint64_t bytes;     /* of weights written */
     uint64_t overflows; /* finite values that became infinite under dtype */
     uint64_t continued; /* bytes already written by an interrupted run */
+    bool there;         /* what is asked for had been made before */
+    bool waits;         /* files are missing that other jobs make */
+    char missing[64];   /* their numbers, such as "4-7" */
+    int of;             /* number of all */
 };
 
 /* Writes CKPT to the directory PATH.  ERR_LOCKED when another run is writing it. */

@@ -405,7 +405,7 @@ static int renumber(const struct cut *c, const struct part *p, unsigned char *x,
 /* Moves the rows [r0, r0 + n) of the current outer index between BLOCK and part I of
  * S. */
 static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
-                     uint64_t whole, uint64_t r0, uint64_t n, bool reading,
+                     uint64_t whole, uint64_t r0, uint64_t n, bool reading, bool counts,
                      struct err *err)
 {
     struct part *p = &s->part[i];
@@ -436,7 +436,8 @@ static int move_part(struct cut *c, struct side *s, int i, unsigned char *block,
             return -1;
         if (s->api->io(s->api->arg, i, offset, bytes, (size_t)size, err) < 0)
             return -1;
-        sum_add(&p->sum, offset, bytes, (size_t)size);
+        if (counts)
+            sum_add(&p->sum, offset, bytes, (size_t)size);
         if (reading && c->group &&
             renumber(c, p, bytes, from, local + from - r->v[k].start, count, true,
                      err) < 0)
@@ -473,6 +474,41 @@ static void convert(enum dtype to, void *out, enum dtype from, const void *in,
     }
 }
 
+static bool is_wanted(const struct side *to, int i)
+{
+    return !to->api->wanted || to->api->wanted[i];
+}
+
+/* Shortens the *N rows from R0 on of the current outer index to those that the same
+ * parts of the target store.  Returns whether to read them; *COUNTS: they count for
+ * this copy. */
+static bool find_stretch(const struct cut *c, uint64_t r0, uint64_t *n, bool *counts)
+{
+    uint64_t end = r0 + *n;
+    bool any = false;
+    int first = -1;
+
+    for (int i = 0; i < c->to.api->nparts; i++) {
+        const struct part *p = &c->to.part[i];
+        const struct runs *r = p->slice.runs[c->row_axis];
+
+        for (size_t k = 0; p->used && p->outer_held && k < r->n; k++) {
+            uint64_t start = r->v[k].start, stop = start + r->v[k].count;
+
+            if (start > r0) {
+                end = start < end ? start : end;
+            } else if (stop > r0) {
+                end = stop < end ? stop : end;
+                first = first < 0 ? i : first;
+                any |= is_wanted(&c->to, i);
+            }
+        }
+    }
+    *n = end - r0;
+    *counts = is_wanted(&c->to, first < 0 ? 0 : first);
+    return any || *counts;
+}
+
 static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err *err)
 {
     bool cast = c->from.dtype != c->to.dtype;
@@ -497,12 +533,16 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
             locate_outer(c, &c->from.part[i], index);
         for (int i = 0; i < c->to.api->nparts; i++)
             locate_outer(c, &c->to.part[i], index);
-        for (uint64_t r0 = low[c->row_axis]; r0 < high[c->row_axis]; r0 += step) {
-            uint64_t left = high[c->row_axis] - r0, n = left < step ? left : step;
+        for (uint64_t r0 = low[c->row_axis], n; r0 < high[c->row_axis]; r0 += n) {
+            bool counts = true;
 
+            n = high[c->row_axis] - r0 < step ? high[c->row_axis] - r0 : step;
+            if (c->to.api->wanted && !find_stretch(c, r0, &n, &counts))
+                continue;
             for (int i = 0; i < c->from.api->nparts; i++)
                 if (c->from.part[i].used && c->from.part[i].outer_held &&
-                    move_part(c, &c->from, i, c->block, in_row, r0, n, true, err) < 0)
+                    move_part(c, &c->from, i, c->block, in_row, r0, n, true, counts,
+                              err) < 0)
                     return -1;
             if (cast)
                 convert(c->to.dtype, c->cast, c->from.dtype, c->block,
@@ -510,8 +550,9 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
                         overflows);
             for (int i = 0; i < c->to.api->nparts; i++)
                 if (c->to.part[i].used && c->to.part[i].outer_held &&
+                    is_wanted(&c->to, i) &&
                     move_part(c, &c->to, i, cast ? c->cast : c->block, out_row, r0, n,
-                              false, err) < 0)
+                              false, true, err) < 0)
                     return -1;
         }
         for (k = c->row_axis - 1; k >= 0; k--) {
@@ -529,6 +570,8 @@ static int move_padding(struct cut *c, struct side *s, bool reading, struct err 
     for (int i = 0; i < s->api->nparts; i++) {
         struct part *p = &s->part[i];
 
+        if (!is_wanted(&c->to, reading ? 0 : i))
+            continue;
         for (uint64_t left = p->used ? p->pad_bytes : 0; left;) {
             uint64_t n = left < BLOCK ? left : BLOCK;
 

@@ -28,6 +28,8 @@ struct cut_side {
     void *arg;
     bool replicas; /* of a source: read replicas too.  Otherwise each element is read
                     * once, from its primary replica */
+    const bool *wanted; /* of a target: [nparts] the parts to write; NULL: all.  Only
+                         * rows that they need are read (see cut_copy) */
 };
 
 /* The tensor to copy. */
@@ -61,7 +63,11 @@ MUST_CHECK int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side
 void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
                     const struct cut_tensor *t);
 
-/* Copies T.  FROM_CRC[p] and TO_CRC[p] become the CRC-32 of the tensor's bytes in each
+/* With TO->wanted, FROM_CRC[p] is a share: of copies whose wanted parts are disjoint
+ * and together all, the shares are the CRC-32 when they are joined by exclusive or.  A
+ * row counts for the copy that wants the first part with some of it.
+ *
+ * Copies T.  FROM_CRC[p] and TO_CRC[p] become the CRC-32 of the tensor's bytes in each
  * part; READ[p] says whether part p of FROM was read (replicas may not be).  *OVERFLOWS
  * is increased by the number of finite values that became infinite.  The arrays may be
  * NULL. */

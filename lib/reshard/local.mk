@@ -7,10 +7,12 @@ lib_libshardutils_a_SOURCES += \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
     %D%/export.c %D%/export.h \
+    %D%/gather.c \
     %D%/idrange.c %D%/idrange.h \
     %D%/inspect.c %D%/inspect.h \
     %D%/inspection.c %D%/inspection.h \
     %D%/nonfinite.c %D%/nonfinite.h \
+    %D%/partset.c %D%/partset.h \
     %D%/quantize.c %D%/quantize.h \
     %D%/smallfile.c %D%/smallfile.h \
     %D%/summary.c %D%/summary.h \

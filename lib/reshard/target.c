@@ -101,7 +101,10 @@ static int make_file(struct target *to, struct target_file *f, const char *name,
 {
     f->name = xstrdup(name);
     f->header_crc = hash_crc32(0, header->s, header->len);
+    f->header_size = header->len;
     f->size = header->len + data;
+    if (!target_wants(to, (size_t)(f - to->file)))
+        return 0;
     to->total += data;
     if (!to->out)
         return 0;
@@ -385,7 +388,9 @@ int target_sync(struct target *to, struct err *err)
     mode_t mode = checkpoint_mode(to->from);
 
     for (size_t f = 0; f < to->nfiles; f++)
-        if (ftruncate(to->file[f].fd, (off_t)to->file[f].size) < 0)
+        if (!target_wants(to, f))
+            continue;
+        else if (ftruncate(to->file[f].fd, (off_t)to->file[f].size) < 0)
             return err_errno(err, "%s", to->file[f].path);
         else if (outdir_share(to->out, to->file[f].fd, mode, to->file[f].path, err) < 0)
             return -1;
@@ -434,26 +439,73 @@ int target_init(struct target *to, struct checkpoint *from, const struct mesh *m
     return 0;
 }
 
-int target_begin(struct target *to, const struct outdir *out, struct err *err)
+void target_choose(struct target *to, int first, int last)
 {
-    to->out = out;
-    return to->cut ? make_parts(to, err) : make_sources(to, err);
+    to->first = first;
+    to->last = last;
+    to->chosen = true;
 }
 
-void target_clear(struct target *to)
+bool target_wants(const struct target *to, size_t f)
 {
-    for (size_t f = 0; f < to->nfiles; f++) {
+    return !to->chosen || ((int)f >= to->first && (int)f <= to->last);
+}
+
+/* Sets .wanted, which cut_copy reads. */
+static int mark_wanted(struct target *to, struct err *err)
+{
+    size_t n = to->cut             ? (size_t)to->nparts
+               : to->from->sharded ? to->from->manifest.nsources
+                                   : to->from->source.nfiles;
+
+    if (!to->chosen)
+        return 0;
+    if (to->last >= (int)n)
+        return err_set(err, ERR_USAGE, "--ranks: there are %s 0 to %d",
+                       to->cut ? "ranks" : "files", (int)n - 1);
+    if (!to->cut)
+        return 0;
+    to->wanted = xcalloc(n, sizeof(*to->wanted));
+    for (size_t f = 0; f < n; f++)
+        to->wanted[f] = target_wants(to, f);
+    to->side.wanted = to->wanted;
+    return 0;
+}
+
+static void drop_files(struct target *to)
+{
+    for (size_t f = 0; to->file && f < to->nfiles; f++) {
         if (to->file[f].fd >= 0)
             close(to->file[f].fd);
         free(to->file[f].name);
         free(to->file[f].path);
     }
+    free(to->file);
+    free(to->file_of);
+    free(to->wanted);
+    to->file = NULL;
+    to->file_of = NULL;
+    to->wanted = NULL;
+    to->nfiles = 0;
+    to->total = 0;
+}
+
+int target_begin(struct target *to, const struct outdir *out, struct err *err)
+{
+    drop_files(to);
+    to->out = out;
+    if (mark_wanted(to, err) < 0)
+        return -1;
+    return to->cut ? make_parts(to, err) : make_sources(to, err);
+}
+
+void target_clear(struct target *to)
+{
+    drop_files(to);
     for (int p = 0; to->cutter && p < to->nparts; p++)
         cutter_free(to->cutter[p]);
     free(to->cutter);
-    free(to->file);
     free(to->dtype);
-    free(to->file_of);
     free(to->offset);
     free(to->crc);
     *to = (struct target){ 0 };

@@ -25,7 +25,8 @@ struct target_file {
     uint64_t size;       /* bytes */
     uint64_t unsynced;   /* bytes written since the kernel was last asked to start
                           * writing */
-    uint32_t header_crc; /* of the length word and the header */
+    uint32_t header_crc; /* of the length word and the header, whose bytes are: */
+    size_t header_size;
 };
 
 struct target {
@@ -36,11 +37,14 @@ struct target {
     const enum dtype *cast; /* [ntensors] new types of real floating tensors, or NULL */
     int nparts;             /* 1 unless cut */
     struct cutter **cutter; /* [nparts], or NULL unless cut */
-    struct cut_side side;   /* for cut_copy of the current tensor */
-    size_t n;               /* number of tensors to write: a merge drops training
-                             * state */
-    size_t tensor;          /* index of the current one, set by the caller */
-    enum dtype *dtype;      /* [ntensors] type in the output */
+    bool chosen; /* only the files FIRST to LAST are written (target_choose) */
+    int first, last;
+    bool *wanted;         /* private: [nparts] for SIDE */
+    struct cut_side side; /* for cut_copy of the current tensor */
+    size_t n;             /* number of tensors to write: a merge drops training
+                           * state */
+    size_t tensor;        /* index of the current one, set by the caller */
+    enum dtype *dtype;    /* [ntensors] type in the output */
     uint32_t *crc; /* [ntensors * nparts] of what was written; filled by the caller */
     struct target_file *file;
     size_t nfiles;
@@ -60,8 +64,16 @@ MUST_CHECK int target_init(struct target *to, struct checkpoint *from,
                            struct err *err);
 void target_clear(struct target *to);
 
+/* Only the files FIRST to LAST are written, by number: of rank files, those of the
+ * ranks.  Call it before target_begin, which fails with ERR_USAGE if there are fewer.
+ */
+void target_choose(struct target *to, int first, int last);
+/* Is file F to be written? */
+bool target_wants(const struct target *to, size_t f);
+
 /* Creates the files in OUT, or reopens those of an interrupted run, and writes
- * headers.  OUT NULL: only computes the layout and .total. */
+ * headers.  OUT NULL: only computes the layout and .total; it can
+ * be called again. */
 MUST_CHECK int target_begin(struct target *to, const struct outdir *out,
                             struct err *err);
 /* Sets sizes and modes of the files and syncs them to disk. */

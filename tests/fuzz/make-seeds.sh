@@ -381,6 +381,16 @@ add "b4$(numbers 2 1 2 9)"
 add "b4\\001"
 add "l4$(numbers 2 3 65535)"
 add "b4$(numbers 4 20240520 1 77)"
+# records of parts: what split, reshard and merge leave, without their checksums
+mkdir -p "$corpus/part"
+tp-shard split -q --tp 2 --ranks 1 "$data/models/llama-sharded" "$work/made"
+head -n -1 "$work/made.parts/1-1/part" > "$corpus/part/split"
+tp-shard split -q --tp 2 "$data/models/llama-sharded" "$work/cut"
+tp-shard reshard -q --tp 3 --ranks 0-1 "$work/cut" "$work/again"
+head -n -1 "$work/again.parts/0-1/part" > "$corpus/part/reshard"
+tp-shard merge -q --ranks 2-3 "$work/cut" "$work/merged"
+head -n -1 "$work/merged.parts/2-3/part" > "$corpus/part/merge"
+
 # ids FORM TEXT - a file with token ids: 0 tokenizer.json, 1 vocab.json, 2 tokenizer_config.json, 3 config.json
 nids=0
 mkdir -p "$corpus/ids"
