@@ -29,6 +29,8 @@ struct job {
     struct mesh mesh;
     int across;
     enum program_tail tail;
+    enum weights_form form;
+    enum dtype kept;
     int *refused; /* shared: the ranks cannot run this */
 };
 
@@ -80,7 +82,11 @@ static int run_model(const struct job *job, const struct backend *ops,
     struct engine_limits limits = {
         .tokens = PROMPT, .wanted = 2, .context = CONTEXT, .source = SOURCE
     };
-    struct runner_machine machine = { .ops = ops, .threads = 1, .across = job->across };
+    struct runner_machine machine = { .ops = ops,
+                                      .threads = 1,
+                                      .across = job->across,
+                                      .form = job->form,
+                                      .kept = job->kept };
     int32_t ids[CONTEXT + 1], wanted[2] = { PROMPT - 1, 0 }, first = 0;
     struct draw draw[2] = { { .temperature = 1, .top_p = 0.9, .seed = 3 },
                             { .temperature = 2, .top_p = 1, .top_k = 5 } };
@@ -163,13 +169,18 @@ static const struct {
     const char *name;
     int tp, sp, pp, across;
     enum program_tail tail;
+    enum weights_form form;
+    enum dtype kept;
 } layouts[] = {
-    { "one rank", 1, 1, 1, 0, TAIL_NONE },
-    { "tp 2, sampled", 2, 1, 1, 0, TAIL_SAMPLE },
-    { "tp 3, scored", 3, 1, 1, 0, TAIL_NLL },
-    { "pp 2", 1, 1, 2, 0, TAIL_ARGMAX },
-    { "sp 2 by heads", 1, 2, 1, 2, TAIL_NONE },
-    { "sp 2 in a ring", 1, 2, 1, 1, TAIL_ARGMAX },
+    { "one rank", 1, 1, 1, 0, TAIL_NONE, WEIGHTS_STORED, DTYPE_F32 },
+    { "tp 2, sampled", 2, 1, 1, 0, TAIL_SAMPLE, WEIGHTS_STORED, DTYPE_F32 },
+    { "tp 3, scored", 3, 1, 1, 0, TAIL_NLL, WEIGHTS_STORED, DTYPE_F32 },
+    { "pp 2", 1, 1, 2, 0, TAIL_ARGMAX, WEIGHTS_STORED, DTYPE_F32 },
+    { "sp 2 by heads", 1, 2, 1, 2, TAIL_NONE, WEIGHTS_STORED, DTYPE_F32 },
+    { "sp 2 in a ring", 1, 2, 1, 1, TAIL_ARGMAX, WEIGHTS_STORED, DTYPE_F32 },
+    { "tp 2 in int8, cached in bf16", 2, 1, 1, 0, TAIL_NONE, WEIGHTS_INT8, DTYPE_BF16 },
+    { "one rank in int4, cached in int8", 1, 1, 1, 0, TAIL_NLL, WEIGHTS_INT4,
+      DTYPE_I8 },
 };
 
 /* On several ranks? */
@@ -198,6 +209,8 @@ static void try_model(const char *name, const char *path, int *refused)
         struct job job = { .c = c,
                            .across = layouts[i].across,
                            .tail = layouts[i].tail,
+                           .form = layouts[i].form,
+                           .kept = layouts[i].kept,
                            .refused = refused };
         int sig, ret;
 
@@ -205,7 +218,8 @@ static void try_model(const char *name, const char *path, int *refused)
         if (how->begin)
             how->begin();
         err = (struct err){ .text = "" };
-        if (i && !is_wanted(name))
+        if ((i && !is_wanted(name)) ||
+            (layouts[i].form != WEIGHTS_STORED && !how->coded))
             continue;
         if (mesh_set(&job.mesh, size, NULL, &err) < 0 ||
             model_check_mesh(c->model, &job.mesh, &err) < 0)

@@ -14,6 +14,7 @@ struct device_models {
     double narrow;           /* the same where all products' weights have 16 bits */
     void (*begin)(void);     /* before a model; or NULL */
     bool (*has_run)(void);   /* the backend, in this process */
+    bool coded;              /* weights may be codes, and the cache narrow */
     const char *claim;       /* of a test's name */
     const char *const *some; /* models that run on several ranks, NULL at the end; NULL:
                                 all */

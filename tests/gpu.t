@@ -48,11 +48,50 @@ run env FAKE_GPUS=0 "$fake" generate --backend cuda --ids 1 --max-tokens 1 "$mod
 status_is 4 "--backend cuda without a GPU ends with 4"
 err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
     "and one line"
+# what GPUs have no kernel for: asked for by name it is refused, else the CPU is taken, and it is said
 echo '{"ids":[1,2,3]}' > ids.jsonl
+lacks() {
+    what=$1 reason=$2
+    shift 2
+    run "$fake" "$@" --backend cuda
+    status_is 1 "$what on GPUs: status 1"
+    err_is "tp-run: --backend cuda: $reason; --backend cpu can" "and one line"
+    ok "and nothing on standard output" test ! -s out
+    run "$fake" "$@"
+    status_is 0 "$what: the CPU is taken by default"
+    ok "in one line" grep -qx "tp-run: backend cpu instead of cuda: $reason" err
+    run "$fake" "$@" -q --json
+    ok "and with --json in one of the output, also under -q" \
+        grep -q "{\"type\":\"fallback\",\"backend\":\"cpu\",\"instead_of\":\"cuda\",\"reason\":\"$reason\"}" out
+    ok "where standard error has none" test ! -s err
+}
+short="--ids 5,6 --max-tokens 2 $models/llama-gqa"
+int8="no kernel for linear with weights of int8"
+same_bits="no kernel for linear with the same bits on all layouts (--deterministic)"
+training="no kernel for nll_back, which training needs"
+lacks "--weights int8" "$int8" generate --weights int8 $short
+lacks "--kv-dtype bf16" "no kernel for keep with a cache of bf16" generate --kv-dtype bf16 $short
+lacks "--deterministic on tp 2" "$same_bits" generate --deterministic --tp 2 $short
+lacks "a training" "$training" train --data ids.jsonl --steps 1 -n "$models/llama-gqa"
+lacks "bench --train" "$training" bench --train --repeat 1 --tokens 2 "$models/llama-gqa"
+echo 5 6 7 > ids
+lacks "score --weights int4" "no kernel for linear with weights of int4" score --weights int4 --ids-file ids "$models/llama-gqa"
+lacks "logits on two stages" "$int8" logits --weights int8 --pp 2 --ids 5,6 -o cpu.npy "$models/llama-gqa"
 run "$fake" train --backend cuda --data ids.jsonl -o run "$models/llama-gqa"
 status_is 1 "training on GPUs is refused"
-err_is "tp-run: --backend cuda: has no kernels for training; cpu has them" "in one line"
 ok "before anything is made" test ! -e run
+run "$fake" train -q --data ids.jsonl --steps 1 -o run "$models/llama-gqa"
+ok "a run's log has what its backend is instead of" \
+    grep -q "\"backend\":\"cpu\",\"instead_of\":\"cuda\",\"reason\":\"$training\",\"threads\"" run/log.jsonl
+run "$fake" generate --weights int8 --devices 0 $short
+status_is 1 "where no backend has all that is asked for, none is taken"
+err_is "tp-run: no backend can: cuda: $int8; cpu: it has no devices to choose (--devices)" "with the reason of each"
+run "$fake" generate --backend cpu --comm nccl $short
+status_is 1 "what the CPU lacks is refused alike"
+err_is "tp-run: --backend cpu: it does not use NCCL (--comm nccl); --backend cuda can" "in one line"
+tp-shard split -q --dtype int8 --tp 1 "$models/llama-gqa" codes
+run "$fake" generate --backend cuda --ids 5,6 --max-tokens 2 codes
+status_is 0 "a checkpoint's own codes are no such wish: GPUs unpack them"
 run env FAKE_GPUS=0 "$fake" generate --ids 1,2 --max-tokens 2 --json "$models/llama-gqa"
 status_is 0 "without one the CPU is the default"
 
@@ -134,7 +173,18 @@ err_has "--devices: 0 stands twice in '0,0'" "no GPU is named twice"
 run "$fake" generate --backend cuda --devices 0,x --ids 5 --max-tokens 1 "$models/llama-gqa"
 err_has "--devices: expected numbers such as 0,2, not '0,x'" "or by a word"
 run tp-run generate --backend cpu --devices 0 --ids 5 --max-tokens 1 "$models/llama-gqa"
-err_has "--devices: backend cpu has no devices to choose" "and the CPU is one"
+status_is 1 "the CPU is one"
+err_is "tp-run: --backend cpu: it has no devices to choose (--devices)" "and has none to choose"
+# GPUs that this build has no code for are passed over
+rm -f log
+run env FAKE_GPUS=4 FAKE_COMPUTE=75,90,75,90 "$fake" generate --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+ok "ranks take the GPUs that there is code for" sh -c 'test "$(sed "s/.*device //" log | sort | xargs)" = "1 3"'
+run env FAKE_GPUS=2 FAKE_COMPUTE=75,90 "$fake" generate --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
+err_has "1 devices can be used here" "and no others"
+run env FAKE_GPUS=2 FAKE_COMPUTE=75,90 "$fake" generate --backend cuda --devices 0 --ids 5 --max-tokens 1 "$models/llama-gqa"
+err_is "tp-run: GPU 0: this build has no code for compute 7.5: ./configure --with-cuda-arch=75" "one that is named is refused"
+run env FAKE_GPUS=2 FAKE_COMPUTE=75 "$fake" generate --ids 5 --max-tokens 1 "$models/llama-gqa"
+status_is 0 "and where there are no others the CPU is the default"
 FAKE_GPUS=1 same "ranks share a GPU" generate --ids 5,6,7 --max-tokens 3 --tp 2 --share-gpu \
     "$models/llama-gqa"
 rm -f log
@@ -188,7 +238,7 @@ ok "a score is the CPU's" near "$(near_score cpu text)" "$(near_score cuda text)
 
 run env FAKE_GPUS=1 "$fake" generate --backend cuda --tp 2 --ids 5 --max-tokens 1 "$models/llama-gqa"
 status_is 4 "more ranks than GPUs are refused"
-err_is "tp-run: 1 GPUs are here, and this machine has 2 ranks or more: a rank needs one of its own" \
+err_is "tp-run: --backend cuda: 1 devices can be used here, and this machine has 2 ranks or more: a rank needs one of its own" \
     "with both numbers"
 run env FAKE_MEMORY=100000 "$fake" generate --backend cuda --ids 5 --max-tokens 1 "$models/llama-gqa"
 status_is 4 "a model too large for the GPU ends with 4"
@@ -202,7 +252,7 @@ err_is "tp-run: --comm nccl: rank 0 has no NCCL 2.18 or newer: see 'tp-run devic
 run "$fake" $pair --comm ucx
 status_is 2 "--comm takes no other word"
 run tp-run generate --backend cpu --comm nccl --ids 5 "$models/llama-gqa"
-status_is 2 "nor nccl where there are no GPUs"
+status_is 1 "nor nccl where there are no GPUs"
 
 run "$fake" bench --backend cuda --tp 2 --collectives --repeat 1 --json "$models/llama-gqa"
 status_is 0 "bench times collectives"
@@ -233,17 +283,33 @@ fi
 
 # torchrun's ranks on two machines: they meet by TCP, and NCCL does the rest
 far() {
-    env MASTER_ADDR=localhost MASTER_PORT=$((30000 + $$ % 2000)) RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
-        timeout 60 "$fake" generate --launcher torchrun --backend cuda --ids 5,6 --max-tokens 6 --tp 2 "$models/llama-gqa"
+    rank=$1
+    shift
+    env MASTER_ADDR=localhost MASTER_PORT=$((30000 + $$ % 2000)) RANK="$rank" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
+        timeout 60 "$fake" generate --launcher torchrun --ids 5,6 --max-tokens 6 --tp 2 "$@" "$models/llama-gqa"
 }
 rm -f log
 tp-run generate --backend cpu --ids 5,6 --max-tokens 6 "$models/llama-gqa" > cpu.out 2> err
-far 1 > far.out 2> far.err &
-far 0 > torch.out 2> err
+far 1 --backend cuda > far.out 2> far.err &
+far 0 --backend cuda > torch.out 2> err
 wait $!
 ok "torchrun's ranks on two machines join by NCCL, and give the CPU's text" \
     sh -c 'cmp cpu.out torch.out && test ! -s far.err && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
 ok "with recorded steps" sh -c '! grep "graphs 0" log'
+# one of the machines has no GPU
+for rank in 0 1; do
+    FAKE_GPUS=$rank far 1 > far.out 2> far.err &
+    FAKE_GPUS=$((1 - rank)) far 0 > torch.out 2> err
+    wait $!
+    ok "if rank $rank has no GPU, all ranks take the CPU" sh -c 'cmp cpu.out torch.out && test ! -s far.err'
+    ok "and rank 0 says so" grep -qx "tp-run: backend cpu instead of cuda: \(rank 1: \)\?there is no such device that can be used" err
+done
+FAKE_GPUS=0 far 1 --backend cuda > far.out 2> far.err &
+far=$! status=0
+far 0 --backend cuda > torch.out 2> err || status=$?
+wait $far
+ok "and --backend cuda is refused by all" test "$? $status" = "4 4"
+err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" "in one line"
 
 # every call fails once, of one rank and of two: one line, status 4, nothing left
 fail_each() {

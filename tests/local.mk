@@ -21,6 +21,7 @@ unit_tests = \
     %D%/unit-boxes \
     %D%/unit-activation \
     %D%/unit-bubble \
+    %D%/unit-choice \
     %D%/unit-ckpt \
     %D%/unit-comm \
     %D%/unit-cpu \
@@ -51,6 +52,7 @@ tests_unit_base_LDADD = $(test_libs)
 tests_unit_boxes_LDADD = $(test_libs)
 tests_unit_activation_LDADD = $(test_libs)
 tests_unit_bubble_LDADD = $(test_libs)
+tests_unit_choice_LDADD = $(program_libs)
 tests_unit_ckpt_LDADD = $(program_libs)
 tests_unit_ckpt_SOURCES = %D%/unit-ckpt.c %D%/fuzz/seal.h
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h

@@ -32,6 +32,12 @@ static bool probe(void)
     return true;
 }
 
+static uint64_t memory(struct device *d)
+{
+    (void)d;
+    return POOL;
+}
+
 static void *allocate(struct device *d, uint64_t size, const char *what,
                       struct err *err)
 {
@@ -94,6 +100,7 @@ static const struct backend guarded = {
     .probe = probe,
     .open = cpu_open,
     .close = cpu_close,
+    .memory = memory,
     .alloc = allocate,
     .release = release,
     .copy_in = copy,
@@ -119,6 +126,7 @@ int main(void)
     const struct device_models models = { .ops = &guarded,
                                           .begin = begin,
                                           .has_run = has_run,
+                                          .coded = true,
                                           .claim =
                                               "no value is touched but by kernels" };
 

@@ -1721,6 +1721,67 @@ static void try_fragments(void)
     aligned = false;
 }
 
+/* ---- what there is no kernel for ---- */
+
+/* May INST run with weights of F32 and a cache of CACHE? */
+static bool supports(const struct inst *inst, uint64_t cols, enum dtype cache)
+{
+    struct value value[] = { { .cols = cols, .kept = true } };
+    const struct program program = { .value = value };
+    const struct device_request r = {
+        .program = &program, .inst = inst, .weight = DTYPE_F32, .cache = cache
+    };
+    struct err no = { 0 };
+
+    return backend_supports(&backend_cuda, &r, &no) == 0;
+}
+
+static void try_lacks(void)
+{
+    struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    static const enum op wide[] = { OP_ATTENTION, OP_STREAM, OP_RELATE, OP_RELATE_XL,
+                                    OP_GLOBAL_ATTENTION };
+    bool small = true, large = false;
+
+    tap_ok(supports(&inst, 8, DTYPE_F32), "a product can be run on GPUs");
+    inst.tree = 1;
+    tap_ok(!supports(&inst, 8, DTYPE_F32), "but not as a tree of sums");
+    inst.op = OP_MATMUL;
+    tap_ok(!supports(&inst, 8, DTYPE_F32), "nor the other product");
+    inst = (struct inst){ .op = OP_ROW_SUM, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    inst.norm.tree = 1;
+    large |= supports(&inst, 8, DTYPE_F32);
+    inst.op = OP_ROW_SQUARES;
+    large |= supports(&inst, 8, DTYPE_F32);
+    inst.norm.tree = 0;
+    tap_ok(!large && supports(&inst, 8, DTYPE_F32), "nor sums of rows");
+    for (size_t i = 0; i < sizeof(wide) / sizeof(*wide); i++) {
+        inst = (struct inst){ .op = wide[i], .nsrc = 1, .weight = -1, .weight2 = -1 };
+        inst.attention.head_dim = inst.attention.value_dim = GPU_VALUE_DIM;
+        small &= supports(&inst, 8, DTYPE_F32);
+        inst.attention.head_dim++;
+        large |= supports(&inst, 8, DTYPE_F32);
+    }
+    tap_ok(small && !large, "heads have at most as many columns as there is room for");
+    inst = (struct inst){ .op = OP_ATTENTION, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    tap_ok(!supports(&inst, 8, DTYPE_BF16) && !supports(&inst, 8, DTYPE_I8),
+           "attention reads a cache of f32");
+    inst.attention.value_dim = GPU_VALUE_DIM + 1;
+    tap_ok(!supports(&inst, 8, DTYPE_F32), "of values that are not too wide, either");
+    inst.attention.value_dim = 8;
+    inst.attention.drop = 0.1;
+    tap_ok(!supports(&inst, 8, DTYPE_F32), "and drops nothing");
+    inst = (struct inst){ .op = OP_CHOOSE, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    tap_ok(supports(&inst, GPU_EXPERTS, DTYPE_F32) &&
+               !supports(&inst, GPU_EXPERTS + 1, DTYPE_F32),
+           "experts are as many as there is room for");
+    inst = (struct inst){ .op = OP_KEEP, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    tap_ok(supports(&inst, 8, DTYPE_F32) && !supports(&inst, 8, DTYPE_BF16),
+           "what is cached is f32");
+    inst.op = OP_ALL_REDUCE;
+    tap_ok(supports(&inst, 8, DTYPE_BF16), "a collective needs no kernel");
+}
+
 /* Those that are named, or all. */
 int main(int argc, char **argv)
 {
@@ -1753,6 +1814,7 @@ int main(int argc, char **argv)
         { "rope", try_rotate },
         { "kv-cache", try_cache },
         { "fragments", try_fragments },
+        { "lacks", try_lacks },
     };
 
     check(backend_cpu.open(&cpu, 1, 0, &err) == 0 &&

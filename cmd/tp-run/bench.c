@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cmd/tp-run/benchcomm.h"
 #include "cmd/tp-run/commands.h"
@@ -35,9 +34,9 @@ struct bench {
     const char *out;
     bool collectives; /* only these */
     struct calibration c;
-    struct machine_rates rates; /* of the CPU */
-    bool rounded;               /* products of many rows are of bf16 */
-    enum dtype type;            /* of the weights of most products */
+    struct device_rates rates; /* of a device that measures itself */
+    bool rounded;              /* products of many rows are of bf16 */
+    enum dtype type;           /* of the weights of most products */
     /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
@@ -189,9 +188,7 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
                             err);
     b->c.training.work = work[0];
     b->c.works = r->groups.sequence->size == 1;
-    if (r->ops->host_memory)
-        b->c.memory =
-            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    b->c.memory = r->ops->memory(r->device);
     snprintf(b->c.weights, sizeof(b->c.weights), "%s", dtype_name(matrix_type(r)));
     free(each);
     free(work);
@@ -493,13 +490,13 @@ static int report(struct bench *b, struct err *err)
 /* Measures this rank's device.  A rank with bf16 products is compared with those. */
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
-    const enum dtype type = r->ops->host_memory ? matrix_type(r) : DTYPE_F32;
+    const enum dtype type = matrix_type(r);
     const bool rounded = r->program->rounded && (type == DTYPE_BF16 || codes_are(type));
 
-    if (!r->ops->host_memory)
+    if (!r->ops->rates)
         return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,
                              &b->c.product, err);
-    if (machine_measure(b->session->machine.threads, &b->rates, err) < 0)
+    if (r->ops->rates(r->device, &b->rates, err) < 0)
         return -1;
     b->rounded = rounded;
     b->type = type;
@@ -558,12 +555,32 @@ static bool has_logits(const struct session *s, const struct program_options *op
     return true;
 }
 
+/* The program that is timed. */
+static struct program_options options_of(const struct bench *b)
+{
+    struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true },
+                           none = { 0 };
+
+    if (!has_logits(b->session, &options))
+        options = none;
+    options.deterministic = b->session->opt.same_bits;
+    options.rounded = b->session->opt.compute == COMPUTE_BF16;
+    return options;
+}
+
+static int choose_backend(const struct bench *b, struct err *err)
+{
+    const struct program_options options[] = { options_of(b),
+                                               { .tail = TAIL_NLL, .reverse = true } };
+
+    return session_choose(b->session, options, b->train ? 2 : 1, err);
+}
+
 static int bench_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct bench *b = arg;
     const struct model *m = b->session->checkpoint->model;
-    struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true },
-                           none = { 0 };
+    const struct program_options options = options_of(b);
     struct engine_limits limits = { .tokens = (size_t)b->tokens,
                                     .wanted = 1,
                                     .source = (size_t)b->tokens,
@@ -571,10 +588,6 @@ static int bench_rank(void *arg, struct comm *comm, struct err *err)
     struct runner r;
     int ret;
 
-    if (!has_logits(b->session, &options))
-        options = none;
-    options.deterministic = b->session->opt.same_bits;
-    options.rounded = b->session->opt.compute == COMPUTE_BF16;
     if (runner_open(&r, b->session->checkpoint, &b->session->mesh, &b->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
@@ -627,7 +640,8 @@ int bench_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0) {
+    if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+        choose_backend(&b, &err) < 0) {
         status = cmd_fail(&cmd, &err);
     } else if (b.collectives && (b.out || session.mesh.nranks == 1)) {
         err_set(&err, ERR_USAGE,

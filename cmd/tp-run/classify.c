@@ -332,12 +332,14 @@ static int print(void *arg, size_t at, const float *x, size_t rows, size_t cols,
 
 /* ---- the run ---- */
 
+static const char output_name[] = "logits";
+
 static int classify_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct classify *c = arg;
     struct outputs o = { .session = c->session,
                          .inputs = &c->inputs,
-                         .name = "logits",
+                         .name = output_name,
                          .done = print,
                          .arg = c };
     int ret = outputs_run(&o, comm, err);
@@ -437,8 +439,8 @@ int classify_main(const char *program, int argc, char **argv)
         find_head(&c, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
-        status = outputs_main(&session, &c.inputs, &given, check_choices, classify_rank,
-                              &c, &err);
+        status = outputs_main(&session, &c.inputs, &given, output_name, check_choices,
+                              classify_rank, &c, &err);
     inputs_clear(&c.inputs);
     session_close(&session);
     return status;

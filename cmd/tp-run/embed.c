@@ -127,13 +127,17 @@ static int write_output(const struct embed *e, struct err *err)
                           : write_vectors(e, err);
 }
 
+static const char *output_name(const struct embed *e)
+{
+    return e->pooling.kind == POOL_POOLER ? "pooler_output" : "last_hidden_state";
+}
+
 static int embed_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct embed *e = arg;
     struct outputs o = { .session = e->session,
                          .inputs = &e->inputs,
-                         .name = e->pooling.kind == POOL_POOLER ? "pooler_output"
-                                                                : "last_hidden_state",
+                         .name = output_name(e),
                          .reduce = pool,
                          .done = take,
                          .arg = e };
@@ -203,7 +207,8 @@ int embed_main(const char *program, int argc, char **argv)
         choose_pooling(&e, &asked, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else
-        status = outputs_main(&session, &e.inputs, &given, NULL, embed_rank, &e, &err);
+        status = outputs_main(&session, &e.inputs, &given, output_name(&e), NULL,
+                              embed_rank, &e, &err);
     inputs_clear(&e.inputs);
     session_close(&session);
     return status;

@@ -361,18 +361,31 @@ static void close_texts(struct generate *g)
     free(g->text);
 }
 
+static struct program_options options_of(const struct generate *g)
+{
+    return (struct program_options){
+        .tail = g->sampling.draw.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX,
+        .wanted = true,
+        .deterministic = g->session->opt.same_bits,
+        .rounded = g->session->opt.compute == COMPUTE_BF16
+    };
+}
+
+static int choose_backend(struct generate *g, struct err *err)
+{
+    const struct program_options options = options_of(g);
+
+    return session_choose(g->session, &options, 1, err);
+}
+
 static int generate_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct generate *g = arg;
-    struct program_options options = { .wanted = true,
-                                       .deterministic = g->session->opt.same_bits,
-                                       .rounded =
-                                           g->session->opt.compute == COMPUTE_BF16 };
+    const struct program_options options = options_of(g);
     struct engine_limits limits = limits_of(g);
     struct runner r;
     int ret = 0;
 
-    options.tail = g->sampling.draw.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX;
     if (runner_open(&r, g->session->checkpoint, &g->session->mesh, &g->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
@@ -503,6 +516,7 @@ int generate_main(const char *program, int argc, char **argv)
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         session_need_lm(&session, &err) < 0 ||
         sampling_settle(&g.sampling, &session, &err) < 0 ||
+        choose_backend(&g, &err) < 0 ||
         take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)

@@ -193,13 +193,25 @@ static int run_inputs(struct logits *l, struct runner *r,
     return ret;
 }
 
+static struct program_options options_of(const struct logits *l)
+{
+    return (struct program_options){ .trace = l->trace != NULL,
+                                     .deterministic = l->session->opt.same_bits,
+                                     .rounded =
+                                         l->session->opt.compute == COMPUTE_BF16 };
+}
+
+static int choose_backend(const struct logits *l, struct err *err)
+{
+    const struct program_options options = options_of(l);
+
+    return session_choose(l->session, &options, 1, err);
+}
+
 static int logits_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct logits *l = arg;
-    struct program_options options = { .trace = l->trace != NULL,
-                                       .deterministic = l->session->opt.same_bits,
-                                       .rounded =
-                                           l->session->opt.compute == COMPUTE_BF16 };
+    const struct program_options options = options_of(l);
     struct engine_limits limits = outputs_limits(l->session, &l->inputs);
     struct runner r;
     int ret;
@@ -305,6 +317,7 @@ int logits_main(const char *program, int argc, char **argv)
     if ((types || source) && given.lines.n)
         return cmd_usage(&cmd, "--token-types and --source-ids do not go with --input");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+        choose_backend(&l, &err) < 0 ||
         inputs_share(&l.inputs, &session,
                      launcher_is_front(&session.launcher)
                          ? read_inputs(&l, &given, types, source, &err)

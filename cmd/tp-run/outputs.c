@@ -245,12 +245,22 @@ static int run_inputs(struct outputs *o, const struct engine_limits *limits,
     return ret;
 }
 
-int outputs_main(struct session *s, struct inputs *in, const struct given *g,
-                 int (*check)(void *arg, struct err *err), rank_main main, void *arg,
-                 struct err *err)
+static struct program_options options_of(const struct session *s, const char *name)
 {
+    return (struct program_options){ .only = name,
+                                     .deterministic = s->opt.same_bits,
+                                     .rounded = s->opt.compute == COMPUTE_BF16 };
+}
+
+int outputs_main(struct session *s, struct inputs *in, const struct given *g,
+                 const char *name, int (*check)(void *arg, struct err *err),
+                 rank_main main, void *arg, struct err *err)
+{
+    const struct program_options options = options_of(s, name);
     int ret = 0;
 
+    if (session_choose(s, &options, 1, err) < 0)
+        return cmd_fail(s->cmd, err);
     if (launcher_is_front(&s->launcher)) {
         ret = outputs_read_inputs(in, s, g, err);
         if (ret == 0 && !g->ids && !g->prompt && !g->lines.n)
@@ -271,10 +281,7 @@ int outputs_main(struct session *s, struct inputs *in, const struct given *g,
 
 int outputs_run(struct outputs *o, struct comm *comm, struct err *err)
 {
-    struct program_options options = { .only = o->name,
-                                       .deterministic = o->session->opt.same_bits,
-                                       .rounded =
-                                           o->session->opt.compute == COMPUTE_BF16 };
+    const struct program_options options = options_of(o->session, o->name);
     struct engine_limits limits = outputs_limits(o->session, o->inputs);
     struct runner r;
     int ret;

@@ -36,11 +36,12 @@ struct given {
 /* Appends the inputs of G to IN. */
 MUST_CHECK int outputs_read_inputs(struct inputs *in, struct session *s,
                                    const struct given *g, struct err *err);
-/* Reads G's inputs (or, if there are none, standard input) on rank 0, checks them with
- * CHECK (or NULL), and runs MAIN on all ranks.  Returns the exit status. */
+/* Chooses the backend for the model's output NAME, reads G's inputs (or, if there are
+ * none, standard input) on rank 0, checks them with CHECK (or NULL), and runs MAIN on
+ * all ranks.  Returns the exit status. */
 int outputs_main(struct session *s, struct inputs *in, const struct given *g,
-                 int (*check)(void *arg, struct err *err), rank_main main, void *arg,
-                 struct err *err);
+                 const char *name, int (*check)(void *arg, struct err *err),
+                 rank_main main, void *arg, struct err *err);
 /* Sets plan->text to the texts of IN for PLAN's replica; the caller frees it. */
 void outputs_add_texts(struct scheduler *plan, const struct inputs *in);
 /* Runs all inputs, as a rank of COMM. */

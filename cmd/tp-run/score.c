@@ -246,13 +246,25 @@ static struct engine_limits limits_of(const struct score *s)
     return limits;
 }
 
+static struct program_options options_of(const struct score *s)
+{
+    return (struct program_options){ .tail = TAIL_NLL,
+                                     .deterministic = s->session->opt.same_bits,
+                                     .rounded =
+                                         s->session->opt.compute == COMPUTE_BF16 };
+}
+
+static int choose_backend(const struct score *s, struct err *err)
+{
+    const struct program_options options = options_of(s);
+
+    return session_choose(s->session, &options, 1, err);
+}
+
 static int score_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct score *s = arg;
-    struct program_options options = { .tail = TAIL_NLL,
-                                       .deterministic = s->session->opt.same_bits,
-                                       .rounded =
-                                           s->session->opt.compute == COMPUTE_BF16 };
+    const struct program_options options = options_of(s);
     struct engine_limits limits = limits_of(s);
     struct runner r;
     int ret = 0;
@@ -387,7 +399,8 @@ int score_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "the texts come first, then the checkpoint: %s %s",
                          operand[n - 1], operand[0]);
     if (session_open(&session, &cmd, &opt, operand[n - 1], &err) < 0 ||
-        session_need_lm(&session, &err) < 0 || set_window(&s, &err) < 0) {
+        session_need_lm(&session, &err) < 0 || set_window(&s, &err) < 0 ||
+        choose_backend(&s, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;
     }

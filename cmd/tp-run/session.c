@@ -495,9 +495,6 @@ static int set_comm(struct session *s, struct err *err)
     if (strcmp(how, "nccl") != 0)
         return err_set(err, ERR_USAGE, "--comm: expected auto, host or nccl, not '%s'",
                        how);
-    if (!s->machine.ops->collectives)
-        return err_set(err, ERR_USAGE, "--comm nccl: backend %s does not use it",
-                       s->machine.ops->name);
     wires->mode = WIRES_MUST;
     return 0;
 }
@@ -519,9 +516,6 @@ static int set_devices(struct session *s, struct err *err)
 
     if (!p)
         return 0;
-    if (!s->machine.ops->count)
-        return err_set(err, ERR_USAGE, "--devices: backend %s has no devices to choose",
-                       s->machine.ops->name);
     for (;; p += n + 1) {
         char word[12] = "";
 
@@ -546,18 +540,6 @@ static int set_devices(struct session *s, struct err *err)
     return 0;
 }
 
-/* Sets how the weights of products are held (--weights). */
-static int set_weights(struct session *s, struct err *err)
-{
-    s->machine.form = (enum weights_form)s->opt.weights;
-    if (s->opt.weights && !s->machine.ops->host_memory)
-        return err_set(err, ERR_USAGE,
-                       "--weights %s: backend %s has no products of it; try --backend "
-                       "cpu",
-                       session_weights_names[s->opt.weights], s->machine.ops->name);
-    return 0;
-}
-
 /* Sets the type of cached keys and values (--kv-dtype). */
 static int set_cache(struct session *s, struct err *err)
 {
@@ -573,10 +555,6 @@ static int set_cache(struct session *s, struct err *err)
     if (!s->machine.kept)
         return err_set(err, ERR_USAGE,
                        "--kv-dtype: expected f32, bf16 or int8, not '%s'", name);
-    if (s->machine.kept != DTYPE_F32 && !s->machine.ops->host_memory)
-        return err_set(err, ERR_USAGE,
-                       "--kv-dtype %s: backend %s supports only f32; try --backend cpu",
-                       name, s->machine.ops->name);
     return 0;
 }
 
@@ -655,24 +633,22 @@ static void watch_memory(const struct session *s)
 int session_open(struct session *s, const struct cmd *cmd,
                  const struct session_options *opt, const char *path, struct err *err)
 {
-    const char *usual = opt->same_bits || opt->weights ? "cpu" : opt->usual_backend;
-    const char *backend = opt->backend ? opt->backend : usual;
-    int own;
+    struct err none = { 0 };
+    int own, ret;
 
-    *s = (struct session){ .cmd = cmd, .opt = *opt };
-    s->machine.ops = backend_find(backend, err);
-    if (!s->machine.ops || set_comm(s, err) < 0 || set_devices(s, err) < 0 ||
-        set_cache(s, err) < 0 || set_weights(s, err) < 0)
+    *s = (struct session){ .cmd = cmd, .opt = *opt, .path = path };
+    s->machine.form = (enum weights_form)opt->weights;
+    if (set_comm(s, err) < 0 || set_devices(s, err) < 0 || set_cache(s, err) < 0)
         return -1;
+    ret = choice_candidates(&s->asked, opt->backend, &none);
+    if (none.kind == ERR_USAGE)
+        return err_set(err, none.kind, "%s", none.text);
     if (launcher_open(&s->launcher, opt->launcher, opt->timeout, err) < 0)
         return -1;
-    if (launcher_is_crowded(&s->launcher) && launcher_is_front(&s->launcher) &&
-        !opt->quiet &&
-        (!s->machine.ops->collectives || s->machine.wires.mode == WIRES_NONE))
-        cmd_warn(cmd,
-                 "%d ranks have a TCP connection each to each: MPI (--launcher mpi) or "
-                 "NCCL (--comm nccl) serves so many better",
-                 s->launcher.world->size);
+    if (ret < 0) /* perhaps on this machine alone */
+        err_set(err, none.kind, "%s", none.text);
+    if (launcher_agree(&s->launcher, ret, err) < 0)
+        return -1;
     if (launcher_agree(&s->launcher, open_model(s, path, err), err) < 0)
         return -1;
     if (launcher_signal_stack(err) < 0)
@@ -690,10 +666,96 @@ int session_open(struct session *s, const struct cmd *cmd,
     s->machine.threads = threads_of(s);
     if (!launcher_is_front(&s->launcher))
         cmd_hush();
-    cmd_note(cmd, "%s: family %s, %d ranks, %d of them here, of %d threads, backend %s",
-             path, s->checkpoint->model->family, s->mesh.nranks, s->local_ranks,
-             s->machine.threads, s->machine.ops->name);
     return launcher_agree(&s->launcher, compare_checkpoints(s, err), err);
+}
+
+/* ---- the backend ---- */
+
+/* The programs that this process decides for: those of its rank or, before the ranks
+ * are started, of each stage, because the ranks of a stage differ in sizes alone.  They
+ * are appended to NEED. */
+static int add_needs(const struct session *s, struct choice_need *need, size_t *n,
+                     const struct program_options *options, struct err *err)
+{
+    const struct comm *world = s->launcher.world;
+    bool own = world && world->size == s->mesh.nranks;
+
+    for (int i = 0; i < (own ? 1 : s->mesh.size[MESH_PP]); i++) {
+        int coord[MESH_NAXES] = { [MESH_PP] = i };
+        struct program *p;
+
+        if (own)
+            mesh_coord(&s->mesh, world->rank, coord);
+        if (program_build(&p, s->checkpoint->model, &s->mesh, coord, options, err) < 0)
+            return -1;
+        need[(*n)++] = (struct choice_need){ .program = p,
+                                             .checkpoint = s->checkpoint,
+                                             .form = s->machine.form,
+                                             .kept = s->machine.kept,
+                                             .trains = options->reverse };
+    }
+    return 0;
+}
+
+/* Says which backend is taken, and if it is not the first, why. */
+static void say_choice(const struct session *s)
+{
+    const struct choice *c = &s->choice;
+    struct str line = { 0 };
+
+    cmd_note(s->cmd,
+             "%s: family %s, %d ranks, %d of them here, of %d threads, backend %s",
+             s->path, s->checkpoint->model->family, s->mesh.nranks, s->local_ranks,
+             s->machine.threads, c->ops->name);
+    if (!launcher_is_front(&s->launcher) || !c->instead_of)
+        return;
+    if (!s->opt.quiet)
+        cmd_warn(s->cmd, "backend %s instead of %s: %s", c->ops->name,
+                 c->instead_of->name, c->reason);
+    if (!s->opt.json)
+        return;
+    str_addf(&line, "{\"type\":\"fallback\",\"backend\":\"%s\",\"instead_of\":\"%s\"",
+             c->ops->name, c->instead_of->name);
+    str_add(&line, ",\"reason\":");
+    str_add_json(&line, c->reason);
+    str_addc(&line, '}');
+    puts(str_text(&line));
+    str_clear(&line);
+}
+
+int session_choose(struct session *s, const struct program_options *options, size_t n,
+                   struct err *err)
+{
+    struct choice_need *need =
+        xcalloc(n * (size_t)s->mesh.size[MESH_PP] + 1, sizeof(*need));
+    size_t needs = 0;
+    int ret = 0;
+
+    s->asked.devices = s->opt.devices != NULL;
+    s->asked.collectives = s->machine.wires.mode == WIRES_MUST;
+    for (size_t i = 0; i < n && ret == 0; i++)
+        ret = add_needs(s, need, &needs, &options[i], err);
+    ret = launcher_agree(&s->launcher, ret, err);
+    if (ret == 0)
+        ret = launcher_agree(
+            &s->launcher,
+            choice_make(&s->choice, &s->asked, need, needs, s->launcher.world, err),
+            err);
+    for (size_t i = 0; i < needs; i++)
+        program_free((struct program *)(uintptr_t)need[i].program);
+    free(need);
+    if (ret < 0)
+        return -1;
+    s->machine.ops = s->choice.ops;
+    say_choice(s);
+    if (launcher_is_crowded(&s->launcher) && launcher_is_front(&s->launcher) &&
+        !s->opt.quiet &&
+        (!s->machine.ops->collectives || s->machine.wires.mode == WIRES_NONE))
+        cmd_warn(s->cmd,
+                 "%d ranks have a TCP connection each to each: MPI (--launcher mpi) or "
+                 "NCCL (--comm nccl) serves so many better",
+                 s->launcher.world->size);
+    return 0;
 }
 
 void session_close(struct session *s)

@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/launcher.h"
+#include "lib/run/choice.h"
 #include "lib/run/runner.h"
 #include "lib/text/tokenizer.h"
 
@@ -15,8 +16,6 @@
 struct session_options {
     struct mesh_options mesh;
     const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
-    const char
-        *usual_backend;   /* where none is asked for; NULL: the best that there is */
     const char *devices;  /* "0,2": of the backend; NULL: all */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
@@ -97,14 +96,17 @@ struct session {
     struct mesh mesh;
     int local_ranks;               /* ranks on this machine */
     int *devices;                  /* of --devices */
-    struct runner_machine machine; /* of a rank */
-    struct tokenizer *tokenizer;   /* NULL: the model has none, or */
-    struct err no_tokenizer;       /* it cannot be used because of this */
-    struct ids stop;               /* ids that end a text */
-    bool source;                   /* encoder-decoder model; its text begins with */
-    int32_t start;                 /* this id */
-    uint64_t features;             /* numbers of a frame, if the source is features */
-    uint64_t context;              /* maximum number of tokens in a sequence */
+    struct runner_machine machine; /* of a rank; .ops is set by session_choose */
+    struct choice_asked asked;
+    struct choice choice;
+    const char *path;            /* as it was given */
+    struct tokenizer *tokenizer; /* NULL: the model has none, or */
+    struct err no_tokenizer;     /* it cannot be used because of this */
+    struct ids stop;             /* ids that end a text */
+    bool source;                 /* encoder-decoder model; its text begins with */
+    int32_t start;               /* this id */
+    uint64_t features;           /* numbers of a frame, if the source is features */
+    uint64_t context;            /* maximum number of tokens in a sequence */
     bool replaces; /* bytes that are not UTF-8 become U+FFFD instead of an error */
 };
 
@@ -112,6 +114,12 @@ struct session {
 MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
                             const struct session_options *opt, const char *path,
                             struct err *err);
+/* Chooses the backend that runs programs with each of the N OPTIONS (one to generate,
+ * one to train): the one that is asked for, else the first that can; says so if it is
+ * not the first.  ERR_NO: it cannot, or none can.  Collective over the ranks of a
+ * launcher. */
+MUST_CHECK int session_choose(struct session *s, const struct program_options *options,
+                              size_t n, struct err *err);
 void session_close(struct session *s);
 /* Number of cores available to this process. */
 int session_cores(void);

@@ -381,10 +381,6 @@ static int check_model(struct request *r, struct err *err)
     const struct session *s = r->t.session;
     struct train_options *o = &r->t.o;
 
-    if (!s->machine.ops->host_memory)
-        return err_set(err, ERR_NO,
-                       "--backend %s: has no kernels for training; cpu has them",
-                       s->machine.ops->name);
     if (r->weights && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
         return err_set(err, ERR_INPUT, "%s: has no state of a training", r->weights);
     if (session_need_lm(s, err) < 0)
@@ -405,13 +401,19 @@ static int check_model(struct request *r, struct err *err)
     return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
 }
 
+static struct program_options options_of(const struct train *t)
+{
+    return (struct program_options){ .tail = TAIL_NLL,
+                                     .reverse = true,
+                                     .deterministic = t->o.deterministic,
+                                     .dropout = t->o.dropout };
+}
+
 /* Checks that the program of the first stage can be trained. */
 static int check_program(const struct train *t, struct err *err)
 {
     const struct session *s = t->session;
-    const struct program_options reverse = { .tail = TAIL_NLL,
-                                             .reverse = true,
-                                             .deterministic = t->o.deterministic };
+    const struct program_options reverse = options_of(t);
     const int coord[MESH_NAXES] = { 0 };
     struct program *p;
     int ret;
@@ -421,6 +423,13 @@ static int check_program(const struct train *t, struct err *err)
     ret = reverse_check_model(p, err);
     program_free(p);
     return ret;
+}
+
+static int choose_backend(const struct train *t, struct err *err)
+{
+    const struct program_options reverse = options_of(t);
+
+    return session_choose(t->session, &reverse, 1, err);
 }
 
 /* Opens and locks the directory.  Its contents change only when all ranks are ready, so
@@ -470,7 +479,8 @@ static int print_plan(const struct request *r, struct err *err)
     for (int a = 0; a < MESH_NAXES; a++)
         if (s->mesh.size[a] > 1 || a == MESH_TP)
             printf(" %s %d", mesh_axis_names[a], s->mesh.size[a]);
-    printf("; %d ranks of %d threads\n", s->mesh.nranks, s->machine.threads);
+    printf("; %d ranks of %d threads, backend %s\n", s->mesh.nranks, s->machine.threads,
+           s->machine.ops->name);
     for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
         const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
@@ -574,8 +584,10 @@ static int prepare(struct request *r, const struct cmd *cmd,
     ret = check_model(r, err);
     if (ret == 0)
         ret = check_program(t, err);
-    if (ret == 0)
-        ret = check_shares(r, err);
+    if (launcher_agree(&t->session->launcher, ret, err) < 0 ||
+        choose_backend(t, err) < 0)
+        return -1;
+    ret = check_shares(r, err);
     if (ret == 0)
         ret = open_data(r, err);
     return launcher_agree(&t->session->launcher, ret, err);
@@ -738,7 +750,6 @@ int train_main(const char *program, int argc, char **argv)
     int status;
 
     r.t.command = command;
-    opt.usual_backend = "cpu"; /* only this backend has kernels for training */
     r.t.setting = set;
     o->init = r.init;
     r.model = operand[0];

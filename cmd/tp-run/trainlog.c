@@ -132,8 +132,13 @@ int train_log_start(struct train_log *l, const char *backend, struct err *err)
     for (int a = 0; a < MESH_NAXES; a++)
         str_addf(&line, "%s\"%s\":%d", a ? "," : "", mesh_axis_names[a],
                  s->mesh.size[a]);
-    str_addf(&line, "},\"backend\":\"%s\",\"threads\":%d,\"command\":", backend,
-             s->machine.threads);
+    str_addf(&line, "},\"backend\":\"%s\"", backend);
+    if (s->choice.instead_of) {
+        str_addf(&line,
+                 ",\"instead_of\":\"%s\",\"reason\":", s->choice.instead_of->name);
+        str_add_json(&line, s->choice.reason);
+    }
+    str_addf(&line, ",\"threads\":%d,\"command\":", s->machine.threads);
     str_add_json(&line, l->t->command);
     ret = put(l, &line, err);
     str_clear(&line);

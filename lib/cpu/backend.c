@@ -1,15 +1,28 @@
 /* backend - the CPU as a device: memory of the host, a team of threads */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/machine.h"
 
 enum { PIECE = 1 << 21 }; /* bytes that a thread copies at a time: a huge page */
 
 static bool probe(void)
 {
     return true;
+}
+
+static uint64_t memory(struct device *d)
+{
+    (void)d;
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int rates(struct device *d, struct device_rates *r, struct err *err)
+{
+    return machine_measure(cpu_threads(d), r, err);
 }
 
 static void *allocate(struct device *d, uint64_t size, const char *what,
@@ -66,6 +79,8 @@ const struct backend backend_cpu = {
     .probe = probe,
     .open = cpu_open,
     .close = cpu_close,
+    .memory = memory,
+    .rates = rates,
     .alloc = allocate,
     .release = release,
     .copy_in = copy,

@@ -211,7 +211,7 @@ const char *machine_kernels(bool rounded, enum dtype type)
 #endif
 }
 
-int machine_measure(int threads, struct machine_rates *rates, struct err *err)
+int machine_measure(int threads, struct device_rates *rates, struct err *err)
 {
     size_t n = (size_t)threads;
     struct device *d = NULL;
@@ -221,7 +221,7 @@ int machine_measure(int threads, struct machine_rates *rates, struct err *err)
     if (open_words(&j, n, err) < 0 || open_squares(&j, n, N, err) < 0 ||
         cpu_open(&d, threads, 0, err) < 0)
         goto out;
-    *rates = (struct machine_rates){ 0 };
+    *rates = (struct device_rates){ 0 };
     for (int i = 0; i < RUNS; i++) {
         double r = rate(d, read_part, &j, j.tasks, bytes_of(&j));
         double p = product_rate(d, &j, n);

@@ -7,17 +7,11 @@
 
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
-
-struct machine_rates {
-    double read;            /* bytes read from memory a second */
-    double f32, bf16, int8; /* operations of matrix products a second, by the type of
-                             * both operands; 0: not measured, since the CPU or this
-                             * build has no product that is made for the type */
-};
+#include "lib/device/device.h"
 
 /* The best of several runs on THREADS threads.  Products are oneDNN's if it is built
  * in. */
-MUST_CHECK int machine_measure(int threads, struct machine_rates *rates,
+MUST_CHECK int machine_measure(int threads, struct device_rates *rates,
                                struct err *err);
 /* Bytes read from memory a second: the mean over at least SECONDS, to compare a mean
  * rate with. */

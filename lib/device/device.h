@@ -115,6 +115,14 @@ struct device_report {
     } device[64];
 };
 
+/* What a device reaches at this moment. */
+struct device_rates {
+    double read;            /* bytes read from memory a second */
+    double f32, bf16, int8; /* operations of matrix products a second, by the type of
+                             * both operands; 0: not measured, since the device or this
+                             * build has no product that is made for the type */
+};
+
 /* Devices of several ranks that communicate without going through the host (NCCL).  All
  * ranks of a group call the same collectives in the same order; a collective is ordered
  * among the rank's kernels and copies.  If a rank is gone, or does not take part in
@@ -164,10 +172,16 @@ struct backend {
     void (*look)(struct device_report *r);
     /* Number of devices; the process must not fork afterwards.  NULL: no limit. */
     int (*count)(void);
-    /* THREADS, at least 1, includes the caller's.  LOCAL is the rank's index among the
-     * ranks of this machine; each gets its own device if there are enough. */
-    int (*open)(struct device **out, int threads, int local, struct err *err);
-    void (*close)(struct device *d); /* NULL is allowed */
+    /* Fills NUMBER[MOST] with the first devices that this build can use, in order;
+     * returns how many these are.  NULL where count is. */
+    int (*usable)(int *number, int most);
+    /* THREADS, at least 1, includes the caller's.  Opens device NUMBER. */
+    int (*open)(struct device **out, int threads, int number, struct err *err);
+    void (*close)(struct device *d);      /* NULL is allowed */
+    uint64_t (*memory)(struct device *d); /* bytes that it has; 0: unknown */
+    /* Measures *r.  NULL: copies and products through the kernels are what there is
+     * (run/rates). */
+    int (*rates)(struct device *d, struct device_rates *r, struct err *err);
     /* SIZE bytes aligned to 64; WHAT is named in the error.  NULL with *err set on
      * failure. release accepts NULL. */
     void *(*alloc)(struct device *d, uint64_t size, const char *what, struct err *err);

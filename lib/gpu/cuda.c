@@ -143,6 +143,17 @@ static int count(void)
     return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
 
+static int usable(int *number, int most)
+{
+    struct cudaDeviceProp p;
+    int all = count(), n = 0;
+
+    for (int i = 0; i < all && n < most; i++) /* opening says what fails here */
+        if (cudaGetDeviceProperties(&p, i) != cudaSuccess || has_code(&p))
+            number[n++] = i;
+    return n;
+}
+
 /* ---- waiting ---- */
 
 void cuda_pause(int turn)
@@ -200,24 +211,17 @@ static int open_ring(struct device *d, struct err *err)
     return 0;
 }
 
-static int start(struct device *d, int local, struct err *err)
+static int start(struct device *d, int number, struct err *err)
 {
     struct cudaDeviceProp p;
     char why[128];
-    int n = 0;
 
-    CUDA_TRY(d, cudaGetDeviceCount(&n), "looking for GPUs", err);
-    if (local >= n)
-        return err_set(err, ERR_SYSTEM,
-                       "%d GPUs are here, and this machine has %d ranks or more: a "
-                       "rank needs one of its own",
-                       n, local + 1);
-    d->number = local;
-    CUDA_TRY(d, cudaSetDevice(local), "starting", err);
-    CUDA_TRY(d, cudaGetDeviceProperties(&p, local), "starting", err);
+    d->number = number;
+    CUDA_TRY(d, cudaSetDevice(number), "starting", err);
+    CUDA_TRY(d, cudaGetDeviceProperties(&p, number), "starting", err);
     if (!has_code(&p)) {
         say_no_code(why, sizeof(why), &p);
-        return err_set(err, ERR_SYSTEM, "GPU %d: %s", local, why);
+        return err_set(err, ERR_SYSTEM, "GPU %d: %s", number, why);
     }
     d->has_bf16 = p.major >= 8;
     CUDA_TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
@@ -247,17 +251,25 @@ static void cuda_close(struct device *d)
     free(d);
 }
 
-static int cuda_open(struct device **out, int threads, int local, struct err *err)
+static int cuda_open(struct device **out, int threads, int number, struct err *err)
 {
     struct device *d = xcalloc(1, sizeof(*d));
 
     d->threads = threads < 1 ? 1 : threads;
-    if (start(d, local, err) < 0) {
+    if (start(d, number, err) < 0) {
         cuda_close(d);
         return -1;
     }
     *out = d;
     return 0;
+}
+
+static uint64_t memory_of(struct device *d)
+{
+    size_t left = 0, total = 0;
+
+    (void)d;
+    return cudaMemGetInfo(&left, &total) == cudaSuccess ? total : 0;
 }
 
 static void *allocate(struct device *d, uint64_t size, const char *what,
@@ -481,8 +493,10 @@ const struct backend backend_cuda = {
     .probe = probe,
     .look = look,
     .count = count,
+    .usable = usable,
     .open = cuda_open,
     .close = cuda_close,
+    .memory = memory_of,
     .alloc = allocate,
     .release = cuda_release,
     .copy_in = copy_in,

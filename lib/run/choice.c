@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 /* ---- the formats of weights ---- */
 
@@ -150,7 +151,23 @@ int choice_supports(const struct backend *b, const struct choice_need *need,
 
 /* ---- the choice ---- */
 
-enum { MOST = 4 }; /* backends of a build */
+int choice_candidates(struct choice_asked *asked, const char *name, struct err *err)
+{
+    const struct backend *one = name ? backend_find(name, err) : NULL;
+
+    asked->n = 0;
+    asked->named = name != NULL;
+    if (name && !one)
+        return -1;
+    if (name)
+        asked->of[asked->n++] = one;
+    for (size_t i = 0; !name && backend_at(i); i++)
+        if (backend_at(i)->probe()) {
+            assert(asked->n < CHOICE_BACKENDS);
+            asked->of[asked->n++] = backend_at(i);
+        }
+    return 0;
+}
 
 /* What a rank can run on. */
 struct ballot {
@@ -158,7 +175,7 @@ struct ballot {
     struct {
         char name[16];
         char reason[CHOICE_REASON]; /* why not; empty: it can */
-    } of[MOST];
+    } of[CHOICE_BACKENDS];
 };
 
 /* REASON = why B cannot do it all, or "". */
@@ -185,16 +202,12 @@ static int find_reason(char reason[CHOICE_REASON], const struct backend *b,
 static int vote(struct ballot *b, const struct choice_asked *asked,
                 const struct choice_need *needs, size_t n, struct err *err)
 {
-    for (size_t i = 0; backend_at(i); i++) {
-        const struct backend *one = backend_at(i);
+    for (; b->n < asked->n; b->n++) {
+        const struct backend *one = asked->of[b->n];
 
-        if (asked->backend ? one != asked->backend : !one->probe())
-            continue;
-        assert(b->n < MOST);
         snprintf(b->of[b->n].name, sizeof(b->of->name), "%s", one->name);
         if (find_reason(b->of[b->n].reason, one, asked, needs, n, err) < 0)
             return -1;
-        b->n++;
     }
     return 0;
 }
@@ -245,7 +258,7 @@ static void find_other(char *text, size_t size, const struct choice_asked *asked
     for (size_t i = 0; backend_at(i) && !text[0]; i++) {
         const struct backend *b = backend_at(i);
 
-        if (b != asked->backend && find_reason(reason, b, &any, needs, n, &none) == 0 &&
+        if (b != asked->of[0] && find_reason(reason, b, &any, needs, n, &none) == 0 &&
             !reason[0] && b->probe())
             snprintf(text, size, "; --backend %s can", b->name);
     }
@@ -258,6 +271,7 @@ int choice_make(struct choice *out, const struct choice_asked *asked,
     int ranks = world ? world->size : 1, ret, collected = 0;
     struct ballot *all = xcalloc((size_t)ranks + 1, sizeof(*all));
     struct ballot *mine = &all[ranks];
+    struct str reasons = { 0 };
     char other[64];
 
     *out = (struct choice){ 0 };
@@ -281,18 +295,21 @@ int choice_make(struct choice *out, const struct choice_asked *asked,
         find_objection(reason, all, ranks, b->name);
         if (!reason[0]) {
             out->ops = b;
-        } else if (!out->instead_of) {
+            continue;
+        }
+        str_addf(&reasons, "%s%s: %s", reasons.len ? "; " : "", b->name, reason);
+        if (!out->instead_of) {
             out->instead_of = b;
             memcpy(out->reason, reason, sizeof(reason));
         }
     }
     free(all);
-    if (out->ops)
-        return 0;
-    if (!asked->backend)
-        return err_set(err, ERR_NO, "no backend of this machine can: %s: %s",
-                       out->instead_of ? out->instead_of->name : "none", out->reason);
-    find_other(other, sizeof(other), asked, needs, n);
-    return err_set(err, ERR_NO, "--backend %s: %s%s", asked->backend->name, out->reason,
-                   other);
+    if (!out->ops && asked->named)
+        find_other(other, sizeof(other), asked, needs, n);
+    if (!out->ops && asked->named)
+        ret = err_set(err, ERR_NO, "--backend %s%s", str_text(&reasons), other);
+    else if (!out->ops)
+        ret = err_set(err, ERR_NO, "no backend can: %s", str_text(&reasons));
+    str_clear(&reasons);
+    return ret;
 }

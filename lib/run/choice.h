@@ -27,12 +27,21 @@ struct choice_need {
 MUST_CHECK int choice_supports(const struct backend *b, const struct choice_need *need,
                                enum weights_form *form, struct err *err);
 
-/* What the user has asked of the backend. */
+/* What the backend may be. */
+enum { CHOICE_BACKENDS = 4 }; /* of a build, at most */
 struct choice_asked {
-    const struct backend *backend; /* this one and no other; or NULL */
-    bool devices;                  /* one whose devices can be chosen */
-    bool collectives;              /* one whose ranks do without the host */
+    const struct backend
+        *of[CHOICE_BACKENDS]; /* the user's, or all that this machine */
+    int n;                    /* can use, in order of preference */
+    bool named;               /* the user's */
+    bool devices;             /* its devices are chosen (--devices) */
+    bool collectives;         /* its ranks do without the host (--comm nccl) */
 };
+
+/* Sets ASKED->of: NAME's (NULL: all).  Forks to look at devices: call it before MPI or
+ * CUDA is used.  ERR_USAGE: there is no such backend; ERR_SYSTEM: it cannot be used. */
+MUST_CHECK int choice_candidates(struct choice_asked *asked, const char *name,
+                                 struct err *err);
 
 enum { CHOICE_REASON = 192 };
 struct choice {
@@ -41,9 +50,9 @@ struct choice {
     char reason[CHOICE_REASON];       /* why it was not taken; NULL: there is none */
 };
 
-/* Chooses among the backends that can be used on this machine the first that runs all N
- * NEEDS of every rank of WORLD (NULL: this process decides for all).  Collective: every
- * rank gets the same.  ERR_NO: there is none, or ASKED's is not able. */
+/* Chooses the first backend that ASKED permits and that runs all N NEEDS of every rank
+ * of WORLD (NULL: this process decides for all).  Collective: every rank gets the same.
+ * ERR_NO: there is none. */
 MUST_CHECK int choice_make(struct choice *out, const struct choice_asked *asked,
                            const struct choice_need *needs, size_t n,
                            struct comm *world, struct err *err);

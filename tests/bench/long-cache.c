@@ -49,7 +49,7 @@ static int run(char **argv, enum dtype type, struct err *err)
     double bytes =
         2.0 * (double)keys * (double)layout_cached_bytes(type, kv * dim, dim);
     struct buffer k[COPIES], v[COPIES];
-    struct machine_rates rates;
+    struct device_rates rates;
     int32_t *block = xcalloc(keys / 16 + 1, sizeof(*block));
     float *q = xcalloc(heads * dim, sizeof(*q)), *y = xcalloc(heads * dim, sizeof(*y));
     struct device *d;

@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 {
     int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1;
     struct err err = { 0 };
-    struct machine_rates r;
+    struct device_rates r;
 
     if ((argc > 2 ? machine_read(threads, strtod(argv[2], NULL), &r.read, &err)
                   : machine_measure(threads, &r, &err)) < 0) {

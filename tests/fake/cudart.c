@@ -697,18 +697,27 @@ cudaError_t cudaSetDevice(int device)
     return cudaSuccess;
 }
 
+/* Compute capability of DEVICE, times 10. */
+static int compute_of(int device)
+{
+    const char *text = getenv("FAKE_COMPUTE"), *comma;
+
+    for (; text && device > 0 && (comma = strchr(text, ',')); device--)
+        text = comma + 1;
+    return text && *text ? (int)strtol(text, NULL, 10) : 90;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     cudaError_t e;
 
     if (fails(&e, cudaErrorInitializationError))
         return e;
-    (void)device;
     *prop = (struct cudaDeviceProp){
         .name = "Fake GPU",
         .totalGlobalMem = (size_t)number("FAKE_MEMORY", 1L << 30),
-        .major = (int)number("FAKE_COMPUTE", 90) / 10,
-        .minor = (int)number("FAKE_COMPUTE", 90) % 10,
+        .major = compute_of(device) / 10,
+        .minor = compute_of(device) % 10,
         .multiProcessorCount = 4,
     };
     return cudaSuccess;

@@ -7,7 +7,8 @@
  *
  *   FAKE_GPUS    how many GPUs there are (2)
  *   FAKE_MEMORY  bytes of each (1 GiB)
- *   FAKE_COMPUTE compute capability of each, times 10 (90); code is for 80, with PTX
+ *   FAKE_COMPUTE compute capabilities, times 10, with commas between; the last is also
+ *                that of the remaining GPUs (90).  Code is for 80, with PTX
  *   FAKE_FAIL    the number of the call that fails, from 1
  *   FAKE_DIE     the number of the call at which the process is killed
  *   FAKE_HANG    the number of the call that does not return

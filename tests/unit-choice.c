@@ -1,0 +1,137 @@
+/* unit-choice - a backend is asked what it can run, and what it lacks is named before
+ * it is asked for memory */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/cpu/cpu.h"
+#include "lib/run/choice.h"
+#include "lib/run/runner.h"
+#include "tests/tap.h"
+
+static int allocations;
+
+static void *allocate(struct device *d, uint64_t size, const char *what,
+                      struct err *err)
+{
+    (void)d;
+    allocations++;
+    return mem_alloc(size, what, err);
+}
+
+static kernel *some_kernels[OP_COUNT];
+static struct kernel_limits some_limits[OP_COUNT];
+
+static int no_causal(const struct device_request *r, struct err *err)
+{
+    return r->inst->attention.causal ? err_set(err, ERR_NO, "no causal attention") : 0;
+}
+
+/* Opens the model with the tables above, which lack something: TEXT, or "" for
+ * nothing. */
+static void refuses(struct checkpoint *c, enum weights_form form, enum dtype kept,
+                    const char *text, const char *what)
+{
+    const struct mesh one = { .size = { 1, 1, 1, 1, 1 }, .nranks = 1 };
+    const struct program_options options = { .tail = TAIL_NLL };
+    const struct engine_limits limits = { .tokens = 4, .context = 4 };
+    struct backend some = backend_cpu;
+    struct runner_machine machine = {
+        .ops = &some, .threads = 1, .form = form, .kept = kept
+    };
+    struct comm *world = comm_self_open();
+    struct err err = { .text = "" };
+    struct runner r;
+    int ret;
+
+    some.kernel = some_kernels;
+    some.limits = some_limits;
+    some.alloc = allocate;
+    allocations = 0;
+    ret = runner_open(&r, c, &one, &machine, world, &options, &limits, &err);
+    if (ret == 0)
+        runner_close(&r);
+    if (!tap_ok((ret < 0) == (text[0] != '\0') && !strcmp(err.text, text) &&
+                    (ret == 0 || (err.kind == ERR_NO && !allocations)),
+                "%s", what))
+        printf("# %s\n", err.text);
+    world->ops->close(world);
+    memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
+    memcpy(some_limits, cpu_limits, sizeof(some_limits));
+}
+
+/* Asks for a trainer of the model; HOST: the backend's memory is the host's. */
+static void refuses_training(struct checkpoint *c, bool host, const char *text,
+                             const char *what)
+{
+    const struct mesh one = { .size = { 1, 1, 1, 1, 1 }, .nranks = 1 };
+    const int coord[MESH_NAXES] = { 0 };
+    const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
+    struct backend some = backend_cpu;
+    struct choice_need need = { .checkpoint = c, .trains = true };
+    struct err err = { .text = "" };
+    struct program *p;
+    bool refused = false;
+
+    some.kernel = some_kernels;
+    some.limits = some_limits;
+    some.host_memory = host;
+    if (program_build(&p, c->model, &one, coord, &options, &err) == 0) {
+        need.program = p;
+        refused = choice_supports(&some, &need, NULL, &err) < 0 && err.kind == ERR_NO;
+        program_free(p);
+    }
+    if (!tap_ok(refused && !strcmp(err.text, text), "%s", what))
+        printf("# %s\n", err.text);
+    memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
+}
+
+int main(void)
+{
+    char *path = str_dupf("%s/tests/data/models/llama-gqa", getenv("top_srcdir"));
+    struct checkpoint_options options = { 0 };
+    struct err err = { .text = "" };
+    struct checkpoint *c;
+
+    memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
+    memcpy(some_limits, cpu_limits, sizeof(some_limits));
+    if (checkpoint_open(&c, path, &options, &err) < 0) {
+        tap_ok(false, "%s", err.text);
+        free(path);
+        return tap_done();
+    }
+    some_kernels[OP_ROPE_BACK] = NULL;
+    refuses(c, WEIGHTS_INT8, DTYPE_BF16, "",
+            "a kernel that only training needs may be lacking");
+    some_kernels[OP_ROPE] = NULL;
+    refuses(c, WEIGHTS_STORED, 0, "no kernel for rope",
+            "a row that is lacking is named before memory is asked for");
+    some_limits[OP_LINEAR].weight = 0;
+    refuses(c, WEIGHTS_STORED, DTYPE_I8, "",
+            "what is stored needs no products of codes");
+    some_limits[OP_LINEAR].weight = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_U8;
+    refuses(c, WEIGHTS_INT8, 0, "no kernel for linear with weights of int8",
+            "a format of weights is named");
+    some_limits[OP_EMBEDDING].weight = 1 << DTYPE_F16;
+    refuses(c, WEIGHTS_INT8, 0, "no kernel for embedding with weights of f32",
+            "so is that of weights that are no codes");
+    some_limits[OP_KEEP].cache = 0;
+    refuses(c, WEIGHTS_STORED, DTYPE_BF16, "no kernel for keep with a cache of bf16",
+            "and that of the cache");
+    some_limits[OP_ATTENTION].cache = 1 << DTYPE_F32 | 1 << DTYPE_I8;
+    refuses(c, WEIGHTS_STORED, DTYPE_BF16,
+            "no kernel for attention with a cache of bf16",
+            "where it is written and where it is read");
+    some_limits[OP_ATTENTION].fits = no_causal;
+    refuses(c, WEIGHTS_STORED, 0, "no causal attention", "a kernel may refuse more");
+    some_kernels[OP_ROPE_BACK] = NULL;
+    refuses_training(c, true, "no kernel for rope_back, which training needs",
+                     "the derivative is asked about, too");
+    refuses_training(c, false, "training updates weights in the host's memory only",
+                     "and so is the optimizer's memory");
+    checkpoint_close(c);
+    free(path);
+    return tap_done();
+}
