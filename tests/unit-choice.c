@@ -62,6 +62,31 @@ static void refuses(struct checkpoint *c, enum weights_form form, enum dtype kep
     memcpy(some_limits, cpu_limits, sizeof(some_limits));
 }
 
+/* Asks about a rank of two that share a sequence. */
+static void refuses_shared(struct checkpoint *c, const char *text, const char *what)
+{
+    const int size[MESH_NAXES] = { [MESH_SP] = 2 }, coord[MESH_NAXES] = { 0 };
+    const struct program_options options = { .tail = TAIL_NLL };
+    struct backend some = backend_cpu;
+    struct choice_need need = { .checkpoint = c };
+    struct err err = { .text = "" };
+    struct program *p;
+    struct mesh two;
+    int ret = -1;
+
+    some.kernel = some_kernels;
+    some.limits = some_limits;
+    if (mesh_set(&two, size, NULL, &err) == 0 &&
+        program_build(&p, c->model, &two, coord, &options, &err) == 0) {
+        need.program = p;
+        ret = choice_supports(&some, &need, NULL, &err);
+        program_free(p);
+    }
+    if (!tap_ok(ret < 0 && !strcmp(err.text, text), "%s", what))
+        printf("# %s\n", err.text);
+    memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
+}
+
 /* Asks for a trainer of the model; HOST: the backend's memory is the host's. */
 static void refuses_training(struct checkpoint *c, bool host, const char *text,
                              const char *what)
@@ -126,6 +151,10 @@ int main(void)
             "where it is written and where it is read");
     some_limits[OP_ATTENTION].fits = no_causal;
     refuses(c, WEIGHTS_STORED, 0, "no causal attention", "a kernel may refuse more");
+    some_kernels[OP_MERGE] = NULL;
+    refuses(c, WEIGHTS_STORED, 0, "", "a rank that has its texts alone merges nothing");
+    some_kernels[OP_MERGE] = NULL;
+    refuses_shared(c, "no kernel for merge", "and one that shares them does");
     some_kernels[OP_ROPE_BACK] = NULL;
     refuses_training(c, true, "no kernel for rope_back, which training needs",
                      "the derivative is asked about, too");
