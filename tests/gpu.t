@@ -258,6 +258,8 @@ run "$fake" bench --backend cuda --tp 2 --collectives --repeat 1 --json "$models
 status_is 0 "bench times collectives"
 ok "of NCCL, by size" \
     grep -q '^{"type":"collective","axis":"tp","ranks":2,"by":"NCCL","kind":"all-gather","bytes":1024,' out
+run "$fake" bench --backend cuda --repeat 1 --tokens 4 --json "$models/llama-gqa"
+ok "a calibration has the memory of the GPU" grep -q '"weights":"F32","memory":1073741824,' out
 run tp-run bench --backend cpu --tp 2 --collectives --repeat 1 "$models/llama-gqa"
 ok "and through shared memory" grep -q '^tp  *2  shm  *all-reduce  *1.00 KiB ' out
 run tp-run bench --backend cpu --collectives "$models/llama-gqa"
