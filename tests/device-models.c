@@ -73,6 +73,40 @@ static bool is_narrow(const struct runner *r)
     return narrow;
 }
 
+/* What is reported is all that has been allocated, BEFORE apart; sets *times. */
+static int check_memory(const struct runner *r, uint64_t before, uint64_t *times,
+                        struct err *err)
+{
+    struct ledger list = { 0 };
+    uint64_t bytes = 0, reported;
+
+    if (!how->count || !(how->counts_host || !r->ops->host_memory))
+        return 0;
+    how->count(r->ops->name, &bytes, times);
+    runner_memory(r, &list);
+    reported = ledger_sum(&list, LEDGER_DEVICE) +
+               (how->counts_host ? ledger_sum(&list, LEDGER_HOST) : 0);
+    return bytes - before == reported
+               ? 0
+               : err_set(err, ERR_INPUT, "%s: %llu bytes are reported of %llu",
+                         r->ops->name, (unsigned long long)reported,
+                         (unsigned long long)(bytes - before));
+}
+
+/* No step has allocated; there were TIMES allocations before the first. */
+static int check_steps(const struct runner *r, uint64_t times, struct err *err)
+{
+    uint64_t bytes, now = times;
+
+    if (how->count)
+        how->count(r->ops->name, &bytes, &now);
+    return engine_grown(r->engine) || now != times
+               ? err_set(err, ERR_INPUT, "%s: steps have allocated: %llu, %llu",
+                         r->ops->name, (unsigned long long)engine_grown(r->engine),
+                         (unsigned long long)(now - times))
+               : 0;
+}
+
 /* A prompt, then tokens one by one where the model is causal. */
 static int run_model(const struct job *job, const struct backend *ops,
                      struct comm *world, struct outputs *out, struct err *err)
@@ -90,9 +124,12 @@ static int run_model(const struct job *job, const struct backend *ops,
     int32_t ids[CONTEXT + 1], wanted[2] = { PROMPT - 1, 0 }, first = 0;
     struct draw draw[2] = { { .temperature = 1, .top_p = 0.9, .seed = 3 },
                             { .temperature = 2, .top_p = 1, .top_k = 5 } };
+    uint64_t before = 0, times = 0;
     struct runner r;
     int ret = -1;
 
+    if (how->count)
+        how->count(ops->name, &before, &times);
     for (int i = 0; i <= CONTEXT; i++)
         ids[i] = 3 + i * 5 % 11;
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
@@ -100,6 +137,8 @@ static int run_model(const struct job *job, const struct backend *ops,
         *job->refused |= err->kind == ERR_NO || err->kind == ERR_INPUT;
         return -1;
     }
+    if (check_memory(&r, before, &times, err) < 0)
+        goto out;
     out->narrow = is_narrow(&r);
     for (size_t at = 0; at < CONTEXT; at += at ? 1 : PROMPT) {
         struct segment s = { .ids = ids + at,
@@ -119,7 +158,7 @@ static int run_model(const struct job *job, const struct backend *ops,
         if (engine_step(r.engine, &s, 1, err) < 0 || take(&r, out, err) < 0)
             goto out;
     }
-    ret = 0;
+    ret = check_steps(&r, times, err);
 out:
     ret = runner_finish(&r, ret, err);
     runner_close(&r);

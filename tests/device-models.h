@@ -10,12 +10,16 @@
 
 struct device_models {
     const struct backend *ops;
-    double bound;            /* results differ by at most so much of the largest; */
-    double narrow;           /* the same where all products' weights have 16 bits */
-    void (*begin)(void);     /* before a model; or NULL */
-    bool (*has_run)(void);   /* the backend, in this process */
-    bool coded;              /* weights may be codes, and the cache narrow */
-    const char *claim;       /* of a test's name */
+    double bound;          /* results differ by at most so much of the largest; */
+    double narrow;         /* the same where all products' weights have 16 bits */
+    void (*begin)(void);   /* before a model; or NULL */
+    bool (*has_run)(void); /* the backend, in this process */
+    bool coded;            /* weights may be codes, and the cache narrow */
+    const char *claim;     /* of a test's name */
+    /* How much this process has asked the backends called by their names for, and how
+     * often; or NULL. */
+    void (*count)(const char *backend, uint64_t *bytes, uint64_t *times);
+    bool counts_host;        /* also the host's memory beside a device's */
     const char *const *some; /* models that run on several ranks, NULL at the end; NULL:
                                 all */
 };

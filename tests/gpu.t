@@ -245,6 +245,27 @@ status_is 4 "a model too large for the GPU ends with 4"
 ok "and a line with bytes wanted and free, and who would have known" \
     grep -Eqx "tp-run: GPU 0: no memory for [^:]*: [0-9]+ bytes are needed, [0-9]+ of 100000 are free; 'mem-estimate infer' predicts a layout's memory" err
 
+
+# what is reported is what a GPU needs, and is asked for before the weights are read
+long=$(seq -s, 1 40)
+for name in llama-gqa mixtral; do
+    run env FAKE_GPUS=1 "$fake" generate --report-memory --backend cuda --ids "$long" --max-tokens 4 "$models/$name"
+    total=$(sed -n 's/.*"total":\([0-9]*\),"mapped".*/\1/p' err)
+    cp out got
+    cp err err.reported
+    run env FAKE_GPUS=1 FAKE_MEMORY="$total" "$fake" generate --backend cuda --ids "$long" --max-tokens 4 "$models/$name"
+    status_is 0 "$name: a GPU of the $total bytes that are reported is enough"
+    ok "for the same text" cmp -s out got
+    less=$((total - total / 10))
+    : > "$FAKE_LOG"
+    run env FAKE_GPUS=1 FAKE_MEMORY=$less "$fake" generate --backend cuda --ids "$long" --max-tokens 4 "$models/$name"
+    status_is 4 "one with a tenth less is refused"
+    err_is "tp-run: GPU 0: no memory for the weights, the cache and a step of a rank: $total bytes are needed, $less of $less are free; 'mem-estimate infer' predicts a layout's memory" \
+        "in a line"
+    ok "before a kernel or a copy" grep -q "blocks 0 products 0" "$FAKE_LOG"
+done
+ok "cuBLASLt's work is among it, and the host's memory beside it" grep -q '"cublaslt":33554432.*"host":{"total":' err.reported
+
 pair="generate --backend cuda --ids 5,6 --max-tokens 2 --tp 2 $models/llama-gqa"
 run env FAKE_NCCL=0 "$fake" $pair --comm nccl
 status_is 4 "--comm nccl without NCCL ends with 4"

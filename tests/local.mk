@@ -61,6 +61,7 @@ tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
 tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
+tests_unit_device_LDFLAGS = -Wl,--wrap=mem_alloc,--wrap=free
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_formats_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_gradient_LDADD = $(program_libs)

@@ -19,6 +19,7 @@ enum { PAGE = 4096, POOL = 1 << 28 };
 
 static char *pool;      /* [POOL] */
 static size_t pool_end; /* bytes that have been given out; all at once come back */
+static uint64_t pool_asked;
 static size_t kernels, copies;
 
 static void allow(int what)
@@ -48,6 +49,7 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
         err_set(err, ERR_SYSTEM, "no memory for %s", what);
         return NULL;
     }
+    pool_asked += size;
     pool_end += (size + PAGE) / PAGE * PAGE;
     allow(PROT_READ | PROT_WRITE);
     memset(memory, 0xff, pool_end - (size_t)(memory - pool)); /* NaN */
@@ -94,6 +96,76 @@ static int run_kernel(struct device *d, const struct call *c, struct err *err)
 
 static kernel *all_kernels[OP_COUNT];
 
+static void room(const struct device *d, const struct program *program,
+                 const struct room_limits *limits, struct ledger *list)
+{
+    backend_cpu.room(d, program, limits, list);
+}
+
+static int reserve(struct device *d, const struct program *program,
+                   const struct room_limits *limits, struct err *err)
+{
+    return backend_cpu.reserve(d, program, limits, err);
+}
+
+static void taken(const struct device *d, struct ledger *list, uint64_t *grown)
+{
+    backend_cpu.taken(d, list, grown);
+}
+
+/* ---- what is allocated on the host ---- */
+
+enum { BLOCKS = 4096 };
+
+static struct {
+    void *p;
+    uint64_t bytes;
+} block[BLOCKS];
+static size_t nblocks;
+static uint64_t block_bytes, block_times;
+
+void *__real_mem_alloc(uint64_t size, const char *what, struct err *err);
+void __real_free(void *p);
+void *__wrap_mem_alloc(uint64_t size, const char *what, struct err *err);
+void __wrap_free(void *p);
+
+/* In place of mem_alloc: the linker's --wrap.  What the threads and messages between
+ * ranks take is not a rank's own. */
+void *__wrap_mem_alloc(uint64_t size, const char *what, struct err *err)
+{
+    void *p = __real_mem_alloc(size, what, err);
+
+    if (!p || !strcmp(what, "the threads") || !strcmp(what, "a message"))
+        return p;
+    if (nblocks == BLOCKS)
+        abort();
+    block[nblocks].p = p;
+    block[nblocks++].bytes = size;
+    block_bytes += size;
+    block_times++;
+    return p;
+}
+
+void __wrap_free(void *p)
+{
+    for (size_t i = nblocks; p && i-- > 0;)
+        if (block[i].p == p) {
+            block_bytes -= block[i].bytes;
+            block[i] = block[--nblocks];
+            break;
+        }
+    __real_free(p);
+}
+
+/* On the CPU that is all; of the guarded backend it is what is beside its memory. */
+static void count(const char *backend, uint64_t *bytes, uint64_t *times)
+{
+    *bytes = block_bytes;
+    *times = block_times;
+    if (strcmp(backend, "cpu") != 0)
+        *bytes += pool_asked;
+}
+
 static const struct backend guarded = {
     .name = "guarded",
     .host_memory = false,
@@ -107,6 +179,9 @@ static const struct backend guarded = {
     .copy_out = copy,
     .copy = copy,
     .wait = wait,
+    .room = room,
+    .reserve = reserve,
+    .taken = taken,
     .kernel = all_kernels,
     .limits = cpu_limits,
 };
@@ -114,6 +189,7 @@ static const struct backend guarded = {
 static void begin(void)
 {
     pool_end = 0;
+    pool_asked = 0;
 }
 
 static bool has_run(void)
@@ -127,6 +203,8 @@ int main(void)
                                           .begin = begin,
                                           .has_run = has_run,
                                           .coded = true,
+                                          .count = count,
+                                          .counts_host = true,
                                           .claim =
                                               "no value is touched but by kernels" };
 

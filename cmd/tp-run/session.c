@@ -768,24 +768,50 @@ void session_close(struct session *s)
     launcher_close(&s->launcher);
 }
 
+/* Adds the parts of LIST that lie in WHERE, each as a key. */
+static void add_parts(struct str *out, const struct ledger *list,
+                      enum ledger_where where)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->part[i].where == where)
+            str_addf(out, ",\"%s\":%" PRIu64, list->part[i].name, list->part[i].bytes);
+}
+
+static void report_rank(int rank, const struct ledger *list)
+{
+    uint64_t host = ledger_sum(list, LEDGER_HOST), file = ledger_sum(list, LEDGER_FILE);
+    struct str out = { 0 };
+
+    str_addf(&out, "{\"type\":\"memory\",\"rank\":%d", rank);
+    str_addf(&out, ",\"weights\":%" PRIu64, ledger_of(list, "weights"));
+    for (int i = 0; i < list->n; i++)
+        if (list->part[i].where == LEDGER_DEVICE &&
+            strcmp(list->part[i].name, "weights") != 0)
+            str_addf(&out, ",\"%s\":%" PRIu64, list->part[i].name, list->part[i].bytes);
+    str_addf(&out, ",\"total\":%" PRIu64 ",\"mapped\":%" PRIu64,
+             ledger_sum(list, LEDGER_DEVICE) + file, file);
+    if (host) {
+        str_addf(&out, ",\"host\":{\"total\":%" PRIu64, host);
+        add_parts(&out, list, LEDGER_HOST);
+        str_addc(&out, '}');
+    }
+    fprintf(stderr, "%s}\n", str_text(&out));
+    str_clear(&out);
+}
+
 int session_report(const struct session *s, const struct runner *r, struct comm *comm,
                    struct err *err)
 {
-    uint64_t mine[3] = { r->weights.bytes, engine_cache_bytes(r->engine),
-                         engine_arena_bytes(r->engine) };
-    uint64_t(*all)[3];
+    struct ledger mine = { 0 }, *all;
     int ret;
 
     if (!s->opt.memory)
         return 0;
+    runner_memory(r, &mine);
     all = xcalloc((size_t)comm->size, sizeof(*all));
-    ret = comm_run(comm, comm_all_gather(mine, all, sizeof(mine)), err);
+    ret = comm_run(comm, comm_all_gather(&mine, all, sizeof(mine)), err);
     for (int i = 0; ret == 0 && comm->rank == 0 && i < comm->size; i++)
-        fprintf(stderr,
-                "{\"type\":\"memory\",\"rank\":%d,\"weights\":%" PRIu64
-                ",\"kv_cache\":%" PRIu64 ",\"activations\":%" PRIu64
-                ",\"total\":%" PRIu64 "}\n",
-                i, all[i][0], all[i][1], all[i][2], all[i][0] + all[i][1] + all[i][2]);
+        report_rank(i, &all[i]);
     free(all);
     return ret;
 }

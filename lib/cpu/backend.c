@@ -6,6 +6,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/cpu.h"
 #include "lib/cpu/machine.h"
+#include "lib/cpu/room.h"
 
 enum { PIECE = 1 << 21 }; /* bytes that a thread copies at a time: a huge page */
 
@@ -73,6 +74,29 @@ static int wait(struct device *d, struct err *err)
     return 0;
 }
 
+static void room(const struct device *d, const struct program *program,
+                 const struct room_limits *limits, struct ledger *list)
+{
+    (void)d;
+    ledger_add(list, "kernels", LEDGER_DEVICE, cpu_room(program, limits));
+}
+
+static int reserve(struct device *d, const struct program *program,
+                   const struct room_limits *limits, struct err *err)
+{
+    struct room_limits own = *limits;
+
+    own.threads = cpu_threads(d);
+    return cpu_make_room(d, cpu_room(program, &own), err);
+}
+
+static void taken(const struct device *d, struct ledger *list, uint64_t *grown)
+{
+    ledger_add(list, "kernels", LEDGER_DEVICE, cpu_room_bytes(d));
+    if (grown)
+        *grown = cpu_grown(d);
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
     .host_memory = true,
@@ -87,6 +111,9 @@ const struct backend backend_cpu = {
     .copy_out = copy,
     .copy = copy,
     .wait = wait,
+    .room = room,
+    .reserve = reserve,
+    .taken = taken,
     .kernel = cpu_kernels,
     .limits = cpu_limits,
 };

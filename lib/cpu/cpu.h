@@ -182,7 +182,15 @@ float cpu_largest(const float *x, size_t n);
 /* A token drawn from the logits, limited to the top_k likeliest and then to the
  * likeliest that add up to top_p; of equal logits the first is likelier.  -1 when a
  * logit is NaN or +inf, or all are -inf.  ROOM has cpu_sample_bytes(VOCAB) bytes. */
-size_t cpu_sample_bytes(size_t vocab);
+struct cpu_candidate {
+    double weight; /* exp((logit - largest) / temperature) */
+    float logit;
+    int32_t id;
+};
+static inline size_t cpu_sample_bytes(size_t vocab)
+{
+    return vocab * (sizeof(struct cpu_candidate) + sizeof(double));
+}
 int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
                    void *room);
 
@@ -202,9 +210,24 @@ extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_col
 MUST_CHECK int cpu_open(struct device **out, int threads, int local, struct err *err);
 void cpu_close(struct device *d);
 int cpu_threads(const struct device *d);
-/* Memory of at least BYTES > 0 that the device keeps from call to call, so that a step
- * does not get new pages; valid until the next call. */
-void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *err);
+/* A kernel takes memory from the device's room and gives it back before it returns;
+ * cpu_give gives back P and what was taken after it, NULL: nothing.  cpu_make_room
+ * makes room for BYTES, while nothing is taken; backend.room says how many a program
+ * needs (room.c).  If that does not suffice, cpu_take allocates, and cpu_grown counts
+ * it. */
+void *cpu_take(struct device *d, uint64_t bytes, const char *what, struct err *err);
+void cpu_give(struct device *d, void *p);
+MUST_CHECK int cpu_make_room(struct device *d, uint64_t bytes, struct err *err);
+uint64_t cpu_room_bytes(const struct device *d);
+uint64_t cpu_grown(const struct device *d);
+/* What BYTES take of the room, whose parts are aligned. */
+static inline uint64_t cpu_whole(uint64_t bytes)
+{
+    enum { ALIGN = 128 };
+
+    return (bytes + (bytes == 0) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 /* The device's record of KIND, an enum stored, for ROWS, an enum rows_read
  * (autotune.h). */
 struct autotune *cpu_autotune(struct device *d, int kind, int rows);

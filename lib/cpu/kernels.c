@@ -188,11 +188,11 @@ static int kernel_dropout(struct device *d, const struct call *c, struct err *er
 
 /* ---- norms ---- */
 
-/* Allocates *mean and *factor, [groups] each; returns the allocation. */
-static double *statistics(size_t groups, double **mean, double **factor,
-                          struct err *err)
+/* Takes *mean and *factor, [groups] each; returns what is to be given back. */
+static double *statistics(struct device *d, size_t groups, double **mean,
+                          double **factor, struct err *err)
 {
-    double *all = mem_alloc((2 * groups + 1) * sizeof(*all), "row statistics", err);
+    double *all = cpu_take(d, (2 * groups + 1) * sizeof(*all), "row statistics", err);
 
     *mean = all;
     *factor = all ? all + groups : NULL;
@@ -207,7 +207,7 @@ static double factor_of(const struct inst *inst, double squares)
 static int norm(struct device *d, const struct call *c, bool centred, struct err *err)
 {
     size_t width = c->inst->norm.width, groups = count_of(&c->y) / width;
-    double *mean, *factor, *all = statistics(groups, &mean, &factor, err);
+    double *mean, *factor, *all = statistics(d, groups, &mean, &factor, err);
 
     if (!all)
         return -1;
@@ -222,7 +222,7 @@ static int norm(struct device *d, const struct call *c, bool centred, struct err
         factor[i] = factor_of(c->inst, factor[i]);
     cpu_group_scale(d, result(c), source(c, 0), centred ? mean : NULL, factor, groups,
                     width, c->w, c->inst->norm.plus_one, c->w2);
-    free(all);
+    cpu_give(d, all);
     return 0;
 }
 
@@ -250,7 +250,7 @@ static int sum_by_tree(struct device *d, const struct call *c, const double *mea
 {
     size_t rows = rows_of(&c->y), first = 0, sums = 0;
     double *sum =
-        mem_alloc((uint64_t)rows * TREE_LEAVES * sizeof(*sum), "row statistics", err);
+        cpu_take(d, (uint64_t)rows * TREE_LEAVES * sizeof(*sum), "row statistics", err);
 
     if (!sum)
         return -1;
@@ -262,7 +262,7 @@ static int sum_by_tree(struct device *d, const struct call *c, const double *mea
                 sum[(sums - 2) * rows + r] += sum[(sums - 1) * rows + r];
     }
     memcpy(c->y.data, sum, rows * sizeof(*sum));
-    free(sum);
+    cpu_give(d, sum);
     return 0;
 }
 
@@ -292,7 +292,7 @@ static int kernel_row_squares(struct device *d, const struct call *c, struct err
 {
     size_t rows = rows_of(&c->y);
     const double *sum = c->x[1].data;
-    double *mean, *factor, *all = statistics(rows, &mean, &factor, err);
+    double *mean, *factor, *all = statistics(d, rows, &mean, &factor, err);
     int ret;
 
     if (!all)
@@ -300,7 +300,7 @@ static int kernel_row_squares(struct device *d, const struct call *c, struct err
     for (size_t i = 0; i < rows; i++)
         mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
     ret = sum_rows(d, c, mean, err);
-    free(all);
+    cpu_give(d, all);
     return ret;
 }
 
@@ -309,7 +309,7 @@ static int apply_norm(struct device *d, const struct call *c, const double *squa
                       const double *sum, struct err *err)
 {
     size_t rows = rows_of(&c->y);
-    double *mean, *factor, *all = statistics(rows, &mean, &factor, err);
+    double *mean, *factor, *all = statistics(d, rows, &mean, &factor, err);
 
     if (!all)
         return -1;
@@ -320,7 +320,7 @@ static int apply_norm(struct device *d, const struct call *c, const double *squa
     if (c->inst->norm.width)
         cpu_group_scale(d, result(c), source(c, 0), sum ? mean : NULL, factor, rows,
                         c->inst->norm.width, c->w, c->inst->norm.plus_one, c->w2);
-    free(all);
+    cpu_give(d, all);
     return 0;
 }
 
@@ -792,16 +792,15 @@ static int kernel_expert_index(struct device *d, const struct call *c, struct er
     uint64_t experts = c->program->mixture[c->inst->mixture].all;
     size_t top = c->x[0].cols;
     const int32_t *choice = c->x[0].data;
-    int32_t *next = mem_alloc(experts * sizeof(*next), "rows of experts", err);
+    int32_t *next = cpu_take(d, experts * sizeof(*next), "rows of experts", err);
 
-    (void)d;
     if (!next)
         return -1;
     memcpy(next, c->x[1].data, experts * sizeof(*next));
     for (size_t i = 0; i < count_of(&c->x[0]); i++)
         if (choice[i] >= 0)
             ((int32_t *)c->y.data)[next[choice[i]]++] = (int32_t)(i / top);
-    free(next);
+    cpu_give(d, next);
     return 0;
 }
 
@@ -1070,11 +1069,12 @@ static int kernel_sample(struct device *d, const struct call *c, struct err *err
 
     if (!rows)
         return 0;
-    s.room = cpu_room(d, (s.by_row ? rows : threads) * cpu_sample_bytes(c->x[0].cols),
+    s.room = cpu_take(d, (s.by_row ? rows : threads) * cpu_sample_bytes(c->x[0].cols),
                       "candidates", err);
     if (!s.room)
         return -1;
     cpu_parallel(d, rows, sample_row, &s);
+    cpu_give(d, s.room);
     return 0;
 }
 

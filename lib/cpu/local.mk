@@ -12,4 +12,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/cpu.h \
     %D%/kernels.c \
     %D%/machine.c %D%/machine.h \
+    %D%/room.c %D%/room.h \
     %D%/team.c

@@ -45,13 +45,20 @@ struct device {
     cpu_task *run;
     void *arg;
     struct queue *queue; /* [n] */
-    void *room;          /* cpu_room */
-    uint64_t room_bytes;
+    char *room;          /* of cpu_take: */
+    uint64_t room_bytes, taken;
+    struct apart *apart; /* what was taken when it was full, the latest first */
+    uint64_t grown;      /* how often that was, and how often it has grown */
     struct autotune tuning[STOREDS][ROWS_READ];
     _Alignas(128) _Atomic uint32_t state;
     _Atomic uint32_t sleepers;
     _Atomic int quit;
     _Alignas(128) _Atomic uint32_t active;
+};
+
+/* Memory of cpu_take that is not in the room; what is taken follows. */
+struct apart {
+    _Alignas(128) struct apart *next;
 };
 
 struct helper {
@@ -174,16 +181,72 @@ void cpu_parallel(struct device *d, size_t tasks, cpu_task *run, void *arg)
         wait_while(&d->active, active, NULL);
 }
 
-void *cpu_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
+int cpu_make_room(struct device *d, uint64_t bytes, struct err *err)
 {
-    if (bytes > d->room_bytes) {
-        free(d->room);
-        d->room_bytes = 0;
-        d->room = mem_alloc(bytes + bytes / 4, what, err);
-        if (d->room)
-            d->room_bytes = bytes + bytes / 4;
+    if (bytes <= d->room_bytes)
+        return 0;
+    free(d->room);
+    d->room_bytes = 0;
+    d->room = mem_alloc(bytes, "the kernels' room", err);
+    if (!d->room)
+        return -1;
+    d->room_bytes = bytes;
+    return 0;
+}
+
+uint64_t cpu_room_bytes(const struct device *d)
+{
+    return d->room_bytes;
+}
+
+uint64_t cpu_grown(const struct device *d)
+{
+    return d->grown;
+}
+
+/* Takes BYTES from the heap. */
+static void *take_apart(struct device *d, uint64_t bytes, const char *what,
+                        struct err *err)
+{
+    struct apart *a;
+
+    d->grown++;
+    if (!mem_add(&bytes, bytes, sizeof(*a)))
+        bytes = UINT64_MAX; /* which is refused */
+    a = mem_alloc(bytes, what, err);
+    if (!a)
+        return NULL;
+    a->next = d->apart;
+    d->apart = a;
+    return a + 1;
+}
+
+void *cpu_take(struct device *d, uint64_t bytes, const char *what, struct err *err)
+{
+    char *at = d->room + d->taken;
+
+    if (bytes > d->room_bytes || cpu_whole(bytes) > d->room_bytes - d->taken)
+        return take_apart(d, bytes, what, err);
+    d->taken += cpu_whole(bytes);
+    return at;
+}
+
+void cpu_give(struct device *d, void *p)
+{
+    struct apart **a = &d->apart, *its = p;
+
+    if (!p)
+        return;
+    if (d->room && (char *)p >= d->room && (char *)p < d->room + d->room_bytes) {
+        uint64_t at = (uint64_t)((char *)p - d->room);
+
+        d->taken = at < d->taken ? at : d->taken;
+        return;
     }
-    return d->room;
+    while (*a != its - 1)
+        a = &(*a)->next;
+    *a = its[-1].next;
+    free(its - 1);
 }
 
 struct autotune *cpu_autotune(struct device *d, int kind, int rows)

@@ -23,6 +23,7 @@
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
 #include "lib/device/layout.h"
+#include "lib/device/ledger.h"
 #include "lib/program/program.h"
 
 /* An activation in device memory. */
@@ -163,6 +164,18 @@ struct device_collectives {
 /* Kernels and copies that were recorded, to be done again. */
 struct recording;
 
+/* The largest step of an engine, and what its kernels read. */
+struct room_limits {
+    uint64_t most[ROWS_KINDS]; /* rows of each kind (program_rows) */
+    uint64_t segments;
+    uint64_t queries, keys;   /* of one sequence: rows of a step; keys that they see, */
+    uint64_t padded_keys;     /* and as struct ranges may have them */
+    uint64_t block_rows;      /* of the KV cache */
+    const enum dtype *stored; /* [program.nweights] */
+    bool narrow, rounded;     /* as in struct call */
+    int threads;
+};
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is host memory: the host may access it while no
@@ -194,6 +207,19 @@ struct backend {
     int (*copy)(struct device *d, void *to, const void *from, size_t bytes,
                 struct err *err);
     int (*wait)(struct device *d, struct err *err);
+    /* Adds to LIST what kernels and copies take beside their buffers, when steps of
+     * PROGRAM keep to LIMITS.  No device is needed; D NULL: one with all libraries. */
+    void (*room)(const struct device *d, const struct program *program,
+                 const struct room_limits *limits, struct ledger *list);
+    /* Allocates that, so that no step allocates.  What has been recorded may move. */
+    int (*reserve)(struct device *d, const struct program *program,
+                   const struct room_limits *limits, struct err *err);
+    /* Adds what reserve has allocated for all programs, and open; *grown, if it is not
+     * NULL, is how often a kernel has allocated since: 0, unless LIMITS were passed. */
+    void (*taken)(const struct device *d, struct ledger *list, uint64_t *grown);
+    /* ERR_SYSTEM: BYTES, for WHAT, are more than the device has free.  NULL: it is not
+     * known. */
+    int (*fits)(struct device *d, uint64_t bytes, const char *what, struct err *err);
     /* Between record and recorded, kernels, copies within the device and collectives
      * between devices are recorded and not executed; the same calls must have been
      * executed before.  The ranks of a collective record it together, and replay

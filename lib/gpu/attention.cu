@@ -249,6 +249,17 @@ extern "C" uint64_t gpu_attention_room(const float *y, const float *q, const flo
     return tiles > parts ? tiles : parts;
 }
 
+extern "C" uint64_t gpu_attention_most(struct attention a, uint64_t texts,
+                                       uint64_t rows, uint64_t keys)
+{
+    bool tiles = a.narrow && rows >= MANY && a.head_dim <= TILED_DIM &&
+                 a.value_dim <= TILED_DIM;
+    uint64_t laid = tiles ? gpu_attention_tiles_most(a, texts, keys) : 0;
+    uint64_t parts = gpu_attention_parts_most(a, texts, rows, keys);
+
+    return laid > parts ? laid : parts;
+}
+
 extern "C" void gpu_attention(float *y, float *lse, const float *q, const float *k,
                               const float *v, struct attention a, struct ranges r,
                               void *room, void *stream)

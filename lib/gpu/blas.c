@@ -203,10 +203,12 @@ static const struct shape *shape_of(struct blas *b, const struct problem *q,
     return s->none ? NULL : s;
 }
 
-/* Allocates the workspace, and room for x in bf16 parts if needed. */
-static int make_room(struct device *d, struct blas *b, uint64_t parts, struct err *err)
+int blas_reserve(struct device *d, struct blas *b, uint64_t workspace, uint64_t parts,
+                 struct err *err)
 {
-    if (!b->workspace) {
+    if (!b)
+        return 0;
+    if (workspace && !b->workspace) {
         b->workspace = backend_cuda.alloc(d, WORKSPACE, "cuBLASLt's work", err);
         if (!b->workspace)
             return -1;
@@ -222,6 +224,21 @@ static int make_room(struct device *d, struct blas *b, uint64_t parts, struct er
         return -1;
     b->room = parts;
     return 0;
+}
+
+void blas_taken(const struct blas *b, uint64_t *workspace, uint64_t *parts)
+{
+    *workspace = b && b->workspace ? WORKSPACE : 0;
+    *parts = b ? b->room : 0;
+}
+
+/* The same in a step, for which the room should have been reserved. */
+static int make_room(struct device *d, struct blas *b, uint64_t parts, struct err *err)
+{
+    if (b->workspace && parts <= b->room)
+        return 0;
+    d->grown++;
+    return blas_reserve(d, b, WORKSPACE, parts, err);
 }
 
 /* Makes the bf16 parts of P's x, unless they are there; products that follow each other
@@ -269,18 +286,43 @@ static bool is_aligned(const void *p, uint64_t stride, uint64_t unit)
     return (uintptr_t)p % ALIGN == 0 && stride * unit % ALIGN == 0;
 }
 
+/* Could P be made here, if its pointers are aligned? */
+static bool is_served(const struct products *p)
+{
+    uint64_t unit = p->dtype == DTYPE_BF16 ? 2 : 4;
+
+    return !p->rows.expert && p->n == 1 && is_worth(p) && p->in &&
+           p->dtype != DTYPE_F16 && is_aligned(NULL, p->w_stride, unit) &&
+           is_aligned(NULL, p->x_stride, unit) && is_aligned(NULL, p->y_stride, 4);
+}
+
+/* Parts of x in bf16. */
+static uint64_t parts_of(const struct products *p)
+{
+    return p->dtype != DTYPE_BF16 ? 0 : p->rounded ? 1 : 2;
+}
+
+void blas_room(const struct products *p, uint64_t *workspace, uint64_t *parts)
+{
+    uint64_t bytes = parts_of(p) * p->rows.most * p->in * 2;
+
+    if (!is_served(p))
+        return;
+    *workspace = WORKSPACE;
+    *parts = bytes > *parts ? bytes : *parts;
+}
+
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err)
 {
     bool narrow = p->dtype == DTYPE_BF16;
     uint64_t unit = narrow ? 2 : 4, n = p->rows.most * p->in;
-    uint64_t parts = !narrow ? 0 : p->rounded ? 1 : 2;
+    uint64_t parts = parts_of(p);
     int type = narrow ? LT_REAL_16BF : LT_REAL_32F, ret = 0;
     const struct shape *s;
     struct problem q;
 
-    if (!b || p->rows.expert || p->n != 1 || !is_worth(p) || !p->in ||
-        p->dtype == DTYPE_F16 || !is_aligned(p->w[0], p->w_stride, unit) ||
+    if (!b || !is_served(p) || !is_aligned(p->w[0], p->w_stride, unit) ||
         !is_aligned(p->x, p->x_stride, unit) || !is_aligned(p->y, p->y_stride, 4))
         return 0;
     if (make_room(d, b, parts * n * unit, err) < 0)

@@ -21,6 +21,13 @@ void blas_close(struct blas *b);
  * -1 with *err set. */
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err);
+/* Raises *workspace and *parts to the bytes of device memory that P, whose pointers are
+ * not read, takes here; blas_reserve allocates them.  B may be NULL there. */
+void blas_room(const struct products *p, uint64_t *workspace, uint64_t *parts);
+MUST_CHECK int blas_reserve(struct device *d, struct blas *b, uint64_t workspace,
+                            uint64_t parts, struct err *err);
+/* What is allocated. */
+void blas_taken(const struct blas *b, uint64_t *workspace, uint64_t *parts);
 /* The parts of x serve the next products of the same x.  Whoever enqueues something
  * that writes device memory says so: BYTES at AT, or any memory.  A recorded graph may
  * write all that it has recorded, and its own parts.  B may be NULL. */

@@ -431,6 +431,17 @@ static struct parts sizes_of(const struct attention &a, const struct ranges &r,
     return p;
 }
 
+extern "C" uint64_t gpu_attention_parts_most(struct attention a, uint64_t texts,
+                                             uint64_t rows, uint64_t keys)
+{
+    uint64_t each = a.heads * ((keys + CHUNK - 1) / CHUNK) *
+                    ((a.value_dim + 3) / 4 * 4 + TOTALS) * sizeof(float);
+    uint64_t all = each * texts * rows, most = MOST_PARTS;
+
+    most = each > most ? each : most;
+    return all < most ? all : most;
+}
+
 extern "C" uint64_t gpu_attention_parts(struct attention a, struct ranges r,
                                         uint64_t rows)
 {

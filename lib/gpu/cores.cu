@@ -507,6 +507,20 @@ static uint64_t bytes_of(const struct attention &a, const struct ranges &r)
            sizeof(uint16_t);
 }
 
+/* The most that it is for at most TEXTS of at most KEYS. */
+template <int DIM, int PARTS>
+static uint64_t most_of(const struct attention &a, uint64_t texts, uint64_t keys)
+{
+    enum { COUNT = tile<DIM, PARTS>::COUNT };
+    uint64_t each = (keys + COUNT - 1) / COUNT * tile<DIM, PARTS>::ELEMENTS *
+                    sizeof(uint16_t);
+    uint64_t all = each * texts * a.kv_heads;
+    uint64_t most = MOST_TILES;
+
+    most = each > most ? each : most;
+    return all < most ? all : most;
+}
+
 template <int DIM, int PARTS>
 static void launch(float *y, float *lse, const float *q, const float *k, const float *v,
                    const struct attention &a, const struct ranges &r, int64_t least,
@@ -556,6 +570,16 @@ extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
     if (is_small(a))
         return a.rounded ? bytes_of<64, 1>(a, r) : bytes_of<64, 2>(a, r);
     return a.rounded ? bytes_of<128, 1>(a, r) : bytes_of<128, 2>(a, r);
+}
+
+extern "C" uint64_t gpu_attention_tiles_most(struct attention a, uint64_t texts,
+                                             uint64_t keys)
+{
+    if (is_small(a))
+        return a.rounded ? most_of<64, 1>(a, texts, keys)
+                         : most_of<64, 2>(a, texts, keys);
+    return a.rounded ? most_of<128, 1>(a, texts, keys)
+                     : most_of<128, 2>(a, texts, keys);
 }
 
 extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,

@@ -14,6 +14,7 @@
 #include "lib/base/mem.h"
 #include "lib/gpu/blas.h"
 #include "lib/gpu/nccl.h"
+#include "lib/gpu/room.h"
 
 int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct err *err)
 {
@@ -272,6 +273,24 @@ static uint64_t memory_of(struct device *d)
     return cudaMemGetInfo(&left, &total) == cudaSuccess ? total : 0;
 }
 
+static int say_full(const struct device *d, uint64_t bytes, const char *what,
+                    size_t left, size_t total, struct err *err)
+{
+    return err_set(err, ERR_SYSTEM,
+                   "GPU %d: no memory for %s: %" PRIu64
+                   " bytes are needed, %zu of %zu are "
+                   "free; 'mem-estimate infer' predicts a layout's memory",
+                   d->number, what, bytes, left, total);
+}
+
+static int fits(struct device *d, uint64_t bytes, const char *what, struct err *err)
+{
+    size_t left = 0, total = 0;
+
+    CUDA_TRY(d, cudaMemGetInfo(&left, &total), "looking at its memory", err);
+    return bytes <= left ? 0 : say_full(d, bytes, what, left, total, err);
+}
+
 static void *allocate(struct device *d, uint64_t size, const char *what,
                       struct err *err)
 {
@@ -285,11 +304,7 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
     if (e == cudaSuccess)
         return memory;
     if (e == cudaErrorMemoryAllocation && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        err_set(err, ERR_SYSTEM,
-                "GPU %d: no memory for %s: %" PRIu64
-                " bytes are needed, %zu of %zu are "
-                "free; 'mem-estimate infer' predicts a layout's memory",
-                d->number, what, size, left, total);
+        say_full(d, size, what, left, total, err);
     else
         cuda_fail(d, e, what, err);
     (void)cudaGetLastError();
@@ -305,21 +320,62 @@ static void cuda_release(struct device *d, void *memory)
     blas_forget(d->blas);
 }
 
-void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
+static int make_room(struct device *d, uint64_t bytes, const char *what,
+                     struct err *err)
 {
-    enum { LARGE = 64 << 20 }; /* bytes, from which no more than these are taken */
-
     if (bytes <= d->room_bytes)
-        return d->room;
+        return 0;
     cuda_release(d, d->room);
     d->room_bytes = 0;
     d->rooms++;
-    if (bytes < LARGE)
-        bytes += bytes / 2;
     d->room = allocate(d, bytes, what, err);
-    if (d->room)
-        d->room_bytes = bytes;
-    return d->room;
+    if (!d->room)
+        return -1;
+    d->room_bytes = bytes;
+    return 0;
+}
+
+void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err)
+{
+    d->grown += bytes > d->room_bytes;
+    return make_room(d, bytes, what, err) < 0 ? NULL : d->room;
+}
+
+static void add_room(struct ledger *list, uint64_t room, uint64_t workspace,
+                     uint64_t parts)
+{
+    ledger_add(list, "kernels", LEDGER_DEVICE, room);
+    ledger_add(list, "cublaslt", LEDGER_DEVICE, workspace);
+    ledger_add(list, "rows_bf16", LEDGER_DEVICE, parts);
+    ledger_add(list, "copies", LEDGER_HOST, (uint64_t)CUDA_RING * CUDA_PIECE);
+}
+
+static void room(const struct device *d, const struct program *program,
+                 const struct room_limits *limits, struct ledger *list)
+{
+    struct cuda_room_need need = cuda_room_of(d, program, limits);
+
+    add_room(list, need.room, need.workspace, need.parts);
+}
+
+static int reserve(struct device *d, const struct program *program,
+                   const struct room_limits *limits, struct err *err)
+{
+    struct cuda_room_need need = cuda_room_of(d, program, limits);
+
+    return make_room(d, need.room, "attention", err) < 0
+               ? -1
+               : blas_reserve(d, d->blas, need.workspace, need.parts, err);
+}
+
+static void taken(const struct device *d, struct ledger *list, uint64_t *grown)
+{
+    uint64_t workspace, parts;
+
+    blas_taken(d->blas, &workspace, &parts);
+    add_room(list, d->room_bytes, workspace, parts);
+    if (grown)
+        *grown = d->grown;
 }
 
 /* Copies N bytes to a buffer.  A single thread is slower than the way to the GPU, the
@@ -503,6 +559,10 @@ const struct backend backend_cuda = {
     .copy_out = copy_out,
     .copy = copy_within,
     .wait = cuda_wait,
+    .room = room,
+    .reserve = reserve,
+    .taken = taken,
+    .fits = fits,
     .record = record,
     .recorded = recorded,
     .is_current = is_current,

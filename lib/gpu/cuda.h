@@ -25,6 +25,7 @@ struct device {
     void *room;    /* of cuda_room */
     uint64_t room_bytes;
     int rooms;        /* allocations so far of room and of blas */
+    uint64_t grown;   /* those in a step: there should be none */
     bool records_not; /* it has been tried */
     bool records;     /* between record and recorded */
     struct recording *recordings;
@@ -41,7 +42,7 @@ void cuda_pause(int turn);
 void cuda_drop_graphs(struct device *d);
 
 /* Returns BYTES of scratch memory, shared by all operations; NULL with *err set on
- * failure. */
+ * failure.  It is reserved when an engine opens (room.h). */
 void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *err);
 
 /* Sets *err: WHAT failed with status E; returns -1. */

@@ -138,6 +138,12 @@ void gpu_attention(float *y, float *lse, const float *q, const float *k, const f
                    struct attention a, struct ranges r, void *room, void *stream);
 uint64_t gpu_attention_room(const float *y, const float *q, const float *k,
                             const float *v, struct attention a, struct ranges r);
+/* Its bytes are at most these for at most TEXTS of at most ROWS queries and KEYS. */
+uint64_t gpu_attention_most(struct attention a, uint64_t texts, uint64_t rows,
+                            uint64_t keys);
+uint64_t gpu_attention_tiles_most(struct attention a, uint64_t texts, uint64_t keys);
+uint64_t gpu_attention_parts_most(struct attention a, uint64_t texts, uint64_t rows,
+                                  uint64_t keys);
 /* The same on tensor cores, for texts of at least LEAST queries; TILES is device memory
  * of gpu_attention_tiles bytes.  Heads have at most 128 columns, a multiple of 4;
  * addresses are aligned to 16 bytes. */

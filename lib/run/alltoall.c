@@ -14,6 +14,7 @@ static int grow(struct alltoall *x, int which, uint64_t bytes, struct err *err)
         return 0;
     free(x->room[which]);
     x->cap[which] = 0;
+    x->grown++;
     x->room[which] = mem_alloc(bytes, "rows of experts", err);
     if (!x->room[which])
         return -1;
@@ -21,10 +22,21 @@ static int grow(struct alltoall *x, int which, uint64_t bytes, struct err *err)
     return 0;
 }
 
-int alltoall_open(struct alltoall *x, const struct program *p, struct link *link,
+/* Bytes of value V in the largest step; false on overflow. */
+static bool bytes_of(uint64_t *bytes, const struct program *p, int v,
+                     const uint64_t most[ROWS_KINDS])
+{
+    const struct value *its = &p->value[v];
+
+    return mem_mul(bytes, program_rows(p, its, most), its->cols) &&
+           mem_mul(bytes, *bytes, (uint64_t)dtype_bits(its->dtype) / 8);
+}
+
+int alltoall_plan(struct alltoall *x, const struct program *p, struct link *link,
                   struct comm *comm, const uint64_t most[ROWS_KINDS], struct err *err)
 {
-    uint64_t bytes = 0, experts = 0;
+    bool device = !link->ops->host_memory;
+    uint64_t experts = 0;
 
     *x = (struct alltoall){ .link = link, .comm = comm };
     if (comm->size == 1)
@@ -33,20 +45,33 @@ int alltoall_open(struct alltoall *x, const struct program *p, struct link *link
         experts = p->mixture[i].all > experts ? p->mixture[i].all : experts;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
-        const struct value *v =
-            &p->value[inst->all_to_all == ALL_TO_ALL_BACK ? inst->src[0] : inst->dst];
-        uint64_t n;
+        bool back = inst->all_to_all == ALL_TO_ALL_BACK;
+        bool rows = inst->all_to_all != ALL_TO_ALL_COUNTS;
+        uint64_t came, to;
 
-        if (inst->op != OP_ALL_TO_ALL || inst->all_to_all == ALL_TO_ALL_COUNTS)
+        if (inst->op != OP_ALL_TO_ALL)
             continue;
-        if (!mem_mul(&n, program_rows(p, v, most), v->cols * sizeof(float)))
+        if (!bytes_of(&came, p, back ? inst->src[0] : inst->dst, most) ||
+            !bytes_of(&to, p, inst->dst, most))
             return err_set(err, ERR_SYSTEM, "rows of experts: too many");
-        bytes = n > bytes ? n : bytes;
+        if (rows && came > x->most[BY_RANK])
+            x->most[BY_RANK] = came;
+        if (device && to >= x->most[FOR_DEVICE])
+            x->most[FOR_DEVICE] = to + 1;
     }
     x->sent = xcalloc((size_t)experts + 1, sizeof(*x->sent));
     x->came =
         xcalloc(((size_t)experts + 1) * ((size_t)comm->size + 1), sizeof(*x->came));
-    return grow(x, BY_RANK, bytes, err);
+    return 0;
+}
+
+int alltoall_open(struct alltoall *x, struct err *err)
+{
+    for (int i = BY_RANK; i <= FOR_DEVICE; i++)
+        if (grow(x, i, x->most[i], err) < 0)
+            return -1;
+    x->grown = 0;
+    return 0;
 }
 
 void alltoall_close(struct alltoall *x)
@@ -60,7 +85,7 @@ void alltoall_close(struct alltoall *x)
 
 uint64_t alltoall_bytes(const struct alltoall *x)
 {
-    return x->cap[BY_RANK] + x->cap[FOR_DEVICE];
+    return x->most[BY_RANK] + x->most[FOR_DEVICE];
 }
 
 /* A host buffer for BYTES that will be copied to the device's Y (Y itself if the

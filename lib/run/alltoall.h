@@ -15,13 +15,16 @@ struct alltoall {
     void *room[2]; /* staging for rows; the second only for a device with its own memory
                     */
     size_t cap[2];
+    uint64_t most[2]; /* bytes of the largest step */
+    uint64_t grown;   /* how often a step had more */
 };
 
-/* Allocates staging for the rows that P may send and receive when a step has at most
- * MOST rows of each kind. */
-MUST_CHECK int alltoall_open(struct alltoall *x, const struct program *p,
+/* Finds how many rows P may send and receive when a step has at most MOST rows of each
+ * kind; alltoall_open allocates staging for them. */
+MUST_CHECK int alltoall_plan(struct alltoall *x, const struct program *p,
                              struct link *link, struct comm *comm,
                              const uint64_t most[ROWS_KINDS], struct err *err);
+MUST_CHECK int alltoall_open(struct alltoall *x, struct err *err);
 void alltoall_close(struct alltoall *x);
 uint64_t alltoall_bytes(const struct alltoall *x);
 /* Runs INST, an all-to-all of mixture M (enum all_to_all_what), on device memory: Y

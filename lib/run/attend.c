@@ -12,6 +12,7 @@ enum { TURN = 64 };
 /* most_keys is rounded up to a multiple of this, so that consecutive steps share a
  * shape. */
 enum { KEYS_STEP = 256 };
+enum { SCRATCHES = 10 }; /* buffers for rows that are exchanged */
 
 /* A range of rows that are contiguous in the cache and in the sequence. */
 struct piece {
@@ -44,7 +45,12 @@ struct attend {
     float *partial;        /* like y, for one piece */
     float *lse, *partial_lse, *all_lse; /* [gathered][heads] */
     float *all;                         /* like y */
-    uint64_t scratch_bytes;
+    struct scratch {                    /* where these are set, and their bytes */
+        float **to;
+        uint64_t bytes;
+    } scratch[SCRATCHES];
+    int nscratch;
+    size_t most_pieces; /* of a rank's part of a sequence, in the largest step */
     /* the current step */
     size_t sequence;
     struct set *group;                 /* [cache.ngroups]: queries and cached keys */
@@ -168,8 +174,8 @@ static void find_cols(const struct attend *a, uint64_t *cols, uint64_t *width)
     }
 }
 
-/* Allocates N rows of COLS floats for *out, unless COLS is 0. */
-static int open_rows(struct attend *a, float **out, size_t n, uint64_t cols,
+/* *out will be N rows of COLS floats, unless COLS is 0. */
+static int plan_rows(struct attend *a, float **out, size_t n, uint64_t cols,
                      struct err *err)
 {
     uint64_t bytes;
@@ -178,9 +184,8 @@ static int open_rows(struct attend *a, float **out, size_t n, uint64_t cols,
         return 0;
     if (!mem_mul(&bytes, n, cols) || !mem_mul(&bytes, bytes, sizeof(float)))
         return err_set(err, ERR_SYSTEM, "the size of the exchange buffers overflows");
-    *out = a->link->ops->alloc(a->link->device, bytes, "the exchange buffers", err);
-    a->scratch_bytes += bytes;
-    return *out ? 0 : -1;
+    a->scratch[a->nscratch++] = (struct scratch){ out, bytes };
+    return 0;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -188,7 +193,25 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static int open_scratch(struct attend *a, const struct cache_limits *l, size_t capacity,
+/* The heads that neighbours exchange in the largest step. */
+static void plan_exchange(struct attend *a, const struct cache_limits *l)
+{
+    for (int i = 0; i < a->p->ninsts; i++) {
+        const struct inst *inst = &a->p->inst[i];
+
+        for (int side = 0; side < 4 && inst->op == OP_ATTENTION; side++) {
+            bool source =
+                a->p->value[side < 3 ? inst->src[side] : inst->dst].rows == ROWS_SOURCE;
+            struct head_part h =
+                side < 3 ? heads_of(a, inst, side) : result_of(a, inst);
+
+            sequence_plan(source ? a->from : a->s, &h, per_of(inst),
+                          source ? l->source : l->tokens);
+        }
+    }
+}
+
+static int plan_scratch(struct attend *a, const struct cache_limits *l, size_t capacity,
                         struct err *err)
 {
     size_t rows = larger(sequence_gathered_most(a->s, l->tokens),
@@ -199,6 +222,7 @@ static int open_scratch(struct attend *a, const struct cache_limits *l, size_t c
 
     if (alone(a))
         return 0;
+    plan_exchange(a, l);
     if (around && capacity > keys)
         keys = capacity;
     for (int i = 0; i < a->p->ninsts; i++) {
@@ -220,21 +244,31 @@ static int open_scratch(struct attend *a, const struct cache_limits *l, size_t c
         result = larger(result, heads_cols(&h));
         heads = larger(heads, h.group_count * h.within_count);
     }
-    return open_rows(a, &a->q, rows, most[0], err) < 0 ||
-                   open_rows(a, &a->k, keys, most[1], err) < 0 ||
-                   open_rows(a, &a->v, keys, most[2], err) < 0 ||
-                   open_rows(a, &a->kept, rows, kept, err) < 0 ||
-                   open_rows(a, &a->y, rows, result, err) < 0 ||
-                   open_rows(a, &a->partial, rows, around ? result : 0, err) < 0 ||
-                   open_rows(a, &a->all, rows, around ? result : 0, err) < 0 ||
-                   open_rows(a, &a->lse, rows, around ? heads : 0, err) < 0 ||
-                   open_rows(a, &a->partial_lse, rows, around ? heads : 0, err) < 0 ||
-                   open_rows(a, &a->all_lse, rows, around ? heads : 0, err) < 0
+    return plan_rows(a, &a->q, rows, most[0], err) < 0 ||
+                   plan_rows(a, &a->k, keys, most[1], err) < 0 ||
+                   plan_rows(a, &a->v, keys, most[2], err) < 0 ||
+                   plan_rows(a, &a->kept, rows, kept, err) < 0 ||
+                   plan_rows(a, &a->y, rows, result, err) < 0 ||
+                   plan_rows(a, &a->partial, rows, around ? result : 0, err) < 0 ||
+                   plan_rows(a, &a->all, rows, around ? result : 0, err) < 0 ||
+                   plan_rows(a, &a->lse, rows, around ? heads : 0, err) < 0 ||
+                   plan_rows(a, &a->partial_lse, rows, around ? heads : 0, err) < 0 ||
+                   plan_rows(a, &a->all_lse, rows, around ? heads : 0, err) < 0
                ? -1
                : 0;
 }
 
-int attend_open(struct attend **out, const struct program *p, struct sequence *s,
+/* Pieces of a sequence that a rank of the ring caches: one for each step that is
+ * divided, which are as long as they can be but for the last of a prompt, and one for
+ * each TURN. */
+static size_t pieces_most(const struct cache_limits *l)
+{
+    size_t most = l->context / (l->tokens + !l->tokens) + l->context / TURN + 4;
+
+    return most < l->context ? most : l->context;
+}
+
+int attend_plan(struct attend **out, const struct program *p, struct sequence *s,
                 struct sequence *from, struct link *link,
                 const struct cache_limits *limits, struct err *err)
 {
@@ -260,8 +294,9 @@ int attend_open(struct attend **out, const struct program *p, struct sequence *s
     if (check_sharing(a, err) < 0)
         goto out;
     find_cols(a, cols, width);
-    if (cache_open(&a->cache, p, link->ops, link->device, cols, width, &own, err) < 0 ||
-        open_scratch(a, limits, own.context, err) < 0)
+    a->most_pieces = pieces_most(limits);
+    if (cache_plan(&a->cache, p, link->ops, cols, width, &own, err) < 0 ||
+        plan_scratch(a, limits, own.context, err) < 0)
         goto out;
     a->group = xcalloc((size_t)a->cache.ngroups + 1, sizeof(*a->group));
     ret = 0;
@@ -275,19 +310,32 @@ out:
     return ret;
 }
 
+int attend_open(struct attend *a, struct err *err)
+{
+    const struct backend *ops = a->link->ops;
+
+    if (cache_open(&a->cache, a->link->device, err) < 0 ||
+        sequence_open(a->s, err) < 0 || sequence_open(a->from, err) < 0)
+        return -1;
+    for (int i = 0; i < a->nscratch; i++) {
+        struct scratch *one = &a->scratch[i];
+
+        *one->to = ops->alloc(a->link->device, one->bytes, "the exchange buffers", err);
+        if (!*one->to)
+            return -1;
+    }
+    return 0;
+}
+
 void attend_free(struct attend *a)
 {
     if (!a)
         return;
     for (size_t i = 0; i < a->cache.sequences * (size_t)a->s->ring; i++)
         free(a->pieces[i].v);
-    {
-        float *own[] = { a->q,   a->k,       a->v,   a->kept,        a->y,
-                         a->all, a->partial, a->lse, a->partial_lse, a->all_lse };
-
-        for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-            a->link->ops->release(a->link->device, own[i]);
-    }
+    for (int i = 0; i < a->nscratch; i++)
+        if (*a->scratch[i].to)
+            a->link->ops->release(a->link->device, *a->scratch[i].to);
     if (a->cache.program)
         cache_close(&a->cache);
     free(a->pieces);
@@ -305,7 +353,34 @@ uint64_t attend_cache_bytes(const struct attend *a)
 
 uint64_t attend_scratch_bytes(const struct attend *a)
 {
-    return a->scratch_bytes;
+    uint64_t bytes = a->s->most + a->from->most;
+
+    for (int i = 0; i < a->nscratch; i++)
+        bytes += a->scratch[i].bytes;
+    return bytes;
+}
+
+uint64_t attend_sent_bytes(const struct attend *a)
+{
+    uint64_t most = larger(a->s->most, a->from->most);
+
+    for (int i = 0; i < a->nscratch; i++)
+        most = larger(most, a->scratch[i].bytes);
+    return most;
+}
+
+size_t attend_keys_most(const struct attend *a)
+{
+    size_t most = 0;
+
+    for (int g = 0; g < a->cache.ngroups; g++)
+        most = larger(most, a->cache.group[g].most * CACHE_BLOCK);
+    return most;
+}
+
+size_t attend_padded(size_t keys)
+{
+    return (keys + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
 }
 
 /* ---- ranges of a step ---- */
@@ -354,7 +429,7 @@ static void add_set(struct set *set, struct upload *u, const struct range *v, si
         set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
         set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
     }
-    set->most_keys = (set->most_keys + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
+    set->most_keys = attend_padded(set->most_keys);
     set->at = upload_add(u, v, n, sizeof(*v));
 }
 
@@ -551,6 +626,26 @@ int attend_begin(struct attend *a, const struct attend_segment *segment, size_t 
     else
         add_shared_sets(a, segment, written, u);
     return 0;
+}
+
+void attend_begin_most(const struct attend *a, size_t n, struct upload *u)
+{
+    size_t of_set = sizeof(struct range);
+
+    upload_add(u, NULL, 4, sizeof(int32_t));
+    upload_add(u, NULL, 0, sizeof(int32_t));
+    for (int g = 0; g < a->cache.ngroups; g++) {
+        for (size_t i = 0; i < n; i++)
+            upload_add(u, NULL, cache_table_most(&a->cache, g), sizeof(int32_t));
+        upload_add(u, NULL, n, of_set); /* group, kept_source */
+        upload_add(u, NULL, n, of_set);
+    }
+    for (int i = 0; i < 3; i++) /* self, source_self, none */
+        upload_add(u, NULL, n, of_set);
+    for (int i = 0; i < a->s->ring && a->s->ring > 1; i++) {
+        upload_add(u, NULL, a->most_pieces, of_set);
+        upload_add(u, NULL, 1, of_set);
+    }
 }
 
 static void set_ready(struct set *s, const struct upload *u)

@@ -21,15 +21,25 @@ struct attend_segment {
     size_t source_row, nsource; /* of a new sequence's encoder input */
 };
 
-/* P, S, FROM (sharing of the encoder's tokens) and LINK must outlive *out.  ERR_NO when
- * there are more ranks that exchange heads than heads. */
-MUST_CHECK int attend_open(struct attend **out, const struct program *p,
+/* attend_plan finds the sizes, attend_open allocates in the device of LINK.  P, S, FROM
+ * (sharing of the encoder's tokens) and LINK must outlive *out.  ERR_NO when there are
+ * more ranks that exchange heads than heads. */
+MUST_CHECK int attend_plan(struct attend **out, const struct program *p,
                            struct sequence *s, struct sequence *from, struct link *link,
                            const struct cache_limits *limits, struct err *err);
+MUST_CHECK int attend_open(struct attend *a, struct err *err);
 void attend_free(struct attend *a);
 uint64_t attend_cache_bytes(const struct attend *a);
 /* Bytes of temporary buffers, for rows that are exchanged. */
 uint64_t attend_scratch_bytes(const struct attend *a);
+/* Most bytes that are sent at a time. */
+uint64_t attend_sent_bytes(const struct attend *a);
+/* The number of KEYS that kernels are launched for. */
+size_t attend_padded(size_t keys);
+/* Most cached rows of a sequence. */
+size_t attend_keys_most(const struct attend *a);
+/* Adds to U, which plans, what attend_begin adds in the largest step, of N segments. */
+void attend_begin_most(const struct attend *a, size_t n, struct upload *u);
 
 /* Begins a step of N segments (at most one with sequence parallelism): makes room in
  * the cache, and adds to U what the kernels read.  Call attend_ready after

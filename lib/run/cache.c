@@ -136,18 +136,18 @@ static void size_group(struct cache *c, struct cache_group *g,
     g->table = xcalloc(c->sequences + 1, sizeof(*g->table));
 }
 
-int cache_open(struct cache *c, const struct program *program,
-               const struct backend *ops, struct device *device, const uint64_t *cols,
-               const uint64_t *width, const struct cache_limits *limits,
-               struct err *err)
+int cache_plan(struct cache *c, const struct program *program,
+               const struct backend *ops, const uint64_t *cols, const uint64_t *width,
+               const struct cache_limits *limits, struct err *err)
 {
-    *c = (struct cache){
-        .program = program, .ops = ops, .device = device, .sequences = limits->sequences
-    };
+    *c = (struct cache){ .program = program,
+                         .ops = ops,
+                         .sequences = limits->sequences };
     c->group_of = xcalloc((size_t)program->nslots + 1, sizeof(*c->group_of));
     c->cols = xcalloc((size_t)program->nslots + 1, sizeof(*c->cols));
     c->memory = xcalloc((size_t)program->nslots + 1, sizeof(*c->memory));
     c->width = xcalloc((size_t)program->nslots + 1, sizeof(*c->width));
+    c->size = xcalloc((size_t)program->nslots + 1, sizeof(*c->size));
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
     memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
     c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
@@ -163,17 +163,29 @@ int cache_open(struct cache *c, const struct program *program,
             !mem_mul(&bytes, c->group[c->group_of[i]].rows,
                      layout_cached_bytes(c->dtype, cols[i], width[i])))
             return err_set(err, ERR_SYSTEM, "the size of the KV cache overflows");
-        c->memory[i] = ops->alloc(device, bytes, "the cache", err);
+        c->size[i] = bytes;
+        if (!mem_add(&c->bytes, c->bytes, bytes))
+            return err_set(err, ERR_SYSTEM, "the size of the KV cache overflows");
+    }
+    return 0;
+}
+
+int cache_open(struct cache *c, struct device *device, struct err *err)
+{
+    c->device = device;
+    for (int i = 0; i < c->program->nslots; i++) {
+        if (c->group_of[i] < 0)
+            continue;
+        c->memory[i] = c->ops->alloc(device, c->size[i], "the cache", err);
         if (!c->memory[i])
             return -1;
-        c->bytes += bytes;
     }
     return 0;
 }
 
 void cache_close(struct cache *c)
 {
-    for (int i = 0; c->memory && i < c->program->nslots; i++)
+    for (int i = 0; c->device && i < c->program->nslots; i++)
         c->ops->release(c->device, c->memory[i]);
     for (int i = 0; i < c->ngroups; i++) {
         for (size_t k = 0; k < c->sequences; k++)
@@ -185,6 +197,7 @@ void cache_close(struct cache *c)
     free(c->group_of);
     free(c->cols);
     free(c->width);
+    free(c->size);
     free(c->memory);
     *c = (struct cache){ 0 };
 }
@@ -259,10 +272,21 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
     return 0;
 }
 
+/* Entries of an uploaded table of N blocks. */
+static size_t padded(size_t n)
+{
+    return (n + TABLE_STEP - 1) / TABLE_STEP * TABLE_STEP;
+}
+
+size_t cache_table_most(const struct cache *c, int group)
+{
+    return padded(c->group[group].most);
+}
+
 void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u)
 {
     struct cache_table *t = &c->group[group].table[sequence];
-    size_t room = (t->n + TABLE_STEP - 1) / TABLE_STEP * TABLE_STEP;
+    size_t room = padded(t->n);
 
     t->at = upload_add(u, NULL, room, sizeof(*t->block));
     if (t->n)

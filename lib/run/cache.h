@@ -40,9 +40,10 @@ struct cache {
     uint64_t *cols;  /* [nslots]: columns of a row on this rank */
     uint64_t *width; /* [nslots]: columns of a head, which share a scale */
     enum dtype dtype;
-    void **memory; /* [nslots]: device, [rows][columns] in DTYPE: layout_cached_bytes
-                    * per row */
-    uint64_t bytes;
+    void **memory;  /* [nslots]: device, [rows][columns] in DTYPE: layout_cached_bytes
+                     * per row */
+    uint64_t *size; /* [nslots]: its bytes */
+    uint64_t bytes; /* of all */
 };
 
 struct cache_limits {
@@ -59,12 +60,16 @@ struct cache_limits {
 /* Number of blocks for SEQUENCES sequences of at most CONTEXT rows each; at most ROWS /
  * CACHE_BLOCK unless ROWS is 0. */
 size_t cache_blocks(size_t context, size_t sequences, size_t rows);
-/* A row of slot S has COLS[S] columns on this rank, in heads of WIDTH[S] columns.  OPS
- * and DEVICE must outlive C.  ERR_NO: the backend has no kernels for limits->dtype. */
-MUST_CHECK int cache_open(struct cache *c, const struct program *program,
-                          const struct backend *ops, struct device *device,
-                          const uint64_t *cols, const uint64_t *width,
-                          const struct cache_limits *limits, struct err *err);
+/* A row of slot S has COLS[S] columns on this rank, in heads of WIDTH[S] columns.
+ * cache_plan sizes the pools, cache_open allocates them in DEVICE; OPS and DEVICE must
+ * outlive C.  ERR_NO: the backend has no kernels for limits->dtype. */
+MUST_CHECK int cache_plan(struct cache *c, const struct program *program,
+                          const struct backend *ops, const uint64_t *cols,
+                          const uint64_t *width, const struct cache_limits *limits,
+                          struct err *err);
+MUST_CHECK int cache_open(struct cache *c, struct device *device, struct err *err);
+/* Entries of the largest block table of GROUP in a step's upload. */
+size_t cache_table_most(const struct cache *c, int group);
 void cache_close(struct cache *c);
 
 /* The group that side SIDE (1: keys, 2: values) of attention INST reads, or -1. */

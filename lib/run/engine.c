@@ -22,7 +22,10 @@ struct engine {
     struct engine_limits limits;
     bool narrow;  /* no product has weights of more than sixteen bits */
     bool rounded; /* they are bf16 or codes, and rows are rounded before them */
-    char *arena;  /* device memory */
+    uint64_t most[ROWS_KINDS]; /* rows of the largest step */
+    enum dtype *stored;        /* [nweights] */
+    int threads;
+    char *arena; /* device memory */
     uint64_t arena_bytes;
     uint64_t *offset; /* [nvalues]: in the arena */
     struct link link;
@@ -44,6 +47,7 @@ struct engine {
     float scale;         /* factor of the loss */
     uint64_t seed;       /* of dropout */
     struct replays replays;
+    uint64_t grown;   /* how often an output was larger than planned */
     int recorded;     /* recordings so far, the same on all ranks of the tensor group */
     bool records_not; /* some rank of them cannot record */
     void (*see)(void *arg, int part); /* or NULL */
@@ -54,9 +58,9 @@ struct engine {
 
 /* ---- opening ---- */
 
-static int open_arena(struct engine *e, struct err *err)
+static int plan_arena(struct engine *e, struct err *err)
 {
-    uint64_t most[ROWS_KINDS] = {
+    const uint64_t most[ROWS_KINDS] = {
         [ROWS_TOKENS] =
             sequence_rows_most(&e->sequence, e->limits.tokens + e->limits.running),
         [ROWS_WANTED] = e->limits.wanted,
@@ -66,20 +70,18 @@ static int open_arena(struct engine *e, struct err *err)
         [ROWS_FRAMES] = 4 * e->limits.sources
     };
 
+    memcpy(e->most, most, sizeof(most));
     e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
-    if (!program_arena(e->p, most, e->offset, &e->arena_bytes))
+    if (!program_arena(e->p, e->most, e->offset, &e->arena_bytes))
         return err_set(err, ERR_SYSTEM, "the arena overflows");
-    if (e->experts &&
-        alltoall_open(&e->alltoall, e->p, &e->link, e->experts, most, err) < 0)
-        return -1;
-    e->arena = e->ops->alloc(e->device, e->arena_bytes, "the arena", err);
-    return e->arena ? 0 : -1;
+    return e->experts
+               ? alltoall_plan(&e->alltoall, e->p, &e->link, e->experts, e->most, err)
+               : 0;
 }
 
 /* Do all linear layers have weights of at most 16 bits?  *rounds: all of bf16 or codes.
  */
-static bool is_narrow(const struct program *p, const struct matrix *weight,
-                      bool *rounds)
+static bool is_narrow(const struct program *p, const enum dtype *stored, bool *rounds)
 {
     bool some = false;
 
@@ -91,7 +93,7 @@ static bool is_narrow(const struct program *p, const struct matrix *weight,
         if (inst->op != OP_LINEAR && inst->op != OP_MATMUL &&
             inst->op != OP_HEAD_LINEAR && inst->op != OP_HEAD_MATMUL)
             continue;
-        type = weight[inst->weight].dtype;
+        type = stored[inst->weight];
         if (dtype_bits(type) > 16)
             return false;
         *rounds &= type == DTYPE_BF16 || codes_are(type);
@@ -100,10 +102,81 @@ static bool is_narrow(const struct program *p, const struct matrix *weight,
     return some;
 }
 
-int engine_open(struct engine **out, const struct program *program,
-                const struct backend *ops, struct device *device,
-                const struct matrix *weight, const struct engine_groups *groups,
-                const struct engine_limits *limits, struct err *err)
+/* Bytes of value V in the largest step. */
+static uint64_t most_bytes(const struct engine *e, int v)
+{
+    const struct value *its = &e->p->value[v];
+
+    return program_rows(e->p, its, e->most) * its->cols *
+           (uint64_t)dtype_bits(its->dtype) / 8;
+}
+
+/* Finds what goes through the host's memory at a time. */
+static void plan_link(struct engine *e)
+{
+    const struct program *p = e->p;
+    bool piped = link_is_staged(&e->link, e->pipe);
+
+    for (int i = 0; i < p->noutputs; i++)
+        if (p->output[i].stage == p->coord[MESH_PP])
+            link_plan(&e->link, most_bytes(e, p->output[i].value));
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+        enum op_collective how = op_table[inst->op].collective;
+        struct comm *c = how == COLLECTIVE_ALL_TO_ALL ? e->experts
+                         : inst->over == MESH_SP      ? e->sequence.comm
+                                                      : e->comm;
+
+        if (how == COLLECTIVE_NONE || !link_is_staged(&e->link, c))
+            continue;
+        link_plan(&e->link, most_bytes(e, inst->dst));
+        for (int k = 0; k < inst->nsrc; k++)
+            link_plan(&e->link, most_bytes(e, inst->src[k]));
+    }
+    for (int i = 0; e->experts && i < p->nmixtures; i++) { /* counts always do */
+        link_plan(&e->link, most_bytes(e, p->mixture[i].sent));
+        link_plan(&e->link, most_bytes(e, p->mixture[i].counts));
+    }
+    for (int i = 0; i < p->nimports && piped; i++)
+        link_plan(&e->link, most_bytes(e, p->import[i]));
+    for (int i = 0; i < p->nexports && piped; i++)
+        link_plan(&e->link, most_bytes(e, p->export[i]));
+    if (link_is_staged(&e->link, e->sequence.comm))
+        link_plan(&e->link, attend_sent_bytes(e->attend));
+}
+
+/* How the sequence group may share the rows of output I, which this stage computes;
+ * NULL: not at all. */
+static struct sequence *may_share(struct engine *e, int i)
+{
+    const struct program_output *o = &e->p->output[i];
+    enum row_kind rows = e->p->value[o->value].rows;
+
+    if (o->stage != e->p->coord[MESH_PP])
+        return NULL;
+    return rows == ROWS_TOKENS ? &e->sequence : rows == ROWS_SOURCE ? &e->source : NULL;
+}
+
+/* Finds the bytes of the outputs that the group's first rank collects. */
+static void plan_outputs(struct engine *e)
+{
+    for (int i = 0; i < e->p->noutputs; i++) {
+        const struct sequence *s = may_share(e, i);
+
+        if (s && s->comm->size > 1 && s->comm->rank == 0)
+            e->whole[i].bytes =
+                (s == &e->source ? e->limits.sources
+                                 : e->limits.tokens + e->limits.running) *
+                e->p->value[e->p->output[i].value].cols * sizeof(float);
+    }
+}
+
+static void plan_upload(struct engine *e);
+
+int engine_plan(struct engine **out, const struct program *program,
+                const struct backend *ops, int threads, const enum dtype *stored,
+                const struct engine_groups *groups, const struct engine_limits *limits,
+                struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
     struct cache_limits cache = { .tokens = limits->tokens,
@@ -115,9 +188,10 @@ int engine_open(struct engine **out, const struct program *program,
 
     e->p = program;
     e->ops = ops;
-    e->device = device;
-    e->weight = weight;
-    e->narrow = is_narrow(program, weight, &e->rounded);
+    e->threads = threads;
+    e->stored = xcalloc((size_t)program->nweights + 1, sizeof(*e->stored));
+    memcpy(e->stored, stored, (size_t)program->nweights * sizeof(*stored));
+    e->narrow = is_narrow(program, stored, &e->rounded);
     e->rounded &= e->narrow && program->rounded;
     e->comm = groups->tensor;
     e->pipe = groups->pipe;
@@ -128,20 +202,125 @@ int engine_open(struct engine **out, const struct program *program,
     e->limits.segments += !limits->segments;
     if (!limits->sources)
         e->limits.sources = limits->source;
-    link_init(&e->link, ops, device);
+    link_init(&e->link, ops, NULL);
     e->link.wires = groups->wires;
-    upload_init(&e->upload, ops, device);
-    replays_init(&e->replays, ops, device);
+    upload_init(&e->upload, ops, NULL);
+    replays_init(&e->replays, ops, NULL);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     sequence_init(&e->source, groups->sequence, &e->link, groups->across);
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
-    if (open_arena(e, err) < 0 || attend_open(&e->attend, program, &e->sequence,
+    if (plan_arena(e, err) < 0 || attend_plan(&e->attend, program, &e->sequence,
                                               &e->source, &e->link, &cache, err) < 0) {
+        engine_free(e);
+        return -1;
+    }
+    plan_link(e);
+    plan_outputs(e);
+    plan_upload(e);
+    *out = e;
+    return 0;
+}
+
+static struct room_limits room_of(const struct engine *e)
+{
+    uint64_t tokens = e->limits.tokens + e->limits.running, keys;
+    struct room_limits l = { .segments = e->limits.segments,
+                             .queries =
+                                 tokens > e->limits.source ? tokens : e->limits.source,
+                             .block_rows = CACHE_BLOCK,
+                             .stored = e->stored,
+                             .narrow = e->narrow,
+                             .rounded = e->rounded,
+                             .threads = e->threads };
+
+    keys = attend_keys_most(e->attend);
+    l.keys = keys > l.queries ? keys : l.queries;
+    l.padded_keys = attend_padded(l.keys);
+    memcpy(l.most, e->most, sizeof(l.most));
+    return l;
+}
+
+void engine_memory(const struct engine *e, struct ledger *list)
+{
+    enum ledger_where host = e->ops->host_memory ? LEDGER_DEVICE : LEDGER_HOST;
+
+    ledger_add(list, "kv_cache", LEDGER_DEVICE, attend_cache_bytes(e->attend));
+    ledger_add(list, "activations", LEDGER_DEVICE, e->arena_bytes);
+    ledger_add(list, "exchange", LEDGER_DEVICE, attend_scratch_bytes(e->attend));
+    ledger_add(list, "expert_rows", host, alltoall_bytes(&e->alltoall));
+    ledger_add(list, "inputs", LEDGER_DEVICE, upload_bytes(&e->upload));
+    ledger_add(list, "inputs", host, upload_bytes(&e->upload));
+    ledger_add(list, "staging", host, link_bytes(&e->link));
+    for (int i = 0; i < e->p->noutputs; i++)
+        ledger_add(list, "outputs", host, e->whole[i].bytes);
+}
+
+void engine_room(const struct engine *e, const struct device *device,
+                 struct ledger *list)
+{
+    const struct room_limits room = room_of(e);
+
+    e->ops->room(device, e->p, &room, list);
+}
+
+int engine_start(struct engine *e, struct device *device, const struct matrix *weight,
+                 struct err *err)
+{
+    struct room_limits room;
+
+    e->device = e->link.device = e->upload.device = e->replays.device = device;
+    e->weight = weight;
+    for (int i = 0; i < e->p->nweights; i++)
+        e->stored[i] = weight[i].dtype;
+    e->narrow = is_narrow(e->p, e->stored, &e->rounded);
+    e->rounded &= e->narrow && e->p->rounded;
+    room = room_of(e);
+    e->arena = e->ops->alloc(device, e->arena_bytes, "the arena", err);
+    if (!e->arena || (e->experts && alltoall_open(&e->alltoall, err) < 0) ||
+        attend_open(e->attend, err) < 0 || upload_open(&e->upload, err) < 0 ||
+        link_open(&e->link, err) < 0)
+        return -1;
+    for (int i = 0; i < e->p->noutputs; i++) {
+        struct whole *w = &e->whole[i];
+
+        w->x = w->bytes ? mem_alloc(w->bytes, e->p->output[i].name, err) : NULL;
+        if (w->bytes && !w->x)
+            return -1;
+    }
+    return e->ops->reserve(device, e->p, &room, err);
+}
+
+int engine_open(struct engine **out, const struct program *program,
+                const struct backend *ops, struct device *device,
+                const struct matrix *weight, const struct engine_groups *groups,
+                const struct engine_limits *limits, struct err *err)
+{
+    enum dtype *stored = xcalloc((size_t)program->nweights + 1, sizeof(*stored));
+    struct engine *e;
+    int ret;
+
+    for (int i = 0; i < program->nweights; i++)
+        stored[i] = weight[i].dtype;
+    ret = engine_plan(&e, program, ops, 1, stored, groups, limits, err);
+    free(stored);
+    if (ret < 0)
+        return -1;
+    if (engine_start(e, device, weight, err) < 0) {
         engine_free(e);
         return -1;
     }
     *out = e;
     return 0;
+}
+
+uint64_t engine_grown(const struct engine *e)
+{
+    struct ledger ignored = { 0 };
+    uint64_t kernels = 0;
+
+    e->ops->taken(e->device, &ignored, &kernels);
+    return kernels + e->upload.grown + e->link.grown + e->alltoall.grown +
+           e->sequence.grown + e->source.grown + e->grown;
 }
 
 void engine_free(struct engine *e)
@@ -157,7 +336,9 @@ void engine_free(struct engine *e)
     sequence_clear(&e->source);
     upload_clear(&e->upload);
     link_clear(&e->link);
-    e->ops->release(e->device, e->arena);
+    if (e->arena)
+        e->ops->release(e->device, e->arena);
+    free(e->stored);
     free(e->whole);
     free(e->offset);
     free(e->gradient_at);
@@ -182,17 +363,6 @@ void engine_differentiate(struct engine *e, float *gradient, float scale)
 void engine_drop(struct engine *e, uint64_t seed)
 {
     e->seed = seed;
-}
-
-uint64_t engine_cache_bytes(const struct engine *e)
-{
-    return attend_cache_bytes(e->attend);
-}
-
-uint64_t engine_arena_bytes(const struct engine *e)
-{
-    return e->arena_bytes + attend_scratch_bytes(e->attend) +
-           alltoall_bytes(&e->alltoall);
 }
 
 uint64_t engine_moved_bytes(const struct engine *e)
@@ -367,17 +537,12 @@ static int export(struct engine *e, struct err *err)
     return 0;
 }
 
-/* How the sequence group shares the rows of output I, which this stage computes; NULL:
- * not shared. */
+/* How the sequence group shares the rows of output I in this step; NULL: not. */
 static struct sequence *shared_as(struct engine *e, int i)
 {
-    const struct program_output *o = &e->p->output[i];
-    enum row_kind rows = e->p->value[o->value].rows;
-    struct sequence *s = rows == ROWS_TOKENS   ? &e->sequence
-                         : rows == ROWS_SOURCE ? &e->source
-                                               : NULL;
+    struct sequence *s = may_share(e, i);
 
-    return o->stage == e->p->coord[MESH_PP] && s && !s->shared ? s : NULL;
+    return s && !s->shared ? s : NULL;
 }
 
 /* Collects the rows of all tokens on the group's first rank. */
@@ -395,6 +560,7 @@ static int collect(struct engine *e, struct err *err)
         if (s->comm->rank == 0 && w->bytes < bytes) {
             free(w->x);
             w->bytes = 0;
+            e->grown++;
             w->x = mem_alloc(bytes, e->p->output[i].name, err);
             if (!w->x)
                 return -1;
@@ -524,6 +690,19 @@ static void add_offsets(struct engine *e, struct offsets *o, size_t n)
     for (int k = 0; k < ROWS_KINDS; k++)
         o->around[k] = upload_add(u, NULL, is_halved(e, k) ? e->rows[k] : 0,
                                   sizeof(struct around));
+}
+
+/* Finds the bytes of the largest step's inputs. */
+static void plan_upload(struct engine *e)
+{
+    struct offsets o;
+
+    for (int k = 0; k < ROWS_KINDS; k++)
+        e->rows[k] = (size_t)e->most[k];
+    e->rows[ROWS_TABLE] = e->p->table;
+    upload_plan(&e->upload);
+    add_offsets(e, &o, e->limits.segments);
+    attend_begin_most(e->attend, e->limits.segments, &e->upload);
 }
 
 /* Fills in this rank's rows of segment S from row ROW on, and its outputs from OUTPUT

@@ -58,6 +58,23 @@ MUST_CHECK int engine_open(struct engine **out, const struct program *program,
                            const struct engine_groups *groups,
                            const struct engine_limits *limits, struct err *err);
 void engine_free(struct engine *e);
+/* The same in two parts.  engine_plan allocates nothing: STORED[i] is the type of
+ * weight i; only the size and the rank of the communicators are read.  engine_memory
+ * adds to LIST what it will allocate, engine_room what the kernels will take beside it,
+ * with THREADS threads on DEVICE, or on any if that is NULL.  After engine_start no
+ * step allocates. */
+MUST_CHECK int engine_plan(struct engine **out, const struct program *program,
+                           const struct backend *ops, int threads,
+                           const enum dtype *stored, const struct engine_groups *groups,
+                           const struct engine_limits *limits, struct err *err);
+void engine_memory(const struct engine *e, struct ledger *list);
+void engine_room(const struct engine *e, const struct device *device,
+                 struct ledger *list);
+MUST_CHECK int engine_start(struct engine *e, struct device *device,
+                            const struct matrix *weight, struct err *err);
+/* How often steps have allocated memory all the same: 0, and else a fault of
+ * engine_plan, or of the device's room. */
+uint64_t engine_grown(const struct engine *e);
 /* For a program with a backward pass.  Steps add the gradients of the weights to
  * GRADIENT, f32 in device memory: all weights' gradients in order, without gaps.  The
  * loss is multiplied by SCALE. */
@@ -116,10 +133,6 @@ void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
 MUST_CHECK int engine_output(struct engine *e, int i, const float **out, size_t *rows,
                              struct err *err);
 
-/* Bytes of the KV cache; of the arena including buffers of attention's
- * communication. */
-uint64_t engine_cache_bytes(const struct engine *e);
-uint64_t engine_arena_bytes(const struct engine *e);
 /* Bytes that this rank has sent within its sequence group for attention. */
 uint64_t engine_moved_bytes(const struct engine *e);
 

@@ -19,12 +19,40 @@ void link_clear(struct link *l)
     *l = (struct link){ 0 };
 }
 
+bool link_is_staged(const struct link *l, const struct comm *c)
+{
+    return !l->ops->host_memory && c && c->size > 1 && !wires_of(l->wires, c);
+}
+
+void link_plan(struct link *l, uint64_t bytes)
+{
+    if (!l->ops->host_memory && bytes > l->most)
+        l->most = bytes;
+}
+
+int link_open(struct link *l, struct err *err)
+{
+    for (int side = OUT; side <= IN && l->most; side++) {
+        l->host[side] = mem_alloc(l->most, "an exchange", err);
+        if (!l->host[side])
+            return -1;
+        l->cap[side] = (size_t)l->most;
+    }
+    return 0;
+}
+
+uint64_t link_bytes(const struct link *l)
+{
+    return 2 * l->most;
+}
+
 /* A host buffer of at least BYTES for SIDE, or NULL. */
 static void *room(struct link *l, int side, size_t bytes, struct err *err)
 {
     if (bytes > l->cap[side] || !l->host[side]) {
         free(l->host[side]);
         l->cap[side] = 0;
+        l->grown++;
         l->host[side] = mem_alloc(bytes, "an exchange", err);
         if (l->host[side])
             l->cap[side] = bytes;

@@ -17,10 +17,19 @@ struct link {
     const struct wires *wires; /* borrowed; or NULL */
     void *host[2];             /* send and receive buffers; unused with host memory */
     size_t cap[2];
+    uint64_t most;  /* bytes of what is sent or received; 0: nothing */
+    uint64_t grown; /* how often more was */
 };
 
 void link_init(struct link *l, const struct backend *ops, struct device *device);
 void link_clear(struct link *l);
+/* Does what ranks of C exchange go through the host's memory?  C may be NULL. */
+bool link_is_staged(const struct link *l, const struct comm *c);
+/* BYTES will be sent, received or read at a time; link_open makes room for all that. */
+void link_plan(struct link *l, uint64_t bytes);
+MUST_CHECK int link_open(struct link *l, struct err *err);
+/* Bytes of the buffers. */
+uint64_t link_bytes(const struct link *l);
 
 /* x[n] = the sum of all ranks' x, of dtype f32 or f64. */
 MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n,

@@ -138,6 +138,27 @@ void resident_add(struct resident *r, const void *data, uint64_t bytes)
     r->part[r->n++] = (struct resident_part){ data, bytes, NULL };
 }
 
+/* Allocates all copies, whose pages come with what is written there. */
+static bool make_room(struct resident *r)
+{
+    struct err ignored;
+
+    for (size_t i = 0; i < r->n; i++) {
+        struct resident_part *p = &r->part[i];
+
+        p->copy = r->ops->alloc(r->device, p->bytes, "weights", &ignored);
+        if (!p->copy) {
+            while (i-- > 0) {
+                r->ops->release(r->device, r->part[i].copy);
+                r->part[i].copy = NULL;
+            }
+            return false;
+        }
+    }
+    r->bytes = r->all;
+    return true;
+}
+
 void resident_plan(struct resident *r, const struct backend *ops, struct device *device,
                    uint64_t steps, int ranks)
 {
@@ -160,7 +181,7 @@ void resident_plan(struct resident *r, const struct backend *ops, struct device 
     r->steps = steps;
     if (all && steps >= FEW && ops->host_memory &&
         mem_mul(&need, all, (uint64_t)AMPLE * (uint64_t)ranks) && has_huge_pages() &&
-        available() >= need)
+        available() >= need && make_room(r))
         r->each = all / STEPS + 1;
 }
 
@@ -199,20 +220,14 @@ static bool is_worth(const struct resident *r, const struct resident_part *p)
     return cost < SAVED * r->step_seconds * left * share;
 }
 
-/* Copies P.  Returns false if there is no memory for it. */
+/* Copies P. */
 static bool copy(struct resident *r, struct resident_part *p)
 {
     double start = clock_seconds();
     struct err ignored;
 
-    p->copy = r->ops->alloc(r->device, p->bytes, "weights", &ignored);
-    if (!p->copy)
+    if (r->ops->copy_in(r->device, p->copy, p->data, (size_t)p->bytes, &ignored) < 0)
         return false;
-    if (r->ops->copy_in(r->device, p->copy, p->data, (size_t)p->bytes, &ignored) < 0) {
-        r->ops->release(r->device, p->copy);
-        p->copy = NULL;
-        return false;
-    }
     r->seconds += clock_seconds() - start;
     r->copied += p->bytes;
     return true;

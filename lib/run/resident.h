@@ -19,7 +19,7 @@
 struct resident_part {
     const void *data;
     uint64_t bytes;
-    void *copy; /* of the same bytes, once there is one; or NULL */
+    void *copy; /* memory for the same bytes; or NULL */
 };
 
 struct resident {
@@ -27,6 +27,7 @@ struct resident {
     struct device *device;
     struct resident_part *part;
     size_t n, cap, next;
+    uint64_t bytes;       /* of the memory for copies */
     uint64_t all, each;   /* bytes of all parts; to copy after a step: 0, if no more
                            * copies are made */
     uint64_t steps, done; /* that are expected; that were made */

@@ -80,6 +80,37 @@ static int open_device(struct runner *r, const struct runner_machine *machine,
     return 0;
 }
 
+/* Finds what the rank will allocate, and whether the device has it, before anything is
+ * loaded. */
+static int plan(struct runner *r, struct checkpoint *c,
+                const struct runner_machine *machine,
+                const struct engine_limits *limits, struct err *err)
+{
+    enum dtype *stored = xcalloc((size_t)r->program->nweights + 1, sizeof(*stored));
+    struct ledger list = { 0 };
+    uint64_t weights = 0;
+    int ret = r->ops->fits ? weights_survey(stored, &weights, c, r->program, err) : 0;
+
+    if (ret == 0)
+        ret = engine_plan(&r->engine, r->program, r->ops, machine->threads, stored,
+                          &r->groups, limits, err);
+    free(stored);
+    if (ret < 0 || !r->ops->fits)
+        return ret;
+    ledger_add(&list, "weights", LEDGER_DEVICE, weights);
+    engine_memory(r->engine, &list);
+    engine_room(r->engine, r->device, &list);
+    return r->ops->fits(r->device, ledger_sum(&list, LEDGER_DEVICE),
+                        "the weights, the cache and a step of a rank", err);
+}
+
+void runner_memory(const struct runner *r, struct ledger *list)
+{
+    weights_memory(&r->weights, list);
+    engine_memory(r->engine, list);
+    r->ops->taken(r->device, list, NULL);
+}
+
 /* After each step. */
 static int settle(void *arg, struct err *err)
 {
@@ -126,11 +157,10 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                                  .form = machine->form,
                                  .kept = machine->kept };
     if (choice_supports(r->ops, &need, &form, err) < 0 ||
-        open_device(r, machine, err) < 0 ||
+        open_device(r, machine, err) < 0 || plan(r, c, machine, &own, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, form,
                      r->groups.tensor, machine->threads, err) < 0 ||
-        engine_open(&r->engine, r->program, r->ops, r->device, r->weights.matrix,
-                    &r->groups, &own, err) < 0)
+        engine_start(r->engine, r->device, r->weights.matrix, err) < 0)
         goto fail;
     /* what one rank finds wrong in its first step the others may have told by then */
     if (world->size > 1 && weights_settle(&r->weights, err) < 0)

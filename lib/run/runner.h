@@ -57,6 +57,8 @@ MUST_CHECK int runner_open(struct runner *r, struct checkpoint *c,
  * that they end together.  Returns the status. */
 MUST_CHECK int runner_finish(struct runner *r, int ret, struct err *err);
 void runner_close(struct runner *r);
+/* Adds what the rank has allocated, and mapped. */
+void runner_memory(const struct runner *r, struct ledger *list);
 
 /* True when replicas wait for each other in each step (expert parallelism).  Then no
  * rank may wait for another replica's output before all steps are done. */

@@ -132,6 +132,7 @@ static int room(struct sequence *s, size_t n, float **out, struct err *err)
     if (n * sizeof(float) > s->packed_bytes || !s->packed) {
         sequence_clear(s);
         s->packed_bytes = 0;
+        s->grown++;
         s->packed =
             ops->alloc(s->link->device, n * sizeof(float), "an exchange of heads", err);
         if (!s->packed)
@@ -164,6 +165,24 @@ static size_t widest(const struct sequence *s, const struct head_part *h, uint64
         most = heads_cols(&part) > most ? heads_cols(&part) : most;
     }
     return most;
+}
+
+void sequence_plan(struct sequence *s, const struct head_part *h, uint64_t per,
+                   size_t tokens)
+{
+    uint64_t bytes = sequence_rows_most(s, tokens) * widest(s, h, per) * sizeof(float);
+
+    if (s->across > 1 && bytes > s->most)
+        s->most = bytes;
+}
+
+int sequence_open(struct sequence *s, struct err *err)
+{
+    float *packed;
+    int ret = s->most ? room(s, s->most / sizeof(*packed), &packed, err) : 0;
+
+    s->grown = 0;
+    return ret;
 }
 
 int sequence_to_heads(struct sequence *s, const struct head_part *h, uint64_t per,

@@ -22,6 +22,8 @@ struct sequence {
     int across, ring;  /* U and R */
     void *packed;      /* device: buffer for one rank's part */
     size_t packed_bytes;
+    uint64_t most;  /* its bytes in the largest step */
+    uint64_t grown; /* how often a step had more */
     /* the current step */
     bool shared;            /* replicated: every rank has all rows */
     size_t n;               /* tokens of the step */
@@ -36,6 +38,11 @@ struct sequence {
 void sequence_init(struct sequence *s, struct comm *comm, struct link *link,
                    int across);
 void sequence_clear(struct sequence *s);
+/* Steps of at most TOKENS will exchange the heads H; sequence_open allocates for all.
+ */
+void sequence_plan(struct sequence *s, const struct head_part *h, uint64_t per,
+                   size_t tokens);
+MUST_CHECK int sequence_open(struct sequence *s, struct err *err);
 /* Divides a step of N tokens. */
 void sequence_begin(struct sequence *s, size_t n);
 /* The rows of the neighbours at position PLACE of the ring; for a step that is not

@@ -21,6 +21,29 @@ void upload_clear(struct upload *u)
     *u = (struct upload){ 0 };
 }
 
+void upload_plan(struct upload *u)
+{
+    u->plans = true;
+    u->n = 0;
+}
+
+uint64_t upload_bytes(const struct upload *u)
+{
+    return u->plans ? u->n + 1 : u->most;
+}
+
+int upload_open(struct upload *u, struct err *err)
+{
+    u->most = u->n + 1; /* what follows the last array has an address, too */
+    u->plans = false;
+    u->host = mem_alloc(u->most, "a step", err);
+    u->memory = u->host ? u->ops->alloc(u->device, u->most, "a step", err) : NULL;
+    if (!u->memory)
+        return -1;
+    u->cap = u->room = u->most;
+    return 0;
+}
+
 void upload_begin(struct upload *u)
 {
     u->n = 0;
@@ -30,12 +53,15 @@ size_t upload_add(struct upload *u, const void *v, size_t n, size_t size)
 {
     size_t at = (u->n + ALIGN - 1) / ALIGN * ALIGN;
 
-    u->host = xgrow(u->host, &u->cap, at + n * size + 1, 1);
+    u->n = at + n * size;
+    if (u->plans)
+        return at;
+    u->grown += u->n + 1 > u->cap;
+    u->host = xgrow(u->host, &u->cap, u->n + 1, 1);
     if (v && n)
         memcpy(u->host + at, v, n * size);
     else
         memset(u->host + at, 0, n * size);
-    u->n = at + n * size;
     return at;
 }
 
@@ -50,6 +76,7 @@ int upload_send(struct upload *u, struct err *err)
         if (u->memory)
             u->ops->release(u->device, u->memory);
         u->room = 0;
+        u->grown++;
         u->memory = u->ops->alloc(u->device, u->n + u->n / 2, "a step", err);
         if (!u->memory)
             return -1;

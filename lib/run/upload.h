@@ -2,7 +2,10 @@
  *
  * The host adds arrays one after another and gets their offsets; upload_send copies all
  * to the device, after which upload_at gives their device addresses.  They are valid
- * until the next upload_begin. */
+ * until the next upload_begin.
+ *
+ * The memory is made for the largest step: upload_plan, the same calls of upload_add
+ * with its sizes, which then only count, and upload_open. */
 #ifndef LIB_RUN_UPLOAD_H
 #define LIB_RUN_UPLOAD_H
 
@@ -14,10 +17,16 @@ struct upload {
     char *host, *memory; /* host buffer, and device memory */
     size_t n, cap, room; /* bytes used; capacity of the host buffer; of the device
                           * memory */
+    size_t most;         /* of the largest step */
+    bool plans;          /* upload_add only counts */
+    uint64_t grown;      /* how often a step was larger */
 };
 
 void upload_init(struct upload *u, const struct backend *ops, struct device *device);
 void upload_clear(struct upload *u);
+void upload_plan(struct upload *u);
+uint64_t upload_bytes(const struct upload *u);
+MUST_CHECK int upload_open(struct upload *u, struct err *err);
 void upload_begin(struct upload *u);
 /* Adds N elements of SIZE bytes, copied from V, or zeros when V is NULL.  Returns the
  * offset. */

@@ -157,6 +157,7 @@ static int place(struct weights *w, int i, struct loader *loader,
     if (lying && w->ops->host_memory) {
         w->matrix[i].data = lying;
         w->mapped[i] = true;
+        w->file_bytes += bytes;
         if (loader_part(loader) >= 0)
             add_check(w, c, loader_part(loader), lying, bytes, tensor);
         return 0;
@@ -178,6 +179,7 @@ struct packing {
     struct encoder encoder;
     struct loader *loader;
     void *block; /* memory that codes have replaced; or NULL */
+    bool lay;    /* they have replaced what was mapped */
 };
 
 /* Dequantizes weight I, which is stored as P says, into device memory; via a temporary
@@ -278,7 +280,8 @@ static int pack(struct weights *w, int i, struct packing *p, const struct matrix
         return 0;
     if (!w->part[i]) {
         release_block(w, p);
-        if (!w->mapped[i])
+        p->lay = w->mapped[i];
+        if (!p->lay)
             p->block = (void *)(uintptr_t)m->data;
         w->mapped[i] = w->part[i] = true; /* until it has memory of its own */
     }
@@ -288,6 +291,8 @@ static int pack(struct weights *w, int i, struct packing *p, const struct matrix
     w->mapped[i] = w->part[i] = false;
     dtype_bytes(&stored, m->dtype, m->rows * m->cols);
     w->bytes += bytes - stored;
+    if (p->lay)
+        w->file_bytes -= stored;
     if (!need->slice)
         release_block(w, p);
     return 0;
@@ -313,6 +318,45 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
     }
     release_block(w, p);
     return ret;
+}
+
+int weights_survey(enum dtype *stored, uint64_t *bytes, struct checkpoint *c,
+                   const struct program *program, struct err *err)
+{
+    struct loader *loader;
+    struct err ignored;
+    bool over = false;
+
+    *bytes = 0;
+    if (loader_open(&loader, c, &program->mesh, program->coord, err) < 0)
+        return -1;
+    for (int i = 0; i < program->nweights; i++) {
+        const struct weight *need = &program->weight[i];
+        const struct model_tensor *t = &c->model->tensor[need->tensor];
+        uint64_t copies = need->slice ? need->experts : 1, more = 0;
+        struct model_packing packing;
+
+        if (model_packing(c->model, need->tensor, &packing)) {
+            int scales = c->model->tensor[packing.part[PACKED_SCALES]].source;
+
+            stored[i] = model_unpacked(
+                c->model, &packing, scales < 0 ? DTYPE_F32 : c->tensor[scales].dtype);
+            (void)dtype_bytes(&more, stored[i], need->rows * need->cols * copies);
+        } else if (t->source >= 0) {
+            stored[i] = c->tensor[t->source].dtype;
+            (void)!loader_bytes(loader, need->tensor, &more, &ignored);
+        }
+        over |= need->slice <= 1 && !mem_add(bytes, *bytes, more);
+    }
+    loader_close(loader);
+    return over ? err_set(err, ERR_INPUT, "%s: too large", c->path) : 0;
+}
+
+void weights_memory(const struct weights *w, struct ledger *list)
+{
+    ledger_add(list, "weights", LEDGER_DEVICE, w->bytes - w->file_bytes);
+    ledger_add(list, "weights", LEDGER_FILE, w->file_bytes);
+    ledger_add(list, "weight_copies", LEDGER_DEVICE, w->resident.bytes);
 }
 
 int weights_open(struct weights *w, struct checkpoint *c, const struct program *program,

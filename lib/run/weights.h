@@ -18,6 +18,7 @@ struct weights {
     int n;
     struct resident resident;    /* copies of what is mapped */
     uint64_t bytes;              /* of all weights */
+    uint64_t file_bytes;         /* of those that are mapped */
     struct weights_check *check; /* CRC checks; or NULL */
 };
 
@@ -35,6 +36,13 @@ MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
                             const struct program *program, const struct backend *ops,
                             struct device *device, enum weights_form form,
                             struct comm *tensor, int threads, struct err *err);
+/* Before that: STORED[i] = the type that weight I of PROGRAM will have on a device with
+ * memory of its own, and *bytes are those of all.  What weights_open would refuse is
+ * left out. */
+MUST_CHECK int weights_survey(enum dtype *stored, uint64_t *bytes, struct checkpoint *c,
+                              const struct program *program, struct err *err);
+/* Adds what is allocated and mapped. */
+void weights_memory(const struct weights *w, struct ledger *list);
 /* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output
  * results computed from W before this returns 0. */
 MUST_CHECK int weights_settle(struct weights *w, struct err *err);

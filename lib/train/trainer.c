@@ -550,7 +550,12 @@ uint64_t trainer_bytes(const struct trainer *t)
     uint64_t n = t->parameters.at[t->program->nweights] * sizeof(float);
     uint64_t bytes = 4 * n + (t->partial ? (uint64_t)t->levels + 1 : 0) * n;
 
-    for (int i = 0; i < t->in_flight; i++)
-        bytes += engine_arena_bytes(t->engine[i]) + engine_cache_bytes(t->engine[i]);
+    for (int i = 0; i < t->in_flight; i++) {
+        struct ledger list = { 0 };
+
+        engine_memory(t->engine[i], &list);
+        bytes += ledger_of(&list, "activations") + ledger_of(&list, "exchange") +
+                 ledger_of(&list, "kv_cache");
+    }
     return bytes;
 }

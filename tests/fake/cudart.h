@@ -49,6 +49,8 @@ enum fake_poll { FAKE_POLL_STREAM, FAKE_POLL_NCCL, FAKE_POLLS };
 int fake_poll_fails(enum fake_poll which);
 void fake_poll_waits(enum fake_poll which);
 
+/* Bytes of device memory that are allocated now, and how often some were. */
+void fake_memory(size_t *bytes, size_t *times);
 /* So many more things are in use; another product has been asked for. */
 void fake_live(int more);
 void fake_count_product(void);

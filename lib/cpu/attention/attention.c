@@ -60,12 +60,12 @@ CPU_CLONES void attention_add_part(float *y, const float *x, size_t n)
 
 /* Finds the contiguous rows: one run without block table, else one for each group of
  * adjacent blocks. */
-int attention_open_runs(struct attention_job *j, struct err *err)
+int attention_open_runs(struct attention_job *j, struct device *d, struct err *err)
 {
     const struct attention_step *s = j->step;
     size_t most = s->block ? s->keys / s->block_rows + 2 : 1;
 
-    j->run = mem_alloc(most * sizeof(*j->run), "runs of keys", err);
+    j->run = cpu_take(d, most * sizeof(*j->run), "runs of keys", err);
     if (!j->run)
         return -1;
     if (!s->block)
@@ -86,8 +86,7 @@ int attention_open_runs(struct attention_job *j, struct err *err)
     return 0;
 }
 
-/* Memory for scores and sums of values, and what 8 bits need: the device's own for a
- * single query. */
+/* Memory for scores and sums of values, and what 8 bits need. */
 static int open_room(struct attention_job *j, struct device *d, struct err *err)
 {
     size_t heads = j->inst->attention.heads, keys = j->step->keys;
@@ -107,12 +106,11 @@ static int open_room(struct attention_job *j, struct device *d, struct err *err)
     uint64_t bytes = of_bytes +
                      (scores + sums + attention_whole_lines(queries)) * sizeof(float) +
                      queries * terms * sizeof(*j->bytes.term);
-    char *room = one ? cpu_room(d, bytes, "attention scores", err)
-                     : mem_alloc(bytes, "attention scores", err);
+    char *room = cpu_take(d, bytes, "attention scores", err);
 
     if (!room)
         return -1;
-    j->owned = one ? NULL : room;
+    j->owned = room;
     j->sums = of_bytes ? room : NULL;
     j->score = (float *)(void *)(room + of_bytes);
     j->part = j->score + scores;
@@ -148,16 +146,18 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
     j.keys = kv_rows_of(step->cached_k, step->k, kv_heads, dim, dim);
     j.values = kv_rows_of(step->cached_v, step->v, kv_heads, value_dim,
                           inst->attention.value_cols);
-    if (attention_open_runs(&j, err) < 0 || (step->bias && bias_open(&j, d, err) < 0) ||
-        (step->sinks && bias_open_sinks(&j, err) < 0) ||
-        (step->biases && bias_open_stream(&j, err) < 0))
+    if (attention_open_runs(&j, d, err) < 0 ||
+        (step->bias && bias_open(&j, d, err) < 0) ||
+        (step->sinks && bias_open_sinks(&j, d, err) < 0) ||
+        (step->biases && bias_open_stream(&j, d, err) < 0))
         goto out;
     if (open_room(&j, d, err) < 0)
         goto out;
     if (step->cached_k || step->cached_v || prefill_wants_bf16(step)) {
-        j.wide = mem_alloc((uint64_t)cpu_threads(d) * WIDE *
-                               (dim > value_dim ? dim : value_dim) * sizeof(float),
-                           "keys and values", err);
+        j.wide = cpu_take(d,
+                          (uint64_t)cpu_threads(d) * WIDE *
+                              (dim > value_dim ? dim : value_dim) * sizeof(float),
+                          "keys and values", err);
         if (!j.wide)
             goto out;
     }
@@ -170,13 +170,13 @@ int cpu_attention(struct device *d, float *y, const float *q, const struct inst 
                      &j);
     ret = 0;
 out:
-    free(j.run);
-    free(j.owned);
-    free(j.wide);
-    free(j.bias);
-    free(j.sink);
-    free(j.own);
-    free(j.bucket);
-    prefill_bf16_close(&bf16);
+    cpu_give(d, j.run);
+    cpu_give(d, j.owned);
+    cpu_give(d, j.wide);
+    cpu_give(d, j.bias);
+    cpu_give(d, j.sink);
+    cpu_give(d, j.own);
+    cpu_give(d, j.bucket);
+    prefill_bf16_close(&bf16, d);
     return ret;
 }

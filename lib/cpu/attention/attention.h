@@ -17,6 +17,8 @@
 
 enum {
     BLOCK = 64,              /* queries per task */
+    RELATE_BLOCK = 16,       /* queries of a block of scores of relative.c */
+    GLOBALS_BLOCK = 16,      /* and of longformer.c */
     WIDE = 64,               /* cached keys that are converted to f32 at a time */
     PART = DECODE_INT8_PART, /* positions whose values are added up by themselves, and
                               * then to the sum of those before, so that threads can
@@ -41,7 +43,7 @@ struct attention_job {
     size_t kv_heads; /* of a task with values, if there is a single query */
     float *score;    /* [threads][block][keys]; with a single query,
                       * [heads][decode_score_stride(keys)] */
-    void *owned;     /* NULL, or what these are in, to be released */
+    void *owned;     /* what these are in */
     float *part; /* with a single query, [PARTs][heads][value_dim]: sums of values; else
                   * [threads][block][value_dim] */
     struct attention_run *run; /* [runs] */
@@ -116,20 +118,20 @@ void attention_drop(const struct attention_job *j, size_t row, size_t rows, size
 void attention_add_part(float *y, const float *x, size_t n);
 /* Finds the contiguous rows: one run without block table, else one for each group of
  * adjacent blocks. */
-int attention_open_runs(struct attention_job *j, struct err *err);
+int attention_open_runs(struct attention_job *j, struct device *d, struct err *err);
 
 /* bias.c */
 /* The score of the key without a value or, before attention_set_lse, of the key that
  * only query ROW sees; -INFINITY: none. */
 float bias_sink(const struct attention_job *j, size_t row, size_t head);
 /* Converts the sinks of this instruction's heads to f32. */
-int bias_open_sinks(struct attention_job *j, struct err *err);
+int bias_open_sinks(struct attention_job *j, struct device *d, struct err *err);
 /* Tabulates the bias of each distance that occurs, from (first key, last query) to
  * (last key, first query). */
 int bias_open(struct attention_job *j, struct device *d, struct err *err);
 /* Tabulates the buckets of all distances that occur, and the scores of the queries' own
  * keys. */
-int bias_open_stream(struct attention_job *j, struct err *err);
+int bias_open_stream(struct attention_job *j, struct device *d, struct err *err);
 /* Adds the biases by distance to the scores S of the keys [FIRST, FIRST + N). */
 void bias_add(const struct attention_job *j, size_t head, size_t position, float *s,
               size_t first, size_t n);
@@ -180,7 +182,10 @@ int prefill_open_bf16(struct attention_job *j, struct device *d, struct prefill_
 /* decode.c */
 /* Stride of the score rows of two heads over N keys; not a multiple of 4096 bytes,
  * because then one key's scores would all map to one cache set. */
-size_t decode_score_stride(size_t n);
+static inline size_t decode_score_stride(size_t n)
+{
+    return attention_whole_lines(n) + VEC;
+}
 size_t decode_parts(const struct attention_job *j);
 /* Attention of a single query. */
 void decode_query(struct device *d, struct attention_job *j);

@@ -24,14 +24,15 @@ float bias_sink(const struct attention_job *j, size_t row, size_t head)
 }
 
 /* Converts the sinks of this instruction's heads to f32. */
-int bias_open_sinks(struct attention_job *j, struct err *err)
+int bias_open_sinks(struct attention_job *j, struct device *d, struct err *err)
 {
     const struct matrix *m = j->step->sinks;
     const struct inst *inst = j->inst;
     size_t per = inst->attention.heads / inst->attention.kv_heads;
     size_t unit = (size_t)dtype_bits(m->dtype) / 8;
 
-    j->sink = mem_alloc(inst->attention.heads * sizeof(float), "attention sinks", err);
+    j->sink =
+        cpu_take(d, inst->attention.heads * sizeof(float), "attention sinks", err);
     for (size_t h = 0; h < inst->attention.heads && j->sink; h++) {
         size_t at = (size_t)positions_head(h, per, inst->attention.sink_group,
                                            inst->attention.sink_per,
@@ -71,9 +72,10 @@ int bias_open(struct attention_job *j, struct device *d, struct err *err)
     j->least = (int64_t)j->step->first_key - high;
     j->distances =
         (size_t)((int64_t)(j->step->first_key + j->step->keys) - low - j->least);
-    j->bias = mem_alloc(j->distances * heads * sizeof(float), "attention biases", err);
-    rows = mem_alloc(j->distances * m->cols * sizeof(float), "attention biases", err);
-    bucket = mem_alloc(j->distances * sizeof(*bucket), "attention biases", err);
+    j->bias =
+        cpu_take(d, j->distances * heads * sizeof(float), "attention biases", err);
+    rows = cpu_take(d, j->distances * m->cols * sizeof(float), "attention biases", err);
+    bucket = cpu_take(d, j->distances * sizeof(*bucket), "attention biases", err);
     if (j->bias && rows && bucket) {
         for (size_t i = 0; i < j->distances; i++)
             bucket[i] =
@@ -87,23 +89,23 @@ int bias_open(struct attention_job *j, struct device *d, struct err *err)
                     (float)inst->attention.scale;
     }
     ret = j->bias && rows && bucket ? 0 : -1;
-    free(bucket);
-    free(rows);
+    cpu_give(d, bucket);
+    cpu_give(d, rows);
     return ret;
 }
 
 /* Tabulates the buckets of all distances that occur, and the scores of the queries' own
  * keys. */
-int bias_open_stream(struct attention_job *j, struct err *err)
+int bias_open_stream(struct attention_job *j, struct device *d, struct err *err)
 {
     const struct attention_step *s = j->step;
     const struct inst *inst = j->inst;
     size_t heads = inst->attention.heads, dim = inst->attention.head_dim;
     size_t n = s->start + s->rows - s->first_key + 1;
 
-    j->bucket = mem_alloc(n * sizeof(*j->bucket), "attention biases", err);
+    j->bucket = cpu_take(d, n * sizeof(*j->bucket), "attention biases", err);
     if (s->own_k)
-        j->own = mem_alloc(s->rows * heads * sizeof(float), "attention scores", err);
+        j->own = cpu_take(d, s->rows * heads * sizeof(float), "attention scores", err);
     if (!j->bucket || (s->own_k && !j->own))
         return -1;
     for (size_t i = 0; i < n; i++)

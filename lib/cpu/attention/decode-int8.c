@@ -10,13 +10,6 @@ bool decode_int8_has(const struct kv_rows *k)
     return k->type == DTYPE_I8 && k->by_head && cpu_has() == CPU_VNNI;
 }
 
-size_t decode_int8_sum_size(size_t dim)
-{
-    return sizeof(struct decode_int8_sum) + sizeof(int32_t) * DECODE_INT8_GROUP *
-                                                DECODE_INT8_DIGITS *
-                                                decode_int8_terms(dim);
-}
-
 #if CPU_HAS_WIDE
 #pragma GCC target("arch=x86-64-v4,avx512vnni")
 #include <immintrin.h>

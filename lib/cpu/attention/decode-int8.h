@@ -65,7 +65,13 @@ struct decode_int8_sum {
     _Alignas(64) int32_t sum[]; /* [group][digits][decode_int8_terms(dim)] */
 };
 /* Bytes of one for DIM columns. */
-size_t decode_int8_sum_size(size_t dim);
+static inline size_t decode_int8_sum_size(size_t dim)
+{
+    return sizeof(struct decode_int8_sum) + sizeof(int32_t) * DECODE_INT8_GROUP *
+                                                DECODE_INT8_DIGITS *
+                                                decode_int8_terms(dim);
+}
+
 /* Begins sums of HEAD's values for GROUP queries. */
 void decode_int8_open(struct decode_int8_sum *s, const struct kv_rows *k, size_t head,
                       size_t group);

@@ -13,11 +13,6 @@ enum {
 
 /* Stride of the score rows of two heads over N keys; not a multiple of 4096 bytes,
  * because then one key's scores would all map to one cache set. */
-size_t decode_score_stride(size_t n)
-{
-    return attention_whole_lines(n) + VEC;
-}
-
 /* The keys that the single query sees. */
 static size_t all_keys(const struct attention_job *j, size_t *low)
 {

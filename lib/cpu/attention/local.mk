@@ -5,6 +5,7 @@
 # Of other models: relative adds scores by distance (DeBERTa, XLNet, Funnel), longformer has global tokens.
 lib_libshardutils_a_SOURCES += \
     %D%/attention.c %D%/attention.h \
+    %D%/attention-room.c \
     %D%/bias.c \
     %D%/decode.c \
     %D%/decode-float.c %D%/decode-float.h %D%/decode-float-avx2.c \

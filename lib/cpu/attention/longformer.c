@@ -10,16 +10,15 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/cpu/attention/attention.h"
 #include "lib/cpu/cpu.h"
-
-enum { BLOCK = 16 }; /* queries of a block of scores */
 
 struct job {
     const struct cpu_globals *c;
     const struct inst *inst;
     size_t stride; /* columns of a row */
     size_t most;   /* tokens of the longest text */
-    float *room;   /* [threads][BLOCK][most] */
+    float *room;   /* [threads][GLOBALS_BLOCK][most] */
 };
 
 /* A head of a text: rows [n], and the global ones [from, to) among them. */
@@ -27,7 +26,7 @@ struct text {
     const struct job *j;
     size_t at; /* of its first number */
     size_t n, from, to;
-    float *score; /* [BLOCK][most] */
+    float *score; /* [GLOBALS_BLOCK][most] */
 };
 
 /* Some of a text's keys. */
@@ -143,14 +142,14 @@ static void one_head(void *arg, size_t task, int thread)
         .j = j,
         .at = first * j->stride + task % heads * j->inst->attention.head_dim,
         .n = (text + 1 < c->ntexts ? (size_t)c->first[text + 1] : c->rows) - first,
-        .score = j->room + (size_t)thread * BLOCK * j->most
+        .score = j->room + (size_t)thread * GLOBALS_BLOCK * j->most
     };
 
     find_globals(&t, c->ids + first);
     for (size_t row = 0, end; row < t.n; row = end) {
         bool global = row >= t.from && row < t.to;
 
-        end = row + BLOCK < t.n ? row + BLOCK : t.n;
+        end = row + GLOBALS_BLOCK < t.n ? row + GLOBALS_BLOCK : t.n;
         if (global)
             end = end < t.to ? end : t.to;
         else if (row < t.from)
@@ -173,11 +172,12 @@ int cpu_global_attention(struct device *d, const struct inst *inst,
     }
     if (!inst->attention.heads || !j.most)
         return 0;
-    j.room = mem_alloc((uint64_t)cpu_threads(d) * BLOCK * j.most * sizeof(float),
-                       "attention scores", err);
+    j.room =
+        cpu_take(d, (uint64_t)cpu_threads(d) * GLOBALS_BLOCK * j.most * sizeof(float),
+                 "attention scores", err);
     if (!j.room)
         return -1;
     cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
-    free(j.room);
+    cpu_give(d, j.room);
     return 0;
 }

@@ -14,10 +14,10 @@ enum {
 };
 
 int prefill_bf16_open(struct prefill_bf16 *t, size_t heads, size_t dim,
-                      size_t value_dim, size_t keys, size_t queries, size_t threads,
+                      size_t value_dim, size_t keys, size_t queries, struct device *d,
                       struct err *err)
 {
-    size_t of_keys, of_values;
+    size_t threads = (size_t)cpu_threads(d), of_keys, of_values;
 
     *t = (struct prefill_bf16){ .heads = heads,
                                 .dim = dim,
@@ -30,9 +30,9 @@ int prefill_bf16_open(struct prefill_bf16 *t, size_t heads, size_t dim,
     of_values = heads * t->panels * t->columns * NUMBERS;
     t->room_of_queries = queries * (t->steps * AMX_SIDE + APART);
     t->room_of_thread = t->room_of_queries + queries * (t->panels * AMX_SIDE + APART);
-    t->owned = mem_alloc((of_keys + of_values + threads * t->room_of_thread) *
-                             sizeof(*t->keys),
-                         "keys and values", err);
+    t->owned = cpu_take(
+        d, (of_keys + of_values + threads * t->room_of_thread) * sizeof(*t->keys),
+        "keys and values", err);
     t->keys = t->owned;
     if (!t->owned)
         return -1;
@@ -41,9 +41,9 @@ int prefill_bf16_open(struct prefill_bf16 *t, size_t heads, size_t dim,
     return 0;
 }
 
-void prefill_bf16_close(struct prefill_bf16 *t)
+void prefill_bf16_close(struct prefill_bf16 *t, struct device *d)
 {
-    free(t->owned);
+    cpu_give(d, t->owned);
     *t = (struct prefill_bf16){ 0 };
 }
 

@@ -12,6 +12,8 @@
 #include "lib/base/err.h"
 #include "lib/cpu/simd/bf16tile.h"
 
+struct device;
+
 struct prefill_bf16 {
     size_t heads;          /* KV heads, */
     size_t dim, value_dim; /* and their columns */
@@ -30,8 +32,8 @@ struct prefill_bf16 {
  * AMX_SIDE. */
 MUST_CHECK int prefill_bf16_open(struct prefill_bf16 *t, size_t heads, size_t dim,
                                  size_t value_dim, size_t keys, size_t queries,
-                                 size_t threads, struct err *err);
-void prefill_bf16_close(struct prefill_bf16 *t);
+                                 struct device *d, struct err *err);
+void prefill_bf16_close(struct prefill_bf16 *t, struct device *d);
 
 /* Lays out N keys, or values, X [N][dim], of PANEL: the others up to AMX_SIDE are
  * zeros. */

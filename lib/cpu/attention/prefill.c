@@ -184,8 +184,7 @@ int prefill_open_bf16(struct attention_job *j, struct device *d, struct prefill_
     const struct inst *inst = j->inst;
 
     if (prefill_bf16_open(t, inst->attention.kv_heads, inst->attention.head_dim,
-                          inst->attention.value_dim, j->step->keys, BLOCK,
-                          (size_t)cpu_threads(d), err) < 0)
+                          inst->attention.value_dim, j->step->keys, BLOCK, d, err) < 0)
         return -1;
     j->bf16 = t;
     cpu_parallel(d, t->panels * t->heads, lay_out, j);

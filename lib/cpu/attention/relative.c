@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/cpu/attention/attention.h"
 #include "lib/cpu/cpu.h"
-
-enum { BLOCK = 16 }; /* queries of a block of scores */
 
 /* Row of the table for DISTANCE, clamped to the table. */
 static size_t row_of(const struct inst *inst, int64_t distance)
@@ -118,13 +117,13 @@ static void one_head(void *arg, size_t task, int thread)
     low = row[1 - (ptrdiff_t)n];
     used = row[(ptrdiff_t)n - 1] - low + 1;
     key_score = j->room + (size_t)thread * j->room_n; /* [n][used] */
-    score = key_score + n * used;                     /* [BLOCK][n] */
-    query_score = score + BLOCK * n;                  /* [BLOCK][used] */
+    score = key_score + n * used;                     /* [RELATE_BLOCK][n] */
+    query_score = score + RELATE_BLOCK * n;           /* [RELATE_BLOCK][used] */
     if (c->as_query)
         cpu_dots(key_score, used, c->k + first * j->stride + head * dim, j->stride, n,
                  c->as_query + low * j->stride + head * dim, j->stride, used, dim);
-    for (size_t at = 0; at < queries; at += BLOCK) {
-        size_t some = queries - at < BLOCK ? queries - at : BLOCK;
+    for (size_t at = 0; at < queries; at += RELATE_BLOCK) {
+        size_t some = queries - at < RELATE_BLOCK ? queries - at : RELATE_BLOCK;
         const float *q = c->q + (first + at) * j->stride + head * dim;
         float *y = c->y + (first + at) * j->stride + head * dim;
 
@@ -164,25 +163,25 @@ int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relat
     }
     if (!inst->attention.heads || !c->rows)
         return 0;
-    j.row = mem_alloc((2 * j.most - 1) * sizeof(*j.row), "rows by distance", err);
+    j.row = cpu_take(d, (2 * j.most - 1) * sizeof(*j.row), "rows by distance", err);
     if (!j.row)
         return -1;
     for (size_t i = 0; i < 2 * j.most - 1; i++)
         j.row[i] = row_of(inst, (int64_t)i - (int64_t)(j.most - 1));
     used = j.row[2 * j.most - 2] - j.row[0] + 1;
-    j.room_n = j.most * used + BLOCK * (j.most + used);
-    j.room = mem_alloc((uint64_t)cpu_threads(d) * j.room_n * sizeof(float),
-                       "attention scores", err);
+    j.room_n = j.most * used + RELATE_BLOCK * (j.most + used);
+    j.room = cpu_take(d, (uint64_t)cpu_threads(d) * j.room_n * sizeof(float),
+                      "attention scores", err);
     if (c->types)
-        j.types = mem_alloc(2 * j.stride * sizeof(float), "vectors of types", err);
+        j.types = cpu_take(d, 2 * j.stride * sizeof(float), "vectors of types", err);
     if (j.types)
         dtype_to_f32(c->types->dtype, c->types->data, j.types, 2 * j.stride);
     if (j.room && (j.types || !c->types)) {
         cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
         ret = 0;
     }
-    free(j.row);
-    free(j.room);
-    free(j.types);
+    cpu_give(d, j.row);
+    cpu_give(d, j.room);
+    cpu_give(d, j.types);
     return ret;
 }

@@ -237,8 +237,8 @@ int cpu_amx_rows(struct device *d, float *y, const float *x, size_t rows,
     p.share = amx_sides((p.out + TASKS * threads - 1) / (TASKS * threads)) * AMX_SIDE;
     p.stride = p.stretch * AMX_SIDE + APART;
     numbers = p.panels * p.steps * AMX_SIDE * AMX_SIDE;
-    p.tiles = mem_alloc((numbers + threads * AMX_SIDE * p.stride) * sizeof(*p.tiles),
-                        "rows of a product", err);
+    p.tiles = cpu_take(d, (numbers + threads * AMX_SIDE * p.stride) * sizeof(*p.tiles),
+                       "rows of a product", err);
     if (!p.tiles)
         return -1;
     p.room = p.tiles + numbers;
@@ -246,6 +246,6 @@ int cpu_amx_rows(struct device *d, float *y, const float *x, size_t rows,
     cpu_parallel(d,
                  (p.panels + p.block - 1) / p.block * ((p.out + p.share - 1) / p.share),
                  multiply_task, &p);
-    free(p.tiles);
+    cpu_give(d, p.tiles);
     return 0;
 }

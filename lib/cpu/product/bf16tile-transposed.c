@@ -89,15 +89,16 @@ static int multiply(struct device *d, struct product p, struct err *err)
 
     p.steps = amx_sides(p.in);
     p.stride = p.steps * AMX_SIDE + APART;
-    p.rounded = mem_alloc((whole * p.stride + threads * p.steps * AMX_SIDE * AMX_SIDE) *
-                              sizeof(*p.rounded),
-                          "rows of a product", err);
+    p.rounded = cpu_take(d,
+                         (whole * p.stride + threads * p.steps * AMX_SIDE * AMX_SIDE) *
+                             sizeof(*p.rounded),
+                         "rows of a product", err);
     if (!p.rounded)
         return -1;
     p.room = p.rounded + whole * p.stride;
     cpu_parallel(d, whole, round_row, &p);
     cpu_parallel(d, amx_sides(p.out), multiply_outputs, &p);
-    free(p.rounded);
+    cpu_give(d, p.rounded);
     return 0;
 }
 

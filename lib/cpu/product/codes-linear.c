@@ -539,7 +539,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     }
     make_segments(&p, tree ? tree : &whole);
     p.rounded =
-        mem_alloc(room * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
+        cpu_take(d, room * p.nsegments * sizeof(*p.rounded), "rows of a product", err);
     if (p.rounded) {
         if (rows > FEW)
             cpu_parallel(d, rows, round_row, &p);
@@ -550,7 +550,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     free(p.segment);
     if (!p.rounded)
         return -1;
-    free(p.rounded);
+    cpu_give(d, p.rounded);
     return 0;
 }
 

@@ -55,12 +55,12 @@ int cpu_head_product(struct device *d, float *y, const float *x, size_t rows,
         return 0;
     if (!plain) {
         r.scratch =
-            mem_alloc((uint64_t)cpu_threads(d) * head_floats(&r) * sizeof(*r.scratch),
-                      "a head's rows", err);
+            cpu_take(d, (uint64_t)cpu_threads(d) * head_floats(&r) * sizeof(*r.scratch),
+                     "a head's rows", err);
         if (!r.scratch)
             return -1;
     }
     cpu_parallel(d, inst->head.count, one_head, &r);
-    free(r.scratch);
+    cpu_give(d, r.scratch);
     return 0;
 }

@@ -235,7 +235,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
     }
     rooms = (size_t)cpu_threads(d) * p.room;
     room =
-        mem_alloc((apart + panels + rooms) * sizeof(*room), "rows of a product", err);
+        cpu_take(d, (apart + panels + rooms) * sizeof(*room), "rows of a product", err);
     if (!room)
         return -1;
     p.apart = room;
@@ -246,7 +246,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
         p.rooms = room + apart + panels;
     if (blocks || !linear_one_row(d, &p))
         share_rows(d, &p, blocks);
-    free(room);
+    cpu_give(d, room);
     return 0;
 }
 

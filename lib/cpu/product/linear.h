@@ -22,6 +22,7 @@ enum {
     BLOCK_OUTS = 4 * GROUP, /* of many rows: outputs whose weights, of a stretch, fit
                              * into the L2 cache, */
     BLOCK_ROWS = 512,       /* and rows that are multiplied by these */
+    MATMUL_STRIP = 128,     /* of y = x W: outputs computed together */
     LINE = 64,              /* bytes of a line of a cache */
     APART = VEC, /* padding between rows, so that equal columns map to different cache
                   * sets */

@@ -24,6 +24,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/matmul.c \
     %D%/onednn.c %D%/onednn.h \
     %D%/outer.c \
+    %D%/product-room.c \
     %D%/streams.h \
     %D%/tile.h %D%/tile-loops.h \
     %D%/tile-avx2.c \

@@ -6,10 +6,10 @@
 #include "lib/cpu/product/linear.h"
 
 enum {
-    STRIP = 128, /* outputs computed together, */
-    DEEP = 256,  /* and terms at a time, whose weights are copied for many rows; */
-    SOME = 32,   /* of weights that are used where they are, */
-    SHALLOW = 8  /* of few rows: as many streams of weights as are read ahead */
+    STRIP = MATMUL_STRIP,
+    DEEP = 256, /* terms at a time, whose weights are copied for many rows; */
+    SOME = 32,  /* of weights that are used where they are, */
+    SHALLOW = 8 /* of few rows: as many streams of weights as are read ahead */
 };
 
 /* y[M][outputs FIRST to FIRST + N] = x W. */
@@ -117,12 +117,12 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
                         .room = tree ? TREE_SUMS * STRIP * rows : 0 };
 
     if (p.room) {
-        p.rooms = mem_alloc((size_t)cpu_threads(d) * p.room * sizeof(*p.rooms),
-                            "sums of a product", err);
+        p.rooms = cpu_take(d, (size_t)cpu_threads(d) * p.room * sizeof(*p.rooms),
+                           "sums of a product", err);
         if (!p.rooms)
             return -1;
     }
     linear_share_out(d, &p, matmul_share(d, &p), matmul_outputs);
-    free(p.rooms);
+    cpu_give(d, p.rooms);
     return 0;
 }

@@ -145,24 +145,24 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
     b.k_at = b.j.q_stride;
     b.v_at = b.k_at + b.j.k_stride;
     b.sink_at = b.v_at + b.j.v_stride;
-    b.lse = mem_alloc(step->rows * heads * sizeof(float), "attention scores", err);
-    b.weights =
-        mem_alloc((uint64_t)cpu_threads(dev) * 2 * BLOCK * step->keys * sizeof(float),
-                  "attention scores", err);
-    b.own =
-        mem_alloc(heads * step->keys * both * sizeof(float), "gradients of keys", err);
-    if (!b.lse || !b.weights || !b.own || attention_open_runs(&b.j, err) < 0 ||
-        (step->sinks && bias_open_sinks(&b.j, err) < 0))
+    b.lse = cpu_take(dev, step->rows * heads * sizeof(float), "attention scores", err);
+    b.weights = cpu_take(
+        dev, (uint64_t)cpu_threads(dev) * 2 * BLOCK * step->keys * sizeof(float),
+        "attention scores", err);
+    b.own = cpu_take(dev, heads * step->keys * both * sizeof(float),
+                     "gradients of keys", err);
+    if (!b.lse || !b.weights || !b.own || attention_open_runs(&b.j, dev, err) < 0 ||
+        (step->sinks && bias_open_sinks(&b.j, dev, err) < 0))
         goto out;
     own.lse = b.lse;
     cpu_parallel(dev, heads, head_back, &b);
     cpu_parallel(dev, step->keys, add_heads, &b);
     ret = lost ? err_set(err, ERR_SYSTEM, CPU_OUTER_LOST) : 0;
 out:
-    free(b.j.run);
-    free(b.j.sink);
-    free(b.lse);
-    free(b.weights);
-    free(b.own);
+    cpu_give(dev, b.j.run);
+    cpu_give(dev, b.j.sink);
+    cpu_give(dev, b.lse);
+    cpu_give(dev, b.weights);
+    cpu_give(dev, b.own);
     return ret;
 }

@@ -209,7 +209,7 @@ int kernel_rope_back(struct device *d, const struct call *c, struct err *err)
     const struct rope *r = &c->program->rope[c->inst->rope.table];
     size_t n = gradient_rows(&c->y) * r->dim;
     const float *angles = c->x[1].data;
-    float *back = mem_alloc((n + 1) * sizeof(*back), "angles", err);
+    float *back = cpu_take(d, (n + 1) * sizeof(*back), "angles", err);
 
     if (!back)
         return -1;
@@ -217,6 +217,6 @@ int kernel_rope_back(struct device *d, const struct call *c, struct err *err)
         back[i] = i % r->dim < r->dim / 2 ? angles[i] : -angles[i];
     cpu_rope(d, c->y.data, c->x[0].data, gradient_rows(&c->y), c->y.cols,
              c->inst->rope.head, r, back);
-    free(back);
+    cpu_give(d, back);
     return 0;
 }

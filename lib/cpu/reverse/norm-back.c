@@ -13,7 +13,7 @@ static double *norm_statistics(struct device *d, const struct inst *inst,
                                const double *sum, double **factor, struct err *err)
 {
     double whole = (double)inst->norm.whole_width;
-    double *mean = mem_alloc((2 * groups + 1) * sizeof(*mean), "row statistics", err);
+    double *mean = cpu_take(d, (2 * groups + 1) * sizeof(*mean), "row statistics", err);
 
     if (!mean)
         return NULL;
@@ -109,9 +109,9 @@ static int open_norm(struct norm *n, struct device *d, const struct call *c,
         return -1;
     if (c->w) {
         n->period = c->w->cols;
-        *wide = mem_alloc((n->period + 1) * sizeof(**wide), "a norm's weight", err);
+        *wide = cpu_take(d, (n->period + 1) * sizeof(**wide), "a norm's weight", err);
         if (!*wide) {
-            free(n->mean);
+            cpu_give(d, n->mean);
             return -1;
         }
         n->w = cpu_widen(c->w, 0, n->period, *wide);
@@ -129,15 +129,15 @@ int kernel_norm_back(struct device *d, const struct call *c, struct err *err)
     if (open_norm(&n, d, c, &groups, &wide, NULL, NULL, err) < 0)
         return -1;
     n.y = c->y.data;
-    n.terms = mem_alloc((2 * groups + 1) * sizeof(*n.terms), "row statistics", err);
+    n.terms = cpu_take(d, (2 * groups + 1) * sizeof(*n.terms), "row statistics", err);
     if (n.terms) {
         cpu_parallel(d, groups, norm_terms, &n);
         cpu_parallel(d, groups, norm_back, &n);
         ret = 0;
     }
-    free(n.terms);
-    free(n.mean);
-    free(wide);
+    cpu_give(d, n.terms);
+    cpu_give(d, n.mean);
+    cpu_give(d, wide);
     return ret;
 }
 
@@ -151,8 +151,8 @@ int kernel_norm_terms(struct device *d, const struct call *c, struct err *err)
         return -1;
     n.terms = c->y.data;
     cpu_parallel(d, groups, norm_terms, &n);
-    free(n.mean);
-    free(wide);
+    cpu_give(d, n.mean);
+    cpu_give(d, wide);
     return 0;
 }
 
@@ -167,8 +167,8 @@ int kernel_norm_apply_back(struct device *d, const struct call *c, struct err *e
     n.y = c->y.data;
     n.terms = c->x[2].data;
     cpu_parallel(d, groups, norm_back, &n);
-    free(n.mean);
-    free(wide);
+    cpu_give(d, n.mean);
+    cpu_give(d, wide);
     return 0;
 }
 
@@ -213,7 +213,7 @@ int kernel_norm_weight(struct device *d, const struct call *c, struct err *err)
                                    .width = n.width,
                                    .period = n.period };
     cpu_parallel(d, gradient_blocks(s.period, GRADIENT_COLS), add_normed, &s);
-    free(n.mean);
-    free(wide);
+    cpu_give(d, n.mean);
+    cpu_give(d, wide);
     return 0;
 }

@@ -138,13 +138,13 @@ int cpu_convolve(struct device *d, const struct inst *inst, const struct cpu_tap
 {
     struct job j = { .c = c, .inst = inst };
     size_t n = c->cols * inst->taps.count;
-    float *w = mem_alloc((n + 1) * sizeof(*w), "taps of columns", err);
+    float *w = cpu_take(d, (n + 1) * sizeof(*w), "taps of columns", err);
 
     if (!w)
         return -1;
     j.w = cpu_widen(c->w, 0, n, w);
     cpu_parallel(d, c->rows, convolve_row, &j);
-    free(w);
+    cpu_give(d, w);
     return 0;
 }
 

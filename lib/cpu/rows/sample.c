@@ -11,20 +11,14 @@
 
 enum { GROUP = 4 * VEC }; /* logits of which a largest one is kept */
 
-struct candidate {
-    double weight; /* exp((logit - largest) / temperature) */
-    float logit;
-    int32_t id;
-};
-
-static bool is_likelier(const struct candidate *a, const struct candidate *b)
+static bool is_likelier(const struct cpu_candidate *a, const struct cpu_candidate *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
 
-static void swap(struct candidate *a, struct candidate *b)
+static void swap(struct cpu_candidate *a, struct cpu_candidate *b)
 {
-    struct candidate c = *a;
+    struct cpu_candidate c = *a;
 
     *a = *b;
     *b = c;
@@ -33,14 +27,14 @@ static void swap(struct candidate *a, struct candidate *b)
 /* Puts the likeliest of C[N], N > 0, first: as few, in any order but for the least
  * likely of them, which is the last, as have weights whose sum is at least LIMIT, or
  * above it if MORE.  Returns how many; *SUM is theirs. */
-static size_t likeliest(struct candidate *c, size_t n, double limit, bool more,
+static size_t likeliest(struct cpu_candidate *c, size_t n, double limit, bool more,
                         double *sum)
 {
     size_t low = 0, high = n; /* those before LOW are among them */
     double before = 0;
 
     while (low < high) {
-        struct candidate *last = &c[high - 1], *middle = &c[low + (high - low) / 2];
+        struct cpu_candidate *last = &c[high - 1], *middle = &c[low + (high - low) / 2];
         size_t at = low;
         double found = 0;
 
@@ -107,14 +101,9 @@ static float bound_of(const float *logits, size_t n, size_t k, float *room)
     return room[low];
 }
 
-size_t cpu_sample_bytes(size_t vocab)
-{
-    return vocab * (sizeof(struct candidate) + sizeof(double));
-}
-
 int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void *room)
 {
-    struct candidate *c = room;
+    struct cpu_candidate *c = room;
     double *weight = (double *)(void *)(c + vocab);
     const float largest = cpu_largest(logits, vocab);
     const bool some = s->top_k && s->top_k < vocab;
@@ -147,7 +136,8 @@ int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void
     for (size_t i = 0; i < vocab; i++) {
         bad |= isnan(logits[i]);
         if (some ? logits[i] >= bound : weight[i] >= least)
-            c[n++] = (struct candidate){ some ? 1 : weight[i], logits[i], (int32_t)i };
+            c[n++] =
+                (struct cpu_candidate){ some ? 1 : weight[i], logits[i], (int32_t)i };
     }
     if (bad)
         return -1;
