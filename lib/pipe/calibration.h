@@ -35,7 +35,7 @@ struct calibration {
     double message;                     /* what a step passes from stage to stage */
     bool works;      /* all parts tell their work, and the next two are known: */
     char weights[8]; /* type of the matrices, "bf16" */
-    uint64_t memory; /* bytes that the machine has */
+    uint64_t memory; /* bytes of the machine, or of the GPU that was measured */
     struct {
         double seconds; /* of a step of training of .tokens tokens; 0: not measured */
         double states;  /* bytes of optimizer states that it updates */
