@@ -18,7 +18,7 @@
 #include "lib/train/trainer.h"
 #include "tests/tap.h"
 
-enum { STEPS = 6, GLOBAL = 12, MOST = 16, SUMS = 4, SHARED = 1 << 22 };
+enum { STEPS = 6, GLOBAL = 12, MOST = 16, SUMS = 4, RANKS = 8, SHARED = 1 << 22 };
 
 static double sign(uint64_t i, unsigned k)
 {
@@ -129,7 +129,8 @@ static void try_rates(void)
 
 struct shared {
     struct trainer_result result[STEPS];
-    size_t at[2048]; /* of each tensor in x, plus 1 */
+    int device[RANKS]; /* index of the one that the rank opened */
+    size_t at[2048];   /* of each tensor in x, plus 1 */
     float x[];
 };
 
@@ -168,9 +169,30 @@ static void give_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
         memcpy(g->whole + whole, g->here + here, n * sizeof(float));
 }
 
+static int opened; /* by this rank */
+
+static int open_noting(struct device **out, int threads, int local, struct err *err)
+{
+    opened = local;
+    return backend_cpu.open(out, threads, 0, err);
+}
+
+static int count_eight(void)
+{
+    return RANKS;
+}
+
+static int all_usable(int *number, int most)
+{
+    for (int i = 0; i < most; i++)
+        number[i] = i;
+    return most;
+}
+
 static int run_rank(void *arg, struct comm *world, struct err *err)
 {
     const struct job *job = arg;
+    struct backend noting = backend_cpu;
     const struct trainer_options options = {
         .length = MOST,
         .micro_batch = 2,
@@ -179,14 +201,22 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
         .adamw = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1 },
         .clip = 1.5,
     };
-    struct runner_machine machine = { .ops = &backend_cpu, .threads = job->threads };
+    struct runner_machine machine = {
+        .ops = &noting,
+        .threads = job->threads,
+        .local = world->size - world->rank /* in the reverse order */
+    };
     int32_t ids[GLOBAL][MOST], targets[GLOBAL][MOST];
     struct sample sample[GLOBAL];
     struct trainer t;
     double vocab;
 
+    noting.open = open_noting;
+    noting.count = count_eight;
+    noting.usable = all_usable;
     if (trainer_open(&t, job->c, &job->mesh, &machine, world, &options, err) < 0)
         return -1;
+    job->out->device[world->rank] = opened;
     model_number(job->c->model, "vocab", &vocab);
     for (int step = 0; step < STEPS; step++) {
         struct trainer_result result;
@@ -333,7 +363,7 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
     struct err err = { .text = "" };
     struct job job = { .out = out };
     float *made[LAYOUTS] = { NULL };
-    size_t n;
+    size_t n, strays = 0;
 
     if (checkpoint_open(&job.c, path, &options, &err) < 0) {
         tap_ok(false, "%s: %s", w->name, err.text);
@@ -358,6 +388,8 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
             tap_ok(false, "%s on %s: %s", w->name, l->name, err.text);
             continue;
         }
+        for (int rank = 0; rank < job.mesh.nranks; rank++)
+            strays += out->device[rank] != job.mesh.nranks - 1 - rank;
         why = differs(&job, w);
         if (!tap_ok(!why, "%s on %s: losses, norms and weights as PyTorch's", w->name,
                     l->name))
@@ -370,6 +402,7 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
                    "%s: %s has the bits of %s", w->name, l->name,
                    layouts[l->same_as].name);
     }
+    tap_ok(!strays, "%s: a rank opens the device of its index on its machine", w->name);
     for (int i = 0; i < LAYOUTS; i++)
         free(made[i]);
     checkpoint_close(job.c);

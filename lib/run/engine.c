@@ -42,10 +42,10 @@ struct engine {
         float *x;
         uint64_t bytes;
     } * whole;
-    float *gradient;     /* device: gradients of all weights */
-    size_t *gradient_at; /* [nweights] */
-    float scale;         /* factor of the loss */
-    uint64_t seed;       /* of dropout */
+    float *gradient;           /* device: gradients of all weights */
+    const size_t *gradient_at; /* [nweights]; borrowed */
+    float scale;               /* factor of the loss */
+    uint64_t seed;             /* of dropout */
     struct replays replays;
     uint64_t grown;   /* how often an output was larger than planned */
     int recorded;     /* recordings so far, the same on all ranks of the tensor group */
@@ -341,22 +341,15 @@ void engine_free(struct engine *e)
     free(e->stored);
     free(e->whole);
     free(e->offset);
-    free(e->gradient_at);
     free(e->chosen);
     free(e);
 }
 
-void engine_differentiate(struct engine *e, float *gradient, float scale)
+void engine_differentiate(struct engine *e, float *gradient, const size_t *at,
+                          float scale)
 {
-    size_t at = 0;
-
-    if (!e->gradient_at)
-        e->gradient_at = xcalloc((size_t)e->p->nweights + 1, sizeof(*e->gradient_at));
-    for (int i = 0; i < e->p->nweights; i++) {
-        e->gradient_at[i] = at;
-        at += e->p->weight[i].rows * e->p->weight[i].cols;
-    }
     e->gradient = gradient;
+    e->gradient_at = at;
     e->scale = scale;
 }
 

@@ -75,10 +75,11 @@ MUST_CHECK int engine_start(struct engine *e, struct device *device,
 /* How often steps have allocated memory all the same: 0, and else a fault of
  * engine_plan, or of the device's room. */
 uint64_t engine_grown(const struct engine *e);
-/* For a program with a backward pass.  Steps add the gradients of the weights to
- * GRADIENT, f32 in device memory: all weights' gradients in order, without gaps.  The
- * loss is multiplied by SCALE. */
-void engine_differentiate(struct engine *e, float *gradient, float scale);
+/* For a program with a backward pass.  Steps add the gradient of each weight I, f32, to
+ * GRADIENT + AT[I], in device memory.  AT[nweights] must outlive E.  The loss is
+ * multiplied by SCALE. */
+void engine_differentiate(struct engine *e, float *gradient, const size_t *at,
+                          float scale);
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);

@@ -30,23 +30,24 @@ int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
 
 /* *NUMBER = the device of this rank: of those that are named, or that can be used, the
  * one of its index among the ranks of its machine. */
-static int find_device(int *number, const struct runner *r,
-                       const struct runner_machine *machine, struct err *err)
+static int find_device(int *number, const struct backend *ops,
+                       const struct runner_machine *machine, const struct comm *world,
+                       struct err *err)
 {
-    int local = machine->local ? machine->local - 1 : r->world->rank;
-    int count = r->ops->count ? r->ops->count() : 0, n = machine->ndevices;
+    int local = machine->local ? machine->local - 1 : world->rank;
+    int count = ops->count ? ops->count() : 0, n = machine->ndevices;
     int *usable = NULL;
 
     *number = 0;
-    if (!r->ops->count)
+    if (!ops->count)
         return 0;
     if (machine->devices && local >= n && !machine->wires.shared)
         return err_set(err, ERR_USAGE,
                        "--devices names %d, and %d ranks of this machine need one each",
-                       n, machine->ranks ? machine->ranks : r->world->size);
+                       n, machine->ranks ? machine->ranks : world->size);
     if (!machine->devices) {
         usable = xcalloc((size_t)count + 1, sizeof(*usable));
-        n = r->ops->usable(usable, machine->wires.shared ? count : local + 1);
+        n = ops->usable(usable, machine->wires.shared ? count : local + 1);
     }
     if (n && (local < n || machine->wires.shared))
         *number = machine->devices ? machine->devices[local % n] : usable[local % n];
@@ -57,11 +58,22 @@ static int find_device(int *number, const struct runner *r,
         return err_set(err, ERR_SYSTEM,
                        "--backend %s: %d devices can be used here, and this machine "
                        "has %d ranks or more: a rank needs one of its own",
-                       r->ops->name, n, local + 1);
+                       ops->name, n, local + 1);
     if (*number >= count)
         return err_set(err, ERR_SYSTEM, "--devices %d: the last device here is %d",
                        *number, count - 1);
     return 0;
+}
+
+int runner_device(struct device **out, const struct backend *ops,
+                  const struct runner_machine *machine, const struct comm *world,
+                  struct err *err)
+{
+    int number;
+
+    return find_device(&number, ops, machine, world, err) < 0
+               ? -1
+               : ops->open(out, machine->threads, number, err);
 }
 
 /* Opens the device, and the communicators between devices. */
@@ -69,10 +81,8 @@ static int open_device(struct runner *r, const struct runner_machine *machine,
                        struct err *err)
 {
     struct comm *const all[] = { r->groups.tensor, r->groups.expert, r->groups.pipe };
-    int number;
 
-    if (find_device(&number, r, machine, err) < 0 ||
-        r->ops->open(&r->device, machine->threads, number, err) < 0 ||
+    if (runner_device(&r->device, r->ops, machine, r->world, err) < 0 ||
         wires_open(&r->wires, r->ops, r->device, &machine->wires, r->world, all,
                    sizeof(all) / sizeof(*all), err) < 0)
         return -1;

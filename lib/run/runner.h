@@ -47,6 +47,12 @@ struct runner {
 MUST_CHECK int runner_group(struct comm **out, struct comm *world,
                             const struct mesh *mesh, const int coord[MESH_NAXES],
                             enum mesh_axis axis, struct err *err);
+/* Opens the device of rank WORLD->rank: the one of MACHINE's list, or of its machine,
+ * with the rank's index among its ranks.  ERR_USAGE: the list is too short;
+ * ERR_SYSTEM: there is no such device. */
+MUST_CHECK int runner_device(struct device **out, const struct backend *ops,
+                             const struct runner_machine *machine,
+                             const struct comm *world, struct err *err);
 /* Prepares rank WORLD->rank of MESH to run C.  C and WORLD must outlive *r. */
 MUST_CHECK int runner_open(struct runner *r, struct checkpoint *c,
                            const struct mesh *mesh,

@@ -260,7 +260,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         goto fail;
     need.program = t->program;
     if (choice_supports(t->ops, &need, NULL, err) < 0 ||
-        t->ops->open(&t->device, machine->threads, world->rank, err) < 0 ||
+        runner_device(&t->device, t->ops, machine, world, err) < 0 ||
         parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
         parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||
@@ -420,8 +420,9 @@ static int run_share(struct trainer *t, const struct sample *sample, float scale
         }
         at = find_engine(t, -1);
         t->holds[at] = m;
-        engine_differentiate(
-            t->engine[at], t->partial ? t->partial[0] : t->parameters.gradient, scale);
+        engine_differentiate(t->engine[at],
+                             t->partial ? t->partial[0] : t->parameters.gradient,
+                             t->parameters.at, scale);
         if (forward(t, t->engine[at], sample + (first + m) * micro,
                     t->first + (uint64_t)((first + m) * micro), (size_t)micro,
                     &t->loss[first + m], err) < 0)
