@@ -293,29 +293,28 @@ static void set_places(const struct generate *g, struct engine_limits *limits)
 
 static struct engine_limits limits_of(const struct generate *g)
 {
-    struct engine_limits limits = { .tokens = CHUNK *
-                                              (size_t)g->session->mesh.size[MESH_SP] };
-    size_t longest = 0, all = 0, sources = 0, most;
+    const struct inputs_sizes sizes = inputs_sizes(&g->prompts);
+    struct engine_limits limits = {
+        .tokens = CHUNK * (size_t)g->session->mesh.size[MESH_SP],
+        .context = sampling_most(&g->sampling, g->session->context, sizes.longest),
+        .source = sizes.source,
+    };
+    size_t all = 0;
 
     for (size_t i = 0; i < g->prompts.n; i++) {
-        const struct input *in = &g->prompts.v[i];
+        size_t n = g->prompts.v[i].ids.n;
 
-        longest = in->ids.n > longest ? in->ids.n : longest;
-        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
         /* a preempted text is recomputed with its generated tokens */
-        most = g->cache_tokens
-                   ? sampling_most(&g->sampling, g->session->context, in->ids.n)
-                   : in->ids.n;
-        all += most < limits.tokens ? most : limits.tokens;
-        sources += in->source.n;
+        if (g->cache_tokens)
+            n = sampling_most(&g->sampling, g->session->context, n);
+        all += n < limits.tokens ? n : limits.tokens;
     }
-    limits.context = sampling_most(&g->sampling, g->session->context, longest);
     set_places(g, &limits);
-    if (limits.segments == 1 && all > longest)
-        all = longest;
+    if (limits.segments == 1 && all > sizes.longest)
+        all = sizes.longest;
     limits.tokens = limits.tokens > all ? all : limits.tokens;
     limits.sources = limits.source > CHUNK ? limits.source : CHUNK;
-    limits.sources = limits.sources > sources ? sources : limits.sources;
+    limits.sources = limits.sources > sizes.sources ? sizes.sources : limits.sources;
     limits.wanted = limits.segments;
     return limits;
 }

@@ -693,6 +693,23 @@ void inputs_print_bad(const struct inputs *in, size_t i)
     str_clear(&out);
 }
 
+struct inputs_sizes inputs_sizes(const struct inputs *in)
+{
+    struct inputs_sizes s = { 0 };
+
+    for (size_t i = 0; i < in->n; i++) {
+        const struct input *one = &in->v[i];
+
+        if (one->bad)
+            continue;
+        s.longest = one->ids.n > s.longest ? one->ids.n : s.longest;
+        s.source = one->source.n > s.source ? one->source.n : s.source;
+        s.tokens += one->ids.n;
+        s.sources += one->source.n;
+    }
+    return s;
+}
+
 void inputs_add_id(struct str *out, const struct input *in)
 {
     if (in->id)

@@ -100,6 +100,12 @@ MUST_CHECK int inputs_refuse(struct inputs *in, const struct session *s, size_t 
 MUST_CHECK int inputs_not_finite(const struct inputs *in, const struct session *s,
                                  size_t i, const char *what, size_t tokens,
                                  struct err *err);
+/* Sizes of the inputs that can be used, by which the limits of a step are chosen. */
+struct inputs_sizes {
+    size_t longest, tokens; /* of one input, and of all */
+    size_t source, sources; /* the same of their sources */
+};
+struct inputs_sizes inputs_sizes(const struct inputs *in);
 /* Adds ',"file":NAME' to a JSON object, and of a line its number and its "id". */
 void inputs_add_place(struct str *out, const struct input *in);
 /* Adds the line's "id" alone, with a comma before it, if it has one. */

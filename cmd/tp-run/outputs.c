@@ -36,18 +36,15 @@ int outputs_read_inputs(struct inputs *in, struct session *s, const struct given
  * parallelism. */
 struct engine_limits outputs_limits(const struct session *s, const struct inputs *in)
 {
-    struct engine_limits limits = { .segments = 1, .sequences = 1 };
-    size_t all = 0, sources = 0;
+    const struct inputs_sizes sizes = inputs_sizes(in);
+    struct engine_limits limits = {
+        .segments = 1,
+        .sequences = 1,
+        .tokens = sizes.tokens < STEP ? sizes.tokens : STEP,
+        .context = sizes.longest,
+        .source = sizes.source,
+    };
 
-    for (size_t i = 0; i < in->n; i++) {
-        const struct input *one = &in->v[i];
-
-        limits.context = one->ids.n > limits.context ? one->ids.n : limits.context;
-        limits.source = one->source.n > limits.source ? one->source.n : limits.source;
-        all += one->ids.n;
-        sources += one->source.n;
-    }
-    limits.tokens = all < STEP ? all : STEP;
     if (limits.context > limits.tokens || s->mesh.size[MESH_SP] > 1)
         limits.tokens = limits.context;
     if (limits.tokens > limits.context) {
@@ -58,7 +55,7 @@ struct engine_limits outputs_limits(const struct session *s, const struct inputs
             CACHE_BLOCK;
     }
     limits.sources = limits.source * limits.segments;
-    limits.sources = limits.sources < sources ? limits.sources : sources;
+    limits.sources = limits.sources < sizes.sources ? limits.sources : sizes.sources;
     limits.wanted = limits.segments;
     return limits;
 }

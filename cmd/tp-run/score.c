@@ -214,7 +214,8 @@ static int score_documents(struct score *s, struct runner *r,
 static struct engine_limits limits_of(const struct score *s)
 {
     size_t sp = (size_t)s->session->mesh.size[MESH_SP];
-    struct engine_limits limits = { .wanted = 1 };
+    struct engine_limits limits = { .wanted = 1,
+                                    .source = inputs_sizes(&s->inputs).source };
     size_t longest = 0, all = 0, windows = 0;
 
     for (size_t i = 0; i < s->inputs.n; i++) {
@@ -223,7 +224,6 @@ static struct engine_limits limits_of(const struct score *s)
 
         if (in->bad)
             continue;
-        limits.source = in->source.n > limits.source ? in->source.n : limits.source;
         windows += windows_of(s, in);
         all += n;
         n = n < s->window ? n : (size_t)s->window;
