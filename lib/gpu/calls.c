@@ -357,27 +357,7 @@ KERNEL(cache_read)
 KERNEL(attention)
 {
     const struct inst *inst = c->inst;
-    struct attention a = { .heads = inst->attention.heads,
-                           .kv_heads = inst->attention.kv_heads,
-                           .head_dim = inst->attention.head_dim,
-                           .value_dim = inst->attention.value_dim,
-                           .value_cols = inst->attention.value_cols,
-                           .group_start = inst->attention.group_start,
-                           .per_group = inst->attention.per_group,
-                           .within_start = inst->attention.within_start,
-                           .all_heads = inst->attention.all_heads,
-                           .window = inst->attention.window,
-                           .far = inst->attention.far,
-                           .scale = inst->attention.scale,
-                           .softcap = inst->attention.softcap,
-                           .alibi = inst->attention.alibi,
-                           .chunked = inst->attention.chunked,
-                           .causal = inst->attention.causal,
-                           .bias_first = inst->attention.bias_first,
-                           .sink_group = inst->attention.sink_group,
-                           .sink_within = inst->attention.sink_within,
-                           .sink_per = inst->attention.sink_per };
-
+    struct attention a = { .shape = inst->attention.shape };
     uint64_t bytes;
     void *room = NULL;
 

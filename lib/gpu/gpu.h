@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "lib/device/layout.h"
+#include "lib/program/attention-shape.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -121,16 +122,11 @@ void gpu_cache_read(float *y, const float *cache, struct ranges r, uint64_t cols
 /* Options of attention, as in struct inst; value_dim is at most GPU_VALUE_DIM. */
 enum { GPU_VALUE_DIM = 1024 };
 struct attention {
-    uint64_t heads, kv_heads, head_dim, value_dim, value_cols;
-    uint64_t group_start, per_group, within_start, all_heads, window, far;
-    double scale, softcap, alibi;
-    bool causal, chunked;
+    ATTENTION_SHAPE;
     bool narrow;  /* bf16 products with 16 significant bits are allowed (cores.cu) */
     bool rounded; /* and with bf16's eight */
-    struct matrix bias; /* data NULL: none */
-    uint64_t bias_first;
+    struct matrix bias;  /* data NULL: none */
     struct matrix sinks; /* attention sinks; data NULL: none */
-    uint64_t sink_group, sink_within, sink_per;
 };
 /* y = softmax(scale q k^T, masked) v; LSE may be NULL.  ROOM is device memory of
  * gpu_attention_room bytes, aligned to 16; NULL if that is 0. */

@@ -23,7 +23,7 @@ gpu_kernels = \
     %D%/sample.cu \
     %D%/stream.cu
 # what C and CUDA both compile
-shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/positions.h
+shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/positions.h lib/program/attention-shape.h
 %D%/elementwise.o %D%/elementwise.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)

@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/activation.c %D%/activation.h \
     %D%/arena.c \
+    %D%/attention-shape.h \
     %D%/boundary.c %D%/boundary.h \
     %D%/build.c %D%/build.h \
     %D%/check.c %D%/check.h \

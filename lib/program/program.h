@@ -18,6 +18,7 @@
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 #include "lib/program/activation.h"
+#include "lib/program/attention-shape.h"
 #include "lib/program/op.h"
 
 /* What the rows of a value are. */
@@ -159,29 +160,13 @@ struct inst {
             int slot; /* KV cache entry, 0 .. program.nslots-1 */
         } keep;
         struct {
-            uint64_t heads,
-                kv_heads; /* on this rank; head h reads KV head h / (heads/kv_heads) */
-            uint64_t head_dim, value_dim;
-            uint64_t value_cols; /* columns of a head in v; it reads value_dim */
-            uint64_t group_start, groups;  /* KV heads of this rank */
-            uint64_t within_start, within; /* query heads of this rank in each group */
-            uint64_t per_group,
-                all_heads;         /* of the full model: global head = (group_start + g)
-                                    * per_group + within_start + i */
-            double scale, softcap; /* softcap 0: none */
-            double alibi;    /* alibi * slope of the head * distance is added to the
-                                scaled score (Press et al. 2022); 0: nothing */
-            uint64_t window; /* a query sees the keys at distance < window; 0: all */
-            bool chunked;    /* it begins at a multiple of window */
-            bool causal;
-            double drop; /* dropout rate of the attention weights, and its seed */
+            ATTENTION_SHAPE;
+            uint64_t groups; /* KV heads of this rank */
+            uint64_t within; /* query heads of this rank in each group */
+            double drop;     /* dropout rate of the attention weights, and its seed */
             uint64_t site;
-            uint64_t far; /* relative bias: all distances from far on share a bucket;
-                             the instruction's weight is the table [buckets][heads].
-                             OP_RELATE: 0: each distance has a row of its own */
-            uint64_t bias_first; /* column of the table for the first head held */
-            uint64_t span;       /* OP_RELATE: half of the table's rows; OP_STREAM: the
-                                    buckets of a query's biases */
+            uint64_t span; /* OP_RELATE: half of the table's rows; OP_STREAM: the
+                              buckets of a query's biases */
             struct pooled_text pool; /* OP_RELATE_XL: of the queries; */
             uint64_t keys_pooled;    /* and how often the keys were pooled */
             bool other_first;        /* its types: those of other types come first */
@@ -194,9 +179,7 @@ struct inst {
             } global;            /* OP_GLOBAL_ATTENTION: who sees all tokens */
             int32_t separator;   /* its id */
             bool sinks; /* attention sinks: the instruction's weight is a score per
-                           head, of a key without a value.  The score of head i of group
-                           g is at (sink_group + g) * sink_per + sink_within + i */
-            uint64_t sink_group, sink_within, sink_per;
+                           head, of a key without a value */
         } attention;
         struct {
             uint64_t count; /* heads on this rank */
