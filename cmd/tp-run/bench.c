@@ -12,6 +12,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
 #include "lib/cpu/machine.h"
+#include "lib/estimate/torch.h"
 #include "lib/pipe/calibration.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
@@ -133,7 +134,7 @@ static void fold_parts(const struct runner *r, const struct cost_step *s,
         w->products += c.products;
         w->attention += c.attention;
         w->weights += c.weights;
-        if (op_table[inst->op].torch(inst).free)
+        if (torch_usual(inst).free)
             continue;
         w->values += c.sharded + c.whole;
         w->instructions++;

@@ -8,6 +8,7 @@
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/estimate/torch.h"
 #include "lib/program/check.h"
 #include "lib/model/family.h"
 
@@ -64,7 +65,7 @@ static int check(const struct family_library *lib, const char *name, const char 
                  : family_find(&f, lib, one, err) < 0)
             return -1;
         called = xstrdup(f->name);
-        ret = family_check(&report, f, err);
+        ret = family_check(&report, f, torch_check, err);
         if (ret == 0)
             printf("%s: sound; at tp 2 the ranks store\n%s", called, str_text(&report));
         free(called);

@@ -96,7 +96,7 @@ static void step_back(struct values *v, struct unit *u, struct gradients *g, int
         g->made += p->weight[inst->weight].rows * p->weight[inst->weight].cols;
     note_worst(&u->worst[UNIT_WHOLE], &most, g->made, 1);
     note_worst(&u->worst[UNIT_CUT], &most, g->made, (uint64_t)p->mesh.size[MESH_TP]);
-    if (op->scores(inst).heads)
+    if (op_scores(inst).heads)
         note_worst(&u->worst[UNIT_ATTENTION], &most, g->made, 1);
     end_gradient(v, g, inst->dst);
     let_go(v, g, i);

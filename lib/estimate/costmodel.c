@@ -328,7 +328,7 @@ static int origin_of(const struct builder *b, int value)
     while (i >= 0 && p->inst[i].nsrc && p->inst[i].op != OP_EMBEDDING &&
            p->inst[i].op != OP_LAYERNORM && p->inst[i].op != OP_RMSNORM &&
            op_table[p->inst[i].op].traffic != TRAFFIC_PRODUCT &&
-           !op_table[p->inst[i].op].scores(&p->inst[i]).heads)
+           !op_scores(&p->inst[i]).heads)
         i = b->values.producer[p->inst[i].src[0]];
     return i;
 }
@@ -342,8 +342,7 @@ static void find_turned(struct builder *b)
         const struct inst *inst = &p->inst[i];
         int from;
 
-        if (op_table[inst->op].scores(inst).window &&
-            torch_of(&b->a->torch, inst).turned)
+        if (op_scores(inst).window && torch_of(&b->a->torch, inst).turned)
             for (int k = 0; k < 3; k++)
                 if ((from = origin_of(b, inst->src[k])) >= 0)
                     b->turned[from] = true;
@@ -423,7 +422,7 @@ static void keep_centred(struct builder *b, struct unit *u, const struct inst *i
 static void copy_heads(struct builder *b, struct unit *u, const struct inst *inst,
                        int first, int count, bool spread, bool wide)
 {
-    uint64_t n = spread ? op_table[inst->op].scores(inst).spread : 0;
+    uint64_t n = spread ? op_scores(inst).spread : 0;
 
     for (int k = first; k < first + count; k++)
         copy(b, u, inst->src[k], 1, wide);
@@ -439,7 +438,7 @@ static bool is_made_again(const struct builder *b, int v)
     const struct inst *inst = maker < 0 ? NULL : &b->a->program->inst[maker];
 
     return inst && !b->opt->eager && inst->op == OP_ACTIVATION &&
-           op_table[inst->op].saved(inst) == 1 << 0;
+           op_saved(inst) == 1 << 0;
 }
 
 /* True if Q is concatenated from two tensors: only a part of each head is rotated, or Q
@@ -505,7 +504,7 @@ static bool only_adds(const struct builder *b, const struct inst *inst)
 static void keep_saved(struct builder *b, struct unit *u, const struct inst *inst)
 {
     struct op_torch torch = torch_of(&b->a->torch, inst);
-    unsigned saved = op_table[inst->op].saved(inst);
+    unsigned saved = op_saved(inst);
 
     if (torch.part || reads_no_source(b, inst) || only_adds(b, inst))
         return;
@@ -518,7 +517,7 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
         copy(b, u, inst->src[0], 1, true);
         return;
     }
-    if (b->opt->eager && op_table[inst->op].scores(inst).heads)
+    if (b->opt->eager && op_scores(inst).heads)
         saved &= ~keep_heads(b, u, inst, &torch);
     if (torch.upcast && b->opt->eager) {
         keep_upcast(b, u, inst, &torch);
@@ -538,8 +537,8 @@ static void keep_saved(struct builder *b, struct unit *u, const struct inst *ins
     }
     if (saved & SAVES_RESULT)
         keep(b, u, inst->dst);
-    if (b->opt->eager && op_table[inst->op].scores(inst).heads && !b->opt->scores &&
-        !torch.unfused && !torch.ordered && is_joined(b, inst->src[0]))
+    if (b->opt->eager && op_scores(inst).heads && !b->opt->scores && !torch.unfused &&
+        !torch.ordered && is_joined(b, inst->src[0]))
         copy(b, u, inst->dst, 1, false);
     if (!b->opt->eager)
         return;
@@ -607,7 +606,7 @@ static void keep_scores(struct builder *b, struct unit *u, const struct inst *in
 /* Notes the results that selective recomputation saves instead of recomputing. */
 static void spare(struct builder *b, struct unit *u, const struct inst *inst)
 {
-    int spared = op_table[inst->op].torch(inst).spared;
+    int spared = torch_usual(inst).spared;
 
     if (!spared)
         return;
@@ -620,10 +619,10 @@ static void spare(struct builder *b, struct unit *u, const struct inst *inst)
  * follows. */
 static bool ends_block(const struct builder *b, const struct inst *inst)
 {
-    int inner = op_table[inst->op].inner;
+    int inner = (int)op_table[inst->op].inner - INNER_ROWS; /* axis of the weight */
     const struct model_tensor *t;
 
-    if (inner == INNER_NONE)
+    if (inner < 0)
         return false;
     t = &b->m->tensor[b->a->program->weight[inst->weight].tensor];
     return t->section >= 0 && axis_dealt(t->axis[!inner], &b->m->scope) < 0 &&
@@ -651,8 +650,8 @@ static void note_reader(struct builder *b, const struct inst *inst)
         if (at < 0)
             continue;
         c = &values_unit(&b->values, inst->src[k])->cache[at];
-        if (op_table[inst->op].scores(inst).window)
-            c->window = op_table[inst->op].scores(inst).window;
+        if (op_scores(inst).window)
+            c->window = op_scores(inst).window;
         if (op_table[inst->op].role == ROLE_ATTENDS)
             c->heads = inst->attention.kv_heads;
     }
@@ -683,7 +682,7 @@ static void read_role(struct builder *b, struct unit *u, const struct inst *inst
 static void read_instruction(struct builder *b, const struct inst *inst)
 {
     const struct program *p = b->a->program;
-    struct op_scores scores = op_table[inst->op].scores(inst);
+    struct op_scores scores = op_scores(inst);
     struct unit *u = values_unit(&b->values, inst->dst);
 
     spare(b, u, inst);
@@ -720,7 +719,7 @@ static void read_program(struct builder *b)
         read_instruction(b, &p->inst[b->at]);
     }
     for (int i = 0; i < p->ninsts; i++)
-        if (op_table[p->inst[i].op].scores(&p->inst[i]).heads)
+        if (op_scores(&p->inst[i]).heads)
             note_reader(b, &p->inst[i]);
     backward_find_worst(&b->values);
 }

@@ -15,7 +15,7 @@
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 #include "lib/program/program.h"
-#include "lib/program/torch.h"
+#include "lib/estimate/torch.h"
 
 enum weight_class {
     WEIGHT_MATRIX, /* matrices of layers, except experts' */

@@ -13,6 +13,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/stagecut.c %D%/stagecut.h \
     %D%/steptime.c %D%/steptime.h \
     %D%/tally.c %D%/tally.h \
+    %D%/torch.c %D%/torch.h \
     %D%/training.c %D%/training.h \
     %D%/values.c %D%/values.h \
     %D%/weighttype.c %D%/weighttype.h \

@@ -96,7 +96,7 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
     if (op->role == ROLE_LOSS && !r->o->fused_loss) /* an f32 copy, and its softmax */
         w->cut += (r->step.value_bytes + 3 * sizeof(float)) *
                   (double)p->value[inst->src[0]].cols;
-    if (op->torch(inst).free)
+    if (torch_usual(inst).free)
         return;
     w->instructions++;
     if (op->traffic != TRAFFIC_PRODUCT) {
@@ -141,7 +141,7 @@ static struct work work_of(const struct reader *r, const struct inst *inst)
 {
     const struct program *p = r->program;
     const struct op_info *op = &op_table[inst->op];
-    struct op_scores scores = op->scores(inst);
+    struct op_scores scores = op_scores(inst);
     struct cost c = cost_of(p, inst, &r->step);
     double bytes = r->step.value_bytes;
     struct work w = { .products = c.products, .attention = c.attention };
@@ -150,10 +150,10 @@ static struct work work_of(const struct reader *r, const struct inst *inst)
     if (op->collective != COLLECTIVE_NONE)
         add_collective(&w, r, inst);
     if (scores.heads) {
-        w.heads = bytes * op->flops(p, inst).key / 2;
+        w.heads = bytes * op_flops(p, inst).key / 2;
         w.layers = 1;
         if (r->o->flash)
-            find_edges(&w, op->flops(p, inst).key,
+            find_edges(&w, op_flops(p, inst).key,
                        scores.causal + (scores.window && scores.window < r->o->seq));
         else
             w.scores = SCORE_PASSES * bytes * (double)scores.heads * (double)r->o->seq;
@@ -187,7 +187,7 @@ static void read_program(struct profile *p, const struct memory_options *o)
     r.step = work_step(r.program, o);
     r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
     for (int i = 0; i < r.program->ninsts; i++)
-        if (op_table[r.program->inst[i].op].saved(&r.program->inst[i]))
+        if (op_saved(&r.program->inst[i]))
             r.last[costmodel_unit(p->a, &r.program->value[r.program->inst[i].dst])] = i;
     for (int i = 0; i < r.program->ninsts; i++) {
         const struct inst *inst = &r.program->inst[i];

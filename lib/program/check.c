@@ -7,7 +7,6 @@
 #include "lib/base/mem.h"
 #include "lib/model/partconfig.h"
 #include "lib/program/program.h"
-#include "lib/program/torch.h"
 
 /* Symbols, tensors and rotary tables share one name space. */
 static int check_names(const struct family *f, struct err *err)
@@ -147,11 +146,11 @@ static int check_flat(const struct model *m, const char *config, struct err *err
     return 0;
 }
 
-int family_check(struct str *report, struct family *f, struct err *err)
+int family_check(struct str *report, struct family *f,
+                 int (*also)(const struct model *m, struct err *err), struct err *err)
 {
     struct str config = { 0 };
     struct model *m = NULL;
-    struct torch_words words;
     struct mesh mesh;
     int ret = -1;
 
@@ -165,7 +164,7 @@ int family_check(struct str *report, struct family *f, struct err *err)
     json_print(&config, f->example);
     if (model_open_family(&m, f->name, str_text(&config), f, err) < 0)
         goto out;
-    if (partconfig_check(m, err) < 0 || torch_read(&words, m, err) < 0 ||
+    if (partconfig_check(m, err) < 0 || also(m, err) < 0 ||
         model_check_lines(m, err) < 0 || (is_run(m) && check_read(m, err) < 0))
         goto out;
     mesh_one(&mesh);

@@ -9,9 +9,12 @@
 
 /* Opens family F on its example configuration and builds the program of every rank at
  * tp 1 and tp 2.  Fails if a line has no type, no line reads a tensor, or a name stands
- * for two things.  Appends to REPORT one line per tensor: its axes, its shape, and what
+ * for two things.  ALSO checks what this layer
+ * does not read.  Appends to REPORT one line per tensor: its axes, its shape, and what
  * each of two ranks stores.  Takes ownership of F. */
-MUST_CHECK int family_check(struct str *report, struct family *f, struct err *err);
+MUST_CHECK int family_check(struct str *report, struct family *f,
+                            int (*also)(const struct model *m, struct err *err),
+                            struct err *err);
 
 /* Builds M's program on one rank, to see that every line has a type.  ERR_INPUT names
  * file, line and column. */

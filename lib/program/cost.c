@@ -72,7 +72,7 @@ double cost_bytes(const struct program *p, const struct value *value,
 
 double cost_keys(const struct inst *inst, const struct cost_step *s)
 {
-    struct op_scores scores = op_table[inst->op].scores(inst);
+    struct op_scores scores = op_scores(inst);
     double window = (double)scores.window;
 
     if (!scores.window || window > s->keys || s->dense)
@@ -90,7 +90,7 @@ double cost_weights(const struct program *p, const struct inst *inst, double row
 
     if (!multiplies(inst))
         return 0;
-    n = op_table[inst->op].flops(p, inst).row / 2;
+    n = op_flops(p, inst).row / 2;
     if (!m)
         return n;
     return n * (double)m->count * (1 - pow(1 - (double)m->top / (double)m->all, rows));
@@ -135,7 +135,7 @@ struct cost cost_of(const struct program *p, const struct inst *inst,
 {
     const struct op_info *op = &op_table[inst->op];
     double rows = worked_rows(p, inst, s);
-    struct op_flops flops = op->flops(p, inst);
+    struct op_flops flops = op_flops(p, inst);
     struct cost c = { .products = rows * flops.row,
                       .weights = weight_bytes(p, inst, s) };
 

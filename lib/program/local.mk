@@ -18,5 +18,4 @@ lib_libshardutils_a_SOURCES += \
     %D%/program.c %D%/program.h \
     %D%/reverse.c %D%/reverse.h \
     %D%/rotary.c %D%/rotary.h \
-    %D%/rules.c \
-    %D%/torch.c %D%/torch.h
+    %D%/rules.c

@@ -5,12 +5,6 @@
 
 /* ---- what a derivative reads ---- */
 
-static unsigned saved_nothing(const struct inst *inst)
-{
-    (void)inst;
-    return 0;
-}
-
 static unsigned saved_source(const struct inst *inst)
 {
     (void)inst;
@@ -40,13 +34,6 @@ static unsigned saved_by_act(const struct inst *inst)
 }
 
 /* ---- operations ---- */
-
-static struct op_flops no_flops(const struct program *p, const struct inst *inst)
-{
-    (void)p;
-    (void)inst;
-    return (struct op_flops){ 0 };
-}
 
 static struct op_flops of_matrix(const struct program *p, const struct inst *inst)
 {
@@ -79,12 +66,6 @@ static struct op_flops of_attention(const struct program *p, const struct inst *
                                       (double)inst->attention.value_dim) };
 }
 
-static struct op_scores no_scores(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_scores){ 0 };
-}
-
 static struct op_scores of_query(const struct inst *inst)
 {
     uint64_t each = inst->attention.head_dim + inst->attention.value_dim;
@@ -96,86 +77,6 @@ static struct op_scores of_query(const struct inst *inst)
         .causal = inst->attention.causal,
         .capped = inst->attention.softcap > 0,
     };
-}
-
-/* ---- PyTorch in eager mode ---- */
-
-static struct op_torch torch_kernel(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ 0 };
-}
-
-static struct op_torch torch_free(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ .free = true };
-}
-
-/* One kernel in PyTorch, also where it is three instructions here (sharded norms). */
-static struct op_torch torch_statistic(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ .part = true };
-}
-
-/* The backward pass holds the gradients of its product, mean, power and cast.  Gemma
- * (weight + 1) computes all of it in f32. */
-static struct op_torch torch_rmsnorm(const struct inst *inst)
-{
-    return (
-        struct op_torch){ .upcast = true, .wide = inst->norm.plus_one, .gradients = 4 };
-}
-
-/* OLMo's, which has no weight, computes in f32. */
-static struct op_torch torch_layernorm(const struct inst *inst)
-{
-    return (struct op_torch){ .upcast = inst->weight < 0 };
-}
-
-static struct op_torch torch_activation(const struct inst *inst)
-{
-    switch (inst->act) {
-    case ACT_GELU_NEW: /* eight elementwise kernels */
-        return (struct op_torch){ .copies = 3 };
-    case ACT_QUICK_GELU:
-        return (struct op_torch){ .copies = 1 };
-    default:
-        return (struct op_torch){ 0 };
-    }
-}
-
-/* expm1 and its difference from x, two products, and which side of 0 x is on. */
-static struct op_torch torch_xielu(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ .copies = 3, .flags = 1 };
-}
-
-/* The rows that its taps see are copied side by side, once for each tap. */
-static struct op_torch torch_dynamic(const struct inst *inst)
-{
-    return (struct op_torch){ .copies = (int)inst->taps.count - 1 };
-}
-
-/* Selective recomputation saves every second product (as torchtitan does) and
- * attention's result. */
-static struct op_torch torch_product(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ .spared = 2 };
-}
-
-static struct op_torch torch_attention(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ .spared = 1 };
-}
-
-static struct op_torch torch_relate(const struct inst *inst)
-{
-    (void)inst;
-    return (struct op_torch){ .spared = 1, .related = true };
 }
 
 /* Scores again, then four products of their size (gradients of v, weights, q, k). */
@@ -190,34 +91,34 @@ static struct op_flops of_attention_back(const struct program *p,
 
 /* ---- the table ---- */
 
-#define CALL(least, most, apply) least, most, apply
-#define NO_CALL                  0, 0, NULL
-#define NO_REVERSE               OP_NO_REVERSE
-#define DEVICE                   true
-#define COMM                     false
-#define NO_ROLE                  ROLE_NONE
-#define CACHE                    ROLE_CACHE
-#define ATTENDS                  ROLE_ATTENDS
-#define OF_TEXT                  ROLE_TEXT
-#define DISPATCH                 ROLE_DISPATCH
-#define LOSS                     ROLE_LOSS
-#define NO_AXIS                  INNER_NONE
-#define ROW(id, word, on, call, places, result, role, inner, saved, grads, passes, \
-            flops, scores, traffic, comm, torch)                                   \
-    [OP_##id] = { #word,                                                           \
-                  on,                                                              \
-                  call,                                                            \
-                  PLACES_##places,                                                 \
-                  RESULT_##result,                                                 \
-                  role,                                                            \
-                  inner,                                                           \
-                  saved,                                                           \
-                  grads,                                                           \
-                  passes,                                                          \
-                  flops,                                                           \
-                  scores,                                                          \
-                  TRAFFIC_##traffic,                                               \
-                  COLLECTIVE_##comm,                                               \
-                  torch },
+#define CALL(l, m, function) .least = l, .most = m, .apply = function
+#define GRADS(n)             .grads = n
+#define PASSES(n)            .grads = n, .passes = true
+#define NO_REVERSE           .grads = OP_NO_REVERSE
+#define DEVICE               true
+#define COMM                 false
+#define ROW(id, word, on, reverse, ...) \
+    [OP_##id] = { .name = #word, .on_device = on, reverse, __VA_ARGS__ },
 
 const struct op_info op_table[OP_COUNT] = { OPS(ROW) };
+
+unsigned op_saved(const struct inst *inst)
+{
+    const struct op_info *op = &op_table[inst->op];
+
+    return op->saved ? op->saved(inst) : 0;
+}
+
+struct op_flops op_flops(const struct program *p, const struct inst *inst)
+{
+    const struct op_info *op = &op_table[inst->op];
+
+    return op->flops ? op->flops(p, inst) : (struct op_flops){ 0 };
+}
+
+struct op_scores op_scores(const struct inst *inst)
+{
+    const struct op_info *op = &op_table[inst->op];
+
+    return op->scores ? op->scores(inst) : (struct op_scores){ 0 };
+}

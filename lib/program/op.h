@@ -1,37 +1,37 @@
 /* op - the table of operations
  *
- * One row per operation.  Each fact about an operation is a column here; the compiler,
- * the cost model, the memory estimate and the backends read it.  A row that lacks a
- * column does not compile.  The columns, in order:
+ * One row per operation.  Each fact about an operation is in its row; the compiler, the
+ * cost model, the memory estimate and the backends read it.  A row begins with
  *
  *   ID       enum op has OP_ID
  *   word     its name in printed programs, and in the language if a family can call it;
  *            its kernel is kernel_WORD (lib/cpu/kernels.c, lib/gpu/calls.c)
  *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator
- *   call     CALL(least, most, apply): number of arguments without options, and the
- *            function that types, places and emits it; NO_CALL: not in the language,
- *            only the compiler emits it
- *   places   how build_unary derives the result's placement from that of the first
- *            source (enum op_places); RULE: the code that emits it decides
- *   result   OWN: memory of its own; SOURCE: it may share the first source's memory;
- *            PART: it may be a view of a part of that memory
- *   role     what lib/estimate and the engine look for: CACHE appends to the KV cache,
- *            ATTENDS reads keys and values (sources 1 and 2), which may be cached,
- *            OF_TEXT reads a text's other rows, so ranks cannot share the text,
- *            DISPATCH gathers rows for experts, LOSS reads the logits; or NO_ROLE
- *   inner    the axis of its weight that the product contracts; or NO_AXIS
- *   saved    what its derivative reads: a set of sources and the result
- *   grads    how many of its first sources get a gradient.  reverse_WORD (reverse.c)
- *            emits these gradients and the weight's; NO_REVERSE: no derivative
- *   passes   true: the gradient of each source is the gradient of the result, unchanged
- *   flops    per row of the result (of the sources, if the result is a weight's
- *            gradient).  Products only, 2 for each multiply-add; elementwise work is
- *            counted by the bytes that it moves
- *   scores   the attention scores that it computes for a row
- *   traffic  which operands it reads from and writes to memory
- *   collective
- *            which collective it is, or NONE
- *   torch    what PyTorch in eager mode does instead, for lib/estimate
+ *   reverse  how many of its first sources get a gradient.  GRADS(n): reverse_WORD
+ *            (reverse.c) emits these gradients and the weight's; PASSES(n): each is the
+ *            gradient of the result, unchanged; NO_REVERSE: no derivative
+ *
+ * Then come, in any order, the members of struct op_info that differ from the default,
+ * which is 0:
+ *
+ *   CALL(least, most, apply)
+ *                number of arguments without options, and the function that types,
+ * places and emits it.  Default: not in the language, only the compiler emits it
+ *   .places      how build_unary derives the result's placement from that of the first
+ *                source.  PLACES_RULE: the code that emits it decides
+ *   .result      RESULT_OWN: memory of its own; _SOURCE: it may share the first
+ * source's memory; _PART: it may be a view of a part of that memory .role        what
+ * lib/estimate and the engine look for: ROLE_CACHE appends to the KV cache, _ATTENDS
+ * reads keys and values (sources 1 and 2), which may be cached, _TEXT reads a text's
+ * other rows, so ranks cannot share the text, _DISPATCH gathers rows for experts, _LOSS
+ * reads the logits .inner       the axis of its weight that the product contracts.
+ * INNER_NONE .saved       what its derivative reads: a set of sources and the result.
+ * Nothing .flops       per row of the result (of the sources, if the result is a
+ * weight's gradient).  Products only, 2 for each multiply-add; elementwise work is
+ *                counted by the bytes that it moves.  None
+ *   .scores      the attention scores that it computes for a row.  None
+ *   .traffic     which operands it reads from and writes to memory.  TRAFFIC_MOVES
+ *   .collective  which collective it is.  COLLECTIVE_NONE
  */
 #ifndef LIB_PROGRAM_OP_H
 #define LIB_PROGRAM_OP_H
@@ -42,350 +42,248 @@
 /* clang-format off */
 #define OPS(ROW)                                                                       \
     /* y[t] = table[index[t] - first]; 0 if another rank holds that row of the table */\
-    ROW(EMBEDDING, embedding, DEVICE, CALL(2, 2, apply_embedding), RULE, OWN,          \
-        NO_ROLE, NO_AXIS, saved_nothing, 0, false, no_flops, no_scores, MOVES, NONE,   \
-        torch_kernel)                                                                  \
+    ROW(EMBEDDING, embedding, DEVICE, GRADS(0), CALL(2, 2, apply_embedding))           \
     /* y = x W^T, W [cols(y)][cols(x)] */                                              \
-    ROW(LINEAR, linear, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 1,      \
-        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    ROW(LINEAR, linear, DEVICE, GRADS(1), CALL(2, 2, apply_product),                   \
+        .inner = INNER_COLS, .saved = saved_product, .flops = of_matrix,               \
+        .traffic = TRAFFIC_PRODUCT)                                                    \
     /* y = x W, W [cols(x)][cols(y)] */                                                \
-    ROW(MATMUL, matmul, DEVICE, CALL(2, 2, apply_product), RULE, OWN, NO_ROLE, 0,      \
-        saved_product, 1, false, of_matrix, no_scores, PRODUCT, NONE, torch_product)   \
+    ROW(MATMUL, matmul, DEVICE, GRADS(1), CALL(2, 2, apply_product),                   \
+        .inner = INNER_ROWS, .saved = saved_product, .flops = of_matrix,               \
+        .traffic = TRAFFIC_PRODUCT)                                                    \
     /* y[t] = the features of frame t */                                               \
-    ROW(FEATURES, features, DEVICE, CALL(1, 1, apply_features), RULE, OWN, NO_ROLE,    \
-        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
-        torch_free)                                                                    \
+    ROW(FEATURES, features, DEVICE, NO_REVERSE, CALL(1, 1, apply_features))            \
     /* y[t][c][k] = a[2t + k - reach/2][c]; 0 before the first and after the last row  \
      * of the text */                                                                  \
-    ROW(HALVE, halve, DEVICE, CALL(2, 2, apply_halve), RULE, OWN, OF_TEXT, NO_AXIS,    \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_free)                                                                    \
+    ROW(HALVE, halve, DEVICE, NO_REVERSE, CALL(2, 2, apply_halve), .role = ROLE_TEXT)  \
     /* y = a + b, of the same shape */                                                 \
-    ROW(ADD, add, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 2,      \
-        true, no_flops, no_scores, MOVES, NONE, torch_kernel)                          \
+    ROW(ADD, add, DEVICE, PASSES(2))                                                   \
     /* y = a * b */                                                                    \
-    ROW(MUL, mul, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_both, 2,         \
-        false, no_flops, no_scores, MOVES, NONE, torch_kernel)                         \
+    ROW(MUL, mul, DEVICE, GRADS(2), .saved = saved_both)                               \
     /* y = a + w, w a weight [cols], to every row */                                   \
-    ROW(ADD_VECTOR, add_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
-        saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE, torch_free)          \
+    ROW(ADD_VECTOR, add_vector, DEVICE, PASSES(1), .places = PLACES_SUMMED)            \
     /* y = a * w, w a weight [cols], every row */                                      \
-    ROW(MUL_VECTOR, mul_vector, DEVICE, NO_CALL, SUMMED, OWN, NO_ROLE, NO_AXIS,        \
-        saved_source, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
+    ROW(MUL_VECTOR, mul_vector, DEVICE, NO_REVERSE, .places = PLACES_SUMMED,           \
+        .saved = saved_source)                                                         \
     /* y = a * number */                                                               \
-    ROW(SCALE, scale, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
-        1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)                      \
+    ROW(SCALE, scale, DEVICE, GRADS(1), .places = PLACES_LINEAR)                       \
     /* y[t] = a[t] * s[t][0] */                                                        \
-    ROW(MUL_ROWS, mul_rows, DEVICE, NO_CALL, LINEAR, OWN, NO_ROLE, NO_AXIS,            \
-        saved_both, 2, false, no_flops, no_scores, MOVES, NONE, torch_kernel)          \
-    ROW(ACTIVATION, activation, DEVICE, CALL(2, 2, apply_activation), SUMMED, OWN,     \
-        NO_ROLE, NO_AXIS, saved_by_act, 1, false, no_flops, no_scores, MOVES, NONE,    \
-        torch_activation)                                                              \
+    ROW(MUL_ROWS, mul_rows, DEVICE, GRADS(2), .places = PLACES_LINEAR,                 \
+        .saved = saved_both)                                                           \
+    ROW(ACTIVATION, activation, DEVICE, GRADS(1), CALL(2, 2, apply_activation),        \
+        .places = PLACES_SUMMED, .saved = saved_by_act)                                \
     /* the activation xIELU; two weights of one element, one for a > 0 and one for     \
      * a <= 0 */                                                                       \
-    ROW(XIELU, xielu, DEVICE, CALL(3, 3, apply_xielu), SUMMED, OWN, NO_ROLE, NO_AXIS,  \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_xielu)         \
+    ROW(XIELU, xielu, DEVICE, GRADS(1), CALL(3, 3, apply_xielu),                       \
+        .places = PLACES_SUMMED, .saved = saved_source)                                \
     /* softmax over the columns of each row */                                         \
-    ROW(SOFTMAX, softmax, DEVICE, CALL(1, 1, apply_elementwise), WHOLE, OWN,           \
-        NO_ROLE, NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,    \
-        torch_kernel)                                                                  \
+    ROW(SOFTMAX, softmax, DEVICE, GRADS(1), CALL(1, 1, apply_elementwise),             \
+        .places = PLACES_WHOLE, .saved = saved_source)                                 \
     /* y = number * tanh(a / number) */                                                \
-    ROW(SOFTCAP, softcap, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE,       \
-        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
+    ROW(SOFTCAP, softcap, DEVICE, GRADS(1), CALL(2, 2, apply_bound),                   \
+        .places = PLACES_SUMMED, .saved = saved_source)                                \
     /* y = a clamped to [clip.least, clip.most] */                                     \
-    ROW(CLIP, clip, DEVICE, CALL(2, 2, apply_bound), SUMMED, OWN, NO_ROLE, NO_AXIS,    \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    ROW(CLIP, clip, DEVICE, GRADS(1), CALL(2, 2, apply_bound),                         \
+        .places = PLACES_SUMMED, .saved = saved_source)                                \
     /* y = 0 with probability rate, else a / (1 - rate); equal on all layouts */       \
-    ROW(DROPOUT, dropout, DEVICE, CALL(2, 2, apply_dropout), SUMMED, OWN, NO_ROLE,     \
-        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(DROPOUT, dropout, DEVICE, GRADS(1), CALL(2, 2, apply_dropout),                 \
+        .places = PLACES_SUMMED)                                                       \
     /* normalizes each group of norm.width columns; weight [width] or [cols] */        \
-    ROW(RMSNORM, rmsnorm, DEVICE, CALL(2, 3, apply_norm), RULE, OWN, NO_ROLE,          \
-        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_rmsnorm)                                                                 \
-    ROW(LAYERNORM, layernorm, DEVICE, CALL(2, 4, apply_norm), RULE, OWN, NO_ROLE,      \
-        NO_AXIS, saved_source, 1, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_layernorm)                                                               \
+    ROW(RMSNORM, rmsnorm, DEVICE, GRADS(1), CALL(2, 3, apply_norm),                    \
+        .saved = saved_source)                                                         \
+    ROW(LAYERNORM, layernorm, DEVICE, GRADS(1), CALL(2, 4, apply_norm),                \
+        .saved = saved_source)                                                         \
     /* y[t][0] = sum over the columns of a that this rank owns (norm.owned), f64 */    \
-    ROW(ROW_SUM, row_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
-        saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)    \
+    ROW(ROW_SUM, row_sum, DEVICE, GRADS(1))                                            \
     /* the same of a^2; with a second source, the row's sum: of (a - mean)^2 */        \
-    ROW(ROW_SQUARES, row_squares, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_statistic)     \
+    ROW(ROW_SQUARES, row_squares, DEVICE, GRADS(1), .saved = saved_source)             \
     /* rmsnorm of a, given the sum of squares of each row; src a, squares */           \
-    ROW(RMS_APPLY, rms_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_source, 2, false, no_flops, no_scores, MOVES, NONE, torch_rmsnorm)       \
+    ROW(RMS_APPLY, rms_apply, DEVICE, GRADS(2), .saved = saved_source)                 \
     /* layernorm of a, given the sums of each row; src a, squares, sum */              \
-    ROW(LAYER_APPLY, layer_apply, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
-        saved_source, 3, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    ROW(LAYER_APPLY, layer_apply, DEVICE, GRADS(3), .saved = saved_source)             \
     /* y[t] = the cosines, then the sines of the rotary angles of t's position */      \
-    ROW(ANGLES, angles, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    ROW(ANGLES, angles, DEVICE, NO_REVERSE)                                            \
     /* rotates each head; src a, angles */                                             \
-    ROW(ROPE, rope, DEVICE, CALL(2, 3, apply_rope), SUMMED, OWN, NO_ROLE, NO_AXIS,     \
-        saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)       \
+    ROW(ROPE, rope, DEVICE, GRADS(1), CALL(2, 3, apply_rope), .places = PLACES_SUMMED) \
     /* y[t] = a[t] (1 + amount log(1 + t's position plus 1, in whole steps)) */        \
-    ROW(TEMPER, temper, DEVICE, CALL(3, 3, apply_temper), LINEAR, OWN, NO_ROLE,        \
-        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(TEMPER, temper, DEVICE, GRADS(1), CALL(3, 3, apply_temper),                    \
+        .places = PLACES_LINEAR)                                                       \
     /* y[t] = a[t] + the sines, then the cosines of t's position; without a source     \
      * those of the row's number */                                                    \
-    ROW(SINUSOID, sinusoid, DEVICE, CALL(2, 3, apply_sinusoid), SUMMED, OWN, NO_ROLE,  \
-        NO_AXIS, saved_nothing, 1, true, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
+    ROW(SINUSOID, sinusoid, DEVICE, PASSES(1), CALL(2, 3, apply_sinusoid),             \
+        .places = PLACES_SUMMED)                                                       \
     /* append the rows to the KV cache; y = all rows cached so far */                  \
-    ROW(KEEP, keep, DEVICE, CALL(1, 1, apply_keep), SUMMED, SOURCE, CACHE, NO_AXIS,    \
-        saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
-    ROW(ATTENTION, attention, DEVICE, CALL(4, 5, apply_attention), RULE, OWN,          \
-        ATTENDS, NO_AXIS, saved_all, 3, false, of_attention, of_query, MOVES, NONE,    \
-        torch_attention)                                                               \
+    ROW(KEEP, keep, DEVICE, PASSES(1), CALL(1, 1, apply_keep),                         \
+        .places = PLACES_SUMMED, .result = RESULT_SOURCE, .role = ROLE_CACHE,          \
+        .traffic = TRAFFIC_COPIES)                                                     \
+    ROW(ATTENTION, attention, DEVICE, GRADS(3), CALL(4, 5, apply_attention),           \
+        .role = ROLE_ATTENDS, .saved = saved_all, .flops = of_attention,               \
+        .scores = of_query)                                                            \
     /* causal attention with biases by distance that each query brings (ProphetNet);   \
      * src q, k, v, biases [heads][buckets] and, if given, the key and the value that  \
      * only the query's own row has: the other keys are then one further away */       \
-    ROW(STREAM, stream, DEVICE, CALL(4, 6, apply_stream), RULE, OWN, ATTENDS, NO_AXIS, \
-        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
-        torch_attention)                                                               \
+    ROW(STREAM, stream, DEVICE, NO_REVERSE, CALL(4, 6, apply_stream),                  \
+        .role = ROLE_ATTENDS, .saved = saved_all, .flops = of_attention,               \
+        .scores = of_query)                                                            \
     /* attention with relative positions (DeBERTa); src q, k, v, and the rows of the   \
      * position table projected as keys and as queries */                              \
-    ROW(RELATE, relate, DEVICE, CALL(5, 5, apply_relate), RULE, OWN, OF_TEXT, NO_AXIS, \
-        saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,             \
-        torch_relate)                                                                  \
+    ROW(RELATE, relate, DEVICE, NO_REVERSE, CALL(5, 5, apply_relate),                  \
+        .role = ROLE_TEXT, .saved = saved_all, .flops = of_attention,                  \
+        .scores = of_query)                                                            \
     /* attention with relative positions (Transformer-XL); src q, k, v, the query for  \
      * positions, the rows of the position table, and, with the weight of two rows for \
      * equal and different token types, the query for these */                         \
-    ROW(RELATE_XL, relate_xl, DEVICE, CALL(5, 7, apply_relate_xl), RULE, OWN, OF_TEXT, \
-        NO_AXIS, saved_all, NO_REVERSE, false, of_attention, of_query, MOVES, NONE,    \
-        torch_attention)                                                               \
+    ROW(RELATE_XL, relate_xl, DEVICE, NO_REVERSE, CALL(5, 7, apply_relate_xl),         \
+        .role = ROLE_TEXT, .saved = saved_all, .flops = of_attention,                  \
+        .scores = of_query)                                                            \
     /* attention within a window, and of tokens that see all and are seen by all       \
      * (Longformer); src q, k, v, and those by which the latter see */                 \
-    ROW(GLOBAL_ATTENTION, global_attention, DEVICE,                                    \
-        CALL(6, 6, apply_global_attention), RULE, OWN, OF_TEXT, NO_AXIS, saved_all,    \
-        NO_REVERSE, false, of_attention, of_query, MOVES, NONE, torch_attention)       \
+    ROW(GLOBAL_ATTENTION, global_attention, DEVICE, NO_REVERSE,                        \
+        CALL(6, 6, apply_global_attention), .role = ROLE_TEXT, .saved = saved_all,     \
+        .flops = of_attention, .scores = of_query)                                     \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
-    ROW(HEAD_LINEAR, head_linear, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
-        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
-        NONE, torch_kernel)                                                            \
+    ROW(HEAD_LINEAR, head_linear, DEVICE, GRADS(1), CALL(2, 2, apply_head_product),    \
+        .saved = saved_product, .flops = of_heads, .traffic = TRAFFIC_PRODUCT)         \
     /* for each head: y = x W, W [dim(x)][dim(y)] */                                   \
-    ROW(HEAD_MATMUL, head_matmul, DEVICE, CALL(2, 2, apply_head_product), RULE, OWN,   \
-        NO_ROLE, NO_AXIS, saved_product, 1, false, of_heads, no_scores, PRODUCT,       \
-        NONE, torch_kernel)                                                            \
+    ROW(HEAD_MATMUL, head_matmul, DEVICE, GRADS(1), CALL(2, 2, apply_head_product),    \
+        .saved = saved_product, .flops = of_heads, .traffic = TRAFFIC_PRODUCT)         \
     /* for each head: y = the columns of a, then those of b */                         \
-    ROW(CONCAT, concat, DEVICE, CALL(2, 2, apply_concat), RULE, OWN, NO_ROLE,          \
-        NO_AXIS, saved_nothing, 2, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(CONCAT, concat, DEVICE, GRADS(2), CALL(2, 2, apply_concat))                    \
     /* y[t] = sum over k of w[k] * a[t + k - taps/2], w [cols][taps] a weight; 0 beyond\
      * the text */                                                                     \
-    ROW(CONVOLVE, convolve, DEVICE, CALL(2, 2, apply_convolve), RULE, OWN, OF_TEXT,    \
-        NO_AXIS, saved_source, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,     \
-        torch_kernel)                                                                  \
+    ROW(CONVOLVE, convolve, DEVICE, NO_REVERSE, CALL(2, 2, apply_convolve),            \
+        .role = ROLE_TEXT, .saved = saved_source, .flops = of_taps)                    \
     /* for each head: y[t] = sum over k of softmax(s[t])[k] * a[t + k - taps/2]; src a,\
      * s [heads][taps] */                                                              \
-    ROW(DYNAMIC, dynamic, DEVICE, CALL(2, 2, apply_dynamic), RULE, OWN, OF_TEXT,       \
-        NO_AXIS, saved_both, NO_REVERSE, false, of_taps, no_scores, MOVES, NONE,       \
-        torch_dynamic)                                                                 \
+    ROW(DYNAMIC, dynamic, DEVICE, NO_REVERSE, CALL(2, 2, apply_dynamic),               \
+        .role = ROLE_TEXT, .saved = saved_both, .flops = of_taps)                      \
     /* y[t] = a[t + shift]; 0 beyond the text */                                       \
-    ROW(SHIFT, shift, DEVICE, CALL(1, 1, apply_shift), SUMMED, OWN, OF_TEXT, NO_AXIS,  \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
-        torch_kernel)                                                                  \
+    ROW(SHIFT, shift, DEVICE, NO_REVERSE, CALL(1, 1, apply_shift),                     \
+        .places = PLACES_SUMMED, .role = ROLE_TEXT, .traffic = TRAFFIC_COPIES)         \
     /* y[i] = the mean, or the larger, of two neighbours of a: rows of a text that was \
      * pooled pool.times - 1 times before; the rows after the pooled ones are 0 */     \
-    ROW(POOL, pool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, OF_TEXT, NO_AXIS,     \
-        saved_source, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
+    ROW(POOL, pool, DEVICE, NO_REVERSE, CALL(1, 1, apply_pool),                        \
+        .places = PLACES_SUMMED, .role = ROLE_TEXT, .saved = saved_source)             \
     /* y[t] = the row of a, pooled pool.times times, that t went into; or 0 */         \
-    ROW(UNPOOL, unpool, DEVICE, CALL(1, 1, apply_pool), SUMMED, OWN, OF_TEXT, NO_AXIS, \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
-        torch_kernel)                                                                  \
+    ROW(UNPOOL, unpool, DEVICE, NO_REVERSE, CALL(1, 1, apply_pool),                    \
+        .places = PLACES_SUMMED, .role = ROLE_TEXT, .traffic = TRAFFIC_COPIES)         \
     /* y[t] = the top-k experts of token t, highest score first, i32; -1 pads */       \
-    ROW(CHOOSE, choose, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    ROW(CHOOSE, choose, DEVICE, NO_REVERSE)                                            \
     /* y[t][e] = weight of expert e for token t, 0 if not in the top k; src scores,    \
      * choice (of OP_CHOOSE) */                                                        \
-    ROW(ROUTE, route, DEVICE, CALL(2, 3, apply_route), WHOLE, OWN, NO_ROLE, NO_AXIS,   \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_kernel)        \
+    ROW(ROUTE, route, DEVICE, GRADS(1), CALL(2, 3, apply_route),                       \
+        .places = PLACES_WHOLE, .saved = saved_source)                                 \
     /* y[0][e] = number of rows sent to the experts before e, i32; the last column is  \
      * the number of all such rows; src choice */                                      \
-    ROW(EXPERT_COUNT, expert_count, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_free)                                                                    \
+    ROW(EXPERT_COUNT, expert_count, DEVICE, NO_REVERSE)                                \
     /* y[i][0] = the token of the i-th row sent, sorted by expert, i32; src choice,    \
      * counts */                                                                       \
-    ROW(EXPERT_INDEX, expert_index, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_free)                                                                    \
+    ROW(EXPERT_INDEX, expert_index, DEVICE, NO_REVERSE)                                \
     /* y[i] = a[index[i]]; src a, index */                                             \
-    ROW(EXPERT_GATHER, expert_gather, DEVICE, NO_CALL, RULE, OWN, DISPATCH, NO_AXIS,   \
-        saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_kernel)      \
+    ROW(EXPERT_GATHER, expert_gather, DEVICE, GRADS(1), .role = ROLE_DISPATCH,         \
+        .traffic = TRAFFIC_COPIES)                                                     \
     /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
-    ROW(EXPERT_COMBINE, expert_combine, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,           \
-        NO_AXIS, saved_source, 2, false, no_flops, no_scores, MOVES, NONE,             \
-        torch_kernel)                                                                  \
+    ROW(EXPERT_COMBINE, expert_combine, DEVICE, GRADS(2), .saved = saved_source)       \
     /* y = columns [first, first + cols(y)) of a */                                    \
-    ROW(SEGMENT, segment, DEVICE, NO_CALL, RULE, PART, NO_ROLE, NO_AXIS,               \
-        saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE, torch_free)        \
+    ROW(SEGMENT, segment, DEVICE, GRADS(1), .result = RESULT_PART,                     \
+        .traffic = TRAFFIC_COPIES)                                                     \
     /* y = the output rows of a (the rows that the step asks for: logits_to_keep) */   \
-    ROW(TAKE, take, DEVICE, NO_CALL, LINEAR, SOURCE, NO_ROLE, NO_AXIS,                 \
-        saved_nothing, 1, true, no_flops, no_scores, COPIES, NONE, torch_free)         \
+    ROW(TAKE, take, DEVICE, PASSES(1), .places = PLACES_LINEAR,                        \
+        .result = RESULT_SOURCE, .traffic = TRAFFIC_COPIES)                            \
     /* y = the first row of each sequence of a */                                      \
-    ROW(FIRST, first, DEVICE, CALL(1, 1, apply_first), LINEAR, OWN, NO_ROLE,           \
-        NO_AXIS, saved_nothing, 1, false, no_flops, no_scores, COPIES, NONE,           \
-        torch_free)                                                                    \
+    ROW(FIRST, first, DEVICE, GRADS(1), CALL(1, 1, apply_first),                       \
+        .places = PLACES_LINEAR, .traffic = TRAFFIC_COPIES)                            \
     /* y = sum of a over the ranks of the mesh axis inst.over */                       \
-    ROW(ALL_REDUCE, all_reduce, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, 1, true, no_flops, no_scores, NOTHING, ALL_REDUCE,              \
-        torch_free)                                                                    \
+    ROW(ALL_REDUCE, all_reduce, COMM, PASSES(1), .traffic = TRAFFIC_NOTHING,           \
+        .collective = COLLECTIVE_ALL_REDUCE)                                           \
     /* y = a of every rank of the tensor group, one rank after another */              \
-    ROW(ALL_GATHER, all_gather, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, 1, false, no_flops, no_scores, NOTHING, ALL_GATHER,             \
-        torch_free)                                                                    \
+    ROW(ALL_GATHER, all_gather, COMM, GRADS(1), .traffic = TRAFFIC_NOTHING,            \
+        .collective = COLLECTIVE_ALL_GATHER)                                           \
     /* sends rows to the ranks of their experts, or back (see .all_to_all) */          \
-    ROW(ALL_TO_ALL, all_to_all, COMM, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, NOTHING, ALL_TO_ALL,    \
-        torch_free)                                                                    \
+    ROW(ALL_TO_ALL, all_to_all, COMM, NO_REVERSE, .traffic = TRAFFIC_NOTHING,          \
+        .collective = COLLECTIVE_ALL_TO_ALL)                                           \
     /* y = the columns of all ranks in global order (see .gather) */                   \
-    ROW(ARRANGE, arrange, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,                \
-        saved_nothing, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)         \
+    ROW(ARRANGE, arrange, DEVICE, GRADS(1))                                            \
     /* y = this rank's columns of a replicated a (see .gather) */                      \
-    ROW(SLICE, slice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
-        1, false, no_flops, no_scores, COPIES, NONE, torch_free)                       \
+    ROW(SLICE, slice, DEVICE, GRADS(1), .traffic = TRAFFIC_COPIES)                     \
     /* y[t] = max of a[t], sum of exp(a[t] - max), a[t][target[t]], index of the max;  \
      * f64.  The sum is 0 when all are -inf, NaN with a NaN or +inf */                 \
-    ROW(ROW_STATS, row_stats, DEVICE, NO_CALL, RULE, OWN, LOSS, NO_AXIS,               \
-        saved_source, 1, false, no_flops, no_scores, MOVES, NONE, torch_free)          \
+    ROW(ROW_STATS, row_stats, DEVICE, GRADS(1), .role = ROLE_LOSS,                     \
+        .saved = saved_source)                                                         \
     /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the OP_ROW_STATS of all     \
      * ranks */                                                                        \
-    ROW(NLL, nll, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, 1,      \
-        false, no_flops, no_scores, MOVES, NONE, torch_free)                           \
+    ROW(NLL, nll, DEVICE, GRADS(1))                                                    \
     /* y[t][0] = a token drawn from replicated logits with the step's options; -1 as   \
      * ARGMAX */                                                                       \
-    ROW(SAMPLE, sample, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    ROW(SAMPLE, sample, DEVICE, NO_REVERSE)                                            \
     /* y = a part of a's heads (see .heads) */                                         \
-    ROW(HEADS_PACK, heads_pack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
-        torch_free)                                                                    \
+    ROW(HEADS_PACK, heads_pack, DEVICE, NO_REVERSE, .traffic = TRAFFIC_COPIES)         \
     /* inverse of HEADS_PACK: a part of y's heads = a */                               \
-    ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
-        torch_free)                                                                    \
+    ROW(HEADS_UNPACK, heads_unpack, DEVICE, NO_REVERSE, .traffic = TRAFFIC_COPIES)     \
     /* y = rows of the KV cache for a range of keys, in order */                       \
-    ROW(CACHE_READ, cache_read, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, COPIES, NONE,           \
-        torch_free)                                                                    \
+    ROW(CACHE_READ, cache_read, DEVICE, NO_REVERSE, .traffic = TRAFFIC_COPIES)         \
     /* y = attention over the keys of y and of a; src lse of y, a, lse of a */         \
-    ROW(MERGE, merge, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    ROW(MERGE, merge, DEVICE, NO_REVERSE)                                              \
     /* y[t][0] = index of the largest, the first of equals; exact below 2^24.  -1 when \
      * one is NaN or +inf, or all are -inf */                                          \
-    ROW(ARGMAX, argmax, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,   \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_free)               \
+    ROW(ARGMAX, argmax, DEVICE, NO_REVERSE)                                            \
     /* reverse.c emits the rest.  d is the gradient of the result of the operation that\
-     * is reversed.  The next six add to the weight's gradient. */                    \
+     * is reversed.  The next six add to the weight's gradient. */                     \
     /* += a^T b; a has the weight's rows as columns, b the weight's columns */         \
-    ROW(OUTER, outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing,     \
-        NO_REVERSE, false, of_matrix, no_scores, MOVES, NONE, torch_kernel)            \
+    ROW(OUTER, outer, DEVICE, NO_REVERSE, .flops = of_matrix)                          \
     /* += a^T b of each head, to the head's rows of the weight */                      \
-    ROW(HEAD_OUTER, head_outer, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, of_heads, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(HEAD_OUTER, head_outer, DEVICE, NO_REVERSE, .flops = of_heads)                 \
     /* row index[t] - first += d[t] */                                                 \
-    ROW(EMBEDDING_BACK, embedding_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(EMBEDDING_BACK, embedding_back, DEVICE, NO_REVERSE)                            \
     /* += the sum of the rows of d */                                                  \
-    ROW(COLUMN_SUM, column_sum, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(COLUMN_SUM, column_sum, DEVICE, NO_REVERSE)                                    \
     /* += sum over rows of d * normalized a; src d, a, and if sharded: squares, sum */ \
-    ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(NORM_WEIGHT, norm_weight, DEVICE, NO_REVERSE)                                  \
     /* += the gradient of xielu's weight, for a > 0 if number; src d, a */             \
-    ROW(XIELU_WEIGHT, xielu_weight, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(XIELU_WEIGHT, xielu_weight, DEVICE, NO_REVERSE)                                \
     /* y[t][0] = a[t] . b[t] */                                                        \
-    ROW(ROW_DOT, row_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
+    ROW(ROW_DOT, row_dot, DEVICE, NO_REVERSE)                                          \
     /* src d, a */                                                                     \
-    ROW(ACTIVATION_BACK, activation_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
-        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
-        torch_kernel)                                                                  \
+    ROW(ACTIVATION_BACK, activation_back, DEVICE, NO_REVERSE)                          \
     /* src d, a */                                                                     \
-    ROW(XIELU_BACK, xielu_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(XIELU_BACK, xielu_back, DEVICE, NO_REVERSE)                                    \
     /* src d, a */                                                                     \
-    ROW(SOFTMAX_BACK, softmax_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(SOFTMAX_BACK, softmax_back, DEVICE, NO_REVERSE)                                \
     /* src d, a */                                                                     \
-    ROW(SOFTCAP_BACK, softcap_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(SOFTCAP_BACK, softcap_back, DEVICE, NO_REVERSE)                                \
     /* src d, a */                                                                     \
-    ROW(CLIP_BACK, clip_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(CLIP_BACK, clip_back, DEVICE, NO_REVERSE)                                      \
     /* gradient of a norm whose columns are all on this rank; src d, a */              \
-    ROW(NORM_BACK, norm_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(NORM_BACK, norm_back, DEVICE, NO_REVERSE)                                      \
     /* norm over sharded columns: two sums for each row, f64; src d, a, squares,       \
      * sum */                                                                          \
-    ROW(NORM_TERMS, norm_terms, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(NORM_TERMS, norm_terms, DEVICE, NO_REVERSE)                                    \
     /* the gradient, from these sums over all ranks; src d, a, terms, squares, sum */  \
-    ROW(NORM_APPLY_BACK, norm_apply_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE,         \
-        NO_AXIS, saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,   \
-        torch_kernel)                                                                  \
+    ROW(NORM_APPLY_BACK, norm_apply_back, DEVICE, NO_REVERSE)                          \
     /* rotates back; src d, angles */                                                  \
-    ROW(ROPE_BACK, rope_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,            \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(ROPE_BACK, rope_back, DEVICE, NO_REVERSE)                                      \
     /* y = the gradients of q, k and v side by side, then those of the attention sinks,\
      * if any; src d, q, k, v */                                                       \
-    ROW(ATTENTION_BACK, attention_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
-        saved_nothing, NO_REVERSE, false, of_attention_back, of_query, MOVES, NONE,    \
-        torch_kernel)                                                                  \
+    ROW(ATTENTION_BACK, attention_back, DEVICE, NO_REVERSE,                            \
+        .flops = of_attention_back, .scores = of_query)                                \
     /* src d, scores, choice */                                                        \
-    ROW(ROUTE_BACK, route_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(ROUTE_BACK, route_back, DEVICE, NO_REVERSE)                                    \
     /* y[i] = r[t][e] d[t] for the i-th row sent; src d, r, index, counts */           \
-    ROW(EXPERT_SPREAD, expert_spread, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,    \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(EXPERT_SPREAD, expert_spread, DEVICE, NO_REVERSE)                              \
     /* y[t][e] = d[t] . a[i], 0 if e is not in the top k; src d, a, index, counts */   \
-    ROW(EXPERT_DOT, expert_dot, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(EXPERT_DOT, expert_dot, DEVICE, NO_REVERSE)                                    \
     /* y[t] = sum of d[i] over the rows i that token t was sent as; src d, index */    \
-    ROW(EXPERT_SCATTER, expert_scatter, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,  \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(EXPERT_SCATTER, expert_scatter, DEVICE, NO_REVERSE)                            \
     /* columns [first, first + cols(d)) of y = d; the others 0 */                      \
-    ROW(SEGMENT_BACK, segment_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,      \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(SEGMENT_BACK, segment_back, DEVICE, NO_REVERSE)                                \
     /* the first row of each sequence of y = d; the others 0 */                        \
-    ROW(FIRST_BACK, first_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,          \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(FIRST_BACK, first_back, DEVICE, NO_REVERSE)                                    \
     /* y = this rank's columns of d; 0 where another rank owns them (see .gather) */   \
-    ROW(SLICE_OWNED, slice_owned, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,        \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)                                                                  \
+    ROW(SLICE_OWNED, slice_owned, DEVICE, NO_REVERSE)                                  \
     /* this rank's columns of y = d, the others 0 (see .gather) */                     \
-    ROW(UNSLICE, unslice, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS, saved_nothing, \
-        NO_REVERSE, false, no_flops, no_scores, MOVES, NONE, torch_kernel)             \
+    ROW(UNSLICE, unslice, DEVICE, NO_REVERSE)                                          \
     /* the gradient of the logits a; src statistics, a */                              \
-    ROW(NLL_BACK, nll_back, DEVICE, NO_CALL, RULE, OWN, NO_ROLE, NO_AXIS,              \
-        saved_nothing, NO_REVERSE, false, no_flops, no_scores, MOVES, NONE,            \
-        torch_kernel)
+    ROW(NLL_BACK, nll_back, DEVICE, NO_REVERSE)
 /* clang-format on */
 
 enum op {
@@ -420,11 +318,14 @@ enum op_role {
     ROLE_LOSS
 };
 
+/* The contracted axis of a weight [rows][cols]. */
+enum op_inner { INNER_NONE, INNER_ROWS, INNER_COLS };
+
 enum op_traffic {
-    TRAFFIC_NOTHING, /* a collective: its bytes are counted by cost_collectives */
-    TRAFFIC_COPIES,  /* the result, once read and once written */
     TRAFFIC_MOVES,   /* each source read, the result written */
-    TRAFFIC_PRODUCT  /* the same, and the weight read */
+    TRAFFIC_PRODUCT, /* the same, and the weight read */
+    TRAFFIC_COPIES,  /* the result, once read and once written */
+    TRAFFIC_NOTHING  /* a collective: its bytes are counted by cost_collectives */
 };
 
 enum op_collective {
@@ -452,64 +353,34 @@ struct op_scores {
     bool capped;     /* scores go through a softcap */
 };
 
-/* How PyTorch runs the operation in eager mode, one kernel after another. */
-struct op_torch {
-    bool free;     /* a view, a part of another kernel, or too small to count */
-    bool part;     /* one PyTorch operation with its reader, which saves its operands */
-    bool upcast;   /* saves its source in f32 even if activations are narrower, and also
-                      saves the normalized value that the weight multiplies */
-    bool wide;     /* saves that value in f32, too */
-    bool centred;  /* a norm saves the difference from the mean, twice, in f32 */
-    bool parted;   /* a norm saves that difference once, and the normalized value */
-    bool both;     /* saves its source as it is beside the copy in f32 */
-    bool narrow;   /* a softmax, or the loss, is made in the type of its source */
-    bool spread;   /* keys and values are copied for each query head */
-    bool unfused;  /* no kernel makes attention as a whole: scores are saved */
-    bool scored;   /* queries and keys are copied in f32 before scores are made */
-    bool split;    /* attention's sources are values of their own, not parts of one */
-    bool ordered;  /* attention's result needs no copy in another order */
-    bool related;  /* attention gathers scores by distance, and saves what it gathers
-                      from, with indices and a mask */
-    bool strided;  /* each of its products copies queries and keys by itself */
-    bool bounded;  /* saves the scores before a lower bound, too */
-    bool masked;   /* a fused kernel gets, and saves, a mask for each sequence */
-    bool turned;   /* the products that read it, or make its sources, copy a transposed
-                      tensor each, if there are several sequences */
-    bool chunks;   /* windows are made of overlapping chunks of rows and keys */
-    bool blocks;   /* and of blocks, each with itself and both its neighbours */
-    int flags;     /* further bytes for each element of the result */
-    int copies;    /* further saved activations of the size of the result */
-    int gradients; /* f32 gradients of the size of the result alive at once in the
-                      backward pass */
-    int temporaries; /* as gradients, in the type of the activations */
-    int spared;      /* N: selective recomputation saves the result of every N-th such
-                        operation; 0: of none */
-};
-
 enum { OP_NO_REVERSE = -1 };
-enum { INNER_NONE = -1 };
 enum { SAVES_RESULT = 1 << 6 }; /* in a set of saved operands; 1 << K is source K */
 
 struct op_info {
     const char *name;
     bool on_device;  /* false: the communicator runs it */
+    int grads;       /* sources with a gradient, or OP_NO_REVERSE */
+    bool passes;     /* they get the result's */
     int least, most; /* number of arguments; 0: not in the language */
     int (*apply)(struct builder *b, enum op op, const struct node *call,
                  const struct operand *arg, int n, struct operand *out);
     enum op_places places;
     enum op_result result;
     enum op_role role;
-    int inner;                                  /* contracted axis, or INNER_NONE */
-    unsigned (*saved)(const struct inst *inst); /* set of 1 << K and SAVES_RESULT */
-    int grads;                                  /* sources with a gradient, or -1 */
-    bool passes;
-    struct op_flops (*flops)(const struct program *p, const struct inst *inst);
-    struct op_scores (*scores)(const struct inst *inst);
+    enum op_inner inner;
+    unsigned (*saved)(const struct inst *inst); /* read by op_saved, */
+    struct op_flops (*flops)(const struct program *p,
+                             const struct inst *inst);   /* ... */
+    struct op_scores (*scores)(const struct inst *inst); /* which take NULL for none */
     enum op_traffic traffic;
     enum op_collective collective;
-    struct op_torch (*torch)(const struct inst *inst);
 };
 
 extern const struct op_info op_table[OP_COUNT];
+
+/* What the derivative of INST reads: a set of 1 << K and SAVES_RESULT. */
+unsigned op_saved(const struct inst *inst);
+struct op_flops op_flops(const struct program *p, const struct inst *inst);
+struct op_scores op_scores(const struct inst *inst);
 
 #endif

@@ -583,16 +583,14 @@ static int reverse_segment(struct reverse *r, int d)
 #define reverse_row_stats   by_reader
 #define reverse_all_gather  by_reader
 
-#define PASSES_true(word)      pass_on
-#define PASSES_false(word)     reverse_##word
-#define GRADS_0(rule)          rule
-#define GRADS_1(rule)          rule
-#define GRADS_2(rule)          rule
-#define GRADS_3(rule)          rule
-#define GRADS_NO_REVERSE(rule) NULL
-#define ROW(id, word, on, call, places, result, role, inner, saved, grads, passes, \
-            flops, scores, traffic, comm, torch)                                   \
-    [OP_##id] = GRADS_##grads(PASSES_##passes(word)),
+#define PASSED(word)                    pass_on
+#define BY_RULE(word)                   reverse_##word
+#define NOT_REVERSED(word)              NULL
+#define RULE_PASSES(n)                  PASSED
+#define RULE_GRADS(n)                   BY_RULE
+#define RULE_NO_REVERSE                 NOT_REVERSED
+#define APPLY(rule, word)               rule(word)
+#define ROW(id, word, on, reverse, ...) [OP_##id] = APPLY(RULE_##reverse, word),
 
 static rule *const rules[OP_COUNT] = { OPS(ROW) };
 
@@ -736,7 +734,7 @@ static bool is_loss(const struct program *p, int v)
 int reverse_check_model(const struct program *p, struct err *err)
 {
     for (int i = 0; i < p->nforward; i++) {
-        struct op_scores scores = op_table[p->inst[i].op].scores(&p->inst[i]);
+        struct op_scores scores = op_scores(&p->inst[i]);
 
         if (scores.heads && !scores.causal)
             return err_set(err, ERR_NO,
