@@ -6,6 +6,7 @@
 #include "cmd/hpo-sweep/plot.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/sort.h"
 
 enum { PAIRED = 4, COLUMNS = 3, CELLS = 36, LEVELS = 12 };
 
@@ -205,13 +206,6 @@ int panels_slice(struct figure *f, const struct study *s, const struct opt_list 
     return 0;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* How good each trial is: by its place on the scale of values, on which the worst tenth
  * are all at the end, so that a few do not take all shades; or, with RANKS, among the
  * others, equals in the middle of their places. */
@@ -221,7 +215,7 @@ static void rate(struct panels *p, bool ranks)
 
     for (size_t t = 0; t < p->ntrials; t++)
         sorted[t] = p->trials[t]->values[0];
-    qsort(sorted, p->ntrials, sizeof(*sorted), compare_doubles);
+    sort_doubles(sorted, p->ntrials);
     if (p->ntrials) {
         size_t tenth = p->ntrials / 10, last = p->ntrials - 1;
 

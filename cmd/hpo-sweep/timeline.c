@@ -5,6 +5,7 @@
 
 #include "cmd/hpo-sweep/plot.h"
 #include "lib/base/mem.h"
+#include "lib/base/sort.h"
 
 /* Seconds since 1970 of "YYYY-MM-DD HH:MM:SS.ffffff"; NaN of nothing and of others. */
 static double seconds(const char *text)
@@ -115,13 +116,6 @@ void timeline_draw(struct canvas *canvas, const void *arg)
     free(label);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 void timeline_draw_edf(struct canvas *canvas, const void *arg)
 {
     const struct study *s = arg;
@@ -139,7 +133,7 @@ void timeline_draw_edf(struct canvas *canvas, const void *arg)
             else
                 infinite++;
         }
-    qsort(values, n, sizeof(*values), compare_doubles);
+    sort_doubles(values, n);
     plot_fit_values(&ax, s, 0, false);
     chart_fit(&ay, 0);
     chart_fit(&ay, 1);

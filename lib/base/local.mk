@@ -16,5 +16,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/scan.c %D%/scan.h \
     %D%/sha256.c %D%/sha256.h \
     %D%/shares.c %D%/shares.h \
+    %D%/sort.c %D%/sort.h \
     %D%/spin.h \
     %D%/str.c %D%/str.h

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/sort.h"
 #include "lib/plot/chart.h"
 
 static const double TEXT = 9, TITLE = 12, ROW = 22, LEGEND_ROW = 14; /* points */
@@ -24,13 +25,6 @@ void chart_fit(struct chart_axis *a, double v)
     a->fitted = true;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 void chart_fit_most(struct chart_axis *a, double *v, size_t n)
 {
     size_t kept = 0, last;
@@ -40,7 +34,7 @@ void chart_fit_most(struct chart_axis *a, double *v, size_t n)
             v[kept++] = v[i];
     if (!kept)
         return;
-    qsort(v, kept, sizeof(*v), compare_doubles);
+    sort_doubles(v, kept);
     /* the 95th percentile by nearest rank */
     last = (size_t)ceil(0.95 * (double)kept) - 1;
     if (v[kept - 1] - v[0] <= 2 * (v[last] - v[0]) || v[last] <= v[0])

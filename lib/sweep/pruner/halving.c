@@ -10,6 +10,7 @@
 
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/sort.h"
 #include "lib/base/str.h"
 #include "lib/sweep/pruner/pruner.h"
 
@@ -60,13 +61,6 @@ static int64_t longest(const struct curve *trials, size_t n)
     return last;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* Whether LOSS passes RUNG among the trials TASK shows. */
 static bool passes(const struct pruner_task *task, size_t rung, double value,
                    const struct halving *h)
@@ -81,7 +75,7 @@ static bool passes(const struct pruner_task *task, size_t rung, double value,
             task->trials[i].number != task->self->number)
             losses[n++] = sign * task->trials[i].rungs[rung];
     losses[n++] = sign * value;
-    qsort(losses, n, sizeof(*losses), compare_doubles);
+    sort_doubles(losses, n);
     at = n / (size_t)h->reduction;
     pass = (double)n > h->bootstrap && sign * value <= losses[at > 0 ? at - 1 : 0];
     free(losses);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/sort.h"
 #include "lib/sweep/pruner/pruner.h"
 
 /* The percentile settings; the median's are the same without the last. */
@@ -67,20 +68,13 @@ static bool due(const struct curve *self, int64_t warmup, int64_t interval)
     return (before > -1 ? before : -1) < start;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* The P-th percentile of V[n], which is sorted here, interpolated linearly. */
 static double percentile(double *v, size_t n, double p)
 {
     double at = p / 100 * (double)(n - 1), part;
     size_t i = (size_t)floor(at);
 
-    qsort(v, n, sizeof(*v), compare_doubles);
+    sort_doubles(v, n);
     part = at - (double)i;
     return part > 0 ? v[i] + (v[i + 1] - v[i]) * part : v[i];
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/sort.h"
 #include "lib/sweep/sampler/pedanova.h"
 #include "lib/sweep/sampler/pareto.h"
 #include "lib/sweep/space/truncnorm.h"
@@ -20,13 +21,6 @@ struct sample {
     size_t n, ntop;
 };
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* All at or below the loss of the last of the best tenth. */
 static void top_by_loss(struct sample *s, size_t objective, size_t wanted)
 {
@@ -34,7 +28,7 @@ static void top_by_loss(struct sample *s, size_t objective, size_t wanted)
 
     for (size_t i = 0; i < s->n; i++)
         losses[i] = s->trials[i]->loss[objective];
-    qsort(losses, s->n, sizeof(*losses), compare_doubles);
+    sort_doubles(losses, s->n);
     bar = losses[wanted - 1];
     for (size_t i = 0; i < s->n; i++)
         s->top[i] = s->trials[i]->loss[objective] <= bar;
