@@ -19,10 +19,9 @@ struct where {
     { OPT_STRING, '\0', "study", &(w).study, "NAME", "the study's name", NULL, NULL }
 /* clang-format on */
 
-/* What some of their options can be. */
-extern const char *const sampler_words[];
-extern const char *const pruner_words[];
 extern const char *const direction_words[];
+
+enum { WISH_WORDS = 16 };
 
 /* Options that say what a sweep is; they override its file. */
 struct wish {
@@ -31,15 +30,20 @@ struct wish {
     struct opt_list directions, metrics;
     uint64_t seed;
     bool has_seed;
+    const char *samplers[WISH_WORDS], *pruners[WISH_WORDS]; /* their names, NULL */
 };
+
+/* Fill W's list of the names that there are, and return it. */
+const char *const *wish_samplers(struct wish *w);
+const char *const *wish_pruners(struct wish *w);
 
 /* clang-format off */
 #define WISH_OPTIONS(w) \
     WHERE_OPTIONS((w).where), \
     { OPT_STRING, '\0', "sampler", &(w).sampler, "NAME", \
-      "how points are drawn", sampler_words, NULL }, \
+      "how points are drawn", wish_samplers(&(w)), NULL }, \
     { OPT_STRING, '\0', "pruner", &(w).pruner, "NAME", \
-      "how trials are stopped", pruner_words, NULL }, \
+      "how trials are stopped", wish_pruners(&(w)), NULL }, \
     { OPT_LIST, '\0', "direction", &(w).directions, "WAY", \
       "minimize or maximize, one per objective", direction_words, NULL }, \
     { OPT_LIST, '\0', "metric", &(w).metrics, "NAME", NULL, NULL, NULL }, \

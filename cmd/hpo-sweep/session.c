@@ -1,4 +1,5 @@
 /* session - an open study: begun, loaded, drawn from, told */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -304,13 +305,31 @@ static int choose_sampler(struct sampler_choice *out, const struct sweepfile *f,
     return 0;
 }
 
-const char *const sampler_words[] = { "tpe",    "random",  "grid", "qmc",
-                                      "cma-es", "nsga-ii", "gp",   NULL };
-const char *const pruner_words[] = {
-    "none",      "median",   "percentile", "successive-halving", "hyperband", "patient",
-    "threshold", "wilcoxon", NULL
-};
 const char *const direction_words[] = { "minimize", "maximize", NULL };
+
+const char *const *wish_samplers(struct wish *w)
+{
+    size_t n = 0;
+
+    for (; sampler_all[n]; n++) {
+        assert(n + 1 < WISH_WORDS);
+        w->samplers[n] = sampler_all[n]->name;
+    }
+    w->samplers[n] = NULL;
+    return w->samplers;
+}
+
+const char *const *wish_pruners(struct wish *w)
+{
+    size_t n = 0;
+
+    for (; pruner_all[n]; n++) {
+        assert(n + 1 < WISH_WORDS);
+        w->pruners[n] = pruner_all[n]->name;
+    }
+    w->pruners[n] = NULL;
+    return w->pruners;
+}
 
 int wish_check(const struct wish *w, struct sampler_choice *sampler,
                const struct sweepfile *f, struct err *err)
