@@ -19,31 +19,38 @@
 
 enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
 
-/* Indices of the settings, in the order of the options' table. */
-enum {
-    S_STEPS,
-    S_LR,
-    S_SCHEDULE,
-    S_WARMUP,
-    S_DECAY,
-    S_BETA1,
-    S_BETA2,
-    S_EPS,
-    S_CLIP,
-    S_DROPOUT,
-    S_GLOBAL,
-    S_MICRO,
-    S_SEQ,
-    S_SEED,
-    S_PACK,
-    S_ORDER,
-    S_FRACTION,
-    S_EVAL,
-    S_SAVE,
-    S_SPIKES,
-    S_INIT,
-    SETTINGS
-};
+/* Options that are stored in the run's directory, in the order of run.json:
+ * SETTING(ID, type of the option, kind of the setting, name, member of train_options,
+ * its word in --help, choices or NULL, may not change when a run is resumed). */
+/* clang-format off */
+#define SETTINGS_LIST(SETTING)                                                         \
+    SETTING(STEPS, COUNT, INT, "steps", steps, "N", NULL, false)                       \
+    SETTING(LR, DOUBLE, DOUBLE, "lr", lr, "RATE", NULL, true)                          \
+    SETTING(SCHEDULE, CHOICE, CHOICE, "lr-schedule", schedule, "NAME", schedule_names, \
+            true)                                                                      \
+    SETTING(WARMUP, INT, INT, "warmup", warmup, "N", NULL, true)                       \
+    SETTING(DECAY, DOUBLE, DOUBLE, "weight-decay", decay, "X", NULL, true)             \
+    SETTING(BETA1, DOUBLE, SHARE, "beta1", beta1, "X", NULL, true)                     \
+    SETTING(BETA2, DOUBLE, SHARE, "beta2", beta2, "X", NULL, true)                     \
+    SETTING(EPS, DOUBLE, DOUBLE, "eps", eps, "X", NULL, true)                          \
+    SETTING(CLIP, DOUBLE, DOUBLE, "clip", clip, "X", NULL, true)                       \
+    SETTING(DROPOUT, DOUBLE, DROPOUT, "dropout", dropout, "X", NULL, true)             \
+    SETTING(GLOBAL, COUNT, COUNT, "global-batch", global, "N", NULL, true)             \
+    SETTING(MICRO, COUNT, COUNT, "micro-batch", micro, "N", NULL, false)               \
+    SETTING(SEQ, TOKENS, U64, "seq", seq, "N", NULL, true)                             \
+    SETTING(SEED, U64, U64, "seed", seed, "N", NULL, true)                             \
+    SETTING(PACK, CHOICE, CHOICE, "pack", pack, "HOW", data_pack_names, true)          \
+    SETTING(ORDER, CHOICE, CHOICE, "order", order, "HOW", data_order_names, true)      \
+    SETTING(FRACTION, DOUBLE, SHARE, "eval-fraction", eval_fraction, "X", NULL, true)  \
+    SETTING(EVAL, COUNT, INT, "eval-every", eval_every, "N", NULL, false)              \
+    SETTING(SAVE, INT, INT, "save-every", save_every, "N", NULL, false)                \
+    SETTING(SPIKES, DOUBLE, SPIKES, "skip-spikes", spikes, "X", NULL, false)           \
+    SETTING(INIT, FLAG, FLAG, "init", init, NULL, NULL, true)
+/* clang-format on */
+
+#define SETTING(id, ...) S_##id,
+enum { SETTINGS_LIST(SETTING) SETTINGS };
+#undef SETTING
 
 /* The command line except for settings. */
 struct request {
@@ -51,7 +58,6 @@ struct request {
     struct opt_list data, eval;
     const char *keep, *stop_after, *pipeline;
     bool resume, force, dry;
-    bool init;
     double epochs;     /* --epochs; 0: not given */
     int micro_batches; /* of a replica; 0: not given */
     bool continues;    /* the run's directory has a run, which is resumed */
@@ -642,66 +648,21 @@ int train_main(const char *program, int argc, char **argv)
     struct train_options *o = &r.t.o;
     const char *out = NULL;
     bool has_epochs = false;
-    struct setting set[SETTINGS] = {
-        [S_STEPS] = { SETTING_INT, "steps", &o->steps, NULL, false, false },
-        [S_LR] = { SETTING_DOUBLE, "lr", &o->lr, NULL, false, true },
-        [S_SCHEDULE] = { SETTING_CHOICE, "lr-schedule", &o->schedule, schedule_names,
-                         false, true },
-        [S_WARMUP] = { SETTING_INT, "warmup", &o->warmup, NULL, false, true },
-        [S_DECAY] = { SETTING_DOUBLE, "weight-decay", &o->decay, NULL, false, true },
-        [S_BETA1] = { SETTING_SHARE, "beta1", &o->beta1, NULL, false, true },
-        [S_BETA2] = { SETTING_SHARE, "beta2", &o->beta2, NULL, false, true },
-        [S_EPS] = { SETTING_DOUBLE, "eps", &o->eps, NULL, false, true },
-        [S_CLIP] = { SETTING_DOUBLE, "clip", &o->clip, NULL, false, true },
-        [S_DROPOUT] = { SETTING_DROPOUT, "dropout", &o->dropout, NULL, false, true },
-        [S_GLOBAL] = { SETTING_COUNT, "global-batch", &o->global, NULL, false, true },
-        [S_MICRO] = { SETTING_COUNT, "micro-batch", &o->micro, NULL, false, false },
-        [S_SEQ] = { SETTING_U64, "seq", &o->seq, NULL, false, true },
-        [S_SEED] = { SETTING_U64, "seed", &o->seed, NULL, false, true },
-        [S_PACK] = { SETTING_CHOICE, "pack", &o->pack, data_pack_names, false, true },
-        [S_ORDER] = { SETTING_CHOICE, "order", &o->order, data_order_names, false,
-                      true },
-        [S_FRACTION] = { SETTING_SHARE, "eval-fraction", &o->eval_fraction, NULL, false,
-                         true },
-        [S_EVAL] = { SETTING_INT, "eval-every", &o->eval_every, NULL, false, false },
-        [S_SAVE] = { SETTING_INT, "save-every", &o->save_every, NULL, false, false },
-        [S_SPIKES] = { SETTING_SPIKES, "skip-spikes", &o->spikes, NULL, false, false },
-        [S_INIT] = { SETTING_INT, "init", &o->init, NULL, false, true },
-    };
+#define SETTING(id, type, kind, name, member, arg, choices, fixed) \
+    { SETTING_##kind, name, &o->member, choices, false, fixed },
+    struct setting set[SETTINGS] = { SETTINGS_LIST(SETTING) };
+#undef SETTING
+#define SETTING(id, type, kind, name, member, arg, choices, fixed) \
+    { OPT_##type, '\0', name, &o->member, arg, NULL, choices, &set[S_##id].given },
     const struct opt opts[] = {
         { OPT_LIST, '\0', "data", &r.data, "FILE", "learn the documents in FILE", NULL,
           NULL },
-        { OPT_FLAG, '\0', "init", &r.init, NULL, NULL, NULL, &set[S_INIT].given },
         { OPT_LIST, '\0', "eval-data", &r.eval, "FILE", NULL, NULL, NULL },
-        { OPT_DOUBLE, '\0', "eval-fraction", &o->eval_fraction, "X", NULL, NULL,
-          &set[S_FRACTION].given },
-        { OPT_COUNT, '\0', "eval-every", &o->eval_every, "N", NULL, NULL,
-          &set[S_EVAL].given },
-        { OPT_COUNT, '\0', "steps", &o->steps, "N", NULL, NULL, &set[S_STEPS].given },
+        /* clang-format off */
+        SETTINGS_LIST(SETTING)
+        /* clang-format on */
         { OPT_DOUBLE, '\0', "epochs", &r.epochs, "X", NULL, NULL, &has_epochs },
-        { OPT_DOUBLE, '\0', "lr", &o->lr, "RATE", NULL, NULL, &set[S_LR].given },
-        { OPT_CHOICE, '\0', "lr-schedule", &o->schedule, "NAME", NULL, schedule_names,
-          &set[S_SCHEDULE].given },
-        { OPT_INT, '\0', "warmup", &o->warmup, "N", NULL, NULL, &set[S_WARMUP].given },
-        { OPT_DOUBLE, '\0', "weight-decay", &o->decay, "X", NULL, NULL,
-          &set[S_DECAY].given },
-        { OPT_DOUBLE, '\0', "beta1", &o->beta1, "X", NULL, NULL, &set[S_BETA1].given },
-        { OPT_DOUBLE, '\0', "beta2", &o->beta2, "X", NULL, NULL, &set[S_BETA2].given },
-        { OPT_DOUBLE, '\0', "eps", &o->eps, "X", NULL, NULL, &set[S_EPS].given },
-        { OPT_DOUBLE, '\0', "clip", &o->clip, "X", NULL, NULL, &set[S_CLIP].given },
-        { OPT_DOUBLE, '\0', "dropout", &o->dropout, "X", NULL, NULL,
-          &set[S_DROPOUT].given },
-        { OPT_COUNT, '\0', "global-batch", &o->global, "N", NULL, NULL,
-          &set[S_GLOBAL].given },
-        { OPT_COUNT, '\0', "micro-batch", &o->micro, "N", NULL, NULL,
-          &set[S_MICRO].given },
         { OPT_COUNT, '\0', "micro-batches", &r.micro_batches, "N", NULL, NULL, NULL },
-        { OPT_TOKENS, '\0', "seq", &o->seq, "N", NULL, NULL, &set[S_SEQ].given },
-        { OPT_CHOICE, '\0', "pack", &o->pack, "HOW", NULL, data_pack_names,
-          &set[S_PACK].given },
-        { OPT_CHOICE, '\0', "order", &o->order, "HOW", NULL, data_order_names,
-          &set[S_ORDER].given },
-        { OPT_U64, '\0', "seed", &o->seed, "N", NULL, NULL, &set[S_SEED].given },
         { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },
@@ -711,12 +672,8 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "weights-from", &r.weights, "STEP", NULL, NULL, NULL },
         { OPT_FLAG, 'f', "force", &r.force, NULL, "remove a run that is there", NULL,
           NULL },
-        { OPT_INT, '\0', "save-every", &o->save_every, "N", NULL, NULL,
-          &set[S_SAVE].given },
         { OPT_STRING, '\0', "keep", &r.keep, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "stop-after", &r.stop_after, "TIME", NULL, NULL, NULL },
-        { OPT_DOUBLE, '\0', "skip-spikes", &o->spikes, "X", NULL, NULL,
-          &set[S_SPIKES].given },
         { OPT_STRING, '\0', "log", &r.t.log, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "log-samples", &o->log_samples, NULL, NULL, NULL, NULL },
         { OPT_FLAG, 'n', "dry-run", &r.dry, NULL, "print what would be done", NULL,
@@ -736,6 +693,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, 'q', "quiet", &opt.quiet, NULL, "print no lines", NULL, NULL },
         { .type = OPT_END },
     };
+#undef SETTING
     const struct cmd cmd = { .name = "train",
                              .program = program,
                              .own_page = true,
@@ -751,7 +709,6 @@ int train_main(const char *program, int argc, char **argv)
 
     r.t.command = command;
     r.t.setting = set;
-    o->init = r.init;
     r.model = operand[0];
     r.t.dir = out ? xstrdup(out) : NULL;
     if (has_epochs && !(r.epochs > 0))

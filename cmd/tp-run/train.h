@@ -19,7 +19,7 @@ struct train_options {
     double lr, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, pack, order;
     bool deterministic;
-    int init;       /* initialize weights at random */
+    bool init;      /* initialize weights at random */
     int keep;       /* number of newest checkpoints to keep; 0: all */
     bool keep_best; /* and the one with the lowest evaluation loss */
     bool log_samples;
@@ -36,7 +36,8 @@ struct setting {
         SETTING_SHARE,   /* at least 0, less than 1 */
         SETTING_DROPOUT, /* the same; or -1, which cannot be given: the config's */
         SETTING_SPIKES,  /* 0, or above 1 */
-        SETTING_CHOICE
+        SETTING_CHOICE,
+        SETTING_FLAG /* 0 or 1 in its file */
     } kind;
     const char *option; /* on the command line; '-' becomes '_' in its key */
     void *value;

@@ -461,6 +461,9 @@ static void add_value(struct str *out, const struct setting *s)
     case SETTING_CHOICE:
         str_add_json(out, s->choices[*(const int *)s->value]);
         break;
+    case SETTING_FLAG:
+        str_addf(out, "%d", *(const bool *)s->value);
+        break;
     }
 }
 
@@ -518,6 +521,12 @@ static bool read_value(const struct setting *s, const struct json *j)
                 *(int *)s->value = k;
                 return true;
             }
+        return false;
+    case SETTING_FLAG:
+        if (!json_i64(j, &i) || i < 0 || i > 1)
+            return false;
+        *(bool *)s->value = i;
+        return true;
     }
     return false;
 }
