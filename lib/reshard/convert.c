@@ -19,6 +19,7 @@
 #include "lib/base/mem.h"
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/reshard/describe.h"
 #include "lib/reshard/partset.h"
 #include "lib/reshard/rankconfig.h"
 #include "lib/reshard/smallfile.h"
@@ -357,9 +358,9 @@ out:
 }
 
 /* The CRC-32 of the unsharded source's file F, given its raw header. */
-static uint32_t source_crc(const struct convert *c, size_t f, const char *header,
-                           size_t n)
+static uint32_t source_crc(void *arg, size_t f, const char *header, size_t n)
 {
+    const struct convert *c = arg;
     const struct checkpoint *k = c->to.from;
     unsigned char length[8];
     uint32_t crc;
@@ -378,34 +379,12 @@ static int add_sources(struct convert *c, struct manifest *m, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
 
-    if (k->sharded) {
-        m->nsources = k->manifest.nsources;
-        m->source = xmalloc(m->nsources * sizeof(*m->source));
-        memcpy(m->source, k->manifest.source, m->nsources * sizeof(*m->source));
-        return 0;
-    }
-    m->source = xcalloc(k->source.nfiles, sizeof(*m->source));
-    for (size_t f = 0; f < k->source.nfiles; f++) {
-        const struct source_file *file = &k->source.file[f];
-        char *header;
-        size_t n;
-
-        if (source_header(&header, &n, &k->source, f, err) < 0)
-            return -1;
-        m->source[m->nsources++] =
-            (struct manifest_source){ .name = file->name,
-                                      .size = file->whole,
-                                      .crc = source_crc(c, f, header, n),
-                                      .header = pool_strndup(&m->pool, header, n),
-                                      .header_len = n,
-                                      .origin = file->origin,
-                                      .origin_size =
-                                          file->origin ? k->source.input[f].size : 0 };
-        free(header);
-        if (file->origin && (!c->opt->some || !c->opt->first) &&
+    if (describe_sources(m, k, source_crc, c, err) < 0)
+        return -1;
+    for (size_t f = 0; !k->sharded && f < m->nsources; f++)
+        if (m->source[f].origin && (!c->opt->some || !c->opt->first) &&
             source_crc32(&m->source[f].origin_crc, &k->source, f, err) < 0)
             return -1;
-    }
     return 0;
 }
 
@@ -427,30 +406,20 @@ static int add_files(struct convert *c, struct manifest *m, struct err *err)
 static void add_tensors(struct convert *c, struct manifest *m)
 {
     const struct checkpoint *k = c->to.from;
-    size_t words = ((size_t)c->to.nparts + 63) / 64;
 
     m->tensor = xcalloc(k->ntensors, sizeof(*m->tensor));
     for (size_t i = 0; i < k->ntensors; i++) {
         struct manifest_tensor *t = &m->tensor[m->ntensors++];
-        uint64_t *held = pool_take(&m->pool, words * sizeof(*held), sizeof(*held));
-        const char **axis = NULL;
+        uint64_t *held = describe_held(m);
 
-        memset(held, 0, words * sizeof(*held));
         for (int p = 0; p < c->to.nparts; p++)
             if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
                 held[p / 64] |= UINT64_C(1) << p % 64;
-        if (k->which[i] >= 0) {
-            const struct model_tensor *mt = &k->model->tensor[k->which[i]];
-
-            axis = pool_take(&m->pool, (size_t)mt->ndim * sizeof(*axis), sizeof(*axis));
-            for (int d = 0; d < mt->ndim; d++)
-                axis[d] = mt->axis[d]->text;
-        }
         *t = (struct manifest_tensor){ .name = k->tensor[i].name,
                                        .role = k->sharded ? k->manifest.tensor[i].role
                                                           : "weight",
                                        .shape = k->tensor[i].shape,
-                                       .axis = axis,
+                                       .axis = describe_axes(m, k, i),
                                        .crc = &c->to.crc[i * (size_t)c->to.nparts],
                                        .held = held,
                                        .dtype = c->to.dtype[i],
@@ -470,23 +439,16 @@ static int write_manifest(struct convert *c, struct err *err)
                           .config = k->sharded ? k->manifest.config : k->source.config,
                           .family = model_family_text(k->model),
                           .rank_config = c->configs.crc };
-    const char *name = c->opt->some ? PARTSET_MANIFEST : MANIFEST_NAME;
-    char *path = fs_join_dup(c->out.partial, name);
-    int fd = -1, ret = -1;
+    int ret = -1;
 
     memcpy(m.mesh, c->to.mesh.size, sizeof(m.mesh));
-    if (add_sources(c, &m, err) < 0 || add_files(c, &m, err) < 0)
-        goto out;
-    add_tensors(c, &m);
-    fd = outdir_create(&c->out, name, err);
-    if (fd < 0 || outdir_share(&c->out, fd, checkpoint_mode(k), path, err) < 0)
-        goto out;
-    ret = manifest_write(&m, fd, path, err);
-out:
-    if (fd >= 0)
-        close(fd);
+    if (add_sources(c, &m, err) == 0 && add_files(c, &m, err) == 0) {
+        add_tensors(c, &m);
+        ret =
+            describe_write(&m, &c->out, c->opt->some ? PARTSET_MANIFEST : MANIFEST_NAME,
+                           checkpoint_mode(k), err);
+    }
     manifest_clear(&m);
-    free(path);
     return ret;
 }
 

@@ -15,6 +15,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/reshard/describe.h"
 #include "lib/reshard/partset.h"
 
 enum { BLOCK = 1 << 20 };
@@ -269,19 +270,6 @@ static int make_manifest(struct gather *g, struct err *err)
     return join_shares(g, err);
 }
 
-static int write_manifest(const struct gather *g, mode_t mode, struct err *err)
-{
-    char *path = fs_join_dup(g->out.partial, MANIFEST_NAME);
-    int fd = outdir_create(&g->out, MANIFEST_NAME, err), ret = -1;
-
-    if (fd >= 0 && outdir_share(&g->out, fd, mode, path, err) == 0)
-        ret = manifest_write(&g->m, fd, path, err);
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return ret;
-}
-
 /* ---- files ---- */
 
 /* Links the open file FD, NAME in the directory DIR, into the output.  *LINKED stays
@@ -438,7 +426,8 @@ static int put_together(struct gather *g, struct partset_result *out, bool force
     if (outdir_open(&g->out, g->path, first->request, "gather", force, names, n, err) <
             0 ||
         place_files(g, out, err) < 0 ||
-        (g->cut && write_manifest(g, mode_of(g), err) < 0) ||
+        (g->cut &&
+         describe_write(&g->m, &g->out, MANIFEST_NAME, mode_of(g), err) < 0) ||
         outdir_finish(&g->out, err) < 0)
         goto out;
     out->done = true;

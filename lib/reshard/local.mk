@@ -6,6 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/compare.c %D%/compare.h \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
+    %D%/describe.c %D%/describe.h \
     %D%/export.c %D%/export.h \
     %D%/gather.c \
     %D%/idrange.c %D%/idrange.h \

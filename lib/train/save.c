@@ -17,6 +17,7 @@
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/reshard/checkpoint.h"
+#include "lib/reshard/describe.h"
 #include "lib/reshard/smallfile.h"
 
 /* The source of a tensor of the checkpoint. */
@@ -789,49 +790,18 @@ static char *pack(const struct saver *s, size_t *bytes)
     return (char *)out;
 }
 
-static int add_sources(const struct saver *s, struct manifest *m, struct err *err)
-{
-    const struct checkpoint *c = s->c;
-
-    m->nsources = c->sharded ? c->manifest.nsources : c->source.nfiles;
-    m->source = xcalloc(m->nsources + 1, sizeof(*m->source));
-    for (size_t f = 0; f < m->nsources; f++) {
-        const struct source_file *file = c->sharded ? NULL : &c->source.file[f];
-        char *header;
-        size_t n;
-
-        if (!file) {
-            m->source[f] = c->manifest.source[f];
-            m->source[f].crc = 0;
-            m->source[f].origin = NULL;
-            continue;
-        }
-        if (source_header(&header, &n, &c->source, f, err) < 0)
-            return -1;
-        m->source[f] =
-            (struct manifest_source){ .name = file->name,
-                                      .size = file->whole,
-                                      .header = pool_strndup(&m->pool, header, n),
-                                      .header_len = n };
-        free(header);
-    }
-    return 0;
-}
-
 static void add_tensors(const struct saver *s, struct manifest *m, const char *all,
                         size_t bytes)
 {
-    size_t nparts = (size_t)m->nparts, words = (nparts + 63) / 64;
+    size_t nparts = (size_t)m->nparts;
 
     m->tensor = xcalloc(s->n + 1, sizeof(*m->tensor));
     for (size_t i = 0; i < s->n; i++) {
         const struct entry *e = &s->entry[i];
         const struct tensor *t = &s->c->tensor[e->tensor];
-        uint64_t *held = pool_take(&m->pool, words * sizeof(*held), sizeof(*held));
+        uint64_t *held = describe_held(m);
         uint32_t *crc = pool_take(&m->pool, nparts * sizeof(*crc), sizeof(*crc));
-        const char **axis = NULL;
 
-        memset(held, 0, words * sizeof(*held));
         memset(crc, 0, nparts * sizeof(*crc));
         for (int r = 0; r < s->world->size; r++) {
             const char *of = all + (size_t)r * bytes;
@@ -845,23 +815,15 @@ static void add_tensors(const struct saver *s, struct manifest *m, const char *a
             crc[sum.part] = pair[0];
             held[sum.part / 64] |= UINT64_C(1) << sum.part % 64;
         }
-        if (s->c->which[e->tensor] >= 0) {
-            const struct model_tensor *mt =
-                &s->c->model->tensor[s->c->which[e->tensor]];
-
-            axis = pool_take(&m->pool, ((size_t)mt->ndim + 1) * sizeof(*axis),
-                             sizeof(*axis));
-            for (int d = 0; d < mt->ndim; d++)
-                axis[d] = mt->axis[d]->text;
-        }
-        m->tensor[m->ntensors++] = (struct manifest_tensor){ .name = e->name,
-                                                             .role = e->role,
-                                                             .shape = t->shape,
-                                                             .axis = axis,
-                                                             .crc = crc,
-                                                             .held = held,
-                                                             .dtype = e->dtype,
-                                                             .ndim = t->ndim };
+        m->tensor[m->ntensors++] =
+            (struct manifest_tensor){ .name = e->name,
+                                      .role = e->role,
+                                      .shape = t->shape,
+                                      .axis = describe_axes(m, s->c, e->tensor),
+                                      .crc = crc,
+                                      .held = held,
+                                      .dtype = e->dtype,
+                                      .ndim = t->ndim };
     }
 }
 
@@ -901,23 +863,15 @@ static int write_manifest(struct saver *s, const char *all, size_t bytes,
                           .training = s->training,
                           .config = c->sharded ? c->manifest.config : c->source.config,
                           .family = model_family_text(c->model) };
-    char *path = fs_join_dup(s->out.partial, MANIFEST_NAME);
-    int fd = -1, ret = -1;
+    int ret = -1;
 
     memcpy(m.mesh, s->mesh.size, sizeof(m.mesh));
-    if (add_sources(s, &m, err) < 0)
-        goto out;
-    add_files(s, &m, all, bytes);
-    add_tensors(s, &m, all, bytes);
-    fd = outdir_create(&s->out, MANIFEST_NAME, err);
-    if (fd < 0 || outdir_share(&s->out, fd, s->mode, path, err) < 0)
-        goto out;
-    ret = manifest_write(&m, fd, path, err);
-out:
-    if (fd >= 0)
-        close(fd);
+    if (describe_sources(&m, c, NULL, NULL, err) == 0) {
+        add_files(s, &m, all, bytes);
+        add_tensors(s, &m, all, bytes);
+        ret = describe_write(&m, &s->out, MANIFEST_NAME, s->mode, err);
+    }
     manifest_clear(&m);
-    free(path);
     return ret;
 }
 
