@@ -1,4 +1,4 @@
-/* attention-shape - the numbers that describe attention, in an instruction and in a kernel */
+/* attention-shape - numbers that describe attention, in instructions and kernels */
 #ifndef LIB_PROGRAM_ATTENTION_SHAPE_H
 #define LIB_PROGRAM_ATTENTION_SHAPE_H
 

@@ -1,5 +1,4 @@
-/* describe - the manifest of a sharded checkpoint that is made from another checkpoint
- */
+/* describe - the manifest of a checkpoint that is made from another one */
 #include "lib/reshard/describe.h"
 
 #include <stdlib.h>
