@@ -599,8 +599,15 @@ int train_files_note(struct train *t, struct err *err)
 
     if (c->sharded) /* its manifest has the checksums of all files */
         return add_weights(list, model, MANIFEST_NAME, err);
-    if (c->source.config)
-        ret = add_weights(list, c->source.config_path, NULL, err);
+    if (c->source.config) {
+        char *config;
+
+        /* a run may be resumed from another directory */
+        if (fs_resolve(&config, c->source.config_path, err) < 0)
+            return -1;
+        ret = add_weights(list, config ? config : c->source.config_path, NULL, err);
+        free(config);
+    }
     for (size_t i = 0; ret == 0 && i < c->source.ninputs; i++)
         ret = add_weights(list, model,
                           c->source.single ? NULL : c->source.input[i].name, err);
