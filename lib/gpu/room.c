@@ -41,11 +41,7 @@ static void add_product(struct cuda_room_need *need, const struct program *p,
 static uint64_t of_attention(const struct device *d, const struct inst *inst,
                              const struct room_limits *l)
 {
-    struct attention a = { .heads = inst->attention.heads,
-                           .kv_heads = inst->attention.kv_heads,
-                           .head_dim = inst->attention.head_dim,
-                           .value_dim = inst->attention.value_dim,
-                           .value_cols = inst->attention.value_cols };
+    struct attention a = { .shape = inst->attention.shape };
 
     a.narrow = l->narrow && (!d || d->has_bf16);
     a.rounded = l->rounded;
