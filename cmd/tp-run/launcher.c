@@ -555,12 +555,14 @@ int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_mai
                  void *arg)
 {
     struct err err = { 0 };
+    const struct launch how = { .timeout_s = l->timeout_s,
+                                .stop = l->stop ? &l->stop->signal : NULL,
+                                .interrupts = l->interrupts };
     int sig, status;
 
     fflush(stdout);
     if (!l->world) {
-        if (launch_ranks_until(nranks, l->timeout_s, l->stop ? &l->stop->signal : NULL,
-                               main, arg, &sig, &err) == 0)
+        if (launch_ranks_as(&how, nranks, main, arg, &sig, &err) == 0)
             return cmd_finish(cmd, ended(l));
         status = sig == SIGPIPE ? 0 : cmd_fail(cmd, &err);
         return sig ? 128 + sig : status;

@@ -17,6 +17,7 @@ struct launcher {
     int err_fd;         /* saved standard error of a silenced rank; else -1 */
     struct launcher_stop *stop; /* the ranks end themselves on request; NULL: a signal
                                  * ends them */
+    bool interrupts; /* the ranks handle SIGINT themselves; set before launcher_run */
 };
 
 /* Memory shared by all local ranks. */
@@ -51,7 +52,7 @@ MUST_CHECK int launcher_same(const struct launcher *l, const void *p, size_t n,
  * the stack pointer for their own data. */
 MUST_CHECK int launcher_signal_stack(struct err *err);
 /* From now on a signal only sets *l->stop, and the ranks end themselves
- * (launch_ranks_until). */
+ * (struct launch). */
 MUST_CHECK int launcher_ask(struct launcher *l, struct err *err);
 /* Runs MAIN on NRANKS ranks; returns the exit status, after CMD has printed the
  * error. */

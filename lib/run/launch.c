@@ -25,12 +25,10 @@ struct group {
     int n, alive;
     int report[2]; /* pipe: a failing rank writes its struct err */
     struct shm *shm;
-    bool pipe_closed;   /* a rank got SIGPIPE: the reader of its output is gone */
-    int timeout_s;      /* limit for a stopped rank; 0: none */
-    int *stopped_s;     /* [n] seconds a rank has been seen stopped; -1: it runs */
-    volatile int *stop; /* a signal that only requests the end is stored here; NULL:
-                         * signals end the run */
-    long asked_ms;      /* when it arrived */
+    bool pipe_closed; /* a rank got SIGPIPE: the reader of its output is gone */
+    int *stopped_s;   /* [n] seconds a rank has been seen stopped; -1: it runs */
+    long asked_ms;    /* when the request to end arrived */
+    struct launch how;
 };
 
 /* ---- the rank's side ---- */
@@ -45,8 +43,8 @@ static int rank_process(struct group *g, int rank, pid_t parent, const sigset_t 
 
     /* the parent handles and reports these signals */
     for (size_t i = 0; i < sizeof(watched) / sizeof(*watched); i++)
-        signal(watched[i], g->stop && watched[i] != SIGHUP ? SIG_IGN : SIG_DFL);
-    if (g->stop)
+        signal(watched[i], g->how.stop && watched[i] != SIGHUP ? SIG_IGN : SIG_DFL);
+    if (g->how.stop)
         signal(SIGUSR1, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -109,11 +107,11 @@ static bool has_ended(struct group *g, int r, int *status)
 static int count_stopped(struct group *g, struct err *err)
 {
     for (int r = 0; r < g->n; r++)
-        if (g->pid[r] && g->stopped_s[r] >= 0 && ++g->stopped_s[r] == g->timeout_s)
+        if (g->pid[r] && g->stopped_s[r] >= 0 && ++g->stopped_s[r] == g->how.timeout_s)
             return err_set(err, ERR_SYSTEM,
                            "rank %d is stopped and has not answered for %d s "
                            "(--rank-timeout)",
-                           r, g->timeout_s);
+                           r, g->how.timeout_s);
     return 0;
 }
 
@@ -184,13 +182,15 @@ static void stop(struct group *g, int fd)
             waitpid(g->pid[r], NULL, 0);
 }
 
-/* Is SIG a request to end, or a repetition of that request? */
+/* Is SIG a request to end, a repetition of that request, or none of ours? */
 static bool is_asked(struct group *g, int sig)
 {
-    if (!g->stop || sig == SIGHUP)
+    if (sig == SIGINT && g->how.interrupts)
+        return true;
+    if (!g->how.stop || sig == SIGHUP)
         return false;
-    if (!*g->stop) {
-        *g->stop = sig;
+    if (!*g->how.stop) {
+        *g->how.stop = sig;
         g->asked_ms = now_ms();
     }
     return now_ms() - g->asked_ms < LAUNCH_AGAIN_MS;
@@ -233,12 +233,10 @@ static int watch(struct group *g, int fd, int *sig, struct err *err)
     return -1;
 }
 
-static int launch_many(int nranks, int timeout_s, volatile int *until, rank_main main,
-                       void *arg, int *sig, struct err *err)
+static int launch_many(const struct launch *how, int nranks, rank_main main, void *arg,
+                       int *sig, struct err *err)
 {
-    struct group g = {
-        .n = nranks, .timeout_s = timeout_s, .report = { -1, -1 }, .stop = until
-    };
+    struct group g = { .n = nranks, .report = { -1, -1 }, .how = *how };
     sigset_t set, old;
     int fd = -1, ret = -1;
 
@@ -251,7 +249,7 @@ static int launch_many(int nranks, int timeout_s, volatile int *until, rank_main
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
-    if (until)
+    if (how->stop)
         sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, &old);
     if (shm_open_group(&g.shm, nranks, err) < 0)
@@ -281,24 +279,18 @@ out:
 
 int launch_ranks(int nranks, rank_main main, void *arg, int *signal, struct err *err)
 {
-    return launch_ranks_within(nranks, 0, main, arg, signal, err);
+    return launch_ranks_as(&(struct launch){ 0 }, nranks, main, arg, signal, err);
 }
 
-int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
-                        int *signal, struct err *err)
-{
-    return launch_ranks_until(nranks, timeout_s, NULL, main, arg, signal, err);
-}
-
-int launch_ranks_until(int nranks, int timeout_s, volatile int *stop, rank_main main,
-                       void *arg, int *signal, struct err *err)
+int launch_ranks_as(const struct launch *how, int nranks, rank_main main, void *arg,
+                    int *signal, struct err *err)
 {
     struct comm *comm;
     int ret;
 
     *signal = 0;
     if (nranks > 1)
-        return launch_many(nranks, timeout_s, stop, main, arg, signal, err);
+        return launch_many(how, nranks, main, arg, signal, err);
     comm = comm_self_open();
     ret = main(arg, comm, err);
     comm->ops->close(comm);

@@ -6,6 +6,8 @@
 #ifndef LIB_RUN_LAUNCH_H
 #define LIB_RUN_LAUNCH_H
 
+#include <stdbool.h>
+
 #include "lib/base/err.h"
 #include "lib/comm/comm.h"
 
@@ -18,16 +20,18 @@ typedef int (*rank_main)(void *arg, struct comm *comm, struct err *err);
  * run, else 0.  stdio must have no buffered output at the call. */
 MUST_CHECK int launch_ranks(int nranks, rank_main main, void *arg, int *signal,
                             struct err *err);
-/* The same; a rank that has been stopped for TIMEOUT_S seconds (0: no limit) has
- * failed. */
-MUST_CHECK int launch_ranks_within(int nranks, int timeout_s, rank_main main, void *arg,
-                                   int *signal, struct err *err);
-/* The same for ranks that can end on request: the first SIGINT, SIGTERM or SIGUSR1 is
- * only stored in *STOP, memory shared by the ranks.  A second signal, at least half a
- * second later, ends them. */
-MUST_CHECK int launch_ranks_until(int nranks, int timeout_s, volatile int *stop,
-                                  rank_main main, void *arg, int *signal,
-                                  struct err *err);
+/* How else ranks are watched. */
+struct launch {
+    int timeout_s;      /* a rank that has been stopped that long has failed; 0: no
+                         * limit */
+    volatile int *stop; /* memory shared by the ranks, which can end on request: the
+                         * first SIGINT, SIGTERM or SIGUSR1 is only stored there, and a
+                         * second one, at least half a second later, ends them; NULL:
+                         * the first one ends them */
+    bool interrupts;    /* SIGINT is the ranks' own matter: here it does nothing */
+};
+MUST_CHECK int launch_ranks_as(const struct launch *how, int nranks, rank_main main,
+                               void *arg, int *signal, struct err *err);
 enum { LAUNCH_AGAIN_MS = 500 }; /* one request may arrive as two signals */
 
 #endif

@@ -173,7 +173,7 @@ static void add_growing(struct state *st, struct step *step)
     for (size_t i = st->front; i < s->ntexts && step->n < share; i++) {
         struct scheduler_text *t = &s->text[i];
 
-        if (!t->running || t->away || t->done == 0 || t->done + 1 != t->n)
+        if (t->over || !t->running || t->away || t->done == 0 || t->done + 1 != t->n)
             continue;
         if (blocks_of(t->n) > t->blocks && !take_block(st, i))
             continue;
@@ -212,6 +212,14 @@ static void add_read(struct state *st, struct step *step)
         if (t->done < t->n)
             return;
     }
+}
+
+/* Frees what texts hold that .settled has ended. */
+static void leave_ended(struct state *st)
+{
+    for (size_t i = st->front; i < st->s->ntexts; i++)
+        if (st->s->text[i].over && st->s->text[i].running && !st->s->text[i].away)
+            leave(st, &st->s->text[i]);
 }
 
 static void put_together(struct state *st, struct step *step)
@@ -384,6 +392,7 @@ int scheduler_run(struct scheduler *s, struct err *err)
         struct step *step = &st.step[(st.first + st.away) % stages];
         bool any[2];
 
+        leave_ended(&st);
         while (st.front < s->ntexts && s->text[st.front].over)
             st.front++;
         put_together(&st, step);

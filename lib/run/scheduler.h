@@ -66,7 +66,8 @@ struct scheduler {
      * +inf or all are -inf. */
     int (*gain)(void *arg, size_t text, int32_t id, struct err *err);
     /* Called when a step's results are known on all ranks: no step in flight contains a
-     * part of a text before END; or NULL. */
+     * part of a text before END; or NULL.  It may end texts by setting .over, the same
+     * ones on every rank; their results that are still under way go to .gain. */
     int (*settled)(void *arg, size_t end, struct err *err);
     void *arg;
 };
