@@ -10,6 +10,7 @@ dist_man_MANS += \
     %D%/shardutils-checkpoint.5 \
     %D%/tp-run.1 \
     %D%/tp-run-bench.1 \
+    %D%/tp-run-chat.1 \
     %D%/tp-run-classify.1 \
     %D%/tp-run-devices.1 \
     %D%/tp-run-embed.1 \

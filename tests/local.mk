@@ -114,7 +114,7 @@ tests_unit_gpu_CPPFLAGS = -I$(top_srcdir)/%D%/fake/include $(AM_CPPFLAGS)
 tests_unit_gpu_LDADD = %D%/emu/fragments.emo %D%/libgpu-emu.a $(test_libs)
 CLEANFILES += %D%/emu/fragments.emo %D%/emu/fragments.o
 tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
-tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS)
+tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
 # tests/gpu/run, tried over the fakes
@@ -126,7 +126,7 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/mpi-ranks %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/mpi-ranks %D%/on-pty %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
@@ -160,6 +160,7 @@ shell_tests = \
     %D%/bootstrap.t \
     %D%/calibration.t \
     %D%/carried.t \
+    %D%/chat.t \
     %D%/classify.t \
     %D%/completion.t \
     %D%/compute.t \
@@ -370,7 +371,7 @@ check-builds:
 	        TESTS='tests/unit-cpu tests/unit-engine'; \
 	fi
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
-	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-mpi"
+	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-libedit --without-mpi"
 	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
     tests/pp-partition.t tests/tp-run.t tests/tp-shard.t

@@ -3,6 +3,7 @@
 #define CMD_TP_RUN_COMMANDS_H
 
 int generate_main(const char *program, int argc, char **argv);
+int chat_main(const char *program, int argc, char **argv);
 int score_main(const char *program, int argc, char **argv);
 int plot_main(const char *program, int argc, char **argv);
 int train_main(const char *program, int argc, char **argv);

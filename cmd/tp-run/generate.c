@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/chatfile.h"
 #include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/messages.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -25,6 +27,8 @@ struct generate {
     struct sampling sampling;
     int micro_batches; /* texts in generation at a time; 0: as the cache permits */
     int cache_tokens;  /* capacity of a rank's cache; 0: see ROOM */
+    bool chats;        /* the prompts are chats */
+    bool echo;         /* prints the text of a prompt, too */
     struct text *text; /* [prompts.n] */
     size_t turn;       /* on rank 0: the text that is printed now */
 };
@@ -37,6 +41,7 @@ struct text {
     enum finish finish;
     struct token_stream *stream; /* on rank 0, with a tokenizer */
     struct str said;
+    bool echoed;  /* its prompt is printed */
     size_t shown; /* bytes of SAID, or ids without a tokenizer, already printed */
     double first, seconds; /* time of its first new token; time since then */
 };
@@ -57,6 +62,11 @@ static void print_json(const struct generate *g, const struct text *t, size_t li
         ids_print_json(&out, t->source);
         str_addc(&out, ',');
     }
+    if (g->echo) {
+        str_add(&out, "\"prompt\":");
+        str_add_json(&out, t->input->prompt);
+        str_addc(&out, ',');
+    }
     str_add(&out, "\"prompt_ids\":");
     ids_print_json(&out, t->prompt);
     str_add(&out, ",\"ids\":");
@@ -66,6 +76,10 @@ static void print_json(const struct generate *g, const struct text *t, size_t li
         str_add_jsonn(&out, str_text(&t->said), t->said.len);
     else
         str_add(&out, "null");
+    if (g->chats) {
+        str_add(&out, ",\"role\":\"assistant\",\"content\":");
+        str_add_jsonn(&out, str_text(&t->said), t->said.len);
+    }
     str_addf(&out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
              finish_names[t->finish],
              t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
@@ -77,6 +91,9 @@ static void print_words(const struct generate *g, struct text *t)
 {
     size_t n = t->ids.n - (t->finish == STOP);
 
+    if (g->echo && !t->echoed && t->finish != REFUSED)
+        fputs(t->input->prompt, stdout);
+    t->echoed = true;
     if (g->session->tokenizer) {
         fwrite(str_text(&t->said) + t->shown, 1, t->said.len - t->shown, stdout);
         t->shown = t->said.len;
@@ -407,24 +424,70 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
 
 /* ---- prompts ---- */
 
-static int read_prompts(struct generate *g, const struct opt_list *prompts,
-                        const struct opt_list *ids, const struct opt_list *lines,
-                        struct err *err)
+/* What is read: options that may be repeated. */
+struct sources {
+    struct opt_list prompts, ids, lines, chats;
+    struct messages_options form;
+};
+
+struct chat_reader {
+    struct generate *g;
+    const struct messages_form *form;
+};
+
+static int add_chat(void *arg, const struct chatfile_chat *chat, struct err *err)
+{
+    struct chat_reader *to = arg;
+    struct input one = { .name = xstrdup(chat->name), .line = chat->line };
+    const struct json *id = json_get(chat->chat, "id");
+    struct str text = { 0 };
+    struct messages messages;
+    int ret = chat->chat ? messages_parse(&messages, chat->doc, chat->chat, err) : -1;
+
+    if (!chat->chat)
+        *err = chat->err;
+    if (ret == 0)
+        ret = messages_ids(to->form, &messages, &one.ids, &text, err);
+    one.prompt = str_steal(&text);
+    if (id) {
+        json_print(&text, id);
+        one.id = str_steal(&text);
+    }
+    return inputs_take(&to->g->prompts, to->g->session, &one, ret, err);
+}
+
+static int read_chats(struct generate *g, const struct sources *from, struct err *err)
+{
+    struct messages_form form;
+    struct chat_reader reader = { .g = g, .form = &form };
+    int ret = messages_open(&form, g->session, &from->form, err);
+
+    if (ret == 0)
+        ret = messages_stop(&form, &g->session->stop, err);
+    for (size_t i = 0; i < from->chats.n && ret == 0; i++)
+        ret = chatfile_read(from->chats.v[i], add_chat, &reader, err);
+    messages_close(&form);
+    return ret;
+}
+
+static int read_prompts(struct generate *g, const struct sources *from, struct err *err)
 {
     const struct session *s = g->session;
     struct inputs *in = &g->prompts;
 
-    for (size_t i = 0; i < prompts->n; i++)
-        if (inputs_add_text(in, s, "--prompt", prompts->v[i], strlen(prompts->v[i]),
-                            err) < 0)
+    for (size_t i = 0; i < from->prompts.n; i++)
+        if (inputs_add_text(in, s, "--prompt", from->prompts.v[i],
+                            strlen(from->prompts.v[i]), err) < 0)
             return -1;
-    for (size_t i = 0; i < ids->n; i++)
-        if (inputs_add_ids(in, s, "--ids", ids->v[i], err) < 0)
+    for (size_t i = 0; i < from->ids.n; i++)
+        if (inputs_add_ids(in, s, "--ids", from->ids.v[i], err) < 0)
             return -1;
-    for (size_t i = 0; i < lines->n; i++)
-        if (inputs_add_lines(in, s, lines->v[i], err) < 0)
+    for (size_t i = 0; i < from->lines.n; i++)
+        if (inputs_add_lines(in, s, from->lines.v[i], err) < 0)
             return -1;
-    if (!prompts->n && !ids->n && !lines->n &&
+    if (g->chats && read_chats(g, from, err) < 0)
+        return -1;
+    if (!from->prompts.n && !from->ids.n && !from->lines.n && !g->chats &&
         inputs_add_file(in, s, "-", false, err) < 0)
         return -1;
     if (inputs_use(in, s, INPUT_PROMPT, err) < 0)
@@ -451,19 +514,38 @@ static int read_prompts(struct generate *g, const struct opt_list *prompts,
     return 0;
 }
 
-static int take_prompts(struct generate *g, const struct opt_list *prompts,
-                        const struct opt_list *ids, const struct opt_list *lines,
-                        struct err *err)
+/* Chats have outputs of their own; an option about them is of no use without. */
+static int check_chats(struct generate *g, const struct sources *from, struct err *err)
+{
+    const struct messages_options *form = &from->form;
+
+    g->chats = from->chats.n > 0;
+    if (g->chats && (from->prompts.n || from->ids.n || from->lines.n))
+        return err_set(err, ERR_USAGE, "--chat has its own prompts: leave out --%s",
+                       from->prompts.n ? "prompt"
+                       : from->ids.n   ? "ids"
+                                       : "input");
+    if (!g->chats && (g->echo || form->template || form->args.n || form->date))
+        return err_set(err, ERR_USAGE, "--%s needs --chat",
+                       g->echo          ? "echo"
+                       : form->template ? "template"
+                       : form->args.n   ? "template-arg"
+                                        : "date");
+    return 0;
+}
+
+static int take_prompts(struct generate *g, const struct sources *from, struct err *err)
 {
     bool front = launcher_is_front(&g->session->launcher);
 
     g->session->replaces = g->prompts.invalid == INVALID_REPLACE;
-    return inputs_share(&g->prompts, g->session,
-                        front && (read_prompts(g, prompts, ids, lines, err) < 0 ||
-                                  check_room(g, err) < 0)
-                            ? -1
-                            : 0,
-                        err);
+    return inputs_share(
+               &g->prompts, g->session,
+               front && (read_prompts(g, from, err) < 0 || check_room(g, err) < 0) ? -1
+                                                                                   : 0,
+               err) < 0
+               ? -1
+               : session_share_ids(g->session, &g->session->stop, err);
 }
 
 /* Without a usable prompt: prints the bad lines, and runs nothing. */
@@ -480,15 +562,18 @@ static int print_refused(struct generate *g, struct err *err)
 int generate_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
-    struct opt_list prompts = { 0 }, id_lists = { 0 }, lines = { 0 };
+    struct sources from = { 0 };
     struct session session = { 0 };
     struct generate g = { .session = &session, .sampling = SAMPLING_DEFAULTS(128) };
     const struct opt opts[] = {
-        { OPT_LIST, 'p', "prompt", &prompts, "TEXT",
+        { OPT_LIST, 'p', "prompt", &from.prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
-        { OPT_LIST, '\0', "ids", &id_lists, "LIST", NULL, NULL, NULL },
-        { OPT_LIST, '\0', "input", &lines, "FILE",
+        { OPT_LIST, '\0', "ids", &from.ids, "LIST", NULL, NULL, NULL },
+        { OPT_LIST, '\0', "input", &from.lines, "FILE",
           "each line of FILE is a prompt (text, or JSON)", NULL, NULL },
+        { OPT_LIST, '\0', "chat", &from.chats, "FILE", NULL, NULL, NULL },
+        MESSAGES_OPTIONS(from.form),
+        { OPT_FLAG, '\0', "echo", &g.echo, NULL, NULL, NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
         INPUT_INVALID_OPTION(g.prompts),
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
@@ -511,12 +596,11 @@ int generate_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
-    if (sampling_check(&g.sampling, &err) < 0 ||
+    if (sampling_check(&g.sampling, &err) < 0 || check_chats(&g, &from, &err) < 0 ||
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         session_need_lm(&session, &err) < 0 ||
         sampling_settle(&g.sampling, &session, &err) < 0 ||
-        choose_backend(&g, &err) < 0 ||
-        take_prompts(&g, &prompts, &id_lists, &lines, &err) < 0)
+        choose_backend(&g, &err) < 0 || take_prompts(&g, &from, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)
         status = cmd_fail(&cmd, &err);

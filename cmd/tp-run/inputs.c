@@ -26,6 +26,7 @@ static void clear_one(struct input *in)
     free(in->name);
     free(in->id);
     free(in->why);
+    free(in->prompt);
     ids_clear(&in->ids);
     ids_clear(&in->types);
     ids_clear(&in->marks);
@@ -435,6 +436,19 @@ int inputs_refuse(struct inputs *in, const struct session *s, size_t i, struct e
     return 0;
 }
 
+int inputs_take(struct inputs *in, const struct session *s, struct input *one, int ret,
+                struct err *err)
+{
+    if (ret < 0 && err->kind != ERR_INPUT) {
+        clear_one(one);
+        return -1;
+    }
+    (void)!add(in, one, 0);
+    if (ret < 0)
+        make_bad(in, s, in->n - 1, err);
+    return 0;
+}
+
 /* Adds LINE[len], line N of a file.  A missing tokenizer is fatal, because it affects
  * every line. */
 static int add_line(struct inputs *in, const struct session *s, const char *name,
@@ -828,19 +842,6 @@ static int share(const struct session *s, void *p, size_t n, struct err *err)
     return comm_run(c, comm_broadcast(p, n, 0), err);
 }
 
-static int share_ids(const struct session *s, struct ids *ids, struct err *err)
-{
-    uint64_t n = ids->n;
-
-    if (share(s, &n, sizeof(n), err) < 0)
-        return -1;
-    if (!launcher_is_front(&s->launcher)) {
-        ids->v = xgrow(ids->v, &ids->cap, n + 1, sizeof(*ids->v));
-        ids->n = n;
-    }
-    return share(s, ids->v, n * sizeof(*ids->v), err);
-}
-
 static int share_features(const struct session *s, struct input *one, struct err *err)
 {
     uint64_t n = one->nframes;
@@ -891,10 +892,10 @@ int inputs_share(struct inputs *in, const struct session *s, int ret, struct err
             share(s, &in->v[i].empty, sizeof(in->v[i].empty), err) < 0 ||
             share(s, in->v[i].pair, sizeof(in->v[i].pair), err) < 0 ||
             share(s, &in->v[i].choices, sizeof(in->v[i].choices), err) < 0 ||
-            share_ids(s, &in->v[i].ids, err) < 0 ||
-            share_ids(s, &in->v[i].types, err) < 0 ||
-            share_ids(s, &in->v[i].marks, err) < 0 ||
-            share_ids(s, &in->v[i].source, err) < 0 ||
+            session_share_ids(s, &in->v[i].ids, err) < 0 ||
+            session_share_ids(s, &in->v[i].types, err) < 0 ||
+            session_share_ids(s, &in->v[i].marks, err) < 0 ||
+            session_share_ids(s, &in->v[i].source, err) < 0 ||
             share_features(s, &in->v[i], err) < 0)
             return -1;
     return 0;

@@ -21,6 +21,7 @@ struct input {
     bool empty;     /* a line without text, for which .keeps_empty asks; has no ids */
     char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
     char *why;      /* on rank 0, of a bad line: the cause */
+    char *prompt;   /* on rank 0, of a chat: the text of its ids */
 };
 
 enum input_format { INPUT_AUTO, INPUT_TEXT, INPUT_JSON };
@@ -89,6 +90,10 @@ MUST_CHECK int inputs_add_lines(struct inputs *in, const struct session *s,
  * otherwise; applies USE. */
 MUST_CHECK int inputs_use(struct inputs *in, const struct session *s,
                           enum input_use use, struct err *err);
+/* Adds the line ONE of a file and takes ownership of it.  RET is the status of reading
+ * it: if that failed with ERR_INPUT, the line is reported and becomes a bad input. */
+MUST_CHECK int inputs_take(struct inputs *in, const struct session *s,
+                           struct input *one, int ret, struct err *err);
 /* Reports that input I cannot be used because of *err.  If it is a line of a file, it
  * becomes a bad input and the function returns 0; otherwise it returns -1. */
 MUST_CHECK int inputs_refuse(struct inputs *in, const struct session *s, size_t i,

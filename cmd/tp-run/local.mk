@@ -3,16 +3,21 @@ bin_PROGRAMS += bin/tp-run
 bin_tp_run_SOURCES = \
     %D%/asked.c %D%/asked.h \
     %D%/bench.c %D%/benchcomm.c %D%/benchcomm.h \
+    %D%/chat.c \
+    %D%/chatfile.c %D%/chatfile.h \
     %D%/classify.c \
     %D%/commands.h \
+    %D%/conversation.c %D%/conversation.h \
     %D%/devices.c \
     %D%/embed.c \
     %D%/features.c %D%/features.h \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
     %D%/launcher.c %D%/launcher.h \
+    %D%/lineedit.c %D%/lineedit.h \
     %D%/logits.c \
     %D%/main.c \
+    %D%/messages.c %D%/messages.h \
     %D%/outputs.c %D%/outputs.h \
     %D%/plot.c \
     %D%/pooling.c %D%/pooling.h \
@@ -25,4 +30,4 @@ bin_tp_run_SOURCES = \
     %D%/traindir.c \
     %D%/trainlog.c \
     %D%/trainrank.c
-bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS)
+bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS)

@@ -182,8 +182,8 @@ static int need_tokenizer(const struct session *s, struct err *err)
                    s->checkpoint->home, ids);
 }
 
-static int add_tokens(const struct session *s, struct ids *out,
-                      const struct tokens *tokens, struct err *err)
+int session_add_tokens(const struct session *s, struct ids *out,
+                       const struct tokens *tokens, struct err *err)
 {
     for (size_t i = 0; i < tokens->n; i++) {
         if (check_id(s, tokens->id[i], "tokenizer.json", err) < 0)
@@ -206,7 +206,7 @@ int session_encode(const struct session *s, struct ids *out, const char *text,
                        valid_bytes(text, len));
     if (tokenizer_encode(s->tokenizer, text, len, true, &tokens, err) < 0)
         return -1;
-    ret = add_tokens(s, out, &tokens, err);
+    ret = session_add_tokens(s, out, &tokens, err);
     tokens_clear(&tokens);
     return ret;
 }
@@ -224,7 +224,7 @@ int session_encode_pair(const struct session *s, struct ids *out, struct ids *ty
     ret = tokenizer_encode_pair(s->tokenizer, text, strlen(text), pair, strlen(pair),
                                 &tokens, &kinds, range, err);
     if (ret == 0)
-        ret = add_tokens(s, out, &tokens, err);
+        ret = session_add_tokens(s, out, &tokens, err);
     if (model_number(s->checkpoint->model, "types", &has_types))
         for (size_t i = 0; i < kinds.n && ret == 0; i++) {
             ret = check_type(s, kinds.id[i], "tokenizer.json", err);
@@ -234,6 +234,22 @@ int session_encode_pair(const struct session *s, struct ids *out, struct ids *ty
     tokens_clear(&tokens);
     tokens_clear(&kinds);
     return ret;
+}
+
+int session_share_ids(const struct session *s, struct ids *ids, struct err *err)
+{
+    struct comm *c = s->launcher.world;
+    uint64_t n = ids->n;
+
+    if (!c)
+        return 0;
+    if (comm_run(c, comm_broadcast(&n, sizeof(n), 0), err) < 0)
+        return -1;
+    if (!launcher_is_front(&s->launcher)) {
+        ids->v = xgrow(ids->v, &ids->cap, n + 1, sizeof(*ids->v));
+        ids->n = n;
+    }
+    return comm_run(c, comm_broadcast(ids->v, n * sizeof(*ids->v), 0), err);
 }
 
 /* ---- generation settings ---- */

@@ -47,9 +47,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },       \
         { OPT_COUNT, '\0', "ep", &(o).mesh.ep, "N", NULL, NULL, NULL },                \
         { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },                \
-        { OPT_STRING,     '\0',   "mesh",                                              \
-          &(o).mesh.spec, "SPEC", "the layout, such as tp=2,pp=2",                     \
-          NULL,           NULL },                                                      \
+        { OPT_STRING, '\0', "mesh", &(o).mesh.spec, "SPEC", NULL, NULL, NULL },        \
         { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },         \
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },           \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },       \
@@ -153,6 +151,12 @@ MUST_CHECK int session_encode(const struct session *s, struct ids *out,
 MUST_CHECK int session_encode_pair(const struct session *s, struct ids *out,
                                    struct ids *types, size_t range[2], const char *text,
                                    const char *pair, struct err *err);
+/* Appends ids of the tokenizer, which must be the model's. */
+MUST_CHECK int session_add_tokens(const struct session *s, struct ids *out,
+                                  const struct tokens *tokens, struct err *err);
+/* Collective: the ids of the launcher's rank 0. */
+MUST_CHECK int session_share_ids(const struct session *s, struct ids *ids,
+                                 struct err *err);
 void ids_print_json(struct str *out, const struct ids *ids);
 
 #endif

@@ -1,0 +1,676 @@
+/* chat - a conversation with a model, on a terminal or through a pipe
+ *
+ * Rank 0 has the person, the template and the tokenizer.  For each answer it broadcasts
+ * the ids of the whole conversation; all ranks then generate, and learn after each step
+ * whether the person has interrupted it. */
+#include "cmd/tp-run/commands.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cmd/tp-run/conversation.h"
+#include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/lineedit.h"
+#include "cmd/tp-run/sampling.h"
+#include "lib/base/clock.h"
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/run/cache.h"
+#include "lib/run/scheduler.h"
+
+enum {
+    CHUNK = 512, /* prompt tokens of a step */
+    ROOM = 8192  /* default limit of a conversation's tokens, where the model permits
+                  * more: its cache is allocated at the start */
+};
+
+struct chat_session {
+    struct session *session;
+    struct sampling sampling;
+    int cache_tokens; /* of --cache-tokens; 0: see ROOM */
+    uint64_t room;    /* maximum number of tokens of the conversation */
+    const char *load, *system;
+    bool no_history;
+    struct messages_options options;
+    /* on rank 0 */
+    struct messages_form form;
+    struct conversation talk;
+    struct lineedit *lines;
+    bool terminal;
+};
+
+/* An answer in generation. */
+struct answer {
+    struct chat_session *c;
+    struct comm *comm;
+    struct ids all; /* the prompt and the new tokens */
+    size_t prompt;  /* number of tokens */
+    struct scheduler_text plan;
+    struct draw draw;
+    enum finish finish;
+    bool interrupted;
+    struct token_stream *stream; /* on rank 0 */
+    struct str said;
+    size_t shown;          /* bytes of SAID that are printed */
+    double first, seconds; /* time of its first new token; time since then */
+};
+
+/* ---- an answer, on all ranks ---- */
+
+/* Prints what is new of the answer.  On a terminal nothing in it moves the cursor or
+ * sets a colour. */
+static int show(struct answer *a, struct err *err)
+{
+    const struct chat_session *c = a->c;
+    const char *p = str_text(&a->said) + a->shown;
+
+    if (c->session->opt.json)
+        return 0;
+    if (!c->terminal)
+        fwrite(p, 1, a->said.len - a->shown, stdout);
+    while (c->terminal && *p) {
+        char shown[STR_PRINTABLE];
+        size_t n = str_printable(shown, p);
+
+        if (*p == '\n' || *p == '\t')
+            putchar(*p);
+        else
+            fputs(shown, stdout);
+        p += n;
+    }
+    a->shown = a->said.len;
+    return fflush(stdout) < 0 ? err_errno(err, "standard output") : 0;
+}
+
+/* A NaN in the logits ends the program as it ends generate. */
+static int not_finite(const struct answer *a, struct err *err)
+{
+    struct input one = { .name = (char *)"conversation" };
+    const struct inputs in = { .v = &one, .n = 1 };
+
+    return inputs_not_finite(&in, a->c->session, 0, "logits", a->all.n, err);
+}
+
+static int gain(void *arg, size_t at, int32_t id, struct err *err)
+{
+    struct answer *a = arg;
+    struct chat_session *c = a->c;
+    size_t n = a->all.n, new = n - a->prompt;
+
+    (void)at;
+    if (a->plan.over) /* interrupted while it was computed */
+        return 0;
+    if (id < 0)
+        return not_finite(a, err);
+    id = sampling_forced(&c->sampling, c->room, n, new, id);
+    ids_add(&a->all, id);
+    a->plan.ids = a->all.v;
+    a->plan.n = a->all.n;
+    a->finish = sampling_is_stop(c->session, id)
+                    ? STOP
+                    : sampling_end(&c->sampling, c->room, n + 1, new + 1);
+    a->plan.over = a->finish != UNFINISHED;
+    if (new == 0)
+        a->first = clock_seconds();
+    a->seconds = clock_seconds() - a->first;
+    if (!a->stream)
+        return 0;
+    if (a->finish != STOP)
+        token_stream_feed(a->stream, (uint32_t)id, &a->said);
+    return show(a, err);
+}
+
+/* After each step: has the person interrupted it? */
+static int settled(void *arg, size_t end, struct err *err)
+{
+    struct answer *a = arg;
+    char stop = a->comm->rank == 0 && lineedit_was_interrupted();
+
+    (void)end;
+    if (comm_run(a->comm, comm_broadcast(&stop, sizeof(stop), 0), err) < 0)
+        return -1;
+    a->interrupted |= stop && !a->plan.over;
+    a->plan.over |= stop;
+    return 0;
+}
+
+/* Generates the answer to the prompt in A->all. */
+static int generate_answer(struct answer *a, struct runner *r,
+                           const struct engine_limits *limits, uint64_t turn,
+                           struct err *err)
+{
+    struct chat_session *c = a->c;
+    struct scheduler s = { .runner = r,
+                           .text = &a->plan,
+                           .ntexts =
+                               r->replica == 0, /* others take part in the steps */
+                           .limits = limits,
+                           .grow = true,
+                           .gain = gain,
+                           .settled = settled,
+                           .arg = a };
+
+    a->prompt = a->all.n;
+    a->draw = c->sampling.draw;
+    a->draw.position = turn << 32;
+    a->finish = sampling_end(&c->sampling, c->room, a->prompt, 0);
+    a->plan =
+        (struct scheduler_text){ .ids = a->all.v,
+                                 .n = a->all.n,
+                                 .most = sampling_most(&c->sampling, c->room, a->all.n),
+                                 .draw = &a->draw,
+                                 .over = a->finish != UNFINISHED };
+    return scheduler_run(&s, err);
+}
+
+/* ---- rank 0: turns ---- */
+
+struct talking {
+    struct chat_session *c;
+    struct comm *comm;
+    struct runner *runner;
+    const struct engine_limits *limits;
+    uint64_t turn; /* answers so far */
+};
+
+/* Reports *err, after which a person goes on; a script ends. */
+static int complain(const struct talking *t, struct err *err)
+{
+    if (!t->c->terminal)
+        return -1;
+    cmd_warn(t->c->session->cmd, "%s", err->text);
+    *err = (struct err){ 0 };
+    return 0;
+}
+
+static void print_json(const struct answer *a)
+{
+    const size_t n = a->all.n - a->prompt;
+    struct str out = { 0 };
+
+    str_add(&out, "{\"type\":\"message\",\"role\":\"assistant\",\"content\":");
+    str_add_jsonn(&out, str_text(&a->said), a->said.len);
+    str_addf(&out,
+             ",\"finish\":\"%s\",\"prompt_tokens\":%zu,\"tokens\":%zu,"
+             "\"tokens_per_second\":%.6g}\n",
+             a->interrupted ? "interrupted" : finish_names[a->finish], a->prompt, n,
+             n > 1 && a->seconds > 0 ? (double)(n - 1) / a->seconds : 0);
+    fputs(str_text(&out), stdout);
+    str_clear(&out);
+}
+
+/* Says why the answer ended, unless the model ended it. */
+static void print_end(const struct talking *t, const struct answer *a)
+{
+    const struct session *s = t->c->session;
+    size_t n = a->all.n - a->prompt;
+
+    if (s->opt.json)
+        print_json(a);
+    else if (!a->said.len || a->said.s[a->said.len - 1] != '\n')
+        putchar('\n');
+    fflush(stdout);
+    if (s->opt.quiet)
+        return;
+    if (a->interrupted && a->said.len)
+        cmd_warn(s->cmd, "interrupted; what was said stays in the conversation");
+    else if (a->interrupted)
+        cmd_warn(s->cmd, "interrupted before the answer; the message is withdrawn");
+    else if (a->finish == LENGTH)
+        cmd_warn(s->cmd, "the answer was ended after %zu tokens (--max-tokens)", n);
+    else if (a->finish == CONTEXT)
+        cmd_warn(
+            s->cmd,
+            "the answer was ended: the conversation has all %llu tokens that there "
+            "is room for; /reset begins a new one, after /save FILE perhaps",
+            (unsigned long long)t->c->room);
+}
+
+/* The ids of the conversation, if there is room for them. */
+static int fill_prompt(const struct talking *t, struct ids *ids, struct err *err)
+{
+    const struct chat_session *c = t->c;
+    const struct session *s = c->session;
+
+    if (conversation_ids(&c->talk, &c->form, ids, err) < 0)
+        return -1;
+    if (!ids->n)
+        return err_set(err, ERR_INPUT, "the template makes an empty prompt");
+    if (ids->n > c->room && s->context && c->room == s->context)
+        return err_set(err, ERR_INPUT,
+                       "the conversation has %zu tokens, and the model takes %llu: "
+                       "/reset begins a new one, after /save FILE perhaps",
+                       ids->n, (unsigned long long)c->room);
+    if (ids->n > c->room)
+        return err_set(err, ERR_INPUT,
+                       "the conversation has %zu tokens, and there is room for %llu: "
+                       "/reset begins a new one, and --cache-tokens makes room",
+                       ids->n, (unsigned long long)c->room);
+    if (c->sampling.max_length && ids->n >= c->sampling.max_length)
+        return err_set(err, ERR_INPUT,
+                       "the conversation has %zu tokens, and the model's max_length is "
+                       "%llu; give --max-tokens",
+                       ids->n, (unsigned long long)c->sampling.max_length);
+    return 0;
+}
+
+/* Answers the last message.  If that is impossible, it is withdrawn. */
+static int take_turn(struct talking *t, struct err *err)
+{
+    struct chat_session *c = t->c;
+    struct answer a = { .c = c, .comm = t->comm };
+    uint64_t n;
+    int ret = -1;
+
+    if (fill_prompt(t, &a.all, err) < 0) {
+        ids_clear(&a.all);
+        conversation_drop(&c->talk);
+        return complain(t, err);
+    }
+    n = a.all.n;
+    a.stream = token_stream_new(c->session->tokenizer, true);
+    (void)lineedit_was_interrupted(); /* that was about something earlier */
+    if (comm_run(t->comm, comm_broadcast(&n, sizeof(n), 0), err) == 0 &&
+        comm_run(t->comm, comm_broadcast(a.all.v, n * sizeof(*a.all.v), 0), err) == 0 &&
+        generate_answer(&a, t->runner, t->limits, t->turn++, err) == 0) {
+        token_stream_end(a.stream, &a.said);
+        ret = show(&a, err);
+    }
+    if (ret == 0 && a.interrupted && !a.said.len)
+        conversation_drop(&c->talk);
+    else if (ret == 0)
+        conversation_add(&c->talk, "assistant", str_text(&a.said), a.said.len);
+    if (ret == 0)
+        print_end(t, &a);
+    token_stream_free(a.stream);
+    str_clear(&a.said);
+    ids_clear(&a.all);
+    return ret;
+}
+
+/* ---- rank 0: commands ---- */
+
+enum after { GO_ON, QUIT };
+
+static int help(struct talking *t, const char *arg, enum after *after, struct err *err)
+{
+    (void)t;
+    (void)arg;
+    (void)after;
+    (void)err;
+    fputs("/reset        begin a new conversation; what /system says stays\n"
+          "/system TEXT  tell the model who it is; without TEXT: what was told; -: "
+          "nothing\n"
+          "/save FILE    write the conversation, for --load and generate --chat\n"
+          "/quit         end, as ^D does\n"
+          "^C stops an answer.  A line that ends in \\ goes on in the next; lines "
+          "between\n"
+          "\"\"\" and \"\"\" are one message; one that begins with // begins with /.\n",
+          stdout);
+    return 0;
+}
+
+static int reset(struct talking *t, const char *arg, enum after *after, struct err *err)
+{
+    (void)arg;
+    (void)after;
+    (void)err;
+    conversation_reset(&t->c->talk);
+    return 0;
+}
+
+static int set_system(struct talking *t, const char *arg, enum after *after,
+                      struct err *err)
+{
+    struct str text = { 0 };
+
+    (void)after;
+    (void)err;
+    if (*arg)
+        conversation_set_system(&t->c->talk, strcmp(arg, "-") ? arg : NULL);
+    else if (conversation_system(&t->c->talk, &text))
+        cmd_puts(str_text(&text));
+    str_clear(&text);
+    return 0;
+}
+
+static int save(struct talking *t, const char *arg, enum after *after, struct err *err)
+{
+    (void)after;
+    if (!*arg)
+        return err_set(err, ERR_INPUT, "/save needs the name of a file");
+    if (!t->c->talk.n)
+        return err_set(err, ERR_INPUT, "/save: there is no message yet");
+    return conversation_save(&t->c->talk, arg, err);
+}
+
+static int quit(struct talking *t, const char *arg, enum after *after, struct err *err)
+{
+    (void)t;
+    (void)arg;
+    (void)err;
+    *after = QUIT;
+    return 0;
+}
+
+/* Runs the command LINE, which begins with a slash. */
+static int run_command(struct talking *t, const char *line, enum after *after,
+                       struct err *err)
+{
+    static const struct {
+        const char *name;
+        int (*run)(struct talking *t, const char *arg, enum after *after,
+                   struct err *err);
+    } commands[] = { { "/help", help },
+                     { "/reset", reset },
+                     { "/system", set_system },
+                     { "/save", save },
+                     { "/quit", quit } };
+    size_t n = strcspn(line, " \t");
+    const char *arg = line + n + strspn(line + n, " \t");
+    char *end = xstrdup(arg);
+    int ret = -1;
+
+    for (size_t i = strlen(end); i && strchr(" \t\r", end[i - 1]);)
+        end[--i] = '\0';
+    err_set(err, ERR_INPUT, "%.*s is no command; /help lists them", (int)n, line);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+        if (n == strlen(commands[i].name) && !strncmp(line, commands[i].name, n)) {
+            *err = (struct err){ 0 };
+            ret = commands[i].run(t, end, after, err);
+        }
+    free(end);
+    return ret;
+}
+
+/* ---- rank 0: the person ---- */
+
+/* Appends a line to TEXT.  False: the message goes on in the next line. */
+static bool add_line(struct str *text, const char *line, bool *block)
+{
+    size_t n = strlen(line);
+    bool mark = !strcmp(line, "\"\"\"");
+
+    if (mark && (*block || !text->len)) {
+        *block = !*block;
+        return !*block;
+    }
+    if (text->len)
+        str_addc(text, '\n');
+    str_add(text, line);
+    if (*block || !n || line[n - 1] != '\\')
+        return !*block;
+    text->s[--text->len] = '\0';
+    return false;
+}
+
+/* Reads a message or command of one or several lines. */
+static int read_message(struct talking *t, struct str *text, enum lineedit_event *event,
+                        struct err *err)
+{
+    struct str line = { 0 };
+    bool whole = false, block = false;
+    int ret = 0;
+
+    str_reset(text);
+    for (bool more = false; ret == 0 && !whole; more = true) {
+        ret = lineedit_read(t->c->lines, more ? ". " : "> ", &line, event, err);
+        if (ret == 0 && *event == LINEEDIT_LINE)
+            whole = add_line(text, str_text(&line), &block);
+        else if (ret == 0 && *event == LINEEDIT_END && text->len) {
+            *event = LINEEDIT_LINE; /* the end of a pipe ends a message, too */
+            whole = true;
+        } else {
+            break;
+        }
+    }
+    str_clear(&line);
+    return ret;
+}
+
+static int hear(struct talking *t, const char *text, size_t n, enum after *after,
+                struct err *err)
+{
+    if (*text == '/' && text[1] != '/')
+        return run_command(t, text, after, err) < 0 ? complain(t, err) : 0;
+    if (!str_is_utf8(text, n) || strlen(text) < n) {
+        err_set(err, ERR_INPUT, "standard input: a message is not UTF-8");
+        return complain(t, err);
+    }
+    n -= *text == '/';
+    text += *text == '/';
+    conversation_add(&t->c->talk, "user", text, n);
+    return take_turn(t, err);
+}
+
+static int converse(struct talking *t, struct err *err)
+{
+    struct str text = { 0 };
+    enum lineedit_event event = LINEEDIT_LINE;
+    enum after after = GO_ON;
+    uint64_t none = 0;
+    int ret = 0;
+
+    if (conversation_waits(&t->c->talk)) /* of --load */
+        ret = take_turn(t, err);
+    while (ret == 0 && after == GO_ON) {
+        ret = read_message(t, &text, &event, err);
+        if (ret < 0 || event == LINEEDIT_END)
+            break;
+        if (event == LINEEDIT_LINE && text.s && text.s[strspn(text.s, " \t\r\n")])
+            ret = hear(t, text.s, text.len, &after, err);
+    }
+    str_clear(&text);
+    return ret < 0 ? -1
+                   : comm_run(t->comm, comm_broadcast(&none, sizeof(none), 0), err);
+}
+
+/* The file of earlier lines, which the caller frees; NULL: none. */
+static char *history_dup(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+    if (state && *state == '/') /* a relative one is not valid, by the specification */
+        return str_dupf("%s/shardutils/chat-history", state);
+    return home && *home ? str_dupf("%s/.local/state/shardutils/chat-history", home)
+                         : NULL;
+}
+
+static int lead(struct talking *t, struct err *err)
+{
+    struct chat_session *c = t->c;
+    const struct session *s = c->session;
+    char *history = c->no_history ? NULL : history_dup(), *note;
+    int ret;
+
+    lineedit_catch_interrupts();
+    lineedit_open(&c->lines, history, &note);
+    c->terminal = lineedit_is_terminal(c->lines);
+    if (note && !s->opt.quiet)
+        cmd_warn(s->cmd, "%s; nothing is remembered", note);
+    if (c->terminal && !s->opt.quiet)
+        printf("%s, %llu tokens.  /help tells the commands, ^D ends.\n",
+               fs_basename(s->checkpoint->path), (unsigned long long)c->room);
+    ret = converse(t, err);
+    lineedit_close(c->lines);
+    free(history);
+    free(note);
+    return ret;
+}
+
+/* ---- ranks ---- */
+
+/* What the other ranks do: they help to generate each answer. */
+static int follow(struct talking *t, struct err *err)
+{
+    int ret = 0;
+
+    signal(SIGINT, SIG_IGN); /* rank 0 tells */
+    while (ret == 0) {
+        struct answer a = { .c = t->c, .comm = t->comm };
+        uint64_t n;
+
+        ret = comm_run(t->comm, comm_broadcast(&n, sizeof(n), 0), err);
+        if (ret < 0 || n == 0)
+            break;
+        a.all.v = xgrow(a.all.v, &a.all.cap, n, sizeof(*a.all.v));
+        a.all.n = n;
+        ret = comm_run(t->comm, comm_broadcast(a.all.v, n * sizeof(*a.all.v), 0), err);
+        if (ret == 0)
+            ret = generate_answer(&a, t->runner, t->limits, t->turn++, err);
+        ids_clear(&a.all);
+    }
+    return ret;
+}
+
+static struct program_options options_of(const struct chat_session *c)
+{
+    const struct session *s = c->session;
+
+    return (struct program_options){ .wanted = true,
+                                     .deterministic = s->opt.same_bits,
+                                     .rounded = s->opt.compute == COMPUTE_BF16,
+                                     .tail = c->sampling.draw.temperature > 0
+                                                 ? TAIL_SAMPLE
+                                                 : TAIL_ARGMAX };
+}
+
+static int chat_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct chat_session *c = arg;
+    const struct session *s = c->session;
+    const struct program_options options = options_of(c);
+    struct engine_limits limits = { .tokens = CHUNK * (size_t)s->mesh.size[MESH_SP],
+                                    .context = (size_t)c->room,
+                                    .sequences = 1,
+                                    .segments = 1,
+                                    .wanted = 1 };
+    struct runner r;
+    struct talking t = { .c = c, .comm = comm, .runner = &r, .limits = &limits };
+    int ret;
+
+    if (limits.tokens > c->room)
+        limits.tokens = (size_t)c->room;
+    if (runner_open(&r, s->checkpoint, &s->mesh, &s->machine, comm, &options, &limits,
+                    err) < 0)
+        return -1;
+    ret = session_report(s, &r, comm, err);
+    if (ret == 0 && !r.program->causal)
+        ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
+                      s->checkpoint->model->family);
+    if (ret == 0)
+        ret = comm->rank == 0 ? lead(&t, err) : follow(&t, err);
+    ret = runner_finish(&r, ret, err);
+    runner_close(&r);
+    return ret;
+}
+
+/* ---- the command ---- */
+
+/* A conversation is one text of a decoder. */
+static int check_model(struct chat_session *c, struct err *err)
+{
+    const struct session *s = c->session;
+    const uint64_t most = c->cache_tokens ? (uint64_t)c->cache_tokens : ROOM;
+
+    if (s->source)
+        return err_set(err, ERR_INPUT,
+                       "family %s has an encoder: chat is for decoders, and 'tp-run "
+                       "generate' runs it",
+                       s->checkpoint->model->family);
+    if (s->mesh.size[MESH_DP] > 1)
+        return err_set(err, ERR_USAGE,
+                       "--dp %d: a conversation is one text, which replicas cannot "
+                       "share",
+                       s->mesh.size[MESH_DP]);
+    c->room = s->context && s->context < most ? s->context : most;
+    return 0;
+}
+
+/* On rank 0. */
+static int prepare(struct chat_session *c, struct err *err)
+{
+    if (messages_open(&c->form, c->session, &c->options, err) < 0 ||
+        messages_stop(&c->form, &c->session->stop, err) < 0)
+        return -1;
+    if (c->load && conversation_load(&c->talk, c->load, err) < 0)
+        return -1;
+    if (c->system && !str_is_utf8(c->system, strlen(c->system)))
+        return err_set(err, ERR_USAGE, "--system: not UTF-8");
+    if (c->system)
+        conversation_set_system(&c->talk, c->system);
+    return 0;
+}
+
+static int open_chat(struct chat_session *c, struct err *err)
+{
+    struct session *s = c->session;
+    bool front = launcher_is_front(&s->launcher);
+    struct program_options options;
+
+    if (session_need_lm(s, err) < 0 || sampling_settle(&c->sampling, s, err) < 0 ||
+        check_model(c, err) < 0)
+        return -1;
+    options = options_of(c);
+    if (session_choose(s, &options, 1, err) < 0 ||
+        launcher_agree(&s->launcher, front ? prepare(c, err) : 0, err) < 0)
+        return -1;
+    return session_share_ids(s, &s->stop, err);
+}
+
+int chat_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct session session = { 0 };
+    struct chat_session c = { .session = &session,
+                              .sampling = SAMPLING_DEFAULTS(UINT64_MAX) };
+    const struct opt opts[] = {
+        { OPT_STRING, '\0', "system", &c.system, "TEXT", "what the system says first",
+          NULL, NULL },
+        { OPT_STRING, '\0', "load", &c.load, "FILE", "continue the chat in FILE", NULL,
+          NULL },
+        { OPT_FLAG, '\0', "no-history", &c.no_history, NULL,
+          "neither read nor write the file of typed lines", NULL, NULL },
+        MESSAGES_OPTIONS(c.options),
+        SAMPLING_OPTIONS(c.sampling, "most tokens of an answer (default: the model's)"),
+        { OPT_COUNT, '\0', "cache-tokens", &c.cache_tokens, "N", NULL, NULL, NULL },
+        SESSION_OPTIONS(opt),
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "chat",
+                             .program = program,
+                             .own_page = true,
+                             .synopsis = "[OPTION]... CHECKPOINT",
+                             .summary = "Converse with a model",
+                             .opts = opts,
+                             .min_args = 1,
+                             .max_args = 1,
+                             .excess = "messages come from standard input" };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    bool typed = isatty(STDIN_FILENO);
+    struct termios before;
+    struct err err = { 0 };
+    int status;
+
+    typed = typed && tcgetattr(STDIN_FILENO, &before) == 0;
+    if (sampling_check(&c.sampling, &err) < 0 ||
+        session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
+        open_chat(&c, &err) < 0)
+        status = cmd_fail(&cmd, &err);
+    else {
+        session.machine.steps = c.room;
+        session.launcher.interrupts = true;
+        status = session_run(&session, chat_rank, &c);
+        /* a rank that was killed has left it as editing needs it */
+        if (typed && session.mesh.nranks > 1 && !session.launcher.world)
+            tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
+    }
+    conversation_clear(&c.talk);
+    messages_close(&c.form);
+    session_close(&session);
+    return status;
+}
