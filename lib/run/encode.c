@@ -291,30 +291,13 @@ static int close_host(const struct encoder *e, void *at, void *host, uint64_t by
     return ret;
 }
 
-/* *HOST = M, which is in device memory, where the host may read it; the caller frees
- * *copy. */
-static int read_matrix(const struct encoder *e, const struct matrix *m,
-                       struct matrix *host, void **copy, const char *what,
-                       struct err *err)
-{
-    uint64_t bytes = m->rows * m->cols * (uint64_t)dtype_bits(m->dtype) / 8;
-
-    *host = *m;
-    *copy = NULL;
-    if (e->ops->host_memory)
-        return 0;
-    host->data = *copy = mem_alloc(bytes, what, err);
-    return *copy ? e->ops->copy_out(e->device, *copy, m->data, bytes, err) : -1;
-}
-
 int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                   const struct slice *slice, struct matrix *out, uint64_t *bytes,
                   struct err *err)
 {
     size_t tensor = e->program->weight[i].tensor;
     bool turned = e->packable[tensor] == PACKABLE_COLS, four = e->form == WEIGHTS_INT4;
-    struct matrix from;
-    struct coding c = { .m = &from,
+    struct coding c = { .m = m,
                         .name = e->program->model->tensor[tensor].name,
                         .turned = turned,
                         .decoded = e->decoded,
@@ -326,13 +309,12 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
     struct matrix to = { .dtype = four ? DTYPE_U8 : DTYPE_I8,
                          .rows = c.rows,
                          .cols = c.cols };
-    void *data = NULL, *scale = NULL, *copy;
+    void *data, *scale;
     int ret = -1, axis = turned ? slice->ndim - 2 : slice->ndim - 1;
 
     if (four && check_blocks(e, e->reader[i], slice->runs[axis], c.name, err) < 0)
         return -1;
-    if (read_matrix(e, m, &from, &copy, c.name, err) == 0)
-        c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
+    c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
     data = c.largest ? e->ops->alloc(e->device, codes, c.name, err) : NULL;
     scale = data ? e->ops->alloc(e->device, scales, c.name, err) : NULL;
     c.codes = open_host(e, data, codes, c.name, err);
@@ -346,7 +328,6 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
     ret = close_host(e, data, c.codes, codes, ret, err);
     ret = close_host(e, scale, c.scales, scales, ret, err);
     free(c.largest);
-    free(copy);
     if (ret < 0) {
         e->ops->release(e->device, data);
         e->ops->release(e->device, scale);

@@ -38,10 +38,10 @@ MUST_CHECK int encode_open(struct encoder *e, enum weights_form form,
 void encode_close(struct encoder *e);
 /* True if weight I, of which this rank holds SLICE, becomes codes. */
 bool encode_takes(const struct encoder *e, int i);
-/* *OUT = the codes of weight I, stored as M in memory of the backend; of its tensor
- * this rank has SLICE.  *BYTES is what they take.  OUT->data and OUT->scale are
- * allocated with the backend.  Collective over the ranks that share inputs.  ERR_INPUT:
- * numbers that are not finite; ERR_NO: the layout divides a block. */
+/* *OUT = the codes of weight I, stored as M in host memory; of its tensor this rank has
+ * SLICE.  *BYTES is what they take.  OUT->data and OUT->scale are allocated with the
+ * backend.  Collective over the ranks that share inputs.  ERR_INPUT: numbers that are
+ * not finite; ERR_NO: the layout divides a block. */
 MUST_CHECK int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                              const struct slice *slice, struct matrix *out,
                              uint64_t *bytes, struct err *err);

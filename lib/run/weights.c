@@ -144,17 +144,63 @@ static struct matrix next_slice(struct matrix m)
     return m;
 }
 
-/* Maps the BYTES of TENSOR for weight I, or else allocates device memory and copies
- * them, from the mapped file if possible. */
-static int place(struct weights *w, int i, struct loader *loader,
-                 const struct checkpoint *c, size_t tensor, uint64_t bytes,
-                 const char *name, struct err *err)
+/* Weights as codes.  The slices of one tensor have one memory, which is released after
+ * the last. */
+struct packing {
+    struct encoder encoder;
+    struct loader *loader;
+    void *block; /* memory that codes have replaced, or will; or NULL */
+    bool host;   /* it is not the device's */
+    bool lay;    /* they have replaced what was mapped */
+};
+
+static void release_block(struct weights *w, struct packing *p)
 {
-    const void *lying = loader_map(loader, tensor, bytes);
+    if (p->host)
+        free(p->block);
+    else
+        w->ops->release(w->device, p->block);
+    p->block = NULL;
+    p->host = false;
+}
+
+/* May the host read and write weight I as it is stored?  What becomes codes is in host
+ * memory until then. */
+static bool is_at_host(const struct weights *w, const struct packing *p, int i)
+{
+    return w->ops->host_memory || encode_takes(&p->encoder, i);
+}
+
+/* Sets weight I's data to BYTES of memory, and returns it. */
+static void *make_room(struct weights *w, int i, struct packing *p, uint64_t bytes,
+                       const char *name, struct err *err)
+{
     void *data;
 
     w->bytes += bytes;
-    if (lying && w->ops->host_memory) {
+    if (w->ops->host_memory || !is_at_host(w, p, i)) {
+        data = w->ops->alloc(w->device, bytes, name, err);
+    } else {
+        release_block(w, p);
+        data = p->block = mem_alloc(bytes, name, err);
+        p->host = w->mapped[i] = true; /* the device does not release it */
+    }
+    w->matrix[i].data = data;
+    return data;
+}
+
+/* Maps the BYTES of TENSOR for weight I, or else allocates memory and copies them, to a
+ * device from the mapped file if possible. */
+static int place(struct weights *w, int i, struct packing *p,
+                 const struct checkpoint *c, size_t tensor, uint64_t bytes,
+                 const char *name, struct err *err)
+{
+    struct loader *loader = p->loader;
+    const void *lying = loader_map(loader, tensor, bytes);
+    void *data;
+
+    if (lying && is_at_host(w, p, i)) {
+        w->bytes += bytes;
         w->matrix[i].data = lying;
         w->mapped[i] = true;
         w->file_bytes += bytes;
@@ -162,29 +208,19 @@ static int place(struct weights *w, int i, struct loader *loader,
             add_check(w, c, loader_part(loader), lying, bytes, tensor);
         return 0;
     }
-    data = w->ops->alloc(w->device, bytes, name, err);
-    w->matrix[i].data = data;
+    data = make_room(w, i, p, bytes, name, err);
     if (!data)
         return -1;
-    if (w->ops->host_memory)
+    if (is_at_host(w, p, i))
         return loader_read(loader, tensor, data, err);
     if (lying)
         return copy_mapped(w, c, loader_part(loader), tensor, data, lying, bytes, err);
     return copy_in(w, loader, tensor, data, bytes, err);
 }
 
-/* Weights as codes.  The slices of one tensor have one memory, which is released after
- * the last. */
-struct packing {
-    struct encoder encoder;
-    struct loader *loader;
-    void *block; /* memory that codes have replaced; or NULL */
-    bool lay;    /* they have replaced what was mapped */
-};
-
 /* Dequantizes weight I, which is stored as P says, into device memory; via a temporary
  * host buffer if the host cannot write device memory.  What becomes codes is f32. */
-static int load_packed(struct weights *w, int i, const struct packing *to,
+static int load_packed(struct weights *w, int i, struct packing *to,
                        const struct checkpoint *c, const struct weight *need,
                        const struct model_packing *p, uint64_t elements,
                        struct err *err)
@@ -205,15 +241,14 @@ static int load_packed(struct weights *w, int i, const struct packing *to,
         (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
     if (!dtype_bytes(&bytes, dtype, elements))
         return err_set(err, ERR_INPUT, "tensor %s: too large", name);
-    data = w->ops->alloc(w->device, bytes, name, err);
-    w->matrix[i].data = data;
-    w->bytes += bytes;
+    data = make_room(w, i, to, bytes, name, err);
     if (!data)
         return -1;
-    if (!w->ops->host_memory)
+    if (!is_at_host(w, to, i)) {
         wide = mem_alloc(bytes, name, err);
-    if (!w->ops->host_memory && !wide)
-        return -1;
+        if (!wide)
+            return -1;
+    }
     ret = unpack_weight(to->loader, c, need->tensor, p,
                         need->cols ? elements / need->cols : 0, need->cols, dtype,
                         wide ? wide : data, to->encoder.threads, err);
@@ -225,9 +260,8 @@ static int load_packed(struct weights *w, int i, const struct packing *to,
 
 /* A shard of a padded table may have rows of zeros after the rows that the program
  * needs. */
-static int load(struct weights *w, int i, const struct packing *p,
-                const struct checkpoint *c, const struct weight *need, bool padded,
-                struct err *err)
+static int load(struct weights *w, int i, struct packing *p, const struct checkpoint *c,
+                const struct weight *need, bool padded, struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
     struct model_packing packing;
@@ -259,13 +293,7 @@ static int load(struct weights *w, int i, const struct packing *p,
                        (unsigned long long)need->cols, dtype_name(dtype));
     w->matrix[i] =
         (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
-    return place(w, i, p->loader, c, need->tensor, bytes, t->name, err);
-}
-
-static void release_block(struct weights *w, struct packing *p)
-{
-    w->ops->release(w->device, p->block);
-    p->block = NULL;
+    return place(w, i, p, c, need->tensor, bytes, t->name, err);
 }
 
 /* Replaces weight I, stored in *M, by its codes, if they are asked for. */
@@ -279,8 +307,11 @@ static int pack(struct weights *w, int i, struct packing *p, const struct matrix
     if (!encode_takes(&p->encoder, i))
         return 0;
     if (!w->part[i]) {
-        release_block(w, p);
-        p->lay = w->mapped[i];
+        bool own = p->block && p->block == m->data; /* make_room's */
+
+        if (!own)
+            release_block(w, p);
+        p->lay = w->mapped[i] && !own;
         if (!p->lay)
             p->block = (void *)(uintptr_t)m->data;
         w->mapped[i] = w->part[i] = true; /* until it has memory of its own */
