@@ -196,6 +196,48 @@ for model in "$bard" "$data/models/stories260K/hf" "$data/models/babyllama-tok10
     done
 done
 
+# with the threads of its ranks, everything to the byte: every model, on one layout or another
+bytes='s/.*"count":\([0-9]*\),"weights":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p'
+foretold() { # MODEL LAYOUT TYPES TP-RUN'S MEM-ESTIMATE'S
+    # shellcheck disable=SC2086 # words are wanted
+    tp-run generate -q --threads 2 --report-memory $2 $3 ${4-} --ids 3,4,5,6,7,8,9,10,11 --max-tokens 1 "$1" 2> report > text ||
+        return 0
+    sed -n 's/.*"rank":[0-9]*,"weights":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2/p' report | sort > allocated
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate infer --framework=tp-run --threads 2 $2 $3 ${5-} --seq 10 --prefill-tokens 9 --micro-batches 1 \
+        --runtime 0 --fragmentation 0 --json "$1" | tr '{' '\n' | sed -n "$bytes" |
+        awk '{ for (i = 0; i < $1; i++) print $2, $3 }' | sort > predicted
+    models=$((models + 1))
+    cmp -s predicted allocated && return
+    wrong=$((wrong + 1))
+    echo "# $1 $2: $(tr '\n' ' ' < predicted)but $(tr '\n' ' ' < allocated)"
+}
+models=0 wrong=0
+turn=0
+for dir in "$data"/models/*/; do
+    turn=$((turn + 1))
+    case $((turn % 5)) in
+    0) layout= ;;
+    1) layout="--tp 2" ;;
+    2) layout="--pp 2" ;;
+    3) layout="--sp 2" ;;
+    4) layout="--tp 2 --pp 2" ;;
+    esac
+    foretold "$dir" "$layout" "--compute f32 --kv-dtype f32"
+done
+ok "tp-run has what is foretold, of $models models" test $wrong = 0
+ok "which are most of them" test $models -gt 100
+wrong=0
+foretold "$data/models/mixtral" "--ep 2" "--compute f32 --kv-dtype f32"
+foretold "$data/models/deepseek-v2" "--ep 2 --sp 2" "--compute f32 --kv-dtype f32"
+foretold "$bard" "--tp 2 --pp 2 --sp 2" "--compute bf16" "--kv-dtype bf16" "--kv-dtype bf16"
+foretold "$bard" "--sp 2 --dp 2" "--compute f32 --kv-dtype int8"
+foretold "$bard" "--tp 3" "--compute f32 --kv-dtype f32 --weights int8"
+ok "also with experts apart, replicas, and other types" test $wrong = 0
+run mem-estimate infer --threads 2 llama.json
+status_is 2 "--threads without --framework=tp-run is refused"
+err_has "--threads 2: are of --framework=tp-run" "and says so"
+
 # what is trained
 ok "LoRA trains r (in + out) elements of each named matrix" \
     test "$(rank0 gradients mem-estimate train --lora 8:q_proj,v_proj llama.json)" = \

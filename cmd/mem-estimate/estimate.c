@@ -73,6 +73,7 @@ int infer_main(const char *program, int argc, char **argv)
         REQUEST_OPTIONS(r),
         REQUEST_INFER_OPTIONS(r),
         REQUEST_ROW(OPT_COUNT, "cache-tokens", &r.cache_tokens, "N", NULL, NULL, NULL),
+        REQUEST_ROW(OPT_COUNT, "threads", &r.threads, "N", NULL, NULL, NULL),
         OUTPUT_OPTIONS(out),
         { .type = OPT_END },
     };

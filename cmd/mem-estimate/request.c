@@ -211,9 +211,11 @@ static int set_batch(struct request *r, const struct request_options *o,
         assume(r, "seq", "seq %" PRIu64 "%s", m->seq,
                model_context(r->summary.model) ? " (the model's maximum)" : "");
     }
-    m->prefill = o->prefill                         ? (uint64_t)o->prefill
-                 : m->framework == FRAMEWORK_TP_RUN ? TP_RUN_PREFILL
-                                                    : PREFILL;
+    m->prefill = o->prefill ? (uint64_t)o->prefill
+                 : m->framework == FRAMEWORK_TP_RUN
+                     ? (uint64_t)TP_RUN_PREFILL *
+                           (uint64_t)(m->threads ? m->mesh.size[MESH_SP] : 1)
+                     : PREFILL;
     if (!m->train && !o->prefill && m->micro_batch * m->seq > m->prefill)
         assume(r, "prefill_tokens", "%" PRIu64 " tokens of prompts at once",
                m->prefill);
@@ -542,7 +544,8 @@ static bool is_detailed(const struct request_options *o)
     bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
                   o->lora || o->freeze;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
-                  o->sequence_parallel || o->prefill || o->kv_block || o->cache_tokens;
+                  o->sequence_parallel || o->prefill || o->kv_block ||
+                  o->cache_tokens || o->threads;
     bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;
@@ -637,6 +640,9 @@ int request_open(struct request *r, const struct cmd *cmd,
     if (foreign)
         return err_set(err, ERR_USAGE, "--%s is an option of %s", foreign,
                        train ? "inference" : "training");
+    if (o->threads && o->framework != FRAMEWORK_TP_RUN)
+        return err_set(err, ERR_USAGE, "--threads %d: are of --framework=tp-run",
+                       o->threads);
     *r = (struct request){ .path = path,
                            .family = o->family,
                            .layout = mesh_is_given(&o->mesh) || o->gpus };
@@ -656,6 +662,7 @@ int request_open(struct request *r, const struct cmd *cmd,
     find_stored(r, o->weights);
     assume_head(r);
     r->memory.cache_tokens = (uint64_t)o->cache_tokens;
+    r->memory.threads = o->threads;
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
     if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
         set_replicas(&r->memory.mesh, o->gpus, err) < 0 || set_types(r, o, err) < 0 ||

@@ -17,7 +17,7 @@ struct request_options {
         *gpu_file, *family;
     int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
-        hsdp;
+        hsdp, threads;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks, framework, balance;
     const char *stages;

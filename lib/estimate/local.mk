@@ -10,6 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/part.c %D%/part.h \
     %D%/planner.c %D%/planner.h \
     %D%/reversed.c %D%/reversed.h \
+    %D%/served.c %D%/served.h \
     %D%/stagecut.c %D%/stagecut.h \
     %D%/steptime.c %D%/steptime.h \
     %D%/tally.c %D%/tally.h \

@@ -12,6 +12,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
+#include "lib/estimate/served.h"
 #include "lib/estimate/training.h"
 
 const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
@@ -393,11 +394,31 @@ static struct rank_memory *find_kind(struct memory_estimate *e,
     return &e->kind[e->nkinds++];
 }
 
-/* Adds the ranks at tensor and expert coordinate COORD on all stages, COPIES of
- * each. */
+/* Adds ONE for each rank that shares its sequences: as tp-run has it, or SP equal
+ * ones. */
+static int add_served(struct memory_estimate *e, const struct rank_memory *one,
+                      const struct model *m, const enum dtype *stored,
+                      const struct memory_options *o, struct err *err)
+{
+    for (int sp = 0; sp < o->mesh.size[MESH_SP]; sp++) {
+        struct rank_memory own = *one;
+
+        own.coord[MESH_SP] = sp;
+        if (served_rank(&own, m, stored, o, own.coord, err) < 0)
+            return -1;
+        memcpy(own.peak, own.bytes, sizeof(own.peak));
+        if (!settle(&own, o, MOMENT_FORWARD))
+            return err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+        own.bytes[MEMORY_FRAGMENTATION] = own.peak[MEMORY_FRAGMENTATION];
+        find_kind(e, &own)->count += (uint64_t)o->mesh.size[MESH_DP];
+    }
+    return 0;
+}
+
+/* Adds the ranks at tensor and expert coordinate COORD on all stages. */
 static int add_stages(struct memory_estimate *e, const struct costmodel *a,
-                      const struct memory_options *o, const int coord[MESH_NAXES],
-                      uint64_t copies, struct err *err)
+                      const enum dtype *stored, const struct memory_options *o,
+                      const int coord[MESH_NAXES], struct err *err)
 {
     for (int s = 0; s < o->mesh.size[MESH_PP]; s++) {
         struct rank_memory one;
@@ -406,7 +427,11 @@ static int add_stages(struct memory_estimate *e, const struct costmodel *a,
             return err_set(err, ERR_USAGE, "the bytes of this layout overflow");
         memcpy(one.coord, coord, sizeof(one.coord));
         one.coord[MESH_PP] = s;
-        find_kind(e, &one)->count += copies;
+        if (!served_applies(o))
+            find_kind(e, &one)->count +=
+                (uint64_t)o->mesh.size[MESH_DP] * (uint64_t)o->mesh.size[MESH_SP];
+        else if (add_served(e, &one, a->model, stored, o, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -548,10 +573,7 @@ int memory_estimate(struct memory_estimate *e, const struct model *m,
             const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
             const struct costmodel *a = costmodels_at(&all, m, stored, o, coord, err);
 
-            if (!a || add_stages(&made, a, o, coord,
-                                 (uint64_t)o->mesh.size[MESH_DP] *
-                                     (uint64_t)o->mesh.size[MESH_SP],
-                                 err) < 0)
+            if (!a || add_stages(&made, a, stored, o, coord, err) < 0)
                 goto out;
         }
     made.peak = made.kind;

@@ -90,6 +90,8 @@ struct memory_options {
     uint64_t kv_scale; /* further bytes per head in a row of the KV cache */
     uint64_t prefill; /* prompt tokens of a step, beside one decoded token of each other
                          sequence; 0: all tokens at once */
+    int threads; /* of a rank of tp-run generate on a CPU; 0: it is not asked (served.h)
+                  */
     uint64_t cache_tokens; /* capacity of the KV cache over all sequences; 0: all fit */
     /* Activations in flight on each stage under the schedule: [pp], in thousandths of
      * those that one micro-batch leaves on the whole stage. */

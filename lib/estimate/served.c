@@ -1,0 +1,142 @@
+/* served - the memory of tp-run generate, from the engines that it opens */
+#include "lib/estimate/served.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/cpu/room.h"
+#include "lib/program/program.h"
+#include "lib/run/engine.h"
+
+bool served_applies(const struct memory_options *o)
+{
+    return !o->train && o->framework == FRAMEWORK_TP_RUN && o->threads;
+}
+
+/* The CPU as far as it is planned for: no kernels. */
+static void room(const struct device *d, const struct program *program,
+                 const struct room_limits *limits, struct ledger *list)
+{
+    (void)d;
+    ledger_add(list, "kernels", LEDGER_DEVICE, cpu_room(program, limits));
+}
+
+static const struct backend planned = { .name = "cpu",
+                                        .host_memory = true,
+                                        .room = room };
+
+/* The limits of 'tp-run generate' for as many texts as the estimate has sequences. */
+static struct engine_limits limits_of(const struct memory_options *o,
+                                      const struct program *p)
+{
+    bool alone = o->mesh.size[MESH_SP] > 1;
+    size_t texts = (size_t)(o->micro_batch * o->micro_batches), seq = (size_t)o->seq;
+    size_t all = alone || texts == 1 ? seq : texts * seq;
+    size_t prefill = o->prefill ? (size_t)o->prefill : all;
+    struct engine_limits l = { .context = seq,
+                               .cache = (size_t)o->cache_tokens,
+                               .sequences = texts,
+                               .segments = alone ? 1 : texts,
+                               .kept = o->kv_bytes == 1   ? DTYPE_I8
+                                       : o->kv_bytes == 2 ? DTYPE_BF16
+                                                          : DTYPE_F32 };
+
+    l.tokens = prefill < all ? prefill : all;
+    l.running = !alone && texts > 1 ? texts : 0;
+    l.wanted = l.segments;
+    if (p->source) {
+        l.source = seq;
+        l.sources = seq > prefill ? seq : prefill;
+        l.sources = l.sources < texts * seq ? l.sources : texts * seq;
+    }
+    return l;
+}
+
+/* The type of each weight of P: STORED[tensor of the checkpoint], or OTHER. */
+static enum dtype *types_of(const struct program *p, const struct model *m,
+                            const enum dtype *stored, const struct memory_options *o)
+{
+    enum dtype *type = xcalloc((size_t)p->nweights + 1, sizeof(*type));
+
+    for (int i = 0; i < p->nweights; i++) {
+        long source = m->tensor[p->weight[i].tensor].source;
+
+        type[i] = stored && source >= 0        ? stored[source]
+                  : o->other->block_bytes == 2 ? DTYPE_BF16
+                                               : DTYPE_F32;
+    }
+    return type;
+}
+
+/* Bytes of the weights of P as they are stored: of those that it reads, which may be
+ * fewer than the model has.  False if they are held in another way, or padded. */
+static bool weigh(uint64_t *bytes, const struct program *p, const struct model *m,
+                  const enum dtype *type, const struct memory_options *o)
+{
+    struct model_packing packing;
+
+    *bytes = 0;
+    if (o->weights || model_code_bits(m) || p->mesh.pad_vocab)
+        return false;
+    for (int i = 0; i < p->nweights; i++) {
+        const struct weight *w = &p->weight[i];
+        uint64_t n = w->rows * w->cols * (w->slice ? w->experts : 1);
+
+        if (model_packing(m, w->tensor, &packing))
+            return false;
+        if (w->slice <= 1)
+            *bytes += n * (uint64_t)dtype_bits(type[i]) / 8;
+    }
+    return true;
+}
+
+int served_rank(struct rank_memory *out, const struct model *m,
+                const enum dtype *stored, const struct memory_options *o,
+                const int coord[MESH_NAXES], struct err *err)
+{
+    const struct program_options options = { .tail = TAIL_ARGMAX,
+                                             .wanted = true,
+                                             .rounded = o->compute_bytes == 2 };
+    struct comm group[MESH_NAXES];
+    struct engine_groups groups = { .tensor = &group[MESH_TP],
+                                    .sequence = &group[MESH_SP],
+                                    .expert = &group[MESH_EP],
+                                    .pipe = &group[MESH_PP],
+                                    .across = o->mesh.size[MESH_SP] };
+    struct engine_limits limits;
+    struct ledger list = { 0 };
+    struct engine *e = NULL;
+    struct program *p;
+    enum dtype *type;
+    uint64_t weights;
+    int ret;
+
+    for (int a = 0; a < MESH_NAXES; a++)
+        group[a] = (struct comm){ .rank = coord[a], .size = o->mesh.size[a] };
+    if (program_build(&p, m, &o->mesh, coord, &options, err) < 0)
+        return -1;
+    limits = limits_of(o, p);
+    type = types_of(p, m, stored, o);
+    if (stored && weigh(&weights, p, m, type, o))
+        out->bytes[MEMORY_WEIGHTS] = weights;
+    ret = engine_plan(&e, p, &planned, o->threads, type, &groups, &limits, err);
+    free(type);
+    if (ret == 0) {
+        engine_memory(e, &list);
+        engine_room(e, NULL, &list);
+        out->bytes[MEMORY_KV_CACHE] = ledger_of(&list, "kv_cache");
+        out->bytes[MEMORY_ACTIVATIONS] = ledger_of(&list, "activations");
+        out->bytes[MEMORY_LOGITS] = 0;
+        out->bytes[MEMORY_WORKING] =
+            ledger_of(&list, "kernels") + ledger_of(&list, "inputs");
+        out->bytes[MEMORY_COMM] =
+            ledger_sum(&list, LEDGER_DEVICE) - out->bytes[MEMORY_KV_CACHE] -
+            out->bytes[MEMORY_ACTIVATIONS] - out->bytes[MEMORY_WORKING];
+        if (list.over)
+            ret = err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+    }
+    engine_free(e);
+    program_free(p);
+    return ret;
+}
