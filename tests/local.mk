@@ -253,7 +253,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = calibration checkpoint config costs data database devices family generation ids index input journal json layout log manifest \
-    measure part pickle pieces pooling run safetensors schedule space study sums tcp tokenizer words
+    measure part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -284,6 +284,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-sums \
     %D%/fuzz/fuzz-pieces \
     %D%/fuzz/fuzz-tcp \
+    %D%/fuzz/fuzz-template \
     %D%/fuzz/fuzz-tokenizer \
     %D%/fuzz/fuzz-words
 check_PROGRAMS += $(fuzz_programs)
@@ -326,6 +327,7 @@ tests_fuzz_fuzz_study_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_pieces_SOURCES = %D%/fuzz/fuzz-pieces.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_sums_SOURCES = %D%/fuzz/fuzz-sums.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tcp_SOURCES = %D%/fuzz/fuzz-tcp.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_template_SOURCES = %D%/fuzz/fuzz-template.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_words_SOURCES = %D%/fuzz/fuzz-words.c %D%/fuzz/driver.c
 fuzz_session = cmd/tp-run/asked.c cmd/tp-run/launcher.c cmd/tp-run/session.c

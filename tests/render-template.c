@@ -1,11 +1,14 @@
 /* render-template - chats as a template renders them, for tests
  *
- * Usage: render-template [--tokens TOKENIZER] TEMPLATE|MODEL [CASES]
- * CASES is a file of JSON lines, or standard input: name, messages,
- * add_generation_prompt, tools?, documents?, kwargs?, continue_final?, raw? (true: the
- * messages are not prepared). Prints for each {"text": ...} or {"error": ...}; with
- * --tokens also "ids", and "marks": the lengths in bytes of runs of equal marks, and
- * the mark. */
+ * Usage: render-template [HOW] TEMPLATE|MODEL|- [CASES]
+ * CASES is a file of JSON lines, or standard input: messages, add_generation_prompt,
+ * tools, documents, kwargs, continue_final, raw (true: the messages are not prepared;
+ * "template" may be given there).  For each, HOW prints
+ *   (nothing)         {"text": ...} or {"error": ...}
+ *   --plain           the length in bytes and the text, or "error"
+ *   --marks           the text with [ ] around what is from a message, { } around what
+ *                     was generated, or "error"
+ *   --ids TOKENIZER   ids with blanks between, or "error" */
 #include "config.h"
 
 #include <stdio.h>
@@ -35,6 +38,8 @@ static int render_raw(const struct template *t, const struct json *c,
 {
     static const char *const names[] = { "messages", "tools", "documents",
                                          "add_generation_prompt" };
+    const struct json *own = json_get(c, "template");
+    struct template *parsed = NULL;
     struct template_variable v[64];
     const struct json *kwargs = json_get(c, "kwargs");
     struct scratch s;
@@ -42,6 +47,11 @@ static int render_raw(const struct template *t, const struct json *c,
     size_t n = 0;
     int ret = 0;
 
+    if (own) {
+        if (template_parse(&parsed, "case", own->text, own->n, err) < 0)
+            return -1;
+        t = parsed;
+    }
     scratch_init(&s, template_name(t), 1 << 16, err);
     b = builder_start(&s);
     for (size_t i = 0; i < 4 && ret == 0; i++) {
@@ -62,6 +72,7 @@ static int render_raw(const struct template *t, const struct json *c,
     if (ret == 0 && b.n)
         str_addn(&out->text, b.s, b.n);
     scratch_clear(&s);
+    template_free(parsed);
     return ret;
 }
 
@@ -87,48 +98,77 @@ static int render_case(const struct chat *chat, const struct template *t,
     return chat_render(chat, &in, out, err);
 }
 
-static void print_ids(const struct chat *chat, const struct tokenizer *tokenizer,
-                      const struct chat_text *text, struct str *out)
+enum how { HOW_JSON, HOW_PLAIN, HOW_MARKS, HOW_IDS };
+
+static void print_json(const struct chat_text *text, const struct err *err,
+                       struct str *out)
+{
+    str_add(out, err ? "{\"error\":" : "{\"text\":");
+    if (err)
+        str_add_json(out, err->text);
+    else
+        str_add_jsonn(out, str_text(&text->text), text->text.len);
+    str_add(out, "}");
+}
+
+static void print_marks(const struct chat_text *text, struct str *out)
+{
+    static const char open[] = "\0[{", close[] = "\0]}";
+    int before = 0;
+
+    for (size_t i = 0; i <= text->text.len; i++) {
+        int now = i < text->text.len ? text->mark[i] : 0;
+
+        for (int bit = 1; bit < 3; bit++)
+            if (before & bit & ~now)
+                str_addc(out, close[bit]);
+        for (int bit = 2; bit; bit--)
+            if (now & bit & ~before)
+                str_addc(out, open[bit]);
+        if (i < text->text.len)
+            str_addc(out, text->text.s[i]);
+        before = now;
+    }
+}
+
+static int print_ids(const struct chat *chat, const struct tokenizer *tokenizer,
+                     const struct chat_text *text, struct str *out)
 {
     struct tokens ids = { 0 };
     struct err err = { 0 };
+    int ret = chat_encode(chat, tokenizer, text, &ids, &err);
 
-    if (chat_encode(chat, tokenizer, text, &ids, &err) < 0) {
-        str_add(out, ",\"ids\":{\"error\":");
-        str_add_json(out, err.text);
-        str_add(out, "}");
-    } else {
-        str_add(out, ",\"ids\":[");
-        for (size_t i = 0; i < ids.n; i++)
-            str_addf(out, "%s%u", i ? "," : "", (unsigned)ids.id[i]);
-        str_add(out, "],\"marks\":[");
-        for (size_t i = 0, end; i < text->text.len; i = end) {
-            for (end = i; end < text->text.len && text->mark[end] == text->mark[i];)
-                end++;
-            str_addf(out, "%s[%zu,%d]", i ? "," : "", end - i, text->mark[i]);
-        }
-        str_add(out, "]");
-    }
+    for (size_t i = 0; i < ids.n; i++)
+        str_addf(out, "%s%u", i ? " " : "", (unsigned)ids.id[i]);
     tokens_clear(&ids);
+    return ret;
 }
 
 static void run_case(const struct chat *chat, const struct template *t,
-                     const struct tokenizer *tokenizer, const struct json *c)
+                     const struct tokenizer *tokenizer, enum how how,
+                     const struct json *c)
 {
     struct chat_text text = { 0 };
     struct str out = { 0 };
     struct err err = { 0 };
+    int ret = render_case(chat, t, c, &text, &err);
 
-    if (render_case(chat, t, c, &text, &err) < 0) {
-        str_add(&out, "{\"error\":");
-        str_add_json(&out, err.text);
-    } else {
-        str_add(&out, "{\"text\":");
-        str_add_jsonn(&out, str_text(&text.text), text.text.len);
-        if (tokenizer && text.mark)
-            print_ids(chat, tokenizer, &text, &out);
+    if (how == HOW_JSON) {
+        print_json(&text, ret < 0 ? &err : NULL, &out);
+    } else if (ret == 0 && how == HOW_PLAIN) {
+        str_addf(&out, "%zu\n", text.text.len);
+        str_addn(&out, str_text(&text.text), text.text.len);
+    } else if (ret == 0 && how == HOW_MARKS) {
+        print_marks(&text, &out);
+    } else if (ret == 0) {
+        ret = print_ids(chat, tokenizer, &text, &out);
     }
-    printf("%s}\n", out.s);
+    if (ret < 0 && how != HOW_JSON) {
+        str_reset(&out);
+        str_add(&out, "error");
+    }
+    fwrite(str_text(&out), 1, out.len, stdout);
+    putchar('\n');
     str_clear(&out);
     chat_text_clear(&text);
 }
@@ -140,26 +180,33 @@ int main(int argc, char **argv)
     struct chat *chat = NULL;
     struct err err = { 0 };
     char *text, *line, *source;
+    enum how how = HOW_JSON;
     bool is_dir = false;
     size_t n;
 
-    if (argc > 2 && !strcmp(argv[1], "--tokens")) {
-        if (tokenizer_open(&tokenizer, argv[2], &err) < 0)
-            fail(&err);
-        argc -= 2;
-        argv += 2;
-    }
+    if (argc > 1 && !strcmp(argv[1], "--plain"))
+        how = HOW_PLAIN;
+    else if (argc > 1 && !strcmp(argv[1], "--marks"))
+        how = HOW_MARKS;
+    else if (argc > 2 && !strcmp(argv[1], "--ids"))
+        how = HOW_IDS;
+    if (how == HOW_IDS && tokenizer_open(&tokenizer, argv[2], &err) < 0)
+        fail(&err);
+    argc -= (how != HOW_JSON) + (how == HOW_IDS);
+    argv += (how != HOW_JSON) + (how == HOW_IDS);
     if (argc < 2)
         return 2;
-    if (fs_find_dir(&is_dir, argv[1], &err) < 0 ||
-        chat_open(&chat, is_dir ? argv[1] : "/nowhere", is_dir ? NULL : argv[1], &err) <
-            0)
-        fail(&err);
-    if (!is_dir) {
-        if (fs_read_regular(&source, &n, argv[1], MOST, &err) < 0 ||
-            template_parse(&t, argv[1], source, n, &err) < 0)
+    if (strcmp(argv[1], "-")) {
+        if (fs_find_dir(&is_dir, argv[1], &err) < 0 ||
+            chat_open(&chat, is_dir ? argv[1] : "/nowhere", is_dir ? NULL : argv[1],
+                      &err) < 0)
             fail(&err);
-        free(source);
+        if (!is_dir) {
+            if (fs_read_regular(&source, &n, argv[1], MOST, &err) < 0 ||
+                template_parse(&t, argv[1], source, n, &err) < 0)
+                fail(&err);
+            free(source);
+        }
     }
     if (fs_read_file(&text, &n, argc > 2 ? argv[2] : "-", MOST, &err) < 0)
         fail(&err);
@@ -170,7 +217,7 @@ int main(int argc, char **argv)
 
         if (json_parse_config(&doc, "case", line, len, &err) < 0)
             fail(&err);
-        run_case(chat, t, tokenizer, doc.root);
+        run_case(chat, t, tokenizer, how, doc.root);
         json_clear(&doc);
         line = end ? end + 1 : NULL;
     }

@@ -2,23 +2,107 @@
 # templates.t - chat templates
 . "$top_srcdir/tests/lib.sh"
 render=$top_builddir/tests/render-template
+mkdir fixture
+gzip -dc "$data/templates/templates.tar.gz" | tar xf - -C fixture
 
-# case_of TEMPLATE CASE - what the chat CASE becomes by TEMPLATE
-case_of() {
+# tests/oracle/make-templates.py made the files
+for file in fixture/*.jinja; do
+    name=${file#fixture/}
+    name=${name%.jinja}
+    "$render" --plain "$file" fixture/chats > got
+    ok "$name: 20 chats give the bytes, or the errors, of transformers" cmp got "fixture/$name.out"
+done
+values=$(cat fixture/values)
+sed "s|}\$||" fixture/random | while IFS= read -r line; do printf '%s, "kwargs": %s}\n' "$line" "$values"; done > random
+"$render" --plain - random > got
+ok "1300 random templates give the bytes, or the errors, of jinja2" cmp got fixture/random.out
+cat fixture/chats fixture/injected > all
+for kind in llama3 gemma; do
+    for name in Qwen-Qwen2.5-7B-Instruct mistralai-Mistral-Nemo-Instruct-2407 Qwen3-Coder; do
+        "$render" --ids "fixture/$kind.json" "fixture/$name.jinja" all > got
+        ok "$name, $kind: no message becomes a control token, and ids are those of transformers" \
+            cmp got "fixture/$name.$kind"
+    done
+done
+
+# marks_are TEMPLATE MARKS NAME - of a chat whose message says " a-<b>-é "
+marks_are() {
     printf '%s' "$1" > template.jinja
-    printf '%s\n' "$2" > case
-    run "$render" template.jinja case
+    printf '%s\n' '{"messages":[{"role":"user","content":" a-<b>-é ","parts":["x","y"]}]}' > chat
+    run "$render" --marks template.jinja chat
+    out_is "$2" "$3"
 }
+c='messages[0].content'
+marks_are "<{{ $c }}>" "<[ a-<b>-é ]>" "a message's characters are marked, and the template's are not"
+marks_are "<{{ $c|trim }}>{{ $c.strip(' a') }}" "<[a-<b>-é]>[-<b>-é]" "marks: what trim and strip leave"
+marks_are "{{ $c.split('-')|join('|') }} {{ $c.split('-')[1] }}" "[ a]|[<b>]|[é ] [<b>]" "marks: split and join"
+marks_are "{{ $c|replace('-', '+') }}{{ 'x-y'|replace('-', $c) }}" "[ a]+[<b>]+[é ]x[ a-<b>-é ]y" "marks: replace"
+marks_are "{{ ${c}[1:4] }}.{{ ${c}[::-1] }}.{{ ${c}[-2] }}" "[a-<].[ é->b<-a ].[é]" "marks: slices and characters"
+marks_are "{{ 'x' + $c + 'y' ~ $c ~ 1 }}{{ '-' ~ $c * 2 }}" \
+    "x[ a-<b>-é ]y[ a-<b>-é ]1-[ a-<b>-é  a-<b>-é ]" "marks: sums and repeats"
+marks_are "{{ $c|tojson }}{{ messages[0].parts|tojson }}{{ messages[0].parts }}" \
+    '"[ a-<b>-é ]"["[x]", "[y]"]['"'[x]', '[y]']" "marks: JSON and Python's lists"
+marks_are "{{ $c|upper }}{{ $c.title() }}{{ '%s|' % $c }}{{ '{}|'.format($c) }}" \
+    "[ A-<B>-É  A-<B>-É  a-<b>-é ]|[ a-<b>-é ]|" "marks: case and formats"
+marks_are "{% set x %}({{ $c }}){% endset %}{{ x }}{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m($c|trim) }}" \
+    "([ a-<b>-é ])<[a-<b>-é]>" "marks: blocks and macros"
+marks_are "{% for k, v in messages[0].items() %}{{ k }}={{ v }};{% endfor %}" \
+    "[role]=[user];[content]=[ a-<b>-é ];[parts]=['[x]', '[y]'];" "marks: names of members, too"
+marks_are "a{% generation %}b{{ $c }}{% endgeneration %}c{% macro m() %}1{% generation %}2{% endgeneration %}{% endmacro %}{{ m() }}" \
+    "a{b[ a-<b>-é ]}c1{2}" "what the assistant generated is marked, in a macro, too"
 
-case_of '{% for m in messages %}
-    {%- if m.role == "user" -%} <u>{{ m.content|trim }}</u>
-    {% elif loop.last %}{{ m["content"][::-1] }}{% endif %}
-{% endfor %}' '{"messages":[{"role":"user","content":" a "},{"role":"x","content":"bc"}]}'
-out_is '{"text":"<u>a</u>\ncb"}' "a template is run over the messages of a chat"
+# refused TEMPLATE ERROR NAME
+refused() {
+    printf '%s' "$1" > template.jinja
+    printf '%s\n' '{"messages":[{"role":"user","content":"hi"}]}' > chat
+    run "$render" template.jinja chat
+    if [ "$status" -ne 0 ]; then
+        status_is 3 "$3: status 3"
+        err_is "render-template: template.jinja:$2" "$3"
+    else
+        out_is "{\"error\":\"template.jinja:$2\"}" "$3"
+    fi
+}
+refused '
+{% include "x" %}' '2: the tag {% include %} is not supported' "a tag outside the subset is refused with its line"
+refused '{{ 1|shuffle }}' "1: the filter 'shuffle' is not supported" "so is a filter"
+refused '{% if x is odder %}{% endif %}' "1: the test 'odder' is not supported" "and a test, where it is reached"
+refused 'a
+{{ "x".encode() }}' "2: the method 'encode' of str is not supported" "and a method"
+refused '{% for x in y recursive %}{% endfor %}' "1: 'recursive' is not supported" "and what a loop lacks"
+refused '{{ raise_exception("no " ~ messages[0].role) }}' '1: the template raised an exception: no user' \
+    "what a template raises is said"
+refused '{{ messages[0].pop("role") }}' "1: access to attribute 'pop' of 'dict' is unsafe" \
+    "a template cannot change what it is given"
+refused '{{ x.y }}' "1: 'x' is undefined" "a variable that is missing is named"
+refused '{% if 1 %}' "1: expected endif, not the end of the template" "a tag that is not closed is refused"
 
-case_of '{{ messages[0].content }}
-{% include "x" %}' '{"messages":[{"role":"user","content":"a"}]}'
-status_is 3 "a tag outside the subset is refused"
-err_is "render-template: template.jinja:2: the tag {% include %} is not supported" "the error names it and its line"
+# ends_soon TEMPLATE ERROR NAME - a hostile template
+ends_soon() {
+    printf '%s' "$1" > template.jinja
+    printf '%s\n' '{"messages":[{"role":"user","content":"hi"}]}' > chat
+    run timeout 60 "$render" template.jinja chat
+    out_has "$2" "$3"
+}
+steps="takes more than 4"
+ends_soon '{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}' \
+    "$steps" "nested loops end"
+ends_soon '{{ "a" * 1000000000 }}' "$steps" "a text of 10^9 characters ends"
+ends_soon '{{ [1] * 1000000000000 }}' "memory" "a list of 10^12 elements ends"
+ends_soon '{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}' "nested deeper than" "a macro that calls itself ends"
+ends_soon '{% set ns = namespace(s="xxxxxxxx") %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}' \
+    "memory" "a text that doubles ends"
+ends_soon '{% set ns = namespace(s="xxxxxxxx" * 100000) %}{% for i in range(99999) %}{% if "y" in ns.s %}{% endif %}{% endfor %}' \
+    "$steps" "a long search again and again ends"
+ends_soon '{% set ns = namespace(d={}) %}{% set ns.d = {"a": ns} %}{{ ns }}' "nested deeper than" "what has itself in it ends"
+ends_soon "{{ '%1000d' % 1 }}{{ '%1001d' % 1 }}" "is not supported" "a width has a limit"
+ends_soon '{{ range(100001) }}' "range too big" "a range has a limit"
+printf '%05000d' 0 | tr 0 '(' | sed 's/^/{{ /' > template.jinja
+run "$render" template.jinja chat
+status_is 3 "5000 brackets: status 3"
+err_has "brackets are open" "5000 brackets are refused"
+printf '%05000d' 0 | sed 's/0/{% if 1 %}/g' > template.jinja
+run "$render" template.jinja chat
+err_has "nested deeper than" "5000 conditions within one another are refused"
 
 done_testing

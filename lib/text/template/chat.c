@@ -198,8 +198,9 @@ static struct template_variable *make_variables(const struct chatfiles *files,
 /* Cuts the text at the tag; FINAL is the last message's text, which must be in it. */
 static int cut_at_tag(struct scratch *s, struct builder *b, const struct text *final)
 {
-    const struct text all = { b->s, b->mark, b->n };
-    const struct text tag = { end_tag, NULL, sizeof(end_tag) - 2 }; /* without blank */
+    const struct text all = { .s = b->s, .mark = b->mark, .n = b->n };
+    const struct text tag = { .s = end_tag,
+                              .n = sizeof(end_tag) - 2 }; /* without blank */
     struct value stripped;
     size_t at, found, used;
 

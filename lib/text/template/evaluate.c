@@ -78,18 +78,31 @@ static int bad_operands(struct render *r, const char *op, const struct value *a,
     if (a->type == VALUE_UNDEFINED || b->type == VALUE_UNDEFINED)
         return scratch_fail(r->s, "%s",
                             a->type == VALUE_UNDEFINED ? a->u.cause : b->u.cause);
-    return scratch_fail(r->s, "'%s' is not supported for %s and %s", op,
+    if (a->type == VALUE_BIG || b->type == VALUE_BIG)
+        return scratch_fail(r->s, "integers of more than 64 bits are not supported");
+    return scratch_fail(r->s, "'%s' is not possible for %s and %s", op,
                         value_type_name(a), value_type_name(b));
 }
 
+/* Of a text that is safe and one that is not, the other is escaped, as markupsafe does.
+ */
 static int join_texts(struct render *r, struct value *out, const struct text *a,
                       const struct text *b)
 {
     struct builder text = builder_start(r->s);
+    bool safe = a->safe || b->safe;
+    struct text *joined = safe ? scratch_take(r->s, sizeof(*joined)) : NULL;
 
-    if (builder_add_text(&text, a) < 0 || builder_add_text(&text, b) < 0)
+    if ((safe && !a->safe ? strings_add_escaped(&text, a)
+                          : builder_add_text(&text, a)) < 0 ||
+        (safe && !b->safe ? strings_add_escaped(&text, b)
+                          : builder_add_text(&text, b)) < 0)
         return -1;
-    return builder_value(&text, out);
+    if (!safe || !joined)
+        return safe ? -1 : builder_value(&text, out);
+    *joined = (struct text){ text.s, text.mark, text.n, true };
+    *out = (struct value){ VALUE_TEXT, { .text = joined } };
+    return 0;
 }
 
 static int join_lists(struct render *r, struct value *out, const struct value *a,
@@ -251,7 +264,7 @@ static int arithmetic(struct render *r, struct value *out, const struct node *n)
     }
     if (n->op == '*' && (can_repeat(&a, &b) || can_repeat(&b, &a)))
         return can_repeat(&a, &b) ? repeat(r, out, &a, &b) : repeat(r, out, &b, &a);
-    if (n->op == '%' && a.type == VALUE_TEXT)
+    if (n->op == '%' && a.type == VALUE_TEXT && !a.u.text->safe)
         return formatting_percent(r, out, a.u.text, &b);
     return bad_operands(r, op, &a, &b);
 }
@@ -507,7 +520,7 @@ static int run_test(struct render *r, struct value *out, const struct node *n)
 
 static int member(struct render *r, struct value *out, const struct node *n)
 {
-    const struct text name = { n->name, NULL, strlen(n->name) };
+    const struct text name = { .s = n->name, .n = strlen(n->name) };
     struct value of;
 
     if (evaluate(r, &of, n->a) < 0)

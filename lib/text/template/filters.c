@@ -168,7 +168,7 @@ static int add_times(struct builder *b, const struct text *t, int64_t n)
 /* The margin of indent and tojson: a text, or a number of blanks. */
 static int margin(struct render *r, struct value *out, const struct value *width)
 {
-    const struct text blank = { " ", NULL, 1 };
+    const struct text blank = { .s = " ", .n = 1 };
     struct builder b = builder_start(r->s);
 
     if (width && width->type == VALUE_TEXT) {
@@ -215,8 +215,16 @@ static int run_indent(struct render *r, struct value *out, const struct value *i
 static int run_safe(struct render *r, struct value *out, const struct value *in,
                     const struct value *const *arg)
 {
+    struct value text;
+    struct text *safe = scratch_take(r->s, sizeof(*safe));
+
     (void)arg;
-    return printing_to_text(r->s, out, in);
+    if (!safe || printing_to_text(r->s, &text, in) < 0)
+        return -1;
+    *safe = *text.u.text;
+    safe->safe = true;
+    *out = (struct value){ VALUE_TEXT, { .text = safe } };
+    return 0;
 }
 
 static int run_format(struct render *r, struct value *out, const struct value *in,
@@ -240,8 +248,9 @@ static int run_format(struct render *r, struct value *out, const struct value *i
 static int run_tojson(struct render *r, struct value *out, const struct value *in,
                       const struct value *const *arg)
 {
-    static const struct text comma = { ",", NULL, 1 }, comma_blank = { ", ", NULL, 2 },
-                             colon = { ": ", NULL, 2 };
+    static const struct text comma = { .s = ",", .n = 1 },
+                             comma_blank = { .s = ", ", .n = 2 },
+                             colon = { .s = ": ", .n = 2 };
     struct printing_json how = { .ascii = arg[0] && value_is_true(arg[0]),
                                  .sort_keys = arg[3] && value_is_true(arg[3]),
                                  .between = &comma_blank,
@@ -329,7 +338,9 @@ static int run_float(struct render *r, struct value *out, const struct value *in
     if (use_undefined(r, in) < 0)
         return -1;
     *out = arg[0] ? *arg[0] : value_float(0);
-    if (value_is_number(in)) {
+    if (in->type == VALUE_BIG) {
+        *out = value_float(strtod(in->u.text->s, NULL)); /* a NUL follows in JSON's */
+    } else if (value_is_number(in)) {
         *out = value_float(value_to_double(in));
     } else if (in->type == VALUE_TEXT) {
         if (strings_strip(r->s, &stripped, in->u.text, NULL, STRINGS_BOTH) < 0)
@@ -562,6 +573,35 @@ static int sorted(struct render *r, struct value *out, const struct list *l,
     return 0;
 }
 
+/* The same for sort, whose keys are lists: of several attributes, with commas. */
+static int sort_lists(struct render *r, struct value *out, const struct list *l,
+                      const struct value *attribute, bool sensitive)
+{
+    const struct text comma = { .s = ",", .n = 1 };
+    const struct value none = value_none();
+    struct value names;
+
+    if (value_list(r->s, &names, VALUE_LIST, 1) < 0)
+        return -1;
+    names.u.list->v[0] = attribute ? *attribute : none;
+    if ((attribute && attribute->type == VALUE_TEXT &&
+         strings_split(r->s, &names, attribute->u.text, &comma, -1) < 0) ||
+        value_list(r->s, out, VALUE_LIST, l->n) < 0)
+        return -1;
+    for (size_t i = 0; i < l->n; i++)
+        if (value_list(r->s, &out->u.list->v[i], VALUE_LIST, names.u.list->n) < 0)
+            return -1;
+    for (size_t k = 0; k < names.u.list->n; k++) {
+        struct value keys;
+
+        if (sort_keys(r, &keys, l, &names.u.list->v[k], sensitive) < 0)
+            return -1;
+        for (size_t i = 0; i < l->n; i++)
+            out->u.list->v[i].u.list->v[k] = keys.u.list->v[i];
+    }
+    return 0;
+}
+
 static int run_sort(struct render *r, struct value *out, const struct value *in,
                     const struct value *const *arg)
 {
@@ -569,7 +609,7 @@ static int run_sort(struct render *r, struct value *out, const struct value *in,
     struct value keys;
 
     if (value_elements(r->s, &l, in) < 0 ||
-        sort_keys(r, &keys, l, arg[2], arg[1] && value_is_true(arg[1])) < 0)
+        sort_lists(r, &keys, l, arg[2], arg[1] && value_is_true(arg[1])) < 0)
         return -1;
     return sorted(r, out, l, &keys, arg[0] && value_is_true(arg[0]));
 }
@@ -705,6 +745,8 @@ static int run_map(struct render *r, struct value *out, const struct value *in,
         rest.v++;
         rest.n--;
     }
+    if (!value_is_true(in))
+        return value_list(r->s, out, VALUE_ITERATOR, 0);
     if (value_elements(r->s, &l, in) < 0 ||
         value_list(r->s, out, VALUE_ITERATOR, l->n) < 0)
         return -1;
@@ -747,6 +789,8 @@ static int choose(struct render *r, struct value *out, const struct value *in,
         rest.v++;
         rest.n--;
     }
+    if (!value_is_true(in))
+        return value_list(r->s, out, VALUE_ITERATOR, 0);
     if (value_elements(r->s, &l, in) < 0 ||
         value_list(r->s, out, VALUE_ITERATOR, l->n) < 0)
         return -1;

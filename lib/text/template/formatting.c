@@ -97,7 +97,7 @@ static int add_value(struct reader *p, struct builder *b, const struct value *v,
                      const struct spec *f)
 {
     char buf[MOST_WIDTH + 400], sign[2] = { 0 };
-    struct text digits = { buf, NULL, 0 };
+    struct text digits = { .s = buf, .n = 0 };
     struct value text;
 
     if ((f->type && f->type != 's') ||
@@ -322,7 +322,9 @@ int formatting_percent(struct render *r, struct value *out, const struct text *f
     struct reader p = { r, format, 0 };
     struct builder b = builder_start(r->s);
     size_t n = 1, next = 0;
-    bool is_dict = v->type == VALUE_DICT;
+    /* what Python calls a mapping here may be left over */
+    bool is_mapping = v->type == VALUE_DICT || v->type == VALUE_LIST ||
+                      v->type == VALUE_RANGE || v->type == VALUE_UNDEFINED;
 
     if (v->type == VALUE_TUPLE) {
         n = v->u.list->n;
@@ -343,7 +345,7 @@ int formatting_percent(struct render *r, struct value *out, const struct text *f
                         format->mark ? format->mark + start : NULL, p.at - start) < 0)
             return -1;
     }
-    if (next < n && !is_dict)
+    if (next < n && !is_mapping)
         return scratch_fail(r->s, "not all arguments converted during formatting");
     return builder_value(&b, out);
 }

@@ -31,7 +31,7 @@ static int run_range(struct render *r, struct value *out,
     }
     if (!v[2])
         return scratch_fail(r->s, "range() arg 3 must not be zero");
-    *l = (struct list){ .start = v[0], .step = v[2] };
+    *l = (struct list){ .start = v[0], .stop = v[1], .step = v[2] };
     if (v[2] > 0 ? v[0] < v[1] : v[0] > v[1]) {
         uint64_t between = v[2] > 0 ? (uint64_t)v[1] - (uint64_t)v[0]
                                     : (uint64_t)v[0] - (uint64_t)v[1];

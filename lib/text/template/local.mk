@@ -2,6 +2,7 @@
 # lookup filters tests methods functions formatting), values (value builder printing sorting strings python scratch)
 lib_libshardutils_a_SOURCES += \
     %D%/builder.c %D%/builder.h \
+    %D%/casing.c %D%/casing.h \
     %D%/chat.c %D%/chat.h \
     %D%/chatfiles.c %D%/chatfiles.h \
     %D%/evaluate.c %D%/evaluate.h \

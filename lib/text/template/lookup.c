@@ -191,7 +191,7 @@ static bool is_index(const struct text *t, struct value *out)
 int lookup_path(struct scratch *s, struct value *out, const struct value *of,
                 const struct value *path)
 {
-    const struct text dot = { ".", NULL, 1 };
+    const struct text dot = { .s = ".", .n = 1 };
     struct value parts, v = *of, next;
 
     if (path->type != VALUE_TEXT) {
@@ -219,9 +219,10 @@ int lookup_path(struct scratch *s, struct value *out, const struct value *of,
 
 /* Where a slice of N elements starts and how many it has, as Python's slice.indices. */
 static int slice_indices(struct scratch *s, const struct value *const bound[3],
-                         int64_t n, int64_t *start, int64_t *step, size_t *count)
+                         int64_t n, int64_t *start, int64_t *stop, int64_t *step,
+                         size_t *count)
 {
-    int64_t v[3], stop;
+    int64_t v[3];
 
     for (int i = 0; i < 3; i++) {
         bool given = bound[i] && bound[i]->type != VALUE_NONE;
@@ -245,11 +246,11 @@ static int slice_indices(struct scratch *s, const struct value *const bound[3],
             v[i] = high;
     }
     *start = v[0];
-    stop = v[1];
+    *stop = v[1];
     if (*step > 0)
-        *count = *start < stop ? (size_t)((stop - *start - 1) / *step + 1) : 0;
+        *count = *start < *stop ? (size_t)((*stop - *start - 1) / *step + 1) : 0;
     else
-        *count = *start > stop ? (size_t)((*start - stop - 1) / -*step + 1) : 0;
+        *count = *start > *stop ? (size_t)((*start - *stop - 1) / -*step + 1) : 0;
     return 0;
 }
 
@@ -278,10 +279,29 @@ static int slice_text(struct scratch *s, struct value *out, const struct text *t
     return builder_value(&b, out);
 }
 
+/* The range of every STEP-th of its elements; its own step may become too large. */
+static int slice_range(struct scratch *s, struct value *out, const struct list *of,
+                       int64_t start, int64_t stop, int64_t step, size_t count)
+{
+    struct list *l = scratch_zeroed(s, sizeof(*l));
+
+    if (!l)
+        return -1;
+    l->n = count;
+    if (__builtin_mul_overflow(of->step, step, &l->step) ||
+        __builtin_mul_overflow(of->step, stop, &l->stop) ||
+        __builtin_add_overflow(of->start, l->stop, &l->stop) ||
+        __builtin_mul_overflow(of->step, start, &l->start) ||
+        __builtin_add_overflow(of->start, l->start, &l->start))
+        return scratch_fail(s, "integers of more than 64 bits are not supported");
+    *out = (struct value){ VALUE_RANGE, { .list = l } };
+    return 0;
+}
+
 int lookup_slice(struct scratch *s, struct value *out, const struct value *of,
                  const struct value *const bound[3])
 {
-    int64_t start = 0, step = 1;
+    int64_t start = 0, stop = 0, step = 1;
     size_t n = 0, count = 0;
     struct value *v;
 
@@ -289,26 +309,25 @@ int lookup_slice(struct scratch *s, struct value *out, const struct value *of,
         return scratch_fail(s, "%s", of->u.cause);
     if (of->type != VALUE_TEXT && of->type != VALUE_LIST && of->type != VALUE_TUPLE &&
         of->type != VALUE_RANGE)
-        return value_missing(s, out, "'%s' object has no slices", value_type_name(of));
+        return scratch_fail(s, "'%s' object has no slices", value_type_name(of));
     (void)value_length(of, &n);
-    if (slice_indices(s, bound, (int64_t)n, &start, &step, &count) < 0)
+    if (slice_indices(s, bound, (int64_t)n, &start, &stop, &step, &count) < 0)
         return -1;
     if (of->type == VALUE_TEXT)
         return slice_text(s, out, of->u.text, start, step, count);
     if (scratch_step(s, 8 * count) < 0)
         return -1;
-    if (of->type != VALUE_RANGE && step == 1) {
-        v = of->u.list->v;
-        if (value_list(s, out, of->type, 0) < 0)
-            return -1;
+    if (of->type == VALUE_RANGE)
+        return slice_range(s, out, of->u.list, start, stop, step, count);
+    v = of->u.list->v;
+    if (value_list(s, out, of->type, step == 1 ? 0 : count) < 0)
+        return -1;
+    if (step == 1) {
         out->u.list->v = v + start;
         out->u.list->n = count;
-        return 0;
     }
-    if (value_list(s, out, of->type == VALUE_RANGE ? VALUE_LIST : of->type, count) < 0)
-        return -1;
-    for (size_t i = 0; i < count; i++)
-        out->u.list->v[i] = list_at(of->u.list, (size_t)(start + (int64_t)i * step));
+    for (size_t i = 0; step != 1 && i < count; i++)
+        out->u.list->v[i] = v[start + (int64_t)i * step];
     return 0;
 }
 

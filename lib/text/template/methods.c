@@ -18,6 +18,7 @@ struct method {
                const struct value *const *arg);
     int (*run_any)(struct render *r, struct value *out, const struct value *self,
                    const struct arguments *a);
+    bool makes_text; /* of its arguments, which a safe text would escape */
 };
 
 /* ---- arguments ---- */
@@ -245,7 +246,7 @@ static int pad(struct render *r, struct value *out, const struct value *self,
                const struct value *const *arg, enum strings_side side)
 {
     struct builder b = builder_start(r->s);
-    const struct text blank = { " ", NULL, 1 }, *fill = NULL;
+    const struct text blank = { .s = " ", .n = 1 }, *fill = NULL;
     int64_t width, have = (int64_t)value_chars(self->u.text), before, room;
 
     if (maybe_int(r, arg[0], 0, &width) < 0 || maybe_text(r, arg[1], &fill) < 0)
@@ -290,7 +291,7 @@ static int run_center(struct render *r, struct value *out, const struct value *s
 static int run_zfill(struct render *r, struct value *out, const struct value *self,
                      const struct value *const *arg)
 {
-    const struct text *t = self->u.text, zero = { "0", NULL, 1 };
+    const struct text *t = self->u.text, zero = { .s = "0", .n = 1 };
     const struct value fill = { VALUE_TEXT, { .text = &zero } };
     const struct value *const padding[2] = { arg[0], &fill };
     size_t sign = t->n && (t->s[0] == '-' || t->s[0] == '+');
@@ -450,7 +451,7 @@ static int all_chars(struct render *r, struct value *out, const struct value *se
     for (size_t at = 0; at < t->n && all; at += used)
         all = is(chars_at(t->s + at, t->n - at, &used));
     *out = value_bool(all);
-    return scratch_step(r->s, t->n);
+    return scratch_step(r->s, 8 * t->n);
 }
 
 static int run_isspace(struct render *r, struct value *out, const struct value *self,
@@ -481,87 +482,71 @@ static int run_isalnum(struct render *r, struct value *out, const struct value *
     return all_chars(r, out, self, python_is_alnum);
 }
 
-/* Are all letters in this case, and is there one? */
-static int is_case(struct render *r, struct value *out, const struct value *self,
-                   bool upper)
-{
-    const struct text *t = self->u.text;
-    bool all = true, any = false;
-    size_t used;
-
-    for (size_t at = 0; at < t->n && all; at += used) {
-        enum python_case c = python_case(chars_at(t->s + at, t->n - at, &used));
-
-        any |= c == (upper ? PYTHON_UPPER : PYTHON_LOWER);
-        all = c == PYTHON_UNCASED || c == (upper ? PYTHON_UPPER : PYTHON_LOWER);
-    }
-    *out = value_bool(all && any);
-    return scratch_step(r->s, t->n);
-}
-
 static int run_islower(struct render *r, struct value *out, const struct value *self,
                        const struct value *const *arg)
 {
     (void)arg;
-    return is_case(r, out, self, false);
+    *out = value_bool(strings_is_case(self->u.text, false));
+    return scratch_step(r->s, 8 * self->u.text->n);
 }
 
 static int run_isupper(struct render *r, struct value *out, const struct value *self,
                        const struct value *const *arg)
 {
     (void)arg;
-    return is_case(r, out, self, true);
+    *out = value_bool(strings_is_case(self->u.text, true));
+    return scratch_step(r->s, 8 * self->u.text->n);
 }
 
 static const struct method text_methods[] = {
-    { "strip", { "chars", 0 }, run_strip, NULL },
-    { "lstrip", { "chars", 0 }, run_lstrip, NULL },
-    { "rstrip", { "chars", 0 }, run_rstrip, NULL },
-    { "split", { "sep maxsplit", 0 }, run_split, NULL },
-    { "rsplit", { "sep maxsplit", 0 }, run_rsplit, NULL },
-    { "splitlines", { "keepends", 0 }, run_splitlines, NULL },
-    { "partition", { "sep", 1 }, run_partition, NULL },
-    { "rpartition", { "sep", 1 }, run_rpartition, NULL },
-    { "removeprefix", { "prefix", 1 }, run_removeprefix, NULL },
-    { "removesuffix", { "suffix", 1 }, run_removesuffix, NULL },
-    { "replace", { "old new count", 2 }, run_replace, NULL },
-    { "lower", { "", 0 }, run_lower, NULL },
-    { "upper", { "", 0 }, run_upper, NULL },
-    { "capitalize", { "", 0 }, run_capitalize, NULL },
-    { "title", { "", 0 }, run_title, NULL },
-    { "join", { "iterable", 1 }, run_join, NULL },
-    { "ljust", { "width fillchar", 1 }, run_ljust, NULL },
-    { "rjust", { "width fillchar", 1 }, run_rjust, NULL },
-    { "center", { "width fillchar", 1 }, run_center, NULL },
-    { "zfill", { "width", 1 }, run_zfill, NULL },
-    { "format", { "", 0 }, NULL, run_format },
-    { "startswith", { "prefix", 1 }, run_startswith, NULL },
-    { "endswith", { "suffix", 1 }, run_endswith, NULL },
-    { "find", { "sub start end", 1 }, run_find, NULL },
-    { "rfind", { "sub start end", 1 }, run_rfind, NULL },
-    { "index", { "sub start end", 1 }, run_index, NULL },
-    { "rindex", { "sub start end", 1 }, run_rindex, NULL },
-    { "count", { "sub", 1 }, run_count, NULL },
-    { "isspace", { "", 0 }, run_isspace, NULL },
-    { "isdigit", { "", 0 }, run_isdigit, NULL },
-    { "isalpha", { "", 0 }, run_isalpha, NULL },
-    { "isalnum", { "", 0 }, run_isalnum, NULL },
-    { "islower", { "", 0 }, run_islower, NULL },
-    { "isupper", { "", 0 }, run_isupper, NULL },
-    { "casefold", { "", 0 }, NULL, NULL },
-    { "encode", { "", 0 }, NULL, NULL },
-    { "expandtabs", { "", 0 }, NULL, NULL },
-    { "format_map", { "", 0 }, NULL, NULL },
-    { "isascii", { "", 0 }, NULL, NULL },
-    { "isdecimal", { "", 0 }, NULL, NULL },
-    { "isidentifier", { "", 0 }, NULL, NULL },
-    { "isnumeric", { "", 0 }, NULL, NULL },
-    { "isprintable", { "", 0 }, NULL, NULL },
-    { "istitle", { "", 0 }, NULL, NULL },
-    { "maketrans", { "", 0 }, NULL, NULL },
-    { "swapcase", { "", 0 }, NULL, NULL },
-    { "translate", { "", 0 }, NULL, NULL },
-    { NULL, { NULL, 0 }, NULL, NULL },
+    { "strip", { "chars", 0 }, run_strip, NULL, false },
+    { "lstrip", { "chars", 0 }, run_lstrip, NULL, false },
+    { "rstrip", { "chars", 0 }, run_rstrip, NULL, false },
+    { "split", { "sep maxsplit", 0 }, run_split, NULL, false },
+    { "rsplit", { "sep maxsplit", 0 }, run_rsplit, NULL, false },
+    { "splitlines", { "keepends", 0 }, run_splitlines, NULL, false },
+    { "partition", { "sep", 1 }, run_partition, NULL, false },
+    { "rpartition", { "sep", 1 }, run_rpartition, NULL, false },
+    { "removeprefix", { "prefix", 1 }, run_removeprefix, NULL, false },
+    { "removesuffix", { "suffix", 1 }, run_removesuffix, NULL, false },
+    { "replace", { "old new count", 2 }, run_replace, NULL, true },
+    { "lower", { "", 0 }, run_lower, NULL, true },
+    { "upper", { "", 0 }, run_upper, NULL, true },
+    { "capitalize", { "", 0 }, run_capitalize, NULL, true },
+    { "title", { "", 0 }, run_title, NULL, true },
+    { "join", { "iterable", 1 }, run_join, NULL, true },
+    { "ljust", { "width fillchar", 1 }, run_ljust, NULL, true },
+    { "rjust", { "width fillchar", 1 }, run_rjust, NULL, true },
+    { "center", { "width fillchar", 1 }, run_center, NULL, true },
+    { "zfill", { "width", 1 }, run_zfill, NULL, true },
+    { "format", { "", 0 }, NULL, run_format, true },
+    { "startswith", { "prefix", 1 }, run_startswith, NULL, false },
+    { "endswith", { "suffix", 1 }, run_endswith, NULL, false },
+    { "find", { "sub start end", 1 }, run_find, NULL, false },
+    { "rfind", { "sub start end", 1 }, run_rfind, NULL, false },
+    { "index", { "sub start end", 1 }, run_index, NULL, false },
+    { "rindex", { "sub start end", 1 }, run_rindex, NULL, false },
+    { "count", { "sub", 1 }, run_count, NULL, false },
+    { "isspace", { "", 0 }, run_isspace, NULL, false },
+    { "isdigit", { "", 0 }, run_isdigit, NULL, false },
+    { "isalpha", { "", 0 }, run_isalpha, NULL, false },
+    { "isalnum", { "", 0 }, run_isalnum, NULL, false },
+    { "islower", { "", 0 }, run_islower, NULL, false },
+    { "isupper", { "", 0 }, run_isupper, NULL, false },
+    { "casefold", { "", 0 }, NULL, NULL, false },
+    { "encode", { "", 0 }, NULL, NULL, false },
+    { "expandtabs", { "", 0 }, NULL, NULL, false },
+    { "format_map", { "", 0 }, NULL, NULL, false },
+    { "isascii", { "", 0 }, NULL, NULL, false },
+    { "isdecimal", { "", 0 }, NULL, NULL, false },
+    { "isidentifier", { "", 0 }, NULL, NULL, false },
+    { "isnumeric", { "", 0 }, NULL, NULL, false },
+    { "isprintable", { "", 0 }, NULL, NULL, false },
+    { "istitle", { "", 0 }, NULL, NULL, false },
+    { "maketrans", { "", 0 }, NULL, NULL, false },
+    { "swapcase", { "", 0 }, NULL, NULL, false },
+    { "translate", { "", 0 }, NULL, NULL, false },
+    { NULL, { NULL, 0 }, NULL, NULL, false },
 };
 
 /* ---- dicts ---- */
@@ -628,13 +613,13 @@ static int run_copy(struct render *r, struct value *out, const struct value *sel
 }
 
 static const struct method dict_methods[] = {
-    { "get", { "key default", 1 }, run_get, NULL },
-    { "keys", { "", 0 }, run_keys, NULL },
-    { "values", { "", 0 }, run_values, NULL },
-    { "items", { "", 0 }, run_items, NULL },
-    { "copy", { "", 0 }, run_copy, NULL },
-    { "fromkeys", { "", 0 }, NULL, NULL },
-    { NULL, { NULL, 0 }, NULL, NULL },
+    { "get", { "key default", 1 }, run_get, NULL, false },
+    { "keys", { "", 0 }, run_keys, NULL, false },
+    { "values", { "", 0 }, run_values, NULL, false },
+    { "items", { "", 0 }, run_items, NULL, false },
+    { "copy", { "", 0 }, run_copy, NULL, false },
+    { "fromkeys", { "", 0 }, NULL, NULL, false },
+    { NULL, { NULL, 0 }, NULL, NULL, false },
 };
 
 /* ---- lists ---- */
@@ -674,16 +659,16 @@ static int run_list_index(struct render *r, struct value *out, const struct valu
 }
 
 static const struct method list_methods[] = {
-    { "count", { "value", 1 }, run_list_count, NULL },
-    { "index", { "value", 1 }, run_list_index, NULL },
-    { "copy", { "", 0 }, run_copy, NULL },
-    { NULL, { NULL, 0 }, NULL, NULL },
+    { "count", { "value", 1 }, run_list_count, NULL, false },
+    { "index", { "value", 1 }, run_list_index, NULL, false },
+    { "copy", { "", 0 }, run_copy, NULL, false },
+    { NULL, { NULL, 0 }, NULL, NULL, false },
 };
 
 static const struct method tuple_methods[] = {
-    { "count", { "value", 1 }, run_list_count, NULL },
-    { "index", { "value", 1 }, run_list_index, NULL },
-    { NULL, { NULL, 0 }, NULL, NULL },
+    { "count", { "value", 1 }, run_list_count, NULL, false },
+    { "index", { "value", 1 }, run_list_index, NULL, false },
+    { NULL, { NULL, 0 }, NULL, NULL, false },
 };
 
 /* ---- loops ---- */
@@ -717,9 +702,9 @@ static int run_changed(struct render *r, struct value *out, const struct value *
 }
 
 static const struct method loop_methods[] = {
-    { "cycle", { "", 0 }, NULL, run_cycle },
-    { "changed", { "", 0 }, NULL, run_changed },
-    { NULL, { NULL, 0 }, NULL, NULL },
+    { "cycle", { "", 0 }, NULL, run_cycle, false },
+    { "changed", { "", 0 }, NULL, run_changed, false },
+    { NULL, { NULL, 0 }, NULL, NULL, false },
 };
 
 /* ---- all ---- */
@@ -764,6 +749,9 @@ int method_run(struct render *r, struct value *out, const struct method_call *m,
 {
     const struct value *arg[MOST_PARAMETERS];
 
+    if (m->self.type == VALUE_TEXT && m->self.u.text->safe && m->method->makes_text)
+        return scratch_fail(r->s, "the method '%s' of a safe text is not supported",
+                            m->method->name);
     if (m->method->run_any)
         return m->method->run_any(r, out, &m->self, a);
     if (!m->method->run)

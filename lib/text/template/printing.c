@@ -69,7 +69,8 @@ static int repr_text(struct builder *b, const struct text *t)
     char quote =
         t->n && memchr(t->s, '\'', t->n) && !memchr(t->s, '"', t->n) ? '"' : '\'';
 
-    if (builder_add_char(b, (uint32_t)quote, 0) < 0)
+    if ((t->safe && builder_add_word(b, "Markup(", 0) < 0) ||
+        builder_add_char(b, (uint32_t)quote, 0) < 0)
         return -1;
     for (size_t at = 0; at < t->n;) {
         unsigned char mark;
@@ -78,7 +79,9 @@ static int repr_text(struct builder *b, const struct text *t)
         if (repr_char(b, cp, quote, mark) < 0)
             return -1;
     }
-    return builder_add_char(b, (uint32_t)quote, 0);
+    return builder_add_char(b, (uint32_t)quote, 0) < 0 ? -1
+           : t->safe                                   ? builder_add_word(b, ")", 0)
+                                                       : 0;
 }
 
 /* ---- str and repr ---- */
@@ -112,9 +115,8 @@ static int repr_dict(struct builder *b, const struct dict *d)
 static int repr_range(struct builder *b, const struct list *l)
 {
     char buf[96];
-    int64_t end = l->start + (int64_t)l->n * l->step;
 
-    snprintf(buf, sizeof(buf), "range(%" PRId64 ", %" PRId64, l->start, end);
+    snprintf(buf, sizeof(buf), "range(%" PRId64 ", %" PRId64, l->start, l->stop);
     if (builder_add_word(b, buf, 0) < 0)
         return -1;
     snprintf(buf, sizeof(buf), ", %" PRId64 ")", l->step);

@@ -71,6 +71,24 @@ enum python_case python_case(uint32_t cp)
     }
 }
 
+bool python_is_case_ignorable(uint32_t cp)
+{
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+        return true;
+    default: /* punctuation within words: Word_Break MidLetter, MidNumLet, Single_Quote
+              */
+        return cp == '\'' || cp == '.' || cp == ':' || cp == 0xb7 || cp == 0x387 ||
+               cp == 0x55f || cp == 0x5f4 || cp == 0x2018 || cp == 0x2019 ||
+               cp == 0x2024 || cp == 0x2027 || cp == 0xfe13 || cp == 0xfe52 ||
+               cp == 0xfe55 || cp == 0xff07 || cp == 0xff0e || cp == 0xff1a;
+    }
+}
+
 const char *python_float(char buf[PYTHON_FLOAT], double x)
 {
     char e[40], digits[24] = { 0 };

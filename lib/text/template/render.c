@@ -23,7 +23,11 @@ int render_set(struct render *r, const char *name, struct value value)
     while (v && v->name != name)
         v = v->next;
     if (!v) {
-        v = scratch_take(r->s, sizeof(*v));
+        v = r->free_variables;
+        if (v)
+            r->free_variables = v->next;
+        else
+            v = scratch_take(r->s, sizeof(*v));
         if (!v)
             return -1;
         *v = (struct variable){ .name = name, .next = r->scope->first };
@@ -79,17 +83,40 @@ static int assign(struct render *r, const struct node *target, const struct valu
 /* A scope within AROUND.  A macro that is defined in it may keep it. */
 static struct scope *new_scope(struct render *r, struct scope *around)
 {
-    struct scope *scope = scratch_zeroed(r->s, sizeof(*scope));
+    struct scope *scope = r->free_scopes;
 
     if (scope)
-        scope->around = around;
+        r->free_scopes = scope->around;
+    else
+        scope = scratch_take(r->s, sizeof(*scope));
+    if (scope)
+        *scope = (struct scope){ .around = around };
     return scope;
+}
+
+/* Takes back a scope, and its variables, unless a macro was made since there were
+ * MACROS of them. */
+static void drop_scope(struct render *r, struct scope *scope, size_t macros)
+{
+    struct variable *last = scope->first;
+
+    if (r->macros != macros)
+        return;
+    while (last && last->next)
+        last = last->next;
+    if (last) {
+        last->next = r->free_variables;
+        r->free_variables = scope->first;
+    }
+    scope->around = r->free_scopes;
+    r->free_scopes = scope;
 }
 
 /* Runs BODY in a new scope. */
 static enum end run_scoped(struct render *r, const struct node *body)
 {
     struct scope *around = r->scope, *scope = new_scope(r, around);
+    size_t macros = r->macros;
     enum end end;
 
     if (!scope)
@@ -97,6 +124,7 @@ static enum end run_scoped(struct render *r, const struct node *body)
     r->scope = scope;
     end = run_body(r, body);
     r->scope = around;
+    drop_scope(r, scope, macros);
     return end;
 }
 
@@ -203,7 +231,7 @@ static int run_macro(struct render *r, struct value *out, const struct macro *m,
 {
     struct scope *around = r->scope, *scope = new_scope(r, m->scope);
     bool *taken = scratch_zeroed(r->s, a->n_keywords + 1);
-    size_t used = 0;
+    size_t used = 0, macros = r->macros;
     int ret = -1;
 
     if (!scope || !taken || scratch_enter(r->s) < 0)
@@ -214,6 +242,7 @@ static int run_macro(struct render *r, struct value *out, const struct macro *m,
         run_to_text(r, out, m->node->c) != END_ERROR)
         ret = 0;
     r->scope = around;
+    drop_scope(r, scope, macros);
     scratch_leave(r->s);
     return ret;
 }
@@ -225,6 +254,7 @@ static int make_macro(struct render *r, struct value *out, const struct node *n)
     if (!m)
         return -1;
     *m = (struct macro){ n, r->scope };
+    r->macros++;
     *out = (struct value){ VALUE_MACRO, { .macro = m } };
     return 0;
 }
@@ -346,6 +376,7 @@ static enum end run_round(struct render *r, const struct node *n,
 {
     struct scope *around = r->scope, *scope = new_scope(r, around);
     struct value v = list_at(loop->u.loop->list, loop->u.loop->at);
+    size_t macros = r->macros;
     enum end end = END_ERROR;
 
     if (!scope || scratch_step(r->s, 0) < 0)
@@ -355,6 +386,7 @@ static enum end run_round(struct render *r, const struct node *n,
         assign(r, n->a, &v) == 0)
         end = run_body(r, n->c);
     r->scope = around;
+    drop_scope(r, scope, macros);
     return end;
 }
 
@@ -362,6 +394,7 @@ static enum end run_for(struct render *r, const struct node *n)
 {
     const char *loop_name = names_find(r->names, "loop", 4);
     struct loop *loop = scratch_zeroed(r->s, sizeof(*loop));
+    bool completed = false;
     struct value v;
 
     if (!loop || evaluate(r, &v, n->b) < 0)
@@ -370,8 +403,6 @@ static enum end run_for(struct render *r, const struct node *n)
     if (value_elements(r->s, &loop->list, &v) < 0 ||
         (n->e && keep_some(r, &loop->list, n) < 0))
         return END_ERROR;
-    if (!loop->list->n)
-        return run_scoped(r, n->d);
     v = (struct value){ VALUE_LOOP, { .loop = loop } };
     for (; loop->at < loop->list->n; loop->at++) {
         enum end end = run_round(r, n, &v, loop_name);
@@ -380,8 +411,10 @@ static enum end run_for(struct render *r, const struct node *n)
             return end;
         if (end == END_BREAK)
             break;
+        completed |= end == END_DONE;
     }
-    return END_DONE;
+    /* as in jinja2, where a round that is left by break or continue does not count */
+    return completed ? END_DONE : run_scoped(r, n->d);
 }
 
 static enum end run_set_block(struct render *r, const struct node *n)

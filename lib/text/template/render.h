@@ -37,6 +37,10 @@ struct render {
     struct scope *scope;
     struct builder *out;
     struct tm date;
+    /* private: scopes and variables to be used again */
+    struct scope *free_scopes;
+    struct variable *free_variables;
+    size_t macros; /* made so far: a macro keeps the scope around it */
 };
 
 /* Arguments of a call. */

@@ -7,7 +7,10 @@
 
 #include "lib/base/str.h"
 #include "lib/text/chars.h"
+#include "lib/text/template/casing.h"
 #include "lib/text/template/python.h"
+
+enum { CHAR_COST = 8 }; /* looking at a character, in bytes copied */
 
 /* ---- finding ---- */
 
@@ -176,7 +179,7 @@ static int split_words(struct parts *p, int64_t most)
             return -1;
         at = skip_space(t, end, true);
     }
-    return scratch_step(p->s, t->n);
+    return scratch_step(p->s, CHAR_COST * t->n);
 }
 
 int strings_split(struct scratch *s, struct value *out, const struct text *t,
@@ -213,7 +216,7 @@ static int split_words_last(struct parts *p, int64_t most)
             return -1;
         end = skip_space_back(t, at, true);
     }
-    return scratch_step(p->s, t->n);
+    return scratch_step(p->s, CHAR_COST * t->n);
 }
 
 int strings_split_last(struct scratch *s, struct value *out, const struct text *t,
@@ -268,7 +271,7 @@ int strings_split_lines(struct scratch *s, struct value *out, const struct text 
     }
     if (start < t->n && add_part(&p, start, t->n) < 0)
         return -1;
-    return scratch_step(s, t->n) < 0 ? -1 : parts_value(&p, out);
+    return scratch_step(s, CHAR_COST * t->n) < 0 ? -1 : parts_value(&p, out);
 }
 
 /* ---- replacing ---- */
@@ -336,17 +339,68 @@ int strings_repeat(struct scratch *s, struct value *out, const struct text *t,
     return builder_value(&b, out);
 }
 
+int strings_add_escaped(struct builder *b, const struct text *t)
+{
+    static const char special[] = "&<>'\"";
+    static const char *const escaped[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
+    size_t start = 0;
+
+    for (size_t at = 0; at < t->n; at++) {
+        const char *found = t->s[at] ? strchr(special, t->s[at]) : NULL;
+
+        if (!found)
+            continue;
+        if (add_range(b, t, start, at) < 0 ||
+            builder_add_word(b, escaped[found - special], t->mark ? t->mark[at] : 0) <
+                0)
+            return -1;
+        start = at + 1;
+    }
+    return add_range(b, t, start, t->n);
+}
+
 /* ---- case ---- */
 
 static int add_case(struct builder *b, uint32_t cp, unsigned char mark,
                     enum strings_case to)
 {
     utf8proc_int32_t c = (utf8proc_int32_t)cp;
+    const char *special = to == STRINGS_LOWER   ? NULL
+                          : to == STRINGS_UPPER ? casing_upper(cp)
+                                                : casing_title(cp);
 
+    if (cp == 0x130 && to == STRINGS_LOWER)
+        special = "i\314\207"; /* with a dot above */
+    if (special)
+        return builder_add_word(b, special, mark);
     c = to == STRINGS_LOWER   ? utf8proc_tolower(c)
         : to == STRINGS_UPPER ? utf8proc_toupper(c)
                               : utf8proc_totitle(c);
     return builder_add_char(b, (uint32_t)c, mark);
+}
+
+/* Is the sigma at AT, of USED bytes, the last letter of a word?  Its small letter is
+ * then another one. */
+static bool is_final_sigma(const struct text *t, size_t at, size_t used)
+{
+    bool before = false, after = false;
+    size_t i, n;
+
+    for (i = at; i && !before; i -= n) {
+        uint32_t cp = chars_before(t->s, i, &n);
+
+        if (!python_is_case_ignorable(cp) && python_case(cp) == PYTHON_UNCASED)
+            break;
+        before = !python_is_case_ignorable(cp);
+    }
+    for (i = at + used; i < t->n && !after; i += n) {
+        uint32_t cp = chars_at(t->s + i, t->n - i, &n);
+
+        if (!python_is_case_ignorable(cp) && python_case(cp) == PYTHON_UNCASED)
+            break;
+        after = !python_is_case_ignorable(cp);
+    }
+    return before && !after;
 }
 
 int strings_to_case(struct scratch *s, struct value *out, const struct text *t,
@@ -362,9 +416,27 @@ int strings_to_case(struct scratch *s, struct value *out, const struct text *t,
                               : first                                    ? STRINGS_TITLE
                                       : STRINGS_LOWER;
 
+        if (cp == 0x3a3 && c == STRINGS_LOWER && is_final_sigma(t, at, used))
+            cp = 0x3c2;
         if (add_case(&b, cp, t->mark ? t->mark[at] : 0, c) < 0)
             return -1;
         first = to == STRINGS_TITLE && python_case(cp) == PYTHON_UNCASED;
     }
     return builder_value(&b, out);
+}
+
+bool strings_is_case(const struct text *t, bool upper)
+{
+    enum python_case wanted = upper ? PYTHON_UPPER : PYTHON_LOWER;
+    bool any = false;
+    size_t used;
+
+    for (size_t at = 0; at < t->n; at += used) {
+        enum python_case c = python_case(chars_at(t->s + at, t->n - at, &used));
+
+        if (c != PYTHON_UNCASED && c != wanted)
+            return false;
+        any |= c == wanted;
+    }
+    return any;
 }

@@ -37,6 +37,11 @@ enum strings_case { STRINGS_LOWER, STRINGS_UPPER, STRINGS_CAPITALIZED, STRINGS_T
 MUST_CHECK int strings_to_case(struct scratch *s, struct value *out,
                                const struct text *t, enum strings_case to);
 
+/* Are all letters of T in this case, and is there one: str.islower, str.isupper? */
+bool strings_is_case(const struct text *t, bool upper);
+/* Appends T with & < > ' " escaped for HTML. */
+MUST_CHECK int strings_add_escaped(struct builder *b, const struct text *t);
+
 /* The byte of code point I, which is at most their number. */
 size_t strings_offset(const struct text *t, size_t i);
 

@@ -196,30 +196,28 @@ static int is_divisible(struct render *r, bool *out, const struct value *v,
     return 0;
 }
 
-static int is_case(struct render *r, bool *out, const struct value *v,
-                   enum strings_case c)
+static int is_case(struct render *r, bool *out, const struct value *v, bool upper)
 {
-    struct value text, changed;
+    struct value text;
 
-    if (printing_to_text(r->s, &text, v) < 0 ||
-        strings_to_case(r->s, &changed, text.u.text, c) < 0)
+    if (printing_to_text(r->s, &text, v) < 0)
         return -1;
-    *out = !text_compare(text.u.text, changed.u.text);
-    return 0;
+    *out = strings_is_case(text.u.text, upper);
+    return scratch_step(r->s, 8 * text.u.text->n);
 }
 
 static int is_lower(struct render *r, bool *out, const struct value *v,
                     const struct value *arg)
 {
     (void)arg;
-    return is_case(r, out, v, STRINGS_LOWER);
+    return is_case(r, out, v, false);
 }
 
 static int is_upper(struct render *r, bool *out, const struct value *v,
                     const struct value *arg)
 {
     (void)arg;
-    return is_case(r, out, v, STRINGS_UPPER);
+    return is_case(r, out, v, true);
 }
 
 static int is_equal(struct render *r, bool *out, const struct value *v,

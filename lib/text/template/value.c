@@ -17,7 +17,7 @@ int value_text(struct scratch *s, struct value *out, const char *bytes,
 
     if (!t)
         return -1;
-    *t = (struct text){ bytes, mark, n };
+    *t = (struct text){ .s = bytes, .mark = mark, .n = n };
     *out = (struct value){ VALUE_TEXT, { .text = t } };
     return 0;
 }
@@ -25,8 +25,14 @@ int value_text(struct scratch *s, struct value *out, const char *bytes,
 int value_slice(struct scratch *s, struct value *out, const struct text *t,
                 size_t start, size_t end)
 {
-    return value_text(s, out, t->s ? t->s + start : NULL,
-                      t->mark ? t->mark + start : NULL, end - start);
+    struct text *part = scratch_take(s, sizeof(*part));
+
+    if (!part)
+        return -1;
+    *part = (struct text){ t->s ? t->s + start : NULL, t->mark ? t->mark + start : NULL,
+                           end - start, t->safe };
+    *out = (struct value){ VALUE_TEXT, { .text = part } };
+    return 0;
 }
 
 int value_list(struct scratch *s, struct value *out, enum value_type type, size_t n)
@@ -531,7 +537,7 @@ int dict_find(struct scratch *s, const struct dict *d, const struct value *key,
 int dict_get(struct scratch *s, const struct value **out, const struct dict *d,
              const char *key)
 {
-    struct text t = { key, NULL, strlen(key) };
+    struct text t = { .s = key, .n = strlen(key) };
     struct value k = { VALUE_TEXT, { .text = &t } };
     size_t at;
 

@@ -40,6 +40,7 @@ struct text {
     const char *s;             /* [n], not NUL-terminated */
     const unsigned char *mark; /* [n]; NULL: all zero */
     size_t n;
+    bool safe; /* marked by the filter safe: what is added to it is escaped for HTML */
 };
 
 struct value {
@@ -61,10 +62,10 @@ struct value {
 
 struct list {
     size_t n;
-    struct value *v;     /* [n]; NULL: a range */
-    int64_t start, step; /* of a range */
-    const char *kind;    /* of a view, such as "dict_keys" */
-    bool spent;          /* an iterator was read */
+    struct value *v;           /* [n]; NULL: a range */
+    int64_t start, stop, step; /* of a range */
+    const char *kind;          /* of a view, such as "dict_keys" */
+    bool spent;                /* an iterator was read */
 };
 
 struct dict {
