@@ -6,6 +6,7 @@ dist_man_MANS += \
     %D%/shardutils-calibration.5 \
     %D%/shardutils-eager.5 \
     %D%/shardutils-family.5 \
+    %D%/shardutils-template.5 \
     %D%/shardutils.7 \
     %D%/shardutils-checkpoint.5 \
     %D%/tp-run.1 \

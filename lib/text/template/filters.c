@@ -90,13 +90,13 @@ static int run_title(struct render *r, struct value *out, const struct value *in
         if (!(chars_is_space(cp) || (cp && cp < 0x80 && strchr("-({[<", (int)cp))))
             continue;
         if (value_slice(r->s, &part, t, start, at + used) < 0 ||
-            strings_to_case(r->s, &part, part.u.text, STRINGS_CAPITALIZED) < 0 ||
+            strings_to_case(r->s, &part, part.u.text, STRINGS_UPPER_FIRST) < 0 ||
             builder_add_text(&b, part.u.text) < 0)
             return -1;
         start = at + used;
     }
     if (value_slice(r->s, &part, t, start, t->n) < 0 ||
-        strings_to_case(r->s, &part, part.u.text, STRINGS_CAPITALIZED) < 0 ||
+        strings_to_case(r->s, &part, part.u.text, STRINGS_UPPER_FIRST) < 0 ||
         builder_add_text(&b, part.u.text) < 0)
         return -1;
     return builder_value(&b, out);

@@ -413,8 +413,9 @@ int strings_to_case(struct scratch *s, struct value *out, const struct text *t,
     for (size_t at = 0; at < t->n; at += used) {
         uint32_t cp = chars_at(t->s + at, t->n - at, &used);
         enum strings_case c = to == STRINGS_LOWER || to == STRINGS_UPPER ? to
-                              : first                                    ? STRINGS_TITLE
-                                      : STRINGS_LOWER;
+                              : !first                                   ? STRINGS_LOWER
+                              : to == STRINGS_UPPER_FIRST                ? STRINGS_UPPER
+                                                          : STRINGS_TITLE;
 
         if (cp == 0x3a3 && c == STRINGS_LOWER && is_final_sigma(t, at, used))
             cp = 0x3c2;

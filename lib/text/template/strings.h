@@ -33,7 +33,13 @@ MUST_CHECK int strings_replace(struct scratch *s, struct value *out,
 MUST_CHECK int strings_repeat(struct scratch *s, struct value *out,
                               const struct text *t, int64_t times);
 
-enum strings_case { STRINGS_LOWER, STRINGS_UPPER, STRINGS_CAPITALIZED, STRINGS_TITLE };
+enum strings_case {
+    STRINGS_LOWER,
+    STRINGS_UPPER,
+    STRINGS_CAPITALIZED, /* the first letter in title case */
+    STRINGS_UPPER_FIRST,
+    STRINGS_TITLE /* the first letter of each word */
+};
 MUST_CHECK int strings_to_case(struct scratch *s, struct value *out,
                                const struct text *t, enum strings_case to);
 
