@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cmd/tp-run/session.h"
 
+#include <assert.h>
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -834,5 +835,6 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
 
 int session_run(struct session *s, rank_main main, void *arg)
 {
+    assert(s->machine.ops); /* session_choose */
     return launcher_run(&s->launcher, s->cmd, s->mesh.nranks, main, arg);
 }

@@ -121,7 +121,7 @@ MUST_CHECK int session_choose(struct session *s, const struct program_options *o
 void session_close(struct session *s);
 /* Number of cores available to this process. */
 int session_cores(void);
-/* Runs MAIN on all ranks; returns the program's exit status. */
+/* Runs MAIN on all ranks, after session_choose; returns the program's exit status. */
 int session_run(struct session *s, rank_main main, void *arg);
 
 /* For --report-memory: prints what each rank has allocated as a line of JSON on
