@@ -26,11 +26,16 @@ const char *family_path(const struct cmd *cmd)
 }
 
 int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                    const char *family, const char *config, struct err *err)
+                    const struct open_options *o, struct err *err)
 {
-    struct checkpoint_options opt = { .family_file = family, .config = config };
+    static const struct open_options none = { 0 };
+    struct checkpoint_options opt = { 0 };
     bool sharded;
 
+    o = o ? o : &none;
+    opt.family_file = o->family;
+    opt.config = o->config;
+    opt.moments = o->moments;
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
         return -1;
     opt.family_path = sharded ? NULL : family_path(cmd);
@@ -74,11 +79,11 @@ void warn_untied(const struct cmd *cmd, const struct model *m)
 }
 
 int open_to_cut(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                const char *family, const char *config, struct err *err)
+                const struct open_options *o, struct err *err)
 {
     struct checkpoint *c;
 
-    if (open_checkpoint(cmd, &c, path, family, config, err) < 0)
+    if (open_checkpoint(cmd, &c, path, o, err) < 0)
         return -1;
     if (c->model && model_family(c->model)->own &&
         model_check_lines(c->model, err) < 0) {

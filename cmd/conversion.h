@@ -9,15 +9,20 @@
 
 /* SHARDUTILS_FAMILY_PATH, or NULL; CMD warns of each file on it that is no family. */
 const char *family_path(const struct cmd *cmd);
-/* Open PATH with --family FAMILY and --config CONFIG (each may be NULL) and the
- * families of family_path. */
+/* How a checkpoint that the user names is opened. */
+struct open_options {
+    const char *family, *config; /* --family and --config, or NULL */
+    bool moments;                /* --moments */
+};
+
+/* Open PATH as O says (NULL: as it is), with the families of family_path. */
 MUST_CHECK int open_checkpoint(const struct cmd *cmd, struct checkpoint **out,
-                               const char *path, const char *family, const char *config,
+                               const char *path, const struct open_options *o,
                                struct err *err);
 /* The same to be cut: a family from the user's file must also type, since the cut
  * checkpoint keeps it. */
 MUST_CHECK int open_to_cut(const struct cmd *cmd, struct checkpoint **out,
-                           const char *path, const char *family, const char *config,
+                           const char *path, const struct open_options *o,
                            struct err *err);
 
 /* Say so in one line if another set of weights lies beside the single file that is
@@ -52,6 +57,12 @@ struct write_options {
     {                                                               \
         OPT_STRING, '\0', "config", &(config), "FILE",              \
             "the model's config.json, or its directory", NULL, NULL \
+    }
+
+#define MOMENTS_OPTION(moments)                            \
+    {                                                      \
+        OPT_FLAG, '\0', "moments", &(moments), NULL,       \
+            "take an optimizer's moments, too", NULL, NULL \
     }
 
 #define WRITE_OPTIONS(w)                                                               \

@@ -18,12 +18,32 @@ ranks fsdp
 mesh mesh
 hsdp hsdp
 fsdp1 fsdp1
+pipe pipe
 zero0 zero0
 zero1 zero1
 zero1-f32 zero1-f32
 zero2-align zero2-align
+zero1-opt zero1-opt
 zero2-frozen zero2-frozen
+zero2-tied zero2-tied
+zero3 zero3
+zero3-sub zero3-sub
+zero3-frozen zero3-frozen
+zero3-tied zero3-tied
+universal/u zero1
 END
+# and so are the moments of Adam
+for both in dcp:fsdp-moments.safetensors zero3:zero3-moments.safetensors zero3-sub:zero3-sub-moments.safetensors \
+    universal/u:zero1; do
+    run tp-shard diff --moments "${both%:*}" "${both#*:}"
+    status_is 0 "${both%:*}: every moment is that of the framework"
+done
+run tp-shard show --moments zero1-f32
+out_has "36 tensors, " "moments of stage 1 are there"
+# experts that are stacked are read as in safetensors
+run tp-shard merge -q --config experts.hf experts experts.merged
+run tp-shard diff experts.merged experts.safetensors
+status_is 0 "stacked experts are told apart, although ranks have them in pieces"
 
 # all that take a checkpoint take one
 run tp-shard merge --config . accelerate merged
@@ -32,7 +52,7 @@ err_is "tp-shard: merged: 12 tensors, 3.25 KiB" "and what was written is told"
 ok "as a Hugging Face directory" cmp config.json merged/config.json
 run tp-shard merge accelerate none
 status_is 3 "without a config it is refused"
-err_is "tp-shard: accelerate/config.json: missing; --config gives the model's config.json" "and it is said how"
+err_is "tp-shard: accelerate/config.json: missing; it lies beside the weights, or --config of tp-shard names it" "and it is said how"
 run tp-shard split --tp 2 --config config.json dcp cut
 status_is 0 "it is split over ranks"
 run tp-shard diff cut fsdp.safetensors
@@ -49,6 +69,21 @@ run tp-shard show accelerate/pytorch_model_fsdp_0
 status_is 0 "the inner directory of accelerate's is one too"
 run tp-shard verify --json dcp
 out_has '{"type":"summary","files":4,' "verify counts the files"
+
+run tp-shard split --tp 2 --moments --config config.json zero3 cut-moments
+status_is 0 "moments are split with their weights"
+run tp-shard diff cut-moments zero3-moments.safetensors
+status_is 0 "and are the same"
+run tp-shard show --json cut-moments
+out_has '"role":"exp_avg_sq"' "and have their role"
+run tp-shard merge cut-moments no-moments
+run tp-shard diff no-moments zero3.safetensors
+status_is 0 "a merge drops them"
+run tp-shard show --moments ranks
+status_is 3 "where there are no moments that is an error"
+err_is "tp-shard: ranks: no moments of an optimizer" "and told"
+run tp-shard show --moments cut-moments
+status_is 2 "a split checkpoint has its own"
 
 # what is wrong with one is told
 file=accelerate/pytorch_model_fsdp_0
@@ -77,4 +112,30 @@ printf 'cos\nsystem\n(S"true"\ntR.' > $file/.metadata
 run tp-shard show $file
 status_is 3 "a function in .metadata is refused"
 err_is "tp-shard: $file/.metadata: refused: its pickle names os.system" "and named"
+# the ranks of a run are all needed
+rm zero3/global_step2/zero_pp_rank_1_mp_rank_00_model_states.pt
+run tp-shard show zero3
+status_is 3 "a rank of ZeRO that is missing is refused"
+err_has "no file like zero_pp_rank_2_mp_rank_00_model_states.pt of data-parallel rank 1" "and named"
+rm zero1-f32/global_step2/zero_pp_rank_2_mp_rank_00_optim_states.pt
+run tp-shard show zero1-f32
+status_is 3 "so is the last one"
+err_is "tp-shard: zero1-f32/global_step2: 2 files of optimizer states; 3 ranks wrote them" "which the others count"
+rm mesh/model_world_size_4_rank_3.pt
+run tp-shard show mesh
+status_is 3 "and one of FSDP's"
+err_is "tp-shard: mesh/model_world_size_4_rank_3.pt: missing" "by name"
+mkdir two && cp ranks/* mesh/* two
+run tp-shard show two
+status_is 3 "files of two runs are refused"
+err_is "tp-shard: two: files of runs of 3 and of 4 ranks: which ones?" "and told"
+cp -r zero0 tensor-parallel
+cp zero0/global_step2/mp_rank_00_model_states.pt tensor-parallel/global_step2/mp_rank_01_model_states.pt
+run tp-shard show tensor-parallel
+status_is 3 "tensor-parallel ranks are refused"
+err_is "tp-shard: tensor-parallel/global_step2: of 2 tensor-parallel ranks, which are not read" "and told"
+rm universal/u/zero/model.norm.weight/fp32.pt
+run tp-shard show universal/u
+status_is 3 "a parameter that is missing is refused"
+err_is "tp-shard: universal/u/zero/model.norm.weight/fp32.pt: missing" "by its file"
 done_testing

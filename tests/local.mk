@@ -263,6 +263,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-database \
     %D%/fuzz/fuzz-devices \
     %D%/fuzz/fuzz-family \
+    %D%/fuzz/fuzz-forms \
     %D%/fuzz/fuzz-generation \
     %D%/fuzz/fuzz-ids \
     %D%/fuzz/fuzz-index \
@@ -289,6 +290,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-words
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_forms_SOURCES = %D%/fuzz/fuzz-forms.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_costs_SOURCES = %D%/fuzz/fuzz-costs.c %D%/fuzz/driver.c cmd/pp-partition/stages.c

@@ -25,7 +25,7 @@ int merge_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     struct mesh mesh;
 
-    if (open_checkpoint(&cmd, &ckpt, operand[0], NULL, NULL, &err) < 0)
+    if (open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (mesh_set(&mesh, size, &ckpt->mesh, &err) < 0) {
         status = cmd_fail(&cmd, &err);

@@ -8,10 +8,10 @@
 int split_main(const char *program, int argc, char **argv)
 {
     struct stage_options o = { 0 };
-    const char *family = NULL, *config = NULL;
+    struct open_options from = { 0 };
     struct write_options w = { 0 };
     const struct opt opts[] = {
-        STAGE_OPTIONS(o), FAMILY_OPTION(family), CONFIG_OPTION(config),
+        STAGE_OPTIONS(o), FAMILY_OPTION(from.family), CONFIG_OPTION(from.config),
         WRITE_OPTIONS(w), { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -30,7 +30,7 @@ int split_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     struct mesh mesh;
 
-    if (open_to_cut(&cmd, &ckpt, operand[0], family, config, &err) < 0)
+    if (open_to_cut(&cmd, &ckpt, operand[0], &from, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!ckpt->model) {
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",

@@ -146,16 +146,17 @@ static void print_summary(const struct report *r)
 /* Opens PATH with its model if it has one: a sharded checkpoint needs it, a single file
  * has none. */
 static int open_side(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                     struct err *err)
+                     bool moments, struct err *err)
 {
-    static const struct checkpoint_options tensors_only = { .no_model = true };
-
+    struct checkpoint_options tensors_only = { .no_model = true };
     bool sharded;
 
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
         return -1;
     if (sharded)
-        return open_checkpoint(cmd, out, path, NULL, NULL, err);
+        return open_checkpoint(cmd, out, path, NULL, err);
+    if (moments && source_find_foreign(&tensors_only.moments, path, err) < 0)
+        return -1;
     return checkpoint_open(out, path, &tensors_only, err);
 }
 
@@ -163,9 +164,11 @@ int diff_main(const char *program, int argc, char **argv)
 {
     struct report r = { 0 };
     double tolerance = 0;
+    bool moments = false;
     const struct opt opts[] = {
         { OPT_DOUBLE, '\0', "tolerance", &tolerance, "X",
           "values within X times the larger are equal", NULL, NULL },
+        MOMENTS_OPTION(moments),
         { OPT_FLAG, 'a', "all", &r.all, NULL, "tell the tensors that are the same too",
           NULL, NULL },
         { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,
@@ -189,8 +192,8 @@ int diff_main(const char *program, int argc, char **argv)
 
     if (tolerance < 0)
         return cmd_usage(&cmd, "--tolerance: from 0");
-    if (open_side(&cmd, &a, operand[0], &err) == 0 &&
-        open_side(&cmd, &b, operand[1], &err) == 0)
+    if (open_side(&cmd, &a, operand[0], moments, &err) == 0 &&
+        open_side(&cmd, &b, operand[1], moments, &err) == 0)
         ret = compare_checkpoints(a, b, tolerance, tell, &r, &err);
     if (ret == 0)
         print_summary(&r);

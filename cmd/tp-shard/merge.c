@@ -23,14 +23,15 @@ int merge_main(const char *program, int argc, char **argv)
 {
     static const char *const formats[] = { "dcp", NULL };
     static converter *const exports[] = { export_dcp };
-    const char *dtype = NULL, *family = NULL, *config = NULL, *ranks = NULL;
+    const char *dtype = NULL, *ranks = NULL;
+    struct open_options from = { 0 };
     struct write_options w = { 0 };
     bool given = false;
     int format = 0;
     const struct opt opts[] = {
         DTYPE_OPTION(dtype),
-        FAMILY_OPTION(family),
-        CONFIG_OPTION(config),
+        FAMILY_OPTION(from.family),
+        CONFIG_OPTION(from.config),
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
           "write what another engine loads: dcp", formats, &given },
         SOME_RANKS_OPTION(ranks),
@@ -55,7 +56,7 @@ int merge_main(const char *program, int argc, char **argv)
 
     if (ranks_from_option(&opt, ranks, &err) < 0 ||
         dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &ckpt, operand[0], family, config, &err) < 0)
+        open_checkpoint(&cmd, &ckpt, operand[0], &from, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (opt.some &&
         (given || (ckpt->model && ckpt->sharded && model_code_bits(ckpt->model))))

@@ -181,7 +181,8 @@ static const struct column columns[] = {
 int plan_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *family = NULL, *config = NULL, *dtype = NULL, *plot = NULL;
+    struct open_options from = { 0 };
+    const char *dtype = NULL, *plot = NULL;
     bool json = false;
     const struct opt opts[] = {
         MESH_OPTIONS(m),
@@ -189,8 +190,8 @@ int plan_main(const char *program, int argc, char **argv)
         KEEP_OPTION(m),
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE", "as if stored as f32, f16 or bf16",
           NULL, NULL },
-        FAMILY_OPTION(family),
-        CONFIG_OPTION(config),
+        FAMILY_OPTION(from.family),
+        CONFIG_OPTION(from.config),
         { OPT_STRING, '\0', "plot", &plot, "FILE",
           "draw who holds what: " PICTURE_NAMES, NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
@@ -218,7 +219,7 @@ int plan_main(const char *program, int argc, char **argv)
         return ret;
     ret = -1;
     if (dtype_from_option(&p.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &p.ckpt, operand[0], family, config, &err) < 0)
+        open_checkpoint(&cmd, &p.ckpt, operand[0], &from, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!p.ckpt->model) {
         err_set(&err, ERR_INPUT, "%s: a single file has no config.json to cut by",

@@ -46,7 +46,7 @@ int reshard_main(const char *program, int argc, char **argv)
         return ERR_USAGE;
     if (ranks_from_option(&opt, ranks, &err) < 0 ||
         dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &ckpt, operand[0], NULL, NULL, &err) < 0)
+        open_checkpoint(&cmd, &ckpt, operand[0], NULL, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (opt.some && configs)
         status = cmd_usage(&cmd, "--ranks: not with --rank-configs");

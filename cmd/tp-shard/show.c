@@ -62,9 +62,9 @@ static void print_json(const struct checkpoint *c, size_t i)
         str_add(&s, ",\"file\":");
         str_add_json(&s, source_file_of(&c->source, t));
     }
-    if (c->sharded) {
+    if (c->sharded || c->nweights < c->ntensors) {
         str_add(&s, ",\"role\":");
-        str_add_json(&s, c->manifest.tensor[i].role);
+        str_add_json(&s, checkpoint_role(c, i));
     }
     if (c->model)
         str_addf(&s, ",\"carried\":%s", c->which[i] < 0 ? "true" : "false");
@@ -127,13 +127,14 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
 
 /* Opens PATH with its model if the family is known; otherwise only its tensors. */
 static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *path,
-                    const char *family, const char *config, struct err *err)
+                    const struct open_options *o, struct err *err)
 {
-    static const struct checkpoint_options tensors_only = { .no_model = true };
+    const struct checkpoint_options tensors_only = { .no_model = true,
+                                                     .moments = o->moments };
 
-    if (open_checkpoint(cmd, out, path, family, config, err) == 0)
+    if (open_checkpoint(cmd, out, path, o, err) == 0)
         return 0;
-    return family || config ? -1 : checkpoint_open(out, path, &tensors_only, err);
+    return o->family || o->config ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
 
 static const struct column columns[] = {
@@ -144,11 +145,12 @@ static const struct column columns[] = {
 
 int show_main(const char *program, int argc, char **argv)
 {
-    const char *family = NULL, *config = NULL;
+    struct open_options from = { 0 };
     bool json = false;
     const struct opt opts[] = {
-        FAMILY_OPTION(family),
-        CONFIG_OPTION(config),
+        FAMILY_OPTION(from.family),
+        CONFIG_OPTION(from.config),
+        MOMENTS_OPTION(from.moments),
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -169,7 +171,7 @@ int show_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     struct table *table = NULL;
 
-    if (open_any(&cmd, &c, operand[0], family, config, &err) < 0)
+    if (open_any(&cmd, &c, operand[0], &from, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (!json)
         table = table_new(columns, sizeof(columns) / sizeof(*columns));

@@ -31,6 +31,7 @@ static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
     char *whole;
     struct convert_options own = { .codes = bits, .force = true };
     struct convert_result result;
+    const struct open_options again = { .family = family };
     struct checkpoint *c = NULL;
     struct err err = { 0 }, ignored;
     int *axis = NULL, status;
@@ -41,7 +42,7 @@ static int split_codes(const struct cmd *cmd, struct checkpoint *ckpt,
     whole = str_dupf("%.*s.quantized.partial", (int)n, output);
     own.outputs = axis = outputs_new(ckpt->model, &err);
     made = axis && quantize(ckpt, whole, &own, &result, &err) == 0;
-    if (!made || open_to_cut(cmd, &c, whole, family, NULL, &err) < 0)
+    if (!made || open_to_cut(cmd, &c, whole, &again, &err) < 0)
         status = cmd_fail(cmd, &err);
     else
         status = run_convert(cmd, c, output, convert, opt, w);
@@ -58,7 +59,8 @@ static const char *const split_words[] = { "f32", "f16", "bf16", "int8", "int4",
 int split_main(const char *program, int argc, char **argv)
 {
     struct mesh_options m = { 0 };
-    const char *dtype = NULL, *family = NULL, *config = NULL, *ranks = NULL;
+    const char *dtype = NULL, *ranks = NULL;
+    struct open_options from = { 0 };
     struct write_options w = { 0 };
     bool configs = false;
     const struct opt opts[] = {
@@ -68,8 +70,9 @@ int split_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "dtype", &dtype, "TYPE",
           "store weights as f32, f16, bf16, int8 or int4", split_words, NULL },
         RANK_CONFIGS_OPTION(configs),
-        FAMILY_OPTION(family),
-        CONFIG_OPTION(config),
+        FAMILY_OPTION(from.family),
+        CONFIG_OPTION(from.config),
+        MOMENTS_OPTION(from.moments),
         SOME_RANKS_OPTION(ranks),
         WRITE_OPTIONS(w),
         { .type = OPT_END },
@@ -109,13 +112,13 @@ int split_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     if (sharded)
         return cmd_usage(&cmd, "%s: is cut already; reshard cuts it anew", operand[0]);
-    if (open_to_cut(&cmd, &ckpt, operand[0], family, config, &err) < 0)
+    if (open_to_cut(&cmd, &ckpt, operand[0], &from, &err) < 0)
         return cmd_fail(&cmd, &err);
     if (dtype && !opt.dtype)
         bits = !strcmp(dtype, "int8") ? 8 : 4;
     opt.mesh = &mesh;
     opt.rank_configs = configs;
-    status = bits ? split_codes(&cmd, ckpt, operand[1], family, bits, &opt, &w)
+    status = bits ? split_codes(&cmd, ckpt, operand[1], from.family, bits, &opt, &w)
                   : run_convert(&cmd, ckpt, operand[1], convert, &opt, &w);
     checkpoint_close(ckpt);
     return status;

@@ -135,6 +135,64 @@ out:
     return ret;
 }
 
+/* Sets *out to the part of B in the box of NDIM axes at START of SIZE, whose index
+ * there is counted from START; false if there is none. */
+static bool meet(struct box *out, struct pool *pool, const struct box *b, int ndim,
+                 const uint64_t *start, const uint64_t *size, size_t width)
+{
+    size_t bytes = ((size_t)ndim + 1) * sizeof(uint64_t);
+    uint64_t *at = pool_take(pool, bytes, 8), *n = pool_take(pool, bytes, 8);
+    uint64_t *stride = pool_take(pool, bytes, 8), packed = 1, skipped = 0;
+
+    for (int k = ndim - 1; k >= 0; k--) {
+        uint64_t low = b->start[k] > start[k] ? b->start[k] : start[k];
+        uint64_t high = b->start[k] + b->size[k];
+
+        high = high < start[k] + size[k] ? high : start[k] + size[k];
+        if (low >= high)
+            return false;
+        stride[k] = b->stride ? b->stride[k] : packed;
+        packed *= b->size[k];
+        skipped += (low - b->start[k]) * stride[k];
+        at[k] = low - start[k];
+        n[k] = high - low;
+    }
+    *out = (struct box){ b->input, b->offset + skipped * width, at, n, stride };
+    return true;
+}
+
+int boxes_cut(const struct boxes **out, struct pool *pool, const struct boxes *b,
+              size_t width, uint64_t first, uint64_t count, uint64_t row,
+              const char *path, const char *name, struct err *err)
+{
+    uint64_t *start = pool_take(pool, ((size_t)b->ndim + 1) * sizeof(*start), 8);
+    uint64_t *size = pool_take(pool, ((size_t)b->ndim + 1) * sizeof(*size), 8);
+    struct box *box = xmalloc((b->n + 1) * sizeof(*box));
+    uint64_t rest = first;
+    size_t n = 0;
+    int ret;
+
+    for (int k = b->ndim - 1; k >= 0; k--) {
+        size[k] = 1;
+        start[k] = rest;
+        if (k > 0 && b->shape[k]) {
+            start[k] = rest % b->shape[k];
+            rest /= b->shape[k];
+        }
+    }
+    if (b->ndim == 1) {
+        size[0] = count;
+    } else if (b->ndim > 1 && row && row == b->shape[b->ndim - 1]) {
+        size[b->ndim - 1] = row;
+        size[b->ndim - 2] = count / row;
+    }
+    for (size_t i = 0; i < b->n; i++)
+        n += meet(&box[n], pool, &b->box[i], b->ndim, start, size, width);
+    ret = boxes_new(out, pool, b->ndim, size, box, n, path, name, err);
+    free(box);
+    return ret;
+}
+
 /* ---- reading ---- */
 
 /* A box as lines: runs of elements that are neighbours in the tensor and in the file.

@@ -36,6 +36,14 @@ MUST_CHECK int boxes_new(const struct boxes **out, struct pool *pool, int ndim,
                          const uint64_t *shape, const struct box *box, size_t n,
                          const char *path, const char *name, struct err *err);
 
+/* Sets *out, in POOL, to the elements of B, of WIDTH bytes, in the range [FIRST,
+ * FIRST + COUNT) of the row-major tensor: COUNT / ROW rows of ROW elements, all of one
+ * value of the axes before the last two if B has that shape.  Errors as boxes_new. */
+MUST_CHECK int boxes_cut(const struct boxes **out, struct pool *pool,
+                         const struct boxes *b, size_t width, uint64_t first,
+                         uint64_t count, uint64_t row, const char *path,
+                         const char *name, struct err *err);
+
 /* The open descriptor of input INPUT and its name for messages; -1 with *err set. */
 typedef int boxes_fd(void *arg, int input, const char **name, struct err *err);
 

@@ -20,7 +20,8 @@ enum {
     MOST_FIELDS = 64 /* of a record of .metadata; PyTorch has fewer than ten */
 };
 
-static const char ACCELERATE[] = "pytorch_model_fsdp_0"; /* a directory of weights */
+/* Directories that accelerate makes. */
+static const char ACCELERATE[] = "pytorch_model_fsdp_0", OPTIMIZER[] = "optimizer_0";
 
 /* An entry of storage_data: where an item is. */
 struct item {
@@ -58,6 +59,7 @@ struct reader {
     struct tensor *tensor;
     size_t n, cap;
     uint64_t visits; /* boxes looked at */
+    bool only_state; /* the directory of an optimizer */
 };
 
 /* ---- the parts of .metadata ---- */
@@ -429,9 +431,9 @@ out:
     return ret;
 }
 
-/* Adds the tensor NAME, which META describes; SHOWN is its name for the user. */
-static int add_tensor(struct reader *r, const char *name, const char *shown,
-                      const struct pickled *meta, struct err *err)
+/* Reads the tensor NAME, which META describes; SHOWN is its name for the user. */
+static int read_tensor(struct reader *r, struct tensor *out, const char *name,
+                       const char *shown, const struct pickled *meta, struct err *err)
 {
     const struct pickled *size = field(meta, "size"), *chunks = field(meta, "chunks");
     struct tensor t = { .name = shown };
@@ -451,6 +453,46 @@ static int add_tensor(struct reader *r, const char *name, const char *shown,
         return err_set(err, ERR_INPUT, "%s: %s: its size overflows", r->path, name);
     if (find_boxes(r, &t, name, chunks, err) < 0)
         return -1;
+    *out = t;
+    return 0;
+}
+
+/* Adds the moment NAME, as in optimizer.state.WEIGHT.exp_avg; any other tensor of an
+ * optimizer, such as the number of its step, is left. */
+static int add_moment(struct reader *r, const char *name, const struct pickled *meta,
+                      struct err *err)
+{
+    static const char *const roles[] = { "exp_avg", "exp_avg_sq" };
+    const char *state = strstr(name, ".state."), *dot = strrchr(name, '.'),
+               *role = NULL;
+    struct tensor t;
+    char *weight;
+    int ret;
+
+    for (size_t i = 0; i < 2 && dot; i++)
+        if (!strcmp(dot + 1, roles[i]))
+            role = roles[i];
+    if (!role || !state || state + strlen(".state") >= dot)
+        return 0;
+    state += strlen(".state.");
+    if (read_tensor(r, &t, name, name, meta, err) < 0)
+        return -1;
+    weight = xstrndup(state, (size_t)(dot - state));
+    ret = form_add_state(r->s, &t, weight, role, unpickle_read(&r->m), r->path, err);
+    free(weight);
+    return ret;
+}
+
+/* Adds the tensor NAME to the weights, with its keys from DEPTH of PATH on. */
+static int add_weight(struct reader *r, const char *name, const struct path *path,
+                      size_t depth, const struct pickled *meta, struct err *err)
+{
+    const char *shown;
+    struct tensor t;
+
+    if (make_name(r, &shown, path, depth, name, err) < 0 ||
+        read_tensor(r, &t, name, shown, meta, err) < 0)
+        return -1;
     r->tensor = xgrow(r->tensor, &r->cap, r->n + 1, sizeof(*r->tensor));
     r->tensor[r->n++] = t;
     return 0;
@@ -468,7 +510,6 @@ static int add_tensors(struct reader *r, const struct pickled *state, struct err
     for (size_t i = 0; i + 1 < state->list.n; i += 2) {
         const struct pickled *key = state->list.v[i], *meta = state->list.v[i + 1];
         const struct path *path;
-        const char *shown;
         size_t depth;
 
         if (key->kind != PICKLED_TEXT)
@@ -480,13 +521,17 @@ static int add_tensors(struct reader *r, const struct pickled *state, struct err
                            r->path, key->text.s);
         path = find_path(r, key->text.s);
         depth = state_depth(path);
-        if (inner ? !depth : is_optimizer(path, key->text.s))
+        if (is_optimizer(path, key->text.s)) {
+            if (r->s->moments && add_moment(r, key->text.s, meta, err) < 0)
+                return -1;
             continue;
-        if (make_name(r, &shown, path, depth, key->text.s, err) < 0 ||
-            add_tensor(r, key->text.s, shown, meta, err) < 0)
+        }
+        if (r->only_state || (inner && !depth))
+            continue;
+        if (add_weight(r, key->text.s, path, depth, meta, err) < 0)
             return -1;
     }
-    if (!r->n)
+    if (!r->n && !r->only_state)
         return malformed(r, "no weights: the state of an optimizer, or of nothing",
                          err);
     return 0;
@@ -529,15 +574,19 @@ static void clear(struct reader *r)
     unpickle_clear(&r->m);
 }
 
-static int open_metadata(struct source *s, const char *dir, struct err *err)
+static int open_metadata(struct source *s, const char *dir, bool only_state,
+                         struct err *err)
 {
-    struct reader r = { .s = s, .dir = dir, .path = fs_join_dup(dir, DCP_METADATA) };
+    struct reader r = { .s = s,
+                        .dir = dir,
+                        .path = fs_join_dup(dir, DCP_METADATA),
+                        .only_state = only_state };
     char *text = NULL;
     int ret = -1, input;
 
     if (form_add_input(s, DCP_METADATA, r.path, &input, NULL, err) == 0 &&
         read_metadata(&r, &text, err) == 0)
-        ret = form_present(s, r.tensor, r.n, err);
+        ret = only_state ? 0 : form_present(s, r.tensor, r.n, err);
     clear(&r);
     free(text);
     return ret;
@@ -587,6 +636,19 @@ static int probe(bool *found, const char *path, bool is_dir, struct err *err)
     return *found ? 0 : find_items(found, path, err);
 }
 
+/* Reads the optimizer of accelerate's directory PATH, if it is one. */
+static int open_optimizer(struct source *s, const char *path, struct err *err)
+{
+    char *dir = fs_join_dup(path, OPTIMIZER);
+    bool found = false;
+    int ret = fs_find_in(&found, dir, DCP_METADATA, err);
+
+    if (ret == 0 && found)
+        ret = open_metadata(s, dir, true, err);
+    free(dir);
+    return ret;
+}
+
 static int open_directory(struct source *s, const char *path, struct err *err)
 {
     char *dir = NULL;
@@ -599,8 +661,10 @@ static int open_directory(struct source *s, const char *path, struct err *err)
                        "%s: unfinished: it has .distcp files, but no %s, which is "
                        "written last",
                        path, DCP_METADATA);
-    ret = open_metadata(s, dir, err);
+    ret = open_metadata(s, dir, false, err);
     free(dir);
+    if (ret == 0 && s->moments)
+        ret = open_optimizer(s, path, err);
     return ret;
 }
 

@@ -64,6 +64,24 @@ void form_add_archive(struct source *s, int input, uint64_t offset, uint64_t siz
     s->archive[s->narchives++] = (struct source_archive){ input, offset, size };
 }
 
+int form_add_state(struct source *s, const struct tensor *t, const char *weight,
+                   const char *role, uint64_t read, const char *path, struct err *err)
+{
+    char *name = str_dupf("%s.%s", weight, role);
+    struct tensor *made;
+    int ret;
+
+    s->state = xgrow(s->state, &s->state_cap, s->nstates + 1, sizeof(*s->state));
+    s->role = xgrow(s->role, &s->role_cap, s->nstates + 1, sizeof(*s->role));
+    made = &s->state[s->nstates];
+    *made = *t;
+    s->role[s->nstates] = role;
+    ret = form_keep_name(s, &made->name, name, read, path, err);
+    s->nstates += ret == 0;
+    free(name);
+    return ret;
+}
+
 static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
 {
     uint64_t *kept = pool_take(&s->pool, (size_t)n * sizeof(*kept), sizeof(*kept));

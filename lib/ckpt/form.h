@@ -36,6 +36,11 @@ MUST_CHECK int form_keep_name(struct source *s, const char **out, const char *na
                               uint64_t read, const char *path, struct err *err);
 /* Adds a zip archive of torch.save to those whose checksums can be verified. */
 void form_add_archive(struct source *s, int input, uint64_t offset, uint64_t size);
+/* Adds the training state T of the weight WEIGHT in ROLE, a string constant; its arrays
+ * must live as long as S.  Errors as form_keep_name. */
+MUST_CHECK int form_add_state(struct source *s, const struct tensor *t,
+                              const char *weight, const char *role, uint64_t read,
+                              const char *path, struct err *err);
 /* Appends copies of the N tensors at T, which are in file FILE; *cap is the capacity of
  * s->tensor.  Boxes are not copied. */
 void form_add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,

@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/boxes.c %D%/boxes.h \
     %D%/dcp.c %D%/dcp.h \
     %D%/dcpdir.c %D%/dcpdir.h \
+    %D%/flatvec.c %D%/flatvec.h \
     %D%/form.c %D%/form.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \

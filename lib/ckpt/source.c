@@ -108,22 +108,28 @@ static void forget_left(struct source *s)
     s->nleft = 0;
 }
 
-int source_open(struct source *s, const char *path, const char *config, struct err *err)
+int source_open(struct source *s, const char *path, const struct source_options *opt,
+                struct err *err)
 {
+    static const struct source_options none = { 0 };
     struct source made = { 0 };
     int ret = 0;
 
+    opt = opt ? opt : &none;
+    made.moments = opt->moments;
     if (find_form(&made.ops, path, err) < 0)
         return -1;
     if (!made.ops)
         made.ops = &hubdir_ops;
     made.path = xstrdup(path);
-    if (config)
-        ret = read_given(&made, config, err);
+    if (opt->config)
+        ret = read_given(&made, opt->config, err);
     else if (made.ops != &hubfile_ops)
         ret = find_config(&made, path, err);
     if (ret == 0)
         ret = made.ops->open(&made, path, err);
+    if (ret == 0 && opt->moments && !made.nstates)
+        ret = err_set(err, ERR_INPUT, "%s: no moments of an optimizer", path);
     if (ret == 0 && made.home)
         ret = beside_look(&made, made.home, err);
     if (made.home && strcmp(made.home, path) != 0)
@@ -208,6 +214,8 @@ void source_clear(struct source *s)
     free(s->tensor);
     free(s->alias);
     free(s->archive);
+    free(s->state);
+    free(s->role);
     fs_list_free(s->small, s->nsmall);
     fs_list_free(s->left, s->nleft);
     free(s->shadowed);

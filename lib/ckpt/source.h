@@ -68,6 +68,10 @@ struct source {
     size_t nfiles;
     struct tensor *tensor; /* .file indexes file, .input indexes input */
     size_t n;
+    struct tensor *state; /* training state, if it was asked for: .name is the weight's,
+                           * a full stop and the role */
+    const char **role;    /* [nstates] of each: exp_avg, exp_avg_sq */
+    size_t nstates;
     struct source_archive *archive;
     size_t narchives;
     struct source_alias *alias;
@@ -81,7 +85,8 @@ struct source {
     char *shadowed;   /* path of an index that names other weights than the single file
                        * that is read; NULL: none */
     struct pool pool; /* private, as the next */
-    size_t input_cap, archive_cap;
+    size_t input_cap, archive_cap, state_cap, role_cap;
+    bool moments;   /* read the training state, too */
     uint64_t named; /* bytes of names */
 };
 
@@ -91,12 +96,17 @@ struct source {
 #define SOURCE_MAX_ALL   (UINT64_C(512) << 20)
 enum { SOURCE_MOST_SMALL = 1000 };
 
-/* Opens PATH.  CONFIG, unless NULL, is the config.json to use, or its directory;
+struct source_options {
+    const char *config; /* the config.json to use, or its directory, or NULL */
+    bool moments;       /* read an optimizer's moments, too, if the form has them */
+};
+
+/* Opens PATH; OPT may be NULL.  A config that is given is used;
  * otherwise it lies in PATH or, for a form that has none of its own, in
  * PATH/huggingface or the directory above.  ERR_INPUT names file and cause.  On failure
  * *s needs no clearing. */
-MUST_CHECK int source_open(struct source *s, const char *path, const char *config,
-                           struct err *err);
+MUST_CHECK int source_open(struct source *s, const char *path,
+                           const struct source_options *opt, struct err *err);
 void source_clear(struct source *s);
 
 /* Is PATH in a form of a training framework, rather than Hugging Face's or unknown? */

@@ -11,23 +11,13 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/boxes.h"
+#include "lib/ckpt/flatvec.h"
 #include "lib/ckpt/pickle.h"
 
-enum { MOST_TAG = 4096, MOST_RANKS = 1 << 20 };
+enum { MOST_TAG = 4096, MOST_RANKS = 1 << 20, MASTERS = 0, NVECTORS = 3 };
 
-/* A run of elements of a flat vector. */
-struct span {
-    uint64_t begin, n; /* first element in the vector, elements */
-    int input;
-    uint64_t offset; /* in the file, in bytes */
-};
-
-/* A flat vector: a group's, or with stage 3 a rank's. */
-struct flat {
-    struct span *span; /* in order, without gaps */
-    size_t n, cap;
-    uint64_t length;
-};
+/* The flat vectors: masters, and the moments of Adam. */
+static const char *const vectors[NVECTORS] = { "fp32", "exp_avg", "exp_avg_sq" };
 
 /* A file of the tag's directory: its name, and the data-parallel rank in it. */
 struct file {
@@ -44,14 +34,17 @@ struct reader {
     struct source *s;
     char *dir;      /* of the tag */
     bool universal; /* the parameters are in files of their own */
-    struct files models, optims;
+    int part;       /* the pipeline's stage being read; 0 without a pipeline */
+    struct files models, optims; /* of the part */
     struct pickle_values *model; /* [models.n] */
     char **path;                 /* [models.n] */
     int *input;                  /* [models.n] */
     int64_t stage;               /* 0 to 3 */
     enum dtype dtype;            /* of the masters */
     bool typed;                  /* .dtype is known */
-    struct flat *flat; /* [nflat] of the groups, or with stage 3 of the ranks */
+    int nvectors;                /* 1, or NVECTORS when moments are read */
+    struct flatvec
+        *flat[NVECTORS]; /* [nflat] of the groups, or with stage 3 of the ranks */
     size_t nflat;
     uint64_t *padding; /* after each parameter, all groups joined; NULL: none */
     size_t npadding;
@@ -100,6 +93,7 @@ static void free_files(struct files *f)
     for (size_t i = 0; i < f->n; i++)
         free(f->v[i].name);
     free(f->v);
+    *f = (struct files){ 0 };
 }
 
 /* The files must be those of ranks 0 to n - 1, each once. */
@@ -118,29 +112,46 @@ static int check_ranks(const struct reader *r, struct files *f, struct err *err)
     return 0;
 }
 
-static int find_files(struct reader *r, struct err *err)
+/* Counts the model-parallel parts in the N names.  They are a pipeline's stages if
+ * there are files of layers, of one tensor-parallel rank; otherwise they are not read.
+ */
+static int count_parts(const struct reader *r, int *parts, char **names, size_t n,
+                       struct err *err)
 {
-    char **names;
-    size_t n;
-    int ret = 0;
+    bool layers = false;
 
-    if (fs_list(&names, &n, r->dir, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n && ret == 0; i++) {
+    *parts = 1;
+    for (size_t i = 0; i < n; i++) {
+        int rank, part, layer, used = 0;
+
+        if (is_file(names[i], "model_states.pt", &rank, &part) && part >= *parts)
+            *parts = part + 1;
+        if (sscanf(names[i], "layer_%d-%n", &layer, &used) != 1 || !used)
+            continue;
+        layers = true;
+        if (strcmp(names[i] + used, "model_states.pt") != 0)
+            return err_set(err, ERR_INPUT,
+                           "%s/%s: of a tensor-parallel rank, which is not read",
+                           r->dir, names[i]);
+    }
+    if (*parts > 1 && !layers)
+        return err_set(err, ERR_INPUT,
+                       "%s: of %d tensor-parallel ranks, which are not read", r->dir,
+                       *parts);
+    return 0;
+}
+
+static int find_files(struct reader *r, char **names, size_t n, struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
         int rank, part;
         bool model = is_file(names[i], "model_states.pt", &rank, &part);
 
-        if (!model && !is_file(names[i], "optim_states.pt", &rank, &part))
-            continue;
-        if (part)
-            ret = err_set(err, ERR_INPUT,
-                          "%s/%s: of a model-parallel rank, which is not read", r->dir,
-                          names[i]);
-        else
+        if ((model || is_file(names[i], "optim_states.pt", &rank, &part)) &&
+            part == r->part)
             add_file(model ? &r->models : &r->optims, names[i], rank);
     }
-    fs_list_free(names, n);
-    if (ret < 0 || check_ranks(r, &r->models, err) < 0)
+    if (check_ranks(r, &r->models, err) < 0)
         return -1;
     return check_ranks(r, &r->optims, err);
 }
@@ -174,26 +185,23 @@ static int wrong(const char *path, const char *what, struct err *err)
 }
 
 /* Appends the one-dimensional tensor V of file PATH, input INPUT, to F. */
-static int add_span(struct reader *r, struct flat *f, const struct pickled *v,
+static int add_span(struct reader *r, struct flatvec *f, const struct pickled *v,
                     const char *path, int input, struct err *err)
 {
     struct tensor t;
 
     if (!pickled_is(v, PICKLED_TENSOR))
-        return wrong(path, "a group of masters is no tensor", err);
+        return wrong(path, "a group's masters or moments are no tensor", err);
     if (pickle_tensor(&t, v, &r->s->pool, path, "a group of masters", err) < 0)
         return -1;
     if (t.ndim != 1 || t.stride || (r->typed && t.dtype != r->dtype))
-        return wrong(path, "a group of masters is no flat vector of one type", err);
+        return wrong(
+            path, "a group's masters or moments are no flat vector of one type", err);
     r->typed = true;
     r->dtype = t.dtype;
-    if (!t.shape[0])
-        return 0;
-    f->span = xgrow(f->span, &f->cap, f->n + 1, sizeof(*f->span));
-    f->span[f->n++] = (struct span){ f->length, t.shape[0], input, t.offset };
-    if (!mem_add(&f->length, f->length, t.shape[0]))
-        return wrong(path, "a group is too large", err);
-    return 0;
+    return flatvec_append(f, input, t.offset, t.shape[0])
+               ? 0
+               : wrong(path, "a group is too large", err);
 }
 
 /* Reads the paddings of OPTIM, a list of lists of numbers, if it has any. */
@@ -255,6 +263,22 @@ static int check_optim(struct reader *r, const struct pickled *optim, size_t i,
     return 0;
 }
 
+/* Vector number VECTOR of group G of OPTIM; or NULL. */
+static const struct pickled *
+find_moment(const struct reader *r, const struct pickled *optim, size_t g, int vector)
+{
+    const struct pickled *state =
+        pickled_get(pickled_get(optim, r->stage == 3 ? "optimizer_state_dict"
+                                                     : "base_optimizer_state"),
+                    "state");
+
+    for (size_t i = 0; pickled_is(state, PICKLED_DICT) && i + 1 < state->list.n; i += 2)
+        if (state->list.v[i]->kind == PICKLED_NUMBER &&
+            state->list.v[i]->number == (int64_t)g)
+            return pickled_get(state->list.v[i + 1], vectors[vector]);
+    return NULL;
+}
+
 /* Reads the vectors of rank I, whose optimizer states are OPTIM. */
 static int add_rank(struct reader *r, const struct pickled *optim, size_t i,
                     const char *path, int input, struct err *err)
@@ -269,16 +293,22 @@ static int add_rank(struct reader *r, const struct pickled *optim, size_t i,
         return wrong(path, "no groups of f32 masters", err);
     if (!i) {
         r->nflat = r->stage == 3 ? r->optims.n : groups->list.n;
-        r->flat = xcalloc(r->nflat + 1, sizeof(*r->flat));
+        for (int k = 0; k < NVECTORS; k++)
+            r->flat[k] = xcalloc(r->nflat + 1, sizeof(*r->flat[k]));
         if (r->stage < 3 && read_paddings(r, optim, path, err) < 0)
             return -1;
     }
     if (r->stage < 3 && groups->list.n != r->nflat)
         return wrong(path, "another number of groups than rank 0 has", err);
     for (size_t g = 0; g < groups->list.n; g++)
-        if (add_span(r, &r->flat[r->stage == 3 ? i : g], groups->list.v[g], path, input,
-                     err) < 0)
-            return -1;
+        for (int k = 0; k < r->nvectors; k++) {
+            const struct pickled *v =
+                k == MASTERS ? groups->list.v[g] : find_moment(r, optim, g, k);
+
+            if (add_span(r, &r->flat[k][r->stage == 3 ? i : g], v, path, input, err) <
+                0)
+                return -1;
+        }
     return 0;
 }
 
@@ -302,54 +332,6 @@ static int read_optims(struct reader *r, struct err *err)
 }
 
 /* ---- tensors ---- */
-
-/* Boxes of a parameter that is being put together. */
-struct parts {
-    struct box *box;
-    size_t n, cap;
-};
-
-static uint64_t *one_number(struct reader *r, uint64_t x)
-{
-    uint64_t *kept = pool_take(&r->s->pool, sizeof(*kept), sizeof(*kept));
-
-    *kept = x;
-    return kept;
-}
-
-/* Adds elements [AT, AT + N) of F to P, where they are those from FIRST on; false if F
- * is too short. */
-static bool add_parts(struct reader *r, struct parts *p, const struct flat *f,
-                      uint64_t at, uint64_t n, uint64_t first)
-{
-    uint64_t width = (uint64_t)dtype_bits(r->dtype) / 8;
-    size_t low = 0, high = f->n;
-
-    if (at > f->length || n > f->length - at)
-        return false;
-    while (low < high) { /* the first span that ends after AT */
-        size_t middle = low + (high - low) / 2;
-
-        if (f->span[middle].begin + f->span[middle].n > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    for (; n; low++) {
-        const struct span *s = &f->span[low];
-        uint64_t skip = at - s->begin, count = s->n - skip < n ? s->n - skip : n;
-
-        p->box = xgrow(p->box, &p->cap, p->n + 1, sizeof(*p->box));
-        p->box[p->n++] = (struct box){ .input = s->input,
-                                       .offset = s->offset + skip * width,
-                                       .start = one_number(r, first),
-                                       .size = one_number(r, count) };
-        at += count;
-        first += count;
-        n -= count;
-    }
-    return true;
-}
 
 /* Sets name and shape of *t from an entry of param_shapes, and *elements. */
 static int begin_tensor(struct reader *r, struct tensor *t, uint64_t *elements,
@@ -382,20 +364,27 @@ static void add_tensor(struct reader *r, const struct tensor *t)
     r->tensor[r->n++] = *t;
 }
 
-/* Adds the tensor T, of ELEMENTS elements of type DTYPE, which P's pieces make. */
+/* Adds the tensor T, of ELEMENTS elements of type DTYPE, which P's pieces make: a
+ * parameter, or the moment VECTOR of it. */
 static int end_tensor(struct reader *r, struct tensor *t, uint64_t elements,
-                      enum dtype dtype, struct parts *p, struct err *err)
+                      enum dtype dtype, struct flatvec_boxes *p, int vector,
+                      struct err *err)
 {
+    uint64_t *shape = pool_take(&r->s->pool, sizeof(*shape), sizeof(*shape));
+
+    *shape = elements;
     t->dtype = dtype;
     if (!dtype_bytes(&t->size, dtype, elements))
         return err_set(err, ERR_INPUT, "%s: %s: its size overflows", r->path[0],
                        t->name);
-    if (boxes_new(&t->boxes, &r->s->pool, 1, one_number(r, elements), p->box, p->n,
-                  r->dir, t->name, err) < 0)
+    if (boxes_new(&t->boxes, &r->s->pool, 1, shape, p->box, p->n, r->dir, t->name,
+                  err) < 0)
         return -1;
     form_join_boxes(t);
-    add_tensor(r, t);
     p->n = 0;
+    if (vector != MASTERS)
+        return form_add_state(r->s, t, t->name, vectors[vector], r->read, r->dir, err);
+    add_tensor(r, t);
     return 0;
 }
 
@@ -407,76 +396,83 @@ static uint64_t round_up(const struct reader *r, uint64_t x)
     return (x + unit - 1) / unit * unit;
 }
 
+/* Adds the parameter T of ELEMENTS elements, from AT on in group G's vectors, or with
+ * stage 3 in each rank's: of the masters, or of moment VECTOR. */
+static int add_parameter(struct reader *r, const struct tensor *t, uint64_t elements,
+                         size_t g, uint64_t at, int vector, struct err *err)
+{
+    uint64_t ranks = r->optims.n, each = elements / ranks + (elements % ranks > 0);
+    size_t width = (size_t)dtype_bits(r->dtype) / 8;
+    struct tensor made = *t;
+    struct flatvec_boxes p = { 0 };
+    bool fits = true;
+    int ret;
+
+    if (r->stage < 3)
+        fits = g < r->nflat && flatvec_cut(&p, &r->s->pool, &r->flat[vector][g], width,
+                                           at, elements, 0);
+    for (uint64_t d = 0, first = 0;
+         r->stage == 3 && d < ranks && first < elements && fits; d++) {
+        uint64_t n = elements - first < each ? elements - first : each;
+
+        fits = flatvec_cut(&p, &r->s->pool, &r->flat[vector][d], width, at, n, first);
+        first += n;
+    }
+    ret = fits ? end_tensor(r, &made, elements, r->dtype, &p, vector, err)
+               : err_set(err, ERR_INPUT, "%s: %s: reaches beyond the masters", r->dir,
+                         t->name);
+    free(p.box);
+    return ret;
+}
+
 /* Adds the parameters of GROUP, number G, a dictionary of shapes.  *at is the next
  * element of each rank's vector, *nth the number of parameters before. */
 static int add_group(struct reader *r, const struct pickled *group, size_t g,
                      uint64_t *at, size_t *nth, struct err *err)
 {
     uint64_t ranks = r->optims.n, elements, pos = 0;
-    struct parts p = { 0 };
     struct tensor t;
-    int ret = -1;
 
     for (size_t i = 0; i + 1 < group->list.n; i += 2, (*nth)++) {
         bool fits = true;
 
         if (begin_tensor(r, &t, &elements, group->list.v[i], group->list.v[i + 1],
                          err) < 0)
-            goto out;
+            return -1;
+        for (int k = 0; k < r->nvectors; k++)
+            if (add_parameter(r, &t, elements, g, r->stage < 3 ? pos : *at, k, err) < 0)
+                return -1;
         if (r->stage < 3) {
-            fits = g < r->nflat && add_parts(r, &p, &r->flat[g], pos, elements, 0);
             pos += elements;
             if (*nth < r->npadding)
-                fits = fits && mem_add(&pos, pos, r->padding[*nth]);
+                fits = mem_add(&pos, pos, r->padding[*nth]);
         } else {
-            uint64_t each = elements / ranks + (elements % ranks > 0), first = 0;
-
-            for (size_t d = 0; d < ranks && fits && first < elements; d++) {
-                uint64_t n = elements - first < each ? elements - first : each;
-
-                fits = add_parts(r, &p, &r->flat[d], *at, n, first);
-                first += n;
-            }
-            fits = fits && mem_add(at, *at, each);
+            fits = mem_add(at, *at, elements / ranks + (elements % ranks > 0));
         }
-        if (!fits) {
-            err_set(err, ERR_INPUT, "%s: %s: reaches beyond the masters", r->dir,
-                    t.name);
-            goto out;
-        }
-        if (end_tensor(r, &t, elements, r->dtype, &p, err) < 0)
-            goto out;
+        if (!fits)
+            return err_set(err, ERR_INPUT, "%s: %s: its padding overflows", r->dir,
+                           t.name);
     }
-    ret = 0;
     if (r->stage < 3 && g < r->nflat &&
-        round_up(r, pos) != round_up(r, r->flat[g].length))
-        ret = err_set(err, ERR_INPUT,
-                      "%s: group %zu has %" PRIu64 " masters; its parameters have "
-                      "%" PRIu64,
-                      r->dir, g, r->flat[g].length, pos);
-out:
-    free(p.box);
-    return ret;
+        round_up(r, pos) != round_up(r, r->flat[MASTERS][g].length))
+        return err_set(err, ERR_INPUT,
+                       "%s: group %zu has %" PRIu64 " masters; its parameters have "
+                       "%" PRIu64,
+                       r->dir, g, r->flat[MASTERS][g].length, pos);
+    return 0;
 }
 
-/* Adds the parameter NAME of a universal checkpoint: the tensor param in its fp32.pt.
- */
-static int add_universal(struct reader *r, const struct pickled *name,
-                         const struct pickled *shape, struct err *err)
+/* Adds a file of a parameter of a universal checkpoint, which T describes: the masters,
+ * or the moment VECTOR. */
+static int add_universal(struct reader *r, const struct tensor *t, int vector,
+                         struct err *err)
 {
     struct pickle_values v = { 0 };
-    struct tensor t, found;
-    uint64_t elements;
+    struct tensor found;
     const struct pickled *param;
-    char *path = NULL, *file;
+    char *path = NULL, *file = str_dupf("zero/%s/%s.pt", t->name, vectors[vector]);
     int input, ret = -1;
 
-    if (begin_tensor(r, &t, &elements, name, shape, err) < 0)
-        return -1;
-    if (!fs_is_plain_name(t.name) || strchr(t.name, '/'))
-        return err_set(err, ERR_INPUT, "%s: '%s' is no name of a directory", r->path[0],
-                       t.name);
-    file = str_dupf("zero/%s/fp32.pt", t.name);
     if (open_values(r, &v, file, &path, &input, err) < 0)
         goto out;
     param = pickled_is(v.root, PICKLED_DICT) ? pickled_get(v.root, "param") : v.root;
@@ -484,17 +480,21 @@ static int add_universal(struct reader *r, const struct pickled *name,
         wrong(path, "no tensor param", err);
         goto out;
     }
-    if (pickle_tensor(&found, param, &r->s->pool, path, t.name, err) < 0)
+    if (pickle_tensor(&found, param, &r->s->pool, path, t->name, err) < 0)
         goto out;
-    if (found.ndim != t.ndim ||
-        memcmp(found.shape, t.shape, (size_t)t.ndim * sizeof(*t.shape)) != 0) {
+    if (found.ndim != t->ndim ||
+        memcmp(found.shape, t->shape, (size_t)t->ndim * sizeof(*t->shape)) != 0) {
         wrong(path, "another shape than the model states say", err);
         goto out;
     }
-    found.name = t.name;
+    found.name = t->name;
     found.input = input;
-    add_tensor(r, &found);
     ret = 0;
+    if (vector == MASTERS)
+        add_tensor(r, &found);
+    else
+        ret =
+            form_add_state(r->s, &found, t->name, vectors[vector], r->read, path, err);
 out:
     pickle_values_clear(&v);
     free(path);
@@ -509,9 +509,20 @@ static int add_all_universal(struct reader *r, const struct pickled *shapes,
         const struct pickled *group = shapes->list.v[g];
 
         for (size_t i = 0; pickled_is(group, PICKLED_DICT) && i + 1 < group->list.n;
-             i += 2)
-            if (add_universal(r, group->list.v[i], group->list.v[i + 1], err) < 0)
+             i += 2) {
+            struct tensor t;
+            uint64_t elements;
+
+            if (begin_tensor(r, &t, &elements, group->list.v[i], group->list.v[i + 1],
+                             err) < 0)
                 return -1;
+            if (!fs_is_plain_name(t.name) || strchr(t.name, '/'))
+                return err_set(err, ERR_INPUT, "%s: '%s' is no name of a directory",
+                               r->path[0], t.name);
+            for (int k = 0; k < r->nvectors; k++)
+                if (add_universal(r, &t, k, err) < 0)
+                    return -1;
+        }
     }
     return 0;
 }
@@ -536,11 +547,11 @@ static int add_trained(struct reader *r, struct err *err)
             return nth > r->read ? wrong(r->path[0], "too many groups", err) : -1;
     }
     for (size_t d = 0; r->stage == 3 && d < r->nflat; d++)
-        if (r->flat[d].length != at)
+        if (r->flat[MASTERS][d].length != at)
             return err_set(err, ERR_INPUT,
                            "%s: rank %zu has %" PRIu64 " masters; its parameters have "
                            "%" PRIu64,
-                           r->dir, d, r->flat[d].length, at);
+                           r->dir, d, r->flat[MASTERS][d].length, at);
     return 0;
 }
 
@@ -565,7 +576,7 @@ static int add_fragments(struct reader *r, const struct pickled *name,
                          const struct pickled *shape, struct err *err)
 {
     uint64_t elements, first = 0;
-    struct parts p = { 0 };
+    struct flatvec_boxes p = { 0 };
     enum dtype dtype = DTYPE_F32;
     struct tensor t, piece;
     int ret = -1;
@@ -590,14 +601,10 @@ static int add_fragments(struct reader *r, const struct pickled *name,
         }
         dtype = piece.dtype;
         n = piece.shape[0] < elements - first ? piece.shape[0] : elements - first;
-        p.box = xgrow(p.box, &p.cap, p.n + 1, sizeof(*p.box));
-        p.box[p.n++] = (struct box){ .input = r->input[m],
-                                     .offset = piece.offset,
-                                     .start = one_number(r, first),
-                                     .size = one_number(r, n) };
+        flatvec_add(&p, &r->s->pool, r->input[m], piece.offset, n, first);
         first += n;
     }
-    ret = end_tensor(r, &t, elements, dtype, &p, err);
+    ret = end_tensor(r, &t, elements, dtype, &p, MASTERS, err);
 out:
     free(p.box);
     return ret;
@@ -698,12 +705,14 @@ static int add_module(struct reader *r, struct err *err)
 
 /* ---- opening ---- */
 
-static int read_all(struct reader *r, struct err *err)
+/* Reads a part, whose files are among the N names of the directory. */
+static int read_part(struct reader *r, char **names, size_t n, struct err *err)
 {
-    if (find_files(r, err) < 0 || fs_find_in(&r->universal, r->dir, "zero", err) < 0)
+    if (find_files(r, names, n, err) < 0)
         return -1;
     if (!r->models.n)
-        return err_set(err, ERR_INPUT, "%s: no file of model states", r->dir);
+        return err_set(err, ERR_INPUT, "%s: no file of model states of rank %d", r->dir,
+                       r->part);
     r->model = xcalloc(r->models.n, sizeof(*r->model));
     r->path = xcalloc(r->models.n, sizeof(*r->path));
     r->input = xcalloc(r->models.n, sizeof(*r->input));
@@ -726,23 +735,66 @@ static int read_all(struct reader *r, struct err *err)
     return add_shared(r, err);
 }
 
-static void clear(struct reader *r)
+/* Releases what belongs to a part. */
+static void clear_part(struct reader *r)
 {
     for (size_t i = 0; i < r->models.n && r->model; i++) {
         pickle_values_clear(&r->model[i]);
         free(r->path[i]);
     }
-    for (size_t i = 0; i < r->nflat; i++)
-        free(r->flat[i].span);
+    for (int k = 0; k < NVECTORS; k++) {
+        for (size_t i = 0; i < r->nflat; i++)
+            flatvec_clear(&r->flat[k][i]);
+        free(r->flat[k]);
+        r->flat[k] = NULL;
+    }
     free_files(&r->models);
     free_files(&r->optims);
     free(r->model);
     free(r->path);
     free(r->input);
-    free(r->flat);
     free(r->padding);
-    free(r->tensor);
-    free(r->dir);
+    r->model = NULL;
+    r->path = NULL;
+    r->input = NULL;
+    r->padding = NULL;
+    r->nflat = r->npadding = 0;
+}
+
+/* The stages of a pipeline that own a tied module have it each: keeps the first. */
+static void drop_tied(struct reader *r)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < r->n; i++) {
+        bool tied = str_starts(r->tensor[i].name, "tied_modules."), first = true;
+
+        for (size_t k = 0; k < kept && tied && first; k++)
+            first = strcmp(r->tensor[k].name, r->tensor[i].name) != 0;
+        if (first)
+            r->tensor[kept++] = r->tensor[i];
+    }
+    r->n = kept;
+}
+
+static int read_all(struct reader *r, struct err *err)
+{
+    char **names;
+    size_t n;
+    int parts, ret;
+
+    if (fs_find_in(&r->universal, r->dir, "zero", err) < 0 ||
+        fs_list(&names, &n, r->dir, err) < 0)
+        return -1;
+    ret = count_parts(r, &parts, names, n, err);
+    for (; r->part < parts && ret == 0; r->part++) {
+        ret = read_part(r, names, n, err);
+        clear_part(r);
+    }
+    if (parts > 1)
+        drop_tied(r);
+    fs_list_free(names, n);
+    return ret;
 }
 
 /* Has the directory DIR files of model states? */
@@ -825,7 +877,7 @@ static int probe(bool *found, const char *path, bool is_dir, struct err *err)
 
 static int open_directory(struct source *s, const char *path, struct err *err)
 {
-    struct reader r = { .s = s };
+    struct reader r = { .s = s, .nvectors = s->moments ? NVECTORS : 1 };
     int ret = -1;
 
     if (find_tag(&r.dir, path, err) < 0)
@@ -834,7 +886,8 @@ static int open_directory(struct source *s, const char *path, struct err *err)
         return err_set(err, ERR_INPUT, "%s: no checkpoint of DeepSpeed", path);
     if (read_all(&r, err) == 0)
         ret = form_present(s, r.tensor, r.n, err);
-    clear(&r);
+    free(r.tensor);
+    free(r.dir);
     return ret;
 }
 

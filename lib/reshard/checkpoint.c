@@ -110,19 +110,28 @@ static void find_which(struct checkpoint *c)
             c->which[c->model->tensor[t].source] = (long)t;
 }
 
-static bool is_state_of(const struct manifest_tensor *t, const char *weight,
+const char *checkpoint_role(const struct checkpoint *c, size_t i)
+{
+    if (c->sharded)
+        return c->manifest.tensor[i].role;
+    return i < c->nweights ? "weight" : c->source.role[i - c->nweights];
+}
+
+/* Is tensor I the state of WEIGHT in ROLE? */
+static bool is_state_of(const struct checkpoint *c, size_t i, const char *weight,
                         const char *role)
 {
+    const char *name = c->tensor[i].name;
     size_t n = strlen(weight);
 
-    return !strcmp(t->role, role) && !strncmp(t->name, weight, n) &&
-           t->name[n] == '.' && !strcmp(t->name + n + 1, role);
+    return !strcmp(checkpoint_role(c, i), role) && !strncmp(name, weight, n) &&
+           name[n] == '.' && !strcmp(name + n + 1, role);
 }
 
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role)
 {
     for (size_t k = c->nweights; k < c->ntensors; k++)
-        if (is_state_of(&c->manifest.tensor[k], c->tensor[i].name, role))
+        if (is_state_of(c, k, c->tensor[i].name, role))
             return (long)k;
     return -1;
 }
@@ -136,16 +145,17 @@ static int bind_state(struct checkpoint *c, struct err *err)
 
     tensor_index_init(&index, c->tensor, c->nweights);
     for (size_t i = c->nweights; i < c->ntensors && ret == 0; i++) {
-        const struct manifest_tensor *t = &c->manifest.tensor[i];
-        size_t name = strlen(t->name), role = strlen(t->role) + 1;
+        const struct tensor *t = &c->tensor[i];
+        size_t name = strlen(t->name), role = strlen(checkpoint_role(c, i)) + 1;
         char *weight = xstrndup(t->name, name > role ? name - role : 0);
         long w = tensor_index_find(&index, weight);
 
-        if (w < 0 || c->which[w] < 0 || !is_state_of(t, weight, t->role) ||
+        if (w < 0 || c->which[w] < 0 ||
+            !is_state_of(c, i, weight, checkpoint_role(c, i)) ||
             t->ndim != c->tensor[w].ndim ||
             memcmp(t->shape, c->tensor[w].shape, (size_t)t->ndim * sizeof(*t->shape)))
-            ret =
-                err_set(err, ERR_INPUT, "%s: is the %s of no weight", t->name, t->role);
+            ret = err_set(err, ERR_INPUT, "%s: is the %s of no weight", t->name,
+                          checkpoint_role(c, i));
         else
             c->which[i] = c->which[w];
         free(weight);
@@ -248,8 +258,8 @@ static int promise(struct checkpoint *c, struct err *err)
 }
 
 /* Appends to T the description of piece P of STACK. */
-static void add_piece(struct checkpoint *c, struct tensor *t,
-                      const struct tensor *stack, const struct model_piece *p)
+static int add_piece(struct checkpoint *c, struct tensor *t, const struct tensor *stack,
+                     const struct model_piece *p, struct err *err)
 {
     uint64_t width = (uint64_t)dtype_bits(stack->dtype) / 8;
     uint64_t *shape = pool_take(&c->source.pool, 4 * sizeof(*shape), sizeof(*shape));
@@ -270,40 +280,43 @@ static void add_piece(struct checkpoint *c, struct tensor *t,
         shape[3] = stride[2];
         t->stride = shape + 2;
     }
+    return stack->boxes ? boxes_cut(&t->boxes, &c->source.pool, stack->boxes,
+                                    (size_t)width, p->expert * expert + p->first * row,
+                                    p->rows * shape[1], shape[1], c->path, t->name, err)
+                        : 0;
 }
 
 /* Since transformers 5 a model's state dict stacks the experts of a layer in one
- * tensor, but its safetensors files do not.  For files of torch.save, list each expert
+ * tensor, but its safetensors files do not.  For other forms, list each expert
  * as a tensor of its own, as in safetensors. */
 static int unstack(struct checkpoint *c, struct err *err)
 {
     struct tensor *t = NULL;
     size_t n = 0, cap = 0;
     bool any = false;
-    int ret;
+    int ret = 0;
 
-    for (size_t i = 0; i < c->source.n; i++) {
+    if (source_is_safetensors(&c->source))
+        return 0;
+    for (size_t i = 0; i < c->source.n && ret == 0; i++) {
         const struct tensor *from = &c->source.tensor[i];
-        bool pickled = c->source.file[from->file].header && !from->boxes;
         size_t pieces = 0;
         struct model_piece *p =
-            pickled
-                ? model_unstack(c->model, from->name, from->ndim, from->shape, &pieces)
-                : NULL;
+            model_unstack(c->model, from->name, from->ndim, from->shape, &pieces);
 
-        if (!pickled)
-            continue;
         any |= p != NULL;
         t = xgrow(t, &cap, n + pieces + 1, sizeof(*t));
         if (!p)
             t[n++] = *from;
         for (size_t k = 0; k < pieces; k++) {
-            add_piece(c, &t[n++], from, &p[k]);
+            if (ret == 0)
+                ret = add_piece(c, &t[n++], from, &p[k], err);
             free(p[k].name);
         }
         free(p);
     }
-    ret = any ? source_set_pickled(&c->source, t, n, err) : 0;
+    if (ret == 0 && any)
+        ret = source_set_pickled(&c->source, t, n, err);
     free(t);
     return ret;
 }
@@ -311,6 +324,7 @@ static int unstack(struct checkpoint *c, struct err *err)
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
+    const struct source_options options = { opt->config, opt->moments };
     bool bare = false, weights = false;
 
     if (opt->draw && fs_find_dir(&bare, c->path, err) < 0)
@@ -319,25 +333,31 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
         return -1;
     bare = bare && !weights;
     if (bare ? source_open_bare(&c->source, c->path, err) < 0
-             : source_open(&c->source, c->path, opt->config, err) < 0)
+             : source_open(&c->source, c->path, &options, err) < 0)
         return -1;
     c->drawn = opt->draw;
     mesh_one(&c->mesh);
     if (!opt->no_model && !c->source.single) {
         if (!c->source.config)
-            return err_set(err, ERR_INPUT, "%s: missing%s", c->source.config_path,
-                           source_is_safetensors(&c->source)
-                               ? ""
-                               : "; --config gives the model's config.json");
+            return err_set(
+                err, ERR_INPUT, "%s: missing%s", c->source.config_path,
+                source_is_safetensors(&c->source)
+                    ? ""
+                    : "; it lies beside the weights, or --config of tp-shard "
+                      "names it");
         if (model_open(&c->model, c->source.config_path, c->source.config,
                        opt->family_file, opt->family_path, err) < 0 ||
             (bare ? promise(c, err) : unstack(c, err)) < 0)
             return -1;
     }
-    c->ntensors = c->nweights = c->source.n;
-    c->tensor = xcalloc(c->source.n, sizeof(*c->tensor));
+    c->nweights = c->source.n;
+    c->ntensors = c->source.n + c->source.nstates;
+    c->tensor = xcalloc(c->ntensors, sizeof(*c->tensor));
     if (c->source.n)
         memcpy(c->tensor, c->source.tensor, c->source.n * sizeof(*c->tensor));
+    if (c->source.nstates)
+        memcpy(c->tensor + c->source.n, c->source.state,
+               c->source.nstates * sizeof(*c->tensor));
     return 0;
 }
 
@@ -404,8 +424,9 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     path = c->path;
     if (checkpoint_is_sharded(&c->sharded, path, err) < 0)
         goto out;
-    if (c->sharded && opt->config) {
-        err_set(err, ERR_USAGE, "--config: %s has its own", path);
+    if (c->sharded && (opt->config || opt->moments)) {
+        err_set(err, ERR_USAGE, "--%s: %s has its own",
+                opt->config ? "config" : "moments", path);
         goto out;
     }
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)

@@ -39,6 +39,7 @@ struct checkpoint {
 };
 
 struct checkpoint_options {
+    bool moments; /* --moments: an optimizer's, too, of a form that has them */
     const char *family_file; /* --family, or NULL */
     const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
     const char *config; /* --config, a config.json or its directory, or NULL; not for
@@ -57,6 +58,8 @@ MUST_CHECK int checkpoint_open(struct checkpoint **out, const char *path,
                                const struct checkpoint_options *opt, struct err *err);
 void checkpoint_close(struct checkpoint *c);
 
+/* "weight", or the kind of training state that tensor I is (manifest.h). */
+const char *checkpoint_role(const struct checkpoint *c, size_t i);
 /* The tensor with the training state of weight I in ROLE (manifest.h), or -1. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 

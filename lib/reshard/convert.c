@@ -367,7 +367,7 @@ static uint32_t source_crc(void *arg, size_t f, const char *header, size_t n)
 
     safetensors_put_length(length, n);
     crc = hash_crc32(hash_crc32(0, length, sizeof(length)), header, n);
-    for (size_t i = 0; i < k->ntensors; i++)
+    for (size_t i = 0; i < k->nweights; i++)
         if (k->tensor[i].file == (int)f)
             crc = hash_crc32_join(crc, c->whole_crc[i], k->tensor[i].size);
     return crc;
@@ -416,8 +416,7 @@ static void add_tensors(struct convert *c, struct manifest *m)
             if (target_place(&c->to, i, p) != TARGET_NOT_THERE)
                 held[p / 64] |= UINT64_C(1) << p % 64;
         *t = (struct manifest_tensor){ .name = k->tensor[i].name,
-                                       .role = k->sharded ? k->manifest.tensor[i].role
-                                                          : "weight",
+                                       .role = checkpoint_role(k, i),
                                        .shape = k->tensor[i].shape,
                                        .axis = describe_axes(m, k, i),
                                        .crc = &c->to.crc[i * (size_t)c->to.nparts],

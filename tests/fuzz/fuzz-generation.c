@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void use(char *dir)
 {
     static const struct cmd cmd = { .name = "generate", .program = "fuzz-generation" };
-    struct checkpoint checkpoint = { .path = dir };
+    struct checkpoint checkpoint = { .path = dir, .home = dir };
     struct session s = { .cmd = &cmd,
                          .checkpoint = &checkpoint,
                          .opt = { .quiet = true } };

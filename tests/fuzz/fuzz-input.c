@@ -85,6 +85,7 @@ static void open_models(void)
         struct model **m = &checkpoints[i].model;
 
         checkpoints[i].path = (char *)"model";
+        checkpoints[i].home = "model";
         if (i == KINDS - 1 ? open_own(m, config, &err) < 0
                            : model_open(m, "model", config, NULL, NULL, &err) < 0) {
             fprintf(stderr, "%s\n", err.text);

@@ -38,7 +38,7 @@ static void plot(char *dir)
 static void resume(char *dir, const char *log, uint64_t step, const char *text,
                    size_t n)
 {
-    struct checkpoint checkpoint = { .path = dir, .sharded = true };
+    struct checkpoint checkpoint = { .path = dir, .home = dir, .sharded = true };
     struct session session = { .checkpoint = &checkpoint };
     struct train t = { .session = &session,
                        .dir = dir,

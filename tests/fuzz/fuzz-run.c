@@ -16,7 +16,7 @@ static const char *const words[] = { "documents", "chunks", NULL };
 /* Reads DIR's run.json; what it says is written, and read again, unchanged. */
 static void use(char *dir)
 {
-    struct checkpoint checkpoint = { .path = dir, .sharded = true };
+    struct checkpoint checkpoint = { .path = dir, .home = dir, .sharded = true };
     struct session session = { .checkpoint = &checkpoint };
     int steps = 0, micro = 1, pack = 0;
     uint64_t seq = 0;

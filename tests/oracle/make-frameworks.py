@@ -4,6 +4,7 @@
 Needs torch 2.13 (CPU, gloo), transformers and deepspeed 0.19.8.  Each KIND becomes DIR/KIND, and the
 full state that the framework itself gives becomes DIR/KIND.safetensors; DIR/config.json is the model.
 Weights are random: there is nothing to license."""
+import glob
 import os
 import shutil
 import sys
@@ -13,7 +14,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict,
+                                                     get_optimizer_state_dict, get_state_dict)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -26,6 +28,11 @@ SIZES = dict(vocab_size=19, hidden_size=8, intermediate_size=13, num_hidden_laye
 def model(**changes):
     torch.manual_seed(1)
     return LlamaForCausalLM(LlamaConfig(**{**SIZES, **changes}))
+
+
+def tiny():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
 
 
 def text(rank, step):
@@ -77,6 +84,27 @@ def fsdp(out, kind):
     dcp.save({"model": state}, checkpoint_id=f"{out}/accelerate/pytorch_model_fsdp_0")
     save_ranks(f"{out}/ranks", m.state_dict())
     save_truth(out, kind, full(m))
+    whole = get_optimizer_state_dict(m, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    save_truth(out, f"{kind}-moments", full(m) | {
+        f"{k}.{role}": v[role] for k, v in whole.get("state", {}).items() for role in ("exp_avg", "exp_avg_sq")})
+
+
+def experts(out, kind):
+    """a mixture of experts, whose state dict stacks them: transformers' own files do not"""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    torch.manual_seed(1)
+    m = MixtralForCausalLM(MixtralConfig(**{**SIZES, "intermediate_size": 5}, num_local_experts=3, head_dim=4))
+    sharded(init_device_mesh("cpu", (2,)), m)
+    dcp.save({"model": m.state_dict()}, checkpoint_id=f"{out}/{kind}")
+    state, moe = full(m), "model.layers.0.block_sparse_moe"
+    if dist.get_rank() == 0:
+        m.config.save_pretrained(f"{out}/{kind}.hf")
+        gate_up, down = (state.pop(f"model.layers.0.mlp.experts.{k}_proj") for k in ("gate_up", "down"))
+        for e in range(3):
+            state[f"{moe}.experts.{e}.w1.weight"], state[f"{moe}.experts.{e}.w3.weight"] = gate_up[e].chunk(2)
+            state[f"{moe}.experts.{e}.w2.weight"] = down[e]
+    save_truth(out, kind, state)
 
 
 def mesh(out, kind):
@@ -112,10 +140,10 @@ def zero(out, kind):
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     stage = int(kind[4])
-    m = model(tie_word_embeddings="tied" in kind)
+    m = tiny() if "seed" in kind else model(tie_word_embeddings="tied" in kind)
     if "frozen" in kind:
         for name, p in m.named_parameters():
-            p.requires_grad_("embed" not in name and "q_proj" not in name)
+            p.requires_grad_("embed" not in name and "q_proj" not in name and "bias" not in name)
         m.register_buffer("counter", torch.arange(5))
     config = {"train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True,
               "zero_force_ds_cpu_optimizer": False,
@@ -134,36 +162,85 @@ def zero(out, kind):
     engine, _, _, _ = deepspeed.initialize(model=m, optimizer=torch.optim.AdamW(groups, lr=1e-2), config=config)
     for step in range(2):
         ids = text(dist.get_rank(), step)
-        loss = engine(input_ids=ids, labels=ids).loss
+        if "seed" in kind:
+            loss = engine(torch.ones(2, 4, dtype=next(engine.module.parameters()).dtype)).float().pow(2).mean()
+        else:
+            loss = engine(input_ids=ids, labels=ids).loss
         engine.backward(loss)
         engine.step()
     engine.save_checkpoint(f"{out}/{kind}", tag="global_step2")
     dist.barrier()
-    if dist.get_rank() == 0:
-        os.path.exists(f"{out}/{kind}/zero_to_fp32.py") and os.remove(f"{out}/{kind}/zero_to_fp32.py")
-    if "opt" in kind:  # DeepSpeed's zero_to_fp32 refuses it: no zero_stage
-        from deepspeed.utils import safe_get_full_fp32_param
+    from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
+    if stage == 3:
+        state = {}
+        for name, p in engine.module.named_parameters():
+            if p.requires_grad:
+                state[name] = safe_get_full_fp32_param(p)
+                for role in ("exp_avg", "exp_avg_sq"):
+                    state[f"{name}.{role}"] = safe_get_full_optimizer_state(p, role)
+        if "frozen" not in kind and "tied" not in kind:
+            save_truth(out, f"{kind}-moments", state)
+    if "opt" in kind:  # DeepSpeed's zero_to_fp32 refuses it: no zero_stage
         save_truth(out, kind, {k: safe_get_full_fp32_param(p) for k, p in engine.module.named_parameters()})
     elif stage:
         save_truth(out, kind, get_fp32_state_dict_from_zero_checkpoint(f"{out}/{kind}"))
     else:  # the 16-bit weights; the masters beside them round to these
         save_truth(out, kind, engine.module.state_dict())
-    if kind == "zero1" and dist.get_rank() == 0:
+    if kind in ("zero1", "zero1-seed") and dist.get_rank() == 0:
         import argparse
 
         from deepspeed.checkpoint import ds_to_universal
 
         ds_to_universal.main(argparse.Namespace(
-            input_folder=f"{out}/{kind}/global_step2", output_folder=f"{out}/universal/u", num_extract_workers=1,
+            input_folder=f"{out}/{kind}/global_step2", output_folder=f"{out}/{kind.replace('zero1', 'universal')}/u", num_extract_workers=1,
             num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True))
     dist.barrier()
 
 
-KINDS = {"fsdp": (3, fsdp), "mesh": (4, mesh), "hsdp": (4, hsdp), "fsdp1": (2, fsdp1), "zero0": (2, zero),
+def pipe(out, kind):
+    """DeepSpeed's pipeline of 2 stages with a tied layer: the f32 masters, gathered through the parameters"""
+    import deepspeed
+    from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    def tied():
+        return TiedLayerSpec("embed", torch.nn.Linear, 6, 6, bias=False)
+
+    deepspeed.init_distributed(dist_backend="gloo")
+    torch.manual_seed(3)
+    m = PipelineModule([tied(), LayerSpec(torch.nn.Linear, 6, 5), LayerSpec(torch.nn.LayerNorm, 5), lambda x: 2 * x,
+                        LayerSpec(torch.nn.Linear, 5, 6), tied()],
+                       num_stages=2, loss_fn=lambda y, want: (y - want).pow(2).mean(), partition_method="uniform")
+    config = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "bf16": {"enabled": True},
+              "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True,
+              "zero_force_ds_cpu_optimizer": False}
+    engine, _, _, _ = deepspeed.initialize(model=m, model_parameters=list(m.parameters()), config=config,
+                                           optimizer=torch.optim.AdamW(m.parameters(), lr=1e-2))
+    batch = (torch.ones(1, 6).bfloat16(), torch.zeros(1, 6).bfloat16())
+    engine.train_batch(iter([batch] * 4))
+    engine.save_checkpoint(f"{out}/{kind}", tag="global_step1")
+    dist.barrier()
+    mine = {k: safe_get_full_fp32_param(p) for k, p in engine.module.named_parameters()}
+    both = [None] * 2
+    dist.all_gather_object(both, {k: v.clone() for k, v in mine.items()})
+    save_truth(out, kind, {**both[1], **both[0]})
+
+
+def seeds(out, kind):
+    """two tensors on two ranks, for the fuzz targets"""
+    both = init_device_mesh("cpu", (2,))
+    m = tiny()
+    fully_shard(m, mesh=both)
+    save_ranks(f"{out}/ranks-seed", m.state_dict())
+    dcp.save({"model": m.state_dict(), "step": 3}, checkpoint_id=f"{out}/dcp-seed")
+
+
+KINDS = {"fsdp": (3, fsdp), "experts": (2, experts), "mesh": (4, mesh), "hsdp": (4, hsdp), "fsdp1": (2, fsdp1), "zero0": (2, zero),
          "zero1": (2, zero), "zero1-f32": (3, zero), "zero1-opt": (3, zero), "zero2-align": (2, zero),
          "zero2-frozen": (2, zero), "zero2-tied": (3, zero), "zero3": (3, zero), "zero3-sub": (2, zero),
-         "zero3-frozen": (3, zero), "zero3-tied": (2, zero)}
+         "zero3-frozen": (3, zero), "zero3-tied": (2, zero),
+         "pipe": (2, pipe), "seeds": (2, seeds), "zero1-seed": (2, zero), "zero3-frozen-seed": (2, zero)}
 
 
 def run(rank, out, kind):
@@ -180,4 +257,6 @@ if __name__ == "__main__":
     for kind in sys.argv[2:] or KINDS:
         shutil.rmtree(f"{out}/{kind}", ignore_errors=True)
         torch.multiprocessing.spawn(run, (out, kind), nprocs=KINDS[kind][0])
+    for program in glob.glob(f"{out}/**/*.py", recursive=True):  # DeepSpeed's own
+        os.remove(program)
     LlamaConfig(**SIZES, architectures=["LlamaForCausalLM"]).save_pretrained(out)
