@@ -77,4 +77,26 @@ for name in llama-gqa mixtral olmoe qwen3-moe deepseek-v2 deepseek-v3 bert-poole
         awk -v a="$bench" -v b="$fold" 'BEGIN { exit !(b > 0 && a > 0.9999 * b && a < 1.0001 * b) }'
 done
 
+# what each pass leaves
+run tp-run program --tp 2 "$bard"
+cp out whole
+run tp-run program --tp 2 --pass lifetimes "$bard"
+status_is 0 "a program is printed after a pass"
+ok "after the last one it is the whole" cmp -s out whole
+run tp-run program --pp 2 --pass unused "$bard"
+ok "before the boundary a stage has all instructions" test "$(grep -c '^total: instructions' out)" -eq 2 -a "$(grep '^total: instructions' out | cut -d, -f1 | sort -u | wc -l)" -eq 1
+ok "and receives nothing" sh -c '! grep -q "receive %" out'
+run tp-run program --pp 2 --pass boundary "$bard"
+out_has "receive %" "after it, it does"
+run tp-run program --train --pass weights "$bard"
+cp out forward
+run tp-run program --train --pass reverse "$bard"
+cp out both
+run tp-run program --train "$bard"
+ok "the derivative comes with its pass" test "$(wc -l < forward)" -lt "$(wc -l < both)"
+ok "and is whole then" cmp -s both out
+run tp-run program --pass nothing "$bard"
+status_is 2 "a pass that is not there is a usage error"
+err_has "--pass: no pass is called 'nothing'; there are unused, boundary, order, weights, reverse, lifetimes" "with those that are"
+
 done_testing

@@ -12,7 +12,7 @@ enum { MOST_TOKENS = 512 };
 
 struct request {
     struct mesh_options mesh;
-    const char *family;
+    const char *family, *pass;
     uint64_t tokens;
     int rank;
     bool rank_given, json, train, deterministic;
@@ -26,17 +26,20 @@ static int build(struct program **out, const struct model *m, const struct mesh 
     const struct program_options reverse = { .tail = TAIL_NLL,
                                              .reverse = true,
                                              .deterministic = r->deterministic,
+                                             .pass = r->pass,
                                              .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL,
                                    .wanted = true,
-                                   .deterministic = r->deterministic };
+                                   .deterministic = r->deterministic,
+                                   .pass = r->pass };
     struct err first = { 0 };
 
     if (r->train)
         return program_build(out, m, mesh, coord, &reverse, err);
     if (program_build(out, m, mesh, coord, &opt, &first) == 0)
         return 0;
-    opt = (struct program_options){ .deterministic = r->deterministic };
+    opt =
+        (struct program_options){ .deterministic = r->deterministic, .pass = r->pass };
     return program_build(out, m, mesh, coord, &opt, err);
 }
 
@@ -102,6 +105,8 @@ int program_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &r.deterministic, NULL,
           "with the same bits on 1, 2, 4 and 8 ranks", NULL, NULL },
+        { OPT_STRING, '\0', "pass", &r.pass, "NAME",
+          "as the compiler's pass NAME leaves it", NULL, NULL },
         { OPT_STRING, '\0', "family", &r.family, "FILE",
           "take the model family from FILE", NULL, NULL },
         { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,

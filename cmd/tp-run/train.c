@@ -15,7 +15,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/pipe/csv.h"
-#include "lib/program/reverse.h"
+#include "lib/program/pass-reverse.h"
 
 enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
 

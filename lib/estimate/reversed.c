@@ -7,7 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
-#include "lib/program/reverse.h"
+#include "lib/program/pass-reverse.h"
 
 enum { MOMENTS_OF_ADAM = 2, WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 

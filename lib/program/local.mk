@@ -3,7 +3,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/activation.c %D%/activation.h \
     %D%/arena.c \
     %D%/attention-shape.h \
-    %D%/boundary.c %D%/boundary.h \
     %D%/build.c %D%/build.h \
     %D%/check.c %D%/check.h \
     %D%/cost.c %D%/cost.h \
@@ -14,8 +13,14 @@ lib_libshardutils_a_SOURCES += \
     %D%/neighbours.c \
     %D%/packable.c %D%/packable.h \
     %D%/op.c %D%/op.h \
+    %D%/pass.c %D%/pass.h \
+    %D%/pass-boundary.c \
+    %D%/pass-lifetimes.c \
+    %D%/pass-order.c \
+    %D%/pass-reverse.c %D%/pass-reverse.h \
+    %D%/pass-unused.c \
+    %D%/pass-weights.c \
     %D%/print.c %D%/print.h \
     %D%/program.c %D%/program.h \
-    %D%/reverse.c %D%/reverse.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c

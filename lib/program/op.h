@@ -8,8 +8,8 @@
  *            its kernel is kernel_WORD (lib/cpu/kernels.c, lib/gpu/calls.c)
  *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator
  *   reverse  how many of its first sources get a gradient.  GRADS(n): reverse_WORD
- *            (reverse.c) emits these gradients and the weight's; PASSES(n): each is the
- *            gradient of the result, unchanged; NO_REVERSE: no derivative
+ *            (pass-reverse.c) emits these and the weight's; PASSES(n): each of them is
+ *            the gradient of the result, unchanged; NO_REVERSE: no derivative
  *
  * Then come, in any order, the members of struct op_info that differ from the default,
  * which is 0:
@@ -227,8 +227,8 @@
     /* y[t][0] = index of the largest, the first of equals; exact below 2^24.  -1 when \
      * one is NaN or +inf, or all are -inf */                                          \
     ROW(ARGMAX, argmax, DEVICE, NO_REVERSE)                                            \
-    /* reverse.c emits the rest.  d is the gradient of the result of the operation that\
-     * is reversed.  The next six add to the weight's gradient. */                     \
+    /* pass-reverse.c emits the rest.  d is the gradient of the result of the operation\
+     * that is reversed.  The next six add to the weight's gradient. */                \
     /* += a^T b; a has the weight's rows as columns, b the weight's columns */         \
     ROW(OUTER, outer, DEVICE, NO_REVERSE, .flops = of_matrix)                          \
     /* += a^T b of each head, to the head's rows of the weight */                      \

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/program/boundary.h"
 #include "lib/program/build.h"
-#include "lib/program/reverse.h"
+#include "lib/program/pass-reverse.h"
+#include "lib/program/pass.h"
 #include "lib/program/rotary.h"
 
 /* ---- names ---- */
@@ -268,119 +268,6 @@ static int build_tail(struct builder *b)
     return 0;
 }
 
-/* ---- order ---- */
-
-/* Moves instructions without inputs (rotary angles) to the front.  Every layer reads
- * them, and in the arena they then lie below the short-lived values. */
-static void put_first(struct program *p)
-{
-    struct inst *inst = xmalloc(sizeof(*inst) * (size_t)(p->ninsts + 1));
-    int n = 0;
-
-    for (int first = 1; first >= 0; first--)
-        for (int i = 0; i < p->ninsts; i++)
-            if ((p->inst[i].nsrc == 0 && p->inst[i].weight < 0) == first)
-                inst[n++] = p->inst[i];
-    free(p->inst);
-    p->inst = inst;
-}
-
-/* ---- unused values ---- */
-
-static void drop_unused(struct program *p)
-{
-    bool *used = xcalloc((size_t)p->nvalues + 1, sizeof(*used));
-    int n = 0;
-
-    for (int i = 0; i < p->noutputs; i++)
-        used[p->output[i].value] = true;
-    for (int i = p->ninsts - 1; i >= 0; i--)
-        for (int k = 0; k < p->inst[i].nsrc && used[p->inst[i].dst]; k++)
-            used[p->inst[i].src[k]] = true;
-    for (int i = 0; i < p->ninsts; i++)
-        if (used[p->inst[i].dst])
-            p->inst[n++] = p->inst[i];
-    p->ninsts = n;
-    free(used);
-}
-
-/* Number of consecutive weights that W stands for: one per expert. */
-static int weight_count(const struct weight *w)
-{
-    return w->experts ? (int)w->experts : 1;
-}
-
-/* Renumbers the weights in the order of their first use; drops unused ones. */
-static void number_weights(struct program *p)
-{
-    int *weight = xmalloc(sizeof(*weight) * (size_t)(p->nweights + 1));
-    struct weight *kept;
-    int n = 0;
-
-    for (int i = 0; i < p->nweights; i++)
-        weight[i] = -1;
-    for (int i = 0; i < p->ninsts; i++) {
-        int *ref[] = { &p->inst[i].weight, &p->inst[i].weight2 };
-
-        for (int k = 0; k < 2; k++) {
-            if (*ref[k] >= 0 && weight[*ref[k]] < 0) {
-                weight[*ref[k]] = n;
-                n += weight_count(&p->weight[*ref[k]]);
-            }
-            if (*ref[k] >= 0)
-                *ref[k] = weight[*ref[k]];
-        }
-    }
-    kept = xcalloc((size_t)n + 1, sizeof(*kept));
-    for (int i = 0; i < p->nweights; i++)
-        for (int k = 0; weight[i] >= 0 && k < weight_count(&p->weight[i]); k++)
-            kept[weight[i] + k] = p->weight[i + k];
-    free(p->weight);
-    p->weight = kept;
-    p->nweights = n;
-    free(weight);
-}
-
-/* The value that holds the number of rows of V, whose rows go to experts. */
-static int counts_of(const struct program *p, int v)
-{
-    const struct mixture *m = &p->mixture[p->value[v].mixture];
-
-    return p->value[v].rows == ROWS_SENT ? m->sent : m->counts;
-}
-
-static void find_lifetimes(struct program *p)
-{
-    for (int i = 0; i < p->nvalues; i++)
-        p->value[i].first = p->value[i].last = -1;
-    for (int i = 0; i < p->nimports; i++)
-        p->value[p->import[i]].first = p->value[p->import[i]].last = 0;
-    for (int i = 0; i < p->nexports && p->back_import; i++)
-        p->value[p->back_import[i]].first = p->value[p->back_import[i]].last =
-            p->nforward;
-    for (int i = 0; i < p->ninsts; i++) {
-        const struct inst *inst = &p->inst[i];
-
-        if (p->value[inst->dst].first < 0)
-            p->value[inst->dst].first = i;
-        p->value[inst->dst].last = i;
-        if (p->value[inst->dst].mixture >= 0)
-            p->value[counts_of(p, inst->dst)].last = i;
-        for (int k = 0; k < inst->nsrc; k++) {
-            p->value[inst->src[k]].last = i;
-            if (p->value[inst->src[k]].mixture >= 0)
-                p->value[counts_of(p, inst->src[k])].last = i;
-        }
-    }
-    for (int i = 0; i < p->noutputs; i++)
-        if (p->value[p->output[i].value].first >= 0)
-            p->value[p->output[i].value].last = p->ninsts;
-    for (int i = 0; i < p->nexports; i++)
-        p->value[p->export[i]].last = p->ninsts;
-    for (int i = 0; i < p->nimports && p->back_export; i++)
-        p->value[p->back_export[i]].last = p->ninsts;
-}
-
 /* ---- building ---- */
 
 static int build_ropes(struct builder *b)
@@ -434,15 +321,8 @@ int program_build(struct program **out, const struct model *model,
                 model->family);
         goto out;
     }
-    drop_unused(p);
-    if (mesh->size[MESH_PP] > 1)
-        boundary_cut(p);
-    put_first(p);
-    number_weights(p);
-    p->nforward = p->ninsts;
-    if (opt->reverse && reverse_program(&b) < 0)
+    if (pass_run(&b) < 0)
         goto out;
-    find_lifetimes(p);
     *out = p;
     ret = 0;
 out:

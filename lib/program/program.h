@@ -4,7 +4,7 @@
  * a matrix [rows][cols], f32 unless stated: rows are tokens, cols the columns that this
  * rank holds.  A collective is inserted where a sharded or partial value is needed
  * replicated.  All ranks of a tensor group have the same list of instructions; only
- * local sizes differ.  Each pipeline stage has its own list (boundary.h). */
+ * local sizes differ.  Each pipeline stage has its own list (pass-boundary.c). */
 #ifndef LIB_PROGRAM_PROGRAM_H
 #define LIB_PROGRAM_PROGRAM_H
 
@@ -332,10 +332,12 @@ struct program_options {
                            axis that a mesh may shard is made by one binary tree.  Fails
                            on meshes whose shards are not subtrees of it */
     bool rounded;       /* products x W^T of weights in bf16 take x rounded to bf16 */
-    bool training;  /* includes the lines that the family runs in training: "when" reads
-                       "training" */
-    bool reverse;   /* appends the gradients of the sum of "nll" to every weight
-                       (reverse.h); needs TAIL_NLL, and .wanted false */
+    bool training; /* includes the lines that the family runs in training: "when" reads
+                      "training" */
+    bool reverse;  /* appends the gradients of the sum of "nll" to every weight
+                      (reverse.h); needs TAIL_NLL, and .wanted false */
+    const char *pass; /* the last pass that runs (pass.h), to print what it leaves;
+                         NULL: all of them, without which a program cannot be run */
     double dropout; /* with .reverse: rate of every dropout; < 0: the config's rates; 0:
                        no dropout */
 };

@@ -8,7 +8,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/pipe/simulate.h"
-#include "lib/program/reverse.h"
+#include "lib/program/pass-reverse.h"
 #include "lib/run/cache.h"
 #include "lib/run/choice.h"
 #include "lib/train/init.h"

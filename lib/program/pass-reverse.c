@@ -1,11 +1,12 @@
-/* reverse - appends the derivative of a program to it */
-#include "lib/program/reverse.h"
+/* pass-reverse - appends the derivative of a program to it */
+#include "lib/program/pass-reverse.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/program/pass.h"
 
 /* The two sums of a value's gradient so far; -1: no term yet. */
 struct sums {
@@ -752,13 +753,15 @@ int reverse_check_model(const struct program *p, struct err *err)
     return 0;
 }
 
-int reverse_program(struct builder *b)
+int pass_reverse(struct builder *b)
 {
     struct program *p = b->p;
     int nvalues = p->nvalues, ret = -1;
     struct reverse r = { .b = b, .p = p };
 
     p->nforward = p->ninsts;
+    if (!b->opt->reverse)
+        return 0;
     b->inst_cap = (size_t)p->ninsts; /* both arrays were reallocated to fit */
     b->weight_cap = (size_t)p->nweights;
     b->mixture = -1;

@@ -1,4 +1,4 @@
-/* reverse - appends the derivative of a program to it
+/* pass-reverse - appends the derivative of a program to it
  *
  * Reverse-mode differentiation (Linnainmaa 1970).  From the last instruction to the
  * first, the rule of the operation turns the gradient of its result into terms of the
@@ -12,18 +12,15 @@
  *
  * The loss is the sum of "nll" over the rows with a target, times step_view.scale.  At
  * a pipeline stage boundary, gradients of the exported values are received from the
- * next stage, in the order of the exports. */
-#ifndef LIB_PROGRAM_REVERSE_H
-#define LIB_PROGRAM_REVERSE_H
+ * next stage, in the order of the exports.  The weights are numbered already. */
+#ifndef LIB_PROGRAM_PASS_REVERSE_H
+#define LIB_PROGRAM_PASS_REVERSE_H
 
-#include "lib/program/build.h"
+#include "lib/program/program.h"
 
 /* ERR_NO if programs on this mesh cannot be reversed: sp or ep above 1. */
 MUST_CHECK int reverse_check(const struct mesh *mesh, struct err *err);
 /* ERR_NO if the model of P cannot be trained: its attention sees the tokens to be
  * predicted, or its routing has another form in training. */
 MUST_CHECK int reverse_check_model(const struct program *p, struct err *err);
-/* Appends the reverse to the program of B, whose weights are numbered already. */
-int reverse_program(struct builder *b);
-
 #endif

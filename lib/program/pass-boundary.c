@@ -1,5 +1,11 @@
-/* boundary - cuts a program down to one pipeline stage */
-#include "lib/program/boundary.h"
+/* pass-boundary - cuts a program down to one pipeline stage
+ *
+ * A stage runs the instructions of its sections and layers (model_stage).  It receives
+ * from the previous stage the values that it reads but does not make (p->import), and
+ * sends to the next stage the values that any later stage reads (p->export).  A value
+ * that only passes through is in both lists.  A cached value is never sent: each stage
+ * that reads it makes it from the rows in its own cache. */
+#include "lib/program/pass.h"
 
 #include <stdlib.h>
 
@@ -70,12 +76,16 @@ static void keep_own(struct program *p, const struct stages *s, int stage)
     free(own);
 }
 
-void boundary_cut(struct program *p)
+int pass_boundary(struct builder *b)
 {
+    struct program *p = b->p;
     struct stages s;
     int stage = p->coord[MESH_PP];
-    bool *local = xcalloc((size_t)p->nvalues + 1, sizeof(*local));
+    bool *local;
 
+    if (p->mesh.size[MESH_PP] == 1)
+        return 0;
+    local = xcalloc((size_t)p->nvalues + 1, sizeof(*local));
     s.runs = xcalloc((size_t)p->ninsts + 1, sizeof(*s.runs));
     s.made = xcalloc((size_t)p->nvalues + 1, sizeof(*s.made));
     s.read = xcalloc((size_t)p->nvalues + 1, sizeof(*s.read));
@@ -102,4 +112,5 @@ void boundary_cut(struct program *p)
     free(s.made);
     free(s.read);
     free(local);
+    return 0;
 }
