@@ -42,6 +42,8 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     if (checkpoint_open(out, path, &opt, err) < 0)
         return -1;
     warn_shadowed(cmd, *out);
+    if (!sharded && (*out)->source.stripped)
+        cmd_warn(cmd, "%s: names are read without '%s'", path, (*out)->source.stripped);
     if (!(*out)->model || (*out)->sharded ||
         check_config(NULL, (*out)->model, KEYS_CUTS, err) == 0)
         return 0;

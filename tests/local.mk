@@ -173,6 +173,7 @@ shell_tests = \
     %D%/finite.t \
     %D%/first-hour.t \
     %D%/foreign.t \
+    %D%/foreign-forms.t \
     %D%/frameworks.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \
@@ -253,7 +254,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = calibration checkpoint config costs data database devices family generation ids index input journal json layout log manifest \
-    measure part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
+    measure megatron part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-checkpoint \
@@ -274,6 +275,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-log \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
+    %D%/fuzz/fuzz-megatron \
     %D%/fuzz/fuzz-part \
     %D%/fuzz/fuzz-pickle \
     %D%/fuzz/fuzz-pooling \
@@ -315,6 +317,7 @@ tests_fuzz_fuzz_log_SOURCES = %D%/fuzz/fuzz-log.c %D%/fuzz/driver.c cmd/tp-run/p
 tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_megatron_SOURCES = %D%/fuzz/fuzz-megatron.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_part_SOURCES = %D%/fuzz/fuzz-part.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pooling_SOURCES = %D%/fuzz/fuzz-pooling.c %D%/fuzz/driver.c cmd/tp-run/pooling.c

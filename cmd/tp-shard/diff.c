@@ -153,11 +153,12 @@ static int open_side(const struct cmd *cmd, struct checkpoint **out, const char 
 
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
         return -1;
-    if (sharded)
-        return open_checkpoint(cmd, out, path, NULL, err);
     if (moments && source_find_foreign(&tensors_only.moments, path, err) < 0)
         return -1;
-    return checkpoint_open(out, path, &tensors_only, err);
+    /* a model gives tensors their names; without one they are compared as stored */
+    if (!tensors_only.moments && open_checkpoint(cmd, out, path, NULL, err) == 0)
+        return 0;
+    return sharded ? -1 : checkpoint_open(out, path, &tensors_only, err);
 }
 
 int diff_main(const char *program, int argc, char **argv)

@@ -198,3 +198,23 @@ int form_present(struct source *s, const struct tensor *t, size_t n, struct err 
     }
     return ret;
 }
+
+int form_present_shards(struct source *s, struct err *err)
+{
+    struct tensor *t = xmalloc((s->nraw + 1) * sizeof(*t));
+    int most = 0, ret;
+
+    for (size_t i = 0; i < s->nraw; i++)
+        most = s->raw[i].file > most ? s->raw[i].file : most;
+    for (size_t i = 0; i < s->nraw; i++) {
+        char *name = str_dupf("rank-%d.%s", s->raw[i].file, s->raw[i].name);
+
+        t[i] = s->raw[i];
+        if (most)
+            t[i].name = pool_strdup(&s->pool, name);
+        free(name);
+    }
+    ret = form_present(s, t, s->nraw, err);
+    free(t);
+    return ret;
+}

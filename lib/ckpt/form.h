@@ -56,6 +56,10 @@ void form_join_boxes(struct tensor *t);
 MUST_CHECK int form_present(struct source *s, const struct tensor *t, size_t n,
                             struct err *err);
 
+/* Presents s->raw, for whoever has no model to rename them by (renamed.h): the shards
+ * of several ranks as "rank-R.NAME". */
+MUST_CHECK int form_present_shards(struct source *s, struct err *err);
+
 /* Largest file that is made of several tensors; transformers 4 has the same limit. */
 #define FORM_FILE_BYTES UINT64_C(5000000000)
 

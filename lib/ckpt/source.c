@@ -11,6 +11,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/beside.h"
 #include "lib/ckpt/dcpdir.h"
+#include "lib/ckpt/foreignforms.h"
 #include "lib/ckpt/form.h"
 #include "lib/ckpt/rankfiles.h"
 #include "lib/ckpt/safetensors.h"
@@ -24,7 +25,8 @@ enum { MAX_JSON = 256 << 20, CHUNK = 1 << 20 };
 
 /* The first that finds itself opens a path; the last but one reports what a directory
  * of no form lacks. */
-static const struct source_ops *const forms[] = { &hubdir_ops, &dcpdir_ops,
+static const struct source_ops *const forms[] = { &hubdir_ops,  &megatron_ops,
+                                                  &meta_ops,    &dcpdir_ops,
                                                   &zerodir_ops, &rankfiles_ops,
                                                   &hubfile_ops };
 
@@ -212,6 +214,7 @@ void source_clear(struct source *s)
     free(s->input);
     free(s->file);
     free(s->tensor);
+    free(s->raw);
     free(s->alias);
     free(s->archive);
     free(s->state);

@@ -61,6 +61,12 @@ struct source {
     char *config;                 /* text of config.json; NULL when there is none */
     char *config_path;
     char *home; /* the directory of the files that are carried */
+    const char
+        *dialect;       /* whose names the tensors have: "meta"; NULL: Hugging Face's */
+    struct tensor *raw; /* of a dialect: all shards of all tensors, .file is the number
+                         * of the rank; NULL: .tensor has them */
+    size_t nraw;
+    const char *stripped; /* part of all names that was left out (renamed.h), or NULL */
     struct source_input *input;
     size_t ninputs;
     struct source_file

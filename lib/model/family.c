@@ -353,6 +353,8 @@ static int names_replace(struct family *f, struct json_doc *doc, struct err *err
     for (const struct json *j = names ? names->first : NULL; j; j = j->next) {
         bool used = false;
 
+        if (j->type == JSON_OBJECT || j->type == JSON_TRUE)
+            continue;
         if (!json_string(j) || !*j->key)
             return json_error(doc, j, err, "expected a part of names");
         rename_in(&f->tensors, &doc->pool, j->key, j->text, &used);
@@ -360,6 +362,32 @@ static int names_replace(struct family *f, struct json_doc *doc, struct err *err
         if (!used)
             return json_error(doc, j, err, "no name of a tensor has '%s'", j->key);
     }
+    return 0;
+}
+
+/* "names": how other frameworks store the tensors of this very family: what holds for
+ * one is not known of those that extend it, unless they say true. */
+static int dialects_set(struct family *f, struct json_doc *doc, struct err *err)
+{
+    const struct json *names = json_get(doc->root, "names");
+    struct family_table own = { 0 };
+
+    for (const struct json *j = names ? names->first : NULL; j; j = j->next) {
+        const struct family_entry *parents = family_get(&f->names, j->key);
+
+        if (j->type != JSON_OBJECT && j->type != JSON_TRUE)
+            continue;
+        if (j->type == JSON_TRUE && !parents) {
+            free(own.v);
+            return json_error(doc, j, err, "no family that it extends has '%s'",
+                              j->key);
+        }
+        own.v = xgrow(own.v, &own.cap, own.n + 1, sizeof(*own.v));
+        own.v[own.n++] =
+            j->type == JSON_TRUE ? *parents : (struct family_entry){ j->key, j, doc };
+    }
+    free(f->names.v);
+    f->names = own;
     return 0;
 }
 
@@ -590,7 +618,8 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
     };
     const struct json *forward = json_get(doc->root, "forward");
 
-    if (check_keys(doc, err) < 0 || names_replace(f, doc, err) < 0)
+    if (check_keys(doc, err) < 0 || names_replace(f, doc, err) < 0 ||
+        dialects_set(f, doc, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
         if (table_merge((struct family_table *)((char *)f + tables[i].at), doc,
@@ -689,7 +718,8 @@ void family_free(struct family *f)
 {
     struct family_table *tables[] = { &f->symbols,     &f->captures, &f->deal,
                                       &f->rope,        &f->tensors,  &f->carry,
-                                      &f->part_config, &f->config,   &f->torch };
+                                      &f->part_config, &f->config,   &f->torch,
+                                      &f->names };
 
     if (!f)
         return;
@@ -896,6 +926,8 @@ void family_print(struct str *out, const struct family *f)
         print_table(out, "config", &f->config);
     if (f->torch.n)
         print_table(out, "torch", &f->torch);
+    if (f->names.n)
+        print_table(out, "names", &f->names);
     str_add(out, ",\n  \"carry\": [");
     for (size_t i = 0; i < f->carry.n; i++) {
         const struct json *j = f->carry.v[i].json;

@@ -52,6 +52,7 @@ struct family {
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
     struct family_table config; /* config keys that it does not read: accepted values */
     struct family_table torch;  /* operations that PyTorch has otherwise */
+    struct family_table names;  /* how other frameworks store its tensors: names.h */
     struct family_section *section;
     size_t nsections;
     bool own;                   /* from a user's file */

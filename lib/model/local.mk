@@ -8,6 +8,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/keys.c %D%/keys.h \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \
+    %D%/names.c %D%/names.h \
     %D%/packing.c \
     %D%/partconfig.c %D%/partconfig.h \
     %D%/quant.c %D%/quant.h \

@@ -122,6 +122,9 @@ const char *model_untied(const struct model *m);
 /* Index of the tensor called NAME, as bound, or -1. */
 long model_find(const struct model *m, const char *name);
 
+/* Is NAME that of a tensor, or of one that is carried?  Before or after model_bind. */
+bool model_knows(const struct model *m, const char *name);
+
 /* The number that all elements of the carried tensor NAME must have for the model to
  * run: 1 and *value, 0 if it may have any, -1 with *err set. */
 MUST_CHECK int model_carried(const struct model *m, const char *name, double *value,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/names.h"
 #include "lib/model/partconfig.h"
 #include "lib/program/program.h"
 
@@ -164,7 +165,7 @@ int family_check(struct str *report, struct family *f,
     json_print(&config, f->example);
     if (model_open_family(&m, f->name, str_text(&config), f, err) < 0)
         goto out;
-    if (partconfig_check(m, err) < 0 || also(m, err) < 0 ||
+    if (partconfig_check(m, err) < 0 || names_check(m, err) < 0 || also(m, err) < 0 ||
         model_check_lines(m, err) < 0 || (is_run(m) && check_read(m, err) < 0))
         goto out;
     mesh_one(&mesh);

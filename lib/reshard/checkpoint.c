@@ -16,6 +16,7 @@
 #include "lib/ckpt/locate.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/model/quant.h"
+#include "lib/reshard/renamed.h"
 
 static const uint64_t NOT_THERE = UINT64_MAX;
 
@@ -347,7 +348,9 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
                       "names it");
         if (model_open(&c->model, c->source.config_path, c->source.config,
                        opt->family_file, opt->family_path, err) < 0 ||
-            (bare ? promise(c, err) : unstack(c, err)) < 0)
+            (bare                                           ? promise(c, err)
+             : renamed_apply(&c->source, c->model, err) < 0 ? -1
+                                                            : unstack(c, err)) < 0)
             return -1;
     }
     c->nweights = c->source.n;

@@ -15,6 +15,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/nonfinite.c %D%/nonfinite.h \
     %D%/partset.c %D%/partset.h \
     %D%/quantize.c %D%/quantize.h \
+    %D%/renamed.c %D%/renamed.h \
     %D%/smallfile.c %D%/smallfile.h \
     %D%/summary.c %D%/summary.h \
     %D%/rankconfig.c %D%/rankconfig.h \

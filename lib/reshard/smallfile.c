@@ -7,11 +7,24 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
+#include "lib/base/mem.h"
+
+static const char CONFIG[] = "config.json";
+
+/* Is the config one that was given or made, so that no file beside the weights is it?
+ */
+static bool has_own_config(const struct checkpoint *c)
+{
+    for (size_t i = 0; i < c->source.nsmall; i++)
+        if (!strcmp(c->source.small[i], CONFIG))
+            return false;
+    return !c->sharded && c->source.config && !source_is_safetensors(&c->source);
+}
 
 size_t smallfile_count(const struct checkpoint *c)
 {
     return c->sharded ? c->manifest.nfiles - (size_t)c->manifest.nparts
-                      : c->source.nsmall;
+                      : c->source.nsmall + has_own_config(c);
 }
 
 /* File I as the manifest of a sharded C lists it. */
@@ -22,6 +35,8 @@ static const struct manifest_file *listed(const struct checkpoint *c, size_t i)
 
 const char *smallfile_name(const struct checkpoint *c, size_t i)
 {
+    if (!c->sharded && i == c->source.nsmall)
+        return CONFIG;
     return c->sharded ? listed(c, i)->name : c->source.small[i];
 }
 
@@ -42,6 +57,14 @@ int smallfile_read(struct smallfile *out, const struct checkpoint *c, size_t i,
     int ret;
 
     *out = (struct smallfile){ .name = name };
+    if (!c->sharded && i == c->source.nsmall) {
+        out->text = xstrdup(c->source.config);
+        out->n = strlen(out->text);
+        out->crc = hash_crc32(0, out->text, out->n);
+        out->mode = 0666;
+        free(path);
+        return 0;
+    }
     ret = fs_read_regular(&out->text, &out->n, path, UINT32_MAX, err);
     if (ret == 0 && stat(path, &st) < 0)
         ret = err_errno(err, "%s", path);

@@ -1,0 +1,299 @@
+/* megatrondir - reads checkpoints of Megatron-LM */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/ckpt/dcpdir.h"
+#include "lib/ckpt/foreignforms.h"
+#include "lib/ckpt/pickle.h"
+
+static const char LATEST[] = "latest_checkpointed_iteration.txt", RANK[] = "mp_rank_",
+                  STATES[] = "model_optim_rng.pt";
+
+enum { MOST_WORD = 64, MOST_RANKS = 1 << 16 };
+
+/* A directory mp_rank_TT[_PPP]. */
+struct rank {
+    char *name;
+    int tp, pp;
+};
+
+struct reader {
+    struct source *s;
+    char *dir; /* of the ranks */
+    struct rank *rank;
+    size_t n, cap;
+    int stages, shards; /* pipeline, tensor */
+    int *layers;        /* [stages] layers of each, once its first rank is read */
+    size_t raw_cap;
+    uint64_t read;
+};
+
+/* ---- where ---- */
+
+/* The directory that PATH means: itself, or that of the iteration which its file
+ * names. *dir is to be freed; NULL: PATH has no such file. */
+static int follow(char **dir, const char *path, struct err *err)
+{
+    char *latest = fs_join_dup(path, LATEST), *text, *name = NULL;
+    uint64_t iteration;
+    bool found = false;
+    size_t n;
+    int ret = fs_read_optional(&text, &n, latest, MOST_WORD, err);
+
+    *dir = NULL;
+    if (ret == 0 && text) {
+        text[strcspn(text, " \t\r\n")] = '\0';
+        if (!strcmp(text, "release"))
+            name = xstrdup(text);
+        else if (str_u64(text, &iteration))
+            name = str_dupf("iter_%07" PRIu64, iteration);
+        else
+            ret = err_set(err, ERR_INPUT, "%s: '%s' is no iteration", latest, text);
+        if (name)
+            *dir = fs_join_dup(path, name);
+        if (*dir)
+            ret = fs_find_dir(&found, *dir, err);
+        if (*dir && ret == 0 && !found)
+            ret = err_set(err, ERR_INPUT, "%s: missing, but %s names it", *dir, LATEST);
+    }
+    if (ret < 0) {
+        free(*dir);
+        *dir = NULL;
+    }
+    free(name);
+    free(text);
+    free(latest);
+    return ret;
+}
+
+/* "mp_rank_TT" or "mp_rank_TT_PPP"; false for other names. */
+static bool parse_rank(struct rank *r, const char *name)
+{
+    const char *s = name + strlen(RANK);
+    char *tp, *pp;
+    bool good;
+
+    if (!str_starts(name, RANK))
+        return false;
+    tp = xstrndup(s, strcspn(s, "_"));
+    s += strlen(tp);
+    pp = xstrdup(*s == '_' ? s + 1 : "0");
+    good = str_int(tp, &r->tp) && str_int(pp, &r->pp) && r->tp >= 0 && r->pp >= 0 &&
+           r->tp < MOST_RANKS && r->pp < MOST_RANKS;
+    free(tp);
+    free(pp);
+    return good;
+}
+
+static int find_torch_dist(bool *found, const char *dir, struct err *err)
+{
+    bool metadata;
+
+    if (fs_find_in(&metadata, dir, ".metadata", err) < 0 ||
+        fs_find_in(found, dir, "metadata.json", err) < 0)
+        return -1;
+    *found = *found && metadata;
+    return 0;
+}
+
+static int has_ranks(bool *found, const char *dir, struct err *err)
+{
+    char **names;
+    size_t n;
+
+    *found = false;
+    if (fs_list(&names, &n, dir, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n && !*found; i++)
+        *found = str_starts(names[i], RANK) && !str_ends(names[i], ".pt");
+    fs_list_free(names, n);
+    return 0;
+}
+
+static int probe(bool *found, const char *path, bool is_dir, struct err *err)
+{
+    *found = false;
+    if (!is_dir)
+        return 0;
+    if (fs_find_in(found, path, LATEST, err) < 0)
+        return -1;
+    if (!*found && find_torch_dist(found, path, err) < 0)
+        return -1;
+    return *found ? 0 : has_ranks(found, path, err);
+}
+
+/* ---- legacy ---- */
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct rank *x = a, *y = b;
+
+    if (x->pp != y->pp)
+        return x->pp < y->pp ? -1 : 1;
+    return (x->tp > y->tp) - (x->tp < y->tp);
+}
+
+/* Lists the ranks, by stage, and checks that none is missing. */
+static int list_ranks(struct reader *r, struct err *err)
+{
+    char **names;
+    size_t n;
+
+    if (fs_list(&names, &n, r->dir, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        struct rank found;
+
+        if (!parse_rank(&found, names[i]))
+            continue;
+        found.name = xstrdup(names[i]);
+        r->rank = xgrow(r->rank, &r->cap, r->n + 1, sizeof(*r->rank));
+        r->rank[r->n++] = found;
+        r->shards = found.tp >= r->shards ? found.tp + 1 : r->shards;
+        r->stages = found.pp >= r->stages ? found.pp + 1 : r->stages;
+    }
+    fs_list_free(names, n);
+    if (!r->n)
+        return err_set(err, ERR_INPUT, "%s: no %s*, no metadata.json", r->dir, RANK);
+    qsort(r->rank, r->n, sizeof(*r->rank), compare_ranks);
+    for (size_t i = 0; i < r->n; i++)
+        if (r->rank[i].tp != (int)(i % (size_t)r->shards) ||
+            r->rank[i].pp != (int)(i / (size_t)r->shards))
+            return err_set(err, ERR_INPUT,
+                           "%s: %s where the directory of tensor rank %zu of stage %zu "
+                           "is expected",
+                           r->dir, r->rank[i].name, i % (size_t)r->shards,
+                           i / (size_t)r->shards);
+    if (r->n != (size_t)r->shards * (size_t)r->stages)
+        return err_set(err, ERR_INPUT,
+                       "%s: %zu directories of ranks, where %d tensor ranks of %d "
+                       "stages are expected",
+                       r->dir, r->n, r->shards, r->stages);
+    return 0;
+}
+
+/* The number after "layers." in NAME, or -1; *at is where it stands. */
+static int layer_of(const char *name, size_t *at, size_t *digits)
+{
+    const char *layers = strstr(name, ".layers.");
+    char *number;
+    int layer = -1;
+
+    if (!layers)
+        return -1;
+    *at = (size_t)(layers - name) + strlen(".layers.");
+    *digits = strspn(name + *at, "0123456789");
+    number = xstrndup(name + *at, *digits);
+    if (!*digits || !str_int(number, &layer))
+        layer = -1;
+    free(number);
+    return layer;
+}
+
+/* Adds the tensor V, called NAME on rank R of its stage, whose first layer is FIRST. */
+static int add_tensor(struct reader *r, const struct rank *rank, int first, int input,
+                      const char *name, const struct pickled *v, const char *path,
+                      struct err *err)
+{
+    size_t at = 0, digits = 0;
+    int layer = layer_of(name, &at, &digits);
+    struct tensor t;
+    char *global;
+    int ret;
+
+    if (pickle_tensor(&t, v, &r->s->pool, path, name, err) < 0)
+        return -1;
+    if (layer >= r->layers[rank->pp])
+        r->layers[rank->pp] = layer + 1;
+    global = layer < 0 ? xstrdup(name)
+                       : str_dupf("%.*s%d%s", (int)at, name, first + layer,
+                                  name + at + digits);
+    ret = form_keep_name(r->s, &t.name, global, r->read, path, err);
+    free(global);
+    t.input = input;
+    t.file = rank->tp;
+    r->s->raw = xgrow(r->s->raw, &r->raw_cap, r->s->nraw + 1, sizeof(*r->s->raw));
+    r->s->raw[r->s->nraw++] = t;
+    return ret;
+}
+
+/* Reads the weights of RANK. */
+static int read_rank(struct reader *r, const struct rank *rank, int first,
+                     struct err *err)
+{
+    char *name = fs_join_dup(rank->name, STATES), *path = fs_join_dup(r->dir, name);
+    const struct pickled *model;
+    struct pickle_values v;
+    int fd = -1, input, ret = -1;
+
+    if (form_add_input(r->s, name, path, &input, &fd, err) < 0 ||
+        pickle_values_read(&v, fd, path, err) < 0)
+        goto out;
+    form_add_archive(r->s, input, 0, r->s->input[input].size);
+    r->read += unpickle_read(&v.m);
+    model = pickled_is(v.root, PICKLED_DICT) ? pickled_get(v.root, "model") : NULL;
+    ret = pickled_is(model, PICKLED_DICT)
+              ? 0
+              : err_set(err, ERR_INPUT, "%s: no dictionary 'model'", path);
+    for (size_t i = 0; ret == 0 && i + 1 < model->list.n; i += 2) {
+        const struct pickled *key = model->list.v[i], *of = model->list.v[i + 1];
+
+        if (pickled_is(key, PICKLED_TEXT) && pickled_is(of, PICKLED_TENSOR))
+            ret = add_tensor(r, rank, first, input, key->text.s, of, path, err);
+    }
+    pickle_values_clear(&v);
+out:
+    if (fd >= 0)
+        close(fd);
+    free(name);
+    free(path);
+    return ret;
+}
+
+static int read_legacy(struct reader *r, struct err *err)
+{
+    int first = 0;
+
+    if (list_ranks(r, err) < 0)
+        return -1;
+    r->layers = xcalloc((size_t)r->stages, sizeof(*r->layers));
+    for (size_t i = 0; i < r->n; i++) {
+        /* layers are numbered from 0 in each stage */
+        if (i && !r->rank[i].tp)
+            first += r->layers[r->rank[i].pp - 1];
+        if (read_rank(r, &r->rank[i], first, err) < 0)
+            return -1;
+    }
+    return form_present_shards(r->s, err);
+}
+
+static int open_directory(struct source *s, const char *path, struct err *err)
+{
+    struct reader r = { .s = s };
+    bool torch_dist = false;
+    int ret = -1;
+
+    if (follow(&r.dir, path, err) < 0)
+        return -1;
+    if (!r.dir)
+        r.dir = xstrdup(path);
+    s->dialect = "megatron";
+    if (find_torch_dist(&torch_dist, r.dir, err) == 0)
+        ret = torch_dist ? dcpdir_ops.open(s, r.dir, err) : read_legacy(&r, err);
+    for (size_t i = 0; i < r.n; i++)
+        free(r.rank[i].name);
+    free(r.rank);
+    free(r.layers);
+    free(r.dir);
+    return ret;
+}
+
+const struct source_ops megatron_ops = { .name = "a checkpoint of Megatron-LM",
+                                         .probe = probe,
+                                         .open = open_directory };

@@ -1,0 +1,121 @@
+#!/bin/sh
+# foreign-forms - checkpoints of Megatron-LM and Meta are read under a family's names
+. "${top_srcdir:?}/tests/lib.sh"
+gzip -dc "$data/foreign.tar.gz" | tar xf - || exit 99
+cd foreign || exit 99
+chmod -R u+w .
+sed 's/"vocab_size": 128/"vocab_size": 120/' llama.json > padded.json
+
+# sums DIR - the checksums of a merge's tensors, without its files
+sums() {
+    tp-shard sum "$1" | cut -f 1,2,4 | grep '"' | LC_ALL=C sort -k 3
+}
+
+# every form gives what the framework's own loader gives
+while read -r form config truth; do
+    run tp-shard merge --config "$config.json" "$form" merged
+    status_is 0 "$form is merged"
+    sums merged > got
+    ok "and every tensor has the bytes of the truth" cmp "$truth.sums" got
+    tp-shard split -q --config "$config.json" --tp 2 "$form" cut
+    tp-shard merge -q cut again
+    ok "split reads it, too" cmp merged/model.safetensors again/model.safetensors
+    tp-shard split -q --config "$config.json" --tp 2 --ranks 1 "$form" parts
+    tp-shard split -q --config "$config.json" --tp 2 --ranks 0 "$form" parts
+    ok "and in parts" diff -r cut parts
+    ok "with a config.json" cmp merged/config.json "$config.json"
+    rm -rf merged cut again parts
+done << 'END'
+megatron-torch_dist llama llama
+megatron-legacy llama llama
+mcore-singleton tiny tiny
+mcore-moe mixtral mixtral
+meta llama llama
+meta3 llama llama
+END
+
+# Megatron pads the vocabulary
+run tp-shard merge --config padded.json megatron-legacy merged
+status_is 0 "rows beyond the config's vocabulary are padding"
+run tp-shard show merged
+ok "and are cut" test "$(grep -c "120, 32" out)" = 2
+run tp-shard merge --config padded.json meta merged2
+status_is 3 "Meta pads no vocabulary"
+err_has "tensor tok_embeddings.weight, 2 of [128, 16], cannot hold model.embed_tokens.weight of family llama" "and the shape is named"
+
+# Meta's params.json is a config
+run tp-shard merge meta made
+status_is 0 "without a config params.json is one"
+out=$(tr , '\n' < made/config.json | grep -E 'hidden_size|intermediate|vocab|heads|eps' | tr -d '{}"' | tr '\n' ' ')
+ok "with what it leaves open taken from the tensors" test "$out" = "hidden_size:32 num_attention_heads:4 num_key_value_heads:2 intermediate_size:56 vocab_size:128 rms_norm_eps:1e-05 "
+sed 's/"dim"/"use_scaled_rope": true, "dim"/' meta/params.json > p && mv p meta/params.json
+run tp-shard merge meta made2
+status_is 3 "scaled positions are not told by params.json"
+err_is "tp-shard: meta/params.json: what model this is cannot be told; --config gives the model's config.json" "and it says so"
+rm meta/params.json
+run tp-shard merge meta made2
+status_is 3 "without params.json"
+err_has "--config gives the model's config.json" "a config is asked for"
+rm meta/consolidated.01.pth
+run tp-shard merge --config llama.json meta made2
+status_is 3 "a rank that is missing"
+err_has "meta: tensor " "shows by the shapes"
+
+# what is wrong with Megatron's
+run tp-shard merge megatron-legacy made3
+status_is 3 "Megatron's has no config of its own"
+err_has "--config gives the model's config.json" "and it is asked for"
+cp -r megatron-legacy/iter_0000003 one
+run tp-shard merge --config llama.json one merged3
+status_is 0 "the directory of an iteration is one"
+mv one/mp_rank_01_001 lost
+run tp-shard merge --config llama.json one merged4
+status_is 3 "a rank that is missing"
+err_is "tp-shard: one: 3 directories of ranks, where 2 tensor ranks of 2 stages are expected" "is told"
+mv lost one/mp_rank_01_002
+run tp-shard merge --config llama.json one merged4
+err_has "one: mp_rank_01_002 where the directory of tensor rank 1 of stage 1 is expected" "and one in another's place"
+echo 4 > megatron-legacy/latest_checkpointed_iteration.txt
+run tp-shard show megatron-legacy
+status_is 3 "an iteration that is missing"
+err_is "tp-shard: megatron-legacy/iter_0000004: missing, but latest_checkpointed_iteration.txt names it" "is named"
+echo x > megatron-legacy/latest_checkpointed_iteration.txt
+run tp-shard show megatron-legacy
+err_is "tp-shard: megatron-legacy/latest_checkpointed_iteration.txt: 'x' is no iteration" "or is none"
+sed 's/"model_type": "llama"/"model_type": "qwen2"/' llama.json > qwen2.json
+run tp-shard merge --config qwen2.json megatron-torch_dist made5
+status_is 3 "a family without names of Megatron"
+err_has "a checkpoint of megatron, whose names of family qwen2 are not known" "is refused"
+sed 's/"intermediate_size": 56/"intermediate_size": 64/' llama.json > wide.json
+run tp-shard merge --config wide.json megatron-torch_dist made6
+status_is 3 "a config of another width"
+err_has "cannot hold model.layers.0.mlp" "is refused by name"
+run tp-shard merge --config mixtral.json mcore-singleton made7
+status_is 3 "a config of another model"
+err_has "mcore-singleton: tensor " "is refused by name"
+
+# prefixes that wrappers of a model leave
+gqa=$data/models/llama-gqa
+wrap() { # FROM TO NAME: the header's names with a prefix
+    rm -rf w && mkdir w && cp "$gqa/config.json" w
+    size=$(od -An -tu8 -N8 "$gqa/model.safetensors" | tr -d ' ')
+    head -c $((8 + size)) "$gqa/model.safetensors" | tail -c +9 | sed "$1" | sed 's/ *$//' > header
+    while [ $(($(wc -c < header) % 8)) != 0 ]; do printf ' ' >> header; done
+    n=$(wc -c < header)
+    # shellcheck disable=SC2059 # octal
+    { printf "$(printf '\\%03o\\%03o' $((n % 256)) $((n / 256)))\\0\\0\\0\\0\\0\\0"; cat header
+        tail -c +$((9 + size)) "$gqa/model.safetensors"; } > w/model.safetensors
+    run tp-shard show w
+}
+wrap 's/"\(lm_head\|model\)/"module.\1/g'
+status_is 0 "module. before all names is left out"
+err_is "tp-shard: w: names are read without 'module.'" "and it is said once"
+wrap 's/"\(lm_head\|model\)/"_orig_mod.\1/g; s/layers\.1\./layers.1._fsdp_wrapped_module./g'
+status_is 0 "so are _orig_mod. and what FSDP puts inside"
+run tp-shard diff w "$gqa"
+status_is 0 "the tensors are the same"
+wrap 's/"lm_head/"module.lm_head/'
+status_is 0 "a prefix of one name alone"
+out_has "module.lm_head.weight" "stays"
+err_empty "since not all names would bind"
+done_testing

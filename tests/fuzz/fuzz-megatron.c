@@ -1,0 +1,81 @@
+/* fuzz-megatron - legacy checkpoints of Megatron-LM, and Meta's: one rank's file, and
+ * the names that a family gives to its tensors */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/output.h"
+#include "lib/base/str.h"
+#include "lib/reshard/checkpoint.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char config[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":4,\"num_hidden_layers\":1,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"intermediate_size\":6,"
+    "\"vocab_size\":5}";
+
+static char directory[64] = "/tmp/fuzz-megatron.XXXXXX";
+
+static void clean(void)
+{
+    if (fs_remove_tree(directory, NULL) < 0)
+        abort();
+}
+
+/* Two checkpoints, each of one rank, with a config. */
+static void make(void)
+{
+    static const char *const below[] = { "legacy", "legacy/mp_rank_00", "meta" };
+
+    if (access("/dev/shm", W_OK) == 0)
+        snprintf(directory, sizeof(directory), "/dev/shm/fuzz-megatron.XXXXXX");
+    if (!mkdtemp(directory))
+        abort();
+    atexit(clean);
+    for (size_t i = 0; i < sizeof(below) / sizeof(*below); i++) {
+        char *path = fs_join_dup(directory, below[i]);
+        char *file = fs_join_dup(path, "config.json");
+        struct err err = { 0 };
+
+        if (mkdir(path, 0700) < 0 ||
+            output_write(file, config, sizeof(config) - 1, false, &err) < 0)
+            abort();
+        free(file);
+        free(path);
+    }
+}
+
+static void look(const char *below, const char *file, const uint8_t *data, size_t size)
+{
+    char *dir = fs_join_dup(directory, below), *path = fs_join_dup(dir, file);
+    struct checkpoint *c = NULL;
+    struct err err = { 0 };
+
+    if (output_write(path, (const char *)data, size, false, &err) < 0)
+        abort();
+    if (checkpoint_open(&c, dir, NULL, &err) < 0 && !err.kind)
+        abort();
+    checkpoint_close(c);
+    free(path);
+    free(dir);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static bool made;
+
+    if (!made)
+        make();
+    made = true;
+    if (!size)
+        return 0;
+    if (data[0] & 1)
+        look("meta", "consolidated.00.pth", data + 1, size - 1);
+    else
+        look("legacy", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
+    return 0;
+}

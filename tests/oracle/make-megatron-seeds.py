@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""make-megatron-seeds.py DIR - seeds of fuzz-megatron: a Llama of one layer as Megatron-LM and as Meta store it
+
+Needs torch.  The pickles are those of the legacy zip-less form, so that a changed byte reaches the pickle."""
+import argparse
+import os
+import sys
+
+import torch
+
+out = sys.argv[1]
+os.makedirs(out, exist_ok=True)
+t = torch.randn
+p, q = "decoder.layers.0.", "layers.0."
+megatron = {"args": argparse.Namespace(num_layers=1), "iteration": 3, "checkpoint_version": 3.0, "model": {
+    "embedding.word_embeddings.weight": t(8, 4), p + "self_attention.linear_qkv.layer_norm_weight": t(4),
+    p + "self_attention.linear_qkv.weight": t(8, 4), p + "self_attention.linear_proj.weight": t(4, 4),
+    p + "mlp.linear_fc1.layer_norm_weight": t(4), p + "mlp.linear_fc1.weight": t(12, 4), p + "mlp.linear_fc2.weight": t(4, 6),
+    "decoder.final_layernorm.weight": t(4), "output_layer.weight": t(8, 4)}}
+meta = {"tok_embeddings.weight": t(5, 4), q + "attention_norm.weight": t(4), q + "attention.wq.weight": t(4, 4),
+        q + "attention.wk.weight": t(2, 4), q + "attention.wv.weight": t(2, 4), q + "attention.wo.weight": t(4, 4),
+        q + "ffn_norm.weight": t(4), q + "feed_forward.w1.weight": t(6, 4), q + "feed_forward.w2.weight": t(4, 6),
+        q + "feed_forward.w3.weight": t(6, 4), "norm.weight": t(4), "output.weight": t(5, 4), "rope.freqs": t(1)}
+for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta)):
+    for kind in (False, True):
+        path = os.path.join(out, f"{name}-{'zip' if kind else 'old'}")
+        torch.save(value, path, _use_new_zipfile_serialization=kind)
+        data = open(path, "rb").read()
+        open(path, "wb").write(first + data)
