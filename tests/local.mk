@@ -253,10 +253,11 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration checkpoint config costs data database devices family generation ids index input journal json layout log manifest \
+fuzz_names = calibration chats checkpoint config costs data database devices family generation ids index input journal json layout log manifest \
     measure megatron part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
+    %D%/fuzz/fuzz-chats \
     %D%/fuzz/fuzz-checkpoint \
     %D%/fuzz/fuzz-config \
     %D%/fuzz/fuzz-costs \
@@ -293,6 +294,8 @@ fuzz_programs = \
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_forms_SOURCES = %D%/fuzz/fuzz-forms.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_chats_SOURCES = %D%/fuzz/fuzz-chats.c %D%/fuzz/driver.c cmd/tp-run/chatfile.c cmd/tp-run/conversation.c cmd/tp-run/messages.c $(fuzz_session)
+tests_fuzz_fuzz_chats_LDADD = $(program_libs) $(MPI_LIBS)
 tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_costs_SOURCES = %D%/fuzz/fuzz-costs.c %D%/fuzz/driver.c cmd/pp-partition/stages.c

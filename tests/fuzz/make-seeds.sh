@@ -442,6 +442,20 @@ list() {
     done
 }
 
+# files of chats
+list chats << 'EOF'
+[{"role":"user","content":"a"}]\n
+{"messages":[{"role":"user","content":"a"}],"id":7,"tools":[{"name":"b"}],"documents":null}\n
+{"messages":[{"role":"system","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}],"chat_template_kwargs":{"d":1}}\n
+{"messages":[{"role":"user","content":["a"]}],"continue_final_message":true}\n
+{"messages":[{"role":"user"}],"add_generation_prompt":true,"continue_final_message":true}\n
+{"messages":[]}\n{"messages":{}}\n{"tools":[]}\n7\n
+[{"messages":[{"role":"user","content":"a"}]},\n[{"role":"user","content":"b"}]]\n
+[\n {"role": "system", "content": ["a"]},\n {"role": "user", "content": "b"}\n]\n
+\357\273\277\n\n[{"role":"user","content":"a"}]\n\n[{"content":"a"}]\n
+{"messages":[{"role":"user","content":"a","content":"b"}]}\n
+EOF
+
 # lines given to tp-run: @ a model of words, A one with token types, B one with a source, as C, D, E take them for text
 # and F, G, H for JSON; I a model with boxes, J one with types of cells, K one with too many marks; ` and what follows have no tokenizer (fuzz-input)
 list input << 'EOF'

@@ -256,10 +256,13 @@ static int parse(struct template **out, const struct source *s, struct err *err)
 static char *join_names(const struct sources *s)
 {
     struct str names = { 0 };
+    char *all;
 
     for (size_t i = 0; i < s->n; i++)
         str_addf(&names, "%s%s", i ? ", " : "", s->v[i].name);
-    return xstrdup(str_text(&names));
+    all = xstrdup(str_text(&names));
+    str_clear(&names);
+    return all;
 }
 
 static int parse_file(struct chatfiles *f, const char *path, struct err *err)
