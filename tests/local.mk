@@ -42,6 +42,7 @@ unit_tests = \
     %D%/unit-program \
     %D%/unit-pruner \
     %D%/unit-sampling \
+    %D%/unit-scheduler \
     %D%/unit-sequence \
     %D%/unit-space \
     %D%/unit-tcp \

@@ -205,14 +205,8 @@ static struct chat_argument *arguments_of(const struct messages_form *r,
     struct chat_argument *all = xcalloc(own + r->n + 1, sizeof(*all));
 
     *n = 0;
-    for (const struct json *j = own ? in->arguments->first : NULL; j; j = j->next) {
-        bool given = false;
-
-        for (size_t i = 0; i < r->n; i++)
-            given |= !strcmp(j->key, r->argument[i].name);
-        if (!given)
-            all[(*n)++] = (struct chat_argument){ j->key, j };
-    }
+    for (const struct json *j = own ? in->arguments->first : NULL; j; j = j->next)
+        all[(*n)++] = (struct chat_argument){ j->key, j };
     for (size_t i = 0; i < r->n; i++)
         all[(*n)++] = r->argument[i];
     return all;

@@ -173,7 +173,7 @@ static void add_growing(struct state *st, struct step *step)
     for (size_t i = st->front; i < s->ntexts && step->n < share; i++) {
         struct scheduler_text *t = &s->text[i];
 
-        if (t->over || !t->running || t->away || t->done == 0 || t->done + 1 != t->n)
+        if (!t->running || t->away || t->done == 0 || t->done + 1 != t->n)
             continue;
         if (blocks_of(t->n) > t->blocks && !take_block(st, i))
             continue;
