@@ -3,11 +3,14 @@
 
 Needs torch 2.13 (CPU, gloo), transformers and deepspeed 0.19.8.  Each KIND becomes DIR/KIND, and the
 full state that the framework itself gives becomes DIR/KIND.safetensors; DIR/config.json is the model.
+DIR.tar.gz is for tests/data, except for the seeds of fuzz-forms, which become DIR-seeds/NAME.
 Weights are random: there is nothing to license."""
 import glob
+import gzip
 import os
 import shutil
 import sys
+import tarfile
 
 os.environ.update(DS_ACCELERATOR="cpu", DS_BUILD_OPS="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29541")
 import torch
@@ -140,7 +143,8 @@ def zero(out, kind):
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     stage = int(kind[4])
-    m = tiny() if "seed" in kind else model(tie_word_embeddings="tied" in kind)
+    odd = {"hidden_size": 12} if "align" in kind else {}  # no multiple of the alignment
+    m = tiny() if "seed" in kind else model(tie_word_embeddings="tied" in kind, **odd)
     if "frozen" in kind:
         for name, p in m.named_parameters():
             p.requires_grad_("embed" not in name and "q_proj" not in name and "bias" not in name)
@@ -251,6 +255,28 @@ def run(rank, out, kind):
     dist.destroy_process_group()
 
 
+def pack(out):
+    """all but the seeds, the same bytes from the same files"""
+    def plain(info):
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        info.mode = 0o755 if info.isdir() else 0o644
+        return None if "seed" in info.name else info
+
+    with gzip.GzipFile(f"{out}.tar.gz", "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(out, "frameworks", filter=plain)
+
+
+def pack_seed(directory, seed):
+    """files one after another, each after a line of its name and size, as fuzz-forms reads them"""
+    with open(seed, "wb") as f:
+        for path in sorted(glob.glob(f"{directory}/**", recursive=True, include_hidden=True)):
+            name = os.path.relpath(path, directory)
+            if os.path.isfile(path) and not any(w in name for w in ("exp_avg", "step.pt", "optimizer_state")):
+                content = open(path, "rb").read()
+                f.write(f"{name} {len(content)}\n".encode() + content)
+
+
 if __name__ == "__main__":
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
@@ -260,3 +286,9 @@ if __name__ == "__main__":
     for program in glob.glob(f"{out}/**/*.py", recursive=True):  # DeepSpeed's own
         os.remove(program)
     LlamaConfig(**SIZES, architectures=["LlamaForCausalLM"]).save_pretrained(out)
+    pack(out)
+    os.makedirs(f"{out}-seeds", exist_ok=True)
+    for seed in sorted(glob.glob(f"{out}/*-seed")) + [f"{out}/pipe"]:
+        if os.path.isdir(seed):
+            name = os.path.basename(seed).removesuffix("-seed")
+            pack_seed(f"{seed}/u" if os.path.isdir(f"{seed}/u") else seed, f"{out}-seeds/{name}")
