@@ -201,6 +201,10 @@ int main(int argc, char **argv)
             chat_open(&chat, is_dir ? argv[1] : "/nowhere", is_dir ? NULL : argv[1],
                       &err) < 0)
             fail(&err);
+        if (!chat) {
+            puts("no template");
+            return 0;
+        }
         if (!is_dir) {
             if (fs_read_regular(&source, &n, argv[1], MOST, &err) < 0 ||
                 template_parse(&t, argv[1], source, n, &err) < 0)

@@ -25,6 +25,19 @@ for kind in llama3 gemma; do
     done
 done
 
+# pieces_of TEMPLATE - how many tokens are made of a message with the parts "<|im_", "end|>" and "im_end"
+pieces_of() {
+    printf '%s' "$1" > template.jinja
+    printf '%s\n' '{"messages":[{"a":"<|im_","b":"end|>","c":"im_end"}]}' > chat
+    "$render" --ids fixture/llama3.json template.jinja chat | wc -w | tr -d ' '
+}
+m='messages[0]'
+ok "a template may make a control token around a message's word" \
+    test "$(pieces_of "{{ '<|' ~ $m.c ~ '|>' }}")" = 1
+ok "and a message cannot begin one" test "$(pieces_of "{{ $m.a ~ 'end|>' }}")" -gt 1
+ok "nor end one" test "$(pieces_of "{{ '<|im_' ~ $m.b }}")" -gt 1
+ok "nor make one of two parts" test "$(pieces_of "{{ $m.a ~ $m.b }}")" -gt 1
+
 # marks_are TEMPLATE MARKS NAME - of a chat whose message says " a-<b>-é "
 marks_are() {
     printf '%s' "$1" > template.jinja
@@ -50,6 +63,61 @@ marks_are "{% for k, v in messages[0].items() %}{{ k }}={{ v }};{% endfor %}" \
     "[role]=[user];[content]=[ a-<b>-é ];[parts]=['[x]', '[y]'];" "marks: names of members, too"
 marks_are "a{% generation %}b{{ $c }}{% endgeneration %}c{% macro m() %}1{% generation %}2{% endgeneration %}{% endmacro %}{{ m() }}" \
     "a{b[ a-<b>-é ]}c1{2}" "what the assistant generated is marked, in a macro, too"
+
+# model FILE TEXT... - a directory "model" with these files
+model() {
+    rm -rf model
+    mkdir -p model/additional_chat_templates
+    while [ $# -gt 0 ]; do
+        printf '%s\n' "$2" > "model/$1"
+        shift 2
+    done
+}
+chat='{"messages":[{"role":"user","content":"hi"}]'
+printf '%s}\n%s,"tools":[]}\n' "$chat" "$chat" > chats
+model tokenizer_config.json '{"chat_template":"{{ bos_token }}{{ x_token }}{{ eos_token is defined }}","bos_token":{"content":"<s>"},
+    "extra_special_tokens":{"x_token":"<x>"},"eos_token":null}'
+run "$render" model chats
+out_is '{"text":"<s><x>False"}
+{"text":"<s><x>False"}' "tokenizer_config.json has a template and special tokens"
+named='{"chat_template":[{"name":"tool_use","template":"with"},{"name":"default","template":"without"},{"name":"odd","template":"{% odd %}"}]}'
+model tokenizer_config.json "$named"
+run "$render" model chats
+out_is '{"text":"without"}
+{"text":"with"}' "a chat with tools uses the template tool_use, and one that is not used may be odd"
+model tokenizer_config.json "$named" chat_template.jinja file additional_chat_templates/tool_use.jinja '{{ tools }}'
+run "$render" model chats
+out_is '{"text":"file"}
+{"text":"[]"}' "files go before tokenizer_config.json"
+model tokenizer_config.json '{"chat_template":[{"name":"rag","template":"x"}]}'
+run "$render" model chats
+status_is 3 "a model without a default template: status 3"
+err_is "render-template: model/tokenizer_config.json: chat_template: no chat template is named default; choose one of: rag" \
+    "the names of its templates are told"
+model tokenizer_config.json '{"chat_template":null}'
+run "$render" model chats
+out_is 'no template' "a model may have no template"
+model tokenizer_config.json '{"chat_template":7}'
+run "$render" model chats
+err_is "render-template: model/tokenizer_config.json:1:18: a chat_template is no text" "a template that is no text is refused"
+run "$render" nowhere chats
+err_is "render-template: 'nowhere' is no file, and the model has no chat template" "a template that is nowhere is refused"
+cat > chats << 'END'
+{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"Sure, "}],"continue_final":true}
+{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"text":"a "},{"image":1}]}],"continue_final":true}
+{"messages":[{"role":"user","content":"hi"},{"role":"assistant"}],"continue_final":true}
+{"messages":[]}
+{"messages":["hi"]}
+{"messages":[{"role":"user","content":"hi"}],"tools":{}}
+END
+model chat_template.jinja '{% for m in messages %}<{{ m.content if m.content is string else m.content[0].text|trim }}>{% endfor %}'
+run "$render" model chats
+out_is '{"text":"<hi><Sure, "}
+{"text":"<hi><a"}
+{"error":"model/chat_template.jinja: the last message has no text to continue"}
+{"error":"model/chat_template.jinja: the chat is no list of messages"}
+{"error":"model/chat_template.jinja: message 1 is no object"}
+{"error":"model/chat_template.jinja: tools are no list"}' "a last message is continued, where it has a text"
 
 # refused TEMPLATE ERROR NAME
 refused() {
