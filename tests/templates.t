@@ -64,6 +64,21 @@ marks_are "{% for k, v in messages[0].items() %}{{ k }}={{ v }};{% endfor %}" \
 marks_are "a{% generation %}b{{ $c }}{% endgeneration %}c{% macro m() %}1{% generation %}2{% endgeneration %}{% endmacro %}{{ m() }}" \
     "a{b[ a-<b>-é ]}c1{2}" "what the assistant generated is marked, in a macro, too"
 
+# gives TEMPLATE TEXT NAME
+gives() {
+    printf '%s' "$1" > template.jinja
+    printf '%s\n' '{"messages":[{"role":"user","content":"hi"}]}' > chat
+    run "$render" template.jinja chat
+    out_is "{\"text\":\"$2\"}" "$3"
+}
+gives "{{ 'ßﬁŉ'.upper() }} {{ 'ßﬁ ǆ'.title() }} {{ 'ΟΔΟΣ Σ'.lower() }} {{ 'İ'|lower|length }} {{ 'ǆ'|title }}" \
+    'SSFIʼN Ssﬁ ǅ οδος σ 2 Ǆ' "the case of letters that become several, or end a word"
+gives "{% for x in [1] %}{% continue %}{% else %}else{% endfor %}{% for x in [1] %}{% else %}no{% endfor %}" else \
+    "a loop without a whole round has its else"
+gives "{% set d = {0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: 9, true: 'a', -0.0: 'b'} %}{{ d[0] }}{{ d[1.0] }}{{ d|length }}" \
+    ba9 "equal numbers are one key"
+gives "{{ '<'|safe + '<' }}{{ ('<'|safe)[0] + '&' }}{{ '<'|safe ~ '<' }}" "<&lt;<&amp;<<" "what is added to a safe text is escaped"
+
 # model FILE TEXT... - a directory "model" with these files
 model() {
     rm -rf model
