@@ -55,7 +55,7 @@ err_is "tp-shard: meta/params.json: what model this is cannot be told; --config 
 rm meta/params.json
 run tp-shard merge meta made2
 status_is 3 "without params.json"
-err_has "--config gives the model's config.json" "a config is asked for"
+err_has "config.json: missing; it lies beside the weights, or --config of tp-shard names it" "a config is asked for"
 rm meta/consolidated.01.pth
 run tp-shard merge --config llama.json meta made2
 status_is 3 "a rank that is missing"
@@ -64,7 +64,7 @@ err_has "meta: tensor " "shows by the shapes"
 # what is wrong with Megatron's
 run tp-shard merge megatron-legacy made3
 status_is 3 "Megatron's has no config of its own"
-err_has "--config gives the model's config.json" "and it is asked for"
+err_has "config.json: missing; it lies beside the weights, or --config of tp-shard names it" "and it is asked for"
 cp -r megatron-legacy/iter_0000003 one
 run tp-shard merge --config llama.json one merged3
 status_is 0 "the directory of an iteration is one"
