@@ -66,6 +66,11 @@ run tp-shard merge megatron-legacy made3
 status_is 3 "Megatron's has no config of its own"
 err_has "config.json: missing; it lies beside the weights, or --config of tp-shard names it" "and it is asked for"
 cp -r megatron-legacy/iter_0000003 one
+cp -r one twice
+cp one/mp_rank_00_000/model_optim_rng.pt twice/mp_rank_00_001
+run tp-shard merge --config llama.json twice merged5
+status_is 3 "a stage that has what another has"
+err_has "twice: tensor embedding.word_embeddings.weight is stored twice for rank 0" "is refused by name"
 run tp-shard merge --config llama.json one merged3
 status_is 0 "the directory of an iteration is one"
 mv one/mp_rank_01_001 lost
