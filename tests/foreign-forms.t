@@ -70,7 +70,7 @@ cp -r one twice
 cp one/mp_rank_00_000/model_optim_rng.pt twice/mp_rank_00_001
 run tp-shard merge --config llama.json twice merged5
 status_is 3 "a stage that has what another has"
-err_has "twice: tensor embedding.word_embeddings.weight is stored twice for rank 0" "is refused by name"
+err_is "tp-shard: twice: duplicate tensor 'rank-0.embedding.word_embeddings.weight'" "is refused by name"
 run tp-shard merge --config llama.json one merged3
 status_is 0 "the directory of an iteration is one"
 mv one/mp_rank_01_001 lost

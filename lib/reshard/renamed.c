@@ -415,11 +415,6 @@ static int rename_all(struct source *s, const struct model *m, struct err *err)
     }
     if (n)
         qsort(t, n, sizeof(*t), compare_tensors);
-    for (size_t i = 1; i < n && ret == 0; i++)
-        if (t[i].file == t[i - 1].file && !strcmp(t[i].name, t[i - 1].name) &&
-            !names_ignores(m, s->dialect, t[i].name))
-            ret = err_set(err, ERR_INPUT, "%s: tensor %s is stored twice for rank %d",
-                          s->path, t[i].name, t[i].file);
     list_stored(&r, t, n);
     shards = shards_of(&r);
     for (size_t i = 0; i < m->ntensors && ret == 0; i++)
