@@ -3,13 +3,15 @@
 . "${top_srcdir:?}/tests/lib.sh"
 model=$data/chat
 XDG_STATE_HOME=$scratch/state
-export XDG_STATE_HOME
+HOME=$scratch # without key bindings of its own
+export XDG_STATE_HOME HOME
 unset SOURCE_DATE_EPOCH
 
 # talk COMMAND... - runs tp-run chat COMMAND... on a terminal, by the script on standard input
 talk() {
     status=0
-    "$top_builddir/tests/on-pty" tp-run chat --backend cpu "$@" > raw 2> err || status=$?
+    # the person is faster than the model
+    "$top_builddir/tests/on-pty" nice -n 19 tp-run chat --backend cpu "$@" > raw 2> err || status=$?
     tr -d '\r' < raw > out
 }
 
@@ -244,6 +246,17 @@ if tp-run --version | grep -q '+libedit'; then
     talk "$model" < script
     status_is 0 "a window that becomes narrow"
 fi
+# a terminal that nobody reads has room for some 18 KiB here, which so many times /help nearly fill
+for times in 45 46; do
+    {
+        echo 'wait > '
+        i=0
+        while [ $((i += 1)) -le $times ]; do echo 'type /help\r'; done
+        printf 'type Count\\r\npause 8\ntype \\cc\npause 3\ntype \\cd\n'
+    } > script
+    talk "$model" < script
+    status_is 0 "^C while the terminal takes nothing more is no error of writing"
+done
 printf 'wait > \ntype Hello\\r\nwait Good day\nwait > \nkill 15\n' > script
 talk "$model" < script
 status_is 143 "SIGTERM ends it at the prompt"

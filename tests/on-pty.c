@@ -8,6 +8,7 @@
  *     type TEXT    with the escapes \n \r \e \\ and \cX, the character of Control-X
  *     size N       columns
  *     kill SIGNAL  to COMMAND, by number
+ *     pause N      for N tenths of a second; nothing that is shown is read meanwhile
  *
  * What the terminal shows goes to standard output, and the status is COMMAND's, 128
  * plus a signal's number, or 99 when a wait has lasted too long. */
@@ -131,6 +132,8 @@ int main(int argc, char **argv)
             type(fd, arg);
         else if (!strncmp(line, "size ", 5))
             set_size(fd, (int)strtol(arg, NULL, 10));
+        else if (!strncmp(line, "pause ", 6))
+            poll(NULL, 0, 100 * (int)strtol(arg, NULL, 10));
         else if (!strncmp(line, "kill ", 5))
             kill(pid, (int)strtol(arg, NULL, 10));
         else

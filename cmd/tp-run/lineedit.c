@@ -61,7 +61,9 @@ static void note_signal(int sig)
 
 static void catch (int sig, struct sigaction *was)
 {
-    struct sigaction act = { .sa_handler = note_signal, .sa_flags = SA_ONSTACK };
+    /* ppoll returns all the same; a write to a slow terminal goes on */
+    struct sigaction act = { .sa_handler = note_signal,
+                             .sa_flags = SA_ONSTACK | SA_RESTART };
 
     sigemptyset(&act.sa_mask);
     if (sigaction(sig, NULL, was) == 0 && was->sa_handler != SIG_IGN)
