@@ -319,6 +319,25 @@ wait $!
 ok "torchrun's ranks on two machines join by NCCL, and give the CPU's text" \
     sh -c 'cmp cpu.out torch.out && test ! -s far.err && grep -q "exchanges [1-9]" log && ! grep -v "live 0 " log'
 ok "with recorded steps" sh -c '! grep "graphs 0" log'
+# a launcher that shows each rank one GPU
+apart() { # RANK BUS
+    env MASTER_ADDR=localhost MASTER_PORT=$((30000 + $$ % 2000)) RANK="$1" WORLD_SIZE=2 LOCAL_RANK="$1" LOCAL_WORLD_SIZE=2 \
+        FAKE_GPUS=1 FAKE_BUS="$2" timeout 60 "$fake" generate --launcher torchrun --backend cuda --ids 5,6 --max-tokens 6 \
+        --tp 2 "$models/llama-gqa"
+}
+for second in 2 1; do
+    rm -f log
+    apart 1 $second > far.out 2> far.err &
+    apart 0 1 > torch.out 2> err
+    wait $!
+    ok "ranks that see one GPU each give the CPU's text, on bus 1 and $second" cmp cpu.out torch.out
+    if [ $second = 2 ]; then
+        ok "by NCCL, without a word" sh -c 'test ! -s err && grep -q "exchanges [1-9]" log && grep -c "device 0" log | grep -qx 2'
+    else
+        err_is "tp-run: ranks see one GPU, and the same one: they share it, as with --share-gpu" "the same one is shared, which is said"
+        ok "through the hosts" grep -q "exchanges 0" log
+    fi
+done
 # one of the machines has no GPU
 for rank in 0 1; do
     FAKE_GPUS=$rank far 1 > far.out 2> far.err &
@@ -389,13 +408,15 @@ err_has "is damaged: its CRC-32 is" "and it is said"
 # the command for real GPUs, so that it is known to run
 run env FAKE=1 FAKE_GPUS=4 sh "$top_srcdir/tests/gpu/run"
 status_is 0 "tests/gpu/run runs over the fakes"
-ok "to its end, without a failure" sh -c 'tail -n 1 out | grep -q "^seconds of all.* ok$" && ! grep FAIL out'
-run env FAKE=1 FAKE_GPUS=4 FAKE_FAIL=90 sh "$top_srcdir/tests/gpu/run"
+ok "to its end, without a failure" sh -c 'tail -n 1 out | grep -q "^seconds of parts.* ok$" && ! grep FAIL out'
+run env FAKE=1 FAKE_GPUS=4 FAKE_FAIL=90 sh "$top_srcdir/tests/gpu/run" answers
 status_is 1 "where something fails it says so with its status"
 ok "and in the table, with the reason" \
     sh -c 'grep -q "^text of llama-gqa .*FAIL$" out && grep -q "^    tp-run: GPU" out'
 run env FAKE=1 FAKE_GPUS=0 sh "$top_srcdir/tests/gpu/run"
 status_is 4 "and without a GPU it is no success"
+run env FAKE=1 sh "$top_srcdir/tests/gpu/run" step
+status_is 2 "a part that it does not have is named"
 fail_each two generate --backend cuda --ids 5,6 --max-tokens 4 --tp 2 "$models/llama-gqa"
 ok "among them those that record and play steps with collectives" grep -q 'graphs [1-9]' log
 done_testing

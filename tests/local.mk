@@ -467,7 +467,15 @@ else
 check-gpu:
 	@echo 'this build has no CUDA: see ./configure --help' >&2; exit 1
 endif
-.PHONY: check-gpu
+# the same for a machine without compilers, as shardutils-gpu.tar.xz: machine code for GPU_ARCHS
+GPU_ARCHS = 80,90,100
+EXTRA_DIST += %D%/gpu/pack
+gpu-archive:
+	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-gpu TREE_FLAGS="--without-mpi --without-dnnl --without-cairo --without-sqlite3 \
+	    --without-yaml --with-cuda-arch=$(GPU_ARCHS) CFLAGS=-O2 CXXFLAGS=-O2"
+	cd build-gpu && $(MAKE) $(AM_MAKEFLAGS) bin/tp-run $(gpu_real) %D%/gpu/write-model %D%/compare-tensors
+	$(SHELL) $(top_srcdir)/%D%/gpu/pack build-gpu $(top_srcdir) shardutils-gpu.tar.xz
+.PHONY: check-gpu gpu-archive
 .PHONY: check-emu check-emu-barriers check-emu-races races-tree
 
 check-valgrind: all $(unit_tests)
