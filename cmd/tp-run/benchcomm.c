@@ -42,7 +42,7 @@ static int run_once(struct trial *t, bool gathers, size_t bytes, struct err *err
     size_t n = bytes / sizeof(float);
 
     if (!gathers)
-        return link_all_reduce(&t->link, t->comm, t->x, n, DTYPE_F32, err);
+        return link_all_reduce(&t->link, t->comm, t->x, t->x, n, DTYPE_F32, err);
     for (int r = 0; r < t->comm->size; r++)
         t->count[r] = n / (size_t)t->comm->size;
     return link_all_gather(&t->link, t->comm, t->x, t->all, t->count, sizeof(float),

@@ -822,6 +822,9 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
     struct ledger mine = { 0 }, *all;
     int ret;
 
+    if (r->shares && comm->rank == 0 && !s->opt.quiet)
+        cmd_warn(s->cmd, "ranks see one GPU, and the same one: they share it, as with "
+                         "--share-gpu");
     if (!s->opt.memory)
         return 0;
     runner_memory(r, &mine);

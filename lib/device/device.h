@@ -147,9 +147,9 @@ struct device_collectives {
      * calling this looks to the others like a lost rank. */
     int (*finish)(struct device_group *g, struct err *err);
     void (*leave)(struct device_group *g); /* NULL is allowed */
-    /* x[n] = the sum of all ranks' x, of dtype f32 or f64 */
-    int (*all_reduce)(struct device_group *g, void *x, size_t n, enum dtype dtype,
-                      struct err *err);
+    /* y[n] = the sum of all ranks' x, of dtype f32 or f64 */
+    int (*all_reduce)(struct device_group *g, const void *x, void *y, size_t n,
+                      enum dtype dtype, struct err *err);
     /* all = the ranks' mine[bytes[rank]], concatenated */
     int (*all_gather)(struct device_group *g, const void *mine, void *all,
                       const size_t *bytes, struct err *err);
@@ -176,6 +176,11 @@ struct room_limits {
     int threads;
 };
 
+/* What tells the devices of a machine apart: parts of a GPU have one bus. */
+struct device_place {
+    char bus[32];
+};
+
 struct backend {
     const char *name;
     bool host_memory; /* device memory is host memory: the host may access it while no
@@ -188,6 +193,8 @@ struct backend {
     /* Fills NUMBER[MOST] with the first devices that this build can use, in order;
      * returns how many these are.  NULL where count is. */
     int (*usable)(int *number, int most);
+    /* Where device NUMBER is; false: it cannot be told.  NULL: nothing to tell. */
+    bool (*place)(struct device_place *p, int number);
     /* THREADS, at least 1, includes the caller's.  Opens device NUMBER. */
     int (*open)(struct device **out, int threads, int number, struct err *err);
     void (*close)(struct device *d);      /* NULL is allowed */

@@ -11,7 +11,8 @@
 enum {
     WORKSPACE = 32 << 20, /* bytes that cuBLAS recommends for newer GPUs */
     ALIGN = 16,
-    SHAPES = 64 /* cached choices of algorithms */
+    SHAPES = 256,     /* cached choices of algorithms */
+    FACTORS = 4 << 10 /* bytes, for the factors of gpu_split_f16 */
 };
 
 struct blas {
@@ -20,22 +21,24 @@ struct blas {
     LT_FUNCTIONS(FUNCTION)
 #undef FUNCTION
     void *workspace;
-    void *parts; /* device: x in one or two parts */
+    char *parts; /* device: FACTORS bytes, then x in one or two parts */
     uint64_t room;
     /* whose parts they are, as long as nothing has been written there; x NULL: none */
     struct {
         const float *x;
         uint64_t rows, cols, parts;
+        enum dtype dtype;
     } of;
     /* the algorithm of a shape is chosen once */
     struct shape {
         uint64_t rows, in, out;
         int type;
+        uint32_t align; /* of y */
         bool plain, none;
         struct lt_algo algo;
         size_t workspace;
     } shape[SHAPES];
-    int nshapes;
+    int nshapes; /* chosen so far */
 };
 
 static void *load(void)
@@ -131,10 +134,13 @@ static void close_problem(struct blas *b, struct problem *q)
 static bool open_problem(struct blas *b, struct problem *q, const struct products *p,
                          int type)
 {
-    int32_t w = p->plain ? LT_OP_N : LT_OP_T, x = LT_OP_N;
+    int32_t w = p->plain ? LT_OP_N : LT_OP_T, x = LT_OP_N, device = LT_POINTERS_DEVICE;
 
     *q = (struct problem){ 0 };
     return b->cublasLtMatmulDescCreate(&q->desc, LT_COMPUTE_32F, LT_REAL_32F) == 0 &&
+           (type != LT_REAL_16F ||
+            b->cublasLtMatmulDescSetAttribute(q->desc, LT_DESC_POINTER_MODE, &device,
+                                              sizeof(device)) == 0) &&
            b->cublasLtMatmulDescSetAttribute(q->desc, LT_DESC_TRANSA, &w, sizeof(w)) ==
                0 &&
            b->cublasLtMatmulDescSetAttribute(q->desc, LT_DESC_TRANSB, &x, sizeof(x)) ==
@@ -148,12 +154,21 @@ static bool open_problem(struct blas *b, struct problem *q, const struct product
                                          (int64_t)p->y_stride) == 0;
 }
 
+/* The largest power of two, up to ALIGN, that divides P and STRIDE. */
+static uint32_t align_of(const void *p, uint64_t stride)
+{
+    uint64_t bits = (uintptr_t)p | stride | ALIGN;
+
+    return (uint32_t)(bits & (~bits + 1));
+}
+
 /* Chooses an algorithm.  Parts of a sum may be made by several blocks (split-K) if they
  * are added in the workspace, in a fixed order: with few rows there are too few blocks
  * otherwise. */
 static bool choose(struct blas *b, const struct problem *q, struct shape *s)
 {
-    uint32_t align = ALIGN, reduction = LT_REDUCTION_COMPUTE_TYPE;
+    uint32_t align[] = { ALIGN, ALIGN, s->align, s->align };
+    uint32_t reduction = LT_REDUCTION_COMPUTE_TYPE;
     uint64_t room = WORKSPACE;
     struct lt_heuristic h = { .state = -1 };
     void *pref = NULL;
@@ -168,7 +183,7 @@ static bool choose(struct blas *b, const struct problem *q, struct shape *s)
                                                    &reduction, sizeof(reduction)) == 0;
     for (int i = 0; i < 4; i++)
         fine = fine && b->cublasLtMatmulPreferenceSetAttribute(
-                           pref, LT_PREF_ALIGN_A + i, &align, sizeof(align)) == 0;
+                           pref, LT_PREF_ALIGN_A + i, &align[i], sizeof(*align)) == 0;
     fine = fine &&
            b->cublasLtMatmulAlgoGetHeuristic(b->lt, q->desc, q->w, q->x, q->y, q->y,
                                              pref, 1, &h, &found) == 0 &&
@@ -183,21 +198,21 @@ static bool choose(struct blas *b, const struct problem *q, struct shape *s)
 static const struct shape *shape_of(struct blas *b, const struct problem *q,
                                     const struct products *p, int type)
 {
+    uint32_t align = align_of(p->y, p->y_stride * sizeof(*p->y));
     struct shape *s;
 
-    for (int i = 0; i < b->nshapes; i++) {
+    for (int i = 0; i < SHAPES && i < b->nshapes; i++) {
         s = &b->shape[i];
         if (s->rows == p->rows.most && s->in == p->in && s->out == p->out &&
-            s->type == type && s->plain == p->plain)
+            s->type == type && s->plain == p->plain && s->align == align)
             return s->none ? NULL : s;
     }
-    if (b->nshapes == SHAPES)
-        b->nshapes = 0;
-    s = &b->shape[b->nshapes++];
+    s = &b->shape[b->nshapes++ % SHAPES]; /* in place of the oldest */
     *s = (struct shape){ .rows = p->rows.most,
                          .in = p->in,
                          .out = p->out,
                          .type = type,
+                         .align = align,
                          .plain = p->plain };
     s->none = !choose(b, q, s);
     return s->none ? NULL : s;
@@ -219,7 +234,7 @@ int blas_reserve(struct device *d, struct blas *b, uint64_t workspace, uint64_t 
     blas_forget(b);
     b->room = 0;
     d->rooms++;
-    b->parts = backend_cuda.alloc(d, parts, "a product's rows in bf16", err);
+    b->parts = backend_cuda.alloc(d, parts, "a product's rows in 16 bits", err);
     if (!b->parts)
         return -1;
     b->room = parts;
@@ -241,44 +256,55 @@ static int make_room(struct device *d, struct blas *b, uint64_t parts, struct er
     return blas_reserve(d, b, WORKSPACE, parts, err);
 }
 
-/* Makes the bf16 parts of P's x, unless they are there; products that follow each other
+/* Makes the parts of P's x, unless they are there; products that follow each other
  * often have the same x. */
-static const char *split(struct device *d, struct blas *b, const struct products *p,
-                         uint64_t parts)
+static void split(struct device *d, struct blas *b, const struct products *p,
+                  uint64_t parts)
 {
     uint64_t n = p->rows.most * p->in;
-    char *low = (char *)b->parts + n * 2;
+    char *high = b->parts + FACTORS, *low = parts > 1 ? high + n * 2 : NULL;
 
     if (b->of.x == p->x && b->of.rows == p->rows.most && b->of.cols == p->in &&
-        b->of.parts == parts)
-        return low;
-    gpu_split_bf16(b->parts, parts > 1 ? low : NULL, p->x, n, d->stream);
+        b->of.parts == parts && b->of.dtype == p->dtype)
+        return;
+    if (p->dtype == DTYPE_F16)
+        gpu_split_f16(high, low, (float *)(void *)b->parts, p->x, p->rows, p->in,
+                      d->stream);
+    else
+        gpu_split_bf16(high, low, p->x, n, d->stream);
     b->of.x = p->x;
     b->of.rows = p->rows.most;
     b->of.cols = p->in;
     b->of.parts = parts;
-    return low;
+    b->of.dtype = p->dtype;
 }
 
+/* Enqueues y = w x, or y += w x if ADD. */
 static bool multiply(struct device *d, struct blas *b, const struct problem *q,
                      const struct shape *s, const struct products *p, const void *x,
                      bool add)
 {
     static const float one = 1, nothing = 0;
+    const float *its = (const float *)(const void *)b->parts;
+    bool scaled = p->dtype == DTYPE_F16;
+    const float *factor = scaled ? its + GPU_FACTOR : &one;
+    const float *beta = add      ? scaled ? its + GPU_ONE : &one
+                        : scaled ? its + GPU_NOTHING
+                                 : &nothing;
 
-    return b->cublasLtMatmul(b->lt, q->desc, &one, p->w[0], q->w, x, q->x,
-                             add ? &one : &nothing, p->y, q->y, p->y, q->y, &s->algo,
-                             b->workspace, s->workspace, d->stream) == 0;
+    return b->cublasLtMatmul(b->lt, q->desc, factor, p->w[0], q->w, x, q->x, beta, p->y,
+                             q->y, p->y, q->y, &s->algo, b->workspace, s->workspace,
+                             d->stream) == 0;
 }
 
 /* Our own kernels read the weights once for few rows, but are bound by reading x for
- * more; cuBLASLt reads the weights once for each of x's parts.  On an H200 steps of 9
- * and 16 rows took 0.69 of the time by cuBLASLt, those of 8 rounded rows 0.66. */
+ * more; cuBLASLt reads the weights once for each of x's parts.  Tensor cores multiply
+ * few rows elsewhere (gpu_is_skinny). */
 static bool is_worth(const struct products *p)
 {
-    enum { OWN = 8, OWN_ROUNDED = 4 };
+    enum { OWN = 8 };
 
-    return p->rows.most > (p->rounded ? OWN_ROUNDED : OWN);
+    return p->rows.most > OWN;
 }
 
 static bool is_aligned(const void *p, uint64_t stride, uint64_t unit)
@@ -289,22 +315,29 @@ static bool is_aligned(const void *p, uint64_t stride, uint64_t unit)
 /* Could P be made here, if its pointers are aligned? */
 static bool is_served(const struct products *p)
 {
-    uint64_t unit = p->dtype == DTYPE_BF16 ? 2 : 4;
+    uint64_t unit = p->dtype == DTYPE_F32 ? 4 : 2;
 
     return !p->rows.expert && p->n == 1 && is_worth(p) && p->in &&
-           p->dtype != DTYPE_F16 && is_aligned(NULL, p->w_stride, unit) &&
-           is_aligned(NULL, p->x_stride, unit) && is_aligned(NULL, p->y_stride, 4);
+           is_aligned(NULL, p->w_stride, unit) && is_aligned(NULL, p->x_stride, unit);
 }
 
-/* Parts of x in bf16. */
+/* Parts of x in 16 bits. */
 static uint64_t parts_of(const struct products *p)
 {
-    return p->dtype != DTYPE_BF16 ? 0 : p->rounded ? 1 : 2;
+    return p->dtype == DTYPE_F32 ? 0 : p->rounded ? 1 : 2;
+}
+
+/* Bytes for them. */
+static uint64_t bytes_of(const struct products *p)
+{
+    uint64_t parts = parts_of(p);
+
+    return parts ? FACTORS + parts * p->rows.most * p->in * 2 : 0;
 }
 
 void blas_room(const struct products *p, uint64_t *workspace, uint64_t *parts)
 {
-    uint64_t bytes = parts_of(p) * p->rows.most * p->in * 2;
+    uint64_t bytes = bytes_of(p);
 
     if (!is_served(p))
         return;
@@ -315,24 +348,28 @@ void blas_room(const struct products *p, uint64_t *workspace, uint64_t *parts)
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err)
 {
-    bool narrow = p->dtype == DTYPE_BF16;
+    bool narrow = p->dtype != DTYPE_F32;
     uint64_t unit = narrow ? 2 : 4, n = p->rows.most * p->in;
     uint64_t parts = parts_of(p);
-    int type = narrow ? LT_REAL_16BF : LT_REAL_32F, ret = 0;
+    int type = p->dtype == DTYPE_BF16  ? LT_REAL_16BF
+               : p->dtype == DTYPE_F16 ? LT_REAL_16F
+                                       : LT_REAL_32F;
     const struct shape *s;
     struct problem q;
+    int ret = 0;
 
     if (!b || !is_served(p) || !is_aligned(p->w[0], p->w_stride, unit) ||
-        !is_aligned(p->x, p->x_stride, unit) || !is_aligned(p->y, p->y_stride, 4))
+        !is_aligned(p->x, p->x_stride, unit))
         return 0;
-    if (make_room(d, b, parts * n * unit, err) < 0)
+    if (make_room(d, b, bytes_of(p), err) < 0)
         return -1;
     s = open_problem(b, &q, p, type) ? shape_of(b, &q, p, type) : NULL;
     if (s && narrow) {
-        const char *low = split(d, b, p, parts);
+        const char *high = b->parts + FACTORS;
 
-        ret = multiply(d, b, &q, s, p, b->parts, false) &&
-                      (parts < 2 || multiply(d, b, &q, s, p, low, true))
+        split(d, b, p, parts);
+        ret = multiply(d, b, &q, s, p, high, false) &&
+                      (parts < 2 || multiply(d, b, &q, s, p, high + n * 2, true))
                   ? 1
                   : -1;
     } else if (s) {

@@ -95,9 +95,11 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
                           .out = plain ? c->w->cols : c->w->rows,
                           .w_stride = c->w->cols,
                           .rows = result_rows(c),
+                          .each = c->y.most / n,
                           .plain = plain,
-                          .rounded = c->program->rounded && !plain &&
-                                     c->w->dtype == DTYPE_BF16 };
+                          .rounded =
+                              c->program->rounded && !plain && c->w->dtype != DTYPE_F32,
+                          .cores = d->has_bf16 };
     int done;
 
     p.x_stride = p.in;
@@ -106,7 +108,7 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
         p.n = (unsigned)(n - first < GPU_PRODUCTS ? n - first : GPU_PRODUCTS);
         for (size_t i = 0; i < p.n; i++)
             p.w[i] = c->w[first + i].data;
-        done = blas_product(d, d->blas, &p, err);
+        done = gpu_is_skinny(&p) ? 0 : blas_product(d, d->blas, &p, err);
         if (done < 0)
             return -1;
         if (!done)
@@ -145,7 +147,8 @@ static int head_product(struct device *d, const struct call *c, bool plain,
                           .w_step = (plain ? in : out) * c->w->cols,
                           .rows = result_rows(c),
                           .n = (unsigned)heads,
-                          .plain = plain };
+                          .plain = plain,
+                          .cores = d->has_bf16 };
 
     p.w[0] = (const char *)c->w->data + c->inst->head.row * c->w->cols * unit;
     gpu_product(p, d->stream);
@@ -202,7 +205,18 @@ KERNEL(activation)
 
 KERNEL(add_vector)
 {
-    gpu_add_vector(result(c), source(c, 0), *c->w, result_rows(c), d->stream);
+    struct span rows = result_rows(c);
+
+    if (!c->expert_rows)
+        gpu_add_vector(result(c), source(c, 0), *c->w, rows, d->stream);
+    for (size_t e = 0; c->expert_rows && e < c->nexperts; e += GPU_PRODUCTS) {
+        struct vectors w = { .dtype = c->w->dtype, .cols = c->w->cols };
+
+        for (; w.n < GPU_PRODUCTS && e + w.n < c->nexperts; w.n++)
+            w.v[w.n] = c->w[e + w.n].data;
+        gpu_add_vectors(result(c), source(c, 0), w, rows, d->stream);
+        rows.rows += w.n;
+    }
     return launched(d, c, err);
 }
 
@@ -774,7 +788,8 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
 static int run_kernel(struct device *d, const struct call *c, kernel *run,
                       struct err *err)
 {
-    bool once = c->inst->op == OP_LINEAR || c->inst->op == OP_MATMUL;
+    bool once = c->inst->op == OP_LINEAR || c->inst->op == OP_MATMUL ||
+                c->inst->op == OP_ADD_VECTOR;
     int ret = c->expert_rows && !once ? by_expert(d, c, run, err) : run(d, c, err);
 
     if (c->lse || c->inst->op == OP_KEEP)

@@ -12,9 +12,12 @@
 enum {
     LT_COMPUTE_32F = 68,
     LT_REAL_32F = 0,
+    LT_REAL_16F = 2,
     LT_REAL_16BF = 14,
+    LT_POINTERS_DEVICE = 1,
     LT_OP_N = 0,
     LT_OP_T = 1,
+    LT_DESC_POINTER_MODE = 2,
     LT_DESC_TRANSA = 3,
     LT_DESC_TRANSB = 4,
     LT_PREF_MAX_WORKSPACE = 1,

@@ -2,6 +2,7 @@
 #include "lib/gpu/cuda.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,14 +156,22 @@ static int usable(int *number, int most)
     return n;
 }
 
+static bool place(struct device_place *p, int number)
+{
+    *p = (struct device_place){ 0 };
+    return cudaDeviceGetPCIBusId(p->bus, sizeof(p->bus), number) == cudaSuccess;
+}
+
 /* ---- waiting ---- */
 
 void cuda_pause(int turn)
 {
-    enum { AT_ONCE = 2000, NAP_NS = 50000 };
+    enum { AT_ONCE = 2000, YIELDING = 20000, NAP_NS = 50000 };
 
-    if (turn >= AT_ONCE)
+    if (turn >= YIELDING)
         nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    else if (turn >= AT_ONCE)
+        sched_yield();
 }
 
 /* Waits for EVENT, or for the whole stream if NULL.  Checks meanwhile that other ranks
@@ -549,6 +558,7 @@ const struct backend backend_cuda = {
     .probe = probe,
     .look = look,
     .count = count,
+    .place = place,
     .usable = usable,
     .open = cuda_open,
     .close = cuda_close,

@@ -33,8 +33,9 @@ struct device {
     struct nccl *nccl; /* NULL: communication goes through the host */
 };
 
-/* Called after the TURN-th unsuccessful poll, from 0: returns at once at first, sleeps
- * a little later. */
+/* Called after the TURN-th unsuccessful poll, from 0: returns at once at first, lets
+ * others run later, and sleeps a little after some milliseconds: a sleep is longer than
+ * what is left of a step. */
 void cuda_pause(int turn);
 
 /* Destroys all graphs of D, and ends a capture.  NCCL waits for graphs that have its

@@ -141,6 +141,47 @@ extern "C" void gpu_add_vector(float *y, const float *x, struct matrix w,
         LAUNCH(add_vector_kernel<false>, grid, GPU_THREADS, stream, y, x, w, rows);
 }
 
+/* y[t][k] = x[t][k] + w[e][k], for each row t of expert e */
+template <bool WIDE>
+static __global__ void add_vectors_kernel(float *y, const float *x, struct vectors w,
+                                          struct span rows)
+{
+    struct matrix own = {};
+    int64_t t, end;
+
+    own.data = w.v[blockIdx.z];
+    own.dtype = w.dtype;
+    own.cols = w.cols;
+    others_ended();
+    t = first_row(rows, blockIdx.z) + (int64_t)blockIdx.x;
+    end = end_row(rows, blockIdx.z);
+    for (; t < end; t += gridDim.x)
+        combine_vector<GPU_ADD, WIDE>(y + t * w.cols, x + t * w.cols, own);
+}
+
+extern "C" void gpu_add_vectors(float *y, const float *x, struct vectors w,
+                                struct span rows, void *stream)
+{
+    enum { MOST = 64 }; /* blocks of an expert, many of which have no rows */
+    dim3 grid = quad_grid(rows.most < MOST ? rows.most : (uint64_t)MOST, w.cols);
+    bool wide = is_wide(y, w.cols) && is_wide(x, w.cols);
+    uint64_t unit = 2;
+
+    if (!rows.most || !w.cols || !w.n)
+        return;
+    grid.z = w.n;
+    if (w.dtype == DTYPE_F32)
+        unit = 4;
+    for (unsigned i = 0; i < w.n; i++)
+        wide = wide && is_wide(w.v[i], w.cols, unit);
+    if (wide)
+        LAUNCH_EARLY(add_vectors_kernel<true>, grid, GPU_THREADS, stream, y, x, w,
+                     rows);
+    else
+        LAUNCH_EARLY(add_vectors_kernel<false>, grid, GPU_THREADS, stream, y, x, w,
+                     rows);
+}
+
 /* y[t][k] = x[t][k] w[k] */
 template <bool WIDE>
 static __global__ void mul_vector_kernel(float *y, const float *x, struct matrix w,

@@ -166,49 +166,76 @@ extern "C" void gpu_route(float *y, const float *x, const int32_t *choice,
 
 /* ---- rows of the experts ---- */
 
-/* y[e + 1] = number of rows sent to experts 0 to e */
+enum { COUNT_THREADS = 8 * GPU_THREADS };
+
+/* The sum of V over the lanes before this one; *all is that over all. */
+static __device__ inline int32_t sum_before(int32_t v, int32_t *all)
+{
+    unsigned lane = threadIdx.x % GPU_WARP;
+    int32_t sum = v;
+
+    for (unsigned k = 1; k < GPU_WARP; k *= 2) {
+        int32_t other = __shfl_sync(~0u, sum, (lane - k) % GPU_WARP);
+
+        sum += lane >= k ? other : 0;
+    }
+    *all = __shfl_sync(~0u, sum, GPU_WARP - 1);
+    return sum - v;
+}
+
+/* y[e + 1] = number of rows sent to experts 0 to e; a warp counts those of an expert */
 static __global__ void expert_count_kernel(int32_t *y, const int32_t *choice,
                                            struct span rows, uint64_t top,
                                            uint64_t count)
 {
-    int64_t end = end_row(rows, 0) * (int64_t)top;
+    uint32_t end = (uint32_t)(end_row(rows, 0) * (int64_t)top);
+    unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
+    int32_t before = 0;
 
-    for (uint64_t e = threadIdx.x; e < count; e += blockDim.x) {
-        int32_t n = 0;
+    for (uint32_t e = warp; e < count; e += COUNT_THREADS / GPU_WARP) {
+        int32_t n = 0, all;
 
-        for (int64_t i = 0; i < end; i++)
-            n += choice[i] == (int64_t)e;
-        y[e + 1] = n;
+        for (uint32_t i = lane; i < end; i += GPU_WARP)
+            n += choice[i] == (int32_t)e;
+        sum_before(n, &all);
+        if (lane == 0)
+            y[e + 1] = all;
     }
     __syncthreads();
-    if (threadIdx.x)
+    if (warp)
         return;
-    y[0] = 0;
-    for (uint64_t e = 0; e < count; e++)
-        y[e + 1] += y[e];
+    if (lane == 0)
+        y[0] = 0;
+    for (uint32_t e = lane; e - lane < count; e += GPU_WARP) {
+        int32_t n = e < count ? y[e + 1] : 0, all, sum = sum_before(n, &all);
+
+        if (e < count)
+            y[e + 1] = before + sum + n;
+        before += all;
+    }
 }
 
 extern "C" void gpu_expert_count(int32_t *y, const int32_t *choice, struct span rows,
                                  uint64_t top, uint64_t count, void *stream)
 {
-    LAUNCH(expert_count_kernel, 1, GPU_THREADS, stream, y, choice, rows, top, count);
+    LAUNCH(expert_count_kernel, 1, COUNT_THREADS, stream, y, choice, rows, top, count);
 }
 
-/* y[counts[e] + i] = the i-th row sent to expert e */
+/* y[counts[e] + i] = the i-th row sent to expert e, which a warp looks for */
 static __global__ void expert_index_kernel(int32_t *y, const int32_t *choice,
                                            const int32_t *counts, struct span rows,
-                                           uint64_t top, uint64_t count)
+                                           uint64_t top)
 {
-    uint64_t e = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
-    int64_t end = end_row(rows, 0) * (int64_t)top;
-    int32_t at;
+    uint32_t end = (uint32_t)(end_row(rows, 0) * (int64_t)top);
+    int32_t e = (int32_t)blockIdx.x, at = counts[e];
 
-    if (e >= count)
-        return;
-    at = counts[e];
-    for (int64_t i = 0; i < end; i++)
-        if (choice[i] == (int64_t)e)
-            y[at++] = (int32_t)(i / (int64_t)top);
+    for (uint32_t i = threadIdx.x; i - threadIdx.x < end; i += GPU_WARP) {
+        int32_t mine = i < end && choice[i] == e, all, before = sum_before(mine, &all);
+
+        if (mine)
+            y[at + before] = (int32_t)(i / (uint32_t)top);
+        at += all;
+    }
 }
 
 extern "C" void gpu_expert_index(int32_t *y, const int32_t *choice,
@@ -216,8 +243,8 @@ extern "C" void gpu_expert_index(int32_t *y, const int32_t *choice,
                                  uint64_t count, void *stream)
 {
     if (rows.most && count)
-        LAUNCH(expert_index_kernel, (unsigned)((count + GPU_WARP - 1) / GPU_WARP),
-               GPU_WARP, stream, y, choice, counts, rows, top, count);
+        LAUNCH(expert_index_kernel, (unsigned)count, GPU_WARP, stream, y, choice,
+               counts, rows, top);
 }
 
 /* Binary search of row T in INDEX[first .. end), which is ascending; END if absent. */
@@ -243,17 +270,27 @@ static __global__ void expert_combine_kernel(float *y, const float *x,
                                              const int32_t *counts, struct span rows,
                                              uint64_t cols, uint64_t count)
 {
+    SHARED(float, weight, GPU_EXPERTS);
+    SHARED(int32_t, place, GPU_EXPERTS);
+
     EACH_ROW(t, rows)
     {
-        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
-            y[t * cols + k] = 0;
-        for (uint64_t e = 0; e < count; e++) {
-            float weight = route[t * count + e];
-            int32_t at = weight != 0 ? place_of(index, counts[e], counts[e + 1], t) : 0;
-
-            for (uint64_t k = threadIdx.x; k < cols && weight != 0; k += blockDim.x)
-                y[t * cols + k] += weight * x[at * cols + k];
+        for (uint64_t e = threadIdx.x; e < count; e += blockDim.x) {
+            weight[e] = route[t * count + e];
+            if (weight[e] != 0)
+                place[e] = place_of(index, counts[e], counts[e + 1], t);
         }
+        __syncthreads();
+        for (uint64_t k = blockIdx.y * blockDim.x + threadIdx.x; k < cols;
+             k += gridDim.y * blockDim.x) {
+            float sum = 0;
+
+            for (uint64_t e = 0; e < count; e++)
+                if (weight[e] != 0)
+                    sum += weight[e] * x[place[e] * cols + k];
+            y[t * cols + k] = sum;
+        }
+        __syncthreads();
     }
 }
 
@@ -263,6 +300,7 @@ extern "C" void gpu_expert_combine(float *y, const float *x, const float *route,
                                    void *stream)
 {
     if (rows.most && cols)
-        LAUNCH(expert_combine_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y,
-               x, route, index, counts, rows, cols, count);
+        LAUNCH(expert_combine_kernel,
+               dim3(gpu_blocks(rows.most, 1), gpu_blocks(cols, GPU_THREADS)),
+               GPU_THREADS, stream, y, x, route, index, counts, rows, cols, count);
 }

@@ -43,6 +43,17 @@ void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix belo
 /* y = x + w, w [cols] */
 void gpu_add_vector(float *y, const float *x, struct matrix w, struct span rows,
                     void *stream);
+/* The same for the N experts of which ROWS is the first: w[i] for the rows of the I-th.
+ */
+enum { GPU_PRODUCTS = 32 };
+struct vectors {
+    const void *v[GPU_PRODUCTS];
+    enum dtype dtype;
+    uint64_t cols;
+    unsigned n;
+};
+void gpu_add_vectors(float *y, const float *x, struct vectors w, struct span rows,
+                     void *stream);
 void gpu_mul_vector(float *y, const float *x, struct matrix w, struct span rows,
                     void *stream);
 /* y[t] = x[t] s[t] */
@@ -220,8 +231,8 @@ void gpu_merge(float *y, float *lse, const float *z, const float *more,
  * offsets of i X_STEP, i Y_STEP and i W_STEP elements.  rows.expert: product i uses
  * w[i] and the rows of rows.rows + i; otherwise all use w[0]. */
 enum {
-    GPU_PRODUCTS = 32,
-    GPU_FEW = 16 /* rows for which weights are streamed */
+    GPU_FEW = 16,   /* rows for which weights are streamed */
+    GPU_SKINNY = 32 /* and by tensor cores (skinny.cu) */
 };
 struct products {
     float *y;
@@ -232,14 +243,29 @@ struct products {
     uint64_t x_stride, y_stride, w_stride; /* elements between rows */
     uint64_t x_step, y_step, w_step;
     struct span rows;
+    size_t each; /* of experts: the rows of one, about */
     unsigned n;
     bool plain;
-    bool rounded; /* x is rounded to bf16; w is bf16, and not PLAIN */
+    bool rounded; /* x is rounded to bf16, or may be; w is bf16 or f16, and not PLAIN */
+    bool cores;   /* the GPU's tensor cores multiply bf16 */
 };
 void gpu_product(struct products p, void *stream);
+/* What gpu_product launches for 16-bit weights on tensor cores: up to GPU_SKINNY rows,
+ * a row of which has the same bits with any number of others (skinny.cu), and more
+ * (tiles.cu).  cuBLASLt is faster for many rows, but not for experts. */
+bool gpu_is_skinny(const struct products *p);
+void gpu_skinny(struct products p, void *stream);
+void gpu_tiles(struct products p, void *stream);
 /* hi + lo = x[n] with 16 significant bits; both are bf16; LO may be NULL.  N is a
  * multiple of 8, addresses are aligned to 16 bytes. */
 void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
+/* (hi + lo) FACTOR[GPU_FACTOR] = x[rows][cols]; hi and lo are f16, LO may be NULL.  The
+ * factor is a power of two, so that the largest number of hi is close to f16's largest.
+ * FACTOR is device memory for GPU_FACTORS numbers, and also gets 1 and 0.  If x has
+ * infinities or NaNs the factor is 1. */
+enum { GPU_FACTOR, GPU_ONE, GPU_NOTHING, GPU_MAXIMA, GPU_FACTORS = GPU_MAXIMA + 512 };
+void gpu_split_f16(void *hi, void *lo, float *factor, const float *x, struct span rows,
+                   uint64_t cols, void *stream);
 
 /* gpu_choose: choice[t] = top-k experts of a row by their scores (route in struct
  * inst), padded with -1.  gpu_route: y[t][e] = their weights.  COLS is at most

@@ -11,6 +11,7 @@
  * computes a tile of 64 rows by 64 outputs, 16 terms at a time.  Weights are widened as
  * they are read; sums are f32.  Products of bf16 weights may round x to bf16. */
 #include "lib/gpu/mma.cuh"
+#include "lib/gpu/words.cuh"
 
 enum {
     ROWS = 4,
@@ -40,34 +41,6 @@ enum { ONE_ROW_BLOCKS = 4 };
 static __device__ const void *matrix_of(const struct products &p)
 {
     return p.rows.expert ? p.w[blockIdx.z] : p.w[0];
-}
-
-/* A word of weights.  They are read once: L1 is for x. */
-static __device__ inline uint4 load_weights(const uint4 *p)
-{
-#ifdef __CUDACC__
-    uint4 w;
-
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                 : "l"(p));
-    return w;
-#else
-    return *p;
-#endif
-}
-
-/* Bits of an f16 in the lower half of a register. */
-static __device__ inline float widen_half(uint32_t bits)
-{
-#ifdef __CUDACC__
-    float f;
-
-    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)bits));
-    return f;
-#else
-    return widen_f16((uint16_t)bits);
-#endif
 }
 
 /* Number of weights in a word. */
@@ -638,40 +611,15 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
                GPU_THREADS, stream, p);
 }
 
-/* hi = bf16(x), lo = bf16(x - hi) unless NULL; lo of an infinity is 0; eight numbers a
- * thread */
-static __global__ void split_bf16_kernel(uint4 *hi, uint4 *lo, const float4 *x,
-                                         uint64_t n)
-{
-    uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
-
-    for (; i < n / 8; i += (uint64_t)gridDim.x * blockDim.x) {
-        float4 a = x[2 * i], b = x[2 * i + 1];
-        uint4 high, low;
-
-        split_pair(a.x, a.y, &high.x, &low.x);
-        split_pair(a.z, a.w, &high.y, &low.y);
-        split_pair(b.x, b.y, &high.z, &low.z);
-        split_pair(b.z, b.w, &high.w, &low.w);
-        hi[i] = high;
-        if (lo)
-            lo[i] = low;
-    }
-}
-
-extern "C" void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n,
-                               void *stream)
-{
-    if (n)
-        LAUNCH(split_bf16_kernel, gpu_blocks(n / 8, GPU_THREADS), GPU_THREADS, stream,
-               (uint4 *)hi, (uint4 *)lo, (const float4 *)x, n);
-}
-
 extern "C" void gpu_product(struct products p, void *stream)
 {
     if (!p.rows.most || !p.out || !p.n)
         return;
-    if (p.dtype == DTYPE_F32)
+    if (gpu_is_skinny(&p))
+        gpu_skinny(p, stream);
+    else if (are_words(p) && p.rows.most > GPU_FEW)
+        gpu_tiles(p, stream);
+    else if (p.dtype == DTYPE_F32)
         launch<DTYPE_F32>(p, stream);
     else if (p.dtype == DTYPE_BF16)
         launch<DTYPE_BF16>(p, stream);

@@ -3,7 +3,7 @@
 gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h \
     %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h \
     %D%/room.c %D%/room.h
-gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh
+gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
 gpu_kernels = \
     %D%/attention.cu \
     %D%/chunks.cu \
@@ -21,7 +21,10 @@ gpu_kernels = \
     %D%/result.cu \
     %D%/rope.cu \
     %D%/sample.cu \
-    %D%/stream.cu
+    %D%/skinny.cu \
+    %D%/split.cu \
+    %D%/stream.cu \
+    %D%/tiles.cu
 # what C and CUDA both compile
 shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/positions.h lib/program/attention-shape.h
 %D%/elementwise.o %D%/elementwise.emo: lib/program/activation.h

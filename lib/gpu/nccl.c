@@ -276,14 +276,14 @@ static int check_part(struct device_group *g, int result, const char *what,
                : fail(g->device, result, what, err);
 }
 
-static int all_reduce(struct device_group *g, void *x, size_t n, enum dtype dtype,
-                      struct err *err)
+static int all_reduce(struct device_group *g, const void *x, void *y, size_t n,
+                      enum dtype dtype, struct err *err)
 {
     if (check_group(g, err) < 0)
         return -1;
     return settle(g,
                   g->device->nccl->ncclAllReduce(
-                      x, x, n, dtype == DTYPE_F64 ? NCCL_FLOAT64 : NCCL_FLOAT32,
+                      x, y, n, dtype == DTYPE_F64 ? NCCL_FLOAT64 : NCCL_FLOAT32,
                       NCCL_SUM, g->comm, g->device->stream),
                   "an all-reduce", err);
 }

@@ -28,7 +28,7 @@ static void add_product(struct cuda_room_need *need, const struct program *p,
                              .w_stride = w->cols,
                              .n = 1,
                              .plain = plain,
-                             .rounded = p->rounded && !plain && type == DTYPE_BF16 };
+                             .rounded = p->rounded && !plain && type != DTYPE_F32 };
 
     if (w->experts)
         return;

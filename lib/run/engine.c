@@ -439,10 +439,7 @@ static int all_reduce(struct engine *e, const struct inst *inst, struct err *err
     const struct value *y = &e->p->value[inst->dst];
     struct comm *c = inst->over == MESH_SP ? e->sequence.comm : e->comm;
 
-    if (e->ops->copy(e->device, address(e, inst->dst), address(e, inst->src[0]),
-                     bytes_of(e, inst->dst), err) < 0)
-        return -1;
-    return link_all_reduce(&e->link, c, address(e, inst->dst),
+    return link_all_reduce(&e->link, c, address(e, inst->src[0]), address(e, inst->dst),
                            rows_of(e, inst->dst) * y->cols, y->dtype, err);
 }
 

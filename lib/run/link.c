@@ -89,8 +89,8 @@ static int close_in(struct link *l, void *x, const void *host, size_t bytes,
     return host == x ? 0 : l->ops->copy_in(l->device, x, host, bytes, err);
 }
 
-int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtype dtype,
-                    struct err *err)
+int link_all_reduce(struct link *l, struct comm *c, const void *x, void *y, size_t n,
+                    enum dtype dtype, struct err *err)
 {
     struct device_group *group = wires_of(l->wires, c);
     size_t bytes = n * (size_t)dtype_bits(dtype) / 8;
@@ -98,7 +98,12 @@ int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtyp
     void *sum;
 
     if (group)
-        return l->wires->ops->all_reduce(group, x, n, dtype, err);
+        return l->wires->ops->all_reduce(group, x, y, n, dtype, err);
+    if (l->ops->host_memory) { /* where the sum is made in place */
+        if (l->ops->copy(l->device, y, x, bytes, err) < 0)
+            return -1;
+        x = y;
+    }
     if (link_read(l, x, bytes, &host, err) < 0)
         return -1;
     sum = (void *)(uintptr_t)host;
@@ -107,7 +112,7 @@ int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n, enum dtyp
                                     : comm_all_reduce(sum, n),
                  err) < 0)
         return -1;
-    return close_in(l, x, sum, bytes, err);
+    return close_in(l, y, sum, bytes, err);
 }
 
 /* All-gather from device to device. */

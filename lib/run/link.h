@@ -31,9 +31,9 @@ MUST_CHECK int link_open(struct link *l, struct err *err);
 /* Bytes of the buffers. */
 uint64_t link_bytes(const struct link *l);
 
-/* x[n] = the sum of all ranks' x, of dtype f32 or f64. */
-MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, void *x, size_t n,
-                               enum dtype dtype, struct err *err);
+/* y[n] = the sum of all ranks' x, of dtype f32 or f64. */
+MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, const void *x, void *y,
+                               size_t n, enum dtype dtype, struct err *err);
 /* all = the ranks' mine[count[rank]] elements of UNIT bytes, concatenated */
 MUST_CHECK int link_all_gather(struct link *l, struct comm *c, const void *mine,
                                void *all, const size_t *count, size_t unit,

@@ -1,9 +1,11 @@
 /* runner - a rank that is ready to run: its program, weights and engine */
 #include "lib/run/runner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/run/choice.h"
 
@@ -65,6 +67,50 @@ static int find_device(int *number, const struct backend *ops,
     return 0;
 }
 
+/* What a rank sees of devices. */
+struct seen {
+    char machine[64]; /* its boot's id */
+    struct device_place place;
+    int n;
+};
+
+static bool is_same_device(const struct seen *a, const struct seen *b)
+{
+    return a->n == 1 && b->n == 1 && !strcmp(a->machine, b->machine) &&
+           !strcmp(a->place.bus, b->place.bus);
+}
+
+/* Another launcher may show each rank one device, its own (srun --gpus-per-task=1, pods
+ * of Kubernetes): changes *M so that a rank takes it.  If it is the same for several
+ * ranks (parts of a GPU, MPS) they share it. */
+static int find_own_device(struct runner *r, struct runner_machine *m, struct err *err)
+{
+    struct seen mine = { 0 }, *all;
+    char *boot = NULL;
+    int ret;
+
+    if (!m->local || m->devices || !r->ops->place || r->world->size == 1)
+        return 0;
+    mine.n = r->ops->count();
+    if (mine.n == 1 && !r->ops->place(&mine.place, 0))
+        mine.n = 0;
+    if (fs_read_optional(&boot, NULL, "/proc/sys/kernel/random/boot_id",
+                         sizeof(mine.machine) - 1, NULL) == 0 &&
+        boot)
+        snprintf(mine.machine, sizeof(mine.machine), "%s", boot);
+    free(boot);
+    all = xcalloc((size_t)r->world->size, sizeof(*all));
+    ret = comm_run(r->world, comm_all_gather(&mine, all, sizeof(mine)), err);
+    for (int i = 0; ret == 0 && i < r->world->size; i++)
+        for (int k = 0; k < i; k++)
+            r->shares |= is_same_device(&all[i], &all[k]);
+    free(all);
+    if (mine.n == 1)
+        m->local = 1;
+    m->wires.shared |= r->shares;
+    return ret;
+}
+
 int runner_device(struct device **out, const struct backend *ops,
                   const struct runner_machine *machine, const struct comm *world,
                   struct err *err)
@@ -80,10 +126,12 @@ int runner_device(struct device **out, const struct backend *ops,
 static int open_device(struct runner *r, const struct runner_machine *machine,
                        struct err *err)
 {
+    struct runner_machine seen = *machine;
     struct comm *const all[] = { r->groups.tensor, r->groups.expert, r->groups.pipe };
 
-    if (runner_device(&r->device, r->ops, machine, r->world, err) < 0 ||
-        wires_open(&r->wires, r->ops, r->device, &machine->wires, r->world, all,
+    if (find_own_device(r, &seen, err) < 0 ||
+        runner_device(&r->device, r->ops, &seen, r->world, err) < 0 ||
+        wires_open(&r->wires, r->ops, r->device, &seen.wires, r->world, all,
                    sizeof(all) / sizeof(*all), err) < 0)
         return -1;
     r->groups.wires = &r->wires;

@@ -1,8 +1,10 @@
 /* cublaslt - what lib/gpu uses of cuBLASLt, in the host's memory (cudart.h)
  *
  * Matrices are column-major; a product is put into the stream.  What has no divisor of
- * 16 for a stride in bytes has no algorithm, and neither have wrong sizes.  In place of
+ * 16 for a stride in bytes has no algorithm, but for the result, whose stride has the
+ * divisor that was promised; and neither have wrong sizes.  In place of
  * the library it is "loaded" unless the environment has FAKE_BLAS=0. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 #include "tests/fake/cudart.h"
 
 struct desc {
-    int32_t a, b;
+    int32_t a, b, pointers;
 };
 
 struct layout {
@@ -26,7 +28,12 @@ struct product {
     struct layout a, b, d;
     const void *a_at, *b_at;
     float *d_at;
-    float alpha, beta;
+    const float *alpha, *beta; /* where they are, or their copies */
+    float own_alpha, own_beta;
+};
+
+struct preference {
+    uint32_t align[4];
 };
 
 static int make(void **out, size_t size)
@@ -63,7 +70,10 @@ static int desc_set(void *desc, int attribute, const void *value, size_t size)
 
     if (size != sizeof(int32_t))
         return 7;
-    memcpy(attribute == LT_DESC_TRANSA ? &d->a : &d->b, value, size);
+    memcpy(attribute == LT_DESC_TRANSA         ? &d->a
+           : attribute == LT_DESC_POINTER_MODE ? &d->pointers
+                                               : &d->b,
+           value, size);
     return 0;
 }
 
@@ -78,14 +88,18 @@ static int layout_create(void **layout, int type, uint64_t rows, uint64_t cols,
 
 static int preference_create(void **pref)
 {
-    return make(pref, 1);
+    return make(pref, sizeof(struct preference));
 }
 
 static int preference_set(void *pref, int attribute, const void *value, size_t size)
 {
-    (void)pref;
-    (void)value;
-    return size == (attribute == LT_PREF_MAX_WORKSPACE ? 8 : 4) ? 0 : 7;
+    struct preference *p = pref;
+
+    if (size != (attribute == LT_PREF_MAX_WORKSPACE ? 8 : 4))
+        return 7;
+    if (attribute >= LT_PREF_ALIGN_A && attribute < LT_PREF_ALIGN_A + 4)
+        memcpy(&p->align[attribute - LT_PREF_ALIGN_A], value, size);
+    return 0;
 }
 
 static size_t unit(const struct layout *l)
@@ -94,7 +108,7 @@ static size_t unit(const struct layout *l)
 }
 
 static bool fits(const struct desc *desc, const struct layout *a,
-                 const struct layout *b, const struct layout *d)
+                 const struct layout *b, const struct layout *d, uint32_t align)
 {
     uint64_t m = desc->a == LT_OP_T ? a->cols : a->rows;
     uint64_t k = desc->a == LT_OP_T ? a->rows : a->cols;
@@ -103,23 +117,35 @@ static bool fits(const struct desc *desc, const struct layout *a,
            a->type == b->type && d->type == LT_REAL_32F &&
            (uint64_t)a->stride >= a->rows && (uint64_t)b->stride >= b->rows &&
            (uint64_t)d->stride >= d->rows && a->stride * (int64_t)unit(a) % 16 == 0 &&
-           b->stride * (int64_t)unit(b) % 16 == 0;
+           b->stride * (int64_t)unit(b) % 16 == 0 && d->stride * 4 % align == 0;
 }
 
 static int get_heuristic(void *lt, void *desc, void *a, void *b, void *c, void *d,
                          void *pref, int most, struct lt_heuristic *out, int *found)
 {
+    const struct preference *p = pref;
+
     (void)lt;
     (void)c;
-    (void)pref;
     if (fake_fails())
         return 15;
-    *found = most > 0 && fits(desc, a, b, d);
+    *found = most > 0 && fits(desc, a, b, d, p->align[3]);
     if (!*found)
         return 15;
     *out = (struct lt_heuristic){ .workspace = 1 << 20 };
     out->algo.data[0] = 42;
+    out->algo.data[1] = p->align[3];
     return 0;
+}
+
+static float of_f16(uint16_t h)
+{
+    int exponent = h >> 10 & 31;
+    float f = (float)(h & 1023) + (exponent ? 1024.0F : 0);
+
+    f = exponent == 31 ? (h & 1023 ? NAN : INFINITY)
+                       : ldexpf(f, (exponent ? exponent : 1) - 25);
+    return h >> 15 ? -f : f;
 }
 
 static float element(const void *p, const struct layout *l, uint64_t row, uint64_t col)
@@ -130,6 +156,8 @@ static float element(const void *p, const struct layout *l, uint64_t row, uint64
 
     if (l->type == LT_REAL_32F)
         return ((const float *)p)[i];
+    if (l->type == LT_REAL_16F)
+        return of_f16(((const uint16_t *)p)[i]);
     bits = (uint32_t)((const uint16_t *)p)[i] << 16;
     memcpy(&f, &bits, sizeof(f));
     return f;
@@ -138,6 +166,8 @@ static float element(const void *p, const struct layout *l, uint64_t row, uint64
 static void multiply(void *arg)
 {
     const struct product *p = arg;
+    float alpha = p->alpha ? *p->alpha : p->own_alpha;
+    float beta = p->beta ? *p->beta : p->own_beta;
 
     for (uint64_t j = 0; j < p->d.cols; j++)
         for (uint64_t i = 0; i < p->d.rows; i++) {
@@ -147,7 +177,7 @@ static void multiply(void *arg)
                 sum += element(p->a_at, &p->a, p->desc.a == LT_OP_T ? k : i,
                                p->desc.a == LT_OP_T ? i : k) *
                        element(p->b_at, &p->b, k, j);
-            *at = p->alpha * sum + (p->beta != 0 ? p->beta * *at : 0);
+            *at = alpha * sum + (beta != 0 ? beta * *at : 0);
         }
 }
 
@@ -163,16 +193,22 @@ static int matmul(void *lt, void *desc, const void *alpha, const void *a,
                          .d = *(struct layout *)d_layout,
                          .a_at = a,
                          .b_at = b,
-                         .d_at = d,
-                         .alpha = *(const float *)alpha,
-                         .beta = *(const float *)beta };
+                         .d_at = d };
 
     (void)lt;
+    if (p.desc.pointers == LT_POINTERS_DEVICE) {
+        p.alpha = alpha;
+        p.beta = beta;
+    } else {
+        p.own_alpha = *(const float *)alpha;
+        p.own_beta = *(const float *)beta;
+    }
     if (fake_fails())
         return 13;
     if (algo->data[0] != 42 || !workspace || bytes != 1 << 20 || c != d ||
-        c_layout != d_layout || !fits(&p.desc, &p.a, &p.b, &p.d) || (uintptr_t)a % 16 ||
-        (uintptr_t)b % 16 || (uintptr_t)d % 16)
+        c_layout != d_layout ||
+        !fits(&p.desc, &p.a, &p.b, &p.d, (uint32_t)algo->data[1]) ||
+        (uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % algo->data[1])
         return 7;
     fake_count_product();
     fake_enqueue(stream, multiply, &p, sizeof(p));

@@ -737,7 +737,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 
     if (fails(&e, cudaErrorInitializationError))
         return e;
-    snprintf(id, (size_t)size, "0000:%02x:00.0", device + 1);
+    snprintf(id, (size_t)size, "0000:%02lx:00.0", number("FAKE_BUS", 1) + device);
     return cudaSuccess;
 }
 

@@ -6,6 +6,7 @@
  * forked after it was used.  Environment:
  *
  *   FAKE_GPUS    how many GPUs there are (2)
+ *   FAKE_BUS     the number of the first one's PCI bus (1)
  *   FAKE_MEMORY  bytes of each (1 GiB)
  *   FAKE_COMPUTE compute capabilities, times 10, with commas between; the last is also
  *                that of the remaining GPUs (90).  Code is for 80, with PTX
