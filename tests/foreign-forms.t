@@ -73,6 +73,23 @@ status_is 3 "a stage that has what another has"
 err_is "tp-shard: twice: duplicate tensor 'rank-0.embedding.word_embeddings.weight'" "is refused by name"
 run tp-shard merge --config llama.json one merged3
 status_is 0 "the directory of an iteration is one"
+# put FILE WORD SKIP BYTES: over what follows SKIP bytes after WORD in a pickle
+put() {
+    at=$(grep -abo "$2" "$1" | head -n 1 | cut -d : -f 1)
+    # shellcheck disable=SC2059 # octal
+    printf "$4" | dd of="$1" bs=1 seek=$((at + ${#2} + $3)) conv=notrunc status=none
+}
+first=one/mp_rank_00_000/model_optim_rng.pt
+cp $first kept
+put $first checkpoint_version 3 '\077\360' # 1.0
+run tp-shard merge --config llama.json one merged4
+status_is 3 "another order of q, k and v"
+err_is "tp-shard: $first: checkpoint_version 1 has q, k and v in an order of its own, which is not read; 2 and 3 are" "is refused"
+cp kept $first
+put $first pipeline_model_parallel_size 3 '\001'
+run tp-shard merge --config llama.json one merged4
+err_is "tp-shard: $first: of 1 pipeline stages, but 2 are here" "as are experts' ranks that look like stages"
+cp kept $first
 mv one/mp_rank_01_001 lost
 run tp-shard merge --config llama.json one merged4
 status_is 3 "a rank that is missing"

@@ -223,6 +223,49 @@ static int add_tensor(struct reader *r, const struct rank *rank, int first, int 
     return ret;
 }
 
+/* The number V, or FALLBACK. */
+static double number_of(const struct pickled *v, double fallback)
+{
+    if (pickled_is(v, PICKLED_NUMBER))
+        return (double)v->number;
+    return pickled_is(v, PICKLED_REAL) ? v->real : fallback;
+}
+
+/* What else would be read wrongly without a word: versions 0 (without a number) and 1
+ * store q, k and v in other orders (Megatron-LM's fix_query_key_value_ordering), and
+ * the number after the tensor rank is that of experts where there is one stage. */
+static int check_settings(const struct reader *r, const struct pickled *root,
+                          const char *path, struct err *err)
+{
+    double version = number_of(pickled_get(root, "checkpoint_version"), 0);
+    const struct pickled *args = pickled_get(root, "args");
+    const struct pickled *set =
+        pickled_is(args, PICKLED_RECORD) && pickled_is(args->record.state, PICKLED_DICT)
+            ? args->record.state
+            : NULL;
+    double stages = r->stages, experts = 1;
+
+    if (set) {
+        stages = number_of(pickled_get(set, "pipeline_model_parallel_size"), stages);
+        experts = number_of(pickled_get(set, "expert_model_parallel_size"), experts);
+    }
+    if (!(version >= 2))
+        return err_set(
+            err, ERR_INPUT,
+            "%s: checkpoint_version %g has q, k and v in an order of its own, "
+            "which is not read; 2 and 3 are",
+            path, version);
+    if (experts != 1)
+        return err_set(err, ERR_INPUT,
+                       "%s: cut over %g expert ranks, which is not read of this form; "
+                       "torch_dist is",
+                       path, experts);
+    if (stages != r->stages)
+        return err_set(err, ERR_INPUT, "%s: of %g pipeline stages, but %d are here",
+                       path, stages, r->stages);
+    return 0;
+}
+
 /* Reads the weights of RANK. */
 static int read_rank(struct reader *r, const struct rank *rank, int first,
                      struct err *err)
@@ -239,7 +282,7 @@ static int read_rank(struct reader *r, const struct rank *rank, int first,
     r->read += unpickle_read(&v.m);
     model = pickled_is(v.root, PICKLED_DICT) ? pickled_get(v.root, "model") : NULL;
     ret = pickled_is(model, PICKLED_DICT)
-              ? 0
+              ? check_settings(r, v.root, path, err)
               : err_set(err, ERR_INPUT, "%s: no dictionary 'model'", path);
     for (size_t i = 0; ret == 0 && i + 1 < model->list.n; i += 2) {
         const struct pickled *key = model->list.v[i], *of = model->list.v[i + 1];
