@@ -635,7 +635,7 @@ static void try_wide_products(void)
             t.bound = bound_of(types[k]);
             same = run_all(&t) && same;
             t.rounded = true;
-            if (types[k] == DTYPE_F16) /* to f16's eleven bits, which the CPU does not */
+            if (types[k] == DTYPE_F16) /* f16 has eleven; the CPU rounds to none */
                 t.bound = 4e-4;
             same = run_all(&t) && same;
             release(&t.w);

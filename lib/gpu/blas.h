@@ -3,8 +3,8 @@
  * y = x W^T and y = x W in f32.  For bf16 weights x is split into two bf16 parts, whose
  * products are added: 16 bits of x count; or it is rounded to bf16, as is asked.  For
  * f16 weights the parts are f16, of x times a power of two that brings its largest
- * number close to f16's: 22 bits of that number count, and as many of a row that is up to
- * 2^18 times smaller; or 11 bits of each, as is asked. */
+ * number close to f16's: 22 bits of that number count, and as many of a row that is up
+ * to 2^18 times smaller; or 11 bits of each, as is asked. */
 #ifndef LIB_GPU_BLAS_H
 #define LIB_GPU_BLAS_H
 

@@ -38,7 +38,7 @@ struct runner {
     struct comm *world; /* all ranks; borrowed */
     struct engine_groups groups;
     struct wires wires;
-    bool shares; /* ranks use one device, as none of them sees another */
+    bool shares;            /* ranks use one device, as none of them sees another */
     int stage, nstages;     /* of the pipeline */
     int replica, nreplicas; /* index over dp x ep */
 };
