@@ -172,6 +172,9 @@ err_has "tokens, and there is room for 64: /reset begins a new one, and --cache-
 
 # ---- a terminal ----
 
+# counts for seconds, so that ^C comes in the answer on a busy machine, too
+cp -r "$model" long && chmod -R u+w long
+sed -i 's/"max_position_embeddings": 256/"max_position_embeddings": 8192/' long/config.json
 cat > script << 'END'
 wait > 
 type Helxx\ch\chlo\r
@@ -221,7 +224,7 @@ END
 for layout in "" "--tp 2" "--pp 2"; do
     rm -rf state talk.jsonl stopped.jsonl
     # shellcheck disable=SC2086 # words
-    talk $layout "$model" < script
+    talk $layout long < script
     status_is 0 "a person talks on a terminal${layout:+, $layout}"
     ok "an answer that ^C stopped is kept" grep -q '{"role":"user","content":"Count"},{"role":"assistant","content":"one two three four[^"]*"}\]}$' stopped.jsonl
     printf '%s\n' '{"messages":[{"role":"user","content":"Hello"},{"role":"assistant","content":"Good day to you."},{"role":"user","content":"two\nlines"},{"role":"assistant","content":"first\nsecond"},{"role":"user","content":"Greet the world"},{"role":"assistant","content":"Grüß dich, 世界! 🙂🙂"},{"role":"user","content":"Escape"},{"role":"assistant","content":"\u001b[31mred\u001b[0m"}]}' > want
