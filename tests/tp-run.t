@@ -267,6 +267,11 @@ tp-run generate -q --report-memory --ids 3,5,7 --max-tokens 40 "$data/models/mis
 ok "a window of 8 and a step of 3 tokens keep two blocks of 16 rows for 42" \
     test "$(cache bytes)" = $((32 * 2 * 2 * 16 * 4))
 
+ok "one rank shares no memory" test "$(grep -c '"shared"' bytes)" = 0
+tp-run generate -q --report-memory --tp 2 --ids 3,5,7 --max-tokens 1 "$data/models/mistral-window" > slid 2> bytes
+ok "two list what they share, apart from their total" test "$(grep -c \
+    '"mapped":[0-9]*,"shared":{"mapped":[0-9]*,"collectives":[0-9]*,"messages":[0-9]*}}$' bytes)" = 2
+
 # texts made together are those made alone, whatever room the cache has
 for name in llama-gqa mistral-window mixtral deepseek-v2 gpt2-awkward llama-dynamic phi3-long; do
     dir=$data/models/$name

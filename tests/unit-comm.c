@@ -1,7 +1,9 @@
 /* unit-comm - ranks that exchange values, and ranks that fail */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -190,6 +192,92 @@ static void counters_go_round(void)
     for (int r = 0; r < 2; r++)
         c[r]->ops->close(c[r]);
     shm_close_group(shm);
+}
+
+/* The KEY of all shared, anonymous memory of this process, in bytes. */
+static uint64_t of_smaps(const char *key)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512], perms[8], format[40];
+    bool ours = false;
+    uint64_t kib, sum = 0;
+
+    snprintf(format, sizeof(format), "%s: %%" SCNu64 " kB", key);
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%*x-%*x %7s", perms) == 1)
+            ours = perms[3] == 's' && strstr(line, "/dev/zero");
+        else if (ours && sscanf(line, format, &kib) == 1)
+            sum += kib << 10;
+    if (f)
+        fclose(f);
+    return sum;
+}
+
+/* Sums of N elements, more often than would fill the slots, of two ranks of this
+ * process. */
+static bool fill_slots(struct comm *const c[2], float *x, size_t n)
+{
+    int i = 0;
+
+    while (i < 4 && comm_start(c[0], comm_all_reduce(x, n), NULL) == 0 &&
+           comm_start(c[1], comm_all_reduce(x + n, n), NULL) == 0 &&
+           comm_wait(c[0], NULL) == 0 && comm_wait(c[1], NULL) == 0)
+        i++;
+    return i == 4;
+}
+
+/* Two ranks in one process write all that they say to hold, and no more of what is
+ * mapped. */
+static void memory_is_told(void)
+{
+    enum { COUNTERS = 1 << 16 }; /* bytes before the slots, at most */
+    static const int both[] = { 0, 1 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n;
+    struct comm *c[2], *part[2], *self = comm_self_open();
+    struct comm_memory m, one;
+    struct shm *shm;
+    uint64_t there;
+    char *buf;
+
+    if (!tap_ok(shm_open_group(&shm, 2, NULL) == 0, "two ranks share memory"))
+        return;
+    for (int r = 0; r < 2; r++)
+        c[r] = comm_shm_open(shm, r);
+    comm_held(c[0], &one);
+    tap_ok(c[0]->ops->group(c[0], both, 2, &part[0], NULL) == 0 &&
+               c[1]->ops->group(c[1], both, 2, &part[1], NULL) == 0,
+           "and make a group");
+    comm_held(part[1], &m);
+    tap_ok(m.slots == 2 * one.slots && m.mapped == one.mapped && m.rings == one.rings,
+           "whose slots are added");
+    tap_ok((m.mapped + page - 1) / page * page == of_smaps("Size"),
+           "what is mapped is told");
+    n = one.slots / sizeof(float);
+    alarm(60);
+    buf = xcalloc(1, m.rings > 2 * one.slots ? m.rings : 2 * one.slots);
+    tap_ok(fill_slots(c, (float *)(void *)buf, n) &&
+               fill_slots(part, (float *)(void *)buf, n),
+           "all slots are used");
+    for (int r = 0; r < 2; r++)
+        tap_ok(c[r]->ops->send(c[r], buf, m.rings, !r, NULL) == 0 &&
+                   c[!r]->ops->receive(c[!r], buf, m.rings, r, NULL) == 0,
+               "and the ring from %d to %d", r, !r);
+    alarm(0);
+    there = of_smaps("Rss");
+    if (!tap_ok(there >= 2 * (m.slots + m.rings) &&
+                    there < 2 * (m.slots + m.rings) + COUNTERS,
+                "that is what is written"))
+        printf("# %zu, not twice %zu and %zu\n", (size_t)there, (size_t)m.slots,
+               (size_t)m.rings);
+    comm_held(self, &m);
+    tap_ok(!m.mapped && !m.slots && !m.rings, "a rank alone holds nothing");
+    self->ops->close(self);
+    for (int r = 0; r < 2; r++) {
+        part[r]->ops->close(part[r]);
+        c[r]->ops->close(c[r]);
+    }
+    shm_close_group(shm);
+    free(buf);
 }
 
 /* A wait for what another rank does not do ends when the group is given up. */
@@ -394,6 +482,7 @@ int main(void)
     for (int n = 1; n <= 5; n++)
         ranks_overlap(n);
     counters_go_round();
+    memory_is_told();
     wait_ends();
     failure_is_told("a rank's own error is passed on", 4, rank_1_fails, 0, ERR_INPUT,
                     "rank 1 says why");

@@ -785,13 +785,17 @@ void session_close(struct session *s)
     launcher_close(&s->launcher);
 }
 
-/* Adds the parts of LIST that lie in WHERE, each as a key. */
+/* Adds the parts of LIST that lie in WHERE, each as a key; BEFORE stands before the
+ * first. */
 static void add_parts(struct str *out, const struct ledger *list,
-                      enum ledger_where where)
+                      enum ledger_where where, const char *before)
 {
     for (int i = 0; i < list->n; i++)
-        if (list->part[i].where == where)
-            str_addf(out, ",\"%s\":%" PRIu64, list->part[i].name, list->part[i].bytes);
+        if (list->part[i].where == where) {
+            str_addf(out, "%s\"%s\":%" PRIu64, before, list->part[i].name,
+                     list->part[i].bytes);
+            before = ",";
+        }
 }
 
 static void report_rank(int rank, const struct ledger *list)
@@ -809,7 +813,11 @@ static void report_rank(int rank, const struct ledger *list)
              ledger_sum(list, LEDGER_DEVICE) + file, file);
     if (host) {
         str_addf(&out, ",\"host\":{\"total\":%" PRIu64, host);
-        add_parts(&out, list, LEDGER_HOST);
+        add_parts(&out, list, LEDGER_HOST, ",");
+        str_addc(&out, '}');
+    }
+    if (ledger_sum(list, LEDGER_SHARED)) {
+        add_parts(&out, list, LEDGER_SHARED, ",\"shared\":{");
         str_addc(&out, '}');
     }
     fprintf(stderr, "%s}\n", str_text(&out));
@@ -820,6 +828,7 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
                    struct err *err)
 {
     struct ledger mine = { 0 }, *all;
+    struct comm_memory held;
     int ret;
 
     if (r->shares && comm->rank == 0 && !s->opt.quiet)
@@ -828,6 +837,10 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
     if (!s->opt.memory)
         return 0;
     runner_memory(r, &mine);
+    comm_held(comm, &held);
+    ledger_add(&mine, "mapped", LEDGER_SHARED, held.mapped);
+    ledger_add(&mine, "collectives", LEDGER_SHARED, held.slots);
+    ledger_add(&mine, "messages", LEDGER_SHARED, held.rings);
     all = xcalloc((size_t)comm->size, sizeof(*all));
     ret = comm_run(comm, comm_all_gather(&mine, all, sizeof(mine)), err);
     for (int i = 0; ret == 0 && comm->rank == 0 && i < comm->size; i++)

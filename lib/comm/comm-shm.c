@@ -459,6 +459,15 @@ static int flush(struct comm *comm, struct err *err)
     return shm_flush(((struct shm_comm *)comm)->end, err);
 }
 
+static void held(const struct comm *comm, struct comm_memory *m)
+{
+    const struct end *e = ((const struct shm_comm *)comm)->end;
+
+    m->mapped = shm_bytes(e->shm);
+    m->slots = (uint64_t)e->boards * SHM_DEPTH * SHM_SLOT;
+    m->rings = (uint64_t)(e->nranks - 1) * shm_ring_bytes(e->shm);
+}
+
 static int group(struct comm *comm, const int *member, int n, struct comm **out,
                  struct err *err);
 
@@ -488,6 +497,7 @@ static const struct comm_ops comm_shm = {
     .receive = receive,
     .group = group,
     .flush = flush,
+    .held = held,
     .close = close_comm,
 };
 

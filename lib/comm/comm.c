@@ -120,6 +120,13 @@ int comm_run(struct comm *c, struct collective op, struct err *err)
     return finish(c, err);
 }
 
+void comm_held(const struct comm *c, struct comm_memory *m)
+{
+    *m = (struct comm_memory){ 0 };
+    if (c->ops->held)
+        c->ops->held(c, m);
+}
+
 const struct comm_tally *comm_tally(const struct comm *c, enum comm_kind kind)
 {
     return &c->tally[kind];

@@ -101,6 +101,19 @@ MUST_CHECK int comm_run(struct comm *c, struct collective op, struct err *err);
 /* What C has run and started of a kind. */
 const struct comm_tally *comm_tally(const struct comm *c, enum comm_kind kind);
 
+/* Memory in bytes that ranks of a machine share to communicate. */
+struct comm_memory {
+    uint64_t mapped; /* by all of them together; pages come when they are written */
+    uint64_t slots;  /* of these: for what this rank gives to collectives, of all of its
+                      * groups, */
+    uint64_t rings;  /* and for its messages on their way */
+};
+
+/* What this rank's groups, of which C is one, hold: at most SLOTS + RINGS bytes are
+ * written by it, but for counters.  0 where ranks share nothing; what MPI allocates is
+ * not known, and messages that wait for room are not counted. */
+void comm_held(const struct comm *c, struct comm_memory *m);
+
 struct comm_ops {
     const char *name;
     /* Begin *op, which is copied; does not wait for other ranks. */
@@ -123,6 +136,8 @@ struct comm_ops {
     /* Wait until all that this rank has sent, in whatever group, is with its receivers
      * or in their reach. */
     int (*flush)(struct comm *c, struct err *err);
+    /* See comm_held.  NULL: nothing. */
+    void (*held)(const struct comm *c, struct comm_memory *m);
     /* Release; what has not been flushed or waited for is lost. */
     void (*close)(struct comm *c);
 };

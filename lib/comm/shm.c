@@ -110,6 +110,16 @@ char *shm_slots(struct shm *s, int board, int rank)
     return (char *)s + s->slots + at * SHM_DEPTH * SHM_SLOT;
 }
 
+uint64_t shm_bytes(const struct shm *s)
+{
+    return s->bytes;
+}
+
+uint64_t shm_ring_bytes(const struct shm *s)
+{
+    return s->ring_bytes;
+}
+
 static struct ring *ring_of(struct shm *s, int from, int to)
 {
     struct ring *all = (struct ring *)(void *)((char *)s + s->rings);

@@ -50,6 +50,9 @@ MUST_CHECK int shm_map_group(struct shm **out, int fd, bool first, int nranks,
 struct post *shm_post(struct shm *s, int board, int rank);
 /* Its slots, char[SHM_DEPTH][SHM_SLOT]. */
 char *shm_slots(struct shm *s, int board, int rank);
+/* Bytes of the mapping, and of one ring. */
+uint64_t shm_bytes(const struct shm *s);
+uint64_t shm_ring_bytes(const struct shm *s);
 /* Set P, and wake who waits for it. */
 void shm_raise(struct post *p, uint32_t count);
 /* Wait until READY(ARG), which changes after P has been raised.  Messages and

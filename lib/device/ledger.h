@@ -13,6 +13,7 @@ enum ledger_where {
                     */
     LEDGER_HOST,   /* of the host, beside a device with memory of its own */
     LEDGER_FILE,   /* pages of mapped files */
+    LEDGER_SHARED, /* pages that ranks share to communicate; parts overlap */
     LEDGER_WHERES
 };
 
