@@ -61,10 +61,31 @@ run tp-shard merge --config llama.json meta made2
 status_is 3 "a rank that is missing"
 err_has "meta: tensor " "shows by the shapes"
 
-# what is wrong with Megatron's
-run tp-shard merge megatron-legacy made3
-status_is 3 "Megatron's has no config of its own"
-err_has "config.json: missing; it lies beside the weights, or --config of tp-shard names it" "and it is asked for"
+# Megatron's args are a config
+keys() { # the config's, one a line, without what names the model's class
+    tr -d ' \n{}' < "$1" | tr , '\n' | sed 's/\.0$//; /architectures/d; /hidden_act/d' | LC_ALL=C sort
+}
+keys llama.json > want
+for form in megatron-legacy megatron-torch_dist; do
+    run tp-shard merge $form made3
+    status_is 0 "without a config the args of $form are one"
+    sums made3 > got
+    ok "of the same tensors" cmp llama.sums got
+    keys made3/config.json > got
+    ok "and every key has the value of the truth" cmp want got
+    ok "of a Llama" grep -q '"LlamaForCausalLM"' made3/config.json
+    rm -rf made3
+done
+run tp-shard merge mcore-moe made3
+sums made3 > got
+ok "with experts they are Mixtral's" cmp mixtral.sums got
+{ keys mixtral.json; printf '"%s\n' 'max_position_embeddings":64' 'rope_theta":10000' 'sliding_window":null' 'tie_word_embeddings":false' 'torch_dtype":"float32"'; } | LC_ALL=C sort > want
+keys made3/config.json > got
+ok "whose keys are all said" cmp want got
+rm -rf made3
+run tp-shard merge mcore-singleton made3
+status_is 3 "what Megatron-Core alone writes"
+err_is "tp-shard: mcore-singleton/common.pt: no args of a run; --config of tp-shard names the model's config.json" "has no args"
 cp -r megatron-legacy/iter_0000003 one
 cp -r one twice
 cp one/mp_rank_00_000/model_optim_rng.pt twice/mp_rank_00_001
@@ -89,6 +110,35 @@ cp kept $first
 put $first pipeline_model_parallel_size 3 '\001'
 run tp-shard merge --config llama.json one merged4
 err_is "tp-shard: $first: of 1 pipeline stages, but 2 are here" "as are experts' ranks that look like stages"
+cp kept $first
+# args that are of another model, or of an older Megatron
+doubt() { # WORD SKIP BYTES MESSAGE ABOUT
+    put $first "$1" "$2" "$3"
+    run tp-shard merge one merged4
+    err_is "tp-shard: $first: $4; --config of tp-shard names the model's config.json" "$5"
+    cp kept $first
+}
+other="of which no config.json is made"
+doubt norm_epsilo 0 X "args do not say norm_epsilon" "args without the epsilon are no config"
+doubt normalizatio 0 X "args do not say normalization" "nor those without the kind of norm"
+doubt swiglu 2 '\211' "args say swiglu = 0, $other" "args of another activation are no config"
+doubt use_rope_scaling 2 '\210' "args say use_rope_scaling = 1, $other" "nor those of scaled positions"
+doubt rotary_interleaved 2 '\210' "args say rotary_interleaved = 1, $other" "nor those of pairs"
+doubt mtp_num_layers 2 '\210' "args say mtp_num_layers = 1, $other" "nor those of more predictions"
+doubt num_query_group 0 X "args do not say num_query_groups" "nor those without the groups"
+put $first swiglu 2 '\211'
+run tp-shard show one
+status_is 0 "show needs none"
+run tp-shard merge --config llama.json one merged4
+status_is 0 "and --config wins"
+cp kept $first
+put $first group_query_attention 2 '\211'
+run tp-shard merge one merged6
+err_has "cannot hold model.layers.0.self_attn.q_proj.weight" "groups that are turned off do not count"
+cp kept $first
+put $first padded_vocab_siz 0 X
+run tp-shard merge one merged6
+ok "the vocabulary is that of the tensors, if need be" grep -q '"vocab_size":128' merged6/config.json
 cp kept $first
 mv one/mp_rank_01_001 lost
 run tp-shard merge --config llama.json one merged4

@@ -5,7 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/dcp.c %D%/dcp.h \
     %D%/dcpdir.c %D%/dcpdir.h \
     %D%/flatvec.c %D%/flatvec.h \
-    %D%/foreignforms.h %D%/megatrondir.c %D%/metadir.c \
+    %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/metadir.c \
     %D%/form.c %D%/form.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \

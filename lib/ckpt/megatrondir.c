@@ -10,10 +10,11 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/dcpdir.h"
 #include "lib/ckpt/foreignforms.h"
+#include "lib/ckpt/megatronargs.h"
 #include "lib/ckpt/pickle.h"
 
 static const char LATEST[] = "latest_checkpointed_iteration.txt", RANK[] = "mp_rank_",
-                  STATES[] = "model_optim_rng.pt";
+                  STATES[] = "model_optim_rng.pt", COMMON[] = "common.pt";
 
 enum { MOST_WORD = 64, MOST_RANKS = 1 << 16 };
 
@@ -290,6 +291,8 @@ static int read_rank(struct reader *r, const struct rank *rank, int first,
         if (pickled_is(key, PICKLED_TEXT) && pickled_is(of, PICKLED_TENSOR))
             ret = add_tensor(r, rank, first, input, key->text.s, of, path, err);
     }
+    if (ret == 0 && rank == r->rank && !r->s->config)
+        megatron_config(r->s, pickled_get(v.root, "args"), (uint64_t)r->shards, path);
     pickle_values_clear(&v);
 out:
     if (fd >= 0)
@@ -316,6 +319,46 @@ static int read_legacy(struct reader *r, struct err *err)
     return form_present_shards(r->s, err);
 }
 
+/* ---- torch_dist ---- */
+
+/* Makes a config of what torch_dist stores beside the tensors, if it is there. */
+static int read_common(struct reader *r, struct err *err)
+{
+    char *path = fs_join_dup(r->dir, COMMON);
+    struct pickle_values v;
+    struct err cause = { 0 };
+    bool found;
+    int fd = -1, input, ret = fs_find_in(&found, r->dir, COMMON, err);
+
+    if (ret < 0 || !found)
+        goto out;
+    ret = form_add_input(r->s, COMMON, path, &input, &fd, err);
+    if (ret < 0)
+        goto out;
+    ret = pickle_values_read(&v, fd, path, &cause);
+    if (ret == 0) {
+        megatron_config(r->s, pickled_get(v.root, "args"), 1, path);
+        pickle_values_clear(&v);
+    } else if (cause.kind == ERR_INPUT) { /* weights do not depend on it */
+        r->s->unmade = xstrdup(cause.text);
+        ret = 0;
+    } else {
+        *err = cause;
+    }
+out:
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return ret;
+}
+
+static int read_torch_dist(struct reader *r, struct err *err)
+{
+    if (dcpdir_ops.open(r->s, r->dir, err) < 0)
+        return -1;
+    return r->s->config ? 0 : read_common(r, err);
+}
+
 static int open_directory(struct source *s, const char *path, struct err *err)
 {
     struct reader r = { .s = s };
@@ -328,7 +371,7 @@ static int open_directory(struct source *s, const char *path, struct err *err)
         r.dir = xstrdup(path);
     s->dialect = "megatron";
     if (find_torch_dist(&torch_dist, r.dir, err) == 0)
-        ret = torch_dist ? dcpdir_ops.open(s, r.dir, err) : read_legacy(&r, err);
+        ret = torch_dist ? read_torch_dist(&r, err) : read_legacy(&r, err);
     for (size_t i = 0; i < r.n; i++)
         free(r.rank[i].name);
     free(r.rank);

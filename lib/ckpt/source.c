@@ -210,6 +210,7 @@ void source_clear(struct source *s)
     free(s->path);
     free(s->config);
     free(s->config_path);
+    free(s->unmade);
     free(s->home);
     free(s->input);
     free(s->file);

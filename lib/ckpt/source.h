@@ -60,7 +60,9 @@ struct source {
     bool single;                  /* a single file: no config, no small files */
     char *config;                 /* text of config.json; NULL when there is none */
     char *config_path;
-    char *home; /* the directory of the files that are carried */
+    char *unmade; /* why the form, which describes the model otherwise, gives no config;
+                   * NULL: it does, or has no description */
+    char *home;   /* the directory of the files that are carried */
     const char
         *dialect;       /* whose names the tensors have: "meta"; NULL: Hugging Face's */
     struct tensor *raw; /* of a dialect: all shards of all tensors, .file is the number

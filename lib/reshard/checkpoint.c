@@ -339,6 +339,10 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
     c->drawn = opt->draw;
     mesh_one(&c->mesh);
     if (!opt->no_model && !c->source.single) {
+        if (!c->source.config && c->source.unmade)
+            return err_set(err, ERR_INPUT,
+                           "%s; --config of tp-shard names the model's config.json",
+                           c->source.unmade);
         if (!c->source.config)
             return err_set(
                 err, ERR_INPUT, "%s: missing%s", c->source.config_path,

@@ -1,8 +1,10 @@
-/* fuzz-megatron - legacy checkpoints of Megatron-LM, and Meta's: one rank's file, and
- * the names that a family gives to its tensors */
+/* fuzz-megatron - legacy checkpoints of Megatron-LM, and Meta's: one rank's file, the
+ * names that a family gives to its tensors, and the config that Megatron's arguments
+ * are */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,10 +28,11 @@ static void clean(void)
         abort();
 }
 
-/* Two checkpoints, each of one rank, with a config. */
+/* Checkpoints, each of one rank; that in args has no config. */
 static void make(void)
 {
-    static const char *const below[] = { "legacy", "legacy/mp_rank_00", "meta" };
+    static const char *const below[] = { "legacy", "legacy/mp_rank_00", "args",
+                                         "args/mp_rank_00", "meta" };
 
     if (access("/dev/shm", W_OK) == 0)
         snprintf(directory, sizeof(directory), "/dev/shm/fuzz-megatron.XXXXXX");
@@ -42,7 +45,8 @@ static void make(void)
         struct err err = { 0 };
 
         if (mkdir(path, 0700) < 0 ||
-            output_write(file, config, sizeof(config) - 1, false, &err) < 0)
+            (strcmp(below[i], "args") != 0 &&
+             output_write(file, config, sizeof(config) - 1, false, &err) < 0))
             abort();
         free(file);
         free(path);
@@ -75,6 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (data[0] & 1)
         look("meta", "consolidated.00.pth", data + 1, size - 1);
+    else if (data[0] & 2)
+        look("args", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
     else
         look("legacy", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
     return 0;

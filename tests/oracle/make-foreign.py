@@ -6,12 +6,18 @@ MEGATRON holds what megatron-core 0.16.1 wrote: megatron-legacy, megatron-torch_
 loader gives on one rank, under Hugging Face's names.  Meta's form of the same weights is made here, on two ranks: what the
 conversion of transformers 4.46 (models/llama/convert_llama_weights_to_hf.py: permute) undoes.
 
+The arguments of the runs are written here: of those that megatron/training/arguments.py of Megatron-LM has, what describes the
+model, and one of each kind of value.
+
 READERS has read_dcp.py.  Needs torch and safetensors."""
+import argparse
+import enum
 import json
 import os
 import shutil
 import sys
 import tarfile
+import types
 import zlib
 
 import torch
@@ -27,6 +33,45 @@ truth = os.path.join(source, "megatron.truth")
 shutil.copy(os.path.join(truth, "config.json"), os.path.join(work, "llama.json"))
 hf, c = load_file(os.path.join(truth, "model.safetensors")), json.load(open(os.path.join(truth, "config.json")))
 heads, kv, ranks = c["num_attention_heads"], c["num_key_value_heads"], 2
+
+for module in ("megatron", "megatron.core", "megatron.core.transformer", "megatron.core.transformer.enums"):
+    enums = sys.modules[module] = types.ModuleType(module)
+enums.AttnBackend = enum.Enum("AttnBackend", {"flash": 1, "auto": 5}, module=enums.__name__)
+
+
+def arguments(c, tp, pp):
+    """The arguments of a run of the model of the config C, as Megatron-LM pickles them."""
+    moe = c["model_type"] == "mixtral"
+    heads = c["num_attention_heads"]
+    return argparse.Namespace(
+        num_layers=c["num_hidden_layers"], encoder_num_layers=c["num_hidden_layers"], hidden_size=c["hidden_size"],
+        ffn_hidden_size=c["intermediate_size"], num_attention_heads=heads, attention_backend=enums.AttnBackend.auto,
+        kv_channels=c["hidden_size"] // heads, group_query_attention=True, num_query_groups=c["num_key_value_heads"],
+        max_position_embeddings=c.get("max_position_embeddings", 64), position_embedding_type="rope",
+        use_rotary_position_embeddings=False, rotary_base=int(c.get("rope_theta", 10000)), rotary_percent=1.0,
+        rotary_interleaved=False, rotary_seq_len_interpolation_factor=None, use_rope_scaling=False, rope_scaling_factor=8.0,
+        add_position_embedding=True, make_vocab_size_divisible_by=128, normalization="RMSNorm", norm_epsilon=c["rms_norm_eps"],
+        apply_layernorm_1p=False, apply_residual_connection_post_layernorm=False, openai_gelu=False, squared_relu=False,
+        swiglu=True, attention_dropout=0.0, hidden_dropout=0.0, add_bias_linear=False, add_qkv_bias=False,
+        untie_embeddings_and_output_weights=not c.get("tie_word_embeddings", False), qk_layernorm=False,
+        multi_latent_attention=False, hybrid_override_pattern=None, mtp_num_layers=None, params_dtype=torch.float32, bf16=False,
+        num_experts=c["num_local_experts"] if moe else None, moe_layer_freq=1, moe_ffn_hidden_size=None,
+        moe_shared_expert_intermediate_size=None, moe_router_topk=c["num_experts_per_tok"] if moe else 2,
+        moe_router_pre_softmax=False, moe_router_score_function="softmax", moe_router_topk_scaling_factor=None,
+        moe_router_enable_expert_bias=False, tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
+        expert_model_parallel_size=1, padded_vocab_size=c["vocab_size"], betas=(0.9, 0.95), data_path=["1.0", "text_document"])
+
+
+def add_arguments(path, args):
+    """Puts ARGS into what is pickled in PATH."""
+    state = torch.load(path, weights_only=False)
+    os.chmod(path, 0o644)
+    torch.save({**state, "args": args, "checkpoint_version": 3.0, "iteration": 3}, path)
+
+
+for rank in ("00_000", "00_001", "01_000", "01_001"):
+    add_arguments(os.path.join(work, "megatron-legacy/iter_0000003/mp_rank_" + rank, "model_optim_rng.pt"), arguments(c, 2, 2))
+add_arguments(os.path.join(work, "megatron-torch_dist/common.pt"), arguments(c, 2, 2))
 
 
 def interleave(w, n):
@@ -63,6 +108,7 @@ small = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
 json.dump(small, open(os.path.join(work, "tiny.json"), "w"))
 moe = {**small, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 json.dump(moe, open(os.path.join(work, "mixtral.json"), "w"))
+add_arguments(os.path.join(work, "mcore-moe/common.pt"), arguments(moe, 1, 1))
 sys.path.insert(0, sys.argv[3])  # read_dcp.py, which reads checkpoints of torch.distributed.checkpoint without torch
 import read_dcp
 

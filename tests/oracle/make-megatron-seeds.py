@@ -17,11 +17,16 @@ megatron = {"args": argparse.Namespace(num_layers=1), "iteration": 3, "checkpoin
     p + "self_attention.linear_qkv.weight": t(8, 4), p + "self_attention.linear_proj.weight": t(4, 4),
     p + "mlp.linear_fc1.layer_norm_weight": t(4), p + "mlp.linear_fc1.weight": t(12, 4), p + "mlp.linear_fc2.weight": t(4, 6),
     "decoder.final_layernorm.weight": t(4), "output_layer.weight": t(8, 4)}}
+args = argparse.Namespace(
+    num_layers=1, hidden_size=4, ffn_hidden_size=6, num_attention_heads=2, kv_channels=2, group_query_attention=True,
+    num_query_groups=1, max_position_embeddings=8, position_embedding_type="rope", rotary_base=10000, rotary_percent=1.0,
+    normalization="RMSNorm", norm_epsilon=1e-5, swiglu=True, add_bias_linear=False, untie_embeddings_and_output_weights=True,
+    num_experts=None, padded_vocab_size=8)
 meta = {"tok_embeddings.weight": t(5, 4), q + "attention_norm.weight": t(4), q + "attention.wq.weight": t(4, 4),
         q + "attention.wk.weight": t(2, 4), q + "attention.wv.weight": t(2, 4), q + "attention.wo.weight": t(4, 4),
         q + "ffn_norm.weight": t(4), q + "feed_forward.w1.weight": t(6, 4), q + "feed_forward.w2.weight": t(4, 6),
         q + "feed_forward.w3.weight": t(6, 4), "norm.weight": t(4), "output.weight": t(5, 4), "rope.freqs": t(1)}
-for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta)):
+for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta), ("args", b"\2", {**megatron, "args": args})):
     for kind in (False, True):
         path = os.path.join(out, f"{name}-{'zip' if kind else 'old'}")
         torch.save(value, path, _use_new_zipfile_serialization=kind)
