@@ -101,26 +101,43 @@ static void split_line(struct line *l, const char *text, size_t n)
     }
 }
 
+static const char blanks[] = " \t\r\v\f", ends[] = " \t\r\v\f,;";
+
+/* Reads the number at TEXT, up to a blank or a comma; *found says whether it is one.  A
+ * word is none, and leaves *found; NaN, infinity and "0,5" clear it. */
+static void read_number(double *out, bool *found, const char *text)
+{
+    size_t n = strcspn(text, ends);
+    char *number, *end;
+    double value;
+
+    while (text[n] == ',' && isdigit((unsigned char)text[n + 1]))
+        n += 1 + strcspn(text + n + 1, ends);
+    number = xstrndup(text, n);
+    value = strtod(number, &end);
+    if (str_double(number, out))
+        *found = true;
+    else if (end > number && (*end == ',' || (!*end && !isfinite(value))))
+        *found = false;
+    free(number);
+}
+
 /* The number that follows NAME in LINE: "NAME 1", "NAME=1", "NAME: 1" or "NAME = 1",
  * with a comma behind it or not; the last one counts. */
 static bool named_value(double *out, const char *name, const char *line)
 {
-    static const char blanks[] = " \t\r\v\f", ends[] = " \t\r\v\f,;";
     size_t n = strlen(name);
     bool found = false;
 
     for (const char *at = line; n && (at = strstr(at, name)); at++) {
         const char *rest = at + n + strspn(at + n, blanks);
-        char *number;
 
         if ((at > line && !strchr(ends, at[-1])) ||
             (*rest != '=' && *rest != ':' && rest == at + n))
             continue;
         if (*rest == '=' || *rest == ':')
             rest += 1 + strspn(rest + 1, blanks);
-        number = xstrndup(rest, strcspn(rest, ends));
-        found |= str_double(number, out);
-        free(number);
+        read_number(out, &found, rest);
     }
     return found;
 }
