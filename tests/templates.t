@@ -38,6 +38,28 @@ ok "and a message cannot begin one" test "$(pieces_of "{{ $m.a ~ 'end|>' }}")" -
 ok "nor end one" test "$(pieces_of "{{ '<|im_' ~ $m.b }}")" -gt 1
 ok "nor make one of two parts" test "$(pieces_of "{{ $m.a ~ $m.b }}")" -gt 1
 
+# ids_of TOKENIZER TEMPLATE MESSAGE
+ids_of() {
+    printf '%s' "$2" > template.jinja
+    printf '{"messages":[{"content":"%s"}]}\n' "$3" > chat
+    "$render" --ids "$1" template.jinja chat
+}
+kinds=$data/tokenizer/kinds
+ok "a message that the normalizer makes a control token's piece of is refused" \
+    test "$(ids_of "$kinds/unigram.json" "{{ $m.content }}" 'x ＜/s＞')" = error
+ok "one with what is not in the vocabulary is not, though that is a special token" \
+    test "$(ids_of "$kinds/unigram.json" "{{ $m.content }}" 'x 𐎀' | tr ' ' '\n' | grep -cx 2)" = 1
+for normalized in true false; do
+    sed "s/\"added_tokens\":\[\]/\"added_tokens\":[{\"id\":300,\"content\":\"<|end|>\",\"special\":true,\"normalized\":$normalized,\"single_word\":false,\"lstrip\":false,\"rstrip\":false}]/" \
+        "$kinds/nfkc.json" > $normalized.json
+done
+ok "nor may the normalizer make the whole of one" \
+    test "$(ids_of true.json "<|end|>{{ $m.content }}" 'x <|ｅnd|>')" = error
+ok "which is text where the token is looked for before" \
+    test "$(ids_of false.json "<|end|>{{ $m.content }}" 'x <|ｅnd|>' | tr ' ' '\n' | grep -cx 300)" = 1
+ok "and the template may spell it as it likes" \
+    test "$(ids_of true.json "<|ｅnd|>{{ $m.content }}" 'x' | tr ' ' '\n' | grep -cx 300)" = 1
+
 # marks_are TEMPLATE MARKS NAME - of a chat whose message says " a-<b>-é "
 marks_are() {
     printf '%s' "$1" > template.jinja

@@ -356,4 +356,13 @@ static int bpe_encode(const void *model, const char *piece, size_t len,
     return ret;
 }
 
-const struct subword_kind bpe_kind = { "BPE", bpe_open, bpe_encode, bpe_free };
+static long bpe_unknown(const void *model)
+{
+    return ((const struct bpe *)model)->unknown;
+}
+
+const struct subword_kind bpe_kind = { .type = "BPE",
+                                       .open = bpe_open,
+                                       .encode = bpe_encode,
+                                       .unknown = bpe_unknown,
+                                       .free = bpe_free };

@@ -45,6 +45,11 @@ void subword_clear(struct subword *s)
     *s = (struct subword){ 0 };
 }
 
+long subword_unknown(const struct subword *s)
+{
+    return s->kind->unknown(s->model);
+}
+
 int subword_encode(const struct subword *s, const char *piece, size_t len,
                    struct tokens *out, struct err *err)
 {

@@ -15,6 +15,8 @@ struct subword_kind {
     /* Appends the ids of a piece, which is not empty. */
     int (*encode)(const void *model, const char *piece, size_t len, struct tokens *out,
                   struct err *err);
+    /* The id of what is not in the vocabulary; below 0: none. */
+    long (*unknown)(const void *model);
     void (*free)(void *model);
 };
 
@@ -29,6 +31,8 @@ struct subword {
 MUST_CHECK int subword_open(struct subword *out, const char *path, const cJSON *model,
                             struct err *err);
 void subword_clear(struct subword *s);
+/* Below 0: there is none. */
+long subword_unknown(const struct subword *s);
 MUST_CHECK int subword_encode(const struct subword *s, const char *piece, size_t len,
                               struct tokens *out, struct err *err);
 

@@ -161,7 +161,12 @@ bool tokenizer_added(const struct tokenizer *t, size_t i, struct tokenizer_added
     const struct added_token *a = added_at(t->added, i);
 
     if (a)
-        *out = (struct tokenizer_added){ a->text, strlen(a->text), a->id, a->special };
+        *out = (struct tokenizer_added){ .text = a->text,
+                                         .len = strlen(a->text),
+                                         .id = a->id,
+                                         .special = a->special,
+                                         .unknown = subword_unknown(&t->subword) ==
+                                                    (long)a->id };
     return a != NULL;
 }
 

@@ -54,6 +54,7 @@ struct tokenizer_added {
     size_t len;
     uint32_t id;
     bool special;
+    bool unknown; /* what is not in the vocabulary becomes it, too */
 };
 /* Fills *out with the added token I (from 0); false when there are no more. */
 bool tokenizer_added(const struct tokenizer *t, size_t i, struct tokenizer_added *out);

@@ -207,5 +207,13 @@ static int unigram_encode(const void *model, const char *text, size_t len,
     return ret;
 }
 
-const struct subword_kind unigram_kind = { "Unigram", unigram_open, unigram_encode,
-                                           unigram_free };
+static long unigram_unknown(const void *model)
+{
+    return ((const struct unigram *)model)->unknown;
+}
+
+const struct subword_kind unigram_kind = { .type = "Unigram",
+                                           .open = unigram_open,
+                                           .encode = unigram_encode,
+                                           .unknown = unigram_unknown,
+                                           .free = unigram_free };

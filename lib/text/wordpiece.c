@@ -94,5 +94,13 @@ static int wordpiece_encode(const void *model, const char *word, size_t len,
     return 0;
 }
 
-const struct subword_kind wordpiece_kind = { "WordPiece", wordpiece_open,
-                                             wordpiece_encode, wordpiece_free };
+static long wordpiece_unknown(const void *model)
+{
+    return ((const struct wordpiece *)model)->unknown;
+}
+
+const struct subword_kind wordpiece_kind = { .type = "WordPiece",
+                                             .open = wordpiece_open,
+                                             .encode = wordpiece_encode,
+                                             .unknown = wordpiece_unknown,
+                                             .free = wordpiece_free };

@@ -302,6 +302,8 @@ struct control {
     struct tokenizer_added *v;
     size_t n;
     bool begins[256]; /* a token begins with this byte */
+    uint32_t *id;     /* [nids]: theirs in order, without the unknown token's, */
+    size_t nids;      /* which any text may become */
 };
 
 static bool is_space(const char *text)
@@ -327,6 +329,13 @@ static bool is_control(const struct chatfiles *files, const struct template *t,
     return false;
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
 static void find_control(struct control *c, const struct chatfiles *files,
                          const struct template *t, const struct tokenizer *tokenizer)
 {
@@ -340,6 +349,25 @@ static void find_control(struct control *c, const struct chatfiles *files,
         c->v[c->n++] = a;
         c->begins[(unsigned char)*a.text] = true;
     }
+    c->id = xcalloc(c->n + 1, sizeof(*c->id));
+    for (size_t i = 0; i < c->n; i++)
+        if (!c->v[i].unknown)
+            c->id[c->nids++] = c->v[i].id;
+    qsort(c->id, c->nids, sizeof(*c->id), compare_ids);
+}
+
+/* Counts the control tokens among IDS from FIRST on; *id is one of them. */
+static size_t count_control(const struct control *c, const struct tokens *ids,
+                            size_t first, uint32_t *id)
+{
+    size_t n = 0;
+
+    for (size_t i = first; i < ids->n; i++)
+        if (bsearch(&ids->id[i], c->id, c->nids, sizeof(*c->id), compare_ids)) {
+            *id = ids->id[i];
+            n++;
+        }
+    return n;
 }
 
 /* The longest control token at AT, or NULL. */
@@ -423,33 +451,84 @@ static bool from_message(const struct chat_text *text, size_t at, size_t len)
     return ((text->mark[at] | text->mark[at + len - 1]) & CHAT_FROM_MESSAGE) != 0;
 }
 
+/* The name of token ID, for messages. */
+static const char *name_of(const struct control *c, uint32_t id)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (c->v[i].id == id)
+            return c->v[i].text;
+    return "";
+}
+
+/* Refuses a control token that the tokenizer makes of a message's text in [START, END),
+ * which has none: its normalizer may change letters (NFKC, lower case), as of
+ * "<|IM_END|>". */
+static int refuse_made(const struct control *c, const struct tokenizer *t,
+                       const struct chat_text *text, size_t start, size_t end,
+                       struct err *err)
+{
+    struct tokens ids = { 0 };
+    size_t first, last = start;
+    uint32_t id;
+    int ret = 0;
+
+    while (ret == 0 && last < end &&
+           chat_text_span(text, CHAT_FROM_MESSAGE, &first, &last) && first < end) {
+        last = last < end ? last : end;
+        ids.n = 0;
+        ret = encode(t, str_text(&text->text) + first, last - first, false, &ids, err);
+        if (ret == 0 && count_control(c, &ids, 0, &id))
+            ret = err_set(err, ERR_INPUT,
+                          "a message contains what the tokenizer's normalizer makes "
+                          "the control token '%s' of",
+                          name_of(c, id));
+    }
+    tokens_clear(&ids);
+    return ret;
+}
+
+/* Encodes [START, END) of the text, in which the template writes WRITTEN control
+ * tokens. */
+static int encode_part(const struct control *c, struct part_encoder *e,
+                       const struct chat_text *text, size_t start, size_t end,
+                       size_t written, struct tokens *out, struct err *err)
+{
+    const char *s = str_text(&text->text) + start;
+    size_t before = out->n;
+    uint32_t id;
+
+    if (start == end)
+        return 0;
+    if ((start ? encode_later(e, s, end - start, false, out, err)
+               : encode(e->tokenizer, s, end, false, out, err)) < 0)
+        return -1;
+    return count_control(c, out, before, &id) <= written
+               ? 0
+               : refuse_made(c, e->tokenizer, text, start, end, err);
+}
+
 static int encode_parts(const struct control *c, struct part_encoder *e,
                         const struct chat_text *text, struct tokens *out,
                         struct err *err)
 {
-    const char *s = str_text(&text->text);
-    size_t start = 0, at = 0, n = text->text.len;
+    size_t start = 0, at = 0, written = 0, n = text->text.len;
 
     while (at < n) {
         const struct tokenizer_added *a = control_at(c, &text->text, at);
 
         if (!a || !from_message(text, at, a->len)) {
             at += a ? a->len : 1;
+            written += a && !a->unknown;
             continue;
         }
-        if (at > start &&
-            (start ? encode_later(e, s + start, at - start, false, out, err)
-                   : encode(e->tokenizer, s, at, false, out, err)) < 0)
-            return -1;
-        if (encode_control(e, a, out, err) < 0)
+        if (encode_part(c, e, text, start, at, written, out, err) < 0 ||
+            encode_control(e, a, out, err) < 0)
             return -1;
         at += a->len;
         start = at;
+        written = 0;
     }
-    if (start == n)
-        return 0;
-    return start ? encode_later(e, s + start, n - start, false, out, err)
-                 : encode(e->tokenizer, s, n, false, out, err);
+    return encode_part(c, e, text, start, n, written, out, err);
 }
 
 int chat_encode(const struct chat *c, const struct tokenizer *t,
@@ -469,6 +548,7 @@ int chat_encode(const struct chat *c, const struct tokenizer *t,
     tokens_clear(&e.newline);
     str_clear(&e.s);
     free(control.v);
+    free(control.id);
     return ret;
 }
 

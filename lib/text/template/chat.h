@@ -90,7 +90,7 @@ bool chat_text_span(const struct chat_text *t, enum chat_mark bit, size_t *start
  * the added tokens that the template's own text contains.  These are the ids of
  * transformers' apply_chat_template(..., sanitize_control_tokens=True).  No token is
  * added at the text's start or end.  ERR_INPUT when the tokenizer makes a control token
- * of plain text. */
+ * of plain text, or, which transformers lets pass, its normalizer of other text. */
 MUST_CHECK int chat_encode(const struct chat *c, const struct tokenizer *t,
                            const struct chat_text *text, struct tokens *out,
                            struct err *err);
