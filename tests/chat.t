@@ -143,6 +143,14 @@ done
 printf 'a\377\n' > typed
 tp-run chat --backend cpu "$model" < typed > out 2> err
 err_is "tp-run: standard input: a message is not UTF-8" "bytes that are not UTF-8 are no message"
+printf 'Hello\0, and more\n' > typed
+tp-run chat --backend cpu "$model" < typed > out 2> err
+err_is "tp-run: standard input: a message has a NUL character" "nor is one of them cut at a NUL"
+printf '%s\n' '"""' '/* no command */' '"""' '"""' '//' '"""' '//x' '/save slashes.jsonl' > typed
+tp-run chat --backend cpu --max-tokens 1 -q "$model" < typed > out 2> err
+ok "a quoted line that begins with a slash is no command" test \
+    "$(grep -o '"user","content":"[^"]*"' slashes.jsonl | tr -d '\n')" = \
+    '"user","content":"/* no command */""user","content":"//""user","content":"/x"'
 if [ -w /dev/full ]; then
     status=0
     echo Hello | tp-run chat --backend cpu "$model" > /dev/full 2> err || status=$?
@@ -231,6 +239,10 @@ for layout in "" "--tp 2" "--pp 2"; do
     ok "the conversation since /reset is what was said" diff want talk.jsonl
 done
 out_has '\x1b[31mred\x1b[0m' "a control character in an answer is shown, not obeyed"
+: > script
+# shellcheck disable=SC2016 # the inner shell's
+"$top_builddir/tests/on-pty" sh -c 'echo Escape | tp-run chat --backend cpu "$1"' sh "$model" < script > out
+out_has '\x1b[31mred\x1b[0m' "nor where messages come from a pipe"
 if tp-run --version | grep -q '+libedit'; then
     ok "the file of lines is the person's alone" test "$(stat -c %a state/shardutils state/shardutils/chat-history | tr '\n' ' ')" = "700 600 "
     printf '%s\n' Hello Count '/save stopped.jsonl' /reset Hello '"""' > want

@@ -40,7 +40,8 @@ struct chat_session {
     struct messages_form form;
     struct conversation talk;
     struct lineedit *lines;
-    bool terminal;
+    bool terminal; /* of a person */
+    bool shown;    /* standard output is one */
 };
 
 /* An answer in generation. */
@@ -70,9 +71,9 @@ static int show(struct answer *a, struct err *err)
 
     if (c->session->opt.json)
         return 0;
-    if (!c->terminal)
+    if (!c->shown)
         fwrite(p, 1, a->said.len - a->shown, stdout);
-    while (c->terminal && *p) {
+    while (c->shown && *p) {
         char shown[STR_PRINTABLE];
         size_t n = str_printable(shown, p);
 
@@ -389,39 +390,47 @@ static int run_command(struct talking *t, const char *line, enum after *after,
 
 /* ---- rank 0: the person ---- */
 
-/* Appends a line to TEXT.  False: the message goes on in the next line. */
-static bool add_line(struct str *text, const char *line, bool *block)
+/* What the person says. */
+struct heard {
+    struct str text;
+    bool quoted; /* between """ and """, where a slash is a slash */
+};
+
+/* Appends a line to H.  False: the message goes on in the next line. */
+static bool add_line(struct heard *h, const struct str *line, bool *block)
 {
-    size_t n = strlen(line);
-    bool mark = !strcmp(line, "\"\"\"");
+    struct str *text = &h->text;
+    bool mark = line->len == 3 && !memcmp(line->s, "\"\"\"", 3);
 
     if (mark && (*block || !text->len)) {
+        h->quoted = true;
         *block = !*block;
         return !*block;
     }
     if (text->len)
         str_addc(text, '\n');
-    str_add(text, line);
-    if (*block || !n || line[n - 1] != '\\')
+    str_addn(text, str_text(line), line->len);
+    if (*block || !line->len || line->s[line->len - 1] != '\\')
         return !*block;
     text->s[--text->len] = '\0';
     return false;
 }
 
 /* Reads a message or command of one or several lines. */
-static int read_message(struct talking *t, struct str *text, enum lineedit_event *event,
+static int read_message(struct talking *t, struct heard *h, enum lineedit_event *event,
                         struct err *err)
 {
     struct str line = { 0 };
     bool whole = false, block = false;
     int ret = 0;
 
-    str_reset(text);
+    str_reset(&h->text);
+    h->quoted = false;
     for (bool more = false; ret == 0 && !whole; more = true) {
         ret = lineedit_read(t->c->lines, more ? ". " : "> ", &line, event, err);
         if (ret == 0 && *event == LINEEDIT_LINE)
-            whole = add_line(text, str_text(&line), &block);
-        else if (ret == 0 && *event == LINEEDIT_END && text->len) {
+            whole = add_line(h, &line, &block);
+        else if (ret == 0 && *event == LINEEDIT_END && h->text.len) {
             *event = LINEEDIT_LINE; /* the end of a pipe ends a message, too */
             whole = true;
         } else {
@@ -432,24 +441,26 @@ static int read_message(struct talking *t, struct str *text, enum lineedit_event
     return ret;
 }
 
-static int hear(struct talking *t, const char *text, size_t n, enum after *after,
+static int hear(struct talking *t, const struct heard *h, enum after *after,
                 struct err *err)
 {
-    if (*text == '/' && text[1] != '/')
-        return run_command(t, text, after, err) < 0 ? complain(t, err) : 0;
+    const char *text = h->text.s;
+    size_t n = h->text.len, escape = !h->quoted && *text == '/';
+
     if (!str_is_utf8(text, n) || strlen(text) < n) {
-        err_set(err, ERR_INPUT, "standard input: a message is not UTF-8");
+        err_set(err, ERR_INPUT, "standard input: a message %s",
+                strlen(text) < n ? "has a NUL character" : "is not UTF-8");
         return complain(t, err);
     }
-    n -= *text == '/';
-    text += *text == '/';
-    conversation_add(&t->c->talk, "user", text, n);
+    if (escape && text[1] != '/')
+        return run_command(t, text, after, err) < 0 ? complain(t, err) : 0;
+    conversation_add(&t->c->talk, "user", text + escape, n - escape);
     return take_turn(t, err);
 }
 
 static int converse(struct talking *t, struct err *err)
 {
-    struct str text = { 0 };
+    struct heard h = { 0 };
     enum lineedit_event event = LINEEDIT_LINE;
     enum after after = GO_ON;
     uint64_t none = 0;
@@ -458,13 +469,13 @@ static int converse(struct talking *t, struct err *err)
     if (conversation_waits(&t->c->talk)) /* of --load */
         ret = take_turn(t, err);
     while (ret == 0 && after == GO_ON) {
-        ret = read_message(t, &text, &event, err);
+        ret = read_message(t, &h, &event, err);
         if (ret < 0 || event == LINEEDIT_END)
             break;
-        if (event == LINEEDIT_LINE && text.s && text.s[strspn(text.s, " \t\r\n")])
-            ret = hear(t, text.s, text.len, &after, err);
+        if (event == LINEEDIT_LINE && h.text.len > strspn(str_text(&h.text), " \t\r\n"))
+            ret = hear(t, &h, &after, err);
     }
-    str_clear(&text);
+    str_clear(&h.text);
     return ret < 0 ? -1
                    : comm_run(t->comm, comm_broadcast(&none, sizeof(none), 0), err);
 }
@@ -490,6 +501,7 @@ static int lead(struct talking *t, struct err *err)
     lineedit_catch_interrupts();
     lineedit_open(&c->lines, history, &note);
     c->terminal = lineedit_is_terminal(c->lines);
+    c->shown = isatty(STDOUT_FILENO);
     if (note && !s->opt.quiet)
         cmd_warn(s->cmd, "%s; nothing is remembered", note);
     if (c->terminal && !s->opt.quiet)
