@@ -267,7 +267,9 @@ for times in 45 46; do
         echo 'wait > '
         i=0
         while [ $((i += 1)) -le $times ]; do echo 'type /help\r'; done
-        printf 'type Count\\r\npause 8\ntype \\cc\npause 3\ntype \\cd\n'
+        printf 'type Count\\r\npause 8\ntype \\cc\npause 3\n'
+        # a ^D that comes before the prompt is none
+        printf 'type /bad\\r\nwait /bad is no command\nwait > \ntype \\cd\n'
     } > script
     talk "$model" < script
     status_is 0 "^C while the terminal takes nothing more is no error of writing"
