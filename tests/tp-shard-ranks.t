@@ -152,6 +152,20 @@ run tp-shard gather all node0/out.parts
 status_is 3 "a record that was changed"
 err_is "tp-shard: node0/out.parts/0-0/part: damaged, or not the record of a part" "is refused"
 
+# ---- a source that is overwritten ----
+cp -r "$gqa" written && chmod -R u+w written
+tp-shard split -q --tp 2 --ranks 0 written out15
+truncate -s -64 written/model.safetensors && head -c 64 /dev/zero >> written/model.safetensors
+run tp-shard split --tp 2 --ranks 1 written out15
+status_is 3 "a model that other weights replaced between two jobs"
+err_has "out15.parts/1-1: made with contents=" "is not put together of both"
+ok "and nothing is there" test ! -e out15
+run tp-shard split --tp 2 --ranks 0 written out15
+status_is 2 "the first job does not take its part for made"
+run tp-shard split -f --tp 2 --ranks 0 written out15
+status_is 0 "and with -f"
+ok "makes it anew" tp-shard verify -q out15
+
 # ---- a source that is damaged ----
 cp -r cut damaged && chmod -R u+w damaged
 size=$(wc -c < damaged/rank-tp1-pp0.safetensors)

@@ -25,7 +25,7 @@
 #include "lib/reshard/smallfile.h"
 #include "lib/reshard/target.h"
 
-enum { READ_BACK = 1 << 20 };
+enum { READ_BACK = 1 << 20, SAMPLES = 8, SAMPLE = 1 << 12 };
 
 struct convert {
     const struct convert_options *opt;
@@ -37,6 +37,8 @@ struct convert {
                           * source */
     uint32_t *share;     /* [ntensors * nshares] of some rank files: cut.h */
     size_t nshares;
+    uint32_t
+        sample; /* CRC-32 of some bytes of each input, when files are made by jobs */
     struct manifest_file *small; /* small files; names borrowed from the source */
     size_t nsmall;
 };
@@ -124,6 +126,35 @@ static int copy_all_small(struct convert *c, struct err *err)
 
 /* ---- the journal ---- */
 
+/* Takes a sample of an unsharded source: SAMPLES places of each input, the first and
+ * the last bytes among them.  Jobs that make parts of one output do not compare times,
+ * and a checkpoint that was overwritten between them has the same names and sizes. */
+static int take_sample(struct convert *c, struct err *err)
+{
+    const struct checkpoint *k = c->to.from;
+    char buf[SAMPLE];
+
+    for (size_t i = 0; !k->sharded && i < k->source.ninputs; i++) {
+        const struct source_input *in = &k->source.input[i];
+        size_t n = in->size < SAMPLE ? (size_t)in->size : SAMPLE;
+        uint64_t step = (in->size - n) / (SAMPLES - 1);
+        int fd = fs_open_regular(in->path, err), ret = fd < 0 ? -1 : 0;
+
+        for (int s = 0; s < SAMPLES && ret == 0; s++) {
+            uint64_t at = s + 1 < SAMPLES ? step * (uint64_t)s : in->size - n;
+
+            ret = fs_pread(fd, buf, n, at, in->path, err);
+            if (ret == 0)
+                c->sample = hash_crc32(c->sample, buf, n);
+        }
+        if (fd >= 0)
+            close(fd);
+        if (ret < 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* A line that identifies the request: the source and the output.  ANYWHERE: also of a
  * copy of the source on another machine, whose files have other times. */
 static char *identity_dup(const struct convert *c, bool anywhere)
@@ -158,6 +189,8 @@ static char *identity_dup(const struct convert *c, bool anywhere)
         if (!anywhere)
             str_addf(&s, ":%" PRId64, k->source.input[i].mtime_ns);
     }
+    if (!k->sharded && anywhere)
+        str_addf(&s, " contents=%08" PRIx32, c->sample);
     if (!k->sharded && k->source.config)
         str_addf(&s, " config=%08" PRIx32,
                  hash_crc32(0, k->source.config, strlen(k->source.config)));
@@ -664,7 +697,8 @@ static int begin(struct convert *c, const char *path, const char *part, struct e
 
     if (checkpoint_open_files(k, -1, err) < 0 || checkpoint_spares(k, path, err) < 0)
         return -1;
-    if (c->opt->some && target_begin(&c->to, NULL, err) < 0)
+    if (c->opt->some &&
+        (target_begin(&c->to, NULL, err) < 0 || take_sample(c, err) < 0))
         return -1;
     if (c->opt->some && (find_earlier(c, path, part, err) < 0 || c->result->there))
         return c->result->there ? 0 : -1;
