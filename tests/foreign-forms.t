@@ -52,6 +52,9 @@ sed 's/"dim"/"use_scaled_rope": true, "dim"/' meta/params.json > p && mv p meta/
 run tp-shard merge meta made2
 status_is 3 "scaled positions are not told by params.json"
 err_is "tp-shard: meta/params.json: what model this is cannot be told; --config gives the model's config.json" "and it says so"
+sed 's/"use_scaled_rope": true/"sliding_window": 4096/' meta/params.json > p && mv p meta/params.json
+run tp-shard merge meta made2
+status_is 3 "nor is Mistral's window, whose files have the same names"
 rm meta/params.json
 run tp-shard merge meta made2
 status_is 3 "without params.json"
@@ -106,6 +109,16 @@ put $first checkpoint_version 3 '\077\360' # 1.0
 run tp-shard merge --config llama.json one merged4
 status_is 3 "another order of q, k and v"
 err_is "tp-shard: $first: checkpoint_version 1 has q, k and v in an order of its own, which is not read; 2 and 3 are" "is refused"
+cp kept $first
+put $first tensor_model_parallel_size 3 '\004'
+run tp-shard merge --config llama.json one merged4
+err_is "tp-shard: $first: of 4 tensor ranks, but 2 are here" "tensor ranks that are missing are told"
+cp kept $first
+put $first decoder.layers.0.self_attention.linear_proj.weight -50 model.model.decoder.layers.0.mlp.linear_fc1.weight
+run tp-shard merge --config llama.json one merged4
+status_is 3 "a tensor with a prefix and without"
+err_is "tp-shard: one: tensor decoder.layers.0.mlp.linear_fc1.weight is stored twice, with a prefix and without" \
+    "is refused, and none is taken for another rank's"
 cp kept $first
 put $first pipeline_model_parallel_size 3 '\001'
 run tp-shard merge --config llama.json one merged4

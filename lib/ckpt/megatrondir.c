@@ -16,7 +16,7 @@
 static const char LATEST[] = "latest_checkpointed_iteration.txt", RANK[] = "mp_rank_",
                   STATES[] = "model_optim_rng.pt", COMMON[] = "common.pt";
 
-enum { MOST_WORD = 64, MOST_RANKS = 1 << 16 };
+enum { MOST_WORD = 64, MOST_RANKS = 1 << 16, MOST_LAYERS = 1 << 20 };
 
 /* A directory mp_rank_TT[_PPP]. */
 struct rank {
@@ -191,7 +191,7 @@ static int layer_of(const char *name, size_t *at, size_t *digits)
     *at = (size_t)(layers - name) + strlen(".layers.");
     *digits = strspn(name + *at, "0123456789");
     number = xstrndup(name + *at, *digits);
-    if (!*digits || !str_int(number, &layer))
+    if (!*digits || !str_int(number, &layer) || layer >= MOST_LAYERS)
         layer = -1;
     free(number);
     return layer;
@@ -244,10 +244,11 @@ static int check_settings(const struct reader *r, const struct pickled *root,
         pickled_is(args, PICKLED_RECORD) && pickled_is(args->record.state, PICKLED_DICT)
             ? args->record.state
             : NULL;
-    double stages = r->stages, experts = 1;
+    double stages = r->stages, shards = r->shards, experts = 1;
 
     if (set) {
         stages = number_of(pickled_get(set, "pipeline_model_parallel_size"), stages);
+        shards = number_of(pickled_get(set, "tensor_model_parallel_size"), shards);
         experts = number_of(pickled_get(set, "expert_model_parallel_size"), experts);
     }
     if (!(version >= 2))
@@ -264,6 +265,9 @@ static int check_settings(const struct reader *r, const struct pickled *root,
     if (stages != r->stages)
         return err_set(err, ERR_INPUT, "%s: of %g pipeline stages, but %d are here",
                        path, stages, r->stages);
+    if (shards != r->shards)
+        return err_set(err, ERR_INPUT, "%s: of %g tensor ranks, but %d are here", path,
+                       shards, r->shards);
     return 0;
 }
 
@@ -274,12 +278,14 @@ static int read_rank(struct reader *r, const struct rank *rank, int first,
     char *name = fs_join_dup(rank->name, STATES), *path = fs_join_dup(r->dir, name);
     const struct pickled *model;
     struct pickle_values v;
+    size_t before = r->s->nraw;
     int fd = -1, input, ret = -1;
 
     if (form_add_input(r->s, name, path, &input, &fd, err) < 0 ||
         pickle_values_read(&v, fd, path, err) < 0)
         goto out;
-    form_add_archive(r->s, input, 0, r->s->input[input].size);
+    if (v.archive)
+        form_add_archive(r->s, input, 0, v.size);
     r->read += unpickle_read(&v.m);
     model = pickled_is(v.root, PICKLED_DICT) ? pickled_get(v.root, "model") : NULL;
     ret = pickled_is(model, PICKLED_DICT)
@@ -291,6 +297,11 @@ static int read_rank(struct reader *r, const struct rank *rank, int first,
         if (pickled_is(key, PICKLED_TEXT) && pickled_is(of, PICKLED_TENSOR))
             ret = add_tensor(r, rank, first, input, key->text.s, of, path, err);
     }
+    if (ret == 0 && r->s->nraw == before)
+        ret = err_set(err, ERR_INPUT,
+                      "%s: no tensors in its dictionary 'model': of a version before "
+                      "Megatron Core, which is not read",
+                      path);
     if (ret == 0 && rank == r->rank && !r->s->config)
         megatron_config(r->s, pickled_get(v.root, "args"), (uint64_t)r->shards, path);
     pickle_values_clear(&v);

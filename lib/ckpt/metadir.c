@@ -44,7 +44,8 @@ static int read_rank(struct source *s, const char *path, int rank, size_t *cap,
     if (form_add_input(s, name, file, &input, &fd, err) < 0 ||
         pickle_read(&p, fd, file, err) < 0)
         goto out;
-    form_add_archive(s, input, 0, s->input[input].size);
+    if (p.archive)
+        form_add_archive(s, input, 0, p.size);
     s->raw = xgrow(s->raw, cap, s->nraw + p.n + 1, sizeof(*s->raw));
     ret = 0;
     for (size_t i = 0; i < p.n && ret == 0; i++) {
@@ -101,6 +102,7 @@ static int make_config(struct source *s, const cJSON *params, const char *path,
     const char *type = s->nraw ? dtype_pytorch(s->raw[0].dtype) : NULL;
 
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(params, "use_scaled_rope")) ||
+        number(params, "sliding_window", 0) > 0 || /* Mistral's, in the same form */
         cJSON_GetObjectItemCaseSensitive(params, "moe") || heads < 1 || !ffn || !vocab)
         return err_set(err, ERR_INPUT,
                        "%s: what model this is cannot be told; --config gives the "

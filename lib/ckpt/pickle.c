@@ -338,19 +338,23 @@ static int parse_stream(struct unpickle *m, struct pickled **root,
     return locate_storages(m, data, keys, err);
 }
 
+static bool is_archive(const unsigned char *data, uint64_t size)
+{
+    return size >= 4 && !memcmp(data, "PK\3\4", 4);
+}
+
 /* Runs the pickle of a file of either format. */
 static int parse(struct unpickle *m, struct pickled **root, const unsigned char *data,
                  uint64_t size, struct err *err)
 {
-    return size >= 4 && !memcmp(data, "PK\3\4", 4)
-               ? parse_archive(m, root, m->path, data, size, err)
-               : parse_stream(m, root, data, size, err);
+    return is_archive(data, size) ? parse_archive(m, root, m->path, data, size, err)
+                                  : parse_stream(m, root, data, size, err);
 }
 
 int pickle_parse(struct pickle *p, const char *path, const unsigned char *data,
                  uint64_t size, struct err *err)
 {
-    struct pickle made = { .size = size };
+    struct pickle made = { .size = size, .archive = is_archive(data, size) };
     struct pickled *root;
     struct unpickle m;
     int ret;
@@ -412,6 +416,7 @@ int pickle_values_read(struct pickle_values *v, int fd, const char *path,
         return -1;
     unpickle_init(&made.m, path, made.data, made.size);
     made.m.records = true;
+    made.archive = is_archive(made.data, made.size);
     if (parse(&made.m, &root, made.data, made.size, err) < 0) {
         pickle_values_clear(&made);
         return -1;

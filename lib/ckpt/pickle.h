@@ -13,6 +13,7 @@
 #ifndef LIB_CKPT_PICKLE_H
 #define LIB_CKPT_PICKLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,7 @@ struct pickle {
                             * storage share bytes */
     size_t n;
     uint64_t size;    /* of the file */
+    bool archive;     /* the zip archive, which has checksums; else the older stream */
     struct pool pool; /* private */
 };
 
@@ -44,6 +46,7 @@ struct pickle_values {
     struct unpickle m;   /* private, as the next */
     unsigned char *data; /* the file, mapped */
     uint64_t size;
+    bool archive; /* as above */
 };
 
 /* Reads the open file FD; PATH is for messages and must outlive *v.  Errors as

@@ -415,6 +415,13 @@ static int rename_all(struct source *s, const struct model *m, struct err *err)
     }
     if (n)
         qsort(t, n, sizeof(*t), compare_tensors);
+    for (size_t i = 1; i < n && ret == 0; i++) /* such as module.NAME and NAME */
+        if (!strcmp(t[i].name, t[i - 1].name) &&
+            (!s->nraw || t[i].file == t[i - 1].file) &&
+            !names_ignores(m, s->dialect, t[i].name))
+            ret = err_set(err, ERR_INPUT,
+                          "%s: tensor %s is stored twice, with a prefix and without",
+                          s->path, t[i].name);
     list_stored(&r, t, n);
     shards = shards_of(&r);
     for (size_t i = 0; i < m->ntensors && ret == 0; i++)
