@@ -138,4 +138,115 @@ rm universal/u/zero/model.norm.weight/fp32.pt
 run tp-shard show universal/u
 status_is 3 "a parameter that is missing is refused"
 err_is "tp-shard: universal/u/zero/model.norm.weight/fp32.pt: missing" "by its file"
+cp -r zero0 moe
+touch moe/global_step2/layer_0_expert_0_mp_rank_00_model_states.pt
+run tp-shard show moe
+status_is 3 "experts, which DeepSpeed stores in files of their own, are refused"
+err_is "tp-shard: moe/global_step2/layer_0_expert_0_mp_rank_00_model_states.pt: of an expert, which DeepSpeed stores apart, and which is not read" \
+    "and not left out"
+touch zero0/global_step2/mp_rank_2147483647_model_states.pt zero0/global_step2/layer_00-model_states.pt
+run tp-shard diff zero0 zero0.safetensors
+status_is 0 "a number that no rank has is none"
+
+# what lies around is not in the way: directories, links and long files called latest; a directory that is not listed
+gqa=$data/models/llama-gqa
+cp -r "$gqa" hub && chmod u+w hub
+mkdir -p hub/runs/latest
+run tp-shard show hub
+status_is 0 "a directory called latest below a model"
+rmdir hub/runs/latest && ln -s nowhere hub/runs/latest
+run tp-shard show hub
+status_is 0 "a link that leads nowhere"
+rm hub/runs/latest && head -c 5000 /dev/zero > hub/runs/latest
+run tp-shard show hub
+status_is 0 "and a long file are not DeepSpeed's"
+mkdir home && mv ranks home && chmod 311 home && chmod 711 . .. && chmod -R a+rX home/ranks
+user=
+[ "$(id -u)" -ne 0 ] || user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+if $user test -r home/ranks > user.out 2>&1; then
+    # shellcheck disable=SC2086 # words
+    run $user tp-shard show home/ranks
+    status_is 0 "a checkpoint in a directory that may not be listed"
+else
+    skip "a checkpoint in a directory that may not be listed" "no other user"
+fi
+chmod 700 home && mv home/ranks .
+
+# the older format of torch.save has no checksums
+mkdir older && cp "$data/pickles/types-legacy.pt" older/consolidated.00.pth
+run tp-shard verify older
+status_is 0 "files of torch.save's older format are no damaged archives"
+out_has ", 0 archives by their CRC-32s" "and it is said that nothing of them was checked"
+
+# hostile files: few bytes that ask for much; in the older format, which needs no archive
+text() {
+    # shellcheck disable=SC2059 # octal
+    printf "X$(printf '\\%03o' ${#1})\\0\\0\\0%s" "$1"
+}
+older() { # KEYS: a file with the pickle in root
+    printf '\200\002\212\012l\374\234F\371 j\250P\031.\200\002M\351\003.\200\002}.'
+    cat root
+    printf '\200\002](%se.' "$1"
+}
+ones=$(printf 'K\001')
+for n in 1 2 3 4 5; do ones=$ones$ones; done
+{
+    printf '\200\002ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\nctorch.distributed.tensor\nDTensor\n'
+    printf '(ctorch.distributed.tensor\nDTensor\nctorch\nfloat32\n(M\000\040%stt}(' "$ones"
+    text _local_tensor
+    printf 'ctorch._utils\n_rebuild_tensor_v2\n(('
+    text storage
+    printf 'ctorch\nFloatStorage\n'
+    text 0
+    text cpu
+    printf 'M\000\020NtQK\000(M\000\020%st(K\001%st\211}tR' "$ones" "$ones"
+    text _spec
+    printf 'ctorch.distributed.tensor\nDTensorSpec\n)\201}('
+    text mesh
+    printf 'ctorch.distributed.device_mesh\nDeviceMesh\n)\201}('
+    text _coordinate_on_dim
+    printf 'K\000\205'
+    text _layout
+    printf 'ctorch.distributed.device_mesh\nLayout\n)\201}('
+    text axes
+    printf 'ctorch.distributed.device_mesh\nAxis\n)\201}('
+    text shape
+    printf 'K\002\205ub\205ubub'
+    text placements
+    printf 'ctorch.distributed.tensor\n_StridedShard\n)\201}('
+    text dim
+    printf 'K\000'
+    text split_factor
+    printf 'M\000\020ub\205ubutR\224}('
+    for n in 1 2 3 4 5 6 7 8 9; do for k in 1 2 3 4; do text "w$n$k"; printf 'h\000'; done; done
+    printf 'u.'
+} > root
+mkdir many
+{
+    older "$(text 0 | tr '\0' @)" | tr @ '\0'
+    printf '\000\020\0\0\0\0\0\0'
+    head -c 16384 /dev/zero
+} > many/model_world_size_1_rank_0.pt
+run tp-shard show many
+status_is 3 "boxes that would take much more memory than a file has bytes"
+err_has "too many pieces for so small files" "are refused"
+names=$(printf 'h\001h\002')
+for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do names=$names$names; done
+{
+    printf '\200\002}('
+    text module
+    printf '}('
+    text a
+    printf 'q\001K\001q\002%su' "$names"
+    text buffer_names
+    printf ']('
+    text b
+    printf 'q\001%s' "$names"
+    printf 'e'
+    text param_shapes
+    printf ']u.'
+} > root
+mkdir slow slow/zero
+older '' > slow/mp_rank_00_model_states.pt
+ok "many names are sought in many entries in seconds" timeout 20 tp-shard show slow
 done_testing

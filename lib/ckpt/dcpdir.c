@@ -355,7 +355,8 @@ static int find_box(struct reader *r, struct box *box, const struct tensor *t,
                           "%s: has another type or shape than .metadata says", what);
         } else {
             box->offset = offset + found->offset;
-            form_add_archive(r->s, file->input, offset, length);
+            if (p.archive)
+                form_add_archive(r->s, file->input, offset, length);
             if (found->stride) {
                 uint64_t *stride = pool_take(
                     &r->s->pool, sizes->list.n * sizeof(*stride), sizeof(*stride));

@@ -13,7 +13,13 @@
 #include "lib/ckpt/boxes.h"
 #include "lib/ckpt/pickle.h"
 
-enum { MOST_RANKS = 1 << 20, MOST_MESH = 8, MOST_RUNS = 4096, MOST_BOXES = 1 << 24 };
+enum {
+    MOST_RANKS = 1 << 20,
+    MOST_MESH = 8,
+    MOST_RUNS = 4096,
+    LEAST_BYTES = 40 << 20, /* of boxes, and for each byte of the pickles */
+    BYTE_BYTES = 64
+};
 
 /* A parameter that is being put together. */
 struct param {
@@ -32,9 +38,9 @@ struct reader {
     size_t n, cap;
     struct tensor *named; /* the parameters' names, for the index */
     struct tensor_index index;
-    uint64_t read; /* bytes of pickles */
-    size_t nboxes; /* of all parameters */
-    char *path;    /* of the file being read */
+    uint64_t read;  /* bytes of pickles */
+    uint64_t boxes; /* bytes of those of all parameters */
+    char *path;     /* of the file being read */
     int rank, input;
 };
 
@@ -180,9 +186,8 @@ static uint64_t *take_numbers(struct reader *r, int n)
     return pool_take(&r->s->pool, ((size_t)n + 1) * sizeof(uint64_t), sizeof(uint64_t));
 }
 
-static struct box *new_box(struct reader *r, struct param *p)
+static struct box *new_box(struct param *p)
 {
-    r->nboxes++;
     p->box = xgrow(p->box, &p->cap, p->n + 1, sizeof(*p->box));
     return &p->box[p->n++];
 }
@@ -193,14 +198,19 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
 {
     uint64_t width = (uint64_t)dtype_bits(local->dtype) / 8, total = 1;
     uint64_t *stride = take_numbers(r, local->ndim), packed = 1;
+    uint64_t most = LEAST_BYTES + BYTE_BYTES * r->read;
+    uint64_t bytes = sizeof(struct box) + 16 * ((uint64_t)local->ndim + 1);
 
     for (int k = local->ndim - 1; k >= 0; k--) {
         stride[k] = local->stride ? local->stride[k] : packed;
         packed *= local->shape[k];
         total *= x[k].n;
-        if (total > MOST_RUNS || r->nboxes + total > MOST_BOXES)
+        if (total > MOST_RUNS)
             return wrong(r, p->t.name, "too many pieces", err);
     }
+    r->boxes += total * bytes;
+    if (r->boxes > most)
+        return wrong(r, p->t.name, "too many pieces for so small files", err);
     for (uint64_t i = 0; i < total; i++) {
         uint64_t *start = take_numbers(r, local->ndim), rest = i, at = 0;
         uint64_t *size = take_numbers(r, local->ndim);
@@ -214,7 +224,7 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
             start[k] = x[k].v[run].start;
             size[k] = x[k].v[run].count;
         }
-        *new_box(r, p) =
+        *new_box(p) =
             (struct box){ r->input, local->offset + at * width, start, size, stride };
     }
     return 0;
@@ -474,7 +484,8 @@ static int read_rank(struct reader *r, struct err *err)
     }
     if (ret == 0) {
         r->read += unpickle_read(&v.m);
-        form_add_archive(r->s, r->input, 0, v.size);
+        if (v.archive)
+            form_add_archive(r->s, r->input, 0, v.size);
         ret = add_state(r, v.root, err);
     }
     if (ret == 0 && !r->rank)

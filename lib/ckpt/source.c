@@ -90,7 +90,11 @@ static int find_config(struct source *s, const char *path, struct err *err)
 
     if (ret == 0 && !s->config && s->ops != &hubdir_ops) {
         ret = read_config(s, inner, err);
+        /* only then is the form of OUTER of interest, which may be a directory that
+         * may be passed but not listed */
         if (ret == 0 && !s->config)
+            ret = fs_find_in(&found, outer, CONFIG, err);
+        if (ret == 0 && found)
             ret = s->ops->probe(&found, outer, true, err);
         if (ret == 0 && found)
             ret = read_config(s, outer, err);

@@ -1,20 +1,30 @@
 /* zerodir - reads checkpoints of DeepSpeed's ZeRO, stages 0 to 3 */
 #include "lib/ckpt/zerodir.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/boxes.h"
+#include "lib/ckpt/dictindex.h"
 #include "lib/ckpt/flatvec.h"
 #include "lib/ckpt/pickle.h"
 
-enum { MOST_TAG = 4096, MOST_RANKS = 1 << 20, MASTERS = 0, NVECTORS = 3 };
+enum {
+    MOST_TAG = 4096,
+    MOST_RANKS = 1 << 20,
+    MASTERS = 0,
+    NVECTORS = 3,
+    LEAST_STEPS = 1 << 28, /* entries that may be looked at, and for each byte read */
+    BYTE_STEPS = 16
+};
 
 /* The flat vectors: masters, and the moments of Adam. */
 static const char *const vectors[NVECTORS] = { "fp32", "exp_avg", "exp_avg_sq" };
@@ -39,6 +49,8 @@ struct reader {
     struct pickle_values *model; /* [models.n] */
     char **path;                 /* [models.n] */
     int *input;                  /* [models.n] */
+    struct dictindex *fragments; /* [models.n] of frozen parameters */
+    struct dictindex module;     /* the weights and buffers that rank 0 has whole */
     int64_t stage;               /* 0 to 3 */
     enum dtype dtype;            /* of the masters */
     bool typed;                  /* .dtype is known */
@@ -50,7 +62,8 @@ struct reader {
     size_t npadding;
     struct tensor *tensor;
     size_t n, cap;
-    uint64_t read; /* bytes of pickles */
+    uint64_t read;  /* bytes of pickles */
+    uint64_t steps; /* entries of optimizers looked at */
 };
 
 /* ---- the files ---- */
@@ -59,8 +72,8 @@ struct reader {
  * or 0. */
 static bool is_file(const char *name, const char *what, int *rank, int *part)
 {
-    static const char *const heads[] = { "bf16_zero_pp_rank_%d_mp_rank_%d%n",
-                                         "zero_pp_rank_%d_mp_rank_%d%n" };
+    static const char *const heads[] = { "bf16_zero_pp_rank_%7d_mp_rank_%7d%n",
+                                         "zero_pp_rank_%7d_mp_rank_%7d%n" };
     int used = 0;
 
     for (size_t i = 0; i < 2; i++)
@@ -68,7 +81,7 @@ static bool is_file(const char *name, const char *what, int *rank, int *part)
             break;
     if (!used) {
         *rank = 0;
-        if (sscanf(name, "mp_rank_%d%n", part, &used) != 1)
+        if (sscanf(name, "mp_rank_%7d%n", part, &used) != 1)
             return false;
     }
     name += used + (name[used] == '_');
@@ -126,7 +139,12 @@ static int count_parts(const struct reader *r, int *parts, char **names, size_t 
 
         if (is_file(names[i], "model_states.pt", &rank, &part) && part >= *parts)
             *parts = part + 1;
-        if (sscanf(names[i], "layer_%d-%n", &layer, &used) != 1 || !used)
+        if (str_starts(names[i], "layer_") && strstr(names[i], "_expert_"))
+            return err_set(err, ERR_INPUT,
+                           "%s/%s: of an expert, which DeepSpeed stores apart, and "
+                           "which is not read",
+                           r->dir, names[i]);
+        if (sscanf(names[i], "layer_%7d-%n", &layer, &used) != 1 || !used)
             continue;
         layers = true;
         if (strcmp(names[i] + used, "model_states.pt") != 0)
@@ -172,7 +190,8 @@ static int open_values(struct reader *r, struct pickle_values *v, const char *na
     close(fd);
     if (ret == 0) {
         r->read += unpickle_read(&v->m);
-        form_add_archive(r->s, *input, 0, v->size);
+        if (v->archive)
+            form_add_archive(r->s, *input, 0, v->size);
     }
     return ret;
 }
@@ -182,6 +201,14 @@ static int open_values(struct reader *r, struct pickle_values *v, const char *na
 static int wrong(const char *path, const char *what, struct err *err)
 {
     return err_set(err, ERR_INPUT, "%s: %s", path, what);
+}
+
+/* Counts a search of V.  A hostile file has few bytes for many names that are sought in
+ * many entries: false after too many. */
+static bool count_steps(struct reader *r, const struct pickled *v)
+{
+    r->steps += pickled_is(v, PICKLED_DICT) ? v->list.n / 2 : 0;
+    return r->steps <= LEAST_STEPS + BYTE_STEPS * r->read;
 }
 
 /* Appends the one-dimensional tensor V of file PATH, input INPUT, to F. */
@@ -264,14 +291,16 @@ static int check_optim(struct reader *r, const struct pickled *optim, size_t i,
 }
 
 /* Vector number VECTOR of group G of OPTIM; or NULL. */
-static const struct pickled *
-find_moment(const struct reader *r, const struct pickled *optim, size_t g, int vector)
+static const struct pickled *find_moment(struct reader *r, const struct pickled *optim,
+                                         size_t g, int vector)
 {
     const struct pickled *state =
         pickled_get(pickled_get(optim, r->stage == 3 ? "optimizer_state_dict"
                                                      : "base_optimizer_state"),
                     "state");
 
+    if (!count_steps(r, optim) || !count_steps(r, state))
+        return NULL;
     for (size_t i = 0; pickled_is(state, PICKLED_DICT) && i + 1 < state->list.n; i += 2)
         if (state->list.v[i]->kind == PICKLED_NUMBER &&
             state->list.v[i]->number == (int64_t)g)
@@ -584,8 +613,7 @@ static int add_fragments(struct reader *r, const struct pickled *name,
     if (begin_tensor(r, &t, &elements, name, shape, err) < 0)
         return -1;
     for (size_t m = 0; m < r->models.n && first < elements; m++) {
-        const struct pickled *v = pickled_get(
-            pickled_get(r->model[m].root, "frozen_param_fragments"), name->text.s);
+        const struct pickled *v = dictindex_get(&r->fragments[m], name->text.s);
         uint64_t n;
 
         if (!pickled_is(v, PICKLED_TENSOR)) {
@@ -615,8 +643,6 @@ static int add_frozen(struct reader *r, struct err *err)
 {
     const struct pickled *root = r->model[0].root;
     const struct pickled *shapes = pickled_get(root, "frozen_param_shapes");
-    const struct pickled *fragments = pickled_get(root, "frozen_param_fragments");
-    const struct pickled *module = pickled_get(root, "module");
 
     for (size_t i = 0; pickled_is(shapes, PICKLED_DICT) && i + 1 < shapes->list.n;
          i += 2) {
@@ -629,9 +655,9 @@ static int add_frozen(struct reader *r, struct err *err)
                 return -1;
             continue;
         }
-        whole = pickled_get(fragments, name->text.s);
+        whole = dictindex_get(&r->fragments[0], name->text.s);
         if (!pickled_is(whole, PICKLED_TENSOR))
-            whole = pickled_get(module, name->text.s);
+            whole = dictindex_get(&r->module, name->text.s);
         if (!pickled_is(whole, PICKLED_TENSOR))
             return err_set(err, ERR_INPUT, "%s: %s: frozen, and not stored", r->path[0],
                            name->text.s);
@@ -644,12 +670,12 @@ static int add_frozen(struct reader *r, struct err *err)
 static int add_buffers(struct reader *r, struct err *err)
 {
     const struct pickled *names = pickled_get(r->model[0].root, "buffer_names");
-    const struct pickled *module = pickled_get(r->model[0].root, "module");
 
     for (size_t i = 0; pickled_is(names, PICKLED_LIST) && i < names->list.n; i++) {
-        const struct pickled *v = names->list.v[i]->kind == PICKLED_TEXT
-                                      ? pickled_get(module, names->list.v[i]->text.s)
-                                      : NULL;
+        const struct pickled *v =
+            names->list.v[i]->kind == PICKLED_TEXT
+                ? dictindex_get(&r->module, names->list.v[i]->text.s)
+                : NULL;
 
         if (pickled_is(v, PICKLED_TENSOR) &&
             add_whole(r, 0, names->list.v[i], v, err) < 0)
@@ -716,10 +742,15 @@ static int read_part(struct reader *r, char **names, size_t n, struct err *err)
     r->model = xcalloc(r->models.n, sizeof(*r->model));
     r->path = xcalloc(r->models.n, sizeof(*r->path));
     r->input = xcalloc(r->models.n, sizeof(*r->input));
+    r->fragments = xcalloc(r->models.n, sizeof(*r->fragments));
     for (size_t i = 0; i < r->models.n; i++)
         if (open_values(r, &r->model[i], r->models.v[i].name, &r->path[i], &r->input[i],
                         err) < 0)
             return -1;
+    for (size_t i = 0; i < r->models.n; i++)
+        dictindex_init(&r->fragments[i],
+                       pickled_get(r->model[i].root, "frozen_param_fragments"));
+    dictindex_init(&r->module, pickled_get(r->model[0].root, "module"));
     if (read_optims(r, err) < 0)
         return -1;
     if (!r->optims.n && !r->universal && r->models.n > 1)
@@ -741,6 +772,7 @@ static void clear_part(struct reader *r)
     for (size_t i = 0; i < r->models.n && r->model; i++) {
         pickle_values_clear(&r->model[i]);
         free(r->path[i]);
+        dictindex_clear(&r->fragments[i]);
     }
     for (int k = 0; k < NVECTORS; k++) {
         for (size_t i = 0; i < r->nflat; i++)
@@ -754,6 +786,9 @@ static void clear_part(struct reader *r)
     free(r->path);
     free(r->input);
     free(r->padding);
+    free(r->fragments);
+    dictindex_clear(&r->module);
+    r->fragments = NULL;
     r->model = NULL;
     r->path = NULL;
     r->input = NULL;
@@ -826,10 +861,16 @@ static int follow(char **dir, const char *path, const char *latest, struct err *
 {
     char *file = fs_join_dup(path, latest), *tag = NULL;
     bool found = false;
+    struct stat st;
     size_t n;
-    int ret = fs_read_optional(&tag, &n, file, MOST_TAG, err);
+    int ret = 0;
 
     *dir = NULL;
+    /* other programs have directories, links and long files of that name */
+    if (stat(file, &st) < 0)
+        ret = errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, "%s", file);
+    else if (S_ISREG(st.st_mode) && st.st_size <= MOST_TAG)
+        ret = fs_read_optional(&tag, &n, file, MOST_TAG, err);
     if (ret == 0 && tag) {
         tag[strcspn(tag, "\r\n")] = '\0';
         if (fs_is_plain_name(tag)) {
