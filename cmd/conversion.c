@@ -44,6 +44,8 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     warn_shadowed(cmd, *out);
     if (!sharded && (*out)->source.stripped)
         cmd_warn(cmd, "%s: names are read without '%s'", path, (*out)->source.stripped);
+    if (!sharded && (*out)->source.note)
+        cmd_warn(cmd, "%s: %s", path, (*out)->source.note);
     if (!(*out)->model || (*out)->sharded ||
         check_config(NULL, (*out)->model, KEYS_CUTS, err) == 0)
         return 0;

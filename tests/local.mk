@@ -175,6 +175,7 @@ shell_tests = \
     %D%/first-hour.t \
     %D%/foreign.t \
     %D%/foreign-forms.t \
+    %D%/foreign-gpt.t \
     %D%/frameworks.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \

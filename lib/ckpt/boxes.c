@@ -397,6 +397,10 @@ int boxes_read(const struct boxes *b, size_t width, uint64_t first, uint64_t cou
         .begin = first, .end = first + count, .width = width, .buf = buf
     };
 
+    if (b->n == 1 && b->box->input == BOXES_ZEROS) {
+        memset(buf, 0, (size_t)count * width);
+        return 0;
+    }
     for (size_t i = find_first(b, first); i < b->n && count; i++) {
         make_lines(&r.lines, b, &b->box[i]);
         r.first = first_element(&r.lines, b->ndim);

@@ -13,8 +13,11 @@
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
 
+/* The input of a box that is all of its tensor and is in no file: zeros. */
+enum { BOXES_ZEROS = -1 };
+
 struct box {
-    int input;              /* index of its file among the inputs */
+    int input;              /* index of its file among the inputs, or BOXES_ZEROS */
     uint64_t offset;        /* of its first element in the file, in bytes */
     const uint64_t *start;  /* [ndim] its first index along each axis */
     const uint64_t *size;   /* [ndim] */

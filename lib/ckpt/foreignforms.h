@@ -4,12 +4,14 @@
  * (`torch_dist`), or mp_rank_TT[_PPP]/model_optim_rng.pt of tensor rank TT and stage
  * PPP (legacy), below iter_NNNNNNN, which latest_checkpointed_iteration.txt names.
  * Meta: consolidated.NN.pth of tensor rank NN beside params.json.
- * Facts: Megatron-Core 0.16.1, dist_checkpointing; the files of Llama 1 to 3. */
+ * nanoGPT: ckpt.pt, its train.py's dictionary of model, model_args, optimizer.
+ * Facts: Megatron-Core 0.16.1, dist_checkpointing; the files of Llama 1 to 3;
+ * nanoGPT's train.py and model.py. */
 #ifndef LIB_CKPT_FOREIGNFORMS_H
 #define LIB_CKPT_FOREIGNFORMS_H
 
 #include "lib/ckpt/form.h"
 
-extern const struct source_ops megatron_ops, meta_ops;
+extern const struct source_ops megatron_ops, meta_ops, nanogpt_ops;
 
 #endif

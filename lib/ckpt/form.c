@@ -137,7 +137,7 @@ void form_join_boxes(struct tensor *t)
 {
     const struct boxes *b = t->boxes;
 
-    if (!b || b->n > 1)
+    if (!b || b->n > 1 || (b->n && b->box->input == BOXES_ZEROS))
         return;
     if (b->n && b->box->stride) {
         if (b->ndim != t->ndim ||

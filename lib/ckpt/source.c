@@ -28,7 +28,7 @@ enum { MAX_JSON = 256 << 20, CHUNK = 1 << 20 };
 static const struct source_ops *const forms[] = { &hubdir_ops,  &megatron_ops,
                                                   &meta_ops,    &dcpdir_ops,
                                                   &zerodir_ops, &rankfiles_ops,
-                                                  &hubfile_ops };
+                                                  &nanogpt_ops, &hubfile_ops };
 
 enum { NFORMS = sizeof(forms) / sizeof(*forms) };
 

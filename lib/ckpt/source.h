@@ -69,6 +69,7 @@ struct source {
                          * of the rank; NULL: .tensor has them */
     size_t nraw;
     const char *stripped; /* part of all names that was left out (renamed.h), or NULL */
+    const char *note;     /* what else is to be said of what was read, or NULL */
     struct source_input *input;
     size_t ninputs;
     struct source_file

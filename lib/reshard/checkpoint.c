@@ -885,7 +885,7 @@ static int open_tensor(struct checkpoint *c, size_t i, struct err *err)
     if (!b)
         return open_file(c, c->tensor[i].input, err);
     for (size_t k = 0; k < b->n; k++)
-        if (open_file(c, b->box[k].input, err) < 0)
+        if (b->box[k].input != BOXES_ZEROS && open_file(c, b->box[k].input, err) < 0)
             return -1;
     return 0;
 }

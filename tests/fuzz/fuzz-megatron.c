@@ -1,5 +1,5 @@
-/* fuzz-megatron - legacy checkpoints of Megatron-LM, and Meta's: one rank's file, the
- * names that a family gives to its tensors, and the config that Megatron's arguments
+/* fuzz-megatron - legacy checkpoints of Megatron-LM, Meta's and nanoGPT's: one rank's
+ * file, the names that a family gives to its tensors, and the config that its arguments
  * are */
 #include <stdint.h>
 #include <stdio.h>
@@ -28,11 +28,12 @@ static void clean(void)
         abort();
 }
 
-/* Checkpoints, each of one rank; that in args has no config. */
+/* Checkpoints, each of one rank; those in args and nanogpt have no config. */
 static void make(void)
 {
-    static const char *const below[] = { "legacy", "legacy/mp_rank_00", "args",
-                                         "args/mp_rank_00", "meta" };
+    static const char *const below[] = { "legacy", "legacy/mp_rank_00",
+                                         "args",   "args/mp_rank_00",
+                                         "meta",   "nanogpt" };
 
     if (access("/dev/shm", W_OK) == 0)
         snprintf(directory, sizeof(directory), "/dev/shm/fuzz-megatron.XXXXXX");
@@ -45,7 +46,7 @@ static void make(void)
         struct err err = { 0 };
 
         if (mkdir(path, 0700) < 0 ||
-            (strcmp(below[i], "args") != 0 &&
+            (strcmp(below[i], "args") != 0 && strcmp(below[i], "nanogpt") != 0 &&
              output_write(file, config, sizeof(config) - 1, false, &err) < 0))
             abort();
         free(file);
@@ -81,6 +82,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         look("meta", "consolidated.00.pth", data + 1, size - 1);
     else if (data[0] & 2)
         look("args", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
+    else if (data[0] & 4)
+        look("nanogpt", "ckpt.pt", data + 1, size - 1);
     else
         look("legacy", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
     return 0;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make-megatron-seeds.py DIR - seeds of fuzz-megatron: a Llama of one layer as Megatron-LM and as Meta store it
+"""make-megatron-seeds.py DIR - seeds of fuzz-megatron: a Llama of one layer as Megatron-LM and as Meta store it, and a
+GPT-2 as nanoGPT does
 
 Needs torch.  The pickles are those of the legacy zip-less form, so that a changed byte reaches the pickle."""
 import argparse
@@ -26,7 +27,15 @@ meta = {"tok_embeddings.weight": t(5, 4), q + "attention_norm.weight": t(4), q +
         q + "attention.wk.weight": t(2, 4), q + "attention.wv.weight": t(2, 4), q + "attention.wo.weight": t(4, 4),
         q + "ffn_norm.weight": t(4), q + "feed_forward.w1.weight": t(6, 4), q + "feed_forward.w2.weight": t(4, 6),
         q + "feed_forward.w3.weight": t(6, 4), "norm.weight": t(4), "output.weight": t(5, 4), "rope.freqs": t(1)}
-for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta), ("args", b"\2", {**megatron, "args": args})):
+g = "transformer.h.0."
+nanogpt = {"model": {f"_orig_mod.{k}": v for k, v in {
+    "transformer.wte.weight": t(5, 4), "transformer.wpe.weight": t(3, 4), g + "ln_1.weight": t(4), g + "attn.c_attn.weight": t(12, 4),
+    g + "attn.c_proj.weight": t(4, 4), g + "ln_2.weight": t(4), g + "mlp.c_fc.weight": t(16, 4), g + "mlp.c_proj.weight": t(4, 16),
+    "transformer.ln_f.weight": t(4)}.items()},
+    "model_args": dict(n_layer=1, n_head=2, n_embd=4, block_size=3, bias=False, vocab_size=5, dropout=0.0), "iter_num": 1}
+nanogpt["model"]["_orig_mod.lm_head.weight"] = nanogpt["model"]["_orig_mod.transformer.wte.weight"]
+for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta), ("args", b"\2", {**megatron, "args": args}),
+                           ("nanogpt", b"\4", nanogpt)):
     for kind in (False, True):
         path = os.path.join(out, f"{name}-{'zip' if kind else 'old'}")
         torch.save(value, path, _use_new_zipfile_serialization=kind)
