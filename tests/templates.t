@@ -199,6 +199,12 @@ ends_soon '{% set ns = namespace(s="xxxxxxxx") %}{% for i in range(99) %}{% set 
     "memory" "a text that doubles ends"
 ends_soon '{% set ns = namespace(s="xxxxxxxx" * 100000) %}{% for i in range(99999) %}{% if "y" in ns.s %}{% endif %}{% endfor %}' \
     "$steps" "a long search again and again ends"
+for test in "ns.s.startswith(ns.s)" "ns.s.endswith((ns.s,))" "ns.s.removesuffix(ns.s)" "ns.s == ns.t" "ns.d[ns.s]"; do
+    ends_soon "{% set ns = namespace(s='x' * 400000, t='x' * 399999 ~ 'y', d=dict(a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8,i=9)) %}{% for i in range(99999) %}{% if $test %}{% endif %}{% endfor %}" \
+        "$steps" "so does $test"
+done
+ends_soon '{% set ns = namespace(s=(1,)) %}{% for i in range(50) %}{% set ns.s = (ns.s, ns.s) %}{% endfor %}{{ {ns.s: 1} }}' \
+    "$steps" "a key of 2^50 tuples ends"
 ends_soon '{% set ns = namespace(d={}) %}{% set ns.d = {"a": ns} %}{{ ns }}' "nested deeper than" "what has itself in it ends"
 ends_soon "{{ '%1000d' % 1 }}{{ '%1001d' % 1 }}" "is not supported" "a width has a limit"
 ends_soon '{{ range(100001) }}' "range too big" "a range has a limit"

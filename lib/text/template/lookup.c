@@ -102,12 +102,15 @@ static int find_attribute(struct scratch *s, struct value *out, const struct val
 static int find_item(struct scratch *s, struct value *out, const struct value *of,
                      const struct value *key, bool *found)
 {
+    bool hashable;
     size_t n, at;
     int64_t i;
 
     *found = false;
     if (of->type == VALUE_DICT) {
-        if (!value_is_hashable(key))
+        if (value_is_hashable(s, &hashable, key) < 0)
+            return -1;
+        if (!hashable)
             return 0;
         if (dict_find(s, of->u.dict, key, &at) < 0)
             return -1;

@@ -161,7 +161,7 @@ static int remove_affix(struct render *r, struct value *out, const struct value 
     const struct text *t = self->u.text, *what;
     bool found;
 
-    if (need_text(r, affix, &what) < 0)
+    if (need_text(r, affix, &what) < 0 || scratch_step(r->s, what->n) < 0)
         return -1;
     found = last ? strings_ends(t, what) : strings_begins(t, what);
     return value_slice(r->s, out, t, found && !last ? what->n : 0,
@@ -338,7 +338,7 @@ static int has_affix(struct render *r, struct value *out, const struct value *se
     for (size_t i = 0; i < n; i++) {
         const struct text *t = NULL;
 
-        if (need_text(r, &v[i], &t) < 0)
+        if (need_text(r, &v[i], &t) < 0 || scratch_step(r->s, t->n) < 0)
             return -1;
         found |= last ? strings_ends(self->u.text, t) : strings_begins(self->u.text, t);
     }

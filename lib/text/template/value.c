@@ -358,8 +358,10 @@ int value_equal(struct scratch *s, bool *equal, const struct value *a,
         return 0;
     case VALUE_BIG:
     case VALUE_TEXT:
-        *equal = a->u.text->n == b->u.text->n && !text_compare(a->u.text, b->u.text);
-        return scratch_step(s, *equal ? a->u.text->n : 0);
+        if (a->u.text->n != b->u.text->n)
+            return 0;
+        *equal = !text_compare(a->u.text, b->u.text);
+        return scratch_step(s, a->u.text->n);
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_RANGE:
@@ -471,15 +473,20 @@ int value_elements(struct scratch *s, const struct list **out, const struct valu
 
 enum { MOST_WITHOUT_SLOTS = 8 };
 
-bool value_is_hashable(const struct value *v)
+int value_is_hashable(struct scratch *s, bool *is, const struct value *v)
 {
-    if (v->type == VALUE_TUPLE) {
-        for (size_t i = 0; i < v->u.list->n; i++)
-            if (!value_is_hashable(&v->u.list->v[i]))
-                return false;
-        return true;
-    }
-    return v->type != VALUE_LIST && v->type != VALUE_DICT;
+    *is = v->type != VALUE_LIST && v->type != VALUE_DICT;
+    if (scratch_step(s, v->type == VALUE_TEXT ? v->u.text->n : 0) < 0)
+        return -1;
+    if (v->type != VALUE_TUPLE)
+        return 0;
+    if (scratch_enter(s) < 0)
+        return -1;
+    for (size_t i = 0; i < v->u.list->n && *is; i++)
+        if (value_is_hashable(s, is, &v->u.list->v[i]) < 0)
+            return -1;
+    scratch_leave(s);
+    return 0;
 }
 
 /* Equal keys have equal hashes; FNV-1a of a text. */
@@ -504,9 +511,11 @@ static uint64_t hash(const struct value *v)
 int dict_find(struct scratch *s, const struct dict *d, const struct value *key,
               size_t *at)
 {
-    bool equal;
+    bool equal, hashable;
 
-    if (!value_is_hashable(key))
+    if (value_is_hashable(s, &hashable, key) < 0)
+        return -1;
+    if (!hashable)
         return scratch_fail(s, "unhashable type: '%s'", value_type_name(key));
     *at = SIZE_MAX;
     if (!d->slot) {

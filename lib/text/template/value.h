@@ -160,7 +160,7 @@ MUST_CHECK int dict_get(struct scratch *s, const struct value **out,
                         const struct dict *d, const char *key);
 MUST_CHECK int dict_set(struct scratch *s, struct dict *d, struct value key,
                         struct value value);
-/* Can V be a key? */
-bool value_is_hashable(const struct value *v);
+/* *is: can V be a key? */
+MUST_CHECK int value_is_hashable(struct scratch *s, bool *is, const struct value *v);
 
 #endif
