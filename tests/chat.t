@@ -274,6 +274,14 @@ for times in 45 46; do
     talk "$model" < script
     status_is 0 "^C while the terminal takes nothing more is no error of writing"
 done
+# of a script the first ^C ends all; a shell has it ignored in the background, and env gives it back
+yes Count | head -n 50 > typed
+for layout in "" "--tp 2"; do
+    status=0
+    # shellcheck disable=SC2086 # words
+    env --default-signal=INT timeout -k 2 -s INT 1 tp-run chat --backend cpu $layout long < typed > out 2> err || status=$?
+    ok "^C ends a script's conversation${layout:+, $layout}" test "$status" = 124
+done
 printf 'wait > \ntype Hello\\r\nwait Good day\nwait > \nkill 15\n' > script
 talk "$model" < script
 status_is 143 "SIGTERM ends it at the prompt"

@@ -35,6 +35,7 @@ struct chat_session {
     uint64_t room;    /* maximum number of tokens of the conversation */
     const char *load, *system;
     bool no_history;
+    bool typed; /* a person types the messages, and ^C is about the answer */
     struct messages_options options;
     /* on rank 0 */
     struct messages_form form;
@@ -498,7 +499,8 @@ static int lead(struct talking *t, struct err *err)
     char *history = c->no_history ? NULL : history_dup(), *note;
     int ret;
 
-    lineedit_catch_interrupts();
+    if (c->typed)
+        lineedit_catch_interrupts();
     lineedit_open(&c->lines, history, &note);
     c->terminal = lineedit_is_terminal(c->lines);
     c->shown = isatty(STDOUT_FILENO);
@@ -521,7 +523,8 @@ static int follow(struct talking *t, struct err *err)
 {
     int ret = 0;
 
-    signal(SIGINT, SIG_IGN); /* rank 0 tells */
+    if (t->c->typed)
+        signal(SIGINT, SIG_IGN); /* rank 0 tells */
     while (ret == 0) {
         struct answer a = { .c = t->c, .comm = t->comm };
         uint64_t n;
@@ -663,22 +666,21 @@ int chat_main(const char *program, int argc, char **argv)
                              .max_args = 1,
                              .excess = "messages come from standard input" };
     char **operand = cmd_parse(&cmd, argc, argv);
-    bool typed = isatty(STDIN_FILENO);
     struct termios before;
     struct err err = { 0 };
     int status;
 
-    typed = typed && tcgetattr(STDIN_FILENO, &before) == 0;
+    c.typed = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
     if (sampling_check(&c.sampling, &err) < 0 ||
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         open_chat(&c, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else {
         session.machine.steps = c.room;
-        session.launcher.interrupts = true;
+        session.launcher.interrupts = c.typed;
         status = session_run(&session, chat_rank, &c);
         /* a rank that was killed has left it as editing needs it */
-        if (typed && session.mesh.nranks > 1 && !session.launcher.world)
+        if (c.typed && session.mesh.nranks > 1 && !session.launcher.world)
             tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
     }
     conversation_clear(&c.talk);

@@ -463,7 +463,8 @@ int lineedit_read(struct lineedit *l, const char *prompt, struct str *line,
 
     str_reset(line);
     interrupted = 0; /* one that came after the answer's end is not about this line */
-    watch(&w);
+    if (l->typed)
+        watch(&w);
 #ifdef HAVE_LIBEDIT
     if (l->edit)
         ret = read_edited(l, prompt, line, event, err);
@@ -478,7 +479,8 @@ int lineedit_read(struct lineedit *l, const char *prompt, struct str *line,
             putc('\n', l->terminal ? stdout : stderr);
     }
     interrupted = 0;
-    unwatch(&w);
+    if (l->typed)
+        unwatch(&w);
     if (l->ending)
         raise(l->ending);
     l->ending = 0;
