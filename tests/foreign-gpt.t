@@ -1,5 +1,5 @@
 #!/bin/sh
-# foreign-gpt - nanoGPT's checkpoints are read as GPT-2
+# foreign-gpt - checkpoints of nanoGPT and llm.c are read as GPT-2
 . "${top_srcdir:?}/tests/lib.sh"
 gzip -dc "$data/nanogpt.tar.gz" | tar xf - || exit 99
 cd nanogpt || exit 99
@@ -14,9 +14,10 @@ keys() {
     tr -d ' \n{}' < "$1" | sed 's/"dtype"/"torch_dtype"/' | tr , '\n' | LC_ALL=C sort
 }
 
-for kind in bias plain untied; do
-    run tp-shard merge $kind merged
-    status_is 0 "$kind: a checkpoint of nanoGPT is merged"
+for form in bias plain untied f32.bin bf16.bin; do
+    kind=${form%.bin}
+    run tp-shard merge $form merged
+    status_is 0 "$form: a checkpoint is merged"
     if [ $kind = plain ]; then
         err_has "tp-shard: plain: has no biases; those that GPT-2 has become zeros" "zeros are told"
     fi
@@ -25,10 +26,10 @@ for kind in bias plain untied; do
     keys $kind.json > want
     keys merged/config.json | LC_ALL=C comm -23 - want > got
     ok "and every key of the config its value" test ! -s got
-    tp-shard split -q --tp 2 $kind cut 2> /dev/null
+    tp-shard split -q --tp 2 $form cut 2> /dev/null
     tp-shard merge -q cut again
     ok "split reads it, too" cmp merged/model.safetensors again/model.safetensors
-    run tp-shard verify $kind
+    run tp-shard verify $form
     status_is 0 "and verify"
     rm -rf merged cut again
 done
@@ -59,4 +60,30 @@ put other/ckpt.pt 'transformer.h.1.mlp.c_fc.bia' X
 run tp-shard merge other merged2
 status_is 3 "a tensor of another name"
 err_has "tensor transformer.h.1.mlp.c_fc.biaX: family gpt2 does not know it in a checkpoint of nanogpt" "is named"
+
+# llm.c's header
+word() { # INDEX BYTES MESSAGE ABOUT
+    cp f32.bin x.bin
+    # shellcheck disable=SC2059 # octal
+    printf "$2" | dd of=x.bin bs=4 seek="$1" conv=notrunc status=none
+    run tp-shard merge x.bin merged4
+    status_is 3 "$4"
+    err_is "tp-shard: x.bin: $3" "is told"
+}
+word 1 '\004' "version 4 of llm.c's checkpoints is not read; 3 (f32) and 5 (bf16) are" "a version that mixes types"
+word 1 '\005' "8768 bytes, but its header describes 4896" "another type than the file's"
+word 3 '\021' "vocab_size is 17, of 16 padded rows" "a vocabulary beyond its rows"
+word 4 '\0' "num_layers is 0" "no layers"
+word 4 '\0\0\0\200' "num_layers is -2147483648" "fewer than none"
+word 4 '\377\377\377\177' "8768 bytes, too few for ln1w of the header" "more layers than bytes"
+word 7 '\377\377\377\177' "8768 bytes, too few for wte of the header" "more rows than bytes"
+head -c 8767 f32.bin > x.bin
+run tp-shard show x.bin
+err_is "tp-shard: x.bin: 8767 bytes, too few for lnfb of the header" "a file that is cut"
+head -c 1000 f32.bin > x.bin
+run tp-shard show x.bin
+err_is "tp-shard: x.bin: 1000 bytes, too few for llm.c's header" "even in its header"
+run tp-shard merge --config bias.json f32.bin merged4
+status_is 0 "a config that is given counts"
+ok "and is the model's" cmp bias.json merged4/config.json
 done_testing

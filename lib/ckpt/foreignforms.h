@@ -5,13 +5,14 @@
  * PPP (legacy), below iter_NNNNNNN, which latest_checkpointed_iteration.txt names.
  * Meta: consolidated.NN.pth of tensor rank NN beside params.json.
  * nanoGPT: ckpt.pt, its train.py's dictionary of model, model_args, optimizer.
+ * llm.c: a file of a header of 256 words and all parameters, stacked over the layers.
  * Facts: Megatron-Core 0.16.1, dist_checkpointing; the files of Llama 1 to 3;
- * nanoGPT's train.py and model.py. */
+ * nanoGPT's train.py and model.py; llm.c's train_gpt2.c and dev/eval/export_hf.py. */
 #ifndef LIB_CKPT_FOREIGNFORMS_H
 #define LIB_CKPT_FOREIGNFORMS_H
 
 #include "lib/ckpt/form.h"
 
-extern const struct source_ops megatron_ops, meta_ops, nanogpt_ops;
+extern const struct source_ops megatron_ops, meta_ops, nanogpt_ops, llmc_ops;
 
 #endif

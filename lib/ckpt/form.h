@@ -17,7 +17,8 @@
 
 struct source_ops {
     const char *name; /* for messages, such as "a Hugging Face directory" */
-    /* Does PATH, a directory if IS_DIR, have this form?  Decided by names only. */
+    /* Does PATH, a directory if IS_DIR, have this form?  Decided by names only,
+     * that of a file also by its first bytes. */
     int (*probe)(bool *found, const char *path, bool is_dir, struct err *err);
     /* Fills *s, whose .path is set: inputs, files, tensors and, if it is still NULL and
      * the form has one, the config.  The caller clears *s in any case. */

@@ -1,6 +1,6 @@
-/* fuzz-megatron - legacy checkpoints of Megatron-LM, Meta's and nanoGPT's: one rank's
- * file, the names that a family gives to its tensors, and the config that its arguments
- * are */
+/* fuzz-megatron - legacy checkpoints of Megatron-LM, Meta's, nanoGPT's, llm.c's: a
+ * rank's file, the names that a family gives to its tensors, and the config that its
+ * arguments are */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void make(void)
 {
     static const char *const below[] = { "legacy", "legacy/mp_rank_00",
                                          "args",   "args/mp_rank_00",
-                                         "meta",   "nanogpt" };
+                                         "meta",   "nanogpt",
+                                         "llmc" };
 
     if (access("/dev/shm", W_OK) == 0)
         snprintf(directory, sizeof(directory), "/dev/shm/fuzz-megatron.XXXXXX");
@@ -47,6 +48,7 @@ static void make(void)
 
         if (mkdir(path, 0700) < 0 ||
             (strcmp(below[i], "args") != 0 && strcmp(below[i], "nanogpt") != 0 &&
+             strcmp(below[i], "llmc") != 0 &&
              output_write(file, config, sizeof(config) - 1, false, &err) < 0))
             abort();
         free(file);
@@ -62,7 +64,8 @@ static void look(const char *below, const char *file, const uint8_t *data, size_
 
     if (output_write(path, (const char *)data, size, false, &err) < 0)
         abort();
-    if (checkpoint_open(&c, dir, NULL, &err) < 0 && !err.kind)
+    if (checkpoint_open(&c, strcmp(below, "llmc") != 0 ? dir : path, NULL, &err) < 0 &&
+        !err.kind)
         abort();
     checkpoint_close(c);
     free(path);
@@ -84,6 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         look("args", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
     else if (data[0] & 4)
         look("nanogpt", "ckpt.pt", data + 1, size - 1);
+    else if (data[0] & 8)
+        look("llmc", "model.bin", data + 1, size - 1);
     else
         look("legacy", "mp_rank_00/model_optim_rng.pt", data + 1, size - 1);
     return 0;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """make-megatron-seeds.py DIR - seeds of fuzz-megatron: a Llama of one layer as Megatron-LM and as Meta store it, and a
-GPT-2 as nanoGPT does
+GPT-2 as nanoGPT and llm.c do
 
 Needs torch.  The pickles are those of the legacy zip-less form, so that a changed byte reaches the pickle."""
 import argparse
 import os
+import struct
 import sys
 
 import torch
@@ -41,3 +42,5 @@ for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta),
         torch.save(value, path, _use_new_zipfile_serialization=kind)
         data = open(path, "rb").read()
         open(path, "wb").write(first + data)
+with open(os.path.join(out, "llmc"), "wb") as f:  # positions 3, vocabulary 5 of 8 rows, one layer of width 4
+    f.write(b"\x08" + struct.pack("<256i", 20240326, 5, 3, 5, 1, 2, 4, 8, *[0] * 248) + bytes(2 * (8 * 4 + 3 * 4 + 12 * 16 + 13 * 4 + 8)))

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""make-nanogpt.py OUT - checkpoints of nanoGPT as OUT/nanogpt.tar.gz
+"""make-nanogpt.py OUT - checkpoints of nanoGPT and llm.c as OUT/nanogpt.tar.gz
 
 The layouts are those of nanoGPT's model.py and train.py, the numbers random: bias/ckpt.pt as training with torch.compile leaves
 it, plain/ckpt.pt without compilation and without biases, untied/ckpt.pt with a head of its own, as forks have.  Beside each are the sums of what transformers' GPT2LMHeadModel stores
 once it has the same numbers (Linear weights are the transposes of Conv1D's), and its config.json.  The models are compared here:
 transformers computes what nanoGPT's formulas do.
 
+f32.bin and bf16.bin are the numbers of another such model as llm.c's train_gpt2.c lays them out: 256 words, of which eight tell
+something, and the parameters, each over all layers, with 5 rows of padding; its GELU is tanh's.
+
 Needs torch, transformers and safetensors."""
 import json
 import math
 import os
 import shutil
+import struct
 import sys
 import tarfile
 import zlib
@@ -59,6 +63,18 @@ def forward(sd, ids):
     return norm(x, "transformer.ln_f") @ sd["lm_head.weight"].T
 
 
+def keep(kind):
+    """Keeps the sums and the config of what transformers stored."""
+    lines = []
+    for key, w in load_file(os.path.join(work, "hf", "model.safetensors")).items():
+        data = w.contiguous().view(torch.uint8).numpy().tobytes()
+        lines.append((f'"{key}"', f'{zlib.crc32(data):08x}\t{len(data)}\t"{key}"\n'))
+    with open(os.path.join(work, kind + ".sums"), "w") as f:
+        f.writelines(line for _, line in sorted(lines))
+    shutil.move(os.path.join(work, "hf", "config.json"), os.path.join(work, kind + ".json"))
+    shutil.rmtree(os.path.join(work, "hf"))
+
+
 for kind, bias, prefix in (("bias", True, "_orig_mod."), ("plain", False, ""), ("untied", True, "")):
     sd = parameters(bias)
     if kind == "untied":
@@ -77,14 +93,7 @@ for kind, bias, prefix in (("bias", True, "_orig_mod."), ("plain", False, ""), (
         apart = (hf(ids[None]).logits[0] - forward(sd, ids)).abs().max()
     assert apart < 1e-4, apart
     hf.save_pretrained(os.path.join(work, "hf"))
-    lines = []
-    for key, w in load_file(os.path.join(work, "hf", "model.safetensors")).items():
-        data = w.contiguous().numpy().tobytes()
-        lines.append((f'"{key}"', f'{zlib.crc32(data):08x}\t{len(data)}\t"{key}"\n'))
-    with open(os.path.join(work, kind + ".sums"), "w") as f:
-        f.writelines(line for _, line in sorted(lines))
-    shutil.move(os.path.join(work, "hf", "config.json"), os.path.join(work, kind + ".json"))
-    shutil.rmtree(os.path.join(work, "hf"))
+    keep(kind)
     leaf = torch.nn.Parameter(sd["transformer.wte.weight"].clone())
     optimizer = torch.optim.AdamW([leaf], lr=1e-3)
     leaf.sum().backward()
@@ -93,5 +102,23 @@ for kind, bias, prefix in (("bias", True, "_orig_mod."), ("plain", False, ""), (
     torch.save({"model": {prefix + k: v for k, v in sd.items()}, "optimizer": optimizer.state_dict(), "model_args": args, "iter_num": 7,
                 "best_val_loss": torch.tensor(2.5), "config": {"out_dir": "out", "learning_rate": 1e-3, "compile": bool(prefix)}},
                os.path.join(work, kind, "ckpt.pt"))
+for kind, version, dtype in (("f32", 3, torch.float32), ("bf16", 5, torch.bfloat16)):
+    sd = {k: v.to(dtype) for k, v in parameters(True).items()}
+    hf = GPT2LMHeadModel(GPT2Config(n_layer=L, n_head=H, n_embd=C, n_positions=T, vocab_size=V, bos_token_id=None,
+                                    eos_token_id=None)).to(dtype)
+    with torch.no_grad():
+        for key, w in hf.state_dict().items():
+            w.copy_(sd[key].T if key.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else sd[key])
+    hf.save_pretrained(os.path.join(work, "hf"))
+    keep(kind)
+    parts = [torch.cat([sd["transformer.wte.weight"], torch.zeros(5, C, dtype=dtype)]), sd["transformer.wpe.weight"]]
+    for name in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"):
+        for which in ("weight", "bias"):
+            parts.append(torch.stack([sd[f"transformer.h.{i}.{name}.{which}"] for i in range(L)]))
+    parts += [sd["transformer.ln_f.weight"], sd["transformer.ln_f.bias"]]
+    with open(os.path.join(work, kind + ".bin"), "wb") as f:
+        f.write(struct.pack("<256i", 20240326, version, T, V, L, H, C, V + 5, *[0] * 248))
+        for w in parts:
+            f.write(w.contiguous().view(torch.uint8).numpy().tobytes())
 with tarfile.open(os.path.join(sys.argv[1], "nanogpt.tar.gz"), "w:gz", compresslevel=9) as tar:
     tar.add(work, "nanogpt")
