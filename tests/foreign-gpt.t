@@ -31,6 +31,8 @@ for form in bias plain untied f32.bin bf16.bin; do
     ok "split reads it, too" cmp merged/model.safetensors again/model.safetensors
     run tp-shard verify $form
     status_is 0 "and verify"
+    run tp-shard audit $form
+    status_is 0 "and audit, which misses no config.json"
     rm -rf merged cut again
 done
 

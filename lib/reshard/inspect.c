@@ -511,7 +511,9 @@ static int inspect_config(struct look *l, const struct tensor_index *index,
     if (fs_read_optional(&text, &n, path, 1 << 24, &cause) < 0) {
         ret = take(l, INSPECTION_ERROR, CONFIG, path, &cause, err);
     } else if (!text) {
-        if (l->n)
+        if (l->n && !strcmp(l->weights[0], l->path)) /* another form, which may tell */
+            ret = inspect_whole(l, err);
+        else if (l->n)
             inspection_add(l->out, INSPECTION_ERROR, CONFIG, NULL, "missing");
     } else if (model_open(&m, path, text, l->opt->family_file, l->opt->family_path,
                           &cause) < 0) {
