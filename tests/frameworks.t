@@ -249,4 +249,36 @@ for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do names=$names$names; done
 mkdir slow slow/zero
 older '' > slow/mp_rank_00_model_states.pt
 ok "many names are sought in many entries in seconds" timeout 20 tp-shard show slow
+none=$(printf '\212\001@')
+for n in 1 2 3 4 5 6; do none=$none$none; done
+{
+    printf '\200\002(%stq\0010}(' "$none" | tr @ '\0'
+    text param_shapes
+    printf ']}('
+    awk 'BEGIN { for (i = 0; i < 300000; i++) printf "U\006%06xh\001", i }'
+    printf 'uau.'
+} > root
+mkdir wide
+older '' > wide/mp_rank_00_model_states.pt
+{
+    printf '\200\002}('
+    text optimizer_state_dict
+    printf '}('
+    text zero_stage
+    printf 'K\001'
+    text single_partition_of_fp32_groups
+    printf '](ctorch._utils\n_rebuild_tensor_v2\n(('
+    text storage
+    printf 'ctorch\nFloatStorage\n'
+    text 0
+    text cpu
+    printf 'K\000NtQK\000K\000\205K\001\205\211}tReuu.'
+} > root
+{
+    older "$(text 0 | tr '\0' @)" | tr @ '\0'
+    printf '\0\0\0\0\0\0\0\0'
+} > wide/zero_pp_rank_0_mp_rank_00_optim_states.pt
+run tp-shard show wide
+status_is 3 "shapes that would take much more memory than a file has bytes"
+err_has "wide/mp_rank_00_model_states.pt: refused: its " "are refused"
 done_testing

@@ -488,6 +488,12 @@ static void zip_archives(void)
         refused(zip_read(&z, "z", (unsigned char *)bad, n, &err), &err, patches[i].why,
                 "an archive");
     }
+    memcpy(bad, good, n);
+    for (int k = 20; k < 28; k++) /* the first member has almost all bytes */
+        ((char *)memmem(bad, n, CENTRAL, 4))[k] = (char)((n - 100) >> 8 * (k % 4));
+    err = (struct err){ 0 };
+    refused(zip_read(&z, "z", (unsigned char *)bad, n, &err), &err,
+            "its members overlap", "members of more bytes than the archive");
     free(good);
     free(bad);
 }

@@ -11,7 +11,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/safetensors.h"
 
-enum { NAMES_LEAST = 4 << 20 };
+enum { NAMES_LEAST = 4 << 20, POOL_LEAST = 64 << 20 };
 
 int form_add_input(struct source *s, const char *name, const char *path, int *input,
                    int *fd, struct err *err)
@@ -51,7 +51,7 @@ int form_keep_name(struct source *s, const char **out, const char *name, uint64_
                    const char *path, struct err *err)
 {
     s->named += 6 * strlen(name); /* as it may be in a header */
-    if (s->named > NAMES_LEAST + 8 * read)
+    if (s->named > NAMES_LEAST + 8 * read || s->pool.taken > POOL_LEAST + 32 * read)
         return mem_refuse(path, read, err);
     *out = pool_strdup(&s->pool, name);
     return 0;

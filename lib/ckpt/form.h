@@ -32,7 +32,8 @@ extern const struct source_ops hubdir_ops, hubfile_ops;
 MUST_CHECK int form_add_input(struct source *s, const char *name, const char *path,
                               int *input, int *fd, struct err *err);
 /* Sets *out to a copy of NAME that lives as long as S.  ERR_INPUT, which names PATH,
- * when the names become longer than READ bytes of a file can account for. */
+ * when the names, or what S keeps in its pool, take more than READ bytes of files can
+ * account for. */
 MUST_CHECK int form_keep_name(struct source *s, const char **out, const char *name,
                               uint64_t read, const char *path, struct err *err);
 /* Adds a zip archive of torch.save to those whose checksums can be verified. */

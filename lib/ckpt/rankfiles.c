@@ -17,7 +17,7 @@ enum {
     MOST_RANKS = 1 << 20,
     MOST_MESH = 8,
     MOST_RUNS = 4096,
-    LEAST_BYTES = 40 << 20, /* of boxes, and for each byte of the pickles */
+    LEAST_BYTES = 40 << 20, /* of shapes and boxes, and for each byte of the pickles */
     BYTE_BYTES = 64
 };
 
@@ -38,9 +38,8 @@ struct reader {
     size_t n, cap;
     struct tensor *named; /* the parameters' names, for the index */
     struct tensor_index index;
-    uint64_t read;  /* bytes of pickles */
-    uint64_t boxes; /* bytes of those of all parameters */
-    char *path;     /* of the file being read */
+    uint64_t read; /* bytes of pickles */
+    char *path;    /* of the file being read */
     int rank, input;
 };
 
@@ -198,8 +197,6 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
 {
     uint64_t width = (uint64_t)dtype_bits(local->dtype) / 8, total = 1;
     uint64_t *stride = take_numbers(r, local->ndim), packed = 1;
-    uint64_t most = LEAST_BYTES + BYTE_BYTES * r->read;
-    uint64_t bytes = sizeof(struct box) + 16 * ((uint64_t)local->ndim + 1);
 
     for (int k = local->ndim - 1; k >= 0; k--) {
         stride[k] = local->stride ? local->stride[k] : packed;
@@ -208,9 +205,6 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
         if (total > MOST_RUNS)
             return wrong(r, p->t.name, "too many pieces", err);
     }
-    r->boxes += total * bytes;
-    if (r->boxes > most)
-        return wrong(r, p->t.name, "too many pieces for so small files", err);
     for (uint64_t i = 0; i < total; i++) {
         uint64_t *start = take_numbers(r, local->ndim), rest = i, at = 0;
         uint64_t *size = take_numbers(r, local->ndim);
@@ -411,6 +405,8 @@ static int add_value(struct reader *r, const char *name, const struct pickled *v
     struct param *p;
     struct tensor t;
 
+    if (r->s->pool.taken > LEAST_BYTES + BYTE_BYTES * r->read)
+        return wrong(r, name, "too many pieces for so small files", err);
     if (strstr(name, "_flat_param"))
         return wrong(r, name,
                      "a flat parameter of LOCAL_STATE_DICT, which has no shapes; save "

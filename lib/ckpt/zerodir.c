@@ -799,17 +799,27 @@ static void clear_part(struct reader *r)
 /* The stages of a pipeline that own a tied module have it each: keeps the first. */
 static void drop_tied(struct reader *r)
 {
+    bool *drop = xcalloc(r->n + 1, sizeof(*drop));
+    struct tensor_index index;
     size_t kept = 0;
 
-    for (size_t i = 0; i < r->n; i++) {
-        bool tied = str_starts(r->tensor[i].name, "tied_modules."), first = true;
+    tensor_index_init(&index, r->tensor, r->n);
+    for (size_t i = 1, of = 0; i < r->n; i++) { /* names in order; OF has the last's */
+        size_t first = index.order[of], next = index.order[i];
+        const char *name = r->tensor[next].name;
+        bool same = !strcmp(r->tensor[first].name, name);
 
-        for (size_t k = 0; k < kept && tied && first; k++)
-            first = strcmp(r->tensor[k].name, r->tensor[i].name) != 0;
-        if (first)
-            r->tensor[kept++] = r->tensor[i];
+        if (same && str_starts(name, "tied_modules."))
+            drop[first < next ? next : first] = true;
+        if (!same || next < first)
+            of = i;
     }
+    tensor_index_clear(&index);
+    for (size_t i = 0; i < r->n; i++)
+        if (!drop[i])
+            r->tensor[kept++] = r->tensor[i];
     r->n = kept;
+    free(drop);
 }
 
 static int read_all(struct reader *r, struct err *err)

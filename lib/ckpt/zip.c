@@ -106,9 +106,10 @@ static bool read_extra(const unsigned char *p, size_t n, uint64_t *size,
     return true;
 }
 
-/* Reads the member whose entry is at *at, and advances *at. */
+/* Reads the member whose entry is at *at, and advances *at; *sum is the bytes of all
+ * members, which cannot be more than the archive's. */
 static int read_member(const struct archive *a, struct zip *z, uint64_t *at,
-                       struct zip_member *m, struct err *err)
+                       uint64_t *sum, struct zip_member *m, struct err *err)
 {
     const unsigned char *p;
     uint64_t packed, size, local;
@@ -141,6 +142,8 @@ static int read_member(const struct archive *a, struct zip *z, uint64_t *at,
     };
     if (!inside(a, m->offset, packed))
         return malformed(a, "a member is cut short", err);
+    if (!mem_add(sum, *sum, packed) || *sum > a->size)
+        return malformed(a, "its members overlap", err);
     *at += CENTRAL_SIZE + name_len + extra_len + comment_len;
     return 0;
 }
@@ -156,14 +159,14 @@ int zip_read(struct zip *z, const char *path, const unsigned char *data, uint64_
 {
     struct archive a = { path, data, size };
     struct zip made = { 0 };
-    uint64_t at = 0, count = 0;
+    uint64_t at = 0, count = 0, sum = 0;
     size_t cap = 0;
 
     if (find_directory(&a, &at, &count, err) < 0)
         return -1;
     for (; made.n < count; made.n++) {
         made.member = xgrow(made.member, &cap, made.n + 1, sizeof(*made.member));
-        if (read_member(&a, &made, &at, &made.member[made.n], err) < 0)
+        if (read_member(&a, &made, &at, &sum, &made.member[made.n], err) < 0)
             goto fail;
     }
     if (made.n)
