@@ -1,9 +1,12 @@
 /* unit-ckpt - what is wrong with foreign files is told: headers, indices, manifests and
  * zip archives with one thing changed */
 #define _GNU_SOURCE /* memmem */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/fs.h"
@@ -18,6 +21,7 @@
 #include "lib/ckpt/zip.h"
 #include "lib/reshard/checkpoint.h"
 #include "lib/reshard/bitscan.h"
+#include "lib/reshard/convert.h"
 #include "tests/fuzz/seal.h"
 #include "tests/tap.h"
 
@@ -409,6 +413,76 @@ static void rank_files(void)
     }
     free(text);
     free(path);
+    if (fs_remove_tree(dir, NULL) < 0)
+        exit(99);
+}
+
+/* ---- a source that is written to ---- */
+
+/* Copies FILE of the model llama-gqa to the directory DIR. */
+static void copy_model_file(const char *dir, const char *file)
+{
+    char *name = str_dupf("../../data/models/llama-gqa/%s", file), *text;
+    char *path = fs_join_dup(dir, file);
+    struct err err = { 0 };
+    size_t n;
+
+    text = seed_file(name, &n);
+    if (output_write(path, text, n, false, &err) < 0)
+        exit(99);
+    free(text);
+    free(name);
+    free(path);
+}
+
+/* Gives the weights another time, as a write does; as a callback, while they are read.
+ */
+static void touch_weights(void *arg, uint64_t done, uint64_t total)
+{
+    const struct timespec times[] = { { 1, 0 }, { done || total, 0 } };
+
+    if (utimensat(AT_FDCWD, arg, times, 0) < 0)
+        exit(99);
+}
+
+static void changed_sources(void)
+{
+    char dir[] = "unit-ckpt.XXXXXX";
+    char *weights, *out;
+    struct mesh mesh = { .nranks = 1 };
+    struct convert_options opt = { .mesh = &mesh, .progress = touch_weights };
+    struct convert_result result;
+    struct err err = { 0 };
+    struct checkpoint *c;
+
+    if (!mkdtemp(dir))
+        exit(99);
+    copy_model_file(dir, "config.json");
+    copy_model_file(dir, "model.safetensors");
+    weights = fs_join_dup(dir, "model.safetensors");
+    out = str_dupf("%s.out", dir);
+    opt.arg = weights;
+    for (int k = 0; k < MESH_NAXES; k++)
+        mesh.size[k] = 1;
+    if (checkpoint_open(&c, dir, NULL, &err) < 0)
+        exit(99);
+    touch_weights(weights, 0, 0);
+    refused(checkpoint_open_files(c, -1, &err), &err, "was changed while it was read",
+            "weights that were written to after their header was read");
+    checkpoint_close(c);
+    err = (struct err){ 0 };
+    if (checkpoint_open(&c, dir, NULL, &err) < 0)
+        exit(99);
+    refused(convert(c, out, &opt, &result, &err), &err, "was changed while it was read",
+            "weights that are written to while they are cut");
+    checkpoint_close(c);
+    tap_ok(access(out, F_OK) < 0, "and there is no output");
+    free(weights);
+    weights = str_dupf("%s.partial", out);
+    if (fs_remove_tree(weights, NULL) < 0)
+        exit(99);
+    free(weights);
+    free(out);
     if (fs_remove_tree(dir, NULL) < 0)
         exit(99);
 }
@@ -813,6 +887,7 @@ int main(void)
     index_files();
     manifests();
     rank_files();
+    changed_sources();
     zip_archives();
     all_pickles();
     many_members();

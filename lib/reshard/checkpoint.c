@@ -673,6 +673,32 @@ static void spare_one(struct checkpoint_files *f)
     f->nopen--;
 }
 
+/* Is FD still what was input I when the source was opened?  Where its tensors lie is
+ * known from then. */
+static int check_input(const struct checkpoint *c, int i, int fd, struct err *err)
+{
+    const struct source_input *in = &c->source.input[i];
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_errno(err, "%s", in->path);
+    return (uint64_t)st.st_size == in->size &&
+                   (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec ==
+                       in->mtime_ns
+               ? 0
+               : err_set(err, ERR_INPUT, "%s: was changed while it was read", in->path);
+}
+
+int checkpoint_unchanged(const struct checkpoint *c, struct err *err)
+{
+    const struct checkpoint_files *f = c->files;
+
+    for (int i = 0; !c->sharded && i < f->nfiles; i++)
+        if (f->fd[i] >= 0 && check_input(c, i, f->fd[i], err) < 0)
+            return -1;
+    return 0;
+}
+
 static int open_file(struct checkpoint *c, int i, struct err *err)
 {
     struct checkpoint_files *f = c->files;
@@ -688,7 +714,8 @@ static int open_file(struct checkpoint *c, int i, struct err *err)
     f->fd[i] = fs_open_regular(path, err);
     if (f->fd[i] < 0) {
         ret = -1;
-    } else if (c->sharded && locate(c, i, path, err) < 0) {
+    } else if ((c->sharded ? locate(c, i, path, err)
+                           : check_input(c, i, f->fd[i], err)) < 0) {
         close(f->fd[i]);
         f->fd[i] = -1;
         ret = -1;

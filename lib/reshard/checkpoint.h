@@ -71,6 +71,10 @@ MUST_CHECK int checkpoint_is_sharded(bool *sharded, const char *path, struct err
  * loader call it.  ERR_INPUT names the file. */
 MUST_CHECK int checkpoint_open_files(struct checkpoint *c, int p, struct err *err);
 
+/* ERR_INPUT when an open file of an unsharded source was written to since it was opened
+ * first: what was read of it may be of two states.  Shard files have checksums. */
+MUST_CHECK int checkpoint_unchanged(const struct checkpoint *c, struct err *err);
+
 /* The permission bits common to all open weight files. */
 mode_t checkpoint_mode(const struct checkpoint *c);
 /* ERR_USAGE when replacing the output PATH would delete files of C. */

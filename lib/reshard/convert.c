@@ -713,7 +713,8 @@ static int write_all(struct convert *c, struct err *err)
 {
     const struct checkpoint *k = c->to.from;
 
-    if (copy_tensors(c, err) < 0 || copy_all_small(c, err) < 0 ||
+    if (copy_tensors(c, err) < 0 || checkpoint_unchanged(k, err) < 0 ||
+        copy_all_small(c, err) < 0 ||
         (c->opt->rank_configs && rankconfig_write(&c->configs, &c->out, err) < 0))
         return -1;
     if (!c->opt->mesh && k->sharded && !c->opt->dtype && !k->manifest.cast &&
