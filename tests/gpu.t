@@ -266,6 +266,61 @@ for name in llama-gqa mixtral; do
 done
 ok "cuBLASLt's work is among it, and the host's memory beside it" grep -q '"cublaslt":33554432.*"host":{"total":' err.reported
 
+# and foretold without a GPU, to the byte; EVERY=1: of all models, not some on each layout
+ids=3,4,5,6,7,8,9,10,11
+foretold() { # MODEL LAYOUT TYPES TP-RUN'S MEM-ESTIMATE'S
+    n=$(echo "$ids" | tr ',' '\n' | wc -l)
+    # shellcheck disable=SC2086 # words are wanted
+    "$fake" generate -q --backend cuda --report-memory $2 $3 ${4-} --ids "$ids" --max-tokens 1 "$1" 2> report > text ||
+        return 0
+    sed -n 's/.*"rank":[0-9]*,"weights":\([0-9]*\).*"total":\([0-9]*\),"mapped".*/\1 \2/p' report | sort > allocated
+    # shellcheck disable=SC2086 # words are wanted
+    "$top_builddir/tests/mem-estimate-fake" infer --framework=tp-run --backend cuda $2 $3 ${5-} \
+        --seq $((n + 1)) --prefill-tokens "$n" --micro-batches 1 --runtime 0 --fragmentation 0 --json "$1" |
+        tr '{' '\n' | sed -n 's/.*"count":\([0-9]*\),"weights":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p' |
+        awk '{ for (i = 0; i < $1; i++) print $2, $3 }' | sort > predicted
+    told=$((told + 1))
+    [ -s allocated ] && cmp -s predicted allocated && return
+    wrong=$((wrong + 1))
+    echo "# $1 $2: $(tr '\n' ' ' < predicted)but $(tr '\n' ' ' < allocated)"
+}
+told=0 wrong=0 turn=0
+for dir in "$models"/*/; do
+    turn=$((turn + 1))
+    [ $((turn % ${EVERY-6})) = 0 ] || continue
+    case $((turn % 5)) in
+    0) layout= ;;
+    1) layout="--tp 2" ;;
+    2) layout="--pp 2" ;;
+    3) layout="--sp 2" ;;
+    4) layout="--tp 2 --pp 2" ;;
+    esac
+    foretold "$dir" "$layout" "--compute f32 --kv-dtype f32"
+done
+ok "a GPU has what is foretold, of $told models" test $wrong = 0 -a $told -gt 15
+told=0
+foretold "$models/mixtral" "--ep 2" "--compute f32 --kv-dtype f32"
+ids=$long
+foretold "$models/llama-gqa" "" "--compute f32 --kv-dtype f32"
+foretold "$models/llama-gqa" "--tp 2" "--compute bf16 --kv-dtype f32"
+foretold "$models/mixtral" "--tp 2" "--compute f32 --kv-dtype f32"
+ok "with experts apart, longer prompts and rounded products, too" test $wrong = 0 -a $told = 4
+
+# of which the GPU changes one thing, if weights have 16 bits
+working() {
+    mem-estimate infer --framework=tp-run --backend cuda --seq 4096 --prefill-tokens 64 --weights bf16 --gpu "$1" --json \
+        "$models/llama-gqa/config.json" | sed -n 's/.*"working":\([0-9]*\).*/\1/p' | head -n 1
+}
+ok "a GPU whose tensor cores lack bf16 lays out no tiles" test "$(working t4)" -ne "$(working l4)"
+ok "others are alike" test "$(working h100-80g)" = "$(working l4)"
+run mem-estimate infer --backend cuda "$models/llama-gqa"
+status_is 2 "--backend without --framework=tp-run is refused"
+err_has "--backend cuda: is of --framework=tp-run" "and says so"
+run mem-estimate infer --framework=tp-run --backend cpu "$models/llama-gqa"
+err_has "--backend cpu: --threads is missing" "a CPU has threads"
+run mem-estimate infer --framework=tp-run --backend cuda --gpu mi300x "$models/llama-gqa"
+err_has "--backend cuda: --gpu mi300x is of AMD" "and CUDA has no GPU of another maker"
+
 pair="generate --backend cuda --ids 5,6 --max-tokens 2 --tp 2 $models/llama-gqa"
 run env FAKE_NCCL=0 "$fake" $pair --comm nccl
 status_is 4 "--comm nccl without NCCL ends with 4"

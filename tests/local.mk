@@ -95,7 +95,7 @@ am__v_EMU_ = $(am__v_EMU_@AM_DEFAULT_V@)
 am__v_EMU_0 = @echo "  EMU     " $@;
 am__v_EMU_1 =
 .cu.emo:
-	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
+	$(AM_V_EMU)$(MKDIR_P) $(@D) && $(CXX) $(EMU_CXXFLAGS) -DGPU_EMULATED=1 -I$(top_srcdir) $(HARDEN_CFLAGS) $(CXXFLAGS) \
 	    -x c++ -c -o $@ $<
 $(gpu_emulated): $(gpu_headers) $(shared_headers) %D%/emu/emu.h
 fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
@@ -103,8 +103,8 @@ fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
 EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.c
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
-tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) lib/run/backends.c
-tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -DGPU_CODE='"80"' -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) \
+tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) $(room_sources) lib/run/backends.c
+tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -DGPU_EMULATED=1 -DGPU_CODE='"80"' -I$(top_srcdir)/%D%/fake/include $(EMU_CPPFLAGS) \
     -Ddlopen=fake_dlopen -Ddlsym=fake_dlsym -Ddlclose=fake_dlclose $(AM_CPPFLAGS)
 tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
 CLEANFILES += $(gpu_emulated)
@@ -116,6 +116,11 @@ tests_unit_gpu_LDADD = %D%/emu/fragments.emo %D%/libgpu-emu.a $(test_libs)
 CLEANFILES += %D%/emu/fragments.emo %D%/emu/fragments.o
 tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
 tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS)
+# predicts for the fakes, whose bounds come first
+check_PROGRAMS += %D%/mem-estimate-fake
+tests_mem_estimate_fake_SOURCES = $(bin_mem_estimate_SOURCES)
+tests_mem_estimate_fake_LDFLAGS = -Wl,-u,gpu_room_of $(AM_LDFLAGS)
+tests_mem_estimate_fake_LDADD = %D%/libgpu-emu.a $(program_libs)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
 # tests/gpu/run, tried over the fakes

@@ -74,6 +74,8 @@ int infer_main(const char *program, int argc, char **argv)
         REQUEST_INFER_OPTIONS(r),
         REQUEST_ROW(OPT_COUNT, "cache-tokens", &r.cache_tokens, "N", NULL, NULL, NULL),
         REQUEST_ROW(OPT_COUNT, "threads", &r.threads, "N", NULL, NULL, NULL),
+        REQUEST_ROW(OPT_CHOICE, "backend", &r.backend, "NAME", NULL, backend_names,
+                    &r.backend_given),
         OUTPUT_OPTIONS(out),
         { .type = OPT_END },
     };

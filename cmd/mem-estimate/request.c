@@ -18,6 +18,8 @@
 #include "lib/pipe/simulate.h"
 
 const char *const balance_names[] = { "layers", "memory", NULL };
+enum { BACKEND_CPU, BACKEND_CUDA };
+const char *const backend_names[] = { "cpu", "cuda", NULL };
 const char *const flash_names[] = { "on", "off", "2", NULL };
 const char *const lora_rank[] = { "16", NULL };
 const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
@@ -214,7 +216,7 @@ static int set_batch(struct request *r, const struct request_options *o,
     m->prefill = o->prefill ? (uint64_t)o->prefill
                  : m->framework == FRAMEWORK_TP_RUN
                      ? (uint64_t)TP_RUN_PREFILL *
-                           (uint64_t)(m->threads ? m->mesh.size[MESH_SP] : 1)
+                           (uint64_t)(m->threads || m->cuda ? m->mesh.size[MESH_SP] : 1)
                      : PREFILL;
     if (!m->train && !o->prefill && m->micro_batch * m->seq > m->prefill)
         assume(r, "prefill_tokens", "%" PRIu64 " tokens of prompts at once",
@@ -545,12 +547,40 @@ static bool is_detailed(const struct request_options *o)
                   o->lora || o->freeze;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block ||
-                  o->cache_tokens || o->threads;
+                  o->cache_tokens || o->threads || o->backend_given;
     bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;
 
     return types || batch || states || values || device;
+}
+
+/* Options of tp-run's engines alone. */
+static int check_engine(const struct request_options *o, struct err *err)
+{
+    bool other = o->framework != FRAMEWORK_TP_RUN;
+
+    if (o->threads && other)
+        return err_set(err, ERR_USAGE, "--threads %d: are of --framework=tp-run",
+                       o->threads);
+    if (o->backend_given && other)
+        return err_set(err, ERR_USAGE, "--backend %s: is of --framework=tp-run",
+                       backend_names[o->backend]);
+    if (o->backend_given && o->backend == BACKEND_CPU && !o->threads)
+        return err_set(err, ERR_USAGE, "--backend cpu: --threads is missing");
+    return 0;
+}
+
+/* What of its device the memory depends on. */
+static int set_backend(struct request *r, struct err *err)
+{
+    if (!r->memory.cuda || !r->gpu)
+        return 0;
+    if (!strncmp(r->gpu->product, "AMD", 3))
+        return err_set(err, ERR_USAGE, "--backend cuda: --gpu %s is of AMD",
+                       r->gpu->name);
+    r->memory.no_bf16 = r->gpu->tflops[GPU_BF16] <= 0;
+    return 0;
 }
 
 /* Notes an assumption if the config names a model without a head: families of decoders
@@ -640,9 +670,8 @@ int request_open(struct request *r, const struct cmd *cmd,
     if (foreign)
         return err_set(err, ERR_USAGE, "--%s is an option of %s", foreign,
                        train ? "inference" : "training");
-    if (o->threads && o->framework != FRAMEWORK_TP_RUN)
-        return err_set(err, ERR_USAGE, "--threads %d: are of --framework=tp-run",
-                       o->threads);
+    if (check_engine(o, err) < 0)
+        return -1;
     *r = (struct request){ .path = path,
                            .family = o->family,
                            .layout = mesh_is_given(&o->mesh) || o->gpus };
@@ -663,11 +692,12 @@ int request_open(struct request *r, const struct cmd *cmd,
     assume_head(r);
     r->memory.cache_tokens = (uint64_t)o->cache_tokens;
     r->memory.threads = o->threads;
+    r->memory.cuda = o->backend == BACKEND_CUDA;
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
     if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
         set_replicas(&r->memory.mesh, o->gpus, err) < 0 || set_types(r, o, err) < 0 ||
         set_batch(r, o, err) < 0 || set_training(r, o, err) < 0 ||
-        set_device(r, o, err) < 0)
+        set_device(r, o, err) < 0 || set_backend(r, err) < 0)
         goto fail;
     r->schedule = o->schedule;
     r->chunks = o->model_chunks ? o->model_chunks

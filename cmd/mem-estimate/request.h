@@ -19,15 +19,15 @@ struct request_options {
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp, threads;
     uint64_t seq, gpu_memory, runtime;
-    int schedule, model_chunks, framework, balance;
+    int schedule, model_chunks, framework, balance, backend;
     const char *stages;
     int optimizer, master, offload, recompute, flash;
     bool sequence_parallel, fused_loss, dropout, eager;
-    bool seq_given, memory_given, runtime_given, fragmentation_given;
+    bool seq_given, memory_given, runtime_given, fragmentation_given, backend_given;
     double fragmentation;
 };
 
-extern const char *const flash_names[], *const balance_names[];
+extern const char *const flash_names[], *const balance_names[], *const backend_names[];
 /* The rank of --lora without a value. */
 extern const char *const lora_rank[];
 extern const char *const master_names[];

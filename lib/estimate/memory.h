@@ -92,6 +92,8 @@ struct memory_options {
                          sequence; 0: all tokens at once */
     int threads; /* of a rank of tp-run generate on a CPU; 0: it is not asked (served.h)
                   */
+    bool cuda;   /* tp-run generate on GPUs */
+    bool no_bf16;          /* whose tensor cores do not multiply bf16 */
     uint64_t cache_tokens; /* capacity of the KV cache over all sequences; 0: all fit */
     /* Activations in flight on each stage under the schedule: [pp], in thousandths of
      * those that one micro-batch leaves on the whole stage. */

@@ -6,25 +6,57 @@
 
 #include "lib/base/mem.h"
 #include "lib/cpu/room.h"
+#include "lib/gpu/room.h"
 #include "lib/program/program.h"
 #include "lib/run/engine.h"
 
 bool served_applies(const struct memory_options *o)
 {
-    return !o->train && o->framework == FRAMEWORK_TP_RUN && o->threads;
+    return !o->train && o->framework == FRAMEWORK_TP_RUN && (o->threads || o->cuda);
 }
 
-/* The CPU as far as it is planned for: no kernels. */
-static void room(const struct device *d, const struct program *program,
-                 const struct room_limits *limits, struct ledger *list)
+/* Backends as far as they are planned for: no kernels. */
+static void room_on_cpu(const struct device *d, const struct program *program,
+                        const struct room_limits *limits, struct ledger *list)
 {
     (void)d;
     ledger_add(list, "kernels", LEDGER_DEVICE, cpu_room(program, limits));
 }
 
-static const struct backend planned = { .name = "cpu",
-                                        .host_memory = true,
-                                        .room = room };
+static void room_on_gpu(const struct gpu_facts *gpu, const struct program *program,
+                        const struct room_limits *limits, struct ledger *list)
+{
+    const struct gpu_room need = gpu_room_of(gpu, program, limits);
+
+    gpu_room_add(list, &need);
+}
+
+static void room_on_new_gpu(const struct device *d, const struct program *program,
+                            const struct room_limits *limits, struct ledger *list)
+{
+    (void)d;
+    room_on_gpu(&(struct gpu_facts){ .bf16 = true, .blas = true }, program, limits,
+                list);
+}
+
+/* One whose tensor cores, if it has any, multiply f16 alone. */
+static void room_on_old_gpu(const struct device *d, const struct program *program,
+                            const struct room_limits *limits, struct ledger *list)
+{
+    (void)d;
+    room_on_gpu(&(struct gpu_facts){ .blas = true }, program, limits, list);
+}
+
+static const struct backend on_cpu = { .name = "cpu",
+                                       .host_memory = true,
+                                       .room = room_on_cpu };
+static const struct backend on_new_gpu = { .name = "cuda", .room = room_on_new_gpu };
+static const struct backend on_old_gpu = { .name = "cuda", .room = room_on_old_gpu };
+
+static const struct backend *planned(const struct memory_options *o)
+{
+    return !o->cuda ? &on_cpu : o->no_bf16 ? &on_old_gpu : &on_new_gpu;
+}
 
 /* The limits of 'tp-run generate' for as many texts as the estimate has sequences. */
 static struct engine_limits limits_of(const struct memory_options *o,
@@ -91,6 +123,15 @@ static bool weigh(uint64_t *bytes, const struct program *p, const struct model *
     return true;
 }
 
+/* Bytes of NAME that the device allocates. */
+static uint64_t of_device(const struct ledger *list, const char *name)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->part[i].where == LEDGER_DEVICE && !strcmp(list->part[i].name, name))
+            return list->part[i].bytes;
+    return 0;
+}
+
 int served_rank(struct rank_memory *out, const struct model *m,
                 const enum dtype *stored, const struct memory_options *o,
                 const int coord[MESH_NAXES], struct err *err)
@@ -120,7 +161,8 @@ int served_rank(struct rank_memory *out, const struct model *m,
     type = types_of(p, m, stored, o);
     if (stored && weigh(&weights, p, m, type, o))
         out->bytes[MEMORY_WEIGHTS] = weights;
-    ret = engine_plan(&e, p, &planned, o->threads, type, &groups, &limits, err);
+    ret = engine_plan(&e, p, planned(o), o->threads ? o->threads : 1, type, &groups,
+                      &limits, err);
     free(type);
     if (ret == 0) {
         engine_memory(e, &list);
@@ -129,7 +171,8 @@ int served_rank(struct rank_memory *out, const struct model *m,
         out->bytes[MEMORY_ACTIVATIONS] = ledger_of(&list, "activations");
         out->bytes[MEMORY_LOGITS] = 0;
         out->bytes[MEMORY_WORKING] =
-            ledger_of(&list, "kernels") + ledger_of(&list, "inputs");
+            of_device(&list, "kernels") + of_device(&list, "inputs") +
+            of_device(&list, "cublaslt") + of_device(&list, "rows_bf16");
         out->bytes[MEMORY_COMM] =
             ledger_sum(&list, LEDGER_DEVICE) - out->bytes[MEMORY_KV_CACHE] -
             out->bytes[MEMORY_ACTIVATIONS] - out->bytes[MEMORY_WORKING];

@@ -9,7 +9,7 @@
 
 #include "lib/estimate/memory.h"
 
-/* True if O asks for what tp-run generate does, on CPUs. */
+/* True if O asks for what tp-run generate does, on CPUs or GPUs. */
 bool served_applies(const struct memory_options *o);
 /* Replaces the categories of OUT by those of the rank at COORD, weights only where they
  * are held as they are stored; STORED has the types of the checkpoint's tensors, or is

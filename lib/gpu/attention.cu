@@ -9,6 +9,7 @@
  * once for all of them, 32 at a time (Dao et al. 2022, "FlashAttention", section 3.1),
  * in f32; or cores.cu does.  The choice depends only on the number of queries of a
  * text. */
+#include "lib/gpu/bounds.h"
 #include "lib/gpu/score.cuh"
 
 /* The tiled kernel: queries and keys of a tile, maximum columns of a head, minimum
@@ -16,10 +17,10 @@
 enum {
     QUERIES = 32,
     KEYS = 32,
-    TILED_DIM = 128,
+    TILED_DIM = GPU_TILED_DIM,
     TILED_THREADS = 128,
     LANES = 8, /* lanes that share a pair of queries */
-    MANY = 8
+    MANY = GPU_MANY
 };
 
 /* Row stride of a tile in shared memory, in float4: one more than the columns, so that
@@ -247,17 +248,6 @@ extern "C" uint64_t gpu_attention_room(const float *y, const float *q, const flo
     if (few)
         parts = gpu_attention_parts(a, r, few);
     return tiles > parts ? tiles : parts;
-}
-
-extern "C" uint64_t gpu_attention_most(struct attention a, uint64_t texts,
-                                       uint64_t rows, uint64_t keys)
-{
-    bool tiles = a.narrow && rows >= MANY && a.head_dim <= TILED_DIM &&
-                 a.value_dim <= TILED_DIM;
-    uint64_t laid = tiles ? gpu_attention_tiles_most(a, texts, keys) : 0;
-    uint64_t parts = gpu_attention_parts_most(a, texts, rows, keys);
-
-    return laid > parts ? laid : parts;
 }
 
 extern "C" void gpu_attention(float *y, float *lse, const float *q, const float *k,

@@ -5,14 +5,12 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/gpu/bounds.h"
 #include "lib/gpu/cublaslt.h"
 #include "lib/gpu/library.h"
 
 enum {
-    WORKSPACE = 32 << 20, /* bytes that cuBLAS recommends for newer GPUs */
-    ALIGN = 16,
-    SHAPES = 256,     /* cached choices of algorithms */
-    FACTORS = 4 << 10 /* bytes, for the factors of gpu_split_f16 */
+    SHAPES = 256 /* cached choices of algorithms */
 };
 
 struct blas {
@@ -21,7 +19,7 @@ struct blas {
     LT_FUNCTIONS(FUNCTION)
 #undef FUNCTION
     void *workspace;
-    char *parts; /* device: FACTORS bytes, then x in one or two parts */
+    char *parts; /* device: GPU_BLAS_FACTORS bytes, then x in one or two parts */
     uint64_t room;
     /* whose parts they are, as long as nothing has been written there; x NULL: none */
     struct {
@@ -154,10 +152,10 @@ static bool open_problem(struct blas *b, struct problem *q, const struct product
                                          (int64_t)p->y_stride) == 0;
 }
 
-/* The largest power of two, up to ALIGN, that divides P and STRIDE. */
+/* The largest power of two, up to GPU_BLAS_ALIGN, that divides P and STRIDE. */
 static uint32_t align_of(const void *p, uint64_t stride)
 {
-    uint64_t bits = (uintptr_t)p | stride | ALIGN;
+    uint64_t bits = (uintptr_t)p | stride | GPU_BLAS_ALIGN;
 
     return (uint32_t)(bits & (~bits + 1));
 }
@@ -167,9 +165,9 @@ static uint32_t align_of(const void *p, uint64_t stride)
  * otherwise. */
 static bool choose(struct blas *b, const struct problem *q, struct shape *s)
 {
-    uint32_t align[] = { ALIGN, ALIGN, s->align, s->align };
+    uint32_t align[] = { GPU_BLAS_ALIGN, GPU_BLAS_ALIGN, s->align, s->align };
     uint32_t reduction = LT_REDUCTION_COMPUTE_TYPE;
-    uint64_t room = WORKSPACE;
+    uint64_t room = GPU_BLAS_WORKSPACE;
     struct lt_heuristic h = { .state = -1 };
     void *pref = NULL;
     int found = 0;
@@ -224,7 +222,8 @@ int blas_reserve(struct device *d, struct blas *b, uint64_t workspace, uint64_t 
     if (!b)
         return 0;
     if (workspace && !b->workspace) {
-        b->workspace = backend_cuda.alloc(d, WORKSPACE, "cuBLASLt's work", err);
+        b->workspace =
+            backend_cuda.alloc(d, GPU_BLAS_WORKSPACE, "cuBLASLt's work", err);
         if (!b->workspace)
             return -1;
     }
@@ -243,7 +242,7 @@ int blas_reserve(struct device *d, struct blas *b, uint64_t workspace, uint64_t 
 
 void blas_taken(const struct blas *b, uint64_t *workspace, uint64_t *parts)
 {
-    *workspace = b && b->workspace ? WORKSPACE : 0;
+    *workspace = b && b->workspace ? GPU_BLAS_WORKSPACE : 0;
     *parts = b ? b->room : 0;
 }
 
@@ -253,7 +252,7 @@ static int make_room(struct device *d, struct blas *b, uint64_t parts, struct er
     if (b->workspace && parts <= b->room)
         return 0;
     d->grown++;
-    return blas_reserve(d, b, WORKSPACE, parts, err);
+    return blas_reserve(d, b, GPU_BLAS_WORKSPACE, parts, err);
 }
 
 /* Makes the parts of P's x, unless they are there; products that follow each other
@@ -262,7 +261,7 @@ static void split(struct device *d, struct blas *b, const struct products *p,
                   uint64_t parts)
 {
     uint64_t n = p->rows.most * p->in;
-    char *high = b->parts + FACTORS, *low = parts > 1 ? high + n * 2 : NULL;
+    char *high = b->parts + GPU_BLAS_FACTORS, *low = parts > 1 ? high + n * 2 : NULL;
 
     if (b->of.x == p->x && b->of.rows == p->rows.most && b->of.cols == p->in &&
         b->of.parts == parts && b->of.dtype == p->dtype)
@@ -297,60 +296,12 @@ static bool multiply(struct device *d, struct blas *b, const struct problem *q,
                              d->stream) == 0;
 }
 
-/* Our own kernels read the weights once for few rows, but are bound by reading x for
- * more; cuBLASLt reads the weights once for each of x's parts.  Tensor cores multiply
- * few rows elsewhere (gpu_is_skinny). */
-static bool is_worth(const struct products *p)
-{
-    enum { OWN = 8 };
-
-    return p->rows.most > OWN;
-}
-
-static bool is_aligned(const void *p, uint64_t stride, uint64_t unit)
-{
-    return (uintptr_t)p % ALIGN == 0 && stride * unit % ALIGN == 0;
-}
-
-/* Could P be made here, if its pointers are aligned? */
-static bool is_served(const struct products *p)
-{
-    uint64_t unit = p->dtype == DTYPE_F32 ? 4 : 2;
-
-    return !p->rows.expert && p->n == 1 && is_worth(p) && p->in &&
-           is_aligned(NULL, p->w_stride, unit) && is_aligned(NULL, p->x_stride, unit);
-}
-
-/* Parts of x in 16 bits. */
-static uint64_t parts_of(const struct products *p)
-{
-    return p->dtype == DTYPE_F32 ? 0 : p->rounded ? 1 : 2;
-}
-
-/* Bytes for them. */
-static uint64_t bytes_of(const struct products *p)
-{
-    uint64_t parts = parts_of(p);
-
-    return parts ? FACTORS + parts * p->rows.most * p->in * 2 : 0;
-}
-
-void blas_room(const struct products *p, uint64_t *workspace, uint64_t *parts)
-{
-    uint64_t bytes = bytes_of(p);
-
-    if (!is_served(p))
-        return;
-    *workspace = WORKSPACE;
-    *parts = bytes > *parts ? bytes : *parts;
-}
-
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err)
 {
     bool narrow = p->dtype != DTYPE_F32;
     uint64_t unit = narrow ? 2 : 4, n = p->rows.most * p->in;
-    uint64_t parts = parts_of(p);
+    uint64_t parts = gpu_blas_parts(p);
     int type = p->dtype == DTYPE_BF16  ? LT_REAL_16BF
                : p->dtype == DTYPE_F16 ? LT_REAL_16F
                                        : LT_REAL_32F;
@@ -358,14 +309,14 @@ int blas_product(struct device *d, struct blas *b, const struct products *p,
     struct problem q;
     int ret = 0;
 
-    if (!b || !is_served(p) || !is_aligned(p->w[0], p->w_stride, unit) ||
-        !is_aligned(p->x, p->x_stride, unit))
+    if (!b || !gpu_blas_serves(p) || !gpu_blas_aligned(p->w[0], p->w_stride, unit) ||
+        !gpu_blas_aligned(p->x, p->x_stride, unit))
         return 0;
-    if (make_room(d, b, bytes_of(p), err) < 0)
+    if (make_room(d, b, gpu_blas_bytes(p), err) < 0)
         return -1;
     s = open_problem(b, &q, p, type) ? shape_of(b, &q, p, type) : NULL;
     if (s && narrow) {
-        const char *high = b->parts + FACTORS;
+        const char *high = b->parts + GPU_BLAS_FACTORS;
 
         split(d, b, p, parts);
         ret = multiply(d, b, &q, s, p, high, false) &&

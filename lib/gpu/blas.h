@@ -23,9 +23,7 @@ void blas_close(struct blas *b);
  * -1 with *err set. */
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err);
-/* Raises *workspace and *parts to the bytes of device memory that P, whose pointers are
- * not read, takes here; blas_reserve allocates them.  B may be NULL there. */
-void blas_room(const struct products *p, uint64_t *workspace, uint64_t *parts);
+/* Allocates WORKSPACE and PARTS bytes of device memory (room.h).  B may be NULL. */
 MUST_CHECK int blas_reserve(struct device *d, struct blas *b, uint64_t workspace,
                             uint64_t parts, struct err *err);
 /* What is allocated. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/gpu/bounds.h"
 #include "lib/gpu/blas.h"
 #include "lib/gpu/cuda.h"
 #include "lib/gpu/gpu.h"

@@ -12,15 +12,17 @@
  * reads 128 columns of a row at a time, and warps take turns at the rows.  What a block
  * reads after something else that it has read costs most: it looks up the rows of all
  * its keys at once, and asks for the values before it has the keys. */
+#include "lib/gpu/bounds.h"
 #include "lib/gpu/quads.cuh"
 #include "lib/gpu/score.cuh"
 
 #ifdef __CUDACC__
-enum { THREADS = 256, CHUNK = 128, ADDERS = 512, WEIGHTS = 1024 };
+enum { THREADS = 256, ADDERS = 512, WEIGHTS = 1024 };
 #else
-enum { THREADS = 64, CHUNK = 16, ADDERS = 64, WEIGHTS = 4 };
+enum { THREADS = 64, ADDERS = 64, WEIGHTS = 4 };
 #endif
 enum {
+    CHUNK = GPU_KEY_CHUNK,
     WARPS = THREADS / GPU_WARP,
     LANES = 8,                  /* lanes that share a key */
     AT_ONCE = GPU_WARP / LANES, /* keys that a warp reads together */
@@ -29,14 +31,10 @@ enum {
     COLUMNS = 4 * GPU_WARP,     /* of values, that a warp reads together */
     ROWS = 8,                   /* rows of them that are read before they are used */
     QUERY = 4096,               /* numbers of the queries that a block has */
-    TOTALS = 4                  /* numbers before the values of a chunk */
+    TOTALS = GPU_TOTALS         /* numbers before the values of a chunk */
 };
 /* Bytes of results of chunks at a time, unless one query has more. */
-#ifdef __CUDACC__
-enum { MOST_PARTS = 1 << 28 };
-#else
-enum { MOST_PARTS = 1 << 13 };
-#endif
+enum { MOST_PARTS = GPU_MOST_PARTS };
 
 /* Results of chunks, [texts][queries][heads][chunks][TOTALS + value_dim], the last
  * rounded up to four: for TEXTS texts from TEXT on, and QUERIES queries of each from
@@ -421,25 +419,14 @@ static struct parts sizes_of(const struct attention &a, const struct ranges &r,
     struct parts p = {};
     int64_t most;
 
-    p.chunks = (int64_t)((r.most_keys + CHUNK - 1) / CHUNK);
-    p.stride = (a.value_dim + 3) / 4 * 4 + TOTALS;
+    p.chunks = (int64_t)gpu_key_chunks(r.most_keys);
+    p.stride = gpu_chunk_numbers(&a);
     most = MOST_PARTS /
            (int64_t)(a.heads * (uint64_t)p.chunks * p.stride * sizeof(float) + 1);
     most = most < 1 ? 1 : most; /* queries of all texts */
     p.texts = (int64_t)r.n < most ? (int64_t)r.n : most;
     p.queries = most / p.texts < rows ? most / p.texts : rows;
     return p;
-}
-
-extern "C" uint64_t gpu_attention_parts_most(struct attention a, uint64_t texts,
-                                             uint64_t rows, uint64_t keys)
-{
-    uint64_t each = a.heads * ((keys + CHUNK - 1) / CHUNK) *
-                    ((a.value_dim + 3) / 4 * 4 + TOTALS) * sizeof(float);
-    uint64_t all = each * texts * rows, most = MOST_PARTS;
-
-    most = each > most ? each : most;
-    return all < most ? all : most;
 }
 
 extern "C" uint64_t gpu_attention_parts(struct attention a, struct ranges r,

@@ -13,6 +13,7 @@
  *
  * Keys and values are split once for all queries and heads: a first kernel lays them
  * out in device memory as tiles in the order in which shared memory has them. */
+#include "lib/gpu/bounds.h"
 #include "lib/gpu/mma.cuh"
 #include "lib/gpu/score.cuh"
 
@@ -23,11 +24,7 @@ enum { WARPS = 2 };
 #endif
 enum { THREADS = WARPS * GPU_WARP, ROWS = 16, QUERIES = WARPS * ROWS, EIGHT = 8 };
 /* Bytes of tiles at a time, unless a head of one text has more. */
-#ifdef __CUDACC__
-enum { MOST_TILES = 1 << 28 };
-#else
-enum { MOST_TILES = 1 << 16 };
-#endif
+enum { MOST_TILES = GPU_MOST_TILES };
 static const float LOG2_E = 1.44269504f;
 
 /* A tile has a matrix [COUNT][DIM] of keys, in PARTS parts, and then one of values;
@@ -36,11 +33,9 @@ static const float LOG2_E = 1.44269504f;
  * different banks. */
 template <int DIM, int PARTS> struct tile {
     enum {
-        COUNT = PARTS == 1  ? 64
-                : DIM <= 64 ? 32
-                            : 16,
+        COUNT = GPU_TILE_KEYS(DIM, PARTS),
         PART = COUNT * DIM,
-        ELEMENTS = 2 * PARTS * PART
+        ELEMENTS = GPU_TILE_ELEMENTS(DIM, PARTS)
     };
 };
 
@@ -507,20 +502,6 @@ static uint64_t bytes_of(const struct attention &a, const struct ranges &r)
            sizeof(uint16_t);
 }
 
-/* The most that it is for at most TEXTS of at most KEYS. */
-template <int DIM, int PARTS>
-static uint64_t most_of(const struct attention &a, uint64_t texts, uint64_t keys)
-{
-    enum { COUNT = tile<DIM, PARTS>::COUNT };
-    uint64_t each = (keys + COUNT - 1) / COUNT * tile<DIM, PARTS>::ELEMENTS *
-                    sizeof(uint16_t);
-    uint64_t all = each * texts * a.kv_heads;
-    uint64_t most = MOST_TILES;
-
-    most = each > most ? each : most;
-    return all < most ? all : most;
-}
-
 template <int DIM, int PARTS>
 static void launch(float *y, float *lse, const float *q, const float *k, const float *v,
                    const struct attention &a, const struct ranges &r, int64_t least,
@@ -562,7 +543,7 @@ static void launch_all(float *y, float *lse, const float *q, const float *k,
 
 static bool is_small(const struct attention &a)
 {
-    return a.head_dim <= 64 && a.value_dim <= 64;
+    return gpu_tile_dim(&a) == 64;
 }
 
 extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
@@ -570,16 +551,6 @@ extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
     if (is_small(a))
         return a.rounded ? bytes_of<64, 1>(a, r) : bytes_of<64, 2>(a, r);
     return a.rounded ? bytes_of<128, 1>(a, r) : bytes_of<128, 2>(a, r);
-}
-
-extern "C" uint64_t gpu_attention_tiles_most(struct attention a, uint64_t texts,
-                                             uint64_t keys)
-{
-    if (is_small(a))
-        return a.rounded ? most_of<64, 1>(a, texts, keys)
-                         : most_of<64, 2>(a, texts, keys);
-    return a.rounded ? most_of<128, 1>(a, texts, keys)
-                     : most_of<128, 2>(a, texts, keys);
 }
 
 extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,

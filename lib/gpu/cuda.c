@@ -350,27 +350,34 @@ void *cuda_room(struct device *d, uint64_t bytes, const char *what, struct err *
     return make_room(d, bytes, what, err) < 0 ? NULL : d->room;
 }
 
-static void add_room(struct ledger *list, uint64_t room, uint64_t workspace,
-                     uint64_t parts)
+static struct gpu_room room_of(const struct device *d, const struct program *program,
+                               const struct room_limits *limits)
 {
-    ledger_add(list, "kernels", LEDGER_DEVICE, room);
-    ledger_add(list, "cublaslt", LEDGER_DEVICE, workspace);
-    ledger_add(list, "rows_bf16", LEDGER_DEVICE, parts);
+    struct gpu_facts all = { .bf16 = true, .blas = true };
+
+    if (d)
+        all = (struct gpu_facts){ .bf16 = d->has_bf16, .blas = d->blas != NULL };
+    return gpu_room_of(&all, program, limits);
+}
+
+static void add_room(struct ledger *list, const struct gpu_room *need)
+{
+    gpu_room_add(list, need);
     ledger_add(list, "copies", LEDGER_HOST, (uint64_t)CUDA_RING * CUDA_PIECE);
 }
 
 static void room(const struct device *d, const struct program *program,
                  const struct room_limits *limits, struct ledger *list)
 {
-    struct cuda_room_need need = cuda_room_of(d, program, limits);
+    const struct gpu_room need = room_of(d, program, limits);
 
-    add_room(list, need.room, need.workspace, need.parts);
+    add_room(list, &need);
 }
 
 static int reserve(struct device *d, const struct program *program,
                    const struct room_limits *limits, struct err *err)
 {
-    struct cuda_room_need need = cuda_room_of(d, program, limits);
+    const struct gpu_room need = room_of(d, program, limits);
 
     return make_room(d, need.room, "attention", err) < 0
                ? -1
@@ -379,10 +386,10 @@ static int reserve(struct device *d, const struct program *program,
 
 static void taken(const struct device *d, struct ledger *list, uint64_t *grown)
 {
-    uint64_t workspace, parts;
+    struct gpu_room need = { .room = d->room_bytes };
 
-    blas_taken(d->blas, &workspace, &parts);
-    add_room(list, d->room_bytes, workspace, parts);
+    blas_taken(d->blas, &need.workspace, &need.parts);
+    add_room(list, &need);
     if (grown)
         *grown = d->grown;
 }

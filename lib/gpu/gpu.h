@@ -145,12 +145,6 @@ void gpu_attention(float *y, float *lse, const float *q, const float *k, const f
                    struct attention a, struct ranges r, void *room, void *stream);
 uint64_t gpu_attention_room(const float *y, const float *q, const float *k,
                             const float *v, struct attention a, struct ranges r);
-/* Its bytes are at most these for at most TEXTS of at most ROWS queries and KEYS. */
-uint64_t gpu_attention_most(struct attention a, uint64_t texts, uint64_t rows,
-                            uint64_t keys);
-uint64_t gpu_attention_tiles_most(struct attention a, uint64_t texts, uint64_t keys);
-uint64_t gpu_attention_parts_most(struct attention a, uint64_t texts, uint64_t rows,
-                                  uint64_t keys);
 /* The same on tensor cores, for texts of at least LEAST queries; TILES is device memory
  * of gpu_attention_tiles bytes.  Heads have at most 128 columns, a multiple of 4;
  * addresses are aligned to 16 bytes. */
@@ -317,7 +311,6 @@ void gpu_copy_columns(float *y, const float *x, const struct column_run *run, si
  * is 0. */
 void gpu_row_stats(double *y, const float *x, const int32_t *target, struct span rows,
                    uint64_t cols, uint64_t first, double *part, void *stream);
-uint64_t gpu_row_stats_part(uint64_t rows, uint64_t cols);
 /* reductions of the statistics of PARTS ranks: log sum exp - target; index of the
  * max */
 void gpu_nll(float *y, const double *stats, uint64_t parts, struct span rows,

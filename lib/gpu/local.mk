@@ -1,9 +1,11 @@
 # lib/gpu - the CUDA backend: one operation, or some that belong together, to a file.  The kernels are
 # compiled by nvcc where that is, and by g++ for the tests (tests/emu).
 gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h \
-    %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h \
-    %D%/room.c %D%/room.h
-gpu_headers = %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
+    %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h
+# bounds of memory, which predictions need without CUDA
+room_sources = %D%/bounds.h %D%/room.c %D%/room.h
+lib_libshardutils_a_SOURCES += $(room_sources)
+gpu_headers = %D%/bounds.h %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
 gpu_kernels = \
     %D%/attention.cu \
     %D%/chunks.cu \

@@ -5,17 +5,17 @@
  * The sum is NaN for a row with a NaN or +inf, and 0 for one of -inf alone.  A row is
  * divided into chunks of CHUNK columns; a block handles one chunk, and a second
  * kernel adds up the results of a row in their order. */
+#include "lib/gpu/bounds.h"
 #include "lib/gpu/quads.cuh"
 
 /* PART: numbers that a chunk gives.  Threads of a block of one chunk, and quads of a
  * thread. */
-enum { STATS = 4, PART = 3, KEPT = 2 };
-#ifdef __CUDACC__
-enum { CHUNK_THREADS = 256 };
-#else
-enum { CHUNK_THREADS = 64 };
-#endif
-enum { CHUNK = CHUNK_THREADS * KEPT * 4, MOST_WARPS = GPU_MOST_THREADS / GPU_WARP };
+enum { STATS = 4, PART = GPU_STATS_PART, KEPT = GPU_STATS_KEPT };
+enum {
+    CHUNK_THREADS = GPU_STATS_THREADS,
+    CHUNK = GPU_STATS_CHUNK,
+    MOST_WARPS = GPU_MOST_THREADS / GPU_WARP
+};
 
 struct place {
     float value;
@@ -150,11 +150,6 @@ static __global__ void row_stats_kernel(double *y, const double *part, uint32_t 
 static uint64_t chunks_of(uint64_t cols)
 {
     return (cols + CHUNK - 1) / CHUNK;
-}
-
-extern "C" uint64_t gpu_row_stats_part(uint64_t rows, uint64_t cols)
-{
-    return rows * chunks_of(cols) * PART;
 }
 
 extern "C" void gpu_row_stats(double *y, const float *x, const int32_t *target,

@@ -1,8 +1,7 @@
 /* room - what the kernels of a program take beside their buffers */
 #include "lib/gpu/room.h"
 
-#include "lib/gpu/blas.h"
-#include "lib/gpu/gpu.h"
+#include <stddef.h>
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -16,7 +15,7 @@ static uint64_t rows_of(const struct program *p, const struct inst *inst,
     return program_rows(p, &p->value[inst->dst], l->most);
 }
 
-static void add_product(struct cuda_room_need *need, const struct program *p,
+static void add_product(struct gpu_room *need, const struct program *p,
                         const struct inst *inst, const struct room_limits *l)
 {
     const struct weight *w = &p->weight[inst->weight];
@@ -35,36 +34,46 @@ static void add_product(struct cuda_room_need *need, const struct program *p,
     made.rows.most = rows_of(p, inst, l);
     made.x_stride = made.in;
     made.y_stride = made.out;
-    blas_room(&made, &need->workspace, &need->parts);
+    if (!gpu_blas_serves(&made))
+        return;
+    need->workspace = GPU_BLAS_WORKSPACE;
+    need->parts = larger(need->parts, gpu_blas_bytes(&made));
 }
 
-static uint64_t of_attention(const struct device *d, const struct inst *inst,
+static uint64_t of_attention(const struct gpu_facts *gpu, const struct inst *inst,
                              const struct room_limits *l)
 {
     struct attention a = { .shape = inst->attention.shape };
 
-    a.narrow = l->narrow && (!d || d->has_bf16);
+    a.narrow = l->narrow && gpu->bf16;
     a.rounded = l->rounded;
-    return gpu_attention_most(a, l->segments, l->queries, l->padded_keys);
+    return gpu_attention_most(&a, l->segments, l->queries, l->padded_keys);
 }
 
-struct cuda_room_need cuda_room_of(const struct device *d, const struct program *p,
-                                   const struct room_limits *l)
+struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p,
+                            const struct room_limits *l)
 {
-    struct cuda_room_need need = { 0 };
+    struct gpu_room need = { 0 };
 
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
 
         if (inst->op == OP_ATTENTION)
-            need.room = larger(need.room, of_attention(d, inst, l));
+            need.room = larger(need.room, of_attention(gpu, inst, l));
         else if (inst->op == OP_ROW_STATS)
             need.room =
                 larger(need.room, gpu_row_stats_part(rows_of(p, inst, l),
                                                      p->value[inst->src[0]].cols) *
                                       sizeof(double));
-        else if ((inst->op == OP_LINEAR || inst->op == OP_MATMUL) && (!d || d->blas))
+        else if ((inst->op == OP_LINEAR || inst->op == OP_MATMUL) && gpu->blas)
             add_product(&need, p, inst, l);
     }
     return need;
+}
+
+void gpu_room_add(struct ledger *list, const struct gpu_room *need)
+{
+    ledger_add(list, "kernels", LEDGER_DEVICE, need->room);
+    ledger_add(list, "cublaslt", LEDGER_DEVICE, need->workspace);
+    ledger_add(list, "rows_bf16", LEDGER_DEVICE, need->parts);
 }

@@ -1,17 +1,22 @@
-/* room - what the kernels of a program take beside their buffers */
+/* room - what the kernels of a program take beside their buffers
+ *
+ * No CUDA is needed: a prediction asks the same as the backend. */
 #ifndef LIB_GPU_ROOM_H
 #define LIB_GPU_ROOM_H
 
-#include "lib/gpu/cuda.h"
+#include "lib/device/device.h"
+#include "lib/gpu/bounds.h"
 
 /* Bytes of device memory. */
-struct cuda_room_need {
+struct gpu_room {
     uint64_t room;             /* cuda_room */
     uint64_t workspace, parts; /* of products by cuBLASLt */
 };
 
-/* For steps of P within L on D; NULL: on a GPU with all that is used. */
-struct cuda_room_need cuda_room_of(const struct device *d, const struct program *p,
-                                   const struct room_limits *l);
+/* For steps of P within L. */
+struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p,
+                            const struct room_limits *l);
+/* Adds them to LIST by name. */
+void gpu_room_add(struct ledger *list, const struct gpu_room *need);
 
 #endif
