@@ -616,6 +616,13 @@ static double bound_of(enum dtype type)
     return type == DTYPE_F32 ? 1e-6 : 3e-5;
 }
 
+/* A third of all combinations of seven counts of rows and others: each count with the
+ * others in turn; all of them where EVERY is set. */
+static bool taken(size_t i)
+{
+    return getenv("EVERY") || (i + i / 7) % 3 == 0;
+}
+
 /* Products of rows that can be read 16 bytes at a time. */
 static void try_wide_products(void)
 {
@@ -630,6 +637,8 @@ static void try_wide_products(void)
         for (size_t i = 0; i < 7 * 3 * 2; i++) {
             struct trial t = plain(OP_LINEAR, 1, rows[i % 7], outs[i / 21]);
 
+            if (!taken(i))
+                continue;
             t.x_cols[0] = ins[i / 7 % 3];
             t.w = weight(t.y_cols, t.x_cols[0], types[k]);
             t.bound = bound_of(types[k]);
@@ -658,6 +667,8 @@ static void try_wide_columns(void)
         for (size_t i = 0; i < 7 * 3 * 3; i++) {
             struct trial t = plain(OP_MATMUL, 1, rows[i % 7], outs[i / 21]);
 
+            if (!taken(i))
+                continue;
             t.x_cols[0] = ins[i / 7 % 3];
             t.w = weight(t.x_cols[0], t.y_cols, types[k]);
             t.bound = bound_of(types[k]);
