@@ -10,8 +10,7 @@ unset SOURCE_DATE_EPOCH
 # talk COMMAND... - runs tp-run chat COMMAND... on a terminal, by the script on standard input
 talk() {
     status=0
-    # the person is faster than the model
-    "$top_builddir/tests/on-pty" nice -n 19 tp-run chat --backend cpu "$@" > raw 2> err || status=$?
+    "$top_builddir/tests/on-pty" tp-run chat --backend cpu "$@" > raw 2> err || status=$?
     tr -d '\r' < raw > out
 }
 
