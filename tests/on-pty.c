@@ -117,7 +117,7 @@ int main(int argc, char **argv)
         struct winsize size = { .ws_row = 24, .ws_col = (unsigned short)columns };
 
         ioctl(STDIN_FILENO, TIOCSWINSZ, &size);
-        /* as a shell at a terminal does; one that runs in the background ignores them */
+        /* as a shell at a terminal does; in the background they are ignored */
         signal(SIGINT, SIG_DFL);
         signal(SIGQUIT, SIG_DFL);
         execvp(argv[first], argv + first);

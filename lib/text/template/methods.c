@@ -25,6 +25,7 @@ struct method {
 
 static int need_text(struct render *r, const struct value *v, const struct text **out)
 {
+    *out = NULL; /* gcc does not see that a failure is below 0 */
     if (v->type == VALUE_UNDEFINED)
         return scratch_fail(r->s, "%s", v->u.cause);
     if (v->type != VALUE_TEXT)
