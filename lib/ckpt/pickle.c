@@ -389,7 +389,7 @@ static int map_file(unsigned char **data, uint64_t *size, int fd, const char *pa
 int pickle_read(struct pickle *p, int fd, const char *path, struct err *err)
 {
     unsigned char *data;
-    uint64_t size;
+    uint64_t size = 0;
     int ret;
 
     if (map_file(&data, &size, fd, path, err) < 0)

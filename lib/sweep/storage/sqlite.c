@@ -341,9 +341,10 @@ const struct storage_ops sqlite_storage = {
 #else
 
 static int no_sqlite(struct storage **st, const char *where, bool create,
-                     void (*waits)(const char *what), struct err *err)
+                     double timeout_s, void (*waits)(const char *what), struct err *err)
 {
     (void)st;
+    (void)timeout_s;
     (void)waits;
     (void)create;
     return err_set(err, ERR_USAGE, "%s: this build has no SQLite", where);

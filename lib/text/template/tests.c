@@ -167,7 +167,7 @@ static int is_odd(struct render *r, bool *out, const struct value *v,
                   const struct value *arg)
 {
     const struct value two = value_int(2);
-    int64_t rest;
+    int64_t rest = 0;
 
     (void)arg;
     if (remainder_of(r, &rest, v, &two) < 0)
@@ -188,7 +188,7 @@ static int is_even(struct render *r, bool *out, const struct value *v,
 static int is_divisible(struct render *r, bool *out, const struct value *v,
                         const struct value *arg)
 {
-    int64_t rest;
+    int64_t rest = 0;
 
     if (remainder_of(r, &rest, v, arg) < 0)
         return -1;
