@@ -77,8 +77,10 @@ static bool number_is_id(const struct jsonlex *lex, const struct keys *k,
     case IDRANGE_SETTINGS:
         if (is_id_key(*of))
             return depth == 1 || (depth == 2 && key_is(k, 1, "text_config"));
-        *of = str_text(&k->key[depth - 1]);
-        return depth == 2 && is_id_key(*of);
+        if (depth != 2)
+            return false;
+        *of = str_text(&k->key[1]);
+        return is_id_key(*of);
     }
     return false;
 }
