@@ -260,7 +260,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration chats checkpoint config costs data database devices family generation ids index input journal json layout log manifest \
+fuzz_names = calibration chats checkpoint config costs data database devices family forms generation ids index input journal json layout log manifest \
     measure megatron part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-calibration \
