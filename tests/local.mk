@@ -300,10 +300,10 @@ fuzz_programs = \
     %D%/fuzz/fuzz-words
 check_PROGRAMS += $(fuzz_programs)
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
-tests_fuzz_fuzz_forms_SOURCES = %D%/fuzz/fuzz-forms.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_forms_SOURCES = %D%/fuzz/fuzz-forms.c %D%/fuzz/driver.c %D%/fuzz/files.h
 tests_fuzz_fuzz_chats_SOURCES = %D%/fuzz/fuzz-chats.c %D%/fuzz/driver.c cmd/tp-run/chatfile.c cmd/tp-run/conversation.c cmd/tp-run/messages.c $(fuzz_session)
 tests_fuzz_fuzz_chats_LDADD = $(program_libs) $(MPI_LIBS)
-tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/seal.h
+tests_fuzz_fuzz_checkpoint_SOURCES = %D%/fuzz/fuzz-checkpoint.c %D%/fuzz/driver.c %D%/fuzz/files.h %D%/fuzz/seal.h
 tests_fuzz_fuzz_config_SOURCES = %D%/fuzz/fuzz-config.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_costs_SOURCES = %D%/fuzz/fuzz-costs.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
 tests_fuzz_fuzz_costs_LDADD = $(program_libs)

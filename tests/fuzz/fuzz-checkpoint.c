@@ -12,19 +12,23 @@
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
 #include "lib/reshard/audit.h"
+#include "tests/fuzz/files.h"
 #include "tests/fuzz/seal.h"
 
 static volatile int failures; /* as many as there are: any answer will do */
 
-enum { MOST_FILES = 32, MOST_NAME = 64, MOST_BYTES = 1 << 20, MOST_TENSORS = 256 };
+enum { MOST_FILES = 32, MOST_BYTES = 1 << 20, MOST_TENSORS = 256 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void write_file(const char *dir, const char *name, const char *bytes, size_t n)
 {
-    char *path = fs_join_dup(dir, name);
+    char *path;
     struct str sealed = { 0 };
 
+    if (strchr(name, '/'))
+        return;
+    path = fs_join_dup(dir, name);
     if (!strcmp(name, MANIFEST_NAME)) {
         seal(&sealed, bytes, n);
         bytes = sealed.s;
@@ -33,29 +37,6 @@ static void write_file(const char *dir, const char *name, const char *bytes, siz
     failures += output_write(path, bytes, n, false, NULL) < 0;
     str_clear(&sealed);
     free(path);
-}
-
-static void unpack(const char *dir, const char *p, size_t left)
-{
-    for (int f = 0; f < MOST_FILES && left; f++) {
-        const char *end = memchr(p, '\n', left), *space;
-        size_t line = end ? (size_t)(end - p) : 0, n;
-        char name[MOST_NAME];
-
-        space = line ? memchr(p, ' ', line) : NULL;
-        if (!space || (size_t)(space - p) >= sizeof(name))
-            return;
-        memcpy(name, p, (size_t)(space - p));
-        name[space - p] = '\0';
-        n = (size_t)strtoull(space + 1, NULL, 10); /* ends at the line's end */
-        p += line + 1;
-        left -= line + 1;
-        n = n < left ? n : left;
-        if (fs_is_plain_name(name) && !strchr(name, '/'))
-            write_file(dir, name, p, n);
-        p += n;
-        left -= n;
-    }
 }
 
 static int drop(void *arg, int part, uint64_t offset, void *buf, size_t n,
@@ -148,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *dir = str_dupf("%s/fuzz-checkpoint.XXXXXX", base);
 
     if (mkdtemp(dir)) {
-        unpack(dir, (const char *)data, size);
+        files_unpack(dir, (const char *)data, size, MOST_FILES, write_file);
         open_all(dir);
         failures += fs_remove_tree(dir, NULL) < 0;
     }
