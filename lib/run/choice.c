@@ -304,11 +304,10 @@ int choice_make(struct choice *out, const struct choice_asked *asked,
         }
     }
     free(all);
-    if (!out->ops && asked->named)
+    if (!out->ops && asked->named) {
         find_other(other, sizeof(other), asked, needs, n);
-    if (!out->ops && asked->named)
         ret = err_set(err, ERR_NO, "--backend %s%s", str_text(&reasons), other);
-    else if (!out->ops)
+    } else if (!out->ops)
         ret = err_set(err, ERR_NO, "no backend can: %s", str_text(&reasons));
     str_clear(&reasons);
     return ret;

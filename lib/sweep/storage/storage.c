@@ -15,16 +15,17 @@
 /* What a URL begins with; what is left names the storage to its functions. */
 static const struct scheme {
     const char *prefix;
-    bool keep; /* the prefix belongs to the name */
+    bool keep;  /* the prefix belongs to the name */
+    bool query; /* options may stand behind the path */
     const struct storage_ops *ops;
 } schemes[] = {
-    { "sqlite:///", false, &sqlite_storage },
-    { "journal:", false, &journal_storage },
-    { "postgresql://", true, &postgres_storage },
-    { "postgres://", true, &postgres_storage },
+    { "sqlite:///", false, true, &sqlite_storage },
+    { "journal:", false, false, &journal_storage },
+    { "postgresql://", true, false, &postgres_storage },
+    { "postgres://", true, false, &postgres_storage },
     /* as SQLAlchemy names a driver */
-    { "postgresql+psycopg2://", true, &postgres_storage },
-    { "postgresql+psycopg://", true, &postgres_storage },
+    { "postgresql+psycopg2://", true, false, &postgres_storage },
+    { "postgresql+psycopg://", true, false, &postgres_storage },
 };
 
 /* A URL, NULL for the scheme of a path.  A file's URL may have options behind its path,
@@ -46,7 +47,7 @@ static struct place place_of(const char *url)
         return p;
     p.at = strlen(p.scheme->prefix);
     p.n -= p.at;
-    if (p.scheme->ops != &sqlite_storage || !strchr(url + p.at, '?'))
+    if (!p.scheme->query || !strchr(url + p.at, '?'))
         return p;
     p.n = strcspn(url + p.at, "?");
     p.query = url + p.at + p.n + 1;
