@@ -10,7 +10,7 @@ if ! [ -x "$bin/initdb" ] || ! ldconfig -p 2> /dev/null | grep -q 'libpq\.so\.5'
     exit
 fi
 
-server=$(mktemp -d "${TMPDIR:-/tmp}/pg.XXXXXX")
+server=$(mktemp -d "${scratch%/*}/pg.XXXXXX")
 # the server does not run as root
 owner() {
     if [ "$(id -u)" -eq 0 ]; then

@@ -1,7 +1,7 @@
 # tests - TAP, through automake's driver
 TEST_EXTENSIONS = .t
 # results are the CPU's, also where there is a GPU: tests see none
-LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%D%/timed $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
 T_LOG_COMPILER = $(SHELL)
 AM_TESTS_ENVIRONMENT = \
@@ -13,7 +13,8 @@ AM_TESTS_ENVIRONMENT = \
     LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/%D%/lsan.supp print_suppressions=0'; \
     export LSAN_OPTIONS;
 test_libs = lib/libshardutils.a
-EXTRA_DIST += %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
+CLEANFILES += test-times
+EXTRA_DIST += %D%/timed %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
 
 # unit tests: unit-NAME.c
 unit_tests = \
@@ -358,6 +359,9 @@ tree:
 	rm -rf $(TREE).new
 	cd $(TREE) && { test -f Makefile || ./configure -q $(TREE_FLAGS); }
 
+# one more than there are cores, as some tests wait more than they compute
+test_jobs = "$$(($$(nproc) + 1))"
+
 # The tests again under AddressSanitizer and UBSan.  Most of their time is that of starting programs:
 # less where the sanitizers are linked into them, at a fixed address.
 sanitize = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
@@ -370,26 +374,28 @@ check-asan: asan-tree
 	linked='$(HARDEN_LDFLAGS)'; if echo 'int main(void) { return 0; }' | \
 	    $(CC) -x c $(sanitize) $(sanitize_static) -o static.tmp - > /dev/null 2>&1; then \
 	    linked='$(sanitize_static)'; fi; rm -f static.tmp; \
-	cd build-asan && SHORT=1 $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" AM_LDFLAGS="$$linked" check
+	cd build-asan && SHORT=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) AM_LDFLAGS="$$linked" check
 
-# what runs threads, under ThreadSanitizer
+# What runs threads, under ThreadSanitizer; no other program is built.
 tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine
 check-tsan:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
 	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"
-	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" check TESTS='$(tsan_tests)'
+	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) $(tsan_tests) && \
+	    $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check-TESTS TESTS='$(tsan_tests)'
 
 # another compiler, a harder optimizer, and a machine with none of the optional libraries
 check-builds:
 	if command -v clang > /dev/null; then \
 	    $(MAKE) $(AM_MAKEFLAGS) tree TREE=build-clang \
 	        TREE_FLAGS="CC=clang" && \
-	    $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" -C build-clang check CFLAGS='-O2 -g -Werror' \
-	        TESTS='tests/unit-cpu tests/unit-engine'; \
+	    $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) -C build-clang check CFLAGS='-O2 -g -Werror' \
+	        check_PROGRAMS='$(clang_tests)' TESTS='$(clang_tests)'; \
 	fi
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
 	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-libedit --without-mpi"
-	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
+	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
+clang_tests = tests/unit-cpu tests/unit-engine
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
     tests/pp-partition.t tests/tp-run.t tests/tp-shard.t
 

@@ -2,8 +2,8 @@
  *
  *   fuzz-NAME FILE...                the inputs as they are (TAP)
  *   fuzz-NAME --seconds N [--runs N] [--seed N] FILE...
- *                                    then changed copies for N seconds, or up to so
- *                                    many; the same ones with the same seed
+ *                                    then changed copies for N seconds of a processor, or
+ *                                    up to so many; the same ones with the same seed
  *
  * The targets have libFuzzer's entry point: where clang has that engine, it runs them.
  * An input that crashes is left in crash-NAME. */
@@ -119,10 +119,10 @@ static void mutate(const struct input *in, size_t n, uint64_t seconds, uint64_t 
                    uint64_t seed)
 {
     struct rng r;
-    time_t end = time(NULL) + (time_t)seconds;
+    double end = (double)clock() + (double)seconds * CLOCKS_PER_SEC;
     uint64_t runs = 0;
 
-    for (; runs < most && time(NULL) < end; runs++) {
+    for (; runs < most && (double)clock() < end; runs++) {
         const struct input *from = &in[rng_init(&r, seed, runs), rng_below(&r, n)];
         struct str s = { 0 };
         uint64_t changes = rng_below(&r, MOST_CHANGES) + 1;
