@@ -2,8 +2,8 @@
  *
  *   fuzz-NAME FILE...                the inputs as they are (TAP)
  *   fuzz-NAME --seconds N [--runs N] [--seed N] FILE...
- *                                    then changed copies for N seconds of a processor, or
- *                                    up to so many; the same ones with the same seed
+ *                                    then changed copies for N processor seconds, or
+ *                                    up to so many; the same with the same seed
  *
  * The targets have libFuzzer's entry point: where clang has that engine, it runs them.
  * An input that crashes is left in crash-NAME. */
