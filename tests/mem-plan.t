@@ -245,7 +245,7 @@ run mem-estimate plan --mode train --weights bf16 --gpu h100-80g --gpus 2 --mesh
 status_is 1 "chunks that the order does not have are refused"
 out_has "for the schedule" "which is told, too"
 
-# The whole space: sp, orders, selective recomputation
+# The whole space: sp, orders, recomputation
 whole="--mode train --gpu h100-80g --gpus 64 --global-batch 256 --seq 8192 --weights bf16 --json llama-3-70b.json"
 # whole [OPTION...] - one search of it
 # shellcheck disable=SC2086 # words are wanted
@@ -277,7 +277,7 @@ ok "one that does not divide is not" grep -q '"the sequence does not divide":[1-
 for way in none selective full; do
     whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --flash off --schedule 1f1b --recompute $way | sed -n '1s/.*"memory":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \2/p'
 done > ways
-ok "selective recomputation takes time and memory between none and full where scores are kept" \
+ok "recomputing attention takes time and memory between none and full where scores are kept" \
     sh -c 'test "$(wc -l < ways)" -ge 2 && sort -k1,1rg ways | cmp - ways && sort -k2,2g ways | cmp - ways'
 run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --seq 8192 --weights bf16 --recompute selective llama-3-70b.json
 status_is 1 "and is refused where they are not"

@@ -97,6 +97,6 @@ ok "the derivative comes with its pass" test "$(wc -l < forward)" -lt "$(wc -l <
 ok "and is whole then" cmp -s both out
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
-err_has "--pass: no pass is called 'nothing'; there are unused, boundary, order, weights, reverse, lifetimes" "with those that are"
+err_has "--pass: no pass is called 'nothing'; there are unused, boundary, order, weights, reverse, recompute, lifetimes" "with those that are"
 
 done_testing

@@ -84,7 +84,8 @@ ok "a step's FLOPs are those of tp-run program --train" near \
     "$(json step.json flops_per_second) / $(json step.json tokens_per_second) / $(sed -n 's/.*"type":"program".*"flops":\([^,}]*\).*/\1/p' program.json)" 1 1e-9
 ok "and their share of the peak is told" grep -q '"peak_share":0\.[0-9]*' step.json
 
-for layout in "--tp 1" "--tp 2" "--pp 2" "--tp 2 --pp 2 --dp 2"; do
+for layout in "--tp 1" "--tp 2" "--pp 2" "--tp 2 --pp 2 --dp 2" "--pp 2 --recompute full" "--tp 2 --recompute products" \
+    "--recompute 1" "--recompute selective"; do
     # shellcheck disable=SC2086 # words
     tp-run train --data ids.jsonl --pack none --seq 24 --global-batch 8 --steps 1 --threads 1 --save-every 0 --json \
         $layout "$data/models/llama-gqa" > out

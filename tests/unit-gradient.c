@@ -3,7 +3,8 @@
  * What each tensor's gradient is, by PyTorch in float64, stands in data/gradients.tsv
  * (oracle/make-gradients.py says what is in it).  Every layout gives it, to the bit
  * over threads; and along a direction it is the difference of the losses on both
- * sides.  So it is where elements are dropped, which every layout drops alike. */
+ * sides.  So it is where elements are dropped, which every layout drops alike.  What is
+ * recomputed has the same bits, in less memory. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ enum { MOST = 256, SHARED = 1 << 26, SUMS = 4 };
 /* What the ranks share. */
 struct shared {
     double loss;
+    uint64_t arena; /* bytes of rank 0's activations */
     bool refused;
     size_t at[4096]; /* of each tensor's gradient in x, plus 1; 0: not made */
     float x[];
@@ -39,6 +41,7 @@ struct job {
     bool differences, training; /* the lines that training runs */
     double dropout;
     uint64_t seed, token; /* of it */
+    struct recompute_plan recompute;
     struct shared *out;
 };
 
@@ -73,6 +76,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
     struct program_options options = { .tail = TAIL_NLL,
                                        .reverse = true,
                                        .training = job->training,
+                                       .recompute = job->recompute,
                                        .dropout = job->dropout };
     struct engine_limits limits = { .tokens = job->n, .context = job->n };
     int coord[MESH_NAXES];
@@ -203,6 +207,12 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
         goto out;
     if (loss >= 0)
         job->out->loss = loss;
+    if (world->rank == 0) {
+        struct ledger list = { 0 };
+
+        engine_memory(r.engine, &list);
+        job->out->arena = ledger_of(&list, "activations");
+    }
     give(&r);
     ret = 0;
     if (job->differences && !r.program->nmixtures) { /* a choice jumps */
@@ -298,20 +308,31 @@ static double distance(const struct line *l, double least, const float *x)
     return off / most;
 }
 
+/* Recomputations to try, as bits. */
+enum { ATTENTION = 1, FULL = 2, PRODUCTS = 4, FIRST = 8 };
+
 static const struct layout {
     const char *name;
     int tp, pp, threads;
     bool training;
+    int again;
 } layouts[] = {
-    { "one rank", 1, 1, 1, false },
-    { "three threads", 1, 1, 3, false },
-    { "tp 2", 2, 1, 1, false },
-    { "tp 3", 3, 1, 1, false },
-    { "pp 2", 1, 2, 1, false },
-    { "tp 2 pp 2", 2, 2, 1, false },
-    { "one rank, lines of training", 1, 1, 1, true },
-    { "tp 2, lines of training", 2, 1, 1, true },
+    { "one rank", 1, 1, 1, false, ATTENTION | FULL | PRODUCTS | FIRST },
+    { "three threads", 1, 1, 3, false, 0 },
+    { "tp 2", 2, 1, 1, false, PRODUCTS },
+    { "tp 3", 3, 1, 1, false, FULL },
+    { "pp 2", 1, 2, 1, false, 0 },
+    { "tp 2 pp 2", 2, 2, 1, false, FULL },
+    { "one rank, lines of training", 1, 1, 1, true, FULL },
+    { "tp 2, lines of training", 2, 1, 1, true, 0 },
 };
+static const struct {
+    int bit;
+    const char *text;
+} ways[] = { { ATTENTION, "attention" },
+             { FULL, "full" },
+             { PRODUCTS, "products" },
+             { FIRST, "1" } };
 
 /* Compare with the lines of the model; the worst tensor's in *text. */
 static double compare(const struct checkpoint *c, const struct shared *out,
@@ -339,6 +360,41 @@ static double compare(const struct checkpoint *c, const struct shared *out,
         }
     }
     return worst;
+}
+
+/* Runs JOB once more with each of the recomputations AGAIN; the END floats of the
+ * gradients, and the loss, are to be what they are now. */
+static void try_again(struct job *job, const char *name, const char *layout, int again,
+                      size_t end)
+{
+    uint64_t arena = job->out->arena;
+    double loss = job->out->loss;
+    float *x = xmalloc(end * sizeof(float) + 1);
+    struct err err = { .text = "" };
+    bool less;
+    int sig;
+
+    memcpy(x, job->out->x, end * sizeof(float));
+    job->differences = false;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        if (!(ways[i].bit & again))
+            continue;
+        memset(job->out->x, 0, end * sizeof(float));
+        job->out->arena = UINT64_MAX;
+        if (recompute_parse(&job->recompute, ways[i].text, &err) < 0 ||
+            launch_ranks(job->mesh.nranks, run_rank, job, &sig, &err) < 0)
+            printf("# %s\n", err.text);
+        tap_ok(loss == job->out->loss && !memcmp(x, job->out->x, end * sizeof(float)),
+               "%s on %s, recomputing %s: the same bits", name, layout, ways[i].text);
+        less = ways[i].bit == FULL ? job->out->arena < arena : job->out->arena <= arena;
+        if (job->mesh.size[MESH_PP] == 1 && /* stages of one layer have little input */
+            !tap_ok(less, "%s on %s, recomputing %s: less memory", name, layout,
+                    ways[i].text))
+            printf("# %llu bytes, not %llu\n", (unsigned long long)job->out->arena,
+                   (unsigned long long)arena);
+    }
+    job->recompute = (struct recompute_plan){ 0 };
+    free(x);
 }
 
 static void try_layout(struct job *job, const struct layout *l, const struct line *line,
@@ -381,6 +437,7 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
         *one = xmalloc(end * sizeof(float) + 1);
         memcpy(*one, job->out->x, end * sizeof(float));
     }
+    try_again(job, line->name, l->name, l->again, end);
 }
 
 /* ---- dropout ---- */
@@ -428,6 +485,7 @@ static void try_dropout(struct job *job, const char *name)
             loss = job->out->loss;
             n = end;
             tap_ok(true, "%s: with dropout the gradient is the loss's", name);
+            try_again(job, name, "one rank, dropped", FULL, end);
             continue;
         }
         for (size_t k = 0; one && k < end; k++) {

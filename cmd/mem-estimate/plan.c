@@ -239,17 +239,17 @@ static void summarise(const struct planner_result *r)
 struct kept {
     const char *mesh;
     int axis[MESH_NAXES]; /* 0: not fixed */
-    int zero, recompute, schedule, chunks, micro_batch;
+    const char *recompute;
+    int zero, schedule, chunks, micro_batch;
     double margin; /* percent of the memory to leave free */
-    bool zero_given, recompute_given, schedule_given, flash_given, runtime_given,
-        margin_given;
+    bool zero_given, schedule_given, flash_given, runtime_given, margin_given;
 };
 
-/* The recomputations that a plan searches, from recompute_names. */
-static const char *const searched[] = { "none", "selective", "full", NULL };
-
-static int keep(struct planner_options *p, const struct kept *k, struct err *err)
+static int keep(struct planner_options *p, const struct kept *k, bool ours,
+                struct err *err)
 {
+    struct recompute_plan plan = { 0 };
+
     if (k->mesh && mesh_parse(p->size, k->mesh, err) < 0)
         return -1;
     for (int a = 0; a < MESH_NAXES; a++) {
@@ -264,7 +264,12 @@ static int keep(struct planner_options *p, const struct kept *k, struct err *err
         return err_set(err, ERR_USAGE, "--margin %g: not from 0 to below 100",
                        k->margin);
     p->zero = k->zero_given ? k->zero : -1;
-    p->recompute = k->recompute_given ? k->recompute : -1;
+    if (k->recompute && recompute_parse(&plan, k->recompute, err) < 0)
+        return -1;
+    if (plan.layers || (plan.kind == RECOMPUTE_PRODUCTS && !ours))
+        return err_set(err, ERR_USAGE, "--recompute %s: a plan does not try it%s",
+                       k->recompute, plan.layers ? "" : " but for tp-run");
+    p->recompute = k->recompute ? (int)plan.kind : -1;
     p->order = k->schedule_given ? k->schedule : -1;
     p->chunks = k->chunks;
     p->micro_batch = (uint64_t)k->micro_batch;
@@ -400,8 +405,8 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "mesh", &kept.mesh, "SPEC", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batch", &kept.micro_batch, "N", NULL, NULL, NULL },
         { OPT_INT, '\0', "zero", &kept.zero, "STAGE", NULL, NULL, &kept.zero_given },
-        { OPT_CHOICE, '\0', "recompute", &kept.recompute, "WHAT", NULL, searched,
-          &kept.recompute_given },
+        { OPT_STRING, '\0', "recompute", &kept.recompute, "WHAT", NULL, recompute_names,
+          NULL },
         { OPT_CHOICE, '\0', "schedule", &kept.schedule, "NAME", NULL, order_names,
           &kept.schedule_given },
         { OPT_COUNT, '\0', "model-chunks", &kept.chunks, "N", NULL, NULL, NULL },
@@ -479,7 +484,7 @@ int plan_main(const char *program, int argc, char **argv)
     if (!o.runtime_given)
         o.runtime = default_runtime(p.gpus);
     o.runtime_given = true;
-    if (keep(&p, &kept, &err) < 0 ||
+    if (keep(&p, &kept, o.framework == FRAMEWORK_TP_RUN, &err) < 0 ||
         request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (cluster.calibration && !r.gpu_memory) {

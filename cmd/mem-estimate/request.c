@@ -247,6 +247,24 @@ static int set_lora(struct request *r, const struct request_options *o, struct e
     return 0;
 }
 
+/* A number of layers is what tp-run counts: its programs are added up. */
+static int set_recompute(struct memory_options *m, const struct request_options *o,
+                         struct err *err)
+{
+    struct recompute_plan plan = { 0 };
+
+    if (o->recompute && recompute_parse(&plan, o->recompute, err) < 0)
+        return -1;
+    if (plan.layers && m->framework != FRAMEWORK_TP_RUN)
+        return err_set(err, ERR_USAGE,
+                       "--recompute %s: a number of layers is estimated with "
+                       "--framework tp-run alone",
+                       o->recompute);
+    m->recompute = plan.kind;
+    m->recompute_layers = plan.layers;
+    return 0;
+}
+
 static int set_training(struct request *r, const struct request_options *o,
                         struct err *err)
 {
@@ -257,7 +275,6 @@ static int set_training(struct request *r, const struct request_options *o,
     m->zero = o->zero;
     m->hsdp = o->hsdp;
     m->offload = (enum offload)o->offload;
-    m->recompute = (enum recompute)o->recompute;
     m->flash = o->flash != 1;
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
@@ -265,6 +282,8 @@ static int set_training(struct request *r, const struct request_options *o,
     m->sequence_parallel =
         o->sequence_parallel || (m->framework == FRAMEWORK_TORCHTITAN && m->train);
     m->freeze = o->freeze;
+    if (set_recompute(m, o, err) < 0)
+        return -1;
     if (m->zero > 3)
         return err_set(err, ERR_USAGE, "--zero %d: no stage above 3", m->zero);
     if (!m->train)

@@ -14,14 +14,14 @@
 struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
-        *gpu_file, *family;
+        *recompute, *gpu_file, *family;
     int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp, threads;
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks, framework, balance, backend;
     const char *stages;
-    int optimizer, master, offload, recompute, flash;
+    int optimizer, master, offload, flash;
     bool sequence_parallel, fused_loss, dropout, eager;
     bool seq_given, memory_given, runtime_given, fragmentation_given, backend_given;
     double fragmentation;
@@ -96,7 +96,7 @@ extern const char *const weight_words[], *const float_words[];
 /* ... and for training. */
 #define REQUEST_TRAIN_OPTIONS(r)                                                       \
     REQUEST_ROW(OPT_INT, "zero", &(r).zero, "STAGE", NULL, NULL, NULL),                \
-        REQUEST_ROW(OPT_CHOICE, "recompute", &(r).recompute, "WHAT", NULL,             \
+        REQUEST_ROW(OPT_STRING, "recompute", &(r).recompute, "WHAT", NULL,             \
                     recompute_names, NULL),                                            \
         REQUEST_ROW(OPT_RANK, "lora", &(r).lora, "RANK[:NAMES]", NULL, lora_rank,      \
                     NULL),                                                             \

@@ -12,7 +12,7 @@ enum { MOST_TOKENS = 512 };
 
 struct request {
     struct mesh_options mesh;
-    const char *family, *pass;
+    const char *family, *pass, *recompute;
     uint64_t tokens;
     int rank;
     bool rank_given, json, train, deterministic;
@@ -23,17 +23,19 @@ struct request {
 static int build(struct program **out, const struct model *m, const struct mesh *mesh,
                  const int coord[MESH_NAXES], const struct request *r, struct err *err)
 {
-    const struct program_options reverse = { .tail = TAIL_NLL,
-                                             .reverse = true,
-                                             .deterministic = r->deterministic,
-                                             .pass = r->pass,
-                                             .dropout = -1 };
+    struct program_options reverse = { .tail = TAIL_NLL,
+                                       .reverse = true,
+                                       .deterministic = r->deterministic,
+                                       .pass = r->pass,
+                                       .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL,
                                    .wanted = true,
                                    .deterministic = r->deterministic,
                                    .pass = r->pass };
     struct err first = { 0 };
 
+    if (r->recompute && recompute_parse(&reverse.recompute, r->recompute, err) < 0)
+        return -1;
     if (r->train)
         return program_build(out, m, mesh, coord, &reverse, err);
     if (program_build(out, m, mesh, coord, &opt, &first) == 0)
@@ -103,6 +105,8 @@ int program_main(const char *program, int argc, char **argv)
           "of a sequence that is counted (default: 512)", NULL, NULL },
         { OPT_FLAG, '\0', "train", &r.train, NULL, "with its derivative by all weights",
           NULL, NULL },
+        { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT",
+          "with --train: compute activations again", NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &r.deterministic, NULL,
           "with the same bits on 1, 2, 4 and 8 ranks", NULL, NULL },
         { OPT_STRING, '\0', "pass", &r.pass, "NAME",

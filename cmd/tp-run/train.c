@@ -56,7 +56,7 @@ enum { SETTINGS_LIST(SETTING) SETTINGS };
 struct request {
     struct train t;
     struct opt_list data, eval;
-    const char *keep, *stop_after, *pipeline;
+    const char *keep, *stop_after, *pipeline, *recompute;
     bool resume, force, dry;
     double epochs;     /* --epochs; 0: not given */
     int micro_batches; /* of a replica; 0: not given */
@@ -107,6 +107,8 @@ static int parse_words(struct request *r, struct err *err)
     if (r->epochs > 0 && r->t.setting[S_STEPS].given)
         return err_set(err, ERR_USAGE,
                        "--epochs and --steps: one of them says how long to train");
+    if (r->recompute && recompute_parse(&o->recompute, r->recompute, err) < 0)
+        return -1;
     if (r->stop_after && !parse_duration(r->stop_after, &o->stop_after))
         return err_set(err, ERR_USAGE,
                        "--stop-after: expected a time such as 3h50m, not '%s'",
@@ -488,7 +490,9 @@ static int print_plan(const struct request *r, struct err *err)
     printf("; %d ranks of %d threads, backend %s\n", s->mesh.nranks, s->machine.threads,
            s->machine.ops->name);
     for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
-        const struct program_options reverse = { .tail = TAIL_NLL, .reverse = true };
+        const struct program_options reverse = { .tail = TAIL_NLL,
+                                                 .reverse = true,
+                                                 .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
         uint64_t n = 0, bytes = 0;
         struct program *p;
@@ -664,6 +668,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_DOUBLE, '\0', "epochs", &r.epochs, "X", NULL, NULL, &has_epochs },
         { OPT_COUNT, '\0', "micro-batches", &r.micro_batches, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
+        { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT", NULL, NULL, NULL },
         { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, 'o', "output", &out, "RUN",
@@ -680,7 +685,7 @@ int train_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N",
           "tensor-parallel ranks (default: the checkpoint's)", NULL, NULL },
-        { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", "pipeline stages", NULL, NULL },
+        { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &opt.mesh.spec, "SPEC", NULL, NULL, NULL },
         { OPT_STRING, '\0', "family", &opt.family, "FILE", NULL, NULL, NULL },

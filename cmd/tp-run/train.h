@@ -7,6 +7,7 @@
 
 #include "cmd/tp-run/session.h"
 #include "lib/pipe/action.h"
+#include "lib/program/recompute.h"
 #include "lib/train/save.h"
 #include "lib/train/schedule.h"
 
@@ -19,6 +20,7 @@ struct train_options {
     double lr, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, pack, order;
     bool deterministic;
+    struct recompute_plan recompute;
     bool init;      /* initialize weights at random */
     int keep;       /* number of newest checkpoints to keep; 0: all */
     bool keep_best; /* and the one with the lowest evaluation loss */

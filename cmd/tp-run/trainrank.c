@@ -312,6 +312,7 @@ static int open_work(struct work *w, struct err *err)
         .order = t->pipeline,
         .table = t->table,
         .deterministic = o->deterministic,
+        .recompute = o->recompute,
         .dropout = o->dropout,
         .seed = o->seed,
         .adamw = { o->beta1, o->beta2, o->eps, o->decay },

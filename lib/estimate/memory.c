@@ -23,7 +23,6 @@ const char *const memory_moment_names[MOMENTS + 1] = { "forward", "loss", "backw
                                                        NULL };
 const char *const optimizer_names[] = { "adamw",     "adam8bit", "sgd",  "momentum",
                                         "adafactor", "lion",     "muon", NULL };
-const char *const recompute_names[] = { "none", "selective", "full", "products", NULL };
 const char *const offload_names[] = { "none", "optimizer", "params", NULL };
 
 enum { BUCKET_BYTES = 25 << 20 }; /* gradient bucket: PyTorch DDP's default */

@@ -11,6 +11,7 @@
 #include "lib/estimate/costmodel.h"
 #include "lib/estimate/weighttype.h"
 #include "lib/pipe/order.h"
+#include "lib/program/recompute.h"
 #include "lib/reshard/summary.h"
 
 enum memory_category {
@@ -39,16 +40,6 @@ enum optimizer {
     OPTIMIZER_MUON
 };
 extern const char *const optimizer_names[];
-
-/* What a layer's backward pass recomputes. */
-enum recompute {
-    RECOMPUTE_NONE,
-    RECOMPUTE_SELECTIVE, /* attention's scores */
-    RECOMPUTE_FULL,      /* everything; only the layer's input is saved */
-    RECOMPUTE_PRODUCTS /* everything except the results of attention and of every second
-                          product, which are saved */
-};
-extern const char *const recompute_names[];
 
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS };
 extern const char *const offload_names[];
@@ -107,6 +98,7 @@ struct memory_options {
     int hsdp;    /* ranks of a shard group; 0: all replicas */
     enum offload offload;
     enum recompute recompute;
+    int recompute_layers;   /* as recompute_plan.layers */
     bool sequence_parallel; /* Megatron's: values replicated over tp are split by
                              * tokens */
     bool flash, fused_loss, dropout;

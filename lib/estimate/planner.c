@@ -294,7 +294,7 @@ static void try_states(struct search *s, struct memory_options *o,
         o->zero = zero;
         for (int way = 0; way < (o->train ? WAYS : 1); way++) {
             if (!keeps(s->o->recompute, way) ||
-                (way == RECOMPUTE_SELECTIVE && o->flash))
+                (way == RECOMPUTE_ATTENTION && o->flash))
                 continue;
             if (is_ours(s) && way && s->o->recompute < 0) {
                 reject(s, RULE_FRAMEWORK);
@@ -514,7 +514,7 @@ static int try_all(struct search *s, struct err *err)
         return 0;
     }
     if (s->o->start.train && s->o->start.flash &&
-        keeps(s->o->recompute, RECOMPUTE_SELECTIVE))
+        keeps(s->o->recompute, RECOMPUTE_ATTENTION))
         reject(s, RULE_RECOMPUTE);
     find_divisors(&s->devices, (uint64_t)s->o->gpus);
     find_divisors(&s->sizes, s->o->global_batch);

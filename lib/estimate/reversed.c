@@ -15,10 +15,9 @@ bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN &&
            o->optimizer == OPTIMIZER_ADAMW && o->zero == 0 &&
-           o->offload == OFFLOAD_NONE && o->recompute == RECOMPUTE_NONE &&
-           o->fold == FOLD_NONE && o->chunks <= 1 && !o->sequence_parallel &&
-           !o->lora_rank && !o->freeze && !o->eager && o->mesh.size[MESH_SP] == 1 &&
-           o->mesh.size[MESH_EP] == 1;
+           o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE && o->chunks <= 1 &&
+           !o->sequence_parallel && !o->lora_rank && !o->freeze && !o->eager &&
+           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
 
 /* Micro-batches in flight on stage S. */
@@ -41,16 +40,20 @@ static const struct program *program_at(struct reversed_programs *known,
                                         const struct memory_options *o,
                                         const int coord[MESH_NAXES], struct err *err)
 {
+    const struct recompute_plan plan = { o->recompute, o->recompute_layers };
     const struct program_options options = { .tail = TAIL_NLL,
                                              .reverse = true,
+                                             .recompute = plan,
                                              .dropout = o->dropout ? -1 : 0 };
     int tp = o->mesh.size[MESH_TP], pp = o->mesh.size[MESH_PP];
     struct program **p;
 
-    if (known->tp != tp || known->pp != pp) {
+    if (known->tp != tp || known->pp != pp || known->recompute.kind != plan.kind ||
+        known->recompute.layers != plan.layers) {
         reversed_clear(known);
         known->program = xcalloc((size_t)tp * (size_t)pp, sizeof(*known->program));
         known->tp = tp;
+        known->recompute = plan;
         known->pp = pp;
     }
     p = &known->program[coord[MESH_TP] * pp + coord[MESH_PP]];

@@ -8,10 +8,12 @@
 
 #include "lib/estimate/memory.h"
 
-/* Programs of ranks that were built before, for one tp and pp; {0} is empty. */
+/* Programs of ranks that were built before, for one tp, pp and recomputation; {0} is
+ * empty. */
 struct reversed_programs {
     struct program **program; /* [tp][pp]; NULL: not built */
     int tp, pp;
+    struct recompute_plan recompute;
 };
 void reversed_clear(struct reversed_programs *known);
 

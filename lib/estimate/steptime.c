@@ -224,7 +224,7 @@ static void find_times(struct rank_known *k, const struct profile *p,
     t.sums = tensor_seconds(m, o, &all, tokens);
     t.all_to_all = all_to_all_seconds(p, m, o, &all, tokens);
     attention = tokens * attention_seconds(m, &again);
-    if (o->recompute == RECOMPUTE_SELECTIVE)
+    if (o->recompute == RECOMPUTE_ATTENTION)
         t.again = attention + tokens * again.scores / m->memory;
     if (o->recompute == RECOMPUTE_FULL) {
         t.again = plain_seconds(m, o, &again, tokens) + attention;

@@ -184,7 +184,7 @@ static void add_saved(struct tally *out, const struct memory_options *o,
                       const struct unit *u)
 {
     if (!made_again(o, u)) {
-        add_kept(out, o, u, o->recompute != RECOMPUTE_SELECTIVE);
+        add_kept(out, o, u, o->recompute != RECOMPUTE_ATTENTION);
         return;
     }
     add_boundary(out, o, u);
@@ -199,7 +199,7 @@ static void add_saved(struct tally *out, const struct memory_options *o,
 static uint64_t bytes_at(struct tally *over, const struct memory_options *o,
                          const struct unit *u, enum unit_moment k)
 {
-    bool scores = made_again(o, u) || o->recompute != RECOMPUTE_SELECTIVE;
+    bool scores = made_again(o, u) || o->recompute != RECOMPUTE_ATTENTION;
     struct tally s = { 0 };
 
     add_columns(&s, o, u, &u->worst[k].columns);

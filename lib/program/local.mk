@@ -17,10 +17,12 @@ lib_libshardutils_a_SOURCES += \
     %D%/pass-boundary.c \
     %D%/pass-lifetimes.c \
     %D%/pass-order.c \
+    %D%/pass-recompute.c \
     %D%/pass-reverse.c %D%/pass-reverse.h \
     %D%/pass-unused.c \
     %D%/pass-weights.c \
     %D%/print.c %D%/print.h \
     %D%/program.c %D%/program.h \
+    %D%/recompute.c %D%/recompute.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rules.c

@@ -68,8 +68,8 @@ static struct inst *emit_like(struct reverse *r, enum op op, int like, int n,
 }
 
 /* Emits OP, which adds to the gradient of weight W, with N sources.  If that gradient
- * is summed over the ranks later, only rank 0 adds a replicated term.  A frozen
- * weight's gradient stays zero. */
+ * is summed over the ranks later, only rank 0 adds a replicated term: elsewhere
+ * pass_recompute takes it out.  A frozen weight's gradient stays zero. */
 static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int *src)
 {
     struct value like = r->p->value[r->inst.dst];
@@ -78,9 +78,7 @@ static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int
     struct value *v;
     int dst;
 
-    if (r->b->m->tensor[its->tensor].frozen ||
-        (its->summed && place_of(r, r->inst.dst) == PLACE_WHOLE &&
-         r->p->coord[MESH_TP] > 0))
+    if (r->b->m->tensor[its->tensor].frozen)
         return;
     inst = build_emit_plain(r->b, op, its->rows * its->cols, DTYPE_F32, ROWS_ONE);
     dst = inst->dst;
@@ -95,6 +93,7 @@ static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int
     v->section = like.section;
     v->layer = like.layer;
     v->gradient = w + 1;
+    v->elsewhere = its->summed && like.place == PLACE_WHOLE && r->p->coord[MESH_TP] > 0;
 }
 
 /* ---- sums ---- */

@@ -11,6 +11,7 @@ const struct pass pass_all[] = {
     { "order", pass_order },
     { "weights", pass_weights },
     { "reverse", pass_reverse },
+    { "recompute", pass_recompute },
     { "lifetimes", pass_lifetimes },
     { .name = NULL },
 };

@@ -20,6 +20,7 @@
 #include "lib/program/activation.h"
 #include "lib/program/attention-shape.h"
 #include "lib/program/op.h"
+#include "lib/program/recompute.h"
 
 /* What the rows of a value are. */
 enum row_kind {
@@ -70,6 +71,8 @@ struct value {
     bool kept;        /* made by OP_KEEP: lies in the KV cache, not in the arena */
     int gradient;     /* number of the weight, from 1, whose gradient it is: the engine
                          is given its memory; 0: not a weight's gradient */
+    bool elsewhere;   /* until the pass recompute: the gradient has this term on another
+                         rank of the tensor group alone */
     uint64_t cols;    /* columns on this rank */
     uint64_t whole_cols; /* columns over all ranks */
     int first, last;     /* instructions that make it and that read it last */
@@ -338,6 +341,7 @@ struct program_options {
                       (reverse.h); needs TAIL_NLL, and .wanted false */
     const char *pass; /* the last pass that runs (pass.h), to print what it leaves;
                          NULL: all of them, without which a program cannot be run */
+    struct recompute_plan recompute; /* with .reverse: what is computed again there */
     double dropout; /* with .reverse: rate of every dropout; < 0: the config's rates; 0:
                        no dropout */
 };

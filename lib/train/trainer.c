@@ -239,6 +239,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     struct program_options program = { .tail = TAIL_NLL,
                                        .reverse = true,
                                        .deterministic = options->deterministic,
+                                       .recompute = options->recompute,
                                        .dropout = options->dropout };
     struct choice_need need = { .checkpoint = c, .trains = true };
     int coord[MESH_NAXES];

@@ -25,7 +25,8 @@ struct trainer_options {
     const struct action_table *table; /* instead of ORDER; must outlive the call; or
                                        * NULL */
     bool deterministic;               /* sums do not depend on dp */
-    double dropout;                   /* as in program_options.dropout */
+    struct recompute_plan recompute;  /* as in program_options, */
+    double dropout;                   /* too */
     uint64_t seed;                    /* seed of dropout */
     struct adamw adamw;
     double clip;
