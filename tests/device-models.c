@@ -30,7 +30,7 @@ struct job {
     int across;
     enum program_tail tail;
     enum weights_form form;
-    enum dtype kept;
+    enum format kept;
     int *refused; /* shared: the ranks cannot run this */
 };
 
@@ -68,7 +68,8 @@ static bool is_narrow(const struct runner *r)
 
         if (inst->op == OP_LINEAR || inst->op == OP_MATMUL ||
             inst->op == OP_HEAD_LINEAR || inst->op == OP_HEAD_MATMUL)
-            narrow = narrow && dtype_bits(r->weights.matrix[inst->weight].dtype) <= 16;
+            narrow =
+                narrow && format_bits(r->weights.matrix[inst->weight].format) <= 16;
     }
     return narrow;
 }
@@ -209,17 +210,18 @@ static const struct {
     int tp, sp, pp, across;
     enum program_tail tail;
     enum weights_form form;
-    enum dtype kept;
+    enum format kept;
 } layouts[] = {
-    { "one rank", 1, 1, 1, 0, TAIL_NONE, WEIGHTS_STORED, DTYPE_F32 },
-    { "tp 2, sampled", 2, 1, 1, 0, TAIL_SAMPLE, WEIGHTS_STORED, DTYPE_F32 },
-    { "tp 3, scored", 3, 1, 1, 0, TAIL_NLL, WEIGHTS_STORED, DTYPE_F32 },
-    { "pp 2", 1, 1, 2, 0, TAIL_ARGMAX, WEIGHTS_STORED, DTYPE_F32 },
-    { "sp 2 by heads", 1, 2, 1, 2, TAIL_NONE, WEIGHTS_STORED, DTYPE_F32 },
-    { "sp 2 in a ring", 1, 2, 1, 1, TAIL_ARGMAX, WEIGHTS_STORED, DTYPE_F32 },
-    { "tp 2 in int8, cached in bf16", 2, 1, 1, 0, TAIL_NONE, WEIGHTS_INT8, DTYPE_BF16 },
+    { "one rank", 1, 1, 1, 0, TAIL_NONE, WEIGHTS_STORED, FORMAT_F32 },
+    { "tp 2, sampled", 2, 1, 1, 0, TAIL_SAMPLE, WEIGHTS_STORED, FORMAT_F32 },
+    { "tp 3, scored", 3, 1, 1, 0, TAIL_NLL, WEIGHTS_STORED, FORMAT_F32 },
+    { "pp 2", 1, 1, 2, 0, TAIL_ARGMAX, WEIGHTS_STORED, FORMAT_F32 },
+    { "sp 2 by heads", 1, 2, 1, 2, TAIL_NONE, WEIGHTS_STORED, FORMAT_F32 },
+    { "sp 2 in a ring", 1, 2, 1, 1, TAIL_ARGMAX, WEIGHTS_STORED, FORMAT_F32 },
+    { "tp 2 in int8, cached in bf16", 2, 1, 1, 0, TAIL_NONE, WEIGHTS_INT8,
+      FORMAT_BF16 },
     { "one rank in int4, cached in int8", 1, 1, 1, 0, TAIL_NLL, WEIGHTS_INT4,
-      DTYPE_I8 },
+      FORMAT_CACHE_INT8 },
 };
 
 /* On several ranks? */

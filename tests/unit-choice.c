@@ -31,7 +31,7 @@ static int no_causal(const struct device_request *r, struct err *err)
 
 /* Opens the model with the tables above, which lack something: TEXT, or "" for
  * nothing. */
-static void refuses(struct checkpoint *c, enum weights_form form, enum dtype kept,
+static void refuses(struct checkpoint *c, enum weights_form form, enum format kept,
                     const char *text, const char *what)
 {
     const struct mesh one = { .size = { 1, 1, 1, 1, 1 }, .nranks = 1 };
@@ -128,25 +128,26 @@ int main(void)
         return tap_done();
     }
     some_kernels[OP_ROPE_BACK] = NULL;
-    refuses(c, WEIGHTS_INT8, DTYPE_BF16, "",
+    refuses(c, WEIGHTS_INT8, FORMAT_BF16, "",
             "a kernel that only training needs may be lacking");
     some_kernels[OP_ROPE] = NULL;
     refuses(c, WEIGHTS_STORED, 0, "no kernel for rope",
             "a row that is lacking is named before memory is asked for");
     some_limits[OP_LINEAR].weight = 0;
-    refuses(c, WEIGHTS_STORED, DTYPE_I8, "",
+    refuses(c, WEIGHTS_STORED, FORMAT_CACHE_INT8, "",
             "what is stored needs no products of codes");
-    some_limits[OP_LINEAR].weight = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_U8;
+    some_limits[OP_LINEAR].weight =
+        1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_INT4;
     refuses(c, WEIGHTS_INT8, 0, "no kernel for linear with weights of int8",
             "a format of weights is named");
-    some_limits[OP_EMBEDDING].weight = 1 << DTYPE_F16;
+    some_limits[OP_EMBEDDING].weight = 1 << FORMAT_F16;
     refuses(c, WEIGHTS_INT8, 0, "no kernel for embedding with weights of f32",
             "so is that of weights that are no codes");
     some_limits[OP_KEEP].cache = 0;
-    refuses(c, WEIGHTS_STORED, DTYPE_BF16, "no kernel for keep with a cache of bf16",
+    refuses(c, WEIGHTS_STORED, FORMAT_BF16, "no kernel for keep with a cache of bf16",
             "and that of the cache");
-    some_limits[OP_ATTENTION].cache = 1 << DTYPE_F32 | 1 << DTYPE_I8;
-    refuses(c, WEIGHTS_STORED, DTYPE_BF16,
+    some_limits[OP_ATTENTION].cache = 1 << FORMAT_F32 | 1 << FORMAT_CACHE_INT8;
+    refuses(c, WEIGHTS_STORED, FORMAT_BF16,
             "no kernel for attention with a cache of bf16",
             "where it is written and where it is read");
     some_limits[OP_ATTENTION].fits = no_causal;

@@ -15,7 +15,7 @@
 #include "tests/tap.h"
 
 static const int thread_counts[] = { 1, 2, 3, 7 };
-static const enum dtype dtypes[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+static const enum format dtypes[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
 
 enum {
     NTHREADS = sizeof(thread_counts) / sizeof(*thread_counts),
@@ -27,20 +27,20 @@ static struct device *team; /* for checks that are not about threads */
 /* ---- numbers ---- */
 
 /* Random weights of type T; release data with free(). */
-static struct matrix matrix_new(enum dtype t, uint64_t rows, uint64_t cols,
+static struct matrix matrix_new(enum format t, uint64_t rows, uint64_t cols,
                                 uint64_t stream)
 {
     size_t n = (size_t)(rows * cols);
     float *x = numbers_new(n, stream);
     uint16_t *h;
 
-    if (t == DTYPE_F32)
-        return (struct matrix){ .data = x, .dtype = t, .rows = rows, .cols = cols };
+    if (t == FORMAT_F32)
+        return (struct matrix){ .data = x, .format = t, .rows = rows, .cols = cols };
     h = xcalloc(n + 1, sizeof(*h));
     for (size_t i = 0; i < n; i++)
-        h[i] = t == DTYPE_BF16 ? dtype_f32_to_bf16(x[i]) : dtype_f32_to_f16(x[i]);
+        h[i] = t == FORMAT_BF16 ? dtype_f32_to_bf16(x[i]) : dtype_f32_to_f16(x[i]);
     free(x);
-    return (struct matrix){ .data = h, .dtype = t, .rows = rows, .cols = cols };
+    return (struct matrix){ .data = h, .format = t, .rows = rows, .cols = cols };
 }
 
 static void matrix_free(struct matrix *w)
@@ -50,7 +50,7 @@ static void matrix_free(struct matrix *w)
 
 static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
 {
-    return dtype_get(w->dtype, w->data, row * w->cols + col);
+    return dtype_get(format_dtype(w->format), w->data, row * w->cols + col);
 }
 
 /* The largest |got - want| / (1 + |want|). */
@@ -189,7 +189,9 @@ static const char *const product_names[] = { "matmul",
 static bool product_runs(enum product how)
 {
     const uint16_t one = 0x3f80;
-    const struct matrix w = { .data = &one, .dtype = DTYPE_BF16, .rows = 1, .cols = 1 };
+    const struct matrix w = {
+        .data = &one, .format = FORMAT_BF16, .rows = 1, .cols = 1
+    };
     const float x = 1;
     struct err err;
     float y;
@@ -241,14 +243,14 @@ static void guarded_free(char *p, size_t bytes)
     munmap(p + bytes - all, all + page);
 }
 
-static struct product_result try_product(enum dtype t, enum product how, size_t rows,
+static struct product_result try_product(enum format t, enum product how, size_t rows,
                                          uint64_t in, uint64_t out)
 {
     product_fn *product = product_of[how];
     bool transposed = how != MATMUL && how != TRANSPOSED;
     struct matrix w =
         transposed ? matrix_new(t, out, in, 1) : matrix_new(t, in, out, 1);
-    size_t n = rows * (size_t)out, bytes = (size_t)(in * out) * dtype_bits(t) / 8;
+    size_t n = rows * (size_t)out, bytes = (size_t)(in * out) * format_bits(t) / 8;
     void *owned = (void *)(uintptr_t)w.data;
     char *last = guarded_new(bytes); /* nothing is read behind the weights */
     float *x = numbers_new(rows * (size_t)in, 2),
@@ -336,27 +338,27 @@ static void products_are_right(enum product how)
                 older &= result.older;
             }
         if (!tap_ok(worst < 5e-6, "%s in %s is the sum of products", name,
-                    dtype_name(dtypes[t])))
+                    format_name(dtypes[t])))
             printf("# error %g\n", worst);
         tap_ok(same, "%s in %s is the same for any number of threads", name,
-               dtype_name(dtypes[t]));
+               format_name(dtypes[t]));
         tap_ok(alone, "%s in %s gives a row the same bits alone and among others", name,
-               dtype_name(dtypes[t]));
+               format_name(dtypes[t]));
         if (how <= LINEAR)
             tap_ok(older, "%s in %s has the same bits by older loops", name,
-                   dtype_name(dtypes[t]));
+                   format_name(dtypes[t]));
     }
 }
 
 /* Of so many rows and terms the weights are copied, several times. */
 static void many_rows_by_columns(void)
 {
-    struct product_result r[4] = { try_product(DTYPE_F32, MATMUL, 131, 530, 140),
-                                   try_product(DTYPE_BF16, MATMUL, 131, 530, 140) };
+    struct product_result r[4] = { try_product(FORMAT_F32, MATMUL, 131, 530, 140),
+                                   try_product(FORMAT_BF16, MATMUL, 131, 530, 140) };
     int n = 2;
 
     for (int how = TRANSPOSED; how <= TRANSPOSED_LINEAR && product_runs(how); how++)
-        r[n++] = try_product(DTYPE_BF16, how, 131, 530, 140);
+        r[n++] = try_product(FORMAT_BF16, how, 131, 530, 140);
     for (int i = 0; i < n; i++) {
         tap_ok(r[i].error < 5e-6, "many rows by columns, %d: the sum of products", i);
         tap_ok(r[i].same && r[i].alone && r[i].older,
@@ -378,7 +380,8 @@ static void long_sums_do_not_depend_on_threads(void)
     }
     for (int how = ROUNDED; how <= AMX_ROWS_LINEAR; how++)
         if (product_runs(how)) {
-            struct product_result long_sum = try_product(DTYPE_BF16, how, 16, 9000, 24);
+            struct product_result long_sum =
+                try_product(FORMAT_BF16, how, 16, 9000, 24);
 
             same &= long_sum.same;
             alone &= long_sum.alone;
@@ -442,13 +445,13 @@ static void panels_join(void)
         struct product_result r = { .same = true, .alone = true };
 
         if (product_runs(how))
-            r = try_product(DTYPE_BF16, how, 530, 4100, 50);
+            r = try_product(FORMAT_BF16, how, 530, 4100, 50);
         tap_ok(r.error < 2e-5 && r.same, "%s of many rows joins its tasks",
                product_names[how]);
         alone &= r.alone;
         /* whole tiles of weights, as they lie or copied */
         for (size_t rows = 40; rows <= 80 && product_runs(how); rows += 40) {
-            r = try_product(DTYPE_BF16, how, rows, 4096, 150);
+            r = try_product(FORMAT_BF16, how, rows, 4096, 150);
             alone &= r.alone && r.same;
             linear = fmax(linear, r.error);
         }
@@ -462,7 +465,7 @@ static void panels_join(void)
 static struct matrix part_new(const struct matrix *w, bool transposed, uint64_t first,
                               uint64_t n)
 {
-    size_t unit = (size_t)dtype_bits(w->dtype) / 8;
+    size_t unit = (size_t)format_bits(w->format) / 8;
     uint64_t cols = transposed ? n : w->cols, rows = transposed ? w->rows : n;
     char *data = xcalloc((size_t)(rows * cols), unit);
 
@@ -472,7 +475,7 @@ static struct matrix part_new(const struct matrix *w, bool transposed, uint64_t 
                    (transposed ? i * w->cols + first : (first + i) * w->cols) * unit,
                cols * unit);
     return (
-        struct matrix){ .data = data, .dtype = w->dtype, .rows = rows, .cols = cols };
+        struct matrix){ .data = data, .format = w->format, .rows = rows, .cols = cols };
 }
 
 /* A tree of N leaves, a power of two, of EACH columns. */
@@ -490,7 +493,7 @@ static struct sum_tree tree_of(int n, uint64_t each)
 
 /* By a tree of 8 leaves: bits are those of the sum of halves by trees of 4, of
  * quarters' by trees of 2, of those of one leaf, and of each row alone. */
-static bool tree_is_that_of_parts(enum dtype t, enum product how, size_t rows)
+static bool tree_is_that_of_parts(enum format t, enum product how, size_t rows)
 {
     enum { IN = 8 * 150, OUT = 61 };
     product_fn *product = product_of[how];
@@ -546,10 +549,10 @@ static void trees_join(void)
         for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
             same &= tree_is_that_of_parts(dtypes[t], LINEAR, rows[r]) &&
                     tree_is_that_of_parts(dtypes[t], MATMUL, rows[r]) &&
-                    (dtypes[t] != DTYPE_BF16 ||
-                     tree_is_that_of_parts(DTYPE_BF16, ROUNDED, rows[r]));
+                    (dtypes[t] != FORMAT_BF16 ||
+                     tree_is_that_of_parts(FORMAT_BF16, ROUNDED, rows[r]));
         tap_ok(same, "in %s parts of a tree of sums add up to its bits",
-               dtype_name(dtypes[t]));
+               format_name(dtypes[t]));
     }
 }
 
@@ -560,7 +563,9 @@ static void numbers_are_rounded(void)
     enum { LOWS = sizeof(low) / sizeof(*low), COUNT = (1 << 16) * LOWS };
     float *x = xcalloc(COUNT, sizeof(*x)), *y = xcalloc(COUNT, sizeof(*y));
     const uint16_t one = 0x3f80;
-    const struct matrix w = { .data = &one, .dtype = DTYPE_BF16, .rows = 1, .cols = 1 };
+    const struct matrix w = {
+        .data = &one, .format = FORMAT_BF16, .rows = 1, .cols = 1
+    };
     struct err err;
     int wrong = 0;
 
@@ -585,7 +590,7 @@ static void numbers_are_rounded(void)
 
 static void no_rows_give_nothing(void)
 {
-    struct matrix none = { .data = "", .dtype = DTYPE_F32, .cols = 3 };
+    struct matrix none = { .data = "", .format = FORMAT_F32, .cols = 3 };
     float y[6] = { 1, 1, 1, 1, 1, 1 };
     struct err err;
 
@@ -597,12 +602,12 @@ static void no_rows_give_nothing(void)
 }
 
 /* Every 16-bit pattern goes through the vector loop, alone in a row of zeros. */
-static void every_pattern_is_widened(enum dtype t)
+static void every_pattern_is_widened(enum format t)
 {
     enum { COUNT = 1 << 16, COLS = 64 };
     uint16_t *h = xcalloc((size_t)COUNT * COLS, sizeof(*h));
     float *y = xcalloc(COUNT, sizeof(*y)), x[COLS];
-    struct matrix w = { .data = h, .dtype = t, .rows = COUNT, .cols = COLS };
+    struct matrix w = { .data = h, .format = t, .rows = COUNT, .cols = COLS };
     struct err err;
     int wrong = 0;
 
@@ -612,16 +617,16 @@ static void every_pattern_is_widened(enum dtype t)
         h[i * COLS + i % COLS] = (uint16_t)i;
     wrong += cpu_linear(team, y, x, 1, &w, NULL, &err) < 0;
     for (int i = 0; i < COUNT; i++) {
-        float want = t == DTYPE_F16 ? dtype_f16_to_f32((uint16_t)i)
-                                    : dtype_bf16_to_f32((uint16_t)i);
-        bool subnormal = t == DTYPE_BF16 && !(i & 0x7f80);
+        float want = t == FORMAT_F16 ? dtype_f16_to_f32((uint16_t)i)
+                                     : dtype_bf16_to_f32((uint16_t)i);
+        bool subnormal = t == FORMAT_BF16 && !(i & 0x7f80);
 
         if (!(isnan(want) ? isnan(y[i]) : y[i] == want) && !subnormal)
             wrong++;
     }
     tap_is_int(wrong, 0,
-               t == DTYPE_F16 ? "every f16 is widened as it is"
-                              : "every bf16 is widened as it is");
+               t == FORMAT_F16 ? "every f16 is widened as it is"
+                               : "every bf16 is widened as it is");
     free(h);
     free(y);
 }
@@ -647,7 +652,7 @@ static void embedding_takes_rows(void)
                 right &= (double)y[i * 19 + k] == want;
             }
         tap_ok(right, "embedding in %s is the row, or zero where it is not held",
-               dtype_name(dtypes[t]));
+               format_name(dtypes[t]));
         matrix_free(&w);
     }
 }
@@ -688,7 +693,7 @@ static void rope_turns_pairs(bool interleaved)
 
 /* ---- norms and elements ---- */
 
-static void groups_are_normed(bool center, enum dtype t)
+static void groups_are_normed(bool center, enum format t)
 {
     enum { GROUPS = 5, WIDTH = 37, N = GROUPS * WIDTH };
     struct matrix w = matrix_new(t, 1, WIDTH, 5), b = matrix_new(t, 1, WIDTH, 6);
@@ -717,7 +722,7 @@ static void groups_are_normed(bool center, enum dtype t)
         square[g] = 1 / sqrt(square[g] / WIDTH);
     cpu_group_scale(team, y, x, center ? sum : NULL, square, GROUPS, WIDTH, &w, 1, &b);
     tap_ok(furthest(y, want, N) < 1e-6, "%s norm with weights in %s",
-           center ? "a layer" : "an RMS", dtype_name(t));
+           center ? "a layer" : "an RMS", format_name(t));
     matrix_free(&w);
     matrix_free(&b);
     free(x);
@@ -727,7 +732,7 @@ static void elements_are_added_and_scaled(void)
 {
     enum { ROWS = 6, COLS = 11, N = ROWS * COLS };
     float *x = numbers_new(N, 9), *z = numbers_new(N, 10), y[7][N];
-    struct matrix w = matrix_new(DTYPE_BF16, 1, COLS, 11);
+    struct matrix w = matrix_new(FORMAT_BF16, 1, COLS, 11);
     double want[7][N];
 
     cpu_add(team, y[0], x, z, N);
@@ -787,7 +792,7 @@ static double taps_by_hand(const float *x, const struct matrix *w, const float *
     return s ? sum / total : sum;
 }
 
-static void rows_beside_are_read(enum dtype dtype)
+static void rows_beside_are_read(enum format dtype)
 {
     enum { N = BESIDE_ROWS * BESIDE_COLS };
     static const int32_t first[] = { 0, 4 };
@@ -1074,7 +1079,7 @@ static void attention_is_right(const struct attention_case *c)
 /* The rows X as TO keeps them, and what they are then, in place. */
 static void keep(struct buffer *to, float *x, size_t rows)
 {
-    uint64_t bytes = layout_cached_bytes(to->dtype, to->cols, to->width);
+    uint64_t bytes = format_row_bytes(to->format, to->cols, to->width);
 
     to->data = xcalloc(rows, bytes);
     for (size_t i = 0; i < rows; i++) {
@@ -1120,7 +1125,7 @@ struct cached_trial {
 
 /* If ROUND, the numbers are bf16; SINKS may be NULL. */
 static void cached_open(struct cached_trial *t, const struct attention_case *c,
-                        enum dtype type, bool round, const struct matrix *sinks)
+                        enum format type, bool round, const struct matrix *sinks)
 {
     size_t keys = c->start + c->rows, nq = c->rows * c->heads * c->dim;
     uint64_t width = c->value_dim + c->more;
@@ -1153,7 +1158,7 @@ static void cached_open(struct cached_trial *t, const struct attention_case *c,
         round_all(t->k, keys * k_cols);
         round_all(t->v, keys * v_cols);
     }
-    if (type != DTYPE_F32) {
+    if (type != FORMAT_F32) {
         keep(&t->cached_k, t->k, keys);
         keep(&t->cached_v, t->v, keys);
     }
@@ -1165,11 +1170,11 @@ static void cached_open(struct cached_trial *t, const struct attention_case *c,
                                        .sinks = sinks,
                                        .rounded = round };
     memcpy(q, t->q, nq * sizeof(*q));
-    if (type == DTYPE_I8 && cpu_has() == CPU_VNNI)
+    if (type == FORMAT_CACHE_INT8 && cpu_has() == CPU_VNNI)
         round_queries(q, c->rows * c->heads, c->dim);
     attention_by_hand(t->want, q, &t->inst, &t->step);
     free(q);
-    if (type != DTYPE_F32) {
+    if (type != FORMAT_F32) {
         t->step.cached_k = &t->cached_k;
         t->step.cached_v = &t->cached_v;
         t->step.k = t->step.v = NULL;
@@ -1189,7 +1194,7 @@ static void cached_close(struct cached_trial *t)
 }
 
 /* With numbers in bf16, by tiles: only weights are rounded.  Over a cache of TYPE. */
-static void rounded_attention_is_right(const struct attention_case *c, enum dtype type)
+static void rounded_attention_is_right(const struct attention_case *c, enum format type)
 {
     bool same = true, ran = true;
     struct cached_trial t;
@@ -1206,11 +1211,11 @@ static void rounded_attention_is_right(const struct attention_case *c, enum dtyp
         backend_cpu.close(d);
     }
     far = furthest(t.first, t.want, t.n);
-    if (!tap_ok(ran && far < (type == DTYPE_I8 ? 2e-2 : 6e-3),
-                "attention, rounded: %s, %s", c->name, dtype_name(type)))
+    if (!tap_ok(ran && far < (type == FORMAT_CACHE_INT8 ? 2e-2 : 6e-3),
+                "attention, rounded: %s, %s", c->name, format_name(type)))
         printf("# error %g\n", far);
     tap_ok(same, "attention, rounded: %s: the same for any number of threads", c->name);
-    if (type == DTYPE_F32 && bf16tile_has() && c->rows >= 32)
+    if (type == FORMAT_F32 && bf16tile_has() && c->rows >= 32)
         tap_ok(far > 3e-6, "attention, rounded: %s: it is", c->name);
     cached_close(&t);
 }
@@ -1297,7 +1302,7 @@ static void attentions_are_right(void)
         { "values among other columns", 65, 3, 2, 2, 20, 6, 0, 0, true, 10, 0, false },
         { "few queries", 3, 200, 4, 2, 32, 32, 0, 0, true, 0, 0, false },
     };
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_I8 };
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8 };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         attention_is_right(&cases[i]);
@@ -1324,7 +1329,7 @@ static bool scattered_is_same(const struct cached_trial *t, size_t from, size_t 
         block[i] = (int32_t)(blocks - 1 - i);
     for (int side = 0; side < 2; side++) {
         bytes[side] =
-            layout_cached_bytes(moved[side].dtype, moved[side].cols, moved[side].width);
+            format_row_bytes(moved[side].format, moved[side].cols, moved[side].width);
         moved[side].data = guarded_new(blocks * ROWS * bytes[side]);
         for (size_t key = 0; key < t->step.keys; key++) {
             size_t at = SKIP + key, row = (size_t)block[at / ROWS] * ROWS + at % ROWS;
@@ -1352,12 +1357,12 @@ static bool scattered_is_same(const struct cached_trial *t, size_t from, size_t 
 }
 
 /* Keys and values in a cache of TYPE: by the last query alone, and among others. */
-static void cache_is_right(const struct attention_case *c, enum dtype type)
+static void cache_is_right(const struct attention_case *c, enum format type)
 {
     size_t one = c->heads * c->value_dim, last = (c->rows - 1) * one;
     float *sinks = numbers_new(c->heads, 15);
     const struct matrix sink = {
-        .data = sinks, .dtype = DTYPE_F32, .rows = 1, .cols = c->heads
+        .data = sinks, .format = FORMAT_F32, .rows = 1, .cols = c->heads
     };
     const enum cpu_loops newest = cpu_newest;
     struct cached_trial t;
@@ -1379,20 +1384,20 @@ static void cache_is_right(const struct attention_case *c, enum dtype type)
         backend_cpu.close(d);
     }
     for (int loops = loops_agree() ? CPU_ANY : CPU_AVX2; loops < (int)newest; loops++) {
-        if (type == DTYPE_I8 && cpu_has() == CPU_VNNI)
+        if (type == FORMAT_CACHE_INT8 && cpu_has() == CPU_VNNI)
             break; /* they round queries; the others do not */
         cpu_newest = (enum cpu_loops)loops;
         same &= cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err) == 0;
         same &= !memcmp(t.first, t.y, t.n * sizeof(*t.y));
         cpu_newest = newest;
     }
-    if (type != DTYPE_F32)
+    if (type != FORMAT_F32)
         same &=
             scattered_is_same(&t, 0, c->rows) && scattered_is_same(&t, c->rows - 1, 1);
     if (!tap_ok(same && furthest(t.first, t.want, t.n) < 3e-6,
                 "a cache of %s: %s, with the same bits alone, among others, in blocks, "
                 "for any number of threads and with older loops",
-                dtype_name(type), c->name))
+                format_name(type), c->name))
         printf("# error %g%s\n", furthest(t.first, t.want, t.n),
                same ? "" : ", other bits");
     free(sinks);
@@ -1411,7 +1416,7 @@ static void numbers_that_are_none_are_seen(void)
     struct err err;
     float *bad;
 
-    cached_open(&t, &c, DTYPE_I8, false, NULL);
+    cached_open(&t, &c, FORMAT_CACHE_INT8, false, NULL);
     (void)!cpu_attention(team, t.first, t.q, &t.inst, &t.step, &err);
     t.q[1] = NAN;
     memset(t.q + dim, 0, dim * sizeof(*t.q));
@@ -1430,7 +1435,7 @@ static void numbers_that_are_none_are_seen(void)
     bad = xcalloc(c.kv_heads * dim, sizeof(*bad));
     bad[dim + 3] = INFINITY;
     cpu_cache_row((char *)t.cached_v.data +
-                      20 * layout_cached_bytes(DTYPE_I8, t.cached_v.cols, dim),
+                      20 * format_row_bytes(FORMAT_CACHE_INT8, t.cached_v.cols, dim),
                   bad, &t.cached_v);
     (void)!cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err);
     for (size_t i = 0; i < t.n; i++)
@@ -1450,14 +1455,14 @@ static void long_rows_do_not_overflow(void)
     struct err err;
     float *row = xcalloc(c.dim, sizeof(*row));
 
-    cached_open(&t, &c, DTYPE_I8, false, NULL);
+    cached_open(&t, &c, FORMAT_CACHE_INT8, false, NULL);
     for (size_t i = 0; i < c.dim; i++)
         t.q[i] = row[i] = 1;
     cpu_cache_row(t.cached_k.data, row, &t.cached_k);
     for (size_t i = 0; i < c.dim; i++)
         row[i] = -1;
     cpu_cache_row((char *)t.cached_k.data +
-                      layout_cached_bytes(DTYPE_I8, t.cached_k.cols, c.dim),
+                      format_row_bytes(FORMAT_CACHE_INT8, t.cached_k.cols, c.dim),
                   row, &t.cached_k);
     (void)!cpu_attention(team, t.y, t.q, &t.inst, &t.step, &err);
     tap_ok(furthest(t.y,
@@ -1471,7 +1476,7 @@ static void long_rows_do_not_overflow(void)
 
 static void caches_are_right(void)
 {
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_I8 };
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8 };
     static const struct attention_case cases[] = {
         { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0, 0, false },
         { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0, 0, false },
@@ -1580,7 +1585,7 @@ static void global_tokens_see_all(enum global_tokens who, uint64_t window)
 static bool routes(const float *scores, const struct inst *inst, const float *bias,
                    const float *want, size_t cols)
 {
-    struct matrix b = { .data = bias, .dtype = DTYPE_F32, .rows = 1, .cols = cols };
+    struct matrix b = { .data = bias, .format = FORMAT_F32, .rows = 1, .cols = cols };
     int32_t choice[16];
     float y[16];
 
@@ -1675,13 +1680,13 @@ static void a_weight_of_nothing_is_a_choice(void)
     struct err err;
 
     cpu_choose(team, choice, scores, 2, 3, &route, NULL);
-    call.x[0] = (struct buffer){ choice, &rows, 2, 2, DTYPE_I32, 0 };
-    call.y = (struct buffer){ counts, &one, 1, 4, DTYPE_I32, 0 };
+    call.x[0] = (struct buffer){ choice, &rows, 2, 2, FORMAT_I32, 0 };
+    call.y = (struct buffer){ counts, &one, 1, 4, FORMAT_I32, 0 };
     tap_ok(cpu_kernels[OP_EXPERT_COUNT](team, &call, &err) == 0 && counts[1] == 2 &&
                counts[2] == 3 && counts[3] == 4,
            "rows are sent to an expert whose weight is 0 where it was chosen");
-    call.x[1] = (struct buffer){ counts, &one, 1, 4, DTYPE_I32, 0 };
-    call.y = (struct buffer){ index, &counts[3], 4, 1, DTYPE_I32, 0 };
+    call.x[1] = (struct buffer){ counts, &one, 1, 4, FORMAT_I32, 0 };
+    call.y = (struct buffer){ index, &counts[3], 4, 1, FORMAT_I32, 0 };
     tap_ok(cpu_kernels[OP_EXPERT_INDEX](team, &call, &err) == 0 && index[0] == 0 &&
                index[1] == 1 && index[2] == 0 && index[3] == 1,
            "in order, by expert");
@@ -1822,8 +1827,8 @@ static void rows_are_drawn(void)
     bool same = true;
     struct err err;
 
-    call.x[0] = (struct buffer){ x, &rows, ROWS, COLS, DTYPE_F32, 0 };
-    call.y = (struct buffer){ y, &rows, ROWS, 1, DTYPE_F32, 0 };
+    call.x[0] = (struct buffer){ x, &rows, ROWS, COLS, FORMAT_F32, 0 };
+    call.y = (struct buffer){ y, &rows, ROWS, 1, FORMAT_F32, 0 };
     for (int i = 0; i < ROWS; i++)
         draw[i] = (struct draw){ 1, 0.9, i % 2 ? 30 : 0, 4, (uint64_t)i };
     for (int t = 0; t < NTHREADS; t++) {
@@ -1896,7 +1901,7 @@ static void exponentials_are_right(void)
 static void cache_rows_are_read_again(void)
 {
     enum { WIDTH = 5, HEADS = 4, COLS = WIDTH * HEADS };
-    struct buffer p = { .cols = COLS, .width = WIDTH, .dtype = DTYPE_I8 };
+    struct buffer p = { .cols = COLS, .width = WIDTH, .format = FORMAT_CACHE_INT8 };
     _Alignas(float) char row[HEADS * sizeof(float) + COLS];
     float x[COLS], y[COLS];
     bool near = true, lost = true, tiny = true, part = true;
@@ -1957,8 +1962,8 @@ int main(void)
     fastest_way_is_kept();
     no_rows_give_nothing();
     dropout_keeps_the_mean();
-    every_pattern_is_widened(DTYPE_F16);
-    every_pattern_is_widened(DTYPE_BF16);
+    every_pattern_is_widened(FORMAT_F16);
+    every_pattern_is_widened(FORMAT_BF16);
     embedding_takes_rows();
     rope_turns_pairs(false);
     rope_turns_pairs(true);
@@ -1967,8 +1972,8 @@ int main(void)
         groups_are_normed(true, dtypes[t]);
     }
     elements_are_added_and_scaled();
-    rows_beside_are_read(DTYPE_F32);
-    rows_beside_are_read(DTYPE_BF16);
+    rows_beside_are_read(FORMAT_F32);
+    rows_beside_are_read(FORMAT_BF16);
     rows_are_pooled();
     pairs_are_right();
     attentions_are_right();

@@ -30,22 +30,22 @@ struct trial {
     struct inst inst;
     size_t rows;
     uint64_t y_cols, x_cols[INST_SOURCES];
-    enum dtype y_type, x_type[INST_SOURCES]; /* 0: f32 */
-    struct matrix w, w2;                     /* of the host; data NULL: none */
-    const int32_t *index;                    /* [rows], host; or NULL */
-    const struct draw *draw;                 /* the same */
-    size_t experts;                          /* W has one matrix for each; or 0 */
-    bool rounded;                            /* products round x to bf16 */
-    struct rope *rope;                       /* the program's table; or NULL */
-    bool coarse;                             /* x[0] has equal elements, and -inf */
-    double bound;                            /* of the largest; 0: to the bit */
+    enum format y_type, x_type[INST_SOURCES]; /* 0: f32 */
+    struct matrix w, w2;                      /* of the host; data NULL: none */
+    const int32_t *index;                     /* [rows], host; or NULL */
+    const struct draw *draw;                  /* the same */
+    size_t experts;                           /* W has one matrix for each; or 0 */
+    bool rounded;                             /* products round x to bf16 */
+    struct rope *rope;                        /* the program's table; or NULL */
+    bool coarse;                              /* x[0] has equal elements, and -inf */
+    double bound;                             /* of the largest; 0: to the bit */
 };
 
 /* ---- memory ---- */
 
-static void *numbers_new(size_t n, enum dtype type, uint64_t stream)
+static void *numbers_new(size_t n, enum format type, uint64_t stream)
 {
-    size_t unit = (size_t)dtype_bits(type) / 8;
+    size_t unit = (size_t)format_bits(type) / 8;
     char *x = xcalloc(n + 1, unit);
     struct rng r;
 
@@ -54,15 +54,15 @@ static void *numbers_new(size_t n, enum dtype type, uint64_t stream)
         double v = rng_normal(&r);
         float f = (float)v;
         int32_t whole = (int32_t)(i * 7 % EXPERTS);
-        uint16_t h = type == DTYPE_F16 ? dtype_f32_to_f16(f) : dtype_f32_to_bf16(f);
+        uint16_t h = type == FORMAT_F16 ? dtype_f32_to_f16(f) : dtype_f32_to_bf16(f);
 
-        if (type == DTYPE_F64)
+        if (type == FORMAT_F64)
             v = v * v; /* sums of squares */
         memcpy(x + i * unit,
-               type == DTYPE_F64   ? (void *)&v
-               : type == DTYPE_I32 ? (void *)&whole
-               : type == DTYPE_F32 ? (void *)&f
-                                   : &h,
+               type == FORMAT_F64   ? (void *)&v
+               : type == FORMAT_I32 ? (void *)&whole
+               : type == FORMAT_F32 ? (void *)&f
+                                    : &h,
                unit);
     }
     return x;
@@ -99,14 +99,14 @@ static void *copy_new(const void *host, size_t bytes, size_t unit)
     return at + unit;
 }
 
-static size_t unit_of(enum dtype type)
+static size_t unit_of(enum format type)
 {
-    return (size_t)dtype_bits(type) / 8;
+    return (size_t)format_bits(type) / 8;
 }
 
-static enum dtype type_of(enum dtype type)
+static enum format type_of(enum format type)
 {
-    return type ? type : DTYPE_F32;
+    return type ? type : FORMAT_F32;
 }
 
 static struct matrix matrix_copy(const struct matrix *w)
@@ -114,7 +114,7 @@ static struct matrix matrix_copy(const struct matrix *w)
     struct matrix m = *w;
 
     m.data =
-        copy_new(w->data, w->rows * w->cols * unit_of(w->dtype), unit_of(w->dtype));
+        copy_new(w->data, w->rows * w->cols * unit_of(w->format), unit_of(w->format));
     return m;
 }
 
@@ -125,7 +125,7 @@ static void divide(struct matrix *each, const struct matrix *w, size_t n)
         each[e] = *w;
         each[e].rows = w->rows / n;
         each[e].data =
-            (const char *)w->data + e * each[e].rows * w->cols * unit_of(w->dtype);
+            (const char *)w->data + e * each[e].rows * w->cols * unit_of(w->format);
     }
 }
 
@@ -149,7 +149,7 @@ static void deal_rows(int32_t *first, size_t n, size_t rows)
 /* Within the bound, and nothing written behind. */
 static bool agree(const struct trial *t, const char *want, const char *got, size_t n)
 {
-    enum dtype type = type_of(t->y_type);
+    enum format type = type_of(t->y_type);
     double largest = 0, apart = 0;
 
     for (size_t i = 0; i < GUARD * unit_of(type); i++)
@@ -158,7 +158,8 @@ static bool agree(const struct trial *t, const char *want, const char *got, size
     if (t->bound == 0)
         return !n || !memcmp(want, got, n * unit_of(type));
     for (size_t i = 0; i < n; i++) {
-        double a = dtype_get(type, want, i), b = dtype_get(type, got, i);
+        double a = dtype_get(format_dtype(type), want, i),
+               b = dtype_get(format_dtype(type), got, i);
 
         if (a == b && isinf(a))
             continue;
@@ -179,7 +180,7 @@ static void make_coarse(float *x, size_t n, size_t cols)
 
 static bool run(const struct trial *t)
 {
-    enum dtype type = type_of(t->y_type);
+    enum format type = type_of(t->y_type);
     size_t n = t->rows * t->y_cols, bytes = (n + GUARD) * unit_of(type);
     int32_t rows = (int32_t)t->rows;
     struct value value = { .rows = ROWS_TOKENS };
@@ -209,7 +210,7 @@ static bool run(const struct trial *t)
     d.y.data = copy_new(y, bytes, unit_of(type));
     d.y.rows = copy_new(&rows, sizeof(rows), sizeof(rows));
     for (int k = 0; k < t->inst.nsrc; k++) {
-        enum dtype of = type_of(t->x_type[k]);
+        enum format of = type_of(t->x_type[k]);
         size_t some = t->rows * t->x_cols[k];
 
         x[k] = numbers_new(some, of, (uint64_t)k + 2);
@@ -290,10 +291,10 @@ static const size_t sizes[] = { 1, 31, 33, 260, 1023, 1028 }, counts[] = { 0, 1,
     for (size_t i_ = 0, rows, cols; \
          i_ < 18 && (rows = counts[i_ % 3], cols = sizes[i_ / 3], true); i_++)
 
-static struct matrix weight(uint64_t rows, uint64_t cols, enum dtype type)
+static struct matrix weight(uint64_t rows, uint64_t cols, enum format type)
 {
     return (struct matrix){ .data = numbers_new(rows * cols, type, 1),
-                            .dtype = type,
+                            .format = type,
                             .rows = rows,
                             .cols = cols };
 }
@@ -368,7 +369,7 @@ static void try_results(void)
         softmax = run_all(&t) && softmax;
         t = plain(OP_ROW_STATS, 1, rows, 4);
         t.x_cols[0] = cols;
-        t.y_type = DTYPE_F64;
+        t.y_type = FORMAT_F64;
         t.index = target;
         t.inst.row.first = 2;
         t.bound = 1e-12;
@@ -385,10 +386,10 @@ static void try_rows(void)
     static const int32_t index[] = { 3, -1, 0, 8, 8, 1, 700, 2, 5 };
     bool vector = true, rows_too = true, table = true, part = true, take = true;
 
-    for (int type = DTYPE_F32; type <= DTYPE_F32; type++)
+    for (int type = FORMAT_F32; type <= FORMAT_F32; type++)
         EACH_SIZE(rows, cols)
         {
-            static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+            static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
             struct trial t = plain(OP_ADD_VECTOR, 1, rows, cols);
             int32_t some[9];
 
@@ -445,7 +446,7 @@ static void try_norms(void)
         EACH_SIZE(rows, cols)
         for (uint64_t groups = 1; groups < (i < 2 ? 4 : 2); groups += 2) {
             struct trial t = plain(ops[i], 1, rows, cols * groups);
-            enum dtype type = groups == 1 ? DTYPE_BF16 : DTYPE_F32;
+            enum format type = groups == 1 ? FORMAT_BF16 : FORMAT_F32;
 
             t.inst.norm.width = cols;
             t.inst.norm.whole_width = cols + (i < 2 ? 0 : 7);
@@ -456,17 +457,17 @@ static void try_norms(void)
                 t.inst.nsrc = ops[i] == OP_LAYER_APPLY ? 3 : 2;
             for (int k = 1; k < t.inst.nsrc; k++) {
                 t.x_cols[k] = 1;
-                t.x_type[k] = DTYPE_F64;
+                t.x_type[k] = FORMAT_F64;
             }
             t.bound = 3e-7;
             if (sums) {
                 t.y_cols = 1;
-                t.y_type = DTYPE_F64;
+                t.y_type = FORMAT_F64;
                 t.bound = 1e-13;
             } else {
                 t.w = weight(1, cols * (cols < 1000 ? groups : 1), type);
                 if (ops[i] == OP_LAYERNORM || ops[i] == OP_LAYER_APPLY)
-                    t.w2 = weight(1, t.w.cols, DTYPE_F16);
+                    t.w2 = weight(1, t.w.cols, FORMAT_F16);
             }
             same = run_all(&t) && same;
             release(&t.w);
@@ -478,7 +479,7 @@ static void try_norms(void)
 
 static void try_products(void)
 {
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
     static const size_t rows[] = { 0, 1, 3, 5, 17, 65 }, ins[] = { 1, 31, 33, 130 },
                         outs[] = { 1, 33, 65 };
 
@@ -497,7 +498,7 @@ static void try_products(void)
             release(&t.w);
         }
         tap_ok(same, "%s is the CPU's, of %s", is_plain ? "matmul" : "linear",
-               dtype_name(types[k % 3]));
+               format_name(types[k % 3]));
     }
 }
 
@@ -520,8 +521,8 @@ static void try_expert_products(void)
             t.experts = experts;
             t.inst.weight = 0;
             t.x_cols[0] = aligned ? 40 : 33;
-            t.w = is_plain ? weight(experts * t.x_cols[0], t.y_cols, DTYPE_BF16)
-                           : weight(experts * t.y_cols, t.x_cols[0], DTYPE_BF16);
+            t.w = is_plain ? weight(experts * t.x_cols[0], t.y_cols, FORMAT_BF16)
+                           : weight(experts * t.y_cols, t.x_cols[0], FORMAT_BF16);
             t.bound = aligned ? 3e-5 : 1e-6;
             same = run_all(&t) && same;
             release(&t.w);
@@ -543,7 +544,7 @@ static void try_expert_vectors(void)
 
         t.experts = i / 4 % 2 ? EXPERTS : GPU_PRODUCTS;
         t.inst.weight = 0;
-        t.w = weight(t.experts, t.y_cols, i % 2 ? DTYPE_BF16 : DTYPE_F32);
+        t.w = weight(t.experts, t.y_cols, i % 2 ? FORMAT_BF16 : FORMAT_F32);
         same = run_all(&t) && same;
         release(&t.w);
     }
@@ -564,12 +565,12 @@ static void try_choose(void)
         struct trial t = plain(OP_CHOOSE, 1, 40, all[i].top);
 
         t.x_cols[0] = all[i].cols;
-        t.y_type = DTYPE_I32;
+        t.y_type = FORMAT_I32;
         t.inst.route.top = all[i].top;
         t.inst.route.groups = all[i].groups;
         t.inst.route.of = all[i].of;
         t.inst.route.best = all[i].best;
-        t.w = weight(1, all[i].cols, DTYPE_BF16);
+        t.w = weight(1, all[i].cols, FORMAT_BF16);
         tap_ok(run_all(&t), "of %llu experts in %llu groups the CPU's are chosen",
                (unsigned long long)all[i].cols, (unsigned long long)all[i].groups);
         release(&t.w);
@@ -581,7 +582,7 @@ static void try_expert_count(void)
     struct trial t = plain(OP_EXPERT_COUNT, 1, 1, EXPERTS + 1);
 
     t.x_cols[0] = 333;
-    t.x_type[0] = t.y_type = DTYPE_I32;
+    t.x_type[0] = t.y_type = FORMAT_I32;
     tap_ok(run_all(&t), "the rows of experts are counted");
 }
 
@@ -611,9 +612,9 @@ static void try_sample(void)
 }
 
 /* Tensor cores multiply to 16 bits. */
-static double bound_of(enum dtype type)
+static double bound_of(enum format type)
 {
-    return type == DTYPE_F32 ? 1e-6 : 3e-5;
+    return type == FORMAT_F32 ? 1e-6 : 3e-5;
 }
 
 /* A third of all combinations of seven counts of rows and others: each count with the
@@ -626,7 +627,7 @@ static bool taken(size_t i)
 /* Products of rows that can be read 16 bytes at a time. */
 static void try_wide_products(void)
 {
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
     static const size_t rows[] = { 1, 2, 5, 8, 9, 31, 40 }, ins[] = { 8, 264, 520 },
                         outs[] = { 9, 66 };
 
@@ -644,19 +645,19 @@ static void try_wide_products(void)
             t.bound = bound_of(types[k]);
             same = run_all(&t) && same;
             t.rounded = true;
-            if (types[k] == DTYPE_F16) /* f16 has eleven; the CPU rounds to none */
+            if (types[k] == FORMAT_F16) /* f16 has eleven; the CPU rounds to none */
                 t.bound = 4e-4;
             same = run_all(&t) && same;
             release(&t.w);
         }
         aligned = false;
-        tap_ok(same, "linear is the CPU's, of aligned %s", dtype_name(types[k]));
+        tap_ok(same, "linear is the CPU's, of aligned %s", format_name(types[k]));
     }
 }
 
 static void try_wide_columns(void)
 {
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
     static const size_t rows[] = { 1, 2, 5, 8, 9, 31, 40 }, ins[] = { 1, 33, 200 },
                         outs[] = { 8, 40, 72 };
 
@@ -676,7 +677,7 @@ static void try_wide_columns(void)
             release(&t.w);
         }
         aligned = false;
-        tap_ok(same, "matmul is the CPU's, of aligned %s", dtype_name(types[k]));
+        tap_ok(same, "matmul is the CPU's, of aligned %s", format_name(types[k]));
     }
 }
 
@@ -699,7 +700,7 @@ static void multiply(float *y, enum op op, const float *x, size_t rows,
                               copy_new(&nrows, sizeof(nrows), 0),
                               rows,
                               in,
-                              DTYPE_F32,
+                              FORMAT_F32,
                               0 };
     c.y = c.x[0];
     c.y.data = copy_new(y, bytes, 0);
@@ -712,12 +713,12 @@ static void multiply(float *y, enum op op, const float *x, size_t rows,
 }
 
 /* A row's bits do not depend on how many rows there are. */
-static bool rows_are_alike(enum op op, enum dtype type)
+static bool rows_are_alike(enum op op, enum format type)
 {
     enum { ROWS = 32, IN = 520, OUT = 24 };
     static const size_t some_rows[] = { 1, 2, 5, 9, 17, 28 };
     struct matrix w = op == OP_LINEAR ? weight(OUT, IN, type) : weight(IN, OUT, type);
-    float *x = numbers_new((size_t)ROWS * IN, DTYPE_F32, 3), all[ROWS * OUT],
+    float *x = numbers_new((size_t)ROWS * IN, FORMAT_F32, 3), all[ROWS * OUT],
           some[ROWS * OUT];
     bool same = true;
 
@@ -735,13 +736,13 @@ static bool rows_are_alike(enum op op, enum dtype type)
 
 static void try_product_rows(void)
 {
-    static const enum dtype types[] = { DTYPE_BF16, DTYPE_F16 };
+    static const enum format types[] = { FORMAT_BF16, FORMAT_F16 };
 
     for (int i = 0; i < 2; i++)
         tap_ok(rows_are_alike(OP_LINEAR, types[i]) &&
                    rows_are_alike(OP_MATMUL, types[i]),
                "a row's product of %s has the same bits with other rows, up to 32",
-               dtype_name(types[i]));
+               format_name(types[i]));
 }
 
 /* ---- attention ---- */
@@ -786,7 +787,7 @@ static void attention_memory_init(struct attention_memory *m,
     m->n[3] = (size_t)t->rows * t->heads * BUCKETS;
     m->n[4] = m->n[5] = m->n[0];
     for (int k = 0; k < INST_SOURCES; k++)
-        m->x[k] = numbers_new(m->n[k], DTYPE_F32, (uint64_t)k + 5);
+        m->x[k] = numbers_new(m->n[k], FORMAT_F32, (uint64_t)k + 5);
     m->range = (struct range){ .rows = t->rows,
                                .start = t->start,
                                .keys = keys - absent,
@@ -819,7 +820,7 @@ static double largest_difference(const float *a, const float *b, size_t n)
 /* A table of biases by distance, or a score of its own for each head; the caller's. */
 static struct matrix added_to(struct inst *inst, const struct attention_trial *t)
 {
-    struct matrix w = { .dtype = DTYPE_F32, .rows = 32, .cols = t->heads };
+    struct matrix w = { .format = FORMAT_F32, .rows = 32, .cols = t->heads };
 
     inst->weight = 0;
     inst->attention.far = 128;
@@ -829,7 +830,7 @@ static struct matrix added_to(struct inst *inst, const struct attention_trial *t
         w.rows = t->heads;
         w.cols = 1;
     }
-    w.data = numbers_new(w.rows * w.cols, DTYPE_F32, 9);
+    w.data = numbers_new(w.rows * w.cols, FORMAT_F32, 9);
     return w;
 }
 
@@ -867,7 +868,7 @@ static double attend(const struct attention_trial *t, int bits)
     inst.attention.chunked = t->mask == CHUNKS;
     c.range = ranges_of(&m, &m.range, m.block);
     c.y = (struct buffer){
-        y, &t->rows, c.range.most_rows, t->heads * t->value_dim, DTYPE_F32, 0
+        y, &t->rows, c.range.most_rows, t->heads * t->value_dim, FORMAT_F32, 0
     };
     c.lse = t->added < BIASES ? lse : NULL; /* no ring asks OP_STREAM for them */
     if (t->added == TABLE || t->added == SINKS) {
@@ -895,7 +896,7 @@ static double attend(const struct attention_trial *t, int bits)
 
         c.x[k] = (struct buffer){ m.x[k],        kept ? &m.range.keys : &t->rows,
                                   m.n[k] / cols, cols,
-                                  DTYPE_F32,     0 };
+                                  FORMAT_F32,    0 };
         d.x[k] = c.x[k];
         d.x[k].data = copy_new(m.x[k], m.n[k] * sizeof(float), 4);
     }
@@ -1072,8 +1073,8 @@ static void try_distance(enum op op, int nsrc, unsigned tables, int pooled)
                               .rows = { [ROWS_ONE] = &texts },
                               .index = { [INDEX_TOKEN_TYPES] = type } };
     struct call c = { .inst = &inst, .step = &view };
-    struct matrix types = { .dtype = DTYPE_F32, .rows = 2, .cols = COLS };
-    float *x[INST_SOURCES], *w = numbers_new(2 * COLS, DTYPE_F32, 57);
+    struct matrix types = { .format = FORMAT_F32, .rows = 2, .cols = COLS };
+    float *x[INST_SOURCES], *w = numbers_new(2 * COLS, FORMAT_F32, 57);
     float y[2 * ROWS * COLS];
     double worst;
 
@@ -1094,11 +1095,11 @@ static void try_distance(enum op op, int nsrc, unsigned tables, int pooled)
     for (int k = 0; k < nsrc; k++) {
         size_t rows = tables >> k & 1 ? 2 * SPAN : ROWS;
 
-        x[k] = numbers_new(rows * COLS, DTYPE_F32, (uint64_t)k + 31);
-        c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, DTYPE_F32, 0 };
+        x[k] = numbers_new(rows * COLS, FORMAT_F32, (uint64_t)k + 31);
+        c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, FORMAT_F32, 0 };
     }
     c.w = nsrc > 5 ? &types : NULL;
-    c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
+    c.y = (struct buffer){ y, &nrows, ROWS, COLS, FORMAT_F32, 0 };
     worst = backends_differ(&c, y);
     if (!tap_ok(worst < 3e-6, "%s is the CPU's, of rows pooled %d times",
                 op_table[op].name, pooled))
@@ -1143,10 +1144,10 @@ static void try_global(enum global_tokens who)
     for (int i = 0; i < ROWS; i++)
         ids[i] = i % 10 == 9 ? 2 : 5;
     for (int k = 0; k < inst.nsrc; k++) {
-        x[k] = numbers_new(ROWS * COLS, DTYPE_F32, (uint64_t)k + 31);
-        c.x[k] = (struct buffer){ x[k], &nrows, ROWS, COLS, DTYPE_F32, 0 };
+        x[k] = numbers_new(ROWS * COLS, FORMAT_F32, (uint64_t)k + 31);
+        c.x[k] = (struct buffer){ x[k], &nrows, ROWS, COLS, FORMAT_F32, 0 };
     }
-    c.y = (struct buffer){ y, &nrows, ROWS, COLS, DTYPE_F32, 0 };
+    c.y = (struct buffer){ y, &nrows, ROWS, COLS, FORMAT_F32, 0 };
     worst = backends_differ(&c, y);
     if (!tap_ok(worst < 3e-6, "attention of global tokens is the CPU's"))
         printf("# apart by %.3g\n", worst);
@@ -1174,12 +1175,12 @@ static void try_halve(void)
     struct inst inst = { .op = OP_HALVE, .nsrc = 1, .weight = -1, .weight2 = -1 };
     struct step_view view = { .around = { [ROWS_HALVES] = at } }, far_view = view;
     struct call c = { .program = &program, .inst = &inst, .step = &view }, d;
-    float *x = numbers_new(FROM * COLS, DTYPE_F32, 41), y[ROWS * WIDE], z[ROWS * WIDE];
+    float *x = numbers_new(FROM * COLS, FORMAT_F32, 41), y[ROWS * WIDE], z[ROWS * WIDE];
     bool plain = true, like = true;
 
     inst.halve.reach = REACH;
-    c.x[0] = (struct buffer){ x, &from, FROM, COLS, DTYPE_F32, 0 };
-    c.y = (struct buffer){ y, &nrows, ROWS, WIDE, DTYPE_F32, 0 };
+    c.x[0] = (struct buffer){ x, &from, FROM, COLS, FORMAT_F32, 0 };
+    c.y = (struct buffer){ y, &nrows, ROWS, WIDE, FORMAT_F32, 0 };
     check(backend_cpu.kernel[OP_HALVE](cpu, &c, &err) == 0);
     for (int t = 0; t < ROWS; t++)
         for (int k = 0; k < REACH; k++)
@@ -1236,10 +1237,10 @@ static double rows_beside(struct inst inst, const struct matrix *w)
     double worst;
 
     for (int k = 0; k < 2; k++) {
-        x[k] = numbers_new(BESIDE_ROWS * cols[k], DTYPE_F32, (uint64_t)k + 41);
-        c.x[k] = (struct buffer){ x[k], &nrows, BESIDE_ROWS, cols[k], DTYPE_F32, 0 };
+        x[k] = numbers_new(BESIDE_ROWS * cols[k], FORMAT_F32, (uint64_t)k + 41);
+        c.x[k] = (struct buffer){ x[k], &nrows, BESIDE_ROWS, cols[k], FORMAT_F32, 0 };
     }
-    c.y = (struct buffer){ y, &nrows, BESIDE_ROWS, BESIDE_COLS, DTYPE_F32, 0 };
+    c.y = (struct buffer){ y, &nrows, BESIDE_ROWS, BESIDE_COLS, FORMAT_F32, 0 };
     worst = backends_differ(&c, y);
     for (int k = 0; k < 2; k++)
         free(x[k]);
@@ -1248,7 +1249,7 @@ static double rows_beside(struct inst inst, const struct matrix *w)
 
 static void try_beside(void)
 {
-    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
     struct inst inst = { .op = OP_SHIFT, .nsrc = 1, .weight = -1, .weight2 = -1 };
     double shifted = 0, convolved = 0, pooled = 0, dynamic;
 
@@ -1331,10 +1332,10 @@ static bool is_cached(const float *x, const float *cache, size_t cols)
 
     owned.n = 0;
     memcpy(y, cache, all * sizeof(*y));
-    c.y = (struct buffer){ .data = y, .cols = cols, .dtype = DTYPE_F32 };
+    c.y = (struct buffer){ .data = y, .cols = cols, .format = FORMAT_F32 };
     c.x[0] = (struct buffer){ .data = (void *)(uintptr_t)x,
                               .cols = cols,
-                              .dtype = DTYPE_F32 };
+                              .format = FORMAT_F32 };
     d = c;
     d.range.v = copy_new(one, sizeof(one), 0);
     d.range.block = copy_new(block, sizeof(block), 0);
@@ -1366,9 +1367,9 @@ static void try_cache(void)
     bool same = true;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        float *x = numbers_new(CACHED_ROWS * sizes[i], DTYPE_F32, 51);
+        float *x = numbers_new(CACHED_ROWS * sizes[i], FORMAT_F32, 51);
         float *cache =
-            numbers_new(CACHED_BLOCKS * BLOCK_ROWS * sizes[i], DTYPE_F32, 52);
+            numbers_new(CACHED_BLOCKS * BLOCK_ROWS * sizes[i], FORMAT_F32, 52);
 
         for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
             setenv("EMU_ORDER", orders[o], 1);
@@ -1400,11 +1401,11 @@ static void open_parts(struct parts *p)
 {
     static const int32_t nrows = PART_ROWS;
     float y[PART_ROWS * PART_OUT] = { 0 };
-    struct buffer b = { .most = PART_ROWS, .dtype = DTYPE_F32 };
+    struct buffer b = { .most = PART_ROWS, .format = FORMAT_F32 };
 
     owned.n = 0;
     aligned = true;
-    *p = (struct parts){ .w = weight(PART_OUT, PART_IN, DTYPE_BF16) };
+    *p = (struct parts){ .w = weight(PART_OUT, PART_IN, FORMAT_BF16) };
     p->far_w = matrix_copy(&p->w);
     p->product_inst = p->copy_inst = (struct inst){ .nsrc = 1 };
     p->product_inst.op = OP_LINEAR;
@@ -1434,7 +1435,7 @@ static void close_parts(struct parts *p)
 
 static void put(struct parts *p, void *to, uint64_t stream)
 {
-    float *z = numbers_new(PART_X, DTYPE_F32, stream);
+    float *z = numbers_new(PART_X, FORMAT_F32, stream);
 
     memcpy(p->z, z, sizeof(p->z));
     check(backend_cuda.copy_in(gpu, to, p->z, sizeof(p->z), &err) == 0);
@@ -1600,7 +1601,7 @@ static void attend_sequences(float *y, const struct range *one, size_t n,
                                   copy_new(&nrows, sizeof(nrows), 0),
                                   rows,
                                   k ? 2 * HEAD : HEADS * HEAD,
-                                  DTYPE_F32,
+                                  FORMAT_F32,
                                   0 };
     c.y = c.x[0];
     c.y.data = copy_new(y, count[0] * sizeof(*y), 0);
@@ -1634,7 +1635,7 @@ static void try_sequences(void)
     }
     for (int k = 0; k < 3; k++) {
         count[k] = (size_t)(k ? at * BLOCK_ROWS * 2 : row * HEADS) * HEAD;
-        x[k] = numbers_new(count[k], DTYPE_F32, (uint64_t)k + 11);
+        x[k] = numbers_new(count[k], FORMAT_F32, (uint64_t)k + 11);
     }
     for (int narrow = 0; narrow < 2; narrow++) {
         float *all = xcalloc(count[0], sizeof(*all));
@@ -1759,12 +1760,12 @@ static void try_fragments(void)
 /* ---- what there is no kernel for ---- */
 
 /* May INST run with weights of F32 and a cache of CACHE? */
-static bool supports(const struct inst *inst, uint64_t cols, enum dtype cache)
+static bool supports(const struct inst *inst, uint64_t cols, enum format cache)
 {
     struct value value[] = { { .cols = cols, .kept = true } };
     const struct program program = { .value = value };
     const struct device_request r = {
-        .program = &program, .inst = inst, .weight = DTYPE_F32, .cache = cache
+        .program = &program, .inst = inst, .weight = FORMAT_F32, .cache = cache
     };
     struct err no = { 0 };
 
@@ -1778,43 +1779,43 @@ static void try_lacks(void)
                                     OP_GLOBAL_ATTENTION };
     bool small = true, large = false;
 
-    tap_ok(supports(&inst, 8, DTYPE_F32), "a product can be run on GPUs");
+    tap_ok(supports(&inst, 8, FORMAT_F32), "a product can be run on GPUs");
     inst.tree = 1;
-    tap_ok(!supports(&inst, 8, DTYPE_F32), "but not as a tree of sums");
+    tap_ok(!supports(&inst, 8, FORMAT_F32), "but not as a tree of sums");
     inst.op = OP_MATMUL;
-    tap_ok(!supports(&inst, 8, DTYPE_F32), "nor the other product");
+    tap_ok(!supports(&inst, 8, FORMAT_F32), "nor the other product");
     inst = (struct inst){ .op = OP_ROW_SUM, .nsrc = 1, .weight = -1, .weight2 = -1 };
     inst.norm.tree = 1;
-    large |= supports(&inst, 8, DTYPE_F32);
+    large |= supports(&inst, 8, FORMAT_F32);
     inst.op = OP_ROW_SQUARES;
-    large |= supports(&inst, 8, DTYPE_F32);
+    large |= supports(&inst, 8, FORMAT_F32);
     inst.norm.tree = 0;
-    tap_ok(!large && supports(&inst, 8, DTYPE_F32), "nor sums of rows");
+    tap_ok(!large && supports(&inst, 8, FORMAT_F32), "nor sums of rows");
     for (size_t i = 0; i < sizeof(wide) / sizeof(*wide); i++) {
         inst = (struct inst){ .op = wide[i], .nsrc = 1, .weight = -1, .weight2 = -1 };
         inst.attention.head_dim = inst.attention.value_dim = GPU_VALUE_DIM;
-        small &= supports(&inst, 8, DTYPE_F32);
+        small &= supports(&inst, 8, FORMAT_F32);
         inst.attention.head_dim++;
-        large |= supports(&inst, 8, DTYPE_F32);
+        large |= supports(&inst, 8, FORMAT_F32);
     }
     tap_ok(small && !large, "heads have at most as many columns as there is room for");
     inst = (struct inst){ .op = OP_ATTENTION, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    tap_ok(!supports(&inst, 8, DTYPE_BF16) && !supports(&inst, 8, DTYPE_I8),
+    tap_ok(!supports(&inst, 8, FORMAT_BF16) && !supports(&inst, 8, FORMAT_CACHE_INT8),
            "attention reads a cache of f32");
     inst.attention.value_dim = GPU_VALUE_DIM + 1;
-    tap_ok(!supports(&inst, 8, DTYPE_F32), "of values that are not too wide, either");
+    tap_ok(!supports(&inst, 8, FORMAT_F32), "of values that are not too wide, either");
     inst.attention.value_dim = 8;
     inst.attention.drop = 0.1;
-    tap_ok(!supports(&inst, 8, DTYPE_F32), "and drops nothing");
+    tap_ok(!supports(&inst, 8, FORMAT_F32), "and drops nothing");
     inst = (struct inst){ .op = OP_CHOOSE, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    tap_ok(supports(&inst, GPU_EXPERTS, DTYPE_F32) &&
-               !supports(&inst, GPU_EXPERTS + 1, DTYPE_F32),
+    tap_ok(supports(&inst, GPU_EXPERTS, FORMAT_F32) &&
+               !supports(&inst, GPU_EXPERTS + 1, FORMAT_F32),
            "experts are as many as there is room for");
     inst = (struct inst){ .op = OP_KEEP, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    tap_ok(supports(&inst, 8, DTYPE_F32) && !supports(&inst, 8, DTYPE_BF16),
+    tap_ok(supports(&inst, 8, FORMAT_F32) && !supports(&inst, 8, FORMAT_BF16),
            "what is cached is f32");
     inst.op = OP_ALL_REDUCE;
-    tap_ok(supports(&inst, 8, DTYPE_BF16), "a collective needs no kernel");
+    tap_ok(supports(&inst, 8, FORMAT_BF16), "a collective needs no kernel");
 }
 
 /* Those that are named, or all. */

@@ -8,17 +8,32 @@
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
+static size_t matrix_bytes(bool four, uint64_t rows, uint64_t cols)
+{
+    uint64_t bytes = 0;
+
+    (void)format_bytes(&bytes, four ? FORMAT_INT4 : FORMAT_INT8, rows, cols);
+    return (size_t)bytes;
+}
+
+static size_t scale_bytes(bool four, uint64_t rows, uint64_t cols)
+{
+    uint64_t bytes = 0;
+
+    (void)format_scale_bytes(&bytes, four ? FORMAT_INT4 : FORMAT_INT8, rows, cols, 0);
+    return (size_t)bytes;
+}
+
 /* Random weights as codes. */
 static struct matrix matrix_new(bool four, uint64_t rows, uint64_t cols)
 {
     size_t n = (size_t)cols;
-    int bits = four ? 4 : 8;
     float *x = numbers_new((size_t)rows * n, 1);
-    uint8_t *codes = xmalloc((size_t)codes_bytes(bits, rows, cols) + 1);
-    void *scale = xcalloc((size_t)codes_scale_bytes(bits, rows, cols) + 1, 1);
+    uint8_t *codes = xmalloc(matrix_bytes(four, rows, cols) + 1);
+    void *scale = xcalloc(scale_bytes(four, rows, cols) + 1, 1);
     int8_t *code = xcalloc(n + 1, 1);
 
-    codes_clear(bits, codes, rows, cols);
+    memset(codes, four ? 0x88 : 128, matrix_bytes(four, rows, cols));
     for (size_t r = 0; r < rows; r++) {
         float *scales = scale;
 
@@ -33,13 +48,13 @@ static struct matrix matrix_new(bool four, uint64_t rows, uint64_t cols)
             continue;
         scales[r] = codes_scale8(codes_largest(x + r * n, n));
         codes_make8(code, x + r * n, n, scales[r]);
-        codes_put8(codes, cols, r, code);
+        codes_put8(codes, cols, r, 0, n, code);
     }
     free(x);
     free(code);
     return (struct matrix){ .data = codes,
                             .scale = scale,
-                            .dtype = four ? DTYPE_U8 : DTYPE_I8,
+                            .format = four ? FORMAT_INT4 : FORMAT_INT8,
                             .rows = rows,
                             .cols = cols };
 }
@@ -63,7 +78,7 @@ static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
     const uint8_t *data = w->data;
     int byte;
 
-    if (w->dtype == DTYPE_I8) {
+    if (w->format == FORMAT_INT8) {
         uint64_t line = row / 16 * ((w->cols + 3) / 4) + col / 4;
 
         return (data[line * 64 + row % 16 * 4 + col % 4] - 128) *
@@ -76,15 +91,14 @@ static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
 /* Columns [FIRST, FIRST + N) of W. */
 static struct matrix part_new(const struct matrix *w, uint64_t first, uint64_t n)
 {
-    bool four = w->dtype == DTYPE_U8;
-    int bits = four ? 4 : 8;
-    size_t bytes = (size_t)codes_scale_bytes(bits, w->rows, n);
+    bool four = w->format == FORMAT_INT4;
+    size_t bytes = scale_bytes(four, w->rows, n);
     struct matrix m = *w;
-    uint8_t *codes = xmalloc((size_t)codes_bytes(bits, w->rows, n) + 1);
+    uint8_t *codes = xmalloc(matrix_bytes(four, w->rows, n) + 1);
     void *scale = xcalloc(bytes + 1, 1);
     int8_t *code = xcalloc((size_t)n + 1, 1);
 
-    codes_clear(bits, codes, w->rows, n);
+    memset(codes, four ? 0x88 : 128, matrix_bytes(four, w->rows, n));
     if (!four)
         memcpy(scale, w->scale, bytes);
     for (uint64_t r = 0; r < w->rows; r++) {
@@ -98,7 +112,7 @@ static struct matrix part_new(const struct matrix *w, uint64_t first, uint64_t n
             codes_put4(codes, scale, n, r, b, code + b * 32,
                        dtype_f32_to_f16((float)scale_at(w, r, first + b * 32)));
         if (!four)
-            codes_put8(codes, n, r, code);
+            codes_put8(codes, n, r, 0, (size_t)n, code);
     }
     free(code);
     m.data = codes;

@@ -37,7 +37,7 @@ struct bench {
     struct calibration c;
     struct device_rates rates; /* of a device that measures itself */
     bool rounded;              /* products of many rows are of bf16 */
-    enum dtype type;           /* of the weights of most products */
+    enum format type;          /* of the weights of most products */
     /* the part being timed */
     const struct runner *runner;
     double *seconds; /* [nlayers + 2] of this step */
@@ -142,17 +142,17 @@ static void fold_parts(const struct runner *r, const struct cost_step *s,
 }
 
 /* The type of most elements of R's weights. */
-static enum dtype matrix_type(const struct runner *r)
+static enum format matrix_type(const struct runner *r)
 {
-    uint64_t of[DTYPE_COUNT] = { 0 };
-    enum dtype most = DTYPE_F32;
+    uint64_t of[FORMAT_COUNT] = { 0 };
+    enum format most = FORMAT_F32;
 
     for (int i = 0; i < r->weights.n; i++)
-        of[r->weights.matrix[i].dtype] +=
+        of[r->weights.matrix[i].format] +=
             r->program->weight[i].rows * r->program->weight[i].cols;
-    for (int t = 0; t < DTYPE_COUNT; t++)
+    for (int t = 0; t < FORMAT_COUNT; t++)
         if (of[t] > of[most])
-            most = (enum dtype)t;
+            most = (enum format)t;
     return most;
 }
 
@@ -190,7 +190,8 @@ static int add_work(struct bench *b, const struct runner *r, struct err *err)
     b->c.training.work = work[0];
     b->c.works = r->groups.sequence->size == 1;
     b->c.memory = r->ops->memory(r->device);
-    snprintf(b->c.weights, sizeof(b->c.weights), "%s", dtype_name(matrix_type(r)));
+    snprintf(b->c.weights, sizeof(b->c.weights), "%s",
+             dtype_name(format_dtype(matrix_type(r))));
     free(each);
     free(work);
     return ret;
@@ -423,7 +424,7 @@ static void print_times(const struct bench *b)
             printf(", of bf16 %.4g", b->rates.bf16 / 1e9);
         if (b->rates.int8 > 0)
             printf(", of int8 %.4g", b->rates.int8 / 1e9);
-        if (b->rates.int8 > 0 && codes_are(b->type) && !b->rounded)
+        if (b->rates.int8 > 0 && format_is_coded(b->type) && !b->rounded)
             printf(", of which the step reaches %.0f %%",
                    100 * c->prefill_share * c->product / b->rates.int8);
         putchar('\n');
@@ -491,8 +492,9 @@ static int report(struct bench *b, struct err *err)
 /* Measures this rank's device.  A rank with bf16 products is compared with those. */
 static int measure_machine(struct bench *b, const struct runner *r, struct err *err)
 {
-    const enum dtype type = matrix_type(r);
-    const bool rounded = r->program->rounded && (type == DTYPE_BF16 || codes_are(type));
+    const enum format type = matrix_type(r);
+    const bool rounded =
+        r->program->rounded && (type == FORMAT_BF16 || format_is_coded(type));
 
     if (!r->ops->rates)
         return rates_measure(r->ops, r->device, r->program->rounded, &b->c.memory_read,

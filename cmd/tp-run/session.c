@@ -560,19 +560,15 @@ static int set_devices(struct session *s, struct err *err)
 /* Sets the type of cached keys and values (--kv-dtype). */
 static int set_cache(struct session *s, struct err *err)
 {
-    static const struct {
-        const char *name;
-        enum dtype dtype;
-    } types[] = { { "f32", DTYPE_F32 }, { "bf16", DTYPE_BF16 }, { "int8", DTYPE_I8 } };
-    const char *name = s->opt.kv_dtype ? s->opt.kv_dtype : "f32";
+    static const enum format of[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8 };
 
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        if (!strcmp(types[i].name, name))
-            s->machine.kept = types[i].dtype;
-    if (!s->machine.kept)
-        return err_set(err, ERR_USAGE,
-                       "--kv-dtype: expected f32, bf16 or int8, not '%s'", name);
-    return 0;
+    for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
+        if (!s->opt.kv_dtype || !strcmp(format_name(of[i]), s->opt.kv_dtype)) {
+            s->machine.kept = of[i];
+            return 0;
+        }
+    return err_set(err, ERR_USAGE, "--kv-dtype: expected f32, bf16 or int8, not '%s'",
+                   s->opt.kv_dtype);
 }
 
 /* The checkpoint whose files are mapped.  If another program truncates one of them,

@@ -176,38 +176,22 @@ void codes_make4(int8_t to[CODES_BLOCK], const float x[CODES_BLOCK], uint16_t sc
     codes_of(to, x, CODES_BLOCK, inverse_of(dtype_f16_to_f32(scale)), -8, 7);
 }
 
-static uint64_t groups_of(uint64_t rows)
-{
-    return (rows + CODES_ROWS - 1) / CODES_ROWS;
-}
-
-uint64_t codes_bytes(int bits, uint64_t rows, uint64_t cols)
-{
-    uint64_t row = bits == 8 ? (cols + 3) / 4 * 4 : cols / 2;
-
-    return groups_of(rows) * CODES_ROWS * row;
-}
-
-uint64_t codes_scale_bytes(int bits, uint64_t rows, uint64_t cols)
-{
-    return groups_of(rows) * CODES_ROWS *
-           (bits == 8 ? sizeof(float) : cols / CODES_BLOCK * sizeof(uint16_t));
-}
-
-void codes_put8(uint8_t *to, uint64_t cols, uint64_t row, const int8_t *code)
+void codes_put8(uint8_t *to, uint64_t cols, uint64_t row, uint64_t first, size_t n,
+                const int8_t *code)
 {
     uint64_t words = (cols + 3) / 4;
     uint8_t *line = to + (row / CODES_ROWS * words * CODES_ROWS + row % CODES_ROWS) * 4;
-    uint64_t c = 0;
+    size_t c = 0;
 
-    for (; c + 4 <= cols; c += 4) {
+    line += first * CODES_ROWS;
+    for (; c + 4 <= n; c += 4) {
         uint32_t word;
 
         memcpy(&word, code + c, sizeof(word));
         word ^= 0x80808080; /* plus 128 each */
         memcpy(line + c * CODES_ROWS, &word, sizeof(word));
     }
-    for (; c < cols; c++)
+    for (; c < n; c++)
         line[c / 4 * 4 * CODES_ROWS + c % 4] = (uint8_t)(code[c] + 128);
 }
 
@@ -221,9 +205,4 @@ void codes_put4(uint8_t *to, uint16_t *scales, uint64_t cols, uint64_t row,
         for (int i = 0; i < 4; i++)
             line[i] = (uint8_t)((code[i] + 8) | (code[i + 4] + 8) << 4);
     scales[at * CODES_ROWS + row % CODES_ROWS] = scale;
-}
-
-void codes_clear(int bits, uint8_t *to, uint64_t rows, uint64_t cols)
-{
-    memset(to, bits == 8 ? 128 : 0x88, (size_t)codes_bytes(bits, rows, cols));
 }

@@ -23,12 +23,6 @@
 
 enum { CODES_BLOCK = 32, CODES_ROWS = 16 };
 
-/* Are weights of TYPE, in memory, codes of 8 or 4 bits? */
-static inline bool codes_are(enum dtype type)
-{
-    return type == DTYPE_I8 || type == DTYPE_U8;
-}
-
 /* The largest absolute value of the N numbers at X; NaN or infinite if one of them
  * is. */
 float codes_largest(const float *x, size_t n);
@@ -47,16 +41,11 @@ uint16_t codes_scale4(const float x[CODES_BLOCK], bool decoded);
 /* The nearest codes of a block. */
 void codes_make4(int8_t to[CODES_BLOCK], const float x[CODES_BLOCK], uint16_t scale);
 
-/* Bytes in memory of the codes of ROWS x COLS numbers and of their scales; BITS is 8 or
- * 4, COLS whole blocks for 4. */
-uint64_t codes_bytes(int bits, uint64_t rows, uint64_t cols);
-uint64_t codes_scale_bytes(int bits, uint64_t rows, uint64_t cols);
-/* Put the N codes of row ROW at their place in the memory TO of rows of COLS; of 4 bits
- * those of block BLOCK. */
-void codes_put8(uint8_t *to, uint64_t cols, uint64_t row, const int8_t *code);
+/* Put the N codes of row ROW from column FIRST on, a multiple of 4, at their place in
+ * the memory TO of rows of COLS; of 4 bits those of block BLOCK. */
+void codes_put8(uint8_t *to, uint64_t cols, uint64_t row, uint64_t first, size_t n,
+                const int8_t *code);
 void codes_put4(uint8_t *to, uint16_t *scales, uint64_t cols, uint64_t row,
                 uint64_t block, const int8_t code[CODES_BLOCK], uint16_t scale);
-/* Fill all of the memory with the code of zero. */
-void codes_clear(int bits, uint8_t *to, uint64_t rows, uint64_t cols);
 
 #endif

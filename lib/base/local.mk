@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/codes.c %D%/codes.h \
     %D%/dtype.c %D%/dtype.h \
     %D%/err.c %D%/err.h \
+    %D%/format.c %D%/format.h \
     %D%/fs.c %D%/fs.h \
     %D%/hash.c %D%/hash.h \
     %D%/hostdevice.h \

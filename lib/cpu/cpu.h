@@ -244,8 +244,8 @@ bool cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
                const float *b, size_t ldb, size_t n, size_t rows);
 /* N numbers of a row in the order in which products by weights of TYPE take them:
  * cpu_arranged of them, N and zeros. */
-size_t cpu_arranged(enum dtype type, size_t n);
-void cpu_arrange(float *to, const float *x, enum dtype type, size_t n);
+size_t cpu_arranged(enum format type, size_t n);
+void cpu_arrange(float *to, const float *x, enum format type, size_t n);
 /* Parts of such products, made by one thread: y[M][N] = x w^T over all columns of W,
  * rows FIRST to FIRST + N of it, x arranged; PANEL is room for cpu_panel_floats(), or
  * NULL when M is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST

@@ -430,7 +430,7 @@ static int kernel_keep(struct device *d, const struct call *c, struct err *err)
     (void)d;
     (void)err;
     pool.cols = cols;
-    bytes = layout_cached_bytes(pool.dtype, cols, pool.width);
+    bytes = format_row_bytes(pool.format, cols, pool.width);
     for (size_t i = 0; i < c->range.n; i++) {
         const struct range *r = &c->range.v[i];
 
@@ -446,7 +446,7 @@ static int kernel_keep(struct device *d, const struct call *c, struct err *err)
 static int kernel_cache_read(struct device *d, const struct call *c, struct err *err)
 {
     size_t cols = c->x[0].cols;
-    uint64_t bytes = layout_cached_bytes(c->x[0].dtype, cols, c->x[0].width);
+    uint64_t bytes = format_row_bytes(c->x[0].format, cols, c->x[0].width);
     float *to = result(c);
 
     (void)d;
@@ -466,7 +466,7 @@ static int kernel_cache_read(struct device *d, const struct call *c, struct err 
 /* Is B a cache in another type than f32? */
 static bool is_narrow(const struct buffer *b)
 {
-    return b->dtype == DTYPE_BF16 || b->dtype == DTYPE_I8;
+    return b->format == FORMAT_BF16 || b->format == FORMAT_CACHE_INT8;
 }
 
 /* OP_ATTENTION and OP_STREAM. */
@@ -1131,9 +1131,9 @@ OPS(ROW)
 kernel *const cpu_kernels[OP_COUNT] = { OPS(ROW) };
 
 enum {
-    PLAIN = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_F16,
-    CODED = PLAIN | 1 << DTYPE_I8 | 1 << DTYPE_U8,
-    CACHES = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_I8,
+    PLAIN = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_F16,
+    CODED = PLAIN | 1 << FORMAT_INT8 | 1 << FORMAT_INT4,
+    CACHES = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8,
 };
 
 const struct kernel_limits cpu_limits[OP_COUNT] = {

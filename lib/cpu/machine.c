@@ -154,7 +154,7 @@ static double small_rate(struct device *d, struct job *j, size_t threads,
 static double own_rate(struct device *d, struct job *j, size_t threads, struct err *err)
 {
     const struct matrix w = {
-        .data = j->b, .dtype = DTYPE_BF16, .rows = threads * j->n, .cols = j->n
+        .data = j->b, .format = FORMAT_BF16, .rows = threads * j->n, .cols = j->n
     };
     double n = (double)j->n, best = 0;
 
@@ -188,12 +188,12 @@ static bool has_product(bool bf16)
 #endif
 }
 
-const char *machine_kernels(bool rounded, enum dtype type)
+const char *machine_kernels(bool rounded, enum format type)
 {
-    const bool codes = codes_are(type);
+    const bool codes = format_is_coded(type);
 
-    rounded = rounded && (codes || type == DTYPE_BF16);
-    if (amx_has() && (rounded || type == DTYPE_I8))
+    rounded = rounded && (codes || type == FORMAT_BF16);
+    if (amx_has() && (rounded || type == FORMAT_INT8))
         return "AMX";
     if (rounded && tile_bf16dot())
         return "AVX512-BF16";

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "lib/base/dtype.h"
+#include "lib/base/format.h"
 #include "lib/base/err.h"
 #include "lib/device/device.h"
 
@@ -18,7 +18,7 @@ MUST_CHECK int machine_measure(int threads, struct device_rates *rates,
 MUST_CHECK int machine_read(int threads, double seconds, double *rate, struct err *err);
 /* The kernels that products of many rows with weights of TYPE use on this CPU; if x is
  * ROUNDED, those with --compute bf16. */
-const char *machine_kernels(bool rounded, enum dtype type);
+const char *machine_kernels(bool rounded, enum format type);
 /* Only the f32 product; takes a few hundredths of a second. */
 MUST_CHECK int machine_product(int threads, double *product, struct err *err);
 

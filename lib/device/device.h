@@ -32,8 +32,8 @@ struct buffer {
     const int32_t *rows; /* device: the current number of rows */
     size_t most;         /* capacity in rows */
     uint64_t cols;
-    enum dtype dtype;
-    uint64_t width; /* of a cache of I8: columns that share a scale */
+    enum format format;
+    uint64_t width; /* of a cache of codes: columns that share a scale */
 };
 
 /* Inputs of a step's kernels other than activations and weights; device memory. */
@@ -85,15 +85,15 @@ typedef int kernel(struct device *d, const struct call *c, struct err *err);
 struct device_request {
     const struct program *program;
     const struct inst *inst;
-    bool reverse;      /* it belongs to the derivative */
-    enum dtype weight; /* of its weights: F32, BF16, F16; I8, U8: codes of 8, 4 bits */
-    enum dtype cache;  /* of cached keys and values: F32, BF16, I8 */
+    bool reverse;       /* it belongs to the derivative */
+    enum format weight; /* of its weights */
+    enum format cache;  /* of cached keys and values */
 };
 
 /* What a kernel takes.  A backend's table of them stands beside its kernels; a row of
  * zeros takes weights of f32, bf16 and f16, a cache of f32, and any sizes. */
 struct kernel_limits {
-    unsigned weight, cache; /* sets of 1 << dtype; 0: as above */
+    unsigned weight, cache; /* sets of 1 << format; 0: as above */
     /* Returns 0, or -1 with ERR_NO and the reason in *err, such as "choose: 600
      * experts, and there is room for 512".  NULL: nothing else is refused. */
     int (*fits)(const struct device_request *r, struct err *err);
@@ -168,11 +168,11 @@ struct recording;
 struct room_limits {
     uint64_t most[ROWS_KINDS]; /* rows of each kind (program_rows) */
     uint64_t segments;
-    uint64_t queries, keys;   /* of one sequence: rows of a step; keys that they see, */
-    uint64_t padded_keys;     /* and as struct ranges may have them */
-    uint64_t block_rows;      /* of the KV cache */
-    const enum dtype *stored; /* [program.nweights] */
-    bool narrow, rounded;     /* as in struct call */
+    uint64_t queries, keys; /* of one sequence: rows of a step; keys that they see, */
+    uint64_t padded_keys;   /* and as struct ranges may have them */
+    uint64_t block_rows;    /* of the KV cache */
+    const enum format *stored; /* [program.nweights] */
+    bool narrow, rounded;      /* as in struct call */
     int threads;
 };
 

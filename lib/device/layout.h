@@ -5,29 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/base/dtype.h"
+#include "lib/base/format.h"
 
-/* A weight in device memory, row-major: f32, bf16, f16; or, for products only, codes,
- * in the order of lib/base/codes.h.  Codes always have a row for each output: the
- * matrix is transposed if the product is y = x W. */
+/* A weight in device memory.  Codes are for products only, and always have a row for
+ * each output: the matrix is transposed if the product is y = x W. */
 struct matrix {
     const void *data;
-    enum dtype dtype; /* I8, U8: codes of 8 and 4 bits */
+    enum format format;
     uint64_t rows, cols;
     const void *scale; /* of codes */
 };
-
-/* Bytes of a row of COLS numbers in the KV cache: f32, bf16, or (I8) bytes after one
- * f32 scale per WIDTH columns.  Rows begin at multiples of 4 bytes. */
-static inline uint64_t layout_cached_bytes(enum dtype dtype, uint64_t cols,
-                                           uint64_t width)
-{
-    uint64_t bytes = dtype == DTYPE_I8     ? cols + cols / width * sizeof(float)
-                     : dtype == DTYPE_BF16 ? cols * sizeof(uint16_t)
-                                           : cols * sizeof(float);
-
-    return (bytes + 3) / 4 * 4;
-}
 
 /* A run of queries of one sequence, the keys that they attend to, and where their own
  * keys are appended in the KV cache.  Keys have consecutive positions; in the cache

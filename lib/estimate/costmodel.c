@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/codes.h"
+#include "lib/base/format.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/backward.h"
@@ -197,19 +197,20 @@ static uint64_t code_bytes(const struct builder *b, size_t i, uint64_t n, int bi
     enum packable how = b->packable ? b->packable[i] : PACKABLE_NOT;
     int in = how == PACKABLE_COLS ? t->ndim - 2 : t->ndim - 1;
     int out = how == PACKABLE_COLS ? t->ndim - 1 : t->ndim - 2;
-    uint64_t cols, rows;
+    enum format f = bits == 4 ? FORMAT_INT4 : FORMAT_INT8;
+    uint64_t cols, rows, codes, scales;
     struct slice slice;
 
     if (how == PACKABLE_NOT || t->ndim < 2 ||
-        (bits == 4 && t->axis[in]->size % CODES_BLOCK))
+        (format_table[f].whole && t->axis[in]->size % format_table[f].numbers))
         return 0;
     cutter_slice(b->cutter, i, &slice);
     cols = slice.runs[in]->count;
     rows = slice.runs[out]->count;
-    return cols && rows ? n / cols / rows *
-                              (codes_bytes(bits, rows, cols) +
-                               codes_scale_bytes(bits, rows, cols))
-                        : 0;
+    if (!cols || !rows || !format_bytes(&codes, f, rows, cols) ||
+        !format_scale_bytes(&scales, f, rows, cols, 0))
+        return 0;
+    return n / cols / rows * (codes + scales);
 }
 
 /* Adds tensor I: N elements, stored in BYTES. */

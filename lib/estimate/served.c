@@ -70,9 +70,9 @@ static struct engine_limits limits_of(const struct memory_options *o,
                                .cache = (size_t)o->cache_tokens,
                                .sequences = texts,
                                .segments = alone ? 1 : texts,
-                               .kept = o->kv_bytes == 1   ? DTYPE_I8
-                                       : o->kv_bytes == 2 ? DTYPE_BF16
-                                                          : DTYPE_F32 };
+                               .kept = o->kv_bytes == 1   ? FORMAT_CACHE_INT8
+                                       : o->kv_bytes == 2 ? FORMAT_BF16
+                                                          : FORMAT_F32 };
 
     l.tokens = prefill < all ? prefill : all;
     l.running = !alone && texts > 1 ? texts : 0;
@@ -85,26 +85,26 @@ static struct engine_limits limits_of(const struct memory_options *o,
     return l;
 }
 
-/* The type of each weight of P: STORED[tensor of the checkpoint], or OTHER. */
-static enum dtype *types_of(const struct program *p, const struct model *m,
-                            const enum dtype *stored, const struct memory_options *o)
+/* The format of each weight of P: that of STORED[tensor of the checkpoint] if it is
+ * plain, or OTHER's. */
+static enum format *formats_of(const struct program *p, const struct model *m,
+                               const enum dtype *stored, const struct memory_options *o)
 {
-    enum dtype *type = xcalloc((size_t)p->nweights + 1, sizeof(*type));
+    enum format *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
 
     for (int i = 0; i < p->nweights; i++) {
         long source = m->tensor[p->weight[i].tensor].source;
 
-        type[i] = stored && source >= 0        ? stored[source]
-                  : o->other->block_bytes == 2 ? DTYPE_BF16
-                                               : DTYPE_F32;
+        if (!stored || source < 0 || !format_of(&of[i], stored[source]))
+            of[i] = o->other->block_bytes == 2 ? FORMAT_BF16 : FORMAT_F32;
     }
-    return type;
+    return of;
 }
 
 /* Bytes of the weights of P as they are stored: of those that it reads, which may be
  * fewer than the model has.  False if they are held in another way, or padded. */
 static bool weigh(uint64_t *bytes, const struct program *p, const struct model *m,
-                  const enum dtype *type, const struct memory_options *o)
+                  const enum format *of, const struct memory_options *o)
 {
     struct model_packing packing;
 
@@ -118,7 +118,7 @@ static bool weigh(uint64_t *bytes, const struct program *p, const struct model *
         if (model_packing(m, w->tensor, &packing))
             return false;
         if (w->slice <= 1)
-            *bytes += n * (uint64_t)dtype_bits(type[i]) / 8;
+            *bytes += n * (uint64_t)format_bits(of[i]) / 8;
     }
     return true;
 }
@@ -149,7 +149,7 @@ int served_rank(struct rank_memory *out, const struct model *m,
     struct ledger list = { 0 };
     struct engine *e = NULL;
     struct program *p;
-    enum dtype *type;
+    enum format *of;
     uint64_t weights;
     int ret;
 
@@ -158,12 +158,12 @@ int served_rank(struct rank_memory *out, const struct model *m,
     if (program_build(&p, m, &o->mesh, coord, &options, err) < 0)
         return -1;
     limits = limits_of(o, p);
-    type = types_of(p, m, stored, o);
-    if (stored && weigh(&weights, p, m, type, o))
+    of = formats_of(p, m, stored, o);
+    if (stored && weigh(&weights, p, m, of, o))
         out->bytes[MEMORY_WEIGHTS] = weights;
-    ret = engine_plan(&e, p, planned(o), o->threads ? o->threads : 1, type, &groups,
+    ret = engine_plan(&e, p, planned(o), o->threads ? o->threads : 1, of, &groups,
                       &limits, err);
-    free(type);
+    free(of);
     if (ret == 0) {
         engine_memory(e, &list);
         engine_room(e, NULL, &list);

@@ -25,7 +25,7 @@ struct blas {
     struct {
         const float *x;
         uint64_t rows, cols, parts;
-        enum dtype dtype;
+        enum format format;
     } of;
     /* the algorithm of a shape is chosen once */
     struct shape {
@@ -264,9 +264,9 @@ static void split(struct device *d, struct blas *b, const struct products *p,
     char *high = b->parts + GPU_BLAS_FACTORS, *low = parts > 1 ? high + n * 2 : NULL;
 
     if (b->of.x == p->x && b->of.rows == p->rows.most && b->of.cols == p->in &&
-        b->of.parts == parts && b->of.dtype == p->dtype)
+        b->of.parts == parts && b->of.format == p->format)
         return;
-    if (p->dtype == DTYPE_F16)
+    if (p->format == FORMAT_F16)
         gpu_split_f16(high, low, (float *)(void *)b->parts, p->x, p->rows, p->in,
                       d->stream);
     else
@@ -275,7 +275,7 @@ static void split(struct device *d, struct blas *b, const struct products *p,
     b->of.rows = p->rows.most;
     b->of.cols = p->in;
     b->of.parts = parts;
-    b->of.dtype = p->dtype;
+    b->of.format = p->format;
 }
 
 /* Enqueues y = w x, or y += w x if ADD. */
@@ -285,7 +285,7 @@ static bool multiply(struct device *d, struct blas *b, const struct problem *q,
 {
     static const float one = 1, nothing = 0;
     const float *its = (const float *)(const void *)b->parts;
-    bool scaled = p->dtype == DTYPE_F16;
+    bool scaled = p->format == FORMAT_F16;
     const float *factor = scaled ? its + GPU_FACTOR : &one;
     const float *beta = add      ? scaled ? its + GPU_ONE : &one
                         : scaled ? its + GPU_NOTHING
@@ -299,12 +299,12 @@ static bool multiply(struct device *d, struct blas *b, const struct problem *q,
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err)
 {
-    bool narrow = p->dtype != DTYPE_F32;
+    bool narrow = p->format != FORMAT_F32;
     uint64_t unit = narrow ? 2 : 4, n = p->rows.most * p->in;
     uint64_t parts = gpu_blas_parts(p);
-    int type = p->dtype == DTYPE_BF16  ? LT_REAL_16BF
-               : p->dtype == DTYPE_F16 ? LT_REAL_16F
-                                       : LT_REAL_32F;
+    int type = p->format == FORMAT_BF16  ? LT_REAL_16BF
+               : p->format == FORMAT_F16 ? LT_REAL_16F
+                                         : LT_REAL_32F;
     const struct shape *s;
     struct problem q;
     int ret = 0;

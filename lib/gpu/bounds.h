@@ -127,7 +127,7 @@ static inline bool gpu_blas_aligned(const void *p, uint64_t stride, uint64_t uni
  * (gpu_is_skinny). */
 static inline bool gpu_blas_serves(const struct products *p)
 {
-    uint64_t unit = p->dtype == DTYPE_F32 ? 4 : 2;
+    uint64_t unit = p->format == FORMAT_F32 ? 4 : 2;
 
     return !p->rows.expert && p->n == 1 && p->rows.most > GPU_BLAS_OWN && p->in &&
            gpu_blas_aligned(NULL, p->w_stride, unit) &&
@@ -137,7 +137,7 @@ static inline bool gpu_blas_serves(const struct products *p)
 /* Parts of x in 16 bits. */
 static inline uint64_t gpu_blas_parts(const struct products *p)
 {
-    return p->dtype == DTYPE_F32 ? 0 : p->rounded ? 1 : 2;
+    return p->format == FORMAT_F32 ? 0 : p->rounded ? 1 : 2;
 }
 
 /* Bytes for them. */

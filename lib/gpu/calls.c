@@ -91,15 +91,15 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
     size_t n = c->expert_rows ? c->nexperts : 1;
     struct products p = { .y = c->y.data,
                           .x = c->x[0].data,
-                          .dtype = c->w->dtype,
+                          .format = c->w->format,
                           .in = plain ? c->w->rows : c->w->cols,
                           .out = plain ? c->w->cols : c->w->rows,
                           .w_stride = c->w->cols,
                           .rows = result_rows(c),
                           .each = c->y.most / n,
                           .plain = plain,
-                          .rounded =
-                              c->program->rounded && !plain && c->w->dtype != DTYPE_F32,
+                          .rounded = c->program->rounded && !plain &&
+                                     c->w->format != FORMAT_F32,
                           .cores = d->has_bf16 };
     int done;
 
@@ -134,10 +134,10 @@ static int head_product(struct device *d, const struct call *c, bool plain,
                         struct err *err)
 {
     uint64_t in = c->inst->head.a, out = c->inst->head.b, heads = c->inst->head.count;
-    uint64_t unit = (uint64_t)dtype_bits(c->w->dtype) / 8;
+    uint64_t unit = (uint64_t)format_bits(c->w->format) / 8;
     struct products p = { .y = c->y.data,
                           .x = c->x[0].data,
-                          .dtype = c->w->dtype,
+                          .format = c->w->format,
                           .in = in,
                           .out = out,
                           .x_stride = heads * in,
@@ -211,7 +211,7 @@ KERNEL(add_vector)
     if (!c->expert_rows)
         gpu_add_vector(result(c), source(c, 0), *c->w, rows, d->stream);
     for (size_t e = 0; c->expert_rows && e < c->nexperts; e += GPU_PRODUCTS) {
-        struct vectors w = { .dtype = c->w->dtype, .cols = c->w->cols };
+        struct vectors w = { .format = c->w->format, .cols = c->w->cols };
 
         for (; w.n < GPU_PRODUCTS && e + w.n < c->nexperts; w.n++)
             w.v[w.n] = c->w[e + w.n].data;
@@ -796,7 +796,7 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
     if (c->lse || c->inst->op == OP_KEEP)
         blas_forget(d->blas);
     blas_wrote(d->blas, c->y.data,
-               c->y.most * c->y.cols * (uint64_t)dtype_bits(c->y.dtype) / 8);
+               c->y.most * c->y.cols * (uint64_t)format_bits(c->y.format) / 8);
     return ret;
 }
 

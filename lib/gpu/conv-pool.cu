@@ -101,7 +101,7 @@ static __global__ void convolve_kernel(float *y, const float *x, struct matrix w
                 int64_t from = t + i - taps / 2;
 
                 if (from >= low && from < end)
-                    sum += widen(w.dtype, w.data, k * taps + i) * x[from * cols + k];
+                    sum += widen(w.format, w.data, k * taps + i) * x[from * cols + k];
             }
             y[t * cols + k] = sum;
         }

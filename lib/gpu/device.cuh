@@ -159,11 +159,11 @@ static __device__ inline uint16_t narrow_bf16(float x)
 }
 
 /* Element I of memory of type T, as f32. */
-static __device__ inline float widen(enum dtype t, const void *p, uint64_t i)
+static __device__ inline float widen(enum format t, const void *p, uint64_t i)
 {
-    return t == DTYPE_F32    ? ((const float *)p)[i]
-           : t == DTYPE_BF16 ? widen_bf16(((const uint16_t *)p)[i])
-                             : widen_f16(((const uint16_t *)p)[i]);
+    return t == FORMAT_F32    ? ((const float *)p)[i]
+           : t == FORMAT_BF16 ? widen_bf16(((const uint16_t *)p)[i])
+                              : widen_f16(((const uint16_t *)p)[i]);
 }
 
 /* Reductions over a warp; all lanes get the result. */

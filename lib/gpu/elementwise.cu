@@ -113,7 +113,7 @@ static __device__ void combine_vector(float *y, const float *x, const struct mat
     {
         uint32_t left = (uint32_t)w.cols - k;
         float4 v = load_quad<WIDE>(x + k, left);
-        float4 u = widen_quad<WIDE>(w.dtype, w.data, k, left);
+        float4 u = widen_quad<WIDE>(w.format, w.data, k, left);
 
         store_quad<WIDE>(y + k, left, apply_quad<WHAT>(v, u, 0, 0));
     }
@@ -150,7 +150,7 @@ static __global__ void add_vectors_kernel(float *y, const float *x, struct vecto
     int64_t t, end;
 
     own.data = w.v[blockIdx.z];
-    own.dtype = w.dtype;
+    own.format = w.format;
     own.cols = w.cols;
     others_ended();
     t = first_row(rows, blockIdx.z) + (int64_t)blockIdx.x;
@@ -170,7 +170,7 @@ extern "C" void gpu_add_vectors(float *y, const float *x, struct vectors w,
     if (!rows.most || !w.cols || !w.n)
         return;
     grid.z = w.n;
-    if (w.dtype == DTYPE_F32)
+    if (w.format == FORMAT_F32)
         unit = 4;
     for (unsigned i = 0; i < w.n; i++)
         wide = wide && is_wide(w.v[i], w.cols, unit);
@@ -215,8 +215,8 @@ static __global__ void xielu_kernel(float *y, const float *x, struct matrix abov
                                     struct matrix below, struct span rows,
                                     uint32_t cols)
 {
-    float a = activation_softplus(widen(above.dtype, above.data, 0));
-    float b = 0.5f + activation_softplus(widen(below.dtype, below.data, 0));
+    float a = activation_softplus(widen(above.format, above.data, 0));
+    float b = 0.5f + activation_softplus(widen(below.format, below.data, 0));
 
     EACH_ROW(t, rows)
     EACH_QUAD(k, cols, y)

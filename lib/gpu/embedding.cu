@@ -22,7 +22,7 @@ static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t
             float4 v = { 0, 0, 0, 0 };
 
             if (there)
-                v = widen_quad<WIDE>(w.dtype, w.data, (row - first) * cols + k,
+                v = widen_quad<WIDE>(w.format, w.data, (row - first) * cols + k,
                                      cols - k);
             store_quad<WIDE>(y + t * (int64_t)cols + k, cols - k, v);
         }

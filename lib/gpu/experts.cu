@@ -84,7 +84,7 @@ static __global__ void choose_kernel(int32_t *choice, const float *x, struct rou
 
         for (uint64_t k = threadIdx.x; k < cols; k += GPU_WARP)
             score[k] = x[t * cols + k] +
-                       (r.bias.data ? widen(r.bias.dtype, r.bias.data, k) : 0);
+                       (r.bias.data ? widen(r.bias.format, r.bias.data, k) : 0);
         if (r.of < r.groups)
             limit_groups(score, spare, group, cols, &r);
         for (uint64_t i = 0; i < r.top; i++) {

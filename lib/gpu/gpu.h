@@ -48,7 +48,7 @@ void gpu_add_vector(float *y, const float *x, struct matrix w, struct span rows,
 enum { GPU_PRODUCTS = 32 };
 struct vectors {
     const void *v[GPU_PRODUCTS];
-    enum dtype dtype;
+    enum format format;
     uint64_t cols;
     unsigned n;
 };
@@ -232,7 +232,7 @@ struct products {
     float *y;
     const float *x;
     const void *w[GPU_PRODUCTS];
-    enum dtype dtype;
+    enum format format;
     uint64_t in, out;
     uint64_t x_stride, y_stride, w_stride; /* elements between rows */
     uint64_t x_step, y_step, w_step;

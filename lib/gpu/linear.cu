@@ -44,7 +44,7 @@ static __device__ const void *matrix_of(const struct products &p)
 }
 
 /* Number of weights in a word. */
-template <int TYPE> static constexpr int of_word = TYPE == DTYPE_F32 ? 4 : 8;
+template <int TYPE> static constexpr int of_word = TYPE == FORMAT_F32 ? 4 : 8;
 
 /* Widens four weights of a word: the first ones, or those behind them if LATER. */
 template <int TYPE>
@@ -52,12 +52,12 @@ static __device__ inline void widen_four(float *f, uint4 w, bool later)
 {
     uint32_t one = later ? w.z : w.x, two = later ? w.w : w.y;
 
-    if (TYPE == DTYPE_F32) {
+    if (TYPE == FORMAT_F32) {
         f[0] = __uint_as_float(w.x);
         f[1] = __uint_as_float(w.y);
         f[2] = __uint_as_float(w.z);
         f[3] = __uint_as_float(w.w);
-    } else if (TYPE == DTYPE_BF16) {
+    } else if (TYPE == FORMAT_BF16) {
         f[0] = __uint_as_float(one << 16);
         f[1] = __uint_as_float(one & 0xffff0000u);
         f[2] = __uint_as_float(two << 16);
@@ -74,7 +74,7 @@ static __device__ inline void widen_four(float *f, uint4 w, bool later)
 template <int TYPE>
 static __device__ inline float term(const struct products &p, float x)
 {
-    if (TYPE == DTYPE_BF16 && p.rounded)
+    if (TYPE == FORMAT_BF16 && p.rounded)
         x = __uint_as_float(pack_bf16(0, x) & 0xffff0000u);
     return x;
 }
@@ -97,7 +97,7 @@ template <int TYPE> static __global__ void dot_kernel(struct products p)
         float sum[ROWS] = { 0 };
 
         for (uint64_t k = lane; k < p.in; k += GPU_WARP) {
-            float f = widen((enum dtype)TYPE, w, at + k);
+            float f = widen((enum format)TYPE, w, at + k);
 
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
@@ -159,7 +159,7 @@ static __device__ inline float4 four_terms(const struct products &p, const float
 
     if (there)
         f = *(const float4 *)x;
-    if (TYPE == DTYPE_BF16 && p.rounded)
+    if (TYPE == FORMAT_BF16 && p.rounded)
         f = { term<TYPE>(p, f.x), term<TYPE>(p, f.y), term<TYPE>(p, f.z),
               term<TYPE>(p, f.w) };
     return f;
@@ -439,7 +439,7 @@ template <int TYPE> static __global__ void column_kernel(struct products p)
 
         for (uint64_t k = 0; k < p.in; k++) {
             float f =
-                widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + k * p.w_stride + j);
+                widen((enum format)TYPE, w, blockIdx.z * p.w_step + k * p.w_stride + j);
 
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
@@ -475,7 +475,7 @@ static __device__ void load_tiles(float *xs, float *ws, const struct products &p
         bool there = j + out < p.out && k + column < p.in;
 
         ws[column * TILE + out] =
-            there ? widen((enum dtype)TYPE, w, blockIdx.z * p.w_step + at) : 0;
+            there ? widen((enum format)TYPE, w, blockIdx.z * p.w_step + at) : 0;
     }
 }
 
@@ -596,13 +596,13 @@ template <int TYPE> static void launch(const struct products &p, void *stream)
     else if (p.rows.most > GPU_FEW)
         LAUNCH((tile_kernel<TYPE, false>),
                dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
-    else if (p.plain && is_wide(p, TYPE == DTYPE_F32 ? 4 : 2))
+    else if (p.plain && is_wide(p, TYPE == FORMAT_F32 ? 4 : 2))
         launch_columns<TYPE>(p, stream);
     else if (p.plain)
         LAUNCH(column_kernel<TYPE>,
                dim3((unsigned)((p.out + GPU_THREADS - 1) / GPU_THREADS), 1, p.n),
                GPU_THREADS, stream, p);
-    else if (is_wide(p, TYPE == DTYPE_F32 ? 4 : 2))
+    else if (is_wide(p, TYPE == FORMAT_F32 ? 4 : 2))
         launch_wide<TYPE>(p, stream);
     else
         LAUNCH(dot_kernel<TYPE>,
@@ -619,10 +619,10 @@ extern "C" void gpu_product(struct products p, void *stream)
         gpu_skinny(p, stream);
     else if (are_words(p) && p.rows.most > GPU_FEW)
         gpu_tiles(p, stream);
-    else if (p.dtype == DTYPE_F32)
-        launch<DTYPE_F32>(p, stream);
-    else if (p.dtype == DTYPE_BF16)
-        launch<DTYPE_BF16>(p, stream);
+    else if (p.format == FORMAT_F32)
+        launch<FORMAT_F32>(p, stream);
+    else if (p.format == FORMAT_BF16)
+        launch<FORMAT_BF16>(p, stream);
     else
-        launch<DTYPE_F16>(p, stream);
+        launch<FORMAT_F16>(p, stream);
 }

@@ -53,11 +53,11 @@ static __device__ struct weights weights_at(const struct norm_weights *n, uint64
     if (n->w.data) {
         float plus = (float)n->plus;
 
-        o.w = widen_quad<WIDE_ROWS>(n->w.dtype, n->w.data, i, left);
+        o.w = widen_quad<WIDE_ROWS>(n->w.format, n->w.data, i, left);
         o.w = float4{ o.w.x + plus, o.w.y + plus, o.w.z + plus, o.w.w + plus };
     }
     if (n->b.data)
-        o.b = widen_quad<WIDE_ROWS>(n->b.dtype, n->b.data, i, left);
+        o.b = widen_quad<WIDE_ROWS>(n->b.format, n->b.data, i, left);
     return o;
 }
 

@@ -19,7 +19,7 @@ static inline bool is_wide(const void *p, uint64_t cols, uint64_t unit = sizeof(
 
 static inline bool is_wide(struct matrix w)
 {
-    return is_wide(w.data, w.cols, w.dtype == DTYPE_F32 ? 4 : 2);
+    return is_wide(w.data, w.cols, w.format == FORMAT_F32 ? 4 : 2);
 }
 
 /* Blocks for ROWS rows (x) of COLS columns (y): few rows have many blocks too. */
@@ -63,15 +63,15 @@ static __device__ inline void store_quad(float *y, uint32_t left, float4 v)
 
 /* As load_quad: elements I to I + 3 of memory of type T. */
 template <bool WIDE>
-static __device__ inline float4 widen_quad(enum dtype t, const void *p, uint64_t i,
+static __device__ inline float4 widen_quad(enum format t, const void *p, uint64_t i,
                                            uint32_t left)
 {
-    if (t == DTYPE_F32)
+    if (t == FORMAT_F32)
         return load_quad<WIDE>((const float *)p + i, left);
     if (WIDE) {
         ushort4 h = *(const ushort4 *)((const uint16_t *)p + i);
 
-        if (t == DTYPE_BF16)
+        if (t == FORMAT_BF16)
             return float4{ widen_bf16(h.x), widen_bf16(h.y), widen_bf16(h.z),
                            widen_bf16(h.w) };
         return float4{ widen_f16(h.x), widen_f16(h.y), widen_f16(h.z), widen_f16(h.w) };

@@ -40,8 +40,8 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
             float x = a.q_type[i * stride + head * a.dim + d];
             uint64_t first = a.other_first ? stride : 0;
 
-            same += x * widen(a.types.dtype, a.types.data, first + head * a.dim + d);
-            other += x * widen(a.types.dtype, a.types.data,
+            same += x * widen(a.types.format, a.types.data, first + head * a.dim + d);
+            other += x * widen(a.types.format, a.types.data,
                                stride - first + head * a.dim + d);
         }
         same = warp_sum(same);

@@ -20,14 +20,14 @@ static void add_product(struct gpu_room *need, const struct program *p,
 {
     const struct weight *w = &p->weight[inst->weight];
     bool plain = inst->op == OP_MATMUL;
-    enum dtype type = l->stored[inst->weight];
-    struct products made = { .dtype = type,
+    enum format type = l->stored[inst->weight];
+    struct products made = { .format = type,
                              .in = plain ? w->rows : w->cols,
                              .out = plain ? w->cols : w->rows,
                              .w_stride = w->cols,
                              .n = 1,
                              .plain = plain,
-                             .rounded = p->rounded && !plain && type != DTYPE_F32 };
+                             .rounded = p->rounded && !plain && type != FORMAT_F32 };
 
     if (w->experts)
         return;

@@ -35,7 +35,7 @@ static __device__ inline float score_of(const struct attention *a, float product
     float s = fmaf(product, (float)a->scale, slope * (float)distance);
 
     if (a->bias.data)
-        s += widen(a->bias.dtype, a->bias.data,
+        s += widen(a->bias.format, a->bias.data,
                    bucket_of(distance, a) * a->bias.cols + a->bias_first + head);
     if (a->softcap > 0)
         s = (float)a->softcap * tanhf(s / (float)a->softcap);
@@ -47,7 +47,7 @@ static __device__ inline float sink_of(const struct attention *a, uint64_t head)
 {
     if (!a->sinks.data)
         return -INFINITY;
-    return widen(a->sinks.dtype, a->sinks.data,
+    return widen(a->sinks.format, a->sinks.data,
                  positions_head(head, a->heads / a->kv_heads, a->sink_group,
                                 a->sink_per, a->sink_within));
 }

@@ -74,7 +74,7 @@ static __device__ inline struct operand<TYPE> operand_of(uint32_t a, uint32_t b,
         }
     };
 
-    if (TYPE == DTYPE_F16)
+    if (TYPE == FORMAT_F16)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             split_weights(w.high[i], &w.high[i], &w.low[i]);
@@ -90,7 +90,7 @@ static __device__ inline void add_products(float *sum, const struct operand<TYPE
     for (int i = 0; i < PARTS; i++) {
         mma(sum, w.high, x.pair[i]);
         /* the product of the two lower parts is at most 2^-18 of the whole one */
-        if (TYPE == DTYPE_F16 && i == 0)
+        if (TYPE == FORMAT_F16 && i == 0)
             mma(sum, w.low, x.pair[i]);
     }
 }
@@ -165,14 +165,14 @@ static __device__ inline void add_parts(struct sums<PARTS, TILES, FOLDED> *s, in
         uint32_t first[2] = { later ? x.pair[0][0] : 0, later ? x.pair[0][1] : 0 };
 
         mma(s->of[0][tile], w.high, own);
-        if (TYPE == DTYPE_F16)
+        if (TYPE == FORMAT_F16)
             mma(s->of[0][tile], w.low, first);
     } else {
 #pragma unroll
         for (int i = 0; i < PARTS; i++)
             mma(s->of[i][tile], w.high, x.pair[i]);
         /* the product of the two lower parts is at most 2^-18 of the whole one */
-        if (TYPE == DTYPE_F16)
+        if (TYPE == FORMAT_F16)
             mma(s->of[PARTS - 1][tile], w.low, x.pair[0]);
     }
 }
@@ -548,10 +548,10 @@ extern "C" void gpu_skinny(struct products p, void *stream)
 {
     if (!p.rows.most || !p.out || !p.n)
         return;
-    if (p.dtype == DTYPE_F16)
-        launch<DTYPE_F16, 2>(p, stream);
+    if (p.format == FORMAT_F16)
+        launch<FORMAT_F16, 2>(p, stream);
     else if (p.rounded)
-        launch<DTYPE_BF16, 1>(p, stream);
+        launch<FORMAT_BF16, 1>(p, stream);
     else
-        launch<DTYPE_BF16, 2>(p, stream);
+        launch<FORMAT_BF16, 2>(p, stream);
 }

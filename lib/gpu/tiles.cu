@@ -79,7 +79,7 @@ static __device__ inline void store(uint16_t *w, uint16_t *low, uint16_t *x,
                   : n / (DEEP / OF_WORD) * ACROSS + n % (DEEP / OF_WORD) * OF_WORD;
         uint4 a = l.w[i], b;
 
-        if (TYPE == DTYPE_F16) {
+        if (TYPE == FORMAT_F16) {
             split_weights(a.x, &a.x, &b.x);
             split_weights(a.y, &a.y, &b.y);
             split_weights(a.z, &a.z, &b.z);
@@ -135,7 +135,7 @@ static __device__ inline void multiply(float (*sum)[OWN_ROWS][4], const uint16_t
 #pragma unroll
         for (int m = 0; m < OWN; m++) {
             load_a<PLAIN>(a[m], w, out + m * 16, k);
-            if (TYPE == DTYPE_F16)
+            if (TYPE == FORMAT_F16)
                 load_a<PLAIN>(rest[m], low, out + m * 16, k);
         }
 #pragma unroll
@@ -151,7 +151,7 @@ static __device__ inline void multiply(float (*sum)[OWN_ROWS][4], const uint16_t
                 for (int m = 0; m < OWN; m++) {
                     mma(sum[m][n], a[m], b);
                     mma(sum[m][n + 1], a[m], b + 2);
-                    if (TYPE == DTYPE_F16 && i == 0) {
+                    if (TYPE == FORMAT_F16 && i == 0) {
                         mma(sum[m][n], rest[m], b);
                         mma(sum[m][n + 1], rest[m], b + 2);
                     }
@@ -165,7 +165,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     mma_tile_kernel(struct products p, bool wide)
 {
     enum { SIZE = PLAIN ? DEEP * ALONG : HIGH * ACROSS };
-    SHARED(uint4, w_words, SIZE / OF_WORD * (TYPE == DTYPE_F16 ? 2 : 1));
+    SHARED(uint4, w_words, SIZE / OF_WORD * (TYPE == FORMAT_F16 ? 2 : 1));
     SHARED(uint4, x_words, ROWS * ACROSS / OF_WORD * PARTS);
     uint16_t *w = (uint16_t *)w_words, *low = w + SIZE, *x = (uint16_t *)x_words;
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
@@ -226,10 +226,10 @@ extern "C" void gpu_tiles(struct products p, void *stream)
 {
     if (!p.rows.most || !p.out || !p.n)
         return;
-    if (p.dtype == DTYPE_F16)
-        launch<DTYPE_F16, 2>(p, stream);
+    if (p.format == FORMAT_F16)
+        launch<FORMAT_F16, 2>(p, stream);
     else if (p.rounded)
-        launch<DTYPE_BF16, 1>(p, stream);
+        launch<FORMAT_BF16, 1>(p, stream);
     else
-        launch<DTYPE_BF16, 2>(p, stream);
+        launch<FORMAT_BF16, 2>(p, stream);
 }

@@ -92,7 +92,7 @@ static inline bool are_words(const struct products &p)
 {
     uint64_t bytes = (p.w_stride | p.w_step) * 2;
 
-    if (!p.cores || p.dtype == DTYPE_F32 || !p.in || p.in >= UINT32_MAX / 2)
+    if (!p.cores || p.format == FORMAT_F32 || !p.in || p.in >= UINT32_MAX / 2)
         return false;
     if (!p.plain)
         bytes |= (p.x_stride | p.x_step) * sizeof(float) | (uintptr_t)p.x;

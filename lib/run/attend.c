@@ -712,7 +712,7 @@ static struct sequence *shared_as(const struct attend *a, int v)
 /* A buffer of the gathered rows of S with COLS columns at X. */
 static struct buffer gathered_of(const struct sequence *s, void *x, uint64_t cols)
 {
-    return (struct buffer){ x, s->rows + 1, s->gathered, cols, DTYPE_F32, 0 };
+    return (struct buffer){ x, s->rows + 1, s->gathered, cols, FORMAT_F32, 0 };
 }
 
 /* The same for the rows of the text. */
@@ -730,7 +730,7 @@ static struct buffer pool_of(const struct attend *a, const struct inst *inst, in
     return (struct buffer){ .data = a->cache.memory[slot],
                             .most = a->cache.group[a->cache.group_of[slot]].rows,
                             .cols = a->cache.cols[slot],
-                            .dtype = a->cache.dtype,
+                            .format = a->cache.format,
                             .width = a->cache.width[slot] };
 }
 
@@ -744,7 +744,7 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
     if (group < 0)
         return 0;
     call->y.data = a->cache.memory[slot];
-    call->y.dtype = a->cache.dtype;
+    call->y.format = a->cache.format;
     call->y.width = a->cache.width[slot];
     call->range =
         ranges_of(a, a->cache.group[group].source ? &a->kept_source : &a->group[group]);
@@ -901,7 +901,7 @@ static int attend_around(struct attend *a, struct call *call, const struct inst 
             return -1;
         call->x[1].data = a->k;
         call->x[2].data = a->v;
-        call->x[1].dtype = call->x[2].dtype = DTYPE_F32;
+        call->x[1].format = call->x[2].format = FORMAT_F32;
         k = a->k;
         v = a->v;
     }

@@ -1,6 +1,5 @@
 /* backends - the backends that are compiled in, in order of preference, and what they
  * can run */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +41,7 @@ const struct backend *backend_at(size_t i)
 
 /* ---- what a backend can run ---- */
 
-enum { PLAIN = 1 << DTYPE_F32 | 1 << DTYPE_BF16 | 1 << DTYPE_F16 };
+enum { PLAIN = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_F16 };
 
 /* Does R read or write the KV cache? */
 static bool is_cached(const struct device_request *r)
@@ -58,19 +57,11 @@ static bool is_cached(const struct device_request *r)
 }
 
 /* "no kernel for OP WITH bf16" */
-static int lacks(const struct device_request *r, const char *with, enum dtype format,
+static int lacks(const struct device_request *r, const char *with, enum format format,
                  struct err *err)
 {
-    char word[16] = "";
-
-    snprintf(word, sizeof(word), "%s",
-             format == DTYPE_I8   ? "int8"
-             : format == DTYPE_U8 ? "int4"
-                                  : dtype_name(format));
-    for (char *p = word; *p; p++)
-        *p = (char)tolower((unsigned char)*p);
     return err_set(err, ERR_NO, "no kernel for %s with %s of %s",
-                   op_table[r->inst->op].name, with, word);
+                   op_table[r->inst->op].name, with, format_name(format));
 }
 
 int backend_supports(const struct backend *b, const struct device_request *r,
@@ -79,7 +70,7 @@ int backend_supports(const struct backend *b, const struct device_request *r,
     enum op op = r->inst->op;
     const struct kernel_limits *l = &b->limits[op];
     unsigned weights = l->weight ? l->weight : PLAIN;
-    unsigned caches = l->cache ? l->cache : 1 << DTYPE_F32;
+    unsigned caches = l->cache ? l->cache : 1 << FORMAT_F32;
 
     if (!op_table[op].on_device)
         return 0;

@@ -150,7 +150,7 @@ int cache_plan(struct cache *c, const struct program *program,
     c->size = xcalloc((size_t)program->nslots + 1, sizeof(*c->size));
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
     memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
-    c->dtype = limits->dtype ? limits->dtype : DTYPE_F32;
+    c->format = limits->format;
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
         size_group(c, &c->group[i], limits);
@@ -161,7 +161,7 @@ int cache_plan(struct cache *c, const struct program *program,
             continue;
         if (!mem_mul(&bytes, cols[i], 2 * sizeof(float)) ||
             !mem_mul(&bytes, c->group[c->group_of[i]].rows,
-                     layout_cached_bytes(c->dtype, cols[i], width[i])))
+                     format_row_bytes(c->format, cols[i], width[i])))
             return err_set(err, ERR_SYSTEM, "the size of the KV cache overflows");
         c->size[i] = bytes;
         if (!mem_add(&c->bytes, c->bytes, bytes))

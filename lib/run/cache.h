@@ -39,8 +39,8 @@ struct cache {
     int *group_of;   /* [nslots]; -1: never read */
     uint64_t *cols;  /* [nslots]: columns of a row on this rank */
     uint64_t *width; /* [nslots]: columns of a head, which share a scale */
-    enum dtype dtype;
-    void **memory;  /* [nslots]: device, [rows][columns] in DTYPE: layout_cached_bytes
+    enum format format;
+    void **memory;  /* [nslots]: device, [rows][columns] in FORMAT: format_row_bytes
                      * per row */
     uint64_t *size; /* [nslots]: its bytes */
     uint64_t bytes; /* of all */
@@ -53,8 +53,8 @@ struct cache_limits {
     size_t rows; /* capacity of a pool, a multiple of CACHE_BLOCK; 0: all sequences at
                   * their maximum length */
     size_t sequences;
-    enum dtype dtype; /* type of cached rows: f32, bf16 or i8; 0: f32 */
-    bool windows;     /* free blocks that have left the attention window */
+    enum format format;
+    bool windows; /* free blocks that have left the attention window */
 };
 
 /* Number of blocks for SEQUENCES sequences of at most CONTEXT rows each; at most ROWS /
@@ -62,7 +62,7 @@ struct cache_limits {
 size_t cache_blocks(size_t context, size_t sequences, size_t rows);
 /* A row of slot S has COLS[S] columns on this rank, in heads of WIDTH[S] columns.
  * cache_plan sizes the pools, cache_open allocates them in DEVICE; OPS and DEVICE must
- * outlive C.  ERR_NO: the backend has no kernels for limits->dtype. */
+ * outlive C.  ERR_NO: the backend has no kernels for limits->format. */
 MUST_CHECK int cache_plan(struct cache *c, const struct program *program,
                           const struct backend *ops, const uint64_t *cols,
                           const uint64_t *width, const struct cache_limits *limits,

@@ -9,77 +9,36 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-/* ---- the formats of weights ---- */
+/* ---- what a backend can run ---- */
 
-/* The type of weight I where it is not made codes at load. */
-static enum dtype stored_as(const struct choice_need *need, int i)
+/* Asks about R->inst with each format that its weights from FIRST on have. */
+static int ask(const struct backend *b, struct device_request *r,
+               const struct held *held, int first, struct err *err)
 {
-    const struct checkpoint *c = need->checkpoint;
-    size_t t = need->program->weight[i].tensor;
-    long source = c->model->tensor[t].source;
-    struct model_packing p;
+    int n =
+        r->program->weight[first].experts ? (int)r->program->weight[first].experts : 1;
 
-    if (need->trains)
-        return DTYPE_F32;
-    if (model_packing(c->model, t, &p)) {
-        source = p.part[PACKED_SCALES] < 0
-                     ? -1
-                     : c->model->tensor[p.part[PACKED_SCALES]].source;
-        return model_unpacked(c->model, &p,
-                              source < 0 ? DTYPE_F32 : c->tensor[source].dtype);
+    for (int i = first; i < first + n; i++) {
+        if (i > first && held[i].format == held[i - 1].format)
+            continue;
+        r->weight = held[i].format;
+        if (backend_supports(b, r, err) < 0)
+            return -1;
     }
-    return source < 0 ? DTYPE_F32 : c->tensor[source].dtype;
-}
-
-/* Is what weights_open refuses: a tensor that is missing, or of a foreign type. */
-static bool is_foreign(enum dtype t)
-{
-    return t != DTYPE_F32 && t != DTYPE_BF16 && t != DTYPE_F16;
-}
-
-/* OF[i] = the format of weight I, held as FORM. */
-static int find_formats(enum dtype *of, const struct choice_need *need,
-                        enum weights_form form, struct err *err)
-{
-    struct encoder e;
-
-    if (encode_open(&e, form, need->program, NULL, NULL, NULL, err) < 0)
-        return -1;
-    for (int i = 0; i < need->program->nweights; i++) {
-        of[i] = stored_as(need, i);
-        if (encode_takes(&e, i))
-            of[i] = form == WEIGHTS_INT4 ? DTYPE_U8 : DTYPE_I8;
-        else if (is_foreign(of[i]))
-            of[i] = DTYPE_F32;
-    }
-    encode_close(&e);
     return 0;
 }
 
-/* ---- what a backend can run ---- */
-
-/* Asks about R->inst with each format that its weights have. */
-static int ask(const struct backend *b, struct device_request *r, const enum dtype *of,
-               struct err *err)
+static int ask_instruction(const struct backend *b, struct device_request *r,
+                           const struct held *held, struct err *err)
 {
-    const struct program *p = r->program;
-    int first = r->inst->weight, n = first < 0 ? 0 : 1;
+    const struct inst *inst = r->inst;
 
-    if (n && p->weight[first].experts)
-        n = (int)p->weight[first].experts;
-    r->weight = n ? of[first] : DTYPE_F32;
-    if (backend_supports(b, r, err) < 0)
+    r->weight = FORMAT_F32;
+    if (inst->weight < 0)
+        return backend_supports(b, r, err);
+    if (ask(b, r, held, inst->weight, err) < 0)
         return -1;
-    for (int i = first + 1; i < first + n; i++)
-        if (of[i] != of[i - 1]) {
-            r->weight = of[i];
-            if (backend_supports(b, r, err) < 0)
-                return -1;
-        }
-    if (r->inst->weight2 < 0)
-        return 0;
-    r->weight = of[r->inst->weight2];
-    return backend_supports(b, r, err);
+    return inst->weight2 < 0 ? 0 : ask(b, r, held, inst->weight2, err);
 }
 
 /* What the engine runs around attention where ranks share a sequence. */
@@ -105,20 +64,19 @@ static int ask_all(const struct backend *b, const struct choice_need *need,
                    enum weights_form form, struct err *err)
 {
     const struct program *p = need->program;
-    enum dtype *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
-    struct device_request r = { .program = p,
-                                .cache = need->kept ? need->kept : DTYPE_F32,
-                                .weight = DTYPE_F32 };
-    int ret = find_formats(of, need, form, err);
+    struct device_request r = { .program = p, .cache = need->kept };
+    struct held *held;
+    int ret;
 
-    if (ret == 0)
-        ret = ask_sequence(b, &r, err);
+    if (held_find(&held, need->checkpoint, p, form, need->trains, err) < 0)
+        return -1;
+    ret = ask_sequence(b, &r, err);
     for (int i = 0; i < p->ninsts && ret == 0; i++) {
         r.inst = &p->inst[i];
         r.reverse = i >= p->nforward;
-        ret = ask(b, &r, of, err);
+        ret = ask_instruction(b, &r, held, err);
     }
-    free(of);
+    free(held);
     return ret;
 }
 

@@ -9,15 +9,15 @@
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
 #include "lib/reshard/checkpoint.h"
-#include "lib/run/encode.h"
+#include "lib/run/held.h"
 
 /* A program of this rank, and how it will be run. */
 struct choice_need {
     const struct program *program;
     const struct checkpoint *checkpoint; /* that its weights come from */
     enum weights_form form;
-    enum dtype kept; /* type of the KV cache; 0: f32 */
-    bool trains;     /* weights are f32, and the host updates them */
+    enum format kept; /* type of the KV cache */
+    bool trains;      /* weights are f32, and the host updates them */
 };
 
 /* Can B run NEED?  Returns 0, or -1 with *err: ERR_NO and the reason, or why it could

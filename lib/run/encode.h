@@ -10,38 +10,23 @@
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
 #include "lib/model/model.h"
-#include "lib/program/packable.h"
 #include "lib/program/program.h"
-
-enum weights_form {
-    WEIGHTS_STORED,
-    WEIGHTS_INT8,
-    WEIGHTS_INT4 /* where the inputs are whole blocks; others stay as stored */
-};
+#include "lib/run/held.h"
 
 struct encoder {
-    enum weights_form form;
+    const struct held *held; /* [program.nweights] */
     const struct program *program;
     const struct backend *ops;
     struct device *device;
-    struct comm *tensor;        /* ranks that share inputs */
-    const struct inst **reader; /* [nweights]: an instruction that reads it */
-    enum packable *packable;    /* by tensor of the model */
-    int threads;                /* that make codes */
-    bool decoded; /* the checkpoint has the weights as codes of this form */
+    struct comm *tensor; /* ranks that share inputs */
+    int threads;         /* that make codes */
+    bool decoded;        /* the checkpoint has the weights as codes of this form */
 };
 
-/* E borrows what it is given.  Release it with encode_close. */
-MUST_CHECK int encode_open(struct encoder *e, enum weights_form form,
-                           const struct program *program, const struct backend *ops,
-                           struct device *device, struct comm *tensor, struct err *err);
-void encode_close(struct encoder *e);
-/* True if weight I, of which this rank holds SLICE, becomes codes. */
-bool encode_takes(const struct encoder *e, int i);
-/* *OUT = the codes of weight I, stored as M in host memory; of its tensor this rank has
- * SLICE.  *BYTES is what they take.  OUT->data and OUT->scale are allocated with the
- * backend.  Collective over the ranks that share inputs.  ERR_INPUT: numbers that are
- * not finite; ERR_NO: the layout divides a block. */
+/* *OUT = the codes of weight I, which is held coded and stored as M in host memory; of
+ * its tensor this rank has SLICE.  *BYTES is what they take.  OUT->data and OUT->scale
+ * are allocated with the backend.  Collective over the ranks that share inputs.
+ * ERR_INPUT: numbers that are not finite; ERR_NO: the layout divides a block. */
 MUST_CHECK int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                              const struct slice *slice, struct matrix *out,
                              uint64_t *bytes, struct err *err);

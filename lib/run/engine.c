@@ -23,7 +23,7 @@ struct engine {
     bool narrow;  /* no product has weights of more than sixteen bits */
     bool rounded; /* they are bf16 or codes, and rows are rounded before them */
     uint64_t most[ROWS_KINDS]; /* rows of the largest step */
-    enum dtype *stored;        /* [nweights] */
+    enum format *stored;       /* [nweights] */
     int threads;
     char *arena; /* device memory */
     uint64_t arena_bytes;
@@ -81,22 +81,22 @@ static int plan_arena(struct engine *e, struct err *err)
 
 /* Do all linear layers have weights of at most 16 bits?  *rounds: all of bf16 or codes.
  */
-static bool is_narrow(const struct program *p, const enum dtype *stored, bool *rounds)
+static bool is_narrow(const struct program *p, const enum format *stored, bool *rounds)
 {
     bool some = false;
 
     *rounds = true;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
-        enum dtype type;
+        enum format type;
 
         if (inst->op != OP_LINEAR && inst->op != OP_MATMUL &&
             inst->op != OP_HEAD_LINEAR && inst->op != OP_HEAD_MATMUL)
             continue;
         type = stored[inst->weight];
-        if (dtype_bits(type) > 16)
+        if (format_bits(type) > 16)
             return false;
-        *rounds &= type == DTYPE_BF16 || codes_are(type);
+        *rounds &= type == FORMAT_BF16 || format_is_coded(type);
         some = true;
     }
     return some;
@@ -174,7 +174,7 @@ static void plan_outputs(struct engine *e)
 static void plan_upload(struct engine *e);
 
 int engine_plan(struct engine **out, const struct program *program,
-                const struct backend *ops, int threads, const enum dtype *stored,
+                const struct backend *ops, int threads, const enum format *stored,
                 const struct engine_groups *groups, const struct engine_limits *limits,
                 struct err *err)
 {
@@ -183,7 +183,7 @@ int engine_plan(struct engine **out, const struct program *program,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
-                                  .dtype = limits->kept,
+                                  .format = limits->kept,
                                   .sequences = limits->sequences + !limits->sequences };
 
     e->p = program;
@@ -271,7 +271,7 @@ int engine_start(struct engine *e, struct device *device, const struct matrix *w
     e->device = e->link.device = e->upload.device = e->replays.device = device;
     e->weight = weight;
     for (int i = 0; i < e->p->nweights; i++)
-        e->stored[i] = weight[i].dtype;
+        e->stored[i] = weight[i].format;
     e->narrow = is_narrow(e->p, e->stored, &e->rounded);
     e->rounded &= e->narrow && e->p->rounded;
     room = room_of(e);
@@ -295,12 +295,12 @@ int engine_open(struct engine **out, const struct program *program,
                 const struct matrix *weight, const struct engine_groups *groups,
                 const struct engine_limits *limits, struct err *err)
 {
-    enum dtype *stored = xcalloc((size_t)program->nweights + 1, sizeof(*stored));
+    enum format *stored = xcalloc((size_t)program->nweights + 1, sizeof(*stored));
     struct engine *e;
     int ret;
 
     for (int i = 0; i < program->nweights; i++)
-        stored[i] = weight[i].dtype;
+        stored[i] = weight[i].format;
     ret = engine_plan(&e, program, ops, 1, stored, groups, limits, err);
     free(stored);
     if (ret < 0)
@@ -413,10 +413,10 @@ static struct buffer value(const struct engine *e, int v)
     const struct value *its = &e->p->value[v];
     struct buffer b = { .rows = e->view.rows[its->rows],
                         .most = rows_of(e, v),
-                        .cols = its->cols,
-                        .dtype = its->dtype };
+                        .cols = its->cols };
     size_t n;
 
+    (void)format_of(&b.format, its->dtype); /* every type of a value has one */
     if (its->gradient)
         b.data = e->gradient + e->gradient_at[its->gradient - 1];
     else if (!its->kept)

@@ -34,7 +34,7 @@ struct engine_limits {
     size_t cache;     /* tokens in all blocks of the KV cache; 0: enough for all
                        * sequences */
     size_t sequences; /* sequences in the KV cache at a time; 0: 1 */
-    enum dtype kept;  /* type of the KV cache: f32, bf16 or i8; 0: f32 */
+    enum format kept; /* type of the KV cache */
 };
 
 struct engine;
@@ -65,7 +65,8 @@ void engine_free(struct engine *e);
  * step allocates. */
 MUST_CHECK int engine_plan(struct engine **out, const struct program *program,
                            const struct backend *ops, int threads,
-                           const enum dtype *stored, const struct engine_groups *groups,
+                           const enum format *stored,
+                           const struct engine_groups *groups,
                            const struct engine_limits *limits, struct err *err);
 void engine_memory(const struct engine *e, struct ledger *list);
 void engine_room(const struct engine *e, const struct device *device,

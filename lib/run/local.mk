@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/encode.c %D%/encode.h \
     %D%/engine.c %D%/engine.h \
     %D%/alltoall.c %D%/alltoall.h \
+    %D%/held.c %D%/held.h \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
     %D%/rates.c %D%/rates.h \

@@ -26,13 +26,15 @@ static int copy_once(struct probe *p, struct err *err)
 
 static int multiply_once(struct probe *p, struct err *err)
 {
-    struct matrix w = { .data = p->w, .dtype = DTYPE_BF16, .rows = p->n, .cols = p->n };
+    struct matrix w = {
+        .data = p->w, .format = FORMAT_BF16, .rows = p->n, .cols = p->n
+    };
     struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
     struct program program = { .rounded = p->rounded };
     struct call call = { .program = &program, .inst = &inst, .w = &w };
 
-    call.y = (struct buffer){ p->y, p->rows, p->n, p->n, DTYPE_F32, 0 };
-    call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, DTYPE_F32, 0 };
+    call.y = (struct buffer){ p->y, p->rows, p->n, p->n, FORMAT_F32, 0 };
+    call.x[0] = (struct buffer){ p->x, p->rows, p->n, p->n, FORMAT_F32, 0 };
     return p->ops->kernel[OP_LINEAR](p->device, &call, err);
 }
 

@@ -142,12 +142,14 @@ static int open_device(struct runner *r, const struct runner_machine *machine,
  * loaded. */
 static int plan(struct runner *r, struct checkpoint *c,
                 const struct runner_machine *machine,
-                const struct engine_limits *limits, struct err *err)
+                const struct engine_limits *limits, enum weights_form form,
+                struct err *err)
 {
-    enum dtype *stored = xcalloc((size_t)r->program->nweights + 1, sizeof(*stored));
+    enum format *stored = xcalloc((size_t)r->program->nweights + 1, sizeof(*stored));
     struct ledger list = { 0 };
     uint64_t weights = 0;
-    int ret = r->ops->fits ? weights_survey(stored, &weights, c, r->program, err) : 0;
+    int ret =
+        r->ops->fits ? weights_survey(stored, &weights, c, r->program, form, err) : 0;
 
     if (ret == 0)
         ret = engine_plan(&r->engine, r->program, r->ops, machine->threads, stored,
@@ -215,7 +217,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                                  .form = machine->form,
                                  .kept = machine->kept };
     if (choice_supports(r->ops, &need, &form, err) < 0 ||
-        open_device(r, machine, err) < 0 || plan(r, c, machine, &own, err) < 0 ||
+        open_device(r, machine, err) < 0 || plan(r, c, machine, &own, form, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, form,
                      r->groups.tensor, machine->threads, err) < 0 ||
         engine_start(r->engine, r->device, r->weights.matrix, err) < 0)

@@ -18,7 +18,7 @@ struct runner_machine {
     int local;  /* index of this rank on its machine plus 1; 0: all ranks are on one
                  * machine */
     int across; /* ranks of a sequence group that exchange heads; 0: all */
-    enum dtype kept;        /* type of the KV cache; 0: f32 */
+    enum format kept;       /* type of the KV cache */
     enum weights_form form; /* of the weights of products */
     uint64_t steps;         /* single tokens that are expected of a text; 0: not many */
     int ranks;              /* on its machine; 0: all */

@@ -118,9 +118,9 @@ static int copy_part(struct sequence *s, enum op op, const struct head_part *h,
     struct call call = { .inst = &inst };
 
     call.y =
-        (struct buffer){ to, s->rows, s->count, pack ? part : whole, DTYPE_F32, 0 };
-    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows,   s->count,
-                                 pack ? whole : part,     DTYPE_F32, 0 };
+        (struct buffer){ to, s->rows, s->count, pack ? part : whole, FORMAT_F32, 0 };
+    call.x[0] = (struct buffer){ (void *)(uintptr_t)from, s->rows,    s->count,
+                                 pack ? whole : part,     FORMAT_F32, 0 };
     return s->link->ops->kernel[op](s->link->device, &call, err);
 }
 

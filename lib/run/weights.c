@@ -140,13 +140,15 @@ static int copy_mapped(const struct weights *w, const struct checkpoint *c, int 
 /* The slice that follows M in the same tensor. */
 static struct matrix next_slice(struct matrix m)
 {
-    m.data = (const char *)m.data + m.rows * m.cols * (uint64_t)dtype_bits(m.dtype) / 8;
+    m.data =
+        (const char *)m.data + m.rows * m.cols * (uint64_t)format_bits(m.format) / 8;
     return m;
 }
 
 /* Weights as codes.  The slices of one tensor have one memory, which is released after
  * the last. */
 struct packing {
+    struct held *held; /* [n] */
     struct encoder encoder;
     struct loader *loader;
     void *block; /* memory that codes have replaced, or will; or NULL */
@@ -168,7 +170,7 @@ static void release_block(struct weights *w, struct packing *p)
  * memory until then. */
 static bool is_at_host(const struct weights *w, const struct packing *p, int i)
 {
-    return w->ops->host_memory || encode_takes(&p->encoder, i);
+    return w->ops->host_memory || p->held[i].coded;
 }
 
 /* Sets weight I's data to BYTES of memory, and returns it. */
@@ -222,24 +224,20 @@ static int place(struct weights *w, int i, struct packing *p,
  * host buffer if the host cannot write device memory.  What becomes codes is f32. */
 static int load_packed(struct weights *w, int i, struct packing *to,
                        const struct checkpoint *c, const struct weight *need,
-                       const struct model_packing *p, uint64_t elements,
-                       struct err *err)
+                       uint64_t elements, struct err *err)
 {
+    const struct model_packing *p = &to->held[i].packing;
     const char *name = c->model->tensor[need->tensor].name;
-    enum dtype dtype;
+    enum format format = to->held[i].wide;
     void *wide = NULL, *data;
     uint64_t bytes;
     int ret = -1;
 
     if (model_check_packing(c->model, need->tensor, p, err) < 0)
         return -1;
-    dtype = model_unpacked(
-        c->model, p, c->tensor[c->model->tensor[p->part[PACKED_SCALES]].source].dtype);
-    if (encode_takes(&to->encoder, i))
-        dtype = DTYPE_F32;
     w->matrix[i] =
-        (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
-    if (!dtype_bytes(&bytes, dtype, elements))
+        (struct matrix){ .format = format, .rows = need->rows, .cols = need->cols };
+    if (!dtype_bytes(&bytes, format_dtype(format), elements))
         return err_set(err, ERR_INPUT, "tensor %s: too large", name);
     data = make_room(w, i, to, bytes, name, err);
     if (!data)
@@ -249,9 +247,9 @@ static int load_packed(struct weights *w, int i, struct packing *to,
         if (!wide)
             return -1;
     }
-    ret = unpack_weight(to->loader, c, need->tensor, p,
-                        need->cols ? elements / need->cols : 0, need->cols, dtype,
-                        wide ? wide : data, to->encoder.threads, err);
+    ret = unpack_weight(
+        to->loader, c, need->tensor, p, need->cols ? elements / need->cols : 0,
+        need->cols, format_dtype(format), wide ? wide : data, to->encoder.threads, err);
     if (ret == 0 && wide)
         ret = w->ops->copy_in(w->device, data, wide, bytes, err);
     free(wide);
@@ -264,19 +262,18 @@ static int load(struct weights *w, int i, struct packing *p, const struct checkp
                 const struct weight *need, bool padded, struct err *err)
 {
     const struct model_tensor *t = &c->model->tensor[need->tensor];
-    struct model_packing packing;
     uint64_t bytes, expected;
     enum dtype dtype;
 
     if (!mem_mul(&expected, need->rows, need->cols) ||
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
-    if (model_packing(c->model, need->tensor, &packing))
-        return load_packed(w, i, p, c, need, &packing, expected, err);
+    if (p->held[i].packed)
+        return load_packed(w, i, p, c, need, expected, err);
     if (t->source < 0)
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
     dtype = c->tensor[t->source].dtype;
-    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)
+    if (p->held[i].foreign)
         return err_set(
             err, ERR_INPUT, "%s: tensor %s: cannot compute with type %s%s",
             c->sharded ? c->path : source_place(&c->source, &c->tensor[t->source]),
@@ -291,8 +288,9 @@ static int load(struct weights *w, int i, struct packing *p, const struct checkp
                        (unsigned long long)need->rows *
                            (need->slice ? need->experts : 1),
                        (unsigned long long)need->cols, dtype_name(dtype));
-    w->matrix[i] =
-        (struct matrix){ .dtype = dtype, .rows = need->rows, .cols = need->cols };
+    w->matrix[i] = (struct matrix){ .format = p->held[i].wide,
+                                    .rows = need->rows,
+                                    .cols = need->cols };
     return place(w, i, p, c, need->tensor, bytes, t->name, err);
 }
 
@@ -304,7 +302,7 @@ static int pack(struct weights *w, int i, struct packing *p, const struct matrix
     struct slice slice;
     uint64_t bytes, stored;
 
-    if (!encode_takes(&p->encoder, i))
+    if (!p->held[i].coded)
         return 0;
     if (!w->part[i]) {
         bool own = p->block && p->block == m->data; /* make_room's */
@@ -320,7 +318,7 @@ static int pack(struct weights *w, int i, struct packing *p, const struct matrix
     if (encode_weight(&p->encoder, i, m, &slice, &w->matrix[i], &bytes, err) < 0)
         return -1;
     w->mapped[i] = w->part[i] = false;
-    dtype_bytes(&stored, m->dtype, m->rows * m->cols);
+    (void)format_bytes(&stored, m->format, m->rows, m->cols);
     w->bytes += bytes - stored;
     if (p->lay)
         w->file_bytes -= stored;
@@ -351,35 +349,36 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
     return ret;
 }
 
-int weights_survey(enum dtype *stored, uint64_t *bytes, struct checkpoint *c,
-                   const struct program *program, struct err *err)
+int weights_survey(enum format *stored, uint64_t *bytes, struct checkpoint *c,
+                   const struct program *program, enum weights_form form,
+                   struct err *err)
 {
     struct loader *loader;
     struct err ignored;
+    struct held *held;
     bool over = false;
 
     *bytes = 0;
-    if (loader_open(&loader, c, &program->mesh, program->coord, err) < 0)
+    if (held_find(&held, c, program, form, false, err) < 0)
         return -1;
+    if (loader_open(&loader, c, &program->mesh, program->coord, err) < 0) {
+        free(held);
+        return -1;
+    }
     for (int i = 0; i < program->nweights; i++) {
         const struct weight *need = &program->weight[i];
-        const struct model_tensor *t = &c->model->tensor[need->tensor];
-        uint64_t copies = need->slice ? need->experts : 1, more = 0;
-        struct model_packing packing;
+        const struct held *h = &held[i];
+        uint64_t more = 0;
 
-        if (model_packing(c->model, need->tensor, &packing)) {
-            int scales = c->model->tensor[packing.part[PACKED_SCALES]].source;
-
-            stored[i] = model_unpacked(
-                c->model, &packing, scales < 0 ? DTYPE_F32 : c->tensor[scales].dtype);
-            (void)dtype_bytes(&more, stored[i], need->rows * need->cols * copies);
-        } else if (t->source >= 0) {
-            stored[i] = c->tensor[t->source].dtype;
+        stored[i] = h->format;
+        if (h->packed || h->coded)
+            over |= !held_bytes(&more, h, need);
+        else if (!h->foreign && need->slice <= 1) /* of all slices */
             (void)!loader_bytes(loader, need->tensor, &more, &ignored);
-        }
-        over |= need->slice <= 1 && !mem_add(bytes, *bytes, more);
+        over |= !mem_add(bytes, *bytes, more);
     }
     loader_close(loader);
+    free(held);
     return over ? err_set(err, ERR_INPUT, "%s: too large", c->path) : 0;
 }
 
@@ -399,10 +398,15 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     int ret = -1, own = model_code_bits(c->model);
 
     *w = (struct weights){ .n = program->nweights, .ops = ops, .device = device };
-    if (encode_open(&p.encoder, form, program, ops, device, tensor, err) < 0)
+    if (held_find(&p.held, c, program, form, false, err) < 0)
         return -1;
-    p.encoder.threads = threads;
-    p.encoder.decoded = own == (form == WEIGHTS_INT4 ? 4 : 8);
+    p.encoder = (struct encoder){ .held = p.held,
+                                  .program = program,
+                                  .ops = ops,
+                                  .device = device,
+                                  .tensor = tensor,
+                                  .threads = threads,
+                                  .decoded = own == (form == WEIGHTS_INT4 ? 4 : 8) };
     if (loader_open(&p.loader, c, &program->mesh, program->coord, err) < 0)
         goto out;
     w->matrix = xcalloc((size_t)w->n + 1, sizeof(*w->matrix));
@@ -415,7 +419,7 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     else
         begin_checks(w);
 out:
-    encode_close(&p.encoder);
+    free(p.held);
     return ret;
 }
 
@@ -437,7 +441,7 @@ void weights_plan(struct weights *w, const struct program *program, uint64_t ste
 
         if (w->mapped[i] && !w->part[i] && is_read_whole(program, i))
             resident_add(&w->resident, m->data,
-                         m->rows * m->cols * (uint64_t)dtype_bits(m->dtype) / 8 *
+                         m->rows * m->cols * (uint64_t)format_bits(m->format) / 8 *
                              copies);
     }
     resident_plan(&w->resident, w->ops, w->device, steps, ranks);

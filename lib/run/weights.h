@@ -30,17 +30,18 @@ struct weights {
  * data are copied, on a thread if they are mapped (see weights_settle).  ERR_INPUT: a
  * tensor's type is not f32, bf16 or f16, and it is not quantized.
  *
- * FORM other than WEIGHTS_STORED: see encode.h; made by THREADS threads, collective
- * over TENSOR, the tensor group. */
+ * FORM other than WEIGHTS_STORED: see held.h and encode.h; made by THREADS threads,
+ * collective over TENSOR, the tensor group. */
 MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
                             const struct program *program, const struct backend *ops,
                             struct device *device, enum weights_form form,
                             struct comm *tensor, int threads, struct err *err);
-/* Before that: STORED[i] = the type that weight I of PROGRAM will have on a device with
- * memory of its own, and *bytes are those of all.  What weights_open would refuse is
- * left out. */
-MUST_CHECK int weights_survey(enum dtype *stored, uint64_t *bytes, struct checkpoint *c,
-                              const struct program *program, struct err *err);
+/* Before that: STORED[i] = the format that weight I of PROGRAM will have on a device
+ * with memory of its own, and *bytes are those of all.  What weights_open would refuse
+ * is left out. */
+MUST_CHECK int weights_survey(enum format *stored, uint64_t *bytes,
+                              struct checkpoint *c, const struct program *program,
+                              enum weights_form form, struct err *err);
 /* Adds what is allocated and mapped. */
 void weights_memory(const struct weights *w, struct ledger *list);
 /* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output

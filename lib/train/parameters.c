@@ -15,7 +15,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
 
     for (int i = 0; i < p->program->nweights; i++)
         p->matrix[i] = (struct matrix){ .data = p->weight + p->at[i],
-                                        .dtype = DTYPE_F32,
+                                        .format = FORMAT_F32,
                                         .rows = p->program->weight[i].rows,
                                         .cols = p->program->weight[i].cols };
     if (c->drawn)
@@ -25,7 +25,7 @@ static int load(struct parameters *p, struct checkpoint *c, const struct backend
     for (int i = 0; i < w.n; i++) {
         const struct matrix *m = &w.matrix[i];
 
-        dtype_to_f32(m->dtype, m->data, p->weight + p->at[i],
+        dtype_to_f32(format_dtype(m->format), m->data, p->weight + p->at[i],
                      (size_t)(m->rows * m->cols));
     }
     ret = weights_settle(&w, err);

@@ -24,7 +24,7 @@ static int number(const char *s)
 
 static void *cache_new(const struct buffer *p, struct err *err)
 {
-    uint64_t row = layout_cached_bytes(p->dtype, p->cols, p->width);
+    uint64_t row = format_row_bytes(p->format, p->cols, p->width);
     char *data = mem_alloc(p->most * row, "a cache", err);
     float *x = xcalloc(p->cols, sizeof(*x));
 
@@ -36,7 +36,7 @@ static void *cache_new(const struct buffer *p, struct err *err)
     return data;
 }
 
-static int run(char **argv, enum dtype type, struct err *err)
+static int run(char **argv, enum format type, struct err *err)
 {
     int threads = number(argv[1]);
     size_t keys = (size_t)number(argv[2]), kv = (size_t)number(argv[3]);
@@ -46,8 +46,7 @@ static int run(char **argv, enum dtype type, struct err *err)
     struct attention_step step = {
         .rows = 1, .start = keys - 1, .keys = keys, .block_rows = 16
     };
-    double bytes =
-        2.0 * (double)keys * (double)layout_cached_bytes(type, kv * dim, dim);
+    double bytes = 2.0 * (double)keys * (double)format_row_bytes(type, kv * dim, dim);
     struct buffer k[COPIES], v[COPIES];
     struct device_rates rates;
     int32_t *block = xcalloc(keys / 16 + 1, sizeof(*block));
@@ -79,7 +78,7 @@ static int run(char **argv, enum dtype type, struct err *err)
         double start = clock_seconds(), rate;
 
         for (int c = 0; c < COPIES; c++) {
-            if (type == DTYPE_F32) {
+            if (type == FORMAT_F32) {
                 step.k = k[c].data;
                 step.v = v[c].data;
             } else {
@@ -121,9 +120,9 @@ int main(int argc, char **argv)
     if (argc != 7)
         return 2;
     if (run(argv,
-            !strcmp(argv[6], "bf16")   ? DTYPE_BF16
-            : !strcmp(argv[6], "int8") ? DTYPE_I8
-                                       : DTYPE_F32,
+            !strcmp(argv[6], "bf16")   ? FORMAT_BF16
+            : !strcmp(argv[6], "int8") ? FORMAT_CACHE_INT8
+                                       : FORMAT_F32,
             &err) < 0) {
         fprintf(stderr, "long-cache: %s\n", err.text);
         return 4;

@@ -29,7 +29,7 @@ int bias_open_sinks(struct attention_job *j, struct device *d, struct err *err)
     const struct matrix *m = j->step->sinks;
     const struct inst *inst = j->inst;
     size_t per = inst->attention.heads / inst->attention.kv_heads;
-    size_t unit = (size_t)dtype_bits(m->dtype) / 8;
+    size_t unit = (size_t)format_bits(m->format) / 8;
 
     j->sink =
         cpu_take(d, inst->attention.heads * sizeof(float), "attention sinks", err);
@@ -38,7 +38,8 @@ int bias_open_sinks(struct attention_job *j, struct device *d, struct err *err)
                                            inst->attention.sink_per,
                                            inst->attention.sink_within);
 
-        dtype_to_f32(m->dtype, (const char *)m->data + at * unit, &j->sink[h], 1);
+        dtype_to_f32(format_dtype(m->format), (const char *)m->data + at * unit,
+                     &j->sink[h], 1);
     }
     return j->sink ? 0 : -1;
 }

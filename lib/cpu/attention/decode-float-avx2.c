@@ -17,15 +17,15 @@ enum {
 
 /* Widens LANES numbers at P; TYPE is a constant after inlining, as are numbers of keys,
  * heads and registers. */
-static inline __attribute__((always_inline)) void load(vec_half *out, enum dtype type,
+static inline __attribute__((always_inline)) void load(vec_half *out, enum format type,
                                                        const void *p)
 {
     vec_half_u32 w;
     vec_half_i32 q;
 
-    if (type == DTYPE_F32) {
+    if (type == FORMAT_F32) {
         half_load(out, p);
-    } else if (type == DTYPE_BF16) {
+    } else if (type == FORMAT_BF16) {
         __asm__("vpmovzxwd %1, %0" : "=x"(w) : "m"(*(const uint16_t(*)[LANES])p));
         w <<= 16;
         memcpy(out, &w, sizeof(w));
@@ -36,12 +36,12 @@ static inline __attribute__((always_inline)) void load(vec_half *out, enum dtype
 }
 
 static inline __attribute__((always_inline)) float
-scale_at(const struct decode_float_request *r, enum dtype type, size_t head, size_t i)
+scale_at(const struct decode_float_request *r, enum format type, size_t head, size_t i)
 {
     const struct kv_rows *k = r->k;
     float scale = 1;
 
-    if (type == DTYPE_I8)
+    if (type == FORMAT_CACHE_INT8)
         memcpy(&scale,
                k->data + (r->first + i) * k->bytes +
                    head * k->apart / k->per * sizeof(float),
@@ -54,7 +54,7 @@ scale_at(const struct decode_float_request *r, enum dtype type, size_t head, siz
 /* Scores of HEADS query heads from G on, of KV head HEAD, with KEYS rows from I on.
  * AHEAD: bytes to what is prefetched, or 0. */
 static inline __attribute__((always_inline)) void
-dot_tile(const struct decode_float_request *r, enum dtype type, size_t head, size_t g,
+dot_tile(const struct decode_float_request *r, enum format type, size_t head, size_t g,
          size_t i, size_t ahead, int heads, int keys)
 {
     const size_t dim = r->k->dim, bytes = r->k->bytes;
@@ -88,7 +88,7 @@ dot_tile(const struct decode_float_request *r, enum dtype type, size_t head, siz
         both[s] = part ? both[s] + acc[s] : acc[s];
     }
     half_sum_eight(&sum, both);
-    if (type == DTYPE_I8) {
+    if (type == FORMAT_CACHE_INT8) {
         vec_half by = { 0 };
 
         ALL(int s = 0; s < heads * keys; s++)
@@ -103,7 +103,7 @@ dot_tile(const struct decode_float_request *r, enum dtype type, size_t head, siz
 
 /* HEADS query heads by N rows from I on, SUMS / HEADS of them at a time, or one. */
 static inline __attribute__((always_inline)) void
-dot_heads(const struct decode_float_request *r, enum dtype type, size_t head, size_t g,
+dot_heads(const struct decode_float_request *r, enum format type, size_t head, size_t g,
           size_t i, size_t n, size_t ahead, int heads)
 {
     const size_t keys = SUMS / (size_t)heads, end = i + n;
@@ -115,7 +115,7 @@ dot_heads(const struct decode_float_request *r, enum dtype type, size_t head, si
 }
 
 static inline __attribute__((always_inline)) void
-dots(const struct decode_float_request *r, enum dtype type)
+dots(const struct decode_float_request *r, enum format type)
 {
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < SUMS ? r->n - i : SUMS;
@@ -138,7 +138,7 @@ dots(const struct decode_float_request *r, enum dtype type)
  * unless it is 0. */
 static inline __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
-            size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int regs)
+            size_t bytes, size_t ahead, enum format type, int heads, size_t n, int regs)
 {
     const size_t step = LANES * kv_rows_size(type);
     vec_half acc[SUMS];
@@ -167,7 +167,7 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
 
 /* HEADS query heads from G on, of KV head HEAD, over N rows from I on. */
 static inline __attribute__((always_inline)) void
-add_heads(const struct decode_float_request *r, enum dtype type, size_t head, size_t g,
+add_heads(const struct decode_float_request *r, enum format type, size_t head, size_t g,
           size_t i, size_t n, size_t ahead, int heads)
 {
     const int regs = SUMS / heads;
@@ -177,13 +177,13 @@ add_heads(const struct decode_float_request *r, enum dtype type, size_t head, si
     float scaled[MANY * STRETCH], *y = r->to + g * dim;
     size_t stride = r->stride, c = 0;
 
-    for (size_t t = 0; t < n && type == DTYPE_I8; t++) {
+    for (size_t t = 0; t < n && type == FORMAT_CACHE_INT8; t++) {
         float scale = scale_at(r, type, head, i + t);
 
         for (int h = 0; h < heads; h++)
             scaled[h * STRETCH + (int)t] = weight[(size_t)h * stride + t] * scale;
     }
-    if (type == DTYPE_I8) {
+    if (type == FORMAT_CACHE_INT8) {
         weight = scaled;
         stride = STRETCH;
     }
@@ -196,7 +196,7 @@ add_heads(const struct decode_float_request *r, enum dtype type, size_t head, si
 }
 
 static inline __attribute__((always_inline)) void
-adds(const struct decode_float_request *r, enum dtype type)
+adds(const struct decode_float_request *r, enum format type)
 {
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < STRETCH ? r->n - i : STRETCH;
@@ -215,21 +215,21 @@ adds(const struct decode_float_request *r, enum dtype type)
 
 void decode_float_dots_avx2(const struct decode_float_request *r)
 {
-    if (r->k->type == DTYPE_F32)
-        dots(r, DTYPE_F32);
-    else if (r->k->type == DTYPE_BF16)
-        dots(r, DTYPE_BF16);
+    if (r->k->type == FORMAT_F32)
+        dots(r, FORMAT_F32);
+    else if (r->k->type == FORMAT_BF16)
+        dots(r, FORMAT_BF16);
     else
-        dots(r, DTYPE_I8);
+        dots(r, FORMAT_CACHE_INT8);
 }
 
 void decode_float_add_avx2(const struct decode_float_request *r)
 {
-    if (r->k->type == DTYPE_F32)
-        adds(r, DTYPE_F32);
-    else if (r->k->type == DTYPE_BF16)
-        adds(r, DTYPE_BF16);
+    if (r->k->type == FORMAT_F32)
+        adds(r, FORMAT_F32);
+    else if (r->k->type == FORMAT_BF16)
+        adds(r, FORMAT_BF16);
     else
-        adds(r, DTYPE_I8);
+        adds(r, FORMAT_CACHE_INT8);
 }
 #endif

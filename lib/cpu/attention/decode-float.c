@@ -22,11 +22,11 @@ typedef uint16_t vec_words __attribute__((vector_size(32), may_alias));
 
 #if CPU_HAS_WIDE
 static inline CPU_WIDE __attribute__((always_inline)) void
-load_wide(vec *out, enum dtype type, const void *p)
+load_wide(vec *out, enum format type, const void *p)
 {
     vec_u32 w;
 
-    if (type == DTYPE_F32) {
+    if (type == FORMAT_F32) {
         vec_load_f32(out, p);
         vec_hold(out);
     } else {
@@ -41,7 +41,7 @@ load_wide(vec *out, enum dtype type, const void *p)
  * TYPE is a constant after inlining, as are numbers of keys, heads and vectors. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 dot_tile_wide(float *score, size_t stride, const float *q, size_t dim, const char *at,
-              size_t bytes, size_t ahead, enum dtype type, int heads, int keys,
+              size_t bytes, size_t ahead, enum format type, int heads, int keys,
               bool direct)
 {
     vec acc[SUMS];
@@ -83,7 +83,7 @@ dot_tile_wide(float *score, size_t stride, const float *q, size_t dim, const cha
 /* All query heads of a KV head. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 dot_heads(const struct decode_float_request *r, size_t head, size_t i, size_t ahead,
-          enum dtype type, int keys)
+          enum format type, int keys)
 {
     const char *w = kv_rows_part(r->k, type, head, r->first + i);
     size_t dim = r->k->dim, g = head * r->group, end = g + r->group;
@@ -91,7 +91,7 @@ dot_heads(const struct decode_float_request *r, size_t head, size_t i, size_t ah
 
     for (; g + 4 <= end; g += 4)
         /* with more heads products bind, and operands in memory are slower */
-        if (type == DTYPE_F32 && r->group == 4)
+        if (type == FORMAT_F32 && r->group == 4)
             dot_tile_wide(score + g * r->stride, r->stride, r->from + g * dim, dim, w,
                           r->k->bytes, ahead, type, 4, keys, true);
         else
@@ -106,7 +106,7 @@ dot_heads(const struct decode_float_request *r, size_t head, size_t i, size_t ah
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
-dots_wide(const struct decode_float_request *r, enum dtype type)
+dots_wide(const struct decode_float_request *r, enum format type)
 {
     const size_t ahead = kv_rows_ahead(r->k);
 
@@ -133,7 +133,7 @@ fuse_number(vec *sum, const vec *w, const float *p)
 /* y[h][VECS vectors] += weight[h][i] row I, over N rows.  Prefetches the rows AHEAD. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_columns(float *y, size_t dim, const float *weight, size_t stride, const char *w,
-            size_t bytes, size_t ahead, enum dtype type, int heads, size_t n, int vecs)
+            size_t bytes, size_t ahead, enum format type, int heads, size_t n, int vecs)
 {
     const size_t step = VEC * kv_rows_size(type);
     vec acc[SUMS];
@@ -163,7 +163,7 @@ add_columns(float *y, size_t dim, const float *weight, size_t stride, const char
  * one. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_heads(const struct decode_float_request *r, size_t g, const char *w,
-          const float *weight, size_t stride, size_t ahead, enum dtype type, int heads,
+          const float *weight, size_t stride, size_t ahead, enum format type, int heads,
           size_t n, int vecs)
 {
     size_t dim = r->k->dim, c = 0, step = (size_t)vecs * VEC;
@@ -180,10 +180,10 @@ add_heads(const struct decode_float_request *r, size_t g, const char *w,
 }
 
 static inline CPU_WIDE __attribute__((always_inline)) void
-adds_wide(const struct decode_float_request *r, enum dtype type)
+adds_wide(const struct decode_float_request *r, enum format type)
 {
     const size_t ahead = kv_rows_ahead(r->k),
-                 turn = type == DTYPE_F32 ? SHORT_TURN : TURN;
+                 turn = type == FORMAT_F32 ? SHORT_TURN : TURN;
 
     for (size_t i = 0, n; i < r->n; i += n) {
         n = r->n - i < turn ? r->n - i : turn;
@@ -215,8 +215,8 @@ adds_wide(const struct decode_float_request *r, enum dtype type)
         adds_wide(r, type);                                                \
     }
 
-LOOPS(f32, DTYPE_F32)
-LOOPS(bf16, DTYPE_BF16)
+LOOPS(f32, FORMAT_F32)
+LOOPS(bf16, FORMAT_BF16)
 #endif
 
 bool decode_float_has(const struct kv_rows *k)
@@ -237,10 +237,10 @@ void decode_float_dots(float *score, size_t stride, const float *q, size_t group
     const struct decode_float_request r = { score, q,     stride, group, head,
                                             heads, first, n,      k };
 
-    if (!cpu_is_wide() || k->type == DTYPE_I8)
+    if (!cpu_is_wide() || k->type == FORMAT_CACHE_INT8)
         decode_float_dots_avx2(&r);
     else
-        (k->type == DTYPE_F32 ? f32_dots : bf16_dots)(&r);
+        (k->type == FORMAT_F32 ? f32_dots : bf16_dots)(&r);
 #else
     (void)score, (void)stride, (void)q, (void)group, (void)k, (void)head, (void)heads;
     (void)first, (void)n;
@@ -255,10 +255,10 @@ void decode_float_add(float *y, const float *weight, size_t stride, size_t group
     const struct decode_float_request r = { y,     weight, stride, group, head,
                                             heads, first,  n,      k };
 
-    if (!cpu_is_wide() || k->type == DTYPE_I8)
+    if (!cpu_is_wide() || k->type == FORMAT_CACHE_INT8)
         decode_float_add_avx2(&r);
     else
-        (k->type == DTYPE_F32 ? f32_add : bf16_add)(&r);
+        (k->type == FORMAT_F32 ? f32_add : bf16_add)(&r);
 #else
     (void)y, (void)weight, (void)stride, (void)group, (void)k, (void)head, (void)heads;
     (void)first, (void)n;

@@ -7,7 +7,7 @@
 
 bool decode_int8_has(const struct kv_rows *k)
 {
-    return k->type == DTYPE_I8 && k->by_head && cpu_has() == CPU_VNNI;
+    return k->type == FORMAT_CACHE_INT8 && k->by_head && cpu_has() == CPU_VNNI;
 }
 
 #if CPU_HAS_WIDE
@@ -176,7 +176,7 @@ dot_tile(const struct decode_int8_dots *r, const struct tile *t, int heads, int 
         size_t c = 0;
 
         ALL(int i = 0; i < KEYS; i++)
-        row[i] = t->row[i] + (kv_rows_part(k, DTYPE_I8, head, 0) - k->data);
+        row[i] = t->row[i] + (kv_rows_part(k, FORMAT_CACHE_INT8, head, 0) - k->data);
         for (; c + WORDS <= dim; c += WORDS)
             multiply(acc + h * of * KEYS, row, t->ahead, q, terms, c, 0, of, true);
         if (c < dim)
@@ -408,11 +408,11 @@ void decode_int8_add(struct decode_int8_sum *s, size_t at, size_t row, size_t n)
     const struct kv_rows *k = s->k;
     const bool more = s->head + 1 < k->heads;
     /* the next head's part of these rows, or of those after them */
-    const char *next = more ? kv_rows_part(k, DTYPE_I8, s->head + 1, row)
-                            : kv_rows_part(k, DTYPE_I8, 0, row + n);
+    const char *next = more ? kv_rows_part(k, FORMAT_CACHE_INT8, s->head + 1, row)
+                            : kv_rows_part(k, FORMAT_CACHE_INT8, 0, row + n);
 
     for (size_t c = 0; c < k->dim; c += BYTES) {
-        struct columns t = { .w = kv_rows_part(k, DTYPE_I8, s->head, row) + c,
+        struct columns t = { .w = kv_rows_part(k, FORMAT_CACHE_INT8, s->head, row) + c,
                              .mask = first_of(k->dim - c),
                              .next = next + c,
                              .c = c,

@@ -175,7 +175,8 @@ int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relat
     if (c->types)
         j.types = cpu_take(d, 2 * j.stride * sizeof(float), "vectors of types", err);
     if (j.types)
-        dtype_to_f32(c->types->dtype, c->types->data, j.types, 2 * j.stride);
+        dtype_to_f32(format_dtype(c->types->format), c->types->data, j.types,
+                     2 * j.stride);
     if (j.room && (j.types || !c->types)) {
         cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
         ret = 0;

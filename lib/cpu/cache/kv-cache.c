@@ -40,12 +40,12 @@ CPU_CLONES static void round_bf16(uint16_t *to, const float *x, size_t n)
 
 void cpu_cache_row(void *to, const float *x, const struct buffer *p)
 {
-    uint64_t heads = p->dtype == DTYPE_I8 ? p->cols / p->width : 0;
+    uint64_t heads = p->format == FORMAT_CACHE_INT8 ? p->cols / p->width : 0;
     float *scale = to;
 
-    if (p->dtype == DTYPE_BF16)
+    if (p->format == FORMAT_BF16)
         round_bf16(to, x, p->cols);
-    else if (p->dtype != DTYPE_I8)
+    else if (p->format != FORMAT_CACHE_INT8)
         memcpy(to, x, p->cols * sizeof(*x));
     for (uint64_t h = 0; h < heads; h++)
         scale[h] = narrow((int8_t *)(scale + heads) + h * p->width, x + h * p->width,
@@ -62,15 +62,15 @@ void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
                 const struct buffer *p)
 {
     struct matrix bf16 = {
-        .data = row, .dtype = DTYPE_BF16, .rows = 1, .cols = p->cols
+        .data = row, .format = FORMAT_BF16, .rows = 1, .cols = p->cols
     };
-    uint64_t heads = p->dtype == DTYPE_I8 ? p->cols / p->width : 0;
+    uint64_t heads = p->format == FORMAT_CACHE_INT8 ? p->cols / p->width : 0;
     const float *scale = row;
     const int8_t *q = (const int8_t *)(scale + heads);
 
-    if (p->dtype == DTYPE_BF16)
+    if (p->format == FORMAT_BF16)
         cpu_widen(&bf16, first, n, y);
-    else if (p->dtype != DTYPE_I8)
+    else if (p->format != FORMAT_CACHE_INT8)
         memcpy(y, scale + first, n * sizeof(*y));
     for (uint64_t end = first + n; heads && first < end;) {
         uint64_t h = first / p->width, left = (h + 1) * p->width - first;

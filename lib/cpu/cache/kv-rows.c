@@ -12,20 +12,20 @@ struct kv_rows kv_rows_of(const struct buffer *p, const float *plain, size_t hea
                           size_t dim, size_t apart)
 {
     struct kv_rows k = { .data = p ? (const char *)p->data : (const char *)plain,
-                         .type = p ? p->dtype : DTYPE_F32,
+                         .type = p ? p->format : FORMAT_F32,
                          .bytes = heads * apart * sizeof(*plain),
                          .heads = heads,
                          .dim = dim,
                          .apart = apart };
 
     if (p)
-        k.bytes = layout_cached_bytes(p->dtype, p->cols, p->width);
-    if (k.type == DTYPE_I8) {
+        k.bytes = format_row_bytes(p->format, p->cols, p->width);
+    if (k.type == FORMAT_CACHE_INT8) {
         k.per = p->width;
         k.scales = p->cols / p->width;
     }
     k.by_head = true;
-    for (size_t h = 0; k.type == DTYPE_I8 && dim && h < heads; h++)
+    for (size_t h = 0; k.type == FORMAT_CACHE_INT8 && dim && h < heads; h++)
         if (h * apart / k.per != (h * apart + dim - 1) / k.per)
             k.by_head = false;
     return k;
@@ -43,7 +43,9 @@ static float scale_of(const struct kv_rows *k, size_t row, size_t col)
 
 float kv_rows_scale(const struct kv_rows *k, size_t row, size_t head)
 {
-    return k->type == DTYPE_I8 && k->by_head ? scale_of(k, row, head * k->apart) : 1;
+    return k->type == FORMAT_CACHE_INT8 && k->by_head
+               ? scale_of(k, row, head * k->apart)
+               : 1;
 }
 
 CPU_CLONES static void widen_i8(float *y, const int8_t *x, size_t n)
@@ -71,11 +73,11 @@ void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
     for (size_t i = 0; i < n; i++, y += k->dim) {
         const char *row = k->data + (first + i) * k->bytes + k->scales * sizeof(float);
 
-        if (k->type == DTYPE_F32)
+        if (k->type == FORMAT_F32)
             memcpy(y, (const float *)(const void *)row + col, k->dim * sizeof(*y));
-        else if (k->type == DTYPE_BF16)
+        else if (k->type == FORMAT_BF16)
             cpu_widen(&(struct matrix){ .data = row,
-                                        .dtype = DTYPE_BF16,
+                                        .format = FORMAT_BF16,
                                         .rows = 1,
                                         .cols = k->heads * k->apart },
                       col, k->dim, y);

@@ -9,7 +9,7 @@
 
 struct kv_rows {
     const char *data;
-    enum dtype type;
+    enum format type;
     size_t bytes;       /* between rows */
     size_t heads, dim;  /* KV heads; columns of each */
     size_t apart;       /* columns between heads */
@@ -22,14 +22,14 @@ struct kv_rows {
 struct kv_rows kv_rows_of(const struct buffer *p, const float *plain, size_t heads,
                           size_t dim, size_t apart);
 /* Bytes of a number of TYPE, which loops know when they are compiled. */
-static inline __attribute__((always_inline)) size_t kv_rows_size(enum dtype type)
+static inline __attribute__((always_inline)) size_t kv_rows_size(enum format type)
 {
-    return type == DTYPE_F32 ? 4 : type == DTYPE_BF16 ? 2 : 1;
+    return type == FORMAT_F32 ? 4 : type == FORMAT_BF16 ? 2 : 1;
 }
 
 /* HEAD's part of ROW, of TYPE. */
 static inline __attribute__((always_inline)) const char *
-kv_rows_part(const struct kv_rows *k, enum dtype type, size_t head, size_t row)
+kv_rows_part(const struct kv_rows *k, enum format type, size_t head, size_t row)
 {
     return k->data + row * k->bytes + k->scales * sizeof(float) +
            head * k->apart * kv_rows_size(type);

@@ -42,7 +42,7 @@ struct product {
 
 static bool is_four_bits(const struct matrix *w)
 {
-    return w->dtype == DTYPE_U8;
+    return w->format == FORMAT_INT4;
 }
 
 /* Task: AMX_SIDE rows of x. */
@@ -206,7 +206,7 @@ static void multiply_task(void *arg, size_t task, int thread)
 bool cpu_has_amx_rows(size_t rows, const struct matrix *w)
 {
     return rows >= (size_t)(is_four_bits(w) ? LEAST_OF_CODES : LEAST) &&
-           (w->dtype == DTYPE_BF16 || is_four_bits(w)) && w->cols && w->rows &&
+           (w->format == FORMAT_BF16 || is_four_bits(w)) && w->cols && w->rows &&
            amx_has();
 }
 

@@ -3,16 +3,16 @@
 
 #include "lib/cpu/product/linear.h"
 
-size_t cpu_arranged(enum dtype type, size_t n)
+size_t cpu_arranged(enum format type, size_t n)
 {
-    return type == DTYPE_F32 ? n : (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
+    return type == FORMAT_F32 ? n : (n + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
 }
 
-void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
+void cpu_arrange(float *to, const float *x, enum format type, size_t n)
 {
     size_t k = 0;
 
-    if (type == DTYPE_F32) {
+    if (type == FORMAT_F32) {
         memcpy(to, x, n * sizeof(*x));
         return;
     }
@@ -29,12 +29,12 @@ void cpu_arrange(float *to, const float *x, enum dtype type, size_t n)
 }
 
 /* Widens N weights at FROM to f32, in the arrangement of x (cpu_arrange). */
-static void widen_row(float *to, const char *from, enum dtype type, size_t n)
+static void widen_row(float *to, const char *from, enum format type, size_t n)
 {
     size_t steps = n / (2 * VEC) * (2 * VEC);
     char rest[2 * VEC * sizeof(uint16_t)] = { 0 };
 
-    if (type == DTYPE_F32) {
+    if (type == FORMAT_F32) {
         memcpy(to, from, n * sizeof(*to));
         return;
     }
@@ -50,8 +50,8 @@ struct weight_rows linear_widen_panel(const struct matrix *w, uint64_t first, si
                                       uint64_t col, size_t terms, float *to)
 {
     for (size_t j = 0; j < n; j++)
-        widen_row(to + j * (BLOCK + APART), linear_element(w, first + j, col), w->dtype,
-                  terms);
+        widen_row(to + j * (BLOCK + APART), linear_element(w, first + j, col),
+                  w->format, terms);
     return (struct weight_rows){ .data = (const char *)to, .stride = BLOCK + APART };
 }
 

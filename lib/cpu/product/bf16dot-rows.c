@@ -42,7 +42,7 @@ static void scale_outputs(float *y, size_t y_stride, size_t m, const struct matr
 {
     const float *scale = (const float *)w->scale + first;
 
-    for (size_t i = 0; i < m && w->dtype == DTYPE_I8; i++)
+    for (size_t i = 0; i < m && w->format == FORMAT_INT8; i++)
         for (size_t j = 0; j < n; j++)
             y[i * y_stride + j] *= scale[j];
 }

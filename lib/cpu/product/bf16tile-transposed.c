@@ -104,7 +104,7 @@ static int multiply(struct device *d, struct product p, struct err *err)
 
 static bool has(size_t rows, size_t least, const struct matrix *w)
 {
-    return rows >= least && w->dtype == DTYPE_BF16 && w->rows && w->cols &&
+    return rows >= least && w->format == FORMAT_BF16 && w->rows && w->cols &&
            bf16tile_has();
 }
 

@@ -60,12 +60,12 @@ struct product {
 
 bool cpu_has_codes(const struct matrix *w)
 {
-    return codes_are(w->dtype);
+    return format_is_coded(w->format);
 }
 
 bool codes_by_amx(const struct matrix *w)
 {
-    return w->dtype == DTYPE_I8 && cpu_has() == CPU_VNNI && amx_has();
+    return w->format == FORMAT_INT8 && cpu_has() == CPU_VNNI && amx_has();
 }
 
 /* ---- rounding ---- */
@@ -468,7 +468,7 @@ CPU_CLONES static void widen_blocks(uint16_t *to, size_t stride, const uint8_t *
 void codes_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t first,
                  size_t n, uint64_t col, size_t terms)
 {
-    const bool four = w->dtype == DTYPE_U8;
+    const bool four = w->format == FORMAT_INT4;
     const size_t unit = four ? CODES_BLOCK : 4, lead = (size_t)(col % unit);
     const uint64_t of_group = (w->cols + unit - 1) / unit;
     const size_t count = (lead + terms + unit - 1) / unit;
@@ -525,7 +525,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .x = x,
                          .rows = rows,
                          .w = w,
-                         .four = w->dtype == DTYPE_U8,
+                         .four = w->format == FORMAT_INT4,
                          .coarse = coarse,
                          .tiles = rows > FEW && codes_by_amx(w) };
     /* tiles read whole numbers of rows */

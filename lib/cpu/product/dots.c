@@ -13,12 +13,12 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
         return;
     }
 #endif
-    linear_tiles(DTYPE_F32)->dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
+    linear_tiles(FORMAT_F32)->dot(y, y_stride, x, x_stride, &rows, m, n, terms, false);
 }
 
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n, size_t terms)
 {
-    linear_tiles(DTYPE_F32)->outer(y, y_stride, x, x_stride, (const char *)w, w_stride,
-                                   m, n, terms);
+    linear_tiles(FORMAT_F32)
+        ->outer(y, y_stride, x, x_stride, (const char *)w, w_stride, m, n, terms);
 }

@@ -18,7 +18,7 @@ struct head_product {
  * panel. */
 static size_t head_floats(const struct head_product *r)
 {
-    return r->rows * cpu_arranged(r->w->dtype, r->inst->head.a) +
+    return r->rows * cpu_arranged(r->w->format, r->inst->head.a) +
            (r->rows > 1 ? cpu_panel_floats() : 0);
 }
 
@@ -27,7 +27,7 @@ static void one_head(void *arg, size_t task, int thread)
 {
     const struct head_product *r = arg;
     size_t in = r->inst->head.a, to = r->inst->head.b, heads = r->inst->head.count;
-    size_t stride = cpu_arranged(r->w->dtype, in);
+    size_t stride = cpu_arranged(r->w->format, in);
     uint64_t row = r->inst->head.row + task * (r->plain ? in : to);
     const float *x = r->x + task * in;
     float *y = r->y + task * to, *own;
@@ -38,7 +38,7 @@ static void one_head(void *arg, size_t task, int thread)
     }
     own = r->scratch + (size_t)thread * head_floats(r);
     for (size_t i = 0; i < r->rows; i++)
-        cpu_arrange(own + i * stride, x + i * heads * in, r->w->dtype, in);
+        cpu_arrange(own + i * stride, x + i * heads * in, r->w->format, in);
     cpu_dot_rows(y, heads * to, own, stride, r->rows, r->w, row, to,
                  r->rows > 1 ? own + r->rows * stride : NULL);
 }

@@ -59,7 +59,8 @@ static void store_block(float *y, size_t y_stride, size_t m, size_t n,
  * longer than it saves; tiles for AVX2 read a weight twice. */
 static bool reads_in_place(const struct matrix *w, const struct tiles *t, size_t m)
 {
-    return w->dtype == DTYPE_F32 && m <= (t->ahead_by_tile ? IN_PLACE_AVX2 : IN_PLACE);
+    return w->format == FORMAT_F32 &&
+           m <= (t->ahead_by_tile ? IN_PLACE_AVX2 : IN_PLACE);
 }
 
 /* At least EIGHT rows, at most BLOCK_ROWS, by at most BLOCK_OUTS outputs.  Stretch by
@@ -71,7 +72,8 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
                       float *room)
 {
     const size_t outs = (n + EIGHT_OUTS - 1) / EIGHT_OUTS * EIGHT_OUTS;
-    const size_t size = (m + EIGHT - 1) / EIGHT * outs, unit = linear_size_of(w->dtype);
+    const size_t size = (m + EIGHT - 1) / EIGHT * outs,
+                 unit = linear_size_of(w->format);
     eight_rows *sums = (eight_rows *)(room + BLOCK_OUTS * (BLOCK + APART)), *to = sums;
     struct linear_terms of = { 0 };
 
@@ -90,13 +92,14 @@ static void dot_block(float *y, size_t y_stride, const float *x, size_t x_stride
             panel.apart = (size_t)w->cols * unit;
             panel.step = VEC * unit;
             block_sums(to, x + of.x + at, x_stride, m, t, &panel, outs,
-                       cpu_arranged(w->dtype, terms), EIGHT_OUTS * panel.apart, at > 0);
+                       cpu_arranged(w->format, terms), EIGHT_OUTS * panel.apart,
+                       at > 0);
         }
         for (int a = 0; a < tree->leaf[k].adds; a++, to -= size)
             for (size_t c = 0; c < size; c++)
                 for (size_t i = 0; i < EIGHT; i++)
                     (to - size)[c][i] += to[c][i];
-        linear_next(&of, linear_tiles(w->dtype));
+        linear_next(&of, linear_tiles(w->format));
     }
     store_block(y, y_stride, m, n, sums, outs);
 }
@@ -129,8 +132,9 @@ void linear_many_panels(float *y, size_t y_stride, const float *x, size_t x_stri
             struct weight_rows at =
                 linear_widen_panel(w, first + j, some, of.start + k, terms, panel);
 
-            linear_tiles(DTYPE_F32)->dot(y + j, y_stride, x + of.x + k, x_stride, &at,
-                                         m, some, cpu_arranged(w->dtype, terms), k > 0);
+            linear_tiles(FORMAT_F32)
+                ->dot(y + j, y_stride, x + of.x + k, x_stride, &at, m, some,
+                      cpu_arranged(w->format, terms), k > 0);
         }
     }
 }
@@ -156,7 +160,7 @@ void linear_many_panels_tree(float *y, size_t y_stride, const float *x, size_t x
             linear_many_panels(to, stride, x, x_stride, m, w, first + j, s.n, of,
                                panel);
             tree_sums_join(&s, tree->leaf[k].adds);
-            linear_next(&of, linear_tiles(w->dtype));
+            linear_next(&of, linear_tiles(w->format));
         }
     }
 }

@@ -38,7 +38,7 @@ void cpu_dot_rows(float *y, size_t y_stride, const float *x, size_t x_stride, si
         linear_many_panels(y, y_stride, x, x_stride, m, w, first, n,
                            (struct linear_terms){ .count = w->cols }, panel);
     else
-        linear_few_rows(y, y_stride, x, x_stride, m, linear_tiles(w->dtype), w, first,
+        linear_few_rows(y, y_stride, x, x_stride, m, linear_tiles(w->format), w, first,
                         n, &all);
 }
 
@@ -160,7 +160,7 @@ static void share_rows(struct device *d, struct linear *p, bool blocks)
     const int n = p->rows >= EIGHT && p->tiles->near ? 2 : 1;
     double start;
 
-    p->panel = linear_tiles(DTYPE_F32);
+    p->panel = linear_tiles(FORMAT_F32);
     if (n > 1 && autotune_next(tuning, n, bytes)) {
         p->tiles = p->tiles->near;
         p->panel = p->panel->near;
@@ -189,7 +189,7 @@ static void set_apart(void *arg, size_t task, int thread)
             memset(to, 0, floats * sizeof(*to));
             cpu_round_bf16((uint16_t *)to, x, cols);
         } else {
-            cpu_arrange(to, x, p->w->dtype, cols);
+            cpu_arrange(to, x, p->w->format, cols);
             if (p->rounded)
                 linear_round(to, floats);
         }
@@ -223,7 +223,7 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
         return 0;
     }
     if (!p.tiles)
-        p.tiles = linear_tiles(w->dtype);
+        p.tiles = linear_tiles(w->format);
     if (p.tiles->paired)
         p.x_stride = (size_t)w->cols / 2 + VEC * (TREE_LEAVES + 1) + APART;
     p.x_stride = (p.x_stride + VEC - 1) / VEC * VEC;
@@ -260,7 +260,7 @@ int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
                        const struct matrix *w, const struct sum_tree *tree,
                        struct err *err)
 {
-    return linear(d, y, x, rows, w, tree, w->dtype == DTYPE_BF16, err);
+    return linear(d, y, x, rows, w, tree, w->format == FORMAT_BF16, err);
 }
 
 bool cpu_has_codes_bf16dot(size_t rows, const struct matrix *w)

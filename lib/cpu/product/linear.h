@@ -29,27 +29,29 @@ enum {
     BF16DOT_FLOATS = BLOCK_OUTS * (BF16DOT_BLOCK / 2 + APART) /* of a block's weights */
 };
 
-static inline size_t linear_size_of(enum dtype type)
+static inline size_t linear_size_of(enum format type)
 {
-    return type == DTYPE_F32 ? 4 : 2;
+    return type == FORMAT_F32 ? 4 : 2;
 }
 
 /* The loops for weights of type TYPE. */
-static inline const struct tiles *linear_tiles(enum dtype type)
+static inline const struct tiles *linear_tiles(enum format type)
 {
 #if CPU_HAS_WIDE
     if (cpu_has() == CPU_AVX2)
-        return type == DTYPE_F32    ? &tile_f32_avx2
-               : type == DTYPE_BF16 ? &tile_bf16_avx2
-                                    : &tile_f16_avx2;
+        return type == FORMAT_F32    ? &tile_f32_avx2
+               : type == FORMAT_BF16 ? &tile_bf16_avx2
+                                     : &tile_f16_avx2;
 #endif
-    return type == DTYPE_F32 ? &tile_f32 : type == DTYPE_BF16 ? &tile_bf16 : &tile_f16;
+    return type == FORMAT_F32    ? &tile_f32
+           : type == FORMAT_BF16 ? &tile_bf16
+                                 : &tile_f16;
 }
 
 static inline const char *linear_element(const struct matrix *w, uint64_t row,
                                          uint64_t col)
 {
-    return (const char *)w->data + (row * w->cols + col) * linear_size_of(w->dtype);
+    return (const char *)w->data + (row * w->cols + col) * linear_size_of(w->format);
 }
 
 /* ---- tree sums ---- */

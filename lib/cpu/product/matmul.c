@@ -18,7 +18,7 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
                         uint64_t first, size_t n)
 {
     float wide[DEEP * STRIP];
-    const bool copied = m > (size_t)(w->dtype == DTYPE_F32 ? IN_PLACE : FEW);
+    const bool copied = m > (size_t)(w->format == FORMAT_F32 ? IN_PLACE : FEW);
     const size_t deep = copied ? DEEP : m > FEW ? SOME : SHALLOW;
 
     for (size_t i = 0; i < m; i++)
@@ -26,7 +26,7 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
     for (uint64_t k = 0; k < in; k += deep) {
         size_t terms = in - k < deep ? (size_t)(in - k) : deep, stride = w->cols;
         const char *at = linear_element(w, row + k, first);
-        enum dtype type = w->dtype;
+        enum format type = w->format;
 
         if (copied) {
             for (size_t i = 0; i < terms; i++) {
@@ -39,7 +39,7 @@ static void outer_strip(float *y, size_t y_stride, const float *x, size_t x_stri
             }
             at = (const char *)wide;
             stride = STRIP;
-            type = DTYPE_F32;
+            type = FORMAT_F32;
         }
         linear_tiles(type)->outer(y, y_stride, x + k, x_stride, at, stride, m, n,
                                   terms);

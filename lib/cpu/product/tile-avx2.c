@@ -19,13 +19,13 @@ enum {
     ONE_BROAD = 8 * LANES /* and those of one row */
 };
 
-static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
+static inline __attribute__((always_inline)) size_t size_of(enum format type)
 {
-    return type == DTYPE_F32 ? 4 : 2;
+    return type == FORMAT_F32 ? 4 : 2;
 }
 
 /* Terms of a step, which are LINE bytes. */
-static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
+static inline __attribute__((always_inline)) size_t step_of(enum format type)
 {
     return LINE / size_of(type);
 }
@@ -47,17 +47,17 @@ static inline __attribute__((always_inline)) void widen_f16(vec_half *out,
 }
 
 /* Loads LANES weights at P or, of 16 bits, those at even positions, or ODD ones. */
-static inline __attribute__((always_inline)) void load(vec_half *out, enum dtype type,
+static inline __attribute__((always_inline)) void load(vec_half *out, enum format type,
                                                        const void *p, bool odd)
 {
     vec_half_u32 w;
 
-    if (type == DTYPE_F32) {
+    if (type == FORMAT_F32) {
         half_load(out, p);
         return;
     }
     memcpy(&w, p, sizeof(w));
-    if (type == DTYPE_F16) {
+    if (type == FORMAT_F16) {
         widen_f16(out, odd ? w >> 16 : w & 0xffffu);
     } else {
         w = odd ? w & 0xffff0000u : w << 16;
@@ -72,7 +72,7 @@ static inline __attribute__((always_inline)) void load(vec_half *out, enum dtype
  * of the two in registers; names, because GCC stores an array of them. */
 static inline __attribute__((always_inline)) void
 add_lanes(vec_half *acc, const float *x, size_t x_stride, const char *w, size_t apart,
-          enum dtype type, bool odd, int rows, int outs)
+          enum format type, bool odd, int rows, int outs)
 {
     vec_half a, b, c, one;
 
@@ -108,28 +108,28 @@ add_lanes(vec_half *acc, const float *x, size_t x_stride, const char *w, size_t 
 /* One step: the lower lanes (PART 0) or the upper ones of each of its vectors. */
 static inline __attribute__((always_inline)) void
 add_step(vec_half *acc, const float *x, size_t x_stride, const char *w, size_t apart,
-         enum dtype type, int part, int rows, int outs)
+         enum format type, int part, int rows, int outs)
 {
     x += part * LANES;
     w += (size_t)part * sizeof(*acc);
     add_lanes(acc, x, x_stride, w, apart, type, false, rows, outs);
-    if (type != DTYPE_F32)
+    if (type != FORMAT_F32)
         add_lanes(acc, x + VEC, x_stride, w, apart, type, true, rows, outs);
 }
 
 /* The last N terms, less than a step; an f32 x is not padded. */
 static inline __attribute__((always_inline)) void
 add_last(vec_half *acc, const float *x, size_t x_stride, const char *w, size_t apart,
-         enum dtype type, size_t n, int part, int rows, int outs)
+         enum format type, size_t n, int part, int rows, int outs)
 {
     char last[SUMS / 2][LINE] = { { 0 } };
     float padded[TALL][VEC] = { { 0 } };
 
     for (int j = 0; j < outs; j++)
         memcpy(last[j], w + (size_t)j * apart, n * size_of(type));
-    for (int i = 0; i < rows && type == DTYPE_F32; i++)
+    for (int i = 0; i < rows && type == FORMAT_F32; i++)
         memcpy(padded[i], x + (size_t)i * x_stride, n * sizeof(*x));
-    if (type == DTYPE_F32)
+    if (type == FORMAT_F32)
         add_step(acc, padded[0], VEC, last[0], LINE, type, part, rows, outs);
     else
         add_step(acc, x, x_stride, last[0], LINE, type, part, rows, outs);
@@ -149,7 +149,7 @@ struct later {
  * later.lines and later.near are constants after inlining. */
 static inline __attribute__((always_inline)) void
 pass(vec_half acc[SUMS], const float *x, size_t x_stride, const struct weight_rows *w,
-     enum dtype type, size_t n, int part, struct later later, int rows, int outs)
+     enum format type, size_t n, int part, struct later later, int rows, int outs)
 {
     const size_t step = step_of(type), apart = w->stride * size_of(type);
     const size_t near = (size_t)later.near * apart;
@@ -172,7 +172,7 @@ pass(vec_half acc[SUMS], const float *x, size_t x_stride, const struct weight_ro
 /* acc[i * OUTS + j]: the lanes of both parts, added. */
 static inline __attribute__((always_inline)) void
 passes(vec_half acc[SUMS], const float *x, size_t x_stride, const struct weight_rows *w,
-       enum dtype type, size_t n, struct later lower, struct later upper, int rows,
+       enum format type, size_t n, struct later lower, struct later upper, int rows,
        int outs)
 {
     vec_half kept[SUMS];
@@ -211,7 +211,7 @@ put_half(float *to, const vec_half *sum, bool upper, bool add)
 /* tile_eight, which prefetches `ahead` if FAR, a constant after inlining. */
 static inline __attribute__((always_inline)) void
 tile_eight_far(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
-               const struct weight_rows *w, enum dtype type, size_t n, bool add,
+               const struct weight_rows *w, enum format type, size_t n, bool add,
                bool far)
 {
     vec_half third[EIGHT], sum;
@@ -240,7 +240,7 @@ tile_eight_far(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
 /* sums[j][i] = x_i . w_j, or += if ADD, over N terms. */
 static inline __attribute__((always_inline)) void
 tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
-           const struct weight_rows *w, enum dtype type, size_t n, bool add)
+           const struct weight_rows *w, enum format type, size_t n, bool add)
 {
     if (w->ahead)
         tile_eight_far(sums, x, x_stride, w, type, n, add, true);
@@ -253,7 +253,7 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
 static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride,
                                                        const float *x, size_t x_stride,
                                                        const struct weight_rows *w,
-                                                       enum dtype type, size_t n,
+                                                       enum format type, size_t n,
                                                        bool add, int rows, int outs)
 {
     vec_half both[2 * LANES] = { { 0 } };
@@ -283,7 +283,7 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
 /* ROWS rows of x by N outputs, OUTS at a time. */
 static inline __attribute__((always_inline)) void
 some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-          const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
+          const struct weight_rows *w, enum format type, size_t n, size_t terms,
           bool add, int rows, int outs)
 {
     const size_t step = (size_t)outs, unit = size_of(type);
@@ -302,7 +302,7 @@ some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
 
 static inline __attribute__((always_inline)) void
 all_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-         const struct weight_rows *rows_of_w, enum dtype type, size_t m, size_t n,
+         const struct weight_rows *rows_of_w, enum format type, size_t m, size_t n,
          size_t terms, bool add)
 {
     struct weight_rows w = *rows_of_w;
@@ -325,7 +325,7 @@ all_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
 /* sum[2 * s + part] += a step of stream s, at W; a whole one prefetches. */
 static inline __attribute__((always_inline)) void
 add_streams(vec_half *acc, const float *x, const char *const *w, size_t offset,
-            enum dtype type, bool some, int width, enum vec_ahead ahead)
+            enum format type, bool some, int width, enum vec_ahead ahead)
 {
     ALL(int s = 0; s < width; s++)
     {
@@ -338,7 +338,7 @@ add_streams(vec_half *acc, const float *x, const char *const *w, size_t offset,
             vec_half xv, wv;
 
             half_load(&xv, x + part * LANES);
-            if (type == DTYPE_F32) {
+            if (type == FORMAT_F32) {
                 half_fuse_at(&acc[2 * s + part], &xv, at + part * (int)sizeof(xv));
                 continue;
             }
@@ -353,8 +353,8 @@ add_streams(vec_half *acc, const float *x, const char *const *w, size_t offset,
 
 /* A stretch of N terms of one row by WIDTH outputs: to[s] = their lanes. */
 static inline __attribute__((always_inline)) void
-stretch(vec_half *to, const float *x, const char *const *row, enum dtype type, size_t n,
-        int width, enum vec_ahead ahead)
+stretch(vec_half *to, const float *x, const char *const *row, enum format type,
+        size_t n, int width, enum vec_ahead ahead)
 {
     const size_t step = step_of(type);
     vec_half acc[2 * MOST_STREAMS];
@@ -368,7 +368,7 @@ stretch(vec_half *to, const float *x, const char *const *row, enum dtype type, s
         float padded[2 * VEC] = { 0 };
         const char *all[MOST_STREAMS];
 
-        memcpy(padded, x + k, (type == DTYPE_F32 ? n - k : step) * sizeof(*x));
+        memcpy(padded, x + k, (type == FORMAT_F32 ? n - k : step) * sizeof(*x));
         ALL(int s = 0; s < width; s++)
         {
             all[s] =
@@ -382,7 +382,7 @@ stretch(vec_half *to, const float *x, const char *const *row, enum dtype type, s
 /* One row by WIDTH outputs, over N terms: so many stretches that their sums are eight
  * at a time. */
 static inline __attribute__((always_inline)) void
-tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
+tile_streams(float *sums, const float *x, const struct weight_rows *w, enum format type,
              size_t n, int width, enum vec_ahead ahead)
 {
     const char *row[MOST_STREAMS];
@@ -414,13 +414,13 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
 
 /* Loads LANES neighbouring weights at P. */
 static inline __attribute__((always_inline)) void
-load_row(vec_half *out, enum dtype type, const void *p)
+load_row(vec_half *out, enum format type, const void *p)
 {
     vec_half_u32 w;
 
-    if (type == DTYPE_F32) {
+    if (type == FORMAT_F32) {
         half_load(out, p);
-    } else if (type == DTYPE_F16) {
+    } else if (type == FORMAT_F16) {
         __asm__("vcvtph2ps %1, %0" : "=x"(*out) : "m"(*(const uint16_t(*)[LANES])p));
     } else {
         __asm__("vpmovzxwd %1, %0" : "=x"(w) : "m"(*(const uint16_t(*)[LANES])p));
@@ -433,7 +433,7 @@ load_row(vec_half *out, enum dtype type, const void *p)
  * for its weights, and prefetches those of two calls of so many terms later. */
 static inline __attribute__((always_inline)) void
 add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-          size_t apart, enum dtype type, size_t n, int rows, int vecs)
+          size_t apart, enum format type, size_t n, int rows, int vecs)
 {
     const size_t bytes = LANES * size_of(type), ahead = 2 * n * apart;
     vec_half acc[SUMS], wv[BROAD / LANES], by;
@@ -468,7 +468,7 @@ add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 /* ROWS rows by the outputs in whole tiles of VECS registers; returns their number. */
 static inline __attribute__((always_inline)) size_t
 outer_tiles(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-            size_t apart, enum dtype type, size_t outs, size_t n, int rows, int vecs)
+            size_t apart, enum format type, size_t outs, size_t n, int rows, int vecs)
 {
     const size_t broad = (size_t)vecs * LANES;
     size_t j = 0;
@@ -481,11 +481,11 @@ outer_tiles(float *y, size_t y_stride, const float *x, size_t x_stride, const ch
 
 static inline __attribute__((always_inline)) void
 outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, size_t m, size_t outs, size_t n)
+          size_t w_stride, enum format type, size_t m, size_t outs, size_t n)
 {
-    const struct tiles *any = type == DTYPE_F32    ? &tile_f32
-                              : type == DTYPE_BF16 ? &tile_bf16
-                                                   : &tile_f16;
+    const struct tiles *any = type == FORMAT_F32    ? &tile_f32
+                              : type == FORMAT_BF16 ? &tile_bf16
+                                                    : &tile_f16;
     const size_t apart = w_stride * size_of(type), unit = size_of(type);
 
     for (size_t rows, j; m; m -= rows, y += rows * y_stride, x += rows * x_stride) {
@@ -508,11 +508,11 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 /* ---- instantiation for each type ---- */
 
 static inline __attribute__((always_inline)) void
-widen_steps(float *to, const char *from, enum dtype type, size_t n)
+widen_steps(float *to, const char *from, enum format type, size_t n)
 {
-    if (type == DTYPE_F32)
+    if (type == FORMAT_F32)
         memcpy(to, from, n * sizeof(*to));
-    for (size_t k = 0; type != DTYPE_F32 && k < n; k += 2 * VEC)
+    for (size_t k = 0; type != FORMAT_F32 && k < n; k += 2 * VEC)
         ALL(size_t i = 0; i < 4; i++)
         {
             vec_half v;
@@ -556,7 +556,7 @@ widen_steps(float *to, const char *from, enum dtype type, size_t n)
     STREAMS_OF(type##_near_2, T, 2, VEC_TO_L1)                                         \
     STREAMS_OF(type##_near_1, T, 1, VEC_TO_L1)                                         \
     const struct tiles tile_##type##_avx2 = { .kind = stored_as,                       \
-                                              .size = (T) == DTYPE_F32 ? 4 : 2,        \
+                                              .size = (T) == FORMAT_F32 ? 4 : 2,       \
                                               .block = BLOCK,                          \
                                               .ahead_by_tile = true,                   \
                                               .dot = type##_dot,                       \
@@ -568,9 +568,9 @@ widen_steps(float *to, const char *from, enum dtype type, size_t n)
                                               .outer = type##_outer,                   \
                                               .widen = type##_widen };
 
-TILES(f32, DTYPE_F32, STORED_F32)
-TILES(bf16, DTYPE_BF16, STORED_BF16)
-TILES(f16, DTYPE_F16, STORED_F16)
+TILES(f32, FORMAT_F32, STORED_F32)
+TILES(bf16, FORMAT_BF16, STORED_BF16)
+TILES(f16, FORMAT_F16, STORED_F16)
 
 void tile_dots_avx2(float *y, size_t y_stride, const float *x, size_t x_stride,
                     size_t m, const float *w, size_t w_stride, size_t n, size_t terms)

@@ -1,4 +1,4 @@
 /* tile-bf16 - tile loops for bf16 weights */
 #include "lib/cpu/product/tile-loops.h"
 
-TILE_KERNELS(tile_bf16, DTYPE_BF16)
+TILE_KERNELS(tile_bf16, FORMAT_BF16)

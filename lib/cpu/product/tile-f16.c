@@ -1,4 +1,4 @@
 /* tile-f16 - tile loops for f16 weights */
 #include "lib/cpu/product/tile-loops.h"
 
-TILE_KERNELS(tile_f16, DTYPE_F16)
+TILE_KERNELS(tile_f16, FORMAT_F16)

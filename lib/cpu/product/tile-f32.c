@@ -1,7 +1,7 @@
 /* tile-f32 - tile loops for f32 weights */
 #include "lib/cpu/product/tile-loops.h"
 
-TILE_KERNELS(tile_f32, DTYPE_F32)
+TILE_KERNELS(tile_f32, FORMAT_F32)
 
 #if CPU_HAS_WIDE
 /* Maximum number of sums in registers beside the operands. */

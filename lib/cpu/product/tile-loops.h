@@ -10,25 +10,25 @@
 #include "lib/cpu/product/tile.h"
 #include "lib/cpu/simd/vec.h"
 
-static inline __attribute__((always_inline)) size_t size_of(enum dtype type)
+static inline __attribute__((always_inline)) size_t size_of(enum format type)
 {
-    return type == DTYPE_F32 ? 4 : 2;
+    return type == FORMAT_F32 ? 4 : 2;
 }
 
 /* Loads VEC weights at P as f32; TYPE is a constant after inlining. */
-static inline __attribute__((always_inline)) void load(vec *out, enum dtype type,
+static inline __attribute__((always_inline)) void load(vec *out, enum format type,
                                                        const void *p)
 {
-    if (type == DTYPE_F32)
+    if (type == FORMAT_F32)
         vec_load_f32(out, p);
-    else if (type == DTYPE_BF16)
+    else if (type == FORMAT_BF16)
         vec_load_bf16(out, p);
     else
         vec_load_f16(out, p);
 }
 
 /* Loads N < VEC weights; the other lanes are zeros. */
-static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype type,
+static inline __attribute__((always_inline)) void load_some(vec *out, enum format type,
                                                             const void *p, size_t n)
 {
     float all[VEC] = { 0 };
@@ -38,18 +38,18 @@ static inline __attribute__((always_inline)) void load_some(vec *out, enum dtype
 }
 
 /* Terms of a step: one vector, or two for 16-bit weights. */
-static inline __attribute__((always_inline)) size_t step_of(enum dtype type)
+static inline __attribute__((always_inline)) size_t step_of(enum format type)
 {
-    return type == DTYPE_F32 ? VEC : 2 * VEC;
+    return type == FORMAT_F32 ? VEC : 2 * VEC;
 }
 
 /* Loads half HALF of a step of weights at P. */
-static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype type,
+static inline __attribute__((always_inline)) void load_half(vec *out, enum format type,
                                                             const void *p, int half)
 {
-    if (type == DTYPE_F32)
+    if (type == FORMAT_F32)
         vec_load_f32(out, p);
-    else if (type == DTYPE_BF16)
+    else if (type == FORMAT_BF16)
         vec_pair_bf16(out, p, half);
     else
         vec_pair_f16(out, p, half);
@@ -61,14 +61,14 @@ static inline __attribute__((always_inline)) void load_half(vec *out, enum dtype
  * SOME.  Keeps the rows of x in registers. */
 static inline __attribute__((always_inline)) void
 add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-         size_t w_stride, enum dtype type, int half, bool some, size_t n, int rows,
+         size_t w_stride, enum format type, int half, bool some, size_t n, int rows,
          int outs)
 {
     vec xv[ROWS], wv;
 
     EACH(int i = 0; i < rows; i++)
     if (some)
-        load_some(&xv[i], DTYPE_F32, x + (size_t)i * x_stride, n);
+        load_some(&xv[i], FORMAT_F32, x + (size_t)i * x_stride, n);
     else
         vec_load_f32(&xv[i], x + (size_t)i * x_stride);
     EACH(int j = 0; j < outs; j++)
@@ -81,24 +81,24 @@ add_half(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
 /* One step of terms. */
 static inline __attribute__((always_inline)) void
 add_terms(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, int rows, int outs)
+          size_t w_stride, enum format type, int rows, int outs)
 {
     add_half(acc, x, x_stride, w, w_stride, type, 0, false, 0, rows, outs);
-    if (type != DTYPE_F32)
+    if (type != FORMAT_F32)
         add_half(acc, x + VEC, x_stride, w, w_stride, type, 1, false, 0, rows, outs);
 }
 
 /* The last N terms, less than a step; an f32 x is not padded. */
 static inline __attribute__((always_inline)) void
 add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
-         size_t w_stride, enum dtype type, size_t n, int rows, int outs)
+         size_t w_stride, enum format type, size_t n, int rows, int outs)
 {
     char all[OUTS][VEC * sizeof(float)] = { 0 };
     const size_t stride = sizeof(*all) / size_of(type);
 
     for (int j = 0; j < outs; j++)
         memcpy(all[j], w + (size_t)j * w_stride * size_of(type), n * size_of(type));
-    if (type == DTYPE_F32)
+    if (type == FORMAT_F32)
         add_half(acc, x, x_stride, all[0], stride, type, 0, true, n, rows, outs);
     else
         add_terms(acc, x, x_stride, all[0], stride, type, rows, outs);
@@ -109,7 +109,7 @@ add_last(vec acc[ROWS][OUTS], const float *x, size_t x_stride, const char *w,
 static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride,
                                                        const float *x, size_t x_stride,
                                                        const struct weight_rows *w,
-                                                       enum dtype type, size_t n,
+                                                       enum format type, size_t n,
                                                        bool add, int rows, int outs)
 {
     const size_t step = step_of(type);
@@ -142,7 +142,7 @@ static inline __attribute__((always_inline)) void tile(float *y, size_t y_stride
 /* ROWS rows of x by N outputs. */
 static inline __attribute__((always_inline)) void
 some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-          const struct weight_rows *w, enum dtype type, size_t n, size_t terms,
+          const struct weight_rows *w, enum format type, size_t n, size_t terms,
           bool add, int rows)
 {
     const size_t outs = OUTS;
@@ -157,7 +157,7 @@ some_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
 
 static inline __attribute__((always_inline)) void
 all_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
-         const struct weight_rows *rows_of_w, enum dtype type, size_t m, size_t n,
+         const struct weight_rows *rows_of_w, enum format type, size_t m, size_t n,
          size_t terms, bool add)
 {
     struct weight_rows w = *rows_of_w;
@@ -177,11 +177,11 @@ all_rows(float *y, size_t y_stride, const float *x, size_t x_stride,
 }
 
 static inline __attribute__((always_inline)) void
-widen_pairs(float *to, const char *from, enum dtype type, size_t n)
+widen_pairs(float *to, const char *from, enum format type, size_t n)
 {
-    if (type == DTYPE_F32)
+    if (type == FORMAT_F32)
         memcpy(to, from, n * sizeof(*to));
-    for (size_t k = 0; type != DTYPE_F32 && k < n; k += 2 * VEC)
+    for (size_t k = 0; type != FORMAT_F32 && k < n; k += 2 * VEC)
         for (int half = 0; half < 2; half++) {
             vec v;
 
@@ -196,7 +196,7 @@ widen_pairs(float *to, const char *from, enum dtype type, size_t n)
  * stores an array of them. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, int half, bool some, size_t n)
+          size_t w_stride, enum format type, int half, bool some, size_t n)
 {
     vec w0, w1, w2, xv;
 
@@ -209,7 +209,7 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
     EACH(int i = 0; i < EIGHT; i++)
     {
         if (some)
-            load_some(&xv, DTYPE_F32, x + (size_t)i * x_stride, n);
+            load_some(&xv, FORMAT_F32, x + (size_t)i * x_stride, n);
         else
             vec_load_f32(&xv, x + (size_t)i * x_stride);
         vec_hold(&xv);
@@ -223,10 +223,10 @@ add_eight(vec acc[EIGHT][EIGHT_OUTS], const float *x, size_t x_stride, const cha
  * cache. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
-           const struct weight_rows *w, enum dtype type, size_t n, bool add, bool near)
+           const struct weight_rows *w, enum format type, size_t n, bool add, bool near)
 {
     const size_t step = step_of(type);
-    const int halves = type == DTYPE_F32 ? 1 : 2;
+    const int halves = type == FORMAT_F32 ? 1 : 2;
     const char *ahead = w->ahead;
     vec acc[EIGHT][EIGHT_OUTS];
     size_t k = 0;
@@ -254,7 +254,7 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
                    (n - k) * size_of(type));
         for (int h = 0; h < halves; h++)
             add_eight(acc, x + k + h * VEC, x_stride, all[0],
-                      sizeof(*all) / size_of(type), type, h, type == DTYPE_F32, n - k);
+                      sizeof(*all) / size_of(type), type, h, type == FORMAT_F32, n - k);
     }
     EACH(int j = 0; j < EIGHT_OUTS; j++)
     vec_add_eight(sums[j], &acc[0][j], EIGHT_OUTS, add);
@@ -264,16 +264,16 @@ tile_eight(float sums[EIGHT_OUTS][EIGHT], const float *x, size_t x_stride,
  * each stream prefetches what it reads later. */
 static inline CPU_WIDE __attribute__((always_inline)) void
 add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
-            enum dtype type, bool some, size_t n, int width, enum vec_ahead ahead)
+            enum format type, bool some, size_t n, int width, enum vec_ahead ahead)
 {
     vec xv, next, wv;
 
     if (some)
-        load_some(&xv, DTYPE_F32, x, n);
+        load_some(&xv, FORMAT_F32, x, n);
     else
         vec_load_f32(&xv, x);
     vec_hold(&xv);
-    if (type != DTYPE_F32) {
+    if (type != FORMAT_F32) {
         vec_load_f32(&next, x + VEC);
         vec_hold(&next);
     }
@@ -284,7 +284,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
 
         if (!some)
             vec_prefetch(at, ahead);
-        if (type == DTYPE_F32) {
+        if (type == FORMAT_F32) {
             vec_fuse_at(&acc[s], &xv, at);
             continue;
         }
@@ -300,7 +300,7 @@ add_streams(vec *acc, const float *x, const char *const *w, size_t offset,
 /* One row by WIDTH outputs, over N terms: so many stretches that their sums are eight
  * at a time. */
 static inline CPU_WIDE __attribute__((always_inline)) void
-tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtype type,
+tile_streams(float *sums, const float *x, const struct weight_rows *w, enum format type,
              size_t n, int width, enum vec_ahead ahead)
 {
     const size_t step = step_of(type);
@@ -337,7 +337,7 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
                                     (end - k) * size_of(type));
                 }
                 add_streams(acc + of, x + k, all, 0, type, true,
-                            type == DTYPE_F32 ? end - k : VEC, width, ahead);
+                            type == FORMAT_F32 ? end - k : VEC, width, ahead);
                 k = end;
             }
         }
@@ -353,7 +353,7 @@ tile_streams(float *sums, const float *x, const struct weight_rows *w, enum dtyp
  * at Y. */
 static inline __attribute__((always_inline)) void
 add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, size_t n, int rows, int vecs)
+          size_t w_stride, enum format type, size_t n, int rows, int vecs)
 {
     vec acc[ROWS][8], wv;
     /* two calls of so many terms later: one row waits for its weights */
@@ -381,11 +381,11 @@ add_outer(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 /* Fewer than VEC outputs. */
 static inline __attribute__((always_inline)) void
 add_outer_some(float *y, const float *x, const char *w, size_t w_stride,
-               enum dtype type, size_t n, size_t outs)
+               enum format type, size_t n, size_t outs)
 {
     vec acc, wv;
 
-    load_some(&acc, DTYPE_F32, y, outs);
+    load_some(&acc, FORMAT_F32, y, outs);
     for (size_t k = 0; k < n; k++) {
         load_some(&wv, type, w + k * w_stride * size_of(type), outs);
         acc += wv * x[k];
@@ -395,7 +395,7 @@ add_outer_some(float *y, const float *x, const char *w, size_t w_stride,
 
 static inline __attribute__((always_inline)) void
 outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-           size_t w_stride, enum dtype type, size_t n, size_t outs, int rows)
+           size_t w_stride, enum format type, size_t n, size_t outs, int rows)
 {
     size_t j = 0;
 
@@ -415,7 +415,7 @@ outer_rows(float *y, size_t y_stride, const float *x, size_t x_stride, const cha
 
 static inline __attribute__((always_inline)) void
 outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char *w,
-          size_t w_stride, enum dtype type, size_t m, size_t outs, size_t n)
+          size_t w_stride, enum format type, size_t m, size_t outs, size_t n)
 {
     size_t i = 0;
 
@@ -494,10 +494,10 @@ outer_all(float *y, size_t y_stride, const float *x, size_t x_stride, const char
 
 #define TILE_TABLE(type, eight_rows, sibling)                                   \
     {                                                                           \
-        .kind = (type) == DTYPE_F32    ? STORED_F32                             \
-                : (type) == DTYPE_BF16 ? STORED_BF16                            \
-                                       : STORED_F16,                            \
-        .size = (type) == DTYPE_F32 ? 4 : 2, .block = BLOCK, .dot = dot,        \
+        .kind = (type) == FORMAT_F32    ? STORED_F32                            \
+                : (type) == FORMAT_BF16 ? STORED_BF16                           \
+                                        : STORED_F16,                           \
+        .size = (type) == FORMAT_F32 ? 4 : 2, .block = BLOCK, .dot = dot,       \
         .eight = eight_rows, .near = sibling, .way = TILE_WAYS, .outer = outer, \
         .widen = widen                                                          \
     }

@@ -6,7 +6,7 @@
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
                    const int32_t *index, size_t rows, uint64_t offset, uint64_t first)
 {
-    size_t row_bytes = w->cols * (size_t)dtype_bits(w->dtype) / 8;
+    size_t row_bytes = w->cols * (size_t)format_bits(w->format) / 8;
 
     (void)d;
     for (size_t i = 0; i < rows; i++) {
@@ -16,8 +16,9 @@ void cpu_embedding(struct device *d, float *y, const struct matrix *w,
         if (row < first || row - first >= w->rows)
             memset(to, 0, w->cols * sizeof(*y));
         else
-            dtype_to_f32(w->dtype, (const char *)w->data + (row - first) * row_bytes,
-                         to, w->cols);
+            dtype_to_f32(format_dtype(w->format),
+                         (const char *)w->data + (row - first) * row_bytes, to,
+                         w->cols);
         for (size_t k = 0; k < w->cols; k++)
             to[k] += 0.0f; /* -0 is 0, as in the sum with other ranks' zeros */
     }

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "lib/base/dtype.h"
+#include "lib/base/format.h"
 
 /* Compiles a function once for each generation of x86-64; the loader chooses one. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \

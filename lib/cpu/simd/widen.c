@@ -32,9 +32,9 @@ CPU_CLONES static void widen_f16(float *out, const uint16_t *p, size_t n)
 
 const float *cpu_widen(const struct matrix *w, uint64_t at, size_t n, float *scratch)
 {
-    if (w->dtype == DTYPE_F32)
+    if (w->format == FORMAT_F32)
         return (const float *)w->data + at;
-    if (w->dtype == DTYPE_BF16)
+    if (w->format == FORMAT_BF16)
         widen_bf16(scratch, (const uint16_t *)w->data + at, n);
     else
         widen_f16(scratch, (const uint16_t *)w->data + at, n);

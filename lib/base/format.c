@@ -1,0 +1,230 @@
+/* format - how numbers lie in memory: a plain type, or codes with scales */
+#include "lib/base/format.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/codes.h"
+#include "lib/base/mem.h"
+
+static uint64_t groups_of(uint64_t rows)
+{
+    return rows / CODES_ROWS + (rows % CODES_ROWS != 0);
+}
+
+/* The place of word WORD of a row, of words of four bytes, in rows of WORDS. */
+static uint8_t *word_at(const struct format_codes *c, uint64_t words, uint64_t row,
+                        uint64_t word)
+{
+    uint64_t line = row / CODES_ROWS * words + word;
+
+    return (uint8_t *)c->data + (line * CODES_ROWS + row % CODES_ROWS) * 4;
+}
+
+/* ---- plain ---- */
+
+static void widen_plain(float *x, const struct format_codes *c, uint64_t row,
+                        uint64_t first, uint64_t n, enum dtype t)
+{
+    size_t unit = (size_t)dtype_bits(t) / 8;
+
+    dtype_to_f32(t, (const char *)c->data + (row * c->cols + first) * unit, x,
+                 (size_t)n);
+}
+
+#define PLAIN(word, T)                                                             \
+    static void widen_##word(float *x, const struct format_codes *c, uint64_t row, \
+                             uint64_t first, uint64_t n)                           \
+    {                                                                              \
+        widen_plain(x, c, row, first, n, T);                                       \
+    }
+PLAIN(f32, DTYPE_F32)
+PLAIN(bf16, DTYPE_BF16)
+PLAIN(f16, DTYPE_F16)
+PLAIN(f64, DTYPE_F64)
+PLAIN(i32, DTYPE_I32)
+#undef PLAIN
+
+/* ---- bytes and halves of bytes, integers ---- */
+
+static void widen_int8(float *x, const struct format_codes *c, uint64_t row,
+                       uint64_t first, uint64_t n)
+{
+    float scale = ((const float *)c->scale)[row];
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t col = first + i;
+
+        x[i] =
+            (float)(word_at(c, (c->cols + 3) / 4, row, col / 4)[col % 4] - 128) * scale;
+    }
+}
+
+static void encode_int8(const struct format_codes *c, uint64_t row, const float *x,
+                        float largest, bool decoded)
+{
+    float scale = codes_scale8(largest);
+
+    (void)decoded;
+    ((float *)c->scale)[row] = scale;
+    for (uint64_t first = 0; first < c->cols; first += CODES_BLOCK) {
+        uint64_t left = c->cols - first;
+        size_t n = left < CODES_BLOCK ? (size_t)left : CODES_BLOCK;
+        int8_t code[CODES_BLOCK];
+
+        codes_make8(code, x + first, n, scale);
+        codes_put8(c->data, c->cols, row, first, n, code);
+    }
+}
+
+static void widen_int4(float *x, const struct format_codes *c, uint64_t row,
+                       uint64_t first, uint64_t n)
+{
+    uint64_t blocks = c->cols / CODES_BLOCK;
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t col = first + i;
+        uint64_t at = row / CODES_ROWS * blocks + col / CODES_BLOCK;
+        uint16_t scale =
+            ((const uint16_t *)c->scale)[at * CODES_ROWS + row % CODES_ROWS];
+        int byte = word_at(c, c->cols / 8, row, col / 8)[col % 4];
+
+        x[i] = (float)((col % 8 < 4 ? byte & 15 : byte >> 4) - 8) *
+               dtype_f16_to_f32(scale);
+    }
+}
+
+static void encode_int4(const struct format_codes *c, uint64_t row, const float *x,
+                        float largest, bool decoded)
+{
+    (void)largest;
+    for (uint64_t b = 0; b < c->cols / CODES_BLOCK; b++, x += CODES_BLOCK) {
+        uint16_t scale = codes_scale4(x, decoded);
+        int8_t code[CODES_BLOCK];
+
+        codes_make4(code, x, scale);
+        codes_put4(c->data, c->scale, c->cols, row, b, code, scale);
+    }
+}
+
+/* ---- cached rows ---- */
+
+static void widen_cache_int8(float *x, const struct format_codes *c, uint64_t row,
+                             uint64_t first, uint64_t n)
+{
+    const float *scale = c->data;
+    const int8_t *q = (const int8_t *)(scale + c->cols / c->per);
+
+    (void)row;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = (float)q[first + i] * scale[(first + i) / c->per];
+}
+
+/* The scale of a head is its largest magnitude / 127; NaN if that is not finite. */
+static void encode_cache_int8(const struct format_codes *c, uint64_t row,
+                              const float *x, float largest, bool decoded)
+{
+    float *scale = c->data;
+    uint64_t heads = c->cols / c->per;
+    int8_t *q = (int8_t *)(scale + heads);
+
+    (void)row;
+    (void)largest;
+    (void)decoded;
+    for (uint64_t h = 0; h < heads; h++, x += c->per, q += c->per) {
+        float most = codes_largest(x, (size_t)c->per);
+        float to = codes_inverse(most, 127, &scale[h]);
+
+        for (uint64_t i = 0; i < c->per; i++)
+            q[i] = isfinite(most) ? (int8_t)rintf(x[i] * to) : 1;
+    }
+}
+
+/* ---- the table ---- */
+
+#define PLAIN(ID, word, size)                                                         \
+    [FORMAT_##ID] = { #word, FORMAT_PLAIN, DTYPE_##ID, 1, size, false, 0, SCALE_NONE, \
+                      0,     widen_##word, NULL }
+const struct format_row format_table[FORMAT_COUNT] = {
+    PLAIN(F32, f32, 4),
+    PLAIN(BF16, bf16, 2),
+    PLAIN(F16, f16, 2),
+    PLAIN(F64, f64, 8),
+    PLAIN(I32, i32, 4),
+    [FORMAT_INT8] = { "int8", FORMAT_GROUPS, DTYPE_I8, 4, 4, false, 128, SCALE_OF_ROW,
+                      sizeof(float), widen_int8, encode_int8 },
+    [FORMAT_INT4] = { "int4", FORMAT_GROUPS, DTYPE_U8, CODES_BLOCK, CODES_BLOCK / 2,
+                      true, 0x88, SCALE_OF_BLOCK, sizeof(uint16_t), widen_int4,
+                      encode_int4 },
+    [FORMAT_CACHE_INT8] = { "int8", FORMAT_CACHED, DTYPE_I8, 1, 1, false, 0,
+                            SCALE_OF_SOME, sizeof(float), widen_cache_int8,
+                            encode_cache_int8 },
+};
+
+bool format_of(enum format *f, enum dtype t)
+{
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (format_table[i].axis == FORMAT_PLAIN && format_table[i].type == t) {
+            *f = (enum format)i;
+            return true;
+        }
+    return false;
+}
+
+/* Blocks of a row of COLS numbers. */
+static uint64_t blocks_of(const struct format_row *f, uint64_t cols)
+{
+    return cols / f->numbers + (cols % f->numbers != 0);
+}
+
+/* Rows in memory of a matrix of ROWS. */
+static bool held_rows(uint64_t *held, const struct format_row *f, uint64_t rows)
+{
+    *held = rows;
+    return f->axis != FORMAT_GROUPS || mem_mul(held, groups_of(rows), CODES_ROWS);
+}
+
+bool format_bytes(uint64_t *bytes, enum format f, uint64_t rows, uint64_t cols)
+{
+    const struct format_row *t = &format_table[f];
+    uint64_t held, n;
+
+    return held_rows(&held, t, rows) && mem_mul(&n, held, blocks_of(t, cols)) &&
+           mem_mul(bytes, n, t->bytes);
+}
+
+bool format_scale_bytes(uint64_t *bytes, enum format f, uint64_t rows, uint64_t cols,
+                        uint64_t per)
+{
+    const struct format_row *t = &format_table[f];
+    uint64_t held, n, each = 0;
+
+    if (t->scale == SCALE_OF_ROW || (t->scale == SCALE_OF_SOME && !per))
+        each = 1;
+    else if (t->scale == SCALE_OF_BLOCK)
+        each = blocks_of(t, cols);
+    else if (t->scale == SCALE_OF_SOME)
+        each = cols / per + (cols % per != 0);
+    return held_rows(&held, t, rows) && mem_mul(&n, held, each) &&
+           mem_mul(bytes, n, t->scale_bytes);
+}
+
+uint64_t format_row_bytes(enum format f, uint64_t cols, uint64_t per)
+{
+    uint64_t codes = 0, scales = 0;
+
+    (void)format_bytes(&codes, f, 1, cols);
+    (void)format_scale_bytes(&scales, f, 1, cols, per);
+    return (codes + scales + 3) / 4 * 4;
+}
+
+void format_clear(enum format f, const struct format_codes *c)
+{
+    uint64_t codes = 0, scales = 0;
+
+    (void)format_bytes(&codes, f, c->rows, c->cols);
+    (void)format_scale_bytes(&scales, f, c->rows, c->cols, c->per);
+    memset(c->data, format_table[f].zero, (size_t)codes);
+    if (scales)
+        memset(c->scale, 0, (size_t)scales);
+}

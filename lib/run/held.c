@@ -1,0 +1,115 @@
+/* held - the format in which a program's weights are held while it runs */
+#include "lib/run/held.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+/* READER[i] of H = an instruction that reads weight I of P. */
+static void find_readers(struct held *h, const struct program *p)
+{
+    for (int k = 0; k < p->ninsts; k++) {
+        const struct inst *inst = &p->inst[k];
+        const int of[] = { inst->weight, inst->weight2 };
+
+        for (int j = 0; j < 2; j++) {
+            int n = of[j] >= 0 && p->weight[of[j]].experts
+                        ? (int)p->weight[of[j]].experts
+                        : 1;
+
+            for (int i = of[j]; i >= 0 && i < of[j] + n; i++)
+                h[i].reader = inst;
+        }
+    }
+}
+
+/* How C has the tensor T. */
+static void find_stored(struct held *h, const struct checkpoint *c, size_t t)
+{
+    const struct model *m = c->model;
+    long source = m->tensor[t].source;
+    enum dtype type = DTYPE_F32;
+
+    h->packed = model_packing(m, t, &h->packing);
+    if (h->packed) {
+        long scales = h->packing.part[PACKED_SCALES];
+
+        source = scales < 0 ? -1 : m->tensor[scales].source;
+        type =
+            model_unpacked(m, &h->packing, source < 0 ? type : c->tensor[source].dtype);
+    } else if (source >= 0) {
+        type = c->tensor[source].dtype;
+    }
+    h->foreign = (source < 0 && !h->packed) || !format_of(&h->wide, type) ||
+                 (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16);
+    if (h->foreign)
+        h->wide = FORMAT_F32;
+}
+
+/* Can a weight of tensor T become codes of F? */
+static bool can_encode(const struct held *h, const struct model_tensor *t,
+                       enum format f)
+{
+    const struct format_row *row = &format_table[f];
+    int in = h->how == PACKABLE_ROWS ? t->ndim - 1 : t->ndim - 2;
+
+    if (h->how == PACKABLE_NOT || !h->reader || t->ndim < 2)
+        return false;
+    return !row->whole || t->axis[in]->size % row->numbers == 0;
+}
+
+int held_find(struct held **out, const struct checkpoint *c,
+              const struct program *program, enum weights_form form, bool trains,
+              struct err *err)
+{
+    static const enum format made[] = { [WEIGHTS_STORED] = FORMAT_F32,
+                                        [WEIGHTS_INT8] = FORMAT_INT8,
+                                        [WEIGHTS_INT4] = FORMAT_INT4 };
+    struct held *h = xcalloc((size_t)program->nweights + 1, sizeof(*h));
+    enum packable *how = NULL;
+
+    if (form != WEIGHTS_STORED && !trains) {
+        how = packable_new(program->model, err);
+        if (!how) {
+            free(h);
+            return -1;
+        }
+    }
+    find_readers(h, program);
+    for (int i = 0; i < program->nweights; i++) {
+        size_t t = program->weight[i].tensor;
+
+        find_stored(&h[i], c, t);
+        h[i].format = trains ? FORMAT_F32 : h[i].wide;
+        if (!how)
+            continue;
+        h[i].how = how[t];
+        h[i].coded = can_encode(&h[i], &program->model->tensor[t], made[form]);
+        if (h[i].coded && h[i].packed)
+            h[i].wide = FORMAT_F32;
+        if (h[i].coded)
+            h[i].format = made[form];
+    }
+    free(how);
+    *out = h;
+    return 0;
+}
+
+void held_shape(const struct held *h, const struct weight *w, uint64_t *rows,
+                uint64_t *cols)
+{
+    bool turned = h->coded && h->how == PACKABLE_COLS;
+
+    *rows = turned ? w->cols : w->rows;
+    *cols = turned ? w->rows : w->cols;
+}
+
+bool held_bytes(uint64_t *bytes, const struct held *h, const struct weight *w)
+{
+    uint64_t rows, cols, scales;
+
+    held_shape(h, w, &rows, &cols);
+    return format_bytes(bytes, h->format, rows, cols) &&
+           format_scale_bytes(&scales, h->format, rows, cols, 0) &&
+           mem_add(bytes, *bytes, scales);
+}
