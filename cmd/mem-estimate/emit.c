@@ -25,7 +25,7 @@ struct script {
     char *reason;       /* why the script is only an estimate, or NULL */
     char *model, *name; /* the operand, quoted for the shell; its last component */
     char *title;        /* the name, quoted */
-    char *family;       /* " --family FILE", or "" */
+    char *family;       /* " --family FILE" and " --config FILE", or "" */
     char *parts;        /* the checkpoint to run, quoted */
     bool cut;           /* the script must make that checkpoint first */
     bool encoder;       /* tp-run logits instead of tp-run generate */
@@ -145,6 +145,14 @@ static void begin(struct script *s)
         free(s->family);
         s->family = str_dupf(" --family %s", file);
         free(file);
+    }
+    if (s->r->config) {
+        char *file = quote_dup(s->r->config), *both;
+
+        both = str_dupf("%s --config %s", s->family, file);
+        free(s->family);
+        free(file);
+        s->family = both;
     }
     s->reason = reason_dup(s);
     s->encoder = is_encoder(s->r->summary.model);

@@ -435,6 +435,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "dropout", &o.dropout, NULL, NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "framework", &o.framework, "NAME", NULL, framework_names,
           NULL },
+        { OPT_STRING, '\0', "config", &o.config, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "fragmentation", &o.fragmentation, "PERCENT", NULL, NULL,
           &o.fragmentation_given },
         { OPT_STRING, '\0', "calibration", &cluster.calibration, "FILE", NULL, NULL,

@@ -681,6 +681,7 @@ int request_open(struct request *r, const struct cmd *cmd,
 {
     const struct checkpoint_options options = {
         .family_file = o->family,
+        .config = o->config,
         .family_path = family_path(cmd),
     };
     const char *foreign = foreign_option(o, train);
@@ -693,6 +694,7 @@ int request_open(struct request *r, const struct cmd *cmd,
         return -1;
     *r = (struct request){ .path = path,
                            .family = o->family,
+                           .config = o->config,
                            .layout = mesh_is_given(&o->mesh) || o->gpus };
     r->memory.train = train;
     r->memory.framework = (enum framework)o->framework;

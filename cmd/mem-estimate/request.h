@@ -14,7 +14,7 @@
 struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
-        *recompute, *gpu_file, *family;
+        *recompute, *gpu_file, *family, *config;
     int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp, threads;
@@ -84,7 +84,8 @@ extern const char *const weight_words[], *const float_words[];
                     NULL),                                                            \
         REQUEST_ROW(OPT_CHOICE, "framework", &(r).framework, "NAME", NULL,            \
                     framework_names, NULL),                                           \
-        REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL)
+        REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_STRING, "config", &(r).config, "FILE", NULL, NULL, NULL)
 
 /* ... for inference, ... */
 #define REQUEST_INFER_OPTIONS(r)                                                       \
@@ -127,7 +128,7 @@ struct request {
         uint64_t compute_bytes, kv_bytes, grad_bytes; /* 0: not given */
     } given;
     struct summary summary;
-    const char *path, *family; /* of the model; of --family, or NULL */
+    const char *path, *family, *config; /* of the model; of the options, or NULL */
     enum dtype *stored;        /* types of the checkpoint's tensors, or NULL */
     struct memory_options memory;
     uint64_t *inflight;

@@ -392,7 +392,7 @@ int plan_main(const char *program, int argc, char **argv)
 {
     struct stage_options o = { 0 };
     struct plan p = { .chunks = 1 };
-    const char *family = NULL, *plot = NULL;
+    const char *family = NULL, *config = NULL, *plot = NULL;
     bool json = false;
     const struct opt opts[] = {
         STAGE_OPTIONS(o),
@@ -400,6 +400,8 @@ int plan_main(const char *program, int argc, char **argv)
           "chunks of layers on a stage", NULL, NULL },
         { OPT_STRING, '\0', "family", &family, "FILE",
           "take the model family from FILE", NULL, NULL },
+        { OPT_STRING, '\0', "config", &config, "FILE",
+          "the model's config.json, or its directory", NULL, NULL },
         { OPT_STRING, '\0', "plot", &plot, "FILE", "draw the stages: " PICTURE_NAMES,
           NULL, NULL },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
@@ -418,6 +420,7 @@ int plan_main(const char *program, int argc, char **argv)
     const char *command = picture_command(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
     const struct checkpoint_options options = { .family_file = family,
+                                                .config = config,
                                                 .family_path = family_path(&cmd) };
     struct err err = { 0 };
     struct table *table = NULL;

@@ -12,7 +12,7 @@ enum { MOST_TOKENS = 512 };
 
 struct request {
     struct mesh_options mesh;
-    const char *family, *pass, *recompute;
+    const char *family, *config, *pass, *recompute;
     uint64_t tokens;
     int rank;
     bool rank_given, json, train, deterministic;
@@ -113,6 +113,8 @@ int program_main(const char *program, int argc, char **argv)
           "as the compiler's pass NAME leaves it", NULL, NULL },
         { OPT_STRING, '\0', "family", &r.family, "FILE",
           "take the model family from FILE", NULL, NULL },
+        { OPT_STRING, '\0', "config", &r.config, "FILE",
+          "the model's config.json, or its directory", NULL, NULL },
         { OPT_FLAG, '\0', "json", &r.json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },
@@ -128,6 +130,7 @@ int program_main(const char *program, int argc, char **argv)
                              .max_args = 1 };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct checkpoint_options options = { .family_file = r.family,
+                                          .config = r.config,
                                           .family_path = family_path(&cmd) };
     struct summary summary = { 0 };
     struct err err = { 0 };

@@ -427,6 +427,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     double start;
     const struct session_options *opt = &s->opt;
     struct checkpoint_options options = { .family_file = opt->family,
+                                          .config = opt->config,
                                           .draw = opt->draw,
                                           .family_path = family_path(s->cmd) };
 

@@ -15,7 +15,7 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
+    const char *family, *config, *sp_mode, *launcher, *backend, *comm, *kv_dtype;
     const char *devices;  /* "0,2": of the backend; NULL: all */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
@@ -49,6 +49,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_COUNT, '\0', "dp", &(o).mesh.dp, "N", NULL, NULL, NULL },                \
         { OPT_STRING, '\0', "mesh", &(o).mesh.spec, "SPEC", NULL, NULL, NULL },        \
         { OPT_STRING, '\0', "family", &(o).family, "FILE", NULL, NULL, NULL },         \
+        { OPT_STRING, '\0', "config", &(o).config, "FILE", NULL, NULL, NULL },         \
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },           \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },       \
         { OPT_STRING, '\0', "devices", &(o).devices, "LIST", NULL, NULL, NULL },       \

@@ -333,6 +333,8 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
     if (bare && source_find_weights(&weights, c->path, err) < 0)
         return -1;
     bare = bare && !weights;
+    if (bare && opt->config)
+        return err_set(err, ERR_USAGE, "--config: %s has its own", c->path);
     if (bare ? source_open_bare(&c->source, c->path, err) < 0
              : source_open(&c->source, c->path, &options, err) < 0)
         return -1;

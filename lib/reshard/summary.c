@@ -25,6 +25,9 @@ static int open_config(struct summary *o, const char *path,
     char *text;
     int ret;
 
+    if (opt->config)
+        return err_set(err, ERR_USAGE, "--config: %s has no weights, and is one itself",
+                       path);
     if (locate_check_config(path, err) < 0 ||
         fs_read_file(&text, NULL, path, CONFIG_MAX, err) < 0)
         return -1;
@@ -87,6 +90,8 @@ static int open_any(struct summary *o, const char *path,
         (dir && find_weights(&weights, path, err) < 0))
         return -1;
     index = !dir && str_ends(path, ".index.json");
+    if (!dir && !index && source_find_foreign(&weights, path, err) < 0)
+        return -1;
     if (weights)
         return open_weights(o, path, opt, err);
     if (!dir && !index)
