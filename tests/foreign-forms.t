@@ -167,10 +167,10 @@ err_is "tp-shard: megatron-legacy/iter_0000004: missing, but latest_checkpointed
 echo x > megatron-legacy/latest_checkpointed_iteration.txt
 run tp-shard show megatron-legacy
 err_is "tp-shard: megatron-legacy/latest_checkpointed_iteration.txt: 'x' is no iteration" "or is none"
-sed 's/"model_type": "llama"/"model_type": "qwen2"/' llama.json > qwen2.json
-run tp-shard merge --config qwen2.json megatron-torch_dist made5
+sed 's/"model_type": "llama"/"model_type": "olmo"/' llama.json > olmo.json
+run tp-shard merge --config olmo.json megatron-torch_dist made5
 status_is 3 "a family without names of Megatron"
-err_has "a checkpoint of megatron, whose names of family qwen2 are not known" "is refused"
+err_has "a checkpoint of megatron, whose names of family olmo are not known" "is refused"
 sed 's/"intermediate_size": 56/"intermediate_size": 64/' llama.json > wide.json
 run tp-shard merge --config wide.json megatron-torch_dist made6
 status_is 3 "a config of another width"

@@ -36,6 +36,20 @@ for form in bias plain untied f32.bin bf16.bin; do
     rm -rf merged cut again
 done
 
+# nanoGPT's optimizer knows matrices and vectors, each by number
+run tp-shard split -q --tp 2 --moments plain cut
+status_is 0 "moments are split with their weights"
+run tp-shard diff cut plain-moments.safetensors
+status_is 0 "transposed like them, and zeros for the zeros"
+rm -rf cut
+run tp-shard split -q --tp 2 --moments f32.bin cut
+status_is 3 "llm.c has them in other files"
+err_is "tp-shard: f32.bin: no moments of an optimizer" "which are not read"
+
+run pp-partition plan --pp 2 f32.bin
+status_is 0 "a file of llm.c is a model, not a config"
+out_has '    1     0       1-1      1 ' "and its stages are planned"
+
 # put FILE WORD BYTES: over what follows WORD in a pickle
 put() {
     at=$(grep -abo "$2" "$1" | head -n 1 | cut -d : -f 1)

@@ -31,15 +31,72 @@ zero3-sub zero3-sub
 zero3-frozen zero3-frozen
 zero3-tied zero3-tied
 universal/u zero1
+half-dcp half
+half half
+zero0-half zero0-half
+zero2-half zero2-half
+zero3-half zero3-half
+hub hub
 END
 # and so are the moments of Adam
 for both in dcp:fsdp-moments.safetensors zero3:zero3-moments.safetensors zero3-sub:zero3-sub-moments.safetensors \
-    universal/u:zero1; do
+    universal/u:zero1 zero3-half:zero3-half-moments.safetensors \
+    optim:optim.safetensors optim-names:optim.safetensors; do
     run tp-shard diff --moments "${both%:*}" "${both#*:}"
     status_is 0 "${both%:*}: every moment is that of the framework"
 done
 run tp-shard show --moments zero1-f32
 out_has "36 tensors, " "moments of stage 1 are there"
+# names of a framework become a family's, those of moments, too
+while read -r dir config; do
+    run tp-shard split --tp 2 --moments --config "$config" "$dir" "$dir.cut"
+    status_is 0 "$dir: names become those of the config's family"
+    run tp-shard diff "$dir.cut" "$dir.safetensors"
+    status_is 0 "and rows and moments are where the framework's own conversion has them"
+done << 'END'
+titan2 titan.json
+titan3 titan.json
+neox-layers neox-layers.hf
+bloom-layers bloom-layers.hf
+END
+run tp-shard merge --config config.json neox-layers other
+status_is 3 "a family without names of a pipeline"
+err_is "tp-shard: neox-layers: a checkpoint of pipeline, whose names of family llama are not known" "is refused"
+
+# whose a moment is must be certain
+cp -r optim unsure
+rm unsure/optim_world_size_2_rank_1.pt
+run tp-shard show --moments unsure
+status_is 3 "moments of a rank that are missing"
+err_is "tp-shard: unsure/optim_world_size_2_rank_1.pt: missing" "are named"
+cp zero0/global_step2/mp_rank_00_model_states.pt unsure/optim_world_size_2_rank_1.pt
+run tp-shard show --moments unsure
+err_is "tp-shard: unsure/optim_world_size_2_rank_1.pt: no state of an optimizer of PyTorch" "and so is what is none"
+cp optim-names/optim_world_size_2_rank_0.pt unsure
+sed 's/param_names/param_nam_s/' optim-names/optim_world_size_2_rank_0.pt > unsure/optim_world_size_2_rank_0.pt
+run tp-shard show --moments unsure
+status_is 3 "moments in another order than the weights"
+err_is "tp-shard: unsure/optim_world_size_2_rank_0.pt: the moments are in another order than the weights: whose they are cannot be told" \
+    "are refused if they have no names"
+sed 's/lm_head/lm_head_/; s/lm_head_./lm_head_/' optim-names/optim_world_size_2_rank_0.pt > unsure/optim_world_size_2_rank_0.pt
+run tp-shard show --moments unsure
+err_has "unsure/optim_world_size_2_rank_0.pt: moments of lm_head_weight, which is no weight" "and a name that no weight has is told"
+
+# pieces in safetensors files
+rm hub/shard-00002-*
+run tp-shard show hub
+status_is 3 "the files of a rank that are missing"
+err_is "tp-shard: hub: no file shard-00002-model-*" "are named"
+mkdir odd && cp hub/shard-00001-* odd
+cp hub/shard-00003-model-00001-of-00002.safetensors odd/shard-00002-model-00001-of-00002.safetensors
+run tp-shard show odd
+status_is 3 "pieces of others"
+err_has "odd: model.embed_tokens.weight: " "leave gaps, which are told"
+sed 's/DCP_SHARDING_INFO/DCP_SHARDING_XXXX/' odd/shard-00001-model-00001-of-00002.safetensors > x && mv x odd/shard-00001-model-00001-of-00002.safetensors
+run tp-shard show odd
+err_is "tp-shard: odd/shard-00001-model-00001-of-00002.safetensors: no DCP_SHARDING_INFO, which says where its pieces belong" \
+    "and so is a file that does not say where its pieces belong"
+
 # experts that are stacked are read as in safetensors
 run tp-shard merge -q --config experts.hf experts experts.merged
 run tp-shard diff experts.merged experts.safetensors
@@ -60,6 +117,22 @@ status_is 0 "and the split is the same model"
 run tp-shard merge cut again
 status_is 0 "which merges"
 ok "to the same file as the checkpoint itself" cmp merged/model.safetensors again/model.safetensors
+run tp-run logits --ids 1,2,3 -o one.safetensors --config . accelerate
+status_is 0 "tp-run takes a config"
+run tp-run logits --ids 1,2,3 -o two.safetensors merged
+ok "and runs the same model" cmp one.safetensors two.safetensors
+run tp-run program --config config.json accelerate
+status_is 0 "program, too"
+run mem-estimate infer --seq 4 --json --config config.json accelerate
+mv out want
+run mem-estimate infer --seq 4 --json merged
+sed 's/"merged"/"accelerate"/' out > got
+ok "mem-estimate estimates it like the merged one" cmp want got
+run pp-partition plan --pp 1 --config config.json accelerate
+status_is 0 "and pp-partition plans its stages"
+run pp-partition plan --pp 1 --config config.json config.json
+status_is 2 "a config has none"
+err_has "--config: config.json has no weights, and is one itself" "and it is said"
 cp config.json dcp/
 run tp-shard show dcp
 out_has "llama: 12 tensors, 832 parameters, 3.25 KiB" "a config in its directory is found"
@@ -150,15 +223,15 @@ status_is 0 "a number that no rank has is none"
 
 # what lies around is not in the way: directories, links and long files called latest; a directory that is not listed
 gqa=$data/models/llama-gqa
-cp -r "$gqa" hub && chmod u+w hub
-mkdir -p hub/runs/latest
-run tp-shard show hub
+cp -r "$gqa" around && chmod u+w around
+mkdir -p around/runs/latest
+run tp-shard show around
 status_is 0 "a directory called latest below a model"
-rmdir hub/runs/latest && ln -s nowhere hub/runs/latest
-run tp-shard show hub
+rmdir around/runs/latest && ln -s nowhere around/runs/latest
+run tp-shard show around
 status_is 0 "a link that leads nowhere"
-rm hub/runs/latest && head -c 5000 /dev/zero > hub/runs/latest
-run tp-shard show hub
+rm around/runs/latest && head -c 5000 /dev/zero > around/runs/latest
+run tp-shard show around
 status_is 0 "and a long file are not DeepSpeed's"
 mkdir home && mv ranks home && chmod 311 home && chmod 711 . .. && chmod -R a+rX home/ranks
 user=

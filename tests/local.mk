@@ -182,6 +182,7 @@ shell_tests = \
     %D%/foreign.t \
     %D%/foreign-forms.t \
     %D%/foreign-gpt.t \
+    %D%/foreign-megatron.t \
     %D%/frameworks.t \
     %D%/fuzz/fuzz.t \
     %D%/gpu.t \

@@ -23,6 +23,9 @@ enum {
 /* Directories that accelerate makes. */
 static const char ACCELERATE[] = "pytorch_model_fsdp_0", OPTIMIZER[] = "optimizer_0";
 
+/* Meta's name of the table, which tells torchtitan's checkpoints. */
+static const char META_TABLE[] = "tok_embeddings.weight";
+
 /* An entry of storage_data: where an item is. */
 struct item {
     const char *name;              /* of its tensor */
@@ -206,6 +209,8 @@ static bool is_optimizer(const struct path *p, const char *name)
 
     if (p)
         return p->keys->list.n > app + 1 && is_one_of(p->keys->list.v[app], OPTIMIZERS);
+    if (str_starts(name, "chained_") && strchr(name, '.')) /* of several, Megatron */
+        name = strchr(name, '.') + 1;
     return str_starts(name, "optimizer.") || str_starts(name, "optim.");
 }
 
@@ -458,28 +463,50 @@ static int read_tensor(struct reader *r, struct tensor *out, const char *name,
     return 0;
 }
 
-/* Adds the moment NAME, as in optimizer.state.WEIGHT.exp_avg; any other tensor of an
- * optimizer, such as the number of its step, is left. */
+/* Sets *role and *weight, which the caller frees, if NAME is that of a moment:
+ * optimizer.state.WEIGHT.exp_avg, or as Megatron has it optimizer.state.exp_avg.WEIGHT.
+ * *role is NULL for any other, such as the number of the step. */
+static void parse_moment(const char **role, char **weight, const char *name)
+{
+    static const char *const roles[] = { "exp_avg", "exp_avg_sq" };
+    const char *state = strstr(name, ".state."), *dot = strrchr(name, '.');
+
+    *role = NULL;
+    state = state ? state + strlen(".state.") : NULL;
+    for (size_t i = 0; i < 2 && state && !*role && state < dot; i++) {
+        size_t n = strlen(roles[i]);
+
+        if (!strcmp(dot + 1, roles[i]))
+            *weight = xstrndup(state, (size_t)(dot - state));
+        else if (!strncmp(state, roles[i], n) && state[n] == '.')
+            *weight = xstrdup(state + n + 1);
+        else
+            continue;
+        *role = roles[i];
+    }
+}
+
+/* Adds the moment NAME; any other tensor of an optimizer is left. */
 static int add_moment(struct reader *r, const char *name, const struct pickled *meta,
                       struct err *err)
 {
-    static const char *const roles[] = { "exp_avg", "exp_avg_sq" };
-    const char *state = strstr(name, ".state."), *dot = strrchr(name, '.'),
-               *role = NULL;
+    const char *role;
     struct tensor t;
-    char *weight;
+    char *weight = NULL;
     int ret;
 
-    for (size_t i = 0; i < 2 && dot; i++)
-        if (!strcmp(dot + 1, roles[i]))
-            role = roles[i];
-    if (!role || !state || state + strlen(".state") >= dot)
+    parse_moment(&role, &weight, name);
+    if (!role && strstr(name, "optimizer.distributed."))
+        return err_set(err, ERR_INPUT,
+                       "%s: %s: a bucket of the optimizer's ranks (Megatron's "
+                       "dp_reshardable), which is not read; fully_reshardable is",
+                       r->path, name);
+    if (!role)
         return 0;
-    state += strlen(".state.");
-    if (read_tensor(r, &t, name, name, meta, err) < 0)
-        return -1;
-    weight = xstrndup(state, (size_t)(dot - state));
-    ret = form_add_state(r->s, &t, weight, role, unpickle_read(&r->m), r->path, err);
+    ret = read_tensor(r, &t, name, name, meta, err);
+    if (ret == 0)
+        ret =
+            form_add_state(r->s, &t, weight, role, unpickle_read(&r->m), r->path, err);
     free(weight);
     return ret;
 }
@@ -532,6 +559,9 @@ static int add_tensors(struct reader *r, const struct pickled *state, struct err
         if (add_weight(r, key->text.s, path, depth, meta, err) < 0)
             return -1;
     }
+    for (size_t i = 0; i < r->n && !r->s->dialect; i++)
+        if (!strcmp(r->tensor[i].name, META_TABLE))
+            r->s->dialect = "meta";
     if (!r->n && !r->only_state)
         return malformed(r, "no weights: the state of an optimizer, or of nothing",
                          err);

@@ -6,12 +6,13 @@ lib_libshardutils_a_SOURCES += \
     %D%/dcpdir.c %D%/dcpdir.h \
     %D%/dictindex.c %D%/dictindex.h \
     %D%/flatvec.c %D%/flatvec.h \
-    %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/metadir.c %D%/nanogptdir.c %D%/llmcfile.c \
+    %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/metadir.c %D%/nanogptdir.c %D%/llmcfile.c %D%/hubshards.c \
     %D%/form.c %D%/form.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \
     %D%/manifest.c %D%/manifest.h \
     %D%/npy.c %D%/npy.h \
+    %D%/numberedstate.c %D%/numberedstate.h \
     %D%/outdir.c %D%/outdir.h \
     %D%/pickle.c %D%/pickle.h \
     %D%/rankfiles.c %D%/rankfiles.h \

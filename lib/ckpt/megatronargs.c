@@ -25,8 +25,6 @@ static const struct rule {
     { "normalization", TEXT, true, false, "RMSNorm" },
     { "position_embedding_type", TEXT, true, false, "rope" },
     { "add_bias_linear", OFF, true, false, NULL },
-    { "add_qkv_bias", OFF, false, false, NULL },
-    { "qk_layernorm", OFF, false, false, NULL },
     { "qk_l2_norm", OFF, false, false, NULL },
     { "apply_layernorm_1p", OFF, false, false, NULL },
     { "apply_residual_connection_post_layernorm", OFF, false, false, NULL },
@@ -71,6 +69,7 @@ struct making {
     const struct pickled *args;
     const char *path;
     struct str text; /* of the config */
+    bool head;       /* head_dim must be said */
 };
 
 /* ---- values ---- */
@@ -184,6 +183,8 @@ static bool add_heads(struct making *m)
                     on != 0 ? "num_query_groups" : "num_attention_heads", true))
         return false;
     /* not said, it is their quotient */
+    if (m->head)
+        return add_number(m, "head_dim", "kv_channels", true);
     return !width ||
            (is_number(given(m, "hidden_size"), &size) &&
             is_number(given(m, "num_attention_heads"), &heads) &&
@@ -231,18 +232,52 @@ static bool add_ties(struct making *m)
     return true;
 }
 
+/* What the arguments make of a Llama. */
+static const struct kind {
+    const char *name; /* of the argument that is set, or NULL */
+    const char *model, *type;
+    bool head; /* its head_dim has a default of its own */
+} kinds[] = {
+    { "add_qkv_bias", "Qwen2ForCausalLM", "qwen2", false },
+    { "qk_layernorm", "Qwen3ForCausalLM", "qwen3", true },
+    { NULL, "LlamaForCausalLM", "llama", false },
+};
+
+/* Begins the config with the model's kind: with EXPERTS Mixtral. */
+static bool add_kind(struct making *m, bool experts)
+{
+    const struct kind *found = NULL;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        const struct pickled *v = kinds[i].name ? given(m, kinds[i].name) : NULL;
+        double on = 0;
+
+        if (v && !is_number(v, &on))
+            return unlike(m, kinds[i].name, v);
+        if (!kinds[i].name ? found != NULL : on == 0)
+            continue;
+        if (kinds[i].name && (experts || found))
+            return unlike(m, kinds[i].name, v);
+        found = &kinds[i];
+    }
+    m->head = found->head;
+    if (experts)
+        str_add(&m->text, "{\"architectures\":[\"MixtralForCausalLM\"],"
+                          "\"model_type\":\"mixtral\",\"sliding_window\":null");
+    else
+        str_addf(&m->text, "{\"architectures\":[\"%s\"],\"model_type\":\"%s\"",
+                 found->model, found->type);
+    str_add(&m->text, ",\"hidden_act\":\"silu\"");
+    return true;
+}
+
 static bool add_all(struct making *m, uint64_t shards)
 {
     const struct pickled *experts = given(m, "num_experts");
     const char *ffn = experts && given(m, "moe_ffn_hidden_size") ? "moe_ffn_hidden_size"
                                                                  : "ffn_hidden_size";
 
-    str_add(&m->text, experts ? "{\"architectures\":[\"MixtralForCausalLM\"],"
-                                "\"model_type\":\"mixtral\",\"sliding_window\":null"
-                              : "{\"architectures\":[\"LlamaForCausalLM\"],"
-                                "\"model_type\":\"llama\"");
-    str_add(&m->text, ",\"hidden_act\":\"silu\"");
-    return check_rules(m, experts) &&
+    return add_kind(m, experts) && check_rules(m, experts) &&
            add_number(m, "hidden_size", "hidden_size", true) &&
            add_number(m, "num_hidden_layers", "num_layers", true) && add_heads(m) &&
            add_number(m, "intermediate_size", ffn, true) &&

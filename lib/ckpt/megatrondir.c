@@ -11,10 +11,12 @@
 #include "lib/ckpt/dcpdir.h"
 #include "lib/ckpt/foreignforms.h"
 #include "lib/ckpt/megatronargs.h"
+#include "lib/ckpt/numberedstate.h"
 #include "lib/ckpt/pickle.h"
 
 static const char LATEST[] = "latest_checkpointed_iteration.txt", RANK[] = "mp_rank_",
-                  STATES[] = "model_optim_rng.pt", COMMON[] = "common.pt";
+                  STATES[] = "model_optim_rng.pt", DISTRIBUTED[] = "distrib_optim.pt",
+                  COMMON[] = "common.pt";
 
 enum { MOST_WORD = 64, MOST_RANKS = 1 << 16, MOST_LAYERS = 1 << 20 };
 
@@ -129,7 +131,7 @@ static int probe(bool *found, const char *path, bool is_dir, struct err *err)
     return *found ? 0 : has_ranks(found, path, err);
 }
 
-/* ---- legacy ---- */
+/* ---- ranks of legacy ---- */
 
 static int compare_ranks(const void *a, const void *b)
 {
@@ -224,6 +226,167 @@ static int add_tensor(struct reader *r, const struct rank *rank, int first, int 
     return ret;
 }
 
+/* ---- moments of legacy ---- */
+
+/* Adds MOMENT of WEIGHT in ROLE, a tensor of its own. */
+static int add_moment(struct reader *r, const struct tensor *weight, const char *role,
+                      const struct pickled *moment, int input, const char *path,
+                      struct err *err)
+{
+    struct tensor t;
+
+    if (!pickled_is(moment, PICKLED_TENSOR))
+        return 0;
+    if (pickle_tensor(&t, moment, &r->s->pool, path, weight->name, err) < 0)
+        return -1;
+    t.input = input;
+    t.file = weight->file;
+    return form_add_state(r->s, &t, weight->name, role, r->read, path, err);
+}
+
+/* Adds the moments of the N weights at W in V, an optimizer's state by number. */
+static int add_numbered(struct reader *r, const struct tensor *w, size_t n,
+                        const struct pickled *v, int input, const char *path,
+                        struct err *err)
+{
+    struct numberedstate *state;
+    size_t nstates;
+    int ret = 0;
+
+    if (numberedstate_read(&state, &nstates, v, w, n, path, err) < 0)
+        return -1;
+    for (size_t i = 0; i < nstates; i++)
+        for (int k = 0; k < NUMBEREDSTATE_NROLES && ret == 0; k++)
+            ret = add_moment(r, &w[state[i].param], numberedstate_roles[k],
+                             pickled_get(state[i].state, numberedstate_roles[k]), input,
+                             path, err);
+    free(state);
+    return ret;
+}
+
+/* Adds the moments of the N weights at W in the flat vector V: the weights in reverse
+ * order, each from a multiple of 64 elements on (Megatron Core's
+ * param_and_grad_buffer.py, of one bucket). */
+static int add_flat(struct reader *r, const struct tensor *w, size_t n,
+                    const char *role, const struct pickled *v, int input,
+                    const char *path, struct err *err)
+{
+    struct tensor t;
+    uint64_t at = 0;
+
+    if (!pickled_is(v, PICKLED_TENSOR))
+        return err_set(err, ERR_INPUT, "%s: no vector %s", path, role);
+    if (pickle_tensor(&t, v, &r->s->pool, path, role, err) < 0)
+        return -1;
+    if (t.ndim != 1 || t.stride)
+        return err_set(err, ERR_INPUT, "%s: %s is no flat vector", path, role);
+    for (size_t i = n; i-- > 0;) {
+        uint64_t elements = 1;
+        struct tensor part = w[i];
+
+        for (int k = 0; k < part.ndim; k++) /* of a tensor that was read */
+            elements *= part.shape[k];
+        at = (at + 63) / 64 * 64;
+        if (at > t.shape[0] || elements > t.shape[0] - at)
+            break;
+        part.dtype = t.dtype;
+        part.stride = NULL;
+        part.input = input;
+        part.offset = t.offset + at * ((uint64_t)dtype_bits(t.dtype) / 8);
+        part.size = elements * ((uint64_t)dtype_bits(t.dtype) / 8);
+        if (form_add_state(r->s, &part, w[i].name, role, r->read, path, err) < 0)
+            return -1;
+        at += elements;
+        if (!i && at == t.shape[0])
+            return 0;
+    }
+    return err_set(err, ERR_INPUT,
+                   "%s: %s has %" PRIu64 " elements, which are not those of the "
+                   "weights in one bucket; moments in several are not read",
+                   path, role, t.shape[0]);
+}
+
+/* Adds the moments of the N weights at W that the distributed optimizer's file of RANK
+ * has, {buffer: {types: {exp_avg, ...}}}; without the file there are none. */
+static int add_distributed(struct reader *r, const struct rank *rank,
+                           const struct tensor *w, size_t n, struct err *err)
+{
+    char *name = fs_join_dup(rank->name, DISTRIBUTED),
+         *path = fs_join_dup(r->dir, name);
+    const struct pickled *of = NULL;
+    struct pickle_values v = { 0 };
+    bool found;
+    int fd = -1, input, ret = fs_find_in(&found, r->dir, name, err);
+
+    if (ret < 0 || !found)
+        goto out;
+    ret = form_add_input(r->s, name, path, &input, &fd, err);
+    if (ret == 0)
+        ret = pickle_values_read(&v, fd, path, err);
+    if (ret < 0)
+        goto out;
+    if (v.archive)
+        form_add_archive(r->s, input, 0, v.size);
+    r->read += unpickle_read(&v.m);
+    for (size_t i = 0; pickled_is(v.root, PICKLED_DICT) && i + 1 < v.root->list.n;
+         i += 2) {
+        const struct pickled *buffer = v.root->list.v[i + 1];
+
+        if (!pickled_is(buffer, PICKLED_DICT))
+            continue;
+        if (of || buffer->list.n != 2 || !pickled_is(buffer->list.v[1], PICKLED_DICT)) {
+            ret = err_set(err, ERR_INPUT,
+                          "%s: of several buffers, such as one of experts, which are "
+                          "not read",
+                          path);
+            goto out;
+        }
+        of = buffer->list.v[1];
+    }
+    for (int k = 0; k < NUMBEREDSTATE_NROLES && ret == 0; k++)
+        ret = add_flat(r, w, n, numberedstate_roles[k],
+                       pickled_get(of, numberedstate_roles[k]), input, path, err);
+out:
+    pickle_values_clear(&v);
+    if (fd >= 0)
+        close(fd);
+    free(name);
+    free(path);
+    return ret;
+}
+
+/* Adds the moments of the weights from FIRST on, which are RANK's.  The optimizer's
+ * dictionary has PyTorch's inside, without state where that is distributed. */
+static int add_moments(struct reader *r, const struct rank *rank, size_t first,
+                       const struct pickled *root, int input, const char *path,
+                       struct err *err)
+{
+    const struct pickled *v = pickled_get(root, "optimizer");
+    const struct pickled *inner =
+        pickled_is(v, PICKLED_DICT) ? pickled_get(v, "optimizer") : NULL;
+    size_t n = r->s->nraw - first;
+    struct tensor *w;
+    int ret;
+
+    v = inner ? inner : v;
+    if (!v || v->kind == PICKLED_NONE)
+        return 0;
+    if (!pickled_is(v, PICKLED_DICT))
+        return err_set(err, ERR_INPUT,
+                       "%s: several optimizers, such as one of experts, which are not "
+                       "read",
+                       path);
+    w = xmalloc((n + 1) * sizeof(*w)); /* those of the source may move */
+    memcpy(w, r->s->raw + first, n * sizeof(*w));
+    ret = pickled_is(pickled_get(v, "state"), PICKLED_DICT)
+              ? add_numbered(r, w, n, v, input, path, err)
+              : add_distributed(r, rank, w, n, err);
+    free(w);
+    return ret;
+}
+
+/* ---- legacy ---- */
+
 /* The number V, or FALLBACK. */
 static double number_of(const struct pickled *v, double fallback)
 {
@@ -302,6 +465,8 @@ static int read_rank(struct reader *r, const struct rank *rank, int first,
                       "%s: no tensors in its dictionary 'model': of a version before "
                       "Megatron Core, which is not read",
                       path);
+    if (ret == 0 && r->s->moments)
+        ret = add_moments(r, rank, before, v.root, input, path, err);
     if (ret == 0 && rank == r->rank && !r->s->config)
         megatron_config(r->s, pickled_get(v.root, "args"), (uint64_t)r->shards, path);
     pickle_values_clear(&v);

@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/foreignforms.h"
+#include "lib/ckpt/numberedstate.h"
 #include "lib/ckpt/pickle.h"
 
 static const char FILE_NAME[] = "ckpt.pt", ARGS[] = "model_args",
@@ -72,7 +73,45 @@ static void drop_tied(struct reader *r)
                         !memcmp(head->shape, table->shape,
                                 (size_t)head->ndim * sizeof(*head->shape)));
     if (head && r->tied)
-        *head = r->s->raw[--r->s->nraw];
+        memmove(head, head + 1,
+                (size_t)(&r->s->raw[--r->s->nraw] - head) * sizeof(*head));
+}
+
+/* ---- moments ---- */
+
+/* Adds the moments of the optimizer, which knows the parameters by number. */
+static int add_moments(struct reader *r, const struct pickled *root, struct err *err)
+{
+    const struct pickled *optimizer = pickled_get(root, "optimizer");
+    struct tensor *param = xmalloc((r->s->nraw + 1) * sizeof(*param));
+    struct numberedstate *state = NULL;
+    size_t nparams = 0, n = 0;
+    int ret;
+
+    for (size_t i = 0; i < r->s->nraw; i++) /* but not the masks that old ones store */
+        if (r->s->raw[i].ndim < 3)
+            param[nparams++] = r->s->raw[i];
+    ret = pickled_is(optimizer, PICKLED_DICT)
+              ? numberedstate_read(&state, &n, optimizer, param, nparams, r->path, err)
+              : 0;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < NUMBEREDSTATE_NROLES && ret == 0; k++) {
+            const char *weight = param[state[i].param].name;
+            const struct pickled *v =
+                pickled_get(state[i].state, numberedstate_roles[k]);
+            struct tensor t;
+
+            if (!pickled_is(v, PICKLED_TENSOR))
+                continue;
+            ret = pickle_tensor(&t, v, &r->s->pool, r->path, weight, err);
+            t.input = r->input;
+            if (ret == 0)
+                ret = form_add_state(r->s, &t, weight, numberedstate_roles[k], r->read,
+                                     r->path, err);
+        }
+    free(state);
+    free(param);
+    return ret;
 }
 
 /* GPT-2 has a bias beside every other weight; what computes without is the same with
@@ -103,6 +142,10 @@ static int add_zeros(struct reader *r, struct err *err)
             return -1;
         r->s->raw = xgrow(r->s->raw, &r->cap, r->s->nraw + 1, sizeof(*r->s->raw));
         r->s->raw[r->s->nraw++] = t;
+        for (int k = 0; k < NUMBEREDSTATE_NROLES && r->s->nstates; k++)
+            if (form_add_state(r->s, &t, t.name, numberedstate_roles[k], r->read,
+                               r->path, err) < 0)
+                return -1;
     }
     r->s->note = "has no biases; those that GPT-2 has become zeros";
     return 0;
@@ -220,6 +263,8 @@ static int read_values(struct reader *r, const struct pickle_values *v, struct e
             return -1;
     }
     drop_tied(r);
+    if (r->s->moments && add_moments(r, v->root, err) < 0)
+        return -1;
     bias = pickled_get(r->args, "bias");
     if (!r->s->config && pickled_is(bias, PICKLED_NUMBER))
         make_config(r);

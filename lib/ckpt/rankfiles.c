@@ -11,6 +11,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/boxes.h"
+#include "lib/ckpt/numberedstate.h"
 #include "lib/ckpt/pickle.h"
 
 enum {
@@ -26,22 +27,30 @@ struct param {
     struct tensor t;
     struct box *box;
     size_t n, cap;
-    bool plain; /* the same on every rank */
-    int seen;   /* the last rank that had it, plus 1 */
+    const char *weight, *role; /* of a moment: whose it is, and which; else NULL */
+    bool plain;                /* the same on every rank */
+    bool begins;               /* rank 0 has some of it */
+    uint64_t begin;            /* the offset of that in its file */
+    int seen;                  /* the last rank that had it, plus 1 */
 };
 
 struct reader {
     struct source *s;
     const char *dir;
+    const char *what; /* whose files: "model" or "optim" */
     int ranks;
-    struct param *param; /* in the order of rank 0 */
+    const struct reader *weights; /* of the model, once they are read, for moments */
+    struct param *param;          /* in the order of rank 0 */
     size_t n, cap;
     struct tensor *named; /* the parameters' names, for the index */
+    size_t nnamed;
     struct tensor_index index;
     uint64_t read; /* bytes of pickles */
     char *path;    /* of the file being read */
     int rank, input;
 };
+
+#define FILE_NAME "%s_world_size_%d_rank_%d.pt"
 
 static int wrong(const struct reader *r, const char *name, const char *what,
                  struct err *err)
@@ -204,6 +213,10 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
         total *= x[k].n;
         if (total > MOST_RUNS)
             return wrong(r, p->t.name, "too many pieces", err);
+    }
+    if (!r->rank && !p->begins) {
+        p->begins = true;
+        p->begin = local->offset;
     }
     for (uint64_t i = 0; i < total; i++) {
         uint64_t *start = take_numbers(r, local->ndim), rest = i, at = 0;
@@ -417,7 +430,8 @@ static int add_value(struct reader *r, const char *name, const struct pickled *v
             find_param(r, &p, name, i, &t, err) < 0)
             return -1;
         if (!r->rank) {
-            p->plain = true;
+            p->plain = p->begins = true;
+            p->begin = t.offset;
             p->t.input = r->input;
         }
         return p->plain ? 0 : wrong(r, name, "sharded on rank 0, but not here", err);
@@ -458,17 +472,51 @@ static int add_state(struct reader *r, const struct pickled *root, struct err *e
     return 0;
 }
 
-static void make_index(struct reader *r)
+/* Adds the moments in the optimizer's dictionary of the rank. */
+static int add_moments(struct reader *r, const struct pickled *root, struct err *err)
 {
+    const struct reader *w = r->weights;
+    struct numberedstate *state;
+    size_t n, made = 0;
+    int ret;
+
+    if (numberedstate_read(&state, &n, root, w->named, w->nnamed, r->path, err) < 0)
+        return -1;
+    ret = 0;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < NUMBEREDSTATE_NROLES && ret == 0; k++) {
+            const char *weight = w->named[state[i].param].name;
+            const char *role = numberedstate_roles[k];
+            const struct pickled *v = pickled_get(state[i].state, role);
+            char *name = str_dupf("%s.%s", weight, role);
+
+            if (v)
+                ret = add_value(r, name, v, made++, err);
+            if (v && ret == 0 && !r->rank) {
+                r->param[r->n - 1].weight = weight;
+                r->param[r->n - 1].role = role;
+            }
+            free(name);
+        }
+    free(state);
+    return ret;
+}
+
+static int make_index(struct reader *r, struct err *err)
+{
+    const struct tensor *twice;
+
+    r->nnamed = r->n;
     r->named = xmalloc((r->n + 1) * sizeof(*r->named));
     for (size_t i = 0; i < r->n; i++)
         r->named[i] = r->param[i].t;
-    tensor_index_init(&r->index, r->named, r->n);
+    twice = tensor_index_init(&r->index, r->named, r->n);
+    return twice ? wrong(r, twice->name, "stored twice", err) : 0;
 }
 
 static int read_rank(struct reader *r, struct err *err)
 {
-    char *name = str_dupf("model_world_size_%d_rank_%d.pt", r->ranks, r->rank);
+    char *name = str_dupf(FILE_NAME, r->what, r->ranks, r->rank);
     struct pickle_values v = { 0 };
     int fd, ret;
 
@@ -482,10 +530,10 @@ static int read_rank(struct reader *r, struct err *err)
         r->read += unpickle_read(&v.m);
         if (v.archive)
             form_add_archive(r->s, r->input, 0, v.size);
-        ret = add_state(r, v.root, err);
+        ret = r->weights ? add_moments(r, v.root, err) : add_state(r, v.root, err);
     }
     if (ret == 0 && !r->rank)
-        make_index(r);
+        ret = make_index(r, err);
     for (size_t i = 0; i < r->n && ret == 0; i++)
         if (r->param[i].seen != r->rank + 1)
             ret = wrong(r, r->param[i].t.name, "missing", err);
@@ -536,25 +584,76 @@ static void drop_copies(struct param *p)
 
 static int join(struct reader *r, struct err *err)
 {
-    struct tensor *t = xmalloc((r->n + 1) * sizeof(*t));
     int ret = 0;
 
     for (size_t i = 0; i < r->n && ret == 0; i++) {
         struct param *p = &r->param[i];
 
-        if (!p->plain) {
-            drop_copies(p);
-            ret = boxes_new(&p->t.boxes, &r->s->pool, p->t.ndim, p->t.shape, p->box,
-                            p->n, r->dir, p->t.name, err);
-            if (ret == 0)
-                form_join_boxes(&p->t);
-        }
-        t[i] = p->t;
+        if (p->plain)
+            continue;
+        drop_copies(p);
+        ret = boxes_new(&p->t.boxes, &r->s->pool, p->t.ndim, p->t.shape, p->box, p->n,
+                        r->dir, p->t.name, err);
+        if (ret == 0)
+            form_join_boxes(&p->t);
     }
-    if (ret == 0)
+    return ret;
+}
+
+/* Hands the tensors over: weights, or moments. */
+static int present(struct reader *r, struct err *err)
+{
+    struct tensor *t = xmalloc((r->n + 1) * sizeof(*t));
+    int ret = 0;
+
+    for (size_t i = 0; i < r->n && ret == 0; i++) {
+        t[i] = r->param[i].t;
+        if (r->weights)
+            ret = form_add_state(r->s, &t[i], r->param[i].weight, r->param[i].role,
+                                 r->read, r->dir, err);
+    }
+    if (ret == 0 && !r->weights)
         ret = form_present(r->s, t, r->n, err);
     free(t);
     return ret;
+}
+
+/* Where rank 0 has the beginning of a parameter. */
+struct place_of {
+    uint64_t offset;
+    size_t param;
+};
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct place_of *x = a, *y = b;
+
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (x->param > y->param) - (x->param < y->param);
+}
+
+/* Leaves out of the names those of tied parameters but the first: an optimizer knows
+ * them once. */
+static void drop_tied(struct reader *r)
+{
+    struct place_of *at = xmalloc((r->n + 1) * sizeof(*at));
+    bool *tied = xcalloc(r->n + 1, sizeof(*tied));
+    size_t n = 0, kept = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        if (r->param[i].begins)
+            at[n++] = (struct place_of){ r->param[i].begin, i };
+    if (n)
+        qsort(at, n, sizeof(*at), compare_offsets);
+    for (size_t i = 1; i < n; i++)
+        tied[at[i].param] = at[i].offset == at[i - 1].offset;
+    for (size_t i = 0; i < r->n; i++)
+        if (!tied[i])
+            r->named[kept++] = r->named[i];
+    r->nnamed = kept;
+    free(tied);
+    free(at);
 }
 
 /* Sets *ranks to N of the files model_world_size_N_rank_R.pt in DIR; 0: none. */
@@ -595,20 +694,59 @@ static int probe(bool *found, const char *path, bool is_dir, struct err *err)
     return ranks ? 0 : ret;
 }
 
+/* Reads the files of all ranks. */
+static int read_all(struct reader *r, struct err *err)
+{
+    int ret = 0;
+
+    for (; r->rank < r->ranks && ret == 0; r->rank++)
+        ret = read_rank(r, err);
+    if (ret == 0)
+        ret = join(r, err);
+    return ret == 0 ? present(r, err) : -1;
+}
+
+static void clear(struct reader *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        free(r->param[i].box);
+    free(r->param);
+    free(r->named);
+    tensor_index_clear(&r->index);
+}
+
+/* Reads the optimizer's files beside those of WEIGHTS, if there are any. */
+static int read_moments(struct reader *weights, struct err *err)
+{
+    struct reader r = { .s = weights->s,
+                        .dir = weights->dir,
+                        .what = "optim",
+                        .ranks = weights->ranks,
+                        .weights = weights };
+    char *first = str_dupf(FILE_NAME, r.what, r.ranks, 0);
+    bool found = false;
+    int ret = fs_find_in(&found, r.dir, first, err);
+
+    free(first);
+    if (ret == 0 && found) {
+        tensor_index_clear(&weights->index);
+        drop_tied(weights);
+        ret = read_all(&r, err);
+    }
+    clear(&r);
+    return ret;
+}
+
 static int open_directory(struct source *s, const char *path, struct err *err)
 {
-    struct reader r = { .s = s, .dir = path };
+    struct reader r = { .s = s, .dir = path, .what = "model" };
     int ret = find_ranks(&r.ranks, path, err);
 
-    for (; r.rank < r.ranks && ret == 0; r.rank++)
-        ret = read_rank(&r, err);
     if (ret == 0)
-        ret = join(&r, err);
-    for (size_t i = 0; i < r.n; i++)
-        free(r.param[i].box);
-    free(r.param);
-    free(r.named);
-    tensor_index_clear(&r.index);
+        ret = read_all(&r, err);
+    if (ret == 0 && s->moments)
+        ret = read_moments(&r, err);
+    clear(&r);
     return ret;
 }
 

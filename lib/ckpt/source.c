@@ -26,8 +26,8 @@ enum { MAX_JSON = 256 << 20, CHUNK = 1 << 20 };
 /* The first that finds itself opens a path; the last but one reports what a directory
  * of no form lacks. */
 static const struct source_ops *const forms[] = {
-    &hubdir_ops,    &megatron_ops, &meta_ops, &dcpdir_ops, &zerodir_ops,
-    &rankfiles_ops, &nanogpt_ops,  &llmc_ops, &hubfile_ops
+    &hubdir_ops,    &megatron_ops,  &meta_ops,    &dcpdir_ops, &zerodir_ops,
+    &hubshards_ops, &rankfiles_ops, &nanogpt_ops, &llmc_ops,   &hubfile_ops
 };
 
 enum { NFORMS = sizeof(forms) / sizeof(*forms) };

@@ -152,6 +152,8 @@ static int count_parts(const struct reader *r, int *parts, char **names, size_t 
                            "%s/%s: of a tensor-parallel rank, which is not read",
                            r->dir, names[i]);
     }
+    if (layers)
+        r->s->dialect = "pipeline";
     if (*parts > 1 && !layers)
         return err_set(err, ERR_INPUT,
                        "%s: of %d tensor-parallel ranks, which are not read", r->dir,
@@ -796,30 +798,35 @@ static void clear_part(struct reader *r)
     r->nflat = r->npadding = 0;
 }
 
-/* The stages of a pipeline that own a tied module have it each: keeps the first. */
-static void drop_tied(struct reader *r)
+/* The stages of a pipeline that own a tied module have it each: keeps the first of the
+ * N tensors at T, and of what is at ROLE beside them, if that is given; returns how
+ * many are left. */
+static size_t drop_tied(struct tensor *t, const char **role, size_t n)
 {
-    bool *drop = xcalloc(r->n + 1, sizeof(*drop));
+    bool *drop = xcalloc(n + 1, sizeof(*drop));
     struct tensor_index index;
     size_t kept = 0;
 
-    tensor_index_init(&index, r->tensor, r->n);
-    for (size_t i = 1, of = 0; i < r->n; i++) { /* names in order; OF has the last's */
+    tensor_index_init(&index, t, n);
+    for (size_t i = 1, of = 0; i < n; i++) { /* names in order; OF has the last's */
         size_t first = index.order[of], next = index.order[i];
-        const char *name = r->tensor[next].name;
-        bool same = !strcmp(r->tensor[first].name, name);
+        bool same = !strcmp(t[first].name, t[next].name);
 
-        if (same && str_starts(name, "tied_modules."))
+        if (same && str_starts(t[next].name, "tied_modules."))
             drop[first < next ? next : first] = true;
         if (!same || next < first)
             of = i;
     }
     tensor_index_clear(&index);
-    for (size_t i = 0; i < r->n; i++)
-        if (!drop[i])
-            r->tensor[kept++] = r->tensor[i];
-    r->n = kept;
+    for (size_t i = 0; i < n; i++) {
+        if (drop[i])
+            continue;
+        if (role)
+            role[kept] = role[i];
+        t[kept++] = t[i];
+    }
     free(drop);
+    return kept;
 }
 
 static int read_all(struct reader *r, struct err *err)
@@ -836,8 +843,10 @@ static int read_all(struct reader *r, struct err *err)
         ret = read_part(r, names, n, err);
         clear_part(r);
     }
-    if (parts > 1)
-        drop_tied(r);
+    if (parts > 1) {
+        r->n = drop_tied(r->tensor, NULL, r->n);
+        r->s->nstates = drop_tied(r->s->state, r->s->role, r->s->nstates);
+    }
     fs_list_free(names, n);
     return ret;
 }

@@ -365,8 +365,45 @@ static int names_replace(struct family *f, struct json_doc *doc, struct err *err
     return 0;
 }
 
+/* Appends a copy of J to the object OUT, whose last member is *LAST. */
+static void add_member(struct json *out, struct json **last, struct pool *pool,
+                       const struct json *j)
+{
+    struct json *copy = pool_take(pool, sizeof(*copy), sizeof(void *));
+
+    *copy = *j;
+    copy->next = NULL;
+    if (*last)
+        (*last)->next = copy;
+    else
+        out->first = copy;
+    *last = copy;
+    out->n++;
+}
+
+/* The members of BASE, of which those of OWN replace some, and the others of OWN. */
+static const struct json *extend(struct pool *pool, const struct json *base,
+                                 const struct json *own)
+{
+    struct json *out = pool_take(pool, sizeof(*out), sizeof(void *)), *last = NULL;
+
+    *out = *own;
+    out->first = NULL;
+    out->n = 0;
+    for (const struct json *j = base->first; j; j = j->next) {
+        const struct json *instead = json_get(own, j->key);
+
+        add_member(out, &last, pool, instead ? instead : j);
+    }
+    for (const struct json *j = own->first; j; j = j->next)
+        if (strcmp(j->key, "extends") != 0 && !json_get(base, j->key))
+            add_member(out, &last, pool, j);
+    return out;
+}
+
 /* "names": how other frameworks store the tensors of this very family: what holds for
- * one is not known of those that extend it, unless they say true. */
+ * one is not known of those that extend it, unless they say true, or have an object
+ * with "extends": true. */
 static int dialects_set(struct family *f, struct json_doc *doc, struct err *err)
 {
     const struct json *names = json_get(doc->root, "names");
@@ -374,17 +411,22 @@ static int dialects_set(struct family *f, struct json_doc *doc, struct err *err)
 
     for (const struct json *j = names ? names->first : NULL; j; j = j->next) {
         const struct family_entry *parents = family_get(&f->names, j->key);
+        bool extends = j->type == JSON_OBJECT && json_is_true(json_get(j, "extends"));
 
         if (j->type != JSON_OBJECT && j->type != JSON_TRUE)
             continue;
-        if (j->type == JSON_TRUE && !parents) {
+        if ((j->type == JSON_TRUE || extends) && !parents) {
             free(own.v);
             return json_error(doc, j, err, "no family that it extends has '%s'",
                               j->key);
         }
         own.v = xgrow(own.v, &own.cap, own.n + 1, sizeof(*own.v));
         own.v[own.n++] =
-            j->type == JSON_TRUE ? *parents : (struct family_entry){ j->key, j, doc };
+            j->type == JSON_TRUE
+                ? *parents
+                : (struct family_entry){
+                      j->key, extends ? extend(&doc->pool, parents->json, j) : j, doc
+                  };
     }
     free(f->names.v);
     f->names = own;

@@ -41,14 +41,37 @@ bool names_ignores(const struct model *m, const char *dialect, const char *name)
 
 /* ---- one way ---- */
 
-/* PATTERN with captures replaced by their values.  LEFT: bit k leaves out capture K
- * with the full stop behind it; false when PATTERN has no such capture. */
-static bool fill(struct str *out, const struct tensor_def *d, const char *pattern,
-                 const int value[2], unsigned left)
+/* Appends the value of the expression of N bytes at TEXT, a whole number; J is for
+ * messages. */
+static int add_value(struct str *out, const struct model *m,
+                     const struct family_entry *e, const struct json *j,
+                     const char *text, size_t n, int layer, struct err *err)
+{
+    struct err cause = { 0 };
+    struct expr_value v;
+
+    if (model_eval(m, text, n, layer, &v, &cause) < 0) {
+        family_place(e->doc, j, 0, &cause, err);
+        return -1;
+    }
+    if (v.kind != EXPR_NUMBER || v.number < 0 || v.number > 1e9 ||
+        v.number != (double)(int)v.number)
+        return family_error(e->doc, j, 0, err, "{%.*s} is no whole number from 0 on",
+                            (int)n, text);
+    str_addf(out, "%d", (int)v.number);
+    return 0;
+}
+
+/* The pattern J with captures and expressions in braces replaced by their values.
+ * LEFT: bit k leaves out capture K with the full stop behind it.  1, 0 when the pattern
+ * has no such capture, or -1. */
+static int fill(struct str *out, const struct model *m, const struct family_entry *e,
+                const struct tensor_def *d, const struct json *j, const int value[2],
+                unsigned left, struct err *err)
 {
     unsigned met = 0;
 
-    for (const char *p = pattern; *p;) {
+    for (const char *p = j->text; *p;) {
         size_t n = *p == '{' ? strcspn(p + 1, "}") : 0;
         int slot = -1;
 
@@ -56,11 +79,15 @@ static bool fill(struct str *out, const struct tensor_def *d, const char *patter
             if (d->capture_name[k] && strlen(d->capture_name[k]) == n &&
                 !strncmp(d->capture_name[k], p + 1, n))
                 slot = k;
-        if (slot < 0) {
+        if (!n) {
             str_addc(out, *p++);
             continue;
         }
-        p += n + 2;
+        if (slot < 0 && add_value(out, m, e, j, p + 1, n, value[0], err) < 0)
+            return -1;
+        p += n + 1 + (p[n + 1] == '}');
+        if (slot < 0)
+            continue;
         met |= 1u << slot;
         if (left & 1u << slot)
             p += *p == '.';
@@ -183,10 +210,13 @@ int names_view(struct names_view *out, const struct model *m, const char *dialec
     for (int k = 0; k < 2; k++)
         if (left & 1u << k)
             out->lead[out->nlead++] = (uint64_t)value[k];
-    if (!fill(&stored, d, name->text, value, left)) {
+    ret = fill(&stored, m, e, d, name, value, left, err);
+    if (ret <= 0)
         str_clear(&stored);
+    if (ret < 0)
+        return -1;
+    if (!ret)
         return names_view(out, m, dialect, t, way + 1, shards, err);
-    }
     ret = j->type == JSON_ARRAY && j->n == 2
               ? read_options(out, m, e, name->next, mt->layer, shards, err)
               : 0;

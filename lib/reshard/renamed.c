@@ -11,6 +11,11 @@
 #include "lib/ckpt/form.h"
 #include "lib/model/names.h"
 
+/* Bytes of files that account for names: those of a model need none. */
+#define MODEL_NAMES (UINT64_MAX / 64)
+
+enum { MOST_BOXES = 1 << 20 }; /* of a tensor */
+
 /* A stored tensor: its shards, or it alone. */
 struct stored {
     const struct tensor *t; /* the first shard */
@@ -138,31 +143,44 @@ static int digits_of(struct names_digit *digit, const struct names_view *v,
     return v->ndigits;
 }
 
-/* Sets *low and *n to the values of the first digit whose rows are all in [BEGIN, END);
- * false if some of a value's are, and some are not. */
-static bool clip_rows(uint64_t *low, uint64_t *n, const struct names_digit *digit,
-                      int ndigits, uint64_t first, uint64_t begin, uint64_t end)
+/* Which values of a digit have rows in a piece: those in [some, some_end), of which
+ * those in [all, all_end) have all of theirs there. */
+struct clip {
+    uint64_t some, some_end, all, all_end;
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    uint64_t span = 0, stride = digit[0].stride ? digit[0].stride : 1, from, to;
+    return a < b ? a : b;
+}
+
+/* The number of values below the first whose row is at least BOUND, when value i has
+ * row ROW + i * STRIDE. */
+static uint64_t values_below(const struct names_digit *digit, uint64_t row,
+                             uint64_t bound)
+{
+    uint64_t stride = digit->stride ? digit->stride : 1;
+
+    return bound <= row ? 0 : least(digit->count, (bound - row + stride - 1) / stride);
+}
+
+/* Clips the first of NDIGITS digits, whose value 0 begins at ROW, to the rows [BEGIN,
+ * END). */
+static struct clip clip_rows(const struct names_digit *digit, int ndigits, uint64_t row,
+                             uint64_t begin, uint64_t end)
+{
+    uint64_t span = 0;
+    struct clip c;
 
     for (int k = 1; k < ndigits; k++)
         span += (digit[k].count - 1) * digit[k].stride;
-    /* the values i with begin <= first + i * stride and first + i * stride + span < end
-     */
-    from = begin <= first ? 0 : (begin - first + stride - 1) / stride;
-    to = end <= first + span ? 0 : (end - first - span + stride - 1) / stride;
-    from = from < digit[0].count ? from : digit[0].count;
-    to = to < digit[0].count ? to : digit[0].count;
-    *low = from;
-    *n = to > from ? to - from : 0;
-    /* the value before and the one after must have no row here */
-    if (from && first + (from - 1) * stride + span >= begin &&
-        first + (from - 1) * stride < end && span)
-        return false;
-    if (to < digit[0].count && to >= from && span && first + to * stride < end &&
-        first + to * stride + span >= begin)
-        return false;
-    return true;
+    c.some = values_below(digit, row + span, begin);
+    c.some_end = values_below(digit, row, end);
+    c.all = values_below(digit, row, begin);
+    c.all_end = end > span ? values_below(digit, row, end - span) : 0;
+    if (c.all_end < c.all)
+        c.all_end = c.all;
+    return c;
 }
 
 /* A piece of the stored tensor: where it begins, without the axes of a stack, and its
@@ -208,32 +226,25 @@ struct boxing {
     int ndigits;
 };
 
-/* Adds the part of P that V means. */
-static int add_box(struct renaming *r, struct boxing *to, const struct names_view *v,
-                   const struct piece *p, const struct whole *w, size_t width,
-                   const char *name, struct err *err)
+/* Adds N values of digit K of P's rows from LOW on, whose row 0 is ROW, with the values
+ * FIXED of the digits before, and all of those behind. */
+static void add_box(struct renaming *r, struct boxing *to, const struct names_view *v,
+                    const struct piece *p, const struct whole *w, size_t width, int k,
+                    const uint64_t *fixed, uint64_t row, uint64_t low, uint64_t n)
 {
     uint64_t *at = pool_take(&r->s->pool, 3 * (size_t)to->ndim * sizeof(*at) + 8, 8);
     uint64_t *start = at, *size = at + to->ndim, *stride = at + 2 * to->ndim;
-    uint64_t low, n;
     int tail = to->ndigits;
 
-    if (!clip_rows(&low, &n, to->digit, to->ndigits, v->first, p->start[0],
-                   p->start[0] + p->size[0]))
-        return err_set(err, ERR_INPUT,
-                       "%s: tensor %s is stored in pieces that cut through its units",
-                       r->s->path, name);
-    if (!n)
-        return 0;
-    for (int k = 0; k < to->ndigits; k++) {
-        start[k] = k ? 0 : low;
-        size[k] = k ? to->digit[k].count : n;
-        stride[k] = to->digit[k].stride * p->stride[0];
+    for (int i = 0; i < to->ndigits; i++) {
+        start[i] = i < k ? fixed[i] : i == k ? low : 0;
+        size[i] = i < k ? 1 : i == k ? n : to->digit[i].count;
+        stride[i] = to->digit[i].stride * p->stride[0];
     }
-    for (int k = 1; k < w->ndim; k++) {
-        start[tail + k - 1] = p->start[k];
-        size[tail + k - 1] = p->size[k];
-        stride[tail + k - 1] = p->stride[k];
+    for (int i = 1; i < w->ndim; i++) {
+        start[tail + i - 1] = p->start[i];
+        size[tail + i - 1] = p->size[i];
+        stride[tail + i - 1] = p->stride[i];
     }
     if (v->transposed) { /* two axes, without digits of its own */
         uint64_t swap[3] = { start[0], size[0], stride[0] };
@@ -244,12 +255,36 @@ static int add_box(struct renaming *r, struct boxing *to, const struct names_vie
     to->v = xgrow(to->v, &to->cap, to->n + 1, sizeof(*to->v));
     to->v[to->n++] =
         (struct box){ .input = p->input,
-                      .offset = p->offset +
-                                (v->first + low * to->digit[0].stride - p->start[0]) *
-                                    p->stride[0] * width,
+                      .offset =
+                          p->offset + (row + low * to->digit[k].stride - p->start[0]) *
+                                          p->stride[0] * width,
                       .start = start,
                       .size = size,
                       .stride = stride };
+}
+
+/* Adds the part of P that V means, of the values FIXED of the digits before K, with
+ * which row 0 is ROW.  Values of which P has some rows alone are gone through. */
+static int add_boxes(struct renaming *r, struct boxing *to, const struct names_view *v,
+                     const struct piece *p, const struct whole *w, size_t width, int k,
+                     uint64_t *fixed, uint64_t row, const char *name, struct err *err)
+{
+    struct clip c = clip_rows(to->digit + k, to->ndigits - k, row, p->start[0],
+                              p->start[0] + p->size[0]);
+
+    if (c.all < c.all_end)
+        add_box(r, to, v, p, w, width, k, fixed, row, c.all, c.all_end - c.all);
+    for (uint64_t i = c.some; i < c.some_end && k + 1 < to->ndigits; i++) {
+        if (i >= c.all && i < c.all_end)
+            continue;
+        if (to->n > MOST_BOXES)
+            return err_set(err, ERR_INPUT, "%s: tensor %s is stored in too many pieces",
+                           r->s->path, name);
+        fixed[k] = i;
+        if (add_boxes(r, to, v, p, w, width, k + 1, fixed,
+                      row + i * to->digit[k].stride, name, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -260,7 +295,7 @@ static int add_shard(struct renaming *r, struct boxing *to, const struct stored 
 {
     const struct tensor *t = &st->t[shard];
     size_t width = (size_t)dtype_bits(t->dtype) / 8, n = t->boxes ? t->boxes->n : 1;
-    uint64_t zero[TENSOR_MAX_DIMS] = { 0 };
+    uint64_t zero[TENSOR_MAX_DIMS] = { 0 }, fixed[NAMES_MOST_DIGITS];
     const struct box one = { t->input, t->offset, zero, t->shape, t->stride };
 
     for (size_t i = 0; i < n; i++) {
@@ -275,7 +310,7 @@ static int add_shard(struct renaming *r, struct boxing *to, const struct stored 
             p.start[0] = 0;
             p.size[0] = p.stride[0] = 1;
         }
-        if (add_box(r, to, v, &p, w, width, t->name, err) < 0)
+        if (add_boxes(r, to, v, &p, w, width, 0, fixed, v->first, t->name, err) < 0)
             return -1;
     }
     return 0;
@@ -398,40 +433,103 @@ static void list_stored(struct renaming *r, struct tensor *t, size_t n)
     }
 }
 
+/* Makes R's tensors of the N stored ones at T, which it orders and whose names it
+ * shortens. */
+static int rename_set(struct renaming *r, struct tensor *t, size_t n, struct err *err)
+{
+    struct source *s = r->s;
+    uint64_t shards;
+    int ret = 0;
+
+    for (size_t i = 0; i < n; i++) /* what wraps the model */
+        while (str_starts(t[i].name, "module.") || str_starts(t[i].name, "model."))
+            t[i].name = strchr(t[i].name, '.') + 1;
+    if (n)
+        qsort(t, n, sizeof(*t), compare_tensors);
+    for (size_t i = 1; i < n && ret == 0; i++) /* such as module.NAME and NAME */
+        if (!strcmp(t[i].name, t[i - 1].name) &&
+            (!s->nraw || t[i].file == t[i - 1].file) &&
+            !names_ignores(r->m, s->dialect, t[i].name))
+            ret = err_set(err, ERR_INPUT,
+                          "%s: tensor %s is stored twice, with a prefix and without",
+                          s->path, t[i].name);
+    list_stored(r, t, n);
+    shards = shards_of(r);
+    for (size_t i = 0; i < r->m->ntensors && ret == 0; i++)
+        ret = make_tensor(r, i, shards, err);
+    if (ret == 0)
+        ret = check_used(r, err);
+    free(r->stored);
+    r->stored = NULL;
+    r->n = 0;
+    return ret;
+}
+
+/* Renames the state in ROLE of N states at STATE. */
+static int rename_state(struct source *s, const struct model *m, const char *role,
+                        const struct tensor *state, const char *const *roles, size_t n,
+                        struct err *err)
+{
+    struct renaming r = { .s = s, .m = m };
+    struct tensor *t = xmalloc((n + 1) * sizeof(*t));
+    size_t k = 0, end = strlen(role) + 1;
+    int ret;
+
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(roles[i], role)) {
+            t[k] = state[i];
+            t[k++].name =
+                pool_strndup(&s->pool, state[i].name, strlen(state[i].name) - end);
+        }
+    ret = rename_set(&r, t, k, err);
+    for (size_t i = 0; i < r.nmade && ret == 0; i++)
+        ret = form_add_state(s, &r.made[i], r.made[i].name, role, MODEL_NAMES, s->path,
+                             err);
+    free(r.made);
+    free(t);
+    return ret;
+}
+
+/* Renames the training state, a role after another. */
+static int rename_states(struct source *s, const struct model *m, struct err *err)
+{
+    struct tensor *state = s->state;
+    const char **roles = s->role;
+    size_t n = s->nstates;
+    int ret = 0;
+
+    s->state = NULL;
+    s->role = NULL;
+    s->nstates = s->state_cap = s->role_cap = 0;
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        size_t first = 0;
+
+        while (strcmp(roles[first], roles[i]) != 0)
+            first++;
+        if (first == i)
+            ret = rename_state(s, m, roles[i], state, roles, n, err);
+    }
+    free(state);
+    free(roles);
+    return ret;
+}
+
 static int rename_all(struct source *s, const struct model *m, struct err *err)
 {
     const struct tensor *raw = s->nraw ? s->raw : s->tensor;
     size_t n = s->nraw ? s->nraw : s->n;
     struct renaming r = { .s = s, .m = m };
     struct tensor *t = xmalloc((n + 1) * sizeof(*t));
-    uint64_t shards;
-    int ret = 0;
+    int ret;
 
-    for (size_t i = 0; i < n; i++) {
-        t[i] = raw[i];
-        /* what wraps the model */
-        while (str_starts(t[i].name, "module.") || str_starts(t[i].name, "model."))
-            t[i].name = strchr(t[i].name, '.') + 1;
-    }
     if (n)
-        qsort(t, n, sizeof(*t), compare_tensors);
-    for (size_t i = 1; i < n && ret == 0; i++) /* such as module.NAME and NAME */
-        if (!strcmp(t[i].name, t[i - 1].name) &&
-            (!s->nraw || t[i].file == t[i - 1].file) &&
-            !names_ignores(m, s->dialect, t[i].name))
-            ret = err_set(err, ERR_INPUT,
-                          "%s: tensor %s is stored twice, with a prefix and without",
-                          s->path, t[i].name);
-    list_stored(&r, t, n);
-    shards = shards_of(&r);
-    for (size_t i = 0; i < m->ntensors && ret == 0; i++)
-        ret = make_tensor(&r, i, shards, err);
-    if (ret == 0)
-        ret = check_used(&r, err);
+        memcpy(t, raw, n * sizeof(*t));
+    ret = rename_set(&r, t, n, err);
     if (ret == 0)
         ret = form_present(s, r.made, r.nmade, err);
+    if (ret == 0)
+        ret = rename_states(s, m, err);
     free(r.made);
-    free(r.stored);
     free(t);
     return ret;
 }
@@ -508,13 +606,12 @@ static int strip_all(struct source *s, const char *outer, struct err *err)
 
 int renamed_apply(struct source *s, const struct model *m, struct err *err)
 {
+    if (s->dialect && !s->nraw && s->n && all_known(s, m, "", true))
+        return 0; /* a family's own names look like the dialect's */
     if (s->dialect && !names_has(m, s->dialect))
         return err_set(err, ERR_INPUT,
                        "%s: a checkpoint of %s, whose names of family %s are not known",
                        s->path, s->dialect, m->family);
-    if (s->dialect && s->nstates)
-        return err_set(err, ERR_INPUT, "%s: the moments of %s are not read", s->path,
-                       s->dialect);
     if (s->dialect)
         return rename_all(s, m, err);
     if (!s->n || s->nstates || all_known(s, m, "", true))

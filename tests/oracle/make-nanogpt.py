@@ -2,7 +2,8 @@
 """make-nanogpt.py OUT - checkpoints of nanoGPT and llm.c as OUT/nanogpt.tar.gz
 
 The layouts are those of nanoGPT's model.py and train.py, the numbers random: bias/ckpt.pt as training with torch.compile leaves
-it, plain/ckpt.pt without compilation and without biases, untied/ckpt.pt with a head of its own, as forks have.  Beside each are the sums of what transformers' GPT2LMHeadModel stores
+it, plain/ckpt.pt without compilation and without biases, untied/ckpt.pt with a head of its own, as forks have; plain has the moments of
+nanoGPT's optimizer, and plain-moments.safetensors has them under transformers' names.  Beside each are the sums of what transformers' GPT2LMHeadModel stores
 once it has the same numbers (Linear weights are the transposes of Conv1D's), and its config.json.  The models are compared here:
 transformers computes what nanoGPT's formulas do.
 
@@ -21,7 +22,7 @@ import zlib
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
 torch.manual_seed(5)
@@ -63,6 +64,24 @@ def forward(sd, ids):
     return norm(x, "transformer.ln_f") @ sd["lm_head.weight"].T
 
 
+def moments(hf, sd):
+    """The optimizer of nanoGPT's configure_optimizers after a step, and the weights and moments under transformers' names."""
+    leaves = {k: torch.nn.Parameter(v.clone()) for k, v in sd.items() if k != "lm_head.weight"}
+    groups = [{"params": [p for p in leaves.values() if (p.dim() > 1) == decays], "weight_decay": 0.1 * decays} for decays in (1, 0)]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95))
+    for p in leaves.values():
+        p.grad = torch.randn(p.shape)
+    optimizer.step()
+    truth = {}
+    for key, w in hf.state_dict().items():
+        if key != "lm_head.weight":
+            truth[key] = w.clone()
+            for role in ("exp_avg", "exp_avg_sq"):
+                m = optimizer.state[leaves[key]][role] if key in leaves else torch.zeros(w.shape)
+                truth[f"{key}.{role}"] = (m.T if m.dim() > 1 and m.shape == w.T.shape and ".h." in key else m).contiguous()
+    return optimizer, truth
+
+
 def keep(kind):
     """Keeps the sums and the config of what transformers stored."""
     lines = []
@@ -98,6 +117,9 @@ for kind, bias, prefix in (("bias", True, "_orig_mod."), ("plain", False, ""), (
     optimizer = torch.optim.AdamW([leaf], lr=1e-3)
     leaf.sum().backward()
     optimizer.step()
+    if kind == "plain":
+        optimizer, truth = moments(hf, sd)
+        save_file(truth, os.path.join(work, "plain-moments.safetensors"))
     args = dict(n_layer=L, n_head=H, n_embd=C, block_size=T, bias=bias, vocab_size=V, dropout=0.125)
     torch.save({"model": {prefix + k: v for k, v in sd.items()}, "optimizer": optimizer.state_dict(), "model_args": args, "iter_num": 7,
                 "best_val_loss": torch.tensor(2.5), "config": {"out_dir": "out", "learning_rate": 1e-3, "compile": bool(prefix)}},
