@@ -161,7 +161,7 @@ const struct foreign foreign_table[] = {
     { "n-predict", GENERATE, "max-tokens", IS },
     { "predict", GENERATE, "max-tokens", IS },
     { "temp", GENERATE, "temperature", IS },
-    { "max-num-seqs", GENERATE, "micro-batches", IS },
+    { "max-num-seqs", GENERATE, "requests", IS },
     { "random-seed", GENERATE, "seed", IS },
     { "n", GENERATE, INSTEAD("see --max-tokens") },
     { "max-length", GENERATE, INSTEAD("--max-tokens N counts the new tokens alone") },

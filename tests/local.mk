@@ -504,6 +504,7 @@ TORCH = python3
 KILLS = 50
 check-long: all
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
+	$(MAKE) check TESTS=tests/unit-scheduler SCHEDULES=200
 	if $(TORCH) -c 'import torch, transformers' 2> /dev/null; then \
 	    PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/train-loop.py; \
 	else \

@@ -33,7 +33,7 @@ done
 # mixtral: five experts
 dir=$data/models/mixtral
 generate "$dir" > one
-for option in "--ep 5" "--ep 2 --pp 2" "--ep 2 --dp 2" "--ep 3 --micro-batches 1" "--ep 2 --cache-tokens 32"; do
+for option in "--ep 5" "--ep 2 --pp 2" "--ep 2 --dp 2" "--ep 3 --requests 1" "--ep 2 --cache-tokens 32"; do
     # shellcheck disable=SC2086
     generate $option "$dir" > many
     ok "the same texts with $option" cmp one many

@@ -32,7 +32,7 @@ ok "texts made at the same time are those made one by one, over 2 stages" cmp te
 ok "over 3" cmp texts1 texts3
 ok "and over 4" cmp texts1 texts4
 tp-run generate --json --prompt ROMEO: --prompt Q --prompt 'What is' --prompt O --prompt Ay \
-    --max-tokens 9 --pp 2 --micro-batches 5 "$bard" | sed 's/,"tokens_per.*//' > texts5
+    --max-tokens 9 --pp 2 --requests 5 "$bard" | sed 's/,"tokens_per.*//' > texts5
 ok "however many are made at a time" cmp texts1 texts5
 for tail in "--temperature 1 --top-k 40 --seed 7" "--temperature 0"; do
     tp-run generate --prompt ROMEO: --prompt Q --max-tokens 9 $tail "$bard" > plain1

@@ -1,140 +1,370 @@
-/* unit-scheduler - texts that are ended between steps make room for others */
+/* unit-scheduler - texts that come, stop and are cancelled change no other text
+ *
+ * Random schedules of texts, in a cache that has room for few of them, beside each text
+ * alone.  SCHEDULES: how many for each layout. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/rng.h"
 #include "lib/base/str.h"
 #include "lib/run/launch.h"
 #include "lib/run/scheduler.h"
 #include "tests/tap.h"
 
-enum { CHUNK = 4, PROMPT = 8, NEW = 6, TEXTS = 2, NEVER = 1000 };
+enum {
+    TEXTS = 20,
+    PROMPT = 24,
+    NEW = 16,
+    MOST = PROMPT + NEW,
+    CHUNK = 12,
+    PLACES = 5,
+    CACHE = 6 * 16 /* tokens: texts are preempted */
+};
+
+struct text {
+    int32_t ids[MOST + 1];
+    size_t prompt, new; /* tokens; new: at most */
+    size_t at_once;     /* tokens that it gains at a time */
+    struct draw draw;
+    int32_t want[MOST]; /* what it gains alone */
+    float want_nll[MOST];
+    size_t wanted;
+    /* of one schedule */
+    int32_t got[MOST];
+    float got_nll[MOST];
+    size_t n;
+    uint64_t id;
+    bool submitted, over;
+    size_t stop; /* it stops by itself after so many tokens */
+};
 
 struct job {
     struct checkpoint *c;
     struct mesh mesh;
-    int stop; /* the first text is ended after so many steps */
-    /* of one run, on each rank */
-    struct scheduler_text text[TEXTS];
-    int32_t ids[TEXTS][PROMPT + NEW];
-    int steps, late; /* tokens that it gained afterwards */
+    int schedules;
+    bool grow;
+    struct text text[TEXTS];
+    struct scheduler *scheduler;
+    struct runner *runner;
+    uint64_t vocab;
+    size_t late; /* tokens of cancelled texts */
 };
 
-static int gain(void *arg, size_t text, int32_t id, struct err *err)
+/* ---- what a text gains ---- */
+
+static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
 {
     struct job *job = arg;
-    struct scheduler_text *t = &job->text[text];
+    struct text *t = &job->text[tag];
+    int32_t more[2] = { next, (int32_t)(((uint64_t)next * 7 + 3) % job->vocab) };
 
-    (void)err;
-    if (t->over) {
-        job->late++;
+    if (next < 0)
+        return err_set(err, ERR_INPUT, "text %d has no next token", (int)tag);
+    job->late += t->over || t->id != id;
+    for (size_t i = 0; i < t->at_once && t->n < t->new; i++)
+        t->got[t->n++] = more[i];
+    if (t->n >= t->new || t->n >= t->stop)
+        t->over = true;
+    else
+        scheduler_append(job->scheduler, id, more, t->at_once);
+    return 0;
+}
+
+/* ---- what a text that does not grow gives: the losses of its tokens ---- */
+
+static int see(void *arg, const struct scheduler_part *part, struct err *err)
+{
+    struct job *job = arg;
+    const float *x;
+    size_t rows;
+
+    if (!runner_is_last(job->runner))
         return 0;
-    }
-    job->ids[text][t->n++] = id;
-    t->over = t->n == PROMPT + NEW;
-    return 0;
+    if (engine_output(part->engine, 0, &x, &rows, err) < 0)
+        return -1;
+    x = scheduler_rows(part, ROWS_TOKENS, x, 1, &rows);
+    if (job->runner->world->rank == 0)
+        memcpy(job->text[part->tag].got_nll + part->start, x, rows * sizeof(*x));
+    return runner_send(job->runner, job->runner->stage, x, rows * sizeof(*x), err);
 }
 
-static int settled(void *arg, size_t end, struct err *err)
+static int collect(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct job *job = arg;
+    struct text *t = &job->text[part->tag];
 
-    (void)end;
-    (void)err;
-    if (++job->steps >= job->stop)
-        job->text[0].over = true;
+    t->n = part->start + part->n;
+    t->over |= part->last;
+    return runner_receive(job->runner, part->replica, job->runner->nstages - 1,
+                          t->got_nll + part->start, part->n * sizeof(*t->got_nll), err);
+}
+
+/* ---- schedules, on rank 0 ---- */
+
+static void make_texts(struct job *job)
+{
+    for (size_t i = 0; i < TEXTS; i++) {
+        struct text *t = &job->text[i];
+        struct rng r;
+
+        rng_init(&r, 7, i);
+        t->prompt = 1 + rng_below(&r, PROMPT);
+        t->new = 1 + rng_below(&r, NEW);
+        t->at_once = 1 + (i % 4 == 3);
+        t->draw = (struct draw){ .temperature = i % 3 ? 1.0 : 0.0,
+                                 .top_p = i % 2 ? 1 : 0.9,
+                                 .top_k = i % 5 == 4 ? 9 : 0,
+                                 .seed = i,
+                                 .position = i << 32 };
+        for (size_t k = 0; k <= t->prompt; k++)
+            t->ids[k] = (int32_t)(1 + rng_below(&r, job->vocab - 1));
+    }
+}
+
+static int submit(struct job *job, size_t i, struct err *err)
+{
+    struct text *t = &job->text[i];
+    const struct scheduler_text text = { .ids = t->ids,
+                                         .n = t->prompt,
+                                         .most = t->prompt + t->new,
+                                         .targets = job->grow ? NULL : t->ids + 1,
+                                         .draw = job->grow ? &t->draw : NULL,
+                                         .tag = i };
+
+    t->submitted = true;
+    return scheduler_submit(job->scheduler, &text, &t->id, err);
+}
+
+static int run_alone(struct job *job, struct err *err)
+{
+    for (size_t i = 0; i < TEXTS; i++) {
+        struct text *t = &job->text[i];
+
+        t->n = 0;
+        t->over = false;
+        t->stop = MOST;
+        if (submit(job, i, err) < 0 || scheduler_run(job->scheduler, err) < 0)
+            return -1;
+        t->wanted = t->n;
+        memcpy(t->want, t->got, sizeof(t->got));
+        memcpy(t->want_nll, t->got_nll, sizeof(t->got_nll));
+    }
     return 0;
 }
+
+static int compare(const struct job *job, size_t seed, struct err *err)
+{
+    for (size_t i = 0; i < TEXTS; i++) {
+        const struct text *t = &job->text[i];
+        bool same = job->grow
+                        ? !memcmp(t->got, t->want, t->n * sizeof(*t->got))
+                        : !memcmp(t->got_nll, t->want_nll, t->n * sizeof(*t->got_nll));
+
+        if (!t->over || !same)
+            return err_set(err, ERR_INPUT, "schedule %zu: text %zu %s", seed, i,
+                           t->over ? "is another one than alone" : "is not over");
+    }
+    return job->late ? err_set(err, ERR_INPUT, "a cancelled text gains tokens") : 0;
+}
+
+static int run_schedule(struct job *job, size_t seed, struct err *err)
+{
+    size_t next = 0;
+    struct rng r;
+    int more = 1;
+
+    rng_init(&r, 11, seed);
+    for (size_t i = 0; i < TEXTS; i++) {
+        struct text *t = &job->text[i];
+
+        t->n = 0;
+        t->over = t->submitted = false;
+        t->stop = rng_below(&r, 4) ? MOST : 1 + rng_below(&r, NEW);
+    }
+    while (more > 0 || next < TEXTS) {
+        const size_t victim = rng_below(&r, TEXTS);
+        struct text *t = &job->text[victim];
+
+        for (size_t n = rng_below(&r, 6); n > 3 && next < TEXTS; n--)
+            if (submit(job, next++, err) < 0)
+                return -1;
+        if (t->submitted && rng_below(&r, 8) == 0) {
+            if (!t->over || rng_below(&r, 2)) /* to cancel what is over does nothing */
+                scheduler_cancel(job->scheduler, t->id);
+            t->over = true;
+        }
+        more = scheduler_step(job->scheduler, err);
+        if (more < 0)
+            return -1;
+    }
+    if (scheduler_waiting(job->scheduler) || scheduler_running(job->scheduler))
+        return err_set(err, ERR_INPUT, "an idle scheduler has texts");
+    return compare(job, seed, err);
+}
+
+/* ---- on every rank ---- */
 
 static int run(struct job *job, struct comm *world, struct err *err)
 {
-    const struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true };
-    /* a cache for one text */
+    const struct program_options options = { .tail = job->grow ? TAIL_SAMPLE : TAIL_NLL,
+                                             .wanted = job->grow,
+                                             .deterministic = true };
     const struct engine_limits limits = { .tokens = CHUNK,
-                                          .wanted = 1,
-                                          .segments = 1,
-                                          .sequences = 1,
-                                          .context = PROMPT + NEW };
+                                          .running = PLACES,
+                                          .wanted = PLACES,
+                                          .segments = PLACES,
+                                          .sequences = PLACES,
+                                          .context = MOST,
+                                          .cache = CACHE };
     const struct runner_machine machine = { .threads = 1 };
+    const struct scheduler_options how = { .grow = job->grow,
+                                           .limits = &limits,
+                                           .see = job->grow ? NULL : see,
+                                           .collect = job->grow ? NULL : collect,
+                                           .gain = gain,
+                                           .arg = job };
+    double vocab = 0;
     struct runner r;
-    struct scheduler s = { .runner = &r,
-                           .text = job->text,
-                           .ntexts = TEXTS,
-                           .grow = true,
-                           .limits = &limits,
-                           .gain = gain,
-                           .settled = settled,
-                           .arg = job };
-    int ret;
+    int ret = 0;
 
-    job->steps = job->late = 0;
-    for (size_t i = 0; i < TEXTS; i++) {
-        for (size_t k = 0; k < PROMPT; k++)
-            job->ids[i][k] = (int32_t)(40 + 3 * i + k);
-        job->text[i] = (struct scheduler_text){ .ids = job->ids[i],
-                                                .n = PROMPT,
-                                                .most = PROMPT + NEW };
-    }
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
-    ret = scheduler_run(&s, err);
+    model_number(r.program->model, "vocab", &vocab);
+    job->vocab = (uint64_t)vocab;
+    job->runner = &r;
+    make_texts(job);
+    for (int i = 0; i <= job->schedules && ret == 0; i++) {
+        scheduler_open(&job->scheduler, &r, &how);
+        ret = world->rank ? scheduler_follow(job->scheduler, err)
+              : i         ? run_schedule(job, (size_t)i, err)
+                          : run_alone(job, err);
+        ret = scheduler_close(job->scheduler, ret, err);
+        if (ret == 0 && engine_cached_blocks(r.engine))
+            ret = err_set(err, ERR_INPUT, "schedule %d: rank %d has %zu blocks left", i,
+                          world->rank, engine_cached_blocks(r.engine));
+    }
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }
 
-/* The second text is the same whenever the first one ends. */
-static int compare(void *arg, struct comm *world, struct err *err)
+static int run_rank(void *arg, struct comm *world, struct err *err)
 {
     struct job *job = arg;
-    int32_t want[PROMPT + NEW];
-    int stop = job->stop;
 
-    job->stop = NEVER;
-    if (run(job, world, err) < 0)
+    for (int grow = 0; grow < 2; grow++) {
+        job->grow = grow;
+        if (run(job, world, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* A rank whose callback fails ends all ranks with its error. */
+static int fail(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+{
+    (void)arg;
+    (void)id;
+    (void)tag;
+    (void)next;
+    return err_set(err, ERR_NO, "no more");
+}
+
+static int run_failing(void *arg, struct comm *world, struct err *err)
+{
+    struct job *job = arg;
+    const struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true };
+    const struct engine_limits limits = {
+        .tokens = CHUNK, .wanted = 1, .segments = 1, .sequences = 1, .context = MOST
+    };
+    const struct runner_machine machine = { .threads = 1 };
+    const struct scheduler_options how = {
+        .grow = true, .limits = &limits, .gain = fail, .arg = job
+    };
+    struct err own = { 0 };
+    struct runner r;
+    int ret;
+
+    if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
+        0)
         return -1;
-    if (job->text[0].n != PROMPT + NEW)
-        return err_set(err, ERR_INPUT, "the first text has %zu tokens", job->text[0].n);
-    memcpy(want, job->ids[1], sizeof(want));
-    job->stop = stop;
-    if (run(job, world, err) < 0)
-        return -1;
-    if (job->text[0].n >= PROMPT + NEW)
-        return err_set(err, ERR_INPUT, "the first text was not ended");
-    /* its prompt is two steps: with two stages the second is under way after the first
-     */
-    if (job->late != (stop == 1 && job->mesh.size[MESH_PP] == 2))
-        return err_set(err, ERR_INPUT, "%d late tokens", job->late);
-    return job->text[1].n == PROMPT + NEW && !memcmp(want, job->ids[1], sizeof(want))
-               ? 0
-               : err_set(err, ERR_INPUT, "the second text is another one");
+    scheduler_open(&job->scheduler, &r, &how);
+    job->grow = true;
+    job->vocab = 64;
+    make_texts(job);
+    if (world->rank)
+        ret = scheduler_follow(job->scheduler, &own);
+    else if (submit(job, 0, err) < 0)
+        ret = -1;
+    else
+        ret = scheduler_run(job->scheduler, &own);
+    ret = scheduler_close(job->scheduler, ret, &own);
+    if (ret == 0 || own.kind != ERR_NO || strcmp(own.text, "no more") != 0)
+        ret = err_set(err, ERR_INPUT, "rank %d ends with %d: %s", world->rank, ret,
+                      own.text);
+    else
+        ret = runner_finish(&r, 0, err);
+    runner_close(&r);
+    return ret;
+}
+
+static const struct {
+    const char *name, *model;
+    int tp, pp, dp, ep;
+} layouts[] = {
+    { "one rank", "chat", 1, 1, 1, 1 },
+    { "tp 2", "chat", 2, 1, 1, 1 },
+    { "pp 2", "chat", 1, 2, 1, 1 },
+    { "dp 2", "chat", 1, 1, 2, 1 },
+    { "tp 2, pp 2", "chat", 2, 2, 1, 1 },
+    { "windows of 9 tokens", "models/mixtral", 1, 1, 1, 1 },
+    { "ep 2, windows of 9 tokens", "models/mixtral", 1, 1, 1, 2 },
+};
+
+static void try_layout(size_t i, int schedules)
+{
+    const struct checkpoint_options options = { 0 };
+    char *path = str_dupf("%s/tests/data/%s", getenv("top_srcdir"), layouts[i].model);
+    int size[MESH_NAXES] = { [MESH_TP] = layouts[i].tp,
+                             [MESH_PP] = layouts[i].pp,
+                             [MESH_DP] = layouts[i].dp,
+                             [MESH_EP] = layouts[i].ep };
+    static struct job job;
+    struct err err = { .text = "" };
+    int sig;
+
+    job = (struct job){ .schedules = schedules };
+    if (checkpoint_open(&job.c, path, &options, &err) < 0 ||
+        mesh_set(&job.mesh, size, NULL, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(99);
+    }
+    if (!tap_ok(launch_ranks(job.mesh.nranks, run_rank, &job, &sig, &err) == 0,
+                "%s: texts that come, stop and are cancelled change no other text, and "
+                "leave no block",
+                layouts[i].name))
+        printf("# %s\n", err.text);
+    err = (struct err){ .text = "" };
+    if (!tap_ok(launch_ranks(job.mesh.nranks, run_failing, &job, &sig, &err) == 0,
+                "%s: all ranks end with the error of rank 0", layouts[i].name))
+        printf("# %s\n", err.text);
+    checkpoint_close(job.c);
+    free(path);
 }
 
 int main(void)
 {
-    const struct checkpoint_options options = { 0 };
-    char *path = str_dupf("%s/tests/data/chat", getenv("top_srcdir"));
-    struct err err = { .text = "" };
-    struct job job;
-    int sig;
+    const char *asked = getenv("SCHEDULES");
+    int schedules = 3;
 
-    if (checkpoint_open(&job.c, path, &options, &err) < 0) {
-        printf("Bail out! %s\n", err.text);
+    if (asked && !str_int(asked, &schedules)) {
+        printf("Bail out! SCHEDULES: a number\n");
         return 99;
     }
-    for (int stages = 1; stages <= 2; stages++)
-        for (job.stop = 1; job.stop <= 4; job.stop += 1 + (job.stop == 2)) {
-            mesh_one(&job.mesh);
-            job.mesh.size[MESH_PP] = job.mesh.nranks = stages;
-            if (!tap_ok(launch_ranks(stages, compare, &job, &sig, &err) == 0,
-                        "a text that is ended after %d steps of %d stages leaves its "
-                        "room to the next",
-                        job.stop, stages))
-                printf("# %s\n", err.text);
-        }
-    checkpoint_close(job.c);
-    free(path);
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+        try_layout(i, schedules);
     return tap_done();
 }

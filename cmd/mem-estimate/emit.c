@@ -289,7 +289,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
         heads < (double)sp * p->mesh.size[MESH_TP])
         str_add(&s->out, " --sp-mode ring");
     if (!s->encoder && texts > (uint64_t)p->mesh.size[MESH_PP])
-        str_addf(&s->out, " --micro-batches %" PRIu64, texts);
+        str_addf(&s->out, " --requests %" PRIu64, texts);
     str_addf(&s->out, "%s %s %s\n", s->cut ? "" : s->family, args, parts);
 }
 

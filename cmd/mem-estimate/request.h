@@ -67,6 +67,7 @@ extern const char *const weight_words[], *const float_words[];
         REQUEST_ROW(OPT_STRING, "mesh", &(r).mesh.spec, "SPEC", NULL, NULL, NULL),    \
         REQUEST_ROW(OPT_COUNT, "micro-batches", &(r).micro_batches, "N", NULL, NULL,  \
                     NULL),                                                            \
+        REQUEST_ROW(OPT_COUNT, "requests", &(r).micro_batches, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "global-batch", &(r).global_batch, "N", NULL, NULL,    \
                     NULL),                                                            \
         REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, float_words,   \

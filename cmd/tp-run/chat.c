@@ -1,8 +1,7 @@
 /* chat - a conversation with a model, on a terminal or through a pipe
  *
- * Rank 0 has the person, the template and the tokenizer.  For each answer it broadcasts
- * the ids of the whole conversation; all ranks then generate, and learn after each step
- * whether the person has interrupted it. */
+ * Rank 0 has the person, the template and the tokenizer, and submits each answer to its
+ * scheduler; the other ranks run the steps that this one decides. */
 #include "cmd/tp-run/commands.h"
 
 #include <signal.h>
@@ -43,25 +42,24 @@ struct chat_session {
     struct lineedit *lines;
     bool terminal; /* of a person */
     bool shown;    /* standard output is one */
+    struct scheduler *scheduler;
+    struct answer *answer; /* in generation */
 };
 
-/* An answer in generation. */
+/* An answer in generation, on rank 0. */
 struct answer {
     struct chat_session *c;
-    struct comm *comm;
     struct ids all; /* the prompt and the new tokens */
     size_t prompt;  /* number of tokens */
-    struct scheduler_text plan;
-    struct draw draw;
     enum finish finish;
     bool interrupted;
-    struct token_stream *stream; /* on rank 0 */
+    struct token_stream *stream;
     struct str said;
     size_t shown;          /* bytes of SAID that are printed */
     double first, seconds; /* time of its first new token; time since then */
 };
 
-/* ---- an answer, on all ranks ---- */
+/* ---- an answer ---- */
 
 /* Prints what is new of the answer.  On a terminal nothing in it moves the cursor or
  * sets a colour. */
@@ -97,85 +95,65 @@ static int not_finite(const struct answer *a, struct err *err)
     return inputs_not_finite(&in, a->c->session, 0, "logits", a->all.n, err);
 }
 
-static int gain(void *arg, size_t at, int32_t id, struct err *err)
+static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
 {
-    struct answer *a = arg;
-    struct chat_session *c = a->c;
+    struct chat_session *c = arg;
+    struct answer *a = c->answer;
     size_t n = a->all.n, new = n - a->prompt;
 
-    (void)at;
-    if (a->plan.over) /* interrupted while it was computed */
-        return 0;
-    if (id < 0)
+    (void)tag;
+    if (next < 0)
         return not_finite(a, err);
-    id = sampling_forced(&c->sampling, c->room, n, new, id);
-    ids_add(&a->all, id);
-    a->plan.ids = a->all.v;
-    a->plan.n = a->all.n;
-    a->finish = sampling_is_stop(c->session, id)
+    next = sampling_forced(&c->sampling, c->room, n, new, next);
+    ids_add(&a->all, next);
+    a->finish = sampling_is_stop(c->session, next)
                     ? STOP
                     : sampling_end(&c->sampling, c->room, n + 1, new + 1);
-    a->plan.over = a->finish != UNFINISHED;
+    if (a->finish == UNFINISHED)
+        scheduler_append(c->scheduler, id, &next, 1);
     if (new == 0)
         a->first = clock_seconds();
     a->seconds = clock_seconds() - a->first;
-    if (!a->stream)
-        return 0;
     if (a->finish != STOP)
-        token_stream_feed(a->stream, (uint32_t)id, &a->said);
+        token_stream_feed(a->stream, (uint32_t)next, &a->said);
     return show(a, err);
 }
 
-/* After each step: has the person interrupted it? */
-static int settled(void *arg, size_t end, struct err *err)
-{
-    struct answer *a = arg;
-    char stop = a->comm->rank == 0 && lineedit_was_interrupted();
-
-    (void)end;
-    if (comm_run(a->comm, comm_broadcast(&stop, sizeof(stop), 0), err) < 0)
-        return -1;
-    a->interrupted |= stop && !a->plan.over;
-    a->plan.over |= stop;
-    return 0;
-}
-
 /* Generates the answer to the prompt in A->all. */
-static int generate_answer(struct answer *a, struct runner *r,
-                           const struct engine_limits *limits, uint64_t turn,
-                           struct err *err)
+static int generate_answer(struct answer *a, uint64_t turn, struct err *err)
 {
     struct chat_session *c = a->c;
-    struct scheduler s = { .runner = r,
-                           .text = &a->plan,
-                           .ntexts =
-                               r->replica == 0, /* others take part in the steps */
-                           .limits = limits,
-                           .grow = true,
-                           .gain = gain,
-                           .settled = settled,
-                           .arg = a };
+    struct draw draw = c->sampling.draw;
+    struct scheduler_text text = { .ids = a->all.v,
+                                   .n = a->all.n,
+                                   .most =
+                                       sampling_most(&c->sampling, c->room, a->all.n),
+                                   .draw = &draw };
+    int more = 1;
+    uint64_t id;
 
+    draw.position = turn << 32;
     a->prompt = a->all.n;
-    a->draw = c->sampling.draw;
-    a->draw.position = turn << 32;
     a->finish = sampling_end(&c->sampling, c->room, a->prompt, 0);
-    a->plan =
-        (struct scheduler_text){ .ids = a->all.v,
-                                 .n = a->all.n,
-                                 .most = sampling_most(&c->sampling, c->room, a->all.n),
-                                 .draw = &a->draw,
-                                 .over = a->finish != UNFINISHED };
-    return scheduler_run(&s, err);
+    if (a->finish != UNFINISHED)
+        return 0;
+    c->answer = a;
+    if (scheduler_submit(c->scheduler, &text, &id, err) < 0)
+        return -1;
+    while (more > 0) {
+        more = scheduler_step(c->scheduler, err);
+        if (more <= 0 || a->finish != UNFINISHED || !lineedit_was_interrupted())
+            continue;
+        a->interrupted = true;
+        scheduler_cancel(c->scheduler, id);
+    }
+    return more;
 }
 
 /* ---- rank 0: turns ---- */
 
 struct talking {
     struct chat_session *c;
-    struct comm *comm;
-    struct runner *runner;
-    const struct engine_limits *limits;
     uint64_t turn; /* answers so far */
 };
 
@@ -264,8 +242,7 @@ static int fill_prompt(const struct talking *t, struct ids *ids, struct err *err
 static int take_turn(struct talking *t, struct err *err)
 {
     struct chat_session *c = t->c;
-    struct answer a = { .c = c, .comm = t->comm };
-    uint64_t n;
+    struct answer a = { .c = c };
     int ret = -1;
 
     if (fill_prompt(t, &a.all, err) < 0) {
@@ -273,12 +250,9 @@ static int take_turn(struct talking *t, struct err *err)
         conversation_drop(&c->talk);
         return complain(t, err);
     }
-    n = a.all.n;
     a.stream = token_stream_new(c->session->tokenizer, true);
     (void)lineedit_was_interrupted(); /* that was about something earlier */
-    if (comm_run(t->comm, comm_broadcast(&n, sizeof(n), 0), err) == 0 &&
-        comm_run(t->comm, comm_broadcast(a.all.v, n * sizeof(*a.all.v), 0), err) == 0 &&
-        generate_answer(&a, t->runner, t->limits, t->turn++, err) == 0) {
+    if (generate_answer(&a, t->turn++, err) == 0) {
         token_stream_end(a.stream, &a.said);
         ret = show(&a, err);
     }
@@ -464,7 +438,6 @@ static int converse(struct talking *t, struct err *err)
     struct heard h = { 0 };
     enum lineedit_event event = LINEEDIT_LINE;
     enum after after = GO_ON;
-    uint64_t none = 0;
     int ret = 0;
 
     if (conversation_waits(&t->c->talk)) /* of --load */
@@ -477,8 +450,7 @@ static int converse(struct talking *t, struct err *err)
             ret = hear(t, &h, &after, err);
     }
     str_clear(&h.text);
-    return ret < 0 ? -1
-                   : comm_run(t->comm, comm_broadcast(&none, sizeof(none), 0), err);
+    return ret;
 }
 
 /* The file of earlier lines, which the caller frees; NULL: none. */
@@ -518,30 +490,6 @@ static int lead(struct talking *t, struct err *err)
 
 /* ---- ranks ---- */
 
-/* What the other ranks do: they help to generate each answer. */
-static int follow(struct talking *t, struct err *err)
-{
-    int ret = 0;
-
-    if (t->c->typed)
-        signal(SIGINT, SIG_IGN); /* rank 0 tells */
-    while (ret == 0) {
-        struct answer a = { .c = t->c, .comm = t->comm };
-        uint64_t n;
-
-        ret = comm_run(t->comm, comm_broadcast(&n, sizeof(n), 0), err);
-        if (ret < 0 || n == 0)
-            break;
-        a.all.v = xgrow(a.all.v, &a.all.cap, n, sizeof(*a.all.v));
-        a.all.n = n;
-        ret = comm_run(t->comm, comm_broadcast(a.all.v, n * sizeof(*a.all.v), 0), err);
-        if (ret == 0)
-            ret = generate_answer(&a, t->runner, t->limits, t->turn++, err);
-        ids_clear(&a.all);
-    }
-    return ret;
-}
-
 static struct program_options options_of(const struct chat_session *c)
 {
     const struct session *s = c->session;
@@ -564,8 +512,11 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
                                     .sequences = 1,
                                     .segments = 1,
                                     .wanted = 1 };
+    const struct scheduler_options how = {
+        .grow = true, .limits = &limits, .gain = gain, .arg = c
+    };
     struct runner r;
-    struct talking t = { .c = c, .comm = comm, .runner = &r, .limits = &limits };
+    struct talking t = { .c = c };
     int ret;
 
     if (limits.tokens > c->room)
@@ -577,8 +528,13 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       s->checkpoint->model->family);
-    if (ret == 0)
-        ret = comm->rank == 0 ? lead(&t, err) : follow(&t, err);
+    if (ret == 0) {
+        scheduler_open(&c->scheduler, &r, &how);
+        if (comm->rank && c->typed)
+            signal(SIGINT, SIG_IGN); /* it is about the answer, which rank 0 ends */
+        ret = comm->rank == 0 ? lead(&t, err) : scheduler_follow(c->scheduler, err);
+        ret = scheduler_close(c->scheduler, ret, err);
+    }
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;

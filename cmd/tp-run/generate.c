@@ -25,12 +25,14 @@ struct generate {
     struct session *session;
     struct inputs prompts;
     struct sampling sampling;
-    int micro_batches; /* texts in generation at a time; 0: as the cache permits */
+    int requests;      /* texts in generation at a time; 0: as the cache permits */
     int cache_tokens;  /* capacity of a rank's cache; 0: see ROOM */
     bool chats;        /* the prompts are chats */
     bool echo;         /* prints the text of a prompt, too */
     struct text *text; /* [prompts.n] */
-    size_t turn;       /* on rank 0: the text that is printed now */
+    /* on rank 0 */
+    struct scheduler *scheduler;
+    size_t turn; /* the text that is printed now */
 };
 
 /* A text in generation. */
@@ -126,7 +128,7 @@ static int print_texts(struct generate *g, struct err *err)
 
 /* ---- generating ---- */
 
-/* Appends the new token ID, on every rank of the replica; rank 0 also decodes it. */
+/* Appends the new token ID and decodes it. */
 static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
     bool stop = sampling_is_stop(g->session, id);
@@ -145,134 +147,65 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
         t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
 }
 
-/* The texts in generation of this replica, as the scheduler's callbacks need them. */
-struct making {
-    struct generate *g;
-    struct scheduler_text *plan;
-    struct text **text;
-    struct ids *all; /* [texts]: prompt and new tokens */
-    struct draw *draw;
-    bool prints;
-};
-
-/* Text AT of the schedule gains ID, or a token that the model's settings force
+/* The text of prompt TAG gains ID, or a token that the model's settings force
  * instead. */
-static int gain(void *arg, size_t at, int32_t id, struct err *err)
+static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
 {
-    struct making *m = arg;
-    struct text *t = m->text[at];
-    struct scheduler_text *plan = &m->plan[at];
+    struct generate *g = arg;
+    struct text *t = &g->text[tag];
     size_t n = t->prompt->n + t->ids.n;
 
-    if (id < 0)
-        return inputs_not_finite(&m->g->prompts, m->g->session,
-                                 (size_t)(t - m->g->text), "logits", n, err);
-    id = sampling_forced(&m->g->sampling, m->g->session->context, n, t->ids.n, id);
-    add_id(m->g, t, id);
-    ids_add(&m->all[at], id);
-    plan->ids = m->all[at].v;
-    plan->n = m->all[at].n;
-    plan->over = t->finish != UNFINISHED;
+    if (next < 0)
+        return inputs_not_finite(&g->prompts, g->session, (size_t)tag, "logits", n,
+                                 err);
+    next = sampling_forced(&g->sampling, g->session->context, n, t->ids.n, next);
+    add_id(g, t, next);
+    if (t->finish == UNFINISHED)
+        scheduler_append(g->scheduler, id, &next, 1);
     return 0;
 }
 
-static int show(void *arg, size_t end, struct err *err)
+/* Submits all texts that need a token. */
+static int submit(struct generate *g, struct err *err)
 {
-    struct making *m = arg;
-
-    (void)end;
-    return m->prints ? print_texts(m->g, err) : 0;
-}
-
-/* Generates the texts of this replica: every nreplicas-th. */
-static int make_texts(struct generate *g, struct runner *r,
-                      const struct engine_limits *limits, struct err *err)
-{
-    struct making m = { .g = g, .prints = r->world->rank == 0 && r->nreplicas == 1 };
-    struct scheduler s = { .runner = r,
-                           .limits = limits,
-                           .grow = true,
-                           .gain = gain,
-                           .settled = show,
-                           .arg = &m };
-    size_t most = g->prompts.n + 1;
-    int ret;
-
-    m.plan = xcalloc(most, sizeof(*m.plan));
-    m.text = xcalloc(most, sizeof(*m.text));
-    m.all = xcalloc(most, sizeof(*m.all));
-    m.draw = xcalloc(most, sizeof(*m.draw));
-    for (size_t i = (size_t)r->replica; i < g->prompts.n; i += (size_t)r->nreplicas) {
+    for (size_t i = 0; i < g->prompts.n; i++) {
         struct text *t = &g->text[i];
-        size_t at = s.ntexts++;
-
-        m.text[at] = t;
-        for (size_t k = 0; k < t->prompt->n; k++)
-            ids_add(&m.all[at], t->prompt->v[k]);
-        m.draw[at] = g->sampling.draw; /* depends on the text, not on the layout */
-        m.draw[at].position = (uint64_t)i << 32;
-        if (t->finish != REFUSED)
-            t->finish =
-                sampling_end(&g->sampling, g->session->context, t->prompt->n, 0);
-        m.plan[at] = (struct scheduler_text){
-            .ids = m.all[at].v,
-            .n = m.all[at].n,
-            .most = sampling_most(&g->sampling, g->session->context, m.all[at].n),
+        struct draw draw = g->sampling.draw; /* depends on the text, not the layout */
+        struct scheduler_text plan = {
+            .ids = t->prompt->v,
+            .n = t->prompt->n,
+            .most = sampling_most(&g->sampling, g->session->context, t->prompt->n),
             .source = t->source->v,
             .nsource = t->source->n,
             .features = t->input->features,
             .nframes = t->input->nframes,
-            .draw = &m.draw[at],
-            .over = t->finish != UNFINISHED
+            .draw = &draw,
+            .tag = i
         };
-    }
-    s.text = m.plan;
-    ret = scheduler_run(&s, err);
-    for (size_t i = 0; i < s.ntexts; i++)
-        ids_clear(&m.all[i]);
-    free(m.draw);
-    free(m.all);
-    free(m.text);
-    free(m.plan);
-    return ret;
-}
+        uint64_t id;
 
-/* Sends the texts of the other replicas to rank 0. */
-static int collect(struct generate *g, struct runner *r, struct err *err)
-{
-    int last = r->nstages - 1;
-
-    for (size_t i = 0; i < g->prompts.n && r->nreplicas > 1; i++) {
-        int replica = (int)(i % (size_t)r->nreplicas);
-        struct text *t = &g->text[i];
-        uint64_t n = t->ids.n;
-
-        if (t->finish == REFUSED)
-            continue;
-        if (replica == r->replica && replica > 0 &&
-            (runner_send(r, last, &n, sizeof(n), err) < 0 ||
-             runner_send(r, last, &t->seconds, sizeof(t->seconds), err) < 0 ||
-             runner_send(r, last, t->ids.v, n * sizeof(*t->ids.v), err) < 0))
+        draw.position = (uint64_t)i << 32;
+        if (t->finish != REFUSED)
+            t->finish =
+                sampling_end(&g->sampling, g->session->context, t->prompt->n, 0);
+        if (t->finish == UNFINISHED &&
+            scheduler_submit(g->scheduler, &plan, &id, err) < 0)
             return -1;
-        if (replica == 0 || r->world->rank != 0)
-            continue;
-        if (runner_receive(r, replica, last, &n, sizeof(n), err) < 0 ||
-            runner_receive(r, replica, last, &t->seconds, sizeof(t->seconds), err) < 0)
-            return -1;
-        t->finish =
-            n ? UNFINISHED
-              : sampling_end(&g->sampling, g->session->context, t->prompt->n, 0);
-        for (uint64_t k = 0; k < n; k++) {
-            double seconds = t->seconds;
-            int32_t id;
-
-            if (runner_receive(r, replica, last, &id, sizeof(id), err) < 0)
-                return -1;
-            add_id(g, t, id);
-            t->seconds = seconds;
-        }
     }
     return 0;
+}
+
+/* On rank 0: generates the texts, and prints what can be printed after each step. */
+static int make_texts(struct generate *g, struct err *err)
+{
+    int more = submit(g, err) < 0 ? -1 : 1;
+
+    while (more > 0) {
+        more = scheduler_step(g->scheduler, err);
+        if (more >= 0 && print_texts(g, err) < 0)
+            return -1;
+    }
+    return more;
 }
 
 /* Chooses how many texts are generated at a time, and the size of the cache in
@@ -283,7 +216,7 @@ static void set_places(const struct generate *g, struct engine_limits *limits)
     size_t dp = (size_t)mesh->size[MESH_DP] * (size_t)mesh->size[MESH_EP];
     size_t texts = (g->prompts.n + dp - 1) / dp;
     size_t cached = g->cache_tokens ? (size_t)g->cache_tokens / CACHE_BLOCK : SIZE_MAX;
-    size_t places = g->micro_batches ? (size_t)g->micro_batches : MOST_PLACES;
+    size_t places = g->requests ? (size_t)g->requests : MOST_PLACES;
 
     places = texts && places > texts ? texts : places;
     if (mesh->size[MESH_SP] > 1) { /* a step has one text, and each text has its own
@@ -291,7 +224,7 @@ static void set_places(const struct generate *g, struct engine_limits *limits)
         size_t each = cache_blocks(limits->context, 1, 0), fit = cached / each;
         size_t steps = (size_t)mesh->size[MESH_PP];
 
-        if (!g->micro_batches)
+        if (!g->requests)
             places = places < steps ? places : steps;
         limits->sequences = fit && fit < places ? fit : places;
         limits->segments = 1;
@@ -300,7 +233,7 @@ static void set_places(const struct generate *g, struct engine_limits *limits)
     limits->sequences = limits->segments = places < cached ? places : cached;
     if (g->cache_tokens)
         limits->cache = (size_t)g->cache_tokens;
-    else if (!g->micro_batches && places > ROOM)
+    else if (!g->requests && places > ROOM)
         limits->cache = cache_blocks(limits->context > limits->source ? limits->context
                                                                       : limits->source,
                                      ROOM, 0) *
@@ -399,8 +332,11 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     struct generate *g = arg;
     const struct program_options options = options_of(g);
     struct engine_limits limits = limits_of(g);
+    const struct scheduler_options how = {
+        .grow = true, .limits = &limits, .gain = gain, .arg = g
+    };
     struct runner r;
-    int ret = 0;
+    int ret;
 
     if (runner_open(&r, g->session->checkpoint, &g->session->mesh, &g->session->machine,
                     comm, &options, &limits, err) < 0)
@@ -409,14 +345,14 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       g->session->checkpoint->model->family);
-    open_texts(g, comm->rank == 0);
-    if (ret == 0)
-        ret = make_texts(g, &r, &limits, err);
-    if (ret == 0)
-        ret = collect(g, &r, err);
-    if (ret == 0 && comm->rank == 0)
-        ret = print_texts(g, err);
-    close_texts(g);
+    if (ret == 0) {
+        scheduler_open(&g->scheduler, &r, &how);
+        open_texts(g, comm->rank == 0);
+        ret =
+            comm->rank == 0 ? make_texts(g, err) : scheduler_follow(g->scheduler, err);
+        close_texts(g);
+        ret = scheduler_close(g->scheduler, ret, err);
+    }
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
@@ -577,7 +513,8 @@ int generate_main(const char *program, int argc, char **argv)
         INPUT_FORMAT_OPTION(g.prompts),
         INPUT_INVALID_OPTION(g.prompts),
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
-        { OPT_COUNT, '\0', "micro-batches", &g.micro_batches, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "requests", &g.requests, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "micro-batches", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },

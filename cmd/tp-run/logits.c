@@ -28,7 +28,6 @@ struct logits {
     struct result *result; /* [nresults]: in the order of inputs; on rank 0 */
     size_t nresults;
     struct runner *runner;
-    size_t taken; /* inputs with outputs that rank 0 has received */
 };
 
 /* ---- on rank 0 ---- */
@@ -94,23 +93,24 @@ static int open_result(struct logits *l, const struct program *p, size_t at, int
     return r->x ? 0 : -1;
 }
 
-/* Receives the outputs of input AT from other ranks. */
-static int take_outputs(struct logits *l, struct runner *r, size_t at, struct err *err)
+/* Receives the outputs of an input from other ranks. */
+static int take_outputs(void *arg, const struct scheduler_part *part, struct err *err)
 {
+    struct logits *l = arg;
+    struct runner *r = l->runner;
     const struct program *p = r->program;
-    int replica = (int)(at % (size_t)r->nreplicas);
 
-    for (int i = l->inputs.v[at].bad ? p->noutputs : 0; i < p->noutputs; i++) {
+    for (int i = 0; i < p->noutputs; i++) {
         int stage = p->output[i].stage;
         uint64_t rows;
         size_t bytes;
         float *x;
 
-        if (replica == 0 && stage == 0)
+        if (part->replica == 0 && stage == 0)
             continue;
-        if (runner_receive(r, replica, stage, &rows, sizeof(rows), err) < 0 ||
-            open_result(l, p, at, i, rows, &x, &bytes, err) < 0 ||
-            runner_receive(r, replica, stage, x, bytes, err) < 0)
+        if (runner_receive(r, part->replica, stage, &rows, sizeof(rows), err) < 0 ||
+            open_result(l, p, (size_t)part->tag, i, rows, &x, &bytes, err) < 0 ||
+            runner_receive(r, part->replica, stage, x, bytes, err) < 0)
             return -1;
     }
     return 0;
@@ -124,7 +124,7 @@ static int give_outputs(void *arg, const struct scheduler_part *part, struct err
     struct logits *l = arg;
     struct runner *r = l->runner;
     const struct program *p = r->program;
-    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas;
+    size_t at = (size_t)part->tag;
 
     for (int i = 0; i < p->noutputs; i++) {
         const struct value *v = &p->value[p->output[i].value];
@@ -155,42 +155,24 @@ static int give_outputs(void *arg, const struct scheduler_part *part, struct err
     return 0;
 }
 
-/* On rank 0: receives the outputs of the inputs that all ranks have sent. */
-static int take_settled(void *arg, size_t end, struct err *err)
-{
-    struct logits *l = arg;
-    struct runner *r = l->runner;
-
-    if (runner_keeps_step(r))
-        return 0;
-    for (; r->world->rank == 0 && end && l->taken <= (end - 1) * (size_t)r->nreplicas;
-         l->taken++)
-        if (take_outputs(l, r, l->taken, err) < 0)
-            return -1;
-    return 0;
-}
-
 static int run_inputs(struct logits *l, struct runner *r,
                       const struct engine_limits *limits, struct err *err)
 {
-    struct scheduler plan = { .runner = r,
-                              .limits = limits,
-                              .see = give_outputs,
-                              .settled = take_settled,
-                              .arg = l };
+    const struct scheduler_options how = {
+        .limits = limits, .see = give_outputs, .collect = take_outputs, .arg = l
+    };
+    bool front = r->world->rank == 0;
+    struct scheduler *s;
     int ret;
 
     l->runner = r;
-    if (r->world->rank == 0) {
+    if (front) {
         l->nresults = l->inputs.n * (size_t)r->program->noutputs;
         l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
     }
-    outputs_add_texts(&plan, &l->inputs);
-    ret = scheduler_run(&plan, err);
-    for (; r->world->rank == 0 && l->taken < l->inputs.n && ret == 0; l->taken++)
-        ret = take_outputs(l, r, l->taken, err);
-    free(plan.text);
-    return ret;
+    scheduler_open(&s, r, &how);
+    ret = front ? outputs_run_inputs(s, &l->inputs, err) : scheduler_follow(s, err);
+    return scheduler_close(s, ret, err);
 }
 
 static struct program_options options_of(const struct logits *l)

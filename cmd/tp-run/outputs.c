@@ -99,59 +99,76 @@ int outputs_check_inputs(struct inputs *in, const struct session *s, struct err 
     return 0;
 }
 
-void outputs_add_texts(struct scheduler *plan, const struct inputs *inputs)
+int outputs_run_inputs(struct scheduler *s, const struct inputs *inputs,
+                       struct err *err)
 {
-    const struct runner *r = plan->runner;
+    for (size_t i = 0; i < inputs->n; i++) {
+        const struct input *in = &inputs->v[i];
+        const struct scheduler_text text = { .ids = in->ids.v,
+                                             .token_types =
+                                                 in->types.n ? in->types.v : NULL,
+                                             .marks = in->marks.n ? in->marks.v : NULL,
+                                             .n = in->ids.n,
+                                             .source = in->source.v,
+                                             .nsource = in->source.n,
+                                             .features = in->features,
+                                             .nframes = in->nframes,
+                                             .tag = i };
+        uint64_t id;
 
-    plan->text = xcalloc(inputs->n + 1, sizeof(*plan->text));
-    for (size_t at = (size_t)r->replica; at < inputs->n; at += (size_t)r->nreplicas) {
-        const struct input *in = &inputs->v[at];
-
-        plan->text[plan->ntexts++] =
-            (struct scheduler_text){ .ids = in->ids.v,
-                                     .token_types = in->types.n ? in->types.v : NULL,
-                                     .marks = in->marks.n ? in->marks.v : NULL,
-                                     .n = in->ids.n,
-                                     .over = in->bad || in->empty,
-                                     .source = in->source.v,
-                                     .nsource = in->source.n,
-                                     .features = in->features,
-                                     .nframes = in->nframes };
+        if (!in->bad && !in->empty && scheduler_submit(s, &text, &id, err) < 0)
+            return -1;
     }
+    return scheduler_run(s, err);
 }
 
 /* ---- on rank 0 ---- */
 
-/* Passes the inputs before END to done(), in order. */
-static int hand_over(struct outputs *o, size_t end, struct err *err)
+/* Passes the inputs whose outputs are known to done(), in order. */
+static int hand_over(struct outputs *o, struct err *err)
 {
-    struct runner *r = o->runner;
-    const struct program *p = r->program;
+    const struct program *p = o->runner->program;
     size_t cols = p->value[p->output[0].value].whole_cols;
 
-    for (; r->world->rank == 0 && o->next < end; o->next++) {
-        size_t at = o->next, rows = o->nmade[at];
-        int replica = (int)(at % (size_t)r->nreplicas), stage = p->output[0].stage;
+    for (; o->next < o->inputs->n; o->next++) {
+        size_t at = o->next;
+        const struct input *in = &o->inputs->v[at];
         float *x = o->made[at];
-        uint64_t n;
-        int ret = 0;
+        int ret;
 
-        if (!x && !o->inputs->v[at].bad && !o->inputs->v[at].empty) {
-            if (runner_receive(r, replica, stage, &n, sizeof(n), err) < 0)
-                return -1;
-            rows = (size_t)n;
-            x = o->made[at] = mem_alloc(rows * cols * sizeof(*x) + 1, o->name, err);
-            if (!x ||
-                runner_receive(r, replica, stage, x, rows * cols * sizeof(*x), err) < 0)
-                return -1;
-        }
-        ret = o->done(o->arg, at, x, rows, cols, err);
+        if (!x && !in->bad && !in->empty)
+            break;
+        ret = o->done(o->arg, at, x, o->nmade[at], cols, err);
         free(x);
         o->made[at] = NULL;
         if (ret < 0)
             return -1;
     }
     return 0;
+}
+
+/* Receives the output of an input, if another rank has made it. */
+static int collect(void *arg, const struct scheduler_part *part, struct err *err)
+{
+    struct outputs *o = arg;
+    struct runner *r = o->runner;
+    const struct program *p = r->program;
+    size_t cols = p->value[p->output[0].value].whole_cols;
+    int stage = p->output[0].stage;
+    uint64_t n;
+    float *x;
+
+    if (part->replica > 0 || stage > 0) {
+        if (runner_receive(r, part->replica, stage, &n, sizeof(n), err) < 0)
+            return -1;
+        x = mem_alloc(n * cols * sizeof(*x) + 1, o->name, err);
+        o->made[part->tag] = x;
+        o->nmade[part->tag] = (size_t)n;
+        if (!x ||
+            runner_receive(r, part->replica, stage, x, n * cols * sizeof(*x), err) < 0)
+            return -1;
+    }
+    return hand_over(o, err);
 }
 
 /* ---- on every rank ---- */
@@ -172,7 +189,7 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
     struct runner *r = o->runner;
     const struct program_output *out = &r->program->output[0];
     const struct value *v = &r->program->value[out->value];
-    size_t at = (size_t)r->replica + part->text * (size_t)r->nreplicas, rows, bad;
+    size_t at = (size_t)part->tag, rows, bad;
     bool logits = !strcmp(out->name, "logits");
     const float *made;
     float *room;
@@ -214,32 +231,21 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
     return ret;
 }
 
-/* On rank 0: passes on the inputs whose outputs have been sent by all ranks. */
-static int settled(void *arg, size_t end, struct err *err)
-{
-    struct outputs *o = arg;
-    size_t n = (size_t)o->runner->nreplicas;
-
-    if (runner_keeps_step(o->runner) || !end)
-        return 0;
-    return hand_over(o, (end - 1) * n + 1, err);
-}
-
 static int run_inputs(struct outputs *o, const struct engine_limits *limits,
                       struct err *err)
 {
-    struct runner *r = o->runner;
-    struct scheduler plan = {
-        .runner = r, .limits = limits, .see = see, .settled = settled, .arg = o
+    const struct scheduler_options how = {
+        .limits = limits, .see = see, .collect = collect, .arg = o
     };
+    bool front = o->runner->world->rank == 0;
+    struct scheduler *s;
     int ret;
 
-    outputs_add_texts(&plan, o->inputs);
-    ret = scheduler_run(&plan, err);
-    if (ret == 0)
-        ret = hand_over(o, o->inputs->n, err);
-    free(plan.text);
-    return ret;
+    scheduler_open(&s, o->runner, &how);
+    ret = front ? outputs_run_inputs(s, o->inputs, err) : scheduler_follow(s, err);
+    if (ret == 0 && front)
+        ret = hand_over(o, err);
+    return scheduler_close(s, ret, err);
 }
 
 static struct program_options options_of(const struct session *s, const char *name)

@@ -42,8 +42,9 @@ MUST_CHECK int outputs_read_inputs(struct inputs *in, struct session *s,
 int outputs_main(struct session *s, struct inputs *in, const struct given *g,
                  const char *name, int (*check)(void *arg, struct err *err),
                  rank_main main, void *arg, struct err *err);
-/* Sets plan->text to the texts of IN for PLAN's replica; the caller frees it. */
-void outputs_add_texts(struct scheduler *plan, const struct inputs *in);
+/* On rank 0: runs the usable texts of IN; the tag of each is its index. */
+MUST_CHECK int outputs_run_inputs(struct scheduler *s, const struct inputs *in,
+                                  struct err *err);
 /* Runs all inputs, as a rank of COMM. */
 MUST_CHECK int outputs_run(struct outputs *o, struct comm *comm, struct err *err);
 /* Engine limits for whole inputs, several per step. */

@@ -19,6 +19,7 @@ enum { CHUNK = 512, UNBOUNDED_WINDOW = 2048, MOST = 32 /* windows of a step */ }
 struct result {
     double sum; /* of the losses */
     uint64_t counted;
+    size_t windows, done; /* how many it has, and of these are scored */
 };
 
 struct score {
@@ -27,46 +28,54 @@ struct score {
     uint64_t window;
     uint64_t stride; /* distance of windows in tokens; 0: they do not overlap */
     bool windowed;   /* --window was given */
-    /* this replica's part */
     struct runner *runner;
-    struct scheduler_text *plan; /* [windows] */
-    size_t *document;            /* [windows]: the document of each */
-    size_t *skip;                /* [windows]: targets already scored by an earlier
-                                  * window */
-    size_t nwindows, cap[3];
-    struct result *result; /* [inputs]; of this replica's documents, on rank 0 of all */
-    size_t printed;        /* on rank 0: number of documents printed */
+    /* on rank 0 */
+    struct window {
+        size_t document, at, n;
+        size_t skip; /* targets already scored by an earlier window */
+    } * window_of;   /* [nwindows]; a window's index is its tag */
+    size_t nwindows, cap, done;
+    struct result *result; /* [inputs] */
+    float *nll;            /* [rows of a step]: received */
+    size_t printed;        /* number of documents printed */
 };
 
-/* Adds the losses of a window; after a document's last window sends the result to rank
- * 0. */
+/* Adds the losses of a window's tokens. */
+static int add_losses(struct score *s, const struct scheduler_part *part,
+                      const float *nll, struct err *err)
+{
+    const struct window *w = &s->window_of[part->tag];
+    struct result *r = &s->result[w->document];
+
+    for (size_t i = 0; i < part->n; i++)
+        if (isnan(nll[i])) /* inf: the model leaves out the token, by a logit of -inf */
+            return inputs_not_finite(&s->inputs, s->session, w->document, "logits",
+                                     w->at + part->start + i + 1, err);
+        else if (part->start + i >= w->skip) {
+            r->sum += (double)nll[i];
+            r->counted++;
+        }
+    r->done += part->last;
+    s->done += part->last;
+    return 0;
+}
+
+/* On the last stage: sends the losses of a window's tokens to rank 0, which keeps its
+ * own. */
 static int see(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct score *s = arg;
-    size_t at = s->document[part->text], rows;
-    struct result *r = &s->result[at];
     const float *nll;
+    size_t rows;
 
     if (!runner_is_last(s->runner))
         return 0;
     if (engine_output(part->engine, 0, &nll, &rows, err) < 0)
         return -1;
     nll = scheduler_rows(part, ROWS_TOKENS, nll, 1, &rows);
-    for (size_t i = 0; i < rows; i++)
-        if (isnan(nll[i])) /* inf: the model leaves out the token, by a logit of -inf */
-            return inputs_not_finite(
-                &s->inputs, s->session, at, "logits",
-                (size_t)(s->plan[part->text].ids - s->inputs.v[at].ids.v) +
-                    part->start + i + 1,
-                err);
-        else if (part->start + i >= s->skip[part->text]) {
-            r->sum += (double)nll[i];
-            r->counted++;
-        }
-    if (!part->last ||
-        (part->text + 1 < s->nwindows && s->document[part->text + 1] == at))
-        return 0;
-    return runner_send(s->runner, s->runner->nstages - 1, r, sizeof(*r), err);
+    if (s->runner->world->rank == 0)
+        return add_losses(s, part, nll, err);
+    return runner_send(s->runner, s->runner->stage, nll, rows * sizeof(*nll), err);
 }
 
 static void print_result(const struct score *s, const struct input *in,
@@ -97,41 +106,51 @@ static void print_result(const struct score *s, const struct input *in,
     str_clear(&out);
 }
 
-/* On rank 0: prints the results of the documents before END. */
-static int print_until(struct score *s, size_t end, struct err *err)
+/* Prints the results that are known, in order. */
+static int print_results(struct score *s, struct err *err)
 {
-    struct runner *r = s->runner;
-
-    for (; s->printed < end && r->world->rank == 0; s->printed++) {
+    for (; s->printed < s->inputs.n; s->printed++) {
         size_t i = s->printed;
-        int replica = (int)(i % (size_t)r->nreplicas);
 
         if (s->inputs.v[i].bad && s->session->opt.json)
             inputs_print_bad(&s->inputs, i);
-        if (!s->inputs.v[i].bad) {
-            if (runner_receive(r, replica, r->nstages - 1, &s->result[i],
-                               sizeof(*s->result), err) < 0)
-                return -1;
+        if (!s->inputs.v[i].bad && s->result[i].done < s->result[i].windows)
+            break;
+        if (!s->inputs.v[i].bad)
             print_result(s, &s->inputs.v[i], &s->result[i]);
-        }
         if (fflush(stdout) < 0)
             return err_errno(err, "standard output");
     }
     return 0;
 }
 
-/* Called when the windows before END have been run and their results have been sent. */
-static int settled(void *arg, size_t end, struct err *err)
+/* On rank 0: receives the losses of a window's tokens from another rank. */
+static int collect(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct score *s = arg;
-    bool speaks = s->runner->world->rank == 0 && cmd_progress(s->session->opt.quiet);
-    size_t done = end < s->nwindows ? s->document[end] : s->inputs.n;
+    struct runner *r = s->runner;
+    int last = r->nstages - 1;
+
+    if (part->replica == 0 && last == 0)
+        return 0;
+    if (runner_receive(r, part->replica, last, s->nll, part->n * sizeof(*s->nll), err) <
+        0)
+        return -1;
+    return add_losses(s, part, s->nll, err);
+}
+
+/* Reports how far the work is, and prints what is new. */
+static int show(struct score *s, struct err *err)
+{
+    bool speaks = cmd_progress(s->session->opt.quiet);
+    size_t before = s->printed;
 
     if (speaks)
-        fprintf(stderr, "\r%zu of %zu windows", end, s->nwindows);
-    if (speaks && (done > s->printed || end == s->nwindows))
+        fprintf(stderr, "\r%zu of %zu windows", s->done, s->nwindows);
+    if (speaks &&
+        (s->done == s->nwindows || s->result[before].done == s->result[before].windows))
         fputs("\r\033[K", stderr);
-    return runner_keeps_step(s->runner) ? 0 : print_until(s, done, err);
+    return print_results(s, err);
 }
 
 /* Adds N tokens of document DOCUMENT from AT as a window; an earlier window has scored
@@ -139,24 +158,9 @@ static int settled(void *arg, size_t end, struct err *err)
 static void add_window(struct score *s, size_t document, size_t at, size_t n,
                        size_t skip)
 {
-    const struct input *d = &s->inputs.v[document];
-    size_t i = s->nwindows++;
-
-    s->plan = xgrow(s->plan, &s->cap[0], i + 1, sizeof(*s->plan));
-    s->document = xgrow(s->document, &s->cap[1], i + 1, sizeof(*s->document));
-    s->skip = xgrow(s->skip, &s->cap[2], i + 1, sizeof(*s->skip));
-    s->plan[i] =
-        (struct scheduler_text){ .ids = d->ids.v + at,
-                                 .token_types = d->types.n ? d->types.v + at : NULL,
-                                 .marks = d->marks.n ? d->marks.v + at * MARKS : NULL,
-                                 .targets = d->ids.v + at + 1,
-                                 .source = d->source.v,
-                                 .nsource = d->source.n,
-                                 .features = d->features,
-                                 .nframes = d->nframes,
-                                 .n = n };
-    s->document[i] = document;
-    s->skip[i] = skip;
+    s->window_of = xgrow(s->window_of, &s->cap, s->nwindows + 1, sizeof(*s->window_of));
+    s->window_of[s->nwindows++] = (struct window){ document, at, n, skip };
+    s->result[document].windows++;
 }
 
 /* Without a stride, inputs are all tokens but the last, in windows that do not overlap,
@@ -184,29 +188,65 @@ static size_t windows_of(const struct score *s, const struct input *d)
     return d->bad ? 0 : (size_t)((d->ids.n - 1 + step - 1) / step);
 }
 
-/* Rank 0 asks for results only after they have been sent, so no stage waits for it. */
+static int submit_window(struct score *s, struct scheduler *to, size_t i,
+                         struct err *err)
+{
+    const struct window *w = &s->window_of[i];
+    const struct input *d = &s->inputs.v[w->document];
+    const struct scheduler_text text = {
+        .ids = d->ids.v + w->at,
+        .token_types = d->types.n ? d->types.v + w->at : NULL,
+        .marks = d->marks.n ? d->marks.v + w->at * MARKS : NULL,
+        .targets = d->ids.v + w->at + 1,
+        .source = d->source.v,
+        .nsource = d->source.n,
+        .features = d->features,
+        .nframes = d->nframes,
+        .n = w->n,
+        .tag = i
+    };
+    uint64_t id;
+
+    return scheduler_submit(to, &text, &id, err);
+}
+
+static int lead(struct score *s, struct scheduler *to, struct err *err)
+{
+    int more = 1;
+
+    for (size_t i = 0; i < s->inputs.n; i++)
+        if (!s->inputs.v[i].bad)
+            add_windows(s, i);
+    for (size_t i = 0; i < s->nwindows; i++)
+        if (submit_window(s, to, i, err) < 0)
+            return -1;
+    while (more > 0) {
+        more = scheduler_step(to, err);
+        if (more >= 0 && show(s, err) < 0)
+            return -1;
+    }
+    return more;
+}
+
 static int score_documents(struct score *s, struct runner *r,
                            const struct engine_limits *limits, struct err *err)
 {
-    struct scheduler plan = {
-        .runner = r, .limits = limits, .see = see, .settled = settled, .arg = s
+    const struct scheduler_options how = {
+        .limits = limits, .see = see, .collect = collect, .arg = s
     };
+    bool front = r->world->rank == 0;
+    struct scheduler *scheduler;
     int ret;
 
     s->runner = r;
     s->result = xcalloc(s->inputs.n + 1, sizeof(*s->result));
-    for (size_t i = (size_t)r->replica; i < s->inputs.n; i += (size_t)r->nreplicas)
-        if (!s->inputs.v[i].bad)
-            add_windows(s, i);
-    plan.text = s->plan;
-    plan.ntexts = s->nwindows;
-    ret = scheduler_run(&plan, err);
-    if (ret == 0)
-        ret = print_until(s, s->inputs.n, err);
+    s->nll = xcalloc(limits->tokens + 1, sizeof(*s->nll));
+    scheduler_open(&scheduler, r, &how);
+    ret = front ? lead(s, scheduler, err) : scheduler_follow(scheduler, err);
+    ret = scheduler_close(scheduler, ret, err);
     free(s->result);
-    free(s->skip);
-    free(s->document);
-    free(s->plan);
+    free(s->nll);
+    free(s->window_of);
     return ret;
 }
 

@@ -606,6 +606,11 @@ void attend_forget(struct attend *a, size_t sequence)
     cache_reset(&a->cache, sequence);
 }
 
+size_t attend_held(const struct attend *a)
+{
+    return cache_held(&a->cache);
+}
+
 int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
                  struct upload *u, struct err *err)
 {

@@ -52,6 +52,8 @@ void attend_ready(struct attend *a, const struct upload *u);
 void attend_shape(const struct attend *a, struct shape *shape);
 /* Ends SEQUENCE and frees its blocks. */
 void attend_forget(struct attend *a, size_t sequence);
+/* Blocks that sequences hold. */
+size_t attend_held(const struct attend *a);
 /* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION and
  * OP_STREAM.  The caller sets CALL's buffers except those of cached values. */
 MUST_CHECK int attend_keep(struct attend *a, struct call *call, struct err *err);

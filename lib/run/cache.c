@@ -246,6 +246,16 @@ void cache_reset(struct cache *c, size_t sequence)
     }
 }
 
+size_t cache_held(const struct cache *c)
+{
+    size_t n = 0;
+
+    for (int g = 0; g < c->ngroups; g++)
+        for (size_t i = 0; i < c->group[g].blocks; i++)
+            n += c->group[g].used[i];
+    return n;
+}
+
 int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size_t n,
                  struct err *err)
 {

@@ -80,6 +80,8 @@ void cache_reset(struct cache *c, size_t sequence);
  * that these rows do not attend to.  ERR_SYSTEM when the pool has no free block. */
 MUST_CHECK int cache_extend(struct cache *c, int group, size_t sequence, size_t start,
                             size_t n, struct err *err);
+/* Blocks that sequences hold, in all groups. */
+size_t cache_held(const struct cache *c);
 /* Adds SEQUENCE's block table to U in the form that kernels read. */
 void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u);
 

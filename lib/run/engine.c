@@ -368,6 +368,11 @@ void engine_forget(struct engine *e, size_t sequence)
     attend_forget(e->attend, sequence);
 }
 
+size_t engine_cached_blocks(const struct engine *e)
+{
+    return attend_held(e->attend);
+}
+
 /* ---- values ---- */
 
 /* Rows of value V in this step.  For experts this is an upper bound, unless they came

@@ -123,6 +123,8 @@ MUST_CHECK int engine_forward(struct engine *e, const struct segment *segment, s
 MUST_CHECK int engine_reverse(struct engine *e, struct err *err);
 /* Ends SEQUENCE and frees its blocks of the KV cache. */
 void engine_forget(struct engine *e, size_t sequence);
+/* Blocks of the KV cache that sequences hold. */
+size_t engine_cached_blocks(const struct engine *e);
 /* From now on, call SEE before the first instruction of each part of the model
  * (model_part), and with -1 after the last instruction of a step. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);

@@ -10,6 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/held.c %D%/held.h \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
+    %D%/plan.c %D%/plan.h \
     %D%/rates.c %D%/rates.h \
     %D%/replays.c %D%/replays.h \
     %D%/resident.c %D%/resident.h \

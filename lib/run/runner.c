@@ -268,43 +268,12 @@ bool runner_keeps_step(const struct runner *r)
     return r->groups.expert->size > 1;
 }
 
-int runner_agree(struct runner *r, bool *any, size_t n, struct err *err)
-{
-    size_t size = (size_t)r->groups.expert->size;
-    bool *all;
-    int ret;
-
-    if (size == 1)
-        return 0;
-    all = xcalloc(size * n, sizeof(*all));
-    ret = comm_run(r->groups.expert, comm_all_gather(any, all, n * sizeof(*any)), err);
-    for (size_t i = 0; i < size * n && ret == 0; i++)
-        any[i % n] |= all[i];
-    free(all);
-    return ret;
-}
-
 bool runner_is_last(const struct runner *r)
 {
     return r->stage == r->nstages - 1;
 }
 
-int runner_broadcast(struct runner *r, const void *buf, size_t bytes, struct err *err)
-{
-    for (int s = 0; s < r->stage && runner_is_last(r); s++)
-        if (r->groups.pipe->ops->send(r->groups.pipe, buf, bytes, s, err) < 0)
-            return -1;
-    return 0;
-}
-
-int runner_receive_broadcast(struct runner *r, void *buf, size_t bytes, struct err *err)
-{
-    return runner_is_last(r) ? 0
-                             : r->groups.pipe->ops->receive(r->groups.pipe, buf, bytes,
-                                                            r->nstages - 1, err);
-}
-
-/* The world rank that sends the outputs of STAGE of REPLICA. */
+/* The world rank that sends the outputs of STAGE of REPLICA, and hears the driver. */
 static int speaker(const struct runner *r, int replica, int stage)
 {
     int ep = r->program->mesh.size[MESH_EP];
@@ -333,4 +302,14 @@ int runner_receive(struct runner *r, int replica, int stage, void *buf, size_t b
     if (from == 0 || r->world->rank != 0)
         return 0;
     return r->world->ops->receive(r->world, buf, bytes, from, err);
+}
+
+int runner_send_down(struct runner *r, int replica, int stage, const void *buf,
+                     size_t bytes, struct err *err)
+{
+    int to = speaker(r, replica, stage);
+
+    if (to == 0 || r->world->rank != 0)
+        return 0;
+    return r->world->ops->send(r->world, buf, bytes, to, err);
 }

@@ -2,9 +2,9 @@
  *
  * The replicas of the mesh (dp x ep) share out the inputs.  The ranks of a replica run
  * the same steps, stage after stage; expert-parallel replicas all run the same number
- * of steps.  An output is on the tensor group of one stage.  From there it can be
- * broadcast to the replica's other stages, or sent to rank 0 of the world, the driver,
- * which talks to the user. */
+ * of steps.  An output is on the tensor group of one stage.  From there it is sent to
+ * rank 0 of the world, the driver, which talks to the user and says what the next step
+ * is (plan.h). */
 #ifndef LIB_RUN_RUNNER_H
 #define LIB_RUN_RUNNER_H
 
@@ -67,26 +67,19 @@ void runner_close(struct runner *r);
 /* Adds what the rank has allocated, and mapped. */
 void runner_memory(const struct runner *r, struct ledger *list);
 
-/* True when replicas wait for each other in each step (expert parallelism).  Then no
- * rank may wait for another replica's output before all steps are done. */
+/* True when replicas wait for each other in each step (expert parallelism): all of them
+ * run it, with texts or without. */
 bool runner_keeps_step(const struct runner *r);
-/* any[i] of N: becomes true if it is true on any of the expert-parallel ranks. */
-MUST_CHECK int runner_agree(struct runner *r, bool *any, size_t n, struct err *err);
-
 bool runner_is_last(const struct runner *r); /* is this the last stage? */
-/* Broadcasts buf[bytes] from the replica's last stage to its other stages.  tell sends
- * and is a no-op elsewhere; hear receives and is a no-op on the last stage. */
-MUST_CHECK int runner_broadcast(struct runner *r, const void *buf, size_t bytes,
-                                struct err *err);
-MUST_CHECK int runner_receive_broadcast(struct runner *r, void *buf, size_t bytes,
-                                        struct err *err);
-/* Sends buf[bytes] of STAGE of REPLICA to the driver; the sender is the first rank of
- * the stage's tensor and sequence groups.  give sends and is a no-op on other ranks;
- * take receives and is a no-op on ranks other than the driver.  Both are no-ops when
- * sender and driver are one rank. */
+/* Messages between the driver and STAGE of REPLICA, which is the first rank of the
+ * stage's tensor and sequence groups.  Both functions that send are no-ops on ranks
+ * other than the sender, runner_receive on ranks other than the driver; all are where
+ * sender and receiver are one rank.  Nobody waits for a receiver. */
 MUST_CHECK int runner_send(struct runner *r, int stage, const void *buf, size_t bytes,
                            struct err *err);
 MUST_CHECK int runner_receive(struct runner *r, int replica, int stage, void *buf,
                               size_t bytes, struct err *err);
+MUST_CHECK int runner_send_down(struct runner *r, int replica, int stage,
+                                const void *buf, size_t bytes, struct err *err);
 
 #endif

@@ -1,36 +1,64 @@
-/* scheduler - continuous batching: chooses the texts of each step */
+/* scheduler - continuous batching: a queue of texts, and the steps that serve them */
 #include "lib/run/scheduler.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
+#include "lib/run/plan.h"
 
-/* A step that is being assembled or in flight. */
-struct step {
-    size_t *text; /* [n] */
-    size_t n;
-    size_t deciding; /* number of texts whose next token it computes */
-    size_t *decided; /* [deciding]: these texts */
-    int32_t *next;   /* [deciding]: their next tokens */
-    size_t end;      /* all texts before this one have been run completely */
+enum { WAITS = -1 }; /* in place of a replica */
+
+/* A text that is not over, on rank 0. */
+struct text {
+    struct scheduler_text in;
+    uint64_t id;
+    struct draw draw;
+    const int32_t *ids; /* [n] */
+    int32_t *own;       /* the same, if it grows */
+    size_t n, cap;
+    size_t done; /* tokens that are cached, or computed by a step in flight */
+    size_t blocks, source_blocks, sequence;
+    int replica;       /* or WAITS */
+    bool away;         /* a step in flight computes its next token */
+    bool over;         /* cancelled while it was away */
+    struct text *next; /* in the queue */
 };
 
-struct state {
-    struct scheduler *s;
-    struct segment *segment;               /* [segments] */
-    int32_t *wanted;                       /* [segments] */
-    struct draw *draw;                     /* [segments] */
-    int32_t *next;                         /* [segments] */
-    bool *taken;                           /* [sequences] */
-    size_t all, source_all;                /* blocks of the cache */
-    size_t running, blocks, source_blocks; /* texts with a sequence, and the blocks that
-                                            * they use */
-    struct step *step;      /* [stages]: ring buffer of steps in flight */
-    size_t first, away;     /* its first entry and number of entries */
-    size_t front;           /* all texts before this one are over */
-    size_t tokens, sources; /* added to the step that is being assembled */
+/* The texts of a replica and what they use of its cache. */
+struct replica {
+    struct text **running; /* [nrunning]: by id */
+    size_t nrunning;
+    bool *taken; /* [sequences] */
+    size_t blocks, source_blocks;
+    struct plan plan;       /* of the step that is being assembled */
+    size_t tokens, sources; /* added to it */
+};
+
+/* A replica's part of a step in flight. */
+struct flight {
+    struct scheduler_part *part; /* [n] */
+    struct text **deciding;      /* [ndeciding]: whose next token it computes */
+    int32_t *next;               /* [ndeciding]: these tokens, if rank 0 has them */
+    size_t n, ndeciding;
+};
+
+struct scheduler {
+    struct runner *runner;
+    struct scheduler_options o;
+    int nreplicas;
+    size_t all, source_all;  /* blocks of a replica's cache */
+    struct replica *replica; /* [nreplicas]; on other ranks its own alone */
+    struct text *queue;      /* by id */
+    struct text **end;       /* of the queue: where the next one goes */
+    size_t nwaiting;
+    uint64_t nids;
+    struct text *gaining;   /* during .gain */
+    struct flight *flight;  /* [stages][nreplicas]: ring buffer of steps */
+    size_t first, nflights; /* its first entry and number of entries */
+    int32_t *next;          /* [segments]: of the step that this rank has run */
 };
 
 static size_t blocks_of(size_t rows)
@@ -38,229 +66,511 @@ static size_t blocks_of(size_t rows)
     return cache_blocks(rows, 1, 0);
 }
 
-/* ---- room ---- */
+/* ---- opening and closing ---- */
 
-static size_t blocks_left(const struct state *st)
+static void open_flight(struct flight *f, size_t segments)
 {
-    return st->all - st->blocks;
+    f->part = xcalloc(segments + 1, sizeof(*f->part));
+    f->deciding = xcalloc(segments + 1, sizeof(*f->deciding));
+    f->next = xcalloc(segments + 1, sizeof(*f->next));
 }
 
-static size_t find_sequence(const struct state *st)
+void scheduler_open(struct scheduler **out, struct runner *r,
+                    const struct scheduler_options *options)
+{
+    const struct engine_limits *l = options->limits;
+    struct scheduler *s = xcalloc(1, sizeof(*s));
+    size_t flights;
+
+    s->runner = r;
+    s->o = *options;
+    s->nreplicas = r->world->rank == 0 ? r->nreplicas : 1;
+    s->all = r->program->nslots ? cache_blocks(l->context, l->sequences, l->cache)
+                                : SIZE_MAX / 2;
+    s->source_all = cache_blocks(l->source, l->sequences, l->cache);
+    s->replica = xcalloc((size_t)s->nreplicas, sizeof(*s->replica));
+    for (int i = 0; i < s->nreplicas; i++) {
+        s->replica[i].running = xcalloc(l->sequences + 1, sizeof(*s->replica->running));
+        s->replica[i].taken = xcalloc(l->sequences + 1, sizeof(*s->replica->taken));
+    }
+    flights = (size_t)r->nstages * (size_t)s->nreplicas;
+    s->flight = xcalloc(flights, sizeof(*s->flight));
+    for (size_t i = 0; i < flights; i++)
+        open_flight(&s->flight[i], l->segments);
+    s->next = xcalloc(l->segments + 1, sizeof(*s->next));
+    s->end = &s->queue;
+    *out = s;
+}
+
+static void free_text(struct text *t)
+{
+    free(t->own);
+    free(t);
+}
+
+/* Tells the other ranks that there are no more steps.  What the machine has failed in,
+ * they find out by themselves. */
+static int send_end(struct scheduler *s, int ret, struct err *err)
+{
+    for (int i = 0; i < s->nreplicas; i++) {
+        struct plan *p = &s->replica[i].plan;
+
+        p->kind = ret < 0 ? PLAN_FAILED : PLAN_END;
+        p->n = 0;
+        if (ret < 0)
+            p->failure = *err;
+        if ((ret == 0 || err->kind != ERR_SYSTEM) &&
+            plan_send(p, s->runner, i, ret < 0 ? NULL : err) < 0)
+            return -1;
+    }
+    return ret;
+}
+
+static void forget(struct scheduler *s, const struct plan *p)
+{
+    for (size_t i = 0; i < p->nforget; i++)
+        engine_forget(s->runner->engine, (size_t)p->forget[i]);
+}
+
+int scheduler_close(struct scheduler *s, int ret, struct err *err)
+{
+    struct text *next;
+
+    if (!s)
+        return ret;
+    if (s->runner->world->rank == 0)
+        ret = send_end(s, ret, err);
+    if (ret == 0)
+        forget(s, &s->replica[0].plan);
+    for (struct text *t = s->queue; t; t = next) {
+        next = t->next;
+        free_text(t);
+    }
+    for (int i = 0; i < s->nreplicas; i++) {
+        for (size_t k = 0; k < s->replica[i].nrunning; k++)
+            free_text(s->replica[i].running[k]);
+        free(s->replica[i].running);
+        free(s->replica[i].taken);
+        plan_clear(&s->replica[i].plan);
+    }
+    for (int i = 0; i < s->runner->nstages * s->nreplicas; i++) {
+        free(s->flight[i].part);
+        free(s->flight[i].deciding);
+        free(s->flight[i].next);
+    }
+    free(s->replica);
+    free(s->flight);
+    free(s->next);
+    free(s);
+    return ret;
+}
+
+/* ---- the queue ---- */
+
+/* Puts T where its id belongs: at the end, unless it has been there before. */
+static void enqueue(struct scheduler *s, struct text *t)
+{
+    struct text **at = !s->queue || t->id + 1 == s->nids ? s->end : &s->queue;
+
+    while (*at && (*at)->id < t->id)
+        at = &(*at)->next;
+    t->next = *at;
+    *at = t;
+    if (!t->next)
+        s->end = &t->next;
+    t->replica = WAITS;
+    s->nwaiting++;
+}
+
+static struct text *dequeue(struct scheduler *s, struct text **at)
+{
+    struct text *t = *at;
+
+    *at = t->next;
+    if (!t->next)
+        s->end = at;
+    s->nwaiting--;
+    return t;
+}
+
+int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
+                     uint64_t *id, struct err *err)
+{
+    size_t most = s->o.grow && text->most > text->n ? text->most : text->n;
+    struct text *t;
+
+    if (most > s->o.limits->context || blocks_of(most) > s->all ||
+        blocks_of(text->nsource) > s->source_all)
+        return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
+                       most > text->nsource ? most : text->nsource);
+    t = xcalloc(1, sizeof(*t));
+    t->in = *text;
+    t->n = text->n;
+    t->ids = text->ids;
+    if (text->draw)
+        t->draw = *text->draw;
+    if (t->draw.temperature <= 0) { /* the likeliest of one */
+        t->draw.temperature = 1;
+        t->draw.top_k = 1;
+    }
+    if (s->o.grow) {
+        t->own = xgrow(t->own, &t->cap, t->n + 1, sizeof(*t->own));
+        memcpy(t->own, text->ids, t->n * sizeof(*t->own));
+        t->ids = t->own;
+    }
+    *id = t->id = s->nids++;
+    enqueue(s, t);
+    return 0;
+}
+
+size_t scheduler_waiting(const struct scheduler *s)
+{
+    return s->nwaiting;
+}
+
+size_t scheduler_running(const struct scheduler *s)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < s->nreplicas; i++)
+        n += s->replica[i].nrunning;
+    return n;
+}
+
+/* ---- room ---- */
+
+static size_t blocks_left(const struct scheduler *s, const struct replica *r)
+{
+    return s->all - r->blocks;
+}
+
+static size_t find_sequence(const struct replica *r)
 {
     size_t i = 0;
 
-    while (st->taken[i])
+    while (r->taken[i])
         i++;
     return i;
 }
 
 /* Blocks that T needs to begin: for its tokens, or for its full length (dynamic
  * RoPE). */
-static size_t blocks_at_first(const struct state *st, const struct scheduler_text *t)
+static size_t blocks_at_first(const struct scheduler *s, const struct text *t)
 {
-    return blocks_of(st->s->grow && st->s->runner->program->dynamic_rope ? t->most
-                                                                         : t->n);
+    return blocks_of(s->o.grow && s->runner->program->dynamic_rope ? t->in.most : t->n);
 }
 
 /* Are there blocks for all tokens of T and one generated token? */
-static bool has_room(const struct state *st, const struct scheduler_text *t)
+static bool has_room(const struct scheduler *s, const struct replica *r,
+                     const struct text *t)
 {
-    size_t more = st->s->grow && t->n < t->most;
+    size_t more = s->o.grow && t->n < t->in.most;
 
-    return st->running < st->s->limits->sequences &&
-           blocks_at_first(st, t) <= blocks_left(st) &&
-           blocks_of(t->n + more) <= blocks_left(st) &&
-           blocks_of(t->nsource) <= st->source_all - st->source_blocks;
+    return r->nrunning < s->o.limits->sequences &&
+           blocks_at_first(s, t) <= blocks_left(s, r) &&
+           blocks_of(t->n + more) <= blocks_left(s, r) &&
+           blocks_of(t->in.nsource) <= s->source_all - r->source_blocks;
 }
 
-static void begin(struct state *st, size_t text)
+/* Begins T, which has left the queue, in replica INDEX. */
+static void begin(struct scheduler *s, int index, struct text *t)
 {
-    struct scheduler_text *t = &st->s->text[text];
+    struct replica *r = &s->replica[index];
+    size_t at = r->nrunning++;
 
-    t->sequence = find_sequence(st);
-    t->blocks = blocks_at_first(st, t);
-    t->source_blocks = blocks_of(t->nsource);
+    for (; at && r->running[at - 1]->id > t->id; at--)
+        r->running[at] = r->running[at - 1];
+    r->running[at] = t;
+    t->replica = index;
+    t->sequence = find_sequence(r);
+    t->blocks = blocks_at_first(s, t);
+    t->source_blocks = blocks_of(t->in.nsource);
     t->done = 0;
-    t->running = true;
-    st->taken[t->sequence] = true;
-    st->running++;
-    st->blocks += t->blocks;
-    st->source_blocks += t->source_blocks;
-    if (st->s->begin)
-        st->s->begin(st->s->arg, text);
+    r->taken[t->sequence] = true;
+    r->blocks += t->blocks;
+    r->source_blocks += t->source_blocks;
 }
 
 /* Frees T's sequence and blocks. */
-static void leave(struct state *st, struct scheduler_text *t)
+static void leave(struct scheduler *s, struct text *t)
 {
-    engine_forget(st->s->runner->engine, t->sequence);
-    st->taken[t->sequence] = false;
-    st->running--;
-    st->blocks -= t->blocks;
-    st->source_blocks -= t->source_blocks;
+    struct replica *r = &s->replica[t->replica];
+    size_t at = 0;
+
+    while (r->running[at] != t)
+        at++;
+    r->nrunning--;
+    for (; at < r->nrunning; at++)
+        r->running[at] = r->running[at + 1];
+    plan_forget(&r->plan, t->sequence);
+    r->taken[t->sequence] = false;
+    r->blocks -= t->blocks;
+    r->source_blocks -= t->source_blocks;
     t->blocks = t->source_blocks = t->done = 0;
-    t->running = false;
 }
 
-/* Gets a block for one more token of text TEXT: a free one, or by preempting the
- * youngest text that is younger than TEXT and not in flight. */
-static bool take_block(struct state *st, size_t text)
+static void end(struct scheduler *s, struct text *t)
 {
-    struct scheduler_text *t = &st->s->text[text];
+    leave(s, t);
+    free_text(t);
+}
 
-    for (size_t i = st->s->ntexts; i-- > text + 1 && !blocks_left(st);)
-        if (st->s->text[i].running && !st->s->text[i].away)
-            leave(st, &st->s->text[i]);
-    if (!blocks_left(st))
+/* T will be computed again from its beginning. */
+static void begin_again(struct scheduler *s, struct text *t)
+{
+    leave(s, t);
+    enqueue(s, t);
+}
+
+/* Gets a block for one more token of T: a free one, or by preempting the youngest text
+ * that is younger than T and not in flight. */
+static bool take_block(struct scheduler *s, struct text *t)
+{
+    struct replica *r = &s->replica[t->replica];
+
+    for (size_t i = r->nrunning; i-- > 0 && !blocks_left(s, r);)
+        if (r->running[i]->id > t->id && !r->running[i]->away)
+            begin_again(s, r->running[i]);
+    if (!blocks_left(s, r))
         return false;
     t->blocks++;
-    st->blocks++;
+    r->blocks++;
     return true;
+}
+
+void scheduler_cancel(struct scheduler *s, uint64_t id)
+{
+    for (struct text **at = &s->queue; *at; at = &(*at)->next)
+        if ((*at)->id == id) {
+            free_text(dequeue(s, at));
+            return;
+        }
+    for (int i = 0; i < s->nreplicas; i++)
+        for (size_t k = 0; k < s->replica[i].nrunning; k++) {
+            struct text *t = s->replica[i].running[k];
+
+            if (t->id != id)
+                continue;
+            if (t->away)
+                t->over = true;
+            else
+                end(s, t);
+            return;
+        }
 }
 
 /* ---- assembling a step ---- */
 
-/* Adds the next N tokens of text TEXT. */
-static void add(struct state *st, struct step *step, size_t text, size_t n)
+static struct flight *flight_of(struct scheduler *s, size_t step, int replica)
 {
-    struct scheduler *s = st->s;
-    struct scheduler_text *t = &s->text[text];
-    struct segment *to = &st->segment[step->n];
-    bool last = t->done + n == t->n;
+    size_t at = (s->first + step) % (size_t)s->runner->nstages;
 
-    *to = (struct segment){ .ids = t->ids + t->done,
-                            .n = n,
-                            .start = t->done,
-                            .length = t->n,
-                            .sequence = t->sequence,
-                            .wanted = &st->wanted[step->n],
-                            .nwanted = last };
-    if (t->token_types)
-        to->token_types = t->token_types + t->done;
-    if (t->marks)
-        to->marks = t->marks + t->done * MARKS;
-    if (t->targets)
-        to->targets = t->targets + t->done;
+    return &s->flight[at * (size_t)s->nreplicas + (size_t)replica];
+}
+
+/* Adds the next N tokens of T to its replica's part of the step. */
+static void add(struct scheduler *s, struct text *t, size_t n)
+{
+    struct flight *f = flight_of(s, s->nflights, t->replica);
+    const bool last = t->done + n == t->n;
+    struct plan_part part = { .id = t->id,
+                              .tag = t->in.tag,
+                              .last = last,
+                              .decides = last && s->o.grow,
+                              .draws = t->in.draw != NULL,
+                              .wanted = (int32_t)n - 1,
+                              .draw = t->draw };
+    struct segment to = { .ids = t->ids + t->done,
+                          .n = n,
+                          .start = t->done,
+                          .length = t->n,
+                          .sequence = t->sequence,
+                          .nwanted = last };
+
+    part.draw.position += t->n;
+    if (t->in.token_types)
+        to.token_types = t->in.token_types + t->done;
+    if (t->in.marks)
+        to.marks = t->in.marks + t->done * MARKS;
+    if (t->in.targets)
+        to.targets = t->in.targets + t->done;
     if (t->done == 0) {
-        to->source = t->source;
-        to->nsource = t->nsource;
-        to->features = t->features;
-        to->nframes = t->nframes;
+        to.source = t->in.source;
+        to.nsource = t->in.nsource;
+        to.features = t->in.features;
+        to.nframes = t->in.nframes;
     }
-    if (t->draw) {
-        st->draw[step->n] = *t->draw;
-        st->draw[step->n].position += t->n;
-        to->draw = &st->draw[step->n];
-    }
-    st->wanted[step->n] = (int32_t)n - 1;
-    step->text[step->n++] = text;
-    if (last && s->grow) {
-        step->decided[step->deciding++] = text;
+    plan_add(&s->replica[t->replica].plan, &part, &to);
+    f->part[f->n++] = (struct scheduler_part){ .id = t->id,
+                                               .tag = t->in.tag,
+                                               .replica = t->replica,
+                                               .start = t->done,
+                                               .n = n,
+                                               .last = last };
+    if (part.decides) {
+        f->deciding[f->ndeciding++] = t;
         t->away = true;
     }
     t->done += n;
 }
 
+/* Is T in generation, with one token to compute? */
+static bool is_growing(const struct scheduler *s, const struct text *t)
+{
+    return s->o.grow && t->done > 0 && t->done + 1 == t->n;
+}
+
 /* Adds the next token of texts in generation, at most one stage's share of these texts;
  * the others belong to the steps of other stages. */
-static void add_growing(struct state *st, struct step *step)
+static void add_growing(struct scheduler *s, struct replica *r)
 {
-    struct scheduler *s = st->s;
     size_t stages = (size_t)s->runner->nstages, share;
 
-    share = (st->running + stages - 1) / stages;
-    share = share < s->limits->segments ? share : s->limits->segments;
-    for (size_t i = st->front; i < s->ntexts && step->n < share; i++) {
-        struct scheduler_text *t = &s->text[i];
+    share = (r->nrunning + stages - 1) / stages;
+    share = share < s->o.limits->segments ? share : s->o.limits->segments;
+    for (size_t i = 0; i < r->nrunning && r->plan.n < share; i++) {
+        struct text *t = r->running[i];
 
-        if (!t->running || t->away || t->done == 0 || t->done + 1 != t->n)
+        if (t->away || !is_growing(s, t))
             continue;
-        if (blocks_of(t->n) > t->blocks && !take_block(st, i))
+        if (blocks_of(t->n) > t->blocks && !take_block(s, t))
             continue;
-        add(st, step, i, 1);
+        add(s, t, 1);
     }
 }
 
 /* Tokens of T's next chunk.  Chunk boundaries are the same in every schedule. */
-static size_t chunk_of(const struct scheduler *s, const struct scheduler_text *t)
+static size_t chunk_of(const struct scheduler *s, const struct text *t)
 {
     size_t left = t->n - t->done;
 
     return left < s->runner->chunk ? left : s->runner->chunk;
 }
 
-/* Adds chunks of prompts in order, while there is room. */
-static void add_read(struct state *st, struct step *step)
+/* Does the step have room for T's next chunk? */
+static bool takes_chunk(const struct scheduler *s, const struct replica *r,
+                        const struct text *t)
 {
-    struct scheduler *s = st->s;
+    return r->plan.n < s->o.limits->segments &&
+           r->tokens + chunk_of(s, t) <= s->runner->chunk &&
+           (t->done > 0 || r->sources + t->in.nsource <= s->o.limits->sources);
+}
 
-    for (size_t i = st->front; i < s->ntexts && step->n < s->limits->segments; i++) {
-        struct scheduler_text *t = &s->text[i];
-        size_t n;
+static void add_chunk(struct scheduler *s, struct replica *r, struct text *t)
+{
+    const size_t n = chunk_of(s, t);
 
-        if (t->over || t->away || (t->running && s->grow && t->done + 1 == t->n))
+    r->sources += t->done ? 0 : t->in.nsource;
+    r->tokens += n;
+    add(s, t, n);
+}
+
+/* Blocks for tokens of T that came several at a time. */
+static bool take_blocks(struct scheduler *s, struct text *t)
+{
+    while (blocks_of(t->n) > t->blocks)
+        if (!take_block(s, t))
+            return false;
+    return true;
+}
+
+/* Adds chunks of texts that have begun, in order. */
+static void add_read(struct scheduler *s, struct replica *r)
+{
+    for (size_t i = 0; i < r->nrunning; i++) {
+        struct text *t = r->running[i];
+
+        if (t->away || t->done == t->n || is_growing(s, t) || !takes_chunk(s, r, t) ||
+            !take_blocks(s, t))
             continue;
-        n = chunk_of(s, t);
-        if (st->tokens + n > s->runner->chunk || (!t->running && !has_room(st, t)) ||
-            (t->done == 0 && st->sources + t->nsource > s->limits->sources))
-            return;
-        if (!t->running)
-            begin(st, i);
-        st->sources += t->done ? 0 : t->nsource;
-        st->tokens += n;
-        add(st, step, i, n);
-        if (t->done < t->n)
-            return;
+        add_chunk(s, r, t);
     }
 }
 
-/* Frees what texts hold that .settled has ended. */
-static void leave_ended(struct state *st)
+/* The replica that has room for T and the fewest texts; or WAITS. */
+static int find_replica(const struct scheduler *s, const struct text *t)
 {
-    for (size_t i = st->front; i < st->s->ntexts; i++)
-        if (st->s->text[i].over && st->s->text[i].running && !st->s->text[i].away)
-            leave(st, &st->s->text[i]);
+    int best = WAITS;
+
+    for (int i = 0; i < s->nreplicas; i++) {
+        const struct replica *r = &s->replica[i];
+
+        if (takes_chunk(s, r, t) && has_room(s, r, t) &&
+            (best == WAITS || r->nrunning < s->replica[best].nrunning))
+            best = i;
+    }
+    return best;
 }
 
-static void put_together(struct state *st, struct step *step)
+/* Begins texts of the queue, in order. */
+static void add_waiting(struct scheduler *s)
 {
-    step->n = step->deciding = 0;
-    st->tokens = st->sources = 0;
-    if (st->s->grow)
-        add_growing(st, step);
-    add_read(st, step);
+    while (s->queue) {
+        int replica = find_replica(s, s->queue);
+        struct text *t;
+
+        if (replica == WAITS)
+            return;
+        t = dequeue(s, &s->queue);
+        begin(s, replica, t);
+        add_chunk(s, &s->replica[replica], t);
+    }
 }
 
-/* ---- running a step ---- */
+/* Returns whether the step has any text. */
+static bool assemble(struct scheduler *s)
+{
+    bool any = false;
+
+    for (int i = 0; i < s->nreplicas; i++) {
+        struct replica *r = &s->replica[i];
+        struct flight *f = flight_of(s, s->nflights, i);
+
+        f->n = f->ndeciding = 0;
+        r->tokens = r->sources = 0;
+        if (s->o.grow)
+            add_growing(s, r);
+        add_read(s, r);
+    }
+    add_waiting(s);
+    for (int i = 0; i < s->nreplicas; i++)
+        any |= s->replica[i].plan.n > 0;
+    return any;
+}
+
+/* ---- running a step, on every rank ---- */
 
 /* The rows of each kind in segment I of the step, and the rows before it. */
-static struct scheduler_part part_of(const struct state *st, const struct step *step,
+static struct scheduler_part part_of(const struct scheduler *s, const struct plan *p,
                                      size_t i)
 {
-    const struct segment *s = &st->segment[i];
-    const struct scheduler_text *t = &st->s->text[step->text[i]];
-    struct scheduler_part p = { .text = step->text[i],
-                                .start = s->start,
-                                .n = s->n,
-                                .last = s->start + s->n == t->n,
-                                .engine = st->s->runner->engine,
-                                .alone = step->n == 1 };
+    const struct segment *own = &p->segment[i];
+    struct scheduler_part part = { .id = p->part[i].id,
+                                   .tag = p->part[i].tag,
+                                   .replica = s->runner->replica,
+                                   .start = own->start,
+                                   .n = own->n,
+                                   .last = p->part[i].last,
+                                   .engine = s->runner->engine,
+                                   .alone = p->n == 1 };
 
     for (size_t k = 0; k < i; k++) {
-        p.row[ROWS_TOKENS] += st->segment[k].n;
-        p.row[ROWS_WANTED] += st->segment[k].nwanted;
-        p.row[ROWS_SOURCE] += st->segment[k].nsource;
-        p.row[ROWS_FRAMES] += st->segment[k].nframes;
-        p.row[ROWS_HALVES] += (size_t)program_halved(st->segment[k].nframes);
+        const struct segment *before = &p->segment[k];
+
+        part.row[ROWS_TOKENS] += before->n;
+        part.row[ROWS_WANTED] += before->nwanted;
+        part.row[ROWS_SOURCE] += before->nsource;
+        part.row[ROWS_FRAMES] += before->nframes;
+        part.row[ROWS_HALVES] += (size_t)program_halved(before->nframes);
     }
-    p.row[ROWS_ONE] = i;
-    p.rows[ROWS_TOKENS] = s->n;
-    p.rows[ROWS_WANTED] = s->nwanted;
-    p.rows[ROWS_SOURCE] = s->nsource;
-    p.rows[ROWS_FRAMES] = s->nframes;
-    p.rows[ROWS_HALVES] = (size_t)program_halved(s->nframes);
-    p.rows[ROWS_ONE] = 1;
-    return p;
+    part.row[ROWS_ONE] = i;
+    part.rows[ROWS_TOKENS] = own->n;
+    part.rows[ROWS_WANTED] = own->nwanted;
+    part.rows[ROWS_SOURCE] = own->nsource;
+    part.rows[ROWS_FRAMES] = own->nframes;
+    part.rows[ROWS_HALVES] = (size_t)program_halved(own->nframes);
+    part.rows[ROWS_ONE] = 1;
+    return part;
 }
 
 const float *scheduler_rows(const struct scheduler_part *part, enum row_kind kind,
@@ -272,145 +582,167 @@ const float *scheduler_rows(const struct scheduler_part *part, enum row_kind kin
     return x + part->row[kind] * cols;
 }
 
-static int run_step(struct state *st, struct step *step, struct err *err)
+/* Sends the next tokens of the step to rank 0, from the last stage. */
+static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
 {
-    struct scheduler *s = st->s;
-
-    if (engine_step(s->runner->engine, st->segment, step->n, err) < 0)
-        return -1;
-    for (size_t i = 0; i < step->n && s->see; i++) {
-        struct scheduler_part part = part_of(st, step, i);
-
-        if (s->see(s->arg, &part, err) < 0)
-            return -1;
-    }
-    for (size_t i = 0; i < step->n && !s->grow; i++) {
-        struct scheduler_text *t = &s->text[step->text[i]];
-
-        if (t->done < t->n)
-            continue;
-        leave(st, t);
-        t->over = true;
-    }
-    while (st->front < s->ntexts && s->text[st->front].over)
-        st->front++;
-    step->end = st->front;
-    return 0;
-}
-
-/* Broadcasts the next tokens that STEP, the last step run here, has computed. */
-static int tell(struct state *st, struct step *step, struct err *err)
-{
-    struct runner *r = st->s->runner;
+    struct runner *r = s->runner;
+    size_t rows, n = 0;
     const float *x;
-    size_t rows;
 
-    if (!step->deciding || !runner_is_last(r))
+    for (size_t i = 0; i < p->n; i++)
+        n += p->part[i].decides;
+    if (!n || !runner_is_last(r))
         return 0;
     if (engine_output(r->engine, 0, &x, &rows, err) < 0)
         return -1;
-    for (size_t i = 0; i < step->deciding; i++)
-        step->next[i] = (int32_t)x[i];
-    return runner_broadcast(r, step->next, step->deciding * sizeof(*step->next), err);
+    for (size_t i = 0; i < n; i++)
+        s->next[i] = (int32_t)x[i];
+    return runner_send(r, r->stage, s->next, n * sizeof(*s->next), err);
+}
+
+static int run_plan(struct scheduler *s, struct plan *p, struct err *err)
+{
+    forget(s, p);
+    if (!p->n && !runner_keeps_step(s->runner))
+        return 0;
+    if (engine_step(s->runner->engine, plan_segments(p), p->n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < p->n && s->o.see; i++) {
+        const struct scheduler_part part = part_of(s, p, i);
+
+        if (s->o.see(s->o.arg, &part, err) < 0)
+            return -1;
+    }
+    return send_next(s, p, err);
+}
+
+int scheduler_follow(struct scheduler *s, struct err *err)
+{
+    struct plan *p = &s->replica[0].plan;
+
+    for (;;) {
+        if (plan_receive(p, s->runner, err) < 0)
+            return -1;
+        if (p->kind == PLAN_FAILED)
+            return err_set(err, p->failure.kind, "%s", p->failure.text);
+        if (p->kind == PLAN_END)
+            return 0;
+        if (run_plan(s, p, err) < 0)
+            return -1;
+    }
+}
+
+/* ---- steps, on rank 0 ---- */
+
+/* Texts that do not grow are over with their last token. */
+static void leave_read(struct scheduler *s, struct replica *r)
+{
+    for (size_t i = r->nrunning; i-- > 0 && !s->o.grow;)
+        if (r->running[i]->done == r->running[i]->n)
+            end(s, r->running[i]);
+}
+
+/* Sends the step that has been assembled, and runs rank 0's part of it. */
+static int run_step(struct scheduler *s, struct err *err)
+{
+    struct flight *own = flight_of(s, s->nflights, 0);
+    bool all = runner_keeps_step(s->runner);
+
+    for (int i = 0; i < s->nreplicas; i++)
+        if ((all || s->replica[i].plan.n) &&
+            plan_send(&s->replica[i].plan, s->runner, i, err) < 0)
+            return -1;
+    if ((all || s->replica[0].plan.n) && run_plan(s, &s->replica[0].plan, err) < 0)
+        return -1;
+    memcpy(own->next, s->next, own->ndeciding * sizeof(*own->next));
+    for (int i = 0; i < s->nreplicas; i++) {
+        if (all || s->replica[i].plan.n)
+            plan_reset(&s->replica[i].plan);
+        leave_read(s, &s->replica[i]);
+    }
+    s->nflights++;
+    return 0;
+}
+
+static int gain(struct scheduler *s, struct text *t, int32_t next, struct err *err)
+{
+    const size_t before = t->n;
+
+    t->away = false;
+    if (!t->over) {
+        s->gaining = t;
+        if (s->o.gain(s->o.arg, t->id, t->in.tag, next, err) < 0)
+            return -1;
+        s->gaining = NULL;
+    }
+    if (t->over || t->n == before)
+        end(s, t);
+    else if (program_rope_changes(s->runner->program, t->n))
+        begin_again(s, t);
+    return 0;
+}
+
+void scheduler_append(struct scheduler *s, uint64_t id, const int32_t *ids, size_t n)
+{
+    struct text *t = s->gaining;
+
+    assert(t && t->id == id && t->n + n <= s->o.limits->context);
+    t->own = xgrow(t->own, &t->cap, t->n + n, sizeof(*t->own));
+    memcpy(t->own + t->n, ids, n * sizeof(*ids));
+    t->ids = t->own;
+    t->n += n;
 }
 
 /* Takes the results of the oldest step in flight. */
-static int settle(struct state *st, struct err *err)
+static int settle(struct scheduler *s, struct err *err)
 {
-    struct scheduler *s = st->s;
-    struct step *step = &st->step[st->first];
-    size_t stages = (size_t)s->runner->nstages;
+    struct runner *r = s->runner;
+    int last = r->nstages - 1;
 
-    st->first = (st->first + 1) % stages;
-    st->away--;
-    if (step->deciding &&
-        runner_receive_broadcast(s->runner, step->next,
-                                 step->deciding * sizeof(*step->next), err) < 0)
-        return -1;
-    for (size_t i = 0; i < step->deciding; i++) {
-        struct scheduler_text *t = &s->text[step->decided[i]];
+    for (int i = 0; i < s->nreplicas; i++) {
+        struct flight *f = flight_of(s, 0, i);
 
-        t->away = false;
-        if (s->gain(s->arg, step->decided[i], step->next[i], err) < 0)
+        for (size_t k = 0; k < f->n && s->o.collect; k++)
+            if (s->o.collect(s->o.arg, &f->part[k], err) < 0)
+                return -1;
+        if (f->ndeciding && runner_receive(r, i, last, f->next,
+                                           f->ndeciding * sizeof(*f->next), err) < 0)
             return -1;
-        if (t->over || program_rope_changes(s->runner->program, t->n))
-            leave(st, t); /* the second: recompute from the beginning */
     }
-    return s->settled ? s->settled(s->arg, step->end, err) : 0;
+    s->nflights--;
+    for (int i = 0; i < s->nreplicas; i++) {
+        struct flight *f = flight_of(s, 0, i);
+
+        for (size_t k = 0; k < f->ndeciding; k++)
+            if (gain(s, f->deciding[k], f->next[k], err) < 0)
+                return -1;
+    }
+    s->first = (s->first + 1) % (size_t)r->nstages;
+    return 0;
 }
 
-/* ---- all steps ---- */
-
-enum { STEP, AWAY }; /* indices of any[]: is there a step to run; is a step in flight */
-
-static void open_state(struct state *st, struct scheduler *s)
+int scheduler_step(struct scheduler *s, struct err *err)
 {
-    size_t stages = (size_t)s->runner->nstages;
+    bool any = assemble(s);
 
-    *st = (struct state){ .s = s };
-    st->all =
-        s->runner->program->nslots
-            ? cache_blocks(s->limits->context, s->limits->sequences, s->limits->cache)
-            : SIZE_MAX / 2;
-    st->source_all =
-        cache_blocks(s->limits->source, s->limits->sequences, s->limits->cache);
-    st->segment = xcalloc(s->limits->segments + 1, sizeof(*st->segment));
-    st->wanted = xcalloc(s->limits->segments + 1, sizeof(*st->wanted));
-    st->draw = xcalloc(s->limits->segments + 1, sizeof(*st->draw));
-    st->taken = xcalloc(s->limits->sequences + 1, sizeof(*st->taken));
-    st->step = xcalloc(stages + 1, sizeof(*st->step));
-    for (size_t i = 0; i < stages; i++) {
-        st->step[i].text = xcalloc(s->limits->segments + 1, sizeof(*st->step[i].text));
-        st->step[i].decided =
-            xcalloc(s->limits->segments + 1, sizeof(*st->step[i].decided));
-        st->step[i].next = xcalloc(s->limits->segments + 1, sizeof(*st->step[i].next));
-    }
-}
-
-static void close_state(struct state *st)
-{
-    for (int i = 0; i < st->s->runner->nstages; i++) {
-        free(st->step[i].text);
-        free(st->step[i].decided);
-        free(st->step[i].next);
-    }
-    free(st->step);
-    free(st->taken);
-    free(st->draw);
-    free(st->wanted);
-    free(st->segment);
+    if (any && run_step(s, err) < 0)
+        return -1;
+    if (!any && !s->nflights)
+        return s->queue ? err_set(err, ERR_SYSTEM,
+                                  "the cache has no room for a text of %zu tokens",
+                                  s->queue->n)
+                        : 0;
+    if ((!any || s->nflights == (size_t)s->runner->nstages) && settle(s, err) < 0)
+        return -1;
+    return 1;
 }
 
 int scheduler_run(struct scheduler *s, struct err *err)
 {
-    size_t stages = (size_t)s->runner->nstages;
-    struct state st;
-    int ret = 0;
+    int ret;
 
-    open_state(&st, s);
-    while (ret == 0) {
-        struct step *step = &st.step[(st.first + st.away) % stages];
-        bool any[2];
-
-        leave_ended(&st);
-        while (st.front < s->ntexts && s->text[st.front].over)
-            st.front++;
-        put_together(&st, step);
-        any[STEP] = step->n > 0;
-        any[AWAY] = st.away > 0;
-        ret = runner_agree(s->runner, any, 2, err);
-        if (ret < 0 || (!any[STEP] && !any[AWAY]))
-            break;
-        if (any[STEP]) { /* may have no texts, if only other replicas have some */
-            ret = run_step(&st, step, err) < 0 ? -1 : tell(&st, step, err);
-            st.away++;
-        }
-        if (ret == 0 && st.away && (!any[STEP] || st.away == stages))
-            ret = settle(&st, err);
-    }
-    if (ret == 0 && st.front < s->ntexts)
-        ret = err_set(err, ERR_SYSTEM, "the cache has no room for a text of %zu tokens",
-                      s->text[st.front].n);
-    close_state(&st);
+    do
+        ret = scheduler_step(s, err);
+    while (ret > 0);
     return ret;
 }

@@ -1,27 +1,32 @@
-/* scheduler - continuous batching: chooses the texts of each step
+/* scheduler - continuous batching: a queue of texts, and the steps that serve them
+ *
+ * Rank 0 submits and cancels texts and calls scheduler_step until it returns 0; the
+ * other ranks call scheduler_follow.  Rank 0 decides what each step contains and sends
+ * each replica its plan (plan.h); the last stage of a replica sends back the next
+ * tokens.  So texts may come, stop and be cancelled between any two steps.
  *
  * A step has the next token of each text in generation, and chunks of the prompts of
- * other texts.  A text that ends makes room for the next.  The scheduler counts the
- * blocks of the KV cache.  A text begins when there are enough blocks for all its
- * tokens.  If a growing text finds no free block, the youngest other text is preempted:
- * it gives up its blocks and is later recomputed, with the tokens that it has gained.
- * So the cache never overflows and the oldest text always advances.  When rotary angles
- * depend on each length that a text had (dynamic RoPE), cached keys cannot be
- * recomputed; there a text reserves all its blocks at the start.  When one length
- * changes all angles (longrope), a text is recomputed when it reaches that length.
+ * other texts.  A text that ends makes room for the next in the queue, which goes to
+ * the replica that has the fewest.  The scheduler counts the blocks of the KV cache.  A
+ * text begins when there are enough blocks for all its tokens.  If a growing text finds
+ * no free block, the youngest other text is preempted: it gives up its blocks and is
+ * later recomputed, with the tokens that it has gained.  So the cache never overflows
+ * and the oldest text always advances.  When rotary angles depend on each length that a
+ * text had (dynamic RoPE), cached keys cannot be recomputed; there a text reserves all
+ * its blocks at the start.  When one length changes all angles (longrope), a text is
+ * recomputed when it reaches that length.
  *
- * All ranks of a replica run the same schedule and arrive at the same steps.
- * Expert-parallel replicas run the same number of steps; some run their last steps
- * without texts.  With pipeline stages there are as many steps in flight as stages, and
- * a text is in one of them. */
+ * With pipeline stages there are as many steps in flight as stages, and a text's next
+ * token is in one of them. */
 #ifndef LIB_RUN_SCHEDULER_H
 #define LIB_RUN_SCHEDULER_H
 
 #include "lib/run/runner.h"
 
-/* A text to be run.  Arrays belong to the caller. */
+/* A text to be run.  Arrays are the caller's, and stay until the text is over; of a
+ * text that grows, scheduler_submit copies the ids. */
 struct scheduler_text {
-    const int32_t *ids;                   /* [n]; grow with each generated token */
+    const int32_t *ids;                   /* [n] */
     const int32_t *token_types, *targets; /* [n] or NULL */
     const int32_t *marks;                 /* [n][MARKS] or NULL */
     size_t n;
@@ -31,50 +36,73 @@ struct scheduler_text {
     const float *features; /* see struct segment; or NULL */
     size_t nframes;
     const struct draw *draw; /* sampling parameters of the next token, whose position is
-                              * added; or NULL */
-    bool over;               /* it needs no (more) steps */
-    /* private to the scheduler */
-    size_t done, blocks, source_blocks;
-    size_t sequence;
-    bool running, away; /* running: it has a sequence of the engine; away: a step in
-                         * flight computes its next token */
+                              * added; copied.  A temperature of 0: the likeliest token.
+                              * NULL: the program has no OP_SAMPLE */
+    uint64_t tag;            /* the caller's number of it, known on every rank */
 };
 
 /* The part of a text that was in a step. */
 struct scheduler_part {
-    size_t text;
+    uint64_t id, tag;
+    int replica;
     size_t start, n; /* its tokens [start, start + n) */
     bool last;       /* includes the text's last token so far */
+    /* for .see alone: */
     struct engine *engine;
     bool alone;                               /* the step had no other text */
     size_t row[ROWS_KINDS], rows[ROWS_KINDS]; /* its rows among the rows of the step;
                                                * none for ROWS_CHOSEN */
 };
 
-struct scheduler {
-    struct runner *runner;
-    struct scheduler_text *text; /* [ntexts]: in the order in which they begin */
-    size_t ntexts;
+struct scheduler_options {
     bool grow; /* texts grow by the token that is output 0 of the last stage */
     const struct engine_limits *limits; /* those of the runner's engine */
-    /* Called when a text begins, or begins again after preemption; or NULL. */
-    void (*begin)(void *arg, size_t text);
-    /* Called after a step for each part, on every rank; or NULL. */
+    /* Called after a step for each part, on every rank of the replica; or NULL. */
     int (*see)(void *arg, const struct scheduler_part *part, struct err *err);
-    /* Text TEXT gains token ID: the callback updates its ids, n and over; on every rank
-     * of the replica.  ID is -1 when the logits decide no token, because one is NaN or
-     * +inf or all are -inf. */
-    int (*gain)(void *arg, size_t text, int32_t id, struct err *err);
-    /* Called when a step's results are known on all ranks: no step in flight contains a
-     * part of a text before END; or NULL.  It may end texts by setting .over, the same
-     * ones on every rank; their results that are still under way go to .gain. */
-    int (*settled)(void *arg, size_t end, struct err *err);
+    /* On rank 0, later: the same part, in the same order, so that it can receive what
+     * .see has sent; or NULL.  Unless texts grow, .last says that this one is over. */
+    int (*collect)(void *arg, const struct scheduler_part *part, struct err *err);
+    /* On rank 0: the token that follows text ID is NEXT, or -1 when the logits decide
+     * none, because one is NaN or +inf or all are -inf.  The callback appends to the
+     * text what it gains (scheduler_append), NEXT or others; a text that gains nothing
+     * is over.  Not called for cancelled texts. */
+    int (*gain)(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err);
     void *arg;
 };
 
-/* Runs the texts of S until all are over.  The KV cache must have room for the
- * longest. */
+struct scheduler;
+
+/* R and what *options points to must outlive *out, and be the same on all ranks. */
+void scheduler_open(struct scheduler **out, struct runner *r,
+                    const struct scheduler_options *options);
+
+/* On rank 0: */
+
+/* Appends T to the queue.  Ids count from 0.  ERR_INPUT: the cache could never hold
+ * it. */
+MUST_CHECK int scheduler_submit(struct scheduler *s, const struct scheduler_text *t,
+                                uint64_t *id, struct err *err);
+/* Ends text ID, which frees its blocks before the next step; results under way are
+ * dropped.  A no-op for a text that is over. */
+void scheduler_cancel(struct scheduler *s, uint64_t id);
+/* During .gain for ID: appends N tokens, at most up to its limit. */
+void scheduler_append(struct scheduler *s, uint64_t id, const int32_t *ids, size_t n);
+/* Runs one step, or takes the results of one.  Returns 1; 0: idle, all submitted texts
+ * are over; -1: *err is set, and S can only be closed. */
+MUST_CHECK int scheduler_step(struct scheduler *s, struct err *err);
+/* Runs steps until the scheduler is idle. */
 MUST_CHECK int scheduler_run(struct scheduler *s, struct err *err);
+/* Texts in the queue, and texts that have begun. */
+size_t scheduler_waiting(const struct scheduler *s);
+size_t scheduler_running(const struct scheduler *s);
+
+/* On the other ranks: runs the steps that rank 0 decides until it closes its scheduler.
+ * The same error as rank 0's if it closes it because of one. */
+MUST_CHECK int scheduler_follow(struct scheduler *s, struct err *err);
+
+/* On every rank: ends the steps and releases S.  RET is the status of all work with S;
+ * returns the status.  NULL is allowed. */
+MUST_CHECK int scheduler_close(struct scheduler *s, int ret, struct err *err);
 
 /* A part's rows of an output, and *rows, their number.  X has all ROWS rows of the
  * step, each of COLS columns. */

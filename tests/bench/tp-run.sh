@@ -72,7 +72,7 @@ batch() {
     shift 2
     seq "$n" | sed 's/.*/{"ids":[&]}/' |
         "$bin/tp-run" generate --input - --max-tokens "$tokens" --json --threads "$threads" \
-            --micro-batches "$n" --cache-tokens $((n * (tokens + 17))) "$@" "$dir/$what" |
+            --requests "$n" --cache-tokens $((n * (tokens + 17))) "$@" "$dir/$what" |
         sed 's/.*"tokens_per_second":\([^,}]*\).*/\1/' | awk '{ all += $1 } END { print all }'
 }
 

@@ -1,0 +1,244 @@
+/* plan - one step of a replica, as rank 0 has decided it */
+#include "lib/run/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* How a plan travels: a head, the parts, the sequences to forget, the numbers of each
+ * part's arrays; or the head and a failure.  Each begins at a multiple of 8 bytes. */
+struct head {
+    uint64_t bytes; /* in all */
+    uint32_t kind, n, nforget, unused;
+};
+
+/* The arrays of a segment; their numbers have four bytes. */
+enum per { PER_TOKEN, PER_SOURCE, PER_FRAME };
+static const struct {
+    size_t at; /* of the pointer */
+    enum per per;
+    size_t numbers; /* 0: as many as the program has features */
+} arrays[] = {
+    { offsetof(struct segment, ids), PER_TOKEN, 1 },
+    { offsetof(struct segment, token_types), PER_TOKEN, 1 },
+    { offsetof(struct segment, marks), PER_TOKEN, MARKS },
+    { offsetof(struct segment, targets), PER_TOKEN, 1 },
+    { offsetof(struct segment, source), PER_SOURCE, 1 },
+    { offsetof(struct segment, features), PER_FRAME, 0 },
+};
+enum { ARRAYS = sizeof(arrays) / sizeof(*arrays), NUMBER = 4, UNIT = 8 };
+
+struct sent {
+    struct plan_part part;
+    uint64_t n, start, length, sequence, nsource, nframes;
+    uint32_t arrays; /* a set of 1 << index */
+    uint32_t draws;
+};
+
+void plan_clear(struct plan *p)
+{
+    free(p->part);
+    free(p->segment);
+    free(p->forget);
+    free(p->bytes);
+    *p = (struct plan){ 0 };
+}
+
+void plan_reset(struct plan *p)
+{
+    p->kind = PLAN_STEP;
+    p->n = p->nforget = p->nbytes = 0;
+}
+
+void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s)
+{
+    p->part = xgrow(p->part, &p->cap_part, p->n + 1, sizeof(*p->part));
+    p->segment = xgrow(p->segment, &p->cap_segment, p->n + 1, sizeof(*p->segment));
+    p->part[p->n] = *part;
+    p->segment[p->n++] = *s;
+}
+
+void plan_forget(struct plan *p, size_t sequence)
+{
+    p->forget = xgrow(p->forget, &p->cap_forget, p->nforget + 1, sizeof(*p->forget));
+    p->forget[p->nforget++] = (int32_t)sequence;
+}
+
+const struct segment *plan_segments(struct plan *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        p->segment[i].wanted = &p->part[i].wanted;
+        p->segment[i].draw = p->part[i].draws ? &p->part[i].draw : NULL;
+    }
+    return p->segment;
+}
+
+/* ---- as bytes ---- */
+
+static const void *array_of(const struct segment *s, size_t i)
+{
+    const void *v;
+
+    memcpy(&v, (const char *)s + arrays[i].at, sizeof(v));
+    return v;
+}
+
+static size_t bytes_of(const struct segment *s, size_t i, const struct runner *r)
+{
+    size_t rows = arrays[i].per == PER_TOKEN    ? s->n
+                  : arrays[i].per == PER_SOURCE ? s->nsource
+                                                : s->nframes;
+
+    return NUMBER * rows *
+           (arrays[i].numbers ? arrays[i].numbers : (size_t)r->program->features);
+}
+
+/* Appends X[bytes]. */
+static void put(struct plan *p, const void *x, size_t bytes)
+{
+    size_t end = p->nbytes + (bytes + UNIT - 1) / UNIT * UNIT;
+
+    p->bytes = xgrow(p->bytes, &p->cap_bytes, end + UNIT, 1);
+    if (bytes)
+        memcpy(p->bytes + p->nbytes, x, bytes);
+    memset(p->bytes + p->nbytes + bytes, 0, end - p->nbytes - bytes);
+    p->nbytes = end;
+}
+
+/* Takes the next BYTES bytes from *at on. */
+static const void *take(const struct plan *p, size_t *at, size_t bytes)
+{
+    const void *x = p->bytes + *at;
+
+    *at += (bytes + UNIT - 1) / UNIT * UNIT;
+    return x;
+}
+
+static void pack(struct plan *p, const struct runner *r)
+{
+    struct head head = { .kind = (uint32_t)p->kind,
+                         .n = (uint32_t)p->n,
+                         .nforget = (uint32_t)p->nforget };
+
+    p->nbytes = 0;
+    put(p, &head, sizeof(head));
+    if (p->kind == PLAN_FAILED)
+        put(p, &p->failure, sizeof(p->failure));
+    for (size_t i = 0; i < head.n; i++) {
+        const struct segment *s = &p->segment[i];
+        struct sent sent;
+
+        memset(&sent, 0, sizeof(sent)); /* what lies between members travels, too */
+        sent.part = p->part[i];
+        sent.n = s->n;
+        sent.start = s->start;
+        sent.length = s->length;
+        sent.sequence = s->sequence;
+        sent.nsource = s->nsource;
+        sent.nframes = s->nframes;
+        for (size_t k = 0; k < ARRAYS; k++)
+            sent.arrays |= array_of(s, k) ? 1U << k : 0;
+        put(p, &sent, sizeof(sent));
+    }
+    put(p, p->forget, head.nforget * sizeof(*p->forget));
+    for (size_t i = 0; i < head.n; i++)
+        for (size_t k = 0; k < ARRAYS; k++)
+            if (array_of(&p->segment[i], k))
+                put(p, array_of(&p->segment[i], k), bytes_of(&p->segment[i], k, r));
+    head.bytes = p->nbytes;
+    memcpy(p->bytes, &head, sizeof(head));
+}
+
+static void unpack(struct plan *p, const struct runner *r)
+{
+    const struct head *head;
+    size_t at = 0, parts;
+
+    head = take(p, &at, sizeof(*head));
+    p->kind = (enum plan_kind)head->kind;
+    if (p->kind == PLAN_FAILED)
+        memcpy(&p->failure, take(p, &at, sizeof(p->failure)), sizeof(p->failure));
+    parts = at;
+    for (uint32_t i = 0; i < head->n; i++) {
+        const struct sent *sent = take(p, &at, sizeof(*sent));
+        const struct segment s = { .n = sent->n,
+                                   .start = sent->start,
+                                   .length = sent->length,
+                                   .sequence = sent->sequence,
+                                   .nsource = sent->nsource,
+                                   .nframes = sent->nframes,
+                                   .nwanted = sent->part.last };
+
+        plan_add(p, &sent->part, &s);
+    }
+    for (uint32_t i = 0; i < head->nforget; i++)
+        plan_forget(p, 0);
+    if (p->nforget)
+        memcpy(p->forget, take(p, &at, p->nforget * sizeof(*p->forget)),
+               p->nforget * sizeof(*p->forget));
+    for (size_t i = 0; i < p->n; i++) {
+        const struct sent *sent = take(p, &parts, sizeof(*sent));
+
+        for (size_t k = 0; k < ARRAYS; k++)
+            if (sent->arrays & 1U << k) {
+                const void *v = take(p, &at, bytes_of(&p->segment[i], k, r));
+
+                memcpy((char *)&p->segment[i] + arrays[k].at, &v, sizeof(v));
+            }
+    }
+}
+
+/* ---- to the ranks ---- */
+
+/* Sends the bytes to the other ranks of C. */
+static int send_group(const struct plan *p, struct comm *c, struct err *err)
+{
+    for (int to = 1; to < c->size; to++)
+        if (c->ops->send(c, p->bytes, p->nbytes, to, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* From the first rank of a stage to the others: to the first of each tensor group, and
+ * from there. */
+static int pass_on(const struct plan *p, const struct runner *r, struct err *err)
+{
+    if (r->groups.tensor->rank > 0)
+        return 0;
+    if (r->groups.sequence->rank == 0 && send_group(p, r->groups.sequence, err) < 0)
+        return -1;
+    return send_group(p, r->groups.tensor, err);
+}
+
+int plan_send(struct plan *p, struct runner *r, int replica, struct err *err)
+{
+    if (r->world->size == 1)
+        return 0;
+    pack(p, r);
+    for (int stage = 0; stage < r->nstages; stage++)
+        if (runner_send_down(r, replica, stage, p->bytes, p->nbytes, err) < 0)
+            return -1;
+    return replica == r->replica ? pass_on(p, r, err) : 0;
+}
+
+int plan_receive(struct plan *p, struct runner *r, struct err *err)
+{
+    struct comm *from = r->groups.tensor->rank     ? r->groups.tensor
+                        : r->groups.sequence->rank ? r->groups.sequence
+                                                   : r->world;
+    struct head head;
+
+    plan_reset(p);
+    if (from->ops->receive(from, &head, sizeof(head), 0, err) < 0)
+        return -1;
+    p->bytes = xgrow(p->bytes, &p->cap_bytes, head.bytes + UNIT, 1);
+    p->nbytes = head.bytes;
+    memcpy(p->bytes, &head, sizeof(head));
+    if (head.bytes > sizeof(head) &&
+        from->ops->receive(from, p->bytes + sizeof(head), head.bytes - sizeof(head), 0,
+                           err) < 0)
+        return -1;
+    unpack(p, r);
+    return pass_on(p, r, err);
+}

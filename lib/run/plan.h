@@ -1,0 +1,61 @@
+/* plan - one step of a replica, as rank 0 has decided it
+ *
+ * Rank 0 alone decides what a step contains (scheduler.h), because it alone knows which
+ * texts arrive, stop and are cancelled.  It sends each replica's plan to the first rank
+ * of each of its stages, and these send it to the other ranks of their tensor and
+ * sequence groups.  Nobody waits for a receiver, so stages work on different steps.  A
+ * plan has all that the engine reads: token ids, positions, sampling parameters; no
+ * other rank needs the texts.  A step of single tokens is some hundred bytes. */
+#ifndef LIB_RUN_PLAN_H
+#define LIB_RUN_PLAN_H
+
+#include "lib/run/runner.h"
+
+enum plan_kind {
+    PLAN_STEP,
+    PLAN_END,   /* there are no more steps */
+    PLAN_FAILED /* the same, because of .failure */
+};
+
+/* What a segment is to the scheduler. */
+struct plan_part {
+    uint64_t id, tag; /* of the text; see scheduler.h */
+    bool last;        /* it includes the text's last token so far */
+    bool decides;     /* it computes the text's next token, */
+    bool draws;       /* which is drawn by .draw */
+    int32_t wanted;   /* its last row */
+    struct draw draw;
+};
+
+/* `struct plan p = { 0 }` is empty.  Segment I belongs to part I; their .wanted and
+ * .draw are set by plan_segments. */
+struct plan {
+    enum plan_kind kind;
+    struct plan_part *part;  /* [n] */
+    struct segment *segment; /* [n]; arrays are borrowed from the caller of plan_add, or
+                              * lie in .bytes */
+    size_t n, cap_part, cap_segment;
+    int32_t
+        *forget; /* [nforget]: sequences that end before the step, or with the last */
+    size_t nforget, cap_forget;
+    struct err failure;
+    char *bytes; /* as it travels */
+    size_t nbytes, cap_bytes;
+};
+
+void plan_clear(struct plan *p);
+/* Makes *p an empty step, and keeps its memory. */
+void plan_reset(struct plan *p);
+/* Adds a part; its arrays stay valid until the plan has been sent and run. */
+void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s);
+void plan_forget(struct plan *p, size_t sequence);
+/* The segments, for engine_step. */
+const struct segment *plan_segments(struct plan *p);
+/* Rank 0: sends P to the ranks of REPLICA; to those of its own tensor and sequence
+ * groups, too, if that is its replica. */
+MUST_CHECK int plan_send(struct plan *p, struct runner *r, int replica,
+                         struct err *err);
+/* The other ranks: waits for the next plan of their replica, and passes it on. */
+MUST_CHECK int plan_receive(struct plan *p, struct runner *r, struct err *err);
+
+#endif
