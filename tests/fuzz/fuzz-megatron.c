@@ -59,13 +59,15 @@ static void make(void)
 static void look(const char *below, const char *file, const uint8_t *data, size_t size)
 {
     char *dir = fs_join_dup(directory, below), *path = fs_join_dup(dir, file);
+    const char *opened = strcmp(below, "llmc") != 0 ? dir : path;
+    struct checkpoint_options options = { .moments = true };
     struct checkpoint *c = NULL;
     struct err err = { 0 };
 
     if (output_write(path, (const char *)data, size, false, &err) < 0)
         abort();
-    if (checkpoint_open(&c, strcmp(below, "llmc") != 0 ? dir : path, NULL, &err) < 0 &&
-        !err.kind)
+    if (checkpoint_open(&c, opened, &options, &err) < 0 &&
+        checkpoint_open(&c, opened, NULL, &err) < 0 && !err.kind)
         abort();
     checkpoint_close(c);
     free(path);

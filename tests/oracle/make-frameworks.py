@@ -443,10 +443,18 @@ def layers(out, kind):
 
 def seeds(out, kind):
     """two tensors on two ranks, for the fuzz targets"""
+    from torch.distributed.checkpoint import HuggingFaceStorageWriter
+
     both = init_device_mesh("cpu", (2,))
     m = tiny()
     fully_shard(m, mesh=both)
+    optimizer = torch.optim.AdamW(m.parameters(), lr=1e-2)
+    for p in m.parameters():
+        p.grad = p.detach() * 0.1
+    optimizer.step()
     save_ranks(f"{out}/ranks-seed", m.state_dict())
+    torch.save(optimizer.state_dict(), f"{out}/ranks-seed/optim_world_size_2_rank_{dist.get_rank()}.pt")
+    dcp.save(get_model_state_dict(m), storage_writer=HuggingFaceStorageWriter(f"{out}/hub-seed", save_distributed=True))
     dcp.save({"model": m.state_dict(), "step": 3}, checkpoint_id=f"{out}/dcp-seed")
 
 

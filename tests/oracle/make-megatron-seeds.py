@@ -35,7 +35,31 @@ nanogpt = {"model": {f"_orig_mod.{k}": v for k, v in {
     "transformer.ln_f.weight": t(4)}.items()},
     "model_args": dict(n_layer=1, n_head=2, n_embd=4, block_size=3, bias=False, vocab_size=5, dropout=0.0), "iter_num": 1}
 nanogpt["model"]["_orig_mod.lm_head.weight"] = nanogpt["model"]["_orig_mod.transformer.wte.weight"]
-for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta), ("args", b"\2", {**megatron, "args": args}),
+def adam(model):
+    """The state of an optimizer of two groups, matrices and vectors."""
+    leaves = [torch.nn.Parameter(v.clone()) for v in model.values()]
+    o = torch.optim.AdamW([{"params": [p for p in leaves if (p.dim() > 1) == big]} for big in (True, False)])
+    for leaf in leaves:
+        leaf.grad = t(leaf.shape)
+    o.step()
+    return o.state_dict()
+
+
+trained = {**megatron, "optimizer": {"optimizer": adam(megatron["model"])}}
+nanogpt["optimizer"] = adam({k: v for k, v in nanogpt["model"].items() if "lm_head" not in k})
+n = 0
+for w in reversed(megatron["model"].values()):
+    n = (n + 63) // 64 * 64 + w.numel()
+flat = {0: {(torch.float32, torch.float32): {"param": t(n), "exp_avg": t(n), "exp_avg_sq": t(n), "numel_unpadded": n}}, "buckets_coalesced": True}
+files = {"model_optim_rng.pt": {**megatron, "optimizer": {"optimizer": {"param_groups": []}}}, "distrib_optim.pt": flat}
+os.makedirs(os.path.join(out, "../forms"), exist_ok=True)
+with open(os.path.join(out, "../forms/megatron-flat"), "wb") as f:  # of fuzz-forms
+    for name, value in files.items():
+        torch.save(value, name, _use_new_zipfile_serialization=False)
+        data = open(name, "rb").read()
+        f.write(f"mp_rank_00/{name} {len(data)}\n".encode() + data)
+        os.remove(name)
+for name, first, value in (("megatron", b"\0", megatron), ("meta", b"\1", meta), ("args", b"\2", {**megatron, "args": args}), ("adam", b"\0", trained),
                            ("nanogpt", b"\4", nanogpt)):
     for kind in (False, True):
         path = os.path.join(out, f"{name}-{'zip' if kind else 'old'}")
