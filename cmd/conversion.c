@@ -41,11 +41,7 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     opt.family_path = sharded ? NULL : family_path(cmd);
     if (checkpoint_open(out, path, &opt, err) < 0)
         return -1;
-    warn_shadowed(cmd, *out);
-    if (!sharded && (*out)->source.stripped)
-        cmd_warn(cmd, "%s: names are read without '%s'", path, (*out)->source.stripped);
-    if (!sharded && (*out)->source.note)
-        cmd_warn(cmd, "%s: %s", path, (*out)->source.note);
+    warn_source(cmd, *out);
     if (!(*out)->model || (*out)->sharded ||
         check_config(NULL, (*out)->model, KEYS_CUTS, err) == 0)
         return 0;
@@ -53,11 +49,17 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     return -1;
 }
 
-void warn_shadowed(const struct cmd *cmd, const struct checkpoint *c)
+void warn_source(const struct cmd *cmd, const struct checkpoint *c)
 {
-    if (!c->sharded && c->source.shadowed)
+    if (c->sharded)
+        return;
+    if (c->source.shadowed)
         cmd_warn(cmd, "%s: names other weights than %s, which is read",
                  c->source.shadowed, c->source.input[0].path);
+    if (c->source.stripped)
+        cmd_warn(cmd, "%s: names are read without '%s'", c->path, c->source.stripped);
+    if (c->source.note)
+        cmd_warn(cmd, "%s: %s", c->path, c->source.note);
 }
 
 /* Names what a source has that is not carried to what is made of it. */

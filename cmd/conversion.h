@@ -25,9 +25,10 @@ MUST_CHECK int open_to_cut(const struct cmd *cmd, struct checkpoint **out,
                            const char *path, const struct open_options *o,
                            struct err *err);
 
-/* Say so in one line if another set of weights lies beside the single file that is
- * read, as transformers reads it. */
-void warn_shadowed(const struct cmd *cmd, const struct checkpoint *c);
+/* Say what the reader of a source has to say, a line each: another set of weights
+ * beside the single file that is read, as transformers reads it; a prefix of all names
+ * that was left out; and what it chose or made. */
+void warn_source(const struct cmd *cmd, const struct checkpoint *c);
 /* Say so in one line if tensors that the config ties differ in the files. */
 void warn_untied(const struct cmd *cmd, const struct model *m);
 

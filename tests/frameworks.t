@@ -207,6 +207,13 @@ cp zero0/global_step2/mp_rank_00_model_states.pt tensor-parallel/global_step2/mp
 run tp-shard show tensor-parallel
 status_is 3 "tensor-parallel ranks are refused"
 err_is "tp-shard: tensor-parallel/global_step2: of 2 tensor-parallel ranks, which are not read" "and told"
+run tp-shard show universal
+status_is 0 "latest_universal names a tag, too"
+err_empty "without a word where it is alone"
+echo gone > universal/latest
+run tp-shard show universal
+status_is 0 "and is followed where the tag of latest is gone"
+err_is "tp-shard: universal: the tag that 'latest' names is not here; that of 'latest_universal' is read" "which is said"
 rm universal/u/zero/model.norm.weight/fp32.pt
 run tp-shard show universal/u
 status_is 3 "a parameter that is missing is refused"

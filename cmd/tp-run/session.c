@@ -441,7 +441,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     if (check_adapter(s, err) < 0)
         return -1;
     if (!opt->quiet && launcher_is_front(&s->launcher))
-        warn_shadowed(s->cmd, s->checkpoint);
+        warn_source(s->cmd, s->checkpoint);
     if (check_config(opt->quiet ? NULL : s->cmd, s->checkpoint->model, KEYS_NUMBERS,
                      err) < 0)
         return -1;

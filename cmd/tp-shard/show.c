@@ -134,7 +134,10 @@ static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *
 
     if (open_checkpoint(cmd, out, path, o, err) == 0)
         return 0;
-    return o->family || o->config ? -1 : checkpoint_open(out, path, &tensors_only, err);
+    if (o->family || o->config || checkpoint_open(out, path, &tensors_only, err) < 0)
+        return -1;
+    warn_source(cmd, *out);
+    return 0;
 }
 
 static const struct column columns[] = {

@@ -21,5 +21,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/source.c %D%/source.h \
     %D%/tensor.c %D%/tensor.h \
     %D%/unpickle.c %D%/unpickle.h \
-    %D%/zerodir.c %D%/zerodir.h \
+    %D%/zerodir.c %D%/zerodir.h %D%/zerotag.c %D%/zerotag.h %D%/zerovectors.c %D%/zerovectors.h \
     %D%/zip.c %D%/zip.h
