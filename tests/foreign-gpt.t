@@ -33,6 +33,7 @@ for form in bias plain untied f32.bin bf16.bin; do
     status_is 0 "and verify"
     run tp-shard audit $form
     status_is 0 "and audit, which misses no config.json"
+    ok "nor says that what it reads is not read" sh -c "! grep -q 'not read' out"
     rm -rf merged cut again
 done
 

@@ -83,6 +83,8 @@ run tp-shard show --moments unsure
 err_has "unsure/optim_world_size_2_rank_0.pt: moments of lm_head_weight, which is no weight" "and a name that no weight has is told"
 
 # pieces in safetensors files
+run tp-shard audit hub
+ok "none of which is a stray shard" sh -c '! grep -q "stray" out'
 rm hub/shard-00002-*
 run tp-shard show hub
 status_is 3 "the files of a rank that are missing"
@@ -157,6 +159,14 @@ status_is 3 "where there are no moments that is an error"
 err_is "tp-shard: ranks: no moments of an optimizer" "and told"
 run tp-shard show --moments cut-moments
 status_is 2 "a split checkpoint has its own"
+
+# what is read is nothing that lies around
+for dir in optim titan2 dcp; do
+    run tp-shard audit $dir
+    ok "$dir: audit reads all files, moments too" sh -c '! grep -q "not read\|stray" out'
+done
+run tp-shard audit neox-layers
+out_has "layer_00-model_states.pt: weights or state that are not read" "16-bit copies of the masters are not"
 
 # what is wrong with one is told
 file=accelerate/pytorch_model_fsdp_0

@@ -542,17 +542,52 @@ static int inspect_config(struct look *l, const struct tensor_index *index,
 
 /* ---- the whole ---- */
 
+/* Sets *names, which the caller frees, and *n to the files of a form of another
+ * framework that are read, those of moments too; none, if the directory has none that
+ * can be opened. */
+static int list_foreign(struct look *l, char ***names, size_t *n, struct err *err)
+{
+    struct source_options opt = { .moments = true };
+    size_t dir = strlen(l->path);
+    struct err cause = { 0 };
+    struct source s;
+    bool foreign;
+
+    *names = NULL;
+    *n = 0;
+    if (source_find_foreign(&foreign, l->path, err) < 0)
+        return -1;
+    if (!foreign)
+        return 0;
+    if (source_open(&s, l->path, &opt, &cause) < 0) {
+        opt.moments = false;
+        if (source_open(&s, l->path, &opt, &cause) < 0)
+            return 0; /* which inspect_weights reports */
+    }
+    *names = xmalloc((s.ninputs + 1) * sizeof(**names));
+    for (size_t i = 0; i < s.ninputs; i++)
+        if (!strncmp(s.input[i].path, l->path, dir) && s.input[i].path[dir] == '/')
+            (*names)[(*n)++] = xstrdup(s.input[i].path + dir + 1);
+    source_clear(&s);
+    return 0;
+}
+
 static int inspect_directory(struct look *l, struct err *err)
 {
     struct tensor_index index = { 0 };
-    size_t own;
+    char **foreign = NULL;
+    size_t own, nforeign = 0;
     int ret = -1;
 
     if (checkpoint_is_sharded(&l->sharded, l->path, err) < 0 ||
-        (l->sharded ? choose_parts(l, err) : choose_weights(l, err)) < 0 ||
-        surroundings_inspect(l->out, l->path, l->weights, l->nweights, err) < 0)
+        (l->sharded ? choose_parts(l, err) : choose_weights(l, err)) < 0)
         goto out;
     own = l->nweights;
+    if (!own && list_foreign(l, &foreign, &nforeign, err) < 0)
+        goto out;
+    if (surroundings_inspect(l->out, l->path, own ? l->weights : foreign,
+                             own ? own : nforeign, own > 0, err) < 0)
+        goto out;
     if (!own) /* a form of another framework, or none */
         take_one(l, l->path);
     for (size_t i = 0; i < l->nweights; i++) {
@@ -571,6 +606,7 @@ static int inspect_directory(struct look *l, struct err *err)
     ret = inspect_config(l, &index, err);
 out:
     tensor_index_clear(&index);
+    fs_list_free(foreign, nforeign);
     return ret;
 }
 

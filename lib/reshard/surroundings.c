@@ -23,7 +23,7 @@ struct around {
     const char *dir;
     char *const *weights;
     size_t nweights;
-    bool tokenizer, code;
+    bool whole, tokenizer, code;
 };
 
 static bool ends_with_one(const char *name, const char *const *suffix)
@@ -313,10 +313,10 @@ static int inspect_adapter_config(struct around *a, const char *name, const char
     if (json_parse_config(&doc, path, text, n, &cause) < 0)
         return inspection_take(a->out, INSPECTION_ERROR, name, path, &cause, err);
     base = json_get(doc.root, "base_model_name_or_path");
-    inspection_add(a->out, a->nweights ? INSPECTION_ERROR : INSPECTION_NOTE, name, NULL,
-                   a->nweights ? "an adapter of %s lies beside the weights: some "
-                                 "loaders apply it, others do not"
-                               : "an adapter of %s, not a model",
+    inspection_add(a->out, a->whole ? INSPECTION_ERROR : INSPECTION_NOTE, name, NULL,
+                   a->whole ? "an adapter of %s lies beside the weights: some "
+                              "loaders apply it, others do not"
+                            : "an adapter of %s, not a model",
                    base && json_string(base) ? base->text
                                              : "a model that it does not name");
     json_clear(&doc);
@@ -342,13 +342,15 @@ static int inspect_adapter(struct around *a, struct err *err)
 }
 
 int surroundings_inspect(struct inspection *out, const char *dir, char *const *weights,
-                         size_t n, struct err *err)
+                         size_t n, bool whole, struct err *err)
 {
-    struct around a = { .out = out, .dir = dir, .weights = weights, .nweights = n };
+    struct around a = {
+        .out = out, .dir = dir, .weights = weights, .nweights = n, .whole = whole
+    };
 
     if (inspect_names(&a, "", err) < 0 || inspect_adapter(&a, err) < 0)
         return -1;
-    if (!a.tokenizer && n)
+    if (!a.tokenizer && whole)
         inspection_add(out, INSPECTION_WARNING, "tokenizer.json", NULL,
                        "missing, and no other tokenizer is there");
     return 0;
