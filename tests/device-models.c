@@ -109,7 +109,7 @@ static int check_steps(const struct runner *r, uint64_t times, struct err *err)
 }
 
 /* A prompt, then tokens one by one where the model is causal. */
-static int run_model(const struct job *job, const struct backend *ops,
+static int run_model(const struct job *job, const struct backend *ops, bool unfused,
                      struct comm *world, struct outputs *out, struct err *err)
 {
     bool taken = job->tail != TAIL_NONE;
@@ -121,7 +121,8 @@ static int run_model(const struct job *job, const struct backend *ops,
                                       .threads = 1,
                                       .across = job->across,
                                       .form = job->form,
-                                      .kept = job->kept };
+                                      .kept = job->kept,
+                                      .unfused = unfused };
     int32_t ids[CONTEXT + 1], wanted[2] = { PROMPT - 1, 0 }, first = 0;
     struct draw draw[2] = { { .temperature = 1, .top_p = 0.9, .seed = 3 },
                             { .temperature = 2, .top_p = 1, .top_k = 5 } };
@@ -166,11 +167,11 @@ out:
     return ret;
 }
 
-/* The results B are those of A, to the bound. */
-static int check(const struct outputs *a, const struct outputs *b, int rank,
-                 struct err *err)
+/* The results B are those of A, to BOUND. */
+static int check(const struct outputs *a, const struct outputs *b, double bound,
+                 const char *what, int rank, struct err *err)
 {
-    double largest = 0, apart = 0, bound = b->narrow ? how->narrow : how->bound;
+    double largest = 0, apart = 0;
 
     for (size_t i = 0; i < a->n; i++) {
         double d = fabs((double)a->x[i] - (double)b->x[i]);
@@ -180,28 +181,32 @@ static int check(const struct outputs *a, const struct outputs *b, int rank,
     }
     if (apart <= bound * largest)
         return 0;
-    return err_set(err, ERR_INPUT, "rank %d: the outputs differ by %.3g of %.3g", rank,
-                   apart, largest);
+    return err_set(err, ERR_INPUT, "rank %d%s: the outputs differ by %.3g of %.3g",
+                   rank, what, apart, largest);
 }
 
 static int compare(void *arg, struct comm *world, struct err *err)
 {
     const struct job *job = arg;
-    struct outputs a = { 0 }, b = { 0 };
+    struct outputs a = { 0 }, b = { 0 }, c = { 0 };
     int ret = -1;
 
-    if (run_model(job, &backend_cpu, world, &a, err) < 0 ||
-        run_model(job, how->ops, world, &b, err) < 0)
+    if (run_model(job, &backend_cpu, false, world, &a, err) < 0 ||
+        run_model(job, how->ops, false, world, &b, err) < 0 ||
+        (how->unfused && run_model(job, how->ops, true, world, &c, err) < 0))
         goto out;
     if (!how->has_run())
         err_set(err, ERR_INPUT, "rank %d: nothing was run", world->rank);
     else if (a.n != b.n)
         err_set(err, ERR_INPUT, "rank %d: %zu outputs, and %zu", world->rank, a.n, b.n);
     else
-        ret = check(&a, &b, world->rank, err);
+        ret = check(&a, &b, b.narrow ? how->narrow : how->bound, "", world->rank, err);
+    if (ret == 0 && how->unfused)
+        ret = check(&c, &b, how->fused, ", beside unfused", world->rank, err);
 out:
     free(a.x);
     free(b.x);
+    free(c.x);
     return ret;
 }
 

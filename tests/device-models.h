@@ -14,6 +14,8 @@ struct device_models {
     double narrow;         /* the same where all products' weights have 16 bits */
     void (*begin)(void);   /* before a model; or NULL */
     bool (*has_run)(void); /* the backend, in this process */
+    bool unfused;          /* also without fusing, where results differ by at most */
+    double fused;          /* so much */
     bool coded;            /* weights may be codes, and the cache narrow */
     const char *claim;     /* of a test's name */
     /* How much this process has asked the backends called by their names for, and how

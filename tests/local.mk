@@ -28,6 +28,7 @@ unit_tests = \
     %D%/unit-cpu \
     %D%/unit-data \
     %D%/unit-device \
+    %D%/unit-fuse \
     %D%/unit-engine \
     %D%/unit-formats \
     %D%/unit-gradient \
@@ -60,6 +61,8 @@ tests_unit_ckpt_SOURCES = %D%/unit-ckpt.c %D%/fuzz/seal.h
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_fuse_SOURCES = %D%/unit-fuse.c %D%/device-models.c %D%/device-models.h
+tests_unit_fuse_LDADD = $(program_libs)
 tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
 tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
@@ -538,7 +541,7 @@ check-alloc: all %D%/fail-alloc.so %D%/fail-io.so
 .PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test
-bench_programs = %D%/bench/bench-sampler %D%/bench/long-cache %D%/bench/make-model %D%/bench/probe
+bench_programs = %D%/bench/bench-sampler %D%/bench/fusing %D%/bench/long-cache %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs) $(gpu_real)
 CLEANFILES += $(bench_programs)
 EXTRA_DIST += %D%/bench/accuracy.txt %D%/bench/figures.py %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/peers.py %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \

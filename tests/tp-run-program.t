@@ -95,8 +95,16 @@ cp out both
 run tp-run program --train "$bard"
 ok "the derivative comes with its pass" test "$(wc -l < forward)" -lt "$(wc -l < both)"
 ok "and is whole then" cmp -s both out
+run tp-run program "$bard"
+grep '^total: ' out | cut -d, -f2- > costs
+run tp-run program --pass fuse "$bard"
+out_has "linears of the next 3" "what can be fused stands before its parts"
+out_has "gated_linear of the next 4" "and so do gate and up"
+ok "fusing changes no cost" test "$(grep '^total: ' out | cut -d, -f2-)" = "$(cat costs)"
+run tp-run program --pass fuse --json "$bard"
+ok "JSON says it, too" test "$(grep -c '"op":"rope_keep","parts":4}' out)" -eq 6
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
-err_has "--pass: no pass is called 'nothing'; there are unused, boundary, order, weights, reverse, recompute, lifetimes" "with those that are"
+err_has "--pass: no pass is called 'nothing'; there are unused, boundary, order, weights, reverse, recompute, fuse, lifetimes" "with those that are"
 
 done_testing

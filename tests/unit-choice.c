@@ -7,6 +7,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/room.h"
 #include "lib/run/choice.h"
 #include "lib/run/runner.h"
 #include "tests/tap.h"
@@ -119,6 +120,7 @@ int main(void)
     struct checkpoint_options options = { 0 };
     struct err err = { .text = "" };
     struct checkpoint *c;
+    bool as_said = true;
 
     memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
     memcpy(some_limits, cpu_limits, sizeof(some_limits));
@@ -161,6 +163,9 @@ int main(void)
                      "the derivative is asked about, too");
     refuses_training(c, false, "training updates weights in the host's memory only",
                      "and so is the optimizer's memory");
+    for (int op = 0; op < OP_COUNT; op++)
+        as_said &= !op_table[op].parts || cpu_fuses[op] == (cpu_kernels[op] != NULL);
+    tap_ok(as_said, "the CPU fuses what predictions say");
     checkpoint_close(c);
     free(path);
     return tap_done();

@@ -56,10 +56,13 @@ static struct model *open_model(const char *config)
     return m;
 }
 
-/* The program of rank RANK of TP that ends in the likelihood. */
-static struct program *build(const struct model *m, int tp, int rank)
+/* The program of rank RANK of TP that ends in the likelihood, FUSED or not. */
+static struct program *build_fused(const struct model *m, int tp, int rank, bool fused)
 {
-    const struct program_options opt = { .tail = TAIL_NLL, .wanted = true };
+    const struct program_options opt = { .tail = TAIL_NLL,
+                                         .wanted = true,
+                                         .fuse = fused ? program_fuse_all
+                                                       : (struct program_fuse){ 0 } };
     const int size[MESH_NAXES] = { [MESH_TP] = tp };
     const int coord[MESH_NAXES] = { [MESH_TP] = rank };
     struct program *p = NULL;
@@ -70,6 +73,11 @@ static struct program *build(const struct model *m, int tp, int rank)
         program_build(&p, m, &mesh, coord, &opt, &err) < 0)
         give_up(&err);
     return p;
+}
+
+static struct program *build(const struct model *m, int tp, int rank)
+{
+    return build_fused(m, tp, rank, false);
 }
 
 /* ---- by hand ---- */
@@ -314,6 +322,87 @@ static void test_print(void)
     model_free(m);
 }
 
+/* ---- fused operations ---- */
+
+static uint64_t arena_of(const struct program *p)
+{
+    const uint64_t most[ROWS_KINDS] = {
+        [ROWS_TOKENS] = TOKENS, [ROWS_WANTED] = 1, [ROWS_ONE] = 1
+    };
+    uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes = 0;
+
+    if (!program_arena(p, most, offset, &bytes))
+        bytes = 0;
+    free(offset);
+    return bytes;
+}
+
+static bool has_its_sources(const struct program *p)
+{
+    bool *made = xcalloc((size_t)p->nvalues + 1, sizeof(*made)), has = true;
+
+    for (int i = 0; i < p->ninsts; i++) {
+        for (int k = 0; k < p->inst[i].nsrc; k++)
+            has = has && made[p->inst[i].src[k]];
+        if (!p->inst[i].parts)
+            made[p->inst[i].dst] = true;
+    }
+    free(made);
+    return has;
+}
+
+/* WANT: how many GATED_LINEAR, LINEARS, ADD_NORM and ROPE_KEEP there are. */
+static void check_fused(const char *name, const char *config, int tp, const int *want)
+{
+    static const enum op ops[] = { OP_GATED_LINEAR, OP_LINEARS, OP_ADD_NORM,
+                                   OP_ROPE_KEEP };
+    struct model *m = open_model(config);
+    struct program *p = build(m, tp, 0), *f = build_fused(m, tp, 0, true);
+    struct cost_step token = cost_token(TOKENS);
+    struct cost a = cost_program(p, &token), b = cost_program(f, &token);
+    bool same = f->nweights == p->nweights;
+    int found[4] = { 0 }, all = 0;
+
+    for (int i = 0; i < f->ninsts; i++)
+        for (int k = 0; k < 4; k++)
+            if (f->inst[i].op == ops[k]) {
+                found[k]++;
+                all++;
+            }
+    tap_ok(!memcmp(found, want, sizeof(found)),
+           "%s on tp %d has %d gated products, %d of several, %d norms of sums and %d "
+           "appends that rotate",
+           name, tp, found[0], found[1], found[2], found[3]);
+    tap_ok(f->ninsts == p->ninsts + all && has_its_sources(f),
+           "%s on tp %d: the instructions are the same, after what they read", name,
+           tp);
+    tap_ok(a.products == b.products && a.attention == b.attention &&
+               a.weights == b.weights && a.whole == b.whole && a.sharded == b.sharded,
+           "%s on tp %d: fusing changes no FLOPs and no bytes", name, tp);
+    for (int i = 0; i < p->nweights && same; i++)
+        same = f->weight[i].tensor == p->weight[i].tensor;
+    tap_ok(same, "%s on tp %d: nor the weights", name, tp);
+    if (tp == 1)
+        tap_ok(arena_of(f) < arena_of(p),
+               "%s: and the arena is smaller: %llu bytes of %llu", name,
+               (unsigned long long)arena_of(f), (unsigned long long)arena_of(p));
+    program_free(p);
+    program_free(f);
+    model_free(m);
+}
+
+static void test_fused(void)
+{
+    /* two layers; the norm after the last sum is of fewer rows */
+    check_fused("llama", llama, 1, (int[]){ 2, 2, 3, 2 });
+    /* products in a row are reduced, and added, before the norm */
+    check_fused("llama", llama, 2, (int[]){ 2, 2, 3, 2 });
+    check_fused("mixtral", mixtral, 1, (int[]){ 2, 2, 3, 2 });
+    /* q and k have norms of their own, and those of sums come after the norms */
+    check_fused("olmo2", olmo2, 1, (int[]){ 2, 2, 0, 2 });
+    check_fused("deepseek_v2", deepseek, 1, (int[]){ 3, 2, 3, 0 });
+}
+
 int main(void)
 {
     test_flops();
@@ -326,5 +415,6 @@ int main(void)
     check_readers("deepseek_v2", deepseek);
     check_readers("olmo2", olmo2);
     test_print();
+    test_fused();
     return tap_done();
 }

@@ -134,7 +134,7 @@ static void fold_parts(const struct runner *r, const struct cost_step *s,
         w->products += c.products;
         w->attention += c.attention;
         w->weights += c.weights;
-        if (torch_usual(inst).free)
+        if (torch_usual(inst).free || inst->parts)
             continue;
         w->values += c.sharded + c.whole;
         w->instructions++;

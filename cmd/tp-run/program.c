@@ -1,6 +1,7 @@
 /* program - prints the compiled program of a rank: instructions, placements, costs */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/conversion.h"
 #include "cmd/meshopt.h"
@@ -36,12 +37,14 @@ static int build(struct program **out, const struct model *m, const struct mesh 
 
     if (r->recompute && recompute_parse(&reverse.recompute, r->recompute, err) < 0)
         return -1;
+    if (r->pass && !strcmp(r->pass, "fuse"))
+        opt.fuse = program_fuse_all;
     if (r->train)
         return program_build(out, m, mesh, coord, &reverse, err);
     if (program_build(out, m, mesh, coord, &opt, &first) == 0)
         return 0;
-    opt =
-        (struct program_options){ .deterministic = r->deterministic, .pass = r->pass };
+    opt.tail = TAIL_NONE;
+    opt.wanted = false;
     return program_build(out, m, mesh, coord, &opt, err);
 }
 

@@ -652,6 +652,7 @@ int session_open(struct session *s, const struct cmd *cmd,
 
     *s = (struct session){ .cmd = cmd, .opt = *opt, .path = path };
     s->machine.form = (enum weights_form)opt->weights;
+    s->machine.unfused = opt->unfused;
     if (set_comm(s, err) < 0 || set_devices(s, err) < 0 || set_cache(s, err) < 0)
         return -1;
     ret = choice_candidates(&s->asked, opt->backend, &none);

@@ -24,6 +24,7 @@ struct session_options {
     int compute;     /* enum session_compute */
     int weights;     /* enum weights_form */
     bool share_gpu;  /* several ranks may use one GPU */
+    bool unfused;    /* each operation of a program by itself */
     bool no_adapter; /* the model is run without the adapter beside it */
 };
 
@@ -77,6 +78,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },       \
         { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL },  \
         { OPT_FLAG, '\0', "ignore-adapter", &(o).no_adapter, NULL, NULL, NULL, NULL }, \
+        { OPT_FLAG, '\0', "unfused", &(o).unfused, NULL, NULL, NULL, NULL },           \
         { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },      \
     {                                                                                  \
         OPT_FLAG, 'q', "quiet", &(o).quiet, NULL, "no progress", NULL, NULL            \

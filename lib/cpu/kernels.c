@@ -1119,13 +1119,23 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
                               : kernel_##word(d, c, err);                          \
     }
 #define COMM(word)
+#define FUSED(word)
 #define ROW(id, word, on, ...) on(word)
 OPS(ROW)
 #undef ROW
 #undef DEVICE
 #undef COMM
+#undef FUSED
+
+/* A CPU calls a kernel in no time, and reads again from its caches what it has just
+ * written: no fusion was faster here than its parts (tests/bench/fusing.c). */
+#define kernel_gated_linear LACKS(gated_linear)
+#define kernel_linears      LACKS(linears)
+#define kernel_add_norm     LACKS(add_norm)
+#define kernel_rope_keep    LACKS(rope_keep)
 
 #define DEVICE(word)           run_##word
+#define FUSED(word)            kernel_##word
 #define COMM(word)             NULL
 #define ROW(id, word, on, ...) [OP_##id] = on(word),
 kernel *const cpu_kernels[OP_COUNT] = { OPS(ROW) };

@@ -112,6 +112,9 @@ static uint64_t (*const room_of[OP_COUNT])(const struct cpu_most *m) = {
     [OP_SAMPLE] = sample,
 };
 
+/* None: see lib/cpu/kernels.c. */
+const bool cpu_fuses[OP_COUNT] = { false };
+
 static void look_at(struct cpu_most *m, int v)
 {
     const struct value *its = &m->program->value[v];

@@ -20,6 +20,9 @@ struct cpu_most {
 /* Of all instructions, one after another. */
 uint64_t cpu_room(const struct program *p, const struct room_limits *limits);
 
+/* Which fused operations there are kernels for. */
+extern const bool cpu_fuses[OP_COUNT];
+
 /* y = x w^T and y = x w with IN terms, summed by TREE or, NULL, in any order; by heads
  * of IN terms. */
 uint64_t product_room_linear(const struct cpu_most *m, uint64_t in,

@@ -54,7 +54,9 @@ struct step_view {
     const float *scale; /* factor of the loss, for the backward pass; one number */
 };
 
-/* The arguments of one execution of an instruction. */
+/* The arguments of one execution of an instruction.  A fused operation has those of its
+ * parts, and no sources or weights of its own; results that are inside it have no
+ * memory. */
 struct call {
     const struct program *program;
     const struct inst *inst;
@@ -73,6 +75,8 @@ struct call {
                    * rounds */
     float *lse;   /* attention: [rows][heads], logsumexp of the scores, for merging with
                    * keys on other ranks; or NULL */
+    const struct call *part; /* [nparts]: of a fused operation */
+    int nparts;
 };
 
 /* The state of an opened backend.  One caller uses it at a time. */
@@ -81,7 +85,7 @@ struct device;
 typedef int kernel(struct device *d, const struct call *c, struct err *err);
 
 /* What a backend is asked to run: an instruction, and the formats of what it reads
- * besides activations. */
+ * besides activations.  Behind a fused operation lie its parts. */
 struct device_request {
     const struct program *program;
     const struct inst *inst;

@@ -132,13 +132,23 @@ static uint64_t of_device(const struct ledger *list, const char *name)
     return 0;
 }
 
+/* Will tp-run fuse INST? */
+static bool takes(void *arg, const struct program *p, const struct inst *inst)
+{
+    const struct memory_options *o = arg;
+
+    (void)p;
+    return (o->cuda ? gpu_fuses : cpu_fuses)[inst->op];
+}
+
 int served_rank(struct rank_memory *out, const struct model *m,
                 const enum dtype *stored, const struct memory_options *o,
                 const int coord[MESH_NAXES], struct err *err)
 {
     const struct program_options options = { .tail = TAIL_ARGMAX,
                                              .wanted = true,
-                                             .rounded = o->compute_bytes == 2 };
+                                             .rounded = o->compute_bytes == 2,
+                                             .fuse = { takes, (void *)(uintptr_t)o } };
     struct comm group[MESH_NAXES];
     struct engine_groups groups = { .tensor = &group[MESH_TP],
                                     .sequence = &group[MESH_SP],

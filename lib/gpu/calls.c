@@ -829,7 +829,13 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
 #define kernel_unslice         LACKS(unslice)
 #define kernel_nll_back        LACKS(nll_back)
 
+#define kernel_gated_linear LACKS(gated_linear)
+#define kernel_linears      LACKS(linears)
+#define kernel_add_norm     LACKS(add_norm)
+#define kernel_rope_keep    LACKS(rope_keep)
+
 #define DEVICE(word)           kernel_##word
+#define FUSED(word)            kernel_##word
 #define COMM(word)             NULL
 #define ROW(id, word, on, ...) [OP_##id] = on(word),
 kernel *const cuda_kernels[OP_COUNT] = { OPS(ROW) };

@@ -71,6 +71,10 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
     return need;
 }
 
+const bool gpu_fuses[OP_COUNT] = {
+    [OP_GATED_LINEAR] = false,
+};
+
 void gpu_room_add(struct ledger *list, const struct gpu_room *need)
 {
     ledger_add(list, "kernels", LEDGER_DEVICE, need->room);

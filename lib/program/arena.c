@@ -80,7 +80,7 @@ static bool place(struct blocks *live, const struct program *p, int v, int i,
 {
     uint64_t size, end;
 
-    if (p->value[v].kept || p->value[v].gradient)
+    if (p->value[v].kept || p->value[v].gradient || p->value[v].inside)
         return true;
     free_before(live, i);
     if (!value_bytes(p, &p->value[v], most, &size))
@@ -108,7 +108,12 @@ bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
         for (int k = 0; i == p->nforward && p->back_import && k < p->nexports && ok;
              k++)
             ok = place(&live, p, p->back_import[k], i, most, offset, &total);
-        if (i < p->ninsts && ok)
+        /* all results of a fused operation at once; it has none of its own */
+        for (int k = 1; i < p->ninsts && ok && k <= p->inst[i].parts; k++)
+            ok = place(&live, p, p->inst[i + k].dst, i, most, offset, &total);
+        if (i < p->ninsts && p->inst[i].parts)
+            i += p->inst[i].parts;
+        else if (i < p->ninsts && ok)
             ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
     }
     free(live.v);

@@ -14,7 +14,9 @@ lib_libshardutils_a_SOURCES += \
     %D%/packable.c %D%/packable.h \
     %D%/op.c %D%/op.h \
     %D%/pass.c %D%/pass.h \
+    %D%/fuse.h \
     %D%/pass-boundary.c \
+    %D%/pass-fuse.c \
     %D%/pass-lifetimes.c \
     %D%/pass-order.c \
     %D%/pass-recompute.c \

@@ -2,6 +2,7 @@
 #include "lib/program/op.h"
 
 #include "lib/program/build.h"
+#include "lib/program/fuse.h"
 
 /* ---- what a derivative reads ---- */
 
@@ -95,6 +96,8 @@ static struct op_flops of_attention_back(const struct program *p,
 #define GRADS(n)             .grads = n
 #define PASSES(n)            .grads = n, .passes = true
 #define NO_REVERSE           .grads = OP_NO_REVERSE
+#define PARTS(function)      .parts = function, .traffic = TRAFFIC_NOTHING
+#define FUSED                true
 #define DEVICE               true
 #define COMM                 false
 #define ROW(id, word, on, reverse, ...) \

@@ -6,7 +6,8 @@
  *   ID       enum op has OP_ID
  *   word     its name in printed programs, and in the language if a family can call it;
  *            its kernel is kernel_WORD (lib/cpu/kernels.c, lib/gpu/calls.c)
- *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator
+ *   runs_on  DEVICE: a kernel of the backend; COMM: the communicator; FUSED: a kernel
+ *            of the backend, which may lack it (pass-fuse.c)
  *   reverse  how many of its first sources get a gradient.  GRADS(n): reverse_WORD
  *            (pass-reverse.c) emits these and the weight's; PASSES(n): each of them is
  *            the gradient of the result, unchanged; NO_REVERSE: no derivative
@@ -32,6 +33,7 @@
  *   .scores      the attention scores that it computes for a row.  None
  *   .traffic     which operands it reads from and writes to memory.  TRAFFIC_MOVES
  *   .collective  which collective it is.  COLLECTIVE_NONE
+ *   PARTS(find)  FUSED: the function that finds the instructions that it stands for
  */
 #ifndef LIB_PROGRAM_OP_H
 #define LIB_PROGRAM_OP_H
@@ -283,7 +285,19 @@
     /* this rank's columns of y = d, the others 0 (see .gather) */                     \
     ROW(UNSLICE, unslice, DEVICE, NO_REVERSE)                                          \
     /* the gradient of the logits a; src statistics, a */                              \
-    ROW(NLL_BACK, nll_back, DEVICE, NO_REVERSE)
+    ROW(NLL_BACK, nll_back, DEVICE, NO_REVERSE)                                        \
+    /* Fused operations.  Each stands before the instructions that it is made of       \
+     * (inst.parts); a backend with its kernel runs it instead of them.  What they read\
+     * and cost is counted by themselves. */                                           \
+    /* y = activation(x V^T + c) (x W^T + b) */                                        \
+    ROW(GATED_LINEAR, gated_linear, FUSED, NO_REVERSE, PARTS(parts_gated_linear))      \
+    /* two or three products y = x W^T + b of one x */                                 \
+    ROW(LINEARS, linears, FUSED, NO_REVERSE, PARTS(parts_linears))                     \
+    /* y = a + b, and the norm of y */                                                 \
+    ROW(ADD_NORM, add_norm, FUSED, NO_REVERSE, PARTS(parts_add_norm))                  \
+    /* rotates the queries and the keys; appends the keys and the values to the KV     \
+     * cache */                                                                        \
+    ROW(ROPE_KEEP, rope_keep, FUSED, NO_REVERSE, PARTS(parts_rope_keep))
 /* clang-format on */
 
 enum op {
@@ -294,6 +308,8 @@ enum op {
 };
 
 struct builder;
+struct fusing;
+struct fusion;
 struct inst;
 struct node;
 struct operand;
@@ -374,6 +390,8 @@ struct op_info {
     struct op_scores (*scores)(const struct inst *inst); /* which take NULL for none */
     enum op_traffic traffic;
     enum op_collective collective;
+    /* NULL: not fused.  Finds the fusion that instruction AT belongs to. */
+    bool (*parts)(const struct fusing *f, int at, struct fusion *out);
 };
 
 extern const struct op_info op_table[OP_COUNT];

@@ -12,6 +12,7 @@ static int counts_of(const struct program *p, int v)
 int pass_lifetimes(struct builder *b)
 {
     struct program *p = b->p;
+    int end = -1; /* the last part of the latest fused operation */
 
     for (int i = 0; i < p->nvalues; i++)
         p->value[i].first = p->value[i].last = -1;
@@ -22,16 +23,22 @@ int pass_lifetimes(struct builder *b)
             p->nforward;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
+        int last; /* all parts of a fused operation run at once */
 
+        if (inst->parts) {
+            end = i + inst->parts;
+            continue;
+        }
+        last = end > i ? end : i;
         if (p->value[inst->dst].first < 0)
             p->value[inst->dst].first = i;
-        p->value[inst->dst].last = i;
+        p->value[inst->dst].last = last;
         if (p->value[inst->dst].mixture >= 0)
-            p->value[counts_of(p, inst->dst)].last = i;
+            p->value[counts_of(p, inst->dst)].last = last;
         for (int k = 0; k < inst->nsrc; k++) {
-            p->value[inst->src[k]].last = i;
+            p->value[inst->src[k]].last = last;
             if (p->value[inst->src[k]].mixture >= 0)
-                p->value[counts_of(p, inst->src[k])].last = i;
+                p->value[counts_of(p, inst->src[k])].last = last;
         }
     }
     for (int i = 0; i < p->noutputs; i++)

@@ -153,6 +153,10 @@ static void add_instruction(struct str *out, const struct program *p,
     struct cost c = cost_of(p, inst, s);
     const char *line = line_of(p, inst);
 
+    if (inst->parts) {
+        str_addf(out, "%s of the next %d\n", op_table[inst->op].name, inst->parts);
+        return;
+    }
     add_value(out, p, inst->dst);
     str_add(out, " = ");
     add_operation(out, inst);
@@ -276,6 +280,10 @@ static void json_instruction(struct str *out, const struct program *p, int i,
     str_addf(out, "{\"type\":\"instruction\",\"rank\":%d,\"index\":%d,\"op\":\"", rank,
              i);
     add_operation(out, inst);
+    if (inst->parts) {
+        str_addf(out, "\",\"parts\":%d}\n", inst->parts);
+        return;
+    }
     str_add(out, "\",\"result\":");
     json_value(out, p, inst->dst, s);
     str_add(out, ",\"operands\":[");

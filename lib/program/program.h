@@ -69,6 +69,8 @@ struct value {
     enum place place;
     enum dtype dtype; /* f32; row statistics f64; indices i32 */
     bool kept;        /* made by OP_KEEP: lies in the KV cache, not in the arena */
+    bool inside;      /* only instructions of one fused operation make and read it: it
+                         has no memory */
     int gradient;     /* number of the weight, from 1, whose gradient it is: the engine
                          is given its memory; 0: not a weight's gradient */
     bool elsewhere;   /* until the pass recompute: the gradient has this term on another
@@ -104,7 +106,7 @@ struct rope {
     uint64_t context; /* length that the model was trained on */
 };
 
-enum { INST_SOURCES = 6 };
+enum { INST_SOURCES = 6, INST_PARTS = 6 };
 
 /* Rows of a text that were pooled in pairs, and come first among its rows. */
 struct pooled_text {
@@ -122,6 +124,8 @@ struct inst {
     int weight2; /* layernorm's bias, or -1 */
     int line;    /* index into program.line: the line that it comes from */
     int mixture; /* inside experts(): index into program.mixture; else -1 */
+    int parts;   /* a fused operation: the number of instructions, which follow it, that
+                    it stands for; else 0 */
     union {
         struct {
             enum index index;
@@ -324,6 +328,16 @@ enum program_tail {
     TAIL_SAMPLE, /* "next" [output rows][1]: a drawn token */
 };
 
+/* Which fused operations a program gets: TAKES is asked with the operation, behind
+ * which its parts lie.  P is complete but for the fused operations and lifetimes. NULL:
+ * none. */
+struct program_fuse {
+    bool (*takes)(void *arg, const struct program *p, const struct inst *inst);
+    void *arg;
+};
+/* Takes all. */
+extern const struct program_fuse program_fuse_all;
+
 struct program_options {
     enum program_tail tail;
     bool wanted; /* the last section works on the output rows only: OP_TAKE is inserted
@@ -339,6 +353,7 @@ struct program_options {
                       "training" */
     bool reverse;  /* appends the gradients of the sum of "nll" to every weight
                       (reverse.h); needs TAIL_NLL, and .wanted false */
+    struct program_fuse fuse; /* without .reverse, which takes programs apart */
     const char *pass; /* the last pass that runs (pass.h), to print what it leaves;
                          NULL: all of them, without which a program cannot be run */
     struct recompute_plan recompute; /* with .reverse: what is computed again there */
@@ -374,7 +389,8 @@ uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_KINDS]);
 /* Offsets of all values in one arena, for a step with at most MOST[kind] rows of each
  * kind (see program_rows): *bytes in all; offset[nvalues], 64-byte aligned, UINT64_MAX
- * for cached values and gradients of weights.  False on overflow. */
+ * for cached values, gradients of weights and what is inside a fused operation.  False
+ * on overflow. */
 bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
                    uint64_t *offset, uint64_t *bytes);
 

@@ -739,6 +739,18 @@ static struct buffer pool_of(const struct attend *a, const struct inst *inst, in
                             .width = a->cache.width[slot] };
 }
 
+void attend_aim(const struct attend *a, struct call *call)
+{
+    int slot = call->inst->keep.slot, group = a->cache.group_of[slot];
+
+    call->y.data = a->cache.memory[slot];
+    call->y.format = a->cache.format;
+    call->y.width = a->cache.width[slot];
+    if (group >= 0)
+        call->range = ranges_of(a, a->cache.group[group].source ? &a->kept_source
+                                                                : &a->group[group]);
+}
+
 int attend_keep(struct attend *a, struct call *call, struct err *err)
 {
     int slot = call->inst->keep.slot, group = a->cache.group_of[slot], side;
@@ -748,11 +760,7 @@ int attend_keep(struct attend *a, struct call *call, struct err *err)
 
     if (group < 0)
         return 0;
-    call->y.data = a->cache.memory[slot];
-    call->y.format = a->cache.format;
-    call->y.width = a->cache.width[slot];
-    call->range =
-        ranges_of(a, a->cache.group[group].source ? &a->kept_source : &a->group[group]);
+    attend_aim(a, call);
     if (alone(a))
         return run(a, OP_KEEP, call, err);
     if (!call->range.most_rows)

@@ -57,6 +57,8 @@ size_t attend_held(const struct attend *a);
 /* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION and
  * OP_STREAM.  The caller sets CALL's buffers except those of cached values. */
 MUST_CHECK int attend_keep(struct attend *a, struct call *call, struct err *err);
+/* Sets the cache's buffer and range of CALL, of OP_KEEP where no ranks share texts. */
+void attend_aim(const struct attend *a, struct call *call);
 MUST_CHECK int attend_run(struct attend *a, struct call *call, struct err *err);
 /* The same for OP_ATTENTION_BACK. */
 MUST_CHECK int attend_back(struct attend *a, struct call *call, struct err *err);

@@ -50,6 +50,8 @@ static bool is_cached(const struct device_request *r)
     const struct value *v = r->program->value;
     bool cached = inst->op == OP_KEEP || inst->op == OP_CACHE_READ;
 
+    for (int k = 1; k <= inst->parts; k++)
+        cached |= inst[k].op == OP_KEEP;
     if (op_table[inst->op].role == ROLE_ATTENDS)
         for (int k = 0; k < inst->nsrc; k++)
             cached |= v[inst->src[k]].kept;
@@ -77,7 +79,7 @@ int backend_supports(const struct backend *b, const struct device_request *r,
     if (!b->kernel[op])
         return err_set(err, ERR_NO, "no kernel for %s%s", op_table[op].name,
                        r->reverse ? ", which training needs" : "");
-    if (r->inst->weight >= 0 && !(weights >> r->weight & 1))
+    if ((r->inst->weight >= 0 || r->inst->parts) && !(weights >> r->weight & 1))
         return lacks(r, "weights", r->weight, err);
     if (is_cached(r) && !(caches >> r->cache & 1))
         return lacks(r, "a cache", r->cache, err);

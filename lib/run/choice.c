@@ -32,13 +32,17 @@ static int ask_instruction(const struct backend *b, struct device_request *r,
                            const struct held *held, struct err *err)
 {
     const struct inst *inst = r->inst;
+    bool weighs = false;
 
+    /* a fused operation: with those of its parts */
+    for (int k = inst->parts ? 1 : 0; k <= inst->parts; k++) {
+        if ((inst[k].weight >= 0 && ask(b, r, held, inst[k].weight, err) < 0) ||
+            (inst[k].weight2 >= 0 && ask(b, r, held, inst[k].weight2, err) < 0))
+            return -1;
+        weighs |= inst[k].weight >= 0;
+    }
     r->weight = FORMAT_F32;
-    if (inst->weight < 0)
-        return backend_supports(b, r, err);
-    if (ask(b, r, held, inst->weight, err) < 0)
-        return -1;
-    return inst->weight2 < 0 ? 0 : ask(b, r, held, inst->weight2, err);
+    return weighs ? 0 : backend_supports(b, r, err);
 }
 
 /* What the engine runs around attention where ranks share a sequence. */
@@ -105,6 +109,22 @@ int choice_supports(const struct backend *b, const struct choice_need *need,
     if (form)
         *form = asked;
     return 0;
+}
+
+bool choice_fuses(void *arg, const struct program *p, const struct inst *inst)
+{
+    struct choice_fuser *f = arg;
+    struct device_request r = { .program = p, .inst = inst, .cache = f->need.kept };
+    struct err no = { 0 };
+
+    if (!f->held && !f->fails) {
+        enum weights_form form;
+
+        f->need.program = p;
+        f->fails = choice_supports(f->backend, &f->need, &form, &no) < 0 ||
+                   held_find(&f->held, f->need.checkpoint, p, form, false, &no) < 0;
+    }
+    return !f->fails && ask_instruction(f->backend, &r, f->held, &no) == 0;
 }
 
 /* ---- the choice ---- */

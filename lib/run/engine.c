@@ -424,7 +424,7 @@ static struct buffer value(const struct engine *e, int v)
     (void)format_of(&b.format, its->dtype); /* every type of a value has one */
     if (its->gradient)
         b.data = e->gradient + e->gradient_at[its->gradient - 1];
-    else if (!its->kept)
+    else if (!its->kept && !its->inside)
         b.data = address(e, v);
     if (its->rows == ROWS_CHOSEN) {
         b.rows = expert_rows(e, its->mixture, &n);
@@ -474,7 +474,7 @@ static int all_to_all(struct engine *e, const struct inst *inst, struct err *err
                         &e->chosen[inst->mixture], err);
 }
 
-static int run(struct engine *e, const struct inst *inst, struct err *err)
+static struct call call_of(const struct engine *e, const struct inst *inst)
 {
     struct call call = { .program = e->p,
                          .inst = inst,
@@ -483,12 +483,6 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
                          .narrow = e->narrow,
                          .rounded = e->rounded };
 
-    if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
-        return all_reduce(e, inst, err);
-    if (op_table[inst->op].collective == COLLECTIVE_ALL_GATHER)
-        return all_gather(e, inst, err);
-    if (op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL)
-        return all_to_all(e, inst, err);
     for (int k = 0; k < inst->nsrc; k++)
         call.x[k] = value(e, inst->src[k]);
     if (inst->weight >= 0) {
@@ -498,6 +492,37 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
     }
     if (inst->weight2 >= 0)
         call.w2 = &e->weight[inst->weight2];
+    return call;
+}
+
+/* Runs the instructions behind INST as one. */
+static int run_fused(struct engine *e, const struct inst *inst, struct err *err)
+{
+    struct call call = call_of(e, inst), part[INST_PARTS];
+
+    call.part = part;
+    call.nparts = inst->parts;
+    for (int k = 0; k < inst->parts; k++) {
+        part[k] = call_of(e, inst + 1 + k);
+        if (part[k].inst->op == OP_KEEP)
+            attend_aim(e->attend, &part[k]);
+    }
+    return e->ops->kernel[inst->op](e->device, &call, err);
+}
+
+static int run(struct engine *e, const struct inst *inst, struct err *err)
+{
+    struct call call;
+
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
+        return all_reduce(e, inst, err);
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_GATHER)
+        return all_gather(e, inst, err);
+    if (op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL)
+        return all_to_all(e, inst, err);
+    if (inst->parts)
+        return run_fused(e, inst, err);
+    call = call_of(e, inst);
     if (inst->op == OP_KEEP)
         return attend_keep(e->attend, &call, err);
     if (op_table[inst->op].role == ROLE_ATTENDS)
@@ -887,8 +912,13 @@ void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
 /* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
+    int part = first; /* instructions before this one have run in a fused one */
+
     for (int i = first; i < end; i++) {
         tell_part(e, i);
+        if (i < part)
+            continue;
+        part = i + 1 + e->p->inst[i].parts;
         if ((rows_of(e, e->p->inst[i].dst) || is_shared_out(e, &e->p->inst[i])) &&
             run(e, &e->p->inst[i], err) < 0)
             return -1;

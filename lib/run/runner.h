@@ -20,6 +20,7 @@ struct runner_machine {
     int across; /* ranks of a sequence group that exchange heads; 0: all */
     enum format kept;       /* type of the KV cache */
     enum weights_form form; /* of the weights of products */
+    bool unfused;           /* each instruction by itself */
     uint64_t steps;         /* single tokens that are expected of a text; 0: not many */
     int ranks;              /* on its machine; 0: all */
     const int *devices;     /* [ndevices]: the machine's devices to use, in order of its

@@ -261,6 +261,10 @@ others_part() {
         done | median | awk -v c=$compute '{ printf "--deterministic, %s: %.2f of the rate without\n", c, $1 }' |
             tee -a "$dir/notes"
     done
+    # of the best backend; the CPU fuses nothing
+    model BF16
+    "$bench/fusing" any "$dir/BF16" "$threads" 1 256 stored bf16 |
+        awk '{ printf "fusing: a token %.2f, a prompt %.2f of the speed without\n", $2, $4 }' | tee -a "$dir/notes"
     "$bench/make-model" "$dir/words" BF16 512 4 1408 8 4 151936
     for how in "--top-k 50" "--top-p 0.9"; do
         for _ in $(runs); do
