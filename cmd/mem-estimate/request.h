@@ -45,47 +45,47 @@ extern const char *const weight_words[], *const float_words[];
     }
 
 /* Rows of the option table for every estimate, ... */
-#define REQUEST_OPTIONS(r)                                                            \
-    REQUEST_ROW(OPT_COUNT, "tp", &(r).mesh.tp, "N", "tensor-parallel ranks", NULL,    \
-                NULL),                                                                \
-        REQUEST_ROW(OPT_COUNT, "pp", &(r).mesh.pp, "N", "pipeline stages", NULL,      \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_COUNT, "dp", &(r).mesh.dp, "N", NULL, NULL, NULL),            \
-        REQUEST_ROW(OPT_COUNT, "micro-batch", &(r).micro_batch, "N", NULL, NULL,      \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                              \
-                    "the device, as 'gpus' names it, or 'here'", NULL, NULL),         \
-        REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, weight_words,  \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,   \
-                    &(r).seq_given),                                                  \
-        REQUEST_ROW(OPT_STRING, "gpu-file", &(r).gpu_file, "FILE", NULL, NULL, NULL), \
-        REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,         \
-                    &(r).memory_given),                                               \
-        REQUEST_ROW(OPT_COUNT, "ep", &(r).mesh.ep, "N", NULL, NULL, NULL),            \
-        REQUEST_ROW(OPT_COUNT, "sp", &(r).mesh.sp, "N", NULL, NULL, NULL),            \
-        REQUEST_ROW(OPT_STRING, "mesh", &(r).mesh.spec, "SPEC", NULL, NULL, NULL),    \
-        REQUEST_ROW(OPT_COUNT, "micro-batches", &(r).micro_batches, "N", NULL, NULL,  \
-                    NULL),                                                            \
+#define REQUEST_OPTIONS(r)                                                             \
+    REQUEST_ROW(OPT_COUNT, "tp", &(r).mesh.tp, "N", "tensor-parallel ranks", NULL,     \
+                NULL),                                                                 \
+        REQUEST_ROW(OPT_COUNT, "pp", &(r).mesh.pp, "N", "pipeline stages", NULL,       \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_COUNT, "dp", &(r).mesh.dp, "N", NULL, NULL, NULL),             \
+        REQUEST_ROW(OPT_COUNT, "micro-batch", &(r).micro_batch, "N", NULL, NULL,       \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_STRING, "gpu", &(r).gpu, "NAME",                               \
+                    "the device, as 'gpus' names it, or 'here'", NULL, NULL),          \
+        REQUEST_ROW(OPT_STRING, "weights", &(r).weights, "TYPE", NULL, weight_words,   \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_TOKENS, "seq", &(r).seq, "N", "tokens of a sequence", NULL,    \
+                    &(r).seq_given),                                                   \
+        REQUEST_ROW(OPT_STRING, "gpu-file", &(r).gpu_file, "FILE", NULL, NULL, NULL),  \
+        REQUEST_ROW(OPT_SIZE, "gpu-mem", &(r).gpu_memory, "SIZE", NULL, NULL,          \
+                    &(r).memory_given),                                                \
+        REQUEST_ROW(OPT_COUNT, "ep", &(r).mesh.ep, "N", NULL, NULL, NULL),             \
+        REQUEST_ROW(OPT_COUNT, "sp", &(r).mesh.sp, "N", NULL, NULL, NULL),             \
+        REQUEST_ROW(OPT_STRING, "mesh", &(r).mesh.spec, "SPEC", NULL, NULL, NULL),     \
+        REQUEST_ROW(OPT_COUNT, "micro-batches", &(r).micro_batches, "N", NULL, NULL,   \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_COUNT, "requests", &(r).micro_batches, "N", NULL, NULL, NULL), \
-        REQUEST_ROW(OPT_COUNT, "global-batch", &(r).global_batch, "N", NULL, NULL,    \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, float_words,   \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_SIZE, "runtime", &(r).runtime, "SIZE", NULL, NULL,            \
-                    &(r).runtime_given),                                              \
-        REQUEST_ROW(OPT_DOUBLE, "fragmentation", &(r).fragmentation, "PERCENT", NULL, \
-                    NULL, &(r).fragmentation_given),                                  \
-        REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names, \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,    \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_STRING, "stages", &(r).stages, "N,N,...", NULL, NULL, NULL),  \
-        REQUEST_ROW(OPT_CHOICE, "balance", &(r).balance, "WHAT", NULL, balance_names, \
-                    NULL),                                                            \
-        REQUEST_ROW(OPT_CHOICE, "framework", &(r).framework, "NAME", NULL,            \
-                    framework_names, NULL),                                           \
-        REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_COUNT, "global-batch", &(r).global_batch, "N", NULL, NULL,     \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_STRING, "compute", &(r).compute, "TYPE", NULL, float_words,    \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_SIZE, "runtime", &(r).runtime, "SIZE", NULL, NULL,             \
+                    &(r).runtime_given),                                               \
+        REQUEST_ROW(OPT_DOUBLE, "fragmentation", &(r).fragmentation, "PERCENT", NULL,  \
+                    NULL, &(r).fragmentation_given),                                   \
+        REQUEST_ROW(OPT_CHOICE, "schedule", &(r).schedule, "NAME", NULL, order_names,  \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_COUNT, "model-chunks", &(r).model_chunks, "N", NULL, NULL,     \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_STRING, "stages", &(r).stages, "N,N,...", NULL, NULL, NULL),   \
+        REQUEST_ROW(OPT_CHOICE, "balance", &(r).balance, "WHAT", NULL, balance_names,  \
+                    NULL),                                                             \
+        REQUEST_ROW(OPT_CHOICE, "framework", &(r).framework, "NAME", NULL,             \
+                    framework_names, NULL),                                            \
+        REQUEST_ROW(OPT_STRING, "family", &(r).family, "FILE", NULL, NULL, NULL),      \
         REQUEST_ROW(OPT_STRING, "config", &(r).config, "FILE", NULL, NULL, NULL)
 
 /* ... for inference, ... */
@@ -130,7 +130,7 @@ struct request {
     } given;
     struct summary summary;
     const char *path, *family, *config; /* of the model; of the options, or NULL */
-    enum dtype *stored;        /* types of the checkpoint's tensors, or NULL */
+    enum dtype *stored;                 /* types of the checkpoint's tensors, or NULL */
     struct memory_options memory;
     uint64_t *inflight;
     const char *stages_given; /* --stages, or NULL */
