@@ -44,16 +44,20 @@ static int take(struct runner *r, struct outputs *out, struct err *err)
 {
     for (int i = 0; i < r->program->noutputs; i++) {
         const struct program_output *o = &r->program->output[i];
-        const float *x;
+        bool ids = r->program->value[o->value].dtype == DTYPE_I32;
+        const int32_t *id = NULL;
+        const float *x = NULL;
         size_t rows, n;
 
         if (o->stage != r->stage)
             continue;
-        if (engine_output(r->engine, i, &x, &rows, err) < 0)
+        if ((ids ? engine_ids(r->engine, i, &id, &rows, err)
+                 : engine_output(r->engine, i, &x, &rows, err)) < 0)
             return -1;
         n = rows * r->program->value[o->value].whole_cols;
         out->x = xgrow(out->x, &out->cap, out->n + n + 1, sizeof(*x));
-        memcpy(out->x + out->n, x, n * sizeof(*x));
+        for (size_t k = 0; k < n; k++)
+            out->x[out->n + k] = ids ? (float)id[k] : x[k];
         out->n += n;
     }
     return 0;

@@ -1818,7 +1818,8 @@ static void tokens_are_drawn(void)
 static void rows_are_drawn(void)
 {
     enum { ROWS = 5, COLS = 300 };
-    float *x = numbers_new((size_t)ROWS * COLS, 78), y[ROWS];
+    float *x = numbers_new((size_t)ROWS * COLS, 78);
+    int32_t y[ROWS];
     void *room = xcalloc(1, cpu_sample_bytes(COLS));
     struct draw draw[ROWS];
     const struct step_view step = { .draw = draw };
@@ -1828,7 +1829,7 @@ static void rows_are_drawn(void)
     struct err err;
 
     call.x[0] = (struct buffer){ x, &rows, ROWS, COLS, FORMAT_F32, 0 };
-    call.y = (struct buffer){ y, &rows, ROWS, 1, FORMAT_F32, 0 };
+    call.y = (struct buffer){ y, &rows, ROWS, 1, FORMAT_I32, 0 };
     for (int i = 0; i < ROWS; i++)
         draw[i] = (struct draw){ 1, 0.9, i % 2 ? 30 : 0, 4, (uint64_t)i };
     for (int t = 0; t < NTHREADS; t++) {
@@ -1837,7 +1838,7 @@ static void rows_are_drawn(void)
         memset(y, 0xff, sizeof(y));
         same &= cpu_kernels[OP_SAMPLE](d, &call, &err) == 0;
         for (size_t i = 0; i < ROWS; i++)
-            same &= y[i] == (float)cpu_sample(x + i * COLS, COLS, &draw[i], room);
+            same &= y[i] == cpu_sample(x + i * COLS, COLS, &draw[i], room);
         backend_cpu.close(d);
     }
     tap_ok(same, "rows are drawn alike by any number of threads");

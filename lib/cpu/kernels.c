@@ -1041,7 +1041,7 @@ static int kernel_argmax(struct device *d, const struct call *c, struct err *err
     for (size_t i = 0; i < rows_of(&c->y); i++) {
         struct row_stats r = all_stats(c, i);
 
-        result(c)[i] = r.sum > 0 ? (float)r.index : -1;
+        ((int32_t *)c->y.data)[i] = r.sum > 0 ? (int32_t)r.index : -1;
     }
     return 0;
 }
@@ -1058,8 +1058,9 @@ static void sample_row(void *arg, size_t i, int thread)
     const struct call *c = s->call;
     const size_t cols = c->x[0].cols, at = s->by_row ? i : (size_t)thread;
 
-    result(c)[i] = (float)cpu_sample(source(c, 0) + i * cols, cols, &c->step->draw[i],
-                                     s->room + at * cpu_sample_bytes(cols));
+    ((int32_t *)c->y.data)[i] =
+        cpu_sample(source(c, 0) + i * cols, cols, &c->step->draw[i],
+                   s->room + at * cpu_sample_bytes(cols));
 }
 
 static int kernel_sample(struct device *d, const struct call *c, struct err *err)

@@ -750,13 +750,13 @@ KERNEL(nll)
 
 KERNEL(argmax)
 {
-    gpu_argmax(result(c), c->x[0].data, parts_of(c), result_rows(c), d->stream);
+    gpu_argmax(c->y.data, c->x[0].data, parts_of(c), result_rows(c), d->stream);
     return launched(d, c, err);
 }
 
 KERNEL(sample)
 {
-    gpu_sample(result(c), source(c, 0), c->step->draw, result_rows(c), c->x[0].cols,
+    gpu_sample(c->y.data, source(c, 0), c->step->draw, result_rows(c), c->x[0].cols,
                d->stream);
     return launched(d, c, err);
 }

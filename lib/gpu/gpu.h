@@ -315,10 +315,10 @@ void gpu_row_stats(double *y, const float *x, const int32_t *target, struct span
  * max */
 void gpu_nll(float *y, const double *stats, uint64_t parts, struct span rows,
              void *stream);
-void gpu_argmax(float *y, const double *stats, uint64_t parts, struct span rows,
+void gpu_argmax(int32_t *y, const double *stats, uint64_t parts, struct span rows,
                 void *stream);
 /* y[t] = a token drawn from the logits */
-void gpu_sample(float *y, const float *x, const struct draw *draw, struct span rows,
+void gpu_sample(int32_t *y, const float *x, const struct draw *draw, struct span rows,
                 uint64_t cols, void *stream);
 
 #ifdef __cplusplus

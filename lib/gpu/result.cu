@@ -192,7 +192,7 @@ static __device__ void all_stats(double r[STATS], const double *stats, uint64_t 
 }
 
 template <bool LARGEST>
-static __global__ void from_stats_kernel(float *y, const double *stats, uint64_t parts,
+static __global__ void from_stats_kernel(void *y, const double *stats, uint64_t parts,
                                          struct span rows)
 {
     int64_t end;
@@ -204,9 +204,9 @@ static __global__ void from_stats_kernel(float *y, const double *stats, uint64_t
          t += gridDim.x * (int64_t)blockDim.x) {
         all_stats(r, stats, parts, end, t);
         if (LARGEST)
-            y[t] = r[1] > 0 ? (float)r[3] : -1;
+            ((int32_t *)y)[t] = r[1] > 0 ? (int32_t)r[3] : -1;
         else
-            y[t] = (float)(r[0] + log(r[1]) - r[2]);
+            ((float *)y)[t] = (float)(r[0] + log(r[1]) - r[2]);
     }
 }
 
@@ -218,7 +218,7 @@ extern "C" void gpu_nll(float *y, const double *stats, uint64_t parts, struct sp
                      GPU_THREADS, stream, y, stats, parts, rows);
 }
 
-extern "C" void gpu_argmax(float *y, const double *stats, uint64_t parts,
+extern "C" void gpu_argmax(int32_t *y, const double *stats, uint64_t parts,
                            struct span rows, void *stream)
 {
     if (rows.most)

@@ -192,7 +192,7 @@ static __device__ float warp_most(float v)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    sample_kernel(float *y, const float *x, const struct draw *draw, struct span rows,
+    sample_kernel(int32_t *y, const float *x, const struct draw *draw, struct span rows,
                   uint32_t cols, bool wide)
 {
     SHARED(double, part, WARPS);
@@ -227,12 +227,12 @@ static __global__ void __launch_bounds__(THREADS)
         r.most = key_of(largest, 0);
         id = d.top_k || d.top_p < 1 ? draw_likely(&r, &d, u) : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
-            y[t] = largest > -INFINITY && largest < INFINITY ? (float)id : -1;
+            y[t] = largest > -INFINITY && largest < INFINITY ? (int32_t)id : -1;
         /* all have read most before the last barrier of drawing: none is needed here */
     }
 }
 
-extern "C" void gpu_sample(float *y, const float *x, const struct draw *draw,
+extern "C" void gpu_sample(int32_t *y, const float *x, const struct draw *draw,
                            struct span rows, uint64_t cols, void *stream)
 {
     if (rows.most && cols)

@@ -188,7 +188,7 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
     stats = inst->dst;
     if (b->p->value[logits].place == PLACE_CUT)
         stats = build_collect(b, stats, STATS * (uint64_t)b->p->mesh.size[MESH_TP]);
-    inst = build_emit_plain(b, op, 1, DTYPE_F32, rows);
+    inst = build_emit_plain(b, op, 1, op == OP_NLL ? DTYPE_F32 : DTYPE_I32, rows);
     inst->src[inst->nsrc++] = stats;
     add_output(b, xstrdup(name), inst->dst);
     return 0;
@@ -197,7 +197,7 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
 static void draw_result(struct builder *b, int logits)
 {
     struct inst *inst =
-        build_emit_plain(b, OP_SAMPLE, 1, DTYPE_F32, b->p->value[logits].rows);
+        build_emit_plain(b, OP_SAMPLE, 1, DTYPE_I32, b->p->value[logits].rows);
 
     inst->src[inst->nsrc++] = logits;
     add_output(b, xstrdup("next"), inst->dst);

@@ -1,6 +1,7 @@
 /* engine - runs a program on one rank */
 #include "lib/run/engine.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -1054,21 +1055,42 @@ int engine_step(struct engine *e, const struct segment *segment, size_t n,
     return e->p->nforward < e->p->ninsts ? engine_reverse(e, err) : 0;
 }
 
+/* The numbers of output I, of four bytes. */
+static int read_output(struct engine *e, int i, const void **out, size_t *rows,
+                       struct err *err)
+{
+    const struct sequence *s = shared_as(e, i);
+    int v = e->p->output[i].value;
+
+    *out = e->whole[i].x;
+    if (s && s->comm->rank == 0) {
+        *rows = s->n;
+        return 0;
+    }
+    *rows = rows_of(e, v);
+    return link_read(&e->link, address(e, v), bytes_of(e, v), out, err);
+}
+
 int engine_output(struct engine *e, int i, const float **out, size_t *rows,
                   struct err *err)
 {
-    int v = e->p->output[i].value;
-    const void *x = e->whole[i].x;
+    const void *x;
 
-    const struct sequence *s = shared_as(e, i);
+    assert(e->p->value[e->p->output[i].value].dtype == DTYPE_F32);
+    if (read_output(e, i, &x, rows, err) < 0)
+        return -1;
+    *out = x;
+    return 0;
+}
 
-    if (s && s->comm->rank == 0) {
-        *rows = s->n;
-    } else {
-        *rows = rows_of(e, v);
-        if (link_read(&e->link, address(e, v), bytes_of(e, v), &x, err) < 0)
-            return -1;
-    }
+int engine_ids(struct engine *e, int i, const int32_t **out, size_t *rows,
+               struct err *err)
+{
+    const void *x;
+
+    assert(e->p->value[e->p->output[i].value].dtype == DTYPE_I32);
+    if (read_output(e, i, &x, rows, err) < 0)
+        return -1;
     *out = x;
     return 0;
 }

@@ -137,6 +137,10 @@ void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
 MUST_CHECK int engine_output(struct engine *e, int i, const float **out, size_t *rows,
                              struct err *err);
 
+/* The same of an output of I32, such as "next". */
+MUST_CHECK int engine_ids(struct engine *e, int i, const int32_t **out, size_t *rows,
+                          struct err *err);
+
 /* Bytes that this rank has sent within its sequence group for attention. */
 uint64_t engine_moved_bytes(const struct engine *e);
 

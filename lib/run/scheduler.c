@@ -587,16 +587,15 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
 {
     struct runner *r = s->runner;
     size_t rows, n = 0;
-    const float *x;
+    const int32_t *next;
 
     for (size_t i = 0; i < p->n; i++)
         n += p->part[i].decides;
     if (!n || !runner_is_last(r))
         return 0;
-    if (engine_output(r->engine, 0, &x, &rows, err) < 0)
+    if (engine_ids(r->engine, 0, &next, &rows, err) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        s->next[i] = (int32_t)x[i];
+    memcpy(s->next, next, n * sizeof(*next));
     return runner_send(r, r->stage, s->next, n * sizeof(*s->next), err);
 }
 
