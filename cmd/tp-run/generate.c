@@ -1,11 +1,12 @@
 /* generate - continues prompts */
 #include "cmd/tp-run/commands.h"
 
-#include <math.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/answers.h"
 #include "cmd/tp-run/chatfile.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/messages.h"
@@ -28,11 +29,14 @@ struct generate {
     int requests;      /* texts in generation at a time; 0: as the cache permits */
     int cache_tokens;  /* capacity of a rank's cache; 0: see ROOM */
     bool chats;        /* the prompts are chats */
-    bool echo;         /* prints the text of a prompt, too */
+    bool echo;         /* prints the text of a prompt first */
     struct text *text; /* [prompts.n] */
     /* on rank 0 */
     struct scheduler *scheduler;
     size_t turn; /* the text that is printed now */
+    const char *output;
+    bool resume;
+    struct answers answers; /* of --output */
 };
 
 /* A text in generation. */
@@ -50,50 +54,69 @@ struct text {
 
 /* ---- printing: texts in order, the current one as it is generated ---- */
 
-static void print_json(const struct generate *g, const struct text *t, size_t line)
+static void add_json(struct str *out, const struct generate *g, const struct text *t,
+                     size_t line)
 {
-    struct str out = { 0 };
-
-    str_add(&out, "{\"type\":\"generation\",");
+    str_add(out, "{\"type\":\"generation\",");
     if (line)
-        str_addf(&out, "\"line\":%zu,", line);
+        str_addf(out, "\"line\":%zu,", line);
     if (t->input->id)
-        str_addf(&out, "\"id\":%s,", t->input->id);
+        str_addf(out, "\"id\":%s,", t->input->id);
     if (t->source->n && !t->input->features) {
-        str_add(&out, "\"source_ids\":");
-        ids_print_json(&out, t->source);
-        str_addc(&out, ',');
+        str_add(out, "\"source_ids\":");
+        ids_print_json(out, t->source);
+        str_addc(out, ',');
     }
     if (g->echo) {
-        str_add(&out, "\"prompt\":");
-        str_add_json(&out, t->input->prompt);
-        str_addc(&out, ',');
+        str_add(out, "\"prompt\":");
+        if (t->input->prompt)
+            str_add_json(out, t->input->prompt);
+        else
+            str_add(out, "null");
+        str_addc(out, ',');
     }
-    str_add(&out, "\"prompt_ids\":");
-    ids_print_json(&out, t->prompt);
-    str_add(&out, ",\"ids\":");
-    ids_print_json(&out, &t->ids);
-    str_add(&out, ",\"text\":");
+    str_add(out, "\"prompt_ids\":");
+    ids_print_json(out, t->prompt);
+    str_add(out, ",\"ids\":");
+    ids_print_json(out, &t->ids);
+    str_add(out, ",\"text\":");
     if (g->session->tokenizer)
-        str_add_jsonn(&out, str_text(&t->said), t->said.len);
+        str_add_jsonn(out, str_text(&t->said), t->said.len);
     else
-        str_add(&out, "null");
+        str_add(out, "null");
     if (g->chats) {
-        str_add(&out, ",\"role\":\"assistant\",\"content\":");
-        str_add_jsonn(&out, str_text(&t->said), t->said.len);
+        str_add(out, ",\"role\":\"assistant\",\"content\":");
+        str_add_jsonn(out, str_text(&t->said), t->said.len);
     }
-    str_addf(&out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
+    str_addf(out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
              finish_names[t->finish],
              t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
-    fputs(str_text(&out), stdout);
+}
+
+/* Writes the finished text AT as a line of JSON. */
+static int write_json(struct generate *g, size_t at, struct err *err)
+{
+    const struct text *t = &g->text[at];
+    struct str out = { 0 };
+    int ret = 0;
+
+    if (t->finish == REFUSED)
+        inputs_add_bad(&out, &g->prompts, at);
+    else
+        add_json(&out, g, t, g->prompts.v[at].line);
+    if (g->output)
+        ret = answers_add(&g->answers, &g->prompts.v[at], &out, err);
+    else
+        fputs(str_text(&out), stdout);
     str_clear(&out);
+    return ret;
 }
 
 static void print_words(const struct generate *g, struct text *t)
 {
     size_t n = t->ids.n - (t->finish == STOP);
 
-    if (g->echo && !t->echoed && t->finish != REFUSED)
+    if (g->echo && !t->echoed && t->finish != REFUSED && t->input->prompt)
         fputs(t->input->prompt, stdout);
     t->echoed = true;
     if (g->session->tokenizer) {
@@ -107,19 +130,19 @@ static void print_words(const struct generate *g, struct text *t)
 /* Prints all that can be printed: a text only after all texts before it. */
 static int print_texts(struct generate *g, struct err *err)
 {
+    bool json = g->session->opt.json || g->output;
+
     for (; g->turn < g->prompts.n; g->turn++) {
         struct text *t = &g->text[g->turn];
 
-        if (!g->session->opt.json)
+        if (!json)
             print_words(g, t);
         if (!t->finish)
             break;
-        if (g->session->opt.json && t->finish == REFUSED)
-            inputs_print_bad(&g->prompts, g->turn);
-        else if (g->session->opt.json)
-            print_json(g, t, g->prompts.v[g->turn].line);
-        else
+        if (!json)
             putchar('\n');
+        else if (write_json(g, g->turn, err) < 0)
+            return -1;
     }
     if (fflush(stdout) < 0)
         return err_errno(err, "standard output");
@@ -165,10 +188,10 @@ static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *
     return 0;
 }
 
-/* Submits all texts that need a token. */
+/* Submits all texts that need a token; those before g->turn are answered. */
 static int submit(struct generate *g, struct err *err)
 {
-    for (size_t i = 0; i < g->prompts.n; i++) {
+    for (size_t i = g->turn; i < g->prompts.n; i++) {
         struct text *t = &g->text[i];
         struct draw draw = g->sampling.draw; /* depends on the text, not the layout */
         struct scheduler_text plan = {
@@ -353,6 +376,8 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
         close_texts(g);
         ret = scheduler_close(g->scheduler, ret, err);
     }
+    if (ret == 0 && comm->rank == 0 && g->output)
+        ret = answers_finish(&g->answers, err);
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
@@ -461,13 +486,60 @@ static int check_chats(struct generate *g, const struct sources *from, struct er
                        from->prompts.n ? "prompt"
                        : from->ids.n   ? "ids"
                                        : "input");
-    if (!g->chats && (g->echo || form->template || form->args.n || form->date))
+    if (!g->chats && (form->template || form->args.n || form->date))
         return err_set(err, ERR_USAGE, "--%s needs --chat",
-                       g->echo          ? "echo"
-                       : form->template ? "template"
-                       : form->args.n   ? "template-arg"
-                                        : "date");
+                       form->template ? "template"
+                       : form->args.n ? "template-arg"
+                                      : "date");
+    if (g->resume && !g->output)
+        return err_set(err, ERR_USAGE, "--resume needs --output");
+    if (g->output && !strcmp(g->output, "-"))
+        return err_set(err, ERR_USAGE,
+                       "--output: a file that --resume can continue, not '-'");
     return 0;
+}
+
+/* What the answers depend on, as a line of JSON. */
+static int add_settings(struct str *out, const struct generate *g, struct err *err)
+{
+    const struct session *s = g->session;
+    const struct sampling *how = &g->sampling;
+    uint32_t model;
+
+    if (session_identity(&model, s, err) < 0)
+        return -1;
+    str_addf(out, "{\"type\":\"settings\",\"model_crc32\":\"%08" PRIx32 "\"", model);
+    str_addf(out, ",\"inputs\":%zu", g->prompts.n);
+    str_addf(out, ",\"max_tokens\":%" PRIu64 ",\"max_length\":%" PRIu64,
+             how->max_tokens, how->max_length);
+    str_addf(out, ",\"temperature\":%.17g,\"top_k\":%" PRIu64 ",\"top_p\":%.17g",
+             how->draw.temperature, how->draw.top_k, how->draw.top_p);
+    str_addf(out, ",\"seed\":%" PRIu64 ",\"forced_bos\":%d,\"forced_eos\":%d",
+             how->draw.seed, (int)how->first_new, (int)how->last_new);
+    str_add(out, ",\"stop\":");
+    ids_print_json(out, &s->stop);
+    str_addf(out, ",\"compute\":\"%s\",\"weights\":\"%s\",\"kv_dtype\":",
+             session_compute_names[s->opt.compute],
+             session_weights_names[s->opt.weights]);
+    str_add_json(out, s->opt.kv_dtype ? s->opt.kv_dtype : "f32");
+    str_addf(out, ",\"deterministic\":%s,\"echo\":%s}",
+             s->opt.same_bits ? "true" : "false", g->echo ? "true" : "false");
+    return 0;
+}
+
+static int open_answers(struct generate *g, struct err *err)
+{
+    struct str settings = { 0 };
+    int ret = 0;
+
+    if (g->output)
+        ret = add_settings(&settings, g, err) < 0
+                  ? -1
+                  : answers_open(&g->answers, g->session, g->output, g->resume,
+                                 str_text(&settings), &g->prompts, err);
+    g->turn = g->answers.n;
+    str_clear(&settings);
+    return ret;
 }
 
 static int take_prompts(struct generate *g, const struct sources *from, struct err *err)
@@ -477,8 +549,10 @@ static int take_prompts(struct generate *g, const struct sources *from, struct e
     g->session->replaces = g->prompts.invalid == INVALID_REPLACE;
     return inputs_share(
                &g->prompts, g->session,
-               front && (read_prompts(g, from, err) < 0 || check_room(g, err) < 0) ? -1
-                                                                                   : 0,
+               front && (read_prompts(g, from, err) < 0 || check_room(g, err) < 0 ||
+                         open_answers(g, err) < 0)
+                   ? -1
+                   : 0,
                err) < 0
                ? -1
                : session_share_ids(g->session, &g->session->stop, err);
@@ -489,8 +563,12 @@ static int print_refused(struct generate *g, struct err *err)
 {
     int ret;
 
+    bool front = launcher_is_front(&g->session->launcher);
+
     open_texts(g, false);
-    ret = launcher_is_front(&g->session->launcher) ? print_texts(g, err) : 0;
+    ret = front ? print_texts(g, err) : 0;
+    if (ret == 0 && front && g->output)
+        ret = answers_finish(&g->answers, err);
     close_texts(g);
     return ret;
 }
@@ -500,7 +578,9 @@ int generate_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct sources from = { 0 };
     struct session session = { 0 };
-    struct generate g = { .session = &session, .sampling = SAMPLING_DEFAULTS(128) };
+    struct generate g = { .session = &session,
+                          .sampling = SAMPLING_DEFAULTS(128),
+                          .answers.fd = -1 };
     const struct opt opts[] = {
         { OPT_LIST, 'p', "prompt", &from.prompts, "TEXT",
           "text to continue (default: standard input)", NULL, NULL },
@@ -510,6 +590,10 @@ int generate_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "chat", &from.chats, "FILE", NULL, NULL, NULL },
         MESSAGES_OPTIONS(from.form),
         { OPT_FLAG, '\0', "echo", &g.echo, NULL, NULL, NULL, NULL },
+        { OPT_STRING, 'o', "output", &g.output, "FILE",
+          "write a line of JSON for each prompt to FILE", NULL, NULL },
+        { OPT_FLAG, '\0', "resume", &g.resume, NULL,
+          "continue FILE where a run was interrupted", NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
         INPUT_INVALID_OPTION(g.prompts),
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
@@ -533,6 +617,7 @@ int generate_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    g.prompts.keeps_text = g.echo;
     if (sampling_check(&g.sampling, &err) < 0 || check_chats(&g, &from, &err) < 0 ||
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         session_need_lm(&session, &err) < 0 ||
@@ -547,6 +632,7 @@ int generate_main(const char *program, int argc, char **argv)
         session.machine.steps = g.sampling.max_tokens;
         status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
     }
+    answers_close(&g.answers);
     inputs_clear(&g.prompts);
     session_close(&session);
     return status;

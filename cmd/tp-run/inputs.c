@@ -65,11 +65,21 @@ static int encode(const struct session *s, struct ids *out, const char *name,
     return ret;
 }
 
+static void keep_text(const struct inputs *in, struct input *one, const char *text,
+                      size_t len)
+{
+    if (!in->keeps_text)
+        return;
+    free(one->prompt);
+    one->prompt = xstrndup(text, len);
+}
+
 int inputs_add_text(struct inputs *in, const struct session *s, const char *name,
                     const char *text, size_t len, struct err *err)
 {
     struct input one = { .name = xstrdup(name) };
 
+    keep_text(in, &one, text, len);
     return add(in, &one, encode(s, &one.ids, name, text, len, err));
 }
 
@@ -337,9 +347,11 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     } else if (cJSON_IsString(text) && cJSON_IsString(pair))
         ret = session_encode_pair(s, &one.ids, &one.types, one.pair, text->valuestring,
                                   pair->valuestring, err);
-    else if (cJSON_IsString(text))
+    else if (cJSON_IsString(text)) {
+        keep_text(in, &one, text->valuestring, strlen(text->valuestring));
         ret = encode(s, &one.ids, name, text->valuestring, strlen(text->valuestring),
                      err);
+    }
     else if ((source || features) && !text)
         ret = 0;
     else
@@ -691,18 +703,24 @@ int inputs_not_finite(const struct inputs *in, const struct session *s, size_t i
     return -1;
 }
 
-void inputs_print_bad(const struct inputs *in, size_t i)
+void inputs_add_bad(struct str *out, const struct inputs *in, size_t i)
 {
     const struct input *one = &in->v[i];
+
+    str_addf(out, "{\"type\":\"%s\"", one->empty ? "empty" : "error");
+    inputs_add_place(out, one);
+    if (one->why) {
+        str_add(out, ",\"error\":");
+        str_add_json(out, one->why);
+    }
+    str_add(out, "}\n");
+}
+
+void inputs_print_bad(const struct inputs *in, size_t i)
+{
     struct str out = { 0 };
 
-    str_addf(&out, "{\"type\":\"%s\"", one->empty ? "empty" : "error");
-    inputs_add_place(&out, one);
-    if (one->why) {
-        str_add(&out, ",\"error\":");
-        str_add_json(&out, one->why);
-    }
-    str_add(&out, "}\n");
+    inputs_add_bad(&out, in, i);
     fputs(str_text(&out), stdout);
     str_clear(&out);
 }

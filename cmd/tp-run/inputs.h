@@ -21,7 +21,8 @@ struct input {
     bool empty;     /* a line without text, for which .keeps_empty asks; has no ids */
     char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
     char *why;      /* on rank 0, of a bad line: the cause */
-    char *prompt;   /* on rank 0, of a chat: the text of its ids */
+    char *prompt;   /* on rank 0, of a chat, or where .keeps_text is set: its text; NULL:
+                     * it was given as ids */
 };
 
 enum input_format { INPUT_AUTO, INPUT_TEXT, INPUT_JSON };
@@ -42,6 +43,7 @@ struct inputs {
     int format;       /* enum input_format */
     int invalid;      /* enum input_invalid: treatment of bytes that are not UTF-8 */
     bool keeps_empty; /* a line of text without a character is an input */
+    bool keeps_text;  /* sets .prompt of inputs that are one text */
 };
 enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 
@@ -115,7 +117,8 @@ struct inputs_sizes inputs_sizes(const struct inputs *in);
 void inputs_add_place(struct str *out, const struct input *in);
 /* Adds the line's "id" alone, with a comma before it, if it has one. */
 void inputs_add_id(struct str *out, const struct input *in);
-/* Prints the --json object of the bad or empty input I. */
+/* Adds, or prints, the --json object of the bad or empty input I, and a line feed. */
+void inputs_add_bad(struct str *out, const struct inputs *in, size_t i);
 void inputs_print_bad(const struct inputs *in, size_t i);
 /* Returns STATUS, or ERR_INPUT if STATUS is 0 and there are bad inputs. */
 int inputs_status(const struct inputs *in, int status);

@@ -1,6 +1,7 @@
 # tp-run
 bin_PROGRAMS += bin/tp-run
 bin_tp_run_SOURCES = \
+    %D%/answers.c %D%/answers.h \
     %D%/asked.c %D%/asked.h \
     %D%/bench.c %D%/benchcomm.c %D%/benchcomm.h \
     %D%/chat.c \

@@ -17,6 +17,7 @@
 
 #include "cmd/conversion.h"
 #include "lib/base/fs.h"
+#include "lib/base/hash.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -365,42 +366,61 @@ static int add_samples(struct str *out, const char *path, uint64_t size,
     return ret;
 }
 
-/* Checks that all ranks have the same checkpoint: the shapes of the tensors and, if it
- * is sharded, the mesh and the manifest's checksums, otherwise the configuration and
+/* Adds what tells a checkpoint from others: the shapes of the tensors and, if it is
+ * sharded, the mesh and the manifest's checksums, otherwise the configuration and
  * samples of the weights. */
-static int compare_checkpoints(const struct session *s, struct err *err)
+static int add_identity(struct str *all, const struct session *s, struct err *err)
 {
     const struct checkpoint *c = s->checkpoint;
-    struct str all = { 0 };
     char *path, *text = NULL;
     size_t len = 0;
     int ret = 0;
 
-    if (!s->launcher.world)
-        return 0;
     for (size_t i = 0; i < c->ntensors; i++) {
-        str_addf(&all, "%s %d", c->tensor[i].name, (int)c->tensor[i].dtype);
+        str_addf(all, "%s %d", c->tensor[i].name, (int)c->tensor[i].dtype);
         for (int k = 0; k < c->tensor[i].ndim; k++)
-            str_addf(&all, " %" PRIu64, c->tensor[i].shape[k]);
-        str_addc(&all, '\n');
+            str_addf(all, " %" PRIu64, c->tensor[i].shape[k]);
+        str_addc(all, '\n');
     }
     if (c->sharded) {
         path = fs_join_dup(c->path, "checkpoint.json");
         ret = fs_read_regular(&text, &len, path, UINT64_C(1) << 32, err);
         free(path);
         if (ret == 0)
-            str_addn(&all, text, len);
+            str_addn(all, text, len);
         free(text);
     }
     for (size_t i = 0; i < c->source.ninputs && !c->sharded; i++) {
         const struct source_input *f = &c->source.input[i];
 
-        str_addf(&all, "%" PRIu64 "\n", f->size);
-        if (add_samples(&all, f->path, f->size, err) < 0)
+        str_addf(all, "%" PRIu64 "\n", f->size);
+        if (add_samples(all, f->path, f->size, err) < 0)
             ret = -1;
     }
     if (!c->sharded && c->source.config)
-        str_add(&all, c->source.config);
+        str_add(all, c->source.config);
+    return ret;
+}
+
+int session_identity(uint32_t *crc, const struct session *s, struct err *err)
+{
+    struct str all = { 0 };
+    int ret = add_identity(&all, s, err);
+
+    *crc = hash_crc32(0, str_text(&all), all.len);
+    str_clear(&all);
+    return ret;
+}
+
+/* Checks that all ranks have the same checkpoint. */
+static int compare_checkpoints(const struct session *s, struct err *err)
+{
+    struct str all = { 0 };
+    int ret;
+
+    if (!s->launcher.world)
+        return 0;
+    ret = add_identity(&all, s, err);
     /* collective: a rank that could not read takes part too */
     if (launcher_same(&s->launcher, str_text(&all), all.len, "checkpoint",
                       ret < 0 ? NULL : err) < 0)

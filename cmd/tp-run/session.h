@@ -132,6 +132,10 @@ int session_run(struct session *s, rank_main main, void *arg);
 MUST_CHECK int session_report(const struct session *s, const struct runner *r,
                               struct comm *comm, struct err *err);
 
+/* A checksum that tells S's checkpoint from others, by shapes, configuration and
+ * samples of the weights. */
+MUST_CHECK int session_identity(uint32_t *crc, const struct session *s,
+                                struct err *err);
 /* ERR_INPUT for a model without a language model head. */
 MUST_CHECK int session_need_lm(const struct session *s, struct err *err);
 
