@@ -75,7 +75,7 @@ err_is "tp-run: /dev/null: no chat" "an empty file has none"
 # options
 run tp-run generate --backend cpu --chat many.json --prompt x "$model"
 status_is 2 "other prompts do not mix with chats"
-for option in --echo --template=x --template-arg=a=1 --date=2026-01-01; do
+for option in --template=x --template-arg=a=1 --date=2026-01-01; do
     run tp-run generate --backend cpu "$option" --prompt x "$model"
     status_is 2 "${option%%=*} needs --chat"
 done
@@ -118,6 +118,17 @@ ok "/save writes the conversation" diff want kept.jsonl
 ok "no file of lines is made" test ! -e state
 run tp-run chat --backend cpu --load kept.jsonl --json "$model"
 ok "a conversation that waits for the person says nothing" test ! -s out
+# the cache keeps the conversation: of the second prompt what is new is computed
+for layout in "--tp 1" "--pp 2"; do
+    # shellcheck disable=SC2086 # an option and its value
+    printf 'Hello\nWho are you?\n/save talk.jsonl\n' | tp-run chat --backend cpu --json $layout "$model" > out
+    cached=$(sed -n '2s/.*"cached_tokens":\([0-9]*\).*/\1/p' out)
+    ok "an answer computes what is new, $layout" test "$(json out cached_tokens | head -n 1) $((cached >= 16))" = "0 1"
+    sed 's/,{"role":"assistant"[^}]*}]/]/' talk.jsonl > asked.jsonl
+    ok "and is the same, $layout" test "$(tp-run generate --backend cpu --json --chat asked.jsonl "$model" | sed 's/.*"content":"\([^"]*\)".*/\1/')" = \
+        "$(sed -n '2s/.*"content":"\([^"]*\)".*/\1/p' out)"
+done
+
 echo '{"id":1,"tools":[{"name":"now"}],"messages":[{"role":"user","content":"Hello"}]}' > asked.jsonl
 echo '/save again.jsonl' | tp-run chat --backend cpu --load asked.jsonl --json "$model" > out
 ok "one that waits for the model is answered" grep -q '^{"type":"message","role":"assistant","content":"Good day to you.","finish":"stop","prompt_tokens":48,"tokens":13,' out

@@ -165,6 +165,7 @@ $(srcdir)/%D%/data/configs.tsv:
 	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
 shell_tests = \
     %D%/alloc.t \
+    %D%/answers.t \
     %D%/audit.t \
     %D%/bad-families.t \
     %D%/bootstrap.t \

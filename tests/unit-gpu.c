@@ -604,7 +604,7 @@ static void try_sample(void)
         struct trial t = plain(OP_SAMPLE, 1, ROWS, 1);
 
         t.x_cols[0] = tokens[i];
-        t.y_type = DTYPE_I32;
+        t.y_type = FORMAT_I32;
         t.draw = draw;
         tap_ok(run_all(&t), "of %zu tokens the CPU's are drawn", tokens[i]);
         t.coarse = true;

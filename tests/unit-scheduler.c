@@ -15,12 +15,13 @@
 
 enum {
     TEXTS = 20,
-    PROMPT = 24,
+    PROMPT = 40,
+    START = 37, /* most tokens with which texts begin alike */
     NEW = 16,
     MOST = PROMPT + NEW,
     CHUNK = 12,
     PLACES = 5,
-    CACHE = 6 * 16 /* tokens: texts are preempted */
+    CACHE = 8 * 16 /* tokens: texts are preempted */
 };
 
 struct text {
@@ -49,7 +50,9 @@ struct job {
     struct scheduler *scheduler;
     struct runner *runner;
     uint64_t vocab;
-    size_t late; /* tokens of cancelled texts */
+    size_t late;     /* tokens of cancelled texts */
+    uint64_t shared; /* tokens that texts had from others; none where */
+    bool narrow;     /* a window is narrower than a block */
 };
 
 /* ---- what a text gains ---- */
@@ -120,6 +123,8 @@ static void make_texts(struct job *job)
                                  .position = i << 32 };
         for (size_t k = 0; k <= t->prompt; k++)
             t->ids[k] = (int32_t)(1 + rng_below(&r, job->vocab - 1));
+        for (size_t k = 0; k <= t->prompt && i % 2 && k < START - i % 3 * 9; k++)
+            t->ids[k] = (int32_t)(1 + k % (job->vocab - 1));
     }
 }
 
@@ -226,9 +231,11 @@ static int run(struct job *job, struct comm *world, struct err *err)
                                            .gain = gain,
                                            .arg = job };
     double vocab = 0;
+    struct scheduler_options alone = how;
     struct runner r;
     int ret = 0;
 
+    alone.no_sharing = true;
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
@@ -237,10 +244,11 @@ static int run(struct job *job, struct comm *world, struct err *err)
     job->runner = &r;
     make_texts(job);
     for (int i = 0; i <= job->schedules && ret == 0; i++) {
-        scheduler_open(&job->scheduler, &r, &how);
-        ret = world->rank ? scheduler_follow(job->scheduler, err)
-              : i         ? run_schedule(job, (size_t)i, err)
-                          : run_alone(job, err);
+        ret = scheduler_open(&job->scheduler, &r, i ? &how : &alone, err) < 0 ? -1
+              : world->rank ? scheduler_follow(job->scheduler, err)
+              : i           ? run_schedule(job, (size_t)i, err)
+                            : run_alone(job, err);
+        job->shared += scheduler_counts(job->scheduler).shared;
         ret = scheduler_close(job->scheduler, ret, err);
         if (ret == 0 && engine_cached_blocks(r.engine))
             ret = err_set(err, ERR_INPUT, "schedule %d: rank %d has %zu blocks left", i,
@@ -260,7 +268,105 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
         if (run(job, world, err) < 0)
             return -1;
     }
+    return world->rank == 0 && !job->shared != job->narrow && job->schedules
+               ? err_set(err, ERR_INPUT, "%llu tokens are shared",
+                         (unsigned long long)job->shared)
+               : 0;
+}
+
+/* ---- texts that begin alike ---- */
+
+/* Runs ALIKE texts with LONG tokens in common and one of their own, each gaining one
+ * token.  *COUNTS is what was computed. */
+enum { ALIKE = 6, LONG = 161, ROOM = 192 };
+
+static int take_one(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+{
+    struct job *job = arg;
+
+    (void)id;
+    (void)err;
+    job->text[tag].got[0] = next;
     return 0;
+}
+
+static int run_alike(struct job *job, struct runner *r, bool no_sharing, size_t places,
+                     struct scheduler_counts *counts, struct err *err)
+{
+    struct engine_limits limits = { .tokens = 64,
+                                    .running = ALIKE,
+                                    .segments = places,
+                                    .sequences = places,
+                                    .context = ROOM };
+    const struct scheduler_options how = { .grow = true,
+                                           .no_sharing = no_sharing,
+                                           .limits = &limits,
+                                           .gain = take_one,
+                                           .arg = job };
+    int32_t ids[LONG + 1];
+    int ret = scheduler_open(&job->scheduler, r, &how, err);
+
+    for (int32_t i = 0; i < LONG; i++)
+        ids[i] = 1 + i * i % 100;
+    for (int32_t i = 0; i < ALIKE && ret == 0 && r->world->rank == 0; i++) {
+        const struct scheduler_text text = {
+            .ids = ids, .n = LONG + 1, .most = ROOM, .tag = (uint64_t)i
+        };
+        uint64_t id;
+
+        ids[LONG] = 200 + i;
+        ret = scheduler_submit(job->scheduler, &text, &id, err);
+    }
+    if (ret == 0)
+        ret = r->world->rank ? scheduler_follow(job->scheduler, err)
+                             : scheduler_run(job->scheduler, err);
+    *counts = scheduler_counts(job->scheduler);
+    return scheduler_close(job->scheduler, ret, err);
+}
+
+static int compare_alike(void *arg, struct comm *world, struct err *err)
+{
+    struct job *job = arg;
+    const struct program_options options = { .tail = TAIL_ARGMAX,
+                                             .wanted = true,
+                                             .deterministic = true };
+    const struct engine_limits limits = { .tokens = 64,
+                                          .running = ALIKE,
+                                          .wanted = ALIKE,
+                                          .segments = ALIKE,
+                                          .sequences = ALIKE,
+                                          .context = ROOM };
+    const struct runner_machine machine = { .threads = 1 };
+    /* the last token, and what is no full block, each computes itself */
+    const uint64_t full = LONG / 16 * 16, once = full + ALIKE * (LONG + 1 - full);
+    struct scheduler_counts counts;
+    int32_t want[ALIKE];
+    struct runner r;
+    int ret;
+
+    if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
+        0)
+        return -1;
+    ret = run_alike(job, &r, true, ALIKE, &counts, err);
+    for (int i = 0; i < ALIKE; i++)
+        want[i] = job->text[i].got[0];
+    /* at the same time, and one after another, when each takes over the last one's */
+    for (size_t places = ALIKE; places && ret == 0; places = places > 1 ? 1 : 0) {
+        ret = run_alike(job, &r, false, places, &counts, err);
+        if (ret < 0 || world->rank)
+            continue;
+        if (counts.computed != once || counts.shared != full * (ALIKE - 1))
+            ret = err_set(err, ERR_INPUT, "%zu places: %llu tokens computed, %llu not",
+                          places, (unsigned long long)counts.computed,
+                          (unsigned long long)counts.shared);
+        for (int i = 0; i < ALIKE && ret == 0; i++)
+            if (want[i] != job->text[i].got[0])
+                ret = err_set(err, ERR_INPUT, "%zu places: text %d is another one",
+                              places, i);
+    }
+    ret = runner_finish(&r, ret, err);
+    runner_close(&r);
+    return ret;
 }
 
 /* A rank whose callback fails ends all ranks with its error. */
@@ -291,11 +397,13 @@ static int run_failing(void *arg, struct comm *world, struct err *err)
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
-    scheduler_open(&job->scheduler, &r, &how);
+    ret = scheduler_open(&job->scheduler, &r, &how, err);
     job->grow = true;
     job->vocab = 64;
     make_texts(job);
-    if (world->rank)
+    if (ret < 0)
+        ret = -1;
+    else if (world->rank)
         ret = scheduler_follow(job->scheduler, &own);
     else if (submit(job, 0, err) < 0)
         ret = -1;
@@ -336,7 +444,8 @@ static void try_layout(size_t i, int schedules)
     struct err err = { .text = "" };
     int sig;
 
-    job = (struct job){ .schedules = schedules };
+    job = (struct job){ .schedules = schedules,
+                        .narrow = strcmp(layouts[i].model, "chat") != 0 };
     if (checkpoint_open(&job.c, path, &options, &err) < 0 ||
         mesh_set(&job.mesh, size, NULL, &err) < 0) {
         printf("Bail out! %s\n", err.text);
@@ -350,6 +459,11 @@ static void try_layout(size_t i, int schedules)
     err = (struct err){ .text = "" };
     if (!tap_ok(launch_ranks(job.mesh.nranks, run_failing, &job, &sig, &err) == 0,
                 "%s: all ranks end with the error of rank 0", layouts[i].name))
+        printf("# %s\n", err.text);
+    err = (struct err){ .text = "" };
+    if (!strcmp(layouts[i].model, "chat") && layouts[i].dp == 1 &&
+        !tap_ok(launch_ranks(job.mesh.nranks, compare_alike, &job, &sig, &err) == 0,
+                "%s: what texts begin with is computed once", layouts[i].name))
         printf("# %s\n", err.text);
     checkpoint_close(job.c);
     free(path);

@@ -2,7 +2,8 @@
  *
  * The first line of FILE.partial has the settings, as a JSON object; then each input's
  * answer is a line, in the order of the inputs, and ends with the CRC-32 of its input.
- * A line is written at once.  The file gets its name FILE when all answers are in it. */
+ * A line is written at once.  The file gets its name FILE when all answers are in it.
+ */
 #ifndef CMD_TP_RUN_ANSWERS_H
 #define CMD_TP_RUN_ANSWERS_H
 

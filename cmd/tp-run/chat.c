@@ -4,6 +4,7 @@
  * scheduler; the other ranks run the steps that this one decides. */
 #include "cmd/tp-run/commands.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +50,9 @@ struct chat_session {
 /* An answer in generation, on rank 0. */
 struct answer {
     struct chat_session *c;
-    struct ids all; /* the prompt and the new tokens */
-    size_t prompt;  /* number of tokens */
+    struct ids all;  /* the prompt and the new tokens */
+    size_t prompt;   /* number of tokens */
+    uint64_t cached; /* of these: that earlier answers have computed */
     enum finish finish;
     bool interrupted;
     struct token_stream *stream;
@@ -129,8 +131,8 @@ static int generate_answer(struct answer *a, uint64_t turn, struct err *err)
                                    .most =
                                        sampling_most(&c->sampling, c->room, a->all.n),
                                    .draw = &draw };
+    uint64_t before = scheduler_counts(c->scheduler).shared, id;
     int more = 1;
-    uint64_t id;
 
     draw.position = turn << 32;
     a->prompt = a->all.n;
@@ -147,6 +149,7 @@ static int generate_answer(struct answer *a, uint64_t turn, struct err *err)
         a->interrupted = true;
         scheduler_cancel(c->scheduler, id);
     }
+    a->cached = scheduler_counts(c->scheduler).shared - before;
     return more;
 }
 
@@ -176,9 +179,9 @@ static void print_json(const struct answer *a)
     str_add_jsonn(&out, str_text(&a->said), a->said.len);
     str_addf(&out,
              ",\"finish\":\"%s\",\"prompt_tokens\":%zu,\"tokens\":%zu,"
-             "\"tokens_per_second\":%.6g}\n",
+             "\"tokens_per_second\":%.6g,\"cached_tokens\":%" PRIu64 "}\n",
              a->interrupted ? "interrupted" : finish_names[a->finish], a->prompt, n,
-             n > 1 && a->seconds > 0 ? (double)(n - 1) / a->seconds : 0);
+             n > 1 && a->seconds > 0 ? (double)(n - 1) / a->seconds : 0, a->cached);
     fputs(str_text(&out), stdout);
     str_clear(&out);
 }
@@ -529,10 +532,11 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       s->checkpoint->model->family);
     if (ret == 0) {
-        scheduler_open(&c->scheduler, &r, &how);
         if (comm->rank && c->typed)
             signal(SIGINT, SIG_IGN); /* it is about the answer, which rank 0 ends */
-        ret = comm->rank == 0 ? lead(&t, err) : scheduler_follow(c->scheduler, err);
+        ret = scheduler_open(&c->scheduler, &r, &how, err) < 0 ? -1
+              : comm->rank == 0                                ? lead(&t, err)
+                                : scheduler_follow(c->scheduler, err);
         ret = scheduler_close(c->scheduler, ret, err);
     }
     ret = runner_finish(&r, ret, err);

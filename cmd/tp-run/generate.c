@@ -28,6 +28,7 @@ struct generate {
     struct sampling sampling;
     int requests;      /* texts in generation at a time; 0: as the cache permits */
     int cache_tokens;  /* capacity of a rank's cache; 0: see ROOM */
+    bool no_sharing;   /* each prompt is computed by itself */
     bool chats;        /* the prompts are chats */
     bool echo;         /* prints the text of a prompt first */
     struct text *text; /* [prompts.n] */
@@ -218,6 +219,16 @@ static int submit(struct generate *g, struct err *err)
     return 0;
 }
 
+static void note_counts(const struct generate *g)
+{
+    const struct scheduler_counts c = scheduler_counts(g->scheduler);
+
+    cmd_note(g->session->cmd,
+             "%" PRIu64 " tokens computed, and %" PRIu64
+             " of prompts that another had computed",
+             c.computed, c.shared);
+}
+
 /* On rank 0: generates the texts, and prints what can be printed after each step. */
 static int make_texts(struct generate *g, struct err *err)
 {
@@ -228,6 +239,8 @@ static int make_texts(struct generate *g, struct err *err)
         if (more >= 0 && print_texts(g, err) < 0)
             return -1;
     }
+    if (more == 0)
+        note_counts(g);
     return more;
 }
 
@@ -355,9 +368,11 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     struct generate *g = arg;
     const struct program_options options = options_of(g);
     struct engine_limits limits = limits_of(g);
-    const struct scheduler_options how = {
-        .grow = true, .limits = &limits, .gain = gain, .arg = g
-    };
+    const struct scheduler_options how = { .grow = true,
+                                           .no_sharing = g->no_sharing,
+                                           .limits = &limits,
+                                           .gain = gain,
+                                           .arg = g };
     struct runner r;
     int ret;
 
@@ -369,10 +384,10 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       g->session->checkpoint->model->family);
     if (ret == 0) {
-        scheduler_open(&g->scheduler, &r, &how);
         open_texts(g, comm->rank == 0);
-        ret =
-            comm->rank == 0 ? make_texts(g, err) : scheduler_follow(g->scheduler, err);
+        ret = scheduler_open(&g->scheduler, &r, &how, err) < 0 ? -1
+              : comm->rank == 0                                ? make_texts(g, err)
+                                : scheduler_follow(g->scheduler, err);
         close_texts(g);
         ret = scheduler_close(g->scheduler, ret, err);
     }
@@ -547,13 +562,12 @@ static int take_prompts(struct generate *g, const struct sources *from, struct e
     bool front = launcher_is_front(&g->session->launcher);
 
     g->session->replaces = g->prompts.invalid == INVALID_REPLACE;
-    return inputs_share(
-               &g->prompts, g->session,
-               front && (read_prompts(g, from, err) < 0 || check_room(g, err) < 0 ||
-                         open_answers(g, err) < 0)
-                   ? -1
-                   : 0,
-               err) < 0
+    return inputs_share(&g->prompts, g->session,
+                        front && (read_prompts(g, from, err) < 0 ||
+                                  check_room(g, err) < 0 || open_answers(g, err) < 0)
+                            ? -1
+                            : 0,
+                        err) < 0
                ? -1
                : session_share_ids(g->session, &g->session->stop, err);
 }
@@ -590,16 +604,15 @@ int generate_main(const char *program, int argc, char **argv)
         { OPT_LIST, '\0', "chat", &from.chats, "FILE", NULL, NULL, NULL },
         MESSAGES_OPTIONS(from.form),
         { OPT_FLAG, '\0', "echo", &g.echo, NULL, NULL, NULL, NULL },
-        { OPT_STRING, 'o', "output", &g.output, "FILE",
-          "write a line of JSON for each prompt to FILE", NULL, NULL },
-        { OPT_FLAG, '\0', "resume", &g.resume, NULL,
-          "continue FILE where a run was interrupted", NULL, NULL },
+        { OPT_STRING, '\0', "output", &g.output, "FILE", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "resume", &g.resume, NULL, NULL, NULL, NULL },
         INPUT_FORMAT_OPTION(g.prompts),
         INPUT_INVALID_OPTION(g.prompts),
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
         { OPT_COUNT, '\0', "requests", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "no-prefix-cache", &g.no_sharing, NULL, NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

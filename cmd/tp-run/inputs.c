@@ -351,8 +351,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         keep_text(in, &one, text->valuestring, strlen(text->valuestring));
         ret = encode(s, &one.ids, name, text->valuestring, strlen(text->valuestring),
                      err);
-    }
-    else if ((source || features) && !text)
+    } else if ((source || features) && !text)
         ret = 0;
     else
         ret = err_set(err, ERR_INPUT,

@@ -21,8 +21,8 @@ struct input {
     bool empty;     /* a line without text, for which .keeps_empty asks; has no ids */
     char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
     char *why;      /* on rank 0, of a bad line: the cause */
-    char *prompt;   /* on rank 0, of a chat, or where .keeps_text is set: its text; NULL:
-                     * it was given as ids */
+    char *prompt; /* on rank 0, of a chat, or where .keeps_text is set: its text; NULL:
+                   * it was given as ids */
 };
 
 enum input_format { INPUT_AUTO, INPUT_TEXT, INPUT_JSON };

@@ -170,8 +170,9 @@ static int run_inputs(struct logits *l, struct runner *r,
         l->nresults = l->inputs.n * (size_t)r->program->noutputs;
         l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
     }
-    scheduler_open(&s, r, &how);
-    ret = front ? outputs_run_inputs(s, &l->inputs, err) : scheduler_follow(s, err);
+    ret = scheduler_open(&s, r, &how, err) < 0 ? -1
+          : front                              ? outputs_run_inputs(s, &l->inputs, err)
+                                               : scheduler_follow(s, err);
     return scheduler_close(s, ret, err);
 }
 

@@ -241,8 +241,9 @@ static int run_inputs(struct outputs *o, const struct engine_limits *limits,
     struct scheduler *s;
     int ret;
 
-    scheduler_open(&s, o->runner, &how);
-    ret = front ? outputs_run_inputs(s, o->inputs, err) : scheduler_follow(s, err);
+    ret = scheduler_open(&s, o->runner, &how, err) < 0 ? -1
+          : front ? outputs_run_inputs(s, o->inputs, err)
+                  : scheduler_follow(s, err);
     if (ret == 0 && front)
         ret = hand_over(o, err);
     return scheduler_close(s, ret, err);

@@ -241,8 +241,9 @@ static int score_documents(struct score *s, struct runner *r,
     s->runner = r;
     s->result = xcalloc(s->inputs.n + 1, sizeof(*s->result));
     s->nll = xcalloc(limits->tokens + 1, sizeof(*s->nll));
-    scheduler_open(&scheduler, r, &how);
-    ret = front ? lead(s, scheduler, err) : scheduler_follow(scheduler, err);
+    ret = scheduler_open(&scheduler, r, &how, err) < 0 ? -1
+          : front                                      ? lead(s, scheduler, err)
+                  : scheduler_follow(scheduler, err);
     ret = scheduler_close(scheduler, ret, err);
     free(s->result);
     free(s->nll);

@@ -43,7 +43,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
     { OPT_COUNT,    '\0', "tp",                                                        \
       &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",         \
       NULL,         NULL },                                                            \
-        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", "pipeline stages", NULL, NULL },   \
+        { OPT_COUNT, '\0', "pp", &(o).mesh.pp, "N", NULL, NULL, NULL },                \
         { OPT_COUNT, '\0', "sp", &(o).mesh.sp, "N", NULL, NULL, NULL },                \
         { OPT_STRING, '\0', "sp-mode", &(o).sp_mode, "MODE", NULL, NULL, NULL },       \
         { OPT_COUNT, '\0', "ep", &(o).mesh.ep, "N", NULL, NULL, NULL },                \

@@ -606,6 +606,34 @@ void attend_forget(struct attend *a, size_t sequence)
     cache_reset(&a->cache, sequence);
 }
 
+/* A ring's rank has other rows than another; what an encoder or later tokens have to do
+ * with a row, its own tokens do not tell. */
+bool attend_can_share(const struct attend *a, size_t *window)
+{
+    *window = cache_window(&a->cache);
+    if (a->s->ring > 1 || a->p->source || a->p->features || a->p->marks ||
+        a->p->dynamic_rope)
+        return false;
+    for (int i = 0; i < a->p->nropes; i++)
+        if (a->p->rope[i].long_freq)
+            return false;
+    for (int i = 0; i < a->p->ninsts; i++)
+        if (op_table[a->p->inst[i].op].role == ROLE_ATTENDS &&
+            !a->p->inst[i].attention.causal)
+            return false;
+    return true;
+}
+
+void attend_truncate(struct attend *a, size_t sequence, size_t n)
+{
+    cache_truncate(&a->cache, sequence, n);
+}
+
+void attend_share(struct attend *a, size_t to, size_t from, size_t n)
+{
+    cache_share(&a->cache, to, from, n);
+}
+
 size_t attend_held(const struct attend *a)
 {
     return cache_held(&a->cache);

@@ -52,6 +52,12 @@ void attend_ready(struct attend *a, const struct upload *u);
 void attend_shape(const struct attend *a, struct shape *shape);
 /* Ends SEQUENCE and frees its blocks. */
 void attend_forget(struct attend *a, size_t sequence);
+/* Can sequences share the rows with which they begin?  *WINDOW: a sequence that has had
+ * more rows has lost some; 0: it never does. */
+bool attend_can_share(const struct attend *a, size_t *window);
+/* As cache_truncate and cache_share. */
+void attend_truncate(struct attend *a, size_t sequence, size_t n);
+void attend_share(struct attend *a, size_t to, size_t from, size_t n);
 /* Blocks that sequences hold. */
 size_t attend_held(const struct attend *a);
 /* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION and

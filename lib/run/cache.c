@@ -1,6 +1,7 @@
 /* cache - the KV cache of one rank, in blocks */
 #include "lib/run/cache.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,12 +128,11 @@ static void size_group(struct cache *c, struct cache_group *g,
     if (blocks > all)
         blocks = all;
     g->most = blocks;
-    g->blocks = cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows);
-    g->rows = g->blocks * CACHE_BLOCK;
-    if (g->blocks == all &&
+    blocks_init(&g->pool, cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows));
+    g->rows = g->pool.n * CACHE_BLOCK;
+    if (g->pool.n == all &&
         c->sequences == 1) /* the last block ends at the text's end */
         g->rows = g->source ? l->source : l->context;
-    g->used = xcalloc(g->blocks + 1, sizeof(*g->used));
     g->table = xcalloc(c->sequences + 1, sizeof(*g->table));
 }
 
@@ -190,7 +190,7 @@ void cache_close(struct cache *c)
     for (int i = 0; i < c->ngroups; i++) {
         for (size_t k = 0; k < c->sequences; k++)
             free(c->group[i].table[k].block);
-        free(c->group[i].used);
+        blocks_clear(&c->group[i].pool);
         free(c->group[i].table);
     }
     free(c->group);
@@ -211,25 +211,10 @@ int cache_side(const struct cache *c, const struct inst *inst, int side)
 
 /* ---- blocks ---- */
 
-/* Takes a free block: WANTED or the next free one, so that a sequence's blocks are
- * contiguous if possible. */
-static int take_block(struct cache_group *g, size_t wanted)
-{
-    for (size_t i = 0; i < g->blocks; i++) {
-        size_t at = (wanted + i) % g->blocks;
-
-        if (g->used[at])
-            continue;
-        g->used[at] = true;
-        return (int)at;
-    }
-    return -1;
-}
-
 static void drop_blocks(struct cache_group *g, struct cache_table *t, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        g->used[t->block[i]] = false;
+        blocks_drop(&g->pool, t->block[i]);
     memmove(t->block, t->block + n, (t->n - n) * sizeof(*t->block));
     t->n -= n;
     t->first += n * CACHE_BLOCK;
@@ -251,9 +236,52 @@ size_t cache_held(const struct cache *c)
     size_t n = 0;
 
     for (int g = 0; g < c->ngroups; g++)
-        for (size_t i = 0; i < c->group[g].blocks; i++)
-            n += c->group[g].used[i];
+        n += c->group[g].pool.used;
     return n;
+}
+
+void cache_truncate(struct cache *c, size_t sequence, size_t n)
+{
+    for (int i = 0; i < c->ngroups; i++) {
+        struct cache_group *g = &c->group[i];
+        struct cache_table *t = &g->table[sequence];
+
+        assert(!g->source && n % CACHE_BLOCK == 0 && t->first == 0 && t->end >= n);
+        while (t->n > n / CACHE_BLOCK)
+            blocks_drop(&g->pool, t->block[--t->n]);
+        t->end = n;
+    }
+}
+
+void cache_share(struct cache *c, size_t to, size_t from, size_t n)
+{
+    cache_reset(c, to);
+    for (int i = 0; i < c->ngroups; i++) {
+        struct cache_group *g = &c->group[i];
+        struct cache_table *t = &g->table[to];
+        const struct cache_table *f = &g->table[from];
+
+        assert(!g->source && n % CACHE_BLOCK == 0 && f->first == 0 && f->end >= n);
+        t->block = xgrow(t->block, &t->cap, n / CACHE_BLOCK + 1, sizeof(*t->block));
+        for (; t->n < n / CACHE_BLOCK; t->n++) {
+            t->block[t->n] = f->block[t->n];
+            blocks_hold(&g->pool, t->block[t->n]);
+        }
+        t->end = n;
+    }
+}
+
+size_t cache_window(const struct cache *c)
+{
+    size_t window = 0;
+
+    for (int i = 0; i < c->ngroups; i++) {
+        size_t own = c->group[i].window;
+
+        if (own && (!window || own < window))
+            window = own;
+    }
+    return window;
 }
 
 int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size_t n,
@@ -270,8 +298,8 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
     }
     t->end = start + n;
     while (t->first + t->n * CACHE_BLOCK < t->end) {
-        int block =
-            take_block(g, t->n ? (size_t)t->block[t->n - 1] + 1 : sequence * g->most);
+        int32_t block = blocks_take(&g->pool, t->n ? (size_t)t->block[t->n - 1] + 1
+                                                   : sequence * g->most);
 
         if (block < 0)
             return err_set(err, ERR_SYSTEM, "the KV cache is full at %zu tokens",

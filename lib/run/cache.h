@@ -3,11 +3,13 @@
  * Each OP_KEEP has a slot of the cache.  Slots with the same window, or of encoder
  * inputs, form a group.  A group has a pool of blocks of CACHE_BLOCK rows, and each
  * sequence has a block table: row I of a slot is row I % block_rows of block table[I /
- * block_rows].  Blocks with rows that no later token attends to are freed. */
+ * block_rows].  Blocks with rows that no later token attends to are freed.  Sequences
+ * that begin alike can share full blocks, which are never written again. */
 #ifndef LIB_RUN_CACHE_H
 #define LIB_RUN_CACHE_H
 
 #include "lib/device/device.h"
+#include "lib/run/blocks.h"
 #include "lib/run/upload.h"
 
 enum { CACHE_BLOCK = 16 }; /* rows */
@@ -17,9 +19,8 @@ struct cache_group {
     size_t window; /* maximum number of keys that a row attends to; 0: no limit */
     bool source;   /* rows belong to encoder inputs */
     size_t most;   /* maximum number of blocks of a sequence */
-    size_t blocks; /* in the pool */
     size_t rows;   /* in the pool; the last block may be shorter */
-    bool *used;    /* [blocks] */
+    struct blocks pool;
     struct cache_table {
         int32_t *block;
         size_t n, cap;
@@ -76,6 +77,13 @@ void cache_close(struct cache *c);
 int cache_side(const struct cache *c, const struct inst *inst, int side);
 /* Frees the blocks of SEQUENCE. */
 void cache_reset(struct cache *c, size_t sequence);
+/* SEQUENCE keeps its first N rows, a multiple of CACHE_BLOCK, in all groups. */
+void cache_truncate(struct cache *c, size_t sequence, size_t n);
+/* Sequence TO begins with the first N rows of sequence FROM, a multiple of CACHE_BLOCK;
+ * FROM has all of them in every group. */
+void cache_share(struct cache *c, size_t to, size_t from, size_t n);
+/* The smallest window of a group; 0: there is none. */
+size_t cache_window(const struct cache *c);
 /* Makes room in GROUP for the rows [START, START + N) of SEQUENCE, and frees blocks
  * that these rows do not attend to.  ERR_SYSTEM when the pool has no free block. */
 MUST_CHECK int cache_extend(struct cache *c, int group, size_t sequence, size_t start,

@@ -369,6 +369,21 @@ void engine_forget(struct engine *e, size_t sequence)
     attend_forget(e->attend, sequence);
 }
 
+bool engine_can_share(const struct engine *e, size_t *window)
+{
+    return attend_can_share(e->attend, window);
+}
+
+void engine_truncate(struct engine *e, size_t sequence, size_t n)
+{
+    attend_truncate(e->attend, sequence, n);
+}
+
+void engine_share(struct engine *e, size_t to, size_t from, size_t n)
+{
+    attend_share(e->attend, to, from, n);
+}
+
 size_t engine_cached_blocks(const struct engine *e)
 {
     return attend_held(e->attend);

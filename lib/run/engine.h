@@ -123,6 +123,15 @@ MUST_CHECK int engine_forward(struct engine *e, const struct segment *segment, s
 MUST_CHECK int engine_reverse(struct engine *e, struct err *err);
 /* Ends SEQUENCE and frees its blocks of the KV cache. */
 void engine_forget(struct engine *e, size_t sequence);
+/* Can sequences share the cached rows with which they begin: does what a row caches
+ * depend on the tokens up to it alone?  *WINDOW: a sequence that has had more rows has
+ * lost some; 0: it never does. */
+bool engine_can_share(const struct engine *e, size_t *window);
+/* SEQUENCE keeps its first N rows, a multiple of CACHE_BLOCK: the next segment may
+ * begin there. */
+void engine_truncate(struct engine *e, size_t sequence, size_t n);
+/* Sequence TO begins with the first N rows, a multiple of CACHE_BLOCK, of FROM. */
+void engine_share(struct engine *e, size_t to, size_t from, size_t n);
 /* Blocks of the KV cache that sequences hold. */
 size_t engine_cached_blocks(const struct engine *e);
 /* From now on, call SEE before the first instruction of each part of the model

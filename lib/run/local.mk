@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
+    %D%/blocks.c %D%/blocks.h \
     %D%/cache.c %D%/cache.h \
     %D%/choice.c %D%/choice.h \
     %D%/encode.c %D%/encode.h \

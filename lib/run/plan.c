@@ -6,11 +6,11 @@
 
 #include "lib/base/mem.h"
 
-/* How a plan travels: a head, the parts, the sequences to forget, the numbers of each
+/* How a plan travels: a head, the parts, the changes, the numbers of each
  * part's arrays; or the head and a failure.  Each begins at a multiple of 8 bytes. */
 struct head {
     uint64_t bytes; /* in all */
-    uint32_t kind, n, nforget, unused;
+    uint32_t kind, n, nchanges, unused;
 };
 
 /* The arrays of a segment; their numbers have four bytes. */
@@ -40,7 +40,7 @@ void plan_clear(struct plan *p)
 {
     free(p->part);
     free(p->segment);
-    free(p->forget);
+    free(p->change);
     free(p->bytes);
     *p = (struct plan){ 0 };
 }
@@ -48,7 +48,7 @@ void plan_clear(struct plan *p)
 void plan_reset(struct plan *p)
 {
     p->kind = PLAN_STEP;
-    p->n = p->nforget = p->nbytes = 0;
+    p->n = p->nchanges = p->nbytes = 0;
 }
 
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s)
@@ -59,10 +59,10 @@ void plan_add(struct plan *p, const struct plan_part *part, const struct segment
     p->segment[p->n++] = *s;
 }
 
-void plan_forget(struct plan *p, size_t sequence)
+void plan_change(struct plan *p, struct plan_change change)
 {
-    p->forget = xgrow(p->forget, &p->cap_forget, p->nforget + 1, sizeof(*p->forget));
-    p->forget[p->nforget++] = (int32_t)sequence;
+    p->change = xgrow(p->change, &p->cap_changes, p->nchanges + 1, sizeof(*p->change));
+    p->change[p->nchanges++] = change;
 }
 
 const struct segment *plan_segments(struct plan *p)
@@ -119,7 +119,7 @@ static void pack(struct plan *p, const struct runner *r)
 {
     struct head head = { .kind = (uint32_t)p->kind,
                          .n = (uint32_t)p->n,
-                         .nforget = (uint32_t)p->nforget };
+                         .nchanges = (uint32_t)p->nchanges };
 
     p->nbytes = 0;
     put(p, &head, sizeof(head));
@@ -141,7 +141,7 @@ static void pack(struct plan *p, const struct runner *r)
             sent.arrays |= array_of(s, k) ? 1U << k : 0;
         put(p, &sent, sizeof(sent));
     }
-    put(p, p->forget, head.nforget * sizeof(*p->forget));
+    put(p, p->change, head.nchanges * sizeof(*p->change));
     for (size_t i = 0; i < head.n; i++)
         for (size_t k = 0; k < ARRAYS; k++)
             if (array_of(&p->segment[i], k))
@@ -172,11 +172,12 @@ static void unpack(struct plan *p, const struct runner *r)
 
         plan_add(p, &sent->part, &s);
     }
-    for (uint32_t i = 0; i < head->nforget; i++)
-        plan_forget(p, 0);
-    if (p->nforget)
-        memcpy(p->forget, take(p, &at, p->nforget * sizeof(*p->forget)),
-               p->nforget * sizeof(*p->forget));
+    for (uint32_t i = 0; i < head->nchanges; i++) {
+        struct plan_change change;
+
+        memcpy(&change, take(p, &at, sizeof(change)), sizeof(change));
+        plan_change(p, change);
+    }
     for (size_t i = 0; i < p->n; i++) {
         const struct sent *sent = take(p, &parts, sizeof(*sent));
 

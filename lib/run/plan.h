@@ -27,6 +27,14 @@ struct plan_part {
     struct draw draw;
 };
 
+/* What happens to sequences before the step, in this order. */
+enum plan_change_kind { PLAN_FORGET, PLAN_TRUNCATE, PLAN_SHARE };
+struct plan_change {
+    int32_t kind, sequence;
+    int32_t n;    /* rows that it keeps, or that it begins with */
+    int32_t from; /* of PLAN_SHARE: the sequence that has them */
+};
+
 /* `struct plan p = { 0 }` is empty.  Segment I belongs to part I; their .wanted and
  * .draw are set by plan_segments. */
 struct plan {
@@ -35,9 +43,8 @@ struct plan {
     struct segment *segment; /* [n]; arrays are borrowed from the caller of plan_add, or
                               * lie in .bytes */
     size_t n, cap_part, cap_segment;
-    int32_t
-        *forget; /* [nforget]: sequences that end before the step, or with the last */
-    size_t nforget, cap_forget;
+    struct plan_change *change; /* [nchanges] */
+    size_t nchanges, cap_changes;
     struct err failure;
     char *bytes; /* as it travels */
     size_t nbytes, cap_bytes;
@@ -48,7 +55,7 @@ void plan_clear(struct plan *p);
 void plan_reset(struct plan *p);
 /* Adds a part; its arrays stay valid until the plan has been sent and run. */
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s);
-void plan_forget(struct plan *p, size_t sequence);
+void plan_change(struct plan *p, struct plan_change change);
 /* The segments, for engine_step. */
 const struct segment *plan_segments(struct plan *p);
 /* Rank 0: sends P to the ranks of REPLICA; to those of its own tensor and sequence

@@ -10,6 +10,9 @@
 #include "lib/run/plan.h"
 
 enum { WAITS = -1 }; /* in place of a replica */
+/* So many tokens of another text's prompt are worth a step's waiting: about what the
+ * reading of the weights costs. */
+enum { WORTH = 64 };
 
 /* A text that is not over, on rank 0. */
 struct text {
@@ -19,9 +22,14 @@ struct text {
     const int32_t *ids; /* [n] */
     int32_t *own;       /* the same, if it grows */
     size_t n, cap;
-    size_t done; /* tokens that are cached, or computed by a step in flight */
-    size_t blocks, source_blocks, sequence;
+    size_t done;   /* tokens that are cached, or computed by a step in flight */
+    size_t before; /* the same before step .step, in which it last was */
+    uint64_t step;
+    int32_t *block; /* [blocks] */
+    size_t blocks, cap_blocks;
+    size_t source_blocks, sequence;
     int replica;       /* or WAITS */
+    bool shares;       /* rows with texts that begin alike */
     bool away;         /* a step in flight computes its next token */
     bool over;         /* cancelled while it was away */
     struct text *next; /* in the queue */
@@ -31,8 +39,14 @@ struct text {
 struct replica {
     struct text **running; /* [nrunning]: by id */
     size_t nrunning;
-    bool *taken; /* [sequences] */
-    size_t blocks, source_blocks;
+    struct text **kept; /* [nkept]: texts that are over and hold their sequences, for
+                         * others that begin alike; the oldest first */
+    size_t nkept;
+    bool *taken;        /* [sequences] */
+    struct blocks pool; /* what each of its ranks' caches holds at most */
+    uint32_t *idle;     /* [blocks]: how many of .kept hold each */
+    size_t nidle;       /* blocks that only they hold */
+    size_t source_blocks;
     struct plan plan;       /* of the step that is being assembled */
     size_t tokens, sources; /* added to it */
 };
@@ -49,7 +63,11 @@ struct scheduler {
     struct runner *runner;
     struct scheduler_options o;
     int nreplicas;
-    size_t all, source_all;  /* blocks of a replica's cache */
+    size_t source_all; /* blocks of a replica's cache for encoder inputs */
+    bool shares;       /* texts that begin alike share blocks */
+    size_t window;     /* of the smallest window of a layer; 0: none */
+    uint64_t step;     /* steps that were assembled */
+    struct scheduler_counts counts;
     struct replica *replica; /* [nreplicas]; on other ranks its own alone */
     struct text *queue;      /* by id */
     struct text **end;       /* of the queue: where the next one goes */
@@ -75,23 +93,56 @@ static void open_flight(struct flight *f, size_t segments)
     f->next = xcalloc(segments + 1, sizeof(*f->next));
 }
 
-void scheduler_open(struct scheduler **out, struct runner *r,
-                    const struct scheduler_options *options)
+/* What a rank's engine says of sequences that begin alike. */
+struct facts {
+    uint64_t shares, window;
+};
+
+/* On rank 0: can all ranks' sequences share what they begin with?  The first rank of
+ * each stage tells. */
+static int ask_engines(struct scheduler *s, struct err *err)
+{
+    struct runner *r = s->runner;
+    size_t window;
+    struct facts own = { .shares = engine_can_share(r->engine, &window) };
+
+    own.window = window;
+    s->shares = own.shares && s->o.grow && !s->o.no_sharing;
+    s->window = window;
+    if (runner_send(r, r->stage, &own, sizeof(own), err) < 0)
+        return -1;
+    for (int i = 0; i < r->nreplicas && r->world->rank == 0; i++)
+        for (int k = 0; k < r->nstages; k++) {
+            if (runner_receive(r, i, k, &own, sizeof(own), err) < 0)
+                return -1;
+            s->shares &= own.shares != 0;
+            if (own.window && (!s->window || own.window < s->window))
+                s->window = own.window;
+        }
+    return 0;
+}
+
+int scheduler_open(struct scheduler **out, struct runner *r,
+                   const struct scheduler_options *options, struct err *err)
 {
     const struct engine_limits *l = options->limits;
     struct scheduler *s = xcalloc(1, sizeof(*s));
+    /* without a cache nothing but sequences is counted */
+    size_t all =
+        cache_blocks(l->context, l->sequences, r->program->nslots ? l->cache : 0);
     size_t flights;
 
     s->runner = r;
     s->o = *options;
     s->nreplicas = r->world->rank == 0 ? r->nreplicas : 1;
-    s->all = r->program->nslots ? cache_blocks(l->context, l->sequences, l->cache)
-                                : SIZE_MAX / 2;
     s->source_all = cache_blocks(l->source, l->sequences, l->cache);
     s->replica = xcalloc((size_t)s->nreplicas, sizeof(*s->replica));
     for (int i = 0; i < s->nreplicas; i++) {
         s->replica[i].running = xcalloc(l->sequences + 1, sizeof(*s->replica->running));
+        s->replica[i].kept = xcalloc(l->sequences + 1, sizeof(*s->replica->kept));
         s->replica[i].taken = xcalloc(l->sequences + 1, sizeof(*s->replica->taken));
+        blocks_init(&s->replica[i].pool, all);
+        s->replica[i].idle = xcalloc(all + 1, sizeof(*s->replica->idle));
     }
     flights = (size_t)r->nstages * (size_t)s->nreplicas;
     s->flight = xcalloc(flights, sizeof(*s->flight));
@@ -100,13 +151,17 @@ void scheduler_open(struct scheduler **out, struct runner *r,
     s->next = xcalloc(l->segments + 1, sizeof(*s->next));
     s->end = &s->queue;
     *out = s;
+    return ask_engines(s, err);
 }
 
 static void free_text(struct text *t)
 {
     free(t->own);
+    free(t->block);
     free(t);
 }
+
+static void evict(struct replica *r);
 
 /* Tells the other ranks that there are no more steps.  What the machine has failed in,
  * they find out by themselves. */
@@ -115,6 +170,8 @@ static int send_end(struct scheduler *s, int ret, struct err *err)
     for (int i = 0; i < s->nreplicas; i++) {
         struct plan *p = &s->replica[i].plan;
 
+        while (s->replica[i].nkept)
+            evict(&s->replica[i]);
         p->kind = ret < 0 ? PLAN_FAILED : PLAN_END;
         p->n = 0;
         if (ret < 0)
@@ -126,10 +183,20 @@ static int send_end(struct scheduler *s, int ret, struct err *err)
     return ret;
 }
 
-static void forget(struct scheduler *s, const struct plan *p)
+static void change(struct scheduler *s, const struct plan *p)
 {
-    for (size_t i = 0; i < p->nforget; i++)
-        engine_forget(s->runner->engine, (size_t)p->forget[i]);
+    struct engine *e = s->runner->engine;
+
+    for (size_t i = 0; i < p->nchanges; i++) {
+        const struct plan_change *c = &p->change[i];
+
+        if (c->kind == PLAN_FORGET)
+            engine_forget(e, (size_t)c->sequence);
+        else if (c->kind == PLAN_TRUNCATE)
+            engine_truncate(e, (size_t)c->sequence, (size_t)c->n);
+        else
+            engine_share(e, (size_t)c->sequence, (size_t)c->from, (size_t)c->n);
+    }
 }
 
 int scheduler_close(struct scheduler *s, int ret, struct err *err)
@@ -141,7 +208,7 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
     if (s->runner->world->rank == 0)
         ret = send_end(s, ret, err);
     if (ret == 0)
-        forget(s, &s->replica[0].plan);
+        change(s, &s->replica[0].plan);
     for (struct text *t = s->queue; t; t = next) {
         next = t->next;
         free_text(t);
@@ -149,8 +216,13 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
     for (int i = 0; i < s->nreplicas; i++) {
         for (size_t k = 0; k < s->replica[i].nrunning; k++)
             free_text(s->replica[i].running[k]);
+        for (size_t k = 0; k < s->replica[i].nkept; k++)
+            free_text(s->replica[i].kept[k]);
         free(s->replica[i].running);
+        free(s->replica[i].kept);
         free(s->replica[i].taken);
+        free(s->replica[i].idle);
+        blocks_clear(&s->replica[i].pool);
         plan_clear(&s->replica[i].plan);
     }
     for (int i = 0; i < s->runner->nstages * s->nreplicas; i++) {
@@ -199,7 +271,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
     size_t most = s->o.grow && text->most > text->n ? text->most : text->n;
     struct text *t;
 
-    if (most > s->o.limits->context || blocks_of(most) > s->all ||
+    if (most > s->o.limits->context || blocks_of(most) > s->replica[0].pool.n ||
         blocks_of(text->nsource) > s->source_all)
         return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
                        most > text->nsource ? most : text->nsource);
@@ -213,6 +285,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
         t->draw.temperature = 1;
         t->draw.top_k = 1;
     }
+    t->shares = s->shares && !text->token_types && !text->marks && !text->nsource;
     if (s->o.grow) {
         t->own = xgrow(t->own, &t->cap, t->n + 1, sizeof(*t->own));
         memcpy(t->own, text->ids, t->n * sizeof(*t->own));
@@ -237,17 +310,109 @@ size_t scheduler_running(const struct scheduler *s)
     return n;
 }
 
-/* ---- room ---- */
-
-static size_t blocks_left(const struct scheduler *s, const struct replica *r)
+struct scheduler_counts scheduler_counts(const struct scheduler *s)
 {
-    return s->all - r->blocks;
+    return s->counts;
 }
 
-static size_t find_sequence(const struct replica *r)
+/* ---- room ---- */
+
+static size_t blocks_left(const struct replica *r)
+{
+    return r->pool.n - r->pool.used;
+}
+
+static bool is_idle(const struct replica *r, int32_t block)
+{
+    return r->pool.ref[block] && r->pool.ref[block] == r->idle[block];
+}
+
+/* BLOCK is held (HELD: 1) or dropped (-1), and IDLE more of .kept hold it. */
+static void count_block(struct replica *r, int32_t block, int held, int idle)
+{
+    r->nidle -= is_idle(r, block);
+    if (held > 0)
+        blocks_hold(&r->pool, block);
+    else if (held < 0)
+        blocks_drop(&r->pool, block);
+    r->idle[block] += (uint32_t)idle;
+    r->nidle += is_idle(r, block);
+}
+
+static void drop_blocks(struct replica *r, struct text *t, size_t n)
+{
+    while (t->blocks > n)
+        count_block(r, t->block[--t->blocks], -1, 0);
+}
+
+/* T becomes, or is no more, one of .kept (IDLE: 1 or -1). */
+static void count_idle(struct replica *r, const struct text *t, int idle)
+{
+    for (size_t i = 0; i < t->blocks; i++)
+        count_block(r, t->block[i], 0, idle);
+}
+
+static void append_block(struct text *t, int32_t block)
+{
+    t->block = xgrow(t->block, &t->cap_blocks, t->blocks + 1, sizeof(*t->block));
+    t->block[t->blocks++] = block;
+}
+
+/* The sequence of T, whose blocks it drops, is free before the next step. */
+static void forget(struct replica *r, struct text *t)
+{
+    plan_change(&r->plan, (struct plan_change){ .kind = PLAN_FORGET,
+                                                .sequence = (int32_t)t->sequence });
+    r->taken[t->sequence] = false;
+    r->source_blocks -= t->source_blocks;
+    drop_blocks(r, t, 0);
+    t->source_blocks = t->done = 0;
+}
+
+static void remove_text(struct text **v, size_t *n, const struct text *t)
+{
+    size_t at = 0;
+
+    while (v[at] != t)
+        at++;
+    --*n;
+    for (; at < *n; at++)
+        v[at] = v[at + 1];
+}
+
+/* Gives up what the oldest of the texts that are over still holds. */
+static void evict(struct replica *r)
+{
+    struct text *t = r->kept[0];
+
+    remove_text(r->kept, &r->nkept, t);
+    count_idle(r, t, -1);
+    forget(r, t);
+    free_text(t);
+}
+
+/* Blocks that are free, or would be without the texts that are over. */
+static size_t blocks_to_have(const struct replica *r)
+{
+    return blocks_left(r) + r->nidle;
+}
+
+/* Gives T blocks up to N, which can be had. */
+static void add_blocks(struct replica *r, struct text *t, size_t n)
+{
+    while (t->blocks < n && blocks_to_have(r)) {
+        while (!blocks_left(r))
+            evict(r);
+        append_block(t, blocks_take(&r->pool, 0));
+    }
+}
+
+static size_t find_sequence(const struct scheduler *s, struct replica *r)
 {
     size_t i = 0;
 
+    if (r->nrunning + r->nkept >= s->o.limits->sequences)
+        evict(r);
     while (r->taken[i])
         i++;
     return i;
@@ -260,59 +425,146 @@ static size_t blocks_at_first(const struct scheduler *s, const struct text *t)
     return blocks_of(s->o.grow && s->runner->program->dynamic_rope ? t->in.most : t->n);
 }
 
+/* How T may begin in a replica: with the first N rows of another text. */
+struct start {
+    int replica; /* or WAITS */
+    struct text *from;
+    size_t n;    /* a multiple of CACHE_BLOCK; 0: alone */
+    bool kept;   /* that text is over */
+    size_t soon; /* the most that one that is not will have */
+};
+
 /* Are there blocks for all tokens of T and one generated token? */
 static bool has_room(const struct scheduler *s, const struct replica *r,
-                     const struct text *t)
+                     const struct text *t, const struct start *how)
 {
-    size_t more = s->o.grow && t->n < t->in.most;
+    size_t more = s->o.grow && t->n < t->in.most, all = blocks_to_have(r);
 
-    return r->nrunning < s->o.limits->sequences &&
-           blocks_at_first(s, t) <= blocks_left(s, r) &&
-           blocks_of(t->n + more) <= blocks_left(s, r) &&
+    for (size_t i = 0; i < how->n / CACHE_BLOCK; i++) /* it has these already */
+        all += !is_idle(r, how->from->block[i]);
+    return r->nrunning < s->o.limits->sequences && blocks_at_first(s, t) <= all &&
+           blocks_of(t->n + more) <= all &&
            blocks_of(t->in.nsource) <= s->source_all - r->source_blocks;
 }
 
-/* Begins T, which has left the queue, in replica INDEX. */
-static void begin(struct scheduler *s, int index, struct text *t)
+/* Rows of T that steps before the next have computed. */
+static size_t rows_of(const struct scheduler *s, const struct text *t)
 {
-    struct replica *r = &s->replica[index];
-    size_t at = r->nrunning++;
+    return t->step == s->step ? t->before : t->done;
+}
 
-    for (; at && r->running[at - 1]->id > t->id; at--)
+static size_t common(const struct text *a, const struct text *b, size_t most)
+{
+    size_t n = 0;
+
+    while (n < most && a->ids[n] == b->ids[n])
+        n++;
+    return n;
+}
+
+/* Considers to begin T with what FROM has.  The last token of T is always computed. */
+static void consider(const struct scheduler *s, struct start *how, const struct text *t,
+                     struct text *from, bool kept)
+{
+    size_t most = t->n - 1 < from->n ? t->n - 1 : from->n, n;
+
+    /* it has lost rows that have left a window */
+    if (!from->shares || from->over || (s->window && from->n > s->window) ||
+        most <= how->n)
+        return;
+    most = common(t, from, most) / CACHE_BLOCK * CACHE_BLOCK;
+    n = rows_of(s, from) / CACHE_BLOCK * CACHE_BLOCK;
+    n = n < most ? n : most;
+    if (!kept && most > how->soon)
+        how->soon = most;
+    if (n <= how->n)
+        return;
+    how->n = n;
+    how->from = from;
+    how->kept = kept;
+}
+
+/* T takes over what FROM has, which is over. */
+static void take_over(struct replica *r, struct text *t, struct text *from, size_t n)
+{
+    remove_text(r->kept, &r->nkept, from);
+    count_idle(r, from, -1);
+    free(t->block);
+    t->block = from->block;
+    t->blocks = from->blocks;
+    t->cap_blocks = from->cap_blocks;
+    t->sequence = from->sequence;
+    drop_blocks(r, t, n / CACHE_BLOCK);
+    plan_change(&r->plan, (struct plan_change){ .kind = PLAN_TRUNCATE,
+                                                .sequence = (int32_t)t->sequence,
+                                                .n = (int32_t)n });
+    from->block = NULL;
+    free_text(from);
+}
+
+/* T shares the first N rows of FROM, which is not over. */
+static void share(struct replica *r, struct text *t, const struct text *from, size_t n)
+{
+    for (size_t i = 0; i < n / CACHE_BLOCK; i++) {
+        append_block(t, from->block[i]);
+        count_block(r, from->block[i], 1, 0);
+    }
+    plan_change(&r->plan, (struct plan_change){ .kind = PLAN_SHARE,
+                                                .sequence = (int32_t)t->sequence,
+                                                .n = (int32_t)n,
+                                                .from = (int32_t)from->sequence });
+}
+
+/* Begins T, which has left the queue. */
+static void begin(struct scheduler *s, const struct start *how, struct text *t)
+{
+    struct replica *r = &s->replica[how->replica];
+    size_t at;
+
+    if (how->n && how->kept) {
+        take_over(r, t, how->from, how->n);
+    } else {
+        t->sequence = find_sequence(s, r);
+        if (how->n)
+            share(r, t, how->from, how->n);
+    }
+    add_blocks(r, t, blocks_at_first(s, t));
+    t->source_blocks = blocks_of(t->in.nsource);
+    t->done = how->n;
+    t->replica = how->replica;
+    r->taken[t->sequence] = true;
+    r->source_blocks += t->source_blocks;
+    for (at = r->nrunning++; at && r->running[at - 1]->id > t->id; at--)
         r->running[at] = r->running[at - 1];
     r->running[at] = t;
-    t->replica = index;
-    t->sequence = find_sequence(r);
-    t->blocks = blocks_at_first(s, t);
-    t->source_blocks = blocks_of(t->in.nsource);
-    t->done = 0;
-    r->taken[t->sequence] = true;
-    r->blocks += t->blocks;
-    r->source_blocks += t->source_blocks;
+    s->counts.shared += how->n;
 }
 
 /* Frees T's sequence and blocks. */
 static void leave(struct scheduler *s, struct text *t)
 {
     struct replica *r = &s->replica[t->replica];
-    size_t at = 0;
 
-    while (r->running[at] != t)
-        at++;
-    r->nrunning--;
-    for (; at < r->nrunning; at++)
-        r->running[at] = r->running[at + 1];
-    plan_forget(&r->plan, t->sequence);
-    r->taken[t->sequence] = false;
-    r->blocks -= t->blocks;
-    r->source_blocks -= t->source_blocks;
-    t->blocks = t->source_blocks = t->done = 0;
+    remove_text(r->running, &r->nrunning, t);
+    forget(r, t);
 }
 
+/* T is over.  It keeps what it holds until somebody needs it. */
 static void end(struct scheduler *s, struct text *t)
 {
-    leave(s, t);
-    free_text(t);
+    struct replica *r = &s->replica[t->replica];
+
+    if (!t->shares || t->done < CACHE_BLOCK || (s->window && t->done > s->window)) {
+        leave(s, t);
+        free_text(t);
+        return;
+    }
+    remove_text(r->running, &r->nrunning, t);
+    drop_blocks(r, t, blocks_of(t->done));
+    count_idle(r, t, 1);
+    t->n = t->done;
+    t->over = false;
+    r->kept[r->nkept++] = t;
 }
 
 /* T will be computed again from its beginning. */
@@ -328,13 +580,12 @@ static bool take_block(struct scheduler *s, struct text *t)
 {
     struct replica *r = &s->replica[t->replica];
 
-    for (size_t i = r->nrunning; i-- > 0 && !blocks_left(s, r);)
+    for (size_t i = r->nrunning; i-- > 0 && !blocks_to_have(r);)
         if (r->running[i]->id > t->id && !r->running[i]->away)
             begin_again(s, r->running[i]);
-    if (!blocks_left(s, r))
+    if (!blocks_to_have(r))
         return false;
-    t->blocks++;
-    r->blocks++;
+    add_blocks(r, t, t->blocks + 1);
     return true;
 }
 
@@ -401,6 +652,9 @@ static void add(struct scheduler *s, struct text *t, size_t n)
         to.nframes = t->in.nframes;
     }
     plan_add(&s->replica[t->replica].plan, &part, &to);
+    t->before = t->done;
+    t->step = s->step;
+    s->counts.computed += n;
     f->part[f->n++] = (struct scheduler_part){ .id = t->id,
                                                .tag = t->in.tag,
                                                .replica = t->replica,
@@ -487,33 +741,42 @@ static void add_read(struct scheduler *s, struct replica *r)
     }
 }
 
-/* The replica that has room for T and the fewest texts; or WAITS. */
-static int find_replica(const struct scheduler *s, const struct text *t)
+/* How T can begin in replica INDEX now; false: not at all. */
+static bool find_start(const struct scheduler *s, struct start *how, int index,
+                       struct text *t)
 {
-    int best = WAITS;
+    const struct replica *r = &s->replica[index];
 
-    for (int i = 0; i < s->nreplicas; i++) {
-        const struct replica *r = &s->replica[i];
-
-        if (takes_chunk(s, r, t) && has_room(s, r, t) &&
-            (best == WAITS || r->nrunning < s->replica[best].nrunning))
-            best = i;
-    }
-    return best;
+    *how = (struct start){ .replica = index };
+    if (r->nrunning >= s->o.limits->sequences)
+        return false;
+    for (size_t i = 0; i < r->nrunning && t->shares; i++)
+        consider(s, how, t, r->running[i], false);
+    for (size_t i = 0; i < r->nkept && t->shares; i++)
+        consider(s, how, t, r->kept[i], true);
+    t->done = how->n; /* as it will be */
+    return takes_chunk(s, r, t) && has_room(s, r, t, how);
 }
 
-/* Begins texts of the queue, in order. */
+/* Begins texts of the queue, in order, each in the replica that has room and the fewest
+ * texts. */
 static void add_waiting(struct scheduler *s)
 {
     while (s->queue) {
-        int replica = find_replica(s, s->queue);
+        struct start how, best = { .replica = WAITS };
         struct text *t;
 
-        if (replica == WAITS)
+        for (int i = 0; i < s->nreplicas; i++)
+            if (find_start(s, &how, i, s->queue) &&
+                (best.replica == WAITS ||
+                 s->replica[i].nrunning < s->replica[best.replica].nrunning))
+                best = how;
+        s->queue->done = 0;
+        if (best.replica == WAITS || best.soon >= best.n + WORTH)
             return;
         t = dequeue(s, &s->queue);
-        begin(s, replica, t);
-        add_chunk(s, &s->replica[replica], t);
+        begin(s, &best, t);
+        add_chunk(s, &s->replica[best.replica], t);
     }
 }
 
@@ -522,6 +785,7 @@ static bool assemble(struct scheduler *s)
 {
     bool any = false;
 
+    s->step++;
     for (int i = 0; i < s->nreplicas; i++) {
         struct replica *r = &s->replica[i];
         struct flight *f = flight_of(s, s->nflights, i);
@@ -601,7 +865,7 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
 
 static int run_plan(struct scheduler *s, struct plan *p, struct err *err)
 {
-    forget(s, p);
+    change(s, p);
     if (!p->n && !runner_keeps_step(s->runner))
         return 0;
     if (engine_step(s->runner->engine, plan_segments(p), p->n, err) < 0)

@@ -16,6 +16,12 @@
  * its blocks at the start.  When one length changes all angles (longrope), a text is
  * recomputed when it reaches that length.
  *
+ * A growing text that begins with the tokens of another one shares its blocks of the
+ * cache, and waits while that one computes them.  Texts that are over keep their blocks
+ * until others need them.  Full blocks alone are shared, and only where a row depends
+ * on the tokens up to it (engine_can_share); so the results are the same to the bit
+ * where they do not depend on the rows of a step.
+ *
  * With pipeline stages there are as many steps in flight as stages, and a text's next
  * token is in one of them. */
 #ifndef LIB_RUN_SCHEDULER_H
@@ -55,7 +61,8 @@ struct scheduler_part {
 };
 
 struct scheduler_options {
-    bool grow; /* texts grow by the token that is output 0 of the last stage */
+    bool grow;       /* texts grow by the token that is output 0 of the last stage */
+    bool no_sharing; /* each text computes all its tokens itself */
     const struct engine_limits *limits; /* those of the runner's engine */
     /* Called after a step for each part, on every rank of the replica; or NULL. */
     int (*see)(void *arg, const struct scheduler_part *part, struct err *err);
@@ -72,9 +79,10 @@ struct scheduler_options {
 
 struct scheduler;
 
-/* R and what *options points to must outlive *out, and be the same on all ranks. */
-void scheduler_open(struct scheduler **out, struct runner *r,
-                    const struct scheduler_options *options);
+/* R and what *options points to must outlive *out, and be the same on all ranks.
+ * Collective.  Call scheduler_close also after a failure. */
+MUST_CHECK int scheduler_open(struct scheduler **out, struct runner *r,
+                              const struct scheduler_options *options, struct err *err);
 
 /* On rank 0: */
 
@@ -95,6 +103,12 @@ MUST_CHECK int scheduler_run(struct scheduler *s, struct err *err);
 /* Texts in the queue, and texts that have begun. */
 size_t scheduler_waiting(const struct scheduler *s);
 size_t scheduler_running(const struct scheduler *s);
+/* Tokens so far. */
+struct scheduler_counts {
+    uint64_t computed;
+    uint64_t shared; /* of prompts, that another text had computed */
+};
+struct scheduler_counts scheduler_counts(const struct scheduler *s);
 
 /* On the other ranks: runs the steps that rank 0 decides until it closes its scheduler.
  * The same error as rank 0's if it closes it because of one. */
