@@ -142,6 +142,10 @@ run tp-shard gather all node0/out.parts node1/out.parts
 status_is 3 "a part that is cut short"
 err_has "node1/out.parts/1-1/rank-tp1-pp0.safetensors: " "is named"
 printf x >> node1/out.parts/1-1/rank-tp1-pp0.safetensors
+run tp-shard gather all node0/out.parts node1/out.parts
+status_is 3 "a part that was damaged on its way"
+err_has "node1/out.parts/1-1/rank-tp1-pp0.safetensors: damaged: CRC-32 " "is read before it is believed"
+ok "and no output is there" test ! -e all
 chmod 666 node1/out.parts/1-1/rank-tp1-pp0.safetensors # is copied, not linked
 run tp-shard gather all node0/out.parts node1/out.parts
 status_is 3 "a copy that is damaged"

@@ -29,6 +29,7 @@ struct gather {
     struct manifest m; /* of a cut, as far as it is known */
     uint32_t *crc;     /* [ntensors * of] the CRCs of m's tensors */
     bool cut;
+    bool copied; /* the parts are not those of the output's own directory of parts */
 };
 
 static void clear(struct gather *g)
@@ -336,7 +337,31 @@ static int copy_file(struct gather *g, int fd, const char *path,
     return ret;
 }
 
-/* Puts the weight file F of the part in DIR into the output. */
+/* Compares the open file FD with what the part recorded of F. */
+static int check_file(int fd, const char *path, const struct partset_file *f,
+                      struct err *err)
+{
+    char *buf = xmalloc(BLOCK);
+    uint32_t crc = 0;
+    int ret = 0;
+
+    for (uint64_t at = 0; at < f->size && ret == 0; at += BLOCK) {
+        size_t n = f->size - at < BLOCK ? (size_t)(f->size - at) : BLOCK;
+
+        ret = fs_pread(fd, buf, n, at, path, err);
+        crc = hash_crc32(crc, buf, n);
+    }
+    free(buf);
+    return ret < 0 ? -1
+           : crc == f->crc
+               ? 0
+               : err_set(err, ERR_INPUT,
+                         "%s: damaged: CRC-32 %08" PRIx32 ", should be %08" PRIx32,
+                         path, crc, f->crc);
+}
+
+/* Puts the weight file F of the part in DIR into the output.  What came from another
+ * machine is read; of what was made here each byte was counted when it was written. */
 static int place_file(struct gather *g, const char *dir, const struct partset_file *f,
                       struct err *err)
 {
@@ -353,7 +378,9 @@ static int place_file(struct gather *g, const char *dir, const struct partset_fi
         err_set(err, ERR_INPUT, "%s: %" PRIu64 " bytes, should be %" PRIu64, path,
                 (uint64_t)st.st_size, f->size);
     else if (link_file(g, fd, path, f->name, &linked, err) == 0)
-        ret = linked ? 0 : copy_file(g, fd, path, f, st.st_mode, err);
+        ret = !linked     ? copy_file(g, fd, path, f, st.st_mode, err)
+              : g->copied ? check_file(fd, path, f, err)
+                          : 0;
     if (fd >= 0)
         close(fd);
     free(path);
@@ -498,7 +525,9 @@ out:
 int partset_gather(struct partset_result *out, const char *path, char *const *dirs,
                    size_t n, bool force, struct err *err)
 {
-    struct gather g = { .path = path, .out = { .dir = -1, .journal = -1 } };
+    struct gather g = { .path = path,
+                        .out = { .dir = -1, .journal = -1 },
+                        .copied = n > 0 };
     int ret = 0;
 
     *out = (struct partset_result){ 0 };
