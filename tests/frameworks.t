@@ -208,6 +208,17 @@ rm mesh/model_world_size_4_rank_3.pt
 run tp-shard show mesh
 status_is 3 "and one of FSDP's"
 err_is "tp-shard: mesh/model_world_size_4_rank_3.pt: missing" "by name"
+# differ FILE NAME: the archive's CRC-32 of a member becomes another
+differ() {
+    at=$(grep -abo "$2" "$1" | tail -n 1 | cut -d : -f 1)
+    printf '\377\0\377\0' | dd of="$1" bs=1 seek=$((at - 30)) conv=notrunc status=none
+}
+run tp-shard show hsdp
+err_empty "copies of a shard that are the same are one"
+differ hsdp/model_world_size_4_rank_2.pt model_world_size_4_rank_2/data/0
+run tp-shard show hsdp
+status_is 0 "copies that differ are no error"
+err_is "tp-shard: hsdp: model.embed_tokens.weight is not the same on ranks 0 and 2, which should have copies; that of the lowest rank is read" "but told"
 mkdir two && cp ranks/* mesh/* two
 run tp-shard show two
 status_is 3 "files of two runs are refused"

@@ -13,6 +13,7 @@
 #include "lib/ckpt/boxes.h"
 #include "lib/ckpt/numberedstate.h"
 #include "lib/ckpt/pickle.h"
+#include "lib/ckpt/zip.h"
 
 enum {
     MOST_RANKS = 1 << 20,
@@ -22,11 +23,20 @@ enum {
     BYTE_BYTES = 64
 };
 
+/* One of several copies of a piece, whose archive has its CRC-32. */
+struct copy {
+    const uint64_t *start; /* [ndim] of the piece; a whole tensor has none */
+    int ndim, rank;
+    uint32_t crc;
+};
+
 /* A parameter that is being put together. */
 struct param {
     struct tensor t;
     struct box *box;
     size_t n, cap;
+    struct copy *copy;
+    size_t ncopies, copies_cap;
     const char *weight, *role; /* of a moment: whose it is, and which; else NULL */
     bool plain;                /* the same on every rank */
     bool begins;               /* rank 0 has some of it */
@@ -48,6 +58,8 @@ struct reader {
     uint64_t read; /* bytes of pickles */
     char *path;    /* of the file being read */
     int rank, input;
+    struct zip_member *member; /* of it, by offset, if it is an archive */
+    size_t nmembers;
 };
 
 #define FILE_NAME "%s_world_size_%d_rank_%d.pt"
@@ -237,10 +249,89 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
     return 0;
 }
 
-/* Applies the placements of SPEC to the axes X of a tensor of NDIM axes; *copy becomes
- * true for a copy that another rank has, too. */
+/* ---- copies ---- */
+
+static int compare_members(const void *a, const void *b)
+{
+    const struct zip_member *x = a, *y = b;
+
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Lists the members of the file V by offset. */
+static int list_members(struct reader *r, const struct pickle_values *v,
+                        struct err *err)
+{
+    struct zip z;
+
+    r->nmembers = 0;
+    if (!v->archive)
+        return 0;
+    if (zip_read(&z, r->path, v->data, v->size, err) < 0)
+        return -1;
+    r->member = xmalloc((z.n + 1) * sizeof(*r->member));
+    r->nmembers = z.n;
+    if (z.n) {
+        memcpy(r->member, z.member, z.n * sizeof(*r->member));
+        qsort(r->member, z.n, sizeof(*r->member), compare_members);
+    }
+    zip_clear(&z);
+    return 0;
+}
+
+/* Notes the CRC-32 of the rank's copy LOCAL of P's piece, or of all of it if X is NULL,
+ * where it is a member of the archive by itself. */
+static void note_copy(struct reader *r, struct param *p, const struct tensor *local,
+                      const struct indices *x)
+{
+    const struct zip_member key = { .offset = local->offset };
+    const struct zip_member *m = r->nmembers ? bsearch(&key, r->member, r->nmembers,
+                                                       sizeof(key), compare_members)
+                                             : NULL;
+    uint64_t *start;
+
+    if (!m || !local->size || m->size != local->size || local->stride)
+        return;
+    start = take_numbers(r, x ? local->ndim : 0);
+    for (int k = 0; x && k < local->ndim; k++)
+        start[k] = x[k].v[0].start;
+    p->copy = xgrow(p->copy, &p->copies_cap, p->ncopies + 1, sizeof(*p->copy));
+    p->copy[p->ncopies++] =
+        (struct copy){ start, x ? local->ndim : 0, r->rank, m->crc };
+}
+
+static int compare_copies(const void *a, const void *b)
+{
+    const struct copy *x = a, *y = b;
+    int order = memcmp(x->start, y->start, (size_t)x->ndim * sizeof(*x->start));
+
+    return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Says so of the first parameter whose copies differ. */
+static void compare_all_copies(struct reader *r, struct param *p)
+{
+    if (p->ncopies)
+        qsort(p->copy, p->ncopies, sizeof(*p->copy), compare_copies);
+    for (size_t i = 1; i < p->ncopies && !r->s->note; i++) {
+        const struct copy *a = &p->copy[i - 1], *b = &p->copy[i];
+        char *note;
+
+        if (a->crc == b->crc ||
+            memcmp(a->start, b->start, (size_t)a->ndim * sizeof(*a->start)) != 0)
+            continue;
+        note = str_dupf("%s is not the same on ranks %d and %d, which should have "
+                        "copies; that of the lowest rank is read",
+                        p->t.name, a->rank, b->rank);
+        r->s->note = pool_strdup(&r->s->pool, note);
+        free(note);
+    }
+}
+
+/* Applies the placements of SPEC to the axes X of a tensor of NDIM axes.  *copies
+ * becomes true if other ranks have copies, and *copy if this is not the first. */
 static int apply(struct reader *r, const char *name, const struct pickled *spec,
-                 struct indices *x, int ndim, bool *copy, struct err *err)
+                 struct indices *x, int ndim, bool *copies, bool *copy, struct err *err)
 {
     const struct pickled *placements = pickled_get(spec, "placements");
     struct place place;
@@ -256,6 +347,7 @@ static int apply(struct reader *r, const char *name, const struct pickled *spec,
         uint64_t dim, factor = 1;
 
         if (pickled_is_a(v, "Replicate")) {
+            *copies |= place.size[m] > 1;
             *copy |= place.at[m] > 0;
             continue;
         }
@@ -277,7 +369,7 @@ static int add_dtensor(struct reader *r, struct param *p, const struct pickled *
     const struct pickled *value = pickled_get(state, "_local_tensor");
     struct indices x[TENSOR_MAX_DIMS] = { { 0 } };
     struct tensor local;
-    bool copy = false;
+    bool copies = false, copy = false;
     int ret = -1;
 
     if (!pickled_is(value, PICKLED_TENSOR))
@@ -286,7 +378,8 @@ static int add_dtensor(struct reader *r, struct param *p, const struct pickled *
         return -1;
     for (int k = 0; k < p->t.ndim; k++)
         add_run(&x[k], 0, p->t.shape[k]);
-    if (apply(r, p->t.name, pickled_get(state, "_spec"), x, p->t.ndim, &copy, err) < 0)
+    if (apply(r, p->t.name, pickled_get(state, "_spec"), x, p->t.ndim, &copies, &copy,
+              err) < 0)
         goto out;
     for (int k = 0; k < p->t.ndim; k++)
         if (local.ndim != p->t.ndim || local.shape[k] != x[k].count) {
@@ -298,6 +391,8 @@ static int add_dtensor(struct reader *r, struct param *p, const struct pickled *
         wrong(r, p->t.name, "its local tensor is of another type", err);
         goto out;
     }
+    if (copies && local.size)
+        note_copy(r, p, &local, x);
     ret = copy || !local.size ? 0 : add_boxes(r, p, &local, x, err);
 out:
     for (int k = 0; k < p->t.ndim; k++)
@@ -434,7 +529,10 @@ static int add_value(struct reader *r, const char *name, const struct pickled *v
             p->begin = t.offset;
             p->t.input = r->input;
         }
-        return p->plain ? 0 : wrong(r, name, "sharded on rank 0, but not here", err);
+        if (!p->plain)
+            return wrong(r, name, "sharded on rank 0, but not here", err);
+        note_copy(r, p, &t, NULL);
+        return 0;
     }
     if (!pickled_is_a(v, "_rebuild_wrapper_subclass"))
         return wrong(r, name, "an object that is no tensor of a known form", err);
@@ -530,6 +628,9 @@ static int read_rank(struct reader *r, struct err *err)
         r->read += unpickle_read(&v.m);
         if (v.archive)
             form_add_archive(r->s, r->input, 0, v.size);
+        ret = list_members(r, &v, err);
+    }
+    if (ret == 0) {
         ret = r->weights ? add_moments(r, v.root, err) : add_state(r, v.root, err);
     }
     if (ret == 0 && !r->rank)
@@ -538,6 +639,8 @@ static int read_rank(struct reader *r, struct err *err)
         if (r->param[i].seen != r->rank + 1)
             ret = wrong(r, r->param[i].t.name, "missing", err);
     pickle_values_clear(&v);
+    free(r->member);
+    r->member = NULL;
     free(r->path);
     r->path = NULL;
     free(name);
@@ -589,6 +692,7 @@ static int join(struct reader *r, struct err *err)
     for (size_t i = 0; i < r->n && ret == 0; i++) {
         struct param *p = &r->param[i];
 
+        compare_all_copies(r, p);
         if (p->plain)
             continue;
         drop_copies(p);
@@ -708,8 +812,10 @@ static int read_all(struct reader *r, struct err *err)
 
 static void clear(struct reader *r)
 {
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
         free(r->param[i].box);
+        free(r->param[i].copy);
+    }
     free(r->param);
     free(r->named);
     tensor_index_clear(&r->index);
