@@ -30,6 +30,40 @@ for pair in gptq:f16 awq:f16 fp8:bf16 fp8-latent:bf16 int8:f16 ct-w4a16:f32; do
     done
     ok "$kind: what they are unpacked to is said" grep -qF "quantized weights unpacked to ${pair#*:}" predicted
 done
+# codes LAYOUT MODEL: the logits of kept codes are those of numbers in f32, but for the order of sums
+codes() {
+    tp-run logits $1 --ids 1,5,9,3,7,2,8,4,6,11 -o wide.safetensors "$2" &&
+        tp-run logits $1 --weights codes --ids 1,5,9,3,7,2,8,4,6,11 -o kept.safetensors "$2" &&
+        "$top_builddir/tests/compare-tensors" wide.safetensors kept.safetensors 4e-6 logits
+}
+for kind in fp8 fp8-latent ct-fp8 ct-fp8-one; do
+    cp -R "$data/packed/$kind" "$kind.f32"
+    chmod -R u+w "$kind.f32"
+    sed 's/"\(torch_\)*dtype": "[a-z]*[0-9]*"/"dtype": "float32"/' "$data/packed/$kind/config.json" > "$kind.f32/config.json"
+done
+for layout in "--tp 1" "--tp 2" "--tp 3" "--tp 4" "--tp 2 --deterministic"; do
+    for kind in fp8 fp8-latent ct-fp8 ct-fp8-one; do
+        ok "$kind: codes are kept at $layout" codes "$layout" "$kind.f32"
+    done
+    case $layout in *4) continue ;; esac
+    ok "MXFP4: codes are kept at $layout" codes "$layout" "$data/models/gpt-oss-mxfp4"
+done
+ok "FP8: codes of experts are kept over ep" codes "--ep 2" fp8-latent.f32
+ok "MXFP4: codes of experts are kept over ep" codes "--ep 2" "$data/models/gpt-oss-mxfp4"
+weight_bytes() { # OPTION... MODEL
+    tp-run generate --report-memory "$@" --ids 3,4 --max-tokens 1 2>&1 > text | sed -n 's/.*"weights":\([0-9]*\).*/\1/p'
+}
+ok "kept, they take less" test "$(weight_bytes --weights codes "$data/models/gpt-oss-mxfp4")" -lt \
+    "$(weight_bytes "$data/models/gpt-oss-mxfp4")"
+ok "other models have none: they are as stored" sh -c "
+    tp-run logits --weights codes --ids 3,4 -o a.safetensors '$data/models/llama-gqa' &&
+    tp-run logits --ids 3,4 -o b.safetensors '$data/models/llama-gqa' && cmp a.safetensors b.safetensors"
+run tp-run logits --tp 4 --weights codes --ids 3,4 -o l.safetensors "$data/quantized/mxfp4"
+status_is 2 "a layout that divides blocks of MXFP4 is refused"
+err_has "valid tp" "with those that do not"
+run tp-run logits --weights codes --ids 3,4 -o l.safetensors "$data/quantized/fp8"
+status_is 3 "a code that is NaN is not kept"
+err_has "NaN or infinite" "which is told"
 ok "experts over ep have theirs" sh -c "
     tp-run logits --mesh ep=2 --ids $(cat "$data/packed/fp8-latent/ids") -o ep.safetensors '$data/packed/fp8-latent' &&
     '$top_builddir/tests/compare-tensors' '$data/packed/fp8-latent/expected.safetensors' ep.safetensors 1e-5 logits"

@@ -4,59 +4,92 @@
 #include <string.h>
 
 #include "lib/base/codes.h"
+#include "lib/base/format.h"
 #include "lib/cpu/product/codes-linear.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
-static size_t matrix_bytes(bool four, uint64_t rows, uint64_t cols)
+static bool is_four(enum format f)
 {
-    uint64_t bytes = 0;
-
-    (void)format_bytes(&bytes, four ? FORMAT_INT4 : FORMAT_INT8, rows, cols);
-    return (size_t)bytes;
+    return f == FORMAT_INT4 || f == FORMAT_MXFP4;
 }
 
-static size_t scale_bytes(bool four, uint64_t rows, uint64_t cols)
+/* Numbers of a row that share a scale, where F leaves it open. */
+static uint64_t per_of(enum format f)
 {
-    uint64_t bytes = 0;
+    return f == FORMAT_E4M3 ? 16 : 0;
+}
 
-    (void)format_scale_bytes(&bytes, four ? FORMAT_INT4 : FORMAT_INT8, rows, cols, 0);
-    return (size_t)bytes;
+/* Memory for ROWS x COLS zeros of F. */
+static struct format_codes codes_new(enum format f, uint64_t rows, uint64_t cols)
+{
+    struct format_codes c = { .rows = rows, .cols = cols, .per = per_of(f) };
+    uint64_t codes = 0, scales = 0;
+
+    (void)format_bytes(&codes, f, rows, cols);
+    (void)format_scale_bytes(&scales, f, rows, cols, c.per);
+    c.data = xmalloc((size_t)codes + 1);
+    c.scale = xmalloc((size_t)scales + 1);
+    format_clear(f, &c);
+    return c;
+}
+
+static struct matrix matrix_of(enum format f, const struct format_codes *c)
+{
+    return (struct matrix){ .data = c->data,
+                            .format = f,
+                            .rows = c->rows,
+                            .cols = c->cols,
+                            .scale = c->scale,
+                            .per = c->per };
+}
+
+static const enum format formats[] = { FORMAT_INT8, FORMAT_INT4, FORMAT_E4M3,
+                                       FORMAT_E5M2, FORMAT_MXFP4 };
+
+/* Random codes of a checkpoint, and scales, in row ROW. */
+static void put_random(enum format f, const struct format_codes *c, uint64_t row)
+{
+    size_t n = (size_t)c->cols;
+    float *x = numbers_new(2 * n + 1, row + 5);
+    uint8_t *code = xmalloc(n + 1), *power = xmalloc(n + 1);
+    float *scale = xmalloc((n + 1) * sizeof(*scale));
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &x[i], sizeof(bits));
+        code[i] = (uint8_t)(is_four(f) ? bits >> 9 & 15 : bits >> 9 & 0xff);
+        if (f == FORMAT_E4M3 && (code[i] & 0x7f) == 0x7f)
+            code[i] = 1;
+        if (f == FORMAT_E5M2) /* sums of which are not all of one term */
+            code[i] = (uint8_t)(0x30 | (code[i] & 0x8f));
+        power[i] = (uint8_t)(120 + (bits >> 17) % 9);
+        scale[i] = 0.01f + x[n + i] * x[n + i];
+    }
+    if (!format_table[f].put(c, row, code, is_four(f) ? (void *)power : (void *)scale))
+        tap_ok(false, "a code is a number");
+    free(x);
+    free(code);
+    free(power);
+    free(scale);
 }
 
 /* Random weights as codes. */
-static struct matrix matrix_new(bool four, uint64_t rows, uint64_t cols)
+static struct matrix matrix_new(enum format f, uint64_t rows, uint64_t cols)
 {
     size_t n = (size_t)cols;
     float *x = numbers_new((size_t)rows * n, 1);
-    uint8_t *codes = xmalloc(matrix_bytes(four, rows, cols) + 1);
-    void *scale = xcalloc(scale_bytes(four, rows, cols) + 1, 1);
-    int8_t *code = xcalloc(n + 1, 1);
+    struct format_codes c = codes_new(f, rows, cols);
 
-    memset(codes, four ? 0x88 : 128, matrix_bytes(four, rows, cols));
-    for (size_t r = 0; r < rows; r++) {
-        float *scales = scale;
-
-        for (size_t b = 0; four && b < n / CODES_BLOCK; b++) {
-            const float *at = x + r * n + b * CODES_BLOCK;
-            uint16_t s = codes_scale4(at, false);
-
-            codes_make4(code, at, s);
-            codes_put4(codes, scale, cols, r, b, code, s);
-        }
-        if (four)
-            continue;
-        scales[r] = codes_scale8(codes_largest(x + r * n, n));
-        codes_make8(code, x + r * n, n, scales[r]);
-        codes_put8(codes, cols, r, 0, n, code);
-    }
+    for (size_t r = 0; r < rows; r++)
+        if (format_table[f].put)
+            put_random(f, &c, r);
+        else
+            format_table[f].encode(&c, r, x + r * n, codes_largest(x + r * n, n),
+                                   false);
     free(x);
-    free(code);
-    return (struct matrix){ .data = codes,
-                            .scale = scale,
-                            .format = four ? FORMAT_INT4 : FORMAT_INT8,
-                            .rows = rows,
-                            .cols = cols };
+    return matrix_of(f, &c);
 }
 
 static void matrix_free(struct matrix *w)
@@ -65,59 +98,84 @@ static void matrix_free(struct matrix *w)
     free((void *)w->scale);
 }
 
-/* The scale of a weight of 4 bits. */
-static double scale_at(const struct matrix *w, uint64_t row, uint64_t col)
+/* The place of the scale of column COL, counted over all. */
+static uint64_t place_of_scale(const struct matrix *w, uint64_t row, uint64_t col)
 {
-    uint64_t at = row / 16 * (w->cols / 32) + col / 32;
+    uint64_t per = is_four(w->format) ? 32 : w->per ? w->per : w->cols;
 
-    return (double)dtype_f16_to_f32(((const uint16_t *)w->scale)[at * 16 + row % 16]);
+    return (row / 16 * ((w->cols + per - 1) / per) + col / per) * 16 + row % 16;
 }
 
-static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
+static int code_at(const struct matrix *w, uint64_t row, uint64_t col)
 {
     const uint8_t *data = w->data;
     int byte;
 
-    if (w->format == FORMAT_INT8) {
-        uint64_t line = row / 16 * ((w->cols + 3) / 4) + col / 4;
-
-        return (data[line * 64 + row % 16 * 4 + col % 4] - 128) *
-               (double)((const float *)w->scale)[row];
-    }
+    if (!is_four(w->format))
+        return data[(row / 16 * ((w->cols + 3) / 4) + col / 4) * 64 + row % 16 * 4 +
+                    col % 4];
     byte = data[(row / 16 * (w->cols / 8) + col / 8) * 64 + row % 16 * 4 + col % 4];
-    return ((col % 8 < 4 ? byte & 15 : byte >> 4) - 8) * scale_at(w, row, col);
+    return col % 8 < 4 ? byte & 15 : byte >> 4;
 }
 
-/* Columns [FIRST, FIRST + N) of W. */
+/* The scale of a weight. */
+static double scale_at(const struct matrix *w, uint64_t row, uint64_t col)
+{
+    uint64_t at = place_of_scale(w, row, col);
+
+    return w->format == FORMAT_INT4
+               ? (double)dtype_f16_to_f32(((const uint16_t *)w->scale)[at])
+           : w->format == FORMAT_MXFP4 ? ldexp(1, ((const uint8_t *)w->scale)[at] - 127)
+                                       : (double)((const float *)w->scale)[at];
+}
+
+static double weight_at(const struct matrix *w, uint64_t row, uint64_t col)
+{
+    static const double four[] = { 0, 0.5, 1, 1.5, 2, 3, 4, 6 };
+    int code = code_at(w, row, col);
+    uint8_t byte = (uint8_t)code;
+    double value;
+
+    switch (w->format) {
+    case FORMAT_INT8:
+        value = code - 128;
+        break;
+    case FORMAT_INT4:
+        value = code - 8;
+        break;
+    case FORMAT_MXFP4:
+        value = code & 8 ? -four[code & 7] : four[code & 7];
+        break;
+    default:
+        value = dtype_get(format_dtype(w->format), &byte, 0);
+    }
+    return value * scale_at(w, row, col);
+}
+
+/* Columns [FIRST, FIRST + N) of W, whole scales. */
 static struct matrix part_new(const struct matrix *w, uint64_t first, uint64_t n)
 {
-    bool four = w->format == FORMAT_INT4;
-    size_t bytes = scale_bytes(four, w->rows, n);
-    struct matrix m = *w;
-    uint8_t *codes = xmalloc(matrix_bytes(four, w->rows, n) + 1);
-    void *scale = xcalloc(bytes + 1, 1);
-    int8_t *code = xcalloc((size_t)n + 1, 1);
+    struct format_codes c = codes_new(w->format, w->rows, n);
+    struct matrix m = matrix_of(w->format, &c);
+    size_t unit = format_table[w->format].scale_bytes;
 
-    memset(codes, four ? 0x88 : 128, matrix_bytes(four, w->rows, n));
-    if (!four)
-        memcpy(scale, w->scale, bytes);
-    for (uint64_t r = 0; r < w->rows; r++) {
-        for (uint64_t c = 0; c < n; c++) {
-            double step =
-                four ? scale_at(w, r, first + c) : (double)((const float *)w->scale)[r];
+    for (uint64_t r = 0; r < w->rows; r++)
+        for (uint64_t k = 0; k < n; k++) {
+            int code = code_at(w, r, first + k);
+            uint8_t *data = c.data;
 
-            code[c] = (int8_t)(step != 0 ? rint(weight_at(w, r, first + c) / step) : 0);
+            memcpy((char *)c.scale + place_of_scale(&m, r, k) * unit,
+                   (const char *)w->scale + place_of_scale(w, r, first + k) * unit,
+                   unit);
+            if (!is_four(w->format)) {
+                data[(r / 16 * ((n + 3) / 4) + k / 4) * 64 + r % 16 * 4 + k % 4] =
+                    (uint8_t)code;
+                continue;
+            }
+            data += (r / 16 * (n / 8) + k / 8) * 64 + r % 16 * 4 + k % 4;
+            *data = (uint8_t)(k % 8 < 4 ? (*data & 0xf0) | code
+                                        : (*data & 0x0f) | code << 4);
         }
-        for (uint64_t b = 0; four && b < n / 32; b++)
-            codes_put4(codes, scale, n, r, b, code + b * 32,
-                       dtype_f32_to_f16((float)scale_at(w, r, first + b * 32)));
-        if (!four)
-            codes_put8(codes, n, r, 0, (size_t)n, code);
-    }
-    free(code);
-    m.data = codes;
-    m.scale = scale;
-    m.cols = n;
     return m;
 }
 
@@ -125,14 +183,16 @@ static struct matrix part_new(const struct matrix *w, uint64_t first, uint64_t n
 static double error_of(const float *y, const float *x, size_t rows,
                        const struct matrix *w)
 {
-    double most = 0;
+    double most = 0, *row = xcalloc((size_t)w->cols + 1, sizeof(*row));
 
-    for (size_t i = 0; i < rows; i++)
-        for (uint64_t j = 0; j < w->rows; j++) {
+    for (uint64_t j = 0; j < w->rows; j++) {
+        for (uint64_t k = 0; k < w->cols; k++)
+            row[k] = weight_at(w, j, k);
+        for (size_t i = 0; i < rows; i++) {
             double want = 0, size = 1e-30, d;
 
             for (uint64_t k = 0; k < w->cols; k++) {
-                double term = (double)x[i * w->cols + k] * weight_at(w, j, k);
+                double term = (double)x[i * w->cols + k] * row[k];
 
                 want += term;
                 size += fabs(term);
@@ -141,6 +201,8 @@ static double error_of(const float *y, const float *x, size_t rows,
             if (!(d <= most))
                 most = isnan(d) ? INFINITY : d;
         }
+    }
+    free(row);
     return most;
 }
 
@@ -159,10 +221,10 @@ static int product(struct device *d, float *y, const float *x, size_t rows,
                                                            &err);
 }
 
-static struct result try_product(bool four, size_t rows, uint64_t in, uint64_t out,
+static struct result try_product(enum format f, size_t rows, uint64_t in, uint64_t out,
                                  const struct sum_tree *tree, bool coarse)
 {
-    struct matrix w = matrix_new(four, out, in);
+    struct matrix w = matrix_new(f, out, in);
     size_t n = rows * (size_t)out;
     float *x = numbers_new(rows * (size_t)in, 2), *y = xcalloc(n + 1, sizeof(*y)),
           *z = xcalloc(n + 1, sizeof(*z));
@@ -191,7 +253,7 @@ static struct result try_product(bool four, size_t rows, uint64_t in, uint64_t o
     return r;
 }
 
-static void products_are_right(bool four, bool coarse)
+static void products_are_right(enum format f, bool coarse)
 {
     static const size_t rows[] = { 1, 2, 3, 4, 5, 7, 8, 17, 35 };
     static const uint64_t shape[][2] = { { 32, 1 },   { 64, 50 },   { 96, 9 },
@@ -202,27 +264,27 @@ static void products_are_right(bool four, bool coarse)
 
     for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
         for (size_t s = 0; s < sizeof(shape) / sizeof(*shape); s++) {
-            uint64_t in = shape[s][0] - (four ? 0 : 5);
-            struct result one =
-                try_product(four, rows[r], in, shape[s][1], NULL, coarse);
+            uint64_t in = shape[s][0] - (is_four(f) ? 0 : 5);
+            struct result one = try_product(f, rows[r], in, shape[s][1], NULL, coarse);
 
             worst = fmax(worst, one.error);
             same &= one.same;
         }
-    if (!tap_ok(worst < (coarse ? 5e-5 : 1e-6), "codes of %d bits times their scales%s",
-                four ? 4 : 8, coarse ? ", x rounded" : ""))
+    if (!tap_ok(worst < (coarse ? 5e-5 : 1e-6), "codes of %s times their scales%s",
+                format_name(f), coarse ? ", x rounded" : ""))
         printf("# error %g\n", worst);
     tap_ok(same, "the same bits for any number of threads, and alone");
 }
 
-static void trees_add_leaves(bool four, bool coarse)
+static void trees_add_leaves(enum format f, bool coarse)
 {
     enum {
         EIGHT_LEAF = 157, /* not whole words */
         FOUR_LEAF = 160,
         OUTS = 275 /* more groups than have room for their sums at once */
     };
-    const uint64_t leaf = four ? FOUR_LEAF : EIGHT_LEAF, cols = 4 * leaf;
+    const uint64_t leaf = is_four(f) || per_of(f) ? FOUR_LEAF : EIGHT_LEAF,
+                   cols = 4 * leaf;
     const uint64_t half_cols = 2 * leaf;
     const struct sum_tree tree = {
         .n = 4, .leaf = { { leaf, 0 }, { leaf, 1 }, { leaf, 0 }, { leaf, 2 } }
@@ -231,14 +293,14 @@ static void trees_add_leaves(bool four, bool coarse)
     bool same = true;
 
     for (size_t rows = 1; rows < 40; rows += 19) {
-        struct matrix w = matrix_new(four, OUTS, cols);
+        struct matrix w = matrix_new(f, OUTS, cols);
         float *x = numbers_new(rows * (size_t)cols, 3),
               *y = xcalloc(rows * OUTS, sizeof(*y)),
               *z = xcalloc(rows * OUTS * 2, sizeof(*z)),
               *part = xcalloc(rows * (size_t)half_cols, sizeof(*part));
         struct device *d = device_new(2);
 
-        same &= try_product(four, rows, cols, OUTS, &tree, coarse).same;
+        same &= try_product(f, rows, cols, OUTS, &tree, coarse).same;
         same &= product(d, y, x, rows, &w, &tree, coarse) == 0;
         for (size_t p = 0; p < 2; p++) {
             struct matrix own = part_new(&w, p * half_cols, half_cols);
@@ -260,19 +322,19 @@ static void trees_add_leaves(bool four, bool coarse)
         free(z);
         free(part);
     }
-    tap_ok(same, "in %d bits halves of a tree add up to its bits%s", four ? 4 : 8,
+    tap_ok(same, "in %s halves of a tree add up to its bits%s", format_name(f),
            coarse ? ", x rounded" : "");
 }
 
 /* By codes widened to bf16: by x in bf16 the sum of products, but for the rounding of
  * numbers of 4 bits; the same bits for any number of threads. */
-static void widened_codes_are_right(bool four)
+static void widened_codes_are_right(enum format f)
 {
     enum { LEAF = 157 }; /* not whole words */
     static const uint64_t shape[][2] = {
         { 64, 50 }, { 2080, 61 }, { 4160, 100 }, { 96, 1000 }
     };
-    const uint64_t leaf = four ? 160 : LEAF;
+    const uint64_t leaf = is_four(f) ? 160 : LEAF;
     const struct sum_tree tree = {
         .n = 4, .leaf = { { leaf, 0 }, { leaf, 1 }, { leaf, 0 }, { leaf, 2 } }
     };
@@ -282,8 +344,8 @@ static void widened_codes_are_right(bool four)
     cpu_newest = CPU_AVX512; /* without tiles */
     for (size_t s = 0; s < 5; s++) {
         size_t rows = s == 3 ? 601 : 128 + s;
-        uint64_t in = s == 4 ? 4 * leaf : shape[s][0] - (four ? 0 : 5);
-        struct matrix w = matrix_new(four, s == 4 ? 61 : shape[s][1], in);
+        uint64_t in = s == 4 ? 4 * leaf : shape[s][0] - (is_four(f) ? 0 : 5);
+        struct matrix w = matrix_new(f, s == 4 ? 61 : shape[s][1], in);
         size_t n = rows * (size_t)w.rows;
         float *x, *y, *z, *taken;
         struct err err;
@@ -322,8 +384,8 @@ static void widened_codes_are_right(bool four)
         free(y);
         free(z);
     }
-    if (!tap_ok(worst < (four ? 0x1p-9 : 1e-6), "codes of %d bits widened to bf16",
-                four ? 4 : 8))
+    if (!tap_ok(worst < (f == FORMAT_INT8 ? 1e-6 : 0x1p-8),
+                "codes of %s widened to bf16", format_name(f)))
         printf("# error %g\n", worst);
     tap_ok(same, "the same bits for any number of threads, widened");
     cpu_newest = CPU_VNNI;
@@ -332,7 +394,7 @@ static void widened_codes_are_right(bool four)
 /* Tiles multiply 8 bits as they are, with the same bits. */
 static void tiles_are_preferred(void)
 {
-    struct matrix w = matrix_new(false, 16, 64);
+    struct matrix w = matrix_new(FORMAT_INT8, 16, 64);
 
     tap_ok(!codes_by_amx(&w) ||
                !(cpu_has_codes_bf16dot(1000, &w) || cpu_has_amx_rows(1000, &w)),
@@ -342,7 +404,7 @@ static void tiles_are_preferred(void)
 
 static void odd_numbers_are_seen(void)
 {
-    struct matrix w = matrix_new(true, 8, 64);
+    struct matrix w = matrix_new(FORMAT_INT4, 8, 64);
     float x[64] = { 0 }, y[8];
     struct device *d = device_new(1);
     struct err err;
@@ -366,7 +428,8 @@ static void odd_numbers_are_seen(void)
 static void codes_are_near(void)
 {
     float *x = numbers_new(96, 9), tiny[CODES_BLOCK] = { 1e-9f, -2e-9f };
-    struct matrix a = matrix_new(false, 3, 96), b = matrix_new(true, 3, 96);
+    struct matrix a = matrix_new(FORMAT_INT8, 3, 96),
+                  b = matrix_new(FORMAT_INT4, 3, 96);
     float *source = numbers_new(288, 1), zero[CODES_BLOCK] = { 0 };
     bool eight = true, four = true;
     int8_t code[2];
@@ -398,10 +461,12 @@ static void codes_are_near(void)
 
 static void all_products_are_right(void)
 {
-    for (int i = 0; i < 4; i++) {
-        products_are_right(i % 2, i >= 2);
-        trees_add_leaves(i % 2, i >= 2);
-    }
+    for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
+        for (int coarse = 0; coarse < (format_table[formats[i]].encode ? 2 : 1);
+             coarse++) {
+            products_are_right(formats[i], coarse);
+            trees_add_leaves(formats[i], coarse);
+        }
     tiles_are_preferred();
     odd_numbers_are_seen();
 }
@@ -424,8 +489,8 @@ int main(void)
 {
     all_products_are_right();
     with_older_loops(all_products_are_right);
-    for (int four = 0; four < 2; four++)
-        widened_codes_are_right(four);
+    for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
+        widened_codes_are_right(formats[i]);
     codes_are_near();
     inverses_are_finite();
     return tap_done();

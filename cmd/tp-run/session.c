@@ -541,9 +541,11 @@ const char *const session_compute_names[] = {
     [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", NULL
 };
 
-const char *const session_weights_names[] = {
-    [WEIGHTS_STORED] = "stored", [WEIGHTS_INT8] = "int8", [WEIGHTS_INT4] = "int4", NULL
-};
+const char *const session_weights_names[] = { [WEIGHTS_STORED] = "stored",
+                                              [WEIGHTS_INT8] = "int8",
+                                              [WEIGHTS_INT4] = "int4",
+                                              [WEIGHTS_CODES] = "codes",
+                                              NULL };
 
 /* Parses --devices: numbers with commas between, none of them twice. */
 static int set_devices(struct session *s, struct err *err)
@@ -581,14 +583,16 @@ static int set_devices(struct session *s, struct err *err)
 /* Sets the type of cached keys and values (--kv-dtype). */
 static int set_cache(struct session *s, struct err *err)
 {
-    static const enum format of[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8 };
+    static const enum format of[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8,
+                                      FORMAT_CACHE_FP8 };
 
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
         if (!s->opt.kv_dtype || !strcmp(format_name(of[i]), s->opt.kv_dtype)) {
             s->machine.kept = of[i];
             return 0;
         }
-    return err_set(err, ERR_USAGE, "--kv-dtype: expected f32, bf16 or int8, not '%s'",
+    return err_set(err, ERR_USAGE,
+                   "--kv-dtype: expected f32, bf16, int8 or fp8, not '%s'",
                    s->opt.kv_dtype);
 }
 

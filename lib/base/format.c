@@ -107,6 +107,103 @@ static void encode_int4(const struct format_codes *c, uint64_t row, const float 
     }
 }
 
+/* ---- FP8 and FP4: OCP specifications FP8 1.0 and MX 1.0 (2023) ---- */
+
+static float f8_value(enum dtype t, uint8_t code)
+{
+    return (float)dtype_get(t, &code, 0);
+}
+
+static void widen_f8(float *x, const struct format_codes *c, uint64_t row,
+                     uint64_t first, uint64_t n, enum dtype t)
+{
+    uint64_t per = c->per ? c->per : c->cols, blocks = (c->cols + per - 1) / per;
+    const float *scale = (const float *)c->scale +
+                         row / CODES_ROWS * blocks * CODES_ROWS + row % CODES_ROWS;
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t col = first + i;
+
+        x[i] = f8_value(t, word_at(c, (c->cols + 3) / 4, row, col / 4)[col % 4]) *
+               scale[col / per * CODES_ROWS];
+    }
+}
+
+static bool put_f8(const struct format_codes *c, uint64_t row, const uint8_t *code,
+                   const float *scale, enum dtype t)
+{
+    uint64_t per = c->per ? c->per : c->cols, blocks = (c->cols + per - 1) / per;
+    float *to =
+        (float *)c->scale + row / CODES_ROWS * blocks * CODES_ROWS + row % CODES_ROWS;
+    bool number[256], all = true;
+
+    for (int i = 0; i < 256; i++)
+        number[i] = isfinite(f8_value(t, (uint8_t)i));
+    for (uint64_t col = 0; col < c->cols; col++) {
+        word_at(c, (c->cols + 3) / 4, row, col / 4)[col % 4] = code[col];
+        all &= number[code[col]];
+    }
+    for (uint64_t b = 0; b < blocks; b++)
+        to[b * CODES_ROWS] = scale[b];
+    return all;
+}
+
+#define F8(word, T)                                                                \
+    static void widen_##word(float *x, const struct format_codes *c, uint64_t row, \
+                             uint64_t first, uint64_t n)                           \
+    {                                                                              \
+        widen_f8(x, c, row, first, n, T);                                          \
+    }                                                                              \
+    static bool put_##word(const struct format_codes *c, uint64_t row,             \
+                           const uint8_t *code, const void *scale)                 \
+    {                                                                              \
+        return put_f8(c, row, code, scale, T);                                     \
+    }
+F8(e4m3, DTYPE_F8_E4M3)
+F8(e5m2, DTYPE_F8_E5M2)
+#undef F8
+
+/* E2M1; scales are E8M0. */
+static void widen_mxfp4(float *x, const struct format_codes *c, uint64_t row,
+                        uint64_t first, uint64_t n)
+{
+    static const float value[] = { 0, 0.5F, 1, 1.5F, 2, 3, 4, 6 };
+    uint64_t blocks = c->cols / CODES_BLOCK;
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t col = first + i;
+        uint64_t at = row / CODES_ROWS * blocks + col / CODES_BLOCK;
+        int scale = ((const uint8_t *)c->scale)[at * CODES_ROWS + row % CODES_ROWS];
+        int byte = word_at(c, c->cols / 8, row, col / 8)[col % 4];
+        int four = col % 8 < 4 ? byte & 15 : byte >> 4;
+
+        x[i] = ldexpf(four & 8 ? -value[four & 7] : value[four & 7], scale - 127);
+    }
+}
+
+static bool put_mxfp4(const struct format_codes *c, uint64_t row, const uint8_t *code,
+                      const void *scale)
+{
+    const uint8_t *power = scale;
+    uint64_t blocks = c->cols / CODES_BLOCK;
+    bool all = true;
+
+    for (uint64_t col = 0; col < c->cols; col += 8) {
+        uint8_t *word = word_at(c, c->cols / 8, row, col / 8);
+
+        for (int k = 0; k < 4; k++)
+            word[k] =
+                (uint8_t)(code[col + (uint64_t)k] | code[col + 4 + (uint64_t)k] << 4);
+    }
+    for (uint64_t b = 0; b < blocks; b++) {
+        uint64_t at = row / CODES_ROWS * blocks + b;
+
+        ((uint8_t *)c->scale)[at * CODES_ROWS + row % CODES_ROWS] = power[b];
+        all &= power[b] != 0xff; /* NaN */
+    }
+    return all;
+}
+
 /* ---- cached rows ---- */
 
 static void widen_cache_int8(float *x, const struct format_codes *c, uint64_t row,
@@ -140,6 +237,51 @@ static void encode_cache_int8(const struct format_codes *c, uint64_t row,
     }
 }
 
+static void widen_cache_fp8(float *x, const struct format_codes *c, uint64_t row,
+                            uint64_t first, uint64_t n)
+{
+    const float *scale = c->data;
+    const uint8_t *code = (const uint8_t *)(scale + c->cols / c->per);
+
+    (void)row;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = f8_value(DTYPE_F8_E4M3, code[first + i]) * scale[(first + i) / c->per];
+}
+
+/* The nearest E4M3 of X, at most 448 in magnitude; ties to even. */
+static uint8_t e4m3_of(float x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    int exponent;
+
+    x = fabsf(x);
+    if (x < 0x1p-6f) /* steps of 2^-9; 8 of them are the first normal number */
+        return sign | (uint8_t)rintf(x * 0x1p9f);
+    (void)frexpf(x, &exponent);
+    /* 4 bits in steps of 2^(exponent - 4); 16 of them carry into the exponent */
+    return sign |
+           (uint8_t)(((exponent + 5) << 3) + (int)rintf(ldexpf(x, 4 - exponent)));
+}
+
+static void encode_cache_fp8(const struct format_codes *c, uint64_t row, const float *x,
+                             float largest, bool decoded)
+{
+    float *scale = c->data;
+    uint64_t heads = c->cols / c->per;
+    uint8_t *code = (uint8_t *)(scale + heads);
+
+    (void)row;
+    (void)largest;
+    (void)decoded;
+    for (uint64_t h = 0; h < heads; h++, x += c->per, code += c->per) {
+        float most = codes_largest(x, (size_t)c->per);
+        float to = codes_inverse(most, 448, &scale[h]);
+
+        for (uint64_t i = 0; i < c->per; i++)
+            code[i] = isfinite(most) ? e4m3_of(x[i] * to) : 1;
+    }
+}
+
 /* ---- the table ---- */
 
 #define PLAIN(ID, word, size)                                                         \
@@ -152,12 +294,21 @@ const struct format_row format_table[FORMAT_COUNT] = {
     PLAIN(F64, f64, 8),
     PLAIN(I32, i32, 4),
     [FORMAT_INT8] = { "int8", FORMAT_GROUPS, DTYPE_I8, 4, 4, false, 128, SCALE_OF_ROW,
-                      sizeof(float), widen_int8, encode_int8 },
+                      sizeof(float), widen_int8, NULL, encode_int8 },
     [FORMAT_INT4] = { "int4", FORMAT_GROUPS, DTYPE_U8, CODES_BLOCK, CODES_BLOCK / 2,
-                      true, 0x88, SCALE_OF_BLOCK, sizeof(uint16_t), widen_int4,
+                      true, 0x88, SCALE_OF_BLOCK, sizeof(uint16_t), widen_int4, NULL,
                       encode_int4 },
+    [FORMAT_E4M3] = { "fp8", FORMAT_GROUPS, DTYPE_F8_E4M3, 4, 4, false, 0,
+                      SCALE_OF_SOME, sizeof(float), widen_e4m3, put_e4m3, NULL },
+    [FORMAT_E5M2] = { "fp8-e5m2", FORMAT_GROUPS, DTYPE_F8_E5M2, 4, 4, false, 0,
+                      SCALE_OF_SOME, sizeof(float), widen_e5m2, put_e5m2, NULL },
+    [FORMAT_MXFP4] = { "mxfp4", FORMAT_GROUPS, DTYPE_F4, CODES_BLOCK, CODES_BLOCK / 2,
+                       true, 0, SCALE_OF_BLOCK, 1, widen_mxfp4, put_mxfp4, NULL },
+    [FORMAT_CACHE_FP8] = { "fp8", FORMAT_CACHED, DTYPE_F8_E4M3, 1, 1, false, 0,
+                           SCALE_OF_SOME, sizeof(float), widen_cache_fp8, NULL,
+                           encode_cache_fp8 },
     [FORMAT_CACHE_INT8] = { "int8", FORMAT_CACHED, DTYPE_I8, 1, 1, false, 0,
-                            SCALE_OF_SOME, sizeof(float), widen_cache_int8,
+                            SCALE_OF_SOME, sizeof(float), widen_cache_int8, NULL,
                             encode_cache_int8 },
 };
 

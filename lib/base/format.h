@@ -23,9 +23,13 @@ enum format {
     FORMAT_F16,
     FORMAT_F64, /* of values only: statistics, indices */
     FORMAT_I32,
-    FORMAT_INT8,       /* weights: bytes, a scale for each row */
-    FORMAT_INT4,       /* weights: 4 bits, a scale for each block */
+    FORMAT_INT8, /* weights: bytes, a scale for each row */
+    FORMAT_INT4, /* weights: 4 bits, a scale for each block */
+    FORMAT_E4M3, /* weights: FP8 of either kind, scales for PER numbers each */
+    FORMAT_E5M2,
+    FORMAT_MXFP4,      /* weights: FP4, a power of two for each block */
     FORMAT_CACHE_INT8, /* cached rows: bytes, a scale for each head */
+    FORMAT_CACHE_FP8,  /* the same of FP8 (E4M3) */
     FORMAT_COUNT
 };
 
@@ -62,6 +66,11 @@ struct format_row {
     /* X[N] = the numbers of row ROW from column FIRST on. */
     void (*widen)(float *x, const struct format_codes *c, uint64_t row, uint64_t first,
                   uint64_t n);
+    /* Row ROW = CODE[cols], a byte for each number, with its scales: of blocks a byte
+     * each, else f32.  False: one of the codes is no number.  NULL: no checkpoint has
+     * such codes. */
+    bool (*put)(const struct format_codes *c, uint64_t row, const uint8_t *code,
+                const void *scale);
     /* Row ROW = the codes of the finite numbers X.  SCALE_OF_ROW: LARGEST is the
      * largest absolute value of the whole row.  DECODED: they were codes of this format
      * before.  NULL: such codes come from checkpoints only. */

@@ -466,7 +466,7 @@ static int kernel_cache_read(struct device *d, const struct call *c, struct err 
 /* Is B a cache in another type than f32? */
 static bool is_narrow(const struct buffer *b)
 {
-    return b->format == FORMAT_BF16 || b->format == FORMAT_CACHE_INT8;
+    return b->format != FORMAT_F32;
 }
 
 /* OP_ATTENTION and OP_STREAM. */
@@ -1143,8 +1143,10 @@ kernel *const cpu_kernels[OP_COUNT] = { OPS(ROW) };
 
 enum {
     PLAIN = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_F16,
-    CODED = PLAIN | 1 << FORMAT_INT8 | 1 << FORMAT_INT4,
-    CACHES = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8,
+    CODED = PLAIN | 1 << FORMAT_INT8 | 1 << FORMAT_INT4 | 1 << FORMAT_E4M3 |
+            1 << FORMAT_E5M2 | 1 << FORMAT_MXFP4,
+    CACHES = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8 |
+             1 << FORMAT_CACHE_FP8,
 };
 
 const struct kernel_limits cpu_limits[OP_COUNT] = {

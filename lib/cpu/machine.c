@@ -190,7 +190,7 @@ static bool has_product(bool bf16)
 
 const char *machine_kernels(bool rounded, enum format type)
 {
-    const bool codes = format_is_coded(type);
+    const bool codes = format_is_coded(type), fp8 = codes_are_fp8(type);
 
     rounded = rounded && (codes || type == FORMAT_BF16);
     if (amx_has() && (rounded || type == FORMAT_INT8))
@@ -198,15 +198,16 @@ const char *machine_kernels(bool rounded, enum format type)
     if (rounded && tile_bf16dot())
         return "AVX512-BF16";
 #if CPU_HAS_WIDE
-    if (codes && cpu_has() == CPU_VNNI)
+    if (codes && !fp8 && cpu_has() == CPU_VNNI)
         return "AVX512-VNNI";
-    if (codes && codes_by_avx2())
+    if (codes && !fp8 && codes_by_avx2())
         return "AVX2";
     if (cpu_is_wide())
         return "AVX-512";
     return __builtin_cpu_supports("x86-64-v3") ? "AVX2" : "SSE2";
 #else
     (void)codes;
+    (void)fp8;
     return "vectors of the compiler";
 #endif
 }

@@ -14,6 +14,8 @@ struct matrix {
     enum format format;
     uint64_t rows, cols;
     const void *scale; /* of codes */
+    uint64_t per;      /* numbers of a row that share one, where FORMAT leaves it open;
+                        * 0: all */
 };
 
 /* A run of queries of one sequence, the keys that they attend to, and where their own

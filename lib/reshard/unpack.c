@@ -2,6 +2,7 @@
 #include "lib/reshard/unpack.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -435,6 +436,32 @@ static void unpack_rows(void *arg, int share, uint64_t from, uint64_t end)
     free(y);
 }
 
+/* Reads the tensors of U's weight, shard of tensor T, and checks them; *FOUND: it has
+ * any element. */
+static int open_weight(struct unpacker *u, struct loader *l, const struct checkpoint *c,
+                       size_t t, bool *found, struct err *err)
+{
+    const struct model_packing *p = u->p;
+    struct slice slice;
+
+    if (model_check_packing(c->model, t, p, err) < 0)
+        return -1;
+    for (int r = 0; r < PACKED_NROLES; r++) {
+        long part = r == PACKED_VALUES && p->part[r] < 0 ? (long)t : p->part[r];
+
+        if (part >= 0 && fetch(&u->part[r], l, c, (size_t)part, err) < 0)
+            return -1;
+    }
+    loader_slice(l, t, &slice);
+    if (check_types(u, err) < 0 || check_sizes(u, &slice, err) < 0)
+        return -1;
+    *found = u->rows && u->cols; /* a rank may have nothing of it */
+    return *found && (check_indices(u, err) < 0 || check_scales(u, err) < 0 ||
+                      find_places(u, l, t, err) < 0)
+               ? -1
+               : 0;
+}
+
 int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
                   const struct model_packing *p, uint64_t rows, uint64_t cols,
                   enum dtype to, void *out, int threads, struct err *err)
@@ -445,30 +472,140 @@ int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
                           .cols = cols,
                           .to = to,
                           .out = out };
-    struct slice slice;
-    int ret = -1;
+    bool found;
+    int ret = open_weight(&u, l, c, t, &found, err);
 
-    if (model_check_packing(c->model, t, p, err) < 0)
-        return -1;
-    for (int r = 0; r < PACKED_NROLES; r++) {
-        long part = r == PACKED_VALUES && p->part[r] < 0 ? (long)t : p->part[r];
+    if (ret == 0 && found)
+        shares_run(rows, SHARES_LEAST / cols + 1, threads, unpack_rows, &u);
+    clear(&u);
+    return ret;
+}
 
-        if (part >= 0 && fetch(&u.part[r], l, c, (size_t)part, err) < 0)
-            goto out;
+/* ---- codes that are kept ---- */
+
+bool unpack_keeps(enum format *f, uint64_t *per, const struct checkpoint *c, size_t t,
+                  const struct model_packing *p)
+{
+    const struct model *m = c->model;
+    long values = p->part[PACKED_VALUES] < 0 ? (long)t : p->part[PACKED_VALUES];
+    const struct model_tensor *scales;
+
+    *per = 0;
+    if (p->form == FORM_MXFP4) {
+        *f = FORMAT_MXFP4;
+        return true;
     }
-    loader_slice(l, t, &slice);
-    if (check_types(&u, err) < 0 || check_sizes(&u, &slice, err) < 0)
-        goto out;
-    if (!rows || !cols) { /* a rank may have nothing of it */
-        ret = 0;
-        goto out;
+    if (p->form != FORM_SCALED || p->part[PACKED_SCALES] < 0 ||
+        m->tensor[values].source < 0)
+        return false;
+    scales = &m->tensor[p->part[PACKED_SCALES]];
+    if (scales->ndim == 2 && scales->axis[1]->size > 1)
+        *per = scales->axis[1]->block;
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (format_table[i].put && format_table[i].scale == SCALE_OF_SOME &&
+            format_table[i].type == c->tensor[m->tensor[values].source].dtype) {
+            *f = (enum format)i;
+            return *per % format_table[i].numbers == 0;
+        }
+    return false;
+}
+
+struct keeper {
+    const struct unpacker *u;
+    const struct format_codes *out;
+    enum format f;
+    atomic_bool wrong; /* a code is no number */
+};
+
+/* Row R of an 8-bit matrix. */
+static bool keep_scaled(const struct keeper *k, uint64_t r,
+                        const struct format_codes *to)
+{
+    const struct unpacker *u = k->u;
+    const struct piece *scales = &u->part[PACKED_SCALES];
+    uint64_t per = to->per ? to->per : u->cols, blocks = (u->cols + per - 1) / per;
+    float *scale = xmalloc((blocks + 1) * sizeof(*scale));
+    bool right;
+
+    for (uint64_t b = 0; b < blocks; b++)
+        scale[b] =
+            (float)((double)number_at(scales, u->scale_row[r], u->scale_col[b * per]) *
+                    u->p->scale);
+    right = format_table[k->f].put(
+        to, r, (const uint8_t *)u->part[PACKED_VALUES].data + r * u->cols, scale);
+    free(scale);
+    return right;
+}
+
+/* Row R of all of a matrix of MXFP4, row ROW of TO: even values are in the low halves
+ * of bytes. */
+static bool keep_mxfp4(const struct keeper *k, uint64_t r,
+                       const struct format_codes *to, uint64_t row)
+{
+    const struct unpacker *u = k->u;
+    const uint8_t *from =
+        (const uint8_t *)u->part[PACKED_VALUES].data + r * (u->cols / 2);
+    uint8_t *code = xmalloc(u->cols + 1);
+    bool right;
+
+    for (uint64_t c = 0; c < u->cols; c++)
+        code[c] = from[c / 2] >> (c % 2 ? 4 : 0) & 15;
+    right = format_table[k->f].put(to, row, code,
+                                   (const uint8_t *)u->part[PACKED_SCALES].data +
+                                       r * (u->cols / 32));
+    free(code);
+    return right;
+}
+
+static void keep_rows(void *arg, int share, uint64_t from, uint64_t end)
+{
+    struct keeper *k = arg;
+
+    (void)share;
+    for (uint64_t r = from; r < end; r++) {
+        const struct format_codes *to = &k->out[r / k->out->rows];
+        uint64_t row = r % k->out->rows;
+        bool right = k->u->p->form == FORM_MXFP4 ? keep_mxfp4(k, r, to, row)
+                                                 : keep_scaled(k, r, to);
+
+        if (!right)
+            atomic_store(&k->wrong, true);
     }
-    if (check_indices(&u, err) < 0 || check_scales(&u, err) < 0 ||
-        find_places(&u, l, t, err) < 0)
-        goto out;
-    shares_run(rows, SHARES_LEAST / cols + 1, threads, unpack_rows, &u);
-    ret = 0;
-out:
+}
+
+/* Do the columns that share a scale lie side by side, PER of them? */
+static bool has_whole_scales(const struct unpacker *u, uint64_t per)
+{
+    for (uint64_t c = 0; c < u->cols && u->scale_col; c++)
+        if (u->scale_col[c] != u->scale_col[per ? c / per * per : 0])
+            return false;
+    return true;
+}
+
+int unpack_codes(const struct format_codes *out, size_t n, struct loader *l,
+                 const struct checkpoint *c, size_t t, const struct model_packing *p,
+                 enum format f, int threads, struct err *err)
+{
+    struct unpacker u = { .p = p,
+                          .name = c->model->tensor[t].name,
+                          .rows = out->rows * n,
+                          .cols = out->cols };
+    struct keeper k = { .u = &u, .out = out, .f = f };
+    bool found;
+    int ret = open_weight(&u, l, c, t, &found, err);
+
+    if (ret == 0 && found && !has_whole_scales(&u, out->per))
+        ret = err_set(err, ERR_NO, "tensor %s: the layout divides a quantization block",
+                      u.name);
+    if (ret == 0 && found) {
+        shares_run(u.rows, SHARES_LEAST / u.cols + 1, threads, keep_rows, &k);
+        if (atomic_load(&k.wrong))
+            ret =
+                err_set(err, ERR_INPUT,
+                        "tensor %s: a code of %s is NaN or infinite; --weights stored "
+                        "computes with it",
+                        u.name, format_name(f));
+    }
     clear(&u);
     return ret;
 }

@@ -93,6 +93,8 @@ int choice_supports(const struct backend *b, const struct choice_need *need,
                                         : WEIGHTS_STORED;
     enum weights_form asked = need->form;
 
+    if (asked == WEIGHTS_CODES && own != WEIGHTS_STORED)
+        asked = own;
     if (asked == WEIGHTS_STORED && own != WEIGHTS_STORED) {
         struct err no = { 0 };
 
@@ -101,7 +103,8 @@ int choice_supports(const struct backend *b, const struct choice_need *need,
         else if (no.kind != ERR_NO)
             return err_set(err, no.kind, "%s", no.text);
     }
-    if (asked == need->form && ask_all(b, need, asked, err) < 0)
+    if ((asked == need->form || need->form == WEIGHTS_CODES) &&
+        ask_all(b, need, asked, err) < 0)
         return -1;
     if (need->trains && !b->host_memory)
         return err_set(err, ERR_NO,

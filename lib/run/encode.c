@@ -1,4 +1,4 @@
-/* encode - the weights of products as codes of 8 or 4 bits, made at load */
+/* encode - the weights of products as codes, made at load or kept */
 #include "lib/run/encode.h"
 
 #include <math.h>
@@ -8,6 +8,7 @@
 #include "lib/base/codes.h"
 #include "lib/base/mem.h"
 #include "lib/base/shares.h"
+#include "lib/reshard/unpack.h"
 
 /* Outputs that are read together: of a transposed matrix, neighbours. */
 enum { STRIP = 32 };
@@ -148,7 +149,8 @@ static int share_work(const struct coding *c, int (*work)(struct coding *c),
     return ret;
 }
 
-/* ERR_NO unless RUNS, and the leaves of INST's tree, are whole blocks of F. */
+/* ERR_NO unless RUNS, and the leaves of INST's tree, are whole blocks of F, if it has
+ * any. */
 static int check_blocks(const struct encoder *e, const struct inst *inst,
                         const struct runs *runs, enum format f, const char *name,
                         struct err *err)
@@ -157,6 +159,8 @@ static int check_blocks(const struct encoder *e, const struct inst *inst,
     const size_t block = format_table[f].numbers;
     bool divided = false;
 
+    if (!format_table[f].whole)
+        return 0;
     for (size_t i = 0; i < runs->n; i++)
         divided |= runs->v[i].start % block || runs->v[i].count % block;
     if (divided)
@@ -214,6 +218,60 @@ static int close_host(const struct encoder *e, void *at, void *host, uint64_t by
     return ret;
 }
 
+/* Memory of a device for codes of F, and of the host while it fills them. */
+struct room {
+    uint64_t codes, scales; /* bytes */
+    void *data, *scale;
+};
+
+/* Opens R for C->rows x C->cols codes and clears C, or fails with nothing allocated but
+ * what close_room frees. */
+static int open_room(const struct encoder *e, struct room *r, enum format f,
+                     struct format_codes *c, const char *name, struct err *err)
+{
+    *r = (struct room){ 0 };
+    c->data = c->scale = NULL;
+    if (!format_bytes(&r->codes, f, c->rows, c->cols) ||
+        !format_scale_bytes(&r->scales, f, c->rows, c->cols, c->per))
+        return err_set(err, ERR_INPUT, "tensor %s: too large", name);
+    r->data = e->ops->alloc(e->device, r->codes, name, err);
+    r->scale = r->data ? e->ops->alloc(e->device, r->scales, name, err) : NULL;
+    if (!r->scale)
+        return -1;
+    c->data = open_host(e, r->data, r->codes, name, err);
+    c->scale = c->data ? open_host(e, r->scale, r->scales, name, err) : NULL;
+    if (!c->scale)
+        return -1;
+    format_clear(f, c);
+    return 0;
+}
+
+/* Puts C into the device's memory if RET is 0, and frees all of R otherwise. */
+static int close_room(const struct encoder *e, struct room *r, struct format_codes *c,
+                      int ret, struct err *err)
+{
+    if (c->data)
+        ret = close_host(e, r->data, c->data, r->codes, ret, err);
+    if (c->scale)
+        ret = close_host(e, r->scale, c->scale, r->scales, ret, err);
+    if (ret < 0) {
+        e->ops->release(e->device, r->data);
+        e->ops->release(e->device, r->scale);
+    }
+    return ret;
+}
+
+static struct matrix matrix_of(const struct room *r, enum format f,
+                               const struct format_codes *c)
+{
+    return (struct matrix){ .data = r->data,
+                            .format = f,
+                            .rows = c->rows,
+                            .cols = c->cols,
+                            .scale = r->scale,
+                            .per = c->per };
+}
+
 int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                   const struct slice *slice, struct matrix *out, uint64_t *bytes,
                   struct err *err)
@@ -225,43 +283,62 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                         .format = h->format,
                         .turned = h->how == PACKABLE_COLS,
                         .decoded = e->decoded };
-    uint64_t codes, scales;
-    void *data, *scale;
     int ret = -1, axis = c.turned ? slice->ndim - 2 : slice->ndim - 1;
+    struct room r;
 
     held_shape(h, need, &c.rows, &c.cols);
     c.codes = (struct format_codes){ .rows = c.rows, .cols = c.cols };
-    if (format_table[h->format].whole &&
-        check_blocks(e, h->reader, slice->runs[axis], h->format, c.name, err) < 0)
+    if (check_blocks(e, h->reader, slice->runs[axis], h->format, c.name, err) < 0)
         return -1;
-    if (!format_bytes(&codes, h->format, c.rows, c.cols) ||
-        !format_scale_bytes(&scales, h->format, c.rows, c.cols, 0))
-        return err_set(err, ERR_INPUT, "tensor %s: too large", c.name);
     c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
-    data = c.largest ? e->ops->alloc(e->device, codes, c.name, err) : NULL;
-    scale = data ? e->ops->alloc(e->device, scales, c.name, err) : NULL;
-    c.codes.data = open_host(e, data, codes, c.name, err);
-    c.codes.scale = open_host(e, scale, scales, c.name, err);
-    if (c.codes.data && c.codes.scale) {
-        format_clear(h->format, &c.codes);
-        memset(c.largest, 0, c.rows * sizeof(*c.largest));
-        ret = fill(e, h->reader, &c, err);
-    }
-    ret = close_host(e, data, c.codes.data, codes, ret, err);
-    ret = close_host(e, scale, c.codes.scale, scales, ret, err);
-    free(c.largest);
-    if (ret < 0) {
-        e->ops->release(e->device, data);
-        e->ops->release(e->device, scale);
+    if (!c.largest)
         return -1;
-    }
-    *bytes = codes + scales;
-    *out = (struct matrix){ .data = data,
-                            .scale = scale,
-                            .format = h->format,
-                            .rows = c.rows,
-                            .cols = c.cols };
+    memset(c.largest, 0, (c.rows + 1) * sizeof(*c.largest));
+    ret = open_room(e, &r, h->format, &c.codes, c.name, err);
+    if (ret == 0)
+        ret = fill(e, h->reader, &c, err);
+    ret = close_room(e, &r, &c.codes, ret, err);
+    free(c.largest);
+    if (ret < 0)
+        return -1;
+    *bytes = r.codes + r.scales;
+    *out = matrix_of(&r, h->format, &c.codes);
     return 0;
+}
+
+int encode_keep(const struct encoder *e, int i, size_t n, struct loader *l,
+                const struct checkpoint *c, struct matrix *out, uint64_t *bytes,
+                struct err *err)
+{
+    const struct weight *need = &e->program->weight[i];
+    const char *name = e->program->model->tensor[need->tensor].name;
+    const struct held *h = &e->held[i];
+    struct format_codes *codes = xcalloc(n, sizeof(*codes));
+    struct room *room = xcalloc(n, sizeof(*room));
+    struct slice slice;
+    size_t opened = 0;
+    int ret;
+
+    loader_slice(l, need->tensor, &slice);
+    ret = check_blocks(e, h->reader, slice.runs[slice.ndim - 1], h->format, name, err);
+    for (; ret == 0 && opened < n; opened++) {
+        codes[opened] = (struct format_codes){ .rows = need->rows,
+                                               .cols = need->cols,
+                                               .per = h->per };
+        ret = open_room(e, &room[opened], h->format, &codes[opened], name, err);
+    }
+    if (ret == 0)
+        ret = unpack_codes(codes, n, l, c, need->tensor, &h->packing, h->format,
+                           e->threads, err);
+    *bytes = 0;
+    for (size_t k = 0; k < opened; k++) {
+        ret = close_room(e, &room[k], &codes[k], ret, err);
+        *bytes += room[k].codes + room[k].scales;
+        out[k] = matrix_of(&room[k], h->format, &codes[k]);
+    }
+    free(codes);
+    free(room);
+    return ret;
 }
 
 double encode_width(const struct matrix *m)
@@ -269,7 +346,7 @@ double encode_width(const struct matrix *m)
     uint64_t codes = 0, scales = 0, n = m->rows * m->cols;
 
     (void)format_bytes(&codes, m->format, m->rows, m->cols);
-    (void)format_scale_bytes(&scales, m->format, m->rows, m->cols, 0);
+    (void)format_scale_bytes(&scales, m->format, m->rows, m->cols, m->per);
     return n ? (double)(codes + scales) / (double)n
              : (double)format_bits(m->format) / 8;
 }

@@ -1,4 +1,4 @@
-/* encode - the weights of products as codes of 8 or 4 bits, made at load
+/* encode - the weights of products as codes, made at load or kept
  *
  * A matrix that only products read (program/packable) is replaced by codes
  * (base/codes.h), with a row for each output.  On every mesh the codes and scales are
@@ -30,6 +30,13 @@ struct encoder {
 MUST_CHECK int encode_weight(const struct encoder *e, int i, const struct matrix *m,
                              const struct slice *slice, struct matrix *out,
                              uint64_t *bytes, struct err *err);
+
+/* OUT[n] = weights I to I + n - 1, slices of one tensor or one that is whole, whose
+ * codes are kept as L reads them; memory, *BYTES, and errors as above.  Not collective.
+ */
+MUST_CHECK int encode_keep(const struct encoder *e, int i, size_t n, struct loader *l,
+                           const struct checkpoint *c, struct matrix *out,
+                           uint64_t *bytes, struct err *err);
 
 /* Bytes per element of M, its scales included. */
 double encode_width(const struct matrix *m);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/reshard/unpack.h"
 
 /* READER[i] of H = an instruction that reads weight I of P. */
 static void find_readers(struct held *h, const struct program *p)
@@ -58,13 +59,25 @@ static bool can_encode(const struct held *h, const struct model_tensor *t,
     return !row->whole || t->axis[in]->size % row->numbers == 0;
 }
 
+/* Keeps the codes of tensor T of C, if the instructions that read it can. */
+static void find_kept(struct held *h, const struct checkpoint *c, size_t t)
+{
+    enum format f;
+
+    h->kept = h->packed && h->reader && h->how == PACKABLE_ROWS &&
+              unpack_keeps(&f, &h->per, c, t, &h->packing);
+    if (h->kept)
+        h->format = f;
+}
+
 int held_find(struct held **out, const struct checkpoint *c,
               const struct program *program, enum weights_form form, bool trains,
               struct err *err)
 {
     static const enum format made[] = { [WEIGHTS_STORED] = FORMAT_F32,
                                         [WEIGHTS_INT8] = FORMAT_INT8,
-                                        [WEIGHTS_INT4] = FORMAT_INT4 };
+                                        [WEIGHTS_INT4] = FORMAT_INT4,
+                                        [WEIGHTS_CODES] = FORMAT_F32 };
     struct held *h = xcalloc((size_t)program->nweights + 1, sizeof(*h));
     enum packable *how = NULL;
 
@@ -84,6 +97,10 @@ int held_find(struct held **out, const struct checkpoint *c,
         if (!how)
             continue;
         h[i].how = how[t];
+        if (form == WEIGHTS_CODES) {
+            find_kept(&h[i], c, t);
+            continue;
+        }
         h[i].coded = can_encode(&h[i], &program->model->tensor[t], made[form]);
         if (h[i].coded && h[i].packed)
             h[i].wide = FORMAT_F32;
@@ -110,6 +127,6 @@ bool held_bytes(uint64_t *bytes, const struct held *h, const struct weight *w)
 
     held_shape(h, w, &rows, &cols);
     return format_bytes(bytes, h->format, rows, cols) &&
-           format_scale_bytes(&scales, h->format, rows, cols, 0) &&
+           format_scale_bytes(&scales, h->format, rows, cols, h->kept ? h->per : 0) &&
            mem_add(bytes, *bytes, scales);
 }

@@ -14,7 +14,8 @@
 enum weights_form {
     WEIGHTS_STORED,
     WEIGHTS_INT8,
-    WEIGHTS_INT4 /* where the inputs are whole blocks; others stay as stored */
+    WEIGHTS_INT4, /* where the inputs are whole blocks; others stay as stored */
+    WEIGHTS_CODES /* the checkpoint's own, where they have a format; others as stored */
 };
 
 struct held {
@@ -22,7 +23,9 @@ struct held {
     enum format wide;   /* as it is read from the checkpoint, before it becomes codes */
     bool packed;        /* the checkpoint has it quantized: it is unpacked to WIDE */
     bool coded;         /* WIDE becomes codes of FORMAT: encode.h */
-    bool foreign;       /* weights_open refuses it: it is missing, or of another type */
+    bool kept;          /* its codes are those of FORMAT, PER inputs to a scale */
+    uint64_t per;
+    bool foreign; /* weights_open refuses it: it is missing, or of another type */
     struct model_packing packing;
     enum packable how;         /* of what becomes codes */
     const struct inst *reader; /* an instruction that reads it; NULL: none */

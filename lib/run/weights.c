@@ -327,6 +327,27 @@ static int pack(struct weights *w, int i, struct packing *p, const struct matrix
     return 0;
 }
 
+/* Loads weight I with its own codes: all slices of its tensor with the first. */
+static int keep(struct weights *w, int i, struct packing *p, const struct checkpoint *c,
+                const struct weight *need, struct err *err)
+{
+    size_t n = need->slice ? (size_t)need->experts : 1;
+    struct matrix *made;
+    uint64_t bytes;
+
+    if (need->slice > 1)
+        return 0;
+    made = xcalloc(n, sizeof(*made));
+    if (encode_keep(&p->encoder, i, n, p->loader, c, made, &bytes, err) < 0) {
+        free(made);
+        return -1;
+    }
+    memcpy(w->matrix + i, made, n * sizeof(*made));
+    w->bytes += bytes;
+    free(made);
+    return 0;
+}
+
 static int load_all(struct weights *w, struct packing *p, const struct checkpoint *c,
                     const struct program *program, struct err *err)
 {
@@ -334,6 +355,10 @@ static int load_all(struct weights *w, struct packing *p, const struct checkpoin
     int ret = 0;
 
     for (int i = 0; i < w->n && ret == 0; i++) {
+        if (p->held[i].kept) {
+            ret = keep(w, i, p, c, &program->weight[i], err);
+            continue;
+        }
         if (program->weight[i].slice > 1) {
             w->matrix[i] = next_slice(last);
             w->part[i] = true;
@@ -371,7 +396,7 @@ int weights_survey(enum format *stored, uint64_t *bytes, struct checkpoint *c,
         uint64_t more = 0;
 
         stored[i] = h->format;
-        if (h->packed || h->coded)
+        if (h->packed || h->coded) /* slice by slice */
             over |= !held_bytes(&more, h, need);
         else if (!h->foreign && need->slice <= 1) /* of all slices */
             (void)!loader_bytes(loader, need->tensor, &more, &ignored);

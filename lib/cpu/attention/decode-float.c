@@ -222,7 +222,8 @@ LOOPS(bf16, FORMAT_BF16)
 bool decode_float_has(const struct kv_rows *k)
 {
 #if CPU_HAS_WIDE
-    return k->dim % VEC == 0 && k->by_head && cpu_has() != CPU_ANY;
+    return k->dim % VEC == 0 && k->by_head && k->type != FORMAT_CACHE_FP8 &&
+           cpu_has() != CPU_ANY;
 #else
     (void)k;
     return false;

@@ -6,7 +6,7 @@
 static void scale_columns(float *x, size_t stride, size_t rows, const struct kv_rows *k,
                           size_t head, size_t row, size_t n)
 {
-    for (size_t t = 0; t < n && k->type == FORMAT_CACHE_INT8 && k->by_head; t++) {
+    for (size_t t = 0; t < n && k->scales && k->by_head; t++) {
         float scale = kv_rows_scale(k, row + t, head);
 
         for (size_t i = 0; i < rows; i++)

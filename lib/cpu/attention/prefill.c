@@ -152,8 +152,7 @@ static void set_panel(const struct attention_job *j, const struct kv_rows *k, si
         if (!some)
             continue;
         kv_rows_widen(to, k, kv, row, some);
-        for (size_t i = 0;
-             i < some * k->dim && k->type == FORMAT_CACHE_INT8 && k->by_head; i++)
+        for (size_t i = 0; i < some * k->dim && k->scales && k->by_head; i++)
             to[i] *= kv_rows_scale(k, row + i / k->dim, kv);
     }
     (k == &j->keys ? prefill_bf16_set_keys : prefill_bf16_set_values)(j->bf16, kv,

@@ -38,18 +38,28 @@ CPU_CLONES static void round_bf16(uint16_t *to, const float *x, size_t n)
         to[i] = dtype_f32_to_bf16(x[i]);
 }
 
+static void cache_int8(float *scale, const float *x, const struct buffer *p)
+{
+    uint64_t heads = p->cols / p->width;
+    int8_t *q = (int8_t *)(scale + heads);
+
+    for (uint64_t h = 0; h < heads; h++)
+        scale[h] = narrow(q + h * p->width, x + h * p->width, p->width);
+}
+
 void cpu_cache_row(void *to, const float *x, const struct buffer *p)
 {
-    uint64_t heads = p->format == FORMAT_CACHE_INT8 ? p->cols / p->width : 0;
-    float *scale = to;
-
-    if (p->format == FORMAT_BF16)
-        round_bf16(to, x, p->cols);
-    else if (p->format != FORMAT_CACHE_INT8)
+    if (p->format == FORMAT_F32)
         memcpy(to, x, p->cols * sizeof(*x));
-    for (uint64_t h = 0; h < heads; h++)
-        scale[h] = narrow((int8_t *)(scale + heads) + h * p->width, x + h * p->width,
-                          p->width);
+    else if (p->format == FORMAT_BF16)
+        round_bf16(to, x, p->cols);
+    else if (p->format == FORMAT_CACHE_INT8)
+        cache_int8(to, x, p);
+    else
+        format_table[p->format].encode(
+            &(struct format_codes){
+                .data = to, .rows = 1, .cols = p->cols, .per = p->width },
+            0, x, 0, false);
 }
 
 CPU_CLONES static void scale_bytes(float *y, const int8_t *q, float scale, size_t n)
@@ -58,21 +68,12 @@ CPU_CLONES static void scale_bytes(float *y, const int8_t *q, float scale, size_
         y[i] = (float)q[i] * scale;
 }
 
-void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
-                const struct buffer *p)
+static void widen_int8(float *y, const float *scale, uint64_t first, size_t n,
+                       const struct buffer *p)
 {
-    struct matrix bf16 = {
-        .data = row, .format = FORMAT_BF16, .rows = 1, .cols = p->cols
-    };
-    uint64_t heads = p->format == FORMAT_CACHE_INT8 ? p->cols / p->width : 0;
-    const float *scale = row;
-    const int8_t *q = (const int8_t *)(scale + heads);
+    const int8_t *q = (const int8_t *)(scale + p->cols / p->width);
 
-    if (p->format == FORMAT_BF16)
-        cpu_widen(&bf16, first, n, y);
-    else if (p->format != FORMAT_CACHE_INT8)
-        memcpy(y, scale + first, n * sizeof(*y));
-    for (uint64_t end = first + n; heads && first < end;) {
+    for (uint64_t end = first + n; first < end;) {
         uint64_t h = first / p->width, left = (h + 1) * p->width - first;
         uint64_t some = left < end - first ? left : end - first;
 
@@ -80,4 +81,24 @@ void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
         y += some;
         first += some;
     }
+}
+
+void cpu_cached(float *y, const void *row, uint64_t first, size_t n,
+                const struct buffer *p)
+{
+    const struct matrix bf16 = {
+        .data = row, .format = FORMAT_BF16, .rows = 1, .cols = p->cols
+    };
+    const struct format_codes codes = {
+        .data = (void *)(uintptr_t)row, .rows = 1, .cols = p->cols, .per = p->width
+    };
+
+    if (p->format == FORMAT_F32)
+        memcpy(y, (const float *)row + first, n * sizeof(*y));
+    else if (p->format == FORMAT_BF16)
+        (void)cpu_widen(&bf16, first, n, y);
+    else if (p->format == FORMAT_CACHE_INT8)
+        widen_int8(y, row, first, n, p);
+    else
+        format_table[p->format].widen(y, &codes, 0, first, n);
 }

@@ -20,12 +20,12 @@ struct kv_rows kv_rows_of(const struct buffer *p, const float *plain, size_t hea
 
     if (p)
         k.bytes = format_row_bytes(p->format, p->cols, p->width);
-    if (k.type == FORMAT_CACHE_INT8) {
+    if (format_table[k.type].axis == FORMAT_CACHED) {
         k.per = p->width;
         k.scales = p->cols / p->width;
     }
     k.by_head = true;
-    for (size_t h = 0; k.type == FORMAT_CACHE_INT8 && dim && h < heads; h++)
+    for (size_t h = 0; k.scales && dim && h < heads; h++)
         if (h * apart / k.per != (h * apart + dim - 1) / k.per)
             k.by_head = false;
     return k;
@@ -43,9 +43,7 @@ static float scale_of(const struct kv_rows *k, size_t row, size_t col)
 
 float kv_rows_scale(const struct kv_rows *k, size_t row, size_t head)
 {
-    return k->type == FORMAT_CACHE_INT8 && k->by_head
-               ? scale_of(k, row, head * k->apart)
-               : 1;
+    return k->scales && k->by_head ? scale_of(k, row, head * k->apart) : 1;
 }
 
 CPU_CLONES static void widen_i8(float *y, const int8_t *x, size_t n)
@@ -65,6 +63,18 @@ CPU_CLONES static void widen_i8(float *y, const int8_t *x, size_t n)
         y[i] = (float)x[i];
 }
 
+/* E4M3: exponent and mantissa at their place in an f32 of another bias, which a power
+ * of two undoes. */
+CPU_CLONES static void widen_fp8(float *y, const uint8_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)(x[i] & 0x80) << 24 | (uint32_t)(x[i] & 0x7f) << 20;
+
+        memcpy(&y[i], &bits, sizeof(bits));
+        y[i] *= 0x1p120f;
+    }
+}
+
 void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
                    size_t n)
 {
@@ -81,6 +91,8 @@ void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
                                         .rows = 1,
                                         .cols = k->heads * k->apart },
                       col, k->dim, y);
+        else if (k->type == FORMAT_CACHE_FP8)
+            widen_fp8(y, (const uint8_t *)row + col, k->dim);
         else
             widen_i8(y, (const int8_t *)row + col, k->dim);
         for (size_t c = 0; !k->by_head && c < k->dim; c++)

@@ -13,8 +13,8 @@ struct kv_rows {
     size_t bytes;       /* between rows */
     size_t heads, dim;  /* KV heads; columns of each */
     size_t apart;       /* columns between heads */
-    size_t scales, per; /* I8: scales of a row, which precede its columns; columns per
-                         * scale */
+    size_t scales, per; /* of codes: scales of a row, which precede its columns; columns
+                         * per scale */
     bool by_head;       /* a head has one scale, or the type has none */
 };
 
@@ -43,7 +43,7 @@ static inline size_t kv_rows_ahead(const struct kv_rows *k)
     return ((128 << 10) / k->bytes / 2 + 1) * 2 * k->bytes;
 }
 
-/* What HEAD's part of ROW is multiplied by; 1 for other types than I8. */
+/* What HEAD's part of ROW is multiplied by; 1 for types without. */
 float kv_rows_scale(const struct kv_rows *k, size_t row, size_t head);
 /* y[N][dim] = HEAD's part of the rows from FIRST on as f32, without those scales. */
 void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,

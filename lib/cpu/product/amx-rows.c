@@ -40,9 +40,10 @@ struct product {
     size_t stride;
 };
 
-static bool is_four_bits(const struct matrix *w)
+/* Are they codes that are widened to bf16? */
+static bool is_widened(const struct matrix *w)
 {
-    return w->format == FORMAT_INT4;
+    return format_is_coded(w->format) && w->format != FORMAT_INT8;
 }
 
 /* Task: AMX_SIDE rows of x. */
@@ -64,13 +65,13 @@ static void copy_weights(const struct product *p, uint16_t *to, size_t first, si
     const size_t col = step * AMX_SIDE, room = steps * AMX_SIDE;
     const size_t terms = p->in - col < room ? p->in - col : room;
 
-    if (is_four_bits(p->w))
+    if (is_widened(p->w))
         codes_widen(to, p->stride, p->w, first, n, col, terms);
     for (size_t r = 0; r < AMX_SIDE; r++, to += p->stride) {
         const uint16_t *from = (const uint16_t *)p->w->data + (first + r) * p->in + col;
         size_t some = r < n ? terms : 0;
 
-        if (some && !is_four_bits(p->w))
+        if (some && !is_widened(p->w))
             memcpy(to, from, some * sizeof(*to));
         memset(to + some, 0, (room - some) * sizeof(*to));
     }
@@ -147,7 +148,7 @@ static void multiply_copies(const struct product *p, const struct part *of, size
         struct ahead a = { .ahead = NULL };
 
         some.last = some.out + n;
-        if (left >= 2 * AMX_SIDE && !is_four_bits(p->w))
+        if (left >= 2 * AMX_SIDE && !is_widened(p->w))
             a.ahead = weights(p, some.last, step);
         copy_weights(p, room, some.out, n, step, steps);
         multiply_panels(p, &some, room, p->stride, step, steps, a);
@@ -192,7 +193,7 @@ static void multiply_task(void *arg, size_t task, int thread)
     of.end = p->panels - of.first < p->block ? p->panels : of.first + p->block;
     of.last = p->out - of.out < p->share ? p->out : of.out + p->share;
     amx_begin();
-    if (p->panels <= FEW && p->in % AMX_SIDE == 0 && !is_four_bits(p->w)) {
+    if (p->panels <= FEW && p->in % AMX_SIDE == 0 && !is_widened(p->w)) {
         few = of;
         few.last -= (of.last - of.out) % AMX_SIDE;
         multiply_few(p, &few);
@@ -205,8 +206,8 @@ static void multiply_task(void *arg, size_t task, int thread)
 
 bool cpu_has_amx_rows(size_t rows, const struct matrix *w)
 {
-    return rows >= (size_t)(is_four_bits(w) ? LEAST_OF_CODES : LEAST) &&
-           (w->format == FORMAT_BF16 || is_four_bits(w)) && w->cols && w->rows &&
+    return rows >= (size_t)(is_widened(w) ? LEAST_OF_CODES : LEAST) &&
+           (w->format == FORMAT_BF16 || is_widened(w)) && w->cols && w->rows &&
            amx_has();
 }
 

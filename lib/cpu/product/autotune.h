@@ -18,6 +18,7 @@ enum stored {
     STORED_BF16DOT, /* bf16, by rounded x */
     STORED_INT8,
     STORED_INT4,
+    STORED_FP8,
     STOREDS
 };
 

@@ -229,7 +229,7 @@ static inline __attribute__((always_inline)) void sum_sides(const struct codes_t
     for (int g = 0; t->rows == 1 && g < t->groups; g++) {
         size_t at = (size_t)g * t->apart;
 
-        sum_blocks(t, t->w + at, t->scale + at / (CODES_BLOCK / 2),
+        sum_blocks(t, t->w + at, (const uint16_t *)t->scale + at / (CODES_BLOCK / 2),
                    t->y + g * CODES_ROWS, 1, 0, SIDES, digits,
                    t->hints ? ALONE_AHEAD : AHEAD);
     }

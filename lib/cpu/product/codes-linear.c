@@ -13,6 +13,7 @@
 #include "lib/base/mem.h"
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/cpu.h"
+#include "lib/cpu/product/codes-loops.h"
 #include "lib/cpu/product/streams.h"
 #include "lib/cpu/simd/vec.h"
 #include "lib/cpu/product/autotune.h"
@@ -46,9 +47,10 @@ struct product {
     const float *x;
     size_t rows;
     const struct matrix *w;
-    bool four;
+    bool four; /* blocks of 4 bits; else words of 8 */
+    bool fp8;
     uint64_t groups;        /* of outputs, of a task */
-    struct streams streams; /* of groups of outputs: one row of 4 bits */
+    struct streams streams; /* of groups of outputs: one row of 4 bits or of FP8 */
     int way;                /* of one row */
     bool coarse;            /* terms of x have 16 bits */
     bool tiles;             /* of AMX: rows of 8 bits */
@@ -97,8 +99,10 @@ static int32_t total(const vec_i32 *v)
 }
 
 CPU_CLONES static void round_terms(struct codes_segment *to, const float *x, size_t n,
-                                   size_t lead, bool four, float inverse)
+                                   size_t lead, enum format f, float inverse)
 {
+    const bool four = codes_are_four(f);
+    const int32_t zero = f == FORMAT_MXFP4 ? -12 : -8;
     vec_i32 sum[DIGITS] = { { 0 } };
     size_t block = 0;
 
@@ -117,7 +121,7 @@ CPU_CLONES static void round_terms(struct codes_segment *to, const float *x, siz
         if (!four || i % CODES_BLOCK == 0)
             continue;
         for (int d = 0; d < DIGITS; d++) {
-            to->sum[block][d] = -8 * total(&sum[d]);
+            to->sum[block][d] = zero * total(&sum[d]);
             sum[d] = (vec_i32){ 0 };
         }
         block++;
@@ -155,7 +159,7 @@ CPU_CLONES static void round_halves(struct codes_segment *to, const float *x, si
 }
 
 void codes_round(struct codes_segment *to, const float *x, size_t n, size_t lead,
-                 bool four, bool coarse)
+                 enum format f, bool coarse)
 {
     static const float zeros[SEGMENT_TERMS];
     const float most = coarse ? COARSE_MOST : FINE_MOST;
@@ -163,10 +167,18 @@ void codes_round(struct codes_segment *to, const float *x, size_t n, size_t lead
 
     if (!(inverse > 0))
         x = zeros;
-    if (!four && codes_by_avx2())
+    if (f == FORMAT_INT8 && codes_by_avx2())
         round_halves(to, x, n, lead, coarse, inverse);
     else
-        round_terms(to, x, n, lead, four, inverse);
+        round_terms(to, x, n, lead, f, inverse);
+}
+
+/* The N terms at X between zeros that fill up words. */
+static void copy_terms(struct codes_segment *to, const float *x, size_t n, size_t lead)
+{
+    memset(to->term, 0, 4 * sizeof(*to->term));
+    memcpy(to->term + lead, x, n * sizeof(*x));
+    memset(to->term + lead + n, 0, 4 * sizeof(*to->term));
 }
 
 static void round_row(void *arg, size_t row, int thread)
@@ -178,8 +190,11 @@ static void round_row(void *arg, size_t row, int thread)
     for (size_t k = 0; k < p->nsegments; k++) {
         const struct segment *s = &p->segment[k];
 
-        codes_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead, p->four,
-                    p->coarse);
+        if (p->fp8)
+            copy_terms(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead);
+        else
+            codes_round(&to[k], p->x + row * p->w->cols + s->start, s->n, s->lead,
+                        p->w->format, p->coarse);
     }
 }
 
@@ -191,6 +206,19 @@ struct part {
     uint64_t group, apart; /* the first group, and how far it is to the next */
     int groups;
 };
+
+/* The scales of segment S of FP8. */
+static void find_scales(struct codes_tile *t, const struct matrix *w,
+                        const struct part *part, const struct segment *s)
+{
+    const uint64_t per = w->per ? w->per : (w->cols + 3) / 4 * 4;
+    const uint64_t blocks = (w->cols + per - 1) / per, block = s->at * 4 / per;
+
+    t->scale = (const float *)w->scale + (part->group * blocks + block) * CODES_ROWS;
+    t->scales_apart = (size_t)(part->apart * blocks) * CODES_ROWS;
+    t->per = (size_t)(per / 4);
+    t->left = (size_t)(block + 1) * t->per - s->at;
+}
 
 /* Y[rows or groups][CODES_ROWS] += segment K of PART. */
 static void add_segment(const struct product *p, float *y, const struct part *part,
@@ -212,11 +240,16 @@ static void add_segment(const struct product *p, float *y, const struct part *pa
                                 .rows = (int)(left < CODES_TILE ? left : CODES_TILE),
                                 .groups = part->groups,
                                 .hints = p->way == ALONE,
-                                .coarse = p->coarse };
+                                .coarse = p->coarse,
+                                .format = p->w->format };
 
         if (p->four) {
-            t.scale = (const uint16_t *)p->w->scale + line * CODES_ROWS;
+            t.scale = (const char *)p->w->scale +
+                      line * CODES_ROWS * format_table[p->w->format].scale_bytes;
             codes_int4_segment(&t);
+        } else if (p->fp8) {
+            find_scales(&t, p->w, part, s);
+            codes_fp8_segment(&t);
         } else {
             codes_int8_segment(&t);
         }
@@ -243,7 +276,7 @@ static void outputs(const struct product *p, const struct part *part)
         if (s->first)
             memset(y, 0, tiles * CODES_ROWS * sizeof(*y));
         add_segment(p, y, part, k);
-        for (size_t i = 0; s->last && !p->four && i < tiles; i++) {
+        for (size_t i = 0; s->last && p->w->format == FORMAT_INT8 && i < tiles; i++) {
             const float *scale = (const float *)p->w->scale + output_of(part, i);
 
             for (size_t j = 0; j < CODES_ROWS; j++)
@@ -362,7 +395,7 @@ static void run_task(void *arg, size_t task, int thread)
         some_groups(p, i, p->rows - i < CHUNK ? p->rows - i : CHUNK, first, end);
 }
 
-/* One row of 4 bits. */
+/* One row of 4 bits, or of FP8. */
 static void run_streams(void *arg, size_t task, int thread)
 {
     const struct product *p = arg;
@@ -379,8 +412,11 @@ static void run(struct device *d, struct product *p)
     uint64_t all = all_groups(p), row_bytes = p->four ? p->w->cols / 2 : p->w->cols;
     uint64_t bytes = row_bytes * p->w->rows;
     struct streams *s = &p->streams;
-    struct autotune *tuning =
-        cpu_autotune(d, p->four ? STORED_INT4 : STORED_INT8, ONE_ROW);
+    struct autotune *tuning = cpu_autotune(d,
+                                           p->fp8    ? STORED_FP8
+                                           : p->four ? STORED_INT4
+                                                     : STORED_INT8,
+                                           ONE_ROW);
     double start = clock_seconds();
 
     p->way = p->rows == 1 ? autotune_next(tuning, CODES_WAYS, bytes) : STREAMED;
@@ -391,7 +427,7 @@ static void run(struct device *d, struct product *p)
                            .threads = (uint64_t)cpu_threads(d),
                            .width = CODES_TILE,
                            .share = (p->groups + CODES_TILE - 1) / CODES_TILE };
-    if (p->four && p->rows == 1 && p->way == STREAMED)
+    if ((p->four || p->fp8) && p->rows == 1 && p->way == STREAMED)
         s->length = all / (s->width * s->threads);
     if (s->length)
         cpu_parallel(d, streams_tasks(s), run_streams, p);
@@ -445,6 +481,72 @@ CPU_CLONES static void widen_words(uint16_t *to, size_t stride, const uint8_t *w
     }
 }
 
+/* The same of FP8, whose scales are PER words each, the first for LEFT. */
+CPU_CLONES static void widen_fp8(uint16_t *to, size_t stride, const uint8_t *w,
+                                 const float *scale, size_t left, size_t per,
+                                 size_t count, size_t n, bool e5m2)
+{
+    for (size_t k = 0; k < count; k++, left--) {
+        vec_u32 codes, bits[4];
+        vec by;
+
+        if (!left) {
+            scale += CODES_ROWS;
+            left = per;
+        }
+        memcpy(&codes, w + k * sizeof(codes), sizeof(codes));
+        vec_load_f32(&by, scale);
+        for (int b = 0; b < 4; b++) {
+            vec v;
+
+            fp8_values(&v, &codes, b, e5m2);
+            v *= by;
+            vec_round_bf16(&v);
+            memcpy(&bits[b], &v, sizeof(v));
+        }
+        for (size_t r = 0; r < n; r++) {
+            uint32_t four[2] = { bits[0][r] >> 16 | bits[1][r],
+                                 bits[2][r] >> 16 | bits[3][r] };
+
+            memcpy(to + r * stride + 4 * k, four, sizeof(four));
+        }
+    }
+}
+
+/* COUNT blocks of MXFP4, whose numbers need no rounding. */
+CPU_CLONES static void widen_mxfp4(uint16_t *to, size_t stride, const uint8_t *w,
+                                   const uint8_t *scale, size_t count, size_t n)
+{
+    for (size_t k = 0; k < count; k++, scale += CODES_ROWS) {
+        vec by;
+
+        mxfp4_scales(&by, scale);
+        by *= 0.5f;
+        for (int p = 0; p < CODES_BLOCK / 8; p++, to += 8) {
+            vec_u32 codes, bits[8];
+
+            memcpy(&codes, w, sizeof(codes));
+            w += sizeof(codes);
+            for (int b = 0; b < 8; b++) {
+                vec_u32 four = codes >> (b < 4 ? 8 * b : 8 * (b - 4) + 4) & 15;
+                vec_i32 twice;
+                vec v;
+
+                mxfp4_twice(&twice, &four);
+                v = __builtin_convertvector(twice, vec) * by;
+                memcpy(&bits[b], &v, sizeof(v));
+            }
+            for (size_t r = 0; r < n; r++) {
+                uint32_t eight[4];
+
+                for (int b = 0; b < 4; b++)
+                    eight[b] = bits[2 * b][r] >> 16 | (bits[2 * b + 1][r] & 0xffff0000);
+                memcpy(to + r * stride, eight, sizeof(eight));
+            }
+        }
+    }
+}
+
 /* COUNT blocks of 4 bits. */
 CPU_CLONES static void widen_blocks(uint16_t *to, size_t stride, const uint8_t *w,
                                     const uint16_t *scale, size_t count, size_t n)
@@ -468,7 +570,7 @@ CPU_CLONES static void widen_blocks(uint16_t *to, size_t stride, const uint8_t *
 void codes_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t first,
                  size_t n, uint64_t col, size_t terms)
 {
-    const bool four = w->format == FORMAT_INT4;
+    const bool four = codes_are_four(w->format);
     const size_t unit = four ? CODES_BLOCK : 4, lead = (size_t)(col % unit);
     const uint64_t of_group = (w->cols + unit - 1) / unit;
     const size_t count = (lead + terms + unit - 1) / unit;
@@ -480,10 +582,21 @@ void codes_widen(uint16_t *to, size_t stride, const struct matrix *w, uint64_t f
         size_t rows = n - j < CODES_ROWS ? n - j : CODES_ROWS;
         uint16_t *row = to + j * stride;
 
-        if (four)
+        if (w->format == FORMAT_INT4)
             widen_blocks(row, stride, at,
                          (const uint16_t *)w->scale + line * CODES_ROWS, count, rows);
-        else
+        else if (w->format == FORMAT_MXFP4)
+            widen_mxfp4(row, stride, at, (const uint8_t *)w->scale + line * CODES_ROWS,
+                        count, rows);
+        else if (codes_are_fp8(w->format)) {
+            const struct part part = { .group = (first + j) / CODES_ROWS };
+            const struct segment s = { .at = (size_t)(col / unit) };
+            struct codes_tile t;
+
+            find_scales(&t, w, &part, &s);
+            widen_fp8(row, stride, at, t.scale, t.left, t.per, count, rows,
+                      w->format == FORMAT_E5M2);
+        } else
             widen_words(row, stride, at, count, rows);
         for (size_t r = 0; r < rows && lead; r++)
             memmove(row + r * stride, row + r * stride + lead, terms * sizeof(*row));
@@ -525,7 +638,8 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
                          .x = x,
                          .rows = rows,
                          .w = w,
-                         .four = w->format == FORMAT_INT4,
+                         .four = codes_are_four(w->format),
+                         .fp8 = codes_are_fp8(w->format),
                          .coarse = coarse,
                          .tiles = rows > FEW && codes_by_amx(w) };
     /* tiles read whole numbers of rows */
