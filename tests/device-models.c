@@ -147,11 +147,9 @@ static int run_model(const struct job *job, const struct backend *ops, bool unfu
         goto out;
     out->narrow = is_narrow(&r);
     for (size_t at = 0; at < CONTEXT; at += at ? 1 : PROMPT) {
-        struct segment s = { .ids = ids + at,
+        struct segment s = { .input = { ids + at },
                              .targets = ids + at + 1,
                              .n = at ? 1 : PROMPT,
-                             .source = at || !r.program->source ? NULL : ids,
-                             .nsource = at || !r.program->source ? 0 : SOURCE,
                              .start = at,
                              .wanted = at ? &first : wanted,
                              .nwanted = !taken ? 0
@@ -161,6 +159,8 @@ static int run_model(const struct job *job, const struct backend *ops, bool unfu
 
         if (at && !r.program->causal)
             break;
+        if (!at && r.program->source)
+            segment_source(&s, r.program, ids, SOURCE);
         if (engine_step(r.engine, &s, 1, err) < 0 || take(&r, out, err) < 0)
             goto out;
     }

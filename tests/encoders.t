@@ -47,22 +47,37 @@ bad() {
     status_is 3 "$3"
     err_has "$4" "which is said"
 }
-bad encoders/layoutlm '{"ids":[5,6],"bbox":[[0,0,1,1]]}' "a box is missing" "'bbox' has 1 elements for 2 tokens"
+bad encoders/layoutlm '{"ids":[5,6],"bbox":[[0,0,1,1]]}' "a box is missing" "'bbox' is [1, 4], the model takes [2, 4] i32"
 bad encoders/layoutlm '{"ids":[5],"bbox":[[0,0,99,1]]}' "a box lies beyond the page" "'bbox' has 99, which is not below the model's 9"
 bad encoders/layoutlm '{"ids":[5],"bbox":[[4,0,3,1]]}' "a box has no width" "a box ends before it begins"
-bad encoders/tapas '{"ids":[5],"token_types":[[0,0,0]]}' "a token has too few types" "'token_types' must have 7 numbers for each token"
+bad encoders/layoutlm '{"ids":[5],"bbox":[[0,0,1]]}' "a box has three numbers" "'bbox' is [1, 3], the model takes [tokens, 4] i32"
+bad encoders/layoutlm '{"ids":[5],"bbox":[[0,0,1,0.5]]}' "a box has a fraction" "'bbox' has 0.5, which is no whole number from 0"
+bad encoders/tapas '{"ids":[5],"token_types":[[0,0,0]]}' "a token has too few types" "'token_types' is [1, 3], the model takes [tokens, 7] i32"
+bad encoders/tapas '{"ids":[5],"token_types":[0]}' "a token has one type" "'token_types' is [1], the model takes [tokens, 7] i32"
 bad encoders/camembert '{"ids":[5],"bbox":[[0,0,1,1]]}' "a model has no boxes" "family roberta has no 'bbox'"
-own() {
-    printf '{"family":"own","extends":"layoutlm","match":{"model_type":["layoutlm"]},"symbols":{"marks":"%s"}}' "$1" > own.json
-    printf '%s\n' "$2" > bad.json
-    run tp-run logits --family own.json --input bad.json -o o.safetensors "$data/encoders/layoutlm"
-    status_is 3 "a family with $1 marks is bad input"
-    err_is "tp-run: bad.json:1: family own has $1 marks, $3" "which is said"
+bad encoders/longformer '{"ids":[5],"global_attention_mask":[1]}' "a head without global tokens is told some" "this model does not read 'global_attention_mask'"
+tp-run logits --ids 5,6,7,8 -o given.safetensors "$data/encoders/longformer-class"
+echo '{"ids":[5,6,7,8],"global_attention_mask":[1,0,0,0]}' > mask.json
+tp-run logits --input mask.json -o mask.safetensors "$data/encoders/longformer-class"
+ok "global tokens may be given, which are else the first one" cmp given.safetensors mask.safetensors
+echo '{"ids":[5,6,7,8],"global_attention_mask":[0,1,0,1]}' > mask.json
+tp-run logits --input mask.json -o mask.safetensors "$data/encoders/longformer-class"
+cmp given.safetensors mask.safetensors > o 2>&1
+ok "others count" test $? -eq 1
+inputs() {
+    printf '{"family":"own","extends":"layoutlm","match":{"model_type":["layoutlm"]},"inputs":{%s}}' "$1" > own.json
+    run tp-run logits --family own.json --ids 5 -o o.safetensors "$data/encoders/layoutlm"
+    status_is 3 "an input that is $1 is bad input"
+    err_has "$2" "which is said"
 }
-own 100000 "{\"ids\":[5],\"token_types\":[[$(seq -s, 100000)]]}" "'token_types' needs 1 to 7"
-own 8 '{"ids":[5],"bbox":[[0,0,1,1]]}' "'bbox' needs 6 to 7"
-own 4 '{"ids":[5],"bbox":[[0,0,1,1]]}' "'bbox' needs 6 to 7"
-own -1 '{"ids":[5],"token_types":[[]]}' "'token_types' needs 1 to 7"
+inputs '"far":["tokens","4"]' 'expected [rows, columns, type, { options }]'
+inputs '"far":["tokens","4","f16"]' 'a type is i32 or f32'
+inputs '"far":["tokens","none","f32"]' "'none'"
+inputs '"far":["tokens","4","f32",{"below":"3"}]' 'only whole numbers have limits'
+inputs '"far":["tokens","1","i32",{"otherwise":"7"}]' 'expected how a column of whole numbers is filled'
+inputs '"far":["tokens","1","i32",{"otherwise":"'"'alike'"'","of":"near"}]' '"of" names an input before this one'
+inputs '"ids":["tokens","1","i32"]' "the engine makes 'ids'"
+inputs '"far":["tokens","1","i32",{"over":"3"}]' "unknown key 'over' of an input"
 
 # lines that the language does not allow
 line() {
@@ -72,8 +87,10 @@ line() {
     err_has "$3" "which is said"
 }
 line q "shift(linear(x, wq) + bq, by = 0.5)" "'by' is a whole number of tokens"
-line q "pool(linear(x, wq) + bq)" "'pooled' is at least 1"
-line q "unpool(linear(x, wq) + bq, pooled = 21)" "'pooled' is a number of times, at most 20"
+line q "pool(linear(x, wq) + bq)" "attention needs the rows of all tokens"
+line q "unfold(linear(x, wq) + bq, reach, stride = 0)" "'stride' and 'before' are numbers of rows"
+line q "pool(linear(x, wq) + bq, rows = table)" "there are such rows already, or too many kinds"
+line q "embedding(ids.1, words)" "'ids' has 1 columns, from 0 on"
 line p "convolve(x, wq)" "expected a tensor of 3 axes"
 line c "dynamic(linear(x, conv) + conv_b, x)" "the heads, and an odd number of taps"
 line s "linear(view(p*q, as = hidden), taps_w) + taps_b" "the numbers of columns: heads*head_dim and hidden differ"

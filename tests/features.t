@@ -76,21 +76,21 @@ refuses() {
     status_is 3 "$3"
     err_is "tp-run: bad.json:1: $2" "$3: which is told"
 }
-refuses '{"ids":[2]}' 'family speech_to_text reads features: give --input lines such as {"features":"FILE.safetensors"}' \
+refuses '{"ids":[2]}' 'family speech_to_text reads features: give --input lines such as {"features":"FILE.safetensors"}, or --input-tensors' \
     "a text without features is refused"
-refuses '{"ids":[2],"features":[[1,2]]}' "'features' must have 10 numbers a frame" "a frame of another size"
-refuses '{"ids":[2],"features":[]}' "no features" "no frame"
+refuses '{"ids":[2],"features":[[1,2]]}' "'features' is [1, 2], the model takes [frames, 10] f32" "a frame of another size"
+refuses '{"ids":[2],"features":[]}' "'features' is empty" "no frame"
 refuses '{"ids":[2],"features":3}' "'features' is neither a file nor a list of frames" "a number"
 refuses "{\"ids\":[2],\"features\":\"$dir/model.safetensors\"}" \
     "$dir/model.safetensors: $(tp-shard show --json "$dir/model.safetensors" | grep -c '"type":"tensor"') tensors, one is needed" "a file of many tensors"
 refuses '{"ids":[2],"features":"none"}' "none: missing" "a file that does not exist"
 refuses "{\"ids\":[2],\"features\":\"$data/stacks/speech-to-text/features.safetensors\"}" \
-    "$data/stacks/speech-to-text/features.safetensors: 'input_features' is not [frames, 10] of floating-point numbers" \
+    "$data/stacks/speech-to-text/features.safetensors: 'features' is [53, 6] F32, the model takes [frames, 10] f32" \
     "features of another width"
 echo '{"ids":[2],"features":[[1,2]]}' > bad.json
 run tp-run logits --input bad.json -o o "$bard"
 status_is 3 "a model of text reads no features"
-err_is "tp-run: bad.json:1: family llama reads no features" "which is told"
+err_is "tp-run: bad.json:1: family llama has no 'features'" "which is told"
 run tp-run generate --ids 1,2 "$dir"
 status_is 3 "generate needs features, too"
 done_testing

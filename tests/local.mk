@@ -231,7 +231,7 @@ shell_tests = \
     %D%/stacks.t \
     %D%/stored.t \
     %D%/terminal.t \
-    %D%/templates.t \
+    %D%/templates.t %D%/tensors.t \
     %D%/tokenizer.t \
     %D%/tokens.t \
     %D%/tp-run-input.t \
@@ -320,7 +320,7 @@ tests_fuzz_fuzz_devices_SOURCES = %D%/fuzz/fuzz-devices.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_family_SOURCES = %D%/fuzz/fuzz-family.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_generation_SOURCES = %D%/fuzz/fuzz-generation.c %D%/fuzz/driver.c $(fuzz_session)
 tests_fuzz_fuzz_generation_LDADD = $(program_libs) $(MPI_LIBS)
-tests_fuzz_fuzz_input_SOURCES = %D%/fuzz/fuzz-input.c %D%/fuzz/driver.c cmd/tp-run/features.c cmd/tp-run/inputs.c $(fuzz_session)
+tests_fuzz_fuzz_input_SOURCES = %D%/fuzz/fuzz-input.c %D%/fuzz/driver.c cmd/tp-run/inputlines.c cmd/tp-run/inputs.c cmd/tp-run/named.c $(fuzz_session)
 tests_fuzz_fuzz_input_LDADD = $(program_libs) $(MPI_LIBS)
 tests_fuzz_fuzz_ids_SOURCES = %D%/fuzz/fuzz-ids.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_index_SOURCES = %D%/fuzz/fuzz-index.c %D%/fuzz/driver.c

@@ -642,7 +642,8 @@ static void embedding_takes_rows(void)
         float y[4 * 19];
         bool right = true;
 
-        cpu_embedding(team, y, &w, index, 4, 2, 5); /* rows 5 to 8 of the table */
+        cpu_embedding(team, y, &w, (struct cpu_index){ index, 1, 0, -1 }, 4, 2,
+                      5); /* rows 5 to 8 of the table */
         for (int i = 0; i < 4; i++)
             for (int k = 0; k < 19; k++) {
                 int row = index[i] + 2 - 5;
@@ -803,9 +804,8 @@ static void rows_beside_are_read(enum format dtype)
     struct cpu_taps c = { .x = x,
                           .scores = s,
                           .w = &w,
-                          .first = first,
-                          .ntexts = 2,
-                          .rows = BESIDE_ROWS,
+                          .from = { first, 2, BESIDE_ROWS },
+                          .to = { first, 2, BESIDE_ROWS },
                           .cols = BESIDE_COLS };
     double want[3][N];
     struct err err;
@@ -835,40 +835,44 @@ static void rows_beside_are_read(enum format dtype)
     free(s);
 }
 
-/* Two texts of 4 and 5 rows, pooled as AT says, and made rows of tokens again. */
-static void try_pool(struct pooled_text at, bool most, const float *want,
-                     const float *back, const char *name)
+/* Two texts of 4 and 5 rows, pooled as AT says to FEW and MADE - FEW rows, and made
+ * rows of tokens again. */
+static void try_pool(struct pooled_text at, bool most, int32_t few, size_t made,
+                     const float *want, const float *back, const char *name)
 {
     enum { N = 9 };
     static const int32_t first[] = { 0, 4 };
     static const float x[N] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+    const int32_t pooled[] = { 0, few };
     struct inst inst = { .op = OP_POOL, .pool = { .at = at, .most = most } };
     float y[N], z[N];
     struct cpu_taps c = {
-        .y = y, .x = x, .first = first, .ntexts = 2, .rows = N, .cols = 1
+        .y = y, .x = x, .from = { first, 2, N }, .to = { pooled, 2, made }, .cols = 1
     };
 
     cpu_pool(team, &inst, &c);
     inst.op = OP_UNPOOL;
-    c.x = y;
-    c.y = z;
+    c = (struct cpu_taps){
+        .y = z, .x = y, .from = { pooled, 2, made }, .to = { first, 2, N }, .cols = 1
+    };
     cpu_pool(team, &inst, &c);
-    tap_ok(!memcmp(y, want, sizeof(y)) && !memcmp(z, back, sizeof(z)), "%s", name);
+    tap_ok(!memcmp(y, want, made * sizeof(*y)) && !memcmp(z, back, sizeof(z)), "%s",
+           name);
 }
 
 static void rows_are_pooled(void)
 {
-    try_pool((struct pooled_text){ 1, true, true }, false,
-             (float[]){ 1, 2.5f, 0, 0, 5, 6.5f, 8, 0, 0 },
+    try_pool((struct pooled_text){ 1, true, true }, false, 2, 5,
+             (float[]){ 1, 2.5f, 5, 6.5f, 8 },
              (float[]){ 1, 2.5f, 2.5f, 0, 5, 6.5f, 6.5f, 8, 8 },
              "pooled rows: the first stays apart, the last may be passed over");
-    try_pool((struct pooled_text){ 1, true, false }, false,
-             (float[]){ 1, 2.5f, 4, 0, 5, 6.5f, 8.5f, 0, 0 },
+    try_pool((struct pooled_text){ 1, true, false }, false, 3, 6,
+             (float[]){ 1, 2.5f, 4, 5, 6.5f, 8.5f },
              (float[]){ 1, 2.5f, 2.5f, 4, 5, 6.5f, 6.5f, 8.5f, 8.5f },
              "pooled rows: or not");
-    try_pool((struct pooled_text){ 1, false, false }, true,
-             (float[]){ 2, 4, 0, 0, 6, 8, 9, 0, 0 },
-             (float[]){ 2, 2, 4, 4, 6, 6, 8, 8, 9 }, "pooled rows: the largest of two");
+    try_pool((struct pooled_text){ 1, false, false }, true, 2, 5,
+             (float[]){ 2, 4, 6, 8, 9 }, (float[]){ 2, 2, 4, 4, 6, 6, 8, 8, 9 },
+             "pooled rows: the largest of two");
 }
 
 /* ---- attention ---- */
@@ -1498,47 +1502,38 @@ static void caches_are_right(void)
 
 /* ---- global tokens ---- */
 
+enum global_tokens { GLOBAL_FIRST, GLOBAL_QUESTION, GLOBAL_CHOICE, GLOBAL_SOME };
+
 /* Is row I of a text seen by all?  Its first separator is at S. */
 static bool is_global(enum global_tokens who, size_t i, size_t s)
 {
-    return who == GLOBAL_FIRST ? i == 0 : who == GLOBAL_QUESTION ? i < s : i > s + 1;
+    return who == GLOBAL_FIRST      ? i == 0
+           : who == GLOBAL_QUESTION ? i < s
+           : who == GLOBAL_CHOICE   ? i > s + 1
+                                    : i % 7 == 2 || i % 11 < 2;
 }
 
 static void global_tokens_see_all(enum global_tokens who, uint64_t window)
 {
-    enum {
-        TEXTS = 2,
-        ROWS = 87,
-        HEADS = 3,
-        DIM = 5,
-        COLS = HEADS * DIM,
-        SEPARATOR = 2
-    };
+    enum { TEXTS = 2, ROWS = 87, HEADS = 3, DIM = 5, COLS = HEADS * DIM };
     static const int32_t first[TEXTS] = { 0, 37 };
     static const size_t end[TEXTS] = { 37, ROWS }, separator[TEXTS] = { 20, 3 };
-    struct inst inst = { .attention = { .heads = HEADS,
-                                        .head_dim = DIM,
-                                        .window = window,
-                                        .global = who,
-                                        .separator = SEPARATOR,
-                                        .scale = 0.4 } };
-    int32_t ids[ROWS];
+    struct inst inst = {
+        .attention = { .heads = HEADS, .head_dim = DIM, .window = window, .scale = 0.4 }
+    };
+    int32_t mask[ROWS];
     float *x[6], y[ROWS * COLS], again[ROWS * COLS];
     double want[ROWS * COLS] = { 0 };
-    struct cpu_globals c = {
-        .ids = ids, .first = first, .ntexts = TEXTS, .rows = ROWS
-    };
+    struct cpu_globals c = { .mask = mask, .texts = { first, TEXTS, ROWS } };
     struct err err;
     bool same = true;
 
-    for (int i = 0; i < ROWS; i++)
-        ids[i] = i % 3 + 5;
     for (int i = 0; i < 6; i++)
         x[i] = numbers_new(ROWS * COLS, 60 + (uint64_t)i);
     c.q = x[0], c.k = x[1], c.v = x[2], c.q_all = x[3], c.k_all = x[4], c.v_all = x[5];
     for (size_t t = 0; t < TEXTS; t++)
-        ids[(size_t)first[t] + separator[t]] =
-            ids[(size_t)first[t] + separator[t] + 1] = ids[end[t] - 1] = SEPARATOR;
+        for (size_t i = 0; i < end[t] - (size_t)first[t]; i++)
+            mask[(size_t)first[t] + i] = is_global(who, i, separator[t]);
     for (size_t t = 0; t < TEXTS; t++)
         for (size_t at = 0; at < (end[t] - (size_t)first[t]) * HEADS; at++) {
             size_t i = at / HEADS, low = (size_t)first[t], n = end[t] - low;
@@ -1978,7 +1973,7 @@ int main(void)
     rows_are_pooled();
     pairs_are_right();
     attentions_are_right();
-    for (int who = GLOBAL_FIRST; who <= GLOBAL_CHOICE; who++) {
+    for (int who = GLOBAL_FIRST; who <= GLOBAL_SOME; who++) {
         global_tokens_see_all((enum global_tokens)who, 1);
         global_tokens_see_all((enum global_tokens)who, 6);
         global_tokens_see_all((enum global_tokens)who, 30);

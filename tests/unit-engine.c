@@ -56,7 +56,7 @@ static size_t before(size_t sequence, size_t step)
 static struct segment segment_of(const struct runner *r, size_t sequence, size_t step,
                                  int32_t *ids, int32_t *wanted)
 {
-    struct segment s = { .ids = ids, .sequence = sequence };
+    struct segment s = { .input = { ids }, .sequence = sequence };
 
     s.start = before(sequence, step);
     s.n = before(sequence, step + 1) - s.start;
@@ -67,10 +67,8 @@ static struct segment segment_of(const struct runner *r, size_t sequence, size_t
     *wanted = (int32_t)s.n - 1;
     s.wanted = wanted;
     s.nwanted = 1;
-    if (r->program->source && step == 0) {
-        s.source = ids; /* sources of different lengths */
-        s.nsource = SOURCE - sequence;
-    }
+    if (r->program->source && step == 0) /* sources of different lengths */
+        segment_source(&s, r->program, ids, SOURCE - sequence);
     return s;
 }
 
@@ -137,11 +135,12 @@ out:
 static void add_expected(const struct program *p, size_t tokens,
                          struct comm_tally expected[COMM_NKINDS])
 {
-    const uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens,
-                                        [ROWS_WANTED] = 1,
-                                        [ROWS_ONE] = 1,
-                                        [ROWS_SOURCE] = SOURCE };
+    uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] = tokens,
+                                 [ROWS_WANTED] = 1,
+                                 [ROWS_ONE] = 1,
+                                 [ROWS_SOURCE] = SOURCE };
 
+    rows_most(&p->rows, most);
     for (int i = 0; i < p->ninsts; i++) {
         const struct value *y = &p->value[p->inst[i].dst];
         enum op_collective what = op_table[p->inst[i].op].collective;
@@ -163,7 +162,7 @@ static int count_collectives(void *arg, struct comm *world, struct err *err)
     struct comm_tally expected[COMM_NKINDS] = { 0 };
     int32_t ids[PROMPT], last = PROMPT - 1;
     struct segment s = {
-        .ids = ids, .targets = ids, .n = PROMPT, .wanted = &last, .nwanted = 1
+        .input = { ids }, .targets = ids, .n = PROMPT, .wanted = &last, .nwanted = 1
     };
     struct runner r;
     int ret = 0;
@@ -173,10 +172,8 @@ static int count_collectives(void *arg, struct comm *world, struct err *err)
         return -1;
     for (size_t i = 0; i < PROMPT; i++)
         ids[i] = token(0, i);
-    if (r.program->source) {
-        s.source = ids;
-        s.nsource = SOURCE;
-    }
+    if (r.program->source)
+        segment_source(&s, r.program, ids, SOURCE);
     ret = engine_step(r.engine, &s, 1, err);
     add_expected(r.program, PROMPT, expected);
     for (int k = 0; k < COMM_NKINDS && ret == 0; k++) {

@@ -185,9 +185,12 @@ static bool run(const struct trial *t)
     int32_t rows = (int32_t)t->rows;
     struct value value = { .rows = ROWS_TOKENS };
     struct mixture mixture = { .all = EXPERTS };
-    struct program program = {
-        .value = &value, .mixture = &mixture, .rope = t->rope, .rounded = t->rounded
-    };
+    struct model_feed feed = { .axis = { .size = 1 } };
+    struct program program = { .value = &value,
+                               .mixture = &mixture,
+                               .rope = t->rope,
+                               .rounded = t->rounded,
+                               .input = { [FEED_IDS] = { .feed = &feed } } };
     struct step_view view = { 0 }, far_view = { 0 };
     struct call c = { .program = &program, .inst = &t->inst, .step = &view }, d;
     struct matrix w, w2, each[EXPERTS], far_each[EXPERTS];
@@ -199,7 +202,7 @@ static bool run(const struct trial *t)
     memset(y, 0xff, bytes);
     owned.n = 0;
     c.y = (struct buffer){ y, &rows, t->rows, t->y_cols, type, 0 };
-    view.output = view.index[INDEX_IDS] = view.target[ROWS_TOKENS] = t->index;
+    view.output = view.input[FEED_IDS] = view.target[ROWS_TOKENS] = t->index;
     view.draw = t->draw;
     if (t->w.data)
         c.w = &t->w;
@@ -222,7 +225,7 @@ static bool run(const struct trial *t)
         d.x[k].rows = d.y.rows;
     }
     if (t->index)
-        far_view.output = far_view.index[INDEX_IDS] = far_view.target[ROWS_TOKENS] =
+        far_view.output = far_view.input[FEED_IDS] = far_view.target[ROWS_TOKENS] =
             copy_new(t->index, t->rows * sizeof(*t->index), sizeof(*t->index));
     if (t->draw)
         far_view.draw = copy_new(t->draw, t->rows * sizeof(*t->draw), 0);
@@ -412,6 +415,7 @@ static void try_rows(void)
             t = plain(OP_EMBEDDING, 0, rows, cols);
             t.inst.embedding.offset = 2;
             t.inst.embedding.first = 3;
+            t.inst.embedding.minus = -1;
             t.index = index;
             for (int k = 0; k < 3; k++) {
                 t.w = weight(7, cols, types[k]);
@@ -1037,12 +1041,18 @@ static double backends_differ(const struct call *c, float *y)
 
         setenv("EMU_ORDER", orders[o], 1);
         owned.n = 0;
-        far_view.first = copy_new(view->first, 2 * sizeof(*view->first), 0);
-        far_view.rows[ROWS_ONE] = copy_new(view->rows[ROWS_ONE], sizeof(int32_t), 0);
-        for (int k = 0; k < INDEX_KINDS; k++)
-            if (view->index[k])
-                far_view.index[k] =
-                    copy_new(view->index[k], c->y.most * sizeof(*view->index[k]), 0);
+        for (int k = 0; k < ROWS_MOST; k++) {
+            if (view->first[k])
+                far_view.first[k] =
+                    copy_new(view->first[k], 2 * sizeof(*view->first[k]), 0);
+            if (view->rows[k])
+                far_view.rows[k] = copy_new(view->rows[k], sizeof(int32_t), 0);
+        }
+        for (int k = 0; k < FEEDS_MOST; k++)
+            if (view->input[k])
+                far_view.input[k] =
+                    copy_new(view->input[k],
+                             (size_t)view->rows[ROWS_TOKENS][0] * sizeof(int32_t), 0);
         d.step = &far_view;
         if (c->w) {
             far_w = matrix_copy(c->w);
@@ -1063,22 +1073,67 @@ static double backends_differ(const struct call *c, float *y)
     return worst;
 }
 
+/* Two texts in three spaces of rows: of tokens, and pooled once and twice. */
+enum { SPACES = 3 };
+struct texts_of_rows {
+    int32_t first[SPACES][2], rows[SPACES];
+    struct value value[1 + INST_SOURCES]; /* of the result, and of the sources */
+    struct program program;
+    struct step_view view;
+};
+
+static int space_at(int depth)
+{
+    return depth ? ROWS_OWN + depth - 1 : ROWS_TOKENS;
+}
+
+/* Texts of ONE and TWO tokens; a source K has the rows of depth DEPTH[K], and the
+ * result those of TO. */
+static void set_texts(struct texts_of_rows *t, struct inst *inst, int32_t one,
+                      int32_t two, bool apart, bool cut, const int *depth, int to)
+{
+    static const int32_t texts = 2;
+    const struct row_space half = { .how = HOW_RATIO,
+                                    .times = 1,
+                                    .by = 2,
+                                    .plus = 1 + (apart && !cut),
+                                    .least = apart ? 2 : 1 };
+
+    *t = (struct texts_of_rows){ .program = { .value = t->value } };
+    for (int d = 0; d < SPACES; d++) {
+        t->first[d][1] = one;
+        t->rows[d] = one + two;
+        t->view.first[space_at(d)] = t->first[d];
+        t->view.rows[space_at(d)] = &t->rows[d];
+        one = (int32_t)rows_of_parent(&half, (uint64_t)one);
+        two = (int32_t)rows_of_parent(&half, (uint64_t)two);
+    }
+    t->view.rows[ROWS_ONE] = &texts;
+    inst->dst = 0;
+    t->value[0].rows = space_at(to);
+    for (int k = 0; k < inst->nsrc; k++) {
+        inst->src[k] = k + 1;
+        t->value[k + 1].rows = space_at(depth[k]);
+    }
+}
+
 /* Attention by distance (OP) over two texts, in more rows than there are blocks. */
 static void try_distance(enum op op, int nsrc, unsigned tables, int pooled)
 {
     enum { ROWS = 20, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM, SPAN = 4 };
-    static const int32_t first[] = { 0, 9 }, texts = 2, nrows = ROWS;
+    const int keys = pooled > 0;
+    const int depth[] = { pooled, keys, keys, pooled, 0, pooled };
     struct inst inst = { .op = op, .nsrc = nsrc, .weight = -1, .weight2 = -1 };
     int32_t type[ROWS];
-    struct step_view view = { .first = first,
-                              .rows = { [ROWS_ONE] = &texts },
-                              .index = { [INDEX_TOKEN_TYPES] = type } };
-    struct call c = { .inst = &inst, .step = &view };
+    struct texts_of_rows t;
+    struct call c = { .inst = &inst, .program = &t.program, .step = &t.view };
     struct matrix types = { .format = FORMAT_F32, .rows = 2, .cols = COLS };
     float *x[INST_SOURCES], *w = numbers_new(2 * COLS, FORMAT_F32, 57);
     float y[2 * ROWS * COLS];
     double worst;
 
+    set_texts(&t, &inst, 9, 11, pooled > 1, pooled > 1, depth, pooled);
+    t.view.input[FEED_TOKEN_TYPES] = type;
     for (int i = 0; i < ROWS; i++)
         type[i] = i / 3 % 2;
     types.data = w;
@@ -1094,13 +1149,14 @@ static void try_distance(enum op op, int nsrc, unsigned tables, int pooled)
                                                 .apart = pooled > 1,
                                                 .cut = pooled > 1 };
     for (int k = 0; k < nsrc; k++) {
-        size_t rows = tables >> k & 1 ? 2 * SPAN : ROWS;
+        size_t rows = tables >> k & 1 ? 2 * SPAN : (size_t)t.rows[depth[k]];
 
         x[k] = numbers_new(rows * COLS, FORMAT_F32, (uint64_t)k + 31);
-        c.x[k] = (struct buffer){ x[k], &nrows, rows, COLS, FORMAT_F32, 0 };
+        c.x[k] = (struct buffer){ x[k], &t.rows[depth[k]], rows, COLS, FORMAT_F32, 0 };
     }
     c.w = nsrc > 5 ? &types : NULL;
-    c.y = (struct buffer){ y, &nrows, ROWS, COLS, FORMAT_F32, 0 };
+    c.y = (struct buffer){ y,    &t.rows[pooled], (size_t)t.rows[pooled],
+                           COLS, FORMAT_F32,      0 };
     worst = backends_differ(&c, y);
     if (!tap_ok(worst < 3e-6, "%s is the CPU's, of rows pooled %d times",
                 op_table[op].name, pooled))
@@ -1119,11 +1175,13 @@ static void try_relate(void)
     try_distance(OP_RELATE_XL, 6, 1 << 4, 2);
 }
 
-/* Attention within a window, and of the global tokens WHO, over two texts. */
-static void try_global(enum global_tokens who)
+/* Attention within a window, and of the global tokens of [FIRST, END), and each STEP
+ * tokens after it, of two texts. */
+static void try_global(int from, int end, int step)
 {
     enum { ROWS = 40, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM };
-    static const int32_t first[] = { 0, 23 }, texts = 2, nrows = ROWS;
+    static const int32_t nrows = ROWS;
+    static const int depth[6] = { 0 };
     struct inst inst = { .op = OP_GLOBAL_ATTENTION,
                          .nsrc = 6,
                          .weight = -1,
@@ -1131,19 +1189,22 @@ static void try_global(enum global_tokens who)
                          .attention = { .heads = HEADS_,
                                         .head_dim = DIM,
                                         .window = 4,
-                                        .global = who,
-                                        .separator = 2,
+                                        .mask = FEED_OWN,
                                         .scale = 0.3 } };
-    int32_t ids[ROWS];
-    struct step_view view = { .first = first,
-                              .rows = { [ROWS_ONE] = &texts },
-                              .index = { [INDEX_IDS] = ids } };
-    struct call c = { .inst = &inst, .step = &view };
+    int32_t mask[ROWS];
+    struct texts_of_rows t;
+    struct call c = { .inst = &inst, .program = &t.program, .step = &t.view };
     float *x[INST_SOURCES], y[2 * ROWS * COLS];
     double worst;
 
-    for (int i = 0; i < ROWS; i++)
-        ids[i] = i % 10 == 9 ? 2 : 5;
+    set_texts(&t, &inst, 23, 17, false, false, depth, 0);
+    t.view.input[FEED_OWN] = mask;
+    for (int i = 0; i < ROWS; i++) {
+        int at = i < 23 ? i : i - 23;
+
+        mask[i] =
+            (at >= from && at < end) || (at >= end && (at - end) % step == step - 1);
+    }
     for (int k = 0; k < inst.nsrc; k++) {
         x[k] = numbers_new(ROWS * COLS, FORMAT_F32, (uint64_t)k + 31);
         c.x[k] = (struct buffer){ x[k], &nrows, ROWS, COLS, FORMAT_F32, 0 };
@@ -1158,63 +1219,72 @@ static void try_global(enum global_tokens who)
 
 static void try_globals(void)
 {
-    try_global(GLOBAL_FIRST);
-    try_global(GLOBAL_QUESTION);
-    try_global(GLOBAL_CHOICE);
+    try_global(0, 1, 1 << 10);
+    try_global(0, 9, 1 << 10);
+    try_global(11, ROWS_MOST * 2, 1 << 10);
+    try_global(0, 0, 1 << 10);
+    try_global(2, 4, 3);
 }
 
-/* The rows around each second row, of two texts whose rows are not even. */
-static void try_halve(void)
+/* Rows side by side, of two texts of odd and of even length; and rows of an input. */
+static void try_unfold(uint64_t stride, uint64_t before)
 {
-    enum { FROM = 12, ROWS = 7, COLS = 3, REACH = 5, WIDE = COLS * REACH };
-    static const struct around at[ROWS] = { { 0, 0, 5 },  { 2, 0, 5 },  { 4, 0, 5 },
-                                            { 5, 5, 12 }, { 7, 5, 12 }, { 9, 5, 12 },
-                                            { 11, 5, 12 } };
-    static const int32_t nrows = ROWS, from = FROM;
-    struct value made = { .rows = ROWS_HALVES };
-    struct program program = { .value = &made };
-    struct inst inst = { .op = OP_HALVE, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    struct step_view view = { .around = { [ROWS_HALVES] = at } }, far_view = view;
-    struct call c = { .program = &program, .inst = &inst, .step = &view }, d;
-    float *x = numbers_new(FROM * COLS, FORMAT_F32, 41), y[ROWS * WIDE], z[ROWS * WIDE];
-    bool plain = true, like = true;
+    enum { FROM = 12, COLS = 3, REACH = 5, WIDE = COLS * REACH };
+    static const int32_t from = FROM, first[] = { 0, 5 }, texts = 2;
+    const struct row_space of = { .how = HOW_RATIO,
+                                  .times = 1,
+                                  .by = stride,
+                                  .plus =
+                                      2 * (int64_t)before - REACH + (int64_t)stride };
+    const int32_t made[] = { 0, (int32_t)rows_of_parent(&of, 5) };
+    const int32_t n[] = { 5, 7 }, nrows = made[1] + (int32_t)rows_of_parent(&of, 7);
+    struct value value[] = { { .rows = ROWS_OWN }, { .rows = ROWS_TOKENS } };
+    struct program program = { .value = value };
+    struct inst inst = {
+        .op = OP_UNFOLD, .nsrc = 1, .src = { 1 }, .weight = -1, .weight2 = -1
+    };
+    struct step_view view = {
+        .rows = { &from, [ROWS_ONE] = &texts, [ROWS_OWN] = &nrows },
+        .first = { first, [ROWS_OWN] = made }
+    };
+    struct call c = { .program = &program, .inst = &inst, .step = &view };
+    float *x = numbers_new(FROM * COLS, FORMAT_F32, 41), y[2 * FROM * WIDE];
+    bool plain = true;
 
-    inst.halve.reach = REACH;
+    inst.unfold.reach = REACH;
+    inst.unfold.stride = stride;
+    inst.unfold.before = before;
     c.x[0] = (struct buffer){ x, &from, FROM, COLS, FORMAT_F32, 0 };
-    c.y = (struct buffer){ y, &nrows, ROWS, WIDE, FORMAT_F32, 0 };
-    check(backend_cpu.kernel[OP_HALVE](cpu, &c, &err) == 0);
-    for (int t = 0; t < ROWS; t++)
+    c.y = (struct buffer){ y, &nrows, (size_t)nrows, WIDE, FORMAT_F32, 0 };
+    tap_ok(backends_differ(&c, y) == 0, "unfold by %d from %d is the CPU's",
+           (int)stride, -(int)before);
+    for (int t = 0; t < nrows; t++)
         for (int k = 0; k < REACH; k++)
             for (int i = 0; i < COLS; i++) {
-                int row = at[t].centre + k - 2;
-                bool inside = row >= at[t].first && row < at[t].end;
+                int text = t >= made[1], row = (t - made[text]) * (int)stride + k;
+                bool inside = row >= (int)before && row < n[text] + (int)before;
 
+                row += first[text] - (int)before;
                 plain &=
                     y[t * WIDE + i * REACH + k] == (inside ? x[row * COLS + i] : 0.0F);
             }
-    tap_ok(plain, "rows are halved as by a plain loop");
-    for (size_t o = 0; o < sizeof(orders) / sizeof(*orders); o++) {
-        setenv("EMU_ORDER", orders[o], 1);
-        owned.n = 0;
-        d = c;
-        far_view.around[ROWS_HALVES] = copy_new(at, sizeof(at), 0);
-        far_view.features = copy_new(y, sizeof(y), 4);
-        d.step = &far_view;
-        d.y.rows = copy_new(&nrows, sizeof(nrows), 0);
-        d.y.data = copy_new(z, sizeof(z), 4);
-        d.x[0].data = copy_new(x, FROM * COLS * sizeof(float), 4);
-        check(backend_cuda.kernel[OP_HALVE](gpu, &d, &err) == 0 &&
-              backend_cuda.copy_out(gpu, z, d.y.data, sizeof(z), &err) == 0);
-        like &= !memcmp(y, z, sizeof(y));
-        memset(z, 0, sizeof(z));
-        check(backend_cuda.kernel[OP_FEATURES](gpu, &d, &err) == 0 &&
-              backend_cuda.copy_out(gpu, z, d.y.data, sizeof(z), &err) == 0);
-        like &= !memcmp(y, z, sizeof(y));
-        for (size_t i = 0; i < owned.n; i++)
-            backend_cuda.release(gpu, owned.v[i]);
-    }
-    tap_ok(like, "halved rows and features are the CPU's");
+    tap_ok(plain, "and as by a plain loop");
+    inst.op = OP_INPUT;
+    inst.nsrc = 0;
+    inst.input = FEED_OWN;
+    c.x[0].data = NULL;
+    c.y = (struct buffer){ y, &from, FROM, 1, FORMAT_F32, 0 };
+    view.input[FEED_OWN] = x;
+    tap_ok(backends_differ(&c, y) == 0 && !memcmp(y, x, FROM * sizeof(*x)),
+           "so are the rows of an input");
     free(x);
+}
+
+static void try_unfolds(void)
+{
+    try_unfold(2, 2);
+    try_unfold(1, 0);
+    try_unfold(3, 1);
 }
 
 /* ---- rows beside a row ---- */
@@ -1229,19 +1299,28 @@ enum {
  * NULL, in each order of threads. */
 static double rows_beside(struct inst inst, const struct matrix *w)
 {
-    static const int32_t first[] = { 0, 9 }, texts = 2, nrows = BESIDE_ROWS;
     enum { N = BESIDE_ROWS * BESIDE_COLS };
-    struct step_view view = { .first = first, .rows = { [ROWS_ONE] = &texts } };
-    struct call c = { .inst = &inst, .step = &view, .w = w };
+    const struct pooled_text *at = &inst.pool.at;
+    bool pools = inst.op == OP_POOL || inst.op == OP_UNPOOL;
+    int times = pools ? (int)at->times : 0, from = times - (inst.op == OP_POOL);
+    const int depth[] = { pools ? from : 0, 0 };
+    int to = inst.op == OP_POOL ? times : 0;
+    struct texts_of_rows t;
+    struct call c = { .inst = &inst, .program = &t.program, .step = &t.view, .w = w };
     static const size_t cols[] = { BESIDE_COLS, BESIDE_SCORES };
     float *x[2], y[2 * N];
     double worst;
 
+    set_texts(&t, &inst, 9, BESIDE_ROWS - 9, pools && at->apart, pools && at->cut,
+              depth, to);
     for (int k = 0; k < 2; k++) {
+        const int32_t *rows = &t.rows[k ? 0 : depth[0]];
+
         x[k] = numbers_new(BESIDE_ROWS * cols[k], FORMAT_F32, (uint64_t)k + 41);
-        c.x[k] = (struct buffer){ x[k], &nrows, BESIDE_ROWS, cols[k], FORMAT_F32, 0 };
+        c.x[k] = (struct buffer){ x[k], rows, (size_t)*rows, cols[k], FORMAT_F32, 0 };
     }
-    c.y = (struct buffer){ y, &nrows, BESIDE_ROWS, BESIDE_COLS, FORMAT_F32, 0 };
+    c.y = (struct buffer){ y,           &t.rows[to], (size_t)t.rows[to],
+                           BESIDE_COLS, FORMAT_F32,  0 };
     worst = backends_differ(&c, y);
     for (int k = 0; k < 2; k++)
         free(x[k]);
@@ -1848,7 +1927,7 @@ int main(int argc, char **argv)
         { "relative", try_relate },
         { "longformer", try_globals },
         { "beside", try_beside },
-        { "embedding", try_halve },
+        { "embedding", try_unfolds },
         { "rope", try_rotate },
         { "kv-cache", try_cache },
         { "fragments", try_fragments },

@@ -123,7 +123,7 @@ static int step(struct rank *r, bool reverse, double *loss, struct err *err)
     const struct job *job = r->job;
     int32_t target[MOST];
     struct segment s = {
-        .ids = job->ids, .targets = target, .n = job->n, .token = job->token
+        .input = { job->ids }, .targets = target, .n = job->n, .token = job->token
     };
     const float *nll;
     size_t rows;

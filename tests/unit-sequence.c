@@ -105,7 +105,7 @@ static int run_once(void *arg, struct comm *comm, struct err *err)
     struct program_options options = { .tail = TAIL_NLL };
     struct engine_limits limits = { .tokens = TOKENS, .wanted = 1, .context = TOKENS };
     int32_t ids[TOKENS];
-    struct segment step = { .ids = ids, .targets = ids, .n = TOKENS };
+    struct segment step = { .input = { ids }, .targets = ids, .n = TOKENS };
     struct runner_machine machine = { .threads = 1, .across = run->across };
     struct runner r;
     struct mesh mesh;

@@ -29,13 +29,19 @@ static uint32_t add_crc(uint32_t crc, const void *p, size_t n)
 /* Of all that an input's answer depends on. */
 static uint32_t crc_of(const struct session *s, const struct input *in)
 {
-    const uint64_t counts[] = { in->ids.n, in->source.n, in->nframes, in->bad };
-    const size_t numbers = in->features ? in->nframes * (size_t)s->features : 0;
+    const uint64_t counts[] = { in->ids.n, in->source.n, in->bad };
     uint32_t crc = hash_crc32(0, counts, sizeof(counts));
+    int n;
+    const struct model_feed *f = model_feeds(s->checkpoint->model, &n);
 
     crc = add_crc(crc, in->ids.v, in->ids.n * sizeof(*in->ids.v));
     crc = add_crc(crc, in->source.v, in->source.n * sizeof(*in->source.v));
-    crc = add_crc(crc, in->features, numbers * sizeof(*in->features));
+    for (int i = 0; i < n; i++) {
+        const uint64_t rows = in->named[i].n;
+
+        crc = add_crc(crc, &rows, rows ? sizeof(rows) : 0);
+        crc = add_crc(crc, in->named[i].v, rows * f[i].axis.size * sizeof(int32_t));
+    }
     return add_crc(crc, in->id, in->id ? strlen(in->id) : 0);
 }
 

@@ -69,15 +69,13 @@ static void see(void *arg, int part)
 static int step(struct runner *r, const int32_t *ids, size_t n, size_t start,
                 struct err *err)
 {
-    struct segment s = { .ids = ids, .n = n, .start = start };
+    struct segment s = { .input = { [FEED_IDS] = ids }, .n = n, .start = start };
     int32_t last = (int32_t)n - 1;
 
     s.wanted = &last;
     s.nwanted = 1;
-    if (r->program->source && start == 0) {
-        s.source = ids;
-        s.nsource = n;
-    }
+    if (r->program->source && start == 0)
+        segment_source(&s, r->program, ids, n);
     return engine_step(r->engine, &s, 1, err);
 }
 

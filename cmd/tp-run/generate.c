@@ -10,6 +10,7 @@
 #include "cmd/tp-run/chatfile.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/messages.h"
+#include "cmd/tp-run/named.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
@@ -63,7 +64,7 @@ static void add_json(struct str *out, const struct generate *g, const struct tex
         str_addf(out, "\"line\":%zu,", line);
     if (t->input->id)
         str_addf(out, "\"id\":%s,", t->input->id);
-    if (t->source->n && !t->input->features) {
+    if (t->source->n) {
         str_add(out, "\"source_ids\":");
         ids_print_json(out, t->source);
         str_addc(out, ',');
@@ -199,15 +200,12 @@ static int submit(struct generate *g, struct err *err)
             .ids = t->prompt->v,
             .n = t->prompt->n,
             .most = sampling_most(&g->sampling, g->session->context, t->prompt->n),
-            .source = t->source->v,
-            .nsource = t->source->n,
-            .features = t->input->features,
-            .nframes = t->input->nframes,
             .draw = &draw,
             .tag = i
         };
         uint64_t id;
 
+        named_give(t->input, g->session, 0, plan.input, plan.rows);
         draw.position = (uint64_t)i << 32;
         if (t->finish != REFUSED)
             t->finish =
@@ -302,6 +300,7 @@ static struct engine_limits limits_of(const struct generate *g)
     limits.sources = limits.source > CHUNK ? limits.source : CHUNK;
     limits.sources = limits.sources > sizes.sources ? sizes.sources : limits.sources;
     limits.wanted = limits.segments;
+    inputs_limit(&sizes, &limits);
     return limits;
 }
 
@@ -311,7 +310,7 @@ static int check_room(const struct generate *g, struct err *err)
     for (size_t i = 0; i < g->prompts.n && g->cache_tokens; i++) {
         const struct input *in = &g->prompts.v[i];
         size_t most = sampling_most(&g->sampling, g->session->context, in->ids.n);
-        size_t need = most > in->source.n ? most : in->source.n;
+        size_t source = in->rows[ROWS_SOURCE], need = most > source ? most : source;
 
         if (!in->bad &&
             cache_blocks(need, 1, 0) > (size_t)g->cache_tokens / CACHE_BLOCK)

@@ -3,24 +3,26 @@
 #define CMD_TP_RUN_INPUTS_H
 
 #include "cmd/tp-run/session.h"
+#include "lib/run/engine.h"
 
 struct input {
     char *name; /* of the file, with the line number if the file has many inputs */
-    struct ids ids, types; /* types: one per id, or none */
-    struct ids marks;      /* MARKS per id, or none */
-    struct ids source;     /* encoder input, for encoder-decoder models */
-    float *features; /* [nframes][session.features], or NULL; then the source is as
-                      * many zeros as the encoder has rows */
-    size_t nframes;
-    size_t pair[2]; /* range of the second text of a pair in ids; or 0, 0 */
-    size_t choices; /* in the first of several inputs made from one line: their
-                     * number; else 0 */
-    size_t line;    /* line number in the file, or of an element in its array, from 1;
-                     * 0: the input is not a line */
-    bool bad;       /* an unusable line, already reported; has no ids */
-    bool empty;     /* a line without text, for which .keeps_empty asks; has no ids */
-    char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
-    char *why;      /* on rank 0, of a bad line: the cause */
+    struct ids ids;
+    struct ids source; /* encoder input, for encoder-decoder models */
+    struct named {     /* other inputs, by model_feeds: named.h */
+        void *v;       /* [n][columns], of 4 bytes each; NULL: it is not there */
+        size_t n;      /* rows */
+    } named[FEEDS_MOST];
+    size_t rows[ROWS_MOST]; /* of all its tokens, after inputs_use */
+    size_t pair[2];         /* range of the second text of a pair in ids; or 0, 0 */
+    size_t choices;         /* in the first of several inputs made from one line: their
+                             * number; else 0 */
+    size_t line;  /* line number in the file, or of an element in its array, from 1;
+                   * 0: the input is not a line */
+    bool bad;     /* an unusable line, already reported; has no ids */
+    bool empty;   /* a line without text, for which .keeps_empty asks; has no ids */
+    char *id;     /* on rank 0: the JSON value that its object calls "id", or NULL */
+    char *why;    /* on rank 0, of a bad line: the cause */
     char *prompt; /* on rank 0, of a chat, or where .keeps_text is set: its text; NULL:
                    * it was given as ids */
 };
@@ -47,6 +49,10 @@ struct inputs {
 };
 enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 
+#define INPUT_TENSORS_OPTION(given)                                                 \
+    {                                                                               \
+        OPT_LIST, '\0', "input-tensors", &(given).tensors, "FILE", NULL, NULL, NULL \
+    }
 #define INPUT_FORMAT_OPTION(in)                                         \
     {                                                                   \
         OPT_CHOICE, '\0', "input-format", &(in).format, "FORMAT", NULL, \
@@ -58,6 +64,19 @@ enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
             NULL                                                                      \
     }
 extern const char *const input_format_names[], *const input_invalid_names[];
+
+/* Takes ownership of ONE if RET is 0, otherwise releases it; returns RET. */
+int inputs_add(struct inputs *in, struct input *one, int ret);
+void inputs_drop(struct input *one);
+/* session_encode, with NAME in the error. */
+MUST_CHECK int inputs_encode(const struct session *s, struct ids *out, const char *name,
+                             const char *text, size_t len, struct err *err);
+/* Sets .prompt where IN keeps texts. */
+void inputs_keep_text(const struct inputs *in, struct input *one, const char *text,
+                      size_t len);
+/* Reports *err for input I and clears its contents. */
+void inputs_make_bad(struct inputs *in, const struct session *s, size_t i,
+                     struct err *err);
 
 /* Rank 0 reads all inputs, because it has standard input, and broadcasts them. */
 
@@ -71,15 +90,19 @@ MUST_CHECK int inputs_add_pair(struct inputs *in, const struct session *s,
                                struct err *err);
 MUST_CHECK int inputs_add_ids(struct inputs *in, const struct session *s,
                               const char *name, const char *list, struct err *err);
+/* Adds an input whose ids and other inputs are the tensors of the safetensors file
+ * PATH, by their names. */
+MUST_CHECK int inputs_add_tensors(struct inputs *in, const struct session *s,
+                                  const char *path, struct err *err);
 /* Adds the text, or the list of ids, in the file PATH ("-": standard input).  A byte
  * order mark is no part of it.  A file of text whose first line is a JSON object, or
  * any with INPUT_JSON, is read as inputs_add_lines does, unless IN has INPUT_TEXT. */
 MUST_CHECK int inputs_add_file(struct inputs *in, const struct session *s,
                                const char *path, bool is_ids, struct err *err);
 /* Adds each line of the file PATH in the format of IN.  A line of JSON is a text or an
- * object: "text" or "ids", with "source", "source_ids" or "features", "token_types" and
- * "bbox"; "pair" is the second text of a pair; "question" and "context" are a pair;
- * each element of the list "choices" is the second text of an input of its own.
+ * object: "text" or "ids", with "source" or "source_ids", and the model's other inputs
+ * by name (named.h); "pair" is the second text of a pair; "question" and "context" are
+ * a pair; each element of the list "choices" is the second text of an input of its own.
  * INPUT_AUTO selects JSON when the first line begins with '{' or '"' and is valid JSON;
  * ERR_USAGE when it only begins so.  A file *.json, or any with INPUT_JSON, may also be
  * one array, each element of which stands for a line; with INPUT_AUTO an array of
@@ -111,7 +134,10 @@ MUST_CHECK int inputs_not_finite(const struct inputs *in, const struct session *
 struct inputs_sizes {
     size_t longest, tokens; /* of one input, and of all */
     size_t source, sources; /* the same of their sources */
+    size_t rows[ROWS_MOST]; /* most of one input */
 };
+/* Sets limits->rows for steps of limits->segments inputs. */
+void inputs_limit(const struct inputs_sizes *s, struct engine_limits *limits);
 struct inputs_sizes inputs_sizes(const struct inputs *in);
 /* Adds ',"file":NAME' to a JSON object, and of a line its number and its "id". */
 void inputs_add_place(struct str *out, const struct input *in);

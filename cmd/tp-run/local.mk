@@ -11,14 +11,15 @@ bin_tp_run_SOURCES = \
     %D%/conversation.c %D%/conversation.h \
     %D%/devices.c \
     %D%/embed.c \
-    %D%/features.c %D%/features.h \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
+    %D%/inputlines.c \
     %D%/launcher.c %D%/launcher.h \
     %D%/lineedit.c %D%/lineedit.h \
     %D%/logits.c \
     %D%/main.c \
     %D%/messages.c %D%/messages.h \
+    %D%/named.c %D%/named.h \
     %D%/outputs.c %D%/outputs.h \
     %D%/plot.c \
     %D%/pooling.c %D%/pooling.h \

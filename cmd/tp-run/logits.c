@@ -5,6 +5,7 @@
 
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/named.h"
 #include "cmd/tp-run/outputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/mem.h"
@@ -171,8 +172,8 @@ static int run_inputs(struct logits *l, struct runner *r,
         l->result = xcalloc(l->nresults + 1, sizeof(*l->result));
     }
     ret = scheduler_open(&s, r, &how, err) < 0 ? -1
-          : front                              ? outputs_run_inputs(s, &l->inputs, err)
-                                               : scheduler_follow(s, err);
+          : front ? outputs_run_inputs(s, l->session, &l->inputs, err)
+                  : scheduler_follow(s, err);
     return scheduler_close(s, ret, err);
 }
 
@@ -231,22 +232,26 @@ static int read_inputs(struct logits *l, const struct given *given, const char *
 {
     const struct session *s = l->session;
     struct inputs *in = &l->inputs;
+    struct ids kinds = { 0 };
 
     if (outputs_read_inputs(in, l->session, given, err) < 0)
         return -1;
     if (types && in->n &&
-        session_parse_types(s, &in->v[0].types, types, "--token-types", err) < 0)
+        (session_parse_types(s, &kinds, types, "--token-types", err) < 0 ||
+         kinds.n != in->v[0].ids.n)) {
+        if (!err->kind)
+            err_set(err, ERR_USAGE, "--token-types has %zu numbers for %zu tokens",
+                    kinds.n, in->v[0].ids.n);
+        ids_clear(&kinds);
         return -1;
+    }
+    if (kinds.n)
+        named_take(&in->v[0], FEED_TOKEN_TYPES, &kinds);
     if (source && in->n &&
         session_parse_ids(s, &in->v[0].source, source, "--source-ids", err) < 0)
         return -1;
     if (!in->n)
         return err_set(err, ERR_INPUT, "no tokens");
-    for (size_t i = 0; i < in->n; i++)
-        if (in->v[i].types.n && in->v[i].types.n != in->v[i].ids.n)
-            return err_set(err, ERR_USAGE,
-                           "--token-types has %zu numbers for %zu tokens",
-                           in->v[i].types.n, in->v[i].ids.n);
     return outputs_check_inputs(in, s, err);
 }
 
@@ -262,6 +267,7 @@ int logits_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, 'p', "prompt", &given.prompt, "TEXT", "the tokens as text", NULL,
           NULL },
+        INPUT_TENSORS_OPTION(given),
         { OPT_STRING, '\0', "token-types", &types, "LIST", NULL, NULL, NULL },
         { OPT_LIST, '\0', "input", &given.lines, "FILE",
           "the tokens of each line of FILE (text, or JSON)", NULL, NULL },
@@ -295,10 +301,12 @@ int logits_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--trace: writes many arrays; name it .safetensors");
     if (npy_is(l.out) && l.trace)
         return cmd_usage(&cmd, "--output: with --trace, name it .safetensors");
-    if (!!given.ids + !!given.prompt + !!given.lines.n != 1)
-        return cmd_usage(&cmd, "one of --ids, --prompt and --input is needed");
-    if ((types || source) && given.lines.n)
-        return cmd_usage(&cmd, "--token-types and --source-ids do not go with --input");
+    if (!!given.ids + !!given.prompt + !!given.lines.n + !!given.tensors.n != 1)
+        return cmd_usage(&cmd, "one of --ids, --prompt, --input and --input-tensors is "
+                               "needed");
+    if ((types || source) && !given.ids && !given.prompt)
+        return cmd_usage(&cmd,
+                         "--token-types and --source-ids go with --ids or --prompt");
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         choose_backend(&l, &err) < 0 ||
         inputs_share(&l.inputs, &session,

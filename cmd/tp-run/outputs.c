@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/named.h"
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 #include "lib/run/scheduler.h"
@@ -26,6 +27,9 @@ int outputs_read_inputs(struct inputs *in, struct session *s, const struct given
     if (g->prompt && !g->pair &&
         inputs_add_text(in, s, "--prompt", g->prompt, strlen(g->prompt), err) < 0)
         return -1;
+    for (size_t i = 0; i < g->tensors.n; i++)
+        if (inputs_add_tensors(in, s, g->tensors.v[i], err) < 0)
+            return -1;
     for (size_t i = 0; i < g->lines.n; i++)
         if (inputs_add_lines(in, s, g->lines.v[i], err) < 0)
             return -1;
@@ -57,6 +61,7 @@ struct engine_limits outputs_limits(const struct session *s, const struct inputs
     limits.sources = limits.source * limits.segments;
     limits.sources = limits.sources < sizes.sources ? limits.sources : sizes.sources;
     limits.wanted = limits.segments;
+    inputs_limit(&sizes, &limits);
     return limits;
 }
 
@@ -99,23 +104,15 @@ int outputs_check_inputs(struct inputs *in, const struct session *s, struct err 
     return 0;
 }
 
-int outputs_run_inputs(struct scheduler *s, const struct inputs *inputs,
-                       struct err *err)
+int outputs_run_inputs(struct scheduler *s, const struct session *session,
+                       const struct inputs *inputs, struct err *err)
 {
     for (size_t i = 0; i < inputs->n; i++) {
         const struct input *in = &inputs->v[i];
-        const struct scheduler_text text = { .ids = in->ids.v,
-                                             .token_types =
-                                                 in->types.n ? in->types.v : NULL,
-                                             .marks = in->marks.n ? in->marks.v : NULL,
-                                             .n = in->ids.n,
-                                             .source = in->source.v,
-                                             .nsource = in->source.n,
-                                             .features = in->features,
-                                             .nframes = in->nframes,
-                                             .tag = i };
+        struct scheduler_text text = { .ids = in->ids.v, .n = in->ids.n, .tag = i };
         uint64_t id;
 
+        named_give(in, session, 0, text.input, text.rows);
         if (!in->bad && !in->empty && scheduler_submit(s, &text, &id, err) < 0)
             return -1;
     }
@@ -242,7 +239,7 @@ static int run_inputs(struct outputs *o, const struct engine_limits *limits,
     int ret;
 
     ret = scheduler_open(&s, o->runner, &how, err) < 0 ? -1
-          : front ? outputs_run_inputs(s, o->inputs, err)
+          : front ? outputs_run_inputs(s, o->session, o->inputs, err)
                   : scheduler_follow(s, err);
     if (ret == 0 && front)
         ret = hand_over(o, err);

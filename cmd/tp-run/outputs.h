@@ -30,7 +30,8 @@ struct outputs {
 /* The inputs given on the command line; NULL: none. */
 struct given {
     const char *ids, *prompt, *pair;
-    struct opt_list lines; /* files with an input per line */
+    struct opt_list lines;   /* files with an input per line */
+    struct opt_list tensors; /* files of tensors, an input each */
 };
 
 /* Appends the inputs of G to IN. */
@@ -43,8 +44,8 @@ int outputs_main(struct session *s, struct inputs *in, const struct given *g,
                  const char *name, int (*check)(void *arg, struct err *err),
                  rank_main main, void *arg, struct err *err);
 /* On rank 0: runs the usable texts of IN; the tag of each is its index. */
-MUST_CHECK int outputs_run_inputs(struct scheduler *s, const struct inputs *in,
-                                  struct err *err);
+MUST_CHECK int outputs_run_inputs(struct scheduler *s, const struct session *session,
+                                  const struct inputs *in, struct err *err);
 /* Runs all inputs, as a rank of COMM. */
 MUST_CHECK int outputs_run(struct outputs *o, struct comm *comm, struct err *err);
 /* Engine limits for whole inputs, several per step. */

@@ -7,6 +7,7 @@
 
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/named.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
@@ -193,20 +194,12 @@ static int submit_window(struct score *s, struct scheduler *to, size_t i,
 {
     const struct window *w = &s->window_of[i];
     const struct input *d = &s->inputs.v[w->document];
-    const struct scheduler_text text = {
-        .ids = d->ids.v + w->at,
-        .token_types = d->types.n ? d->types.v + w->at : NULL,
-        .marks = d->marks.n ? d->marks.v + w->at * MARKS : NULL,
-        .targets = d->ids.v + w->at + 1,
-        .source = d->source.v,
-        .nsource = d->source.n,
-        .features = d->features,
-        .nframes = d->nframes,
-        .n = w->n,
-        .tag = i
+    struct scheduler_text text = {
+        .ids = d->ids.v + w->at, .targets = d->ids.v + w->at + 1, .n = w->n, .tag = i
     };
     uint64_t id;
 
+    named_give(d, s->session, w->at, text.input, text.rows);
     return scheduler_submit(to, &text, &id, err);
 }
 
@@ -255,8 +248,8 @@ static int score_documents(struct score *s, struct runner *r,
 static struct engine_limits limits_of(const struct score *s)
 {
     size_t sp = (size_t)s->session->mesh.size[MESH_SP];
-    struct engine_limits limits = { .wanted = 1,
-                                    .source = inputs_sizes(&s->inputs).source };
+    const struct inputs_sizes sizes = inputs_sizes(&s->inputs);
+    struct engine_limits limits = { .wanted = 1, .source = sizes.source };
     size_t longest = 0, all = 0, windows = 0;
 
     for (size_t i = 0; i < s->inputs.n; i++) {
@@ -284,6 +277,7 @@ static struct engine_limits limits_of(const struct score *s)
     }
     limits.sources = limits.source * limits.segments;
     limits.wanted = limits.segments;
+    inputs_limit(&sizes, &limits);
     return limits;
 }
 

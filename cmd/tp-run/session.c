@@ -477,8 +477,6 @@ static int open_model(struct session *s, const char *path, struct err *err)
     s->context = model_context(s->checkpoint->model);
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;
-    if (model_number(s->checkpoint->model, "features", &start))
-        s->features = (uint64_t)start;
     return open_tokenizer(s, err) < 0
                ? -1
                : session_stop_ids(&s->stop, s->checkpoint->home, err);
@@ -774,6 +772,13 @@ int session_choose(struct session *s, const struct program_options *options, siz
     s->asked.collectives = s->machine.wires.mode == WIRES_MUST;
     for (size_t i = 0; i < n && ret == 0; i++)
         ret = add_needs(s, need, &needs, &options[i], err);
+    for (size_t i = 0; i < needs; i++) {
+        const struct program *p = need[i].program;
+
+        s->rows = p->rows;
+        for (int k = 0; k < p->ninputs; k++)
+            s->reads[k] |= p->input[k].used;
+    }
     ret = launcher_agree(&s->launcher, ret, err);
     if (ret == 0)
         ret = launcher_agree(

@@ -106,7 +106,8 @@ struct session {
     struct ids stop;             /* ids that end a text */
     bool source;                 /* encoder-decoder model; its text begins with */
     int32_t start;               /* this id */
-    uint64_t features;           /* numbers of a frame, if the source is features */
+    struct row_spaces rows;      /* of its programs, and the inputs that they read, */
+    bool reads[FEEDS_MOST];      /* set by session_choose */
     uint64_t context;            /* maximum number of tokens in a sequence */
     bool replaces; /* bytes that are not UTF-8 become U+FFFD instead of an error */
 };

@@ -5,10 +5,25 @@
 #include "lib/device/device.h"
 #include "lib/device/positions.h"
 
-/* y[rows][cols(w)] = row index[i] + offset - first of the table; zeros if another rank
+/* Indices: column COLUMN of X[rows][COLS], less column MINUS, or -1. */
+struct cpu_index {
+    const int32_t *x;
+    size_t cols;
+    int column, minus;
+};
+static inline int32_t cpu_index_at(const struct cpu_index *index, size_t row)
+{
+    const int32_t *x = index->x + row * index->cols;
+
+    return x[index->column] - (index->minus < 0 ? 0 : x[index->minus]);
+}
+/* The indices of an OP_EMBEDDING. */
+struct cpu_index cpu_index_of(const struct call *c);
+/* y[rows][cols(w)] = row index(i) + offset - first of the table; zeros if another rank
  * has that row */
 void cpu_embedding(struct device *d, float *y, const struct matrix *w,
-                   const int32_t *index, size_t rows, uint64_t offset, uint64_t first);
+                   struct cpu_index index, size_t rows, uint64_t offset,
+                   uint64_t first);
 /* y[rows][w.rows] = x w^T, and y[rows][w.cols] = x w.  The result of a row does not
  * depend on the other rows.  TREE fixes the order of the sums; NULL: any order.  Fail
  * only for want of memory. */
@@ -267,7 +282,29 @@ void cpu_dots(float *y, size_t y_stride, const float *x, size_t x_stride, size_t
 void cpu_add_weighted(float *y, size_t y_stride, const float *x, size_t x_stride,
                       size_t m, const float *w, size_t w_stride, size_t n,
                       size_t terms);
-/* Attention by distance, of texts of which FIRST has the first rows. */
+/* The texts of a step: each has the rows from FIRST[i] on, to the next text's. */
+struct cpu_texts {
+    const int32_t *first; /* [n] */
+    size_t n, rows;       /* of all texts */
+};
+/* Text I's rows: *n of them, from what is returned on. */
+static inline size_t cpu_text(const struct cpu_texts *t, size_t i, size_t *n)
+{
+    size_t first = (size_t)t->first[i];
+
+    *n = (i + 1 < t->n ? (size_t)t->first[i + 1] : t->rows) - first;
+    return first;
+}
+/* The text that has row ROW. */
+static inline size_t cpu_text_at(const struct cpu_texts *t, size_t row)
+{
+    size_t i = 0;
+
+    while (i + 1 < t->n && (size_t)t->first[i + 1] <= row)
+        i++;
+    return i;
+}
+/* Attention by distance.  Queries and keys may be rows that were pooled. */
 struct cpu_relate {
     float *y;
     const float *q, *k, *v, *q_far; /* [rows][heads][dim], as y; q_far reads as_key */
@@ -276,47 +313,38 @@ struct cpu_relate {
     const float *q_type;            /* as q, or NULL: reads */
     const struct matrix *types;     /* [2][heads][dim]: for tokens of the same type, and
                                      * of another */
-    const int32_t *type;            /* [rows] */
-    const int32_t *first;           /* [ntexts] */
-    size_t ntexts, rows;
+    const int32_t *type;            /* [tokens] */
+    struct cpu_texts queries, keys, tokens;
 };
 MUST_CHECK int cpu_relate(struct device *d, const struct inst *inst,
                           const struct cpu_relate *c, struct err *err);
 /* The softmax of SCALE * S[n]. */
 void cpu_softmax_row(float *s, size_t n, float scale);
-/* Attention within a window and of global tokens (longformer.c), of texts of which
- * FIRST has the first rows. */
+/* Attention within a window and of global tokens (longformer.c). */
 struct cpu_globals {
     float *y;
     const float *q, *k, *v, *q_all, *k_all, *v_all; /* [rows][heads][dim], as y */
-    const int32_t *ids;                             /* [rows] */
-    const int32_t *first;                           /* [ntexts] */
-    size_t ntexts, rows;
+    const int32_t *mask;                            /* [rows]: not 0 for global ones */
+    struct cpu_texts texts;
 };
 MUST_CHECK int cpu_global_attention(struct device *d, const struct inst *inst,
                                     const struct cpu_globals *c, struct err *err);
-/* Operations on the rows beside a row of X (conv-pool.c), in texts of which FIRST has
- * the first rows. */
+/* Operations on the rows beside a row of X (conv-pool.c). */
 struct cpu_taps {
     float *y;
-    const float *x;         /* [rows][cols], as y */
-    const float *scores;    /* [rows][heads][taps] of cpu_dynamic */
-    const struct matrix *w; /* [cols][taps] of cpu_convolve */
-    const int32_t *first;   /* [ntexts] */
-    size_t ntexts, rows, cols;
+    const float *x;            /* [rows][cols] */
+    const float *scores;       /* [rows][heads][taps] of cpu_dynamic */
+    const struct matrix *w;    /* [cols][taps] of cpu_convolve */
+    struct cpu_texts from, to; /* the rows of x, and of y */
+    size_t cols;               /* of x */
 };
 void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps *c);
 /* Pools, or unpools, by INST. */
 void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *c);
-/* The rows of a text of ROWS tokens after it was pooled TIMES times as P says, and the
- * token at which such a row begins: for a first row that is apart, one before the
- * text. */
-static inline size_t cpu_pooled_rows(size_t rows, const struct pooled_text *p,
-                                     uint64_t times)
-{
-    return (size_t)positions_pooled_rows((int64_t)rows, p->apart, p->cut, times);
-}
-
+/* The rows around each of some rows, side by side. */
+void cpu_unfold(struct device *d, const struct inst *inst, const struct cpu_taps *c);
+/* The token at which a row begins that was pooled TIMES times as P says: for a first
+ * row that is apart, one before the text. */
 static inline int64_t cpu_pooled_token(size_t row, const struct pooled_text *p,
                                        uint64_t times)
 {

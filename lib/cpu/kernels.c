@@ -35,8 +35,8 @@ static const float *source(const struct call *c, int k)
 static int kernel_embedding(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_embedding(d, result(c), c->w, c->step->index[c->inst->embedding.index],
-                  rows_of(&c->y), c->inst->embedding.offset, c->inst->embedding.first);
+    cpu_embedding(d, result(c), c->w, cpu_index_of(c), rows_of(&c->y),
+                  c->inst->embedding.offset, c->inst->embedding.first);
     return 0;
 }
 
@@ -343,7 +343,7 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
     size_t half = r->dim / 2, rows = rows_of(&c->y);
     double *own = xmalloc((half + 1) * sizeof(*own));
     const double *inv_freq = NULL;
-    enum index positions = program_positions(c->program, c->inst);
+    const int32_t *at = c->step->input[program_positions(c->program, c->inst)];
     bool fixed = !r->dynamic && !r->long_freq;
     int32_t length = -1;
 
@@ -359,7 +359,7 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
             inv_freq = program_rope_at(r, (uint64_t)length, own);
         }
         for (size_t k = 0; k < half; k++) {
-            float angle = (float)c->step->index[positions][i] * (float)inv_freq[k];
+            float angle = (float)at[i] * (float)inv_freq[k];
 
             cosine[k] = (float)(cos((double)angle) * r->scale);
             sine[k] = (float)(sin((double)angle) * r->scale);
@@ -371,7 +371,7 @@ static int kernel_angles(struct device *d, const struct call *c, struct err *err
 
 static int kernel_temper(struct device *d, const struct call *c, struct err *err)
 {
-    const int32_t *at = c->step->index[program_positions(c->program, c->inst)];
+    const int32_t *at = c->step->input[program_positions(c->program, c->inst)];
     double step = c->inst->temper.step, amount = c->inst->temper.amount;
     size_t cols = c->y.cols;
 
@@ -385,7 +385,7 @@ static int kernel_temper(struct device *d, const struct call *c, struct err *err
 static int kernel_sinusoid(struct device *d, const struct call *c, struct err *err)
 {
     const struct rope *r = &c->program->rope[c->inst->rope.table];
-    const int32_t *at = c->step->index[program_positions(c->program, c->inst)];
+    const int32_t *at = c->step->input[program_positions(c->program, c->inst)];
     size_t half = r->dim / 2, rows = rows_of(&c->y);
 
     (void)d;
@@ -619,33 +619,23 @@ static int kernel_concat(struct device *d, const struct call *c, struct err *err
     return 0;
 }
 
-static int kernel_features(struct device *d, const struct call *c, struct err *err)
+static int kernel_input(struct device *d, const struct call *c, struct err *err)
 {
     (void)d;
     (void)err;
-    memcpy(result(c), c->step->features, rows_of(&c->y) * c->y.cols * sizeof(float));
+    memcpy(result(c), c->step->input[c->inst->input],
+           rows_of(&c->y) * c->y.cols * sizeof(float));
     return 0;
 }
 
-static int kernel_halve(struct device *d, const struct call *c, struct err *err)
+/* The texts of the rows of value V. */
+static struct cpu_texts texts_of(const struct call *c, int v)
 {
-    const struct around *at = c->step->around[c->program->value[c->inst->dst].rows];
-    int32_t reach = (int32_t)c->inst->halve.reach;
-    size_t cols = c->x[0].cols;
+    int rows = c->program->value[v].rows;
 
-    (void)d;
-    (void)err;
-    for (size_t t = 0; t < rows_of(&c->y); t++)
-        for (int32_t k = 0; k < reach; k++) {
-            int32_t row = at[t].centre + k - reach / 2;
-            bool inside = row >= at[t].first && row < at[t].end;
-            const float *x = source(c, 0) + (inside ? (size_t)row : 0) * cols;
-            float *y = result(c) + t * c->y.cols + k;
-
-            for (size_t i = 0; i < cols; i++)
-                y[i * (size_t)reach] = inside ? x[i] : 0;
-        }
-    return 0;
+    return (struct cpu_texts){ .first = c->step->first[rows],
+                               .n = (size_t)c->step->rows[ROWS_ONE][0],
+                               .rows = (size_t)c->step->rows[rows][0] };
 }
 
 static int kernel_relate(struct device *d, const struct call *c, struct err *err)
@@ -656,11 +646,9 @@ static int kernel_relate(struct device *d, const struct call *c, struct err *err
                             .v = source(c, 2),
                             .q_far = source(c, 0),
                             .as_key = source(c, 3),
-                            .as_query = source(c, 4),
-                            .first = c->step->first,
-                            .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
-                            .rows = rows_of(&c->y) };
+                            .as_query = source(c, 4) };
 
+    r.queries = r.keys = r.tokens = texts_of(c, c->inst->dst);
     return cpu_relate(d, c->inst, &r, err);
 }
 
@@ -674,11 +662,13 @@ static int kernel_relate_xl(struct device *d, const struct call *c, struct err *
                             .as_key = source(c, 4),
                             .q_type = c->w ? source(c, 5) : NULL,
                             .types = c->w,
-                            .type = c->step->index[INDEX_TOKEN_TYPES],
-                            .first = c->step->first,
-                            .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
-                            .rows = rows_of(&c->y) };
+                            .type = c->step->input[FEED_TOKEN_TYPES],
+                            .queries = texts_of(c, c->inst->dst),
+                            .keys = texts_of(c, c->inst->src[1]) };
 
+    r.tokens = (struct cpu_texts){ .first = c->step->first[ROWS_TOKENS],
+                                   .n = r.queries.n,
+                                   .rows = (size_t)c->step->rows[ROWS_TOKENS][0] };
     return cpu_relate(d, c->inst, &r, err);
 }
 
@@ -692,10 +682,8 @@ static int kernel_global_attention(struct device *d, const struct call *c,
                              .q_all = source(c, 3),
                              .k_all = source(c, 4),
                              .v_all = source(c, 5),
-                             .ids = c->step->index[INDEX_IDS],
-                             .first = c->step->first,
-                             .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
-                             .rows = rows_of(&c->y) };
+                             .mask = c->step->input[c->inst->attention.mask],
+                             .texts = texts_of(c, c->inst->dst) };
 
     return cpu_global_attention(d, c->inst, &g, err);
 }
@@ -706,10 +694,18 @@ static struct cpu_taps taps_of(const struct call *c)
 {
     return (struct cpu_taps){ .y = result(c),
                               .x = source(c, 0),
-                              .first = c->step->first,
-                              .ntexts = (size_t)c->step->rows[ROWS_ONE][0],
-                              .rows = rows_of(&c->y),
-                              .cols = c->y.cols };
+                              .from = texts_of(c, c->inst->src[0]),
+                              .to = texts_of(c, c->inst->dst),
+                              .cols = c->x[0].cols };
+}
+
+static int kernel_unfold(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_taps t = taps_of(c);
+
+    (void)err;
+    cpu_unfold(d, c->inst, &t);
+    return 0;
 }
 
 static int kernel_shift(struct device *d, const struct call *c, struct err *err)
@@ -866,7 +862,7 @@ static int kernel_first(struct device *d, const struct call *c, struct err *err)
 {
     (void)d;
     (void)err;
-    copy_rows(c, c->step->first);
+    copy_rows(c, c->step->first[c->program->value[c->inst->src[0]].rows]);
     return 0;
 }
 

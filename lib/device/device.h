@@ -38,20 +38,21 @@ struct buffer {
 
 /* Inputs of a step's kernels other than activations and weights; device memory. */
 struct step_view {
-    const int32_t *rows[ROWS_KINDS]; /* one number each; none for ROWS_CHOSEN */
-    const int32_t *index[INDEX_KINDS];
+    const int32_t *rows[ROWS_MOST];  /* one number each; none for those of experts */
+    const int32_t *first[ROWS_MOST]; /* [segments]: row of its first row; -1: it is on
+                                      * another rank */
+    const void *input[FEEDS_MOST];   /* [rows][columns]: as program.input says; those
+                                      * that no instruction reads are NULL */
     const int32_t *length; /* [tokens]: the sequence's length at the end of the step */
     const int32_t *output; /* [outputs]: row among the step's tokens; -1: on another
                             * rank */
-    const int32_t *first;  /* [segments]: row of its first token; -1: on another rank */
-    const int32_t *target[ROWS_KINDS]; /* [rows]: the next token (the label), or -1 */
-    const struct draw *draw;           /* [outputs] */
+    const int32_t *target[ROWS_WANTED + 1]; /* [rows]: the next token (the label), or
+                                             * -1 */
+    const struct draw *draw;                /* [outputs] */
     const uint64_t *token; /* [tokens]: index of the token in the training run, for
                             * dropout */
     const uint64_t *seed;  /* of dropout's random numbers; one number */
-    const float *features; /* [frames][program.features] */
-    const struct around *around[ROWS_KINDS]; /* [rows] of OP_HALVE's result */
-    const float *scale; /* factor of the loss, for the backward pass; one number */
+    const float *scale;    /* factor of the loss, for the backward pass; one number */
 };
 
 /* The arguments of one execution of an instruction.  A fused operation has those of its
@@ -170,7 +171,7 @@ struct recording;
 
 /* The largest step of an engine, and what its kernels read. */
 struct room_limits {
-    uint64_t most[ROWS_KINDS]; /* rows of each kind (program_rows) */
+    uint64_t most[ROWS_MOST]; /* rows of each space (program_rows) */
     uint64_t segments;
     uint64_t queries, keys; /* of one sequence: rows of a step; keys that they see, */
     uint64_t padded_keys;   /* and as struct ranges may have them */

@@ -50,10 +50,4 @@ struct draw {
     uint64_t seed, position;
 };
 
-/* The rows that OP_HALVE reads for one row: those around row CENTRE that belong to the
- * text, the rows FIRST to END - 1. */
-struct around {
-    int32_t centre, first, end;
-};
-
 #endif

@@ -156,16 +156,15 @@ static void add_step(struct tally *activations, struct tally *logits,
 {
     uint64_t *offset = xmalloc(sizeof(*offset) * (size_t)(a->program->nvalues + 1));
     uint64_t bytes;
-    uint64_t most[ROWS_KINDS] = {
+    uint64_t most[ROWS_MOST] = {
         [ROWS_TOKENS] = step_tokens(activations, o, a->causal),
         [ROWS_WANTED] = o->micro_batch,
         [ROWS_ONE] = 1,
         [ROWS_SOURCE] = step_tokens(activations, o, false),
-        [ROWS_HALVES] = 2 * step_tokens(activations, o, false),
-        [ROWS_FRAMES] = 4 * step_tokens(activations, o, false),
         [ROWS_CHOSEN] = 1 /* balanced: a rank's experts get as many rows as it sends */
     };
 
+    rows_most(&a->program->rows, most);
     if (!program_arena(a->program, most, offset, &bytes))
         activations->over = true;
     else

@@ -72,7 +72,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                   const struct model *m, const struct memory_options *o,
                   const int coord[MESH_NAXES], struct err *err)
 {
-    const uint64_t most[ROWS_KINDS] = {
+    const uint64_t most[ROWS_MOST] = {
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
     };
     struct tally sum[MEMORY_CATEGORIES] = { 0 };

@@ -85,8 +85,8 @@ static struct op_torch torch_relate(const struct inst *inst)
 static struct op_torch (*const usual[OP_COUNT])(const struct inst *) = {
     [OP_LINEAR] = torch_product,
     [OP_MATMUL] = torch_product,
-    [OP_FEATURES] = torch_free,
-    [OP_HALVE] = torch_free,
+    [OP_INPUT] = torch_free,
+    [OP_UNFOLD] = torch_free,
     [OP_ADD_VECTOR] = torch_free,
     [OP_ACTIVATION] = torch_activation,
     [OP_XIELU] = torch_xielu,

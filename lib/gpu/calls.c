@@ -63,25 +63,29 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
 
 /* ---- products and elementwise operations ---- */
 
+static struct indices index_of(const struct call *c)
+{
+    const struct inst *inst = c->inst;
+    const int32_t *x = c->step->input[inst->embedding.input];
+
+    return (struct indices){
+        .x = x + inst->embedding.column,
+        .minus = inst->embedding.minus < 0 ? NULL : x + inst->embedding.minus,
+        .cols = c->program->input[inst->embedding.input].feed->axis.size
+    };
+}
+
 KERNEL(embedding)
 {
-    gpu_embedding(result(c), *c->w, c->step->index[c->inst->embedding.index],
-                  result_rows(c), c->inst->embedding.offset, c->inst->embedding.first,
-                  d->stream);
+    gpu_embedding(result(c), *c->w, index_of(c), result_rows(c),
+                  c->inst->embedding.offset, c->inst->embedding.first, d->stream);
     return launched(d, c, err);
 }
 
-KERNEL(features)
+KERNEL(input)
 {
-    gpu_features(result(c), c->step->features, result_rows(c), c->y.cols, d->stream);
-    return launched(d, c, err);
-}
-
-KERNEL(halve)
-{
-    gpu_halve(result(c), source(c, 0),
-              c->step->around[c->program->value[c->inst->dst].rows], result_rows(c),
-              c->x[0].cols, (int32_t)c->inst->halve.reach, d->stream);
+    gpu_input(result(c), c->step->input[c->inst->input], result_rows(c), c->y.cols,
+              d->stream);
     return launched(d, c, err);
 }
 
@@ -321,7 +325,7 @@ KERNEL(angles)
                         .theta = r->theta,
                         .factor = r->factor };
 
-    gpu_angles(result(c), c->step->index[program_positions(c->program, c->inst)],
+    gpu_angles(result(c), c->step->input[program_positions(c->program, c->inst)],
                c->step->length, a, result_rows(c), d->stream);
     return launched(d, c, err);
 }
@@ -331,7 +335,7 @@ KERNEL(sinusoid)
     const struct rope *r = &c->program->rope[c->inst->rope.table];
 
     gpu_sinusoid(result(c), c->inst->nsrc ? source(c, 0) : NULL,
-                 c->step->index[program_positions(c->program, c->inst)],
+                 c->step->input[program_positions(c->program, c->inst)],
                  c->inst->rope.offset, r->inv_freq, r->dim / 2, result_rows(c),
                  d->stream);
     return launched(d, c, err);
@@ -340,7 +344,7 @@ KERNEL(sinusoid)
 KERNEL(temper)
 {
     gpu_temper(result(c), source(c, 0),
-               c->step->index[program_positions(c->program, c->inst)],
+               c->step->input[program_positions(c->program, c->inst)],
                c->inst->temper.step, c->inst->temper.amount, result_rows(c), c->y.cols,
                d->stream);
     return launched(d, c, err);
@@ -417,6 +421,18 @@ static struct pooled pooled_of(const struct pooled_text *p)
     return (struct pooled){ .times = p->times, .apart = p->apart, .cut = p->cut };
 }
 
+/* The texts of the rows of a space, and of value V. */
+static struct texts texts_in(const struct call *c, int rows)
+{
+    return (struct texts){ c->step->first[rows], c->step->rows[ROWS_ONE],
+                           c->step->rows[rows] };
+}
+
+static struct texts texts_of(const struct call *c, int v)
+{
+    return texts_in(c, c->program->value[v].rows);
+}
+
 KERNEL(relate)
 {
     const struct inst *inst = c->inst;
@@ -429,8 +445,9 @@ KERNEL(relate)
     a.q_far = source(c, 0);
     a.as_key = source(c, 3);
     a.as_query = source(c, 4);
-    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, c->step->first,
-               c->step->rows[ROWS_ONE], result_rows(c), d->stream);
+    a.queries = a.keys = a.tokens = texts_of(c, inst->dst);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, result_rows(c),
+               d->stream);
     return launched(d, c, err);
 }
 
@@ -444,7 +461,10 @@ KERNEL(relate_xl)
                           .q_far = source(c, 3),
                           .as_key = source(c, 4),
                           .types = weight_of(c->w),
-                          .type = c->step->index[INDEX_TOKEN_TYPES],
+                          .type = c->step->input[FEED_TOKEN_TYPES],
+                          .queries = texts_of(c, inst->dst),
+                          .keys = texts_of(c, inst->src[1]),
+                          .tokens = texts_in(c, ROWS_TOKENS),
                           .pool = pooled_of(&inst->attention.pool),
                           .keys_pooled = inst->attention.keys_pooled,
                           .other_first = inst->attention.other_first,
@@ -452,8 +472,8 @@ KERNEL(relate_xl)
 
     if (c->w)
         a.q_type = source(c, 5);
-    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, c->step->first,
-               c->step->rows[ROWS_ONE], result_rows(c), d->stream);
+    gpu_relate(result(c), source(c, 0), source(c, 1), source(c, 2), a, result_rows(c),
+               d->stream);
     return launched(d, c, err);
 }
 
@@ -467,35 +487,37 @@ KERNEL(global_attention)
                          .q_all = source(c, 3),
                          .k_all = source(c, 4),
                          .v_all = source(c, 5),
-                         .ids = c->step->index[INDEX_IDS],
-                         .separator = inst->attention.separator,
-                         .first = inst->attention.global == GLOBAL_FIRST,
-                         .after = inst->attention.global == GLOBAL_CHOICE };
+                         .mask = c->step->input[inst->attention.mask],
+                         .texts = texts_of(c, inst->dst) };
 
     gpu_global_attention(result(c), source(c, 0), source(c, 1), source(c, 2), a,
-                         c->step->first, c->step->rows[ROWS_ONE], result_rows(c),
-                         d->stream);
+                         result_rows(c), d->stream);
     return launched(d, c, err);
 }
 
 /* ---- rows beside a row ---- */
 
-static struct texts texts_of(const struct call *c)
+KERNEL(unfold)
 {
-    return (struct texts){ c->step->first, c->step->rows[ROWS_ONE] };
+    gpu_unfold(result(c), source(c, 0), texts_of(c, c->inst->src[0]),
+               texts_of(c, c->inst->dst), result_rows(c), c->x[0].cols,
+               c->inst->unfold.reach, c->inst->unfold.stride, c->inst->unfold.before,
+               d->stream);
+    return launched(d, c, err);
 }
 
 KERNEL(shift)
 {
-    gpu_shift(result(c), source(c, 0), c->inst->shift, texts_of(c), result_rows(c),
-              c->y.cols, d->stream);
+    gpu_shift(result(c), source(c, 0), c->inst->shift, texts_of(c, c->inst->dst),
+              result_rows(c), c->y.cols, d->stream);
     return launched(d, c, err);
 }
 
 static int pool(struct device *d, const struct call *c, bool back, struct err *err)
 {
     gpu_pool(result(c), source(c, 0), pooled_of(&c->inst->pool.at), c->inst->pool.most,
-             back, texts_of(c), result_rows(c), c->y.cols, d->stream);
+             back, texts_of(c, c->inst->src[0]), texts_of(c, c->inst->dst),
+             result_rows(c), c->y.cols, d->stream);
     return launched(d, c, err);
 }
 
@@ -511,15 +533,16 @@ KERNEL(unpool)
 
 KERNEL(convolve)
 {
-    gpu_convolve(result(c), source(c, 0), *c->w, texts_of(c), result_rows(c), c->y.cols,
-                 c->inst->taps.count, d->stream);
+    gpu_convolve(result(c), source(c, 0), *c->w, texts_of(c, c->inst->dst),
+                 result_rows(c), c->y.cols, c->inst->taps.count, d->stream);
     return launched(d, c, err);
 }
 
 KERNEL(dynamic)
 {
-    gpu_dynamic(result(c), source(c, 0), source(c, 1), texts_of(c), result_rows(c),
-                c->inst->taps.heads, c->inst->taps.dim, c->inst->taps.count, d->stream);
+    gpu_dynamic(result(c), source(c, 0), source(c, 1), texts_of(c, c->inst->dst),
+                result_rows(c), c->inst->taps.heads, c->inst->taps.dim,
+                c->inst->taps.count, d->stream);
     return launched(d, c, err);
 }
 
@@ -608,7 +631,8 @@ KERNEL(take)
 
 KERNEL(first)
 {
-    return take_rows(d, c, c->step->first, 0, err);
+    return take_rows(d, c, c->step->first[c->program->value[c->inst->src[0]].rows], 0,
+                     err);
 }
 
 KERNEL(arrange)
@@ -728,7 +752,7 @@ static uint64_t parts_of(const struct call *c)
 
 KERNEL(row_stats)
 {
-    enum row_kind kind = c->program->value[c->inst->dst].rows;
+    int kind = c->program->value[c->inst->dst].rows;
     uint64_t part = gpu_row_stats_part(c->y.most, c->x[0].cols);
     double *room = NULL;
 

@@ -8,13 +8,10 @@
 static __device__ void text_of(const struct texts *text, int64_t t, int64_t *low,
                                int64_t *end)
 {
-    *low = 0;
-    for (int32_t i = 0; i < text->n[0]; i++) {
-        if (text->first[i] <= t)
-            *low = text->first[i];
-        else if (text->first[i] < *end)
-            *end = text->first[i];
-    }
+    int32_t i = text_at(text, t);
+
+    *low = text->first[i];
+    *end = text_end(text, i);
 }
 
 /* y[t] = x[t + by] */
@@ -23,7 +20,7 @@ static __global__ void shift_kernel(float *y, const float *x, int64_t by,
 {
     EACH_ROW(t, rows)
     {
-        int64_t low, end = end_row(rows, 0), from = t + by;
+        int64_t low, end, from = t + by;
 
         text_of(&text, t, &low, &end);
         for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x)
@@ -42,23 +39,21 @@ extern "C" void gpu_shift(float *y, const float *x, int64_t by, struct texts tex
 /* OP_POOL: row i of a text is of two neighbours, the first of which comes twice if it
  * is apart.  OP_UNPOOL: a token has the row that it went into. */
 static __global__ void pool_kernel(float *y, const float *x, struct pooled p, bool most,
-                                   bool back, struct texts text, struct span rows,
-                                   uint64_t cols)
+                                   bool back, struct texts from, struct texts to,
+                                   struct span rows, uint64_t cols)
 {
     EACH_ROW(t, rows)
     {
-        int64_t low, end = end_row(rows, 0), i, one, two, n, before;
+        int32_t text = text_at(&to, t);
+        int64_t low = from.first[text], n = text_end(&from, text) - low;
+        int64_t made = text_end(&to, text) - to.first[text], i = t - to.first[text];
+        int64_t one = i, two = i;
 
-        text_of(&text, t, &low, &end);
-        i = t - low;
-        n = pooled_rows(end - low, p, p.times);
-        before = pooled_rows(end - low, p, p.times - 1);
-        one = two = i;
         if (back) {
             one = !p.apart ? i >> p.times : i ? 1 + ((i - 1) >> p.times) : 0;
             two = one;
-        } else if (before != n) {
-            int64_t all = before + (p.apart && !p.cut);
+        } else if (made != n) {
+            int64_t all = n + (p.apart && !p.cut);
 
             one = 2 * i;
             two = one + 1 < all ? one + 1 : one;
@@ -66,7 +61,7 @@ static __global__ void pool_kernel(float *y, const float *x, struct pooled p, bo
             two -= p.apart && two;
         }
         for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
-            bool inside = (back ? one : i) < n;
+            bool inside = one < n;
             float a = inside ? x[(low + one) * cols + k] : 0;
             float b = inside ? x[(low + two) * cols + k] : 0;
 
@@ -76,12 +71,41 @@ static __global__ void pool_kernel(float *y, const float *x, struct pooled p, bo
 }
 
 extern "C" void gpu_pool(float *y, const float *x, struct pooled p, bool most,
-                         bool back, struct texts text, struct span rows, uint64_t cols,
-                         void *stream)
+                         bool back, struct texts from, struct texts to,
+                         struct span rows, uint64_t cols, void *stream)
 {
     if (rows.most && cols)
         LAUNCH(pool_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, p,
-               most, back, text, rows, cols);
+               most, back, from, to, rows, cols);
+}
+
+/* y[t][c][k] = x[t stride + k - before][c], counted in the text */
+static __global__ void unfold_kernel(float *y, const float *x, struct texts from,
+                                     struct texts to, struct span rows, uint64_t cols,
+                                     uint64_t reach, uint64_t stride, uint64_t before)
+{
+    EACH_ROW(t, rows)
+    {
+        int32_t text = text_at(&to, t);
+        int64_t low = from.first[text], n = text_end(&from, text) - low;
+        int64_t at = (t - to.first[text]) * (int64_t)stride - (int64_t)before;
+
+        for (uint64_t k = threadIdx.x; k < cols * reach; k += blockDim.x) {
+            int64_t row = at + (int64_t)(k % reach);
+
+            y[t * (cols * reach) + k] =
+                row >= 0 && row < n ? x[(uint64_t)(low + row) * cols + k / reach] : 0;
+        }
+    }
+}
+
+extern "C" void gpu_unfold(float *y, const float *x, struct texts from, struct texts to,
+                           struct span rows, uint64_t cols, uint64_t reach,
+                           uint64_t stride, uint64_t before, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(unfold_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, from,
+               to, rows, cols, reach, stride, before);
 }
 
 /* y[t][k] = sum over i of w[k][i] x[t + i - taps/2][k] */
@@ -91,7 +115,7 @@ static __global__ void convolve_kernel(float *y, const float *x, struct matrix w
 {
     EACH_ROW(t, rows)
     {
-        int64_t low, end = end_row(rows, 0);
+        int64_t low, end;
 
         text_of(&text, t, &low, &end);
         for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
@@ -124,7 +148,7 @@ static __global__ void dynamic_kernel(float *y, const float *x, const float *sco
 {
     EACH_ROW(t, rows)
     {
-        int64_t low, end = end_row(rows, 0);
+        int64_t low, end;
         uint64_t cols = heads * dim;
 
         text_of(&text, t, &low, &end);

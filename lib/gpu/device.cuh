@@ -114,13 +114,22 @@ static __device__ inline int64_t block_row(struct ranges r, struct range one,
     return r.block[one.block + at / size] * (int64_t)size + at % size;
 }
 
-/* As cpu_pooled_rows and cpu_pooled_token. */
-static __device__ inline int64_t pooled_rows(int64_t rows, struct pooled p,
-                                             uint64_t times)
+/* As cpu_text_at: the text that has row ROW; and the row after its last one. */
+static __device__ inline int32_t text_at(const struct texts *t, int64_t row)
 {
-    return positions_pooled_rows(rows, p.apart, p.cut, times);
+    int32_t i = 0;
+
+    while (i + 1 < t->n[0] && t->first[i + 1] <= row)
+        i++;
+    return i;
 }
 
+static __device__ inline int64_t text_end(const struct texts *t, int32_t text)
+{
+    return text + 1 < t->n[0] ? t->first[text + 1] : t->rows[0];
+}
+
+/* As cpu_pooled_token. */
 static __device__ inline int64_t pooled_token(int64_t row, struct pooled p,
                                               uint64_t times)
 {

@@ -1,11 +1,18 @@
-/* embedding - table lookup: y[t] = w[index[t] + offset - first], or zeros; features,
- * and the rows around each second row
+/* embedding - table lookup: y[t] = w[index(t) + offset - first], or zeros; and the rows
+ * of an input
  *
- * Blocks (y) share the columns of a row; those of halve handle a row each. */
+ * Blocks (y) share the columns of a row. */
 #include "lib/gpu/quads.cuh"
 
+static __device__ inline int32_t index_at(struct indices index, int64_t t)
+{
+    int64_t at = t * (int64_t)index.cols;
+
+    return index.x[at] - (index.minus ? index.minus[at] : 0);
+}
+
 template <bool WIDE>
-static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t *index,
+static __global__ void embedding_kernel(float *y, struct matrix w, struct indices index,
                                         struct span rows, uint64_t offset,
                                         uint64_t first)
 {
@@ -14,7 +21,7 @@ static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t
     others_ended();
     EACH_ROW(t, rows)
     {
-        uint64_t row = (uint64_t)index[t] + offset;
+        uint64_t row = (uint64_t)index_at(index, t) + offset;
         bool there = row >= first && row - first < w.rows;
 
         EACH_QUAD(k, cols, y)
@@ -29,7 +36,7 @@ static __global__ void embedding_kernel(float *y, struct matrix w, const int32_t
     }
 }
 
-extern "C" void gpu_embedding(float *y, struct matrix w, const int32_t *index,
+extern "C" void gpu_embedding(float *y, struct matrix w, struct indices index,
                               struct span rows, uint64_t offset, uint64_t first,
                               void *stream)
 {
@@ -46,8 +53,8 @@ extern "C" void gpu_embedding(float *y, struct matrix w, const int32_t *index,
 }
 
 template <bool WIDE>
-static __global__ void features_kernel(float *y, const float *x, struct span rows,
-                                       uint32_t cols)
+static __global__ void input_kernel(float *y, const float *x, struct span rows,
+                                    uint32_t cols)
 {
     EACH_ROW(t, rows)
     EACH_QUAD(k, cols, y)
@@ -58,41 +65,17 @@ static __global__ void features_kernel(float *y, const float *x, struct span row
     }
 }
 
-extern "C" void gpu_features(float *y, const float *x, struct span rows, uint64_t cols,
-                             void *stream)
+extern "C" void gpu_input(float *y, const float *x, struct span rows, uint64_t cols,
+                          void *stream)
 {
     dim3 grid = quad_grid(rows.most, cols);
 
     if (!rows.most || !cols)
         return;
     if (is_wide(x, cols) && is_wide(y, cols))
-        LAUNCH(features_kernel<true>, grid, GPU_THREADS, stream, y, x, rows,
+        LAUNCH(input_kernel<true>, grid, GPU_THREADS, stream, y, x, rows,
                (uint32_t)cols);
     else
-        LAUNCH(features_kernel<false>, grid, GPU_THREADS, stream, y, x, rows,
+        LAUNCH(input_kernel<false>, grid, GPU_THREADS, stream, y, x, rows,
                (uint32_t)cols);
-}
-
-static __global__ void halve_kernel(float *y, const float *x, const struct around *at,
-                                    struct span rows, uint64_t cols, int32_t reach)
-{
-    EACH_ROW(t, rows)
-    {
-        uint64_t n = cols * (uint64_t)reach;
-
-        for (uint64_t k = threadIdx.x; k < n; k += blockDim.x) {
-            int32_t row = at[t].centre + (int32_t)(k % (uint64_t)reach) - reach / 2;
-            bool inside = row >= at[t].first && row < at[t].end;
-
-            y[t * n + k] = inside ? x[(uint64_t)row * cols + k / (uint64_t)reach] : 0;
-        }
-    }
-}
-
-extern "C" void gpu_halve(float *y, const float *x, const struct around *at,
-                          struct span rows, uint64_t cols, int32_t reach, void *stream)
-{
-    if (rows.most && cols)
-        LAUNCH(halve_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, at,
-               rows, cols, reach);
 }

@@ -63,17 +63,18 @@ void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
 void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
                  void *stream);
 
-/* y[t] = row index[t] + offset - first of the table; zeros if another rank has that
+/* Indices: x[t * cols] - minus[t * cols], or - 0 if MINUS is NULL. */
+struct indices {
+    const int32_t *x, *minus;
+    uint64_t cols;
+};
+/* y[t] = row index(t) + offset - first of the table; zeros if another rank has that
  * row */
-void gpu_embedding(float *y, struct matrix w, const int32_t *index, struct span rows,
+void gpu_embedding(float *y, struct matrix w, struct indices index, struct span rows,
                    uint64_t offset, uint64_t first, void *stream);
 
 /* y = x[rows][cols] */
-void gpu_features(float *y, const float *x, struct span rows, uint64_t cols,
-                  void *stream);
-/* y[t][c][k] = x[at[t].centre + k - reach/2][c], or 0 outside of at[t]; x [][cols] */
-void gpu_halve(float *y, const float *x, const struct around *at, struct span rows,
-               uint64_t cols, int32_t reach, void *stream);
+void gpu_input(float *y, const float *x, struct span rows, uint64_t cols, void *stream);
 
 /* Norm groups: WIDTH columns each; COLS is a multiple of WIDTH. */
 struct groups {
@@ -165,6 +166,11 @@ struct streams {
 };
 void gpu_stream(float *y, const float *q, const float *k, const float *v,
                 struct attention a, struct streams o, struct ranges r, void *stream);
+/* Texts: FIRST has their first rows, N[0] is their number, and ROWS[0] that of their
+ * rows. */
+struct texts {
+    const int32_t *first, *n, *rows;
+};
 /* As struct pooled_text of a program. */
 struct pooled {
     uint64_t times;
@@ -180,38 +186,36 @@ struct relation {
     const float *q_type;         /* or NULL: no score of types */
     struct matrix types;         /* [2][heads][dim]: the same type, another */
     const int32_t *type;
+    struct texts queries, keys, tokens;
     struct pooled pool;   /* of the queries */
     uint64_t keys_pooled; /* how often the keys were pooled */
     bool other_first;     /* in types */
     int64_t any_type;     /* a token of this type is of every type */
 };
 void gpu_relate(float *y, const float *q, const float *k, const float *v,
-                struct relation a, const int32_t *first, const int32_t *texts,
-                struct span rows, void *stream);
+                struct relation a, struct span rows, void *stream);
 /* Attention within a window and of global tokens (longformer.cu). */
 struct globals {
     uint64_t heads, dim;
     int64_t window;
     double scale;
     const float *q_all, *k_all, *v_all;
-    const int32_t *ids;
-    int32_t separator; /* the first one ends the global tokens, */
-    bool first, after; /* or the first token is the only one, or they are those beyond
-                        * the token that follows it */
+    const int32_t *mask; /* not 0 for global tokens */
+    struct texts texts;
 };
 void gpu_global_attention(float *y, const float *q, const float *k, const float *v,
-                          struct globals a, const int32_t *first, const int32_t *texts,
-                          struct span rows, void *stream);
-/* Operations on the rows beside a row (conv-pool.cu), within texts: FIRST has their
- * first rows, N[0] is their number. */
-struct texts {
-    const int32_t *first, *n;
-};
+                          struct globals a, struct span rows, void *stream);
+/* Operations on the rows beside a row (conv-pool.cu). */
 void gpu_shift(float *y, const float *x, int64_t by, struct texts text,
                struct span rows, uint64_t cols, void *stream);
 /* OP_POOL, or OP_UNPOOL if BACK */
 void gpu_pool(float *y, const float *x, struct pooled p, bool most, bool back,
-              struct texts text, struct span rows, uint64_t cols, void *stream);
+              struct texts from, struct texts to, struct span rows, uint64_t cols,
+              void *stream);
+/* y[rows][cols][reach] */
+void gpu_unfold(float *y, const float *x, struct texts from, struct texts to,
+                struct span rows, uint64_t cols, uint64_t reach, uint64_t stride,
+                uint64_t before, void *stream);
 void gpu_convolve(float *y, const float *x, struct matrix w, struct texts text,
                   struct span rows, uint64_t cols, uint64_t taps, void *stream);
 void gpu_dynamic(float *y, const float *x, const float *scores, struct texts text,

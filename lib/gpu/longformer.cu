@@ -8,7 +8,6 @@
 
 static __global__ void globals_kernel(float *y, const float *q, const float *k,
                                       const float *v, struct globals a,
-                                      const int32_t *first, const int32_t *texts,
                                       struct span rows)
 {
     SHARED(float, value, WARPS *GPU_VALUE_DIM);
@@ -20,33 +19,20 @@ static __global__ void globals_kernel(float *y, const float *q, const float *k,
     EACH_ROW(i, rows)
     {
         struct part p = begin_part(shared, a.dim);
-        int64_t low, end, from, to;
+        int32_t text = text_at(&a.texts, i);
+        int64_t end = text_end(&a.texts, text);
+        bool global = a.mask[i] != 0;
         const float *qi;
-        bool global;
 
-        text_of(i, first, texts, rows.rows[0], &low, &end);
-        from = low;
-        to = low + 1;
-        if (!a.first) {
-            int64_t s = low;
-
-            while (s < end && a.ids[s] != a.separator)
-                s++;
-            to = s < end ? s : low;
-            if (a.after) {
-                from = s + 2 < end ? s + 2 : end;
-                to = end;
-            }
-        }
-        global = i >= from && i < to;
         qi = (global ? a.q_all : q) + i * stride + head * a.dim;
-        for (int64_t t = low + threadIdx.x / GPU_WARP; t < end; t += WARPS) {
+        for (int64_t t = a.texts.first[text] + threadIdx.x / GPU_WARP; t < end;
+             t += WARPS) {
             int64_t apart = t > i ? t - i : i - t;
             const float *kt = (global ? a.k_all : k) + t * stride + head * a.dim;
             const float *vt = (global ? a.v_all : v) + t * stride + head * a.dim;
             float s = 0;
 
-            if (!global && apart >= a.window && (t < from || t >= to))
+            if (!global && apart >= a.window && !a.mask[t])
                 continue;
             for (uint64_t d = threadIdx.x % GPU_WARP; d < a.dim; d += GPU_WARP)
                 s += qi[d] * kt[d];
@@ -57,11 +43,10 @@ static __global__ void globals_kernel(float *y, const float *q, const float *k,
 }
 
 extern "C" void gpu_global_attention(float *y, const float *q, const float *k,
-                                     const float *v, struct globals a,
-                                     const int32_t *first, const int32_t *texts,
-                                     struct span rows, void *stream)
+                                     const float *v, struct globals a, struct span rows,
+                                     void *stream)
 {
     if (rows.most && a.heads)
         LAUNCH(globals_kernel, dim3(gpu_blocks(rows.most, 1), (unsigned)a.heads, 1),
-               GPU_THREADS, stream, y, q, k, v, a, first, texts, rows);
+               GPU_THREADS, stream, y, q, k, v, a, rows);
 }

@@ -10,7 +10,6 @@
 
 static __global__ void relate_kernel(float *y, const float *q, const float *k,
                                      const float *v, struct relation a,
-                                     const int32_t *first, const int32_t *texts,
                                      struct span rows)
 {
     SHARED(float, value, WARPS *GPU_VALUE_DIM);
@@ -26,16 +25,13 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
         const float *far = a.q_far + i * stride + head * a.dim;
         struct part part = begin_part(shared, a.dim);
         float same = 0, other = 0;
-        int64_t low, end, at, keys;
-        bool nowhere, beyond;
-        int32_t type;
+        int32_t text = text_at(&a.queries, i);
+        int64_t low = a.queries.first[text], seen = a.keys.first[text];
+        int64_t keys = text_end(&a.keys, text), tokens = a.tokens.first[text];
+        int64_t at = pooled_token(i - low, a.pool, a.pool.times);
+        bool nowhere = a.pool.apart && i == low;
+        int32_t type = a.q_type ? a.type[tokens + (i == low ? 0 : at)] : 0;
 
-        text_of(i, first, texts, rows.rows[0], &low, &end);
-        beyond = i - low >= pooled_rows(end - low, a.pool, a.pool.times);
-        keys = beyond ? 0 : pooled_rows(end - low, a.pool, a.keys_pooled);
-        at = pooled_token(i - low, a.pool, a.pool.times);
-        nowhere = a.pool.apart && i == low;
-        type = a.q_type && !beyond ? a.type[low + (i == low ? 0 : at)] : 0;
         for (uint64_t d = lane; d < a.dim && a.q_type; d += GPU_WARP) {
             float x = a.q_type[i * stride + head * a.dim + d];
             uint64_t first = a.other_first ? stride : 0;
@@ -46,9 +42,9 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
         }
         same = warp_sum(same);
         other = warp_sum(other);
-        for (int64_t t = low + threadIdx.x / GPU_WARP; t < low + keys; t += WARPS) {
-            bool placed = !nowhere && !(a.pool.apart && t == low);
-            int64_t from = pooled_token(t - low, a.pool, a.keys_pooled);
+        for (int64_t t = seen + threadIdx.x / GPU_WARP; t < keys; t += WARPS) {
+            bool placed = !nowhere && !(a.pool.apart && t == seen);
+            int64_t from = pooled_token(t - seen, a.pool, a.keys_pooled);
             int64_t r = placed ? positions_row(at - from, a.span, a.far) : 0;
             const float *kt = k + t * stride + head * a.dim;
             const float *vt = v + t * stride + head * a.dim;
@@ -61,7 +57,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
                      (u ? kt[d] * u[d] : 0);
             s = warp_sum(s);
             if (a.q_type && placed) {
-                int32_t key = a.type[low + (t == low ? 0 : from)];
+                int32_t key = a.type[tokens + (t == seen ? 0 : from)];
 
                 s += type == key || type == a.any_type || key == a.any_type ? same
                                                                             : other;
@@ -73,10 +69,9 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
 }
 
 extern "C" void gpu_relate(float *y, const float *q, const float *k, const float *v,
-                           struct relation a, const int32_t *first,
-                           const int32_t *texts, struct span rows, void *stream)
+                           struct relation a, struct span rows, void *stream)
 {
     if (rows.most && a.heads)
         LAUNCH(relate_kernel, dim3(gpu_blocks(rows.most, 1), (unsigned)a.heads, 1),
-               GPU_THREADS, stream, y, q, k, v, a, first, texts, rows);
+               GPU_THREADS, stream, y, q, k, v, a, rows);
 }

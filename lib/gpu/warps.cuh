@@ -68,20 +68,4 @@ static __device__ inline void join_parts(float *y, const struct part *p,
     __syncthreads();
 }
 
-/* The rows [*low, *end) of the text of row ROW: texts begin at the rows FIRST, of which
- * there are TEXTS[0]; ROWS rows in all. */
-static __device__ inline void text_of(int64_t row, const int32_t *first,
-                                      const int32_t *texts, int64_t rows, int64_t *low,
-                                      int64_t *end)
-{
-    *low = 0;
-    *end = rows;
-    for (int32_t s = 0; s < texts[0]; s++) {
-        if (first[s] <= row)
-            *low = first[s];
-        else if (first[s] < *end)
-            *end = first[s];
-    }
-}
-
 #endif

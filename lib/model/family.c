@@ -623,12 +623,12 @@ static int section_merge(struct family *f, const struct json_doc *doc,
 
 static int check_keys(const struct json_doc *doc, struct err *err)
 {
-    static const char *const known[] = { "family",      "summary", "example",
-                                         "extends",     "match",   "symbols",
-                                         "captures",    "deal",    "rope",
-                                         "tensors",     "carry",   "forward",
-                                         "part_config", "config",  "parallelformers",
-                                         "names",       "torch",   NULL };
+    static const char *const known[] = {
+        "family",  "summary",  "example",     "extends", "match",
+        "symbols", "captures", "deal",        "rope",    "tensors",
+        "carry",   "forward",  "part_config", "config",  "parallelformers",
+        "names",   "torch",    "inputs",      NULL
+    };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -657,6 +657,7 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
         { "part_config", offsetof(struct family, part_config) },
         { "config", offsetof(struct family, config) },
         { "torch", offsetof(struct family, torch) },
+        { "inputs", offsetof(struct family, inputs) },
     };
     const struct json *forward = json_get(doc->root, "forward");
 
@@ -761,7 +762,7 @@ void family_free(struct family *f)
     struct family_table *tables[] = { &f->symbols,     &f->captures, &f->deal,
                                       &f->rope,        &f->tensors,  &f->carry,
                                       &f->part_config, &f->config,   &f->torch,
-                                      &f->names };
+                                      &f->names,       &f->inputs };
 
     if (!f)
         return;
@@ -962,6 +963,8 @@ void family_print(struct str *out, const struct family *f)
     print_table(out, "deal", &f->deal);
     print_table(out, "rope", &f->rope);
     print_table(out, "tensors", &f->tensors);
+    if (f->inputs.n)
+        print_table(out, "inputs", &f->inputs);
     if (f->part_config.n)
         print_table(out, "part_config", &f->part_config);
     if (f->config.n)

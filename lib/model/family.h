@@ -51,6 +51,7 @@ struct family {
     const struct json *policies; /* parallelformers' names of these models, or NULL */
     struct family_table symbols, captures, deal, rope, tensors, carry, part_config;
     struct family_table config; /* config keys that it does not read: accepted values */
+    struct family_table inputs; /* what a text brings by name: feed.h */
     struct family_table torch;  /* operations that PyTorch has otherwise */
     struct family_table names;  /* how other frameworks store its tensors: names.h */
     struct family_section *section;

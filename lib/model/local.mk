@@ -5,6 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/deal.c %D%/deal.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
+    %D%/feed.c %D%/feed.h \
     %D%/keys.c %D%/keys.h \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \

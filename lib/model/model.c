@@ -10,6 +10,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/model/bind.h"
+#include "lib/model/feed.h"
 #include "lib/model/quant.h"
 #include "lib/model/state.h"
 
@@ -614,7 +615,7 @@ static int open_with(struct model **out, struct family *f, cJSON *config,
     family_print(&text, f);
     m->state->text = str_steal(&text);
     if (make_scope(m, err) < 0 || make_deals(m, err) < 0 || make_sections(m, err) < 0 ||
-        make_tensors(m, err) < 0) {
+        make_tensors(m, err) < 0 || feeds_make(m, err) < 0) {
         model_free(m);
         return -1;
     }
@@ -699,6 +700,7 @@ void model_free(struct model *m)
     if (!m)
         return;
     bind_clear(m);
+    feeds_clear(m);
     for (size_t i = 0; i < s->ndefs; i++)
         for (int k = 0; k < s->def[i].ndim; k++)
             axis_clear(&s->def[i].axis[k]);

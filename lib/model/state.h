@@ -67,6 +67,8 @@ struct model_state {
     int nlayers; /* in all repeated sections */
     struct tensor_def *def;
     size_t ndefs;
+    struct model_feed *feed; /* feed.h */
+    int nfeeds;
     char *untied; /* what model_untie did, in words; or NULL */
 };
 

@@ -46,13 +46,13 @@ static uint64_t take(struct blocks *b, uint64_t size, int last)
 }
 
 uint64_t program_rows(const struct program *p, const struct value *v,
-                      const uint64_t most[ROWS_KINDS])
+                      const uint64_t most[ROWS_MOST])
 {
     const struct mixture *m;
     uint64_t senders;
 
     if (v->rows == ROWS_TABLE)
-        return p->table;
+        return p->rows.v[ROWS_TABLE].bound;
     if (v->mixture < 0)
         return most[v->rows];
     m = &p->mixture[v->mixture];
@@ -63,7 +63,7 @@ uint64_t program_rows(const struct program *p, const struct value *v,
 }
 
 static bool value_bytes(const struct program *p, const struct value *v,
-                        const uint64_t most[ROWS_KINDS], uint64_t *bytes)
+                        const uint64_t most[ROWS_MOST], uint64_t *bytes)
 {
     if (!mem_mul(bytes, program_rows(p, v, most), v->cols) ||
         !mem_mul(bytes, *bytes, (uint64_t)dtype_bits(v->dtype) / 8) ||
@@ -76,7 +76,7 @@ static bool value_bytes(const struct program *p, const struct value *v,
 /* Places value V, made by instruction I; *total is the end of the arena so far.  False
  * on overflow. */
 static bool place(struct blocks *live, const struct program *p, int v, int i,
-                  const uint64_t most[ROWS_KINDS], uint64_t *offset, uint64_t *total)
+                  const uint64_t most[ROWS_MOST], uint64_t *offset, uint64_t *total)
 {
     uint64_t size, end;
 
@@ -93,7 +93,7 @@ static bool place(struct blocks *live, const struct program *p, int v, int i,
     return true;
 }
 
-bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
+bool program_arena(const struct program *p, const uint64_t most[ROWS_MOST],
                    uint64_t *offset, uint64_t *bytes)
 {
     struct blocks live = { 0 };

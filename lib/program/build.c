@@ -50,7 +50,7 @@ bool build_cuts(const struct builder *b, const struct axis *a)
 }
 
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
-                        enum place place, enum row_kind rows)
+                        enum place place, int rows)
 {
     struct program *p = b->p;
     struct inst *inst;
@@ -85,7 +85,7 @@ struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
 }
 
 struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
-                              enum dtype dtype, enum row_kind rows)
+                              enum dtype dtype, int rows)
 {
     struct leaf leaf = { .size = n };
     struct axis col = {
@@ -590,7 +590,7 @@ int build_join(struct builder *b, const struct operand *o, const struct model_te
 
 bool build_has_all_rows(const struct builder *b, const struct operand *o)
 {
-    enum row_kind rows = b->p->value[o->index].rows;
+    int rows = b->p->value[o->index].rows;
 
     return rows == ROWS_TOKENS || rows == ROWS_SOURCE;
 }
@@ -643,6 +643,15 @@ int build_number_option(struct builder *b, const struct node *call, const char *
         return build_error(b, call->at, "option '%s' is no number", name);
     *out = v.kind == EXPR_NULL ? otherwise : v.number;
     return 0;
+}
+
+const struct node *build_word_option(const struct node *call, const char *name)
+{
+    for (const struct node *n = call->kid; n; n = n->next)
+        if (n->kind == NODE_OPTION && strlen(name) == n->len &&
+            !memcmp(name, n->text, n->len))
+            return n;
+    return NULL;
 }
 
 int build_check_options(struct builder *b, const struct node *call,

@@ -25,14 +25,16 @@ enum operand_kind {
     OPERAND_NUMBER,
     OPERAND_WORD,  /* silu, causal: the word that a symbol has, or a bare name */
     OPERAND_ROPE,  /* a rotary table */
-    OPERAND_INDEX, /* ids, positions, token_types, source, source_positions */
+    OPERAND_INDEX, /* a column of an input of whole numbers: ids, positions, ... */
     OPERAND_ABSENT /* a tensor that this model lacks, or a symbol that is null */
 };
 
 struct operand {
     enum operand_kind kind;
-    size_t at; /* byte offset in the line, for messages */
-    int index; /* of the value or the rotary table; or an enum index */
+    size_t at;  /* byte offset in the line, for messages */
+    int index;  /* of the value, the rotary table, or the input */
+    int column; /* of the input */
+    bool whole; /* all its columns: none was named */
     size_t tensor;
     char segment[32]; /* segment of the tensor's first axis; "": the whole tensor */
     double number;
@@ -69,7 +71,7 @@ struct builder {
         struct model_tensor t;
     } * *view; /* [nviews]: tensors with an axis of experts, seen as one expert's */
     size_t nviews, view_cap;
-    int *angles;       /* [rope][ROWS_KINDS]: value of OP_ANGLES, or -1 */
+    int *angles;       /* [rope][ROWS_MOST]: value of OP_ANGLES, or -1 */
     size_t first_bind; /* names before this one are not visible */
     bool last_section; /* OP_TAKE may be inserted here */
     bool beside;       /* some row reads other rows of its text, beside attention */
@@ -93,10 +95,10 @@ int build_tree(struct builder *b, const struct axis *a, int *tree);
  * The caller fills in sources, weights and the fields of OP.  The pointer is valid
  * until the next call. */
 struct inst *build_emit(struct builder *b, enum op op, const struct axis *col,
-                        enum place place, enum row_kind rows);
+                        enum place place, int rows);
 /* The same for a result with N columns of type DTYPE, replicated. */
 struct inst *build_emit_plain(struct builder *b, enum op op, uint64_t n,
-                              enum dtype dtype, enum row_kind rows);
+                              enum dtype dtype, int rows);
 /* Index of the struct gather for the columns A; equal ones are shared. */
 int build_gather(struct builder *b, const struct axis *a);
 /* Emits the all-reduce of V, partial, over the mesh axis OVER; returns its result. */
@@ -149,7 +151,13 @@ struct inst *build_unary(struct builder *b, enum op op, int x);
 /* The option NAME of CALL as a number; OTHERWISE if it is not given. */
 int build_number_option(struct builder *b, const struct node *call, const char *name,
                         double otherwise, double *out);
-/* The options of pooled rows, "pooled", "apart" and "cut". */
+/* The option NAME of CALL as it is written; NULL if it is not given. */
+const struct node *build_word_option(const struct node *call, const char *name);
+/* The symbol named by argument ARG of CALL, as a digit; it must not be sharded.  *name:
+ * borrowed. */
+int build_symbol(struct builder *b, const struct node *call, int arg, struct digit *out,
+                 const char **name);
+/* The options of pooled rows, "apart" and "cut". */
 int build_pooling(struct builder *b, const struct node *call, struct pooled_text *out);
 /* Fails if CALL has an option that is not in the NULL-terminated KNOWN; KNOWN NULL: no
  * option is allowed. */
@@ -162,14 +170,13 @@ bool build_has_all_rows(const struct builder *b, const struct operand *o);
 /* The columns "call" of the table of operations: in rules.c, heads.c, mixture.c. */
 typedef int build_rule(struct builder *b, enum op op, const struct node *call,
                        const struct operand *arg, int n, struct operand *out);
-build_rule apply_features, apply_halve;
 build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
     apply_sinusoid, apply_keep, apply_first;
 build_rule apply_attention, apply_stream, apply_concat, apply_head_product,
     apply_relate, apply_relate_xl, apply_global_attention;
-build_rule apply_convolve, apply_dynamic, apply_shift, apply_pool, apply_join,
-    apply_view;
+build_rule apply_unfold, apply_convolve, apply_dynamic, apply_shift, apply_pool,
+    apply_join, apply_view;
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

@@ -15,8 +15,6 @@ struct cost_step cost_token(double tokens)
 
     s.rows[ROWS_TOKENS] = s.rows[ROWS_WANTED] = s.rows[ROWS_SOURCE] = 1;
     s.rows[ROWS_ONE] = 1 / tokens;
-    s.rows[ROWS_HALVES] = 2;
-    s.rows[ROWS_FRAMES] = 4;
     return s;
 }
 
@@ -26,8 +24,6 @@ struct cost_step cost_prompt(double tokens)
 
     s.rows[ROWS_TOKENS] = s.rows[ROWS_SOURCE] = tokens;
     s.rows[ROWS_WANTED] = s.rows[ROWS_ONE] = 1;
-    s.rows[ROWS_HALVES] = 2 * tokens;
-    s.rows[ROWS_FRAMES] = 4 * tokens;
     return s;
 }
 
@@ -50,6 +46,8 @@ double cost_rows(const struct program *p, const struct value *value,
                  const struct cost_step *s)
 {
     const struct mixture *m = value->mixture < 0 ? NULL : &p->mixture[value->mixture];
+    double ratio;
+    int known;
 
     if (m)
         return value->rows == ROWS_SENT ? s->rows[m->rows] * (double)m->top
@@ -57,8 +55,9 @@ double cost_rows(const struct program *p, const struct value *value,
     if (value->kept && !s->whole)
         return s->keys;
     if (value->rows == ROWS_TABLE) /* once per sequence */
-        return s->rows[ROWS_ONE] * (double)p->table;
-    return s->rows[value->rows];
+        return s->rows[ROWS_ONE] * (double)p->rows.v[ROWS_TABLE].bound;
+    ratio = rows_ratio(&p->rows, value->rows, &known);
+    return s->rows[known] * ratio;
 }
 
 double cost_bytes(const struct program *p, const struct value *value,

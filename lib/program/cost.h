@@ -11,8 +11,9 @@
 
 /* What a cost depends on in a step. */
 struct cost_step {
-    double rows[ROWS_KINDS]; /* rows of each kind; ROWS_SENT, ROWS_CHOSEN are derived */
-    double keys;             /* keys in the cache at the end of the step */
+    double rows[ROWS_OWN]; /* of the spaces that every program has; those of experts,
+                            and of others, follow */
+    double keys;           /* keys in the cache at the end of the step */
     bool whole; /* the step is a sequence of KEYS tokens without cached ones, or its
                    average row: a causal row sees half of the keys in the mean */
     bool dense; /* masked scores are computed, too, as by eager attention in PyTorch */

@@ -330,17 +330,21 @@ static int take_rows(struct builder *b, int v)
     return b->type[v].taken;
 }
 
+/* The rows of input FEED as a value. */
+static void read_input(struct builder *b, int feed, struct operand *out)
+{
+    const struct program_input *in = &b->p->input[feed];
+    struct inst *inst = build_emit(b, OP_INPUT, &in->feed->axis, PLACE_WHOLE, in->rows);
+
+    inst->input = feed;
+    b->p->source |= in->rows != ROWS_TOKENS;
+    build_operand(out, inst);
+}
+
 static int eval_name(struct builder *b, const struct node *n, struct operand *out)
 {
-    static const char *const indexes[] = { "ids",         "positions",
-                                           "token_types", "mark0",
-                                           "mark1",       "mark2",
-                                           "mark3",       "mark4",
-                                           "mark5",       "mark6",
-                                           "mark7",       "every",
-                                           "source",      "source_positions",
-                                           NULL };
     struct expr_value v;
+    int feed;
     struct err e = { 0 };
     long tensor;
 
@@ -350,11 +354,13 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
                                      .index = take_rows(b, b->bind[i].value) };
             return 0;
         }
-    for (int i = 0; indexes[i]; i++)
-        if (word_is(n, indexes[i])) {
-            *out = (struct operand){ .kind = OPERAND_INDEX, .index = i };
-            return 0;
-        }
+    feed = model_feed_find(b->m, n->text, n->len);
+    if (feed >= 0) {
+        *out = (struct operand){ .kind = OPERAND_INDEX, .index = feed, .whole = true };
+        if (b->p->input[feed].feed->dtype == DTYPE_F32)
+            read_input(b, feed, out);
+        return 0;
+    }
     tensor = model_tensor_at(b->m, n->text, n->len, b->layer, b->expert);
     if (tensor == -3)
         return build_error(b, n->at, "'%.*s' is read inside experts() only",
@@ -391,6 +397,25 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
                        (int)n->len, n->text);
 }
 
+/* "input.0": a column of the input X. */
+static int name_column(struct builder *b, const struct node *n, const struct operand *x,
+                       struct operand *out)
+{
+    const struct model_feed *f = b->p->input[x->index].feed;
+    uint64_t column;
+    char text[8] = "";
+
+    if (n->len < sizeof(text))
+        memcpy(text, n->text, n->len);
+    if (!str_u64(text, &column) || column >= f->axis.size)
+        return build_error(b, n->at, "'%s' has %llu columns, from 0 on", f->name,
+                           (unsigned long long)f->axis.size);
+    *out = *x;
+    out->column = (int)column;
+    out->whole = false;
+    return 0;
+}
+
 static int eval_segment(struct builder *b, const struct node *n, struct operand *out)
 {
     char segment[32] = "";
@@ -410,6 +435,8 @@ static int eval_segment(struct builder *b, const struct node *n, struct operand 
         memcpy(out->segment, segment, sizeof(segment));
         return 0;
     }
+    if (x.kind == OPERAND_INDEX && x.whole)
+        return name_column(b, n, &x, out);
     if (build_need_value(b, &x) < 0)
         return -1;
     if (!axis_segment(&col, &b->type[x.index].col, segment))

@@ -342,18 +342,31 @@ int apply_stream(struct builder *b, enum op op, const struct node *call,
 }
 
 /* Converts the N arguments of attention to sources, and types its heads.  Those from
- * the fourth on have a row of the table, if TABLE has their bit. */
+ * the fourth on have a row of the table, if TABLE has their bit.  FEWER: queries may be
+ * rows that were made of the keys'. */
 static int head_sources(struct builder *b, const struct operand *arg, int n,
-                        unsigned table, int *src, struct inst *layout)
+                        unsigned table, bool fewer, int *src, struct inst *layout)
 {
+    const struct row_spaces *spaces = &b->p->rows;
+    int queries = ROWS_TOKENS, keys = ROWS_TOKENS;
+
     for (int i = 0; i < n; i++) {
-        enum row_kind rows = table >> i & 1 ? ROWS_TABLE : ROWS_TOKENS;
+        int rows = table >> i & 1 ? ROWS_TABLE : i == 1 || i == 2 ? keys : queries;
+        int own;
 
         if (build_need_value(b, &arg[i]) < 0)
             return -1;
-        if (b->p->value[arg[i].index].rows != rows)
+        own = b->p->value[arg[i].index].rows;
+        if (i == 0 && fewer && rows_root(spaces, own) == ROWS_TOKENS)
+            rows = queries = keys = own;
+        else if (i == 1 && fewer && spaces->v[queries].how == HOW_RATIO &&
+                 own == spaces->v[queries].parent)
+            rows = keys = own;
+        if (own != rows)
             return build_error(b, arg[i].at, "expected rows of %s",
-                               rows == ROWS_TOKENS ? "all tokens" : "a table");
+                               rows == ROWS_TOKENS  ? "all tokens"
+                               : rows == ROWS_TABLE ? "a table"
+                                                    : spaces->v[rows].name);
         src[i] = build_cut(b, arg[i].index);
         if (!axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
             return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
@@ -367,11 +380,13 @@ static int head_sources(struct builder *b, const struct operand *arg, int n,
 
 /* The same for attention by distance, whose table has two halves. */
 static int relate_sources(struct builder *b, const struct operand *arg, int n,
-                          unsigned table, int *src, struct inst *layout)
+                          unsigned table, bool fewer, int *src, struct inst *layout)
 {
-    if (head_sources(b, arg, n, table, src, layout) < 0)
+    uint64_t rows = b->p->rows.v[ROWS_TABLE].bound;
+
+    if (head_sources(b, arg, n, table, fewer, src, layout) < 0)
         return -1;
-    if (b->p->table % 2 || b->p->table < 2)
+    if (rows % 2 || rows < 2)
         return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
                                 &b->type[src[1]].col);
     return 0;
@@ -384,7 +399,7 @@ static struct inst *emit_relate(struct builder *b, enum op op, const int *src, i
     struct axis col;
 
     axis_copy(&col, &b->type[src[0]].col);
-    inst = build_emit(b, op, &col, b->p->value[src[0]].place, ROWS_TOKENS);
+    inst = build_emit(b, op, &col, b->p->value[src[0]].place, b->p->value[src[0]].rows);
     axis_clear(&col);
     inst->attention = layout->attention;
     memcpy(inst->src, src, (size_t)n * sizeof(*src));
@@ -392,7 +407,7 @@ static struct inst *emit_relate(struct builder *b, enum op op, const int *src, i
     inst->attention.value_dim = inst->attention.value_cols = inst->attention.head_dim;
     inst->attention.scale =
         isnan(scale) ? 1 / sqrt((double)inst->attention.head_dim) : scale;
-    inst->attention.span = b->p->table / 2;
+    inst->attention.span = b->p->rows.v[ROWS_TABLE].bound / 2;
     return inst;
 }
 
@@ -408,7 +423,7 @@ int apply_relate(struct builder *b, enum op op, const struct node *call,
     if (build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "scale", NAN, &scale) < 0 ||
         build_number_option(b, call, "far", 0, &far) < 0 ||
-        relate_sources(b, arg, n, 1 << 3 | 1 << 4, src, &layout) < 0)
+        relate_sources(b, arg, n, 1 << 3 | 1 << 4, false, src, &layout) < 0)
         return -1;
     inst = emit_relate(b, op, src, n, &layout, scale);
     inst->attention.far = far > 1 ? (uint64_t)far : 0;
@@ -422,28 +437,25 @@ int apply_relate(struct builder *b, enum op op, const struct node *call,
 int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "scale", "pooled", "keys",     "apart",
-                                         "cut",   "any",    "reversed", NULL };
+    static const char *const known[] = { "scale", "apart", "any", "reversed", NULL };
     const struct model_tensor *t;
     struct inst layout = { 0 }, *inst;
     int src[INST_SOURCES], sources = n > 5 ? 6 : 5;
     struct weight *w;
     struct axis over;
     struct pooled_text pool;
-    double scale = 0, keys = 0, reversed = 0, any = 0;
+    double scale = 0, reversed = 0, any = 0;
     bool fits;
 
     if (build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "scale", NAN, &scale) < 0 ||
         build_pooling(b, call, &pool) < 0 ||
-        build_number_option(b, call, "keys", (double)pool.times, &keys) < 0 ||
         build_number_option(b, call, "any", -1, &any) < 0 ||
         build_number_option(b, call, "reversed", 0, &reversed) < 0 ||
-        relate_sources(b, arg, sources, 1 << 4, src, &layout) < 0)
+        relate_sources(b, arg, sources, 1 << 4, true, src, &layout) < 0)
         return -1;
-    if (!(keys == (double)pool.times || keys + 1 == (double)pool.times) ||
-        !(fabs(any) < 1 << 20))
-        return build_error(b, call->at, "'keys' is 'pooled' or one less");
+    if (!(fabs(any) < 1 << 20))
+        return build_error(b, call->at, "'any' is a token type");
     if (n == 6)
         return build_error(b, call->at, "a query for types needs a tensor");
     if (n > 5) {
@@ -457,8 +469,10 @@ int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
                                     t->axis[1]);
     }
     inst = emit_relate(b, op, src, sources, &layout, scale);
+    pool.times = (uint64_t)rows_depth(&b->p->rows, b->p->value[src[0]].rows);
     inst->attention.pool = pool;
-    inst->attention.keys_pooled = (uint64_t)keys;
+    inst->attention.keys_pooled =
+        (uint64_t)rows_depth(&b->p->rows, b->p->value[src[1]].rows);
     inst->attention.any_type = (int64_t)any;
     inst->attention.other_first = reversed != 0;
     if (n > 5) {
@@ -471,33 +485,29 @@ int apply_relate_xl(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* global_attention(q, k, v, q_all, k_all, v_all): a token sees the window around it and
- * the global tokens; these see all, by the latter three (Beltagy et al. 2020,
- * "Longformer", arXiv:2004.05150, section 3.1, and its code). */
+/* global_attention(q, k, v, q_all, k_all, v_all, mask): a token sees the window around
+ * it and the global tokens, for which the input MASK is not 0; these see all, by q_all
+ * to v_all (Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1). */
 int apply_global_attention(struct builder *b, enum op op, const struct node *call,
                            const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "window", "tokens", "separator", NULL };
+    static const char *const known[] = { "window", NULL };
     struct inst layout = { 0 }, *inst;
-    double window = 0, tokens = 0, separator = 0;
+    double window = 0;
     int src[INST_SOURCES];
 
     if (build_check_options(b, call, known) < 0 ||
         build_number_option(b, call, "window", 0, &window) < 0 ||
-        build_number_option(b, call, "tokens", GLOBAL_FIRST, &tokens) < 0 ||
-        build_number_option(b, call, "separator", -1, &separator) < 0 ||
-        head_sources(b, arg, n, 0, src, &layout) < 0)
+        head_sources(b, arg, n - 1, 0, false, src, &layout) < 0)
         return -1;
     if (!(window >= 1 && window < 1 << 30) || window != floor(window))
         return build_error(b, call->at, "'window' is a number of tokens");
-    if (tokens != GLOBAL_FIRST && tokens != GLOBAL_QUESTION && tokens != GLOBAL_CHOICE)
-        return build_error(b, call->at, "'tokens' is 1, 2 or 3");
-    if (tokens != GLOBAL_FIRST && !(separator >= 0 && separator < INT32_MAX))
-        return build_error(b, call->at, "'separator' is an id");
-    inst = emit_relate(b, op, src, n, &layout, NAN);
+    if (arg[6].kind != OPERAND_INDEX || b->p->input[arg[6].index].rows != ROWS_TOKENS ||
+        b->p->input[arg[6].index].feed->axis.size != 1)
+        return build_error(b, arg[6].at, "expected an input of a number a token");
+    inst = emit_relate(b, op, src, n - 1, &layout, NAN);
     inst->attention.window = (uint64_t)window;
-    inst->attention.global = (enum global_tokens)tokens;
-    inst->attention.separator = (int32_t)separator;
+    inst->attention.mask = arg[6].index;
     build_operand(out, inst);
     return 0;
 }

@@ -187,6 +187,9 @@ static int parse_part(struct scan *r, struct node **out)
         size_t len = scan_word(r, 1);
         struct node *n;
 
+        if (!len) /* a column's number */
+            while (isdigit((unsigned char)r->p[1 + len]))
+                len++;
         if (!len) {
             node_free(*out);
             return scan_fail(r, r->p, "expected a segment after '.'");

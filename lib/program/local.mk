@@ -27,4 +27,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/program.c %D%/program.h \
     %D%/recompute.c %D%/recompute.h \
     %D%/rotary.c %D%/rotary.h \
+    %D%/rows.c %D%/rows.h \
     %D%/rules.c

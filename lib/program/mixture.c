@@ -211,8 +211,8 @@ static int each_line(struct builder *b, const struct node *each, int chosen)
 }
 
 /* All-to-all of the rows FROM to their experts, or of the results back. */
-static int all_to_all_rows(struct builder *b, enum all_to_all_what what,
-                           enum row_kind rows, int from)
+static int all_to_all_rows(struct builder *b, enum all_to_all_what what, int rows,
+                           int from)
 {
     const struct mixture *m = &b->p->mixture[b->mixture];
     struct inst *inst;
@@ -241,8 +241,7 @@ static int exchange_counts(struct builder *b, int sent)
 }
 
 /* Emits the counts of rows per expert and the index that sorts the rows by expert. */
-static int sort_rows(struct builder *b, int choice, enum row_kind rows,
-                     enum row_kind sorted)
+static int sort_rows(struct builder *b, int choice, int rows, int sorted)
 {
     struct mixture *m = &b->p->mixture[b->mixture];
     struct inst *inst =
@@ -260,9 +259,9 @@ static int sort_rows(struct builder *b, int choice, enum row_kind rows,
 static int run_each(struct builder *b, const struct node *each, int route, int choice,
                     int rows, struct operand *out)
 {
-    enum row_kind kind = b->p->value[rows].rows;
+    int kind = b->p->value[rows].rows;
     bool shared = b->p->mesh.size[MESH_EP] > 1;
-    enum row_kind sorted = shared ? ROWS_SENT : ROWS_CHOSEN;
+    int sorted = shared ? ROWS_SENT : ROWS_CHOSEN;
     int index = sort_rows(b, choice, kind, sorted), chosen, line;
     struct inst *inst;
     struct axis col;

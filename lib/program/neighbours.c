@@ -7,15 +7,80 @@
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
 
-/* Fails unless O has the rows of whole texts, in order. */
+/* Fails unless O has rows of whole texts, or of what was made of them, in order. */
 static int need_texts(struct builder *b, const struct operand *o)
 {
+    const struct row_spaces *r = &b->p->rows;
+    int root;
+
     if (build_need_value(b, o) < 0)
         return -1;
-    b->beside = true;
-    return b->p->value[o->index].rows == ROWS_TOKENS
+    root = rows_root(r, b->p->value[o->index].rows);
+    b->beside |= root == ROWS_TOKENS;
+    return r->v[root].how == HOW_GIVEN
                ? 0
                : build_error(b, o->at, "expected the rows of all tokens");
+}
+
+/* The space with the rows of OF, as the option "rows" of CALL names it; -1 with an
+ * error. */
+static int derive(struct builder *b, const struct node *call,
+                  const struct row_space *of)
+{
+    const struct node *name = build_word_option(call, "rows");
+    int k = rows_derive(&b->p->rows, of, name ? name->expr : NULL,
+                        name ? name->expr_len : 0);
+
+    return k >= 0 ? k
+                  : build_error(b, name ? name->at : call->at,
+                                "there are such rows already, or too many kinds");
+}
+
+/* unfold(x, reach, stride = s, before = b): REACH rows side by side, from row s t - b
+ * on, which a product with a convolution's weight [out, in, reach] contracts. */
+int apply_unfold(struct builder *b, enum op op, const struct node *call,
+                 const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "stride", "before", "rows", NULL };
+    struct row_space of = { .how = HOW_RATIO, .times = 1 };
+    double stride = 0, before = 0;
+    struct digit reach;
+    const char *name;
+    struct inst *inst;
+    struct axis col;
+    int x, rows;
+
+    (void)n;
+    if (need_texts(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_symbol(b, call, 1, &reach, &name) < 0 ||
+        build_number_option(b, call, "stride", 1, &stride) < 0 ||
+        build_number_option(b, call, "before", (double)(reach.size / 2), &before) < 0)
+        return -1;
+    if (!(stride >= 1 && stride < 1 << 20) || stride != floor(stride) ||
+        !(before >= 0 && before < 1 << 20) || before != floor(before) ||
+        reach.size >= 1 << 20)
+        return build_error(b, call->at, "'stride' and 'before' are numbers of rows");
+    x = arg[0].index;
+    if (b->type[x].col.n != 1)
+        return build_error(b, arg[0].at, "expected one segment");
+    if (b->p->value[x].place == PLACE_PARTIAL)
+        x = build_whole(b, x);
+    of.parent = b->p->value[x].rows;
+    of.by = (uint64_t)stride; /* floor((rows + 2 before - reach) / stride) + 1 */
+    of.plus = 2 * (int64_t)before - (int64_t)reach.size + (int64_t)stride;
+    rows = derive(b, call, &of);
+    if (rows < 0)
+        return -1;
+    if (!axis_append(&col, &b->type[x].col, &reach, name))
+        return build_error(b, arg[0].at, "the axis has too many factors");
+    inst = build_emit(b, op, &col, b->p->value[x].place, rows);
+    axis_clear(&col);
+    inst->src[inst->nsrc++] = x;
+    inst->unfold.reach = reach.size;
+    inst->unfold.stride = (uint64_t)stride;
+    inst->unfold.before = (uint64_t)before;
+    build_operand(out, inst);
+    return 0;
 }
 
 /* shift(x, by = n) */
@@ -40,41 +105,42 @@ int apply_shift(struct builder *b, enum op op, const struct node *call,
 
 int build_pooling(struct builder *b, const struct node *call, struct pooled_text *out)
 {
-    enum { MOST = 20 };
-    double times = 0, apart = 0, cut = 0;
+    double apart = 0, cut = 0;
 
-    if (build_number_option(b, call, "pooled", 0, &times) < 0 ||
-        build_number_option(b, call, "apart", 0, &apart) < 0 ||
+    if (build_number_option(b, call, "apart", 0, &apart) < 0 ||
         build_number_option(b, call, "cut", 0, &cut) < 0)
         return -1;
-    if (!(times >= 0 && times <= MOST) || times != floor(times))
-        return build_error(b, call->at, "'pooled' is a number of times, at most %d",
-                           MOST);
-    *out = (struct pooled_text){ .times = (uint64_t)times,
-                                 .apart = apart != 0,
-                                 .cut = cut != 0 };
+    *out = (struct pooled_text){ .apart = apart != 0, .cut = cut != 0 };
     return 0;
 }
 
-/* pool(x, pooled = n): two neighbours into one, for the n-th time.  unpool(x, pooled =
- * n): back to all tokens (Dai et al. 2020, "Funnel-Transformer", arXiv:2006.03236,
- * sections 2.2 and 2.3, and its code). */
+/* pool(x): two neighbours into one.  unpool(x): back to all tokens (Dai et al. 2020,
+ * "Funnel-Transformer", arXiv:2006.03236, sections 2.2 and 2.3, and its code). */
 int apply_pool(struct builder *b, enum op op, const struct node *call,
                const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "pooled", "apart", "cut", "most", NULL };
+    static const char *const known[] = { "apart", "cut", "most", "rows", NULL };
+    struct row_space of = { .how = HOW_RATIO, .times = 1, .by = 2 };
     struct pooled_text at;
     struct inst *inst;
     double most;
+    int rows, from;
 
     (void)n;
     if (need_texts(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
         build_pooling(b, call, &at) < 0 ||
         build_number_option(b, call, "most", 0, &most) < 0)
         return -1;
-    if (!at.times)
-        return build_error(b, call->at, "'pooled' is at least 1");
+    from = b->p->value[arg[0].index].rows;
+    of.parent = from;
+    of.plus = 1 + (at.apart && !at.cut);
+    of.least = at.apart ? 2 : 1;
+    at.times = (uint64_t)rows_depth(&b->p->rows, from) + (op == OP_POOL);
+    rows = op == OP_POOL ? derive(b, call, &of) : rows_root(&b->p->rows, from);
+    if (rows < 0)
+        return -1;
     inst = build_unary(b, op, arg[0].index);
+    b->p->value[inst->dst].rows = rows;
     inst->pool.at = at;
     inst->pool.most = most != 0;
     build_operand(out, inst);
@@ -217,7 +283,7 @@ int apply_view(struct builder *b, enum op op, const struct node *call,
                const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "as", NULL };
-    const struct node *as = call->kid;
+    const struct node *as = build_word_option(call, "as");
     char *text;
     struct axis col;
     struct err e = { 0 };
@@ -227,8 +293,6 @@ int apply_view(struct builder *b, enum op op, const struct node *call,
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0)
         return -1;
-    while (as && as->kind != NODE_OPTION)
-        as = as->next;
     if (!as)
         return build_error(b, call->at, "expected 'as = shape'");
     text = xstrndup(as->expr, as->expr_len);

@@ -53,11 +53,12 @@
     ROW(MATMUL, matmul, DEVICE, GRADS(1), CALL(2, 2, apply_product),                   \
         .inner = INNER_ROWS, .saved = saved_product, .flops = of_matrix,               \
         .traffic = TRAFFIC_PRODUCT)                                                    \
-    /* y[t] = the features of frame t */                                               \
-    ROW(FEATURES, features, DEVICE, NO_REVERSE, CALL(1, 1, apply_features))            \
-    /* y[t][c][k] = a[2t + k - reach/2][c]; 0 before the first and after the last row  \
-     * of the text */                                                                  \
-    ROW(HALVE, halve, DEVICE, NO_REVERSE, CALL(2, 2, apply_halve), .role = ROLE_TEXT)  \
+    /* y[t] = row t of the input */                                                    \
+    ROW(INPUT, input, DEVICE, NO_REVERSE)                                              \
+    /* y[t][c][k] = a[stride t + k - before][c]; 0 before the first and after the last \
+     * row of the text */                                                              \
+    ROW(UNFOLD, unfold, DEVICE, NO_REVERSE, CALL(2, 2, apply_unfold),                  \
+        .role = ROLE_TEXT)                                                             \
     /* y = a + b, of the same shape */                                                 \
     ROW(ADD, add, DEVICE, PASSES(2))                                                   \
     /* y = a * b */                                                                    \
@@ -139,9 +140,10 @@
         .role = ROLE_TEXT, .saved = saved_all, .flops = of_attention,                  \
         .scores = of_query)                                                            \
     /* attention within a window, and of tokens that see all and are seen by all       \
-     * (Longformer); src q, k, v, and those by which the latter see */                 \
+     * (Longformer); src q, k, v, and those by which the latter see, which an input    \
+     * tells */                                                                        \
     ROW(GLOBAL_ATTENTION, global_attention, DEVICE, NO_REVERSE,                        \
-        CALL(6, 6, apply_global_attention), .role = ROLE_TEXT, .saved = saved_all,     \
+        CALL(7, 7, apply_global_attention), .role = ROLE_TEXT, .saved = saved_all,     \
         .flops = of_attention, .scores = of_query)                                     \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, GRADS(1), CALL(2, 2, apply_head_product),    \
@@ -162,11 +164,10 @@
     /* y[t] = a[t + shift]; 0 beyond the text */                                       \
     ROW(SHIFT, shift, DEVICE, NO_REVERSE, CALL(1, 1, apply_shift),                     \
         .places = PLACES_SUMMED, .role = ROLE_TEXT, .traffic = TRAFFIC_COPIES)         \
-    /* y[i] = the mean, or the larger, of two neighbours of a: rows of a text that was \
-     * pooled pool.times - 1 times before; the rows after the pooled ones are 0 */     \
+    /* y[i] = the mean, or the larger, of two neighbours of a */                       \
     ROW(POOL, pool, DEVICE, NO_REVERSE, CALL(1, 1, apply_pool),                        \
         .places = PLACES_SUMMED, .role = ROLE_TEXT, .saved = saved_source)             \
-    /* y[t] = the row of a, pooled pool.times times, that t went into; or 0 */         \
+    /* y[t] = the row of a, pooled pool.times times, that token t went into; or 0 */   \
     ROW(UNPOOL, unpool, DEVICE, NO_REVERSE, CALL(1, 1, apply_pool),                    \
         .places = PLACES_SUMMED, .role = ROLE_TEXT, .traffic = TRAFFIC_COPIES)         \
     /* y[t] = the top-k experts of token t, highest score first, i32; -1 pads */       \

@@ -4,31 +4,9 @@
 #include <ctype.h>
 #include <inttypes.h>
 
-static const char *const rows_names[ROWS_KINDS] = {
-    [ROWS_TOKENS] = "tokens", [ROWS_WANTED] = "outputs", [ROWS_ONE] = "sequences",
-    [ROWS_SOURCE] = "source", [ROWS_FRAMES] = "frames",  [ROWS_HALVES] = "halves",
-    [ROWS_TABLE] = "table",   [ROWS_SENT] = "sent",      [ROWS_CHOSEN] = "choices"
-};
 static const char *const place_names[] = {
     [PLACE_WHOLE] = "replicated", [PLACE_CUT] = "sharded", [PLACE_PARTIAL] = "partial"
 };
-static const char *const index_names[INDEX_KINDS] = { [INDEX_IDS] = "ids",
-                                                      [INDEX_POSITIONS] = "positions",
-                                                      [INDEX_TOKEN_TYPES] =
-                                                          "token_types",
-                                                      [INDEX_MARK] = "mark0",
-                                                      [INDEX_MARK + 1] = "mark1",
-                                                      [INDEX_MARK + 2] = "mark2",
-                                                      [INDEX_MARK + 3] = "mark3",
-                                                      [INDEX_MARK + 4] = "mark4",
-                                                      [INDEX_MARK + 5] = "mark5",
-                                                      [INDEX_MARK + 6] = "mark6",
-                                                      [INDEX_LAST_MARK] = "mark7",
-                                                      [INDEX_SOURCE] = "source",
-                                                      [INDEX_EVERY] = "every",
-                                                      [INDEX_SOURCE_POSITIONS] =
-                                                          "source_positions" };
-
 /* The operation's name; collectives are spelled all-reduce, all-gather. */
 static void add_operation(struct str *out, const struct inst *inst)
 {
@@ -101,7 +79,7 @@ static void add_value(struct str *out, const struct program *p, int value)
                  w->summed ? ", to be summed over tp" : "");
         return;
     }
-    str_addf(out, "%%%d [%s][%" PRIu64, value, rows_names[v->rows], v->cols);
+    str_addf(out, "%%%d [%s][%" PRIu64, value, p->rows.v[v->rows].name, v->cols);
     if (v->place == PLACE_CUT)
         str_addf(out, " of %" PRIu64, v->whole_cols);
     str_add(out, "] ");
@@ -117,6 +95,19 @@ static void add_weight(struct str *out, const struct program *p, int weight)
              w->cols);
     if (w->experts)
         str_addf(out, " x %" PRIu64, w->experts);
+}
+
+/* The column of an input that an embedding reads. */
+static void add_column(struct str *out, const struct program *p,
+                       const struct inst *inst)
+{
+    const struct model_feed *f = p->input[inst->embedding.input].feed;
+
+    str_addf(out, ", %s", f->name);
+    if (f->axis.size > 1)
+        str_addf(out, ".%d", inst->embedding.column);
+    if (inst->embedding.minus >= 0)
+        str_addf(out, " - %s.%d", f->name, inst->embedding.minus);
 }
 
 static void add_operands(struct str *out, const struct program *p,
@@ -138,7 +129,9 @@ static void add_operands(struct str *out, const struct program *p,
         first = false;
     }
     if (inst->op == OP_EMBEDDING)
-        str_addf(out, ", %s", index_names[inst->embedding.index]);
+        add_column(out, p, inst);
+    if (inst->op == OP_INPUT)
+        str_add(out, p->input[inst->input].feed->name);
     if (inst->op == OP_DROPOUT)
         str_addf(out, ", %g", inst->drop.rate);
     if (inst->op == OP_ATTENTION && inst->attention.drop > 0)
@@ -243,7 +236,7 @@ static void json_value(struct str *out, const struct program *p, int value,
     const struct value *v = &p->value[value];
 
     str_addf(out, "{\"value\":%d,\"row_kind\":\"%s\",\"rows\":", value,
-             rows_names[v->rows]);
+             p->rows.v[v->rows].name);
     add_number(out, cost_rows(p, v, s));
     str_addf(out, ",\"columns\":%" PRIu64 ",\"whole_columns\":%" PRIu64 ",\"dtype\":\"",
              v->cols, v->whole_cols);

@@ -172,7 +172,7 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
 {
     enum { STATS = 4 };
     uint64_t first = 0, vocab = b->p->value[logits].whole_cols;
-    enum row_kind rows = b->p->value[logits].rows;
+    int rows = b->p->value[logits].rows;
     struct inst *inst;
     int stats;
 
@@ -276,8 +276,8 @@ static int build_ropes(struct builder *b)
     struct program *p = b->p;
 
     p->rope = xcalloc(t->n + 1, sizeof(*p->rope));
-    b->angles = xmalloc(sizeof(*b->angles) * (t->n * ROWS_KINDS + 1));
-    for (size_t i = 0; i < t->n * ROWS_KINDS; i++)
+    b->angles = xmalloc(sizeof(*b->angles) * (t->n * ROWS_MOST + 1));
+    for (size_t i = 0; i < t->n * ROWS_MOST; i++)
         b->angles[i] = -1;
     for (size_t i = 0; i < t->n; i++) {
         if (rotary_init(&p->rope[i], b->m, &t->v[i], b->err) < 0)
@@ -286,6 +286,45 @@ static int build_ropes(struct builder *b)
         p->dynamic_rope |= p->rope[i].dynamic;
     }
     return 0;
+}
+
+/* The spaces of the model's inputs. */
+static int declare_inputs(struct builder *b)
+{
+    struct program *p = b->p;
+    const struct model_feed *feed = model_feeds(b->m, &p->ninputs);
+
+    rows_init(&p->rows);
+    for (int i = 0; i < p->ninputs; i++) {
+        p->input[i].feed = &feed[i];
+        p->input[i].rows = rows_give(&p->rows, feed[i].rows, strlen(feed[i].rows));
+        if (p->input[i].rows < 0)
+            return err_set(b->err, ERR_INPUT, "family %s: input '%s' has no rows '%s'",
+                           b->m->family, feed[i].name, feed[i].rows);
+    }
+    return 0;
+}
+
+/* Finds the inputs that instructions read; the ids and positions of tokens are always
+ * there. */
+static void find_read(struct program *p)
+{
+    p->input[FEED_IDS].read = p->input[FEED_POSITIONS].read = true;
+    for (int i = 0; i < p->ninsts; i++) {
+        const struct inst *inst = &p->inst[i];
+        const enum op op = inst->op;
+
+        if (op == OP_EMBEDDING || op == OP_EMBEDDING_BACK)
+            p->input[inst->embedding.input].read = true;
+        else if (op == OP_INPUT)
+            p->input[inst->input].read = true;
+        else if (op == OP_GLOBAL_ATTENTION)
+            p->input[inst->attention.mask].read = true;
+        else if (op == OP_RELATE_XL && inst->weight >= 0)
+            p->input[FEED_TOKEN_TYPES].read = true;
+        else if (op == OP_ANGLES || op == OP_SINUSOID || op == OP_TEMPER)
+            p->input[program_positions(p, inst)].read = true;
+    }
 }
 
 int program_build(struct program **out, const struct model *model,
@@ -313,7 +352,8 @@ int program_build(struct program **out, const struct model *model,
         goto out;
     b.share = model_shares(model, mesh, coord);
     b.weight_of = xcalloc(model->ntensors + 1, sizeof(*b.weight_of));
-    if (build_ropes(&b) < 0 || build_sections(&b) < 0 || build_tail(&b) < 0)
+    if (declare_inputs(&b) < 0 || build_ropes(&b) < 0 || build_sections(&b) < 0 ||
+        build_tail(&b) < 0)
         goto out;
     if (b.beside && p->causal) {
         err_set(err, ERR_INPUT,
@@ -321,8 +361,14 @@ int program_build(struct program **out, const struct model *model,
                 model->family);
         goto out;
     }
+    find_read(p);
+    for (int i = 0; i < p->ninputs; i++) {
+        p->input[i].used = p->input[i].read;
+        p->input[i].read = false;
+    }
     if (pass_run(&b) < 0)
         goto out;
+    find_read(p);
     *out = p;
     ret = 0;
 out:
@@ -341,23 +387,13 @@ out:
     return ret;
 }
 
-enum index program_positions(const struct program *p, const struct inst *inst)
+enum feed program_positions(const struct program *p, const struct inst *inst)
 {
-    enum row_kind rows = p->value[inst->dst].rows;
+    int rows = p->value[inst->dst].rows;
 
-    return rows == ROWS_SOURCE  ? INDEX_SOURCE_POSITIONS
-           : rows == ROWS_TABLE ? INDEX_EVERY
-                                : INDEX_POSITIONS;
-}
-
-uint64_t program_halved(uint64_t frames)
-{
-    return frames / 2 + frames % 2;
-}
-
-uint64_t program_source_rows(uint64_t frames)
-{
-    return program_halved(program_halved(frames));
+    return rows == ROWS_SOURCE  ? FEED_SOURCE_POSITIONS
+           : rows == ROWS_TABLE ? FEED_EVERY
+                                : FEED_POSITIONS;
 }
 
 void program_free(struct program *p)

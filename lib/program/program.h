@@ -15,43 +15,14 @@
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/model/feed.h"
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 #include "lib/program/activation.h"
 #include "lib/program/attention-shape.h"
 #include "lib/program/op.h"
 #include "lib/program/recompute.h"
-
-/* What the rows of a value are. */
-enum row_kind {
-    ROWS_TOKENS, /* all tokens of the step */
-    ROWS_WANTED, /* the output rows: tokens whose logits or states are asked for */
-    ROWS_ONE,    /* one row per sequence of the step */
-    ROWS_SOURCE, /* all tokens of the encoder's source; none after a sequence's first
-                    step */
-    ROWS_FRAMES, /* the frames of the source's features, before convolutions */
-    ROWS_HALVES, /* half of these, rounded up; half of these are ROWS_SOURCE */
-    ROWS_TABLE,  /* all rows of a position table (program.table), in every step */
-    ROWS_SENT,   /* ep > 1: the rows that this rank dispatches, once per chosen expert,
-                   sorted by expert */
-    ROWS_CHOSEN, /* the rows that this rank's experts get, sorted by expert; with ep > 1
-                    by sending rank within an expert */
-    ROWS_KINDS
-};
-/* Numbers that a token may have besides its id, such as a box on a page or its place in
- * a table; the last is how many tokens before it have the same second and third. */
-enum { MARKS = 8 };
-enum index {
-    INDEX_IDS,
-    INDEX_POSITIONS,
-    INDEX_TOKEN_TYPES,
-    INDEX_MARK, /* the first of MARKS numbers that a token has besides */
-    INDEX_LAST_MARK = INDEX_MARK + MARKS - 1,
-    INDEX_EVERY,  /* 0, 1, ...: all rows of the table */
-    INDEX_SOURCE, /* this and the next have the source's rows */
-    INDEX_SOURCE_POSITIONS,
-    INDEX_KINDS
-};
+#include "lib/program/rows.h"
 
 /* Placement of a value over the tensor group (DTensor: Replicate, Shard, Partial). */
 enum place {
@@ -64,8 +35,8 @@ struct value {
     const char *name; /* left side of its line: "q"; NULL for a value inside a line */
     int section;      /* index of the section; -1: none */
     int layer;        /* layer of a repeated section; -1: none */
-    enum row_kind rows;
-    int mixture; /* ROWS_SENT, ROWS_CHOSEN: index into program.mixture, else -1 */
+    int rows;         /* index into program.rows */
+    int mixture;      /* ROWS_SENT, ROWS_CHOSEN: index into program.mixture, else -1 */
     enum place place;
     enum dtype dtype; /* f32; row statistics f64; indices i32 */
     bool kept;        /* made by OP_KEEP: lies in the KV cache, not in the arena */
@@ -108,11 +79,20 @@ struct rope {
 
 enum { INST_SOURCES = 6, INST_PARTS = 6 };
 
-/* Rows of a text that were pooled in pairs, and come first among its rows. */
+/* Rows of a text that were pooled in pairs. */
 struct pooled_text {
     uint64_t times; /* how often */
     bool apart;     /* the first token is not pooled with others */
     bool cut;       /* and the last of an even number of tokens is passed over */
+};
+
+/* An input as a program reads it. */
+struct program_input {
+    const struct model_feed
+        *feed; /* name, type, columns, and what is there otherwise */
+    int rows;  /* index into program.rows */
+    bool used; /* some instruction of the model reads it, */
+    bool read; /* or of this program, which may be one stage */
 };
 
 struct inst {
@@ -128,7 +108,9 @@ struct inst {
                     it stands for; else 0 */
     union {
         struct {
-            enum index index;
+            int input;       /* index into program.input, */
+            int column;      /* the column that has the indices, */
+            int minus;       /* and the column that is subtracted; or -1 */
             uint64_t first;  /* row of the full table that is row 0 here */
             uint64_t offset; /* added to each index (2 for OPT and RoBERTa) */
         } embedding;
@@ -160,9 +142,12 @@ struct inst {
             uint64_t head;  /* columns of a head */
             int64_t offset; /* OP_SINUSOID: added to each position */
         } rope;
+        int input; /* OP_INPUT: index into program.input */
         struct {
-            uint64_t reach; /* rows around each second row */
-        } halve;
+            uint64_t reach;  /* rows that a row has side by side */
+            uint64_t stride; /* the first of them is row t * stride - before */
+            uint64_t before;
+        } unfold;
         struct {
             int slot; /* KV cache entry, 0 .. program.nslots-1 */
         } keep;
@@ -178,13 +163,8 @@ struct inst {
             uint64_t keys_pooled;    /* and how often the keys were pooled */
             bool other_first;        /* its types: those of other types come first */
             int64_t any_type;        /* a token of this type is of every type; or -1 */
-            enum global_tokens {
-                GLOBAL_NONE,
-                GLOBAL_FIRST,    /* the first token of a text */
-                GLOBAL_QUESTION, /* those before its first separator */
-                GLOBAL_CHOICE    /* those beyond its second separator */
-            } global;            /* OP_GLOBAL_ATTENTION: who sees all tokens */
-            int32_t separator;   /* its id */
+            int mask;   /* OP_GLOBAL_ATTENTION: input in which tokens that see all
+                           tokens are not 0 */
             bool sinks; /* attention sinks: the instruction's weight is a score per
                            head, of a key without a value */
         } attention;
@@ -248,7 +228,7 @@ struct inst {
 struct mixture {
     uint64_t first, count; /* experts on this rank */
     uint64_t all, top;     /* experts in all; experts per row (top-k) */
-    enum row_kind rows;    /* kind of the rows that go to experts */
+    int rows;              /* the rows that go to experts */
     int counts;     /* value [count + 1]: ROWS_CHOSEN rows before each expert of this
                        rank, then their number; ep > 1: followed by [ep][count], rows
                        that come from each rank */
@@ -308,11 +288,10 @@ struct program {
     int *back_export;      /* [nimports]: gradients sent to the previous stage */
     char **line;           /* "layer.3.q = ..."; see inst.line */
     int nlines;
-    uint64_t table;     /* rows of the position table, for ROWS_TABLE */
+    struct row_spaces rows;
+    struct program_input input[FEEDS_MOST]; /* those of the model, in its order */
+    int ninputs;
     bool source;        /* an encoder reads a source */
-    bool marks;         /* tokens have marks */
-    uint64_t features;  /* numbers of a frame, if the source is given as features; else
-                           0 */
     bool causal;        /* some attention is causal: the model can generate */
     bool rounded;       /* as in the options, */
     bool deterministic; /* too */
@@ -375,23 +354,19 @@ const double *program_rope_at(const struct rope *r, uint64_t length, double *out
  * so that its cache must be computed again. */
 bool program_rope_changes(const struct program *p, uint64_t length);
 
-/* The index that holds the positions of INST's rows. */
-enum index program_positions(const struct program *p, const struct inst *inst);
+/* The input that holds the positions of INST's rows. */
+enum feed program_positions(const struct program *p, const struct inst *inst);
 
-/* Rows of the source whose features have FRAMES frames: two convolutions halve them. */
-uint64_t program_halved(uint64_t frames);
-uint64_t program_source_rows(uint64_t frames);
-
-/* Most rows of value V in a step with at most MOST[kind] rows of each kind.
+/* Most rows of value V in a step with at most MOST[k] rows of space k.
  * MOST[ROWS_SENT] is not read.  MOST[ROWS_CHOSEN] is the number of ranks that may send
  * all their rows to the experts of one rank; 0: all of ep. */
 uint64_t program_rows(const struct program *p, const struct value *v,
-                      const uint64_t most[ROWS_KINDS]);
-/* Offsets of all values in one arena, for a step with at most MOST[kind] rows of each
- * kind (see program_rows): *bytes in all; offset[nvalues], 64-byte aligned, UINT64_MAX
- * for cached values, gradients of weights and what is inside a fused operation.  False
- * on overflow. */
-bool program_arena(const struct program *p, const uint64_t most[ROWS_KINDS],
+                      const uint64_t most[ROWS_MOST]);
+/* Offsets of all values in one arena, for a step with at most MOST[k] rows of space k
+ * (see rows_most and program_rows): *bytes in all; offset[nvalues], 64-byte aligned,
+ * UINT64_MAX for cached values, gradients of weights and what is inside a fused
+ * operation.  False on overflow. */
+bool program_arena(const struct program *p, const uint64_t most[ROWS_MOST],
                    uint64_t *offset, uint64_t *bytes);
 
 #endif

@@ -25,26 +25,46 @@ static void settle(struct builder *b, struct operand *o)
         o->index = build_whole(b, o->index);
 }
 
+/* Declares the position table, of ROWS rows. */
+static int declare_table(struct builder *b, size_t at, uint64_t rows)
+{
+    uint64_t *known = &b->p->rows.v[ROWS_TABLE].bound;
+
+    if (*known && *known != rows)
+        return build_error(b, at, "there is a table of %llu rows already",
+                           (unsigned long long)*known);
+    *known = rows;
+    return 0;
+}
+
 int apply_embedding(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "offset", NULL };
+    static const char *const known[] = { "offset", "minus", NULL };
     const struct model_tensor *t = build_need_weight(b, &arg[1], 2);
+    const struct program_input *in;
     const struct axis *rows, *cols;
     bool cut_rows, cut_cols;
-    double offset;
+    double offset, minus;
     struct inst *inst;
     int dealt;
 
     (void)n;
     if (!t || build_check_options(b, call, known) < 0 ||
-        build_number_option(b, call, "offset", 0, &offset) < 0)
+        build_number_option(b, call, "offset", 0, &offset) < 0 ||
+        build_number_option(b, call, "minus", -1, &minus) < 0)
         return -1;
     if (arg[0].kind != OPERAND_INDEX)
-        return build_error(
-            b, arg[0].at,
-            "expected ids, positions, token_types, a mark, every, source or "
-            "source_positions");
+        return build_error(b, arg[0].at,
+                           "expected ids, positions, token_types, every, source, "
+                           "source_positions, or another input of whole numbers");
+    in = &b->p->input[arg[0].index];
+    if (arg[0].whole && in->feed->axis.size != 1)
+        return build_error(b, arg[0].at, "'%s' has %llu columns: name one, as in %s.0",
+                           in->feed->name, (unsigned long long)in->feed->axis.size,
+                           in->feed->name);
+    if (!(minus >= -1 && minus < (double)in->feed->axis.size) || minus != floor(minus))
+        return build_error(b, call->at, "'minus' is a column of '%s'", in->feed->name);
     rows = t->axis[0];
     cols = t->axis[1];
     cut_rows = build_cuts(b, rows);
@@ -52,22 +72,18 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     if (cut_rows && cut_cols)
         return build_error(b, arg[1].at, "the table is sharded on both axes");
     dealt = axis_dealt(rows, &b->m->scope);
-    if (arg[0].index == INDEX_EVERY && b->p->table && b->p->table != rows->size)
-        return build_error(b, arg[1].at, "there is a table of %llu rows already",
-                           (unsigned long long)b->p->table);
+    if (in->rows == ROWS_TABLE && declare_table(b, arg[1].at, rows->size) < 0)
+        return -1;
     inst = build_emit(b, op, cols,
                       cut_rows   ? PLACE_PARTIAL
                       : cut_cols ? PLACE_CUT
                                  : PLACE_WHOLE,
-                      arg[0].index >= INDEX_SOURCE  ? ROWS_SOURCE
-                      : arg[0].index == INDEX_EVERY ? ROWS_TABLE
-                                                    : ROWS_TOKENS);
-    if (arg[0].index == INDEX_EVERY)
-        b->p->table = rows->size;
-    b->p->source |= arg[0].index >= INDEX_SOURCE;
-    b->p->marks |= arg[0].index >= INDEX_MARK && arg[0].index <= INDEX_LAST_MARK;
+                      in->rows);
+    b->p->source |= in->rows == ROWS_SOURCE;
     inst->weight = build_weight(b, arg[1].tensor);
-    inst->embedding.index = (enum index)arg[0].index;
+    inst->embedding.input = arg[0].index;
+    inst->embedding.column = arg[0].column;
+    inst->embedding.minus = (int)minus;
     inst->embedding.first = cut_rows ? b->share[dealt].start : 0;
     inst->embedding.offset = (uint64_t)offset;
     build_operand(out, inst);
@@ -75,10 +91,8 @@ int apply_embedding(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* The symbol named by argument ARG of CALL, as a digit; it must not be sharded.
- * *name: borrowed. */
-static int symbol_argument(struct builder *b, const struct node *call, int arg,
-                           struct digit *out, const char **name)
+int build_symbol(struct builder *b, const struct node *call, int arg, struct digit *out,
+                 const char **name)
 {
     const struct node *k = call->kid;
 
@@ -96,69 +110,6 @@ static int symbol_argument(struct builder *b, const struct node *call, int arg,
     }
     return build_error(b, k ? k->at : call->at,
                        "expected a symbol that is not sharded");
-}
-
-/* features(n): the features of the source, n numbers for each frame. */
-int apply_features(struct builder *b, enum op op, const struct node *call,
-                   const struct operand *arg, int n, struct operand *out)
-{
-    struct leaf leaf = { .n = 1 };
-    struct axis col = { .n = 1, .block = 1, .leaf = &leaf };
-    const char *name;
-    struct inst *inst;
-
-    (void)arg;
-    (void)n;
-    if (build_check_options(b, call, NULL) < 0 ||
-        symbol_argument(b, call, 0, &leaf.digit[0], &name) < 0)
-        return -1;
-    col.text = (char *)name;
-    col.size = leaf.size = leaf.digit[0].size;
-    if (b->p->features && b->p->features != col.size)
-        return build_error(b, call->at, "a frame has %llu features already",
-                           (unsigned long long)b->p->features);
-    inst = build_emit(b, op, &col, PLACE_WHOLE, ROWS_FRAMES);
-    b->p->source = true;
-    b->p->features = col.size;
-    build_operand(out, inst);
-    return 0;
-}
-
-/* halve(x, reach): the rows around every second row side by side, which a product with
- * a convolution's weight [out, in, reach] contracts. */
-int apply_halve(struct builder *b, enum op op, const struct node *call,
-                const struct operand *arg, int n, struct operand *out)
-{
-    enum row_kind rows;
-    struct digit reach;
-    const char *name;
-    struct inst *inst;
-    struct axis col;
-    int x;
-
-    (void)n;
-    if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0 ||
-        symbol_argument(b, call, 1, &reach, &name) < 0)
-        return -1;
-    x = arg[0].index;
-    rows = b->p->value[x].rows;
-    if (rows != ROWS_FRAMES && rows != ROWS_HALVES)
-        return build_error(b, arg[0].at, "only rows of features can be halved, twice");
-    if (reach.size % 2 == 0)
-        return build_error(b, arg[1].at, "the rows around a row are an odd number");
-    if (b->type[x].col.n != 1)
-        return build_error(b, arg[0].at, "expected one segment");
-    if (b->p->value[x].place == PLACE_PARTIAL)
-        x = build_whole(b, x);
-    if (!axis_append(&col, &b->type[x].col, &reach, name))
-        return build_error(b, arg[0].at, "the axis has too many factors");
-    inst = build_emit(b, op, &col, b->p->value[x].place,
-                      rows == ROWS_FRAMES ? ROWS_HALVES : ROWS_SOURCE);
-    axis_clear(&col);
-    inst->src[inst->nsrc++] = x;
-    inst->halve.reach = reach.size;
-    build_operand(out, inst);
-    return 0;
 }
 
 /* A weight of a product with more than two axes is read as a matrix: its first axis,
@@ -553,9 +504,9 @@ int apply_dropout(struct builder *b, enum op op, const struct node *call,
 }
 
 /* The angles of rotary table TABLE for the positions of rows ROWS; emitted once. */
-static int angles_of(struct builder *b, int table, enum row_kind rows)
+static int angles_of(struct builder *b, int table, int rows)
 {
-    int *made = &b->angles[(size_t)table * ROWS_KINDS + rows];
+    int *made = &b->angles[(size_t)table * ROWS_MOST + rows];
 
     if (*made < 0) {
         struct inst *inst =
@@ -643,17 +594,15 @@ static int sinusoid_table(struct builder *b, enum op op, const struct node *call
     double rows = 0;
 
     if (build_number_option(b, call, "rows", 0, &rows) < 0 ||
-        symbol_argument(b, call, 2, &leaf.digit[0], &name) < 0)
+        build_symbol(b, call, 2, &leaf.digit[0], &name) < 0)
         return -1;
     col.text = (char *)name;
     col.size = leaf.size = leaf.digit[0].size;
-    if (!(rows >= 2 && rows <= INT32_MAX) || r->dim != col.size ||
-        (b->p->table && b->p->table != (uint64_t)rows))
-        return build_error(
-            b, call->at,
-            "expected as many columns as the table has, and 'rows' as in "
-            "other tables");
-    b->p->table = (uint64_t)rows;
+    if (!(rows >= 2 && rows <= INT32_MAX) || r->dim != col.size)
+        return build_error(b, call->at,
+                           "expected as many columns as the table has, and 'rows'");
+    if (declare_table(b, call->at, (uint64_t)rows) < 0)
+        return -1;
     inst = build_emit(b, op, &col, PLACE_WHOLE, ROWS_TABLE);
     inst->rope.offset = -(int64_t)rows / 2;
     build_operand(out, inst);
@@ -666,7 +615,7 @@ int apply_sinusoid(struct builder *b, enum op op, const struct node *call,
                    const struct operand *arg, int n, struct operand *out)
 {
     static const char *const known[] = { "offset", "rows", NULL };
-    bool every = arg[0].kind == OPERAND_INDEX && arg[0].index == INDEX_EVERY;
+    bool every = arg[0].kind == OPERAND_INDEX && arg[0].index == FEED_EVERY;
     const struct rope *r;
     double offset;
     struct inst *inst;
@@ -737,7 +686,7 @@ int apply_first(struct builder *b, enum op op, const struct node *call,
     (void)n;
     if (build_need_value(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
         return -1;
-    if (b->p->value[arg[0].index].rows != ROWS_TOKENS)
+    if (rows_root(&b->p->rows, b->p->value[arg[0].index].rows) != ROWS_TOKENS)
         return build_error(b, arg[0].at, "first needs the rows of all tokens");
     inst = build_unary(b, op, arg[0].index);
     first = inst->dst;

@@ -24,7 +24,7 @@ static int grow(struct alltoall *x, int which, uint64_t bytes, struct err *err)
 
 /* Bytes of value V in the largest step; false on overflow. */
 static bool bytes_of(uint64_t *bytes, const struct program *p, int v,
-                     const uint64_t most[ROWS_KINDS])
+                     const uint64_t most[ROWS_MOST])
 {
     const struct value *its = &p->value[v];
 
@@ -33,7 +33,7 @@ static bool bytes_of(uint64_t *bytes, const struct program *p, int v,
 }
 
 int alltoall_plan(struct alltoall *x, const struct program *p, struct link *link,
-                  struct comm *comm, const uint64_t most[ROWS_KINDS], struct err *err)
+                  struct comm *comm, const uint64_t most[ROWS_MOST], struct err *err)
 {
     bool device = !link->ops->host_memory;
     uint64_t experts = 0;

@@ -23,7 +23,7 @@ struct alltoall {
  * kind; alltoall_open allocates staging for them. */
 MUST_CHECK int alltoall_plan(struct alltoall *x, const struct program *p,
                              struct link *link, struct comm *comm,
-                             const uint64_t most[ROWS_KINDS], struct err *err);
+                             const uint64_t most[ROWS_MOST], struct err *err);
 MUST_CHECK int alltoall_open(struct alltoall *x, struct err *err);
 void alltoall_close(struct alltoall *x);
 uint64_t alltoall_bytes(const struct alltoall *x);

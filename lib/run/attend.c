@@ -606,13 +606,21 @@ void attend_forget(struct attend *a, size_t sequence)
     cache_reset(&a->cache, sequence);
 }
 
+/* Does P read inputs of the family's own? */
+static bool reads_more(const struct program *p)
+{
+    for (int i = FEED_OWN; i < p->ninputs; i++)
+        if (p->input[i].used)
+            return true;
+    return false;
+}
+
 /* A ring's rank has other rows than another; what an encoder or later tokens have to do
  * with a row, its own tokens do not tell. */
 bool attend_can_share(const struct attend *a, size_t *window)
 {
     *window = cache_window(&a->cache);
-    if (a->s->ring > 1 || a->p->source || a->p->features || a->p->marks ||
-        a->p->dynamic_rope)
+    if (a->s->ring > 1 || a->p->source || reads_more(a->p) || a->p->dynamic_rope)
         return false;
     for (int i = 0; i < a->p->nropes; i++)
         if (a->p->rope[i].long_freq)

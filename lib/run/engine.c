@@ -23,8 +23,8 @@ struct engine {
     struct engine_limits limits;
     bool narrow;  /* no product has weights of more than sixteen bits */
     bool rounded; /* they are bf16 or codes, and rows are rounded before them */
-    uint64_t most[ROWS_KINDS]; /* rows of the largest step */
-    enum format *stored;       /* [nweights] */
+    uint64_t most[ROWS_MOST]; /* rows of the largest step */
+    enum format *stored;      /* [nweights] */
     int threads;
     char *arena; /* device memory */
     uint64_t arena_bytes;
@@ -36,17 +36,14 @@ struct engine {
     struct alltoall alltoall;
     struct upload upload;
     /* the current step */
-    struct step_view view;
-    size_t rows[ROWS_KINDS]; /* not of ROWS_SENT and ROWS_CHOSEN */
-    size_t *chosen;          /* [nmixtures]: rows received, with expert parallelism */
-    struct whole { /* [noutputs]: rows of all tokens, with sequence parallelism */
+    struct feeds feeds;
+    size_t *chosen; /* [nmixtures]: rows received, with expert parallelism */
+    struct whole {  /* [noutputs]: rows of all tokens, with sequence parallelism */
         float *x;
         uint64_t bytes;
     } * whole;
     float *gradient;           /* device: gradients of all weights */
     const size_t *gradient_at; /* [nweights]; borrowed */
-    float scale;               /* factor of the loss */
-    uint64_t seed;             /* of dropout */
     struct replays replays;
     uint64_t grown;   /* how often an output was larger than planned */
     int recorded;     /* recordings so far, the same on all ranks of the tensor group */
@@ -61,17 +58,14 @@ struct engine {
 
 static int plan_arena(struct engine *e, struct err *err)
 {
-    const uint64_t most[ROWS_KINDS] = {
-        [ROWS_TOKENS] =
-            sequence_rows_most(&e->sequence, e->limits.tokens + e->limits.running),
-        [ROWS_WANTED] = e->limits.wanted,
-        [ROWS_ONE] = e->limits.segments,
-        [ROWS_SOURCE] = sequence_rows_most(&e->source, e->limits.sources),
-        [ROWS_HALVES] = 2 * e->limits.sources,
-        [ROWS_FRAMES] = 4 * e->limits.sources
-    };
-
-    memcpy(e->most, most, sizeof(most));
+    for (int k = ROWS_OWN; k < e->p->rows.n; k++)
+        e->most[k] = e->limits.rows[k];
+    e->most[ROWS_TOKENS] =
+        sequence_rows_most(&e->sequence, e->limits.tokens + e->limits.running);
+    e->most[ROWS_WANTED] = e->limits.wanted;
+    e->most[ROWS_ONE] = e->limits.segments;
+    e->most[ROWS_SOURCE] = sequence_rows_most(&e->source, e->limits.sources);
+    rows_most(&e->p->rows, e->most);
     e->offset = xcalloc((size_t)e->p->nvalues + 1, sizeof(*e->offset));
     if (!program_arena(e->p, e->most, e->offset, &e->arena_bytes))
         return err_set(err, ERR_SYSTEM, "the arena overflows");
@@ -151,7 +145,7 @@ static void plan_link(struct engine *e)
 static struct sequence *may_share(struct engine *e, int i)
 {
     const struct program_output *o = &e->p->output[i];
-    enum row_kind rows = e->p->value[o->value].rows;
+    int rows = e->p->value[o->value].rows;
 
     if (o->stage != e->p->coord[MESH_PP])
         return NULL;
@@ -209,6 +203,10 @@ int engine_plan(struct engine **out, const struct program *program,
     replays_init(&e->replays, ops, NULL);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     sequence_init(&e->source, groups->sequence, &e->link, groups->across);
+    e->feeds.p = program;
+    e->feeds.upload = &e->upload;
+    e->feeds.tokens = &e->sequence;
+    e->feeds.source = &e->source;
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
     if (plan_arena(e, err) < 0 || attend_plan(&e->attend, program, &e->sequence,
                                               &e->source, &e->link, &cache, err) < 0) {
@@ -351,12 +349,12 @@ void engine_differentiate(struct engine *e, float *gradient, const size_t *at,
 {
     e->gradient = gradient;
     e->gradient_at = at;
-    e->scale = scale;
+    e->feeds.scale = scale;
 }
 
 void engine_drop(struct engine *e, uint64_t seed)
 {
-    e->seed = seed;
+    e->feeds.seed = seed;
 }
 
 uint64_t engine_moved_bytes(const struct engine *e)
@@ -395,13 +393,13 @@ size_t engine_cached_blocks(const struct engine *e)
  * from other ranks. */
 static size_t rows_of(const struct engine *e, int v)
 {
-    uint64_t most[ROWS_KINDS] = { 0 };
+    uint64_t most[ROWS_MOST] = { 0 };
 
     if (e->experts && e->p->value[v].rows == ROWS_CHOSEN)
         return e->chosen[e->p->value[v].mixture];
 
-    for (int k = 0; k < ROWS_KINDS; k++)
-        most[k] = e->rows[k];
+    for (int k = 0; k < e->p->rows.n; k++)
+        most[k] = e->feeds.rows[k];
     return program_rows(e->p, &e->p->value[v], most);
 }
 
@@ -432,7 +430,7 @@ static const int32_t *expert_rows(const struct engine *e, int mixture, size_t *n
 static struct buffer value(const struct engine *e, int v)
 {
     const struct value *its = &e->p->value[v];
-    struct buffer b = { .rows = e->view.rows[its->rows],
+    struct buffer b = { .rows = e->feeds.view.rows[its->rows],
                         .most = rows_of(e, v),
                         .cols = its->cols };
     size_t n;
@@ -495,7 +493,7 @@ static struct call call_of(const struct engine *e, const struct inst *inst)
     struct call call = { .program = e->p,
                          .inst = inst,
                          .y = value(e, inst->dst),
-                         .step = &e->view,
+                         .step = &e->feeds.view,
                          .narrow = e->narrow,
                          .rounded = e->rounded };
 
@@ -636,18 +634,16 @@ static void tell_part(const struct engine *e, int inst)
 static int check_step(const struct engine *e, const struct segment *s, size_t n,
                       struct err *err)
 {
-    size_t tokens = 0, wanted = 0, source = 0;
+    size_t tokens = 0, wanted = 0, source = 0, rows[ROWS_MOST];
 
     for (size_t i = 0; i < n; i++) {
+        segment_count(&s[i], e->p, rows);
         tokens += s[i].n;
         wanted += s[i].nwanted;
-        source += s[i].nsource;
-        if (s[i].features && program_source_rows(s[i].nframes) != s[i].nsource)
-            return err_set(err, ERR_SYSTEM, "%zu frames are no source of %zu",
-                           s[i].nframes, s[i].nsource);
+        source += rows[ROWS_SOURCE];
         if (s[i].sequence >= e->limits.sequences ||
             (e->p->nslots && s[i].start + s[i].n > e->limits.context) ||
-            (e->p->source && s[i].start == 0 && !s[i].nsource))
+            (e->p->source && s[i].start == 0 && !rows[ROWS_SOURCE]))
             return err_set(err, ERR_SYSTEM,
                            "a step of %zu tokens at %zu is beyond the limits", s[i].n,
                            s[i].start);
@@ -661,252 +657,38 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
     return 0;
 }
 
-/* ---- a step's inputs to kernels ---- */
-
-/* Offsets in the upload buffer. */
-struct offsets {
-    size_t rows[ROWS_KINDS], index[INDEX_KINDS], target[ROWS_KINDS];
-    size_t length, output, first, draw, scale, token, seed;
-    size_t features, around[ROWS_KINDS];
-};
-
-/* Converts row ROW of segment S to a row of this rank; the segment begins at row OWN
- * here.  -1: it is on another rank. */
-static int32_t own_row(const struct engine *e, size_t own, size_t row)
-{
-    const struct sequence *s = &e->sequence;
-
-    if (s->comm->size == 1)
-        return (int32_t)(own + row);
-    if (s->shared)
-        return s->comm->rank == 0 ? (int32_t)row : -1;
-    return row >= s->first && row < s->first + s->count ? (int32_t)(row - s->first)
-                                                        : -1;
-}
-
-/* Are rows of this kind made from twice as many rows, by OP_HALVE? */
-static bool is_halved(const struct engine *e, enum row_kind k)
-{
-    return e->p->features && (k == ROWS_HALVES || k == ROWS_SOURCE);
-}
-
-/* Frames of segment S: those of its features, or as many as its source stands for. */
-static size_t frames_of(const struct engine *e, const struct segment *s)
-{
-    return !e->p->features ? 0 : s->features ? s->nframes : 4 * s->nsource;
-}
-
-static void add_offsets(struct engine *e, struct offsets *o, size_t n)
-{
-    struct upload *u = &e->upload;
-    size_t unit = sizeof(int32_t), tokens = e->rows[ROWS_TOKENS];
-
-    for (int k = 0; k < ROWS_KINDS; k++) {
-        int32_t rows = (int32_t)e->rows[k];
-
-        o->rows[k] = upload_add(u, &rows, 1, unit);
-        o->target[k] = upload_add(u, NULL, k <= ROWS_WANTED ? e->rows[k] : 0, unit);
-    }
-    for (int k = 0; k < INDEX_KINDS; k++)
-        o->index[k] = upload_add(u, NULL,
-                                 k >= INDEX_SOURCE  ? e->rows[ROWS_SOURCE]
-                                 : k == INDEX_EVERY ? e->rows[ROWS_TABLE]
-                                 : k >= INDEX_MARK && !e->p->marks ? 0
-                                                                   : tokens,
-                                 unit);
-    o->length = upload_add(u, NULL, tokens, unit);
-    o->output = upload_add(u, NULL, e->rows[ROWS_WANTED], unit);
-    o->first = upload_add(u, NULL, n, unit);
-    o->draw = upload_add(u, NULL, e->rows[ROWS_WANTED], sizeof(struct draw));
-    o->scale = upload_add(u, &e->scale, 1, sizeof(e->scale));
-    o->token = upload_add(u, NULL, tokens, sizeof(uint64_t));
-    o->seed = upload_add(u, &e->seed, 1, sizeof(e->seed));
-    o->features =
-        upload_add(u, NULL, e->rows[ROWS_FRAMES] * e->p->features, sizeof(float));
-    for (int k = 0; k < ROWS_KINDS; k++)
-        o->around[k] = upload_add(u, NULL, is_halved(e, k) ? e->rows[k] : 0,
-                                  sizeof(struct around));
-}
-
 /* Finds the bytes of the largest step's inputs. */
 static void plan_upload(struct engine *e)
 {
-    struct offsets o;
-
-    for (int k = 0; k < ROWS_KINDS; k++)
-        e->rows[k] = (size_t)e->most[k];
-    e->rows[ROWS_TABLE] = e->p->table;
     upload_plan(&e->upload);
-    add_offsets(e, &o, e->limits.segments);
+    feeds_plan(&e->feeds, e->most, e->limits.segments);
     attend_begin_most(e->attend, e->limits.segments, &e->upload);
-}
-
-/* Fills in this rank's rows of segment S from row ROW on, and its outputs from OUTPUT
- * on. */
-static void fill_segment(struct engine *e, const struct offsets *o,
-                         const struct segment *s, size_t row, size_t output)
-{
-    struct upload *u = &e->upload;
-    bool one = e->sequence.comm->size == 1;
-    size_t first = one ? 0 : e->sequence.first, count = one ? s->n : e->sequence.count;
-    int32_t *index[INDEX_KINDS], *length = upload_host(u, o->length);
-    int32_t *target = upload_host(u, o->target[ROWS_TOKENS]);
-    int32_t *taken = upload_host(u, o->output);
-    int32_t *taken_target = upload_host(u, o->target[ROWS_WANTED]);
-    struct draw *draw = upload_host(u, o->draw);
-    uint64_t *token = upload_host(u, o->token);
-
-    for (int k = 0; k < INDEX_KINDS; k++)
-        index[k] = upload_host(u, o->index[k]);
-    for (size_t i = 0; i < count; i++) {
-        size_t at = first + i;
-
-        index[INDEX_IDS][row + i] = s->ids[at];
-        index[INDEX_POSITIONS][row + i] = (int32_t)(s->start + at);
-        index[INDEX_TOKEN_TYPES][row + i] = s->token_types ? s->token_types[at] : 0;
-        for (int k = 0; k < MARKS && e->p->marks; k++)
-            index[INDEX_MARK + k][row + i] = s->marks ? s->marks[at * MARKS + (size_t)k]
-                                             : k < MARKS - 1
-                                                 ? 0
-                                                 : index[INDEX_POSITIONS][row + i];
-        length[row + i] = (int32_t)(s->length ? s->length : s->start + s->n);
-        token[row + i] = s->token + at;
-        target[row + i] = s->targets ? s->targets[at] : -1;
-    }
-    for (size_t i = 0; i < s->nwanted; i++) {
-        taken[output + i] = own_row(e, row, (size_t)s->wanted[i]);
-        taken_target[output + i] = s->targets ? s->targets[s->wanted[i]] : -1;
-        if (s->draw)
-            draw[output + i] = s->draw[i];
-    }
-}
-
-/* Fills in this rank's rows of the segment's source from row ROW on: token ids and
- * positions. */
-static void fill_source(const struct engine *e, const struct segment *s, size_t row,
-                        int32_t *ids, int32_t *at)
-{
-    bool one = e->source.comm->size == 1;
-    size_t first = one ? 0 : e->source.first,
-           count = one ? s->nsource : e->source.count;
-
-    for (size_t k = 0; k < count; k++) {
-        ids[row + k] = s->source ? s->source[first + k] : 0;
-        at[row + k] = (int32_t)(first + k);
-    }
-}
-
-/* For N rows, from row FIRST on, that are made from twice as many, FROM and the MOST -
- * 1 that follow. */
-static void fill_around(struct around *to, size_t first, size_t n, size_t from,
-                        size_t most)
-{
-    for (size_t i = 0; i < n; i++)
-        to[first + i] = (struct around){ .centre = (int32_t)(from + 2 * i),
-                                         .first = (int32_t)from,
-                                         .end = (int32_t)(from + most) };
-}
-
-/* Fills in the features of all segments. */
-static void fill_features(struct engine *e, const struct offsets *o,
-                          const struct segment *s, size_t n)
-{
-    struct upload *u = &e->upload;
-    size_t frames = 0, halves = 0, rows = 0;
-    float *features = upload_host(u, o->features);
-    struct around *half = upload_host(u, o->around[ROWS_HALVES]);
-    struct around *row = upload_host(u, o->around[ROWS_SOURCE]);
-
-    for (size_t i = 0; i < n && e->p->features; i++) {
-        size_t most = frames_of(e, &s[i]), some = (size_t)program_halved(most);
-
-        if (s[i].features)
-            memcpy(features + frames * e->p->features, s[i].features,
-                   most * e->p->features * sizeof(*features));
-        fill_around(half, halves, some, frames, most);
-        fill_around(row, rows, s[i].nsource, halves, some);
-        frames += most;
-        halves += some;
-        rows += s[i].nsource;
-    }
-}
-
-static void fill_view(struct engine *e, const struct offsets *o)
-{
-    const struct upload *u = &e->upload;
-
-    for (int k = 0; k < ROWS_KINDS; k++) {
-        e->view.rows[k] = upload_at(u, o->rows[k]);
-        e->view.target[k] = k <= ROWS_WANTED ? upload_at(u, o->target[k]) : NULL;
-    }
-    for (int k = 0; k < INDEX_KINDS; k++)
-        e->view.index[k] = upload_at(u, o->index[k]);
-    e->view.length = upload_at(u, o->length);
-    e->view.output = upload_at(u, o->output);
-    e->view.first = upload_at(u, o->first);
-    e->view.draw = upload_at(u, o->draw);
-    e->view.scale = upload_at(u, o->scale);
-    e->view.token = upload_at(u, o->token);
-    e->view.seed = upload_at(u, o->seed);
-    e->view.features = upload_at(u, o->features);
-    for (int k = 0; k < ROWS_KINDS; k++)
-        e->view.around[k] = upload_at(u, o->around[k]);
 }
 
 static int begin_step(struct engine *e, const struct segment *s, size_t n,
                       struct err *err)
 {
     struct attend_segment *own = xcalloc(n + 1, sizeof(*own));
-    size_t tokens = 0, source = 0, wanted = 0;
-    struct offsets o;
+    struct feeds_part *part = xcalloc(n + 1, sizeof(*part));
     int ret = -1;
 
-    for (size_t i = 0; i < n; i++) {
+    upload_begin(&e->upload);
+    feeds_begin(&e->feeds, s, n, part);
+    for (size_t i = 0; i < n; i++)
         own[i] = (struct attend_segment){ .sequence = s[i].sequence,
                                           .start = s[i].start,
-                                          .row = tokens,
+                                          .row = part[i].first[ROWS_TOKENS],
                                           .n = s[i].n,
-                                          .source_row = source,
-                                          .nsource = s[i].nsource };
-        tokens += s[i].n;
-        source += s[i].nsource;
-        wanted += s[i].nwanted;
-    }
-    sequence_begin(&e->sequence, tokens);
-    e->rows[ROWS_TOKENS] = e->sequence.count;
-    e->rows[ROWS_WANTED] = wanted;
-    e->rows[ROWS_ONE] = n;
-    sequence_begin(&e->source, source);
-    e->rows[ROWS_SOURCE] = e->source.count;
-    e->rows[ROWS_TABLE] = e->p->table;
-    e->rows[ROWS_FRAMES] = e->rows[ROWS_HALVES] = 0;
-    for (size_t i = 0; i < n; i++) {
-        e->rows[ROWS_FRAMES] += frames_of(e, &s[i]);
-        e->rows[ROWS_HALVES] += (size_t)program_halved(frames_of(e, &s[i]));
-    }
-    upload_begin(&e->upload);
-    add_offsets(e, &o, n);
-    for (size_t i = 0; i < e->rows[ROWS_TABLE]; i++)
-        ((int32_t *)upload_host(&e->upload, o.index[INDEX_EVERY]))[i] = (int32_t)i;
-    wanted = 0;
-    for (size_t i = 0; i < n; i++) {
-        int32_t *first = upload_host(&e->upload, o.first);
-        int32_t *ids = upload_host(&e->upload, o.index[INDEX_SOURCE]);
-        int32_t *at = upload_host(&e->upload, o.index[INDEX_SOURCE_POSITIONS]);
-
-        fill_segment(e, &o, &s[i], own[i].row, wanted);
-        first[i] = own_row(e, own[i].row, 0);
-        fill_source(e, &s[i], own[i].source_row, ids, at);
-        wanted += s[i].nwanted;
-    }
-    fill_features(e, &o, s, n);
+                                          .source_row = part[i].first[ROWS_SOURCE],
+                                          .nsource = part[i].rows[ROWS_SOURCE] };
     if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
         upload_send(&e->upload, err) < 0)
         goto out;
-    fill_view(e, &o);
+    feeds_ready(&e->feeds);
     attend_ready(e->attend, &e->upload);
     ret = 0;
 out:
+    free(part);
     free(own);
     return ret;
 }
@@ -954,7 +736,8 @@ static bool is_recordable(const struct engine *e, const struct segment *s, size_
                   e->p->nforward == e->p->ninsts;
 
     for (size_t i = 0; i < n && single; i++)
-        single = s[i].n == 1 && !s[i].nsource;
+        for (int k = ROWS_SOURCE; k < e->p->rows.n && single; k++)
+            single = s[i].n == 1 && !s[i].rows[k];
     return single;
 }
 
@@ -962,8 +745,8 @@ static bool is_recordable(const struct engine *e, const struct segment *s, size_
 static void shape_of(const struct engine *e, struct shape *shape)
 {
     shape_begin(shape);
-    shape_add(shape, e->rows, sizeof(e->rows));
-    shape_add(shape, &e->view, sizeof(e->view));
+    shape_add(shape, e->feeds.rows, sizeof(e->feeds.rows));
+    shape_add(shape, &e->feeds.view, sizeof(e->feeds.view));
     attend_shape(e->attend, shape);
 }
 

@@ -18,23 +18,26 @@
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
 #include "lib/program/program.h"
+#include "lib/run/feeds.h"
 #include "lib/run/wires.h"
 
 /* Capacities of an engine. */
 struct engine_limits {
-    size_t tokens;    /* prompt tokens of a step */
-    size_t running;   /* in addition, sequences in generation, with one token each per
-                       * step */
-    size_t wanted;    /* output rows of a step (logits_to_keep) */
-    size_t segments;  /* of a step; 0: 1 */
-    size_t context;   /* tokens of a sequence in the KV cache */
-    size_t source;    /* tokens of an encoder's input (source), if the program has an
-                       * encoder */
-    size_t sources;   /* source tokens of a step over all segments; 0: one source */
-    size_t cache;     /* tokens in all blocks of the KV cache; 0: enough for all
-                       * sequences */
-    size_t sequences; /* sequences in the KV cache at a time; 0: 1 */
-    enum format kept; /* type of the KV cache */
+    size_t tokens;   /* prompt tokens of a step */
+    size_t running;  /* in addition, sequences in generation, with one token each per
+                      * step */
+    size_t wanted;   /* output rows of a step (logits_to_keep) */
+    size_t segments; /* of a step; 0: 1 */
+    size_t context;  /* tokens of a sequence in the KV cache */
+    size_t source;   /* tokens of an encoder's input (source), if the program has an
+                      * encoder */
+    size_t sources;  /* source tokens of a step over all segments; 0: one source */
+    size_t rows[ROWS_MOST]; /* of a step over all segments, of the given spaces that no
+                             * source follows from; 0: as many as segments */
+    size_t cache;           /* tokens in all blocks of the KV cache; 0: enough for all
+                             * sequences */
+    size_t sequences;       /* sequences in the KV cache at a time; 0: 1 */
+    enum format kept;       /* type of the KV cache */
 };
 
 struct engine;
@@ -84,32 +87,6 @@ void engine_differentiate(struct engine *e, float *gradient, const size_t *at,
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);
-
-/* The part of a step that belongs to one sequence. */
-struct segment {
-    const int32_t *ids;         /* [n] */
-    const int32_t *token_types; /* [n], or NULL: all 0 */
-    const int32_t *marks;       /* [n][MARKS], or NULL: all 0, the last the position */
-    const int32_t *targets;     /* [n]: labels (next tokens) for "nll"; or NULL */
-    size_t n;
-    const int32_t *source; /* [nsource]: the encoder's input, in the first step of a
-                            * sequence of an encoder-decoder; else NULL */
-    size_t nsource;
-    const float *features; /* [nframes][program.features]: what the encoder reads
-                            * instead of the source's ids; NULL: zeros.  Then nsource is
-                            * program_source_rows(nframes) */
-    size_t nframes;
-    size_t start;    /* position of the first token; 0 begins a new sequence */
-    uint64_t token;  /* index of the first token in the training run, for dropout */
-    size_t length;   /* known length of the sequence, for rotary angles that
-                      * depend on it; 0: it ends with this segment */
-    size_t sequence; /* index of its KV cache, below limits.sequences */
-    const int32_t *wanted; /* [nwanted]: rows of this segment that reach the outputs,
-                            * for a program built with .wanted */
-    size_t nwanted;
-    const struct draw
-        *draw; /* [nwanted]: sampling parameters, for TAIL_SAMPLE; or NULL */
-};
 
 /* Runs a step of N segments of different sequences; N is at most 1 with sequence
  * parallelism.  Expert-parallel ranks all run the same number of steps; those without

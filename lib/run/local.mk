@@ -7,6 +7,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/choice.c %D%/choice.h \
     %D%/encode.c %D%/encode.h \
     %D%/engine.c %D%/engine.h \
+    %D%/feeds.c %D%/feeds.h \
     %D%/alltoall.c %D%/alltoall.h \
     %D%/held.c %D%/held.h \
     %D%/launch.c %D%/launch.h \

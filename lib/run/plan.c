@@ -13,27 +13,16 @@ struct head {
     uint32_t kind, n, nchanges, unused;
 };
 
-/* The arrays of a segment; their numbers have four bytes. */
-enum per { PER_TOKEN, PER_SOURCE, PER_FRAME };
-static const struct {
-    size_t at; /* of the pointer */
-    enum per per;
-    size_t numbers; /* 0: as many as the program has features */
-} arrays[] = {
-    { offsetof(struct segment, ids), PER_TOKEN, 1 },
-    { offsetof(struct segment, token_types), PER_TOKEN, 1 },
-    { offsetof(struct segment, marks), PER_TOKEN, MARKS },
-    { offsetof(struct segment, targets), PER_TOKEN, 1 },
-    { offsetof(struct segment, source), PER_SOURCE, 1 },
-    { offsetof(struct segment, features), PER_FRAME, 0 },
-};
-enum { ARRAYS = sizeof(arrays) / sizeof(*arrays), NUMBER = 4, UNIT = 8 };
+/* The arrays of a segment are its inputs and its labels; their numbers have four
+ * bytes. */
+enum { TARGETS = FEEDS_MOST, ARRAYS, NUMBER = 4, UNIT = 8 };
 
 struct sent {
     struct plan_part part;
-    uint64_t n, start, length, sequence, nsource, nframes;
+    uint64_t n, start, length, sequence;
+    uint64_t rows[ROWS_MOST];
     uint32_t arrays; /* a set of 1 << index */
-    uint32_t draws;
+    uint32_t unused;
 };
 
 void plan_clear(struct plan *p)
@@ -78,20 +67,17 @@ const struct segment *plan_segments(struct plan *p)
 
 static const void *array_of(const struct segment *s, size_t i)
 {
-    const void *v;
-
-    memcpy(&v, (const char *)s + arrays[i].at, sizeof(v));
-    return v;
+    return i == TARGETS ? s->targets : s->input[i];
 }
 
 static size_t bytes_of(const struct segment *s, size_t i, const struct runner *r)
 {
-    size_t rows = arrays[i].per == PER_TOKEN    ? s->n
-                  : arrays[i].per == PER_SOURCE ? s->nsource
-                                                : s->nframes;
+    const struct program_input *in = &r->program->input[i == TARGETS ? FEED_IDS : i];
+    size_t rows = s->rows[in->rows];
 
-    return NUMBER * rows *
-           (arrays[i].numbers ? arrays[i].numbers : (size_t)r->program->features);
+    if (in->rows == ROWS_TOKENS && (in == &r->program->input[FEED_IDS] || !rows))
+        rows = s->n;
+    return NUMBER * rows * in->feed->axis.size;
 }
 
 /* Appends X[bytes]. */
@@ -135,8 +121,8 @@ static void pack(struct plan *p, const struct runner *r)
         sent.start = s->start;
         sent.length = s->length;
         sent.sequence = s->sequence;
-        sent.nsource = s->nsource;
-        sent.nframes = s->nframes;
+        for (int k = 0; k < ROWS_MOST; k++)
+            sent.rows[k] = s->rows[k];
         for (size_t k = 0; k < ARRAYS; k++)
             sent.arrays |= array_of(s, k) ? 1U << k : 0;
         put(p, &sent, sizeof(sent));
@@ -162,14 +148,14 @@ static void unpack(struct plan *p, const struct runner *r)
     parts = at;
     for (uint32_t i = 0; i < head->n; i++) {
         const struct sent *sent = take(p, &at, sizeof(*sent));
-        const struct segment s = { .n = sent->n,
-                                   .start = sent->start,
-                                   .length = sent->length,
-                                   .sequence = sent->sequence,
-                                   .nsource = sent->nsource,
-                                   .nframes = sent->nframes,
-                                   .nwanted = sent->part.last };
+        struct segment s = { .n = sent->n,
+                             .start = sent->start,
+                             .length = sent->length,
+                             .sequence = sent->sequence,
+                             .nwanted = sent->part.last };
 
+        for (int k = 0; k < ROWS_MOST; k++)
+            s.rows[k] = (size_t)sent->rows[k];
         plan_add(p, &sent->part, &s);
     }
     for (uint32_t i = 0; i < head->nchanges; i++) {
@@ -185,7 +171,10 @@ static void unpack(struct plan *p, const struct runner *r)
             if (sent->arrays & 1U << k) {
                 const void *v = take(p, &at, bytes_of(&p->segment[i], k, r));
 
-                memcpy((char *)&p->segment[i] + arrays[k].at, &v, sizeof(v));
+                if (k == TARGETS)
+                    p->segment[i].targets = v;
+                else
+                    p->segment[i].input[k] = v;
             }
     }
 }

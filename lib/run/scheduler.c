@@ -22,8 +22,9 @@ struct text {
     const int32_t *ids; /* [n] */
     int32_t *own;       /* the same, if it grows */
     size_t n, cap;
-    size_t done;   /* tokens that are cached, or computed by a step in flight */
-    size_t before; /* the same before step .step, in which it last was */
+    size_t nsource; /* rows of its source */
+    size_t done;    /* tokens that are cached, or computed by a step in flight */
+    size_t before;  /* the same before step .step, in which it last was */
     uint64_t step;
     int32_t *block; /* [blocks] */
     size_t blocks, cap_blocks;
@@ -269,14 +270,18 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
                      uint64_t *id, struct err *err)
 {
     size_t most = s->o.grow && text->most > text->n ? text->most : text->n;
+    size_t rows[ROWS_MOST];
     struct text *t;
 
+    memcpy(rows, text->rows, sizeof(rows));
+    rows_count(&s->runner->program->rows, rows);
     if (most > s->o.limits->context || blocks_of(most) > s->replica[0].pool.n ||
-        blocks_of(text->nsource) > s->source_all)
+        blocks_of(rows[ROWS_SOURCE]) > s->source_all)
         return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
-                       most > text->nsource ? most : text->nsource);
+                       most > rows[ROWS_SOURCE] ? most : rows[ROWS_SOURCE]);
     t = xcalloc(1, sizeof(*t));
     t->in = *text;
+    t->nsource = rows[ROWS_SOURCE];
     t->n = text->n;
     t->ids = text->ids;
     if (text->draw)
@@ -285,7 +290,9 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
         t->draw.temperature = 1;
         t->draw.top_k = 1;
     }
-    t->shares = s->shares && !text->token_types && !text->marks && !text->nsource;
+    t->shares = s->shares && !t->nsource;
+    for (int i = 0; i < FEEDS_MOST && t->shares; i++)
+        t->shares = i == FEED_IDS || !text->input[i];
     if (s->o.grow) {
         t->own = xgrow(t->own, &t->cap, t->n + 1, sizeof(*t->own));
         memcpy(t->own, text->ids, t->n * sizeof(*t->own));
@@ -444,7 +451,7 @@ static bool has_room(const struct scheduler *s, const struct replica *r,
         all += !is_idle(r, how->from->block[i]);
     return r->nrunning < s->o.limits->sequences && blocks_at_first(s, t) <= all &&
            blocks_of(t->n + more) <= all &&
-           blocks_of(t->in.nsource) <= s->source_all - r->source_blocks;
+           blocks_of(t->nsource) <= s->source_all - r->source_blocks;
 }
 
 /* Rows of T that steps before the next have computed. */
@@ -529,7 +536,7 @@ static void begin(struct scheduler *s, const struct start *how, struct text *t)
             share(r, t, how->from, how->n);
     }
     add_blocks(r, t, blocks_at_first(s, t));
-    t->source_blocks = blocks_of(t->in.nsource);
+    t->source_blocks = blocks_of(t->nsource);
     t->done = how->n;
     t->replica = how->replica;
     r->taken[t->sequence] = true;
@@ -631,26 +638,17 @@ static void add(struct scheduler *s, struct text *t, size_t n)
                               .draws = t->in.draw != NULL,
                               .wanted = (int32_t)n - 1,
                               .draw = t->draw };
-    struct segment to = { .ids = t->ids + t->done,
-                          .n = n,
+    struct segment to = { .n = n,
                           .start = t->done,
                           .length = t->n,
                           .sequence = t->sequence,
                           .nwanted = last };
 
     part.draw.position += t->n;
-    if (t->in.token_types)
-        to.token_types = t->in.token_types + t->done;
-    if (t->in.marks)
-        to.marks = t->in.marks + t->done * MARKS;
+    t->in.input[FEED_IDS] = t->ids;
+    segment_cut(&to, s->runner->program, t->in.input, t->in.rows, t->done);
     if (t->in.targets)
         to.targets = t->in.targets + t->done;
-    if (t->done == 0) {
-        to.source = t->in.source;
-        to.nsource = t->in.nsource;
-        to.features = t->in.features;
-        to.nframes = t->in.nframes;
-    }
     plan_add(&s->replica[t->replica].plan, &part, &to);
     t->before = t->done;
     t->step = s->step;
@@ -707,14 +705,14 @@ static bool takes_chunk(const struct scheduler *s, const struct replica *r,
 {
     return r->plan.n < s->o.limits->segments &&
            r->tokens + chunk_of(s, t) <= s->runner->chunk &&
-           (t->done > 0 || r->sources + t->in.nsource <= s->o.limits->sources);
+           (t->done > 0 || r->sources + t->nsource <= s->o.limits->sources);
 }
 
 static void add_chunk(struct scheduler *s, struct replica *r, struct text *t)
 {
     const size_t n = chunk_of(s, t);
 
-    r->sources += t->done ? 0 : t->in.nsource;
+    r->sources += t->done ? 0 : t->nsource;
     r->tokens += n;
     add(s, t, n);
 }
@@ -818,32 +816,22 @@ static struct scheduler_part part_of(const struct scheduler *s, const struct pla
                                    .engine = s->runner->engine,
                                    .alone = p->n == 1 };
 
-    for (size_t k = 0; k < i; k++) {
-        const struct segment *before = &p->segment[k];
-
-        part.row[ROWS_TOKENS] += before->n;
-        part.row[ROWS_WANTED] += before->nwanted;
-        part.row[ROWS_SOURCE] += before->nsource;
-        part.row[ROWS_FRAMES] += before->nframes;
-        part.row[ROWS_HALVES] += (size_t)program_halved(before->nframes);
+    for (size_t k = 0; k <= i; k++) {
+        for (int r = 0; r < ROWS_MOST; r++)
+            part.row[r] += part.rows[r];
+        segment_count(&p->segment[k], s->runner->program, part.rows);
     }
-    part.row[ROWS_ONE] = i;
-    part.rows[ROWS_TOKENS] = own->n;
-    part.rows[ROWS_WANTED] = own->nwanted;
-    part.rows[ROWS_SOURCE] = own->nsource;
-    part.rows[ROWS_FRAMES] = own->nframes;
-    part.rows[ROWS_HALVES] = (size_t)program_halved(own->nframes);
-    part.rows[ROWS_ONE] = 1;
+    part.row[ROWS_TABLE] = 0; /* one for all */
     return part;
 }
 
-const float *scheduler_rows(const struct scheduler_part *part, enum row_kind kind,
+const float *scheduler_rows(const struct scheduler_part *part, int space,
                             const float *x, size_t cols, size_t *rows)
 {
     if (part->alone)
         return x;
-    *rows = part->rows[kind];
-    return x + part->row[kind] * cols;
+    *rows = part->rows[space];
+    return x + part->row[space] * cols;
 }
 
 /* Sends the next tokens of the step to rank 0, from the last stage. */

@@ -32,15 +32,13 @@
 /* A text to be run.  Arrays are the caller's, and stay until the text is over; of a
  * text that grows, scheduler_submit copies the ids. */
 struct scheduler_text {
-    const int32_t *ids;                   /* [n] */
-    const int32_t *token_types, *targets; /* [n] or NULL */
-    const int32_t *marks;                 /* [n][MARKS] or NULL */
+    const int32_t *ids;            /* [n] */
+    const void *input[FEEDS_MOST]; /* as of a segment of all its tokens; that of ids is
+                                    * not read */
+    size_t rows[ROWS_MOST];        /* the same */
+    const int32_t *targets;        /* [n] or NULL */
     size_t n;
-    size_t most;           /* limit of its length; used only when texts grow */
-    const int32_t *source; /* [nsource] */
-    size_t nsource;
-    const float *features; /* see struct segment; or NULL */
-    size_t nframes;
+    size_t most;             /* limit of its length; used only when texts grow */
     const struct draw *draw; /* sampling parameters of the next token, whose position is
                               * added; copied.  A temperature of 0: the likeliest token.
                               * NULL: the program has no OP_SAMPLE */
@@ -55,9 +53,9 @@ struct scheduler_part {
     bool last;       /* includes the text's last token so far */
     /* for .see alone: */
     struct engine *engine;
-    bool alone;                               /* the step had no other text */
-    size_t row[ROWS_KINDS], rows[ROWS_KINDS]; /* its rows among the rows of the step;
-                                               * none for ROWS_CHOSEN */
+    bool alone;                             /* the step had no other text */
+    size_t row[ROWS_MOST], rows[ROWS_MOST]; /* its rows among the rows of the step; none
+                                             * of experts */
 };
 
 struct scheduler_options {
@@ -118,9 +116,9 @@ MUST_CHECK int scheduler_follow(struct scheduler *s, struct err *err);
  * returns the status.  NULL is allowed. */
 MUST_CHECK int scheduler_close(struct scheduler *s, int ret, struct err *err);
 
-/* A part's rows of an output, and *rows, their number.  X has all ROWS rows of the
- * step, each of COLS columns. */
-const float *scheduler_rows(const struct scheduler_part *part, enum row_kind kind,
+/* A part's rows of an output whose rows are SPACE's, and *rows, their number.  X has
+ * all ROWS rows of the step, each of COLS columns. */
+const float *scheduler_rows(const struct scheduler_part *part, int space,
                             const float *x, size_t cols, size_t *rows);
 
 #endif

@@ -349,7 +349,7 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
             size_t to =
                 d + 1 < sample[i].documents ? sample[i].start[d + 1] : sample[i].n;
 
-            s[at] = (struct segment){ .ids = sample[i].id + from,
+            s[at] = (struct segment){ .input = { [FEED_IDS] = sample[i].id + from },
                                       .targets = sample[i].target + from,
                                       .n = to - from,
                                       .token = (number + i) * t->options.length + from,
@@ -538,7 +538,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
 
 uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments)
 {
-    const uint64_t most[ROWS_KINDS] = { [ROWS_TOKENS] = tokens, [ROWS_ONE] = segments };
+    const uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] = tokens, [ROWS_ONE] = segments };
     uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes;
 
     if (!program_arena(p, most, offset, &bytes))

@@ -1,7 +1,7 @@
 /* fuzz-input - the lines that generate, classify, embed and score are given
  *
  * The first byte says what the model is (of words, of classes with token types, with a
- * source; with boxes, with types of cells, with more marks than there may be), whether
+ * source; with boxes, with types of cells, with inputs of every type), whether
  * it has a tokenizer, and the format; the rest is the file. */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 static volatile int failures; /* as many as there are: any answer will do */
 
-enum { PLAIN = 3, KINDS = 6, VOCAB = 8, TYPES = 2 };
+enum { PLAIN = 3, KINDS = 6, VOCAB = 8 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -47,7 +47,10 @@ static const char *const configs[KINDS] = {
 
 static const char OWN[] = "{\"family\":\"own\",\"extends\":\"bert\","
                           "\"match\":{\"model_type\":[\"own\"]},"
-                          "\"symbols\":{\"marks\":\"9\"}}";
+                          "\"inputs\":{\"far\":[\"tokens\",\"2\",\"f32\"],"
+                          "\"near\":[\"tokens\",\"1\",\"i32\"],"
+                          "\"patches\":[\"patches\",\"3\",\"f32\"],"
+                          "\"places\":[\"patches\",\"1\",\"i32\",{\"below\":\"7\"}]}}";
 
 static const char TOKENIZER[] =
     "{\"added_tokens\":[{\"id\":3,\"content\":\"<e>\",\"special\":true}],"
@@ -61,6 +64,7 @@ static const char TOKENIZER[] =
     "\"aab\":4},\"merges\":[\"a b\",\"a ab\"]}}";
 
 static struct checkpoint checkpoints[KINDS];
+static struct row_spaces rows[KINDS];
 static struct tokenizer *tokenizer;
 
 static int open_own(struct model **out, const char *config, struct err *err)
@@ -78,6 +82,8 @@ static int open_own(struct model **out, const char *config, struct err *err)
 
 static void open_models(void)
 {
+    const struct model_feed *feed;
+    int n;
     struct err err = { 0 };
 
     for (int i = 0; i < KINDS; i++) {
@@ -91,34 +97,51 @@ static void open_models(void)
             fprintf(stderr, "%s\n", err.text);
             abort();
         }
+        rows_init(&rows[i]);
+        feed = model_feeds(*m, &n);
+        for (int k = 0; k < n; k++)
+            if (rows_give(&rows[i], feed[k].rows, strlen(feed[k].rows)) < 0)
+                abort();
     }
     if (tokenizer_parse(&tokenizer, "fuzz", TOKENIZER, &err) < 0)
         abort();
 }
 
-/* What the commands rely on. */
-static void check(const struct inputs *in, size_t lines)
+/* Are the numbers of input FEED of ONE, if it is there, such as the model takes? */
+static bool is_taken(const struct input *one, const struct model_feed *f, int feed)
 {
+    const int32_t *x = one->named[feed].v;
+
+    for (size_t i = 0; x && f->below && i < one->named[feed].n * f->axis.size; i++)
+        if (x[i] < 0 || (uint64_t)x[i] >= f->below[i % f->axis.size])
+            return false;
+    return f->given || !x;
+}
+
+/* What the commands rely on. */
+static void check(const struct inputs *in, const struct session *s, size_t lines,
+                  bool used)
+{
+    int n;
+    const struct model_feed *f = model_feeds(s->checkpoint->model, &n);
+
     size_t bad = 0;
 
     for (size_t i = 0; i < in->n; i++) {
         const struct input *one = &in->v[i];
 
         bad += one->bad;
-        if (!one->name || (one->bad && (one->ids.n || one->types.n || one->source.n)) ||
-            (one->types.n && one->types.n != one->ids.n) || one->line > lines ||
-            one->pair[0] > one->pair[1] || one->pair[1] > one->ids.n ||
-            one->choices > in->n - i ||
-            (one->marks.n && one->marks.n != one->ids.n * MARKS))
+        if (!one->name || (one->bad && (one->ids.n || one->source.n)) ||
+            one->line > lines || one->pair[0] > one->pair[1] ||
+            (!used && (one->pair[1] > one->ids.n || one->choices > in->n - i)))
             abort();
-        for (size_t k = 0; k < one->marks.n; k++)
-            if (one->marks.v[k] < 0)
+        for (int k = 0; k < n; k++)
+            if ((one->bad && one->named[k].v) || !is_taken(one, &f[k], k) ||
+                (used && one->named[k].v && !s->source &&
+                 !strcmp(f[k].rows, "tokens") && one->named[k].n != one->ids.n))
                 abort();
         for (size_t k = 0; k < one->ids.n; k++)
             if (one->ids.v[k] < 0 || one->ids.v[k] >= VOCAB)
-                abort();
-        for (size_t k = 0; k < one->types.n; k++)
-            if (one->types.v[k] < 0 || one->types.v[k] >= TYPES)
                 abort();
     }
     if (bad != in->nbad)
@@ -131,10 +154,13 @@ static void use(const char *path, struct session *s, int format, size_t lines)
     struct err err = { 0 };
 
     if (inputs_add_lines(&in, s, path, &err) == 0) {
-        check(&in, lines);
+        check(&in, s, lines, false);
         for (int how = INPUT_PROMPT; how <= INPUT_GIVEN; how++) {
             err = (struct err){ 0 };
-            failures += inputs_use(&in, s, (enum input_use)how, &err) < 0;
+            if (inputs_use(&in, s, (enum input_use)how, &err) < 0)
+                failures++;
+            else
+                check(&in, s, lines, true);
         }
         failures += inputs_status(&in, 0);
     }
@@ -162,6 +188,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     how = data[0] & 31;
     kind = how < 3 * PLAIN ? how % PLAIN : PLAIN + (how - 3 * PLAIN) % (KINDS - PLAIN);
     s.checkpoint = &checkpoints[kind];
+    s.rows = rows[kind];
+    memset(s.reads, true, sizeof(s.reads));
     s.source = kind == 2;
     s.context = 16;
     s.tokenizer = data[0] & 32 ? NULL : tokenizer;

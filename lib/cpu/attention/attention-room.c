@@ -109,7 +109,7 @@ uint64_t attention_room_back(const struct cpu_most *m)
 uint64_t attention_room_relate(const struct cpu_most *m)
 {
     enum { QUERIES = RELATE_BLOCK };
-    uint64_t n = m->rows, used = 2 * n;
+    uint64_t n = m->limits->most[ROWS_TOKENS], used = 2 * n;
     uint64_t stride = m->inst->attention.heads * m->inst->attention.head_dim;
 
     if (2 * m->inst->attention.span < used)
@@ -121,5 +121,6 @@ uint64_t attention_room_relate(const struct cpu_most *m)
 
 uint64_t attention_room_globals(const struct cpu_most *m)
 {
-    return cpu_whole(m->threads * GLOBALS_BLOCK * m->rows * sizeof(float));
+    return cpu_whole(m->threads * GLOBALS_BLOCK * m->rows * sizeof(float)) +
+           cpu_whole(m->threads * globals_parts(m->rows) * sizeof(struct globals_part));
 }

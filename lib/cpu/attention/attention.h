@@ -25,6 +25,16 @@ enum {
                               * share the keys of a query */
 };
 
+/* Of longformer.c: some keys of a text, and how many such parts a row may see of a text
+ * of N tokens: the runs of global tokens, and a window. */
+struct globals_part {
+    size_t first, n;
+};
+static inline uint64_t globals_parts(uint64_t n)
+{
+    return n / 2 + 3;
+}
+
 /* Keys whose rows are contiguous. */
 struct attention_run {
     size_t key, n; /* key: index of the first key; n: number of keys */

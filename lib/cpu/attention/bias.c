@@ -82,7 +82,8 @@ int bias_open(struct attention_job *j, struct device *d, struct err *err)
             bucket[i] =
                 (int32_t)positions_bucket(j->least + (int64_t)i, m->rows,
                                           inst->attention.far, !inst->attention.causal);
-        cpu_embedding(d, rows, m, bucket, j->distances, 0, 0);
+        cpu_embedding(d, rows, m, (struct cpu_index){ bucket, 1, 0, -1 }, j->distances,
+                      0, 0);
         for (size_t i = 0; i < j->distances; i++)
             for (size_t h = 0; h < heads; h++)
                 j->bias[h * j->distances + i] =

@@ -3,8 +3,7 @@
  * Beltagy et al. 2020, "Longformer: The Long-Document Transformer", arXiv:2004.05150,
  * section 3.1: a token sees the tokens around it, and the global tokens; these see all
  * tokens, and have queries, keys and values of their own for that.  Which tokens are
- * global the model's task says: the first one, or those of the question.  A task is one
- * head of one text. */
+ * global an input says.  A task is one head of one text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,53 +15,39 @@
 struct job {
     const struct cpu_globals *c;
     const struct inst *inst;
-    size_t stride; /* columns of a row */
-    size_t most;   /* tokens of the longest text */
-    float *room;   /* [threads][GLOBALS_BLOCK][most] */
+    size_t stride;             /* columns of a row */
+    size_t most;               /* tokens of the longest text */
+    float *room;               /* [threads][GLOBALS_BLOCK][most] */
+    struct globals_part *part; /* [threads][globals_parts(most)] */
 };
 
-/* A head of a text: rows [n], and the global ones [from, to) among them. */
+/* A head of a text: rows [n]. */
 struct text {
     const struct job *j;
     size_t at; /* of its first number */
-    size_t n, from, to;
-    float *score; /* [GLOBALS_BLOCK][most] */
+    size_t n;
+    const int32_t *mask;       /* [n] */
+    float *score;              /* [GLOBALS_BLOCK][most] */
+    struct globals_part *part; /* [globals_parts(most)] */
 };
 
-/* Some of a text's keys. */
-struct keys {
-    size_t first, n;
-};
-
-/* The global tokens of T, whose ids are IDS. */
-static void find_globals(struct text *t, const int32_t *ids)
+/* Adds to PART[PARTS] the runs of global tokens in [FIRST, END). */
+static int add_runs(const struct text *t, size_t first, size_t end, int parts)
 {
-    const struct inst *inst = t->j->inst;
-    size_t s = 0;
-
-    while (s < t->n && ids[s] != inst->attention.separator)
-        s++;
-    t->from = t->to = 0;
-    switch (inst->attention.global) {
-    case GLOBAL_NONE:
-        break;
-    case GLOBAL_FIRST:
-        t->to = 1;
-        break;
-    case GLOBAL_QUESTION:
-        t->to = s < t->n ? s : 0;
-        break;
-    case GLOBAL_CHOICE:
-        t->from = s + 2 < t->n ? s + 2 : t->n;
-        t->to = t->n;
-        break;
+    for (size_t i = first; i < end; i++) {
+        if (!t->mask[i])
+            continue;
+        if (i == first || !t->mask[i - 1])
+            t->part[parts++] = (struct globals_part){ i, 0 };
+        t->part[parts - 1].n++;
     }
+    return parts;
 }
 
 /* The scores of the queries [ROW, ROW + ROWS) with the keys in PART[PARTS], side by
  * side. */
 static void score(const struct text *t, size_t row, size_t rows, const float *q,
-                  const float *k, const struct keys *part, int parts)
+                  const float *k, const struct globals_part *part, int parts)
 {
     size_t stride = t->j->stride, dim = t->j->inst->attention.head_dim, done = 0;
 
@@ -74,7 +59,7 @@ static void score(const struct text *t, size_t row, size_t rows, const float *q,
 
 /* Their values, by the weights that the scores N have become. */
 static void add_values(const struct text *t, size_t row, size_t rows, const float *v,
-                       const struct keys *part, int parts)
+                       const struct globals_part *part, int parts)
 {
     size_t stride = t->j->stride, dim = t->j->inst->attention.head_dim, done = 0;
     float *y = t->j->c->y + t->at + row * stride;
@@ -92,7 +77,7 @@ static void add_values(const struct text *t, size_t row, size_t rows, const floa
 static void see_all(const struct text *t, size_t row, size_t rows)
 {
     const struct cpu_globals *c = t->j->c;
-    const struct keys all = { 0, t->n };
+    const struct globals_part all = { 0, t->n };
 
     score(t, row, rows, c->q_all, c->k_all, &all, 1);
     for (size_t i = 0; i < rows; i++)
@@ -106,29 +91,29 @@ static void see_window(const struct text *t, size_t row, size_t rows)
 {
     const struct cpu_globals *c = t->j->c;
     size_t reach = (size_t)t->j->inst->attention.window - 1;
-    size_t low = row > reach ? row - reach : 0;
+    size_t low = row > reach ? row - reach : 0, before = 0, n = 0;
     size_t high = t->n - row > rows + reach ? row + rows + reach : t->n;
     /* the global ones before the windows of these queries, the windows, those after */
-    size_t before = t->to < low ? t->to : low, after = t->from > high ? t->from : high;
-    struct keys part[] = { { t->from, before > t->from ? before - t->from : 0 },
-                           { low, high - low },
-                           { after, t->to > after ? t->to - after : 0 } };
-    size_t n = part[0].n + part[1].n + part[2].n;
+    int first = add_runs(t, 0, low, 0), parts;
 
-    score(t, row, rows, c->q, c->k, part, 3);
+    t->part[first] = (struct globals_part){ low, high - low };
+    parts = add_runs(t, high, t->n, first + 1);
+    for (int p = 0; p < parts; n += t->part[p++].n)
+        before += p < first ? t->part[p].n : 0;
+    score(t, row, rows, c->q, c->k, t->part, parts);
     for (size_t i = 0; i < rows; i++) {
-        float *s = t->score + i * t->j->most, *window = s + part[0].n;
+        float *s = t->score + i * t->j->most, *window = s + before;
         size_t own = row + i;
 
         for (size_t k = low; k < high; k++) {
             size_t apart = k > own ? k - own : own - k;
 
-            if (apart > reach && (k < t->from || k >= t->to))
+            if (apart > reach && !t->mask[k])
                 window[k - low] = -INFINITY;
         }
         cpu_softmax_row(s, n, (float)t->j->inst->attention.scale);
     }
-    add_values(t, row, rows, c->v, part, 3);
+    add_values(t, row, rows, c->v, t->part, parts);
 }
 
 /* Task: head TASK % heads of text TASK / heads. */
@@ -136,25 +121,21 @@ static void one_head(void *arg, size_t task, int thread)
 {
     const struct job *j = arg;
     const struct cpu_globals *c = j->c;
-    size_t heads = j->inst->attention.heads, text = task / heads;
-    size_t first = (size_t)c->first[text];
-    struct text t = {
-        .j = j,
-        .at = first * j->stride + task % heads * j->inst->attention.head_dim,
-        .n = (text + 1 < c->ntexts ? (size_t)c->first[text + 1] : c->rows) - first,
-        .score = j->room + (size_t)thread * GLOBALS_BLOCK * j->most
-    };
+    size_t heads = j->inst->attention.heads, n;
+    size_t first = cpu_text(&c->texts, task / heads, &n);
+    struct text t = { .j = j,
+                      .at = first * j->stride +
+                            task % heads * j->inst->attention.head_dim,
+                      .n = n,
+                      .mask = c->mask + first,
+                      .score = j->room + (size_t)thread * GLOBALS_BLOCK * j->most,
+                      .part = j->part + (size_t)thread * globals_parts(j->most) };
 
-    find_globals(&t, c->ids + first);
     for (size_t row = 0, end; row < t.n; row = end) {
-        bool global = row >= t.from && row < t.to;
-
-        end = row + GLOBALS_BLOCK < t.n ? row + GLOBALS_BLOCK : t.n;
-        if (global)
-            end = end < t.to ? end : t.to;
-        else if (row < t.from)
-            end = end < t.from ? end : t.from;
-        (global ? see_all : see_window)(&t, row, end - row);
+        for (end = row + 1;
+             end < t.n && end - row < GLOBALS_BLOCK && !t.mask[end] == !t.mask[row];)
+            end++;
+        (t.mask[row] ? see_all : see_window)(&t, row, end - row);
     }
 }
 
@@ -164,10 +145,8 @@ int cpu_global_attention(struct device *d, const struct inst *inst,
     struct job j = { .c = c, .inst = inst };
 
     j.stride = inst->attention.heads * inst->attention.head_dim;
-    for (size_t i = 0; i < c->ntexts; i++) {
-        size_t end = i + 1 < c->ntexts ? (size_t)c->first[i + 1] : c->rows;
-        size_t n = end - (size_t)c->first[i];
-
+    for (size_t i = 0, n; i < c->texts.n; i++) {
+        (void)cpu_text(&c->texts, i, &n);
         j.most = n > j.most ? n : j.most;
     }
     if (!inst->attention.heads || !j.most)
@@ -175,9 +154,13 @@ int cpu_global_attention(struct device *d, const struct inst *inst,
     j.room =
         cpu_take(d, (uint64_t)cpu_threads(d) * GLOBALS_BLOCK * j.most * sizeof(float),
                  "attention scores", err);
-    if (!j.room)
-        return -1;
-    cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
+    if (j.room)
+        j.part = cpu_take(
+            d, (uint64_t)cpu_threads(d) * globals_parts(j.most) * sizeof(*j.part),
+            "runs of global tokens", err);
+    if (j.part)
+        cpu_parallel(d, c->texts.n * inst->attention.heads, one_head, &j);
+    cpu_give(d, j.part);
     cpu_give(d, j.room);
-    return 0;
+    return j.part ? 0 : -1;
 }

@@ -51,10 +51,11 @@ static int32_t type_of(const int32_t *type, const struct pooled_text *p, uint64_
     return type[row ? cpu_pooled_token(row, p, times) : 0];
 }
 
-/* Adds to the scores S[n] of query ROW of a text that begins at FIRST what its head
- * HEAD says of keys of the same type and of others. */
-static void add_types(const struct job *j, float *s, size_t row, size_t first, size_t n,
-                      size_t head)
+/* Adds to the scores S[n] of query ROW of a text, whose queries begin at FIRST and
+ * whose tokens have the types TYPES, what its head HEAD says of keys of the same type
+ * and of others. */
+static void add_types(const struct job *j, float *s, size_t row, size_t first,
+                      const int32_t *types, size_t n, size_t head)
 {
     const struct cpu_relate *c = j->c;
     const struct inst *inst = j->inst;
@@ -64,10 +65,10 @@ static void add_types(const struct job *j, float *s, size_t row, size_t first, s
     size_t at = inst->attention.other_first ? j->stride : 0;
     float same = dot(q, j->types + at + head * dim, dim);
     float other = dot(q, j->types + j->stride - at + head * dim, dim);
-    int32_t type = type_of(c->type + first, p, p->times, row);
+    int32_t type = type_of(types, p, p->times, row);
 
     for (size_t t = p->apart; t < n && !(p->apart && !row); t++) {
-        int32_t key = type_of(c->type + first, p, inst->attention.keys_pooled, t);
+        int32_t key = type_of(types, p, inst->attention.keys_pooled, t);
 
         s[t] += type == key || type == inst->attention.any_type ||
                         key == inst->attention.any_type
@@ -103,32 +104,31 @@ static void one_head(void *arg, size_t task, int thread)
     const struct cpu_relate *c = j->c;
     size_t heads = j->inst->attention.heads, dim = j->inst->attention.head_dim;
     size_t text = task / heads, head = task % heads;
-    size_t first = (size_t)c->first[text];
-    size_t n = (text + 1 < c->ntexts ? (size_t)c->first[text + 1] : c->rows) - first;
+    size_t n, queries, keys, from = cpu_text(&c->tokens, text, &n);
+    size_t first = cpu_text(&c->queries, text, &queries);
+    size_t seen = cpu_text(&c->keys, text, &keys);
+    const float *k = c->k + seen * j->stride + head * dim;
+    const float *v = c->v + seen * j->stride + head * dim;
     const size_t *row = j->row + j->most - 1; /* row[0]: distance 0 */
-    const struct pooled_text *p = &j->inst->attention.pool;
-    size_t low, used, queries, keys;
+    size_t low, used;
     float *key_score, *score, *query_score;
 
     if (!n)
         return;
-    queries = cpu_pooled_rows(n, p, p->times);
-    keys = cpu_pooled_rows(n, p, j->inst->attention.keys_pooled);
     low = row[1 - (ptrdiff_t)n];
     used = row[(ptrdiff_t)n - 1] - low + 1;
     key_score = j->room + (size_t)thread * j->room_n; /* [n][used] */
     score = key_score + n * used;                     /* [RELATE_BLOCK][n] */
     query_score = score + RELATE_BLOCK * n;           /* [RELATE_BLOCK][used] */
     if (c->as_query)
-        cpu_dots(key_score, used, c->k + first * j->stride + head * dim, j->stride, n,
+        cpu_dots(key_score, used, k, j->stride, keys,
                  c->as_query + low * j->stride + head * dim, j->stride, used, dim);
     for (size_t at = 0; at < queries; at += RELATE_BLOCK) {
         size_t some = queries - at < RELATE_BLOCK ? queries - at : RELATE_BLOCK;
         const float *q = c->q + (first + at) * j->stride + head * dim;
         float *y = c->y + (first + at) * j->stride + head * dim;
 
-        cpu_dots(score, n, q, j->stride, some, c->k + first * j->stride + head * dim,
-                 j->stride, keys, dim);
+        cpu_dots(score, n, q, j->stride, some, k, j->stride, keys, dim);
         cpu_dots(query_score, used, c->q_far + (first + at) * j->stride + head * dim,
                  j->stride, some, c->as_key + low * j->stride + head * dim, j->stride,
                  used, dim);
@@ -136,15 +136,12 @@ static void one_head(void *arg, size_t task, int thread)
             add_distances(j, score + i * n, at + i, keys, query_score + i * used,
                           c->as_query ? key_score : NULL, low, used);
             if (j->types)
-                add_types(j, score + i * n, at + i, first, keys, head);
+                add_types(j, score + i * n, at + i, first, c->type + from, keys, head);
             cpu_softmax_row(score + i * n, keys, (float)j->inst->attention.scale);
             memset(y + i * j->stride, 0, dim * sizeof(*y));
         }
-        cpu_add_weighted(y, j->stride, score, n, some,
-                         c->v + first * j->stride + head * dim, j->stride, dim, keys);
+        cpu_add_weighted(y, j->stride, score, n, some, v, j->stride, dim, keys);
     }
-    for (size_t i = queries; i < n; i++)
-        memset(c->y + (first + i) * j->stride + head * dim, 0, dim * sizeof(*c->y));
 }
 
 int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relate *c,
@@ -155,13 +152,11 @@ int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relat
     int ret = -1;
 
     j.stride = inst->attention.heads * inst->attention.head_dim;
-    for (size_t i = 0; i < c->ntexts; i++) {
-        size_t end = i + 1 < c->ntexts ? (size_t)c->first[i + 1] : c->rows;
-
-        j.most =
-            end - (size_t)c->first[i] > j.most ? end - (size_t)c->first[i] : j.most;
+    for (size_t i = 0, n; i < c->tokens.n; i++) {
+        (void)cpu_text(&c->tokens, i, &n);
+        j.most = n > j.most ? n : j.most;
     }
-    if (!inst->attention.heads || !c->rows)
+    if (!inst->attention.heads || !c->queries.rows)
         return 0;
     j.row = cpu_take(d, (2 * j.most - 1) * sizeof(*j.row), "rows by distance", err);
     if (!j.row)
@@ -178,7 +173,7 @@ int cpu_relate(struct device *d, const struct inst *inst, const struct cpu_relat
         dtype_to_f32(format_dtype(c->types->format), c->types->data, j.types,
                      2 * j.stride);
     if (j.room && (j.types || !c->types)) {
-        cpu_parallel(d, c->ntexts * inst->attention.heads, one_head, &j);
+        cpu_parallel(d, c->tokens.n * inst->attention.heads, one_head, &j);
         ret = 0;
     }
     cpu_give(d, j.row);

@@ -9,12 +9,12 @@ static void add_embeddings(void *arg, size_t task, int thread)
 {
     const struct gradient_columns *s = arg;
     const struct inst *inst = s->c->inst;
-    const int32_t *index = s->c->step->index[inst->embedding.index];
+    const struct cpu_index index = cpu_index_of(s->c);
     size_t end, first = gradient_span(task, GRADIENT_COLS, s->cols, &end);
 
     (void)thread;
     for (size_t t = 0; t < s->rows; t++) {
-        uint64_t row = (uint64_t)index[t] + inst->embedding.offset;
+        uint64_t row = (uint64_t)cpu_index_at(&index, t) + inst->embedding.offset;
 
         if (row < inst->embedding.first || row - inst->embedding.first >= s->c->w->rows)
             continue;
@@ -106,7 +106,7 @@ int kernel_segment_back(struct device *d, const struct call *c, struct err *err)
 
 int kernel_first_back(struct device *d, const struct call *c, struct err *err)
 {
-    const int32_t *row = c->step->first;
+    const int32_t *row = c->step->first[c->program->value[c->inst->dst].rows];
     size_t cols = c->y.cols;
 
     (void)d;

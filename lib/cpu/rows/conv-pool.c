@@ -14,19 +14,12 @@ struct job {
     const float *w; /* [cols][taps], or NULL */
 };
 
-/* Rows of the text of ROW: from *low to before *end. */
+/* Rows of the text of ROW in the source, which has the result's rows: from *low to
+ * before *end. */
 static void text_of(const struct cpu_taps *c, size_t row, size_t *low, size_t *end)
 {
-    *low = 0;
-    *end = c->rows;
-    for (size_t i = 0; i < c->ntexts; i++) {
-        if ((size_t)c->first[i] <= row) {
-            *low = (size_t)c->first[i];
-            continue;
-        }
-        *end = (size_t)c->first[i];
-        return;
-    }
+    *low = cpu_text(&c->from, cpu_text_at(&c->from, row), end);
+    *end += *low;
 }
 
 static void shift_row(void *arg, size_t row, int thread)
@@ -49,18 +42,18 @@ void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps 
 {
     struct job j = { .c = c, .inst = inst };
 
-    cpu_parallel(d, c->rows, shift_row, &j);
+    cpu_parallel(d, c->to.rows, shift_row, &j);
 }
 
-/* Row I of a text of N rows in X: of two neighbours among its rows, the first of which
- * comes twice if it is apart. */
-static void pool_row(const struct job *j, float *y, const float *x, size_t i, size_t n)
+/* Row I of a text of N rows in X, of which MADE are made: of two neighbours among its
+ * rows, the first of which comes twice if it is apart. */
+static void pool_row(const struct job *j, float *y, const float *x, size_t i, size_t n,
+                     size_t made)
 {
     const struct pooled_text *p = &j->inst->pool.at;
-    size_t before = cpu_pooled_rows(n, p, p->times - 1), cols = j->c->cols;
-    size_t all = before + (p->apart && !p->cut), from = 2 * i, pair;
+    size_t all = n + (p->apart && !p->cut), from = 2 * i, pair, cols = j->c->cols;
 
-    if (cpu_pooled_rows(n, p, p->times) == before) { /* too few to pool */
+    if (made == n) { /* too few to pool */
         memcpy(y, x + i * cols, cols * sizeof(*y));
         return;
     }
@@ -79,20 +72,19 @@ static void pool_text_row(void *arg, size_t row, int thread)
     const struct job *j = arg;
     const struct cpu_taps *c = j->c;
     const struct pooled_text *p = &j->inst->pool.at;
+    size_t text = cpu_text_at(&c->to, row), made, n, i, from;
     float *y = c->y + row * c->cols;
-    size_t low, end, i, from;
     const float *x;
 
     (void)thread;
-    text_of(c, row, &low, &end);
-    i = row - low;
-    x = c->x + low * c->cols;
-    if (j->inst->op == OP_POOL && i < cpu_pooled_rows(end - low, p, p->times)) {
-        pool_row(j, y, x, i, end - low);
+    i = row - cpu_text(&c->to, text, &made);
+    x = c->x + cpu_text(&c->from, text, &n) * c->cols;
+    if (j->inst->op == OP_POOL) {
+        pool_row(j, y, x, i, n, made);
         return;
     }
     from = !p->apart ? i >> p->times : i ? 1 + ((i - 1) >> p->times) : 0;
-    if (j->inst->op == OP_UNPOOL && from < cpu_pooled_rows(end - low, p, p->times))
+    if (from < n)
         memcpy(y, x + from * c->cols, c->cols * sizeof(*y));
     else
         memset(y, 0, c->cols * sizeof(*y));
@@ -102,7 +94,34 @@ void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *
 {
     struct job j = { .c = c, .inst = inst };
 
-    cpu_parallel(d, c->rows, pool_text_row, &j);
+    cpu_parallel(d, c->to.rows, pool_text_row, &j);
+}
+
+/* y[t][c][k] = x[t stride + k - before][c], 0 beyond the text. */
+static void unfold_row(void *arg, size_t row, int thread)
+{
+    const struct job *j = arg;
+    const struct cpu_taps *c = j->c;
+    size_t text = cpu_text_at(&c->to, row), reach = j->inst->unfold.reach, made, n;
+    size_t at = (row - cpu_text(&c->to, text, &made)) * j->inst->unfold.stride;
+    const float *x = c->x + cpu_text(&c->from, text, &n) * c->cols;
+    float *y = c->y + row * c->cols * reach;
+
+    (void)thread;
+    for (size_t k = 0; k < reach; k++) {
+        size_t before = j->inst->unfold.before, from = at + k - before;
+        bool inside = at + k >= before && from < n;
+
+        for (size_t i = 0; i < c->cols; i++)
+            y[i * reach + k] = inside ? x[from * c->cols + i] : 0;
+    }
+}
+
+void cpu_unfold(struct device *d, const struct inst *inst, const struct cpu_taps *c)
+{
+    struct job j = { .c = c, .inst = inst };
+
+    cpu_parallel(d, c->to.rows, unfold_row, &j);
 }
 
 /* The taps of ROW within its text: from *first to before *last; *x is the row that the
@@ -143,7 +162,7 @@ int cpu_convolve(struct device *d, const struct inst *inst, const struct cpu_tap
     if (!w)
         return -1;
     j.w = cpu_widen(c->w, 0, n, w);
-    cpu_parallel(d, c->rows, convolve_row, &j);
+    cpu_parallel(d, c->to.rows, convolve_row, &j);
     cpu_give(d, w);
     return 0;
 }
@@ -193,5 +212,5 @@ void cpu_dynamic(struct device *d, const struct inst *inst, const struct cpu_tap
 {
     struct job j = { .c = c, .inst = inst };
 
-    cpu_parallel(d, c->rows, dynamic_row, &j);
+    cpu_parallel(d, c->to.rows, dynamic_row, &j);
 }
