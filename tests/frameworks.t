@@ -41,7 +41,7 @@ END
 # and so are the moments of Adam
 for both in dcp:fsdp-moments.safetensors zero3:zero3-moments.safetensors zero3-sub:zero3-sub-moments.safetensors \
     universal/u:zero1 zero3-half:zero3-half-moments.safetensors \
-    optim:optim.safetensors optim-names:optim.safetensors; do
+    optim:optim.safetensors optim-names:optim.safetensors optim-tied:optim-tied.safetensors; do
     run tp-shard diff --moments "${both%:*}" "${both#*:}"
     status_is 0 "${both%:*}: every moment is that of the framework"
 done

@@ -239,7 +239,7 @@ def pipe(out, kind):
 
 def optim(out, kind):
     """rank files of FSDP2 with the optimizer's beside them; the kind says how the optimizer knows the parameters"""
-    m = sharded(init_device_mesh("cpu", (2,)), model())
+    m = sharded(init_device_mesh("cpu", (2,)), model(tie_word_embeddings="tied" in kind))
     trained = dict(m.named_parameters())
     # by name: the head first, which no shape tells from the table
     trained = sorted(trained.items()) if "names" in kind else list(trained.values())
@@ -248,7 +248,7 @@ def optim(out, kind):
     save_ranks(f"{out}/{kind}", m.state_dict())
     rank, n = dist.get_rank(), dist.get_world_size()
     torch.save(optimizer.state_dict(), f"{out}/{kind}/optim_world_size_{n}_rank_{rank}.pt")
-    if kind == "optim":
+    if kind != "optim-names":
         whole = get_optimizer_state_dict(m, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         save_truth(out, kind, full(m) | {
             f"{k}.{role}": v[role] for k, v in whole.get("state", {}).items() for role in ("exp_avg", "exp_avg_sq")})
@@ -463,7 +463,7 @@ KINDS = {"fsdp": (3, fsdp), "experts": (2, experts), "mesh": (4, mesh), "hsdp": 
          "zero2-frozen": (2, zero), "zero2-tied": (3, zero), "zero3": (3, zero), "zero3-sub": (2, zero),
          "zero3-frozen": (3, zero), "zero3-tied": (2, zero),
          "pipe": (2, pipe), "neox-layers": (2, layers), "bloom-layers": (2, layers), "optim": (2, optim),
-         "optim-names": (2, optim), "half": (2, half), "hub": (3, hub), "zero0-half": (2, zero),
+         "optim-names": (2, optim), "optim-tied": (2, optim), "half": (2, half), "hub": (3, hub), "zero0-half": (2, zero),
          "zero2-half": (2, zero), "zero3-half": (2, zero), "titan2": (2, titan), "titan3": (2, titan), "seeds": (2, seeds), "zero1-seed": (2, zero), "zero3-frozen-seed": (2, zero)}
 
 
