@@ -288,6 +288,12 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+void device_report(bool passed, const char *why, const char *name)
+{
+    if (!tap_ok(passed, "%s", name))
+        printf("# %s\n", why);
+}
+
 int device_models(const struct device_models *d)
 {
     char *models = str_dupf("%s/tests/data/models", getenv("top_srcdir"));

@@ -26,6 +26,9 @@ struct device_models {
                                 all */
 };
 
+/* A test of its own, before those of device_models; WHY is printed if it has not
+ * passed. */
+void device_report(bool passed, const char *why, const char *name);
 /* A test for each model and layout; returns a program's status. */
 int device_models(const struct device_models *d);
 

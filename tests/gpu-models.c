@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/device-models.h"
+#include "tests/device-training.h"
 #include "tests/emu/emu.h"
 #include "tests/fake/cudart.h"
 
@@ -44,6 +44,6 @@ int main(void)
                                           .some = some };
 
     setenv("FAKE_GPUS", "3", 0);
-
+    device_store(&models);
     return device_models(&models);
 }

@@ -63,7 +63,7 @@ tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
 tests_unit_fuse_SOURCES = %D%/unit-fuse.c %D%/device-models.c %D%/device-models.h
 tests_unit_fuse_LDADD = $(program_libs)
-tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h
+tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h %D%/device-training.c %D%/device-training.h
 tests_unit_data_LDADD = $(test_libs)
 tests_unit_device_LDADD = $(program_libs)
 tests_unit_device_LDFLAGS = -Wl,--wrap=mem_alloc,--wrap=free
@@ -125,7 +125,7 @@ check_PROGRAMS += %D%/mem-estimate-fake
 tests_mem_estimate_fake_SOURCES = $(bin_mem_estimate_SOURCES)
 tests_mem_estimate_fake_LDFLAGS = -Wl,-u,gpu_room_of $(AM_LDFLAGS)
 tests_mem_estimate_fake_LDADD = %D%/libgpu-emu.a $(program_libs)
-tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h
+tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h %D%/device-training.c %D%/device-training.h
 tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
 # tests/gpu/run, tried over the fakes
 check_PROGRAMS += %D%/gpu/time-attention-fake %D%/gpu/write-model

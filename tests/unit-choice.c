@@ -88,28 +88,36 @@ static void refuses_shared(struct checkpoint *c, const char *text, const char *w
     memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
 }
 
-/* Asks for a trainer of the model; HOST: the backend's memory is the host's. */
-static void refuses_training(struct checkpoint *c, bool host, const char *text,
+/* Asks for a trainer of the model by a backend that lacks the operation LACKING of
+ * arrays; -1: none.  TEXT: why it is refused; empty: it is not. */
+static void refuses_training(struct checkpoint *c, int lacking, const char *text,
                              const char *what)
 {
     const struct mesh one = { .size = { 1, 1, 1, 1, 1 }, .nranks = 1 };
     const int coord[MESH_NAXES] = { 0 };
     const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
     struct backend some = backend_cpu;
-    struct choice_need need = { .checkpoint = c, .trains = true };
+    struct choice_need need = { .checkpoint = c,
+                                .trains = true,
+                                .update = ARRAY_ADAMW };
+    array_kernel *arrays[ARRAY_COUNT];
     struct err err = { .text = "" };
     struct program *p;
     bool refused = false;
 
+    memcpy(arrays, cpu_arrays, sizeof(arrays));
+    if (lacking >= 0)
+        arrays[lacking] = NULL;
     some.kernel = some_kernels;
     some.limits = some_limits;
-    some.host_memory = host;
+    some.host_memory = false;
+    some.array = arrays;
     if (program_build(&p, c->model, &one, coord, &options, &err) == 0) {
         need.program = p;
         refused = choice_supports(&some, &need, NULL, &err) < 0 && err.kind == ERR_NO;
         program_free(p);
     }
-    if (!tap_ok(refused && !strcmp(err.text, text), "%s", what))
+    if (!tap_ok(refused == (*text != '\0') && !strcmp(err.text, text), "%s", what))
         printf("# %s\n", err.text);
     memcpy(some_kernels, cpu_kernels, sizeof(some_kernels));
 }
@@ -159,10 +167,13 @@ int main(void)
     some_kernels[OP_MERGE] = NULL;
     refuses_shared(c, "no kernel for merge", "and one that shares them does");
     some_kernels[OP_ROPE_BACK] = NULL;
-    refuses_training(c, true, "no kernel for rope_back, which training needs",
+    refuses_training(c, -1, "no kernel for rope_back, which training needs",
                      "the derivative is asked about, too");
-    refuses_training(c, false, "training updates weights in the host's memory only",
-                     "and so is the optimizer's memory");
+    refuses_training(c, ARRAY_SQUARES, "no kernel for squares of arrays",
+                     "and so are the sums of gradients");
+    refuses_training(c, ARRAY_ADAMW, "no kernel for adamw of arrays",
+                     "and the optimizer's update");
+    refuses_training(c, ARRAY_SGD, "", "an update of another optimizer may be lacking");
     for (int op = 0; op < OP_COUNT; op++)
         as_said &= !op_table[op].parts || cpu_fuses[op] == (cpu_kernels[op] != NULL);
     tap_ok(as_said, "the CPU fuses what predictions say");

@@ -11,15 +11,20 @@
 #include <unistd.h>
 
 #include "lib/cpu/cpu.h"
-#include "tests/device-models.h"
+#include "tests/device-training.h"
 
 /* ---- the backend ---- */
 
-enum { PAGE = 4096, POOL = 1 << 28 };
+enum { PAGE = 4096, POOL = 1 << 28, PARTS = 1 << 12 };
 
 static char *pool;      /* [POOL] */
 static size_t pool_end; /* bytes that have been given out; all at once come back */
-static uint64_t pool_asked;
+static struct {
+    void *memory;
+    uint64_t bytes;
+} part[PARTS];
+static size_t nparts;
+static uint64_t pool_asked; /* bytes that have not been released */
 static size_t kernels, copies;
 
 static void allow(int what)
@@ -45,11 +50,13 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
     char *memory = pool + pool_end;
 
     (void)d;
-    if (size > POOL - PAGE - pool_end) {
+    if (size > POOL - PAGE - pool_end || nparts == PARTS) {
         err_set(err, ERR_SYSTEM, "no memory for %s", what);
         return NULL;
     }
     pool_asked += size;
+    part[nparts].memory = memory;
+    part[nparts++].bytes = size;
     pool_end += (size + PAGE) / PAGE * PAGE;
     allow(PROT_READ | PROT_WRITE);
     memset(memory, 0xff, pool_end - (size_t)(memory - pool)); /* NaN */
@@ -60,7 +67,12 @@ static void *allocate(struct device *d, uint64_t size, const char *what,
 static void release(struct device *d, void *memory)
 {
     (void)d;
-    (void)memory;
+    for (size_t i = nparts; memory && i-- > 0;)
+        if (part[i].memory == memory) {
+            pool_asked -= part[i].bytes;
+            part[i] = part[--nparts];
+            break;
+        }
 }
 
 static int copy(struct device *d, void *to, const void *from, size_t bytes,
@@ -95,6 +107,23 @@ static int run_kernel(struct device *d, const struct call *c, struct err *err)
 }
 
 static kernel *all_kernels[OP_COUNT];
+
+#define ROW(id, word)                                                   \
+    static int run_##word(struct device *d, const struct array_call *c, \
+                          struct err *err)                              \
+    {                                                                   \
+        int ret;                                                        \
+                                                                        \
+        allow(PROT_READ | PROT_WRITE);                                  \
+        ret = cpu_arrays[ARRAY_##id](d, c, err);                        \
+        allow(PROT_NONE);                                               \
+        return ret;                                                     \
+    }
+ARRAY_OPS(ROW)
+#undef ROW
+#define ROW(id, word) [ARRAY_##id] = run_##word,
+static array_kernel *const all_arrays[ARRAY_COUNT] = { ARRAY_OPS(ROW) };
+#undef ROW
 
 static void room(const struct device *d, const struct program *program,
                  const struct room_limits *limits, struct ledger *list)
@@ -184,11 +213,12 @@ static const struct backend guarded = {
     .taken = taken,
     .kernel = all_kernels,
     .limits = cpu_limits,
+    .array = all_arrays,
 };
 
 static void begin(void)
 {
-    pool_end = 0;
+    pool_end = nparts = 0;
     pool_asked = 0;
 }
 
@@ -212,5 +242,7 @@ int main(void)
         mmap(NULL, POOL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (int op = 0; op < OP_COUNT; op++)
         all_kernels[op] = cpu_kernels[op] ? run_kernel : NULL;
+    device_training(&models);
+    device_store(&models);
     return device_models(&models);
 }

@@ -1898,6 +1898,101 @@ static void try_lacks(void)
     tap_ok(supports(&inst, 8, FORMAT_BF16), "a collective needs no kernel");
 }
 
+/* ---- arrays ---- */
+
+enum { ARRAY_OPERANDS = 5 }; /* y, x, z and the slots */
+
+/* Sums of squares have one value with 32 bits in each lower part. */
+static void carry(uint64_t *sum)
+{
+    for (int e = 0; e < SQUARES_EXPONENTS; e++) {
+        sum[SQUARES_EXPONENTS + e] += sum[e] >> 32;
+        sum[e] &= UINT32_MAX;
+    }
+}
+
+/* Runs OP with N elements on both devices, on copies of the same numbers, and compares
+ * all of them. */
+static bool array_agrees(enum array_op op, struct array_call c)
+{
+    enum format format[ARRAY_OPERANDS] = { c.y_format, c.x_format };
+    size_t n[ARRAY_OPERANDS], unit[ARRAY_OPERANDS];
+    void *mine[ARRAY_OPERANDS], *theirs[ARRAY_OPERANDS];
+    struct array_call on = c;
+    bool same = true;
+
+    owned.n = 0;
+    for (int k = 0; k < ARRAY_OPERANDS; k++) {
+        n[k] = k || op != ARRAY_SQUARES ? c.n : SQUARES_WORDS;
+        unit[k] = unit_of(format[k]);
+        mine[k] = numbers_new(n[k] + 1, format[k], (uint64_t)k + 3);
+        if (unit[k] == 8)
+            memset(mine[k], 1, n[k] * unit[k]);
+        for (size_t i = 0; k == 4 && i < n[k]; i++) /* averages of squares */
+            ((float *)mine[k])[i] = fabsf(((float *)mine[k])[i]);
+        theirs[k] = copy_new(mine[k], n[k] * unit[k], unit[k]);
+    }
+    c.y = mine[0];
+    c.x = mine[1];
+    c.z = mine[2];
+    on.y = theirs[0];
+    on.x = theirs[1];
+    on.z = theirs[2];
+    for (int k = 0; k < ARRAY_SLOTS; k++) {
+        c.slot[k] = mine[3 + k];
+        on.slot[k] = theirs[3 + k];
+    }
+    check(backend_cpu.array[op](cpu, &c, &err) == 0 &&
+          backend_cuda.array[op](gpu, &on, &err) == 0);
+    for (int k = 0; k < ARRAY_OPERANDS; k++) {
+        void *got = xcalloc(n[k] + 1, unit[k]);
+
+        check(backend_cuda.copy_out(gpu, got, theirs[k], n[k] * unit[k], &err) == 0);
+        if (unit[k] == 8) {
+            carry(got);
+            carry(mine[k]);
+        }
+        same = same && !memcmp(got, mine[k], n[k] * unit[k]);
+        free(got);
+        free(mine[k]);
+    }
+    while (owned.n)
+        backend_cuda.release(gpu, owned.v[--owned.n]);
+    return same;
+}
+
+static void try_arrays(void)
+{
+    static const uint64_t many[] = { 0, 1, 31, 1000, (1 << 16) + 5 };
+    static const enum format formats[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
+    const struct adamw_numbers adamw = { 0.7f,  0.999f, 0.1f,  0.99f,
+                                         0.01f, 0.1f,   1e-8f, -1e-2f };
+    const struct sgd_numbers sgd = { 0.7f, 0.01f, 0.9f, -1e-2f };
+
+    for (int op = 0; op < ARRAY_COUNT; op++) {
+        bool same = true;
+
+        for (size_t i = 0; i < sizeof(many) / sizeof(*many); i++) {
+            struct array_call c = { .n = many[i],
+                                    .y_format =
+                                        op == ARRAY_SQUARES ? FORMAT_F64 : FORMAT_F32 };
+
+            if (op == ARRAY_ADAMW)
+                c.by.adamw = adamw;
+            else
+                c.by.sgd = sgd;
+            for (int k = 0; k < (op == ARRAY_CAST ? 6 : 1); k++) {
+                if (op == ARRAY_CAST) {
+                    c.x_format = k % 2 ? FORMAT_F32 : formats[k / 2];
+                    c.y_format = k % 2 ? formats[k / 2] : FORMAT_F32;
+                }
+                same = same && array_agrees((enum array_op)op, c);
+            }
+        }
+        tap_ok(same, "%s of arrays: the CPU's bits", array_names[op]);
+    }
+}
+
 /* Those that are named, or all. */
 int main(int argc, char **argv)
 {
@@ -1931,6 +2026,7 @@ int main(int argc, char **argv)
         { "rope", try_rotate },
         { "kv-cache", try_cache },
         { "fragments", try_fragments },
+        { "arrays", try_arrays },
         { "lacks", try_lacks },
     };
 

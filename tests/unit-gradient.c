@@ -18,7 +18,7 @@
 #include "lib/base/str.h"
 #include "lib/run/launch.h"
 #include "lib/run/runner.h"
-#include "lib/train/parameters.h"
+#include "lib/train/gradients.h"
 #include "tests/tap.h"
 
 enum { MOST = 256, SHARED = 1 << 26, SUMS = 4 };
@@ -66,6 +66,8 @@ struct rank {
     struct program *program;
     struct device *device;
     struct parameters params;
+    struct gradients gradients;
+    struct comm *alone; /* no replicas */
     struct engine *engine;
     struct engine_groups groups;
 };
@@ -81,7 +83,9 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
     struct engine_limits limits = { .tokens = job->n, .context = job->n };
     int coord[MESH_NAXES];
 
-    *r = (struct rank){ .job = job, .groups = { .across = 1 } };
+    *r = (struct rank){ .job = job,
+                        .groups = { .across = 1 },
+                        .alone = comm_self_open() };
     mesh_coord(&job->mesh, world->rank, coord);
     if (runner_group(&r->groups.tensor, world, &job->mesh, coord, MESH_TP, err) < 0 ||
         runner_group(&r->groups.sequence, world, &job->mesh, coord, MESH_SP, err) < 0 ||
@@ -93,26 +97,29 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
         return -1;
     }
     if (backend_cpu.open(&r->device, job->threads, 0, err) < 0 ||
-        parameters_open(&r->params, job->c, r->program, &backend_cpu, r->device, err) <
-            0 ||
+        parameters_open(&r->params, job->c, r->program, &backend_cpu, r->device,
+                        OPTIMIZER_SGD, (struct parameters_owner){ 0, 1 }, err) < 0 ||
+        parameters_find_shared(&r->params, r->groups.pipe, err) < 0 ||
+        gradients_open(&r->gradients, &r->params, &r->groups, r->alone, 0, err) < 0 ||
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
                     &r->groups, &limits, err) < 0)
         return -1;
-    engine_differentiate(r->engine, r->params.gradient, r->params.at,
-                         1 / (float)(job->n - 1));
+    engine_differentiate(r->engine, r->gradients.into, 1 / (float)(job->n - 1));
     engine_drop(r->engine, job->seed);
     return 0;
 }
 
 static void close_rank(struct rank *r)
 {
-    struct comm *all[] = { r->groups.tensor, r->groups.sequence, r->groups.pipe };
+    struct comm *all[] = { r->groups.tensor, r->groups.sequence, r->groups.pipe,
+                           r->alone };
 
     engine_free(r->engine);
+    gradients_close(&r->gradients);
     parameters_close(&r->params);
     backend_cpu.close(r->device);
     program_free(r->program);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (all[i])
             all[i]->ops->close(all[i]);
 }
@@ -159,7 +166,7 @@ static void give(struct rank *r)
 {
     for (int i = 0; i < r->program->nweights; i++) {
         size_t tensor = r->program->weight[i].tensor;
-        struct giving g = { r->params.gradient + r->params.at[i],
+        struct giving g = { r->params.row[i].gradient,
                             r->job->out->x + r->job->out->at[tensor] - 1 };
 
         parameters_runs(&r->params, i, give_run, &g);
@@ -171,7 +178,7 @@ static int difference(struct rank *r, double *found, double *wanted, double *siz
                       struct err *err)
 {
     const float h = 3e-4f;
-    size_t n = r->params.at[r->program->nweights];
+    size_t n = (size_t)r->params.n;
     float *old = xmalloc(n * sizeof(*old) + 1);
     double loss[2];
     int ret = 0;
@@ -201,9 +208,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     int ret = -1;
 
     if (open_rank(&r, job, world, err) < 0 || step(&r, true, &loss, err) < 0 ||
-        parameters_sum(&r.params, r.groups.tensor, err) < 0 ||
-        parameters_find_shared(&r.params, r.groups.pipe, err) < 0 ||
-        parameters_tie(&r.params, r.groups.pipe, err) < 0)
+        gradients_sum(&r.gradients, err) < 0)
         goto out;
     if (loss >= 0)
         job->out->loss = loss;

@@ -115,11 +115,12 @@ static int draw_rank(struct whole *w, struct checkpoint *c, const struct mesh *m
     if (program_build(&program, c->model, mesh, coord, &options, err) < 0)
         return -1;
     if (backend_cpu.open(&device, 1, 0, err) == 0 &&
-        parameters_open(&p, c, program, &backend_cpu, device, err) == 0) {
+        parameters_open(&p, c, program, &backend_cpu, device, OPTIMIZER_SGD,
+                        (struct parameters_owner){ 0, 1 }, err) == 0) {
         ret = init_parameters(&p, seed, err);
         for (int i = 0; i < program->nweights && ret == 0; i++) {
             size_t t = program->weight[i].tensor;
-            struct giving g = { .here = p.weight + p.at[i] };
+            struct giving g = { .here = p.row[i].weight };
 
             w->n[t] = (size_t)parameters_whole(&p, i);
             if (!w->tensor[t])

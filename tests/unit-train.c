@@ -31,6 +31,17 @@ static double sign(uint64_t i, unsigned k)
 
 /* ---- the optimizer by itself ---- */
 
+static struct device *device;
+
+/* Runs OP of arrays. */
+static void run(enum array_op op, const struct array_call *c)
+{
+    struct err err;
+
+    if (backend_cpu.array[op](device, c, &err) < 0)
+        abort();
+}
+
 struct state {
     float p, g, m, v;
 };
@@ -39,7 +50,9 @@ static void try_adamw(const char *file)
 {
     enum { N = 200 };
     static struct state s[4][N];
-    const struct adamw a = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.01 };
+    const struct optimizer_options a = {
+        .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.01
+    };
     FILE *f = fopen(file, "r");
     size_t n[4] = { 0 }, off = 0, moments = 0, far = 0;
     struct state row;
@@ -54,7 +67,13 @@ static void try_adamw(const char *file)
         for (size_t i = 0; i < N; i++) {
             struct state now = s[t - 1][i], *want = &s[t][i];
 
-            adamw_update(&a, 1e-3, t, 1, &now.p, &want->g, &now.m, &now.v, 1);
+            struct array_call c = {
+                .n = 1, .y = &now.p, .x = &want->g, .slot = { &now.m, &now.v }
+            };
+
+            optimizer_table[a.kind].set(&c.by, &a, 1e-3, t, a.decay);
+            c.by.factor = 1;
+            run(ARRAY_ADAMW, &c);
             moments += now.m != want->m || now.v != want->v;
             off += now.p != want->p;
             far += fabsf(now.p - want->p) > fabsf(want->p) * 2e-7f;
@@ -65,13 +84,22 @@ static void try_adamw(const char *file)
         printf("# %zu of %d differ, %zu by more\n", off, 3 * N, far);
 }
 
+/* The words of the squares of X[N]. */
+static void count_squares(const float *x, size_t n, double word[SQUARES_WORDS])
+{
+    uint64_t sum[SQUARES_WORDS] = { 0 };
+    const struct array_call c = { .n = n, .y = sum, .x = x };
+
+    run(ARRAY_SQUARES, &c);
+    squares_words(sum, word);
+}
+
 /* Numbers of all sizes, cut in two parts at every place. */
 static void try_squares(void)
 {
     enum { N = 70000, CUTS = 50 };
     double whole[SQUARES_WORDS], part[2][SQUARES_WORDS], exact, sum = 0;
     float *x = xmalloc(N * sizeof(*x));
-    struct squares s = { 0 };
     size_t bad = 0;
 
     for (size_t i = 0; i < N; i++) {
@@ -79,31 +107,23 @@ static void try_squares(void)
                             (int)(i % 97) - 160);
         sum += (double)x[i] * (double)x[i];
     }
-    squares_add(&s, x, N);
-    squares_words(&s, whole);
+    count_squares(x, N, whole);
     exact = squares_sum(whole);
     tap_ok(fabs(exact - sum) <= 1e-11 * sum, "squares add up to their sum");
     for (size_t k = 1; k < CUTS; k++) {
-        for (int i = 0; i < 2; i++) {
-            s = (struct squares){ 0 };
-            squares_add(&s, i ? x + k * N / CUTS : x,
-                        i ? N - k * N / CUTS : k * N / CUTS);
-            squares_words(&s, part[i]);
-        }
+        for (int i = 0; i < 2; i++)
+            count_squares(i ? x + k * N / CUTS : x, i ? N - k * N / CUTS : k * N / CUTS,
+                          part[i]);
         for (int i = 0; i < SQUARES_WORDS; i++)
             part[0][i] += part[1][i];
         bad += squares_sum(part[0]) != exact;
     }
     tap_ok(bad == 0, "to the bit, in whatever parts");
-    s = (struct squares){ 0 };
     x[7] = HUGE_VALF;
-    squares_add(&s, x, N);
-    squares_words(&s, whole);
+    count_squares(x, N, whole);
     tap_ok(isnan(squares_sum(whole)), "and to no number where one is infinite");
     x[7] = 0x1p-149f;
-    s = (struct squares){ 0 };
-    squares_add(&s, x + 7, 1);
-    squares_words(&s, whole);
+    count_squares(x + 7, 1, whole);
     tap_ok(squares_sum(whole) == 0x1p-298, "the least number counts");
     free(x);
 }
@@ -198,8 +218,11 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
         .micro_batch = 2,
         .global = GLOBAL,
         .order = job->order,
-        .adamw = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1 },
-        .clip = 1.5,
+        .optimizer = { .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .decay = 0.1,
+                       .clip = 1.5 },
     };
     struct runner_machine machine = {
         .ops = &noting,
@@ -232,7 +255,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
             job->out->result[step] = result;
     }
     for (int i = 0; i < t.program->nweights; i++) {
-        struct giving g = { t.parameters.weight + t.parameters.at[i],
+        struct giving g = { t.parameters.row[i].weight,
                             job->out->x + job->out->at[t.program->weight[i].tensor] -
                                 1 };
 
@@ -419,9 +442,13 @@ int main(int argc, char **argv)
         mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct wanted *w = xmalloc(sizeof(*w));
     FILE *f = fopen(training, "r");
+    struct err err;
 
+    if (backend_cpu.open(&device, 1, 0, &err) < 0)
+        abort();
     try_adamw(adamw);
     try_squares();
+    backend_cpu.close(device);
     try_rates();
     while (f && read_wanted(f, w))
         if (argc < 2 || !strcmp(argv[1], w->name))

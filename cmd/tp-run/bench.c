@@ -252,11 +252,13 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
 {
     struct session *session = b->session;
     int copies = session->mesh.size[MESH_DP];
-    const struct trainer_options options = { .length = (size_t)b->tokens,
-                                             .micro_batch = 1,
-                                             .global = copies,
-                                             .order = ORDER_1F1B,
-                                             .adamw = { 0.9, 0.999, 1e-8, 0.01 } };
+    const struct trainer_options options = {
+        .length = (size_t)b->tokens,
+        .micro_batch = 1,
+        .global = copies,
+        .order = ORDER_1F1B,
+        .optimizer = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.01 }
+    };
     struct sample *sample = xcalloc((size_t)copies, sizeof(*sample));
     struct trainer_result result;
     struct trainer t;
@@ -277,7 +279,7 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
             b->c.training.seconds = took;
     }
     b->c.training.states =
-        2.0 * sizeof(float) * (double)t.parameters.at[t.program->nweights];
+        (double)t.parameters.slots * sizeof(float) * (double)t.parameters.owned;
     trainer_close(&t);
     if (ret == 0)
         ret = bench_largest(world, &b->c.training.seconds, 1, err);

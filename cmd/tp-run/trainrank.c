@@ -300,6 +300,21 @@ static int run_steps(struct work *w, struct err *err)
     return finish_save(w, err);
 }
 
+/* Bytes of this rank's weights, gradients, optimizer state and activations. */
+static double count_bytes(const struct trainer *t)
+{
+    static const char *const parts[] = { "weights",       "gradients",   "optimizer",
+                                         "gradient_sums", "activations", "exchange",
+                                         "kv_cache" };
+    struct ledger list = { 0 };
+    uint64_t bytes = 0;
+
+    trainer_memory(t, &list);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        bytes += ledger_of(&list, parts[i]);
+    return (double)bytes;
+}
+
 static int open_work(struct work *w, struct err *err)
 {
     struct train *t = w->t;
@@ -315,8 +330,11 @@ static int open_work(struct work *w, struct err *err)
         .recompute = o->recompute,
         .dropout = o->dropout,
         .seed = o->seed,
-        .adamw = { o->beta1, o->beta2, o->eps, o->decay },
-        .clip = o->clip,
+        .optimizer = { .beta1 = o->beta1,
+                       .beta2 = o->beta2,
+                       .eps = o->eps,
+                       .decay = o->decay,
+                       .clip = o->clip },
     };
     double *bytes;
     int ret = 0;
@@ -345,7 +363,7 @@ static int open_work(struct work *w, struct err *err)
         measure_peak(w, err) < 0)
         return -1;
     bytes = xcalloc((size_t)w->world->size, sizeof(*bytes));
-    bytes[w->world->rank] = (double)trainer_bytes(&w->trainer);
+    bytes[w->world->rank] = count_bytes(&w->trainer);
     ret = comm_run(w->world, comm_all_reduce_f64(bytes, (size_t)w->world->size), err);
     for (int i = 0; i < w->world->size; i++)
         if (bytes[i] > (double)w->log.memory)

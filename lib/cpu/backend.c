@@ -116,4 +116,5 @@ const struct backend backend_cpu = {
     .taken = taken,
     .kernel = cpu_kernels,
     .limits = cpu_limits,
+    .array = cpu_arrays,
 };

@@ -8,6 +8,7 @@ include %D%/attention/local.mk
 include %D%/rows/local.mk
 include %D%/reverse/local.mk
 lib_libshardutils_a_SOURCES += \
+    %D%/arrays.c \
     %D%/backend.c \
     %D%/cpu.h \
     %D%/kernels.c \

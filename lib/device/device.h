@@ -22,6 +22,7 @@
 
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
+#include "lib/device/arrays.h"
 #include "lib/device/layout.h"
 #include "lib/device/ledger.h"
 #include "lib/program/program.h"
@@ -248,6 +249,7 @@ struct backend {
     void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
     kernel *const *kernel; /* [OP_COUNT]; NULL: LACKS(word), or a collective */
     const struct kernel_limits *limits; /* [OP_COUNT] */
+    array_kernel *const *array;         /* [ARRAY_COUNT]; NULL: LACKS(word) */
     const struct device_collectives
         *collectives; /* NULL: collectives go through the host */
 };
@@ -262,6 +264,9 @@ extern const struct backend backend_cpu, backend_cuda;
  * opened and in a process that forks later. */
 MUST_CHECK int backend_supports(const struct backend *b, const struct device_request *r,
                                 struct err *err);
+/* The same for an operation on arrays. */
+MUST_CHECK int backend_supports_array(const struct backend *b, enum array_op op,
+                                      struct err *err);
 
 /* The backend called NAME, or the first usable one when NAME is NULL. */
 const struct backend *backend_find(const char *name, struct err *err);

@@ -863,6 +863,24 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
 #define COMM(word)             NULL
 #define ROW(id, word, on, ...) [OP_##id] = on(word),
 kernel *const cuda_kernels[OP_COUNT] = { OPS(ROW) };
+#undef ROW
+
+/* ---- arrays ---- */
+
+#define ROW(id, word)                                                     \
+    static int array_##word(struct device *d, const struct array_call *c, \
+                            struct err *err)                              \
+    {                                                                     \
+        gpu_array(ARRAY_##id, *c, d->stream);                             \
+        CUDA_TRY(d, cudaGetLastError(), array_names[ARRAY_##id], err);    \
+        return 0;                                                         \
+    }
+ARRAY_OPS(ROW)
+#undef ROW
+
+#define ROW(id, word) [ARRAY_##id] = array_##word,
+array_kernel *const cuda_arrays[ARRAY_COUNT] = { ARRAY_OPS(ROW) };
+#undef ROW
 
 /* ---- what a kernel does not take ---- */
 

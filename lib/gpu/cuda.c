@@ -587,5 +587,6 @@ const struct backend backend_cuda = {
     .forget = forget,
     .kernel = cuda_kernels,
     .limits = cuda_limits,
+    .array = cuda_arrays,
     .collectives = &nccl_collectives,
 };

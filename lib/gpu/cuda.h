@@ -59,6 +59,7 @@ int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct er
     } while (0)
 
 extern kernel *const cuda_kernels[OP_COUNT];
+extern array_kernel *const cuda_arrays[ARRAY_COUNT];
 extern const struct kernel_limits cuda_limits[OP_COUNT];
 
 #endif

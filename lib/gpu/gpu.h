@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/device/arrays.h"
 #include "lib/device/layout.h"
 #include "lib/program/attention-shape.h"
 
@@ -324,6 +325,9 @@ void gpu_argmax(int32_t *y, const double *stats, uint64_t parts, struct span row
 /* y[t] = a token drawn from the logits */
 void gpu_sample(int32_t *y, const float *x, const struct draw *draw, struct span rows,
                 uint64_t cols, void *stream);
+
+/* OP of arrays (lib/device/arrays.h) */
+void gpu_array(enum array_op op, struct array_call c, void *stream);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@ room_sources = %D%/bounds.h %D%/room.c %D%/room.h
 lib_libshardutils_a_SOURCES += $(room_sources)
 gpu_headers = %D%/bounds.h %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
 gpu_kernels = \
+    %D%/arrays.cu \
     %D%/attention.cu \
     %D%/chunks.cu \
     %D%/columns.cu \
@@ -28,7 +29,8 @@ gpu_kernels = \
     %D%/stream.cu \
     %D%/tiles.cu
 # what C and CUDA both compile
-shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/positions.h lib/program/attention-shape.h
+shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/arrays.h lib/device/positions.h lib/device/updates.h \
+    lib/program/attention-shape.h
 %D%/elementwise.o %D%/elementwise.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)

@@ -85,3 +85,10 @@ int backend_supports(const struct backend *b, const struct device_request *r,
         return lacks(r, "a cache", r->cache, err);
     return l->fits ? l->fits(r, err) : 0;
 }
+
+int backend_supports_array(const struct backend *b, enum array_op op, struct err *err)
+{
+    return b->array[op]
+               ? 0
+               : err_set(err, ERR_NO, "no kernel for %s of arrays", array_names[op]);
+}

@@ -106,9 +106,11 @@ int choice_supports(const struct backend *b, const struct choice_need *need,
     if ((asked == need->form || need->form == WEIGHTS_CODES) &&
         ask_all(b, need, asked, err) < 0)
         return -1;
-    if (need->trains && !b->host_memory)
-        return err_set(err, ERR_NO,
-                       "training updates weights in the host's memory only");
+    for (int op = 0; need->trains && op < ARRAY_UPDATES; op++)
+        if (backend_supports_array(b, (enum array_op)op, err) < 0)
+            return -1;
+    if (need->trains && backend_supports_array(b, need->update, err) < 0)
+        return -1;
     if (form)
         *form = asked;
     return 0;

@@ -16,8 +16,9 @@ struct choice_need {
     const struct program *program;
     const struct checkpoint *checkpoint; /* that its weights come from */
     enum weights_form form;
-    enum format kept; /* type of the KV cache */
-    bool trains;      /* weights are f32, and the host updates them */
+    enum format kept;     /* type of the KV cache */
+    bool trains;          /* weights are f32, and operations on arrays update them: */
+    enum array_op update; /* the optimizer's */
 };
 
 /* Can B run NEED?  Returns 0, or -1 with *err: ERR_NO and the reason, or why it could

@@ -42,8 +42,7 @@ struct engine {
         float *x;
         uint64_t bytes;
     } * whole;
-    float *gradient;           /* device: gradients of all weights */
-    const size_t *gradient_at; /* [nweights]; borrowed */
+    float *const *gradient; /* [nweights]: device memory; borrowed */
     struct replays replays;
     uint64_t grown;   /* how often an output was larger than planned */
     int recorded;     /* recordings so far, the same on all ranks of the tensor group */
@@ -344,11 +343,9 @@ void engine_free(struct engine *e)
     free(e);
 }
 
-void engine_differentiate(struct engine *e, float *gradient, const size_t *at,
-                          float scale)
+void engine_differentiate(struct engine *e, float *const *gradient, float scale)
 {
     e->gradient = gradient;
-    e->gradient_at = at;
     e->feeds.scale = scale;
 }
 
@@ -437,7 +434,7 @@ static struct buffer value(const struct engine *e, int v)
 
     (void)format_of(&b.format, its->dtype); /* every type of a value has one */
     if (its->gradient)
-        b.data = e->gradient + e->gradient_at[its->gradient - 1];
+        b.data = e->gradient[its->gradient - 1];
     else if (!its->kept && !its->inside)
         b.data = address(e, v);
     if (its->rows == ROWS_CHOSEN) {

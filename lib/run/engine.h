@@ -80,10 +80,9 @@ MUST_CHECK int engine_start(struct engine *e, struct device *device,
  * engine_plan, or of the device's room. */
 uint64_t engine_grown(const struct engine *e);
 /* For a program with a backward pass.  Steps add the gradient of each weight I, f32, to
- * GRADIENT + AT[I], in device memory.  AT[nweights] must outlive E.  The loss is
- * multiplied by SCALE. */
-void engine_differentiate(struct engine *e, float *gradient, const size_t *at,
-                          float scale);
+ * GRADIENT[I], in device memory; those of a mixture's experts follow one another.
+ * GRADIENT[nweights] must outlive E.  The loss is multiplied by SCALE. */
+void engine_differentiate(struct engine *e, float *const *gradient, float scale);
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);

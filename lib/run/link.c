@@ -100,7 +100,7 @@ int link_all_reduce(struct link *l, struct comm *c, const void *x, void *y, size
     if (group)
         return l->wires->ops->all_reduce(group, x, y, n, dtype, err);
     if (l->ops->host_memory) { /* where the sum is made in place */
-        if (l->ops->copy(l->device, y, x, bytes, err) < 0)
+        if (x != y && l->ops->copy(l->device, y, x, bytes, err) < 0)
             return -1;
         x = y;
     }

@@ -31,7 +31,7 @@ MUST_CHECK int link_open(struct link *l, struct err *err);
 /* Bytes of the buffers. */
 uint64_t link_bytes(const struct link *l);
 
-/* y[n] = the sum of all ranks' x, of dtype f32 or f64. */
+/* y[n] = the sum of all ranks' x, of dtype f32 or f64; y may be x. */
 MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, const void *x, void *y,
                                size_t n, enum dtype dtype, struct err *err);
 /* all = the ranks' mine[count[rank]] elements of UNIT bytes, concatenated */

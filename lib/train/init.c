@@ -243,31 +243,63 @@ void init_fill(const struct init *x, int i, uint64_t whole, size_t n, float *out
     }
 }
 
+/* Numbers on their way to the device: N in V, for elements from FIRST of a weight. */
 struct filling {
+    struct parameters *p;
     const struct init *init;
-    int weight;
-    float *out;
+    int weight, ret;
+    struct err *err;
+    size_t first, n;
+    float v[1 << 14];
 };
+
+static void flush(struct filling *f)
+{
+    if (f->ret == 0 && f->n)
+        f->ret =
+            f->p->ops->copy_in(f->p->device, f->p->row[f->weight].weight + f->first,
+                               f->v, f->n * sizeof(*f->v), f->err);
+    f->first += f->n;
+    f->n = 0;
+}
 
 static void fill_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
 {
-    const struct filling *f = arg;
+    struct filling *f = arg;
+    size_t room = sizeof(f->v) / sizeof(*f->v);
 
     (void)owned;
-    init_fill(f->init, f->weight, whole, n, f->out + here);
+    (void)here; /* the runs are in this order */
+    while (n) {
+        size_t some = n < room - f->n ? n : room - f->n;
+
+        init_fill(f->init, f->weight, whole, some, f->v + f->n);
+        f->n += some;
+        whole += some;
+        n -= some;
+        if (f->n == room)
+            flush(f);
+    }
 }
 
 int init_parameters(struct parameters *p, uint64_t seed, struct err *err)
 {
+    struct filling *f = xmalloc(sizeof(*f));
     struct init *x;
+    int ret;
 
-    if (init_open(&x, p->program, seed, err) < 0)
-        return -1;
-    for (int i = 0; i < p->program->nweights; i++) {
-        struct filling f = { x, i, p->weight + p->at[i] };
-
-        parameters_runs(p, i, fill_run, &f);
+    *f = (struct filling){ .p = p, .err = err };
+    ret = init_open(&x, p->program, seed, err);
+    f->init = x;
+    for (int i = 0; i < p->program->nweights && ret == 0; i++) {
+        f->weight = i;
+        f->first = 0;
+        parameters_runs(p, i, fill_run, f);
+        flush(f);
+        ret = f->ret;
     }
-    init_close(x);
-    return 0;
+    if (f->init)
+        init_close(x);
+    free(f);
+    return ret;
 }

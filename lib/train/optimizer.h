@@ -1,43 +1,64 @@
-/* optimizer - AdamW (Loshchilov and Hutter 2019), numerically as torch.optim.AdamW
+/* optimizer - how gradients change weights
  *
- * For equal gradients, moments equal PyTorch's (foreach and fused off) to the bit.
- * Weights do too, where PyTorch's square root is correctly rounded; MKL's is sometimes
- * off by one unit in the last place, which changes about one weight in some hundred.
+ * An optimizer is a row: its name, the arrays that it keeps for each weight (slots),
+ * and the operation of the backend that makes an update (lib/device/arrays.h).  The
+ * store of parameters allocates the slots, and checkpoints have them, by these names.
  * Weight decay excludes biases and norms, as in Hugging Face's Trainer. */
 #ifndef LIB_TRAIN_OPTIMIZER_H
 #define LIB_TRAIN_OPTIMIZER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "lib/train/parameters.h"
-#include "lib/train/squares.h"
+#include "lib/device/arrays.h"
 
-struct adamw {
-    double beta1, beta2, eps, decay;
+enum optimizer_kind {
+    /* for equal gradients, moments equal PyTorch's (foreach and fused off) to the bit;
+     * weights do too, where PyTorch's square root is correctly rounded: MKL's is
+     * sometimes off by one unit in the last place, which changes about one weight in
+     * some hundred */
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_SGD,
+    OPTIMIZER_MOMENTUM,
+    OPTIMIZER_KINDS
 };
 
-/* Update number T (from 1) of the N weights P with moments M and V, for the gradients G
- * times FACTOR and the learning rate RATE. */
-void adamw_update(const struct adamw *a, double rate, uint64_t t, float factor,
-                  float *p, const float *g, float *m, float *v, size_t n);
+struct optimizer_options {
+    enum optimizer_kind kind;
+    double beta1, beta2, eps; /* of adamw */
+    double momentum;          /* of momentum */
+    double decay;
+    double clip; /* maximum gradient norm; 0: no clipping */
+};
+
+struct optimizer_info {
+    const char *name;
+    const char *slot[ARRAY_SLOTS + 1]; /* NULL at the end: roles in checkpoints, named
+                                        * as PyTorch's state; f32, 0 before the first
+                                        * update */
+    enum array_op update;
+    /* The numbers of update T, from 1, but for .factor.  DECAY is 0 for weights that do
+     * not decay. */
+    void (*set)(union update_numbers *by, const struct optimizer_options *o,
+                double rate, uint64_t t, double decay);
+};
+
+extern const struct optimizer_info optimizer_table[OPTIMIZER_KINDS];
+extern const char *const optimizer_choices[OPTIMIZER_KINDS + 1]; /* the names, NULL */
+
+/* Number of slots. */
+int optimizer_slots(enum optimizer_kind kind);
+
+struct parameters;
 
 struct optimizer {
-    struct adamw adamw;
-    double clip; /* maximum gradient norm; 0: no clipping */
-    uint64_t t;  /* number of updates so far */
-    float *m, *v;
-    bool *decays; /* [nweights]: weight decay applies */
+    struct optimizer_options options;
+    uint64_t t; /* number of updates so far */
 };
 
-/* Allocates state for the weights of P; the caller has set .adamw and .clip. */
-MUST_CHECK int optimizer_open(struct optimizer *o, const struct parameters *p,
-                              struct err *err);
-void optimizer_close(struct optimizer *o);
-/* Sums the squared gradients of the elements whose primary replica is on this rank. */
-void optimizer_squares(struct parameters *p, double word[SQUARES_WORDS]);
-/* Makes one update with learning rate RATE; NORM is the gradient norm over all
- * ranks. */
-void optimizer_step(struct optimizer *o, struct parameters *p, double rate,
-                    double norm);
+/* Makes one update of P's weights with learning rate RATE; NORM is the norm of the
+ * gradient over all ranks. */
+MUST_CHECK int optimizer_step(struct optimizer *o, struct parameters *p, double rate,
+                              double norm, struct err *err);
 
 #endif

@@ -1,34 +1,181 @@
-/* parameters - the trainable weights of one rank, and their gradients */
+/* parameters - the weights of one rank, and what training keeps for them */
 #include "lib/train/parameters.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/run/weights.h"
 
-static int load(struct parameters *p, struct checkpoint *c, const struct backend *ops,
-                struct device *device, struct err *err)
-{
-    struct weights w;
-    int ret;
+/* ---- operations ---- */
 
-    for (int i = 0; i < p->program->nweights; i++)
-        p->matrix[i] = (struct matrix){ .data = p->weight + p->at[i],
+int parameters_run(struct parameters *p, enum array_op op, const struct array_call *c,
+                   struct err *err)
+{
+    return p->ops->array[op](p->device, c, err);
+}
+
+int parameters_zero(struct parameters *p, void *y, uint64_t n, struct err *err)
+{
+    const struct array_call c = { .n = n, .y = y };
+
+    return parameters_run(p, ARRAY_ZERO, &c, err);
+}
+
+int parameters_add(struct parameters *p, float *y, const float *x, const float *z,
+                   uint64_t n, struct err *err)
+{
+    const struct array_call c = { .n = n, .y = y, .x = x, .z = z };
+
+    return parameters_run(p, ARRAY_SUM, &c, err);
+}
+
+/* ---- what decays ---- */
+
+static bool has_word(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = name; (at = strstr(at, word)); at++)
+        if (at[n] == '\0' || at[n] == '.')
+            if (*word == '_' || at == name || at[-1] == '.')
+                return true;
+    return false;
+}
+
+/* The name patterns of transformers' Trainer.get_decay_parameter_names. */
+static bool is_spared(const char *name)
+{
+    char *low = xstrdup(name);
+    bool spared;
+
+    for (char *c = low; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    spared = strstr(low, "bias") || strstr(low, "layernorm") ||
+             strstr(low, "rmsnorm") || has_word(low, "norm") || has_word(low, "_norm");
+    free(low);
+    return spared;
+}
+
+/* Excludes norm weights too, whatever their names are. */
+static void find_decay(struct parameters *p)
+{
+    const struct program *program = p->program;
+
+    for (int i = 0; i < program->nweights; i++)
+        p->row[i].decays =
+            !is_spared(program->model->tensor[program->weight[i].tensor].name);
+    for (int i = 0; i < program->nforward; i++) {
+        const struct inst *inst = &program->inst[i];
+
+        if (inst->op != OP_LAYERNORM && inst->op != OP_LAYER_APPLY)
+            continue;
+        if (inst->weight >= 0)
+            p->row[inst->weight].decays = false;
+        if (inst->weight2 >= 0)
+            p->row[inst->weight2].decays = false;
+    }
+}
+
+/* ---- memory ---- */
+
+/* Elements of N that rank RANK of SIZE has before it. */
+static uint64_t share_before(uint64_t n, int rank, int size)
+{
+    return n / (uint64_t)size * (uint64_t)rank +
+           (n % (uint64_t)size * (uint64_t)rank) / (uint64_t)size;
+}
+
+static void find_sizes(struct parameters *p, struct parameters_owner owner)
+{
+    for (int i = 0; i < p->program->nweights; i++) {
+        const struct weight *w = &p->program->weight[i];
+        struct parameter *row = &p->row[i];
+
+        row->n = w->rows * w->cols;
+        row->trained = !p->program->model->tensor[w->tensor].frozen;
+        row->first = share_before(row->n, owner.rank, owner.size);
+        row->count = share_before(row->n, owner.rank + 1, owner.size) - row->first;
+        p->n += row->n;
+        p->trained += row->trained ? row->n : 0;
+        p->owned += row->trained ? row->count : 0;
+    }
+}
+
+static float *floats_new(struct parameters *p, uint64_t n, const char *what,
+                         struct err *err)
+{
+    return p->ops->alloc(p->device, n * sizeof(float), what, err);
+}
+
+/* Allocates the arrays and points the rows at them. */
+static int make_arrays(struct parameters *p, struct err *err)
+{
+    uint64_t n = 0, trained = 0, owned = 0;
+
+    p->weight = floats_new(p, p->n, "the weights", err);
+    p->gradient = p->weight ? floats_new(p, p->trained, "the gradients", err) : NULL;
+    if (!p->gradient || parameters_zero(p, p->gradient, p->trained, err) < 0)
+        return -1;
+    for (int k = 0; k < p->slots; k++) {
+        p->slot[k] = floats_new(p, p->owned, "the optimizer", err);
+        if (!p->slot[k] || parameters_zero(p, p->slot[k], p->owned, err) < 0)
+            return -1;
+    }
+    for (int i = 0; i < p->program->nweights; i++) {
+        struct parameter *row = &p->row[i];
+
+        row->weight = p->weight + n;
+        n += row->n;
+        p->matrix[i] = (struct matrix){ .data = row->weight,
                                         .format = FORMAT_F32,
                                         .rows = p->program->weight[i].rows,
                                         .cols = p->program->weight[i].cols };
+        if (!row->trained)
+            continue;
+        row->gradient = p->gradient + trained;
+        trained += row->n;
+        for (int k = 0; k < p->slots; k++)
+            row->slot[k] = p->slot[k] + owned;
+        owned += row->count;
+    }
+    return 0;
+}
+
+void parameters_memory(const struct parameters *p, struct ledger *list)
+{
+    ledger_add(list, "weights", LEDGER_DEVICE, p->n * sizeof(float));
+    ledger_add(list, "gradients", LEDGER_DEVICE, p->trained * sizeof(float));
+    ledger_add(list, "optimizer", LEDGER_DEVICE,
+               (uint64_t)p->slots * p->owned * sizeof(float));
+}
+
+/* ---- opening ---- */
+
+static int load(struct parameters *p, struct checkpoint *c, struct err *err)
+{
+    struct weights w;
+    int ret = 0;
+
     if (c->drawn)
         return 0;
-    if (weights_open(&w, c, p->program, ops, device, WEIGHTS_STORED, NULL, 1, err) < 0)
+    if (weights_open(&w, c, p->program, p->ops, p->device, WEIGHTS_STORED, NULL, 1,
+                     err) < 0)
         return -1;
-    for (int i = 0; i < w.n; i++) {
-        const struct matrix *m = &w.matrix[i];
+    for (int i = 0; i < w.n && ret == 0; i++) {
+        const struct array_call cast = { .n = p->row[i].n,
+                                         .y = p->row[i].weight,
+                                         .x = w.matrix[i].data,
+                                         .y_format = FORMAT_F32,
+                                         .x_format = w.matrix[i].format };
 
-        dtype_to_f32(format_dtype(m->format), m->data, p->weight + p->at[i],
-                     (size_t)(m->rows * m->cols));
+        ret = parameters_run(p, ARRAY_CAST, &cast, err);
     }
-    ret = weights_settle(&w, err);
+    if (ret == 0)
+        ret = p->ops->wait(p->device, err);
+    if (ret == 0)
+        ret = weights_settle(&w, err);
     weights_close(&w);
     return ret;
 }
@@ -47,31 +194,32 @@ static int refuse_packed(const struct model *m, struct err *err)
 
 int parameters_open(struct parameters *p, struct checkpoint *c,
                     const struct program *program, const struct backend *ops,
-                    struct device *device, struct err *err)
+                    struct device *device, enum optimizer_kind optimizer,
+                    struct parameters_owner owner, struct err *err)
 {
-    int n = program->nweights, coord[MESH_NAXES];
+    size_t n = (size_t)program->nweights;
+    int coord[MESH_NAXES];
 
-    *p = (struct parameters){ .program = program };
+    *p = (struct parameters){ .program = program,
+                              .ops = ops,
+                              .device = device,
+                              .slots = optimizer_slots(optimizer) };
     if (refuse_packed(program->model, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));
     coord[MESH_DP] = 0; /* all dp replicas own what the first owns */
-    p->at = xcalloc((size_t)n + 1, sizeof(*p->at));
-    p->matrix = xcalloc((size_t)n + 1, sizeof(*p->matrix));
+    p->row = xcalloc(n + 1, sizeof(*p->row));
+    p->matrix = xcalloc(n + 1, sizeof(*p->matrix));
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
-    for (int i = 0; i < n; i++)
-        p->at[i + 1] =
-            p->at[i] + (size_t)(program->weight[i].rows * program->weight[i].cols);
-    p->weight = mem_alloc((p->at[n] + 1) * sizeof(float), "the weights", err);
-    p->gradient = mem_alloc((p->at[n] + 1) * sizeof(float), "the gradients", err);
-    if (!p->weight || !p->gradient ||
+    find_sizes(p, owner);
+    find_decay(p);
+    if (make_arrays(p, err) < 0 ||
         cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||
-        load(p, c, ops, device, err) < 0) {
+        load(p, c, err) < 0) {
         parameters_close(p);
         return -1;
     }
     cutter_set_order(p->cutter, SLICE_BY_UNIT);
-    parameters_zero(p);
     return 0;
 }
 
@@ -79,17 +227,16 @@ void parameters_close(struct parameters *p)
 {
     if (p->cutter)
         cutter_free(p->cutter);
-    free(p->weight);
-    free(p->gradient);
+    if (p->device) {
+        p->ops->release(p->device, p->weight);
+        p->ops->release(p->device, p->gradient);
+        for (int k = 0; k < p->slots; k++)
+            p->ops->release(p->device, p->slot[k]);
+    }
     free(p->matrix);
-    free(p->at);
+    free(p->row);
     free(p->shared);
     *p = (struct parameters){ 0 };
-}
-
-void parameters_zero(struct parameters *p)
-{
-    memset(p->gradient, 0, p->at[p->program->nweights] * sizeof(float));
 }
 
 /* ---- positions of elements ---- */
@@ -185,83 +332,4 @@ uint64_t parameters_whole(const struct parameters *p, int i)
     for (int k = 0; k < t->ndim; k++)
         n *= t->axis[k]->size;
     return n;
-}
-
-/* ---- all-reduce over the tensor group ---- */
-
-struct copying {
-    float *here, *whole;
-    bool back;
-};
-
-static void copy_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
-{
-    const struct copying *c = arg;
-
-    (void)owned;
-    if (c->back)
-        memcpy(c->here + here, c->whole + whole, n * sizeof(float));
-    else
-        memcpy(c->whole + whole, c->here + here, n * sizeof(float));
-}
-
-/* Sums via a buffer of the global tensor, in which each rank fills in its elements. */
-static int sum_one(struct parameters *p, int i, struct comm *c, struct err *err)
-{
-    size_t n = (size_t)parameters_whole(p, i);
-    struct copying copy = { .here = p->gradient + p->at[i] };
-    int ret;
-
-    copy.whole = mem_alloc((n + 1) * sizeof(float), "a gradient", err);
-    if (!copy.whole)
-        return -1;
-    memset(copy.whole, 0, n * sizeof(float));
-    parameters_runs(p, i, copy_run, &copy);
-    ret = comm_run(c, comm_all_reduce(copy.whole, n), err);
-    copy.back = true;
-    if (ret == 0)
-        parameters_runs(p, i, copy_run, &copy);
-    free(copy.whole);
-    return ret;
-}
-
-int parameters_sum(struct parameters *p, struct comm *c, struct err *err)
-{
-    for (int i = 0; i < p->program->nweights; i++)
-        if (p->program->weight[i].summed && sum_one(p, i, c, err) < 0)
-            return -1;
-    return 0;
-}
-
-/* ---- tied tensors ---- */
-
-/* Exchanges the gradient of weight I with the stage at the other end.  Both add the
- * first stage's term first, so both get the same bits. */
-static int tie_one(struct parameters *p, int i, struct comm *pipe, struct err *err)
-{
-    bool first = pipe->rank == 0;
-    int other = first ? pipe->size - 1 : 0;
-    size_t n = p->at[i + 1] - p->at[i], bytes = n * sizeof(float);
-    float *own = p->gradient + p->at[i];
-    float *theirs = mem_alloc(bytes + 1, "a gradient", err);
-    int ret = -1;
-
-    if (theirs && pipe->ops->send(pipe, own, bytes, other, err) == 0 &&
-        pipe->ops->receive(pipe, theirs, bytes, other, err) == 0) {
-        for (size_t k = 0; k < n; k++)
-            own[k] = first ? own[k] + theirs[k] : theirs[k] + own[k];
-        ret = 0;
-    }
-    free(theirs);
-    return ret;
-}
-
-int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err)
-{
-    if (pipe->size == 1 || (pipe->rank > 0 && pipe->rank < pipe->size - 1))
-        return 0;
-    for (int i = 0; i < p->program->nweights; i++)
-        if (p->shared[p->program->weight[i].tensor] && tie_one(p, i, pipe, err) < 0)
-            return -1;
-    return 0;
 }

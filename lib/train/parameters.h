@@ -1,7 +1,10 @@
-/* parameters - the trainable weights of one rank, and their gradients
+/* parameters - the weights of one rank, and what training keeps for them
  *
- * All weights of the program, converted to f32, lie in one block of host memory in the
- * program's order; the gradients lie in another block of the same layout. */
+ * One row for each weight of a program says where its numbers are: the weight in f32,
+ * its gradient, and the optimizer's slots.  All of them are in memory of the backend,
+ * which only its kernels and copies touch; whoever else needs numbers copies them in
+ * and out.  The weights follow one another in the program's order; so do, of those that
+ * are trained, the gradients and each slot. */
 #ifndef LIB_TRAIN_PARAMETERS_H
 #define LIB_TRAIN_PARAMETERS_H
 
@@ -9,38 +12,65 @@
 #include "lib/device/device.h"
 #include "lib/model/model.h"
 #include "lib/reshard/checkpoint.h"
+#include "lib/train/optimizer.h"
+
+/* Device memory, f32. */
+struct parameter {
+    float *weight;            /* [n] */
+    float *gradient;          /* [n]; NULL: not trained */
+    float *slot[ARRAY_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
+    uint64_t n, first, count; /* this rank updates COUNT elements from FIRST */
+    bool trained, decays;     /* weight decay applies to it */
+};
+
+/* Ranks that have the same weights, and share their updates: each has a range of the
+ * elements of every weight. */
+struct parameters_owner {
+    int rank, size;
+};
 
 struct parameters {
     const struct program *program;
+    const struct backend *ops;
+    struct device *device;
     struct cutter *cutter;    /* the rank's shards, in the program's element order */
-    struct matrix *matrix;    /* [program->nweights]: the weights, for the engine */
-    size_t *at;               /* [nweights + 1]: offset of each weight in the blocks */
-    float *weight, *gradient; /* [at[nweights]] */
+    struct matrix *matrix;    /* [nweights]: the weights, for the engine */
+    struct parameter *row;    /* [nweights] */
+    uint64_t n, trained;      /* elements of all weights; of those that are trained */
+    uint64_t owned;           /* elements of a slot */
+    float *weight;            /* [n], device */
+    float *gradient;          /* [trained] */
+    float *slot[ARRAY_SLOTS]; /* [owned] */
+    int slots;
     bool *shared; /* [model->ntensors]: on both the first and the last stage (tied) */
 };
 
-/* Loads the weights of PROGRAM, which must outlive *p, from C via DEVICE, whose memory
- * is the host's (choice_need.trains).  Weights of a model without files stay
- * uninitialized (see init.h). */
+/* Loads the weights of PROGRAM, which must outlive *p, from C to memory of DEVICE, and
+ * sets all else to 0.  Weights of a model without files stay unset (see init.h). */
 MUST_CHECK int parameters_open(struct parameters *p, struct checkpoint *c,
                                const struct program *program, const struct backend *ops,
-                               struct device *device, struct err *err);
+                               struct device *device, enum optimizer_kind optimizer,
+                               struct parameters_owner owner, struct err *err);
 void parameters_close(struct parameters *p);
+/* Adds what it has allocated: "weights", "gradients", "optimizer". */
+void parameters_memory(const struct parameters *p, struct ledger *list);
 
-void parameters_zero(struct parameters *p); /* sets the gradients to 0 */
-/* All-reduces, over the tensor group C, gradients that are partial sums. */
-MUST_CHECK int parameters_sum(struct parameters *p, struct comm *c, struct err *err);
+/* Runs an operation of the backend on arrays. */
+MUST_CHECK int parameters_run(struct parameters *p, enum array_op op,
+                              const struct array_call *c, struct err *err);
+/* y[n] = 0 */
+MUST_CHECK int parameters_zero(struct parameters *p, void *y, uint64_t n,
+                               struct err *err);
+/* y[n] = x + z */
+MUST_CHECK int parameters_add(struct parameters *p, float *y, const float *x,
+                              const float *z, uint64_t n, struct err *err);
 
-/* Finds the tensors that the first and the last stage of PIPE share.  Call it before
- * parameters_tie: */
+/* Finds the tensors that the first and the last stage of PIPE share. */
 MUST_CHECK int parameters_find_shared(struct parameters *p, struct comm *pipe,
                                       struct err *err);
-/* Adds up the gradients of shared tensors over the first and the last stage of PIPE. */
-MUST_CHECK int parameters_tie(struct parameters *p, struct comm *pipe, struct err *err);
-
 /* Calls SEE for each run of weight I that is contiguous both here and in the global
- * tensor: N elements from HERE and from WHOLE.  OWNED: this rank has the primary
- * replica. */
+ * tensor: N elements from HERE and from WHOLE, in the order of HERE.  OWNED: this rank
+ * has the primary replica. */
 void parameters_runs(struct parameters *p, int i,
                      void (*see)(void *arg, size_t here, size_t whole, size_t n,
                                  bool owned),

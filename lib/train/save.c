@@ -20,8 +20,14 @@
 #include "lib/reshard/describe.h"
 #include "lib/reshard/smallfile.h"
 
-/* The source of a tensor of the checkpoint. */
-enum block { BLOCK_FILE, BLOCK_WEIGHT, BLOCK_M, BLOCK_V, BLOCKS };
+/* The source of a tensor of the checkpoint: a file, the f32 weights, or a slot of the
+ * optimizer. */
+enum block {
+    BLOCK_FILE,
+    BLOCK_WEIGHT,
+    BLOCK_SLOTS,
+    BLOCKS = BLOCK_SLOTS + ARRAY_SLOTS
+};
 
 struct entry {
     const char *name, *role;
@@ -57,7 +63,7 @@ struct saver {
     struct err err;
     struct outdir out;
     char *path, *last, *training;
-    float *copy[BLOCKS]; /* copies, allocated if .owns */
+    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL */
     bool owns;
     uint64_t size; /* size and CRC-32 of the shard file */
     uint32_t crc;
@@ -103,7 +109,8 @@ static int find_trained(struct saver *s, double *trained, struct err *err)
     const struct program *p = s->t->program;
 
     for (int i = 0; i < p->nweights; i++)
-        trained[p->weight[i].tensor] = 1;
+        if (s->t->parameters.row[i].trained)
+            trained[p->weight[i].tensor] = 1;
     return comm_run(s->world, comm_all_reduce_f64(trained, p->model->ntensors), err);
 }
 
@@ -130,6 +137,8 @@ static int list_entries(struct saver *s, struct err *err)
     const struct checkpoint *c = s->c;
     const struct program *p = s->t->program;
     const struct model *m = p->model;
+    const char *const *slot = optimizer_table[s->t->options.optimizer.kind].slot;
+    int nslots = optimizer_slots(s->t->options.optimizer.kind);
     double *trained = xcalloc(m->ntensors + 1, sizeof(*trained));
     int *own = xmalloc((m->ntensors + 1) * sizeof(*own)), ret = -1;
 
@@ -138,7 +147,7 @@ static int list_entries(struct saver *s, struct err *err)
     for (int i = 0; i < p->nweights; i++)
         if (p->weight[i].slice <= 1) /* later slices of a tensor share this memory */
             own[p->weight[i].tensor] = i;
-    s->entry = xcalloc(4 * c->nweights + 1, sizeof(*s->entry));
+    s->entry = xcalloc((BLOCKS + 1) * c->nweights + 1, sizeof(*s->entry));
     if (find_trained(s, trained, err) < 0)
         goto out;
     for (size_t i = 0; i < c->nweights; i++) {
@@ -154,8 +163,8 @@ static int list_entries(struct saver *s, struct err *err)
             continue;
         if (c->tensor[i].dtype != DTYPE_F32)
             add_entry(s, i, BLOCK_WEIGHT, "master", own[t]);
-        add_entry(s, i, BLOCK_M, "exp_avg", own[t]);
-        add_entry(s, i, BLOCK_V, "exp_avg_sq", own[t]);
+        for (int k = 0; k < nslots; k++)
+            add_entry(s, i, (enum block)(BLOCK_SLOTS + k), slot[k], own[t]);
     }
     ret = 0;
 out:
@@ -259,8 +268,10 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
 /* Releases the state of the checkpoint in progress. */
 static void forget(struct saver *s)
 {
-    for (int i = 0; i < BLOCKS && s->owns; i++)
+    for (int i = 0; i < BLOCKS; i++) {
         free(s->copy[i]);
+        s->copy[i] = NULL;
+    }
     s->owns = s->busy = false;
     outdir_close(&s->out);
     free(s->training);
@@ -422,14 +433,18 @@ static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *
                     : fs_pwrite(w->fd, buf, n, at, w->path, err);
 }
 
+/* Reads from the copy, or from the device. */
 static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t n,
                         struct err *err)
 {
     const struct writing *w = arg;
+    const struct parameters *p = &w->s->t->parameters;
+    const char *from = (const char *)w->from + offset;
 
     (void)part;
-    (void)err;
-    memcpy(buf, (const char *)w->from + offset, n);
+    if (!w->s->owns)
+        return p->ops->copy_out(p->device, buf, from, n, err);
+    memcpy(buf, from, n);
     return 0;
 }
 
@@ -471,6 +486,26 @@ static int lay_out(struct saver *s, struct safetensors_header *h, const char *na
     return 0;
 }
 
+/* An array of the store, and its bytes. */
+static float *array_of(const struct saver *s, int block, size_t *bytes)
+{
+    const struct parameters *p = &s->t->parameters;
+
+    *bytes = (size_t)(block == BLOCK_WEIGHT ? p->n : p->owned) * sizeof(float);
+    return block == BLOCK_WEIGHT ? p->weight : p->slot[block - BLOCK_SLOTS];
+}
+
+/* The numbers of entry E: in the copy, or on the device. */
+static const float *numbers_of(const struct saver *s, const struct entry *e)
+{
+    const struct parameter *row = &s->t->parameters.row[e->weight];
+    const float *at =
+        e->block == BLOCK_WEIGHT ? row->weight : row->slot[e->block - BLOCK_SLOTS];
+    size_t bytes;
+
+    return s->owns ? s->copy[e->block] + (at - array_of(s, e->block, &bytes)) : at;
+}
+
 static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
                        struct entry *e, struct err *err)
 {
@@ -488,7 +523,7 @@ static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
     if (e->block == BLOCK_FILE)
         return checkpoint_copy(s->c, cut, e->tensor, e->dtype, &to, NULL, &e->crc, NULL,
                                err);
-    w->from = s->copy[e->block] + s->t->parameters.at[e->weight];
+    w->from = numbers_of(s, e);
     return cut_copy(cut, &t, &from, &to, NULL, NULL, &e->crc, NULL, err);
 }
 
@@ -614,29 +649,25 @@ static void give_up(struct saver *s)
 
 /* Copies the state, so that training can continue.  Without memory for a copy the state
  * itself is written, and training waits. */
-static void take_copy(struct saver *s)
+static int take_copy(struct saver *s, struct err *err)
 {
-    size_t n = s->t->parameters.at[s->t->program->nweights] * sizeof(float);
-    float *const block[BLOCKS] = { [BLOCK_WEIGHT] = s->t->parameters.weight,
-                                   [BLOCK_M] = s->t->optimizer.m,
-                                   [BLOCK_V] = s->t->optimizer.v };
+    const struct parameters *p = &s->t->parameters;
+    int blocks = BLOCK_SLOTS + p->slots, ret = 0;
+    size_t bytes;
 
     s->owns = s->writes && !s->apart; /* a rank that sends to rank 0 writes before it
                                        * continues */
-    for (int i = BLOCK_WEIGHT; i < BLOCKS; i++) {
-        s->copy[i] = s->owns ? mem_alloc(n + 1, "a copy to save", NULL) : NULL;
-        if (!s->copy[i])
-            s->owns = false;
+    for (int i = BLOCK_WEIGHT; i < blocks && s->owns; i++) {
+        array_of(s, i, &bytes);
+        s->copy[i] = mem_alloc(bytes, "a copy to save", NULL);
+        s->owns = s->copy[i] != NULL;
     }
-    s->copy[BLOCK_FILE] = NULL;
-    for (int i = BLOCK_WEIGHT; i < BLOCKS; i++) {
-        if (s->owns) {
-            memcpy(s->copy[i], block[i], n);
-            continue;
-        }
-        free(s->copy[i]);
-        s->copy[i] = block[i];
+    for (int i = BLOCK_WEIGHT; i < blocks && s->owns && ret == 0; i++) {
+        const float *from = array_of(s, i, &bytes);
+
+        ret = p->ops->copy_out(p->device, s->copy[i], from, bytes, err);
     }
+    return ret;
 }
 
 static int open_output(struct saver *s, const char *path, struct err *err)
@@ -725,7 +756,7 @@ int saver_begin(struct saver *s, const char *path, const char *training,
     atomic_store(&s->failed, false);
     atomic_store(&s->stop, false);
     if (ret == 0 && s->writes)
-        take_copy(s);
+        ret = take_copy(s, err);
     if (ret == 0 && s->writes && !s->apart) {
         if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
             s->started = true;
@@ -920,11 +951,28 @@ int saver_finish(struct saver *s, struct err *err)
 
 /* ---- loading ---- */
 
-/* Reads weight I in ROLE from C to X; *HELD: C has it. */
-static int load_one(struct trainer *t, struct loader *l, struct checkpoint *c, int i,
-                    const char *role, float *x, bool *held, struct err *err)
+struct loading {
+    struct trainer *t;
+    struct loader *loader;
+    struct checkpoint *c;
+    float *room; /* for the largest weight */
+};
+
+/* Elements of weight I's tensor: of all experts, if the tensor has these. */
+static uint64_t stored_elements(const struct trainer *t, int i)
 {
-    size_t tensor = t->program->weight[i].tensor;
+    const struct weight *w = &t->program->weight[i];
+
+    return t->parameters.row[i].n * (w->slice ? w->experts : 1);
+}
+
+/* Reads weight I in ROLE to TO, device memory; *HELD: the checkpoint has it. */
+static int load_one(struct loading *l, int i, const char *role, float *to, bool *held,
+                    struct err *err)
+{
+    struct checkpoint *c = l->c;
+    struct parameters *p = &l->t->parameters;
+    size_t tensor = p->program->weight[i].tensor;
     long source = c->model->tensor[tensor].source;
     long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
 
@@ -934,34 +982,54 @@ static int load_one(struct trainer *t, struct loader *l, struct checkpoint *c, i
     if (c->tensor[from].dtype != DTYPE_F32)
         return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
                        c->tensor[from].name, dtype_name(c->tensor[from].dtype));
-    return loader_read_state(l, tensor, (size_t)from, x, err);
+    if (loader_read_state(l->loader, tensor, (size_t)from, l->room, err) < 0)
+        return -1;
+    return p->ops->copy_in(p->device, to, l->room,
+                           (size_t)stored_elements(l->t, i) * sizeof(float), err);
+}
+
+/* Reads all of weight I that is there, and WHOLE: all that must be. */
+static int load_weight(struct loading *l, int i, bool whole, struct err *err)
+{
+    const struct trainer *t = l->t;
+    const struct parameter *row = &t->parameters.row[i];
+    const char *const *slot = optimizer_table[t->options.optimizer.kind].slot;
+    bool held;
+
+    if (load_one(l, i, "master", row->weight, &held, err) < 0)
+        return -1;
+    for (int k = 0; whole && k < t->parameters.slots; k++) {
+        if (load_one(l, i, slot[k], row->slot[k], &held, err) < 0)
+            return -1;
+        if (!held)
+            return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path, slot[k],
+                           l->c->model->tensor[t->program->weight[i].tensor].name);
+    }
+    return 0;
 }
 
 int saver_load(struct trainer *t, struct checkpoint *c, bool whole, struct err *err)
 {
-    static const char *const roles[] = { "master", "exp_avg", "exp_avg_sq" };
-    float *const block[] = { t->parameters.weight, t->optimizer.m, t->optimizer.v };
-    struct loader *l;
+    struct loading l = { .t = t, .c = c };
+    uint64_t most = 0;
     int ret = 0;
 
     if (!c->sharded || c->nweights == c->ntensors)
-        return whole
+        return whole && t->parameters.slots
                    ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
                    : 0;
-    if (loader_open(&l, c, &t->program->mesh, t->program->coord, err) < 0)
+    for (int i = 0; i < t->program->nweights; i++)
+        most = stored_elements(t, i) > most ? stored_elements(t, i) : most;
+    l.room = mem_alloc(most * sizeof(float), "a weight", err);
+    if (!l.room ||
+        loader_open(&l.loader, c, &t->program->mesh, t->program->coord, err) < 0) {
+        free(l.room);
         return -1;
+    }
     for (int i = 0; i < t->program->nweights && ret == 0; i++)
-        for (int k = 0; k < (whole ? 3 : 1) && ret == 0; k++) {
-            bool held;
-
-            if (t->program->weight[i].slice > 1)
-                continue;
-            ret = load_one(t, l, c, i, roles[k], block[k] + t->parameters.at[i], &held,
-                           err);
-            if (ret == 0 && !held && k > 0)
-                ret = err_set(err, ERR_INPUT, "%s: has no %s of %s", c->path, roles[k],
-                              c->model->tensor[t->program->weight[i].tensor].name);
-        }
-    loader_close(l);
+        if (t->parameters.row[i].trained && t->program->weight[i].slice <= 1)
+            ret = load_weight(&l, i, whole, err);
+    loader_close(l.loader);
+    free(l.room);
     return ret;
 }

@@ -126,13 +126,13 @@ static int make_room(struct trainer *t, const struct sample *sample, size_t n,
     return most > t->segments ? open_engines(t, most + most / 2, err) : 0;
 }
 
-/* Allocates the buffers of the tree over a replica's micro-batches, which must form a
- * complete subtree. */
-static int make_tree(struct trainer *t, struct err *err)
+/* Levels of the tree over a replica's micro-batches, which must form a complete
+ * subtree; 0: gradients are added in order. */
+static int find_levels(const struct trainer *t, int *levels, struct err *err)
 {
     int share = t->table.micro_batches, dp = t->program->mesh.size[MESH_DP];
-    size_t bytes = t->parameters.at[t->program->nweights] * sizeof(float) + 1;
 
+    *levels = 0;
     if (!t->options.deterministic)
         return 0;
     if ((share & (share - 1)) || (dp & (dp - 1)))
@@ -140,16 +140,26 @@ static int make_tree(struct trainer *t, struct err *err)
                        "--deterministic: dp and the micro-batches of a replica must be "
                        "powers of 2; they are %d and %d",
                        dp, share);
-    while (1 << t->levels < share)
-        t->levels++;
-    t->levels++;
-    t->partial = xcalloc((size_t)t->levels + 1, sizeof(*t->partial));
-    for (int i = 0; i <= t->levels; i++) {
-        t->partial[i] = mem_alloc(bytes, "gradients of micro-batches", err);
-        if (!t->partial[i])
-            return -1;
-    }
+    while (1 << *levels < share)
+        ++*levels;
+    ++*levels;
     return 0;
+}
+
+/* Makes the parameters, and what sums their gradients. */
+static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *err)
+{
+    const struct parameters_owner all = { .rank = 0, .size = 1 };
+    struct parameters *p = &t->parameters;
+    int levels;
+
+    if (find_levels(t, &levels, err) < 0 ||
+        parameters_open(p, c, t->program, t->ops, t->device, t->options.optimizer.kind,
+                        all, err) < 0 ||
+        parameters_find_shared(p, t->groups.pipe, err) < 0 ||
+        (c->drawn && init_parameters(p, t->options.seed, err) < 0))
+        return -1;
+    return gradients_open(&t->gradients, p, &t->groups, t->data, levels, err);
 }
 
 /* The table must have the right number of ranks and micro-batches and only unsplit
@@ -241,15 +251,17 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                        .deterministic = options->deterministic,
                                        .recompute = options->recompute,
                                        .dropout = options->dropout };
-    struct choice_need need = { .checkpoint = c, .trains = true };
+    struct choice_need need = { .checkpoint = c,
+                                .trains = true,
+                                .update =
+                                    optimizer_table[options->optimizer.kind].update };
     int coord[MESH_NAXES];
 
     *t =
         (struct trainer){ .options = *options,
                           .ops = machine->ops ? machine->ops : backend_find("cpu", err),
                           .groups.across = 1,
-                          .optimizer = { .adamw = options->adamw,
-                                         .clip = options->clip } };
+                          .optimizer.options = options->optimizer };
     mesh_coord(mesh, world->rank, coord);
     if (!t->ops || open_table(t, mesh, err) < 0 ||
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
@@ -262,11 +274,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     need.program = t->program;
     if (choice_supports(t->ops, &need, NULL, err) < 0 ||
         runner_device(&t->device, t->ops, machine, world, err) < 0 ||
-        parameters_open(&t->parameters, c, t->program, t->ops, t->device, err) < 0 ||
-        parameters_find_shared(&t->parameters, t->groups.pipe, err) < 0 ||
-        (c->drawn && init_parameters(&t->parameters, options->seed, err) < 0) ||
-        optimizer_open(&t->optimizer, &t->parameters, err) < 0 ||
-        make_tree(t, err) < 0 || make_engines(t, err) < 0 ||
+        open_parameters(t, c, err) < 0 || make_engines(t, err) < 0 ||
         make_scored(t, c->model, mesh, coord, err) < 0)
         goto fail;
     return 0;
@@ -286,11 +294,8 @@ void trainer_close(struct trainer *t)
     engine_free(t->scorer);
     program_free(t->scored);
     free(t->holds);
-    for (int i = 0; t->partial && i <= t->levels; i++)
-        free(t->partial[i]);
-    free(t->partial);
     free(t->loss);
-    optimizer_close(&t->optimizer);
+    gradients_close(&t->gradients);
     parameters_close(&t->parameters);
     if (t->device)
         t->ops->close(t->device);
@@ -375,32 +380,16 @@ static int forward(struct trainer *t, struct engine *e, const struct sample *sam
     return ret;
 }
 
-/* Adds the gradients of micro-batch M to those of its neighbours in the tree, the
- * earlier first: level i has the sum of 2^i micro-batches. */
-static void climb(struct trainer *t, int m)
-{
-    size_t n = t->parameters.at[t->program->nweights];
-    int level = 1;
-
-    for (; m & 1; m >>= 1, level++)
-        for (size_t i = 0; i < n; i++)
-            t->partial[0][i] = t->partial[level][i] + t->partial[0][i];
-    memcpy(t->partial[level], t->partial[0], n * sizeof(float));
-}
-
 static int backward(struct trainer *t, int micro_batch, struct err *err)
 {
-    size_t bytes = t->parameters.at[t->program->nweights] * sizeof(float);
     int at = find_engine(t, micro_batch);
 
     t->holds[at] = -1;
-    if (t->partial)
-        memset(t->partial[0], 0, bytes);
-    if (engine_reverse(t->engine[at], err) < 0)
-        return -1;
-    if (t->partial)
-        climb(t, micro_batch);
-    return 0;
+    return gradients_begin_micro(&t->gradients, err) < 0 ||
+                   engine_reverse(t->engine[at], err) < 0 ||
+                   gradients_end_micro(&t->gradients, micro_batch, err) < 0
+               ? -1
+               : 0;
 }
 
 /* Runs all actions of this replica in the order of the table. */
@@ -421,39 +410,11 @@ static int run_share(struct trainer *t, const struct sample *sample, float scale
         }
         at = find_engine(t, -1);
         t->holds[at] = m;
-        engine_differentiate(t->engine[at],
-                             t->partial ? t->partial[0] : t->parameters.gradient,
-                             t->parameters.at, scale);
+        engine_differentiate(t->engine[at], t->gradients.into, scale);
         if (forward(t, t->engine[at], sample + (first + m) * micro,
                     t->first + (uint64_t)((first + m) * micro), (size_t)micro,
                     &t->loss[first + m], err) < 0)
             return -1;
-    }
-    if (t->partial)
-        memcpy(t->parameters.gradient, t->partial[t->levels],
-               t->parameters.at[t->program->nweights] * sizeof(float));
-    return 0;
-}
-
-/* Adds the gradients over the replicas: in rank order, or in a tree in which both ranks
- * of a pair add the lower rank's term first. */
-static int sum_replicas(struct trainer *t, struct err *err)
-{
-    struct comm *c = t->data;
-    size_t n = t->parameters.at[t->program->nweights];
-    float *own = t->parameters.gradient, *theirs;
-
-    if (!t->partial)
-        return comm_run(c, comm_all_reduce(own, n), err);
-    theirs = t->partial[0];
-    for (int bit = 1; bit < c->size; bit <<= 1) {
-        int other = c->rank ^ bit;
-
-        if (c->ops->send(c, own, n * sizeof(float), other, err) < 0 ||
-            c->ops->receive(c, theirs, n * sizeof(float), other, err) < 0)
-            return -1;
-        for (size_t i = 0; i < n; i++)
-            own[i] = other < c->rank ? theirs[i] + own[i] : own[i] + theirs[i];
     }
     return 0;
 }
@@ -481,7 +442,7 @@ static uint64_t count_targets(const struct sample *sample, size_t n)
 int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                  struct trainer_result *result, struct err *err)
 {
-    struct parameters *p = &t->parameters;
+    struct gradients *g = &t->gradients;
     size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
     uint64_t counted = count_targets(sample, (size_t)t->options.global);
     double sum = 0, squares[SQUARES_WORDS];
@@ -490,14 +451,11 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
         return err_set(err, ERR_INPUT, "a batch has no token to learn");
     if (make_room(t, sample, (size_t)t->options.global, err) < 0)
         return -1;
-    parameters_zero(p);
     memset(t->loss, 0, micro_batches * sizeof(*t->loss));
-    if (run_share(t, sample, (float)(1 / (double)counted), err) < 0 ||
-        sum_replicas(t, err) < 0 || parameters_sum(p, t->groups.tensor, err) < 0 ||
-        parameters_tie(p, t->groups.pipe, err) < 0)
-        return -1;
-    optimizer_squares(p, squares);
-    if (sum_over(t->loss, micro_batches, t->data, t->groups.pipe, err) < 0 ||
+    if (gradients_begin(g, err) < 0 ||
+        run_share(t, sample, (float)(1 / (double)counted), err) < 0 ||
+        gradients_sum(g, err) < 0 || gradients_squares(g, squares, err) < 0 ||
+        sum_over(t->loss, micro_batches, t->data, t->groups.pipe, err) < 0 ||
         sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0)
         return -1;
     for (size_t i = 0; i < micro_batches; i++)
@@ -507,9 +465,9 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                                        .counted = counted };
     result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
                       (t->most_norm > 0 && result->norm > t->most_norm);
-    if (!result->skipped)
-        optimizer_step(&t->optimizer, p, rate, result->norm);
-    return 0;
+    return result->skipped
+               ? 0
+               : optimizer_step(&t->optimizer, &t->parameters, rate, result->norm, err);
 }
 
 /* Replicas take the micro-batches in turn; the losses are added in their order. */
@@ -547,17 +505,13 @@ uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments)
     return bytes;
 }
 
-uint64_t trainer_bytes(const struct trainer *t)
+void trainer_memory(const struct trainer *t, struct ledger *list)
 {
-    uint64_t n = t->parameters.at[t->program->nweights] * sizeof(float);
-    uint64_t bytes = 4 * n + (t->partial ? (uint64_t)t->levels + 1 : 0) * n;
-
-    for (int i = 0; i < t->in_flight; i++) {
-        struct ledger list = { 0 };
-
-        engine_memory(t->engine[i], &list);
-        bytes += ledger_of(&list, "activations") + ledger_of(&list, "exchange") +
-                 ledger_of(&list, "kv_cache");
-    }
-    return bytes;
+    parameters_memory(&t->parameters, list);
+    gradients_memory(&t->gradients, list);
+    for (int i = 0; i < t->in_flight; i++)
+        engine_memory(t->engine[i], list);
+    if (t->scorer)
+        engine_memory(t->scorer, list);
+    t->ops->taken(t->device, list, NULL);
 }

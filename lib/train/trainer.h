@@ -15,6 +15,7 @@
 #include "lib/pipe/order.h"
 #include "lib/run/runner.h"
 #include "lib/train/data.h"
+#include "lib/train/gradients.h"
 #include "lib/train/optimizer.h"
 
 struct trainer_options {
@@ -28,8 +29,7 @@ struct trainer_options {
     struct recompute_plan recompute;  /* as in program_options, */
     double dropout;                   /* too */
     uint64_t seed;                    /* seed of dropout */
-    struct adamw adamw;
-    double clip;
+    struct optimizer_options optimizer;
 };
 
 struct trainer_result {
@@ -44,6 +44,7 @@ struct trainer {
     struct device *device;
     struct program *program;
     struct parameters parameters;
+    struct gradients gradients;
     struct optimizer optimizer;
     struct engine_groups groups;
     struct comm *data; /* the data-parallel group of this rank */
@@ -59,9 +60,6 @@ struct trainer {
     int in_flight;
     size_t segments; /* per micro-batch, at most */
     double *loss;    /* [micro-batches of the global batch]: sums */
-    float **partial; /* [levels + 1]: buffers of the tree of gradients; the first has
-                      * one micro-batch's.  NULL: gradients are added in order */
-    int levels;
 };
 
 /* ERR_INPUT when PP stages and MICRO_BATCHES cannot be trained with the table A. */
@@ -86,7 +84,7 @@ MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
 /* Bytes of the saved activations of a micro-batch in flight: TOKENS in SEGMENTS
  * documents. */
 uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments);
-/* Bytes of this rank's weights, gradients, optimizer state and activations. */
-uint64_t trainer_bytes(const struct trainer *t);
+/* Adds what this rank has allocated: parameters, gradients, engines, kernels. */
+void trainer_memory(const struct trainer *t, struct ledger *list);
 
 #endif

@@ -144,6 +144,11 @@ static inline float __uint_as_float(unsigned u)
     return f;
 }
 
+static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long v)
+{
+    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+}
+
 struct float2 {
     float x, y;
 };

@@ -1,0 +1,5 @@
+/* arrays - the names of operations on flat arrays */
+#include "lib/device/arrays.h"
+
+#define ROW(id, word) #word,
+const char *const array_names[ARRAY_COUNT] = { ARRAY_OPS(ROW) };
