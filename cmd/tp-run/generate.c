@@ -221,6 +221,8 @@ static void note_counts(const struct generate *g)
 {
     const struct scheduler_counts c = scheduler_counts(g->scheduler);
 
+    if (!c.shared)
+        return;
     cmd_note(g->session->cmd,
              "%" PRIu64 " tokens computed, and %" PRIu64
              " of prompts that another had computed",
