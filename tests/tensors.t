@@ -57,10 +57,10 @@ tensors words "{$(entry ids F32 1 4)}" '\0\0\0\0'
 refuses words "$layoutlm" "'ids' is [1] F32, the model takes [ids] i32" "ids that are no whole numbers"
 tensors places "{$(entry ids U8 1 1),$(entry positions U8 1 1 1)}" '\5\1'
 refuses places "$layoutlm" "family layoutlm has no 'positions'" "what the engine makes"
-head -c 60 own > cut
-run tp-run logits --backend cpu --input-tensors cut -o o "$layoutlm"
+head -c 60 own > torn
+run tp-run logits --backend cpu --input-tensors torn -o o "$layoutlm"
 status_is 3 "a truncated file is refused"
-err_has "cut: " "which is told"
+err_has "torn: " "which is told"
 tensors shape "{$(entry ids U8 2,2 4)}" '\5\5\5\5'
 refuses shape "$layoutlm" "'ids' is [2, 2] U8, the model takes [ids] i32" "two texts in one"
 run tp-run logits --backend cpu --input-tensors missing -o o "$layoutlm"

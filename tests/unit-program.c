@@ -326,7 +326,7 @@ static void test_print(void)
 
 static uint64_t arena_of(const struct program *p)
 {
-    const uint64_t most[ROWS_KINDS] = {
+    const uint64_t most[ROWS_MOST] = {
         [ROWS_TOKENS] = TOKENS, [ROWS_WANTED] = 1, [ROWS_ONE] = 1
     };
     uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes = 0;
