@@ -1,5 +1,5 @@
 #!/bin/sh
-# grow.sh - add to a corpus what libFuzzer finds, the smallest inputs that reach most, up to 60 of them
+# grow.sh - add to a corpus what libFuzzer finds, the fewest small inputs that reach all of it, up to MOST (300) in all
 #
 # usage: tests/fuzz/grow.sh BUILD NAME...
 #
@@ -9,7 +9,7 @@ set -eu
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$1
 shift
-most=60
+most=${MOST:-300}
 largest=4096
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -21,7 +21,7 @@ for name; do
         { tail -n 20 "$work/log" >&2; exit 1; }
     # of those that reach what the corpus does not, the shortest
     cp "$corpus"/* "$work/$name.least"
-    "$target" -merge=1 "$work/$name.least" "$build/found/$name" > "$work/log" 2>&1
+    "$target" -set_cover_merge=1 "$work/$name.least" "$build/found/$name" > "$work/log" 2>&1
     n=$(find "$corpus" -type f | wc -l)
     i=0
     for seed in $(find "$work/$name.least" -type f -size -${largest}c -printf '%s %f\n' | sort -n | sed 's/^[0-9]* //'); do
