@@ -138,6 +138,43 @@ train --pp 2 -o pp2 "$model"
 sed 's/,"tokens_per_second.*//' pp1/log.jsonl | grep grad_norm > first
 sed 's/,"tokens_per_second.*//' pp2/log.jsonl | grep grad_norm > second
 ok "stages have the norms of one rank to the bit" cmp first second
+for pp in 1 2; do
+    train --pp $pp --steps 3 --save-every 0 --log tied$pp "$data/models/smollm"
+    sed -n 's/.*"grad_norm":\([^,]*\),.*/\1/p' tied$pp > norms$pp
+done
+ok "also where both stages have the tied embedding" sh -c 'paste norms1 norms2 | awk "
+    { d = \$1 - \$2; if (d < 0) d = -d; if (d > 1e-5 * \$1) exit bad = 1 } END { exit bad || NR != 3 }"'
+
+# A weight that sharded values and a replicated one read: one rank adds the gradient of the latter.
+mkdir shared
+echo '{"model_type":"own","hidden_size":24,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":3,
+    "head_dim":8,"intermediate_size":40,"vocab_size":100}' > shared/config.json
+cat > shared.json << 'EOF'
+{ "family": "own", "extends": "llama", "match": { "model_type": ["own"] },
+  "tensors": { "norm": ["model.layers.{layer}.norm.weight", "head_dim"],
+               "small": ["model.layers.{layer}.small.weight", "head_dim", "hidden"],
+               "back": ["model.layers.{layer}.back.weight", "hidden", "head_dim"] },
+  "forward": { "layer": { "q": "rope(rmsnorm(linear(h, wq) + bq, norm, eps), rot)",
+    "y": "x + linear(a, wo) + bo + linear(rmsnorm(linear(h, small), norm, eps), back)" } } }
+EOF
+for tp in 1 3; do
+    train --init --seed 3 --steps 3 --save-every 0 --family shared.json --tp $tp -o shared$tp shared
+done
+ok "a weight that is read by sharded and replicated values has one gradient" same_losses shared1 shared3 1e-6
+cat > fused.json << 'EOF'
+{ "family": "fused", "extends": "llama", "match": { "model_type": ["own"] },
+  "tensors": { "fused": ["model.layers.{layer}.fused.weight", "q:heads*head_dim + r:head_dim", "hidden"],
+               "back": ["model.layers.{layer}.back.weight", "hidden", "head_dim"], "wq": null, "bq": null },
+  "forward": { "layer": ["h = rmsnorm(x, attn_norm, eps)", "p = linear(h, fused)", "q = rope(p.q, rot)",
+    "k = keep(rope(linear(h, wk) + bk, rot))", "v = keep(linear(h, wv) + bv)", "a = attention(q, k, v, causal)",
+    "y = x + linear(a, wo) + bo + linear(p.r, back)", "g = rmsnorm(y, ffn_norm, eps)",
+    "f = activation(linear(g, gate) + gate_b, act) * (linear(g, up) + up_b)", "x = y + linear(f, down) + down_b"] } }
+EOF
+run train --init --steps 1 --save-every 0 --family fused.json shared
+status_is 0 "a tensor with a segment that all ranks have is trained on one rank"
+run train --init --steps 1 --save-every 0 --family fused.json --tp 3 shared
+status_is 1 "and refused on several"
+err_is "tp-run: family fused: a replicated segment of a sharded value cannot be trained over tp" "with the reason"
 
 tr 7 8 < ids.jsonl | sed 's/9[0-9]/4/g' > small.jsonl
 for layout in "--tp 1" "--tp 2 --pp 2"; do
@@ -148,6 +185,13 @@ run tp-run train -q --data small.jsonl --seq 24 --steps 1 --threads 1 --determin
 status_is 0 "but on one rank they are trained so"
 ok "dropout is the same on every layout" same_losses "drop--tp 1" "drop--tp 2 --pp 2" 2e-5
 tp-run train -q --data small.jsonl --seq 24 --steps 3 --threads 1 --dropout 0 -o drop0 "$data/models/gpt2-untied"
+head -n 1 small.jsonl > document.jsonl
+for dropout in 0 0.1; do
+    tp-run train -q --data document.jsonl --pack none --seq 24 --steps 3 --lr 0 --threads 1 --dropout $dropout --save-every 0 \
+        --log masks$dropout "$data/models/gpt2-untied"
+    sed -n 's/.*"type":"step".*"loss":\([^,]*\),.*/\1/p' masks$dropout | sort -u > masks$dropout.losses
+done
+ok "each step drops others" test "$(wc -l < masks0.1.losses)" -eq 3 -a "$(wc -l < masks0.losses)" -eq 1
 ok "and --dropout 0 turns it off" sh -c "! tp-shard diff -q 'drop--tp 1/step-000003' drop0/step-000003"
 
 # ---- rounding ----
@@ -324,6 +368,11 @@ run train -f --keep best --eval-data held.jsonl --save-every 2 -o one "$model"
 best=$(sed -n 's/.*"eval","step":\([0-9]*\),"eval_loss":\([^,]*\),.*/\2 \1/p' one/log.jsonl | sort -g |
     awk 'NR == 1 { print $2 }')
 ok "--keep best keeps the best" test -d "one/step-00000$best"
+head -n 1 ids.jsonl > learnt.jsonl
+echo '{"ids":[1,2,1,1,2,2,0,1,2,0,0,1]}' > other.jsonl # worse with each step
+tp-run train -q -f --data learnt.jsonl --pack none --seq 24 --global-batch 4 --steps 8 --lr 1e-2 --threads 1 --keep best \
+    --eval-data other.jsonl --save-every 2 -o one "$model"
+ok "also where it is not the last" test "$(echo one/step-*)" = "one/step-000002 one/step-000008"
 run tp-run train -q --data ids.jsonl --seq 24 --steps 2 --threads 1 -o again one/step-000008
 status_is 0 "a run begins with the weights of another"
 run tp-run train -q --data ids.jsonl --seq 24 --steps 2 --threads 1 -o from --weights-from one/step-000008

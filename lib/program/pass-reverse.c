@@ -558,21 +558,18 @@ static int reverse_nll(struct reverse *r, int d)
     return 0;
 }
 
-/* A replicated segment of a sharded value: the gradient of the value is summed over the
- * ranks, so only rank 0 passes the segment's gradient on. */
+/* Refuses a replicated segment of a sharded value: the axis says of its elements that
+ * each rank owns them, so neither their gradients nor the norm would be right. */
 static int reverse_segment(struct reverse *r, int d)
 {
-    int x = r->inst.src[0], term;
+    int x = r->inst.src[0];
 
-    if (place_of(r, x) == PLACE_CUT && place_of(r, r->inst.dst) != PLACE_CUT) {
-        struct inst *inst = emit_like(r, OP_SCALE, d, 1, &d);
-
-        inst->scalar = r->p->coord[MESH_TP] == 0;
-        term = inst->dst;
-    } else {
-        term = d;
-    }
-    add_to_source(r, 0, emit_like(r, OP_SEGMENT_BACK, x, 1, &term)->dst);
+    if (place_of(r, x) == PLACE_CUT && place_of(r, r->inst.dst) != PLACE_CUT)
+        return err_set(r->b->err, ERR_NO,
+                       "family %s: a replicated segment of a sharded value cannot be "
+                       "trained over tp",
+                       r->p->model->family);
+    add_to_source(r, 0, emit_like(r, OP_SEGMENT_BACK, x, 1, &d)->dst);
     return 0;
 }
 
