@@ -72,6 +72,13 @@ done
 run hpo-sweep show -S journal:lists
 status_is 3 "a line that is no JSON is refused"
 err_is "hpo-sweep: lists:2:27: expected a key in double quotes" "by its line and column, once"
+hpo-sweep ask s.yaml -S journal:again > asked
+for report in "1 5" "2 7" "1 2"; do
+    # shellcheck disable=SC2086 # words
+    hpo-sweep report -S journal:again 0 $report
+done
+hpo-sweep export -S journal:again - | tr ',' '\n' | sed -n 's/.*"intermediate_value": *\([^}]*\).*/\1/p' > reports
+ok "of two reports of a step the later one counts" test "$(tr '\n' ' ' < reports)" = "2.0 7.0 "
 printf '{"op_co' > torn
 run hpo-sweep ask -S journal:torn s.yaml
 status_is 0 "a journal whose first line is torn is begun again"

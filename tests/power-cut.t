@@ -64,8 +64,30 @@ ok "and that of the run" before "sync deep/er" "make run.json"
 for step in 1 2; do
     ok "the log is synced before checkpoint $step appears" \
         before "sync deep/er/run/log.jsonl" "name deep/er/run/step-00000$step"
+    ok "and so is its shard" \
+        before "sync deep/er/run/step-00000$step.partial/rank-tp0-pp0.safetensors" "name deep/er/run/step-00000$step"
     sed "1,/^name deep.er.run.step-00000$step\$/d" record > rest && mv rest record
 done
+
+# A rank in another directory sends its shard to the first, also where a checkpoint of the same name was begun there.
+mkdir -p here there/run/step-000001.partial
+head -c 16 /dev/zero > there/run/step-000001.partial/sign
+for at in there here; do
+    cp text $at
+    (
+        cd $at || exit
+        [ $at = there ] || export LD_PRELOAD="$shim" RECORD_IO="$scratch/record.raw"
+        RANK=$([ $at = here ]; echo $?) WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 9000)) \
+            exec timeout 120 ../train --launcher env --tp 2 --steps 1 -o run > out 2> err < /dev/null
+    ) &
+done
+: > record.raw
+wait
+sed "s| $scratch/| |" record.raw > record
+ok "a shard that another rank sends is synced before the checkpoint appears" \
+    before "sync here/run/step-000001.partial/rank-tp1-pp0.safetensors" "name run/step-000001"
+run tp-shard verify here/run/step-000001
+status_is 0 "which is whole"
 
 # a checkpoint that fails in the background, while another rank is slow
 status=0

@@ -117,6 +117,23 @@ run tp-run generate --ids 1 bad
 status_is 3 "a scale that is NaN is found"
 err_has "a scale is not finite" "and says so"
 
+for type in int8 int4; do
+    rm -rf bad
+    mkdir bad
+    cp "$data/models/llama-gqa/config.json" "$data/models/llama-gqa/model.safetensors" bad
+    chmod u+w bad/model.safetensors
+    run tp-shard split -q --dtype $type --tp 1 bad fine.$type
+    status_is 0 "numbers become $type"
+    name=model.layers.1.mlp.up_proj.weight
+    at=$(tr -cd '[:print:]' < bad/model.safetensors | sed "s/.*\"$name\":{[^}]*\"data_offsets\":\[\([0-9]*\).*/\1/")
+    printf '\0\0\300\177' | dd of=bad/model.safetensors bs=1 seek=$(($(od -An -tu8 -N8 bad/model.safetensors) + 8 + at)) conv=notrunc 2> dd.err
+    run tp-shard split -q --dtype $type --tp 1 bad no
+    status_is 3 "but NaN has no code of $type"
+    err_is "tp-shard: bad: tensor $name: NaN or an infinite number has no code" "which is told by the tensor's name"
+    ok "and nothing is written" test ! -e no
+    rm -rf no
+done
+
 # a tall matrix of short rows: more rows in a strip than were ever read at once
 tall() {
     end=0 sep=

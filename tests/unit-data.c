@@ -193,6 +193,36 @@ static void try_errors(void)
 }
 
 /* The model's own tokenizer: text, and prompts with completions. */
+/* A token spans prompt and completion: it is learnt, too. */
+static void try_joined(struct tokenizer *t, struct data_options *o)
+{
+    const char *file = put_text("joined.jsonl", "{\"prompt\":\"First Cit\","
+                                                "\"completion\":\"izen: speak.\"}\n");
+    struct tokens prompt = { 0 }, whole = { 0 };
+    size_t given = 0, i = 0;
+    struct sample s;
+    struct data *d;
+    struct err err;
+
+    o->file = &file;
+    if (tokenizer_encode(t, "First Cit", 9, true, &prompt, &err) < 0 ||
+        tokenizer_encode(t, "First Citizen: speak.", 21, true, &whole, &err) < 0)
+        abort();
+    while (given < prompt.n && prompt.id[given] == whole.id[given])
+        given++;
+    tap_ok(0 < given && given < prompt.n && prompt.n <= whole.n,
+           "a prompt's last token is another one before its completion");
+    if (tap_ok(data_open(&d, o, &err) == 0, "the two are opened")) {
+        tap_ok(data_fill(d, 0, 1, &s, &err) == 0 && s.n == whole.n, "as one text");
+        while (i < s.n && s.target[i] < 0)
+            i++;
+        tap_ok(i + 1 == given, "which is learnt from the first token that differs");
+        data_close(d);
+    }
+    tokens_clear(&prompt);
+    tokens_clear(&whole);
+}
+
 static void try_texts(const char *bard)
 {
     char *path = fs_join_dup(bard, "tokenizer.json");
@@ -236,6 +266,7 @@ static void try_texts(const char *bard)
                "of which the completion alone is learnt");
         data_close(d);
     }
+    try_joined(t, &o);
 out:
     tokens_clear(&ids);
     tokenizer_free(t);

@@ -271,6 +271,72 @@ static void try_model(const char *models, const struct model_wanted *w)
     free(path);
 }
 
+/* The file NAME of FROM in TO, with the text NEW for OLD, which it has. */
+static void copy_changed(const char *from, const char *to, const char *name,
+                         const char *old, const char *new)
+{
+    char *in = fs_join_dup(from, name), *out = fs_join_dup(to, name), *text, *at;
+    struct str s = { 0 };
+    struct err err;
+    size_t n;
+    FILE *f;
+
+    if (fs_read_file(&text, &n, in, 1 << 24, &err) < 0)
+        abort();
+    at = old ? strstr(text, old) : text;
+    if (!at)
+        abort();
+    str_addn(&s, text, (size_t)(at - text));
+    str_add(&s, new);
+    at += old ? strlen(old) : 0;
+    str_addn(&s, at, n - (size_t)(at - text));
+    f = fopen(out, "w");
+    if (!f || fwrite(str_text(&s), 1, s.len, f) != s.len || fclose(f) != 0)
+        abort();
+    str_clear(&s);
+    free(text);
+    free(in);
+    free(out);
+}
+
+/* As in PyTorch, the padding token -1 is the last row. */
+static void try_last_row(const char *models)
+{
+    char dir[] = "/tmp/unit-init-XXXXXX", *from = fs_join_dup(models, "cohere");
+    struct checkpoint_options options = { 0 };
+    struct err err = { .text = "" };
+    struct whole made = { 0 };
+    struct checkpoint *c;
+    struct mesh mesh;
+    bool first = false, last = false;
+
+    if (!mkdtemp(dir))
+        abort();
+    copy_changed(from, dir, "model.safetensors", NULL, "");
+    copy_changed(from, dir, "config.json", "\"pad_token_id\": 0",
+                 "\"pad_token_id\": -1");
+    mesh_one(&mesh);
+    if (tap_ok(checkpoint_open(&c, dir, &options, &err) == 0 &&
+                   draw(&made, c, &mesh, 1, &err) == 0,
+               "a padding token may be counted from the end")) {
+        const struct model_tensor *t = c->model->tensor;
+        size_t i = 0, cols;
+
+        while (!strstr(t[i].name, "embed_tokens"))
+            i++;
+        cols = made.n[i] / (size_t)t[i].axis[0]->size;
+        for (size_t k = 0; k < cols; k++) {
+            first |= made.tensor[i][k] != 0;
+            last |= made.tensor[i][made.n[i] - 1 - k] != 0;
+        }
+        tap_ok(first && !last, "its row is zeros, and the first is not");
+        clear(&made);
+        checkpoint_close(c);
+    }
+    fs_remove_tree(dir, &err);
+    free(from);
+}
+
 int main(int argc, char **argv)
 {
     char *data = str_dupf("%s/tests/data", getenv("top_srcdir"));
@@ -285,6 +351,7 @@ int main(int argc, char **argv)
             try_model(models, w);
     if (f)
         fclose(f);
+    try_last_row(models);
     free(w);
     free(init);
     free(models);

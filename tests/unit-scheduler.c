@@ -55,6 +55,27 @@ struct job {
     bool narrow;     /* a window is narrower than a block */
 };
 
+/* ---- how long a step is ---- */
+
+int __real_engine_step(struct engine *e, const struct segment *segment, size_t n,
+                       struct err *err);
+int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n,
+                       struct err *err);
+
+/* In place of engine_step: the linker's --wrap.  Of prompts a step has at most CHUNK
+ * tokens, besides one or two of each text that grows. */
+int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n,
+                       struct err *err)
+{
+    size_t tokens = 0;
+
+    for (size_t i = 0; i < n; i++)
+        tokens += segment[i].n > 2 ? segment[i].n : 0;
+    if (tokens > CHUNK)
+        return err_set(err, ERR_INPUT, "a step of %zu tokens of prompts", tokens);
+    return __real_engine_step(e, segment, n, err);
+}
+
 /* ---- what a text gains ---- */
 
 static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)

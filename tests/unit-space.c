@@ -580,6 +580,29 @@ static void test_fanova(void)
     sweepfile_clear(&f);
 }
 
+/* A number that never changes explains nothing, whatever the losses are. */
+static void test_fanova_constant(void)
+{
+    struct sweepfile f;
+    struct history h;
+    double out[2];
+
+    parse(&f, "x: uniform(0, 1)\nz: uniform(0, 1)\n");
+    history_init(&h, f.space.n, 1);
+    for (int i = 0; i < 128; i++) {
+        struct past *t = history_add(&h, i, PAST_COMPLETE);
+
+        t->x[0] = i % 8 / 8.0;
+        t->x[1] = 0.3;
+        t->loss[0] = i * 37 % 101 + i % 8;
+    }
+    fanova_importance(out, &h, &f.space);
+    tap_ok(out[0] == 1 && out[1] == 0, "what never changes has no importance: %g %g",
+           out[0], out[1]);
+    history_clear(&h);
+    sweepfile_clear(&f);
+}
+
 /* Many parameters: the diagonal alone is learnt, and a draw takes no time to speak of.
  */
 static void test_many(void)
@@ -817,6 +840,7 @@ int main(void)
     test_failed_check();
     test_groups();
     test_fanova();
+    test_fanova_constant();
     test_gp();
     test_many();
     test_learning();

@@ -138,6 +138,7 @@ static void try_rates(void)
            "a linear rate warms up and falls to 0");
     tap_ok(fabs(schedule_rate(SCHEDULE_COSINE, 2, 5, 0, 10) - 1) < 1e-12 &&
                schedule_rate(SCHEDULE_INVERSE_SQRT, 1, 16, 4, 100) == 0.5 &&
+               schedule_rate(SCHEDULE_INVERSE_SQRT, 1, 30000, 0, 100) == 0.5 &&
                schedule_rate(SCHEDULE_CONSTANT, 1, 0, 4, 10) == 1 &&
                schedule_rate(SCHEDULE_CONSTANT_WITH_WARMUP, 1, 1, 4, 10) == 0.25 &&
                fabs(schedule_rate(SCHEDULE_POLYNOMIAL, 1, 5, 0, 10) - 0.50000005) <
