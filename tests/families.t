@@ -82,16 +82,16 @@ for dir in "$data"/models/*/; do
     [ -n "$heads" ] || heads=$(number "$dir/config.json" attention_heads)
     all=$(tps "$heads")
     rm -f tp*.safetensors
-    at_tp "$model: the outputs at tp 1 to $heads are those of transformers" "$all" logits
+    at_tp "$model: the outputs at tp $all are those of transformers" "$all" logits
     at_tp "$model: the outputs do not depend on tp" "$all" like_one
     case $model in
     bert-* | roberta-*)
         at_tp "$model: token types count as in transformers" "1 $heads" typed
         ;;
     *)
-        at_tp "$model: the likelihood is that of transformers, in windows too" "1 2 $heads" \
+        at_tp "$model: the likelihood is that of transformers, in windows too" "1 ${LONG:+2} $heads" \
             likelihood
-        at_tp "$model: the greedy ids are those of transformers" "1 2 $heads" greedy
+        at_tp "$model: the greedy ids are those of transformers" "1 2 ${LONG:+$heads}" greedy
         ;;
     esac
     if grep -q '"[a-z_]*experts": [0-9]' "$dir/config.json"; then

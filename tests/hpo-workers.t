@@ -108,11 +108,13 @@ if sqlite3 -version > version 2>&1; then
     {
         echo 'BEGIN IMMEDIATE; CREATE TABLE lock_is_held (x);'
         echo '.shell touch held'
-        sleep 2.5
+        tries=1200
+        until grep -qs waiting err || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done
         echo 'ROLLBACK;'
     } | sqlite3 locked.db &
-    tries=100
+    tries=1200
     until [ -e held ] || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done
+    : > err
     run hpo-sweep enqueue -S locked.db locked.yaml x=0.5
     wait $!
     status_is 0 "another's lock on a database is waited for"

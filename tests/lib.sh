@@ -18,7 +18,7 @@
 #   use_model DIR                 sets $name, $dir and $ids: of a model in tests/data/models
 #   shape NAME                    the public model of that name, as NAME.json
 #   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
-#   tps N                         1 to N; with SHORT set the first and the last alone
+#   tps N                         1, 2, 3 and N; with SHORT set the first and the last alone, with LONG 1 to N
 #   $heldout                      a text for bard; with SHORT set its beginning
 #
 # Each test runs in a scratch directory of its own, removed at the end: in memory, where 2 GiB of that are free and TMPDIR
@@ -154,7 +154,13 @@ rank0() {
 }
 
 tps() {
-    if [ -n "${SHORT-}" ] && [ "$1" -gt 1 ]; then echo 1 "$1"; else seq -s ' ' "$1"; fi
+    if [ -n "${LONG-}" ] || [ "$1" -le 3 ]; then
+        seq -s ' ' "$1"
+    elif [ -n "${SHORT-}" ]; then
+        echo 1 "$1"
+    else
+        echo 1 2 3 "$1"
+    fi
 }
 
 # reseal DIR - makes the checksum of DIR/checkpoint.json right after it was edited

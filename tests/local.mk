@@ -14,10 +14,14 @@ AM_TESTS_ENVIRONMENT = \
     export LSAN_OPTIONS;
 test_libs = lib/libshardutils.a
 CLEANFILES += test-times
-EXTRA_DIST += %D%/timed %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
+EXTRA_DIST += %D%/README %D%/timed %D%/lib.sh %D%/machines.sh %D%/lsan.supp %D%/tap.h %D%/cpu-trial.h
 
-# unit tests: unit-NAME.c
+# unit tests: unit-NAME.c; the longest first, so that none is left to run alone
 unit_tests = \
+    %D%/unit-cpu \
+    %D%/unit-device \
+    %D%/unit-engine \
+    %D%/unit-gradient \
     %D%/unit-base \
     %D%/unit-boxes \
     %D%/unit-activation \
@@ -25,13 +29,9 @@ unit_tests = \
     %D%/unit-choice \
     %D%/unit-ckpt \
     %D%/unit-comm \
-    %D%/unit-cpu \
     %D%/unit-data \
-    %D%/unit-device \
     %D%/unit-fuse \
-    %D%/unit-engine \
     %D%/unit-formats \
-    %D%/unit-gradient \
     %D%/unit-init \
     %D%/unit-keys \
     %D%/unit-measure \
@@ -82,6 +82,8 @@ tests_unit_program_SOURCES = %D%/unit-program.c cmd/pp-partition/stages.c
 tests_unit_program_LDADD = $(program_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
+tests_unit_scheduler_LDADD = $(program_libs)
+tests_unit_scheduler_LDFLAGS = -Wl,--wrap=engine_step
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_tcp_LDADD = $(test_libs)
@@ -163,23 +165,30 @@ EXTRA_DIST += %D%/data %D%/oracle
 check_DATA = $(srcdir)/%D%/data/configs.tsv
 $(srcdir)/%D%/data/configs.tsv:
 	@echo "tests/data is missing: unpack $(distdir)-tests.tar.gz beside this directory" >&2; exit 1
+# the longest first, so that none is left to run alone
 shell_tests = \
+    %D%/gpu.t \
+    %D%/families.t \
+    %D%/calibration.t \
+    %D%/faults.t \
+    %D%/pp-schedule.t \
+    %D%/models.t \
+    %D%/examples.t \
     %D%/alloc.t \
+    %D%/mem-estimate.t \
+    %D%/roundtrip.t \
+    %D%/train.t \
+    %D%/encoders.t \
     %D%/answers.t \
     %D%/audit.t \
     %D%/bad-families.t \
     %D%/bootstrap.t \
-    %D%/calibration.t \
     %D%/carried.t \
     %D%/chat.t \
     %D%/classify.t \
     %D%/completion.t \
     %D%/compute.t \
-    %D%/examples.t \
     %D%/experts.t \
-    %D%/encoders.t \
-    %D%/families.t \
-    %D%/faults.t \
     %D%/features.t \
     %D%/finite.t \
     %D%/first-hour.t \
@@ -189,7 +198,6 @@ shell_tests = \
     %D%/foreign-megatron.t \
     %D%/frameworks.t \
     %D%/fuzz/fuzz.t \
-    %D%/gpu.t \
     %D%/heads.t \
     %D%/html.t \
     %D%/hostile-files.t \
@@ -198,7 +206,6 @@ shell_tests = \
     %D%/score.t \
     %D%/mem-cases.t \
     %D%/mem-emit.t \
-    %D%/mem-estimate.t \
     %D%/mem-peak.t \
     %D%/mem-plan.t \
     %D%/hpo-analysis.t \
@@ -212,21 +219,18 @@ shell_tests = \
     %D%/hpo-workers.t \
     %D%/hpo-sweep-run.t \
     %D%/hpo-sweep.t \
-    %D%/models.t \
     %D%/news.t \
     %D%/options.t \
     %D%/outputs.t \
     %D%/plot.t \
     %D%/power-cut.t \
     %D%/pp-partition.t \
-    %D%/pp-schedule.t \
     %D%/kv-dtype.t \
     %D%/mapped.t \
     %D%/packed.t \
     %D%/quantize.t \
     %D%/quantize-files.t \
     %D%/quantized.t \
-    %D%/roundtrip.t \
     %D%/source.t \
     %D%/stacks.t \
     %D%/stored.t \
@@ -247,7 +251,6 @@ shell_tests = \
     %D%/tp-run.t \
     %D%/two-stacks.t \
     %D%/train-examples.t \
-    %D%/train.t \
     %D%/tp-shard-layouts.t \
     %D%/tp-shard-configs.t \
     %D%/tp-shard-disk.t \
@@ -356,13 +359,14 @@ LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/grow.sh %D%/fuzz/make-seeds.sh %D%/fuzz/oss-fuzz
 
 # A build with other flags, in a directory beside this one: TREE and TREE_FLAGS.  Its sources are
-# copies, so that it may stand in a source tree that is configured itself.
+# copies, so that it may stand in a source tree that is configured itself.  A stamp that is newer than config.h would
+# have make look at all objects again, and run the programs among the tests last.
 tree:
 	rm -rf $(TREE).new
 	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=$(TREE).new
 	mkdir -p $(TREE) && chmod -R u+w $(TREE).new && cp -Rpu $(TREE).new/. $(TREE)
 	rm -rf $(TREE).new
-	cd $(TREE) && { test -f Makefile || ./configure -q $(TREE_FLAGS); }
+	cd $(TREE) && { test -f Makefile || { ./configure -q $(TREE_FLAGS) && touch -r config.h stamp-h1; }; }
 
 # one more than there are cores, as some tests wait more than they compute
 test_jobs = "$$(($$(nproc) + 1))"
@@ -387,7 +391,7 @@ check-tsan:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
 	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"
 	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) $(tsan_tests) && \
-	    $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check-TESTS TESTS='$(tsan_tests)'
+	    SHORT=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check-TESTS TESTS='$(tsan_tests)'
 
 # another compiler, a harder optimizer, and a machine with none of the optional libraries
 check-builds:
@@ -503,10 +507,13 @@ check-valgrind: all $(unit_tests)
 EXTRA_DIST += %D%/mutants/list %D%/mutants/run
 check-mutants: all $(check_PROGRAMS)
 	top_builddir=$(abs_builddir) $(srcdir)/%D%/mutants/run
-# trainings killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
+# what takes long and seldom fails: every tp of every model, every layout of a GPU's memory, every failing call, trainings
+# killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
 TORCH = python3
 KILLS = 50
+long_tests = %D%/families.t %D%/faults.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
 check-long: all
+	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
 	$(MAKE) check TESTS=tests/unit-scheduler SCHEDULES=200
 	if $(TORCH) -c 'import torch, transformers' 2> /dev/null; then \
@@ -539,6 +546,13 @@ EXTRA_DIST += %D%/alloc/record %D%/alloc/run %D%/mutants/record
 check-alloc: all %D%/fail-alloc.so %D%/fail-io.so
 	top_builddir=$(abs_builddir) $(srcdir)/%D%/alloc/run
 	ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/faults.t
+# the first rung: unit programs of seconds, and a script for each program
+quick_tests = $(filter-out %D%/unit-cpu %D%/unit-device %D%/unit-engine %D%/unit-gradient,$(unit_tests)) \
+    %D%/tp-shard.t %D%/tp-run-input.t %D%/mem-estimate.t %D%/pp-partition.t %D%/hpo-sweep.t
+quick_programs = $(filter %D%/unit-%,$(quick_tests)) %D%/compare-tensors %D%/plain-rows %D%/try-options
+check-quick: all
+	$(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check check_PROGRAMS='$(quick_programs)' TESTS='$(quick_tests)'
+.PHONY: check-quick
 .PHONY: asan-tree check-alloc check-asan check-builds check-long check-mutants check-tsan check-valgrind coverage fuzz fuzz-driver fuzz-engine tree
 
 # measured as ratios within one run; never part of a test

@@ -55,7 +55,7 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
             try $check "$tp"
         done
     done
-    report cut "$model: it can be cut at tp 1 to $heads, and is intact"
+    report cut "$model: it can be cut at tp $(tps "$heads"), and is intact"
     report answer "$model: a cut model answers as one cut at load"
     report merge "$model: merging gives the files back byte for byte"
     report reshard "$model: resharding equals merging and splitting"

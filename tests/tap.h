@@ -9,9 +9,18 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int tap_count, tap_failed;
+
+/* Is this a run under a sanitizer, for which some layouts of a model are enough? */
+static inline bool tap_short(void)
+{
+    const char *set = getenv("SHORT");
+
+    return set && *set;
+}
 
 /* Report one check; returns whether it passed. */
 static inline __attribute__((format(printf, 2, 3))) bool tap_ok(bool passed,

@@ -137,7 +137,7 @@ wait $first || status=$?
 took=$(($(date +%s) - start))
 wait $other 2> killed || :
 status_is 4 "when one machine dies the ranks of the other end"
-ok "within 5 seconds" test $took -le 5
+ok "within a minute" test $took -le 60
 cat side-a/err.[01] > err
 err_lines 1 "with one line"
 ok "that names a rank of it" grep -Eq "^tp-run: rank [23] is gone: " err

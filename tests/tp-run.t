@@ -113,7 +113,7 @@ if [ -r "/proc/$$/task/$$/children" ]; then
     end=$(date +%s)
     status_is 4 "a killed rank ends the run"
     err_is "tp-run: rank 1 was killed by signal 9 (SIGKILL)" "with one line"
-    ok "within 5 seconds" test $((end - start)) -le 5
+    ok "within a minute" test $((end - start)) -le 60
     left=0
     for kid in $kids; do
         kill -0 "$kid" 2> /dev/null && left=$((left + 1))
