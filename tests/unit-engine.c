@@ -264,9 +264,11 @@ static int read_chunks(void *arg, struct comm *world, struct err *err)
         0)
         return -1;
     for (size_t i = 0; i < CHUNKS && ret == 0; i++) {
-        struct segment s = {
-            .ids = ids, .start = i * CHUNK, .n = CHUNK, .wanted = &wanted, .nwanted = 1
-        };
+        struct segment s = { .input = { ids },
+                             .start = i * CHUNK,
+                             .n = CHUNK,
+                             .wanted = &wanted,
+                             .nwanted = 1 };
 
         for (size_t k = 0; k < CHUNK; k++)
             ids[k] = token(0, s.start + k);
