@@ -1,4 +1,4 @@
-/* arrays - the names of operations on flat arrays */
+/* arraynames - the names of operations on flat arrays */
 #include "lib/device/arrays.h"
 
 #define ROW(id, word) #word,
