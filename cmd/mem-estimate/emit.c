@@ -69,7 +69,6 @@ static int check_training(const struct script *s, struct err *err)
         { p->mesh.size[MESH_SP] > 1 || p->mesh.size[MESH_EP] > 1,
           "--mesh sp=1,ep=1 plans without" },
         { p->zero > 0, "--zero 0 plans without" },
-        { p->recompute != RECOMPUTE_NONE, "--recompute none plans without" },
         { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
@@ -203,6 +202,8 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --runtime %" PRIu64, m->runtime);
     if (m->train && p->mesh.size[MESH_PP] > 1)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
+    if (p->recompute)
+        str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
     if (m->train && !m->flash)
         str_add(&s->out, " --flash off");
     if (p->sequence_parallel)
@@ -263,6 +264,8 @@ static void add_training(struct script *s, const char *args, const char *model)
     str_addf(&s->out, " --global-batch %" PRIu64 " --micro-batch %" PRIu64,
              s->o->global_batch, p->micro_batch);
     str_addf(&s->out, " --seq %" PRIu64, s->o->start.seq);
+    if (p->recompute)
+        str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
     if (p->mesh.size[MESH_PP] > 1)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
     str_addf(&s->out, "%s %s %s\n", s->family, args, model);

@@ -20,7 +20,7 @@ const char *const planner_rules[RULES] = {
     [RULE_SEQUENCE] = "the sequence does not divide",
     [RULE_SCHEDULE] =
         "too few layers for the schedule, or a number of micro-batches that it lacks",
-    [RULE_RECOMPUTE] = "selective recomputation: flash attention keeps no scores",
+    [RULE_RECOMPUTE] = "recomputing attention: flash attention keeps no scores",
     [RULE_EXPERTS] = "no experts to shard over ep",
     [RULE_KEPT] = "the axes that are kept do not divide the devices",
     [RULE_FRAMEWORK] = "tp-run train does not have it",
@@ -36,7 +36,7 @@ const char *const planner_codes[RULES] = {
 };
 
 /* Choices tried for a mesh and micro-batch. */
-enum { WAYS = RECOMPUTE_FULL + 1, STAGES = 4, MAX_ORDERS = 64 };
+enum { WAYS = RECOMPUTE_KINDS, STAGES = 4, MAX_ORDERS = 64 };
 
 struct orders {
     struct pipe_order order[MAX_ORDERS];
@@ -207,6 +207,17 @@ static void set_layout(struct memory_options *o, const struct planned *p)
     o->chunks = p->order.chunks;
 }
 
+/* What tp-run computes again is told by its programs. */
+static void set_again(struct search *s, struct memory_options *o,
+                      const struct profile *profile)
+{
+    struct err no;
+
+    o->again = reversed_applies(o) && o->recompute
+                   ? reversed_again(&s->programs, profile->a, o, &no)
+                   : NULL;
+}
+
 /* Adds the layout to s->found; false if it does not fit. */
 static bool try_one(struct search *s, const struct memory_options *layout,
                     const struct pipe_order *order)
@@ -224,6 +235,7 @@ static bool try_one(struct search *s, const struct memory_options *layout,
     s->out->evaluated++;
     if (!memory_fits(s, &o, &p))
         return false;
+    set_again(s, &o, s->profile);
     step_time(&p.step, s->profile, &s->o->machine, &o, order, p.states, NULL);
     s->found = xgrow(s->found, &s->cap, s->n + 1, sizeof(p));
     s->found[s->n++] = p;
@@ -270,6 +282,23 @@ static void find_orders(const struct search *s, int pp, bool exchanges,
     }
 }
 
+/* True if WAY, on layout O, is a choice.  tp-run's programs tell whether it drops
+ * anything; elsewhere attention keeps nothing without scores, and the closed forms do
+ * not time the products that are saved. */
+static bool tries(struct search *s, const struct memory_options *o, enum recompute way)
+{
+    struct memory_options one = *o;
+    bool some = false;
+
+    one.recompute = way;
+    set_again(s, &one, s->profile);
+    for (int i = 0; one.again && i < o->mesh.size[MESH_PP]; i++)
+        some |= one.again[i].instructions > 0;
+    if (!way || some || reversed_applies(&one))
+        return !way || some;
+    return way == RECOMPUTE_ATTENTION ? !o->flash : way != RECOMPUTE_PRODUCTS;
+}
+
 /* Tries all ZeRO stages and recomputations of a mesh, micro-batch and schedule.  FULL
  * marks those for which a smaller micro-batch did not fit. */
 static void try_states(struct search *s, struct memory_options *o,
@@ -293,13 +322,8 @@ static void try_states(struct search *s, struct memory_options *o,
         }
         o->zero = zero;
         for (int way = 0; way < (o->train ? WAYS : 1); way++) {
-            if (!keeps(s->o->recompute, way) ||
-                (way == RECOMPUTE_ATTENTION && o->flash))
+            if (!keeps(s->o->recompute, way) || !tries(s, o, (enum recompute)way))
                 continue;
-            if (is_ours(s) && way && s->o->recompute < 0) {
-                reject(s, RULE_FRAMEWORK);
-                continue;
-            }
             o->recompute = (enum recompute)way;
             full[zero][way] = full[zero][way] || !try_one(s, o, order);
             if (full[zero][way])
@@ -513,7 +537,7 @@ static int try_all(struct search *s, struct err *err)
         reject(s, RULE_EXPERTS);
         return 0;
     }
-    if (s->o->start.train && s->o->start.flash &&
+    if (s->o->start.train && s->o->start.flash && !is_ours(s) &&
         keeps(s->o->recompute, RECOMPUTE_ATTENTION))
         reject(s, RULE_RECOMPUTE);
     find_divisors(&s->devices, (uint64_t)s->o->gpus);
@@ -569,6 +593,7 @@ static bool simulate(struct search *s, struct planned *p)
     set_layout(&o, p);
     if (o.train && o.mesh.size[MESH_PP] > 1) {
         s->out->simulated++;
+        set_again(s, &o, p->profile);
         if (!step_time(&p->step, p->profile, &s->o->machine, &o, &p->order, p->states,
                        &s->bubbles))
             return false;

@@ -28,8 +28,10 @@ static uint64_t in_flight(const struct memory_options *o, int s)
 
 void reversed_clear(struct reversed_programs *known)
 {
-    for (int i = 0; i < known->tp * known->pp; i++)
+    for (int i = 0; i < RECOMPUTE_KINDS * known->tp * known->pp; i++)
         program_free(known->program[i]);
+    for (int k = 0; k < RECOMPUTE_KINDS; k++)
+        free(known->again[k]);
     free(known->program);
     *known = (struct reversed_programs){ 0 };
 }
@@ -48,15 +50,15 @@ static const struct program *program_at(struct reversed_programs *known,
     int tp = o->mesh.size[MESH_TP], pp = o->mesh.size[MESH_PP];
     struct program **p;
 
-    if (known->tp != tp || known->pp != pp || known->recompute.kind != plan.kind ||
-        known->recompute.layers != plan.layers) {
+    if (known->tp != tp || known->pp != pp || known->layers != plan.layers) {
         reversed_clear(known);
-        known->program = xcalloc((size_t)tp * (size_t)pp, sizeof(*known->program));
+        known->program = xcalloc((size_t)RECOMPUTE_KINDS * (size_t)tp * (size_t)pp,
+                                 sizeof(*known->program));
         known->tp = tp;
-        known->recompute = plan;
         known->pp = pp;
+        known->layers = plan.layers;
     }
-    p = &known->program[coord[MESH_TP] * pp + coord[MESH_PP]];
+    p = &known->program[((int)plan.kind * tp + coord[MESH_TP]) * pp + coord[MESH_PP]];
     if (*p)
         return *p;
     if (program_build(p, m, &o->mesh, coord, &options, err) < 0) {
@@ -101,6 +103,32 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     }
     memcpy(out->coord, coord, sizeof(out->coord));
     return ok ? 0 : err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+}
+
+const struct work *reversed_again(struct reversed_programs *known,
+                                  const struct costmodel *a,
+                                  const struct memory_options *o, struct err *err)
+{
+    int pp = o->mesh.size[MESH_PP];
+    struct work *again = xcalloc((size_t)pp, sizeof(*again));
+
+    for (int i = 0; i < pp; i++) {
+        const int coord[MESH_NAXES] = { [MESH_PP] = i };
+        const struct program *p = program_at(known, a->model, o, coord, err);
+
+        if (!p) {
+            free(again);
+            return NULL;
+        }
+        if (known->again[o->recompute])
+            break;
+        again[i] = work_again(a, p, o);
+    }
+    if (known->again[o->recompute])
+        free(again);
+    else
+        known->again[o->recompute] = again;
+    return known->again[o->recompute];
 }
 
 static void add_kind(struct memory_estimate *e, const struct rank_memory *one,

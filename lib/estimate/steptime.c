@@ -224,9 +224,9 @@ static void find_times(struct rank_known *k, const struct profile *p,
     t.sums = tensor_seconds(m, o, &all, tokens);
     t.all_to_all = all_to_all_seconds(p, m, o, &all, tokens);
     attention = tokens * attention_seconds(m, &again);
-    if (o->recompute == RECOMPUTE_ATTENTION)
+    if (o->recompute == RECOMPUTE_ATTENTION && !o->again)
         t.again = attention + tokens * again.scores / m->memory;
-    if (o->recompute == RECOMPUTE_FULL) {
+    if (o->recompute == RECOMPUTE_FULL || o->again) {
         t.again = plain_seconds(m, o, &again, tokens) + attention;
         t.again_sums = tensor_seconds(m, o, &again, tokens);
         t.again_all_to_all = all_to_all_seconds(p, m, o, &again, tokens);
@@ -244,6 +244,8 @@ static struct rank_times rank_times(struct rank_known *k, const struct profile *
     struct work all, again;
 
     rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
+    if (o->again)
+        again = o->again[r];
     if (!r || memcmp(&all, &k->all, sizeof(all)) != 0 ||
         memcmp(&again, &k->again, sizeof(again)) != 0) {
         k->all = all;

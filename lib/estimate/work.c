@@ -60,7 +60,8 @@ static struct work unit_work(const struct unit *u, const struct memory_options *
 /* ---- instructions ---- */
 
 struct reader {
-    struct profile *p;
+    struct profile *p; /* NULL: only work_of */
+    const struct costmodel *a;
     const struct program *program;
     const struct memory_options *o;
     struct cost_step step; /* the mean row of a sequence */
@@ -104,7 +105,7 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
         w->whole += c->whole;
         return;
     }
-    if (!r->p->a->trained[p->weight[inst->weight].tensor])
+    if (!r->a->trained[p->weight[inst->weight].tensor])
         w->frozen += c->products;
     w->cut += c->sharded + c->whole;
     w->matrices += r->step.weight_bytes * cost_weights(p, inst, INFINITY);
@@ -182,7 +183,7 @@ static void read_instruction(struct reader *r, int i)
 
 static void read_program(struct profile *p, const struct memory_options *o)
 {
-    struct reader r = { .p = p, .program = p->a->program, .o = o };
+    struct reader r = { .p = p, .a = p->a, .program = p->a->program, .o = o };
 
     r.step = work_step(r.program, o);
     r.last = xcalloc((size_t)p->a->nunits + 1, sizeof(*r.last));
@@ -197,6 +198,23 @@ static void read_program(struct profile *p, const struct memory_options *o)
         read_instruction(&r, i);
     }
     free(r.last);
+}
+
+struct work work_again(const struct costmodel *a, const struct program *program,
+                       const struct memory_options *o)
+{
+    struct reader r = {
+        .a = a, .program = program, .o = o, .step = work_step(program, o)
+    };
+    struct work sum = { 0 };
+
+    for (int i = program->nforward; i < program->ninsts; i++)
+        if (program->value[program->inst[i].dst].again) {
+            struct work w = work_of(&r, &program->inst[i]);
+
+            work_add(&sum, &w, 1);
+        }
+    return sum;
 }
 
 /* ---- the model ---- */

@@ -167,6 +167,7 @@ static int again(struct again *a, int v)
         inst.src[k] = again(a, inst.src[k]);
     like = p->value[v];
     a->copy[v] = build_emit_plain(a->b, inst.op, like.cols, like.dtype, like.rows)->dst;
+    like.again = true;
     p->value[a->copy[v]] = like;
     inst.dst = a->copy[v];
     p->inst[p->ninsts - 1] = inst;

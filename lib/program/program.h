@@ -44,6 +44,7 @@ struct value {
                          has no memory */
     int gradient;     /* number of the weight, from 1, whose gradient it is: the engine
                          is given its memory; 0: not a weight's gradient */
+    bool again;       /* computed a second time, in the reverse (pass-recompute.c) */
     bool elsewhere;   /* until the pass recompute: the gradient has this term on another
                          rank of the tensor group alone */
     uint64_t cols;    /* columns on this rank */
@@ -59,6 +60,8 @@ struct weight {
                          them; 0: an ordinary weight */
     uint64_t slice;   /* from 1: the expert's slice of one tensor that has an axis of
                          experts; 0: each expert has a tensor of its own */
+    int adapter;      /* from 1: it is of this one of model.adapter; 0: of no adapter */
+    bool up;          /* its B, not its A; TENSOR is then the adapted weight */
     bool summed; /* its gradient must be summed over the tensor group, over all replicas
                     of each element */
 };
