@@ -60,7 +60,7 @@ run tp-shard merge -q -f cut merged
 ok "and merged with its adapter" cmp m/adapter_config.json merged/adapter_config.json
 ok "whole" cmp m/adapter_model.safetensors merged/adapter_model.safetensors
 for what in m cut; do
-    refused="tp-run: $what/adapter_config.json: an adapter of this model, which is not applied here; --ignore-adapter runs the model without it"
+    refused="tp-run: $what/adapter_config.json: an adapter of this model, which is not applied unasked; --ignore-adapter runs the model without it"
     for command in "generate --ids 1" "score --ids-file ids" "logits --ids 1 -o l" "embed --ids 1" "bench" \
         "train --data ids.jsonl --steps 1 -o run"; do
         echo 1,2 > ids

@@ -174,6 +174,7 @@ shell_tests = \
     %D%/pp-schedule.t \
     %D%/models.t \
     %D%/examples.t \
+    %D%/adapter.t \
     %D%/alloc.t \
     %D%/mem-estimate.t \
     %D%/roundtrip.t \
@@ -269,9 +270,10 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = calibration chats checkpoint config costs data database devices family forms generation ids index input journal json layout log manifest \
+fuzz_names = adapter calibration chats checkpoint config costs data database devices family forms generation ids index input journal json layout log manifest \
     measure megatron part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
 fuzz_programs = \
+    %D%/fuzz/fuzz-adapter \
     %D%/fuzz/fuzz-calibration \
     %D%/fuzz/fuzz-chats \
     %D%/fuzz/fuzz-checkpoint \
@@ -308,6 +310,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-tokenizer \
     %D%/fuzz/fuzz-words
 check_PROGRAMS += $(fuzz_programs)
+tests_fuzz_fuzz_adapter_SOURCES = %D%/fuzz/fuzz-adapter.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_calibration_SOURCES = %D%/fuzz/fuzz-calibration.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_forms_SOURCES = %D%/fuzz/fuzz-forms.c %D%/fuzz/driver.c %D%/fuzz/files.h
 tests_fuzz_fuzz_chats_SOURCES = %D%/fuzz/fuzz-chats.c %D%/fuzz/driver.c cmd/tp-run/chatfile.c cmd/tp-run/conversation.c cmd/tp-run/messages.c $(fuzz_session)

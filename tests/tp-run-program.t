@@ -105,6 +105,6 @@ run tp-run program --pass fuse --json "$bard"
 ok "JSON says it, too" test "$(grep -c '"op":"rope_keep","parts":4}' out)" -eq 6
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
-err_has "--pass: no pass is called 'nothing'; there are unused, boundary, order, weights, reverse, recompute, fuse, lifetimes" "with those that are"
+err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, fuse, lifetimes" "with those that are"
 
 done_testing

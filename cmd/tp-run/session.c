@@ -23,6 +23,7 @@
 #include "lib/base/str.h"
 #include "lib/cpu/cpu.h"
 #include "lib/reshard/smallfile.h"
+#include "lib/run/adapter.h"
 #include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
@@ -399,6 +400,14 @@ static int add_identity(struct str *all, const struct session *s, struct err *er
     }
     if (!c->sharded && c->source.config)
         str_add(all, c->source.config);
+    if (s->adapter) {
+        uint64_t size;
+        const char *file = adapter_file(s->adapter, &size);
+
+        str_add(all, adapter_config(s->adapter));
+        if (add_samples(all, file, size, err) < 0)
+            ret = -1;
+    }
     return ret;
 }
 
@@ -430,14 +439,18 @@ static int compare_checkpoints(const struct session *s, struct err *err)
 }
 
 /* transformers applies an adapter beside a model without being asked. */
-static int check_adapter(const struct session *s, struct err *err)
+static int check_adapter(struct session *s, struct err *err)
 {
     static const char name[] = "adapter_config.json";
 
+    if (s->opt.no_adapter && s->opt.adapter)
+        return err_set(err, ERR_USAGE, "--ignore-adapter and --adapter: one of them");
+    if (s->opt.adapter)
+        return adapter_open(&s->adapter, s->checkpoint, s->opt.adapter, err);
     if (s->opt.no_adapter || !smallfile_has(s->checkpoint, name))
         return 0;
     return err_set(err, ERR_INPUT,
-                   "%s/%s: an adapter of this model, which is not applied here; "
+                   "%s/%s: an adapter of this model, which is not applied unasked; "
                    "--ignore-adapter runs the model without it",
                    s->checkpoint->home, name);
 }
@@ -808,6 +821,7 @@ void session_close(struct session *s)
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
     free(s->devices);
+    adapter_close(s->adapter);
     checkpoint_close(s->checkpoint);
     launcher_close(&s->launcher);
 }

@@ -456,6 +456,11 @@ static bool is_frequencies(const struct model *m, const char *name)
            (n == tail || name[n - tail - 1] == '.');
 }
 
+long model_match(const struct model *m, const char *name)
+{
+    return bind_match(m, name);
+}
+
 bool model_knows(const struct model *m, const char *name)
 {
     return bind_match(m, name) >= 0 || carried_as(m, name) || is_frequencies(m, name);

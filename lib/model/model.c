@@ -701,6 +701,9 @@ void model_free(struct model *m)
         return;
     bind_clear(m);
     feeds_clear(m);
+    for (size_t i = 0; i < m->nadapters; i++)
+        axis_clear(&m->adapter[i].rank);
+    free(m->adapter);
     for (size_t i = 0; i < s->ndefs; i++)
         for (int k = 0; k < s->def[i].ndim; k++)
             axis_clear(&s->def[i].axis[k]);
@@ -717,6 +720,34 @@ void model_free(struct model *m)
     free(s->untied);
     free(s);
     free(m);
+}
+
+void model_adapt(struct model *m, size_t t, bool turned, uint64_t rank, double scale)
+{
+    struct leaf leaf = {
+        .size = rank,
+        .n = 1,
+        .digit[0] = { .sym = -1, .size = rank, .stride = 1, .div = 1 },
+    };
+    const struct axis axis = {
+        .text = (char *)"rank", .leaf = &leaf, .n = 1, .size = rank, .block = 1
+    };
+    struct model_adapter *a;
+
+    m->adapter = xrealloc(m->adapter, (m->nadapters + 1) * sizeof(*m->adapter));
+    a = &m->adapter[m->nadapters++];
+    *a = (struct model_adapter){ .tensor = t, .turned = turned, .scale = scale };
+    axis_copy(&a->rank, &axis);
+}
+
+void model_adapter_axes(const struct model *m, size_t i, bool up,
+                        const struct axis *axis[2])
+{
+    const struct model_adapter *a = &m->adapter[i];
+    const struct model_tensor *t = &m->tensor[a->tensor];
+
+    axis[0] = up ? t->axis[a->turned] : &a->rank;
+    axis[1] = up ? &a->rank : t->axis[!a->turned];
 }
 
 const char *model_family_text(const struct model *m)

@@ -43,6 +43,15 @@ struct model_tensor {
     int source;    /* after model_bind: index of the input, or -1: not stored */
 };
 
+/* Low-rank adaptation of a weight (Hu et al. 2021, "LoRA"): SCALE * B A is added to it,
+ * where A is [rank][in] and B is [out][rank]. */
+struct model_adapter {
+    size_t tensor;    /* the weight; not a tied one */
+    bool turned;      /* which is [in][out] */
+    struct axis rank; /* sharded by no mesh */
+    double scale;
+};
+
 struct model {
     const char *family;      /* name of the family: "llama" */
     struct axis_scope scope; /* symbols whose value is a whole number from 1 */
@@ -50,6 +59,8 @@ struct model {
     size_t ntensors;
     int *carry; /* after model_bind: inputs that are copied along but not used */
     size_t ncarry;
+    struct model_adapter *adapter; /* [nadapters]; of one weight there may be several */
+    size_t nadapters;
     struct model_state *state; /* private */
 };
 
@@ -121,6 +132,15 @@ const char *model_untied(const struct model *m);
 
 /* Index of the tensor called NAME, as bound, or -1. */
 long model_find(const struct model *m, const char *name);
+
+/* Index of the tensor that has NAME among the names that the family knows, or -1. */
+long model_match(const struct model *m, const char *name);
+/* Appends an adapter of the two-dimensional tensor T.  Programs that are built from
+ * then on have it (lib/program/pass-adapters.c). */
+void model_adapt(struct model *m, size_t t, bool turned, uint64_t rank, double scale);
+/* The axes of adapter I's A, from *axis[0] on, or of its B if UP. */
+void model_adapter_axes(const struct model *m, size_t i, bool up,
+                        const struct axis *axis[2]);
 
 /* Is NAME that of a tensor, or of one that is carried?  Before or after model_bind. */
 bool model_knows(const struct model *m, const char *name);

@@ -15,6 +15,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/op.c %D%/op.h \
     %D%/pass.c %D%/pass.h \
     %D%/fuse.h \
+    %D%/pass-adapters.c \
     %D%/pass-boundary.c \
     %D%/pass-fuse.c \
     %D%/pass-lifetimes.c \

@@ -12,6 +12,8 @@ static void note(enum packable *of, bool *other, const struct program *p, int i,
 {
     size_t t = p->weight[i].tensor;
 
+    if (p->weight[i].adapter)
+        return; /* a matrix beside the tensor */
     other[t] |= how == PACKABLE_NOT || (of[t] != PACKABLE_NOT && of[t] != how);
     of[t] = how;
 }

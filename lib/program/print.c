@@ -91,8 +91,11 @@ static void add_weight(struct str *out, const struct program *p, int weight)
 {
     const struct weight *w = &p->weight[weight];
 
-    str_addf(out, "%s [%" PRIu64 "][%" PRIu64 "]", tensor_name(p, weight), w->rows,
-             w->cols);
+    str_addf(out, "%s%s [%" PRIu64 "][%" PRIu64 "]", tensor_name(p, weight),
+             !w->adapter ? ""
+             : w->up     ? " lora_B"
+                         : " lora_A",
+             w->rows, w->cols);
     if (w->experts)
         str_addf(out, " x %" PRIu64, w->experts);
 }

@@ -20,6 +20,8 @@
 #include "lib/model/mesh.h"
 #include "lib/model/model.h"
 
+struct adapter;
+
 struct checkpoint {
     char *path;               /* as given, or what that means (locate.h) */
     const char *home;         /* the directory of its small files */
@@ -36,6 +38,8 @@ struct checkpoint {
     long *which;     /* [ntensors] index in model; -1: not in the model, copied whole to
                       * shard 0.  Training state is sharded as its weight */
     struct checkpoint_files *files; /* private: the open files */
+    const struct adapter *adapter;  /* the adapters of .model (run/adapter.h), borrowed;
+                                     * NULL: it has none */
 };
 
 struct checkpoint_options {

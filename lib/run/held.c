@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/reshard/unpack.h"
+#include "lib/run/adapter.h"
 
 /* READER[i] of H = an instruction that reads weight I of P. */
 static void find_readers(struct held *h, const struct program *p)
@@ -45,6 +46,13 @@ static void find_stored(struct held *h, const struct checkpoint *c, size_t t)
                  (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16);
     if (h->foreign)
         h->wide = FORMAT_F32;
+}
+
+/* How the file of C's adapter has W. */
+static void find_beside(struct held *h, const struct checkpoint *c,
+                        const struct weight *w)
+{
+    h->foreign = !format_of(&h->wide, adapter_dtype(c->adapter, w));
 }
 
 /* Can a weight of tensor T become codes of F? */
@@ -92,9 +100,12 @@ int held_find(struct held **out, const struct checkpoint *c,
     for (int i = 0; i < program->nweights; i++) {
         size_t t = program->weight[i].tensor;
 
-        find_stored(&h[i], c, t);
+        if (program->weight[i].adapter)
+            find_beside(&h[i], c, &program->weight[i]);
+        else
+            find_stored(&h[i], c, t);
         h[i].format = trains ? FORMAT_F32 : h[i].wide;
-        if (!how)
+        if (!how || program->weight[i].adapter)
             continue;
         h[i].how = how[t];
         if (form == WEIGHTS_CODES) {

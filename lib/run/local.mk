@@ -1,5 +1,6 @@
 # lib/run - ranks and the engine
 lib_libshardutils_a_SOURCES += \
+    %D%/adapter.c %D%/adapter.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
     %D%/blocks.c %D%/blocks.h \

@@ -9,6 +9,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/reshard/unpack.h"
+#include "lib/run/adapter.h"
 #include "lib/run/link.h"
 
 /* ---- CRC checks of mapped weights ---- */
@@ -256,6 +257,33 @@ static int load_packed(struct weights *w, int i, struct packing *to,
     return ret;
 }
 
+/* Loads weight I, a matrix of an adapter. */
+static int load_adapter(struct weights *w, int i, struct packing *p,
+                        const struct checkpoint *c, const struct program *program,
+                        struct err *err)
+{
+    const struct weight *need = &program->weight[i];
+    const char *name = c->model->tensor[need->tensor].name;
+    const struct held *h = &p->held[i];
+    void *data, *host = NULL;
+    uint64_t bytes;
+    int ret = -1;
+
+    w->matrix[i] =
+        (struct matrix){ .format = h->wide, .rows = need->rows, .cols = need->cols };
+    if (!held_bytes(&bytes, h, need))
+        return err_set(err, ERR_INPUT, "tensor %s: its adapter is too large", name);
+    data = make_room(w, i, p, bytes, name, err);
+    if (data && !is_at_host(w, p, i))
+        host = mem_alloc(bytes, name, err);
+    if (data && (host || is_at_host(w, p, i)))
+        ret = adapter_load(c->adapter, program, need, host ? host : data, err);
+    if (ret == 0 && host)
+        ret = w->ops->copy_in(w->device, data, host, bytes, err);
+    free(host);
+    return ret;
+}
+
 /* A shard of a padded table may have rows of zeros after the rows that the program
  * needs. */
 static int load(struct weights *w, int i, struct packing *p, const struct checkpoint *c,
@@ -265,6 +293,8 @@ static int load(struct weights *w, int i, struct packing *p, const struct checkp
     uint64_t bytes, expected;
     enum dtype dtype;
 
+    if (need->adapter)
+        return load_adapter(w, i, p, c, p->encoder.program, err);
     if (!mem_mul(&expected, need->rows, need->cols) ||
         !mem_mul(&expected, expected, need->slice ? need->experts : 1))
         return err_set(err, ERR_INPUT, "tensor %s: too large", t->name);
@@ -396,7 +426,7 @@ int weights_survey(enum format *stored, uint64_t *bytes, struct checkpoint *c,
         uint64_t more = 0;
 
         stored[i] = h->format;
-        if (h->packed || h->coded) /* slice by slice */
+        if (h->packed || h->coded || need->adapter) /* slice by slice */
             over |= !held_bytes(&more, h, need);
         else if (!h->foreign && need->slice <= 1) /* of all slices */
             (void)!loader_bytes(loader, need->tensor, &more, &ignored);

@@ -1,0 +1,160 @@
+/* pass-adapters - adds s * B (A x) to the products of the weights that have adapters
+ *
+ * Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", equation 3.
+ * x is the product's source and y its result; r is the adapter's rank.
+ *
+ *   y          A [r][in]         u = A x      B [out][r]      B u
+ *   sharded    replicated        replicated   its rows here   sharded as y
+ *   partial    its columns here  partial      replicated      partial: linear in u
+ *   replicated replicated        replicated   replicated      replicated
+ *
+ * So an adapter costs no collective: its sum over ranks is y's own. */
+#include "lib/program/pass.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+struct adapting {
+    struct builder *b;
+    const struct inst *old;
+    int *now;         /* [nvalues before]: the value to read instead */
+    int (*weight)[2]; /* [nadapters]: A and B in p->weight, plus 1; 0: not yet */
+};
+
+static void append(struct adapting *a, const struct inst *inst)
+{
+    struct program *p = a->b->p;
+
+    p->inst = xgrow(p->inst, &a->b->inst_cap, (size_t)p->ninsts + 1, sizeof(*p->inst));
+    p->inst[p->ninsts++] = *inst;
+}
+
+/* Index of adapter I's A, or B if UP, in p->weight. */
+static int weight_of(struct adapting *a, size_t i, bool up)
+{
+    struct builder *b = a->b;
+    struct program *p = b->p;
+    const struct axis *axis[2];
+
+    if (!a->weight[i][up]) {
+        model_adapter_axes(b->m, i, up, axis);
+        p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1,
+                          sizeof(*p->weight));
+        p->weight[p->nweights++] = (struct weight){
+            .tensor = b->m->adapter[i].tensor,
+            .rows = axis_count(axis[0], NULL, &b->m->scope, b->share),
+            .cols = axis_count(axis[1], NULL, &b->m->scope, b->share),
+            .adapter = (int)i + 1,
+            .up = up,
+        };
+        a->weight[i][up] = p->nweights;
+    }
+    return a->weight[i][up] - 1;
+}
+
+/* Emits OP of X with the columns COL, placed as PLACE, beside the product INST. */
+static struct inst *emit(struct adapting *a, enum op op, const struct inst *inst, int x,
+                         const struct axis *col, enum place place)
+{
+    struct program *p = a->b->p;
+    struct value like = p->value[inst->dst], *v;
+    struct inst *made = build_emit(a->b, op, col, place, like.rows);
+
+    made->src[made->nsrc++] = x;
+    made->line = inst->line;
+    v = &p->value[made->dst];
+    v->section = like.section;
+    v->layer = like.layer;
+    return made;
+}
+
+/* Appends adapter I of the product INST, whose result is Y so far; returns the sum. */
+static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
+{
+    struct program *p = a->b->p;
+    enum place place = p->value[inst->dst].place;
+    bool cut = place == PLACE_CUT;
+    struct axis col; /* the types move */
+    struct inst *made;
+    int u, w = weight_of(a, i, false);
+
+    made = emit(a, OP_LINEAR, inst, inst->src[0], &a->b->m->adapter[i].rank,
+                cut ? PLACE_WHOLE : place);
+    made->weight = w;
+    made->tree = inst->tree; /* it sums over the same columns */
+    u = made->dst;
+    axis_copy(&col, &a->b->type[inst->dst].col);
+    w = weight_of(a, i, true);
+    made = emit(a, OP_LINEAR, inst, u, &col, place);
+    made->weight = w;
+    u = made->dst;
+    made = emit(a, OP_SCALE, inst, u, &col, place);
+    made->scalar = a->b->m->adapter[i].scale;
+    u = made->dst;
+    made = emit(a, OP_ADD, inst, y, &col, place);
+    made->src[made->nsrc++] = u;
+    axis_clear(&col);
+    return made->dst;
+}
+
+static int adapt(struct adapting *a, const struct inst *inst)
+{
+    struct program *p = a->b->p;
+    const struct model *m = a->b->m;
+    size_t tensor;
+    int y = inst->dst;
+
+    if ((inst->op != OP_LINEAR && inst->op != OP_MATMUL) || inst->mixture >= 0)
+        return 0;
+    tensor = p->weight[inst->weight].tensor;
+    for (size_t i = 0; i < m->nadapters; i++) {
+        if (m->adapter[i].tensor != tensor ||
+            m->adapter[i].turned != (inst->op == OP_MATMUL))
+            continue;
+        if (a->b->opt->deterministic && p->value[y].place == PLACE_PARTIAL)
+            return err_set(a->b->err, ERR_NO,
+                           "tensor %s: with an adapter its product over tp is a sum "
+                           "that no tree fixes: --deterministic is not possible",
+                           m->tensor[tensor].name);
+        y = add_one(a, inst, i, y);
+    }
+    if (y != inst->dst) {
+        p->value[y].name = p->value[inst->dst].name;
+        p->value[inst->dst].name = NULL;
+        a->now[inst->dst] = y;
+    }
+    return 0;
+}
+
+int pass_adapters(struct builder *b)
+{
+    struct program *p = b->p;
+    struct adapting a = { .b = b, .old = p->inst };
+    int ninsts = p->ninsts, nvalues = p->nvalues, ret = 0;
+
+    if (!b->m->nadapters)
+        return 0;
+    a.now = xmalloc(((size_t)nvalues + 1) * sizeof(*a.now));
+    a.weight = xcalloc(b->m->nadapters, sizeof(*a.weight));
+    for (int v = 0; v < nvalues; v++)
+        a.now[v] = v;
+    p->inst = NULL;
+    p->ninsts = 0;
+    b->inst_cap = 0;
+    b->mixture = -1;
+    for (int i = 0; i < ninsts && ret == 0; i++) {
+        struct inst inst = a.old[i];
+
+        for (int k = 0; k < inst.nsrc; k++)
+            inst.src[k] = a.now[inst.src[k]];
+        append(&a, &inst);
+        ret = adapt(&a, &inst);
+    }
+    for (int i = 0; i < p->noutputs; i++)
+        p->output[i].value = a.now[p->output[i].value];
+    free((void *)a.old);
+    free(a.now);
+    free(a.weight);
+    return ret;
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""make-adapters - tests/data/adapters: LoRA adapters that PEFT wrote, and what they answer
+
+  make-adapters.py [NAME...]     needs torch, transformers, peft, safetensors
+
+Each directory NAME has an adapter of tests/data/models/NAME, the ids of a text, and its logits in float64 (rounded to
+float32), by PEFT.  Random B, which training would make; ranks, alphas and modules differ from one another.
+"""
+import json
+import os
+import shutil
+import sys
+
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+IDS = [1, 2, 3, 4, 5, 6, 7]
+ADAPTERS = {
+    # names of modules, ranks and alphas of their own, a part of the layers
+    "llama-gqa": dict(target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"], r=4, lora_alpha=8,
+                      rank_pattern={"o_proj": 3}, alpha_pattern={"o_proj": 5, "layers.1.self_attn.q_proj": 2}),
+    # transposed weights, a fused projection, rank-stabilized
+    "gpt2-hub": dict(target_modules=["c_attn", "c_proj"], r=2, lora_alpha=8, use_rslora=True, fan_in_fan_out=True),
+    # q, k and v interleaved by head; an expression for the modules
+    "neox": dict(target_modules=r".*\.(query_key_value|dense|dense_4h_to_h)", r=3, lora_alpha=4),
+}
+
+
+def make(name, options):
+    torch.manual_seed(len(name))
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32)
+    peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **options))
+    with torch.no_grad():
+        for key, p in peft.named_parameters():
+            if "lora_" in key:
+                p.normal_(0, 0.2)
+    out = os.path.join(DATA, "adapters", name)
+    peft.save_pretrained(out)
+    for extra in os.listdir(out):
+        if not extra.startswith("adapter_"):
+            os.remove(os.path.join(out, extra))
+    path = os.path.join(out, "adapter_config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["base_model_name_or_path"] = name
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
+    with open(path, "w") as f:
+        json.dump(config, f, indent=2, sort_keys=True)
+        f.write("\n")
+    with torch.no_grad():
+        logits = peft.double().eval()(torch.tensor([IDS])).logits[0]
+    save_file({"logits": logits.float().contiguous()}, os.path.join(out, "expected.safetensors"))
+
+
+for name in sys.argv[1:] or ADAPTERS:
+    shutil.rmtree(os.path.join(DATA, "adapters", name), ignore_errors=True)
+    make(name, ADAPTERS[name])
