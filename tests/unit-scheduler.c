@@ -62,7 +62,9 @@ int __real_engine_step(struct engine *e, const struct segment *segment, size_t n
 int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n,
                        struct err *err);
 
-/* In place of engine_step: the linker's --wrap.  Of prompts a step has at most CHUNK
+static size_t longest = CHUNK; /* what the engine of this rank has room for */
+
+/* In place of engine_step: the linker's --wrap.  Of prompts a step has at most LONGEST
  * tokens, besides one or two of each text that grows. */
 int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n,
                        struct err *err)
@@ -71,7 +73,7 @@ int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n
 
     for (size_t i = 0; i < n; i++)
         tokens += segment[i].n > 2 ? segment[i].n : 0;
-    if (tokens > CHUNK)
+    if (tokens > longest)
         return err_set(err, ERR_INPUT, "a step of %zu tokens of prompts", tokens);
     return __real_engine_step(e, segment, n, err);
 }
@@ -365,6 +367,7 @@ static int compare_alike(void *arg, struct comm *world, struct err *err)
     struct runner r;
     int ret;
 
+    longest = limits.tokens;
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
