@@ -118,7 +118,7 @@ for layout in tp=1 dp=2,tp=1,pp=1 tp=2 pp=2,tp=1; do
     run sh train.sh -q --data bard/heldout.txt --steps 2 -o run.dir
     status_is 0 "a script to train over $layout trains"
     ok "a run that is there" test -e run.dir
-    ok "recomputing what was planned" test "$(grep -c -- ' --recompute full ' train.sh)" -eq $([ $way = none ] && echo 0 || echo 2)
+    ok "recomputing what was planned" test "$(grep -c -- ' --recompute full ' train.sh)" -eq "$([ $way = none ] && echo 0 || echo 2)"
 done
 mem-estimate plan --mode train --gpu h100-80g --gpus 4 --gpus-per-node 2 --mesh tp=2,pp=2 --zero 0 --recompute none --schedule 1f1b \
     --global-batch 4 --seq 32 --emit slurm bard > train.sh

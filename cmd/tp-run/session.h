@@ -55,7 +55,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_COUNT, '\0', "threads", &(o).threads, "N", NULL, NULL, NULL },           \
         { OPT_STRING, '\0', "backend", &(o).backend, "NAME", NULL, NULL, NULL },       \
         { OPT_STRING, '\0', "devices", &(o).devices, "LIST", NULL, NULL, NULL },       \
-        { OPT_FLAG, '\0', "json", &(o).json, NULL, "print JSON", NULL, NULL },         \
+        { OPT_FLAG, '\0', "json", &(o).json, NULL, NULL, NULL, NULL },                 \
         { OPT_STRING, '\0', "kv-dtype", &(o).kv_dtype, "TYPE", NULL, NULL, NULL },     \
         { OPT_FLAG, '\0', "deterministic", &(o).same_bits, NULL, NULL, NULL, NULL },   \
         { OPT_CHOICE,                                                                  \
