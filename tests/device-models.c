@@ -31,6 +31,7 @@ struct job {
     enum program_tail tail;
     enum weights_form form;
     enum format kept;
+    bool unfused; /* also without fusing */
     int *refused; /* shared: the ranks cannot run this */
 };
 
@@ -197,7 +198,7 @@ static int compare(void *arg, struct comm *world, struct err *err)
 
     if (run_model(job, &backend_cpu, false, world, &a, err) < 0 ||
         run_model(job, how->ops, false, world, &b, err) < 0 ||
-        (how->unfused && run_model(job, how->ops, true, world, &c, err) < 0))
+        (job->unfused && run_model(job, how->ops, true, world, &c, err) < 0))
         goto out;
     if (!how->has_run())
         err_set(err, ERR_INPUT, "rank %d: nothing was run", world->rank);
@@ -205,7 +206,7 @@ static int compare(void *arg, struct comm *world, struct err *err)
         err_set(err, ERR_INPUT, "rank %d: %zu outputs, and %zu", world->rank, a.n, b.n);
     else
         ret = check(&a, &b, b.narrow ? how->narrow : how->bound, "", world->rank, err);
-    if (ret == 0 && how->unfused)
+    if (ret == 0 && job->unfused)
         ret = check(&c, &b, how->fused, ", beside unfused", world->rank, err);
 out:
     free(a.x);
@@ -233,13 +234,13 @@ static const struct {
       FORMAT_CACHE_INT8 },
 };
 
-/* On several ranks? */
-static bool is_wanted(const char *name)
+/* Is NAME one of LIST, which is NULL if all are? */
+static bool is_of(const char *name, const char *const *list)
 {
-    for (size_t i = 0; how->some && how->some[i]; i++)
-        if (!strcmp(how->some[i], name))
+    for (size_t i = 0; list && list[i]; i++)
+        if (!strcmp(list[i], name))
             return true;
-    return !how->some;
+    return !list;
 }
 
 static void try_model(const char *name, const char *path, int *refused)
@@ -262,6 +263,7 @@ static void try_model(const char *name, const char *path, int *refused)
                            .tail = layouts[i].tail,
                            .form = layouts[i].form,
                            .kept = layouts[i].kept,
+                           .unfused = how->unfused && is_of(name, how->unfused_of),
                            .refused = refused };
         int sig, ret;
 
@@ -269,7 +271,7 @@ static void try_model(const char *name, const char *path, int *refused)
         if (how->begin)
             how->begin();
         err = (struct err){ .text = "" };
-        if ((i && (!is_wanted(name) || (tap_short() && (i + turn) % 4))) ||
+        if ((i && (!is_of(name, how->some) || (tap_short() && (i + turn) % 4))) ||
             (layouts[i].form != WEIGHTS_STORED && !how->coded))
             continue;
         if (mesh_set(&job.mesh, size, NULL, &err) < 0 ||

@@ -15,9 +15,10 @@ struct device_models {
     void (*begin)(void);   /* before a model; or NULL */
     bool (*has_run)(void); /* the backend, in this process */
     bool unfused;          /* also without fusing, where results differ by at most */
-    double fused;          /* so much */
-    bool coded;            /* weights may be codes, and the cache narrow */
-    const char *claim;     /* of a test's name */
+    double fused;          /* so much; */
+    const char *const *unfused_of; /* these models, NULL at the end; NULL: all */
+    bool coded;                    /* weights may be codes, and the cache narrow */
+    const char *claim;             /* of a test's name */
     /* How much this process has asked the backends called by their names for, and how
      * often; or NULL. */
     void (*count)(const char *backend, uint64_t *bytes, uint64_t *times);

@@ -31,11 +31,17 @@ int main(void)
     static const char *const some[] = { "deepseek-v2",   "gemma3",  "gpt-oss-odd",
                                         "llama-awkward", "mixtral", "neox",
                                         "olmo2",         NULL };
+    static const char *const both[] = { "deepseek-v2",  "gemma3", "mistral-window",
+                                        "mixtral",      "neox",   "olmo2",
+                                        "qwen2-window", NULL };
     const struct device_models models = { .ops = &backend_cuda,
                                           .bound = 1e-5,
                                           /* attention (cores.cu) and products of more
                                            * than 8 rows in two bf16 parts */
                                           .narrow = 6e-5,
+                                          .unfused = true,
+                                          .fused = 1e-6,
+                                          .unfused_of = both,
                                           .begin = fake_forget,
                                           .has_run = has_run,
                                           .count = count,

@@ -11,10 +11,14 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/base/str.h"
 #include "lib/device/device.h"
 #include "lib/gpu/cuda.h"
 #include "lib/gpu/gpu.h"
+#include "lib/gpu/room.h"
+#include "lib/run/runner.h"
 #include "tests/emu/fragments.h"
+#include "tests/fake/cudart.h"
 #include "tests/tap.h"
 
 enum {
@@ -1999,6 +2003,75 @@ static void try_arrays(void)
     }
 }
 
+/* ---- fused operations ---- */
+
+enum { BESIDE_LAYERS = 10 }; /* launches of a step, at most */
+
+/* Launches of a step of one token, after a prompt of two; sets *layers. */
+static unsigned long launches_of(const char *name, bool unfused, int *layers)
+{
+    const struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true };
+    const struct engine_limits limits = { .tokens = 2, .wanted = 1, .context = 4 };
+    const struct runner_machine machine = { .ops = &backend_cuda,
+                                            .threads = 1,
+                                            .unfused = unfused };
+    const struct checkpoint_options plain = { 0 };
+    static const int32_t ids[] = { 3, 4, 5 }, last[] = { 1, 0 };
+    char *path = str_dupf("%s/tests/data/models/%s", getenv("top_srcdir"), name);
+    struct comm *world = comm_self_open();
+    unsigned long before = 0, after;
+    struct checkpoint *c;
+    struct runner r;
+    struct mesh mesh;
+
+    mesh_one(&mesh);
+    check(checkpoint_open(&c, path, &plain, &err) == 0 &&
+          runner_open(&r, c, &mesh, &machine, world, &options, &limits, &err) == 0);
+    for (int i = 0; i < 2; i++) {
+        struct segment s = { .input = { ids + 2 * i },
+                             .n = i ? 1 : 2,
+                             .start = i ? 2 : 0,
+                             .wanted = &last[i],
+                             .nwanted = 1 };
+
+        before = fake_launches();
+        check(engine_step(r.engine, &s, 1, &err) == 0);
+    }
+    after = fake_launches();
+    *layers = model_layers(c->model);
+    check(runner_finish(&r, 0, &err) == 0);
+    runner_close(&r);
+    checkpoint_close(c);
+    world->ops->close(world);
+    free(path);
+    return after - before;
+}
+
+/* A token of a model has at most MOST launches a layer, and LESS fewer than unfused. */
+static void check_launches(const char *name, int most, int less)
+{
+    int layers, n, m;
+
+    n = (int)launches_of(name, false, &layers);
+    m = (int)launches_of(name, true, &layers);
+    /* before and after the layers there are as many */
+    tap_ok(m - n >= less * layers && n <= most * layers + BESIDE_LAYERS,
+           "%s: a token of %d layers has %d launches, and %d unfused", name, layers, n,
+           m);
+}
+
+static void try_launches(void)
+{
+    bool as_said = true;
+
+    check_launches("mistral-window", 10, 8);
+    check_launches("qwen2-window", 10, 11);
+    for (int op = 0; op < OP_COUNT; op++)
+        as_said &=
+            !op_table[op].parts || gpu_fuses[op] == (backend_cuda.kernel[op] != NULL);
+    tap_ok(as_said, "CUDA fuses what predictions say");
+}
+
 /* Those that are named, or all. */
 int main(int argc, char **argv)
 {
@@ -2034,6 +2107,7 @@ int main(int argc, char **argv)
         { "fragments", try_fragments },
         { "arrays", try_arrays },
         { "lacks", try_lacks },
+        { "fused", try_launches },
     };
 
     check(backend_cpu.open(&cpu, 1, 0, &err) == 0 &&

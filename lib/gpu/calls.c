@@ -824,6 +824,210 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
     return ret;
 }
 
+/* ---- fused operations ---- */
+
+/* Reports to blas what the launches of RUN write. */
+static int run_fused(struct device *d, const struct call *c, kernel *run,
+                     struct err *err)
+{
+    int ret = run(d, c, err);
+
+    for (int i = 0; i < c->nparts; i++) {
+        const struct buffer *y = &c->part[i].y;
+
+        if (c->part[i].inst->op == OP_KEEP)
+            blas_forget(d->blas);
+        else if (y->data)
+            blas_wrote(d->blas, y->data, y->most * y->cols * sizeof(float));
+    }
+    return ret;
+}
+
+/* Begins the kernel of a fused row of the table. */
+#define FUSED_KERNEL(word)                                                             \
+    static int launch_##word(struct device *d, const struct call *c, struct err *err); \
+    static int kernel_##word(struct device *d, const struct call *c, struct err *err)  \
+    {                                                                                  \
+        return run_fused(d, c, launch_##word, err);                                    \
+    }                                                                                  \
+    static int launch_##word(struct device *d, const struct call *c, struct err *err)
+
+/* The part that reads the value V; NULL: none does. */
+static const struct call *part_reading(const struct call *c, int v)
+{
+    for (int i = 0; i < c->nparts; i++)
+        if (c->part[i].inst->src[0] == v)
+            return &c->part[i];
+    return NULL;
+}
+
+/* A product among the parts, the bias that is added to it or NULL, and the result. */
+struct biased {
+    const struct call *product, *bias;
+    float *y;
+};
+
+/* Each by itself. */
+static int separate_products(struct device *d, const struct biased *b, int n,
+                             struct err *err)
+{
+    for (int i = 0; i < n; i++) {
+        struct call one = *b[i].product;
+
+        one.y.data = b[i].y;
+        if (kernel_linear(d, &one, err) < 0)
+            return -1;
+        if (!b[i].bias)
+            continue;
+        one = *b[i].bias;
+        one.x[0].data = one.y.data = b[i].y;
+        if (kernel_add_vector(d, &one, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* In one launch, where one kernel takes them all. */
+static int joined_products(struct device *d, const struct biased *b, int n,
+                           struct err *err)
+{
+    struct products p = { .x = b[0].product->x[0].data,
+                          .format = b[0].product->w->format,
+                          .in = b[0].product->w->cols,
+                          .rows = result_rows(b[0].product),
+                          .rounded = b[0].product->program->rounded,
+                          .cores = d->has_bf16 };
+    bool alike = true;
+
+    p.x_stride = p.w_stride = p.in;
+    for (int i = 0; i < n; i++) {
+        const struct matrix *w = b[i].product->w,
+                            *bias = b[i].bias ? b[i].bias->w : NULL;
+
+        p.n = 1;
+        p.w[0] = w->data;
+        p.out = w->rows;
+        alike = alike && !b[i].product->expert_rows && w->format == p.format &&
+                w->rows && gpu_is_skinny(&p);
+        p.joined[i] =
+            (struct joined){ .y = b[i].y,
+                             .out = w->rows,
+                             .bias = bias ? bias->data : NULL,
+                             .bias_format = bias ? bias->format : FORMAT_F32 };
+    }
+    if (!alike)
+        return separate_products(d, b, n, err);
+    p.n = (unsigned)n;
+    for (int i = 0; i < n; i++) {
+        p.w[i] = b[i].product->w->data;
+        p.out = p.joined[i].out > p.out ? p.joined[i].out : p.out;
+    }
+    gpu_skinny(p, d->stream);
+    return launched(d, b[0].product, err);
+}
+
+/* The products of C, in order. */
+static int products_of(const struct call *c, struct biased b[GPU_JOINED])
+{
+    int n = 0;
+
+    for (int i = 0; i < c->nparts; i++)
+        if (c->part[i].inst->op == OP_LINEAR) {
+            const struct call *reader = part_reading(c, c->part[i].inst->dst);
+            bool biased = reader && reader->inst->op == OP_ADD_VECTOR;
+
+            b[n++] = (struct biased){ &c->part[i], biased ? reader : NULL,
+                                      (biased ? reader : &c->part[i])->y.data };
+        }
+    return n;
+}
+
+FUSED_KERNEL(linears)
+{
+    struct biased b[GPU_JOINED];
+
+    return joined_products(d, b, products_of(c, b), err);
+}
+
+/* The gate and the other factor, and what combines them. */
+FUSED_KERNEL(gated_linear)
+{
+    const struct call *act = NULL, *mul = &c->part[c->nparts - 1];
+    struct biased b[GPU_JOINED];
+    int n = products_of(c, b);
+    void *room = cuda_room(d, mul->y.most * mul->y.cols * sizeof(float),
+                           "the gate of a product", err);
+
+    if (!room)
+        return -1;
+    for (int i = 0; i < n; i++) {
+        int made = b[i].bias ? b[i].bias->inst->dst : b[i].product->inst->dst;
+        const struct call *reader = part_reading(c, made);
+        bool gate = reader && reader->inst->op == OP_ACTIVATION;
+
+        b[i].y = gate ? room : mul->y.data;
+        act = gate ? reader : act;
+    }
+    if (joined_products(d, b, n, err) < 0)
+        return -1;
+    gpu_gate(mul->y.data, room, (int)act->inst->act, result_rows(mul), mul->y.cols,
+             d->stream);
+    return launched(d, c, err);
+}
+
+FUSED_KERNEL(add_norm)
+{
+    const struct call *add = &c->part[0], *norm = &c->part[1];
+
+    gpu_add_norm(result(norm), result(add), source(add, 0), source(add, 1),
+                 groups_of(norm, &norm->y),
+                 norm_weights_of(norm, norm->inst->op == OP_LAYERNORM), d->stream);
+    return launched(d, c, err);
+}
+
+static struct rotated rotated_by(const struct call *rope, void *to)
+{
+    const struct rope *r = &rope->program->rope[rope->inst->rope.table];
+
+    return (struct rotated){ .x = source(rope, 0),
+                             .y = to,
+                             .cols = rope->y.cols,
+                             .head = rope->inst->rope.head,
+                             .dim = r->dim,
+                             .interleaved = r->interleaved };
+}
+
+FUSED_KERNEL(rope_keep)
+{
+    struct rotated q = { 0 }, k = { 0 }, v = { 0 };
+    struct ranges of_k = { 0 }, of_v = { 0 };
+    const float *angles = NULL;
+    struct span rows = { 0 };
+
+    for (int i = 0; i < c->nparts; i++) {
+        const struct call *part = &c->part[i], *keep = part_reading(c, part->inst->dst);
+
+        if (part->inst->op == OP_ROPE) {
+            angles = source(part, 1);
+            rows = result_rows(part);
+            if (keep) {
+                k = rotated_by(part, keep->y.data);
+                of_k = keep->range;
+            } else {
+                q = rotated_by(part, part->y.data);
+            }
+        } else if (part->x[0].data) { /* not of the rotated keys */
+            v = (struct rotated){ .x = source(part, 0),
+                                  .y = part->y.data,
+                                  .cols = part->x[0].cols,
+                                  .head = part->x[0].cols };
+            of_v = part->range;
+        }
+    }
+    gpu_rope_keep(q, k, v, angles, rows, of_k, of_v, d->stream);
+    return launched(d, c, err);
+}
+
 /* for training */
 #define kernel_dropout         LACKS(dropout)
 #define kernel_outer           LACKS(outer)
@@ -852,11 +1056,6 @@ static int run_kernel(struct device *d, const struct call *c, kernel *run,
 #define kernel_slice_owned     LACKS(slice_owned)
 #define kernel_unslice         LACKS(unslice)
 #define kernel_nll_back        LACKS(nll_back)
-
-#define kernel_gated_linear LACKS(gated_linear)
-#define kernel_linears      LACKS(linears)
-#define kernel_add_norm     LACKS(add_norm)
-#define kernel_rope_keep    LACKS(rope_keep)
 
 #define DEVICE(word)           kernel_##word
 #define FUSED(word)            kernel_##word

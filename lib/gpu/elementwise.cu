@@ -105,6 +105,38 @@ extern "C" void gpu_elementwise(int what, float *y, const float *x, const float 
 #undef ROW
 }
 
+template <int ACT>
+static __global__ void gate_kernel(float *y, const float *x, struct span rows,
+                                   uint64_t cols)
+{
+    uint64_t i, end, step = gridDim.x * (uint64_t)blockDim.x;
+
+    others_ended();
+    end = (uint64_t)end_row(rows, 0) * cols;
+    i = (uint64_t)first_row(rows, 0) * cols + blockIdx.x * (uint64_t)blockDim.x +
+        threadIdx.x;
+    for (; i < end; i += step)
+        y[i] *= activation_value((enum activation)ACT, x[i]);
+}
+
+extern "C" void gpu_gate(float *y, const float *x, int act, struct span rows,
+                         uint64_t cols, void *stream)
+{
+    unsigned blocks = gpu_blocks(rows.most * cols, GPU_THREADS);
+
+    if (!rows.most || !cols)
+        return;
+#define ROW(id, ...)                                                                 \
+    case ACT_##id:                                                                   \
+        LAUNCH_EARLY(gate_kernel<ACT_##id>, blocks, GPU_THREADS, stream, y, x, rows, \
+                     cols);                                                          \
+        break;
+    switch (act) {
+        ACTIVATIONS(ROW)
+    }
+#undef ROW
+}
+
 /* One row Y of a row X and a vector W. */
 template <int WHAT, bool WIDE>
 static __device__ void combine_vector(float *y, const float *x, const struct matrix &w)

@@ -38,6 +38,9 @@ enum gpu_elementwise {
 void gpu_elementwise(int what, float *y, const float *x, const float *z,
                      struct span rows, uint64_t cols, float number, float least,
                      void *stream);
+/* y = act(x) y */
+void gpu_gate(float *y, const float *x, int act, struct span rows, uint64_t cols,
+              void *stream);
 /* xIELU: ABOVE applies to x > 0, BELOW to other x; both have one element */
 void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix below,
                struct span rows, uint64_t cols, void *stream);
@@ -93,6 +96,9 @@ struct norm_weights {
 /* y = the norm of each group, on one rank */
 void gpu_norm(float *y, const float *x, struct groups g, struct norm_weights n,
               void *stream);
+/* SUM = x + z, which may be NULL, and y = its norm */
+void gpu_add_norm(float *y, float *sum, const float *x, const float *z, struct groups g,
+                  struct norm_weights n, void *stream);
 /* sum[g] = sum of x, or of (x - mean)^2 if SQUARES; the mean is TOTAL[g] / whole_width,
  * or 0 if TOTAL is NULL.  All sums are 0 unless OWNED. */
 void gpu_group_sum(double *sum, const float *x, const double *total, bool squares,
@@ -125,6 +131,19 @@ void gpu_sinusoid(float *y, const float *x, const int32_t *position, int64_t off
 void gpu_rope(float *y, const float *x, const float *angles, struct span rows,
               uint64_t cols, uint64_t head, uint64_t dim, bool interleaved,
               void *stream);
+
+/* OP_ROPE_KEEP in one launch: Y of Q is x rotated by ANGLES; that of K is a cache, to
+ * which x is appended, rotated; that of V one to which x is appended, with DIM 0.  X
+ * NULL: there is none of it. */
+struct rotated {
+    const float *x;
+    float *y;
+    uint64_t cols, head, dim;
+    bool interleaved;
+};
+void gpu_rope_keep(struct rotated q, struct rotated k, struct rotated v,
+                   const float *angles, struct span rows, struct ranges of_k,
+                   struct ranges of_v, void *stream);
 
 /* append rows of ranges to a cache's blocks; read them back */
 void gpu_keep(float *cache, const float *x, struct ranges r, uint64_t cols,
@@ -230,8 +249,15 @@ void gpu_merge(float *y, float *lse, const float *z, const float *more,
  * offsets of i X_STEP, i Y_STEP and i W_STEP elements.  rows.expert: product i uses
  * w[i] and the rows of rows.rows + i; otherwise all use w[0]. */
 enum {
-    GPU_FEW = 16,   /* rows for which weights are streamed */
-    GPU_SKINNY = 32 /* and by tensor cores (skinny.cu) */
+    GPU_FEW = 16,    /* rows for which weights are streamed */
+    GPU_SKINNY = 32, /* and by tensor cores (skinny.cu) */
+    GPU_JOINED = 3   /* products of one x */
+};
+struct joined {
+    float *y; /* [rows][out] */
+    uint64_t out;
+    const void *bias; /* [out], or NULL */
+    enum format bias_format;
 };
 struct products {
     float *y;
@@ -247,6 +273,9 @@ struct products {
     bool plain;
     bool rounded; /* x is rounded to bf16, or may be; w is bf16 or f16, and not PLAIN */
     bool cores;   /* the GPU's tensor cores multiply bf16 */
+    /* Several products of one x, if the first has a y: w[i] has .out outputs, and OUT
+     * is the most.  gpu_skinny alone takes them, not PLAIN. */
+    struct joined joined[GPU_JOINED];
 };
 void gpu_product(struct products p, void *stream);
 /* What gpu_product launches for 16-bit weights on tensor cores: up to GPU_SKINNY rows,

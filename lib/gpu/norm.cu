@@ -14,8 +14,9 @@ enum { MOST_WARPS = GPU_MOST_THREADS / GPU_WARP };
 
 /* What kernels are compiled for. */
 enum {
-    WIDE = 1,    /* as in quads.cuh */
-    BY_WARPS = 2 /* a group is handled by a warp */
+    WIDE = 1,     /* as in quads.cuh */
+    BY_WARPS = 2, /* a group is handled by a warp */
+    OF_SUM = 4    /* of x + z, which is stored */
 };
 
 /* struct groups in the types of the kernels. */
@@ -101,6 +102,7 @@ static __device__ double sum_quad(float4 x, uint32_t left, double mean, bool squ
  * first QUADS_KEPT of them are kept in V. */
 struct columns {
     const float *x;
+    const float *z; /* added to x; or NULL */
     uint32_t first, step, width;
     float4 v[QUADS_KEPT];
 };
@@ -109,14 +111,27 @@ struct columns {
     for (uint32_t j = 0, k = (c).first; j < QUADS_KEPT; j++, k += (c).step) \
         if (k < (c).width)
 
-template <bool WIDE_ROWS> static __device__ void keep_columns(struct columns *c)
+/* Columns K to K + 3. */
+template <bool WIDE_ROWS, bool SUM>
+static __device__ float4 columns_at(const struct columns *c, uint32_t k)
+{
+    float4 v = load_quad<WIDE_ROWS>(c->x + k, c->width - k), w;
+
+    if (!SUM)
+        return v;
+    w = load_quad<WIDE_ROWS>(c->z + k, c->width - k);
+    return float4{ v.x + w.x, v.y + w.y, v.z + w.z, v.w + w.w };
+}
+
+template <bool WIDE_ROWS, bool SUM = false>
+static __device__ void keep_columns(struct columns *c)
 {
     EACH_KEPT(j, k, *c)
-    c->v[j] = load_quad<WIDE_ROWS>(c->x + k, c->width - k);
+    c->v[j] = columns_at<WIDE_ROWS, SUM>(c, k);
 }
 
 /* The sum over a thread's columns. */
-template <bool WIDE_ROWS>
+template <bool WIDE_ROWS, bool SUM = false>
 static __device__ double add_up(const struct columns *c, double mean, bool squares)
 {
     double sum = 0;
@@ -124,7 +139,7 @@ static __device__ double add_up(const struct columns *c, double mean, bool squar
     EACH_KEPT(j, k, *c)
     sum += sum_quad(c->v[j], WIDE_ROWS ? 4 : c->width - k, mean, squares);
     for (uint32_t k = c->first + QUADS_KEPT * c->step; k < c->width; k += c->step) {
-        float4 x = load_quad<WIDE_ROWS>(c->x + k, c->width - k);
+        float4 x = columns_at<WIDE_ROWS, SUM>(c, k);
 
         sum += sum_quad(x, WIDE_ROWS ? 4 : c->width - k, mean, squares);
     }
@@ -149,12 +164,12 @@ static constexpr int most_threads(int how)
 
 template <int HOW>
 static __global__ void __launch_bounds__(most_threads(HOW))
-    norm_kernel(float *y, const float *x, struct span rows, struct shape s,
-                struct norm_weights n)
+    norm_kernel(float *y, float *added, const float *x, const float *z,
+                struct span rows, struct shape s, struct norm_weights n)
 {
     SHARED(double, sums, MOST_WARPS);
     SHARED(double, squares, MOST_WARPS);
-    constexpr bool wide = HOW & WIDE, by_warps = HOW & BY_WARPS;
+    constexpr bool wide = HOW & WIDE, by_warps = HOW & BY_WARPS, two = HOW & OF_SUM;
     uint32_t teams = by_warps ? blockDim.x / GPU_WARP : 1;
     int64_t i, end;
     struct columns c;
@@ -177,30 +192,36 @@ static __global__ void __launch_bounds__(most_threads(HOW))
         double middle = 0, all;
 
         c.x = x + i * s.width;
-        keep_columns<wide>(&c);
+        c.z = two ? z + i * s.width : NULL;
+        keep_columns<wide, two>(&c);
         if (s.turns > 1) {
             from = (uint64_t)((uint32_t)i % s.turns) * s.width;
             keep_weights<wide>(o, &n, from, &c);
         }
         if (n.centred) {
-            middle = add_up<wide>(&c, 0, false);
+            middle = add_up<wide, two>(&c, 0, false);
             middle = by_warps ? warp_sum(middle) : block_sum(middle, sums);
             middle *= s.over_width;
             mean = pair_of(middle);
         }
-        all = add_up<wide>(&c, middle, true);
+        all = add_up<wide, two>(&c, middle, true);
         all = by_warps ? warp_sum(all) : block_sum(all, squares);
         factor = pair_of(factor_of(all, s.over_whole, n.eps));
         EACH_KEPT(j, k, c)
         store_quad<wide>(to + k, s.width - k,
                          normalize_quad(c.v[j], mean, factor, &o[j]));
         for (uint32_t k = c.first + QUADS_KEPT * c.step; k < s.width; k += c.step) {
-            float4 v = load_quad<wide>(c.x + k, s.width - k);
+            float4 v = columns_at<wide, two>(&c, k);
             struct weights more = weights_at<wide>(&n, from + k, s.width - k);
 
             store_quad<wide>(to + k, s.width - k,
                              normalize_quad(v, mean, factor, &more));
+            if (two && added)
+                store_quad<wide>(added + i * s.width + k, s.width - k, v);
         }
+        if (two && added)
+            EACH_KEPT(j, k, c)
+        store_quad<wide>(added + i * s.width + k, s.width - k, c.v[j]);
         if (!by_warps)
             __syncthreads();
     }
@@ -228,35 +249,53 @@ static bool is_wide_norm(const float *y, const float *x, const struct groups *g,
            (!n->w.data || is_wide(n->w)) && (!n->b.data || is_wide(n->b));
 }
 
-extern "C" void gpu_norm(float *y, const float *x, struct groups g,
-                         struct norm_weights n, void *stream)
+/* Z NULL: of X alone. */
+static void launch_norm(float *y, float *added, const float *x, const float *z,
+                        struct groups g, struct norm_weights n, void *stream)
 {
-    bool wide = is_wide_norm(y, x, &g, &n);
+    bool wide =
+        is_wide_norm(y, x, &g, &n) && is_wide(z, g.width) && is_wide(added, g.width);
     unsigned threads, blocks;
     struct shape s;
     uint64_t all;
+    int how;
 
     if (!g.rows.most || !g.cols)
         return;
     s = shape_of(&g, &n);
     all = g.rows.most * s.groups;
     threads = threads_of_row(g.width);
-    if (threads > GPU_WARP) {
-        blocks = gpu_blocks(all, 1);
-        if (wide)
-            LAUNCH_EARLY(norm_kernel<WIDE>, blocks, threads, stream, y, x, g.rows, s,
-                         n);
-        else
-            LAUNCH_EARLY(norm_kernel<0>, blocks, threads, stream, y, x, g.rows, s, n);
-        return;
+    how = (wide ? WIDE : 0) | (threads > GPU_WARP ? 0 : BY_WARPS) | (z ? OF_SUM : 0);
+    blocks = gpu_blocks(all, how & BY_WARPS ? GPU_THREADS / GPU_WARP : 1);
+    threads = how & BY_WARPS ? (unsigned)GPU_THREADS : threads;
+#define CASE(HOW)                                                               \
+    case HOW:                                                                   \
+        LAUNCH_EARLY(norm_kernel<HOW>, blocks, threads, stream, y, added, x, z, \
+                     g.rows, s, n);                                             \
+        break
+    switch (how) {
+        CASE(0);
+        CASE(WIDE);
+        CASE(BY_WARPS);
+        CASE(BY_WARPS | WIDE);
+        CASE(OF_SUM);
+        CASE(OF_SUM | WIDE);
+        CASE(OF_SUM | BY_WARPS);
+        CASE(OF_SUM | BY_WARPS | WIDE);
     }
-    blocks = gpu_blocks(all, GPU_THREADS / GPU_WARP);
-    if (wide)
-        LAUNCH_EARLY(norm_kernel<WIDE | BY_WARPS>, blocks, GPU_THREADS, stream, y, x,
-                     g.rows, s, n);
-    else
-        LAUNCH_EARLY(norm_kernel<BY_WARPS>, blocks, GPU_THREADS, stream, y, x, g.rows,
-                     s, n);
+#undef CASE
+}
+
+extern "C" void gpu_norm(float *y, const float *x, struct groups g,
+                         struct norm_weights n, void *stream)
+{
+    launch_norm(y, NULL, x, NULL, g, n, stream);
+}
+
+extern "C" void gpu_add_norm(float *y, float *sum, const float *x, const float *z,
+                             struct groups g, struct norm_weights n, void *stream)
+{
+    launch_norm(y, sum, x, z, g, n, stream);
 }
 
 /* A rank that owns none of the group's columns adds 0. */

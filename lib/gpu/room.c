@@ -50,6 +50,14 @@ static uint64_t of_attention(const struct gpu_facts *gpu, const struct inst *ins
     return gpu_attention_most(&a, l->segments, l->queries, l->padded_keys);
 }
 
+static uint64_t gate_bytes(const struct program *p, const struct inst *inst,
+                           const struct room_limits *l)
+{
+    const struct inst *last = inst + inst->parts;
+
+    return rows_of(p, last, l) * p->value[last->dst].cols * sizeof(float);
+}
+
 struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p,
                             const struct room_limits *l)
 {
@@ -65,6 +73,8 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
                 larger(need.room, gpu_row_stats_part(rows_of(p, inst, l),
                                                      p->value[inst->src[0]].cols) *
                                       sizeof(double));
+        else if (inst->op == OP_GATED_LINEAR)
+            need.room = larger(need.room, gate_bytes(p, inst, l));
         else if ((inst->op == OP_LINEAR || inst->op == OP_MATMUL) && gpu->blas)
             add_product(&need, p, inst, l);
     }
@@ -72,7 +82,10 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
 }
 
 const bool gpu_fuses[OP_COUNT] = {
-    [OP_GATED_LINEAR] = false,
+    [OP_GATED_LINEAR] = true,
+    [OP_LINEARS] = true,
+    [OP_ADD_NORM] = true,
+    [OP_ROPE_KEEP] = true,
 };
 
 void gpu_room_add(struct ledger *list, const struct gpu_room *need)

@@ -230,3 +230,105 @@ extern "C" void gpu_rope(float *y, const float *x, const float *angles,
                dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, GPU_THREADS)),
                GPU_THREADS, stream, y, x, angles, rows, h);
 }
+
+/* ---- rotation and append ---- */
+
+/* Item I of a row of FROM, whose angles are C and S, to TO. */
+static __device__ void turn_item(float *to, const float *from, const float *c,
+                                 const float *s, struct heads h, uint32_t i)
+{
+    uint32_t each = h.head - h.half, k = i % each;
+    uint32_t step = h.interleaved ? 2 : 1, apart = h.interleaved ? 1 : h.half;
+    uint64_t at = i / each * (uint64_t)h.head;
+
+    if (k < h.half) {
+        float a = from[at + k * step], b = from[at + k * step + apart];
+
+        to[at + k * step] = a * c[k] - b * s[k];
+        to[at + k * step + apart] = b * c[k] + a * s[k];
+    } else {
+        to[at + k + h.half] = from[at + k + h.half];
+    }
+}
+
+/* One of the values of OP_ROPE_KEEP, in the types of the kernel. */
+struct turned {
+    const float *x;
+    float *y; /* rows of it, or the cache */
+    struct heads h;
+};
+
+/* Blocks (z) handle a value each; those of an append (x) each some rows of a range. */
+static __global__ void rope_keep_kernel(struct turned q, struct turned k,
+                                        struct turned v, const float *angles,
+                                        struct span rows, struct ranges r,
+                                        struct ranges of_v)
+{
+    struct turned a = blockIdx.z == 0 ? q : blockIdx.z == 1 ? k : v;
+    struct ranges ranges = blockIdx.z == 1 ? r : of_v;
+    uint32_t first = blockIdx.y * blockDim.x + threadIdx.x;
+    uint32_t step = gridDim.y * blockDim.x;
+    unsigned n = (unsigned)ranges.n;
+
+    others_ended();
+    if (!a.x) /* there is none, or nothing to append */
+        return;
+    if (blockIdx.z == 0) {
+        EACH_ROW(t, rows)
+        {
+            const float *c = angles + t * 2 * a.h.half;
+
+            for (uint32_t i = first; i < a.h.items; i += step)
+                turn_item(a.y + t * (uint64_t)a.h.cols, a.x + t * (uint64_t)a.h.cols, c,
+                          c + a.h.half, a.h, i);
+        }
+        return;
+    }
+    if (blockIdx.x / n >= gridDim.x / n) /* they would repeat others' rows */
+        return;
+    struct range one = ranges.v[blockIdx.x % n];
+
+    for (int64_t row = blockIdx.x / n; row < one.rows; row += gridDim.x / n) {
+        int64_t t = one.row + row;
+        const float *c = angles + t * 2 * k.h.half;
+        float *to = a.y + block_row(ranges, one, one.write_row + row) * a.h.cols;
+
+        for (uint32_t i = first; i < a.h.items; i += step)
+            turn_item(to, a.x + t * (uint64_t)a.h.cols, c, c + a.h.half, a.h, i);
+    }
+}
+
+static struct turned turned_of(const struct rotated *r)
+{
+    struct turned t = { r->x, r->y, {} };
+
+    if (!r->x)
+        return t;
+    t.h.cols = (uint32_t)r->cols;
+    t.h.head = (uint32_t)r->head;
+    t.h.half = (uint32_t)(r->dim / 2);
+    t.h.interleaved = r->interleaved;
+    t.h.items = (uint32_t)(r->cols / r->head * (r->head - t.h.half));
+    return t;
+}
+
+extern "C" void gpu_rope_keep(struct rotated q, struct rotated k, struct rotated v,
+                              const float *angles, struct span rows, struct ranges of_k,
+                              struct ranges of_v, void *stream)
+{
+    struct turned a = turned_of(&q), b = turned_of(&k), c = turned_of(&v);
+    unsigned blocks = gpu_blocks(rows.most, 1), items = b.h.items;
+
+    if (!rows.most)
+        return;
+    items = a.h.items > items ? a.h.items : items;
+    items = c.h.items > items ? c.h.items : items;
+    blocks = blocks < of_k.n ? (unsigned)of_k.n : blocks;
+    blocks = blocks < of_v.n ? (unsigned)of_v.n : blocks;
+    if (!of_k.n)
+        b.x = NULL;
+    if (!of_v.n)
+        c.x = NULL;
+    LAUNCH_EARLY(rope_keep_kernel, dim3(blocks, gpu_blocks(items, GPU_THREADS), 3),
+                 GPU_THREADS, stream, a, b, c, angles, rows, of_k, of_v);
+}

@@ -233,12 +233,14 @@ use_stripe(struct sums<PARTS, TILES, FOLDED> *sum, const struct stripe<HIGH> &s,
 
 /* y[t][first + i] = the sum, for the rows T to END - 1, of what the warps that divide
  * these outputs have in part[warp][row][WIDE]. */
-template <int ROWS, int WIDE, int WARPS>
+template <int ROWS, int WIDE, int WARPS, bool JOINED = false>
 static __device__ inline void join(const struct products &p, const float *part,
                                    unsigned split, uint64_t first, int32_t t,
                                    int32_t end)
 {
-    float *y = p.y + blockIdx.z * p.y_step;
+    const struct joined &own = p.joined[JOINED ? blockIdx.z : 0];
+    float *y = JOINED ? own.y : p.y + blockIdx.z * p.y_step;
+    uint64_t all = JOINED ? own.out : p.out, stride = JOINED ? own.out : p.y_stride;
     unsigned outs = WARPS * WIDE >> split;
 
     for (unsigned i = threadIdx.x; i < ROWS * outs; i += WARPS * GPU_WARP) {
@@ -247,31 +249,39 @@ static __device__ inline void join(const struct products &p, const float *part,
             part + ((out / WIDE << split) * ROWS + row) * WIDE + out % WIDE;
         float sum = v[0];
 
-        if (t + (int32_t)row >= end || first + out >= p.out)
+        if (t + (int32_t)row >= end || first + out >= all)
             continue;
         for (unsigned k = 1; k < 1U << split; k++)
             sum += v[k * ROWS * WIDE];
-        y[(t + row) * p.y_stride + first + out] = sum;
+        if (JOINED && own.bias)
+            sum += widen(own.bias_format, own.bias, first + out);
+        y[(t + row) * stride + first + out] = sum;
     }
 }
 
+/* One product, or one by head; products of experts; several of one x. */
+enum which { ALONE, EXPERTS, SEVERAL };
+
 /* 1 << SPLIT warps compute the same outputs.  Experts' sums of one part have no room in
  * the registers of two blocks. */
-template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS, bool EXPERT>
+template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS,
+          enum which WHICH>
 static __global__ void
 __launch_bounds__(WARPS *GPU_WARP,
-                  WARPS > BLOCK_WARPS || (EXPERT && TILES > PARTS) ? 1 : 2)
+                  WARPS > BLOCK_WARPS || (WHICH == EXPERTS && TILES > PARTS) ? 1 : 2)
     skinny_kernel(struct products p, unsigned split)
 {
     constexpr int ROWS = TILES * COLUMNS, WIDE = HIGH * OUTS;
+    constexpr bool EXPERT = WHICH == EXPERTS, JOINED = WHICH == SEVERAL;
     SHARED(float, part, WARPS *ROWS *WIDE);
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
     unsigned g = lane / 4, every = 1U << split;
     uint64_t first = blockIdx.x * (uint64_t)(WARPS * WIDE >> split);
     uint32_t step = warp & (every - 1), end = (uint32_t)(p.in / OF_WORD);
     uint32_t start[HIGH][2];
-    const uint4 *w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
+    const uint4 *w = (const uint4 *)(EXPERT || JOINED ? p.w[blockIdx.z] : p.w[0]) +
                      blockIdx.z * (p.w_step / OF_WORD);
+    uint64_t all = JOINED ? p.joined[blockIdx.z].out : p.out;
     struct stripe<HIGH> s;
     int32_t t, last;
 
@@ -282,14 +292,14 @@ __launch_bounds__(WARPS *GPU_WARP,
             uint64_t out = first + (warp >> split) * WIDE + m * OUTS + h * 8 + g;
 
             start[m][h] =
-                (uint32_t)((out < p.out ? out : p.out - 1) * (p.w_stride / OF_WORD));
+                (uint32_t)((out < all ? out : all - 1) * (p.w_stride / OF_WORD));
         }
     if (!EXPERT) /* an expert may have no rows */
         load_stripe(&s, w, start, step, every, end);
     others_ended();
     t = EXPERT ? p.rows.rows[blockIdx.z] : 0;
     last = p.rows.rows[EXPERT ? blockIdx.z + 1 : 0];
-    if (EXPERT && t >= last)
+    if ((EXPERT && t >= last) || (JOINED && first >= all))
         return;
     if (EXPERT)
         load_stripe(&s, w, start, step, every, end);
@@ -321,7 +331,7 @@ __launch_bounds__(WARPS *GPU_WARP,
                              m * OUTS + g + i / 2 * 8] = v;
                 }
         __syncthreads();
-        join<ROWS, WIDE, WARPS>(p, part, split, first, t, last);
+        join<ROWS, WIDE, WARPS, JOINED>(p, part, split, first, t, last);
         t += ROWS;
         if (!EXPERT || t >= last)
             break;
@@ -476,18 +486,19 @@ static unsigned split_of(const struct products &p, uint64_t outs, uint64_t terms
     return n;
 }
 
-template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS, bool EXPERT>
+template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS,
+          enum which WHICH>
 static void launch_rows(const struct products &p, void *stream)
 {
     unsigned split = split_of(p, OUTS, 64, WARPS), outs = WARPS * HIGH * OUTS >> split;
 
-    LAUNCH_EARLY((skinny_kernel<TYPE, PARTS, HIGH, TILES, FOLDED, WARPS, EXPERT>),
+    LAUNCH_EARLY((skinny_kernel<TYPE, PARTS, HIGH, TILES, FOLDED, WARPS, WHICH>),
                  dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n), WARPS * GPU_WARP,
                  stream, p, split);
 }
 
 /* By the number of rows: what keeps enough warps on a multiprocessor. */
-template <int TYPE, int PARTS, int WARPS>
+template <int TYPE, int PARTS, int WARPS, enum which WHICH>
 static void launch_rows(const struct products &p, void *stream)
 {
     constexpr bool FOLDED = PARTS > 1;
@@ -495,13 +506,13 @@ static void launch_rows(const struct products &p, void *stream)
     size_t rows = p.rows.most;
 
     if (FOLDED && rows <= COLUMNS / 2)
-        launch_rows<TYPE, PARTS, 1, 1, FOLDED, WARPS, false>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 1, FOLDED, WARPS, WHICH>(p, stream);
     else if (rows <= COLUMNS)
-        launch_rows<TYPE, PARTS, 1, 1, false, WARPS, false>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 1, false, WARPS, WHICH>(p, stream);
     else if (rows <= 2 * COLUMNS)
-        launch_rows<TYPE, PARTS, HIGH, 2, false, WARPS, false>(p, stream);
+        launch_rows<TYPE, PARTS, HIGH, 2, false, WARPS, WHICH>(p, stream);
     else
-        launch_rows<TYPE, PARTS, 1, 4, false, WARPS, false>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 4, false, WARPS, WHICH>(p, stream);
 }
 
 template <int TYPE, int PARTS, int TILES, bool EXPERT>
@@ -534,14 +545,16 @@ static void launch(const struct products &p, void *stream)
         launch_columns<TYPE, PARTS, 4, false>(p, stream);
     else if (p.rows.expert)
         rows <= COLUMNS / 2 && FOLDED
-            ? launch_rows<TYPE, PARTS, 1, 1, FOLDED, BLOCK_WARPS, true>(p, stream)
+            ? launch_rows<TYPE, PARTS, 1, 1, FOLDED, BLOCK_WARPS, EXPERTS>(p, stream)
         : rows <= COLUMNS
-            ? launch_rows<TYPE, PARTS, 1, 1, false, BLOCK_WARPS, true>(p, stream)
-            : launch_rows<TYPE, PARTS, 1, 2, false, BLOCK_WARPS, true>(p, stream);
+            ? launch_rows<TYPE, PARTS, 1, 1, false, BLOCK_WARPS, EXPERTS>(p, stream)
+            : launch_rows<TYPE, PARTS, 1, 2, false, BLOCK_WARPS, EXPERTS>(p, stream);
+    else if (p.joined[0].y)
+        launch_rows<TYPE, PARTS, BLOCK_WARPS, SEVERAL>(p, stream);
     else if (p.out * p.n < FEW_OUTS)
-        launch_rows<TYPE, PARTS, 2 * BLOCK_WARPS>(p, stream);
+        launch_rows<TYPE, PARTS, 2 * BLOCK_WARPS, ALONE>(p, stream);
     else
-        launch_rows<TYPE, PARTS, BLOCK_WARPS>(p, stream);
+        launch_rows<TYPE, PARTS, BLOCK_WARPS, ALONE>(p, stream);
 }
 
 extern "C" void gpu_skinny(struct products p, void *stream)

@@ -76,7 +76,7 @@ static int run_prompt(struct runner *r, size_t sequence, const int32_t *ids, siz
 {
     int32_t last = (int32_t)n - 1;
     struct segment s = {
-        .ids = ids, .n = n, .sequence = sequence, .wanted = &last, .nwanted = 1
+        .input = { ids }, .n = n, .sequence = sequence, .wanted = &last, .nwanted = 1
     };
 
     engine_forget(r->engine, sequence);
@@ -90,7 +90,7 @@ static int run_tokens(struct runner *r, const int32_t *ids, size_t texts, size_t
     struct segment s[MOST_TEXTS];
 
     for (size_t i = 0; i < texts; i++)
-        s[i] = (struct segment){ .ids = ids,
+        s[i] = (struct segment){ .input = { ids },
                                  .n = 1,
                                  .sequence = i,
                                  .start = at,

@@ -63,6 +63,8 @@ void *fake_nccl_function(const char *name);
 void *fake_dlopen(const char *name, int flags);
 void *fake_dlsym(void *library, const char *name);
 int fake_dlclose(void *library);
+/* Kernels that have been launched. */
+unsigned long fake_launches(void);
 /* As if this process had never used it, so that it may fork. */
 void fake_forget(void);
 
