@@ -184,7 +184,7 @@ kid.json:2:40: expected ')'
 "forward":{"layer":{"q":"(+)"}}
 kid.json:2:27: expected a name, a number or '('
 "forward":{"layer":{"q":"linear(h, wq).2"}}
-kid.json:2:39: expected a segment after '.'
+kid.json:2:40: no segment is called '2'
 "forward":{"layer":{"q":"linear(h, wq, 2 = 3)"}}
 kid.json:2:42: expected ',' or ')'
 "forward":{"layer":{"q":"linear(h, wq, a == 3)"}}

@@ -75,7 +75,7 @@ for frame in "$bert" "$template" "{\"type\":\"Sequence\",\"processors\":[{\"type
     echo '{"ids":[2,4],"token_types":[0]}' > short.json
     run tp-run classify --input short.json bert-answers
     status_is 3 "a type for each id is wanted"
-    err_has "short.json:1: 1 token types for 2 tokens" "which is told with the line"
+    err_has "short.json:1: 'token_types' is [1], the model takes [2] i32" "which is told with the line"
     tp-run logits --input types.json -o want.safetensors bert-answers
     tp-run logits --input question.json -o got.safetensors bert-answers
     ok "and its types" "$compare" want.safetensors got.safetensors 1e-6 logits

@@ -44,7 +44,7 @@ static struct buffer numbers(uint64_t rows, uint64_t cols, const int32_t *device
     for (size_t i = 0; i < n; i++)
         x[i] = (float)rng_normal(&r);
     b = (struct buffer){
-        device_new(x, n * sizeof(*x)), device_rows, rows, cols, DTYPE_F32, 0
+        device_new(x, n * sizeof(*x)), device_rows, rows, cols, FORMAT_F32, 0
     };
     free(x);
     return b;
