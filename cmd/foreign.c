@@ -123,7 +123,7 @@ const struct foreign foreign_table[] = {
     { "resume-from-checkpoint", TRAIN, INSTEAD("--resume goes on with the run in -o") },
     { "per-device-eval-batch-size", TRAIN,
       INSTEAD("an evaluation uses --micro-batch") },
-    { "optim", TRAIN, INSTEAD("the optimizer is AdamW") },
+    { "optim", TRAIN, INSTEAD("see --optimizer") },
     { "optim", "mem-estimate", NULL, INSTEAD("see --optimizer") },
     { "gradient-checkpointing", ANY, "recompute", FLAG("full") },
     { "recompute-activations", ANY, "recompute", FLAG("attention") },

@@ -96,6 +96,52 @@ for layout in "--tp 1" "--tp 2" "--pp 2" "--tp 2 --pp 2 --dp 2" "--pp 2 --recomp
         "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
 done
 
+# ---- other optimizers ----
+
+# descend OPTION... - a run on all ids at each step, so that the losses of its steps compare
+descend() {
+    tp-run train -q --data ids.jsonl --seq 24 --global-batch 34 --steps 8 --lr 1 --weight-decay 0.01 --threads 1 "$@" "$model"
+}
+
+for optimizer in sgd momentum; do
+    descend --optimizer $optimizer --momentum 0.5 -o $optimizer
+    losses $optimizer > $optimizer.losses
+    ok "$optimizer learns: the loss falls with each step" awk 'NR == 1 { first = $1 } NR > 1 && $1 >= last { bad = 1 } { last = $1 }
+        END { exit bad || NR != 8 || last > first - 1 }' $optimizer.losses
+    grep -m 1 '"type":"step"' $optimizer/log.jsonl > step.json
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --micro-batch 1 --global-batch 34 --optimizer $optimizer --json \
+        "$model" > estimate
+    ok "mem-estimate --framework tp-run foretells the bytes of $optimizer" test "$(json step.json memory)" = "$(json estimate peak)"
+done
+ok "sgd keeps nothing for a weight" sh -c "tp-shard show sgd/step-000008 > shown && ! grep -e momentum_buffer -e exp_avg shown"
+ok "momentum keeps the sum of its gradients" sh -c "tp-shard show momentum/step-000008 > shown && grep momentum_buffer shown &&
+    ! grep exp_avg shown"
+descend --optimizer momentum --momentum 0 --save-every 0 -o none.kept
+ok "momentum that keeps nothing of the sum is sgd" same_losses sgd none.kept 0
+paste sgd.losses momentum.losses > pairs
+ok "and what keeps a half of it learns faster, from the second step" awk '
+    NR < 3 ? $1 != $2 : $1 <= $2 { bad = 1 } END { exit bad || NR != 8 }' pairs
+descend --optimizer momentum --momentum 0.5 --stop-after 0.000001 -o halves
+ok "a run by momentum that is stopped has a checkpoint" test "$(echo halves/step-*)" = halves/step-000001
+run tp-run train -q --resume -o halves
+status_is 0 "it goes on"
+ok "and has the bits of one that was not stopped" same_files momentum/step-000008 halves/step-000008
+cp -r one older
+sed 's/"optimizer":"adamw","momentum":0.9,//' one/run.json > older/run.json
+ok "an older run said nothing of its optimizer" sh -c '! grep -q optimizer older/run.json && grep -q weight_decay older/run.json'
+run tp-run train -q --resume --optimizer sgd -o older
+status_is 2 "it takes no other"
+err_has "tp-run: --optimizer: the run in older/run.json was begun without it" "with the reason"
+run tp-run train -q --resume --steps 9 --threads 1 -o older
+status_is 0 "and goes on"
+ok "by adamw" grep -q '"optimizer":"adamw"' older/run.json
+run tp-run train -q --resume --steps 9 --optimizer sgd -o momentum
+status_is 2 "a run keeps its optimizer"
+err_has '--optimizer "sgd": the run in momentum/run.json was begun with "momentum"' "with both names"
+run tp-run train -q --resume --steps 9 --momentum 0.75 -o momentum
+status_is 2 "and its factor"
+err_has "--momentum 0.75: the run in momentum/run.json was begun with 0.5" "with both"
+
 # ---- the same bits ----
 
 train --save-every 0 --json "$model" | sed -n 's/,"tokens_per_second.*//p' > first

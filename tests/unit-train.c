@@ -84,6 +84,47 @@ static void try_adamw(const char *file)
         printf("# %zu of %d differ, %zu by more\n", off, 3 * N, far);
 }
 
+/* All steps from the first weights: as far from float64 as PyTorch's f32 is. */
+static void try_sgd(const char *file)
+{
+    enum { N = 200 };
+    const struct optimizer_options o = { .kind = OPTIMIZER_MOMENTUM,
+                                         .momentum = 0.9,
+                                         .decay = 0.01 };
+    static float p[N], b[N];
+    FILE *f = fopen(file, "r");
+    double far[2] = { 0 }, off[2] = { 0 }, p64, b64;
+    size_t n = 0, same = 0;
+    struct state row;
+    int step;
+
+    while (f && fscanf(f, "%d %a %a %a %la %la", &step, &row.p, &row.g, &row.v, &p64,
+                       &b64) == 6) {
+        size_t i = n++ % N;
+        struct array_call c = { .n = 1, .y = &p[i], .x = &row.g, .slot = { &b[i] } };
+
+        if (!step) {
+            p[i] = row.p;
+            continue;
+        }
+        optimizer_table[o.kind].set(&c.by, &o, 1e-2, (uint64_t)step, o.decay);
+        c.by.factor = 1;
+        run(ARRAY_MOMENTUM, &c);
+        same += p[i] == row.p && b[i] == row.v;
+        far[0] = fmax(far[0], fabs((double)row.p - p64));
+        far[1] = fmax(far[1], fabs((double)row.v - b64));
+        off[0] = fmax(off[0], fabs((double)p[i] - p64));
+        off[1] = fmax(off[1], fabs((double)b[i] - b64));
+    }
+    if (f)
+        fclose(f);
+    if (!tap_ok(n == 5 * N && off[0] <= 1.5 * far[0] && off[1] <= 1.5 * far[1],
+                "SGD with momentum is as near to float64 as PyTorch's"))
+        printf("# %g and %g, PyTorch %g and %g\n", off[0], off[1], far[0], far[1]);
+    if (!tap_ok(same == 4 * N, "and has its bits"))
+        printf("# %zu of %d\n", same, 4 * N);
+}
+
 /* The words of the squares of X[N]. */
 static void count_squares(const float *x, size_t n, double word[SQUARES_WORDS])
 {
@@ -438,7 +479,7 @@ int main(int argc, char **argv)
     char *data = str_dupf("%s/tests/data", getenv("top_srcdir"));
     char *models = fs_join_dup(data, "models");
     char *training = fs_join_dup(data, "training.tsv");
-    char *adamw = fs_join_dup(data, "adamw.tsv");
+    char *adamw = fs_join_dup(data, "adamw.tsv"), *sgd = fs_join_dup(data, "sgd.tsv");
     struct shared *out =
         mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct wanted *w = xmalloc(sizeof(*w));
@@ -448,6 +489,7 @@ int main(int argc, char **argv)
     if (backend_cpu.open(&device, 1, 0, &err) < 0)
         abort();
     try_adamw(adamw);
+    try_sgd(sgd);
     try_squares();
     backend_cpu.close(device);
     try_rates();
@@ -458,6 +500,7 @@ int main(int argc, char **argv)
         fclose(f);
     free(w);
     free(adamw);
+    free(sgd);
     free(training);
     free(models);
     free(data);

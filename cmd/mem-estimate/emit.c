@@ -12,6 +12,7 @@
 
 #include "cmd/picture.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/reversed.h"
 #include "lib/sweep/format/words.h"
 
 const char *const emit_names[] = { "sh", "make", "slurm", NULL };
@@ -56,7 +57,7 @@ static char *reason_dup(const struct script *s)
     return NULL;
 }
 
-/* tp-run trains all weights with AdamW over tp, pp and dp, and replicates the states.
+/* tp-run trains all weights over tp, pp and dp, and replicates the states.
  * ERR_USAGE names the option that restricts a plan to that. */
 static int check_training(const struct script *s, struct err *err)
 {
@@ -73,7 +74,7 @@ static int check_training(const struct script *s, struct err *err)
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
         { m->lora_rank || m->freeze, "it trains all weights" },
-        { m->optimizer != OPTIMIZER_ADAMW, "it has AdamW" },
+        { reversed_slots(m) < 0, "it has adamw, sgd and momentum" },
         { m->offload != OFFLOAD_NONE, "it offloads nothing" },
         { s->reason != NULL, s->reason },
     };
@@ -266,6 +267,8 @@ static void add_training(struct script *s, const char *args, const char *model)
     str_addf(&s->out, " --seq %" PRIu64, s->o->start.seq);
     if (p->recompute)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
+    if (s->o->start.optimizer != OPTIMIZER_ADAMW)
+        str_addf(&s->out, " --optimizer %s", optimizer_names[s->o->start.optimizer]);
     if (p->mesh.size[MESH_PP] > 1)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
     str_addf(&s->out, "%s %s %s\n", s->family, args, model);

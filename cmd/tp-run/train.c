@@ -21,7 +21,7 @@ enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
 
 /* Options that are stored in the run's directory, in the order of run.json:
  * SETTING(ID, type of the option, kind of the setting, name, member of train_options,
- * its word in --help, choices or NULL, may not change when a run is resumed). */
+ * its word in --help, choices or NULL, fixed as in struct setting). */
 /* clang-format off */
 #define SETTINGS_LIST(SETTING)                                                         \
     SETTING(STEPS, COUNT, INT, "steps", steps, "N", NULL, false)                       \
@@ -29,6 +29,9 @@ enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
     SETTING(SCHEDULE, CHOICE, CHOICE, "lr-schedule", schedule, "NAME", schedule_names, \
             true)                                                                      \
     SETTING(WARMUP, INT, INT, "warmup", warmup, "N", NULL, true)                       \
+    SETTING(OPTIMIZER, CHOICE, CHOICE, "optimizer", optimizer, "NAME",                 \
+            optimizer_choices, SETTING_ADDED)                                          \
+    SETTING(MOMENTUM, DOUBLE, SHARE, "momentum", momentum, "X", NULL, SETTING_ADDED)   \
     SETTING(DECAY, DOUBLE, DOUBLE, "weight-decay", decay, "X", NULL, true)             \
     SETTING(BETA1, DOUBLE, SHARE, "beta1", beta1, "X", NULL, true)                     \
     SETTING(BETA2, DOUBLE, SHARE, "beta2", beta2, "X", NULL, true)                     \
@@ -504,8 +507,11 @@ static int print_plan(const struct request *r, struct err *err)
         bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
         program_free(p);
         printf("stage %d:   %" PRIu64 " weights a rank; %s for them, gradients and "
-               "moments",
-               i, n, str_human(size, 16 * n));
+               "optimizer",
+               i, n,
+               str_human(size, (8 + 4 * (uint64_t)optimizer_slots(
+                                            (enum optimizer_kind)o->optimizer)) *
+                                   n));
         printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
     }
     printf("step:      %d samples of up to %" PRIu64
@@ -641,6 +647,7 @@ int train_main(const char *program, int argc, char **argv)
                                 .o = { .global = 8,
                                        .micro = 1,
                                        .lr = 5e-5,
+                                       .momentum = 0.9,
                                        .beta1 = 0.9,
                                        .beta2 = 0.999,
                                        .eps = 1e-8,

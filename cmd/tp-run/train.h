@@ -17,8 +17,8 @@ struct train_options {
     int steps, global, micro, warmup, eval_every, save_every;
     uint64_t seed, seq;
     double dropout; /* negative: the config's */
-    double lr, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
-    int schedule, pack, order;
+    double lr, momentum, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
+    int schedule, optimizer, pack, order;
     bool deterministic;
     struct recompute_plan recompute;
     bool init;      /* initialize weights at random */
@@ -27,6 +27,8 @@ struct train_options {
     bool log_samples;
     double stop_after; /* seconds; 0: never */
 };
+
+enum { SETTING_ADDED = 2 };
 
 /* An option that is stored in the run's directory. */
 struct setting {
@@ -45,7 +47,8 @@ struct setting {
     void *value;
     const char *const *choices;
     bool given; /* on the command line */
-    bool fixed; /* may not change when a run is resumed */
+    int fixed;  /* 1: may not change when a run is resumed; SETTING_ADDED: nor that, and
+                 * older runs lack it, which had the default */
 };
 
 /* What the value of S must be, if it is not; else NULL. */

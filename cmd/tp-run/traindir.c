@@ -544,6 +544,11 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
     free(key);
     if (s->given && !s->fixed)
         return 0;
+    if (!j && s->fixed == SETTING_ADDED)
+        return s->given
+                   ? err_set(err, ERR_USAGE, "--%s: the run in %s was begun without it",
+                             s->option, doc->name)
+                   : 0;
     if (!j)
         return json_error(doc, all, err, "no option %s", s->option);
     add_value(&here, s);

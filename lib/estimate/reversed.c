@@ -9,15 +9,22 @@
 #include "lib/program/program.h"
 #include "lib/program/pass-reverse.h"
 
-enum { MOMENTS_OF_ADAM = 2, WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
+enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
+
+int reversed_slots(const struct memory_options *o)
+{
+    return o->optimizer == OPTIMIZER_ADAMW      ? 2
+           : o->optimizer == OPTIMIZER_MOMENTUM ? 1
+           : o->optimizer == OPTIMIZER_SGD      ? 0
+                                                : -1;
+}
 
 bool reversed_applies(const struct memory_options *o)
 {
-    return o->train && o->framework == FRAMEWORK_TP_RUN &&
-           o->optimizer == OPTIMIZER_ADAMW && o->zero == 0 &&
-           o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE && o->chunks <= 1 &&
-           !o->sequence_parallel && !o->lora_rank && !o->freeze && !o->eager &&
-           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
+    return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
+           o->zero == 0 && o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE &&
+           o->chunks <= 1 && !o->sequence_parallel && !o->lora_rank && !o->freeze &&
+           !o->eager && o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
 
 /* Micro-batches in flight on stage S. */
@@ -91,7 +98,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     free(offset);
     tally_add(&sum[MEMORY_WEIGHTS], weights);
     tally_add(&sum[MEMORY_GRADIENTS], weights);
-    tally_add(&sum[MEMORY_OPTIMIZER], weights * MOMENTS_OF_ADAM);
+    tally_add(&sum[MEMORY_OPTIMIZER], weights * (uint64_t)reversed_slots(o));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++)
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);

@@ -16,6 +16,9 @@ struct reversed_programs {
 };
 void reversed_clear(struct reversed_programs *known);
 
+/* Number of arrays that O's optimizer keeps, each with the sizes of the weights;
+ * -1: tp-run train does not have it. */
+int reversed_slots(const struct memory_options *o);
 /* True if O asks for exactly what tp-run train does. */
 bool reversed_applies(const struct memory_options *o);
 /* The bytes of the rank at COORD for such O; KNOWN keeps its program.  ERR_NO if M

@@ -10,6 +10,9 @@ difference of an element). The loop has the definitions of Hugging Face's Traine
 it agrees to the last digits: the mean over all targets of the global batch, clipping by
 (norm + 1e-6), AdamW, decay of all but biases and norms, a cosine with one step of warm-up.
 
+sgd.tsv: lines `step p g b p64 b64`, the same of torch.optim.SGD(momentum=0.9) in float32, and what it
+makes in float64 of the same gradients.
+
 adamw.tsv: lines `step p g m v`, in hexadecimal, of torch.optim.AdamW(foreach=False, fused=False):
 after each step, and the gradient of that step; step 0 is before the first.
 
@@ -126,11 +129,33 @@ def write_adamw(file):
             write(step, p.detach(), p.grad, state["exp_avg"], state["exp_avg_sq"])
 
 
+def write_sgd(file):
+    torch.manual_seed(8)
+    start = torch.randn(200)
+    p = [torch.nn.Parameter(start.to(t)) for t in (torch.float32, torch.float64)]
+    sgd = [torch.optim.SGD([x], lr=1e-2, momentum=0.9, weight_decay=0.01, foreach=False,
+                           fused=False) for x in p]
+    zero = torch.zeros(200)
+    with open(file, "w") as f:
+        def write(step, *columns):
+            for row in zip(*(c.tolist() for c in columns)):
+                f.write("\t".join([str(step), *(x.hex() for x in row)]) + "\n")
+        write(0, p[0].detach(), zero, zero, p[1].detach(), zero)
+        for step in range(1, 5):
+            gradient = torch.randn(200) * 0.1
+            for x, s in zip(p, sgd):
+                x.grad = gradient.to(x.dtype)
+                s.step()
+            b = [s.state[x]["momentum_buffer"] for x, s in zip(p, sgd)]
+            write(step, p[0].detach(), gradient, b[0], p[1].detach(), b[1])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", dest="out", metavar="DIR", default=gradients.data)
     args = parser.parse_args()
     write_adamw(os.path.join(args.out, "adamw.tsv"))
+    write_sgd(os.path.join(args.out, "sgd.tsv"))
     write_training(os.path.join(args.out, "training.tsv"))
 
 
