@@ -138,7 +138,7 @@ static int read_fill(struct model *m, struct model_feed *f,
                       *of = json_get(options, "of"),
                       *columns = json_get(options, "columns");
     struct expr_value v;
-    double number;
+    double number = 0; /* set by eval_whole; gcc -O3 cannot see it */
     int fill = 0;
 
     if (!j)
