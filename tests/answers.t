@@ -84,6 +84,32 @@ status_is 2 "standard output is no such file"
 run generate --output /dev/full/x
 ok "a file that cannot be written is an error" test "$status" -ge 3
 
+# what is no file, or is what is read, is not replaced
+mkfifo pipe
+mkdir directory
+ln -s want link
+for place in pipe directory link; do
+    run generate --output $place
+    status_is 3 "no answers go to a $place"
+    err_is "tp-run: $place: is no regular file" "which is told"
+done
+ok "and all are still there" test -p pipe -a -d directory -a -L link
+mv link link.partial
+run generate --output link
+err_is "tp-run: link.partial: is no regular file" "a link is no file to go on with"
+cp lines again
+run generate --output lines
+status_is 2 "an input is not replaced by its answers"
+err_has "--output: lines is the input lines" "which is told, too"
+ok "and is as it was" cmp lines again
+
+# a model is also what its family file says
+sed 's/"eps": "[^"]*"/"eps": "90"/' "$top_srcdir/lib/model/families/llama.json" > family.json
+cp other.jsonl family.jsonl.partial
+run generate --output family.jsonl --resume --family family.json
+status_is 3 "another family is another model"
+err_has "family.jsonl.partial: was begun with model" "by name"
+
 # lines that cannot be used
 printf '%s\n' '{"text":"one"}' '{"txt":"two"}' '{"ids":[5,6]}' > mixed
 run tp-run generate -q --backend cpu --max-tokens 3 --input mixed --output mixed.jsonl --echo "$bard"

@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/json.h"
@@ -212,6 +215,38 @@ static int go_on(struct answers *a, const struct session *s, const char *setting
     return end ? 0 : write_line(a, settings, err);
 }
 
+/* A device, pipe, directory or link neither gets answers nor is replaced by them. */
+static int check_place(const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, "%s", path);
+    return S_ISREG(st.st_mode)
+               ? 0
+               : err_set(err, ERR_INPUT, "%s: is no regular file", path);
+}
+
+/* Waits for the ranks of a run that was killed, which end by themselves. */
+static int lock_file(const struct answers *a, struct err *err)
+{
+    enum { WAIT_S = 10 };
+    struct stat own, named;
+    double end = clock_seconds() + WAIT_S;
+
+    while (flock(a->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        if (clock_seconds() > end)
+            return err_set(err, ERR_SYSTEM, "%s: another run writes it", a->partial);
+        usleep(10000);
+    }
+    if (fstat(a->fd, &own) < 0 || lstat(a->partial, &named) < 0)
+        return err_errno(err, "%s", a->partial);
+    return own.st_dev == named.st_dev && own.st_ino == named.st_ino
+               ? 0
+               : err_set(err, ERR_SYSTEM, "%s: another run has replaced it",
+                         a->partial);
+}
+
 int answers_open(struct answers *a, const struct session *s, const char *path,
                  bool resume, const char *settings, const struct inputs *in,
                  struct err *err)
@@ -219,15 +254,19 @@ int answers_open(struct answers *a, const struct session *s, const char *path,
     *a = (struct answers){
         .session = s, .path = path, .partial = str_dupf("%s.partial", path), .fd = -1
     };
-    if (resume && find_done(a, s, settings, in, err) < 0)
+    if (check_place(a->path, err) < 0 || check_place(a->partial, err) < 0 ||
+        (resume && find_done(a, s, settings, in, err) < 0))
         return -1;
     if (a->is_done)
         return 0;
-    a->fd = resume ? output_reopen(a->partial, O_RDWR | O_CREAT, err)
-                   : output_create(a->partial, err);
-    if (a->fd < 0)
+    a->fd = output_reopen(a->partial, O_RDWR | O_CREAT, err);
+    if (a->fd < 0 || lock_file(a, err) < 0)
         return -1;
-    return resume ? go_on(a, s, settings, in, err) : write_line(a, settings, err);
+    if (resume)
+        return go_on(a, s, settings, in, err);
+    if (ftruncate(a->fd, 0) < 0)
+        return err_errno(err, "%s", a->partial);
+    return write_line(a, settings, err);
 }
 
 int answers_add(struct answers *a, const struct input *in, struct str *line,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/tp-run/answers.h"
 #include "cmd/tp-run/chatfile.h"
@@ -516,7 +517,8 @@ static int check_chats(struct generate *g, const struct sources *from, struct er
 }
 
 /* What the answers depend on, as a line of JSON. */
-static int add_settings(struct str *out, const struct generate *g, struct err *err)
+static int add_settings(struct str *out, const struct generate *g, bool chats,
+                        struct err *err)
 {
     const struct session *s = g->session;
     const struct sampling *how = &g->sampling;
@@ -538,18 +540,35 @@ static int add_settings(struct str *out, const struct generate *g, struct err *e
              session_compute_names[s->opt.compute],
              session_weights_names[s->opt.weights]);
     str_add_json(out, s->opt.kv_dtype ? s->opt.kv_dtype : "f32");
-    str_addf(out, ",\"deterministic\":%s,\"echo\":%s}",
-             s->opt.same_bits ? "true" : "false", g->echo ? "true" : "false");
+    str_addf(out, ",\"deterministic\":%s,\"echo\":%s,\"chats\":%s}",
+             s->opt.same_bits ? "true" : "false", g->echo ? "true" : "false",
+             chats ? "true" : "false");
     return 0;
 }
 
-static int open_answers(struct generate *g, struct err *err)
+/* The answers would replace what they are made from. */
+static int check_inputs(const struct generate *g, const struct opt_list *files,
+                        struct err *err)
+{
+    struct stat out, in;
+
+    for (size_t i = 0; i < files->n && stat(g->output, &out) == 0; i++)
+        if (stat(files->v[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino)
+            return err_set(err, ERR_USAGE, "--output: %s is the input %s", g->output,
+                           files->v[i]);
+    return 0;
+}
+
+static int open_answers(struct generate *g, const struct sources *from, struct err *err)
 {
     struct str settings = { 0 };
     int ret = 0;
 
     if (g->output)
-        ret = add_settings(&settings, g, err) < 0
+        ret = check_inputs(g, &from->lines, err) < 0 ||
+                      check_inputs(g, &from->chats, err) < 0 ||
+                      add_settings(&settings, g, from->chats.n > 0, err) < 0
                   ? -1
                   : answers_open(&g->answers, g->session, g->output, g->resume,
                                  str_text(&settings), &g->prompts, err);
@@ -565,7 +584,8 @@ static int take_prompts(struct generate *g, const struct sources *from, struct e
     g->session->replaces = g->prompts.invalid == INVALID_REPLACE;
     return inputs_share(&g->prompts, g->session,
                         front && (read_prompts(g, from, err) < 0 ||
-                                  check_room(g, err) < 0 || open_answers(g, err) < 0)
+                                  check_room(g, err) < 0 ||
+                                  open_answers(g, from, err) < 0)
                             ? -1
                             : 0,
                         err) < 0

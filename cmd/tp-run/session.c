@@ -390,6 +390,7 @@ static int add_identity(struct str *all, const struct session *s, struct err *er
         if (ret == 0)
             str_addn(all, text, len);
         free(text);
+        text = NULL;
     }
     for (size_t i = 0; i < c->source.ninputs && !c->sharded; i++) {
         const struct source_input *f = &c->source.input[i];
@@ -400,6 +401,13 @@ static int add_identity(struct str *all, const struct session *s, struct err *er
     }
     if (!c->sharded && c->source.config)
         str_add(all, c->source.config);
+    if (s->opt.family) {
+        if (fs_read_regular(&text, &len, s->opt.family, UINT64_C(1) << 32, err) < 0)
+            ret = -1;
+        else
+            str_addn(all, text, len);
+        free(text);
+    }
     if (s->adapter) {
         uint64_t size;
         const char *file = adapter_file(s->adapter, &size);
