@@ -104,7 +104,12 @@ descend() {
 }
 
 for optimizer in sgd momentum; do
-    descend --optimizer $optimizer --momentum 0.5 -o $optimizer
+    if [ $optimizer = momentum ]; then
+        set -- --momentum 0.5
+    else
+        set --
+    fi
+    descend --optimizer $optimizer "$@" -o $optimizer
     losses $optimizer > $optimizer.losses
     ok "$optimizer learns: the loss falls with each step" awk 'NR == 1 { first = $1 } NR > 1 && $1 >= last { bad = 1 } { last = $1 }
         END { exit bad || NR != 8 || last > first - 1 }' $optimizer.losses
@@ -113,6 +118,9 @@ for optimizer in sgd momentum; do
         "$model" > estimate
     ok "mem-estimate --framework tp-run foretells the bytes of $optimizer" test "$(json step.json memory)" = "$(json estimate peak)"
 done
+run descend --optimizer sgd --momentum 0.5 -o refused
+status_is 2 "SGD without a sum has no momentum"
+err_has "--momentum: --optimizer sgd has none; with one it is --optimizer momentum" "and the name of what has is told"
 ok "sgd keeps nothing for a weight" sh -c "tp-shard show sgd/step-000008 > shown && ! grep -e momentum_buffer -e exp_avg shown"
 ok "momentum keeps the sum of its gradients" sh -c "tp-shard show momentum/step-000008 > shown && grep momentum_buffer shown &&
     ! grep exp_avg shown"

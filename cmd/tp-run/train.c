@@ -532,6 +532,19 @@ static int print_plan(const struct request *r, struct err *err)
 /* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
  * a run that goes on has its global batch.  With --micro-batch alone a replica takes
  * one a step, as with the batch size of a device in Trainer, DeepSpeed and Megatron. */
+/* A new run's settings are those of its optimizer. */
+static int check_optimizer(const struct request *r, struct err *err)
+{
+    const enum optimizer_kind kind = (enum optimizer_kind)r->t.o.optimizer;
+
+    if (!r->continues && r->t.setting[S_MOMENTUM].given && kind != OPTIMIZER_MOMENTUM)
+        return err_set(err, ERR_USAGE,
+                       "--momentum: --optimizer %s has none; with one it is "
+                       "--optimizer momentum",
+                       optimizer_choices[kind]);
+    return 0;
+}
+
 static int derive_global(struct request *r, struct err *err)
 {
     struct train_options *o = &r->t.o;
@@ -563,7 +576,7 @@ static int check_shares(struct request *r, struct err *err)
     int dp = r->t.session->mesh.size[MESH_DP];
     int64_t share = (int64_t)o->micro * dp;
 
-    if (derive_global(r, err) < 0)
+    if (check_optimizer(r, err) < 0 || derive_global(r, err) < 0)
         return -1;
     if (o->global % share)
         return err_set(err, ERR_USAGE,
