@@ -46,9 +46,9 @@ changed() {
     sed "$1" "$dir/adapter_config.json" > changed/adapter_config.json
     run tp-run logits --adapter changed --ids $ids -o o.safetensors "$model"
 }
-while read -r status said edit; do
+while read -r want said edit; do
     changed "$edit"
-    status_is "$status" "refused: $edit"
+    status_is "$want" "refused: $edit"
     err_has "$(printf '%s' "$said" | tr _ ' ')" "by its name"
 done << 'END'
 1 use:dora s/"use_dora": false/"use:dora": true/
@@ -58,7 +58,21 @@ done << 'END'
 1 peft s/"LORA"/"IA3"/
 1 only_names_are_read s/"o_proj": 5/"o.*proj": 5/
 3 lora s/"lora_alpha": 8/"lora_alpha": "8"/
+3 1e300_of_model. s/"lora_alpha": 8/"lora_alpha": 1e300/
+3 config.json:34:8:_r_is_5,_but_tensor_base s/"r": 4/"r": 5/
+3 A.weight_has_rank_4 s/"r": 4/"r": 5/
+3 r_of_model.layers.0.mlp.down s/"r": 4/"r": "4"/
+3 r_of_model.layers.0.mlp.down s/"r": 4/"r": null/
+3 pattern_is_4,_but_tensor s/"o_proj": 3/"o_proj": 4/
+3 pattern_of_model.layers.0.self s/"o_proj": 3/"o_proj": true/
+3 r_is_4,_but_tensor s/"o_proj": 3/"other": 3/
+3 rslora_is_neither s/"use_rslora": false/"use_rslora": 1/
+3 rslora_is_neither s/"use_rslora": false/"use_rslora": "true"/
 END
+for edit in 's/"r": 4,//' 's/"use_rslora": false/"use_rslora": null/' 's/"o_proj": 3/"o_p.*": 3/'; do
+    changed "$edit"
+    ok "not refused: $edit" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
+done
 changed 's/"o_proj": 5/"o_proj": 6/'
 status_is 0 "another alpha of a module is read"
 ok "and counts" sh -c '! "$1" "$2" o.safetensors 1e-5 logits > /dev/null' sh "$compare" "$dir/expected.safetensors"
@@ -71,6 +85,49 @@ err_has "is not [" "which names the tensor"
 run tp-run logits --adapter "$model" --ids $ids -o o.safetensors "$model"
 status_is 3 "a directory without one is told"
 err_has "adapter_config.json" "by the file that it lacks"
+
+# damage TENSOR BYTE BYTES - the adapter with BYTES (octal) at BYTE of TENSOR
+damage() {
+    rm -rf changed
+    cp -r "$dir" changed && chmod -R u+w changed
+    size=$(od -An -tu8 -N8 changed/adapter_model.safetensors | tr -d ' ')
+    at=$(head -c $((8 + size)) changed/adapter_model.safetensors | tail -c +9 |
+        sed "s/.*\"base_model.model.model.$1\":{[^}]*\"data_offsets\":\[\([0-9]*\),.*/\1/")
+    # shellcheck disable=SC2059 # octal
+    printf "$3" | dd of=changed/adapter_model.safetensors bs=1 seek=$((8 + size + at + $2)) conv=notrunc 2> dd.err
+}
+damage layers.1.self_attn.q_proj.lora_B.weight $(((30 * 4 + 2) * 4)) '\0\0\300\177'
+cause="tensor base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight: NaN at [30, 2]"
+for layout in "--tp 1" "--tp 2" "--pp 2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run logits $layout --adapter changed --ids $ids -o o.safetensors "$model"
+    status_is 3 "$layout: NaN in a matrix is refused"
+    err_is "tp-run: changed/adapter_model.safetensors: $cause" "with file, tensor and place"
+done
+damage layers.0.mlp.down_proj.lora_A.weight $(((80 + 79) * 4)) '\0\0\200\377'
+run tp-run generate --max-tokens 2 --adapter changed --ids $ids "$model"
+status_is 3 "so is infinity"
+err_has "layers.0.mlp.down_proj.lora_A.weight: infinity at [1, 79]" "with the place"
+
+# written HEADER BYTES - an adapter with that header, of at most 1000 bytes, and BYTES zeros
+written() {
+    { printf '\350\3\0\0\0\0\0\0%-1000s' "$1" && head -c "$2" /dev/zero; } > changed/adapter_model.safetensors
+    run tp-run logits --adapter changed --ids $ids -o o.safetensors "$model"
+}
+# pair PREFIX AT - the two matrices of a module, from byte AT
+pair() {
+    name=base_model.model.$1layers.0.self_attn.q_proj
+    printf '"%s.lora_A.weight":{"dtype":"F32","shape":[4,32],"data_offsets":[%d,%d]},' "$name" "$2" $(($2 + 512))
+    printf '"%s.lora_B.weight":{"dtype":"F32","shape":[32,4],"data_offsets":[%d,%d]}' "$name" $(($2 + 512)) $(($2 + 1024))
+}
+written "{}" 0
+status_is 3 "a file without matrices is no adapter"
+err_is "tp-run: changed/adapter_model.safetensors: no lora_A: an adapter without matrices" "which is told"
+written "{$(pair '' 0)}" 1024
+status_is 0 "a module's prefix may be left out"
+written "{$(pair model. 0),$(pair '' 1024)}" 2048
+status_is 3 "but a module is not named twice"
+err_has "layers.0.self_attn.q_proj.lora_A.weight are of one module" "and the tensors are named"
 
 # beside the model
 cp -r "$model" beside

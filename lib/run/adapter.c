@@ -1,6 +1,8 @@
 /* adapter - low-rank adapters of a model, as PEFT writes them */
 #include "lib/run/adapter.h"
 
+#include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,12 +81,15 @@ static const char *const plain_starts[] = { "gaussian", "orthogonal", "eva", NUL
 static int check_config(const struct adapter *a, struct err *err)
 {
     const struct json *root = a->doc.root, *type = json_get(root, "peft_type");
+    const struct json *rs = json_get(root, "use_rslora");
 
     if (root->type != JSON_OBJECT)
         return json_error(&a->doc, root, err, "not an adapter's config");
     if (!type || !json_string(type) || strcmp(type->text, "LORA") != 0)
         return err_set(err, ERR_NO, "%s: peft_type %s: only LORA is read", a->config,
                        type && json_string(type) ? type->text : "is not given");
+    if (rs && rs->type != JSON_TRUE && rs->type != JSON_FALSE && rs->type != JSON_NULL)
+        return json_error(&a->doc, rs, err, "use_rslora is neither true nor false");
     for (const struct json *j = root->first; j; j = j->next) {
         if (is_in(told, j->key) || is_nothing(j) ||
             (!strcmp(j->key, "bias") && json_string(j) && !strcmp(j->text, "none")) ||
@@ -108,26 +113,65 @@ static bool names(const char *pattern, const char *name)
            (n == all || name[all - n - 1] == '.');
 }
 
-/* Sets *alpha to lora_alpha of the module NAME. */
-static int find_alpha(double *alpha, const struct adapter *a, const char *name,
-                      struct err *err)
+/* What the config states of the module NAME: the first member of PATTERNS that names
+ * it, or the config's member KEY; NULL: nothing.  *other becomes a member of PATTERNS
+ * before it that is not a name, or NULL. */
+static const struct json *stated(const struct adapter *a, const char *patterns,
+                                 const char *key, const char *name,
+                                 const struct json **other)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
-    const struct json *pattern = json_get(a->doc.root, "alpha_pattern");
-    const struct json *j = json_get(a->doc.root, "lora_alpha");
+    const struct json *pattern = json_get(a->doc.root, patterns);
 
+    *other = NULL;
     for (const struct json *k = pattern ? pattern->first : NULL; k; k = k->next) {
         if (!k->key || k->key[strspn(k->key, plain)])
-            return err_set(err, ERR_NO, "%s: alpha_pattern: %s: only names are read",
-                           a->config, k->key ? k->key : "a list");
-        if (names(k->key, name)) {
-            j = k;
-            break;
-        }
+            *other = k;
+        else if (names(k->key, name))
+            return k;
     }
-    if (!j || !json_double(j, alpha) || !isfinite(*alpha))
+    return json_get(a->doc.root, key);
+}
+
+/* Sets *scale of the module NAME: lora_alpha / RANK, or / sqrt(RANK) with use_rslora.
+ */
+static int find_scale(double *scale, const struct adapter *a, const char *name,
+                      uint64_t rank, struct err *err)
+{
+    const struct json *rs = json_get(a->doc.root, "use_rslora"), *other;
+    const struct json *j = stated(a, "alpha_pattern", "lora_alpha", name, &other);
+    double alpha;
+
+    if (other)
+        return err_set(err, ERR_NO, "%s: alpha_pattern: %s: only names are read",
+                       a->config, other->key ? other->key : "a list");
+    if (!j || !json_double(j, &alpha) || !isfinite(alpha))
         return json_error(&a->doc, j, err, "lora_alpha is no number");
+    *scale = alpha / (json_is_true(rs) ? sqrt((double)rank) : (double)rank);
+    if (fabs(*scale) > (double)FLT_MAX)
+        return json_error(&a->doc, j, err,
+                          "lora_alpha %s of %s is more than f32 can hold", j->text,
+                          name);
+    return 0;
+}
+
+/* Refuses a rank that the config states of the module NAME if it is not that of T, its
+ * lora_A.  Where an expression may be what states it, the tensor tells. */
+static int check_rank(const struct adapter *a, const char *name, const struct tensor *t,
+                      struct err *err)
+{
+    const struct json *other, *j = stated(a, "rank_pattern", "r", name, &other);
+    const char *key = j == json_get(a->doc.root, "r") ? "r" : "rank_pattern";
+    double rank;
+
+    if (!j || other)
+        return 0;
+    if (!json_double(j, &rank))
+        return json_error(&a->doc, j, err, "%s of %s is no number", key, name);
+    if (rank != (double)t->shape[0])
+        return json_error(&a->doc, j, err, "%s is %s, but tensor %s has rank %" PRIu64,
+                          key, j->text, t->name, t->shape[0]);
     return 0;
 }
 
@@ -194,9 +238,8 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
     const char *name = tensor->name + strlen(PREFIX);
     const struct tensor *up = beside(index, tensor, n);
     uint64_t rank = tensor->ndim == 2 ? tensor->shape[0] : 0;
-    const struct json *rs = json_get(a->doc.root, "use_rslora");
     const struct axis *axis[2];
-    double alpha;
+    double scale = 0;
     bool turned;
     char *module;
     int ret;
@@ -210,18 +253,23 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
                        tensor->name);
     if (find_weight(&t, &turned, a, m, how, name, n, err) < 0)
         return -1;
+    for (size_t i = 0; i < a->n; i++)
+        if (m->adapter[a->first + i].tensor == t)
+            return err_set(err, ERR_INPUT, "%s: tensors %s and %s are of one module",
+                           a->path, a->pair[i].side[0]->name, tensor->name);
     axis[0] = m->tensor[t].axis[turned];
     axis[1] = m->tensor[t].axis[!turned];
     if (check_shape(a, tensor, (const uint64_t[2]){ rank, axis[1]->size }, err) < 0 ||
         check_shape(a, up, (const uint64_t[2]){ axis[0]->size, rank }, err) < 0)
         return -1;
     module = xstrndup(name, n);
-    ret = find_alpha(&alpha, a, module, err);
+    ret = check_rank(a, module, tensor, err);
+    if (ret == 0)
+        ret = find_scale(&scale, a, module, rank, err);
     free(module);
     if (ret < 0)
         return -1;
-    model_adapt(m, t, turned, rank,
-                alpha / (rs && json_is_true(rs) ? sqrt((double)rank) : (double)rank));
+    model_adapt(m, t, turned, rank, scale);
     a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
     a->pair[a->n++] = (struct pair){ { tensor, up } };
     return 0;
@@ -251,6 +299,9 @@ static int add_all(struct adapter *a, struct model *m, const enum packable *how,
             ret = add_pair(a, m, how, &index, t, err);
     }
     tensor_index_clear(&index);
+    if (ret == 0 && !a->stored.n)
+        return err_set(err, ERR_INPUT, "%s: no lora_A: an adapter without matrices",
+                       a->path);
     if (ret == 0 && 2 * a->n != a->stored.n)
         return err_set(err, ERR_INPUT, "%s: a lora_B lacks its lora_A", a->path);
     return ret;
@@ -338,6 +389,21 @@ enum dtype adapter_dtype(const struct adapter *a, const struct weight *w)
     return tensor_of(a, w)->dtype;
 }
 
+/* Refuses a number of ROW, row I of T, that is NaN or infinite. */
+static int check_finite(const struct adapter *a, const struct tensor *t, uint64_t i,
+                        const void *row, struct err *err)
+{
+    for (uint64_t k = 0; k < t->shape[1]; k++) {
+        double x = dtype_get(t->dtype, row, k);
+
+        if (!isfinite(x))
+            return err_set(err, ERR_INPUT,
+                           "%s: tensor %s: %s at [%" PRIu64 ", %" PRIu64 "]", a->path,
+                           t->name, isnan(x) ? "NaN" : "infinity", i, k);
+    }
+    return 0;
+}
+
 int adapter_load(const struct adapter *a, const struct program *p,
                  const struct weight *w, void *to, struct err *err)
 {
@@ -357,9 +423,11 @@ int adapter_load(const struct adapter *a, const struct program *p,
         goto out;
     for (size_t r = 0; r < runs[0].n; r++)
         for (uint64_t i = 0; i < runs[0].v[r].count; i++) {
-            uint64_t offset = t->offset + (runs[0].v[r].start + i) * cols * unit;
+            uint64_t at_row = runs[0].v[r].start + i;
+            uint64_t offset = t->offset + at_row * cols * unit;
 
-            if (fs_pread(a->fd, row, cols * unit, offset, a->path, err) < 0)
+            if (fs_pread(a->fd, row, cols * unit, offset, a->path, err) < 0 ||
+                check_finite(a, t, at_row, row, err) < 0)
                 goto out;
             for (size_t k = 0; k < runs[1].n; k++) {
                 size_t n = (size_t)runs[1].v[k].count * unit;

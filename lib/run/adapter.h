@@ -25,7 +25,8 @@ const char *adapter_file(const struct adapter *a, uint64_t *size);
 
 /* The stored type of weight W, which has .adapter. */
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w);
-/* Reads the shard of W, a weight of P, in that type to TO [rows][cols]. */
+/* Reads the shard of W, a weight of P, in that type to TO [rows][cols].  ERR_INPUT: a
+ * number is NaN or infinite. */
 MUST_CHECK int adapter_load(const struct adapter *a, const struct program *p,
                             const struct weight *w, void *to, struct err *err);
 

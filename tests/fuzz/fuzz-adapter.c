@@ -37,7 +37,8 @@ static void use(const char *dir)
             const struct weight *w = &p->weight[i];
             float *to = malloc((size_t)(w->rows * w->cols) * sizeof(*to) + 1);
 
-            if (w->adapter && to && adapter_load(a, p, w, to, &err) < 0)
+            if (w->adapter && to && adapter_load(a, p, w, to, &err) < 0 &&
+                !strstr(err.text, " at ["))
                 abort(); /* the header has checked the size of the file */
             free(to);
         }
