@@ -136,28 +136,35 @@ struct heads {
     bool interleaved;
 };
 
+/* Item I of a row of FROM, whose angles are C and S, to TO. */
+static __device__ void turn_item(float *to, const float *from, const float *c,
+                                 const float *s, struct heads h, uint32_t i)
+{
+    uint32_t each = h.head - h.half, k = i % each;
+    uint32_t step = h.interleaved ? 2 : 1, apart = h.interleaved ? 1 : h.half;
+    uint64_t at = i / each * (uint64_t)h.head;
+
+    if (k < h.half) {
+        float a = from[at + k * step], b = from[at + k * step + apart];
+
+        to[at + k * step] = a * c[k] - b * s[k];
+        to[at + k * step + apart] = b * c[k] + a * s[k];
+    } else {
+        to[at + k + h.half] = from[at + k + h.half];
+    }
+}
+
 /* Blocks (y) share the items of a row. */
 static __global__ void rope_kernel(float *y, const float *x, const float *angles,
                                    struct span rows, struct heads h)
 {
-    uint32_t each = h.head - h.half;
-    uint32_t step = h.interleaved ? 2 : 1, apart = h.interleaved ? 1 : h.half;
-
     EACH_ROW(t, rows)
     for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < h.items;
          i += gridDim.y * blockDim.x) {
-        uint32_t k = i % each;
-        uint64_t at = t * (uint64_t)h.cols + i / each * h.head;
-        const float *c = angles + t * 2 * h.half, *s = c + h.half;
+        const float *c = angles + t * 2 * h.half;
 
-        if (k < h.half) {
-            float a = x[at + k * step], b = x[at + k * step + apart];
-
-            y[at + k * step] = a * c[k] - b * s[k];
-            y[at + k * step + apart] = b * c[k] + a * s[k];
-        } else {
-            y[at + k + h.half] = x[at + k + h.half];
-        }
+        turn_item(y + t * (uint64_t)h.cols, x + t * (uint64_t)h.cols, c, c + h.half, h,
+                  i);
     }
 }
 
@@ -232,24 +239,6 @@ extern "C" void gpu_rope(float *y, const float *x, const float *angles,
 }
 
 /* ---- rotation and append ---- */
-
-/* Item I of a row of FROM, whose angles are C and S, to TO. */
-static __device__ void turn_item(float *to, const float *from, const float *c,
-                                 const float *s, struct heads h, uint32_t i)
-{
-    uint32_t each = h.head - h.half, k = i % each;
-    uint32_t step = h.interleaved ? 2 : 1, apart = h.interleaved ? 1 : h.half;
-    uint64_t at = i / each * (uint64_t)h.head;
-
-    if (k < h.half) {
-        float a = from[at + k * step], b = from[at + k * step + apart];
-
-        to[at + k * step] = a * c[k] - b * s[k];
-        to[at + k * step + apart] = b * c[k] + a * s[k];
-    } else {
-        to[at + k + h.half] = from[at + k + h.half];
-    }
-}
 
 /* One of the values of OP_ROPE_KEEP, in the types of the kernel. */
 struct turned {
