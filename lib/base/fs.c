@@ -443,3 +443,23 @@ bool fs_is_plain_name(const char *name)
         part += n + 1;
     }
 }
+
+int fs_dir_has(bool *found, const char *dir, bool (*is)(const char *name),
+               struct err *err)
+{
+    char **names;
+    bool is_dir;
+    size_t n;
+
+    *found = false;
+    if (fs_find_dir(&is_dir, dir, err) < 0)
+        return -1;
+    if (!is_dir)
+        return 0;
+    if (fs_list(&names, &n, dir, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n && !*found; i++)
+        *found = is(names[i]);
+    fs_list_free(names, n);
+    return 0;
+}

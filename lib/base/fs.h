@@ -42,6 +42,9 @@ MUST_CHECK int fs_list_at(char ***names, size_t *n, int at, const char *name,
 /* Names in DIR, sorted by byte value, without "." and "..".  Free each and *names. */
 MUST_CHECK int fs_list(char ***names, size_t *n, const char *dir, struct err *err);
 void fs_list_free(char **names, size_t n);
+/* Whether DIR is a directory with a name for which IS is true. */
+MUST_CHECK int fs_dir_has(bool *found, const char *dir, bool (*is)(const char *name),
+                          struct err *err);
 
 /* Whether PATH is there, be it a link that leads nowhere; whether it leads to a
  * directory.  Only ENOENT and ENOTDIR mean that it is absent; where the system cannot

@@ -102,24 +102,11 @@ static int list_files(struct reader *r, struct err *err)
     return ret;
 }
 
-static int has_files(bool *found, const char *dir, struct err *err)
+static bool is_ours(const char *name)
 {
     struct file f;
-    char **names;
-    bool is_dir;
-    size_t n;
 
-    *found = false;
-    if (fs_find_dir(&is_dir, dir, err) < 0)
-        return -1;
-    if (!is_dir)
-        return 0;
-    if (fs_list(&names, &n, dir, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n && !*found; i++)
-        *found = parse_name(&f, names[i]);
-    fs_list_free(names, n);
-    return 0;
+    return parse_name(&f, name);
 }
 
 /* Sets *dir, which the caller frees, to PATH or the directory `sharded` in it; NULL:
@@ -128,10 +115,10 @@ static int find_directory(char **dir, const char *path, struct err *err)
 {
     char *below = fs_join_dup(path, BELOW);
     bool here, there = false;
-    int ret = has_files(&here, path, err);
+    int ret = fs_dir_has(&here, path, is_ours, err);
 
     if (ret == 0 && !here)
-        ret = has_files(&there, below, err);
+        ret = fs_dir_has(&there, below, is_ours, err);
     *dir = ret < 0 ? NULL : here ? xstrdup(path) : there ? xstrdup(below) : NULL;
     free(below);
     return ret;

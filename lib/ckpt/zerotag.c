@@ -125,27 +125,11 @@ int zerotag_list(struct zerotag_files *models, struct zerotag_files *optims,
 
 /* ---- the tag ---- */
 
-/* Has the directory DIR files of model states? */
-static int find_states(bool *found, const char *dir, struct err *err)
+static bool is_states(const char *name)
 {
-    char **names;
-    bool is_dir;
-    size_t n;
+    int rank, part;
 
-    *found = false;
-    if (fs_find_dir(&is_dir, dir, err) < 0)
-        return -1;
-    if (!is_dir)
-        return 0;
-    if (fs_list(&names, &n, dir, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n; i++) {
-        int rank, part;
-
-        *found |= is_file(names[i], "model_states.pt", &rank, &part);
-    }
-    fs_list_free(names, n);
-    return 0;
+    return is_file(name, "model_states.pt", &rank, &part);
 }
 
 /* Sets *dir, which the caller frees, to the directory of the tag that the file LATEST
@@ -168,7 +152,7 @@ static int follow(char **dir, const char *path, const char *latest, struct err *
         tag[strcspn(tag, "\r\n")] = '\0';
         if (fs_is_plain_name(tag)) {
             *dir = fs_join_dup(path, tag);
-            ret = find_states(&found, *dir, err);
+            ret = fs_dir_has(&found, *dir, is_states, err);
         }
     }
     if (!found) {
@@ -197,7 +181,7 @@ int zerotag_find(char **dir, const char **note, const char *path, struct err *er
     }
     if (*dir)
         return 0;
-    if (find_states(&found, path, err) < 0)
+    if (fs_dir_has(&found, path, is_states, err) < 0)
         return -1;
     *dir = found ? xstrdup(path) : NULL;
     return 0;
