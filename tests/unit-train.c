@@ -13,6 +13,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/model/option.h"
 #include "lib/run/launch.h"
 #include "lib/train/schedule.h"
 #include "lib/train/trainer.h"
@@ -201,10 +202,12 @@ struct job {
     struct mesh mesh;
     enum order order;
     int threads;
+    int pad; /* the padding token, which samples have; -1: they have none */
     struct shared *out;
 };
 
-static void make_batch(int step, uint64_t vocab, struct sample *sample,
+/* PAD: every fourth id; -1: none. */
+static void make_batch(int step, uint64_t vocab, int pad, struct sample *sample,
                        int32_t (*ids)[MOST], int32_t (*targets)[MOST])
 {
     for (int i = 0; i < GLOBAL; i++) {
@@ -213,6 +216,8 @@ static void make_batch(int step, uint64_t vocab, struct sample *sample,
         for (int k = 0; k < n; k++)
             ids[i][k] =
                 3 + (step * 131 + i * 31 + k * k * 7 + k * 11) % (int)(vocab - 4);
+        for (int k = 2; k < n && pad >= 0; k += 4)
+            ids[i][k] = pad;
         for (int k = 0; k < n; k++)
             targets[i][k] = k + 1 < n && k + 1 > i % 3 ? ids[i][k + 1] : -1;
         sample[i] = (struct sample){ ids[i], targets[i], (size_t)n, NULL, 0 };
@@ -286,7 +291,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     for (int step = 0; step < STEPS; step++) {
         struct trainer_result result;
 
-        make_batch(step, (uint64_t)vocab, sample, ids, targets);
+        make_batch(step, (uint64_t)vocab, job->pad, sample, ids, targets);
         if (trainer_step(&t, sample,
                          schedule_rate(SCHEDULE_COSINE, 3e-3, (uint64_t)step, 1, STEPS),
                          &result, err) < 0) {
@@ -409,24 +414,40 @@ static const struct layout {
     int tp, dp, pp, threads;
     enum order order;
     int same_as; /* layout that has the same bits, or -1 */
+    bool pads;   /* models with padding are trained on it too */
 } layouts[] = {
-    { "one rank", 1, 1, 1, 1, ORDER_GPIPE, -1 },
-    { "three threads", 1, 1, 1, 3, ORDER_GPIPE, 0 },
-    { "tp 2", 2, 1, 1, 1, ORDER_GPIPE, -1 },
-    { "tp 3", 3, 1, 1, 1, ORDER_GPIPE, -1 },
-    { "dp 2", 1, 2, 1, 1, ORDER_GPIPE, -1 },
-    { "pp 2, gpipe", 1, 1, 2, 1, ORDER_GPIPE, -1 },
-    { "pp 2, 1f1b", 1, 1, 2, 1, ORDER_1F1B, 5 },
-    { "tp 2 dp 2 pp 2", 2, 2, 2, 1, ORDER_1F1B, -1 },
+    { "one rank", 1, 1, 1, 1, ORDER_GPIPE, -1, true },
+    { "three threads", 1, 1, 1, 3, ORDER_GPIPE, 0, false },
+    { "tp 2", 2, 1, 1, 1, ORDER_GPIPE, -1, true },
+    { "tp 3", 3, 1, 1, 1, ORDER_GPIPE, -1, false },
+    { "dp 2", 1, 2, 1, 1, ORDER_GPIPE, -1, false },
+    { "pp 2, gpipe", 1, 1, 2, 1, ORDER_GPIPE, -1, false },
+    { "pp 2, 1f1b", 1, 1, 2, 1, ORDER_1F1B, 5, true },
+    { "tp 2 dp 2 pp 2", 2, 2, 2, 1, ORDER_1F1B, -1, false },
 };
 enum { LAYOUTS = sizeof(layouts) / sizeof(*layouts) };
 
-static void try_model(const char *models, const struct wanted *w, struct shared *out)
+/* The padding token of M's table of words. */
+static int padding_of(const struct model *m)
+{
+    struct err err;
+    uint64_t row;
+    bool is = false;
+
+    for (size_t i = 0; i < m->ntensors && !is; i++)
+        if (option_padding(m, &m->tensor[i], &is, &row, &err) < 0)
+            abort();
+    return is ? (int)row : -1;
+}
+
+/* PADDED: on some layouts alone, and samples have the padding token. */
+static void try_model(const char *models, const struct wanted *w, bool padded,
+                      struct shared *out)
 {
     char *path = fs_join_dup(models, w->name);
     struct checkpoint_options options = { 0 };
     struct err err = { .text = "" };
-    struct job job = { .out = out };
+    struct job job = { .out = out, .pad = -1 };
     float *made[LAYOUTS] = { NULL };
     size_t n, strays = 0;
 
@@ -434,6 +455,10 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
         tap_ok(false, "%s: %s", w->name, err.text);
         free(path);
         return;
+    }
+    if (padded) {
+        job.pad = padding_of(job.c->model);
+        tap_ok(job.pad >= 0, "%s: has a padding token", w->name);
     }
     for (int i = 0; i < LAYOUTS; i++) {
         const struct layout *l = &layouts[i];
@@ -443,6 +468,8 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
         char *why;
         int sig;
 
+        if (padded && !l->pads)
+            continue;
         if (mesh_set(&job.mesh, size, NULL, &err) < 0 ||
             model_check_mesh(job.c->model, &job.mesh, &err) < 0)
             continue;
@@ -456,8 +483,8 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
         for (int rank = 0; rank < job.mesh.nranks; rank++)
             strays += out->device[rank] != job.mesh.nranks - 1 - rank;
         why = differs(&job, w);
-        if (!tap_ok(!why, "%s on %s: losses, norms and weights as PyTorch's", w->name,
-                    l->name))
+        if (!tap_ok(!why, "%s on %s: losses, norms and weights as PyTorch's%s", w->name,
+                    l->name, padded ? ", with padding" : ""))
             printf("# %s\n", why);
         free(why);
         made[i] = xmalloc(n * sizeof(float) + 1);
@@ -474,16 +501,30 @@ static void try_model(const char *models, const struct wanted *w, struct shared 
     free(path);
 }
 
+/* The models of FILE, or the one called ONLY. */
+static void try_models(const char *models, const char *file, const char *only,
+                       bool padded, struct shared *out)
+{
+    struct wanted *w = xmalloc(sizeof(*w));
+    FILE *f = fopen(file, "r");
+
+    while (f && read_wanted(f, w))
+        if (!only || !strcmp(only, w->name))
+            try_model(models, w, padded, out);
+    if (f)
+        fclose(f);
+    free(w);
+}
+
 int main(int argc, char **argv)
 {
     char *data = str_dupf("%s/tests/data", getenv("top_srcdir"));
     char *models = fs_join_dup(data, "models");
     char *training = fs_join_dup(data, "training.tsv");
+    char *padding = fs_join_dup(data, "padding.tsv");
     char *adamw = fs_join_dup(data, "adamw.tsv"), *sgd = fs_join_dup(data, "sgd.tsv");
     struct shared *out =
         mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct wanted *w = xmalloc(sizeof(*w));
-    FILE *f = fopen(training, "r");
     struct err err;
 
     if (backend_cpu.open(&device, 1, 0, &err) < 0)
@@ -493,12 +534,9 @@ int main(int argc, char **argv)
     try_squares();
     backend_cpu.close(device);
     try_rates();
-    while (f && read_wanted(f, w))
-        if (argc < 2 || !strcmp(argv[1], w->name))
-            try_model(models, w, out);
-    if (f)
-        fclose(f);
-    free(w);
+    try_models(models, training, argc > 1 ? argv[1] : NULL, false, out);
+    try_models(models, padding, argc > 1 ? argv[1] : NULL, true, out);
+    free(padding);
     free(adamw);
     free(sgd);
     free(training);

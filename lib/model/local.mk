@@ -10,6 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/mesh.c %D%/mesh.h \
     %D%/model.c %D%/model.h \
     %D%/names.c %D%/names.h \
+    %D%/option.c %D%/option.h \
     %D%/packing.c \
     %D%/partconfig.c %D%/partconfig.h \
     %D%/quant.c %D%/quant.h \

@@ -454,7 +454,7 @@ static int read_options(struct tensor_def *d, const struct json *o,
                    json_string(j)) {
             d->packs = j;
         } else if ((strcmp(j->key, "init") && strcmp(j->key, "padding")) ||
-                   !json_string(j)) { /* lib/train reads these two */
+                   !json_string(j)) { /* option.c reads these two */
             return family_error(doc, j, 0, err, "bad option '%s' of a tensor", j->key);
         }
     }

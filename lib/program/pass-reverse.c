@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/model/option.h"
 #include "lib/program/pass.h"
 
 /* The two sums of a value's gradient so far; -1: no term yet. */
@@ -193,6 +194,15 @@ static int pass_on(struct reverse *r, int d)
 
 static int reverse_embedding(struct reverse *r, int d)
 {
+    const struct model_tensor *t =
+        &r->b->m->tensor[r->p->weight[r->inst.weight].tensor];
+    uint64_t *row = &r->inst.embedding.padding;
+    bool is;
+
+    if (option_padding(r->b->m, t, &is, row, r->b->err) < 0)
+        return -1;
+    if (!is)
+        *row = UINT64_MAX;
     emit_gradient(r, OP_EMBEDDING_BACK, r->inst.weight, 1, &d);
     return 0;
 }

@@ -116,6 +116,9 @@ struct inst {
             int minus;       /* and the column that is subtracted; or -1 */
             uint64_t first;  /* row of the full table that is row 0 here */
             uint64_t offset; /* added to each index (2 for OPT and RoBERTa) */
+            /* OP_EMBEDDING_BACK: row of the full table that gets no gradient, the
+             * padding token's; UINT64_MAX: none */
+            uint64_t padding;
         } embedding;
         double scalar; /* OP_SCALE, OP_SOFTCAP */
         struct {

@@ -9,6 +9,7 @@
 #include "lib/base/rng.h"
 #include "lib/model/expr.h"
 #include "lib/model/family.h"
+#include "lib/model/option.h"
 
 static const double TWO_PI = 6.283185307179586476925286766559;
 
@@ -68,57 +69,24 @@ static enum role *find_roles(const struct program *p)
 
 /* ---- the family's definitions ---- */
 
-/* Option KEY in the definition of a tensor, or NULL. */
-static const struct json *find_option(const struct family_entry *e, const char *key)
-{
-    const struct json *last = e->json->first;
-
-    while (last && last->next)
-        last = last->next;
-    return last && last->type == JSON_OBJECT ? json_get(last, key) : NULL;
-}
-
-/* Evaluates TEXT as a number for LAYER; sets *is to false when the value is null. */
-static int evaluate(const struct model *m, const char *text, int layer, bool *is,
-                    double *out, struct err *err)
-{
-    struct expr_value v;
-
-    if (model_eval(m, text, strlen(text), layer, &v, err) < 0)
-        return -1;
-    *is = v.kind != EXPR_NULL;
-    *out = v.number;
-    return !*is || v.kind == EXPR_NUMBER
-               ? 0
-               : err_set(err, ERR_INPUT, "'%s' is no number", text);
-}
-
-/* The same for an option; a missing option is null. */
-static int evaluate_option(const struct model *m, const struct family_entry *e,
-                           const char *key, int layer, bool *is, double *out,
-                           struct err *err)
-{
-    const struct json *j = find_option(e, key);
-    struct err why;
-
-    *is = false;
-    if (!j || evaluate(m, j->text, layer, is, out, &why) == 0)
-        return 0;
-    return family_error(e->doc, j, 0, err, "%s", why.text);
-}
-
 /* The default standard deviation.  A config's 0 means unset, as in transformers. */
 static int find_deviation(const struct model *m, double *out, struct err *err)
 {
     static const char usual[] = "initializer_range ? initializer_range : 0.02";
-    bool own = family_get(&model_family(m)->symbols, "init_std") != NULL, is;
+    bool own = family_get(&model_family(m)->symbols, "init_std") != NULL;
+    const char *text = own ? "init_std" : usual;
+    struct expr_value v;
 
-    if (evaluate(m, own ? "init_std" : usual, -1, &is, out, err) < 0)
+    if (model_eval(m, text, strlen(text), -1, &v, err) < 0)
         return err_prefix(err, "%s", model_config_name(m));
-    if (!is || !(*out >= 0))
+    if (v.kind != EXPR_NUMBER || !(v.number >= 0))
         return err_set(err, ERR_INPUT,
                        "%s: the standard deviation of the weights is %s",
-                       model_config_name(m), is ? "below 0" : "not there");
+                       model_config_name(m),
+                       v.kind == EXPR_NULL     ? "not there"
+                       : v.kind == EXPR_NUMBER ? "below 0"
+                                               : "no number");
+    *out = v.number;
     return 0;
 }
 
@@ -135,19 +103,14 @@ static uint64_t stream_of(const struct model_tensor *t)
     return h;
 }
 
-/* Zeros the row of an embedding table for the padding token; a negative ROW counts from
- * the end, as in PyTorch. */
-static void set_padding(struct start *s, const struct model_tensor *t, double row)
+/* Zeros ROW of an embedding table. */
+static void zero_row(struct start *s, const struct model_tensor *t, uint64_t row)
 {
-    uint64_t rows = t->axis[0]->size, cols = 1;
+    uint64_t cols = 1;
 
     for (int k = 1; k < t->ndim; k++)
         cols *= t->axis[k]->size;
-    if (row < 0)
-        row += (double)rows;
-    if (row < 0 || row >= (double)rows)
-        return;
-    s->from = (uint64_t)row * cols;
+    s->from = row * cols;
     s->to = s->from + cols;
 }
 
@@ -155,7 +118,7 @@ static int set_start(struct start *s, const struct program *p, int weight,
                      enum role role, double deviation, struct err *err)
 {
     const struct model_tensor *t = &p->model->tensor[p->weight[weight].tensor];
-    const struct family_entry *e = model_kind(p->model, t->kind).entry;
+    uint64_t row;
     double number;
     bool is;
 
@@ -164,16 +127,16 @@ static int set_start(struct start *s, const struct program *p, int weight,
                          .stream = stream_of(t) };
     if (s->drawn)
         s->value = deviation;
-    if (evaluate_option(p->model, e, "init", t->layer, &is, &number, err) < 0)
+    if (option_number(p->model, t, "init", &is, &number, err) < 0)
         return -1;
     if (is) {
         s->drawn = true;
         s->value = number;
     }
-    if (evaluate_option(p->model, e, "padding", t->layer, &is, &number, err) < 0)
+    if (option_padding(p->model, t, &is, &row, err) < 0)
         return -1;
     if (is)
-        set_padding(s, t, number);
+        zero_row(s, t, row);
     return 0;
 }
 

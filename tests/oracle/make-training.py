@@ -10,6 +10,9 @@ difference of an element). The loop has the definitions of Hugging Face's Traine
 it agrees to the last digits: the mean over all targets of the global batch, clipping by
 (norm + 1e-6), AdamW, decay of all but biases and norms, a cosine with one step of warm-up.
 
+padding.tsv: the same of models with a padding token, which every fourth token of a sample is: its row of
+the table gets no gradient as an input, though as a row of a tied head.
+
 sgd.tsv: lines `step p g b p64 b64`, the same of torch.optim.SGD(momentum=0.9) in float32, and what it
 makes in float64 of the same gradients.
 
@@ -38,13 +41,17 @@ from safetensors.torch import load_file
 STEPS, GLOBAL, CLIP, RATE, DECAY, WARMUP = 6, 12, 1.5, 3e-3, 0.1, 1
 NAMES = ["llama-gqa", "gpt2-untied", "qwen3", "gemma2", "neox", "bloom", "olmo2", "bigcode",
          "phi", "mixtral"]
+PADDED = ["opt", "cohere-normed"]
 SPARED = re.compile(r"bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.)")
 
 
-def batch(step, i, vocab):
-    """Ids and labels of sample I of the batch of STEP: 9 to 15 tokens, the first few not learned."""
+def batch(step, i, vocab, pad=None):
+    """Ids and labels of sample I of the batch of STEP: 9 to 15 tokens, the first few not learned.
+    PAD: every fourth id."""
     n = 9 + (i * 5 + step) % 7
     ids = [3 + (step * 131 + i * 31 + k * k * 7 + k * 11) % (vocab - 4) for k in range(n)]
+    if pad is not None:
+        ids[2::4] = [pad] * len(ids[2::4])
     return ids, [-100 if k <= i % 3 else ids[k] for k in range(n)]
 
 
@@ -54,7 +61,7 @@ def rate_of(step):
     return RATE * max(0.0, 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / (STEPS - WARMUP))))
 
 
-def train(name, dtype):
+def train(name, dtype, padded):
     """Lines of steps, and the tensors at the end."""
     kind, _, how, after = models.MODELS[name]
     lines = []
@@ -71,8 +78,9 @@ def train(name, dtype):
         adam = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY},
                                   {"params": spared, "weight_decay": 0.0}],
                                  lr=RATE, betas=(0.9, 0.95), eps=1e-8, foreach=False)
+        pad = model.get_input_embeddings().padding_idx if padded else None
         for step in range(STEPS):
-            samples = [batch(step, i, model.config.vocab_size) for i in range(GLOBAL)]
+            samples = [batch(step, i, model.config.vocab_size, pad) for i in range(GLOBAL)]
             counted = sum(y != -100 for _, labels in samples for y in labels[1:])
             loss = 0.0
             model.zero_grad()
@@ -97,11 +105,11 @@ def train(name, dtype):
     return lines, out
 
 
-def write_training(file):
+def write_training(file, names, padded):
     with open(file, "w") as f:
-        for name in NAMES:
-            lines, wide = train(name, torch.float64)
-            _, narrow = train(name, torch.float32)
+        for name in names:
+            lines, wide = train(name, torch.float64, padded)
+            _, narrow = train(name, torch.float32, padded)
             for line in lines:
                 f.write("\t".join(line) + "\n")
             for key in sorted(wide):
@@ -156,7 +164,8 @@ def main():
     args = parser.parse_args()
     write_adamw(os.path.join(args.out, "adamw.tsv"))
     write_sgd(os.path.join(args.out, "sgd.tsv"))
-    write_training(os.path.join(args.out, "training.tsv"))
+    write_training(os.path.join(args.out, "training.tsv"), NAMES, False)
+    write_training(os.path.join(args.out, "padding.tsv"), PADDED, True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ static void add_embeddings(void *arg, size_t task, int thread)
     for (size_t t = 0; t < s->rows; t++) {
         uint64_t row = (uint64_t)cpu_index_at(&index, t) + inst->embedding.offset;
 
-        if (row < inst->embedding.first || row - inst->embedding.first >= s->c->w->rows)
+        if (row == inst->embedding.padding || row < inst->embedding.first ||
+            row - inst->embedding.first >= s->c->w->rows)
             continue;
         row -= inst->embedding.first;
         for (size_t k = first; k < end; k++)
