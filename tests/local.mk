@@ -179,6 +179,7 @@ shell_tests = \
     %D%/mem-estimate.t \
     %D%/roundtrip.t \
     %D%/train.t \
+    %D%/train-state.t \
     %D%/encoders.t \
     %D%/answers.t \
     %D%/audit.t \

@@ -56,7 +56,7 @@ tp-shard merge -q "$old" merged
 ok "merging it gives the files back byte for byte" cmp "$model/model.safetensors" merged/model.safetensors
 tp-shard reshard -q "$old" new
 tp-shard split -q --tp 4 "$model" direct
-ok "cutting it anew for its own mesh makes it one of version 2" diff -r -x checkpoint.json direct new
+ok "cutting it anew for its own mesh makes it one without state, of version 2" diff -r -x checkpoint.json direct new
 ok "which says so" grep -q '"version":2,' new/checkpoint.json
 tp-shard reshard -q --tp 3 "$old" new3
 tp-shard split -q --tp 3 "$model" direct3
@@ -78,9 +78,9 @@ status_is 3 "a damaged part of it is not run"
 err_has "is damaged" "because its CRC-32 differs"
 
 # what a later version would have is refused; the checksum covers all before it
-sed -i 's/"version":2,/"version":3,/' new/checkpoint.json
+sed -i 's/"version":2,/"version":4,/' new/checkpoint.json
 reseal new
 run tp-shard merge new never
 status_is 3 "a version that is not known is refused"
-err_has "version 3; this program reads 1 to 2" "by its number"
+err_has "version 4; this program reads 1 to 3" "by its number"
 done_testing

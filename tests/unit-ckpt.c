@@ -207,8 +207,12 @@ static void edit(struct str *out, const char *text, const char *from, const char
     str_clear(&s);
 }
 
-#define MESH "\"mesh\":{\"tp\":1,\"sp\":1,\"ep\":1,\"dp\":1,\"pp\":1}"
+#define MESH     "\"mesh\":{\"tp\":1,\"sp\":1,\"ep\":1,\"dp\":1,\"pp\":1}"
+#define V3(more) "\"version\":3,\n" MESH ",\n" more ",\n"
+#define STATES(kind, form) \
+    V3("\"states\":[{\"role\":\"x\",\"kind\":\"" kind "\",\"form\":\"" form "\"}]")
 #define T    "{\"name\":\"t\",\"role\":\"weight\",\"dtype\":\"BF16\",\"shape\":[7,4]"
+#define V2   "\"version\":2,\n" MESH ",\n"
 #define RANK "{\"name\":\"rank-tp0-pp0.safetensors\",\"size\":1566,"
 #define CAST "\"cast\":false"
 
@@ -217,7 +221,7 @@ static const struct {
 } edits[] = {
     { "shardutils-checkpoint", "checkpoint", "not a shardutils-checkpoint" },
     { "\"format\":\"shardutils-checkpoint\"", "\"format\":1", "the format's name" },
-    { "\"version\":2", "\"version\":3", "version 3; this program reads 1 to 2" },
+    { "\"version\":2", "\"version\":4", "version 4; this program reads 1 to 3" },
     { "\"version\":2", "\"version\":0", "version 0" },
     { "\"version\":2", "\"version\":\"2\"", "expected a whole number" },
     { "\"version\":2", "\"version\":2.5", "expected a whole number" },
@@ -304,6 +308,23 @@ static const struct {
     { "[\"206a1a3d\"]", "[null,null]", "not one CRC-32 for each of 1 parts" },
     { "[\"206a1a3d\"]", "[1]", "8 hexadecimal digits" },
     { "[\"206a1a3d\"]", "\"206a1a3d\"", "expected an array of CRC-32s" },
+    { V2, STATES("slot", "rows"), "of the form 'rows', which this program does not" },
+    { V2, STATES("guess", "like"), "of the kind 'guess', which this program does not" },
+    { V2, V3("\"states\":[{\"role\":\"x\",\"kind\":\"slot\"}]"),
+      "an incomplete state" },
+    { V2, V3("\"states\":[{\"form\":1}]"), "expected a string" },
+    { V2, V3("\"states\":{}"), "expected an array" },
+    { V2, V3("\"states\":[{\"role\":\"weight\",\"kind\":\"slot\",\"form\":\"like\"}]"),
+      "state 'weight' twice" },
+    { MESH, MESH ",\"states\":[]", "\"states\" in a manifest of version 2" },
+    { V2,
+      V3("\"base\":[{\"name\":\"m.safetensors\",\"size\":7,\"crc32\":\"0000000a\"}]"),
+      "it needs its base, m.safetensors (7 bytes with the CRC-32 0000000a)" },
+    { V2, V3("\"base\":[{\"size\":7}]"), "a file without a name" },
+    { T,
+      "{\"name\":\"t\",\"format\":\"q4\",\"role\":\"weight\",\"dtype\":\"BF16\","
+      "\"shape\":[7,4]",
+      "tensor t is in the format 'q4', which this program does not know" },
     { "\"tensors\":[\n", "\"tensors\":[{}],\"x\":[", "an incomplete tensor" },
     { "\"tensors\":[\n", "\"tensors\":[{\"x\":tru", "" },
 };

@@ -5,7 +5,7 @@
 static bool is_out_of_date(const struct checkpoint *ckpt)
 {
     return ckpt->sharded &&
-           (ckpt->manifest.version < MANIFEST_VERSION || ckpt->mesh.keep_vocab);
+           (ckpt->manifest.version == MANIFEST_BY_UNIT || ckpt->mesh.keep_vocab);
 }
 
 int reshard_main(const char *program, int argc, char **argv)

@@ -10,7 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/form.c %D%/form.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \
-    %D%/manifest.c %D%/manifest.h \
+    %D%/manifest.c %D%/manifest.h %D%/manifestwriter.c \
     %D%/npy.c %D%/npy.h \
     %D%/numberedstate.c %D%/numberedstate.h \
     %D%/outdir.c %D%/outdir.h \

@@ -16,28 +16,28 @@
 
 const char MANIFEST_NAME[] = "checkpoint.json";
 
-static const char FORMAT[] = "shardutils-checkpoint";
-static const char *const AXES[MANIFEST_AXES] = { "tp", "sp", "ep", "dp", "pp" };
-enum { TP, SP, EP, DP, PP };
+const char MANIFEST_FORMAT[] = "shardutils-checkpoint";
+const char *const manifest_axes[MANIFEST_AXES] = { "tp", "sp", "ep", "dp", "pp" };
+const char *const manifest_kinds[MANIFEST_KINDS] = { "master", "slot", "average" };
 
 /* The checksum is the last member, has a fixed form, and covers all bytes before it. */
 static const char TAIL[] = "\"crc32\":\"00000000\"}\n";
-enum { TAIL_DIGITS = 9, TAIL_LENGTH = sizeof(TAIL) - 1, FLUSH_AT = 1 << 16 };
+enum { TAIL_DIGITS = 9, TAIL_LENGTH = sizeof(TAIL) - 1 };
 static const uint64_t MAX_BYTES = UINT64_C(4) << 30;
-enum { MAX_PARTS = 1 << 20 };
+enum { MAX_PARTS = 1 << 20, MAX_STATES = 64 };
 
 int manifest_nparts(const int mesh[MANIFEST_AXES])
 {
-    return mesh[TP] * mesh[EP] * mesh[PP];
+    return mesh[MANIFEST_TP] * mesh[MANIFEST_EP] * mesh[MANIFEST_PP];
 }
 
 void manifest_part_coord(const int mesh[MANIFEST_AXES], int p, int coord[MANIFEST_AXES])
 {
-    coord[TP] = p % mesh[TP];
-    coord[SP] = 0;
-    coord[EP] = p / mesh[TP] % mesh[EP];
-    coord[DP] = 0;
-    coord[PP] = p / mesh[TP] / mesh[EP];
+    coord[MANIFEST_TP] = p % mesh[MANIFEST_TP];
+    coord[MANIFEST_SP] = 0;
+    coord[MANIFEST_EP] = p / mesh[MANIFEST_TP] % mesh[MANIFEST_EP];
+    coord[MANIFEST_DP] = 0;
+    coord[MANIFEST_PP] = p / mesh[MANIFEST_TP] / mesh[MANIFEST_EP];
 }
 
 /* "FIRST-tp0-pp0LAST", with "-ep0" when ep > 1. */
@@ -47,9 +47,10 @@ static char *part_name_dup(const char *first, const int mesh[MANIFEST_AXES], int
     int c[MANIFEST_AXES];
 
     manifest_part_coord(mesh, p, c);
-    if (mesh[EP] > 1)
-        return str_dupf("%s-tp%d-pp%d-ep%d%s", first, c[TP], c[PP], c[EP], last);
-    return str_dupf("%s-tp%d-pp%d%s", first, c[TP], c[PP], last);
+    if (mesh[MANIFEST_EP] > 1)
+        return str_dupf("%s-tp%d-pp%d-ep%d%s", first, c[MANIFEST_TP], c[MANIFEST_PP],
+                        c[MANIFEST_EP], last);
+    return str_dupf("%s-tp%d-pp%d%s", first, c[MANIFEST_TP], c[MANIFEST_PP], last);
 }
 
 char *manifest_part_name_dup(const int mesh[MANIFEST_AXES], int p)
@@ -62,162 +63,14 @@ char *manifest_config_dir_dup(const int mesh[MANIFEST_AXES], int p)
     return part_name_dup("hf", mesh, p, "");
 }
 
-/* ---- writing ---- */
-
-struct writer {
-    struct str buf;
-    const char *path;
-    int fd;
-    uint32_t crc;
-};
-
-static int flush(struct writer *w, size_t at_least, struct err *err)
-{
-    if (w->buf.len < at_least || !w->buf.len)
-        return 0;
-    w->crc = hash_crc32(w->crc, w->buf.s, w->buf.len);
-    if (fs_write(w->fd, w->buf.s, w->buf.len, w->path, err) < 0)
-        return -1;
-    str_reset(&w->buf);
-    return 0;
-}
-
-static void put_head(struct str *b, const struct manifest *m)
-{
-    str_addf(b, "{\"format\":\"%s\",\"version\":%d,\n\"mesh\":{", FORMAT,
-             MANIFEST_VERSION);
-    for (int a = 0; a < MANIFEST_AXES; a++)
-        str_addf(b, "%s\"%s\":%d", a ? "," : "", AXES[a], m->mesh[a]);
-    str_addc(b, '}');
-    for (int i = 0; m->stages && i < m->mesh[MANIFEST_AXES - 1]; i++)
-        str_addf(b, "%s%d", i ? "," : ",\n\"stages\":[", m->stages[i]);
-    if (m->stages)
-        str_addc(b, ']');
-    if (m->pad_vocab)
-        str_addf(b, ",\n\"pad_vocab\":%" PRIu64, m->pad_vocab);
-    if (m->keep_vocab)
-        str_add(b, ",\n\"keep_vocab\":true");
-    if (m->training)
-        str_addf(b, ",\n\"training\":%s", m->training);
-    str_addf(b, ",\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
-    str_add_json(b, m->config);
-    str_addf(b, ",\n\"family\":%s", m->family);
-}
-
-static void put_source(struct str *b, const struct manifest_source *s)
-{
-    str_add(b, "{\"name\":");
-    str_add_json(b, s->name);
-    str_addf(b, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"", s->size, s->crc);
-    str_add(b, ",\"header\":");
-    str_add_jsonn(b, s->header, s->header_len);
-    if (s->origin) {
-        str_add(b, ",\"origin\":{\"name\":");
-        str_add_json(b, s->origin);
-        str_addf(b, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"}",
-                 s->origin_size, s->origin_crc);
-    }
-    str_addc(b, '}');
-}
-
-static void put_file(struct str *b, const struct manifest *m,
-                     const struct manifest_file *f)
-{
-    int c[MANIFEST_AXES];
-
-    str_add(b, "{\"name\":");
-    str_add_json(b, f->name);
-    str_addf(b, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"", f->size, f->crc);
-    if (f->part >= 0) {
-        manifest_part_coord(m->mesh, f->part, c);
-        str_addf(b, ",\"part\":%d,\"tp\":%d,\"ep\":%d,\"pp\":%d", f->part, c[TP], c[EP],
-                 c[PP]);
-    }
-    str_addc(b, '}');
-}
-
-static void put_tensor(struct str *b, const struct manifest_tensor *t, int nparts)
-{
-    str_add(b, "{\"name\":");
-    str_add_json(b, t->name);
-    str_add(b, ",\"role\":");
-    str_add_json(b, t->role);
-    str_addf(b, ",\"dtype\":\"%s\",\"shape\":[", dtype_name(t->dtype));
-    for (int k = 0; k < t->ndim; k++)
-        str_addf(b, "%s%" PRIu64, k ? "," : "", t->shape[k]);
-    str_addc(b, ']');
-    if (t->axis) {
-        str_add(b, ",\"axes\":[");
-        for (int k = 0; k < t->ndim; k++) {
-            if (k)
-                str_addc(b, ',');
-            str_add_json(b, t->axis[k]);
-        }
-        str_addc(b, ']');
-    }
-    str_add(b, ",\"crc32\":[");
-    for (int p = 0; p < nparts; p++) {
-        if (p)
-            str_addc(b, ',');
-        if (manifest_holds(t, p))
-            str_addf(b, "\"%08" PRIx32 "\"", t->crc[p]);
-        else
-            str_add(b, "null");
-    }
-    str_add(b, "]}");
-}
-
-static int write_members(struct writer *w, const struct manifest *m, struct err *err)
-{
-    struct str *b = &w->buf;
-
-    put_head(b, m);
-    str_add(b, ",\n\"source\":[");
-    for (size_t i = 0; i < m->nsources; i++) {
-        str_add(b, i ? ",\n" : "\n");
-        put_source(b, &m->source[i]);
-        if (flush(w, FLUSH_AT, err) < 0)
-            return -1;
-    }
-    str_add(b, "],\n\"files\":[");
-    for (size_t i = 0; i < m->nfiles; i++) {
-        str_add(b, i ? ",\n" : "\n");
-        put_file(b, m, &m->file[i]);
-    }
-    for (int p = 0; m->rank_config && p < m->nparts; p++)
-        str_addf(b, "%s\"%08" PRIx32 "\"", p ? "," : "],\n\"rank_configs\":[",
-                 m->rank_config[p]);
-    str_add(b, "],\n\"tensors\":[");
-    for (size_t i = 0; i < m->ntensors; i++) {
-        str_add(b, i ? ",\n" : "\n");
-        put_tensor(b, &m->tensor[i], m->nparts);
-        if (flush(w, FLUSH_AT, err) < 0)
-            return -1;
-    }
-    str_add(b, "],\n");
-    if (flush(w, 0, err) < 0)
-        return -1;
-    str_addf(b, "\"crc32\":\"%08" PRIx32 "\"}\n", w->crc);
-    return flush(w, 0, err);
-}
-
-int manifest_write(const struct manifest *m, int fd, const char *path, struct err *err)
-{
-    struct writer w = { .path = path, .fd = fd };
-    int ret = write_members(&w, m, err);
-
-    if (ret == 0 && fsync(fd) < 0)
-        ret = err_errno(err, "%s", path);
-    str_clear(&w.buf);
-    return ret;
-}
-
 /* ---- reading ---- */
 
 struct reader {
     struct jsonlex lex;
     struct manifest *m;
     size_t source_cap, file_cap, tensor_cap;
+    bool listed;               /* "states" was read */
+    struct manifest_file base; /* the first file of "base"; .name NULL: none */
 };
 
 static int want(struct reader *r, enum jsonlex_token token, const char *what,
@@ -307,20 +160,22 @@ static int read_mesh(struct reader *r, struct err *err)
         if (r->lex.token == JSONLEX_OBJECT_END) {
             for (a = 0; a < MANIFEST_AXES; a++)
                 if (!r->m->mesh[a])
-                    return jsonlex_error(&r->lex, err, "the mesh lacks %s", AXES[a]);
+                    return jsonlex_error(&r->lex, err, "the mesh lacks %s",
+                                         manifest_axes[a]);
             r->m->nparts = manifest_nparts(r->m->mesh);
             return 0;
         }
-        while (a < MANIFEST_AXES && !key_is(r, AXES[a]))
+        while (a < MANIFEST_AXES && !key_is(r, manifest_axes[a]))
             a++;
         if (a == MANIFEST_AXES)
             return jsonlex_error(&r->lex, err, "unknown axis '%s'", r->lex.text.s);
         if (r->m->mesh[a])
-            return jsonlex_error(&r->lex, err, "axis %s twice", AXES[a]);
+            return jsonlex_error(&r->lex, err, "axis %s twice", manifest_axes[a]);
         if (read_u64(r, &size, err) < 0)
             return -1;
         if (size < 1 || size > MAX_PARTS || (product *= size) > MAX_PARTS)
-            return jsonlex_error(&r->lex, err, "axis %s is out of range", AXES[a]);
+            return jsonlex_error(&r->lex, err, "axis %s is out of range",
+                                 manifest_axes[a]);
         r->m->mesh[a] = (int)size;
     }
     return -1;
@@ -501,6 +356,20 @@ static int read_crcs(struct reader *r, struct manifest_tensor *t, struct err *er
     return 0;
 }
 
+/* Numbers in a form of their own: a reader without it would take them for others. */
+static int refuse_format(struct reader *r, const struct manifest_tensor *t,
+                         struct err *err)
+{
+    const char *format;
+
+    if (read_text(r, &format, err) < 0)
+        return -1;
+    return jsonlex_error(&r->lex, err,
+                         "tensor %s is in the format '%s', which this program does "
+                         "not know",
+                         t->name ? t->name : "", format);
+}
+
 static int read_tensor(struct reader *r, struct err *err)
 {
     struct manifest *m = r->m;
@@ -535,6 +404,8 @@ static int read_tensor(struct reader *r, struct err *err)
             ret = read_axes(r, t, &naxes, err);
         } else if (key_is(r, "crc32")) {
             ret = read_crcs(r, t, err);
+        } else if (key_is(r, "format")) {
+            ret = refuse_format(r, t, err);
         } else {
             ret = skip_value(r, err);
         }
@@ -542,6 +413,134 @@ static int read_tensor(struct reader *r, struct err *err)
             return -1;
     }
     return -1;
+}
+
+/* ---- training state ---- */
+
+/* Adds the state ROLE. */
+static int add_state(struct manifest *m, const char *role, enum manifest_kind kind,
+                     const char *path, struct err *err)
+{
+    if (m->nstates == MAX_STATES)
+        return err_set(err, ERR_INPUT, "%s: more than %d kinds of training state", path,
+                       MAX_STATES);
+    m->state = xrealloc(m->state, (m->nstates + 1) * sizeof(*m->state));
+    m->state[m->nstates++] = (struct manifest_state){ role, kind };
+    return 0;
+}
+
+static const struct manifest_state *find_state(const struct manifest_state *state,
+                                               size_t n, const char *role)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(state[i].role, role))
+            return &state[i];
+    return NULL;
+}
+
+int manifest_list_states(struct manifest *m, const struct manifest_state *known,
+                         size_t nknown, const char *path, struct err *err)
+{
+    for (size_t i = 0; i < m->ntensors; i++) {
+        const char *role = m->tensor[i].role;
+        const struct manifest_state *s = find_state(known, nknown, role);
+
+        if (!strcmp(role, "weight") || find_state(m->state, m->nstates, role))
+            continue;
+        if (add_state(m, role,
+                      s                         ? s->kind
+                      : !strcmp(role, "master") ? MANIFEST_MASTER
+                                                : MANIFEST_SLOT,
+                      path, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Parses the current string as the kind of the state ROLE. */
+static int parse_kind(struct reader *r, enum manifest_kind *out, struct err *err)
+{
+    const char *kind;
+
+    if (read_text(r, &kind, err) < 0)
+        return -1;
+    for (int k = 0; k < MANIFEST_KINDS; k++)
+        if (!strcmp(kind, manifest_kinds[k])) {
+            *out = (enum manifest_kind)k;
+            return 0;
+        }
+    return jsonlex_error(&r->lex, err,
+                         "training state of the kind '%s', which this program does "
+                         "not know",
+                         kind);
+}
+
+static int read_form(struct reader *r, const char **form, struct err *err)
+{
+    if (read_text(r, form, err) < 0)
+        return -1;
+    return !strcmp(*form, "like")
+               ? 0
+               : jsonlex_error(&r->lex, err,
+                               "training state of the form '%s', which this program "
+                               "does not know",
+                               *form);
+}
+
+static int read_state(struct reader *r, struct err *err)
+{
+    enum manifest_kind kind = MANIFEST_KINDS;
+    const char *role = NULL, *form = NULL;
+
+    while (jsonlex_next(&r->lex, err) == 0) {
+        int ret;
+
+        if (r->lex.token == JSONLEX_OBJECT_END) {
+            if (!role || !form || kind == MANIFEST_KINDS)
+                return jsonlex_error(&r->lex, err, "an incomplete state");
+            if (!strcmp(role, "weight") || find_state(r->m->state, r->m->nstates, role))
+                return jsonlex_error(&r->lex, err, "state '%s' twice", role);
+            return add_state(r->m, role, kind, r->lex.name, err);
+        }
+        if (key_is(r, "role"))
+            ret = read_text(r, &role, err);
+        else if (key_is(r, "kind"))
+            ret = parse_kind(r, &kind, err);
+        else if (key_is(r, "form"))
+            ret = read_form(r, &form, err);
+        else
+            ret = skip_value(r, err);
+        if (ret < 0)
+            return -1;
+    }
+    return -1;
+}
+
+/* In version 3 every role of a tensor is listed; before, none is. */
+static int check_states(struct reader *r, struct err *err)
+{
+    struct manifest *m = r->m;
+    const char *path = r->lex.name;
+
+    if (m->version < MANIFEST_VERSION)
+        return r->listed ? err_set(err, ERR_INPUT,
+                                   "%s: \"states\" in a manifest of version %d", path,
+                                   m->version)
+                         : manifest_list_states(m, NULL, 0, path, err);
+    for (size_t i = 0; i < m->ntensors; i++)
+        if (strcmp(m->tensor[i].role, "weight") != 0 &&
+            !find_state(m->state, m->nstates, m->tensor[i].role))
+            return err_set(err, ERR_INPUT,
+                           "%s: %s: its role '%s' is none of \"states\"", path,
+                           m->tensor[i].name, m->tensor[i].role);
+    if (r->base.name)
+        return err_set(
+            err, ERR_INPUT,
+            "%s: holds no weights of the model: it needs its base, %s (%" PRIu64
+            " bytes with the CRC-32 %08" PRIx32
+            "), and this program reads no such checkpoint",
+            path, r->base.name, r->base.size, r->base.crc);
+    return 0;
 }
 
 /* Reads an array of objects with ITEM. */
@@ -567,7 +566,9 @@ static int read_format(struct reader *r, struct err *err)
 {
     if (want(r, JSONLEX_STRING, "the format's name", err) < 0)
         return -1;
-    return key_is(r, FORMAT) ? 0 : jsonlex_error(&r->lex, err, "not a %s", FORMAT);
+    return key_is(r, MANIFEST_FORMAT)
+               ? 0
+               : jsonlex_error(&r->lex, err, "not a %s", MANIFEST_FORMAT);
 }
 
 static int read_version(struct reader *r, struct err *err)
@@ -692,6 +693,31 @@ static int read_sources(struct reader *r, struct err *err)
     return read_array(r, read_source, err);
 }
 
+static int read_states(struct reader *r, struct err *err)
+{
+    r->listed = true;
+    return read_array(r, read_state, err);
+}
+
+static int read_bases(struct reader *r, struct err *err)
+{
+    struct manifest of_base = { .nparts = 1 }, *m = r->m;
+    size_t cap = r->file_cap;
+    int ret;
+
+    r->m = &of_base;
+    r->file_cap = 0;
+    ret = read_array(r, read_file, err);
+    r->m = m;
+    r->file_cap = cap;
+    if (ret == 0 && of_base.nfiles) {
+        r->base = of_base.file[0];
+        r->base.name = pool_strdup(&m->pool, r->base.name);
+    }
+    manifest_clear(&of_base);
+    return ret;
+}
+
 static int read_files(struct reader *r, struct err *err)
 {
     return read_array(r, read_file, err);
@@ -722,8 +748,10 @@ static const struct {
     { "rank_configs", read_rank_configs },
     { "stages", read_stages },
     { "training", read_training },
+    { "states", read_states },
+    { "base", read_bases },
 };
-enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 5 };
+enum { NMEMBERS = sizeof(members) / sizeof(*members), OPTIONAL = 7 };
 
 static int read_members(struct reader *r, struct err *err)
 {
@@ -808,7 +836,8 @@ int manifest_parse(struct manifest *m, const char *path, const char *text, size_
     if (check_checksum(path, text, n, err) < 0)
         return -1;
     jsonlex_init(&r.lex, path, text, n);
-    if (read_members(&r, err) == 0 && check_parts(&made, path, err) == 0) {
+    if (read_members(&r, err) == 0 && check_parts(&made, path, err) == 0 &&
+        check_states(&r, err) == 0) {
         *m = made;
         ret = 0;
     } else {
@@ -836,6 +865,7 @@ void manifest_clear(struct manifest *m)
     free(m->source);
     free(m->file);
     free(m->tensor);
+    free(m->state);
     pool_clear(&m->pool);
     *m = (struct manifest){ 0 };
 }

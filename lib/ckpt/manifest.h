@@ -15,10 +15,20 @@
 #include "lib/ckpt/tensor.h"
 
 /* In version 1 a sharded axis was stored segment by segment and unit by unit; in
- * version 2 in the order of the original. */
-enum { MANIFEST_VERSION = 2, MANIFEST_BY_UNIT = 1, MANIFEST_AXES = 5 };
+ * version 2 in the order of the original; version 3 says what training state it has. */
+enum { MANIFEST_VERSION = 3, MANIFEST_STATELESS = 2, MANIFEST_BY_UNIT = 1 };
+enum manifest_axis {
+    MANIFEST_TP,
+    MANIFEST_SP,
+    MANIFEST_EP,
+    MANIFEST_DP,
+    MANIFEST_PP,
+    MANIFEST_AXES
+};
 
-extern const char MANIFEST_NAME[]; /* "checkpoint.json" */
+extern const char MANIFEST_NAME[];                     /* "checkpoint.json" */
+extern const char MANIFEST_FORMAT[];                   /* "shardutils-checkpoint" */
+extern const char *const manifest_axes[MANIFEST_AXES]; /* names */
 
 struct manifest_file {
     const char *name;
@@ -53,8 +63,23 @@ struct manifest_tensor {
     int ndim;
 };
 
+/* Training state: what tensors with this role are.  Its numbers are one for each of the
+ * weight's, in the shape and on the axes of the weight. */
+enum manifest_kind {
+    MANIFEST_MASTER,  /* the weight in f32 */
+    MANIFEST_SLOT,    /* the optimizer's */
+    MANIFEST_AVERAGE, /* a moving average of the weight */
+    MANIFEST_KINDS
+};
+extern const char *const manifest_kinds[MANIFEST_KINDS]; /* names */
+struct manifest_state {
+    const char *role;
+    enum manifest_kind kind;
+};
+
 struct manifest {
-    int version;             /* as read; MANIFEST_VERSION is written */
+    int version; /* as read; MANIFEST_VERSION is written if there are states, else
+                  * MANIFEST_STATELESS, which older programs read */
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* number of shard files: tp * ep * pp */
     const int *stages;    /* [pp] layers of each pipeline stage; NULL: divided evenly */
@@ -71,6 +96,8 @@ struct manifest {
     size_t nfiles;
     struct manifest_tensor *tensor;
     size_t ntensors;
+    struct manifest_state *state; /* every role but "weight" that a tensor has */
+    size_t nstates;
     const uint32_t
         *rank_config; /* [nparts] CRC-32 of each shard's config.json; NULL: none */
     struct pool pool; /* private: memory of manifest_read */
@@ -93,6 +120,11 @@ MUST_CHECK int manifest_write(const struct manifest *m, int fd, const char *path
 /* Reads PATH.  Malformed text, an unknown version or a wrong checksum is ERR_INPUT.  On
  * failure *m needs no clearing. */
 MUST_CHECK int manifest_read(struct manifest *m, const char *path, struct err *err);
+/* Fills .state from the roles of .tensor.  A role has the kind that KNOWN says, else
+ * that of versions 1 and 2: "master" is one, all others are slots. */
+MUST_CHECK int manifest_list_states(struct manifest *m,
+                                    const struct manifest_state *known, size_t nknown,
+                                    const char *path, struct err *err);
 MUST_CHECK int manifest_parse(struct manifest *m, const char *path, const char *text,
                               size_t n, struct err *err);
 void manifest_clear(struct manifest *m);

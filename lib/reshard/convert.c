@@ -476,10 +476,13 @@ static int write_manifest(struct convert *c, struct err *err)
     memcpy(m.mesh, c->to.mesh.size, sizeof(m.mesh));
     if (add_sources(c, &m, err) == 0 && add_files(c, &m, err) == 0) {
         add_tensors(c, &m);
+        ret = manifest_list_states(&m, k->manifest.state, k->manifest.nstates, k->path,
+                                   err);
+    }
+    if (ret == 0)
         ret =
             describe_write(&m, &c->out, c->opt->some ? PARTSET_MANIFEST : MANIFEST_NAME,
                            checkpoint_mode(k), err);
-    }
     manifest_clear(&m);
     return ret;
 }

@@ -192,6 +192,14 @@ static int refuse_packed(const struct model *m, struct err *err)
                              model_config_name(m), method);
 }
 
+static void list_states(struct parameters *p, enum optimizer_kind optimizer)
+{
+    for (p->slots = 0; optimizer_table[optimizer].slot[p->slots]; p->slots++)
+        p->state[p->slots] =
+            (struct manifest_state){ optimizer_table[optimizer].slot[p->slots],
+                                     MANIFEST_SLOT };
+}
+
 int parameters_open(struct parameters *p, struct checkpoint *c,
                     const struct program *program, const struct backend *ops,
                     struct device *device, enum optimizer_kind optimizer,
@@ -200,10 +208,8 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     size_t n = (size_t)program->nweights;
     int coord[MESH_NAXES];
 
-    *p = (struct parameters){ .program = program,
-                              .ops = ops,
-                              .device = device,
-                              .slots = optimizer_slots(optimizer) };
+    *p = (struct parameters){ .program = program, .ops = ops, .device = device };
+    list_states(p, optimizer);
     if (refuse_packed(program->model, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));

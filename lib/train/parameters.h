@@ -33,14 +33,17 @@ struct parameters {
     const struct program *program;
     const struct backend *ops;
     struct device *device;
-    struct cutter *cutter;    /* the rank's shards, in the program's element order */
-    struct matrix *matrix;    /* [nweights]: the weights, for the engine */
-    struct parameter *row;    /* [nweights] */
-    uint64_t n, trained;      /* elements of all weights; of those that are trained */
-    uint64_t owned;           /* elements of a slot */
-    float *weight;            /* [n], device */
-    float *gradient;          /* [trained] */
-    float *slot[ARRAY_SLOTS]; /* [owned] */
+    struct cutter *cutter; /* the rank's shards, in the program's element order */
+    struct matrix *matrix; /* [nweights]: the weights, for the engine */
+    struct parameter *row; /* [nweights] */
+    uint64_t n, trained;   /* elements of all weights; of those that are trained */
+    uint64_t owned;        /* elements of a slot */
+    float *weight;         /* [n], device */
+    float *gradient;       /* [trained] */
+    /* What is kept for each trained weight beside its gradient, 0 at first: the
+     * optimizer's slots.  Checkpoints have them, by these roles. */
+    struct manifest_state state[ARRAY_SLOTS];
+    float *slot[ARRAY_SLOTS]; /* [owned]: the numbers of each */
     int slots;
     bool *shared; /* [model->ntensors]: on both the first and the last stage (tied) */
 };

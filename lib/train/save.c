@@ -20,8 +20,8 @@
 #include "lib/reshard/describe.h"
 #include "lib/reshard/smallfile.h"
 
-/* The source of a tensor of the checkpoint: a file, the f32 weights, or a slot of the
- * optimizer. */
+/* The source of a tensor of the checkpoint: a file, the f32 weights, or a state that
+ * the store keeps. */
 enum block {
     BLOCK_FILE,
     BLOCK_WEIGHT,
@@ -137,8 +137,7 @@ static int list_entries(struct saver *s, struct err *err)
     const struct checkpoint *c = s->c;
     const struct program *p = s->t->program;
     const struct model *m = p->model;
-    const char *const *slot = optimizer_table[s->t->options.optimizer.kind].slot;
-    int nslots = optimizer_slots(s->t->options.optimizer.kind);
+    const struct parameters *store = &s->t->parameters;
     double *trained = xcalloc(m->ntensors + 1, sizeof(*trained));
     int *own = xmalloc((m->ntensors + 1) * sizeof(*own)), ret = -1;
 
@@ -163,8 +162,9 @@ static int list_entries(struct saver *s, struct err *err)
             continue;
         if (c->tensor[i].dtype != DTYPE_F32)
             add_entry(s, i, BLOCK_WEIGHT, "master", own[t]);
-        for (int k = 0; k < nslots; k++)
-            add_entry(s, i, (enum block)(BLOCK_SLOTS + k), slot[k], own[t]);
+        for (int k = 0; k < store->slots; k++)
+            add_entry(s, i, (enum block)(BLOCK_SLOTS + k), store->state[k].role,
+                      own[t]);
     }
     ret = 0;
 out:
@@ -887,6 +887,7 @@ static int write_manifest(struct saver *s, const char *all, size_t bytes,
                           struct err *err)
 {
     const struct checkpoint *c = s->c;
+    const struct parameters *store = &s->t->parameters;
     struct manifest m = { .nparts = manifest_nparts(s->mesh.size),
                           .stages = s->mesh.stages,
                           .keep_vocab = s->mesh.keep_vocab,
@@ -900,8 +901,11 @@ static int write_manifest(struct saver *s, const char *all, size_t bytes,
     if (describe_sources(&m, c, NULL, NULL, err) == 0) {
         add_files(s, &m, all, bytes);
         add_tensors(s, &m, all, bytes);
-        ret = describe_write(&m, &s->out, MANIFEST_NAME, s->mode, err);
+        ret =
+            manifest_list_states(&m, store->state, (size_t)store->slots, s->path, err);
     }
+    if (ret == 0)
+        ret = describe_write(&m, &s->out, MANIFEST_NAME, s->mode, err);
     manifest_clear(&m);
     return ret;
 }
@@ -992,17 +996,18 @@ static int load_one(struct loading *l, int i, const char *role, float *to, bool 
 static int load_weight(struct loading *l, int i, bool whole, struct err *err)
 {
     const struct trainer *t = l->t;
-    const struct parameter *row = &t->parameters.row[i];
-    const char *const *slot = optimizer_table[t->options.optimizer.kind].slot;
+    const struct parameters *p = &t->parameters;
+    const struct parameter *row = &p->row[i];
     bool held;
 
     if (load_one(l, i, "master", row->weight, &held, err) < 0)
         return -1;
-    for (int k = 0; whole && k < t->parameters.slots; k++) {
-        if (load_one(l, i, slot[k], row->slot[k], &held, err) < 0)
+    for (int k = 0; whole && k < p->slots; k++) {
+        if (load_one(l, i, p->state[k].role, row->slot[k], &held, err) < 0)
             return -1;
         if (!held)
-            return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path, slot[k],
+            return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,
+                           p->state[k].role,
                            l->c->model->tensor[t->program->weight[i].tensor].name);
     }
     return 0;

@@ -1,8 +1,8 @@
 /* save - writes the training state as a checkpoint, and reads it
  *
  * A checkpoint has the weights in the types of the model's files and, for each trained
- * weight, the optimizer's moments ("exp_avg", "exp_avg_sq") and, if the type is not
- * f32, the f32 value ("master").  It is written in the background, from a copy of the
+ * weight, the states that the store keeps, by their roles, and, if the type is not f32,
+ * the f32 value ("master").  It is written in the background, from a copy of the
  * state, by a thread on each rank that has a part of it: saver_begin, training steps,
  * saver_finish.  The directory is called PATH.partial until it is complete. */
 #ifndef LIB_TRAIN_SAVE_H

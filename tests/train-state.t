@@ -1,0 +1,77 @@
+#!/bin/sh
+# train-state.t - what a training keeps beside its weights, in checkpoints and in memory
+. "$top_srcdir/tests/lib.sh"
+
+model=$data/models/llama-groups # bf16, KV heads that do not divide
+
+awk 'BEGIN { for (i = 0; i < 20; i++) { printf "{\"ids\":["
+    m = 9 + i * 7 % 17
+    for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+    print "]}" } }' > ids.jsonl
+
+# train OPTION... - a short run on the ids, one thread a rank
+train() {
+    tp-run train -q --data ids.jsonl --seq 24 --global-batch 4 --lr 1e-2 --threads 1 "$@"
+}
+
+# same_files A B - the directories have the same rank files
+same_files() {
+    for f in "$1"/rank-*; do
+        cmp "$f" "$2/${f##*/}" || return 1
+    done
+}
+
+# ---- states in a checkpoint ----
+
+train --steps 2 --save-every 1 -o run "$model"
+state=run/step-000002/checkpoint.json
+ok "a training's checkpoint is of version 3" grep -q '"version":3,' $state
+sed -n '/^"states"/,/]/p' $state > states
+cat > want <<'END'
+"states":[
+{"role":"master","kind":"master","form":"like"},
+{"role":"exp_avg","kind":"slot","form":"like"},
+{"role":"exp_avg_sq","kind":"slot","form":"like"}],
+END
+ok "it lists the states that it has" cmp want states
+tp-shard reshard -q --tp 2 run/step-000002 cut
+sed -n '/^"states"/,/]/p' cut/checkpoint.json > states
+ok "and so does another cut of it" cmp want states
+train --optimizer sgd --steps 1 -o sgd "$data/models/llama-gqa"
+ok "a training that keeps nothing makes one of version 2" grep -q '"version":2,' sgd/step-000001/checkpoint.json
+
+# an average is state of a kind that the optimizer does not have
+cp -r run/step-000002 average
+sed -i 's/"role":"exp_avg_sq","kind":"slot"/"role":"exp_avg_sq","kind":"average"/' average/checkpoint.json
+reseal average
+tp-shard reshard -q --tp 2 average cut2
+ok "an average stays one in another cut" grep -q '"kind":"average"' cut2/checkpoint.json
+ok "with its numbers" tp-shard diff average cut2
+
+# what is not known is refused by name
+for edit in 's/"form":"like"/"form":"rows"/|of the form .rows., which this program' \
+    's/"kind":"slot"/"kind":"sketch"/|of the kind .sketch., which this program' \
+    's/{"role":"exp_avg",[^}]*},/{},/|an incomplete state' \
+    '/^{"role":"exp_avg","kind"/d|its role .exp_avg. is none of "states"' \
+    's/^"cast"/"base":[{"name":"m.safetensors","size":7,"crc32":"0000000a"}],\n&/|it needs its base, m.safetensors'; do
+    rm -rf odd
+    cp -r run/step-000002 odd
+    sed -i "${edit%%|*}" odd/checkpoint.json
+    reseal odd
+    run tp-shard verify odd
+    status_is 1 "verify finds ${edit%%|*}"
+    run tp-shard merge -q odd never
+    status_is 3 "a merge refuses it"
+    ok "by name" grep -q "${edit#*|}" err
+done
+
+# version 2 had the same tensors without the list
+cp -r run older
+rm -r older/step-000002
+sed -i 's/"version":3,/"version":2,/; /^"states"/,/]/d' older/step-000001/checkpoint.json
+reseal older/step-000001
+run train --resume --steps 2 -o older
+status_is 0 "a checkpoint of version 2 is gone on from"
+ok "to the same bits" same_files older/step-000002 run/step-000002
+
+done_testing
