@@ -39,6 +39,9 @@ struct text {
     uint64_t id;
     bool submitted, over;
     size_t stop; /* it stops by itself after so many tokens */
+    size_t fork; /* another goes on with its first so many tokens; 0: none does */
+    size_t hold; /* it waits for its caller with so many tokens; 0: never */
+    bool waits;
 };
 
 struct job {
@@ -46,7 +49,7 @@ struct job {
     struct mesh mesh;
     int schedules;
     bool grow;
-    struct text text[TEXTS];
+    struct text text[2 * TEXTS]; /* those after TEXTS are forks */
     struct scheduler *scheduler;
     struct runner *runner;
     uint64_t vocab;
@@ -80,21 +83,69 @@ int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n
 
 /* ---- what a text gains ---- */
 
-static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+/* The scheduler counts what T has. */
+static int check_usage(struct job *job, const struct text *t,
+                       const struct scheduler_gain *by, struct err *err)
+{
+    struct scheduler_usage u;
+
+    if (!scheduler_usage(job->scheduler, by->id, &u) || u.prompt != t->prompt ||
+        u.gained != t->n || u.shared >= u.prompt || !u.begun)
+        return err_set(err, ERR_INPUT, "text %d: its tokens are counted wrongly",
+                       (int)by->tag);
+    return 0;
+}
+
+/* T is about to gain a token.  A fork of it gains that, too, and what follows. */
+static int fork_text(struct job *job, struct text *t, struct err *err)
+{
+    struct text *f = t + TEXTS;
+
+    f->n = t->n;
+    f->over = false;
+    memcpy(f->got, t->got, sizeof(f->got));
+    f->submitted = f->waits = true;
+    return scheduler_fork(job->scheduler, t->id, &t->draw, (uint64_t)(f - job->text),
+                          &f->id, err);
+}
+
+/* T has waited, and goes on. */
+static void resume(struct job *job, struct text *t)
+{
+    int32_t more[2];
+    size_t n = t >= job->text + TEXTS ? 0 : t->n - t->at_once;
+
+    t->waits = false;
+    if (t >= job->text + TEXTS)
+        for (n = t->n; t->n < n + t->at_once && t->n < t->new; t->n++)
+            t->got[t->n] = (t - TEXTS)->want[t->n];
+    memcpy(more, t->got + n, (t->n - n) * sizeof(*more));
+    scheduler_append(job->scheduler, t->id, more, t->n - n);
+}
+
+static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     struct job *job = arg;
-    struct text *t = &job->text[tag];
-    int32_t more[2] = { next, (int32_t)(((uint64_t)next * 7 + 3) % job->vocab) };
+    struct text *t = &job->text[by->tag];
+    int32_t more[2] = { by->next,
+                        (int32_t)(((uint64_t)by->next * 7 + 3) % job->vocab) };
 
-    if (next < 0)
-        return err_set(err, ERR_INPUT, "text %d has no next token", (int)tag);
-    job->late += t->over || t->id != id;
+    if (by->next < 0)
+        return err_set(err, ERR_INPUT, "text %d has no next token", (int)by->tag);
+    job->late += t->over || t->id != by->id;
+    if (check_usage(job, t, by, err) < 0 ||
+        (t->fork == t->n && fork_text(job, t, err) < 0))
+        return -1;
     for (size_t i = 0; i < t->at_once && t->n < t->new; i++)
         t->got[t->n++] = more[i];
     if (t->n >= t->new || t->n >= t->stop)
         t->over = true;
-    else
-        scheduler_append(job->scheduler, id, more, t->at_once);
+    else if (t->n == t->hold)
+        t->waits = true;
+    if (t->waits)
+        scheduler_hold(job->scheduler, by->id);
+    else if (!t->over)
+        scheduler_append(job->scheduler, by->id, more, t->at_once);
     return 0;
 }
 
@@ -125,6 +176,26 @@ static int collect(void *arg, const struct scheduler_part *part, struct err *err
     t->over |= part->last;
     return runner_receive(job->runner, part->replica, job->runner->nstages - 1,
                           t->got_nll + part->start, part->n * sizeof(*t->got_nll), err);
+}
+
+/* ---- texts that are refused ---- */
+
+/* A text for which there will never be room is refused, and changes nothing. */
+static int submit_refused(struct job *job, struct err *err)
+{
+    const struct scheduler_text longer = { .ids = job->text[0].ids,
+                                           .n = 1,
+                                           .most = MOST + 1 },
+                                empty = { .ids = job->text[0].ids };
+    struct err own = { 0 };
+    uint64_t id = 7;
+
+    if (scheduler_submit(job->scheduler, &longer, &id, &own) == 0 ||
+        own.kind != ERR_INPUT ||
+        scheduler_submit(job->scheduler, &empty, &id, &own) == 0 ||
+        own.kind != ERR_INPUT || id != 7 || scheduler_waiting(job->scheduler))
+        return err_set(err, ERR_INPUT, "a text without room is taken: %s", own.text);
+    return 0;
 }
 
 /* ---- schedules, on rank 0 ---- */
@@ -171,8 +242,9 @@ static int run_alone(struct job *job, struct err *err)
         struct text *t = &job->text[i];
 
         t->n = 0;
-        t->over = false;
+        t->over = t->waits = false;
         t->stop = MOST;
+        t->hold = t->fork = SIZE_MAX;
         if (submit(job, i, err) < 0 || scheduler_run(job->scheduler, err) < 0)
             return -1;
         t->wanted = t->n;
@@ -184,13 +256,14 @@ static int run_alone(struct job *job, struct err *err)
 
 static int compare(const struct job *job, size_t seed, struct err *err)
 {
-    for (size_t i = 0; i < TEXTS; i++) {
+    for (size_t i = 0; i < 2 * TEXTS; i++) {
         const struct text *t = &job->text[i];
-        bool same = job->grow
-                        ? !memcmp(t->got, t->want, t->n * sizeof(*t->got))
-                        : !memcmp(t->got_nll, t->want_nll, t->n * sizeof(*t->got_nll));
+        bool same =
+            job->grow
+                ? !memcmp(t->got, job->text[i % TEXTS].want, t->n * sizeof(*t->got))
+                : !memcmp(t->got_nll, t->want_nll, t->n * sizeof(*t->got_nll));
 
-        if (!t->over || !same)
+        if (t->submitted && (!t->over || !same))
             return err_set(err, ERR_INPUT, "schedule %zu: text %zu %s", seed, i,
                            t->over ? "is another one than alone" : "is not over");
     }
@@ -203,16 +276,26 @@ static int run_schedule(struct job *job, size_t seed, struct err *err)
     struct rng r;
     int more = 1;
 
+    if (job->grow && submit_refused(job, err) < 0)
+        return -1;
     rng_init(&r, 11, seed);
     for (size_t i = 0; i < TEXTS; i++) {
         struct text *t = &job->text[i];
 
         t->n = 0;
-        t->over = t->submitted = false;
+        t->over = t->submitted = t->waits = false;
         t->stop = rng_below(&r, 4) ? MOST : 1 + rng_below(&r, NEW);
+        t->hold = rng_below(&r, 3) ? 0 : 2 * rng_below(&r, NEW / 2);
+        t->fork = rng_below(&r, 3) ? 0 : 2 * rng_below(&r, NEW / 2);
+        if (!t->fork)
+            t->fork = SIZE_MAX;
+        t[TEXTS] = *t;
+        t[TEXTS].stop = MOST;
+        t[TEXTS].fork = SIZE_MAX;
+        t[TEXTS].hold = 0;
     }
     while (more > 0 || next < TEXTS) {
-        const size_t victim = rng_below(&r, TEXTS);
+        const size_t victim = rng_below(&r, 2 * TEXTS);
         struct text *t = &job->text[victim];
 
         for (size_t n = rng_below(&r, 6); n > 3 && next < TEXTS; n--)
@@ -226,6 +309,12 @@ static int run_schedule(struct job *job, size_t seed, struct err *err)
         more = scheduler_step(job->scheduler, err);
         if (more < 0)
             return -1;
+        for (size_t i = 0; i < 2 * TEXTS; i++)
+            if (job->text[i].waits && !job->text[i].over &&
+                (!more || rng_below(&r, 4) == 0)) {
+                resume(job, &job->text[i]);
+                more = 1;
+            }
     }
     if (scheduler_waiting(job->scheduler) || scheduler_running(job->scheduler))
         return err_set(err, ERR_INPUT, "an idle scheduler has texts");
@@ -303,18 +392,17 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
  * token.  *COUNTS is what was computed. */
 enum { ALIKE = 6, LONG = 161, ROOM = 192 };
 
-static int take_one(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+static int take_one(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     struct job *job = arg;
 
-    (void)id;
     (void)err;
-    job->text[tag].got[0] = next;
+    job->text[by->tag].got[0] = by->next;
     return 0;
 }
 
 static int run_alike(struct job *job, struct runner *r, bool no_sharing, size_t places,
-                     struct scheduler_counts *counts, struct err *err)
+                     uint64_t salts, struct scheduler_counts *counts, struct err *err)
 {
     struct engine_limits limits = { .tokens = 64,
                                     .running = ALIKE,
@@ -333,7 +421,11 @@ static int run_alike(struct job *job, struct runner *r, bool no_sharing, size_t 
         ids[i] = 1 + i * i % 100;
     for (int32_t i = 0; i < ALIKE && ret == 0 && r->world->rank == 0; i++) {
         const struct scheduler_text text = {
-            .ids = ids, .n = LONG + 1, .most = ROOM, .tag = (uint64_t)i
+            .ids = ids,
+            .n = LONG + 1,
+            .most = ROOM,
+            .tag = (uint64_t)i,
+            .salt = (uint64_t)i % salts,
         };
         uint64_t id;
 
@@ -371,12 +463,12 @@ static int compare_alike(void *arg, struct comm *world, struct err *err)
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
-    ret = run_alike(job, &r, true, ALIKE, &counts, err);
+    ret = run_alike(job, &r, true, ALIKE, 1, &counts, err);
     for (int i = 0; i < ALIKE; i++)
         want[i] = job->text[i].got[0];
     /* at the same time, and one after another, when each takes over the last one's */
     for (size_t places = ALIKE; places && ret == 0; places = places > 1 ? 1 : 0) {
-        ret = run_alike(job, &r, false, places, &counts, err);
+        ret = run_alike(job, &r, false, places, 1, &counts, err);
         if (ret < 0 || world->rank)
             continue;
         if (counts.computed != once || counts.shared != full * (ALIKE - 1))
@@ -388,18 +480,22 @@ static int compare_alike(void *arg, struct comm *world, struct err *err)
                 ret = err_set(err, ERR_INPUT, "%zu places: text %d is another one",
                               places, i);
     }
+    /* texts of two users, each of whom has them computed */
+    if (ret == 0)
+        ret = run_alike(job, &r, false, ALIKE, 2, &counts, err);
+    if (ret == 0 && world->rank == 0 && counts.computed != once + full)
+        ret = err_set(err, ERR_INPUT, "two salts: %llu tokens computed",
+                      (unsigned long long)counts.computed);
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
 }
 
 /* A rank whose callback fails ends all ranks with its error. */
-static int fail(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+static int fail(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     (void)arg;
-    (void)id;
-    (void)tag;
-    (void)next;
+    (void)by;
     return err_set(err, ERR_NO, "no more");
 }
 

@@ -97,13 +97,13 @@ static int not_finite(const struct answer *a, struct err *err)
     return inputs_not_finite(&in, a->c->session, 0, "logits", a->all.n, err);
 }
 
-static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     struct chat_session *c = arg;
     struct answer *a = c->answer;
     size_t n = a->all.n, new = n - a->prompt;
+    int32_t next = by->next;
 
-    (void)tag;
     if (next < 0)
         return not_finite(a, err);
     next = sampling_forced(&c->sampling, c->room, n, new, next);
@@ -112,7 +112,7 @@ static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *
                     ? STOP
                     : sampling_end(&c->sampling, c->room, n + 1, new + 1);
     if (a->finish == UNFINISHED)
-        scheduler_append(c->scheduler, id, &next, 1);
+        scheduler_append(c->scheduler, by->id, &next, 1);
     if (new == 0)
         a->first = clock_seconds();
     a->seconds = clock_seconds() - a->first;

@@ -17,19 +17,14 @@
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 #include "lib/run/scheduler.h"
-
-enum {
-    CHUNK = 512,      /* prompt tokens of a step */
-    ROOM = 32,        /* default size of the cache, in texts of maximum length */
-    MOST_PLACES = 256 /* maximum number of texts in generation */
-};
+#include "lib/run/serving.h"
 
 struct generate {
     struct session *session;
     struct inputs prompts;
     struct sampling sampling;
     int requests;      /* texts in generation at a time; 0: as the cache permits */
-    int cache_tokens;  /* capacity of a rank's cache; 0: see ROOM */
+    int cache_tokens;  /* capacity of a rank's cache; 0: see serving.h */
     bool no_sharing;   /* each prompt is computed by itself */
     bool chats;        /* the prompts are chats */
     bool echo;         /* prints the text of a prompt first */
@@ -173,21 +168,21 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
         t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
 }
 
-/* The text of prompt TAG gains ID, or a token that the model's settings force
- * instead. */
-static int gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+/* A text gains its next token, or one that the model's settings force instead. */
+static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     struct generate *g = arg;
-    struct text *t = &g->text[tag];
+    struct text *t = &g->text[by->tag];
     size_t n = t->prompt->n + t->ids.n;
+    int32_t next = by->next;
 
     if (next < 0)
-        return inputs_not_finite(&g->prompts, g->session, (size_t)tag, "logits", n,
+        return inputs_not_finite(&g->prompts, g->session, (size_t)by->tag, "logits", n,
                                  err);
     next = sampling_forced(&g->sampling, g->session->context, n, t->ids.n, next);
     add_id(g, t, next);
     if (t->finish == UNFINISHED)
-        scheduler_append(g->scheduler, id, &next, 1);
+        scheduler_append(g->scheduler, by->id, &next, 1);
     return 0;
 }
 
@@ -245,47 +240,19 @@ static int make_texts(struct generate *g, struct err *err)
     return more;
 }
 
-/* Chooses how many texts are generated at a time, and the size of the cache in
- * tokens. */
-static void set_places(const struct generate *g, struct engine_limits *limits)
-{
-    const struct mesh *mesh = &g->session->mesh;
-    size_t dp = (size_t)mesh->size[MESH_DP] * (size_t)mesh->size[MESH_EP];
-    size_t texts = (g->prompts.n + dp - 1) / dp;
-    size_t cached = g->cache_tokens ? (size_t)g->cache_tokens / CACHE_BLOCK : SIZE_MAX;
-    size_t places = g->requests ? (size_t)g->requests : MOST_PLACES;
-
-    places = texts && places > texts ? texts : places;
-    if (mesh->size[MESH_SP] > 1) { /* a step has one text, and each text has its own
-                                    * part of the cache */
-        size_t each = cache_blocks(limits->context, 1, 0), fit = cached / each;
-        size_t steps = (size_t)mesh->size[MESH_PP];
-
-        if (!g->requests)
-            places = places < steps ? places : steps;
-        limits->sequences = fit && fit < places ? fit : places;
-        limits->segments = 1;
-        return;
-    }
-    limits->sequences = limits->segments = places < cached ? places : cached;
-    if (g->cache_tokens)
-        limits->cache = (size_t)g->cache_tokens;
-    else if (!g->requests && places > ROOM)
-        limits->cache = cache_blocks(limits->context > limits->source ? limits->context
-                                                                      : limits->source,
-                                     ROOM, 0) *
-                        CACHE_BLOCK;
-    limits->running = limits->sequences > 1 ? limits->sequences : 0;
-}
-
+/* The sizes of the engine.  All prompts are known, so that neither steps nor texts need
+ * be larger than these. */
 static struct engine_limits limits_of(const struct generate *g)
 {
     const struct inputs_sizes sizes = inputs_sizes(&g->prompts);
-    struct engine_limits limits = {
-        .tokens = CHUNK * (size_t)g->session->mesh.size[MESH_SP],
+    const struct serving serving = {
         .context = sampling_most(&g->sampling, g->session->context, sizes.longest),
         .source = sizes.source,
+        .requests = (size_t)g->requests,
+        .cache_tokens = (size_t)g->cache_tokens,
+        .texts = g->prompts.n,
     };
+    struct engine_limits limits = serving_limits(&serving, &g->session->mesh);
     size_t all = 0;
 
     for (size_t i = 0; i < g->prompts.n; i++) {
@@ -296,13 +263,10 @@ static struct engine_limits limits_of(const struct generate *g)
             n = sampling_most(&g->sampling, g->session->context, n);
         all += n < limits.tokens ? n : limits.tokens;
     }
-    set_places(g, &limits);
     if (limits.segments == 1 && all > sizes.longest)
         all = sizes.longest;
     limits.tokens = limits.tokens > all ? all : limits.tokens;
-    limits.sources = limits.source > CHUNK ? limits.source : CHUNK;
     limits.sources = limits.sources > sizes.sources ? sizes.sources : limits.sources;
-    limits.wanted = limits.segments;
     inputs_limit(&sizes, &limits);
     return limits;
 }

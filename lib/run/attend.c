@@ -637,9 +637,15 @@ void attend_truncate(struct attend *a, size_t sequence, size_t n)
     cache_truncate(&a->cache, sequence, n);
 }
 
-void attend_share(struct attend *a, size_t to, size_t from, size_t n)
+bool attend_can_fork(const struct attend *a)
 {
-    cache_share(&a->cache, to, from, n);
+    return a->s->ring == 1;
+}
+
+int attend_share(struct attend *a, size_t to, size_t from, size_t n, struct err *err)
+{
+    a->source[to] = a->source[from];
+    return cache_share(&a->cache, to, from, n, err);
 }
 
 size_t attend_held(const struct attend *a)

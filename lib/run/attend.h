@@ -55,9 +55,13 @@ void attend_forget(struct attend *a, size_t sequence);
 /* Can sequences share the rows with which they begin?  *WINDOW: a sequence that has had
  * more rows has lost some; 0: it never does. */
 bool attend_can_share(const struct attend *a, size_t *window);
+/* Can a sequence begin with all rows that another has?  Not where ranks have parts of
+ * it. */
+bool attend_can_fork(const struct attend *a);
 /* As cache_truncate and cache_share. */
 void attend_truncate(struct attend *a, size_t sequence, size_t n);
-void attend_share(struct attend *a, size_t to, size_t from, size_t n);
+MUST_CHECK int attend_share(struct attend *a, size_t to, size_t from, size_t n,
+                            struct err *err);
 /* Blocks that sequences hold. */
 size_t attend_held(const struct attend *a);
 /* attend_keep appends to the KV cache (OP_KEEP), attend_run computes OP_ATTENTION and

@@ -253,22 +253,57 @@ void cache_truncate(struct cache *c, size_t sequence, size_t n)
     }
 }
 
-void cache_share(struct cache *c, size_t to, size_t from, size_t n)
+/* Copies the first N rows of block FROM of GROUP to block TO, in every slot. */
+static int copy_rows(struct cache *c, int group, int32_t to, int32_t from, size_t n,
+                     struct err *err)
+{
+    for (int i = 0; i < c->program->nslots; i++) {
+        uint64_t row = format_row_bytes(c->format, c->cols[i], c->width[i]);
+        char *memory = c->memory[i];
+
+        if (c->group_of[i] == group && row &&
+            c->ops->copy(c->device, memory + (uint64_t)to * CACHE_BLOCK * row,
+                         memory + (uint64_t)from * CACHE_BLOCK * row, n * row, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The same of one group, whose rows from N on stay FROM's alone. */
+static int share_group(struct cache *c, int group, size_t to, size_t from, size_t n,
+                       struct err *err)
+{
+    struct cache_group *g = &c->group[group];
+    struct cache_table *t = &g->table[to];
+    const struct cache_table *f = &g->table[from];
+    size_t full = g->source ? f->n : (n - f->first) / CACHE_BLOCK;
+    size_t rest = g->source ? 0 : (n - f->first) % CACHE_BLOCK;
+    int32_t block;
+
+    assert(g->source || (n >= f->first && f->end >= n));
+    t->block = xgrow(t->block, &t->cap, full + 1, sizeof(*t->block));
+    t->first = f->first;
+    t->end = g->source ? f->end : n;
+    for (t->n = 0; t->n < full; t->n++) {
+        t->block[t->n] = f->block[t->n];
+        blocks_hold(&g->pool, t->block[t->n]);
+    }
+    if (!rest)
+        return 0;
+    block = blocks_take(&g->pool, 0);
+    if (block < 0)
+        return err_set(err, ERR_SYSTEM, "the KV cache is full at %zu tokens", n);
+    t->block[t->n++] = block;
+    return copy_rows(c, group, block, f->block[full], rest, err);
+}
+
+int cache_share(struct cache *c, size_t to, size_t from, size_t n, struct err *err)
 {
     cache_reset(c, to);
-    for (int i = 0; i < c->ngroups; i++) {
-        struct cache_group *g = &c->group[i];
-        struct cache_table *t = &g->table[to];
-        const struct cache_table *f = &g->table[from];
-
-        assert(!g->source && n % CACHE_BLOCK == 0 && f->first == 0 && f->end >= n);
-        t->block = xgrow(t->block, &t->cap, n / CACHE_BLOCK + 1, sizeof(*t->block));
-        for (; t->n < n / CACHE_BLOCK; t->n++) {
-            t->block[t->n] = f->block[t->n];
-            blocks_hold(&g->pool, t->block[t->n]);
-        }
-        t->end = n;
-    }
+    for (int i = 0; i < c->ngroups; i++)
+        if (share_group(c, i, to, from, n, err) < 0)
+            return -1;
+    return 0;
 }
 
 size_t cache_window(const struct cache *c)

@@ -79,9 +79,11 @@ int cache_side(const struct cache *c, const struct inst *inst, int side);
 void cache_reset(struct cache *c, size_t sequence);
 /* SEQUENCE keeps its first N rows, a multiple of CACHE_BLOCK, in all groups. */
 void cache_truncate(struct cache *c, size_t sequence, size_t n);
-/* Sequence TO begins with the first N rows of sequence FROM, a multiple of CACHE_BLOCK;
- * FROM has all of them in every group. */
-void cache_share(struct cache *c, size_t to, size_t from, size_t n);
+/* Sequence TO begins with the first N rows of sequence FROM, and its encoder's: all
+ * that FROM has of them, of what has left a window nothing.  Full blocks are shared;
+ * the rows after them are copied, so that both sequences can go on. */
+MUST_CHECK int cache_share(struct cache *c, size_t to, size_t from, size_t n,
+                           struct err *err);
 /* The smallest window of a group; 0: there is none. */
 size_t cache_window(const struct cache *c);
 /* Makes room in GROUP for the rows [START, START + N) of SEQUENCE, and frees blocks

@@ -374,9 +374,14 @@ void engine_truncate(struct engine *e, size_t sequence, size_t n)
     attend_truncate(e->attend, sequence, n);
 }
 
-void engine_share(struct engine *e, size_t to, size_t from, size_t n)
+bool engine_can_fork(const struct engine *e)
 {
-    attend_share(e->attend, to, from, n);
+    return attend_can_fork(e->attend);
+}
+
+int engine_share(struct engine *e, size_t to, size_t from, size_t n, struct err *err)
+{
+    return attend_share(e->attend, to, from, n, err);
 }
 
 size_t engine_cached_blocks(const struct engine *e)

@@ -106,8 +106,12 @@ bool engine_can_share(const struct engine *e, size_t *window);
 /* SEQUENCE keeps its first N rows, a multiple of CACHE_BLOCK: the next segment may
  * begin there. */
 void engine_truncate(struct engine *e, size_t sequence, size_t n);
-/* Sequence TO begins with the first N rows, a multiple of CACHE_BLOCK, of FROM. */
-void engine_share(struct engine *e, size_t to, size_t from, size_t n);
+/* Can a sequence begin with all rows of another, whatever they depend on? */
+bool engine_can_fork(const struct engine *e);
+/* Sequence TO begins with the first N rows of FROM, and what that has of its encoder.
+ * Full blocks of the cache are shared, and rows after them copied. */
+MUST_CHECK int engine_share(struct engine *e, size_t to, size_t from, size_t n,
+                            struct err *err);
 /* Blocks of the KV cache that sequences hold. */
 size_t engine_cached_blocks(const struct engine *e);
 /* From now on, call SEE before the first instruction of each part of the model

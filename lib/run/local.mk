@@ -19,6 +19,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/resident.c %D%/resident.h \
     %D%/runner.c %D%/runner.h \
     %D%/scheduler.c %D%/scheduler.h \
+    %D%/serving.c %D%/serving.h \
     %D%/sequence.c %D%/sequence.h \
     %D%/upload.c %D%/upload.h \
     %D%/weights.c %D%/weights.h \

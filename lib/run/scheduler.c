@@ -29,10 +29,12 @@ struct text {
     int32_t *block; /* [blocks] */
     size_t blocks, cap_blocks;
     size_t source_blocks, sequence;
+    struct scheduler_usage usage;
     int replica;       /* or WAITS */
     bool shares;       /* rows with texts that begin alike */
     bool away;         /* a step in flight computes its next token */
-    bool over;         /* cancelled while it was away */
+    bool over;         /* cancelled while it was away, or in its .gain */
+    bool holds;        /* until tokens are appended to it */
     struct text *next; /* in the queue */
 };
 
@@ -66,6 +68,7 @@ struct scheduler {
     int nreplicas;
     size_t source_all; /* blocks of a replica's cache for encoder inputs */
     bool shares;       /* texts that begin alike share blocks */
+    bool forks;        /* a text can begin with all that another one has */
     size_t window;     /* of the smallest window of a layer; 0: none */
     uint64_t step;     /* steps that were assembled */
     struct scheduler_counts counts;
@@ -96,7 +99,7 @@ static void open_flight(struct flight *f, size_t segments)
 
 /* What a rank's engine says of sequences that begin alike. */
 struct facts {
-    uint64_t shares, window;
+    uint64_t shares, window, forks;
 };
 
 /* On rank 0: can all ranks' sequences share what they begin with?  The first rank of
@@ -105,9 +108,11 @@ static int ask_engines(struct scheduler *s, struct err *err)
 {
     struct runner *r = s->runner;
     size_t window;
-    struct facts own = { .shares = engine_can_share(r->engine, &window) };
+    struct facts own = { .shares = engine_can_share(r->engine, &window),
+                         .forks = engine_can_fork(r->engine) };
 
     own.window = window;
+    s->forks = own.forks;
     s->shares = own.shares && s->o.grow && !s->o.no_sharing;
     s->window = window;
     if (runner_send(r, r->stage, &own, sizeof(own), err) < 0)
@@ -117,6 +122,7 @@ static int ask_engines(struct scheduler *s, struct err *err)
             if (runner_receive(r, i, k, &own, sizeof(own), err) < 0)
                 return -1;
             s->shares &= own.shares != 0;
+            s->forks &= own.forks != 0;
             if (own.window && (!s->window || own.window < s->window))
                 s->window = own.window;
         }
@@ -184,7 +190,7 @@ static int send_end(struct scheduler *s, int ret, struct err *err)
     return ret;
 }
 
-static void change(struct scheduler *s, const struct plan *p)
+static int change(struct scheduler *s, const struct plan *p, struct err *err)
 {
     struct engine *e = s->runner->engine;
 
@@ -195,9 +201,11 @@ static void change(struct scheduler *s, const struct plan *p)
             engine_forget(e, (size_t)c->sequence);
         else if (c->kind == PLAN_TRUNCATE)
             engine_truncate(e, (size_t)c->sequence, (size_t)c->n);
-        else
-            engine_share(e, (size_t)c->sequence, (size_t)c->from, (size_t)c->n);
+        else if (engine_share(e, (size_t)c->sequence, (size_t)c->from, (size_t)c->n,
+                              err) < 0)
+            return -1;
     }
+    return 0;
 }
 
 int scheduler_close(struct scheduler *s, int ret, struct err *err)
@@ -209,7 +217,7 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
     if (s->runner->world->rank == 0)
         ret = send_end(s, ret, err);
     if (ret == 0)
-        change(s, &s->replica[0].plan);
+        ret = change(s, &s->replica[0].plan, err);
     for (struct text *t = s->queue; t; t = next) {
         next = t->next;
         free_text(t);
@@ -266,30 +274,59 @@ static struct text *dequeue(struct scheduler *s, struct text **at)
     return t;
 }
 
+/* ERR_INPUT: no step or cache has room for TEXT, which has ROWS. */
+static int check_text(const struct scheduler *s, const struct scheduler_text *text,
+                      const size_t rows[ROWS_MOST], struct err *err)
+{
+    const struct engine_limits *l = s->o.limits;
+    const struct row_spaces *spaces = &s->runner->program->rows;
+    size_t most = s->o.grow && text->most > text->n ? text->most : text->n;
+    size_t source = rows[ROWS_SOURCE], sources = l->sources ? l->sources : l->source;
+
+    if (!text->n)
+        return err_set(err, ERR_INPUT, "a text without tokens");
+    if (most > l->context || blocks_of(most) > s->replica[0].pool.n ||
+        blocks_of(source) > s->source_all || source > sources)
+        return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
+                       most > source ? most : source);
+    for (int k = ROWS_OWN; k < spaces->n; k++) {
+        size_t each = l->rows[k] ? l->rows[k] / (l->segments + !l->segments) : 1;
+
+        if (spaces->v[k].how == HOW_GIVEN && rows_root(spaces, ROWS_SOURCE) != k &&
+            rows[k] > each)
+            return err_set(err, ERR_INPUT, "a text has %zu rows of %s, at most %zu",
+                           rows[k], spaces->v[k].name, each);
+    }
+    return 0;
+}
+
+static void set_draw(struct text *t, const struct draw *draw)
+{
+    t->in.draw = draw;
+    if (draw)
+        t->draw = *draw;
+    if (t->draw.temperature <= 0) { /* the likeliest of one */
+        t->draw.temperature = 1;
+        t->draw.top_k = 1;
+    }
+}
+
 int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
                      uint64_t *id, struct err *err)
 {
-    size_t most = s->o.grow && text->most > text->n ? text->most : text->n;
     size_t rows[ROWS_MOST];
     struct text *t;
 
     memcpy(rows, text->rows, sizeof(rows));
     rows_count(&s->runner->program->rows, rows);
-    if (most > s->o.limits->context || blocks_of(most) > s->replica[0].pool.n ||
-        blocks_of(rows[ROWS_SOURCE]) > s->source_all)
-        return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
-                       most > rows[ROWS_SOURCE] ? most : rows[ROWS_SOURCE]);
+    if (check_text(s, text, rows, err) < 0)
+        return -1;
     t = xcalloc(1, sizeof(*t));
     t->in = *text;
     t->nsource = rows[ROWS_SOURCE];
-    t->n = text->n;
+    t->n = t->usage.prompt = text->n;
     t->ids = text->ids;
-    if (text->draw)
-        t->draw = *text->draw;
-    if (t->draw.temperature <= 0) { /* the likeliest of one */
-        t->draw.temperature = 1;
-        t->draw.top_k = 1;
-    }
+    set_draw(t, text->draw);
     t->shares = s->shares && !t->nsource;
     for (int i = 0; i < FEEDS_MOST && t->shares; i++)
         t->shares = i == FEED_IDS || !text->input[i];
@@ -319,7 +356,37 @@ size_t scheduler_running(const struct scheduler *s)
 
 struct scheduler_counts scheduler_counts(const struct scheduler *s)
 {
-    return s->counts;
+    struct scheduler_counts c = s->counts;
+
+    for (int i = 0; i < s->nreplicas; i++) {
+        c.blocks += s->replica[i].pool.n;
+        c.held += s->replica[i].pool.used - s->replica[i].nidle;
+    }
+    return c;
+}
+
+static struct text *text_of(const struct scheduler *s, uint64_t id)
+{
+    for (struct text *t = s->queue; t; t = t->next)
+        if (t->id == id)
+            return t;
+    for (int i = 0; i < s->nreplicas; i++)
+        for (size_t k = 0; k < s->replica[i].nrunning; k++)
+            if (s->replica[i].running[k]->id == id)
+                return s->replica[i].running[k];
+    return NULL;
+}
+
+bool scheduler_usage(const struct scheduler *s, uint64_t id,
+                     struct scheduler_usage *usage)
+{
+    const struct text *t = text_of(s, id);
+
+    if (!t || t->over)
+        return false;
+    *usage = t->usage;
+    usage->gained = t->n - t->usage.prompt;
+    return true;
 }
 
 /* ---- room ---- */
@@ -476,8 +543,8 @@ static void consider(const struct scheduler *s, struct start *how, const struct 
     size_t most = t->n - 1 < from->n ? t->n - 1 : from->n, n;
 
     /* it has lost rows that have left a window */
-    if (!from->shares || from->over || (s->window && from->n > s->window) ||
-        most <= how->n)
+    if (!from->shares || from->over || from->in.salt != t->in.salt ||
+        (s->window && from->n > s->window) || most <= how->n)
         return;
     most = common(t, from, most) / CACHE_BLOCK * CACHE_BLOCK;
     n = rows_of(s, from) / CACHE_BLOCK * CACHE_BLOCK;
@@ -522,11 +589,27 @@ static void share(struct replica *r, struct text *t, const struct text *from, si
                                                 .from = (int32_t)from->sequence });
 }
 
+/* T, which has its blocks and its sequence, is one of the replica's texts, with DONE
+ * rows. */
+static void join(struct scheduler *s, struct text *t, int replica, size_t done)
+{
+    struct replica *r = &s->replica[replica];
+    size_t at;
+
+    t->source_blocks = blocks_of(t->nsource);
+    t->done = done;
+    t->replica = replica;
+    r->taken[t->sequence] = true;
+    r->source_blocks += t->source_blocks;
+    for (at = r->nrunning++; at && r->running[at - 1]->id > t->id; at--)
+        r->running[at] = r->running[at - 1];
+    r->running[at] = t;
+}
+
 /* Begins T, which has left the queue. */
 static void begin(struct scheduler *s, const struct start *how, struct text *t)
 {
     struct replica *r = &s->replica[how->replica];
-    size_t at;
 
     if (how->n && how->kept) {
         take_over(r, t, how->from, how->n);
@@ -536,15 +619,12 @@ static void begin(struct scheduler *s, const struct start *how, struct text *t)
             share(r, t, how->from, how->n);
     }
     add_blocks(r, t, blocks_at_first(s, t));
-    t->source_blocks = blocks_of(t->nsource);
-    t->done = how->n;
-    t->replica = how->replica;
-    r->taken[t->sequence] = true;
-    r->source_blocks += t->source_blocks;
-    for (at = r->nrunning++; at && r->running[at - 1]->id > t->id; at--)
-        r->running[at] = r->running[at - 1];
-    r->running[at] = t;
+    join(s, t, how->replica, how->n);
+    if (!t->usage.begun)
+        t->usage.shared = how->n;
+    t->usage.begun = true;
     s->counts.shared += how->n;
+    s->counts.asked += t->shares ? t->n : 0;
 }
 
 /* Frees T's sequence and blocks. */
@@ -588,8 +668,11 @@ static bool take_block(struct scheduler *s, struct text *t)
     struct replica *r = &s->replica[t->replica];
 
     for (size_t i = r->nrunning; i-- > 0 && !blocks_to_have(r);)
-        if (r->running[i]->id > t->id && !r->running[i]->away)
+        if (r->running[i]->id > t->id && !r->running[i]->away) {
+            r->running[i]->usage.preempted++;
+            s->counts.preempted++;
             begin_again(s, r->running[i]);
+        }
     if (!blocks_to_have(r))
         return false;
     add_blocks(r, t, t->blocks + 1);
@@ -609,12 +692,79 @@ void scheduler_cancel(struct scheduler *s, uint64_t id)
 
             if (t->id != id)
                 continue;
-            if (t->away)
+            if (t->away || t == s->gaining)
                 t->over = true;
             else
                 end(s, t);
             return;
         }
+}
+
+/* ---- forks ---- */
+
+/* Blocks that a text with all rows of T would not share with it. */
+static size_t blocks_of_fork(const struct scheduler *s, const struct text *t)
+{
+    return blocks_at_first(s, t) - t->done / CACHE_BLOCK;
+}
+
+/* Is there room for it beside T? */
+static bool can_fork(const struct scheduler *s, const struct text *t)
+{
+    const struct replica *r = t->replica == WAITS ? NULL : &s->replica[t->replica];
+
+    return r && s->forks && t->done && r->nrunning < s->o.limits->sequences &&
+           blocks_of_fork(s, t) <= blocks_to_have(r) &&
+           t->source_blocks <= s->source_all - r->source_blocks;
+}
+
+/* F, of whom everything else is T's, begins with its rows. */
+static void begin_fork(struct scheduler *s, struct text *f, const struct text *t)
+{
+    struct replica *r = &s->replica[t->replica];
+
+    f->sequence = find_sequence(s, r);
+    while (blocks_left(r) < blocks_of_fork(s, t)) /* before the rest is copied */
+        evict(r);
+    share(r, f, t, t->done);
+    add_blocks(r, f, blocks_at_first(s, f));
+    join(s, f, t->replica, t->done);
+}
+
+int scheduler_fork(struct scheduler *s, uint64_t id, const struct draw *draw,
+                   uint64_t tag, uint64_t *fork, struct err *err)
+{
+    struct text *t = text_of(s, id), *f;
+    bool direct = can_fork(s, t);
+
+    assert(!t->away && (t == s->gaining || t->holds));
+    if (!direct && s->runner->program->dynamic_rope)
+        return err_set(err, ERR_SYSTEM,
+                       "the cache has no room for another text of %zu tokens", t->n);
+    f = xcalloc(1, sizeof(*f));
+    f->in = t->in;
+    f->in.tag = tag;
+    set_draw(f, draw);
+    f->n = t->n;
+    f->own = xgrow(f->own, &f->cap, f->n + 1, sizeof(*f->own));
+    memcpy(f->own, t->ids, f->n * sizeof(*f->own));
+    f->ids = f->own;
+    f->nsource = t->nsource;
+    f->shares = t->shares;
+    f->usage = t->usage;
+    f->holds = true;
+    *fork = f->id = s->nids++;
+    if (direct)
+        begin_fork(s, f, t);
+    else
+        enqueue(s, f);
+    return 0;
+}
+
+void scheduler_hold(struct scheduler *s, uint64_t id)
+{
+    assert(s->gaining && s->gaining->id == id);
+    s->gaining->holds = true;
 }
 
 /* ---- assembling a step ---- */
@@ -760,19 +910,23 @@ static bool find_start(const struct scheduler *s, struct start *how, int index,
  * texts. */
 static void add_waiting(struct scheduler *s)
 {
-    while (s->queue) {
+    for (struct text **at = &s->queue; *at;) {
         struct start how, best = { .replica = WAITS };
-        struct text *t;
+        struct text *t = *at;
 
+        if (t->holds) {
+            at = &t->next;
+            continue;
+        }
         for (int i = 0; i < s->nreplicas; i++)
-            if (find_start(s, &how, i, s->queue) &&
+            if (find_start(s, &how, i, t) &&
                 (best.replica == WAITS ||
                  s->replica[i].nrunning < s->replica[best.replica].nrunning))
                 best = how;
-        s->queue->done = 0;
+        t->done = 0;
         if (best.replica == WAITS || best.soon >= best.n + WORTH)
             return;
-        t = dequeue(s, &s->queue);
+        (void)dequeue(s, at);
         begin(s, &best, t);
         add_chunk(s, &s->replica[best.replica], t);
     }
@@ -853,7 +1007,8 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
 
 static int run_plan(struct scheduler *s, struct plan *p, struct err *err)
 {
-    change(s, p);
+    if (change(s, p, err) < 0)
+        return -1;
     if (!p->n && !runner_keeps_step(s->runner))
         return 0;
     if (engine_step(s->runner->engine, plan_segments(p), p->n, err) < 0)
@@ -921,27 +1076,43 @@ static int gain(struct scheduler *s, struct text *t, int32_t next, struct err *e
 
     t->away = false;
     if (!t->over) {
+        const struct scheduler_gain gain = { t->id, t->in.tag, next };
+
         s->gaining = t;
-        if (s->o.gain(s->o.arg, t->id, t->in.tag, next, err) < 0)
+        if (s->o.gain(s->o.arg, &gain, err) < 0)
             return -1;
         s->gaining = NULL;
     }
-    if (t->over || t->n == before)
+    if (t->over || (t->n == before && !t->holds))
         end(s, t);
-    else if (program_rope_changes(s->runner->program, t->n))
+    else if (t->n > before && program_rope_changes(s->runner->program, t->n))
         begin_again(s, t);
     return 0;
 }
 
 void scheduler_append(struct scheduler *s, uint64_t id, const int32_t *ids, size_t n)
 {
-    struct text *t = s->gaining;
+    struct text *t = text_of(s, id);
 
-    assert(t && t->id == id && t->n + n <= s->o.limits->context);
+    assert((t == s->gaining || t->holds) && t->n + n <= s->o.limits->context);
     t->own = xgrow(t->own, &t->cap, t->n + n, sizeof(*t->own));
     memcpy(t->own + t->n, ids, n * sizeof(*ids));
     t->ids = t->own;
     t->n += n;
+    t->holds = false;
+    if (t != s->gaining && t->replica != WAITS &&
+        program_rope_changes(s->runner->program, t->n))
+        begin_again(s, t);
+}
+
+/* The first text of the queue that does not wait for its caller, or NULL. */
+static const struct text *next_waiting(const struct scheduler *s)
+{
+    const struct text *t = s->queue;
+
+    while (t && t->holds)
+        t = t->next;
+    return t;
 }
 
 /* Takes the results of the oldest step in flight. */
@@ -975,14 +1146,16 @@ static int settle(struct scheduler *s, struct err *err)
 int scheduler_step(struct scheduler *s, struct err *err)
 {
     bool any = assemble(s);
+    const struct text *next;
 
     if (any && run_step(s, err) < 0)
         return -1;
-    if (!any && !s->nflights)
-        return s->queue ? err_set(err, ERR_SYSTEM,
-                                  "the cache has no room for a text of %zu tokens",
-                                  s->queue->n)
-                        : 0;
+    if (!any && !s->nflights) {
+        next = next_waiting(s);
+        return next ? err_set(err, ERR_SYSTEM,
+                              "the cache has no room for a text of %zu tokens", next->n)
+                    : 0;
+    }
     if ((!any || s->nflights == (size_t)s->runner->nstages) && settle(s, err) < 0)
         return -1;
     return 1;

@@ -22,6 +22,11 @@
  * on the tokens up to it (engine_can_share); so the results are the same to the bit
  * where they do not depend on the rows of a step.
  *
+ * All calls come from one thread.  Where others hear of texts, as in a server, they put
+ * what is to be submitted and cancelled into a queue of theirs, which this thread
+ * empties between two steps, and waits for while it is idle; ranks that follow wait as
+ * long.  A text that never fits is refused when it is submitted, and nothing ends.
+ *
  * With pipeline stages there are as many steps in flight as stages, and a text's next
  * token is in one of them. */
 #ifndef LIB_RUN_SCHEDULER_H
@@ -29,8 +34,8 @@
 
 #include "lib/run/runner.h"
 
-/* A text to be run.  Arrays are the caller's, and stay until the text is over; of a
- * text that grows, scheduler_submit copies the ids. */
+/* A text to be run.  Arrays are the caller's, and stay until the text and its forks are
+ * over; of a text that grows, scheduler_submit copies the ids. */
 struct scheduler_text {
     const int32_t *ids;            /* [n] */
     const void *input[FEEDS_MOST]; /* as of a segment of all its tokens; that of ids is
@@ -43,6 +48,8 @@ struct scheduler_text {
                               * added; copied.  A temperature of 0: the likeliest token.
                               * NULL: the program has no OP_SAMPLE */
     uint64_t tag;            /* the caller's number of it, known on every rank */
+    uint64_t salt; /* texts of different salts share no blocks: of users who may
+                    * not learn what others ask, or of other weights */
 };
 
 /* The part of a text that was in a step. */
@@ -58,6 +65,13 @@ struct scheduler_part {
                                              * of experts */
 };
 
+/* What a step has decided. */
+struct scheduler_gain {
+    uint64_t id, tag; /* of the text */
+    int32_t next;     /* the token that follows it; -1 when the logits decide none,
+                       * because one is NaN or +inf or all are -inf */
+};
+
 struct scheduler_options {
     bool grow;       /* texts grow by the token that is output 0 of the last stage */
     bool no_sharing; /* each text computes all its tokens itself */
@@ -67,11 +81,11 @@ struct scheduler_options {
     /* On rank 0, later: the same part, in the same order, so that it can receive what
      * .see has sent; or NULL.  Unless texts grow, .last says that this one is over. */
     int (*collect)(void *arg, const struct scheduler_part *part, struct err *err);
-    /* On rank 0: the token that follows text ID is NEXT, or -1 when the logits decide
-     * none, because one is NaN or +inf or all are -inf.  The callback appends to the
-     * text what it gains (scheduler_append), NEXT or others; a text that gains nothing
-     * is over.  Not called for cancelled texts. */
-    int (*gain)(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err);
+    /* On rank 0: a text has a next token.  The callback appends to it what it gains
+     * (scheduler_append), that token or others, or lets it wait (scheduler_hold); else
+     * the text is over.  It may submit, fork, cancel, and append to texts that wait.
+     * Not called for cancelled texts. */
+    int (*gain)(void *arg, const struct scheduler_gain *gain, struct err *err);
     void *arg;
 };
 
@@ -84,29 +98,52 @@ MUST_CHECK int scheduler_open(struct scheduler **out, struct runner *r,
 
 /* On rank 0: */
 
-/* Appends T to the queue.  Ids count from 0.  ERR_INPUT: the cache could never hold
- * it. */
+/* Appends T to the queue.  Ids count from 0.  ERR_INPUT: T is empty, or has more tokens
+ * or other rows than there will ever be room for; then S is as before. */
 MUST_CHECK int scheduler_submit(struct scheduler *s, const struct scheduler_text *t,
                                 uint64_t *id, struct err *err);
 /* Ends text ID, which frees its blocks before the next step; results under way are
  * dropped.  A no-op for a text that is over. */
 void scheduler_cancel(struct scheduler *s, uint64_t id);
-/* During .gain for ID: appends N tokens, at most up to its limit. */
+/* During .gain for ID, and at any time for a text that waits: appends N tokens, at most
+ * up to its limit. */
 void scheduler_append(struct scheduler *s, uint64_t id, const int32_t *ids, size_t n);
+/* During .gain for ID: it waits, until scheduler_append or scheduler_cancel. */
+void scheduler_hold(struct scheduler *s, uint64_t id);
+/* During .gain for ID, or while ID waits: makes a text with all its tokens, and what
+ * DRAW and TAG give, which waits like it.  The two share the full blocks of the cache;
+ * if there is no room for the other one, it is computed again when there is (of dynamic
+ * RoPE never the same: ERR_SYSTEM). */
+MUST_CHECK int scheduler_fork(struct scheduler *s, uint64_t id, const struct draw *draw,
+                              uint64_t tag, uint64_t *fork, struct err *err);
 /* Runs one step, or takes the results of one.  Returns 1; 0: idle, all submitted texts
- * are over; -1: *err is set, and S can only be closed. */
+ * are over or wait; -1: *err is set, and S can only be closed. */
 MUST_CHECK int scheduler_step(struct scheduler *s, struct err *err);
 /* Runs steps until the scheduler is idle. */
 MUST_CHECK int scheduler_run(struct scheduler *s, struct err *err);
 /* Texts in the queue, and texts that have begun. */
 size_t scheduler_waiting(const struct scheduler *s);
 size_t scheduler_running(const struct scheduler *s);
-/* Tokens so far. */
+/* Numbers so far. */
 struct scheduler_counts {
-    uint64_t computed;
-    uint64_t shared; /* of prompts, that another text had computed */
+    uint64_t computed;  /* tokens */
+    uint64_t asked;     /* tokens of texts that began, which might have been shared */
+    uint64_t shared;    /* of these: that another text had computed */
+    uint64_t preempted; /* texts, each time */
+    size_t blocks;      /* of the cache, over all replicas */
+    size_t held;        /* of these: by texts that are not over, now */
 };
 struct scheduler_counts scheduler_counts(const struct scheduler *s);
+/* Of a text until it is over, which it is not in its last .gain. */
+struct scheduler_usage {
+    size_t prompt, gained; /* tokens */
+    size_t shared;         /* of the prompt, that another text had computed */
+    uint64_t preempted;    /* how often */
+    bool begun;            /* it has been in a step */
+};
+/* False: ID is over. */
+bool scheduler_usage(const struct scheduler *s, uint64_t id,
+                     struct scheduler_usage *usage);
 
 /* On the other ranks: runs the steps that rank 0 decides until it closes its scheduler.
  * The same error as rank 0's if it closes it because of one. */
