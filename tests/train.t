@@ -316,7 +316,7 @@ run tp-run train -q --resume --steps 10 --threads 1 -o one
 status_is 0 "a run can be given more steps"
 ok "and takes them" test -d one/step-000010
 cp -r one bad
-rm -rf bad/step-000010
+rm -rf bad/step-000010 bad/step-000004
 dd if=/dev/zero of=bad/step-000008/rank-tp0-pp0.safetensors bs=1 seek=60000 count=8 conv=notrunc 2> /dev/null
 run tp-run train -q --resume -o bad
 status_is 3 "a damaged checkpoint is not gone on from"

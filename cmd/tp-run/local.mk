@@ -31,5 +31,6 @@ bin_tp_run_SOURCES = \
     %D%/train.c %D%/train.h \
     %D%/traindir.c \
     %D%/trainlog.c \
-    %D%/trainrank.c
+    %D%/trainrank.c \
+    %D%/trainsteps.c
 bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS)

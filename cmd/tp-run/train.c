@@ -68,6 +68,10 @@ struct request {
     struct action_table table;
     const char *model;   /* the model to open */
     const char *weights; /* --weights-from, or NULL */
+    const char *fork;    /* --fork, or NULL */
+    char *newest;        /* the checkpoint that is gone on from, or NULL; */
+    size_t damaged;      /* number of newer ones, which are damaged, */
+    char *damage;        /* and the fault of the newest of them */
 };
 
 /* ---- options parsed here ---- */
@@ -223,12 +227,14 @@ static int take_up(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
 
-    if (train_dir_read(t, err) < 0 || (r->model && check_given(r, err) < 0))
+    if (train_dir_read(t, err) < 0 || (r->model && check_given(r, err) < 0) ||
+        train_newest_whole(&r->newest, &r->damaged, &r->damage, t->dir, session_cores(),
+                           err) < 0)
         return -1;
     r->continues = true;
-    t->resumed = t->look.newest != NULL;
+    t->resumed = r->newest != NULL;
     r->same_model = r->model || !t->resumed;
-    r->model = t->resumed ? t->look.newest : r->t.files.model;
+    r->model = t->resumed ? r->newest : r->t.files.model;
     return 0;
 }
 
@@ -245,6 +251,29 @@ static int find_inside(bool *is, const char *path, const char *dir, struct err *
     free(x);
     free(y);
     return 0;
+}
+
+/* Takes what is not given from the run that has the checkpoint of --fork. */
+static int take_fork(struct request *r, struct err *err)
+{
+    struct train_files *f = &r->t.files;
+    char *full, *dir;
+    int ret;
+
+    if (fs_resolve(&full, r->fork, err) < 0)
+        return -1;
+    dir = fs_dirname_dup(full ? full : r->fork);
+    ret = train_dir_fork(&r->t, dir, err);
+    if (ret == 0 && r->data.n)
+        train_list_clear(&f->data);
+    if (ret == 0 &&
+        (r->eval.n || (r->t.setting[S_FRACTION].given && r->t.o.eval_fraction > 0)))
+        train_list_clear(&f->eval);
+    if (ret == 0 && r->eval.n && !r->t.setting[S_FRACTION].given)
+        r->t.o.eval_fraction = 0;
+    free(dir);
+    free(full);
+    return ret;
 }
 
 static int find_run(struct request *r, struct err *err)
@@ -279,7 +308,7 @@ static int find_run(struct request *r, struct err *err)
     if (!r->model)
         return err_set(err, ERR_USAGE, "give a model%s",
                        r->resume ? ": there is no run to resume" : "");
-    return 0;
+    return r->fork ? take_fork(r, err) : 0;
 }
 
 /* ---- data ---- */
@@ -391,9 +420,10 @@ static int check_model(struct request *r, struct err *err)
 {
     const struct session *s = r->t.session;
     struct train_options *o = &r->t.o;
+    const char *state = r->weights ? r->weights : r->fork;
 
-    if (r->weights && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
-        return err_set(err, ERR_INPUT, "%s: has no state of a training", r->weights);
+    if (state && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
+        return err_set(err, ERR_INPUT, "%s: has no state of a training", state);
     if (session_need_lm(s, err) < 0)
         return -1;
     if (s->source)
@@ -409,7 +439,15 @@ static int check_model(struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--seq %" PRIu64 ": the model takes %" PRIu64 " tokens", o->seq,
                        s->context);
-    return r->t.resumed ? train_state_read(&r->t, s->checkpoint, err) : 0;
+    if (!r->t.resumed && !r->t.forked)
+        return 0;
+    if (train_state_read(&r->t, s->checkpoint, err) < 0)
+        return -1;
+    if (!r->t.resumed) { /* what is best is what this run has */
+        r->t.state.best = (double)INFINITY;
+        r->t.state.best_step = 0;
+    }
+    return 0;
 }
 
 static struct program_options options_of(const struct train *t)
@@ -550,8 +588,8 @@ static int derive_global(struct request *r, struct err *err)
     struct train_options *o = &r->t.o;
     const struct setting *set = r->t.setting;
     int dp = r->t.session->mesh.size[MESH_DP];
-    bool alone =
-        set[S_MICRO].given && !set[S_GLOBAL].given && !r->continues && !r->t.table;
+    bool alone = set[S_MICRO].given && !set[S_GLOBAL].given && !r->continues &&
+                 !r->t.forked && !r->t.table;
     int number = r->micro_batches ? r->micro_batches : alone ? 1 : 0;
     int64_t global = (int64_t)o->micro * dp * number;
 
@@ -589,6 +627,37 @@ static int check_shares(struct request *r, struct err *err)
     return 0;
 }
 
+/* A run that goes on may end at another step, but not before where it is; and its rate
+ * is that of its new end. */
+static int check_end(const struct request *r, struct err *err)
+{
+    const struct train *t = &r->t;
+    const struct train_options *o = &t->o;
+    const enum schedule schedule = (enum schedule)o->schedule;
+
+    if (t->state.step > (uint64_t)o->steps ||
+        (!t->resumed && t->state.step && t->state.step == (uint64_t)o->steps))
+        return err_set(err, ERR_USAGE, "%s%d: %s has done %" PRIu64 " steps already",
+                       r->epochs > 0 ? "--epochs, which make --steps " : "--steps ",
+                       o->steps, r->model, t->state.step);
+    if (t->resumed && t->steps_before && o->steps != t->steps_before && t->state.step &&
+        schedule_is_timed(schedule) && launcher_is_front(&t->session->launcher))
+        cmd_warn(t->session->cmd,
+                 "the rate is %s over %d steps from here on; the first %" PRIu64
+                 " had that over %d",
+                 schedule_names[schedule], o->steps, t->state.step, t->steps_before);
+    return 0;
+}
+
+static void warn_of_damage(const struct request *r)
+{
+    const struct train *t = &r->t;
+
+    if (r->damage && launcher_is_front(&t->session->launcher))
+        cmd_warn(t->session->cmd, "%s; going on from %s, %s", r->damage, r->newest,
+                 r->damaged > 1 ? "the newest that is whole" : "the one before");
+}
+
 static int prepare(struct request *r, const struct cmd *cmd,
                    struct session_options *opt, struct err *err)
 {
@@ -599,12 +668,16 @@ static int prepare(struct request *r, const struct cmd *cmd,
         return err_set(err, ERR_USAGE,
                        "--weights-from %s: takes the place of the model %s; give one",
                        r->weights, r->model);
-    if (r->weights)
-        r->model = r->weights;
+    if (r->fork && (r->weights || r->model))
+        return err_set(err, ERR_USAGE,
+                       "--fork %s: takes the place of the model %s; give one", r->fork,
+                       r->weights ? r->weights : r->model);
+    if (r->weights || r->fork)
+        r->model = r->weights ? r->weights : r->fork;
     if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
         parse_pipeline(r, err) < 0)
         return -1;
-    opt->draw = t->o.init && !t->resumed;
+    opt->draw = t->o.init && !t->resumed && !t->forked;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
     if (opt->draw && t->session->checkpoint->sharded)
@@ -619,7 +692,19 @@ static int prepare(struct request *r, const struct cmd *cmd,
     ret = check_shares(r, err);
     if (ret == 0)
         ret = open_data(r, err);
-    return launcher_agree(&t->session->launcher, ret, err);
+    if (ret == 0)
+        ret = check_end(r, err);
+    if (launcher_agree(&t->session->launcher, ret, err) < 0)
+        return -1;
+    warn_of_damage(r);
+    return 0;
+}
+
+/* Had the run done all of its steps, and their evaluation? */
+static bool is_finished(const struct train *t)
+{
+    return t->resumed && t->state.step >= (uint64_t)t->o.steps &&
+           (!t->held || !isnan(t->state.eval_loss));
 }
 
 static int run(struct request *r, struct err *err)
@@ -629,6 +714,10 @@ static int run(struct request *r, struct err *err)
 
     if (r->dry)
         return launcher_is_front(l) && print_plan(r, err) < 0
+                   ? cmd_fail(t->session->cmd, err)
+                   : cmd_finish(t->session->cmd, 0);
+    if (is_finished(t))
+        return launcher_is_front(l) && train_log_finished(t, r->newest, err) < 0
                    ? cmd_fail(t->session->cmd, err)
                    : cmd_finish(t->session->cmd, 0);
     if (take_dir(r, err) < 0 || launcher_ask(l, err) < 0)
@@ -648,6 +737,8 @@ static void clear(struct request *r)
         close(r->t.lock);
     }
     train_look_clear(&r->t.look);
+    free(r->newest);
+    free(r->damage);
     free(r->t.dir);
 }
 
@@ -667,7 +758,8 @@ int train_main(const char *program, int argc, char **argv)
                                        .clip = 1,
                                        .dropout = -1,
                                        .save_every = SAVE_AT_END },
-                                .state.best = (double)INFINITY,
+                                .state = { .best = (double)INFINITY,
+                                           .eval_loss = (double)NAN },
                                 .nsettings = SETTINGS } };
     struct train_options *o = &r.t.o;
     const char *out = NULL;
@@ -695,6 +787,7 @@ int train_main(const char *program, int argc, char **argv)
           "the run's directory: checkpoints and log", NULL, NULL },
         { OPT_FLAG, '\0', "resume", &r.resume, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "weights-from", &r.weights, "STEP", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "fork", &r.fork, "STEP", NULL, NULL, NULL },
         { OPT_FLAG, 'f', "force", &r.force, NULL, "remove a run that is there", NULL,
           NULL },
         { OPT_STRING, '\0', "keep", &r.keep, "N", NULL, NULL, NULL },

@@ -1,7 +1,8 @@
 /* train - shared by the parts of 'tp-run train'
  *
- * train.c reads options, traindir.c manages the run's directory, trainrank.c is the
- * main function of a rank, and trainlog.c writes logs and reports. */
+ * train.c reads options, traindir.c manages the run's directory and trainsteps.c the
+ * checkpoints in it, trainrank.c is the main function of a rank, and trainlog.c writes
+ * logs and reports. */
 #ifndef CMD_TP_RUN_TRAIN_H
 #define CMD_TP_RUN_TRAIN_H
 
@@ -57,8 +58,10 @@ const char *train_setting_fault(const struct setting *s);
 /* Progress of a run; everything else follows from the step. */
 struct train_state {
     uint64_t step, updates, tokens;
-    double norm; /* mean of recent gradient norms; 0: none yet */
-    double best; /* lowest evaluation loss of a saved step, and that step */
+    uint64_t samples; /* that its steps have taken: index of the next */
+    double eval_loss; /* of the evaluation after this step; NaN: none */
+    double norm;      /* mean of recent gradient norms; 0: none yet */
+    double best;      /* lowest evaluation loss of a saved step, and that step */
     uint64_t best_step;
 };
 
@@ -103,7 +106,9 @@ struct train {
     struct train_look look;      /* the directory before it was locked */
     struct train_files files;    /* files that the run reads */
     bool resumed;
-    bool replaces;            /* an existing run is removed */
+    bool forked;      /* begins with the whole state of another run's checkpoint */
+    int steps_before; /* --steps of the run before it was resumed */
+    bool replaces;    /* an existing run is removed */
     struct train_state state; /* initial state */
 };
 
@@ -120,13 +125,28 @@ void train_look_clear(struct train_look *look);
  * newest checkpoint, than BEFORE. */
 MUST_CHECK int train_dir_check(const struct train_look *before, const char *dir,
                                struct err *err);
+/* ---- trainsteps.c ---- */
+
 /* The path of checkpoint STEP; the path of the newest complete checkpoint, or NULL when
  * DIR has none.  The caller frees both. */
 char *train_step_dup(const char *dir, uint64_t step);
 MUST_CHECK int train_newest(char **path, const char *dir, struct err *err);
+/* The newest complete checkpoint of DIR, as train_newest, that is also undamaged: all
+ * of its files are read.  *damaged becomes the number of damaged ones that are newer,
+ * and *why the fault of the newest of them, which the caller frees; ERR_INPUT when all
+ * are damaged. */
+MUST_CHECK int train_newest_whole(char **path, size_t *damaged, char **why,
+                                  const char *dir, int threads, struct err *err);
+/* Removes what an interrupted run left of checkpoints; all complete checkpoints. */
+MUST_CHECK int train_steps_clean(const char *dir, struct err *err);
+MUST_CHECK int train_steps_remove(const char *dir, struct err *err);
+/* Renames checkpoints beyond STEP, which are damaged, to NAME.damaged. */
+MUST_CHECK int train_steps_retire(const char *dir, uint64_t step, struct err *err);
 /* Removes all checkpoints except the newest KEEP and step BEST (0: none). */
 MUST_CHECK int train_dir_prune(const char *dir, int keep, uint64_t best,
                                struct err *err);
+
+/* ---- traindir.c: files and settings ---- */
 
 /* "-" is standard input, which can be read once more afterwards. */
 MUST_CHECK int train_files_add(struct train_list *list, const char *path,
@@ -145,14 +165,19 @@ MUST_CHECK int train_files_note(struct train *t, struct err *err);
 /* Prepares T's directory for a run that begins or resumes: removes what it replaces and
  * what an interrupted run left unfinished, and writes run.json. */
 MUST_CHECK int train_dir_begin(struct train *t, struct err *err);
-/* Reads run.json: .files, and the settings that are not given.  ERR_USAGE when a fixed
- * setting is given with another value. */
+/* Reads run.json: .files, .forked, and the settings that are not given.  ERR_USAGE when
+ * a fixed setting is given with another value. */
 MUST_CHECK int train_dir_read(struct train *t, struct err *err);
+/* Reads the run.json of DIR, another run: the files of data, and the settings that are
+ * not given. */
+MUST_CHECK int train_dir_fork(struct train *t, const char *dir, struct err *err);
+
+/* The loss of the last step in the log of the run in DIR; NaN: it has none. */
+MUST_CHECK int train_dir_last_loss(double *loss, const char *dir, struct err *err);
 
 void train_settings_print(struct str *out, const struct train *t);
 /* Converts the state to the JSON of a manifest, and back. */
-char *train_state_dup(const struct train *t, const struct train_state *s,
-                      double eval_loss);
+char *train_state_dup(const struct train *t, const struct train_state *s);
 MUST_CHECK int train_state_read(struct train *t, const struct checkpoint *c,
                                 struct err *err);
 
@@ -184,6 +209,10 @@ struct train_told {
 MUST_CHECK int train_log_open(struct train_log *l, const struct train *t,
                               struct err *err);
 void train_log_close(struct train_log *l);
+/* Tells of a run that was finished before this process: what train_log_end tells, but
+ * not to the run's log nor to --log. */
+MUST_CHECK int train_log_finished(const struct train *t, const char *checkpoint,
+                                  struct err *err);
 /* The first line of this process: model, layout, BACKEND, command. */
 MUST_CHECK int train_log_start(struct train_log *l, const char *backend,
                                struct err *err);

@@ -19,8 +19,7 @@
 #include "lib/base/output.h"
 #include "lib/base/str.h"
 
-static const char RUN[] = "run.json", LOG[] = "log.jsonl", STEP[] = "step-",
-                  FORMAT[] = "shardutils-run";
+static const char RUN[] = "run.json", LOG[] = "log.jsonl", FORMAT[] = "shardutils-run";
 
 enum { CHUNK = 1 << 20, MOST = 1 << 30, VERSION = 1 };
 
@@ -82,72 +81,6 @@ int train_dir_lock(int *fd, const char *dir, struct err *err)
     return 0;
 }
 
-/* ---- checkpoints ---- */
-
-char *train_step_dup(const char *dir, uint64_t step)
-{
-    return str_dupf("%s%s%s%06" PRIu64, dir, str_ends(dir, "/") ? "" : "/", STEP, step);
-}
-
-/* Is NAME a checkpoint's name?  Sets *step. */
-static bool is_step(const char *name, uint64_t *step)
-{
-    return str_starts(name, STEP) && str_u64(name + strlen(STEP), step);
-}
-
-struct found {
-    uint64_t *step;
-    size_t n;
-};
-
-static int compare_steps(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
-/* Lists the steps of the complete checkpoints in DIR, ascending. */
-static int find_steps(struct found *f, const char *dir, struct err *err)
-{
-    char **names;
-    size_t n;
-    int ret = 0;
-
-    *f = (struct found){ 0 };
-    if (fs_list(&names, &n, dir, err) < 0)
-        return -1;
-    f->step = xcalloc(n + 1, sizeof(*f->step));
-    for (size_t i = 0; i < n && ret == 0; i++) {
-        char *path = fs_join_dup(dir, names[i]);
-        bool whole = false;
-
-        if (is_step(names[i], &f->step[f->n]))
-            ret = checkpoint_is_sharded(&whole, path, err);
-        f->n += whole;
-        free(path);
-    }
-    fs_list_free(names, n);
-    if (ret < 0) {
-        free(f->step);
-        *f = (struct found){ 0 };
-        return -1;
-    }
-    qsort(f->step, f->n, sizeof(*f->step), compare_steps);
-    return 0;
-}
-
-int train_newest(char **path, const char *dir, struct err *err)
-{
-    struct found f;
-
-    if (find_steps(&f, dir, err) < 0)
-        return -1;
-    *path = f.n ? train_step_dup(dir, f.step[f.n - 1]) : NULL;
-    free(f.step);
-    return 0;
-}
-
 int train_dir_look(struct train_look *look, const char *dir, struct err *err)
 {
     struct train_look seen = { 0 };
@@ -192,30 +125,28 @@ int train_dir_check(const struct train_look *before, const char *dir, struct err
                           dir);
 }
 
-/* Is NAME an unfinished checkpoint, being written or removed? */
-static bool is_leftover(const char *name)
+/* Does the log line LINE[len] tell of what the run has done in STATE?  An incomplete
+ * one does not, nor does an evaluation that no checkpoint has noted: it is made again.
+ */
+static bool is_of(const struct train_state *state, const char *line, size_t len)
 {
-    return str_starts(name, STEP) &&
-           (str_ends(name, ".partial") || str_ends(name, ".removed") ||
-            strstr(name, ".old-"));
-}
-
-/* The step of the log line LINE[len]; UINT64_MAX if it is incomplete. */
-static uint64_t step_of(const char *line, size_t len)
-{
+    const char *type;
     struct json_doc doc;
-    uint64_t step = UINT64_MAX;
+    uint64_t step;
+    bool is;
 
     if (json_parse(&doc, LOG, line, len, NULL) < 0)
-        return step;
-    if (!json_u64(json_get(doc.root, "step"), &step))
-        step = UINT64_MAX;
+        return false;
+    type = json_string(json_get(doc.root, "type"));
+    is = json_u64(json_get(doc.root, "step"), &step) && step <= state->step &&
+         (step < state->step || !isnan(state->eval_loss) || !type ||
+          strcmp(type, "eval") != 0);
     json_clear(&doc);
-    return step;
+    return is;
 }
 
-/* Truncates the log after the lines of STEP. */
-static int cut_log(const char *dir, uint64_t step, struct err *err)
+/* Truncates the log after the lines of STATE. */
+static int cut_log(const char *dir, const struct train_state *state, struct err *err)
 {
     char *path = fs_join_dup(dir, LOG), *text = NULL;
     struct str kept = { 0 };
@@ -225,7 +156,7 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
     if (ret == 0 && text) {
         for (char *line = text, *end;
              (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1)
-            if (step_of(line, (size_t)(end - line)) <= step)
+            if (is_of(state, line, (size_t)(end - line)))
                 str_addn(&kept, line, (size_t)(end + 1 - line));
         ret = output_write(path, str_text(&kept), kept.len, true, err);
     }
@@ -235,52 +166,29 @@ static int cut_log(const char *dir, uint64_t step, struct err *err)
     return ret;
 }
 
-/* Removes what an interrupted run left unfinished, and log lines after STEP. */
-static int clean(const char *dir, uint64_t step, struct err *err)
+int train_dir_last_loss(double *loss, const char *dir, struct err *err)
 {
-    char **names;
-    size_t n;
-    int ret = 0;
+    char *path = fs_join_dup(dir, LOG), *text = NULL;
+    size_t n = 0;
+    int ret = fs_read_optional(&text, &n, path, MOST, err);
 
-    if (fs_list(&names, &n, dir, err) < 0)
-        return -1;
-    for (size_t i = 0; i < n && ret == 0; i++) {
-        char *path = fs_join_dup(dir, names[i]);
+    *loss = (double)NAN;
+    if (ret == 0 && text)
+        for (char *line = text, *end;
+             (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1) {
+            struct json_doc doc;
+            const char *type;
 
-        if (is_leftover(names[i]))
-            ret = fs_remove_tree(path, err);
-        free(path);
-    }
-    fs_list_free(names, n);
-    return ret < 0 ? -1 : cut_log(dir, step, err);
-}
-
-/* Renames it first, so that a half-removed directory is no checkpoint. */
-static int remove_step(const char *dir, uint64_t step, struct err *err)
-{
-    char *path = train_step_dup(dir, step), *gone = str_dupf("%s.removed", path);
-    int ret = fs_remove_tree(gone, err);
-
-    if (ret == 0 && rename(path, gone) < 0)
-        ret = err_errno(err, "%s", path);
-    if (ret == 0)
-        ret = fs_remove_tree(gone, err);
+            if (json_parse(&doc, LOG, line, (size_t)(end - line), NULL) < 0)
+                continue;
+            type = json_string(json_get(doc.root, "type"));
+            if (type && !strcmp(type, "step") &&
+                !json_double(json_get(doc.root, "loss"), loss))
+                *loss = (double)NAN;
+            json_clear(&doc);
+        }
+    free(text);
     free(path);
-    free(gone);
-    return ret;
-}
-
-int train_dir_prune(const char *dir, int keep, uint64_t best, struct err *err)
-{
-    struct found f;
-    int ret = 0;
-
-    if (find_steps(&f, dir, err) < 0)
-        return -1;
-    for (size_t i = 0; i + (size_t)keep < f.n && ret == 0; i++)
-        if (!best || f.step[i] != best)
-            ret = remove_step(dir, f.step[i], err);
-    free(f.step);
     return ret;
 }
 
@@ -288,19 +196,15 @@ int train_dir_prune(const char *dir, int keep, uint64_t best, struct err *err)
 static int remove_run(const char *dir, struct err *err)
 {
     const char *const files[] = { RUN, LOG };
-    struct found f;
-    int ret = find_steps(&f, dir, err);
+    int ret = train_steps_remove(dir, err);
 
-    for (size_t i = 0; i < f.n && ret == 0; i++)
-        ret = remove_step(dir, f.step[i], err);
-    free(f.step);
     for (int i = 0; i < 2 && ret == 0; i++) {
         char *path = fs_join_dup(dir, files[i]);
 
         ret = fs_remove_tree(path, err);
         free(path);
     }
-    return ret < 0 ? -1 : clean(dir, 0, err);
+    return ret < 0 ? -1 : train_steps_clean(dir, err);
 }
 
 /* ---- a run's input files ---- */
@@ -531,10 +435,10 @@ static bool read_value(const struct setting *s, const struct json *j)
     return false;
 }
 
-/* A given setting must equal the stored one unless it may change; a setting that is not
- * given takes the stored value. */
+/* A given setting must equal the stored one unless it may change, as all may where the
+ * run is FORKED; a setting that is not given takes the stored value. */
 static int take_setting(struct setting *s, const struct json_doc *doc,
-                        const struct json *all, struct err *err)
+                        const struct json *all, bool forked, struct err *err)
 {
     char *key = key_dup(s);
     const struct json *j = json_get(all, key);
@@ -542,7 +446,7 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
     int ret = 0;
 
     free(key);
-    if (s->given && !s->fixed)
+    if (s->given && (!s->fixed || forked))
         return 0;
     if (!j && s->fixed == SETTING_ADDED)
         return s->given
@@ -631,6 +535,8 @@ static int write_run(const struct train *t, struct err *err)
     add_files(&out, "model_files", &f->weights);
     add_files(&out, "data", &f->data);
     add_files(&out, "eval_data", &f->eval);
+    if (t->forked)
+        str_add(&out, ",\n\"forked\":true");
     str_add(&out, ",\n\"options\":");
     train_settings_print(&out, t);
     str_add(&out, "}\n");
@@ -650,7 +556,10 @@ int train_dir_begin(struct train *t, struct err *err)
         return -1;
     if (is_run && remove_run(t->dir, err) < 0)
         return -1;
-    return write_run(t, err) < 0 ? -1 : clean(t->dir, t->state.step, err);
+    if (write_run(t, err) < 0 || train_steps_clean(t->dir, err) < 0 ||
+        train_steps_retire(t->dir, t->state.step, err) < 0)
+        return -1;
+    return cut_log(t->dir, &t->state, err);
 }
 
 static int read_files(struct train_list *list, const struct json_doc *doc,
@@ -707,12 +616,13 @@ static int check_format(const struct json_doc *doc, struct err *err)
     return 0;
 }
 
-int train_dir_read(struct train *t, struct err *err)
+static int read_run(struct train *t, const char *dir, bool forked, struct err *err)
 {
     struct train_files *f = &t->files;
-    char *path = fs_join_dup(t->dir, RUN), *text = NULL;
+    char *path = fs_join_dup(dir, RUN), *text = NULL;
     struct json_doc doc;
     const char *model;
+    int64_t steps;
     size_t n;
     int ret = -1;
 
@@ -728,13 +638,18 @@ int train_dir_read(struct train *t, struct err *err)
     }
     f->model = xstrdup(model);
     for (size_t i = 0; i < t->nsettings; i++)
-        if (take_setting(&t->setting[i], &doc, json_get(doc.root, "options"), err) < 0)
+        if (take_setting(&t->setting[i], &doc, json_get(doc.root, "options"), forked,
+                         err) < 0)
             goto clear;
+    if (json_i64(json_get(json_get(doc.root, "options"), "steps"), &steps) &&
+        steps > 0 && steps <= INT32_MAX)
+        t->steps_before = (int)steps;
     if (read_files(&f->data, &doc, "data", err) < 0 ||
         read_files(&f->eval, &doc, "eval_data", err) < 0 ||
         read_files(&f->weights, &doc, "model_files", err) < 0 ||
-        drop_own(&f->weights, t->dir, err) < 0)
+        drop_own(&f->weights, dir, err) < 0)
         goto clear;
+    t->forked = json_is_true(json_get(doc.root, "forked"));
     ret = 0;
 clear:
     json_clear(&doc);
@@ -744,26 +659,43 @@ out:
     return ret;
 }
 
+int train_dir_read(struct train *t, struct err *err)
+{
+    return read_run(t, t->dir, false, err);
+}
+
+int train_dir_fork(struct train *t, const char *dir, struct err *err)
+{
+    struct train_files *f = &t->files;
+
+    if (read_run(t, dir, true, err) < 0)
+        return -1;
+    t->forked = true;
+    free(f->model);
+    f->model = NULL;
+    train_list_clear(&f->weights);
+    return 0;
+}
+
 /* ---- training state in a manifest ---- */
 
-char *train_state_dup(const struct train *t, const struct train_state *s,
-                      double eval_loss)
+char *train_state_dup(const struct train *t, const struct train_state *s)
 {
     struct str out = { 0 };
 
     str_addf(&out,
              "{\"step\":%" PRIu64 ",\"updates\":%" PRIu64 ",\"samples\":%" PRIu64
              ",\"tokens\":%" PRIu64,
-             s->step, s->updates, s->step * (uint64_t)t->o.global, s->tokens);
+             s->step, s->updates, s->samples, s->tokens);
     str_add(&out, ",\"norm\":");
     str_add_double(&out, s->norm);
     if (s->best_step) {
         str_addf(&out, ",\"best_step\":%" PRIu64 ",\"best\":", s->best_step);
         str_add_double(&out, s->best);
     }
-    if (!isnan(eval_loss)) {
+    if (!isnan(s->eval_loss)) {
         str_add(&out, ",\"eval_loss\":");
-        str_add_double(&out, eval_loss);
+        str_add_double(&out, s->eval_loss);
     }
     str_add(&out, ",\"options\":");
     train_settings_print(&out, t);
@@ -774,7 +706,7 @@ char *train_state_dup(const struct train *t, const struct train_state *s,
 int train_state_read(struct train *t, const struct checkpoint *c, struct err *err)
 {
     const char *text = c->manifest.training;
-    struct train_state s = { .best = (double)INFINITY };
+    struct train_state s = { .best = (double)INFINITY, .eval_loss = (double)NAN };
     struct json_doc doc;
     int ret = 0;
 
@@ -790,6 +722,10 @@ int train_state_read(struct train *t, const struct checkpoint *c, struct err *er
     if (json_u64(json_get(doc.root, "best_step"), &s.best_step) &&
         !json_double(json_get(doc.root, "best"), &s.best))
         ret = json_error(&doc, NULL, err, "its training is not as expected");
+    if (!json_u64(json_get(doc.root, "samples"), &s.samples))
+        s.samples = s.step * (uint64_t)t->o.global;
+    if (!json_double(json_get(doc.root, "eval_loss"), &s.eval_loss))
+        s.eval_loss = (double)NAN;
     json_clear(&doc);
     if (ret == 0)
         t->state = s;

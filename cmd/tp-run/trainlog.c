@@ -15,11 +15,10 @@
 #include "lib/base/str.h"
 #include "lib/estimate/costmodel.h"
 
-int train_log_open(struct train_log *l, const struct train *t, struct err *err)
+/* A log without files. */
+static void init(struct train_log *l, const struct train *t)
 {
-    char *own = t->dir ? fs_join_dup(t->dir, "log.jsonl") : NULL;
     bool terminal = isatty(STDOUT_FILENO);
-    int ret = 0;
 
     *l = (struct train_log){ .t = t,
                              .fd = { -1, -1 },
@@ -27,11 +26,19 @@ int train_log_open(struct train_log *l, const struct train *t, struct err *err)
                              .first = t->state.step,
                              .state = t->state,
                              .loss = (double)NAN,
-                             .eval_loss = (double)NAN };
+                             .eval_loss = t->state.eval_loss };
     l->progress =
         cmd_progress(t->session->opt.quiet) && (!t->session->opt.json || !terminal);
     l->lines =
         !t->session->opt.json && !t->session->opt.quiet && !(l->progress && terminal);
+}
+
+int train_log_open(struct train_log *l, const struct train *t, struct err *err)
+{
+    char *own = t->dir ? fs_join_dup(t->dir, "log.jsonl") : NULL;
+    int ret = 0;
+
+    init(l, t);
     if ((own && ((l->fd[0] = output_append(own, err)) < 0 ||
                  output_sync_name(own, err) < 0)) ||
         (t->log && (l->fd[1] = output_append(t->log, err)) < 0)) {
@@ -86,8 +93,7 @@ static int say(struct train_log *l, const char *text, struct err *err)
 
 static double epoch_of(const struct train_log *l)
 {
-    return (double)l->state.step * (double)l->t->o.global /
-           (double)data_samples(l->t->data);
+    return (double)l->state.samples / (double)data_samples(l->t->data);
 }
 
 static void add_key(struct str *s, const char *key, double x)
@@ -240,8 +246,9 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
     str_addf(&line, "{\"type\":\"train\",\"step\":%" PRIu64 ",\"finished\":%s",
              l->state.step, finished ? "true" : "false");
     add_key(&line, "train_runtime", took);
-    add_key(&line, "train_samples_per_second", steps * (double)l->t->o.global / took);
-    add_key(&line, "train_steps_per_second", steps / took);
+    add_key(&line, "train_samples_per_second",
+            steps > 0 ? steps * (double)l->t->o.global / took : 0);
+    add_key(&line, "train_steps_per_second", steps > 0 ? steps / took : 0);
     if (steps > 0)
         add_key(&line, "train_loss", l->loss_sum / steps);
     if (!isnan(l->eval_loss))
@@ -274,4 +281,14 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
     }
     str_clear(&line);
     return ret;
+}
+
+int train_log_finished(const struct train *t, const char *checkpoint, struct err *err)
+{
+    struct train_log l;
+
+    init(&l, t);
+    return isnan(l.eval_loss) && train_dir_last_loss(&l.loss, t->dir, err) < 0
+               ? -1
+               : train_log_end(&l, checkpoint, err);
 }

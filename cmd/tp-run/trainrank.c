@@ -27,9 +27,8 @@ struct work {
     struct program *whole; /* on rank 0: a single-rank program, for counting FLOPs */
     double *flops;         /* [seq + 1]: FLOPs of a document by length; 0: not computed
                             * yet */
-    uint64_t saved, evaluated; /* step of the last save and of the last evaluation;
-                                * UINT64_MAX: none */
-    double eval_loss;          /* loss of that evaluation */
+    uint64_t saved;        /* step of the last save; UINT64_MAX: none */
+    bool apart; /* a failure was not agreed on: the ranks do no more together */
 };
 
 /* ---- agreement after a step ---- */
@@ -91,18 +90,30 @@ static int begin_save(struct work *w, struct err *err)
 
     if (ret < 0 || w->saved == w->state.step)
         return ret;
-    if (w->evaluated == w->state.step && w->eval_loss < w->state.best) {
-        w->state.best = w->eval_loss;
-        w->state.best_step = w->state.step;
-    }
     path = train_step_dup(w->t->dir, w->state.step);
-    training = train_state_dup(
-        w->t, &w->state, w->evaluated == w->state.step ? w->eval_loss : (double)NAN);
+    training = train_state_dup(w->t, &w->state);
     ret = saver_begin(w->saver, path, training, err);
     w->saved = w->state.step;
     free(path);
     free(training);
     return ret;
+}
+
+/* Notes the evaluation of this step, if there was one, in the checkpoint that is being
+ * written. */
+static void note_evaluation(struct work *w)
+{
+    char *training;
+
+    if (w->saved != w->state.step || isnan(w->state.eval_loss))
+        return;
+    if (w->state.eval_loss < w->state.best) {
+        w->state.best = w->state.eval_loss;
+        w->state.best_step = w->state.step;
+    }
+    training = train_state_dup(w->t, &w->state);
+    saver_note(w->saver, training);
+    free(training);
 }
 
 /* ---- evaluation ---- */
@@ -119,24 +130,44 @@ static int evaluate(struct work *w, struct err *err)
     struct train *t = w->t;
     double sum = 0, begun = clock_seconds();
     uint64_t counted = 0;
+    int ret = 0;
 
-    if (!t->held || w->evaluated == w->state.step)
+    if (!t->held || !isnan(w->state.eval_loss))
         return 0;
     for (uint64_t i = 0; i < t->held; i += w->samples) {
         size_t n = t->held - i < w->samples ? (size_t)(t->held - i) : w->samples;
 
-        if (fill_held(t, i, n, w->sample, err) < 0 ||
-            trainer_evaluate(&w->trainer, w->sample, n, &sum, &counted, err) < 0)
+        if (saver_agree(w->world, fill_held(t, i, n, w->sample, err), err) < 0)
             return -1;
+        if (trainer_evaluate(&w->trainer, w->sample, n, &sum, &counted, err) < 0) {
+            w->apart = true;
+            return -1;
+        }
     }
     if (!counted)
         return err_set(err, ERR_INPUT, "nothing to evaluate: no token counts");
-    w->eval_loss = sum / (double)counted;
-    w->evaluated = w->state.step;
-    if (w->world->rank > 0)
-        return 0;
+    w->state.eval_loss = sum / (double)counted;
     w->log.state = w->state;
-    return train_log_eval(&w->log, w->eval_loss, clock_seconds() - begun, err);
+    if (w->world->rank == 0)
+        ret = train_log_eval(&w->log, w->state.eval_loss, clock_seconds() - begun, err);
+    return saver_agree(w->world, ret, err);
+}
+
+/* Saves first: an evaluation that fails, or takes long, costs no step. */
+static int save_and_evaluate(struct work *w, bool save, bool eval, struct err *err)
+{
+    struct err why;
+
+    if (save && begin_save(w, err) < 0)
+        return -1;
+    if (eval && evaluate(w, &why) < 0) {
+        if (w->apart || finish_save(w, err) == 0)
+            *err = why;
+        return -1;
+    }
+    if (save)
+        note_evaluation(w);
+    return 0;
 }
 
 /* ---- throughput ---- */
@@ -221,10 +252,22 @@ static int tell(struct work *w, const struct train_told *told, struct err *err)
     return train_log_step(&w->log, told, err);
 }
 
+/* Reads the samples of the next step and makes room for them.  Fails on all ranks if on
+ * any, none of which has begun the step. */
+static int read_samples(struct work *w, struct err *err)
+{
+    size_t n = (size_t)w->t->o.global;
+    int ret = data_fill(w->t->data, w->state.samples, n, w->sample, err);
+
+    if (ret == 0)
+        ret = trainer_make_room(&w->trainer, w->sample, n, err);
+    return saver_agree(w->world, ret, err);
+}
+
 static int step(struct work *w, struct err *err)
 {
     const struct train_options *o = &w->t->o;
-    uint64_t first = w->state.step * (uint64_t)o->global;
+    uint64_t first = w->state.samples;
     double begun = clock_seconds();
     struct train_told told = { .rate = schedule_rate((enum schedule)o->schedule, o->lr,
                                                      w->state.step, (uint64_t)o->warmup,
@@ -232,8 +275,6 @@ static int step(struct work *w, struct err *err)
                                .id = w->id };
     struct trainer_result *r = &told.result;
 
-    if (data_fill(w->t->data, first, (size_t)o->global, w->sample, err) < 0)
-        return -1;
     for (int i = 0; i < o->global; i++) {
         told.tokens += w->sample[i].n;
         told.flops += w->whole ? count_flops(w, &w->sample[i]) : 0;
@@ -246,6 +287,8 @@ static int step(struct work *w, struct err *err)
     if (trainer_step(&w->trainer, w->sample, told.rate, r, err) < 0)
         return -1;
     w->state.step++;
+    w->state.samples += (uint64_t)o->global;
+    w->state.eval_loss = (double)NAN;
     w->state.tokens += told.tokens;
     told.seconds = clock_seconds() - begun;
     if (r->skipped && !(o->spikes > 0))
@@ -265,15 +308,33 @@ static bool is_due(uint64_t step, int every)
     return every > 0 && step % (uint64_t)every == 0;
 }
 
+/* Saves what a step would have gone on from that has failed before it began; fails as
+ * it did. */
+static int save_last(struct work *w, struct err *err)
+{
+    struct err why = *err;
+
+    if (w->saver && w->state.step > w->t->state.step && begin_save(w, err) < 0)
+        return -1;
+    if (finish_save(w, err) == 0)
+        *err = why;
+    return -1;
+}
+
 static int run_steps(struct work *w, struct err *err)
 {
     const struct train_options *o = &w->t->o;
     struct launcher_stop *stop = w->t->session->launcher.stop;
     struct word word = { 0 };
+    bool done;
 
+    if (w->state.step && is_due(w->state.step, o->eval_every) && evaluate(w, err) < 0)
+        return -1; /* it was saved, but not evaluated before the run ended */
     while (w->state.step < (uint64_t)o->steps) {
         bool save;
 
+        if (read_samples(w, err) < 0)
+            return save_last(w, err);
         if (step(w, err) < 0 || exchange(w, &word, err) < 0)
             return -1;
         if (word.failed)
@@ -283,19 +344,15 @@ static int run_steps(struct work *w, struct err *err)
         if (word.signal || word.late)
             break;
         save = w->saver && is_due(w->state.step, o->save_every);
-        if ((is_due(w->state.step, o->eval_every) || (save && o->keep_best)) &&
-            evaluate(w, err) < 0)
-            return -1;
-        if (save && begin_save(w, err) < 0)
+        if (save_and_evaluate(
+                w, save, is_due(w->state.step, o->eval_every) || (save && o->keep_best),
+                err) < 0)
             return -1;
     }
-    if (word.signal && w->state.step < (uint64_t)o->steps) {
-        if (w->world->rank == 0)
-            stop->obeyed = word.signal;
-    } else if (!word.late && evaluate(w, err) < 0) {
-        return -1;
-    }
-    if (w->saver && begin_save(w, err) < 0)
+    done = w->state.step >= (uint64_t)o->steps;
+    if (word.signal && !done && w->world->rank == 0)
+        stop->obeyed = word.signal;
+    if (save_and_evaluate(w, w->saver != NULL, done, err) < 0)
         return -1;
     return finish_save(w, err);
 }
@@ -349,7 +406,7 @@ static int open_work(struct work *w, struct err *err)
         w->id = xcalloc((size_t)o->global, sizeof(*w->id));
     if (trainer_open(&w->trainer, s->checkpoint, &s->mesh, &s->machine, w->world,
                      &options, err) < 0 ||
-        saver_load(&w->trainer, s->checkpoint, t->resumed, err) < 0)
+        saver_load(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
         return -1;
     w->trainer.optimizer.t = w->state.updates;
     if (t->dir && o->save_every &&
@@ -382,8 +439,7 @@ int train_rank(void *arg, struct comm *world, struct err *err)
                       .state = t->state,
                       .log.fd = { -1, -1 },
                       .begun = clock_seconds(),
-                      .saved = t->resumed ? t->state.step : UINT64_MAX,
-                      .evaluated = UINT64_MAX };
+                      .saved = t->resumed ? t->state.step : UINT64_MAX };
     char *newest = NULL;
     int ret = open_work(&w, err);
 

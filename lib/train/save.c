@@ -772,6 +772,14 @@ int saver_begin(struct saver *s, const char *path, const char *training,
     return ret;
 }
 
+void saver_note(struct saver *s, const char *training)
+{
+    if (!s->busy)
+        return;
+    free(s->training);
+    s->training = xstrdup(training);
+}
+
 bool saver_is_busy(const struct saver *s)
 {
     return s->busy;

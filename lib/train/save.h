@@ -24,6 +24,9 @@ void saver_close(struct saver *s);
  * other checkpoint may be in progress. */
 MUST_CHECK int saver_begin(struct saver *s, const char *path, const char *training,
                            struct err *err);
+/* Replaces what saver_begin was given as TRAINING; after a checkpoint that is finished,
+ * and of none, nothing. */
+void saver_note(struct saver *s, const char *training);
 /* saver_is_busy: a checkpoint was begun and is not finished.  saver_is_written: this
  * rank has written its part. */
 bool saver_is_busy(const struct saver *s);

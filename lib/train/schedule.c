@@ -5,7 +5,6 @@
 #include "lib/train/schedule.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 const char *const schedule_names[SCHEDULES + 1] = {
@@ -19,6 +18,12 @@ static const double pi = 3.14159265358979323846;
 static double at_least_one(double x)
 {
     return x > 1 ? x : 1;
+}
+
+bool schedule_is_timed(enum schedule name)
+{
+    return name != SCHEDULE_CONSTANT && name != SCHEDULE_CONSTANT_WITH_WARMUP &&
+           name != SCHEDULE_INVERSE_SQRT;
 }
 
 double schedule_rate(enum schedule name, double base, uint64_t step, uint64_t warmup,

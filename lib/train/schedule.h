@@ -2,6 +2,7 @@
 #ifndef LIB_TRAIN_SCHEDULE_H
 #define LIB_TRAIN_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum schedule {
@@ -20,5 +21,7 @@ extern const char *const schedule_names[SCHEDULES + 1];
  * warm-up.  BASE is the peak rate. */
 double schedule_rate(enum schedule name, double base, uint64_t step, uint64_t warmup,
                      uint64_t steps);
+/* Does the rate at a step depend on the number of steps? */
+bool schedule_is_timed(enum schedule name);
 
 #endif

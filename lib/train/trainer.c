@@ -110,9 +110,9 @@ static size_t documents_of(const struct sample *s)
     return s->documents ? s->documents : 1;
 }
 
-/* Ensures that the engines can hold the documents of N samples in micro-batches. */
-static int make_room(struct trainer *t, const struct sample *sample, size_t n,
-                     struct err *err)
+/* The engines hold the documents of each micro-batch. */
+int trainer_make_room(struct trainer *t, const struct sample *sample, size_t n,
+                      struct err *err)
 {
     size_t micro = (size_t)t->options.micro_batch, most = 0;
 
@@ -449,7 +449,7 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
 
     if (!counted)
         return err_set(err, ERR_INPUT, "a batch has no token to learn");
-    if (make_room(t, sample, (size_t)t->options.global, err) < 0)
+    if (trainer_make_room(t, sample, (size_t)t->options.global, err) < 0)
         return -1;
     memset(t->loss, 0, micro_batches * sizeof(*t->loss));
     if (gradients_begin(g, err) < 0 ||
@@ -476,7 +476,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
 {
     size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
     double *loss = xcalloc(batches + 1, sizeof(*loss));
-    int ret = make_room(t, sample, n, err);
+    int ret = trainer_make_room(t, sample, n, err);
 
     if (ret == 0 && t->scored && !t->scorer)
         ret = open_scorer(t, err);

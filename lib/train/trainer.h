@@ -71,6 +71,11 @@ MUST_CHECK int trainer_open(struct trainer *t, struct checkpoint *c,
                             const struct runner_machine *machine, struct comm *world,
                             const struct trainer_options *options, struct err *err);
 void trainer_close(struct trainer *t);
+/* Allocates what a step, or an evaluation, of the N samples at SAMPLE needs beyond what
+ * those before needed; they do it themselves, but where they fail the ranks are apart.
+ */
+MUST_CHECK int trainer_make_room(struct trainer *t, const struct sample *sample,
+                                 size_t n, struct err *err);
 /* Makes one update with learning rate RATE from the global batch at SAMPLE.  SAMPLE is
  * the same on all ranks, and so is *result.  Skips the update when loss or norm is not
  * finite, or the norm exceeds .most_norm. */

@@ -1,0 +1,156 @@
+#!/bin/sh
+# train-saving.t - tp-run train: what is saved, when, and what a run goes on from
+. "$top_srcdir/tests/lib.sh"
+
+model=$data/models/llama-gqa
+
+awk 'BEGIN { for (i = 0; i < 40; i++) { printf "{\"ids\":["
+    m = 9 + i * 7 % 23
+    for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+    print "]}" } }' > ids.jsonl
+head -n 5 ids.jsonl > held.jsonl
+# two-byte ids, each below 112
+awk 'BEGIN { for (i = 0; i < 6000; i++) printf "%c%c", 65 + i * i * 7 % 26, 0 }' > few.bin
+
+train() {
+    tp-run train -q --data ids.jsonl --seq 24 --global-batch 4 --steps 8 --lr 1e-2 --threads 1 "$@"
+}
+
+same_files() {
+    for f in "$1"/rank-*; do
+        cmp "$f" "$2/${f##*/}" || return 1
+    done
+}
+
+# last_step RUN - of its log
+last_step() {
+    sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$1/log.jsonl" | tail -n 1
+}
+
+# ---- the last step is evaluated ----
+
+HPO_RESULT=result HPO_REPORT=report train --steps 1 --stop-after 0.000001 --eval-data held.jsonl -o late "$model"
+ok "--stop-after at the last step evaluates it" grep -q '"type":"eval","step":1,' late/log.jsonl
+sed -n 's/.*"eval_loss":\([^,]*\),.*/\1/p' late/log.jsonl | head -n 1 > want
+ok "and the result is that evaluation's" cmp want result
+HPO_RESULT=none train --stop-after 0.000001 --eval-data held.jsonl -o early "$model"
+ok "a run that is stopped before has no result" test ! -e none
+
+# ---- a finished run ----
+
+cp late/log.jsonl log.kept
+cp report report.kept
+rm result
+HPO_RESULT=result HPO_REPORT=report
+export HPO_RESULT HPO_REPORT
+run tp-run train --resume --threads 1 -o late
+unset HPO_RESULT HPO_REPORT
+status_is 0 "a finished run is resumed"
+out_is "finished after step 1 of 1: late/step-000001" "and says so"
+ok "it changes nothing in the log" cmp log.kept late/log.jsonl
+ok "nor in the report" cmp report.kept report
+ok "and has the same result" cmp want result
+train --save-every 4 -o whole "$model"
+cp whole/log.jsonl log.kept
+HPO_RESULT=result tp-run train -q --resume --threads 1 -o whole
+sed -n 's/.*"step":8,"loss":\([^,]*\),.*/\1/p' log.kept > want
+ok "without evaluations the result is the last step's loss" cmp want result
+ok "and the log is as it was" cmp log.kept whole/log.jsonl
+run tp-run train -q --resume --steps 7 -o whole
+status_is 2 "a run cannot end before where it is"
+err_has "tp-run: --steps 7: whole/step-000008 has done 8 steps already" "and says so"
+cp -r whole longer
+run tp-run train -q --resume --steps 9 --threads 1 -o longer
+status_is 0 "it can go on"
+err_is "tp-run: the rate is linear over 9 steps from here on; the first 8 had that over 8" "with a word about the rate"
+train --lr-schedule constant --steps 1 -o constant "$model"
+run tp-run train -q --resume --steps 2 --threads 1 -o constant
+err_empty "which a constant one does not need"
+
+# ---- damage ----
+
+train --save-every 2 -o damaged "$model"
+dd if=/dev/zero of=damaged/step-000008/rank-tp0-pp0.safetensors bs=1 seek=60000 count=8 conv=notrunc 2> dd.err
+rm damaged/step-000006/rank-tp0-pp0.safetensors
+run tp-run train -q --resume --threads 1 -o damaged
+status_is 0 "a run goes on from the newest whole checkpoint"
+err_lines 1 "with one warning"
+err_has "tp-run: damaged/step-000008: rank-tp0-pp0.safetensors: tensor " "of what is damaged"
+err_has "; going on from damaged/step-000004, the newest that is whole" "and where it goes on"
+ok "it has the bits of one that was not damaged" same_files whole/step-000008 damaged/step-000008
+ok "what is damaged is set aside" test -d damaged/step-000008.damaged -a -d damaged/step-000006.damaged
+ok "and each step is in the log once" test "$(grep -c '"type":"step"' damaged/log.jsonl)" = 8
+for step in 2 4 6 8; do
+    printf x | dd of=damaged/step-00000$step/rank-tp0-pp0.safetensors bs=1 seek=60000 conv=notrunc 2> dd.err
+done
+run tp-run train -q --resume --steps 9 --threads 1 -o damaged
+status_is 3 "where none is whole, none is gone on from"
+err_has "; and no other checkpoint is whole" "and that is said"
+
+# ---- failures ----
+
+# wait_for_step RUN N - until the run is there
+wait_for_step() {
+    tries=0
+    while ! grep -qs "\"step\":$2," "$1/log.jsonl" && [ $tries -lt 400 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+
+# fails OPTION... - a long run in bad on two replicas, one of whose files ends after the first step
+fails() {
+    rm -rf bad
+    tp-run train -q --seq 24 --global-batch 4 --steps 1000000 --threads 1 --dp 2 --rank-timeout 60 -o bad "$@" "$model" 2> err &
+    pid=$!
+    wait_for_step bad 1
+    cp few.bin kept.bin
+    : > cut.bin
+    status=0
+    wait $pid || status=$?
+}
+
+cp few.bin cut.bin
+fails --data cut.bin
+status_is 3 "data that ends under a run ends it"
+err_has "cut.bin: " "by name"
+step=$(last_step bad)
+ok "what it has done is saved" test -d "bad/$(printf 'step-%06d' "$step")"
+cp few.bin cut.bin
+run tp-run train -q --resume --stop-after 0.000001 --threads 1 -o bad
+status_is 0 "and gone on from"
+ok "by the next step" test "$(last_step bad)" = $((step + 1))
+
+cp few.bin cut.bin
+fails --data few.bin --eval-data cut.bin --eval-every 50 --save-every 50
+status_is 3 "data to evaluate on that end end a run"
+step=$(last_step bad)
+ok "after the checkpoint of that step" test -d "bad/$(printf 'step-%06d' "$step")" -a $((step % 50)) = 0
+cp few.bin cut.bin
+run tp-run train -q --resume --stop-after 0.000001 --threads 1 -o bad
+ok "which the next start evaluates first" grep -q "\"type\":\"eval\",\"step\":$step," bad/log.jsonl
+
+# ---- a fork ----
+
+run tp-run train -q --fork whole/step-000004 --threads 1 -o fork
+status_is 0 "a run begins where another was"
+ok "and goes on with all it has: its last step is the other's" same_files whole/step-000008 fork/step-000008
+ok "its log has its own steps" test "$(grep -c '"type":"step"' fork/log.jsonl)" = 4
+run tp-run train -q --fork whole/step-000004 --lr 1e-3 --steps 6 --stop-after 0.000001 --log-samples --threads 1 -o fork2
+status_is 0 "with another rate"
+ok "which is that of its step" near 1e-3*2/6 "$(sed -n 's/.*"step":5,.*"learning_rate":\([^,]*\),.*/\1/p' fork2/log.jsonl)" 1e-12
+rm -r fork2/step-000005
+run tp-run train -q --resume --threads 1 -o fork2
+status_is 0 "and is resumed, without a checkpoint too"
+run tp-run train -q --fork whole/step-000004 --lr 1e-3 --steps 6 --threads 1 -o fork3
+ok "with the same bits" same_files fork3/step-000006 fork2/step-000006
+run tp-run train -q --fork whole/step-000008 --threads 1 -o fork4
+status_is 2 "where there are no more steps there is nothing to fork"
+err_has "tp-run: --steps 8: whole/step-000008 has done 8 steps already" "which is said"
+run tp-run train -q --fork "$model" --threads 1 -o fork4
+status_is 3 "a model is no checkpoint of a run"
+run tp-run train -q --fork whole/step-000004 --optimizer momentum --threads 1 -o fork4
+status_is 3 "another optimizer has nothing to begin with"
+ok "none of these left anything" test ! -e fork4
+
+done_testing
