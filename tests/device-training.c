@@ -386,7 +386,7 @@ static void try_store(const char *model, const char *path, bool draw,
         checkpoint_close(job.c);
     }
     name = str_dupf("the parameters of %s%s by %s have the bits of the CPU", model,
-                    draw ? ", drawn," : "", optimizer_table[optimizer].name);
+                    draw ? ", drawn," : "", optimizer_names[optimizer]);
     device_report(ret == 0, err.text, name);
     free(name);
     free(a.x);
@@ -399,7 +399,7 @@ void device_store(const struct device_models *d)
     char *path = fs_join_dup(models, "llama-groups");
 
     how = d;
-    for (int kind = 0; kind < OPTIMIZER_KINDS; kind++)
+    for (int kind = 0; kind < OPTIMIZER_TRAINED; kind++)
         try_store("llama-groups", path, kind == OPTIMIZER_SGD,
                   (enum optimizer_kind)kind);
     free(path);

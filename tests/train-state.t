@@ -74,4 +74,36 @@ run train --resume --steps 2 -o older
 status_is 0 "a checkpoint of version 2 is gone on from"
 ok "to the same bits" same_files older/step-000002 run/step-000002
 
+# ---- the optimizer of a run ----
+
+# run.json of before there were other optimizers
+cp -r run before
+rm -r before/step-000002
+sed -i 's/"optimizer":"adamw","momentum":[^,]*,//' before/run.json
+run train --resume --optimizer sgd --steps 2 -o before
+status_is 2 "a run without an optimizer in its run.json is not resumed with sgd"
+err_has '"sgd": the run in before/run.json was begun with "adamw", and goes on with it' "since it had adamw"
+run train --resume --optimizer adamw --steps 2 -o before
+status_is 0 "with adamw it is"
+ok "to the same bits" same_files before/step-000002 run/step-000002
+for option in '--beta1 0.9' '--beta2 0.9' '--eps 1e-8' '--momentum 0.5'; do
+    run train --optimizer sgd $option --steps 1 -o never "$model"
+    status_is 2 "sgd has no ${option% *}"
+    err_has "${option% *}: --optimizer sgd has none" "which is said"
+done
+run train --optimizer momentum --eps 1e-8 --steps 1 -o never "$model"
+status_is 2 "nor has momentum an eps"
+
+# ---- memory ----
+
+# of NAME of rank RANK, in bytes
+bytes_of() {
+    sed -n "s/^{\"type\":\"memory\",\"rank\":$2,.*\"$1\":\([0-9]*\).*/\1/p" err
+}
+run train --steps 1 --save-every 0 --tp 2 --report-memory "$model"
+status_is 0 "a training reports its memory"
+ok "of each rank" test "$(grep -c '"type":"memory"' err)" = 2
+ok "gradients as many as weights" test "$(bytes_of gradients 1)" = "$(bytes_of weights 1)"
+ok "and twice as many moments" test "$(bytes_of optimizer 1)" = $((2 * $(bytes_of weights 1)))
+
 done_testing

@@ -139,7 +139,7 @@ sed 's/"optimizer":"adamw","momentum":0.9,//' one/run.json > older/run.json
 ok "an older run said nothing of its optimizer" sh -c '! grep -q optimizer older/run.json && grep -q weight_decay older/run.json'
 run tp-run train -q --resume --optimizer sgd -o older
 status_is 2 "it takes no other"
-err_has "tp-run: --optimizer: the run in older/run.json was begun without it" "with the reason"
+err_has "tp-run: --optimizer \"sgd\": the run in older/run.json was begun with \"adamw\"" "with the reason"
 run tp-run train -q --resume --steps 9 --threads 1 -o older
 status_is 0 "and goes on"
 ok "by adamw" grep -q '"optimizer":"adamw"' older/run.json

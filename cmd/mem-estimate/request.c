@@ -270,7 +270,7 @@ static int set_training(struct request *r, const struct request_options *o,
 {
     struct memory_options *m = &r->memory;
 
-    m->optimizer = (enum optimizer)o->optimizer;
+    m->optimizer = (enum optimizer_kind)o->optimizer;
     m->master = o->master == 0;
     m->zero = o->zero;
     m->hsdp = o->hsdp;

@@ -746,11 +746,13 @@ static int add_needs(const struct session *s, struct choice_need *need, size_t *
             mesh_coord(&s->mesh, world->rank, coord);
         if (program_build(&p, s->checkpoint->model, &s->mesh, coord, options, err) < 0)
             return -1;
-        need[(*n)++] = (struct choice_need){ .program = p,
-                                             .checkpoint = s->checkpoint,
-                                             .form = s->machine.form,
-                                             .kept = s->machine.kept,
-                                             .trains = options->reverse };
+        need[(*n)++] =
+            (struct choice_need){ .program = p,
+                                  .checkpoint = s->checkpoint,
+                                  .form = s->machine.form,
+                                  .kept = s->machine.kept,
+                                  .trains = options->reverse,
+                                  .update = optimizer_table[s->optimizer].update };
     }
     return 0;
 }
@@ -873,29 +875,37 @@ static void report_rank(int rank, const struct ledger *list)
     str_clear(&out);
 }
 
-int session_report(const struct session *s, const struct runner *r, struct comm *comm,
-                   struct err *err)
+int session_report_list(const struct session *s, struct ledger *mine, struct comm *comm,
+                        struct err *err)
 {
-    struct ledger mine = { 0 }, *all;
+    struct ledger *all;
     struct comm_memory held;
     int ret;
 
-    if (r->shares && comm->rank == 0 && !s->opt.quiet)
-        cmd_warn(s->cmd, "ranks see one GPU, and the same one: they share it, as with "
-                         "--share-gpu");
     if (!s->opt.memory)
         return 0;
-    runner_memory(r, &mine);
     comm_held(comm, &held);
-    ledger_add(&mine, "mapped", LEDGER_SHARED, held.mapped);
-    ledger_add(&mine, "collectives", LEDGER_SHARED, held.slots);
-    ledger_add(&mine, "messages", LEDGER_SHARED, held.rings);
+    ledger_add(mine, "mapped", LEDGER_SHARED, held.mapped);
+    ledger_add(mine, "collectives", LEDGER_SHARED, held.slots);
+    ledger_add(mine, "messages", LEDGER_SHARED, held.rings);
     all = xcalloc((size_t)comm->size, sizeof(*all));
-    ret = comm_run(comm, comm_all_gather(&mine, all, sizeof(mine)), err);
+    ret = comm_run(comm, comm_all_gather(mine, all, sizeof(*mine)), err);
     for (int i = 0; ret == 0 && comm->rank == 0 && i < comm->size; i++)
         report_rank(i, &all[i]);
     free(all);
     return ret;
+}
+
+int session_report(const struct session *s, const struct runner *r, struct comm *comm,
+                   struct err *err)
+{
+    struct ledger mine = { 0 };
+
+    if (r->shares && comm->rank == 0 && !s->opt.quiet)
+        cmd_warn(s->cmd, "ranks see one GPU, and the same one: they share it, as with "
+                         "--share-gpu");
+    runner_memory(r, &mine);
+    return session_report_list(s, &mine, comm, err);
 }
 
 int session_run(struct session *s, rank_main main, void *arg)

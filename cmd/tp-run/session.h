@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/launcher.h"
+#include "lib/device/optimizers.h"
 #include "lib/run/choice.h"
 #include "lib/run/runner.h"
 #include "lib/text/tokenizer.h"
@@ -101,6 +102,7 @@ struct session {
     int local_ranks;               /* ranks on this machine */
     int *devices;                  /* of --devices */
     struct runner_machine machine; /* of a rank; .ops is set by session_choose */
+    enum optimizer_kind optimizer; /* of a program that trains */
     struct choice_asked asked;
     struct choice choice;
     const char *path;            /* as it was given */
@@ -135,6 +137,9 @@ int session_run(struct session *s, rank_main main, void *arg);
  * standard error.  Collective. */
 MUST_CHECK int session_report(const struct session *s, const struct runner *r,
                               struct comm *comm, struct err *err);
+/* The same of this rank's list MINE, to which the memory of COMM is added. */
+MUST_CHECK int session_report_list(const struct session *s, struct ledger *mine,
+                                   struct comm *comm, struct err *err);
 
 /* A checksum that tells S's checkpoint from others, by shapes, configuration and
  * samples of the weights. */

@@ -478,6 +478,7 @@ static int choose_backend(const struct train *t, struct err *err)
 {
     const struct program_options reverse = options_of(t);
 
+    t->session->optimizer = (enum optimizer_kind)t->o.optimizer;
     return session_choose(t->session, &reverse, 1, err);
 }
 
@@ -567,22 +568,32 @@ static int print_plan(const struct request *r, struct err *err)
 
 /* ---- the command ---- */
 
-/* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
- * a run that goes on has its global batch.  With --micro-batch alone a replica takes
- * one a step, as with the batch size of a device in Trainer, DeepSpeed and Megatron. */
-/* A new run's settings are those of its optimizer. */
+/* What is given is used by the optimizer. */
 static int check_optimizer(const struct request *r, struct err *err)
 {
+    static const struct {
+        int setting;
+        unsigned use;
+    } of[] = { { S_MOMENTUM, OPTIMIZER_USES_MOMENTUM },
+               { S_BETA1, OPTIMIZER_USES_BETAS },
+               { S_BETA2, OPTIMIZER_USES_BETAS },
+               { S_EPS, OPTIMIZER_USES_EPS } };
     const enum optimizer_kind kind = (enum optimizer_kind)r->t.o.optimizer;
 
-    if (!r->continues && r->t.setting[S_MOMENTUM].given && kind != OPTIMIZER_MOMENTUM)
-        return err_set(err, ERR_USAGE,
-                       "--momentum: --optimizer %s has none; with one it is "
-                       "--optimizer momentum",
-                       optimizer_choices[kind]);
+    for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
+        if (r->t.setting[of[i].setting].given &&
+            !(optimizer_table[kind].uses & of[i].use))
+            return err_set(err, ERR_USAGE, "--%s: --optimizer %s has none%s",
+                           r->t.setting[of[i].setting].option, optimizer_choices[kind],
+                           of[i].use == OPTIMIZER_USES_MOMENTUM
+                               ? "; with one it is --optimizer momentum"
+                               : "");
     return 0;
 }
 
+/* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
+ * a run that goes on has its global batch.  With --micro-batch alone a replica takes
+ * one a step, as with the batch size of a device in Trainer, DeepSpeed and Megatron. */
 static int derive_global(struct request *r, struct err *err)
 {
     struct train_options *o = &r->t.o;
@@ -765,7 +776,7 @@ int train_main(const char *program, int argc, char **argv)
     const char *out = NULL;
     bool has_epochs = false;
 #define SETTING(id, type, kind, name, member, arg, choices, fixed) \
-    { SETTING_##kind, name, &o->member, choices, false, fixed },
+    { SETTING_##kind, name, &o->member, choices, false, fixed, NULL },
     struct setting set[SETTINGS] = { SETTINGS_LIST(SETTING) };
 #undef SETTING
 #define SETTING(id, type, kind, name, member, arg, choices, fixed) \
@@ -808,6 +819,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "threads", &opt.threads, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "backend", &opt.backend, "NAME", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "json", &opt.json, NULL, NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "report-memory", &opt.memory, NULL, NULL, NULL, NULL },
         { OPT_INT, '\0', "rank-timeout", &opt.timeout, "SECONDS", NULL, NULL, NULL },
         { OPT_FLAG, 'q', "quiet", &opt.quiet, NULL, "print no lines", NULL, NULL },
         { .type = OPT_END },
@@ -822,10 +834,12 @@ int train_main(const char *program, int argc, char **argv)
                              .min_args = 0,
                              .max_args = 1 };
     const char *command = picture_command(program, argc, argv);
-    char **operand = cmd_parse(&cmd, argc, argv);
+    char **operand;
     struct err err = { 0 };
     int status;
 
+    train_settings_note(set, SETTINGS);
+    operand = cmd_parse(&cmd, argc, argv);
     r.t.command = command;
     r.t.setting = set;
     r.model = operand[0];
@@ -837,6 +851,7 @@ int train_main(const char *program, int argc, char **argv)
     else
         status = run(&r, &err);
     clear(&r);
+    train_settings_clear(set, SETTINGS);
     session_close(&session);
     return status;
 }

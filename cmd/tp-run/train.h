@@ -49,8 +49,13 @@ struct setting {
     const char *const *choices;
     bool given; /* on the command line */
     int fixed;  /* 1: may not change when a run is resumed; SETTING_ADDED: nor that, and
-                 * older runs lack it, which had the default */
+                 * older runs lack it, which had the default: */
+    char *usual; /* as in run.json; NULL for others */
 };
+
+/* Notes what the N settings at S have before options are read. */
+void train_settings_note(struct setting *s, size_t n);
+void train_settings_clear(struct setting *s, size_t n);
 
 /* What the value of S must be, if it is not; else NULL. */
 const char *train_setting_fault(const struct setting *s);

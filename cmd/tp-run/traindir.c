@@ -371,6 +371,24 @@ static void add_value(struct str *out, const struct setting *s)
     }
 }
 
+void train_settings_note(struct setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct str usual = { 0 };
+
+        if (s[i].fixed == SETTING_ADDED) {
+            add_value(&usual, &s[i]);
+            s[i].usual = str_steal(&usual);
+        }
+    }
+}
+
+void train_settings_clear(struct setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(s[i].usual);
+}
+
 void train_settings_print(struct str *out, const struct train *t)
 {
     str_addc(out, '{');
@@ -448,17 +466,15 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
     free(key);
     if (s->given && (!s->fixed || forked))
         return 0;
-    if (!j && s->fixed == SETTING_ADDED)
-        return s->given
-                   ? err_set(err, ERR_USAGE, "--%s: the run in %s was begun without it",
-                             s->option, doc->name)
-                   : 0;
-    if (!j)
+    if (!j && s->fixed != SETTING_ADDED)
         return json_error(doc, all, err, "no option %s", s->option);
     add_value(&here, s);
-    if (!read_value(s, j) || train_setting_fault(s))
+    if (j && (!read_value(s, j) || train_setting_fault(s)))
         ret = json_error(doc, j, err, "a bad value of %s", s->option);
-    add_value(&there, s);
+    if (j)
+        add_value(&there, s);
+    else
+        str_add(&there, s->usual);
     if (ret == 0 && s->given && strcmp(here.s, there.s) != 0)
         ret = err_set(err, ERR_USAGE,
                       "--%s %s: the run in %s was begun with %s, and goes on with it",

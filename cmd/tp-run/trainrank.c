@@ -441,10 +441,15 @@ int train_rank(void *arg, struct comm *world, struct err *err)
                       .begun = clock_seconds(),
                       .saved = t->resumed ? t->state.step : UINT64_MAX };
     char *newest = NULL;
+    struct ledger held = { 0 };
     int ret = open_work(&w, err);
 
     if (ret == 0)
         ret = run_steps(&w, err);
+    if (ret == 0) { /* nothing that was allocated is released before the end */
+        trainer_memory(&w.trainer, &held);
+        ret = session_report_list(t->session, &held, world, err);
+    }
     if (ret == 0 && world->rank == 0) {
         w.log.state = w.state;
         ret = t->dir ? train_newest(&newest, t->dir, err) : 0;

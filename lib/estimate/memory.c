@@ -21,8 +21,6 @@ const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
 };
 const char *const memory_moment_names[MOMENTS + 1] = { "forward", "loss", "backward",
                                                        NULL };
-const char *const optimizer_names[] = { "adamw",     "adam8bit", "sgd",  "momentum",
-                                        "adafactor", "lion",     "muon", NULL };
 const char *const offload_names[] = { "none", "optimizer", "params", NULL };
 
 enum { BUCKET_BYTES = 25 << 20 }; /* gradient bucket: PyTorch DDP's default */
@@ -70,6 +68,8 @@ static uint64_t state_bytes(struct tally *s, const struct memory_options *o, int
     case OPTIMIZER_MUON:
         return tally_times(
             s, n, class == WEIGHT_MATRIX || class == WEIGHT_EXPERT ? each : 2 * each);
+    case OPTIMIZER_KINDS:
+        break;
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 #ifndef LIB_ESTIMATE_MEMORY_H
 #define LIB_ESTIMATE_MEMORY_H
 
+#include "lib/device/optimizers.h"
 #include "lib/estimate/costmodel.h"
 #include "lib/estimate/weighttype.h"
 #include "lib/pipe/order.h"
@@ -29,17 +30,6 @@ enum memory_category {
     MEMORY_CATEGORIES
 };
 extern const char *const memory_category_names[MEMORY_CATEGORIES + 1];
-
-enum optimizer {
-    OPTIMIZER_ADAMW,
-    OPTIMIZER_ADAM8BIT,
-    OPTIMIZER_SGD,
-    OPTIMIZER_MOMENTUM,
-    OPTIMIZER_ADAFACTOR,
-    OPTIMIZER_LION,
-    OPTIMIZER_MUON
-};
-extern const char *const optimizer_names[];
 
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS };
 extern const char *const offload_names[];
@@ -92,7 +82,7 @@ struct memory_options {
     int chunks; /* model chunks of a stage; 0: as 1 */
     enum fold fold;
     uint64_t grad_bytes;
-    enum optimizer optimizer;
+    enum optimizer_kind optimizer;
     bool master; /* f32 master copies of narrower weights */
     int zero;    /* ZeRO stage, 0 to 3 */
     int hsdp;    /* ranks of a shard group; 0: all replicas */

@@ -13,10 +13,7 @@ enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
 int reversed_slots(const struct memory_options *o)
 {
-    return o->optimizer == OPTIMIZER_ADAMW      ? 2
-           : o->optimizer == OPTIMIZER_MOMENTUM ? 1
-           : o->optimizer == OPTIMIZER_SGD      ? 0
-                                                : -1;
+    return o->optimizer < OPTIMIZER_TRAINED ? optimizer_slots(o->optimizer) : -1;
 }
 
 bool reversed_applies(const struct memory_options *o)

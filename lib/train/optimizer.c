@@ -1,61 +1,9 @@
-/* optimizer - how gradients change weights */
+/* optimizer - makes an optimizer's updates of the store of parameters */
 #include "lib/train/optimizer.h"
 
-#include <math.h>
 #include <stddef.h>
 
 #include "lib/train/parameters.h"
-
-/* PyTorch computes scalars in double and rounds them to f32 once. */
-static void set_adamw(union update_numbers *by, const struct optimizer_options *o,
-                      double rate, uint64_t t, double decay)
-{
-    struct adamw_numbers *a = &by->adamw;
-
-    a->keep = (float)(1 - rate * decay);
-    a->b2 = (float)o->beta2;
-    a->one_b1 = (float)(1 - o->beta1);
-    a->one_b2 = (float)(1 - o->beta2);
-    a->root = (float)sqrt(1 - pow(o->beta2, (double)t));
-    a->eps = (float)o->eps;
-    a->by = (float)(-(rate / (1 - pow(o->beta1, (double)t))));
-}
-
-static void set_sgd(union update_numbers *by, const struct optimizer_options *o,
-                    double rate, uint64_t t, double decay)
-{
-    (void)t;
-    by->sgd.decay = (float)decay;
-    by->sgd.momentum = (float)o->momentum;
-    by->sgd.by = (float)-rate;
-}
-
-const struct optimizer_info optimizer_table[OPTIMIZER_KINDS] = {
-    [OPTIMIZER_ADAMW] = { .name = "adamw",
-                          .slot = { "exp_avg", "exp_avg_sq" },
-                          .update = ARRAY_ADAMW,
-                          .set = set_adamw },
-    [OPTIMIZER_SGD] = { .name = "sgd", .update = ARRAY_SGD, .set = set_sgd },
-    [OPTIMIZER_MOMENTUM] = { .name = "momentum",
-                             .slot = { "momentum_buffer" },
-                             .update = ARRAY_MOMENTUM,
-                             .set = set_sgd },
-};
-
-const char *const optimizer_choices[OPTIMIZER_KINDS + 1] = {
-    [OPTIMIZER_ADAMW] = "adamw",
-    [OPTIMIZER_SGD] = "sgd",
-    [OPTIMIZER_MOMENTUM] = "momentum",
-};
-
-int optimizer_slots(enum optimizer_kind kind)
-{
-    int n = 0;
-
-    while (optimizer_table[kind].slot[n])
-        n++;
-    return n;
-}
 
 /* Does row B follow A in all arrays, to be updated alike? */
 static bool follows(const struct parameter *a, const struct parameter *b, int slots)

@@ -1,0 +1,56 @@
+/* optimizers - the table of optimizers: how gradients change weights */
+#include "lib/device/optimizers.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#define TRAINED "adamw", "sgd", "momentum"
+const char *const optimizer_names[OPTIMIZER_KINDS + 1] = { TRAINED,     "adam8bit",
+                                                           "adafactor", "lion",
+                                                           "muon",      NULL };
+const char *const optimizer_choices[OPTIMIZER_TRAINED + 1] = { TRAINED, NULL };
+
+/* PyTorch computes scalars in double and rounds them to f32 once. */
+static void set_adamw(union update_numbers *by, const struct optimizer_options *o,
+                      double rate, uint64_t t, double decay)
+{
+    struct adamw_numbers *a = &by->adamw;
+
+    a->keep = (float)(1 - rate * decay);
+    a->b2 = (float)o->beta2;
+    a->one_b1 = (float)(1 - o->beta1);
+    a->one_b2 = (float)(1 - o->beta2);
+    a->root = (float)sqrt(1 - pow(o->beta2, (double)t));
+    a->eps = (float)o->eps;
+    a->by = (float)(-(rate / (1 - pow(o->beta1, (double)t))));
+}
+
+static void set_sgd(union update_numbers *by, const struct optimizer_options *o,
+                    double rate, uint64_t t, double decay)
+{
+    (void)t;
+    by->sgd.decay = (float)decay;
+    by->sgd.momentum = (float)o->momentum;
+    by->sgd.by = (float)-rate;
+}
+
+const struct optimizer_info optimizer_table[OPTIMIZER_TRAINED] = {
+    [OPTIMIZER_ADAMW] = { .slot = { "exp_avg", "exp_avg_sq" },
+                          .update = ARRAY_ADAMW,
+                          .uses = OPTIMIZER_USES_BETAS | OPTIMIZER_USES_EPS,
+                          .set = set_adamw },
+    [OPTIMIZER_SGD] = { .update = ARRAY_SGD, .set = set_sgd },
+    [OPTIMIZER_MOMENTUM] = { .slot = { "momentum_buffer" },
+                             .update = ARRAY_MOMENTUM,
+                             .uses = OPTIMIZER_USES_MOMENTUM,
+                             .set = set_sgd },
+};
+
+int optimizer_slots(enum optimizer_kind kind)
+{
+    int n = 0;
+
+    while (optimizer_table[kind].slot[n])
+        n++;
+    return n;
+}
