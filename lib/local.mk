@@ -14,6 +14,7 @@ include %D%/cpu/local.mk
 include %D%/gpu/local.mk
 include %D%/comm/local.mk
 include %D%/run/local.mk
+include %D%/serve/local.mk
 include %D%/train/local.mk
 include %D%/sweep/local.mk
 include %D%/plot/local.mk

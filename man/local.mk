@@ -20,6 +20,7 @@ dist_man_MANS += \
     %D%/tp-run-plot.1 \
     %D%/tp-run-program.1 \
     %D%/tp-run-score.1 \
+    %D%/tp-run-serve.1 \
     %D%/tp-run-tokens.1 \
     %D%/tp-run-train.1 \
     %D%/tp-shard.1

@@ -121,7 +121,7 @@ tests_unit_gpu_CPPFLAGS = -I$(top_srcdir)/%D%/fake/include $(AM_CPPFLAGS)
 tests_unit_gpu_LDADD = %D%/emu/fragments.emo %D%/libgpu-emu.a $(test_libs)
 CLEANFILES += %D%/emu/fragments.emo %D%/emu/fragments.o
 tests_tp_run_fake_SOURCES = $(bin_tp_run_SOURCES)
-tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS)
+tests_tp_run_fake_LDADD = %D%/libgpu-emu.a $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS) $(MICROHTTPD_LIBS)
 # predicts for the fakes, whose bounds come first
 check_PROGRAMS += %D%/mem-estimate-fake
 tests_mem_estimate_fake_SOURCES = $(bin_mem_estimate_SOURCES)
@@ -138,9 +138,10 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/mpi-ranks %D%/on-pty %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/http-talk %D%/mpi-ranks %D%/on-pty %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
+tests_http_talk_LDADD = $(test_libs)
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
 tests_tcp_ranks_LDADD = $(test_libs)
 tests_render_template_LDADD = $(test_libs)
@@ -207,6 +208,7 @@ shell_tests = \
     %D%/house.t \
     %D%/keys.t \
     %D%/score.t \
+    %D%/serve.t \
     %D%/mem-cases.t \
     %D%/mem-emit.t \
     %D%/mem-peak.t \
@@ -273,7 +275,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = adapter calibration chats checkpoint config costs data database devices family forms generation ids index input journal json layout log manifest \
-    measure megatron part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
+    measure megatron openai part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-adapter \
     %D%/fuzz/fuzz-calibration \
@@ -297,6 +299,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
     %D%/fuzz/fuzz-megatron \
+    %D%/fuzz/fuzz-openai \
     %D%/fuzz/fuzz-part \
     %D%/fuzz/fuzz-pickle \
     %D%/fuzz/fuzz-pooling \
@@ -343,6 +346,7 @@ tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_megatron_SOURCES = %D%/fuzz/fuzz-megatron.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_openai_SOURCES = %D%/fuzz/fuzz-openai.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_part_SOURCES = %D%/fuzz/fuzz-part.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pooling_SOURCES = %D%/fuzz/fuzz-pooling.c %D%/fuzz/driver.c cmd/tp-run/pooling.c
@@ -408,7 +412,7 @@ check-builds:
 	        check_PROGRAMS='$(clang_tests)' TESTS='$(clang_tests)'; \
 	fi
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
-	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-libedit --without-mpi"
+	    TREE_FLAGS="--without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd --without-libedit --without-microhttpd --without-mpi"
 	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
 clang_tests = tests/unit-cpu tests/unit-engine
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \

@@ -11,6 +11,7 @@ bin_tp_run_SOURCES = \
     %D%/conversation.c %D%/conversation.h \
     %D%/devices.c \
     %D%/embed.c \
+    %D%/endpoints.c %D%/endpoints.h \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
     %D%/inputlines.c \
@@ -26,6 +27,8 @@ bin_tp_run_SOURCES = \
     %D%/program.c \
     %D%/sampling.c %D%/sampling.h \
     %D%/score.c \
+    %D%/serve.c \
+    %D%/serving.c %D%/serving.h \
     %D%/session.c %D%/session.h \
     %D%/tokens.c \
     %D%/train.c %D%/train.h \
@@ -33,4 +36,4 @@ bin_tp_run_SOURCES = \
     %D%/trainlog.c \
     %D%/trainrank.c \
     %D%/trainsteps.c
-bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS)
+bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS) $(MICROHTTPD_LIBS)

@@ -7,6 +7,7 @@ int main(int argc, char **argv)
     static const struct cmd_sub subs[] = {
         { "generate", "continue text", generate_main },
         { "chat", "converse with a model", chat_main },
+        { "serve", "answer requests over HTTP", serve_main },
         { "score", "negative log-likelihood and perplexity of text", score_main },
         { "classify", "label texts, tokens or answers", classify_main },
         { "embed", "vectors of texts", embed_main },

@@ -1,0 +1,337 @@
+/* endpoints - what tp-run serve answers, by path */
+#include "cmd/tp-run/endpoints.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "cmd/tp-run/serving.h"
+#include "lib/base/mem.h"
+#include "lib/serve/answer.h"
+
+enum { RETRY_S = 1, SLOW_READER = 1 << 20 /* bytes */ };
+
+static const char json_type[] = "application/json";
+
+static void reply_error(struct http_reply *reply, const struct openai_error *e)
+{
+    reply->status = e->status;
+    reply->type = json_type;
+    openai_add_error(&reply->body, e);
+}
+
+/* ---- generation ---- */
+
+/* The settings of a request: its own, else those of the server.  As for OpenAI's
+ * models the temperature is 1 unless somebody says another. */
+static void settle(const struct endpoints *e, struct serve_request *r)
+{
+    const struct openai_request *asked = &r->asked;
+    enum { OPENAI_TOKENS = 16 }; /* of a completion */
+
+    r->stop = asked->kind == OPENAI_CHAT ? &e->chat_stop : &e->session->stop;
+    r->how = *e->sampling;
+    if (asked->given.max_tokens) {
+        r->how.max_tokens = asked->max_tokens;
+        r->how.max_length = 0;
+    } else if (asked->kind == OPENAI_COMPLETION && !r->how.given.n) {
+        r->how.max_tokens = OPENAI_TOKENS;
+        r->how.max_length = 0;
+    }
+    if (asked->given.temperature)
+        r->how.draw.temperature = asked->temperature;
+    if (asked->given.top_k)
+        r->how.draw.top_k = asked->top_k;
+    if (asked->given.top_p)
+        r->how.draw.top_p = asked->top_p;
+    if (asked->given.seed)
+        r->how.draw.seed = asked->seed;
+    else
+        (void)!getrandom(&r->how.draw.seed, sizeof(r->how.draw.seed), 0);
+}
+
+static int check_model(const struct endpoints *e, const char *model,
+                       struct openai_error *error)
+{
+    if (!model || !strcmp(model, e->name))
+        return 0;
+    return openai_fail(error, 404, "model", "model_not_found",
+                       "the model '%.200s' does not exist; this server has '%s'", model,
+                       e->name);
+}
+
+/* Is there room for the prompt, and for all tokens that are asked for? */
+static int check_room(const struct endpoints *e, const struct serve_request *r,
+                      struct openai_error *error)
+{
+    const char *param = r->asked.kind == OPENAI_CHAT ? "messages" : "prompt";
+
+    for (size_t i = 0; i < r->nprompts; i++) {
+        size_t n = r->prompt[i].n;
+
+        if (!n)
+            return openai_fail(error, 400, param, "invalid_value",
+                               "the prompt is empty");
+        if (n >= e->context)
+            return openai_fail(error, 400, param, "context_length_exceeded",
+                               "this model's maximum context length is %" PRIu64
+                               " tokens, and the prompt has %zu",
+                               e->context, n);
+        if (r->asked.given.max_tokens && r->asked.max_tokens > e->context - n)
+            return openai_fail(error, 400, "max_tokens", "context_length_exceeded",
+                               "this model's maximum context length is %" PRIu64
+                               " tokens, and %zu of the prompt and %" PRIu64
+                               " of max_tokens are more",
+                               e->context, n, r->asked.max_tokens);
+    }
+    return 0;
+}
+
+static int bad_prompt(struct openai_error *error, const struct err *err,
+                      const char *param)
+{
+    return openai_fail(error, err->kind == ERR_SYSTEM ? 500 : 400, param,
+                       "invalid_value", "%s", err->text);
+}
+
+static int add_prompt(const struct endpoints *e, struct ids *out,
+                      const struct openai_prompt *p, struct openai_error *error)
+{
+    struct err err = { 0 };
+    struct tokens tokens = { 0 };
+    uint64_t id;
+    int ret = 0;
+
+    for (const struct json *j = p->ids ? p->ids->first : NULL; j; j = j->next)
+        if (json_u64(j, &id))
+            tokens_add(&tokens, (uint32_t)id);
+    if (p->ids)
+        ret = session_add_tokens(e->session, out, &tokens, &err);
+    else
+        ret = session_encode(e->session, out, p->text, p->len, &err);
+    tokens_clear(&tokens);
+    return ret < 0 ? bad_prompt(error, &err, "prompt") : 0;
+}
+
+static int add_chat(const struct endpoints *e, struct ids *out,
+                    const struct openai_request *asked, struct openai_error *error)
+{
+    struct err err = { 0 };
+    struct messages messages;
+    struct str text = { 0 };
+    int ret;
+
+    if (!e->form)
+        return openai_fail(error, 400, "messages", NULL, "%s", e->no_form.text);
+    ret = messages_parse(&messages, &asked->doc, asked->doc.root, &err) < 0
+              ? -1
+              : messages_ids(e->form, &messages, out, &text, &err);
+    str_clear(&text);
+    return ret < 0 ? bad_prompt(error, &err, "messages") : 0;
+}
+
+static int make_prompts(const struct endpoints *e, struct serve_request *r,
+                        struct openai_error *error)
+{
+    const struct openai_request *asked = &r->asked;
+
+    r->nprompts = asked->kind == OPENAI_CHAT ? 1 : asked->nprompts;
+    r->prompt = xcalloc(r->nprompts, sizeof(*r->prompt));
+    if (asked->kind == OPENAI_CHAT)
+        return add_chat(e, &r->prompt[0], asked, error);
+    for (size_t i = 0; i < r->nprompts; i++)
+        if (add_prompt(e, &r->prompt[i], &asked->prompt[i], error) < 0)
+            return -1;
+    return 0;
+}
+
+static int push(const struct endpoints *e, struct http_exchange *x, struct job *j,
+                struct openai_error *error)
+{
+    const struct serve_request *r = j->request;
+    size_t tokens = 0;
+
+    answer_prepare(x, j);
+    switch (queue_push(e->queue, j)) {
+    case QUEUE_FULL:
+        return openai_fail(error, 429, NULL, "queue_full",
+                           "too many requests are waiting");
+    case QUEUE_CLOSED:
+        return openai_fail(error, 503, NULL, NULL, "the server is being ended");
+    case QUEUE_TAKEN:
+        break;
+    }
+    for (size_t i = 0; i < r->nprompts; i++)
+        tokens += r->prompt[i].n;
+    answer_later(x, j, &r->asked, e->name, serve_choices(r), tokens);
+    return 0;
+}
+
+static void generate(const struct endpoints *e, enum openai_kind kind,
+                     const struct http_request *in, struct http_exchange *x,
+                     struct http_reply *reply)
+{
+    struct serve_request *r = xcalloc(1, sizeof(*r));
+    struct job *j = job_new();
+    struct openai_error error = { 0 };
+
+    j->request = r;
+    j->free_request = serve_request_free;
+    j->most = SLOW_READER;
+    if (openai_parse(&r->asked, kind, in->body, in->nbody, &error) == 0 &&
+        check_model(e, r->asked.model, &error) == 0 &&
+        make_prompts(e, r, &error) == 0 && check_room(e, r, &error) == 0) {
+        settle(e, r);
+        if (push(e, x, j, &error) == 0)
+            return;
+    }
+    job_drop(j);
+    reply_error(reply, &error);
+    if (error.status == 429 || error.status == 503)
+        reply->retry_after_s = RETRY_S;
+}
+
+static void complete(struct endpoints *e, const struct http_request *r,
+                     struct http_exchange *x, struct http_reply *reply)
+{
+    generate(e, OPENAI_COMPLETION, r, x, reply);
+}
+
+static void chat(struct endpoints *e, const struct http_request *r,
+                 struct http_exchange *x, struct http_reply *reply)
+{
+    generate(e, OPENAI_CHAT, r, x, reply);
+}
+
+/* ---- what the server is ---- */
+
+static void add_model(const struct endpoints *e, struct str *out)
+{
+    str_add(out, "{\"id\":");
+    str_add_json(out, e->name);
+    str_addf(out,
+             ",\"object\":\"model\",\"created\":%" PRId64
+             ",\"owned_by\":\"shardutils\",\"max_model_len\":%" PRIu64 "}",
+             e->created, e->context);
+}
+
+static void models(struct endpoints *e, const struct http_request *r,
+                   struct http_exchange *x, struct http_reply *reply)
+{
+    (void)r;
+    (void)x;
+    reply->status = 200;
+    reply->type = json_type;
+    str_add(&reply->body, "{\"object\":\"list\",\"data\":[");
+    add_model(e, &reply->body);
+    str_add(&reply->body, "]}");
+}
+
+static void model(struct endpoints *e, const struct http_request *r,
+                  struct http_exchange *x, struct http_reply *reply)
+{
+    struct openai_error error;
+
+    (void)x;
+    if (check_model(e, r->path + strlen("/v1/models/"), &error) < 0) {
+        reply_error(reply, &error);
+        return;
+    }
+    reply->status = 200;
+    reply->type = json_type;
+    add_model(e, &reply->body);
+}
+
+static void health(struct endpoints *e, const struct http_request *r,
+                   struct http_exchange *x, struct http_reply *reply)
+{
+    (void)r;
+    (void)x;
+    reply->status = queue_is_closed(e->queue) ? 503 : 200;
+}
+
+/* ---- routes ---- */
+
+struct route {
+    const char *method, *path; /* one that ends in '/' has a name after it */
+    void (*run)(struct endpoints *e, const struct http_request *r,
+                struct http_exchange *x, struct http_reply *reply);
+};
+
+static const struct route routes[] = {
+    { "GET", "/health", health },
+    { "GET", "/v1/models", models },
+    { "GET", "/v1/models/", model },
+    { "POST", "/v1/chat/completions", chat },
+    { "POST", "/v1/completions", complete },
+};
+
+static bool has_path(const struct route *route, const char *path)
+{
+    size_t n = strlen(route->path);
+
+    return route->path[n - 1] == '/' && n > 1
+               ? !strncmp(path, route->path, n) && path[n]
+               : !strcmp(path, route->path);
+}
+
+static bool has_method(const struct route *route, const char *method)
+{
+    return !strcmp(route->method, method) ||
+           (!strcmp(route->method, "GET") && !strcmp(method, "HEAD"));
+}
+
+static const struct route *find(const struct http_request *r, struct http_reply *reply)
+{
+    const struct route *other = NULL;
+    struct openai_error error;
+
+    for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
+        if (!has_path(&routes[i], r->path))
+            continue;
+        if (has_method(&routes[i], r->method))
+            return &routes[i];
+        other = &routes[i];
+    }
+    if (other) {
+        openai_fail(&error, 405, NULL, NULL, "%s is for %s", other->path,
+                    other->method);
+        reply->allow = other->method;
+    } else {
+        openai_fail(&error, 404, NULL, NULL, "%.200s: there is nothing", r->path);
+    }
+    reply_error(reply, &error);
+    return NULL;
+}
+
+static void admit(void *arg, const struct http_request *r, struct http_reply *reply)
+{
+    (void)arg;
+    (void)find(r, reply);
+}
+
+static void answer(void *arg, const struct http_request *r, struct http_exchange *x,
+                   struct http_reply *reply)
+{
+    const struct route *route = find(r, reply);
+
+    if (route)
+        route->run(arg, r, x, reply);
+}
+
+static void refuse(void *arg, int status, const char *why, struct http_reply *reply)
+{
+    struct openai_error error;
+
+    (void)arg;
+    openai_fail(&error, status, NULL, NULL, "%s", why);
+    reply_error(reply, &error);
+}
+
+struct http_handler endpoints_handler(struct endpoints *e)
+{
+    return (struct http_handler){
+        .admit = admit, .answer = answer, .refuse = refuse, .arg = e
+    };
+}

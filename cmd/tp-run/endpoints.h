@@ -1,0 +1,25 @@
+/* endpoints - what tp-run serve answers, by path */
+#ifndef CMD_TP_RUN_ENDPOINTS_H
+#define CMD_TP_RUN_ENDPOINTS_H
+
+#include "cmd/tp-run/messages.h"
+#include "cmd/tp-run/sampling.h"
+#include "lib/serve/http.h"
+#include "lib/serve/queue.h"
+
+struct endpoints {
+    const struct session *session;
+    const struct messages_form *form; /* NULL: there is no chat template, because of */
+    struct ids chat_stop; /* the session's, and the template's; the caller's */
+    struct err no_form;   /* this */
+    const struct sampling *sampling; /* defaults of requests */
+    const char *name;                /* of the model */
+    uint64_t context;                /* most tokens of a text */
+    int64_t created;                 /* seconds since 1970 */
+    struct queue *queue;
+};
+
+/* Answers requests of any thread; the handler's .arg is *e. */
+struct http_handler endpoints_handler(struct endpoints *e);
+
+#endif

@@ -1,0 +1,305 @@
+/* serve - answers requests of OpenAI's HTTP interface with a model
+ *
+ * Rank 0 has the web server, the template and the tokenizer, and decides the steps; the
+ * other ranks run them. */
+#define _GNU_SOURCE
+#include "cmd/tp-run/commands.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cmd/tp-run/endpoints.h"
+#include "cmd/tp-run/serving.h"
+#include "lib/base/fs.h"
+#include "lib/run/cache.h"
+#include "lib/serve/address.h"
+
+enum {
+    CHUNK = 512,   /* prompt tokens of a step */
+    USUAL = 8192,  /* default limit of a text's tokens, where the model permits more */
+    ROOM = 4,      /* default size of the cache, in such texts */
+    REQUESTS = 64, /* default number of texts in generation at a time */
+    QUEUE = 1024,  /* requests that wait */
+    LAST_S = 5     /* for answers on their way when the server ends */
+};
+
+struct serve {
+    struct session *session;
+    struct sampling sampling;
+    struct messages_options options;
+    const char *listen, *name;
+    int requests, cache_tokens, drain_s;
+    bool no_sharing;
+    uint64_t context; /* maximum number of tokens of a text */
+    /* on rank 0 */
+    struct messages_form form;
+    struct endpoints endpoints;
+    struct serving *serving;
+};
+
+/* ---- ranks ---- */
+
+static struct program_options options_of(const struct serve *v)
+{
+    const struct session *s = v->session;
+
+    return (struct program_options){ .wanted = true,
+                                     .deterministic = s->opt.same_bits,
+                                     .rounded = s->opt.compute == COMPUTE_BF16,
+                                     .tail = TAIL_SAMPLE };
+}
+
+static struct engine_limits limits_of(const struct serve *v)
+{
+    const struct mesh *mesh = &v->session->mesh;
+    const size_t cache =
+        v->cache_tokens ? (size_t)v->cache_tokens : (size_t)v->context * ROOM;
+    struct engine_limits limits = { .tokens = CHUNK * (size_t)mesh->size[MESH_SP],
+                                    .context = (size_t)v->context,
+                                    .cache = cache };
+    size_t places = v->requests ? (size_t)v->requests : REQUESTS;
+
+    if (mesh->size[MESH_SP] > 1) { /* a step has one text, and each text has its own
+                                    * part of the cache */
+        size_t fit = cache / CACHE_BLOCK / cache_blocks(limits.context, 1, 0);
+
+        limits.cache = 0;
+        limits.sequences = fit && fit < places ? fit : places;
+        limits.segments = 1;
+    } else {
+        limits.sequences = limits.segments = places;
+        limits.running = places > 1 ? places : 0;
+    }
+    limits.wanted = limits.segments;
+    return limits;
+}
+
+static void say_ready(const struct serve *v, const struct address *at)
+{
+    struct str out = { 0 };
+
+    str_add(&out, "{\"type\":\"listening\",\"url\":");
+    str_add_json(&out, str_text(&at->url));
+    str_add(&out, ",\"model\":");
+    str_add_json(&out, v->name);
+    str_addf(&out, ",\"max_model_len\":%" PRIu64 "}", v->context);
+    puts(str_text(&out));
+    str_clear(&out);
+}
+
+/* Serves at the bound address AT until a signal asks for the end. */
+static int serve(struct serve *v, struct address *at, struct scheduler *scheduler,
+                 struct err *err)
+{
+    const struct http_limits limits = {
+        .connections = 1024, .body = 8 << 20, .head_s = 10, .body_s = 60, .idle_s = 75
+    };
+    const struct http_handler handler = endpoints_handler(&v->endpoints);
+    struct http *http;
+    int ret;
+
+    if (address_listen(at, err) < 0 ||
+        http_open(&http, at->fd, &limits, &handler, err) < 0)
+        return -1;
+    at->fd = -1; /* the server's */
+    say_ready(v, at);
+    if (fflush(stdout) < 0)
+        ret = err_errno(err, "standard output");
+    else
+        ret = serving_run(v->serving, scheduler, &v->session->launcher.stop->signal,
+                          v->drain_s, err);
+    http_close(http, LAST_S);
+    return ret;
+}
+
+static int lead(struct serve *v, struct address *at, struct runner *r,
+                const struct engine_limits *limits, struct err *err)
+{
+    struct queue *queue = queue_new(QUEUE);
+    struct scheduler_options how = { .grow = true,
+                                     .no_sharing = v->no_sharing,
+                                     .limits = limits,
+                                     .gain = serving_gain };
+    struct scheduler *scheduler = NULL;
+    int ret;
+
+    v->serving = serving_new(v->session, queue, v->context);
+    v->endpoints.queue = queue;
+    how.arg = v->serving;
+    ret = scheduler_open(&scheduler, r, &how, err);
+    if (ret == 0)
+        ret = serve(v, at, scheduler, err);
+    ret = scheduler_close(scheduler, ret, err);
+    serving_free(v->serving);
+    queue_free(queue);
+    return ret;
+}
+
+static int follow(struct serve *v, struct runner *r, const struct engine_limits *limits,
+                  struct err *err)
+{
+    const struct scheduler_options how = { .grow = true,
+                                           .no_sharing = v->no_sharing,
+                                           .limits = limits };
+    struct scheduler *scheduler = NULL;
+    int ret = scheduler_open(&scheduler, r, &how, err);
+
+    if (ret == 0)
+        ret = scheduler_follow(scheduler, err);
+    return scheduler_close(scheduler, ret, err);
+}
+
+static int serve_rank(void *arg, struct comm *comm, struct err *err)
+{
+    struct serve *v = arg;
+    const struct session *s = v->session;
+    const struct program_options options = options_of(v);
+    struct engine_limits limits = limits_of(v);
+    struct address at = { .fd = -1 };
+    struct runner r;
+    int ret;
+
+    /* an address that is taken is known before the weights are read */
+    if (comm->rank == 0 && address_bind(&at, v->listen, err) < 0) {
+        address_close(&at);
+        return -1;
+    }
+    if (runner_open(&r, s->checkpoint, &s->mesh, &s->machine, comm, &options, &limits,
+                    err) < 0) {
+        address_close(&at);
+        return -1;
+    }
+    ret = session_report(s, &r, comm, err);
+    if (ret == 0 && !r.program->causal)
+        ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
+                      s->checkpoint->model->family);
+    if (ret == 0)
+        ret = comm->rank == 0 ? lead(v, &at, &r, &limits, err)
+                              : follow(v, &r, &limits, err);
+    ret = runner_finish(&r, ret, err);
+    runner_close(&r);
+    address_close(&at);
+    return ret;
+}
+
+/* ---- the command ---- */
+
+static int check_model(struct serve *v, struct err *err)
+{
+    const struct session *s = v->session;
+    const uint64_t most = v->cache_tokens ? (uint64_t)v->cache_tokens : USUAL;
+
+    if (s->source)
+        return err_set(err, ERR_INPUT,
+                       "family %s has an encoder: serve is for decoders, and 'tp-run "
+                       "generate' runs it",
+                       s->checkpoint->model->family);
+    v->context = s->context && s->context < most ? s->context : most;
+    return 0;
+}
+
+/* On rank 0.  A model without a template answers completions alone. */
+static int prepare(struct serve *v, struct err *err)
+{
+    struct session *s = v->session;
+    struct endpoints *e = &v->endpoints;
+
+    if (!s->tokenizer && s->no_tokenizer.kind)
+        return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
+    if (!s->tokenizer)
+        return err_set(err, ERR_INPUT, "%s: no tokenizer.json, which requests need",
+                       s->path);
+    s->replaces = true; /* JSON is UTF-8 */
+    *e = (struct endpoints){ .session = s,
+                             .sampling = &v->sampling,
+                             .name = v->name,
+                             .context = v->context,
+                             .created = (int64_t)time(NULL) };
+    if (messages_open(&v->form, s, &v->options, err) == 0) {
+        e->form = &v->form;
+        for (size_t i = 0; i < s->stop.n; i++)
+            ids_add(&e->chat_stop, s->stop.v[i]);
+        return messages_stop(&v->form, &e->chat_stop, err);
+    }
+    if (v->options.template || v->options.args.n || err->kind != ERR_INPUT)
+        return -1;
+    e->no_form = *err;
+    *err = (struct err){ 0 };
+    return 0;
+}
+
+static int open_serve(struct serve *v, struct err *err)
+{
+    struct session *s = v->session;
+    const bool front = launcher_is_front(&s->launcher);
+    struct program_options options;
+
+    if (session_need_lm(s, err) < 0 || sampling_settle(&v->sampling, s, err) < 0 ||
+        check_model(v, err) < 0)
+        return -1;
+    if (!v->sampling.given.temperature && v->sampling.draw.temperature <= 0)
+        v->sampling.draw.temperature = 1;
+    options = options_of(v);
+    if (session_choose(s, &options, 1, err) < 0 ||
+        launcher_agree(&s->launcher, front ? prepare(v, err) : 0, err) < 0)
+        return -1;
+    return launcher_ask(&s->launcher, err);
+}
+
+int serve_main(const char *program, int argc, char **argv)
+{
+    struct session_options opt = SESSION_DEFAULTS;
+    struct session session = { 0 };
+    struct serve v = { .session = &session,
+                       .sampling = SAMPLING_DEFAULTS(UINT64_MAX),
+                       .listen = "127.0.0.1:8000",
+                       .drain_s = 30 };
+    const struct opt opts[] = {
+        { OPT_STRING, '\0', "listen", &v.listen, "WHERE",
+          "ADDRESS:PORT or unix:PATH (default: 127.0.0.1:8000)", NULL, NULL },
+        { OPT_STRING, '\0', "served-name", &v.name, "NAME",
+          "the model's name (default: its directory's)", NULL, NULL },
+        { OPT_INT, '\0', "drain-timeout", &v.drain_s, "SECONDS",
+          "for running answers after SIGTERM (default: 30)", NULL, NULL },
+        MESSAGES_OPTIONS(v.options),
+        SAMPLING_OPTIONS(v.sampling, "most new tokens of a request that gives none"),
+        { OPT_COUNT, '\0', "requests", &v.requests, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "cache-tokens", &v.cache_tokens, "N", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "no-prefix-cache", &v.no_sharing, NULL, NULL, NULL, NULL },
+        SESSION_OPTIONS(opt),
+        { .type = OPT_END },
+    };
+    const struct cmd cmd = { .name = "serve",
+                             .program = program,
+                             .own_page = true,
+                             .synopsis = "[OPTION]... CHECKPOINT",
+                             .summary = "Answer requests of OpenAI's HTTP interface",
+                             .opts = opts,
+                             .min_args = 1,
+                             .max_args = 1 };
+    char **operand = cmd_parse(&cmd, argc, argv);
+    struct err err = { 0 };
+    char path[PATH_MAX];
+    int status;
+
+    if (http_check(&err) == 0 && sampling_check(&v.sampling, &err) == 0 &&
+        session_open(&session, &cmd, &opt, operand[0], &err) == 0) {
+        if (!v.name) /* of "." as well */
+            v.name = fs_basename(realpath(operand[0], path) ? path : operand[0]);
+        if (open_serve(&v, &err) == 0) {
+            session.machine.steps = v.context;
+            status = session_run(&session, serve_rank, &v);
+        } else {
+            status = cmd_fail(&cmd, &err);
+        }
+    } else {
+        status = cmd_fail(&cmd, &err);
+    }
+    ids_clear(&v.endpoints.chat_stop);
+    messages_close(&v.form);
+    session_close(&session);
+    return status;
+}

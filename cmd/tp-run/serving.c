@@ -1,0 +1,343 @@
+/* serving - the requests of a web server as texts of a scheduler */
+#define _GNU_SOURCE
+#include "cmd/tp-run/serving.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/mem.h"
+
+enum { IDLE_MS = 100 }; /* so often an idle server looks for a signal */
+
+/* A continuation in generation. */
+struct text {
+    struct active *of;
+    int choice;
+    uint64_t id;
+    size_t prompt, n; /* tokens: of the prompt, and of the text so far */
+    bool over;
+    struct token_stream *stream;
+    struct str said;
+    size_t shown; /* bytes of SAID that the client has been given */
+};
+
+/* A job whose texts have been submitted. */
+struct active {
+    struct job *job;
+    const struct serve_request *r;
+    struct text *text; /* [n] */
+    size_t n, left;    /* texts, and those that are not over */
+    struct active *prev, *next;
+};
+
+struct serving {
+    const struct session *session;
+    struct queue *queue;
+    struct scheduler *scheduler;
+    uint64_t context;
+    struct active *first;
+    double drain_until; /* 0: it is not asked to end */
+};
+
+void serve_request_free(void *request)
+{
+    struct serve_request *r = request;
+
+    for (size_t i = 0; i < r->nprompts; i++)
+        ids_clear(&r->prompt[i]);
+    free(r->prompt);
+    openai_clear(&r->asked);
+    free(r);
+}
+
+size_t serve_choices(const struct serve_request *r)
+{
+    return r->nprompts * (size_t)r->asked.n;
+}
+
+struct serving *serving_new(const struct session *session, struct queue *q,
+                            uint64_t context)
+{
+    struct serving *s = xcalloc(1, sizeof(*s));
+
+    s->session = session;
+    s->queue = q;
+    s->context = context;
+    return s;
+}
+
+/* ---- jobs ---- */
+
+static void release(struct serving *s, struct active *a)
+{
+    if (a->prev)
+        a->prev->next = a->next;
+    else
+        s->first = a->next;
+    if (a->next)
+        a->next->prev = a->prev;
+    for (size_t i = 0; i < a->n; i++) {
+        token_stream_free(a->text[i].stream);
+        str_clear(&a->text[i].said);
+    }
+    free(a->text);
+    job_drop(a->job);
+    free(a);
+}
+
+/* Ends the job, and what of it still runs, because of ERR (NULL: it is done). */
+static void finish(struct serving *s, struct active *a, const struct err *err)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (!a->text[i].over)
+            scheduler_cancel(s->scheduler, a->text[i].id);
+    job_end(s->queue, a->job, 0, err);
+    release(s, a);
+}
+
+/* Choice I of a prompt draws as the Ith of equal prompts of tp-run generate does. */
+static int submit(struct serving *s, struct active *a, size_t i, struct err *err)
+{
+    const struct serve_request *r = a->r;
+    const size_t each = (size_t)r->asked.n;
+    const struct ids *prompt = &r->prompt[i / each];
+    struct draw draw = r->how.draw;
+    struct text *t = &a->text[i];
+    struct scheduler_text plan = { .ids = prompt->v,
+                                   .n = prompt->n,
+                                   .most =
+                                       sampling_most(&r->how, s->context, prompt->n),
+                                   .draw = &draw,
+                                   .tag = (uint64_t)(uintptr_t)t };
+
+    *t = (struct text){ .of = a,
+                        .choice = (int)i,
+                        .prompt = prompt->n,
+                        .n = prompt->n,
+                        .stream = token_stream_new(s->session->tokenizer, true) };
+    draw.position = (uint64_t)i << 32;
+    return scheduler_submit(s->scheduler, &plan, &t->id, err);
+}
+
+static void begin(struct serving *s, struct job *j)
+{
+    const struct serve_request *r = j->request;
+    struct active *a = xcalloc(1, sizeof(*a));
+    struct err err = { 0 };
+    int ret = 0;
+
+    a->job = j;
+    a->r = r;
+    a->text = xcalloc(serve_choices(r), sizeof(*a->text));
+    a->next = s->first;
+    if (a->next)
+        a->next->prev = a;
+    s->first = a;
+    for (; a->n < serve_choices(r) && ret == 0; a->n += ret == 0)
+        ret = submit(s, a, a->n, &err);
+    a->left = a->n;
+    if (ret < 0) {
+        token_stream_free(a->text[a->n].stream);
+        finish(s, a, &err);
+    }
+}
+
+/* Jobs stay in the queue, whose length is limited, until their texts can begin. */
+static void take_jobs(struct serving *s)
+{
+    struct job *j;
+
+    while (scheduler_waiting(s->scheduler) == 0 && (j = queue_take(s->queue))) {
+        if (job_is_cancelled(j))
+            job_drop(j);
+        else
+            begin(s, j);
+    }
+}
+
+static void drop_cancelled(struct serving *s)
+{
+    struct active *next;
+
+    for (struct active *a = s->first; a; a = next) {
+        next = a->next;
+        if (job_is_cancelled(a->job))
+            finish(s, a, NULL);
+    }
+}
+
+static void fail_all(struct serving *s, const struct err *err)
+{
+    struct job *j;
+
+    queue_close(s->queue);
+    while (s->first) {
+        job_end(s->queue, s->first->job, 0, err);
+        release(s, s->first);
+    }
+    while ((j = queue_take(s->queue))) {
+        job_end(s->queue, j, 0, err);
+        job_drop(j);
+    }
+    queue_flush(s->queue);
+}
+
+void serving_free(struct serving *s)
+{
+    free(s);
+}
+
+/* ---- texts ---- */
+
+/* Finds the first text of R's stops in T from byte FROM on; SIZE_MAX: there is none. */
+static size_t find_stop(const struct openai_request *r, const struct str *t,
+                        size_t from)
+{
+    size_t first = SIZE_MAX;
+
+    for (size_t i = 0; i < r->nstop; i++) {
+        const char *found =
+            memmem(t->s + from, t->len - from, r->stop[i], strlen(r->stop[i]));
+
+        if (found && (size_t)(found - t->s) < first)
+            first = (size_t)(found - t->s);
+    }
+    return first;
+}
+
+/* How many bytes at the end of T may be the beginning of a stop. */
+static size_t held_back(const struct openai_request *r, const struct str *t,
+                        size_t from)
+{
+    for (size_t at = from; at < t->len; at++)
+        for (size_t i = 0; i < r->nstop; i++)
+            if (!strncmp(t->s + at, r->stop[i], t->len - at))
+                return t->len - at;
+    return 0;
+}
+
+static bool ends_text(const struct serve_request *r, int32_t id)
+{
+    for (size_t i = 0; i < r->asked.nstop_ids; i++)
+        if (r->asked.stop_ids[i] == id)
+            return true;
+    for (size_t i = 0; i < r->stop->n && !r->asked.ignore_eos; i++)
+        if (r->stop->v[i] == id)
+            return true;
+    return false;
+}
+
+/* Decodes the new token ID, looks for stops, and gives the client what is certain. */
+static enum job_end show(struct serving *s, struct text *t, int32_t id,
+                         enum job_end end)
+{
+    const struct openai_request *r = &t->of->r->asked;
+    struct job_piece piece = { .choice = t->choice, .ntokens = 1 };
+    size_t stop, most;
+
+    if (end != JOB_STOP)
+        token_stream_feed(t->stream, (uint32_t)id, &t->said);
+    if (end)
+        token_stream_end(t->stream, &t->said);
+    stop = t->said.len ? find_stop(r, &t->said, t->shown) : SIZE_MAX;
+    if (stop != SIZE_MAX) {
+        t->said.len = stop;
+        end = JOB_STOP;
+    }
+    most = t->said.len;
+    if (!end && most)
+        most -= held_back(r, &t->said, t->shown);
+    piece.text = t->said.s ? t->said.s + t->shown : NULL;
+    piece.len = most - t->shown;
+    piece.end = end;
+    t->shown = most;
+    job_add(s->queue, t->of->job, &piece);
+    return end;
+}
+
+static void over(struct serving *s, struct text *t)
+{
+    t->over = true;
+    if (--t->of->left == 0)
+        finish(s, t->of, NULL);
+}
+
+/* A NaN is of this text alone; others go on. */
+static void not_finite(struct serving *s, struct text *t)
+{
+    struct err err = { 0 };
+
+    err_set(&err, ERR_SYSTEM, "the logits after %zu tokens are NaN or infinite", t->n);
+    t->over = true; /* ends by itself, since it gains nothing */
+    finish(s, t->of, &err);
+}
+
+int serving_gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+{
+    struct serving *s = arg;
+    struct text *t = (struct text *)(uintptr_t)tag;
+    const struct serve_request *r = t->of->r;
+    size_t new = t->n - t->prompt;
+    enum job_end end = JOB_GOES_ON;
+
+    (void)err;
+    if (next < 0) {
+        not_finite(s, t);
+        return 0;
+    }
+    next = sampling_forced(&r->how, s->context, t->n, new, next);
+    t->n++;
+    if (ends_text(r, next))
+        end = JOB_STOP;
+    else if (sampling_end(&r->how, s->context, t->n, new + 1))
+        end = JOB_LENGTH;
+    end = show(s, t, next, end);
+    if (end)
+        over(s, t);
+    else
+        scheduler_append(s->scheduler, id, &next, 1);
+    return 0;
+}
+
+/* ---- the loop ---- */
+
+/* Ends what is left when the time for it is over. */
+static void heed(struct serving *s, const volatile int *asked, int drain_s)
+{
+    struct err err = { 0 };
+
+    if (!*asked)
+        return;
+    if (s->drain_until == 0) {
+        queue_close(s->queue);
+        s->drain_until = clock_seconds() + drain_s;
+    }
+    if (clock_seconds() < s->drain_until)
+        return;
+    err_set(&err, ERR_SYSTEM, "the server has been ended");
+    while (s->first)
+        finish(s, s->first, &err);
+    fail_all(s, &err);
+}
+
+int serving_run(struct serving *s, struct scheduler *scheduler,
+                const volatile int *asked, int drain_s, struct err *err)
+{
+    int more = 1;
+
+    s->scheduler = scheduler;
+    while (more >= 0) {
+        heed(s, asked, drain_s);
+        drop_cancelled(s);
+        take_jobs(s);
+        more = scheduler_step(scheduler, err);
+        queue_flush(s->queue);
+        if (more == 0 && !s->first && s->drain_until > 0 && !queue_length(s->queue))
+            return 0;
+        if (more == 0)
+            queue_wait(s->queue, IDLE_MS);
+    }
+    fail_all(s, err);
+    return -1;
+}

@@ -1,0 +1,8 @@
+# lib/serve - a web server of answers
+lib_libshardutils_a_SOURCES += \
+    %D%/address.c %D%/address.h \
+    %D%/answer.c %D%/answer.h \
+    %D%/http.c %D%/http.h \
+    %D%/openai.c %D%/openai.h \
+    %D%/queue.c %D%/queue.h \
+    %D%/sse.c %D%/sse.h

@@ -1,0 +1,530 @@
+/* openai - requests and answers of OpenAI's HTTP interface, as JSON */
+#include "lib/serve/openai.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "lib/base/mem.h"
+
+/* ---- errors ---- */
+
+int openai_fail(struct openai_error *e, int status, const char *param, const char *code,
+                const char *fmt, ...)
+{
+    va_list ap;
+
+    *e = (struct openai_error){ .status = status, .param = param, .code = code };
+    va_start(ap, fmt);
+    vsnprintf(e->text, sizeof(e->text), fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+static const char *type_of(int status)
+{
+    return status == 401   ? "authentication_error"
+           : status == 429 ? "rate_limit_error"
+           : status >= 500 ? "server_error"
+                           : "invalid_request_error";
+}
+
+static void add_string_or_null(struct str *out, const char *text)
+{
+    if (text)
+        str_add_json(out, text);
+    else
+        str_add(out, "null");
+}
+
+void openai_add_error(struct str *out, const struct openai_error *e)
+{
+    str_add(out, "{\"error\":{\"message\":");
+    str_add_json(out, e->text);
+    str_addf(out, ",\"type\":\"%s\",\"param\":", type_of(e->status));
+    add_string_or_null(out, e->param);
+    str_add(out, ",\"code\":");
+    add_string_or_null(out, e->code);
+    str_add(out, "}}");
+}
+
+/* ---- parameters ---- */
+
+struct param {
+    const char *name;
+    unsigned kinds; /* bits of enum openai_kind */
+    /* J is neither missing nor null. */
+    int (*take)(struct openai_request *r, const struct json *j, const char *name,
+                struct openai_error *e);
+};
+
+static int bad(struct openai_error *e, const char *name, const char *what)
+{
+    return openai_fail(e, 400, name, "invalid_value", "%s: expected %s", name, what);
+}
+
+static int take_flag(bool *out, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    if (j->type != JSON_TRUE && j->type != JSON_FALSE)
+        return bad(e, name, "true or false");
+    *out = j->type == JSON_TRUE;
+    return 0;
+}
+
+static int take_count(uint64_t *out, const struct json *j, uint64_t least,
+                      uint64_t most, const char *name, struct openai_error *e)
+{
+    uint64_t n = 0;
+
+    if (!json_u64(j, &n) || n < least || n > most)
+        return openai_fail(e, 400, name, "invalid_value",
+                           "%s: expected a whole number of %llu to %llu", name,
+                           (unsigned long long)least, (unsigned long long)most);
+    *out = n;
+    return 0;
+}
+
+static int take_model(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    r->model = json_string(j);
+    return r->model ? 0 : bad(e, name, "a text");
+}
+
+static int take_max_tokens(struct openai_request *r, const struct json *j,
+                           const char *name, struct openai_error *e)
+{
+    r->given.max_tokens = true;
+    return take_count(&r->max_tokens, j, 1, INT32_MAX, name, e);
+}
+
+static int take_min_tokens(struct openai_request *r, const struct json *j,
+                           const char *name, struct openai_error *e)
+{
+    return take_count(&r->min_tokens, j, 0, INT32_MAX, name, e);
+}
+
+static int take_temperature(struct openai_request *r, const struct json *j,
+                            const char *name, struct openai_error *e)
+{
+    r->given.temperature = true;
+    return json_double(j, &r->temperature) && r->temperature >= 0
+               ? 0
+               : bad(e, name, "a number of at least 0");
+}
+
+static int take_top_p(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    r->given.top_p = true;
+    return json_double(j, &r->top_p) && r->top_p > 0 && r->top_p <= 1
+               ? 0
+               : bad(e, name, "a number above 0, and at most 1");
+}
+
+/* vLLM's -1, like 0, is no limit. */
+static int take_top_k(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    int64_t k;
+
+    if (!json_i64(j, &k) || k < -1)
+        return bad(e, name, "a whole number of at least -1");
+    r->given.top_k = true;
+    r->top_k = k < 0 ? 0 : (uint64_t)k;
+    return 0;
+}
+
+static int take_seed(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    int64_t s;
+
+    r->given.seed = true;
+    if (json_u64(j, &r->seed))
+        return 0;
+    if (!json_i64(j, &s))
+        return bad(e, name, "a whole number");
+    r->seed = (uint64_t)s;
+    return 0;
+}
+
+static int take_n(struct openai_request *r, const struct json *j, const char *name,
+                  struct openai_error *e)
+{
+    uint64_t n = 0;
+
+    if (take_count(&n, j, 1, OPENAI_MOST_CHOICES, name, e) < 0)
+        return -1;
+    r->n = (int)n;
+    return 0;
+}
+
+static int take_stream(struct openai_request *r, const struct json *j, const char *name,
+                       struct openai_error *e)
+{
+    return take_flag(&r->stream, j, name, e);
+}
+
+static int take_stream_options(struct openai_request *r, const struct json *j,
+                               const char *name, struct openai_error *e)
+{
+    const struct json *usage = json_get(j, "include_usage");
+
+    if (j->type != JSON_OBJECT)
+        return bad(e, name, "an object");
+    return usage && usage->type != JSON_NULL
+               ? take_flag(&r->include_usage, usage, name, e)
+               : 0;
+}
+
+static int take_ignore_eos(struct openai_request *r, const struct json *j,
+                           const char *name, struct openai_error *e)
+{
+    return take_flag(&r->ignore_eos, j, name, e);
+}
+
+static int add_stop(struct openai_request *r, const struct json *j, const char *name,
+                    struct openai_error *e)
+{
+    const char *text = json_string(j);
+
+    if (!text || !*text || strlen(text) < j->n)
+        return bad(e, name, "a text that is not empty, or a list of such texts");
+    if (r->nstop == OPENAI_MOST_STOPS)
+        return openai_fail(e, 400, name, "invalid_value", "%s: at most %d texts", name,
+                           OPENAI_MOST_STOPS);
+    r->stop = xrealloc(r->stop, (r->nstop + 1) * sizeof(*r->stop));
+    r->stop[r->nstop++] = text;
+    return 0;
+}
+
+static int take_stop(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    if (j->type != JSON_ARRAY)
+        return add_stop(r, j, name, e);
+    for (j = j->first; j; j = j->next)
+        if (add_stop(r, j, name, e) < 0)
+            return -1;
+    return 0;
+}
+
+static int take_stop_ids(struct openai_request *r, const struct json *j,
+                         const char *name, struct openai_error *e)
+{
+    uint64_t id = 0;
+
+    if (j->type != JSON_ARRAY)
+        return bad(e, name, "a list of token ids");
+    r->stop_ids = xcalloc((size_t)j->n + 1, sizeof(*r->stop_ids));
+    for (j = j->first; j; j = j->next) {
+        if (take_count(&id, j, 0, INT32_MAX, name, e) < 0)
+            return -1;
+        r->stop_ids[r->nstop_ids++] = (int32_t)id;
+    }
+    return 0;
+}
+
+/* ---- prompts ---- */
+
+static bool is_ids(const struct json *j)
+{
+    uint64_t id = 0;
+
+    if (j->type != JSON_ARRAY || !j->first)
+        return false;
+    for (j = j->first; j; j = j->next)
+        if (!json_u64(j, &id) || id > INT32_MAX)
+            return false;
+    return true;
+}
+
+static int add_prompt(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    struct openai_prompt *p = &r->prompt[r->nprompts++];
+
+    p->text = json_string(j);
+    p->len = p->text ? j->n : 0;
+    p->ids = is_ids(j) ? j : NULL;
+    return p->text || p->ids ? 0
+                             : bad(e, name,
+                                   "a text, a list of token ids, or a list of these "
+                                   "that is not empty");
+}
+
+static int take_prompt(struct openai_request *r, const struct json *j, const char *name,
+                       struct openai_error *e)
+{
+    const bool many = j->type == JSON_ARRAY && !is_ids(j);
+
+    if (many && (!j->first || j->n > OPENAI_MOST_CHOICES))
+        return openai_fail(e, 400, name, "invalid_value",
+                           "%s: expected 1 to %d of them", name, OPENAI_MOST_CHOICES);
+    r->prompt = xcalloc(many ? j->n : 1, sizeof(*r->prompt));
+    if (!many)
+        return add_prompt(r, j, name, e);
+    for (j = j->first; j; j = j->next)
+        if (add_prompt(r, j, name, e) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- what is not supported ---- */
+
+static int unsupported(const char *name, struct openai_error *e)
+{
+    return openai_fail(e, 400, name, "unsupported_parameter",
+                       "%s is not supported by this server", name);
+}
+
+/* Values that ask for nothing. */
+static int want_zero(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    double x;
+
+    (void)r;
+    return (json_double(j, &x) && x == 0) || j->type == JSON_FALSE
+               ? 0
+               : unsupported(name, e);
+}
+
+static int want_one(struct openai_request *r, const struct json *j, const char *name,
+                    struct openai_error *e)
+{
+    double x;
+
+    (void)r;
+    return json_double(j, &x) && x == 1 ? 0 : unsupported(name, e);
+}
+
+static int want_empty(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    (void)r;
+    return j->type != JSON_NUMBER && j->type != JSON_TRUE && j->n == 0
+               ? 0
+               : unsupported(name, e);
+}
+
+static int want_text(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    const struct json *form = j->type == JSON_ARRAY ? j->first : json_get(j, "type");
+    const char *word =
+        form && (j->type != JSON_ARRAY || j->n == 1) ? json_string(form) : NULL;
+
+    (void)r;
+    return word && !strcmp(word, "text") ? 0 : unsupported(name, e);
+}
+
+static int want_none(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    (void)r;
+    return json_string(j) && !strcmp(json_string(j), "none") ? 0 : unsupported(name, e);
+}
+
+enum { COMPLETION = 1 << OPENAI_COMPLETION, CHAT = 1 << OPENAI_CHAT, BOTH = 3 };
+
+static const struct param params[] = {
+    { "model", BOTH, take_model },
+    { "prompt", COMPLETION, take_prompt },
+    { "max_tokens", BOTH, take_max_tokens },
+    { "max_completion_tokens", CHAT, take_max_tokens },
+    { "min_tokens", BOTH, take_min_tokens },
+    { "temperature", BOTH, take_temperature },
+    { "top_p", BOTH, take_top_p },
+    { "top_k", BOTH, take_top_k },
+    { "seed", BOTH, take_seed },
+    { "n", BOTH, take_n },
+    { "stop", BOTH, take_stop },
+    { "stop_token_ids", BOTH, take_stop_ids },
+    { "ignore_eos", BOTH, take_ignore_eos },
+    { "stream", BOTH, take_stream },
+    { "stream_options", BOTH, take_stream_options },
+    /* change the answer, and are not supported */
+    { "audio", CHAT, want_empty },
+    { "best_of", COMPLETION, want_one },
+    { "echo", COMPLETION, want_zero },
+    { "frequency_penalty", BOTH, want_zero },
+    { "function_call", CHAT, want_none },
+    { "functions", CHAT, want_empty },
+    { "guided_choice", BOTH, want_empty },
+    { "guided_grammar", BOTH, want_empty },
+    { "guided_json", BOTH, want_empty },
+    { "guided_regex", BOTH, want_empty },
+    { "length_penalty", BOTH, want_one },
+    { "logit_bias", BOTH, want_empty },
+    { "logprobs", BOTH, want_zero },
+    { "min_p", BOTH, want_zero },
+    { "modalities", CHAT, want_text },
+    { "prediction", CHAT, want_empty },
+    { "presence_penalty", BOTH, want_zero },
+    { "prompt_logprobs", BOTH, want_empty },
+    { "repetition_penalty", BOTH, want_one },
+    { "response_format", BOTH, want_text },
+    { "suffix", COMPLETION, want_empty },
+    { "tool_choice", CHAT, want_none },
+    { "tools", CHAT, want_empty },
+    { "top_logprobs", CHAT, want_zero },
+    { "use_beam_search", BOTH, want_zero },
+    { "web_search_options", CHAT, want_empty },
+};
+
+static int take_params(struct openai_request *r, struct openai_error *e)
+{
+    for (size_t i = 0; i < sizeof(params) / sizeof(*params); i++) {
+        const struct param *p = &params[i];
+        const struct json *j = json_get(r->doc.root, p->name);
+
+        if (j && j->type != JSON_NULL && (p->kinds >> r->kind & 1) &&
+            p->take(r, j, p->name, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int openai_parse(struct openai_request *r, enum openai_kind kind, const char *body,
+                 size_t n, struct openai_error *e)
+{
+    struct err err = { 0 };
+
+    *r = (struct openai_request){ .kind = kind, .n = 1 };
+    if (json_parse(&r->doc, "body", body, n, &err) < 0) {
+        r->doc = (struct json_doc){ 0 };
+        return openai_fail(e, 400, NULL, "invalid_json", "%s", err.text);
+    }
+    if (r->doc.root->type != JSON_OBJECT)
+        return openai_fail(e, 400, NULL, "invalid_json", "the body is not an object");
+    if (take_params(r, e) < 0)
+        return -1;
+    if (kind == OPENAI_COMPLETION && !r->prompt)
+        return openai_fail(e, 400, "prompt", "missing_parameter", "no \"prompt\"");
+    if (kind == OPENAI_COMPLETION && r->nprompts * (size_t)r->n > OPENAI_MOST_CHOICES)
+        return openai_fail(e, 400, "n", "invalid_value",
+                           "n: %zu prompts have at most %d choices in all", r->nprompts,
+                           OPENAI_MOST_CHOICES);
+    return 0;
+}
+
+void openai_clear(struct openai_request *r)
+{
+    free(r->prompt);
+    free(r->stop);
+    free(r->stop_ids);
+    json_clear(&r->doc);
+    *r = (struct openai_request){ 0 };
+}
+
+/* ---- answers ---- */
+
+void openai_head_init(struct openai_head *h, enum openai_kind kind, const char *model)
+{
+    unsigned char bytes[12] = { 0 };
+    int n = snprintf(h->id, sizeof(h->id), kind == OPENAI_CHAT ? "chatcmpl-" : "cmpl-");
+
+    (void)!getrandom(bytes, sizeof(bytes), 0);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        n += snprintf(h->id + n, sizeof(h->id) - (size_t)n, "%02x", bytes[i]);
+    h->kind = kind;
+    h->model = model;
+    h->created = (int64_t)time(NULL);
+}
+
+static void add_head(struct str *out, const struct openai_head *h, const char *object)
+{
+    str_addf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", h->id,
+             object, (long long)h->created);
+    str_add_json(out, h->model);
+    str_add(out, ",\"choices\":[");
+}
+
+static void add_finish(struct str *out, const char *finish)
+{
+    str_add(out, ",\"finish_reason\":");
+    add_string_or_null(out, finish);
+    str_addc(out, '}');
+}
+
+static void add_usage(struct str *out, const struct openai_usage *u)
+{
+    str_addf(out,
+             ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,"
+             "\"total_tokens\":%zu,\"prompt_tokens_details\":{\"cached_tokens\":%zu}}",
+             u->prompt, u->completion, u->prompt + u->completion, u->cached);
+}
+
+static void add_choice(struct str *out, enum openai_kind kind,
+                       const struct openai_choice *c)
+{
+    str_addf(out, "{\"index\":%d,", c->index);
+    str_add(out, kind == OPENAI_CHAT
+                     ? "\"message\":{\"role\":\"assistant\",\"content\":"
+                     : "\"text\":");
+    str_add_jsonn(out, c->text, c->len);
+    str_add(out, kind == OPENAI_CHAT ? "},\"logprobs\":null" : ",\"logprobs\":null");
+    add_finish(out, c->finish);
+}
+
+void openai_add_answer(struct str *out, const struct openai_head *h,
+                       const struct openai_choice *choice, size_t n,
+                       const struct openai_usage *usage)
+{
+    add_head(out, h, h->kind == OPENAI_CHAT ? "chat.completion" : "text_completion");
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            str_addc(out, ',');
+        add_choice(out, h->kind, &choice[i]);
+    }
+    str_addc(out, ']');
+    add_usage(out, usage);
+    str_addc(out, '}');
+}
+
+static void add_delta(struct str *out, const struct openai_choice *c, bool first)
+{
+    const char *comma = "";
+
+    str_add(out, "\"delta\":{");
+    if (first) {
+        str_add(out, "\"role\":\"assistant\"");
+        comma = ",";
+    }
+    if (first || c->len) {
+        str_addf(out, "%s\"content\":", comma);
+        str_add_jsonn(out, c->len ? c->text : "", c->len);
+    }
+    str_addc(out, '}');
+}
+
+void openai_add_chunk(struct str *out, const struct openai_head *h,
+                      const struct openai_choice *c, bool first, bool counts,
+                      const struct openai_usage *usage)
+{
+    add_head(out, h,
+             h->kind == OPENAI_CHAT ? "chat.completion.chunk" : "text_completion");
+    if (c) {
+        str_addf(out, "{\"index\":%d,", c->index);
+        if (h->kind == OPENAI_CHAT) {
+            add_delta(out, c, first);
+        } else {
+            str_add(out, "\"text\":");
+            str_add_jsonn(out, c->len ? c->text : "", c->len);
+        }
+        str_add(out, ",\"logprobs\":null");
+        add_finish(out, c->finish);
+    }
+    str_addc(out, ']');
+    if (usage)
+        add_usage(out, usage);
+    else if (counts)
+        str_add(out, ",\"usage\":null");
+    str_addc(out, '}');
+}

@@ -1,0 +1,103 @@
+/* openai - requests and answers of OpenAI's HTTP interface, as JSON
+ *
+ * Requests are data of strangers: openai_parse checks types and ranges of all that it
+ * reads.  A parameter that would change the answer and that is not supported is an
+ * error which names it; parameters that would not, and unknown ones, are ignored. */
+#ifndef LIB_SERVE_OPENAI_H
+#define LIB_SERVE_OPENAI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/json.h"
+#include "lib/base/str.h"
+
+/* ---- errors ---- */
+
+struct openai_error {
+    int status;        /* of HTTP; 0: no error */
+    const char *code;  /* a constant such as "model_not_found", or NULL */
+    const char *param; /* a constant: the parameter that is wrong, or NULL */
+    char text[1024];
+};
+
+/* Sets *e and returns -1. */
+int openai_fail(struct openai_error *e, int status, const char *param, const char *code,
+                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* Appends {"error":{"message","type","param","code"}}, as the clients read it. */
+void openai_add_error(struct str *out, const struct openai_error *e);
+
+/* ---- requests ---- */
+
+enum openai_kind { OPENAI_COMPLETION, OPENAI_CHAT };
+
+/* One of the prompts of a completion. */
+struct openai_prompt {
+    const char *text; /* [len], or NULL: */
+    size_t len;
+    const struct json *ids; /* an array of numbers of [0, 2^31) */
+};
+
+struct openai_request {
+    enum openai_kind kind;
+    struct json_doc doc;          /* of which all pointers are borrowed */
+    const char *model;            /* NULL: not given */
+    struct openai_prompt *prompt; /* [nprompts]: of a completion */
+    size_t nprompts;
+    int n; /* choices of each prompt */
+    bool stream, include_usage, echo;
+    struct {
+        bool max_tokens, temperature, top_k, top_p, seed;
+    } given;
+    uint64_t max_tokens, min_tokens, top_k, seed;
+    double temperature, top_p;
+    const char **stop; /* [nstop] texts that end an answer */
+    size_t nstop;
+    int32_t *stop_ids; /* [nstop_ids] tokens that do */
+    size_t nstop_ids;
+    bool ignore_eos; /* the model's own end does not */
+};
+
+enum { OPENAI_MOST_CHOICES = 128, OPENAI_MOST_STOPS = 16 };
+
+/* Parses the N bytes at BODY.  Call openai_clear also after a failure, which has
+ * status 400. */
+MUST_CHECK int openai_parse(struct openai_request *r, enum openai_kind kind,
+                            const char *body, size_t n, struct openai_error *e);
+void openai_clear(struct openai_request *r);
+
+/* ---- answers ---- */
+
+struct openai_head {
+    char id[48];
+    const char *model;
+    int64_t created; /* seconds since 1970 */
+    enum openai_kind kind;
+};
+
+struct openai_usage {
+    size_t prompt, completion, cached; /* tokens */
+};
+
+/* A choice of an answer, or what is new of it. */
+struct openai_choice {
+    int index;
+    const char *text; /* [len] */
+    size_t len;
+    const char *finish; /* a constant: why it has ended; or NULL */
+};
+
+/* Fills the id with random bytes. */
+void openai_head_init(struct openai_head *h, enum openai_kind kind, const char *model);
+/* The whole answer. */
+void openai_add_answer(struct str *out, const struct openai_head *h,
+                       const struct openai_choice *choice, size_t n,
+                       const struct openai_usage *usage);
+/* A part of a streamed answer: C, FIRST in its choice; NULL: no choice, but USAGE.
+ * COUNTS: other chunks say that their usage is null. */
+void openai_add_chunk(struct str *out, const struct openai_head *h,
+                      const struct openai_choice *c, bool first, bool counts,
+                      const struct openai_usage *usage);
+
+#endif

@@ -1,0 +1,38 @@
+/* fuzz-openai - requests of a web server's clients: the first byte says of which kind
+ * the body is that follows */
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "lib/serve/openai.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    enum openai_kind kind = size && data[0] == 'c' ? OPENAI_CHAT : OPENAI_COMPLETION;
+    struct openai_request r;
+    struct openai_error e = { 0 };
+    struct str out = { 0 };
+    struct err err = { 0 };
+    struct json_doc doc;
+
+    if (!size)
+        return 0;
+    if (openai_parse(&r, kind, (const char *)data + 1, size - 1, &e) < 0) {
+        assert(e.status == 400 && *e.text);
+        openai_add_error(&out, &e);
+        assert(json_parse(&doc, "error", str_text(&out), out.len, &err) == 0);
+        json_clear(&doc);
+    } else {
+        assert(r.n >= 1 && r.temperature >= 0);
+        assert(kind == OPENAI_CHAT || r.nprompts >= 1);
+        for (size_t i = 0; i < r.nstop; i++)
+            assert(*r.stop[i]);
+        for (size_t i = 0; i < r.nprompts; i++)
+            assert(!r.prompt[i].text != !r.prompt[i].ids);
+    }
+    openai_clear(&r);
+    str_clear(&out);
+    return 0;
+}
