@@ -182,6 +182,7 @@ shell_tests = \
     %D%/train.t \
     %D%/train-state.t \
     %D%/train-saving.t \
+    %D%/train-data.t \
     %D%/encoders.t \
     %D%/answers.t \
     %D%/audit.t \

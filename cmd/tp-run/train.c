@@ -48,7 +48,10 @@ enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
     SETTING(EVAL, COUNT, INT, "eval-every", eval_every, "N", NULL, false)              \
     SETTING(SAVE, INT, INT, "save-every", save_every, "N", NULL, false)                \
     SETTING(SPIKES, DOUBLE, SPIKES, "skip-spikes", spikes, "X", NULL, false)           \
-    SETTING(INIT, FLAG, FLAG, "init", init, NULL, NULL, true)
+    SETTING(INIT, FLAG, FLAG, "init", init, NULL, NULL, true)                          \
+    SETTING(WIDTH, CHOICE, CHOICE, "ids-type", width, "TYPE", token_width_names,       \
+            SETTING_ADDED)                                                             \
+    SETTING(DROP_LAST, FLAG, FLAG, "drop-last", drop_last, NULL, NULL, SETTING_TURNED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -373,6 +376,7 @@ static int open_files(struct data **out, const struct request *r,
                               .seed = r->t.o.seed,
                               .tokenizer = s->tokenizer,
                               .end_id = s->stop.n ? s->stop.v[0] : -1,
+                              .width = (enum token_width)r->t.o.width,
                               .held = eval ? 0 : r->t.o.eval_fraction,
                               .threads = s->machine.threads * s->local_ranks };
     int ret;
@@ -389,11 +393,83 @@ static int open_files(struct data **out, const struct request *r,
     return ret;
 }
 
+static void show_check(void *arg, uint64_t done, uint64_t all)
+{
+    const struct session *s = arg;
+
+    if (cmd_progress(s->opt.quiet))
+        fprintf(stderr, "\rchecking data: %.0f %%\033[K",
+                100 * (double)done / (double)all);
+}
+
+/* Checks the ids of DATA, which has the files of LIST, unless the run has done that. */
+static int check_ids(const struct request *r, struct data *data,
+                     struct train_list *list, struct err *err)
+{
+    struct session *s = r->t.session;
+    double vocab;
+    bool known = r->continues;
+    int ret;
+
+    if (!launcher_is_front(&s->launcher) ||
+        !model_number(s->checkpoint->model, "vocab", &vocab))
+        return 0;
+    for (size_t i = 0; i < list->n; i++)
+        known &= list->v[i].vocab == (uint64_t)vocab;
+    if (known)
+        return 0;
+    ret = data_check(data, show_check, s, err);
+    if (cmd_progress(s->opt.quiet))
+        fprintf(stderr, "\r\033[K");
+    for (size_t i = 0; i < list->n && ret == 0; i++)
+        list->v[i].vocab = (uint64_t)vocab;
+    return ret;
+}
+
+/* Says what is not learned, and what is learned otherwise than asked. */
+static void tell_data(const struct request *r)
+{
+    const struct train *t = &r->t;
+    const struct session *s = t->session;
+    const struct data_left left = data_left(t->data);
+    const uint64_t samples = data_samples(t->data);
+
+    if (!launcher_is_front(&s->launcher) || s->opt.quiet)
+        return;
+    if (left.empty)
+        cmd_warn(s->cmd,
+                 "%" PRIu64 " of %" PRIu64 " documents have no target within "
+                 "--seq %" PRIu64 " tokens, and are no samples",
+                 left.empty, left.documents, t->o.seq);
+    if (left.cut)
+        cmd_warn(s->cmd,
+                 "%" PRIu64 " of %" PRIu64 " documents are longer than --seq "
+                 "%" PRIu64 ": their last tokens, %" PRIu64 " in all, are left out",
+                 left.cut, left.documents, t->o.seq, left.tokens);
+    if (samples < (uint64_t)t->o.global)
+        cmd_warn(s->cmd,
+                 "%" PRIu64 " samples are fewer than the global batch, %d: "
+                 "%s",
+                 samples, t->o.global,
+                 t->o.drop_last ? "a step has some of them more than once"
+                                : "a step has each of them once");
+}
+
+/* The number of steps of one epoch, or of those that --epochs asks for.  Part of a step
+ * is a step, as is the last batch of an epoch, which may have fewer samples. */
+static double count_steps(const struct request *r)
+{
+    const double global = r->t.o.global, samples = (double)data_samples(r->t.data);
+
+    if (!r->t.o.drop_last)
+        return ceil((r->epochs > 0 ? r->epochs : 1) * ceil(samples / global));
+    return r->epochs > 0 ? ceil(r->epochs * samples / global) : floor(samples / global);
+}
+
 static int open_data(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
     struct train_options *o = &t->o;
-    uint64_t epoch;
     double steps;
 
     if (sum_files(r, err) < 0 ||
@@ -401,14 +477,15 @@ static int open_data(struct request *r, struct err *err)
         return -1;
     if (t->files.eval.n && open_files(&t->eval, r, &t->files.eval, true, err) < 0)
         return -1;
+    if (check_ids(r, t->data, &t->files.data, err) < 0 ||
+        (t->eval && check_ids(r, t->eval, &t->files.eval, err) < 0))
+        return -1;
+    tell_data(r);
     t->held = t->eval ? data_samples(t->eval) : data_held(t->data);
     if (o->eval_fraction > 0 && !t->held)
         return err_set(err, ERR_USAGE, "--eval-fraction %g: no sample is held out",
                        o->eval_fraction);
-    epoch = data_samples(t->data) / (uint64_t)o->global;
-    steps = (double)epoch;
-    if (r->epochs > 0) /* part of a step is a step */
-        steps = ceil(r->epochs * (double)data_samples(t->data) / o->global);
+    steps = count_steps(r);
     if (!o->steps || r->epochs > 0)
         o->steps = steps < 1 ? 1 : steps > INT32_MAX ? INT32_MAX : (int)steps;
     return 0;
@@ -516,6 +593,16 @@ static int take_dir(struct request *r, struct err *err)
 
 /* ---- a dry run ---- */
 
+/* The epochs of all steps. */
+static double count_epochs(const struct train *t)
+{
+    const double steps = t->o.steps, global = t->o.global;
+    const double samples = (double)data_samples(t->data), per = ceil(samples / global);
+
+    return t->o.drop_last ? steps * global / samples
+                          : floor(steps / per) + fmod(steps, per) * global / samples;
+}
+
 static int print_plan(const struct request *r, struct err *err)
 {
     const struct train *t = &r->t;
@@ -561,8 +648,7 @@ static int print_plan(const struct request *r, struct err *err)
            " samples to evaluate\n",
            data_samples(t->data), tokens, t->held);
     printf("steps:     %d, %.3g epochs; from step %" PRIu64 "\n", o->steps,
-           (double)o->steps * (double)o->global / (double)data_samples(t->data),
-           t->state.step);
+           count_epochs(t), t->state.step);
     return 0;
 }
 

@@ -20,6 +20,9 @@ struct train_options {
     double dropout; /* negative: the config's */
     double lr, momentum, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, optimizer, pack, order;
+    int width;      /* enum token_width */
+    bool drop_last; /* no step has fewer samples: one that begins in an epoch may end in
+                     * the next */
     bool deterministic;
     struct recompute_plan recompute;
     bool init;      /* initialize weights at random */
@@ -29,7 +32,7 @@ struct train_options {
     double stop_after; /* seconds; 0: never */
 };
 
-enum { SETTING_ADDED = 2 };
+enum { SETTING_ADDED = 2, SETTING_TURNED };
 
 /* An option that is stored in the run's directory. */
 struct setting {
@@ -49,8 +52,9 @@ struct setting {
     const char *const *choices;
     bool given; /* on the command line */
     int fixed;  /* 1: may not change when a run is resumed; SETTING_ADDED: nor that, and
-                 * older runs lack it, which had the default: */
-    char *usual; /* as in run.json; NULL for others */
+                 * older runs lack it, which had the default, or with SETTING_TURNED the
+                 * flag: */
+    char *usual; /* that, as in run.json; NULL for others */
 };
 
 /* Notes what the N settings at S have before options are read. */
@@ -76,6 +80,7 @@ struct train_list {
         char *path;
         uint64_t size;
         uint32_t crc;
+        uint64_t vocab; /* all ids are known to be below; 0: not known */
     } * v;
     size_t n;
 };
@@ -195,7 +200,8 @@ struct train_log {
     uint64_t tokens;      /* tokens of these steps */
     bool shown;           /* a progress line is on the terminal */
     bool progress, lines; /* whether to print progress; plain lines */
-    uint64_t first;       /* first step of this process */
+    uint64_t first;       /* first step of this process, */
+    uint64_t samples;     /* and its first sample */
     double loss_sum;      /* sum over its steps */
     struct train_state state;
     double loss, eval_loss; /* last values; NaN: none */
@@ -208,7 +214,8 @@ struct train_told {
     double rate, seconds;
     double flops;       /* forward and backward, each counted once */
     uint64_t tokens;    /* of the step */
-    const uint64_t *id; /* [global]: the samples; or NULL */
+    size_t samples;     /* number of them */
+    const uint64_t *id; /* [samples]; or NULL */
 };
 
 MUST_CHECK int train_log_open(struct train_log *l, const struct train *t,

@@ -376,10 +376,12 @@ void train_settings_note(struct setting *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct str usual = { 0 };
 
-        if (s[i].fixed == SETTING_ADDED) {
+        if (s[i].fixed == SETTING_ADDED)
             add_value(&usual, &s[i]);
+        else if (s[i].fixed == SETTING_TURNED)
+            str_add(&usual, "1");
+        if (s[i].fixed >= SETTING_ADDED)
             s[i].usual = str_steal(&usual);
-        }
     }
 }
 
@@ -466,7 +468,9 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
     free(key);
     if (s->given && (!s->fixed || forked))
         return 0;
-    if (!j && s->fixed != SETTING_ADDED)
+    if (!j && s->fixed == SETTING_TURNED && !s->given)
+        *(bool *)s->value = true;
+    if (!j && s->fixed < SETTING_ADDED)
         return json_error(doc, all, err, "no option %s", s->option);
     add_value(&here, s);
     if (j && (!read_value(s, j) || train_setting_fault(s)))
@@ -494,8 +498,11 @@ static void add_files(struct str *out, const char *key, const struct train_list 
 
         str_add(out, i ? ",\n{\"path\":" : "\n{\"path\":");
         str_add_json(out, f->path);
-        str_addf(out, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"}", f->size,
+        str_addf(out, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"", f->size,
                  f->crc);
+        if (f->vocab)
+            str_addf(out, ",\"vocab\":%" PRIu64, f->vocab);
+        str_addc(out, '}');
     }
     str_addc(out, ']');
 }
@@ -590,6 +597,8 @@ static int read_files(struct train_list *list, const struct json_doc *doc,
 
         if (!path || !crc || !json_u64(json_get(j, "size"), &f.size))
             return json_error(doc, j, err, "expected a file");
+        if (!json_u64(json_get(j, "vocab"), &f.vocab))
+            f.vocab = 0;
         f.path = xstrdup(path);
         f.crc = (uint32_t)strtoul(crc, NULL, 16);
         add_file(list, f);

@@ -24,6 +24,7 @@ static void init(struct train_log *l, const struct train *t)
                              .fd = { -1, -1 },
                              .begun = clock_seconds(),
                              .first = t->state.step,
+                             .samples = t->state.samples,
                              .state = t->state,
                              .loss = (double)NAN,
                              .eval_loss = t->state.eval_loss };
@@ -177,7 +178,7 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
     }
     if (s->result.skipped)
         str_add(&line, ",\"skipped\":true");
-    for (int i = 0; s->id && i < l->t->o.global; i++)
+    for (size_t i = 0; s->id && i < s->samples; i++)
         str_addf(&line, "%s%" PRIu64, i ? "," : ",\"samples\":[", s->id[i]);
     if (s->id)
         str_addc(&line, ']');
@@ -247,7 +248,7 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
              l->state.step, finished ? "true" : "false");
     add_key(&line, "train_runtime", took);
     add_key(&line, "train_samples_per_second",
-            steps > 0 ? steps * (double)l->t->o.global / took : 0);
+            steps > 0 ? (double)(l->state.samples - l->samples) / took : 0);
     add_key(&line, "train_steps_per_second", steps > 0 ? steps / took : 0);
     if (steps > 0)
         add_key(&line, "train_loss", l->loss_sum / steps);

@@ -22,6 +22,7 @@ struct work {
     struct train_state state;
     struct sample *sample; /* [samples] */
     size_t samples;
+    size_t count; /* of the next step's; dummies fill up the batch */
     uint64_t *id; /* [global], or NULL */
     double begun;
     struct program *whole; /* on rank 0: a single-rank program, for counting FLOPs */
@@ -252,13 +253,22 @@ static int tell(struct work *w, const struct train_told *told, struct err *err)
     return train_log_step(&w->log, told, err);
 }
 
-/* Reads the samples of the next step and makes room for them.  Fails on all ranks if on
- * any, none of which has begun the step. */
+/* Fills up a batch: nothing of it is learned. */
+static const int32_t no_id = 0, no_target = -1;
+static const struct sample dummy = { .id = &no_id, .target = &no_target, .n = 1 };
+
+/* Reads the samples of the next step, the last of which in an epoch may have fewer, and
+ * makes room for them.  Fails on all ranks if on any, none of which has begun the step.
+ */
 static int read_samples(struct work *w, struct err *err)
 {
     size_t n = (size_t)w->t->o.global;
-    int ret = data_fill(w->t->data, w->state.samples, n, w->sample, err);
+    int ret;
 
+    w->count = w->t->o.drop_last ? n : data_batch(w->t->data, w->state.samples, n);
+    ret = data_fill(w->t->data, w->state.samples, w->count, w->sample, err);
+    for (size_t i = w->count; i < n; i++)
+        w->sample[i] = dummy;
     if (ret == 0)
         ret = trainer_make_room(&w->trainer, w->sample, n, err);
     return saver_agree(w->world, ret, err);
@@ -272,14 +282,15 @@ static int step(struct work *w, struct err *err)
     struct train_told told = { .rate = schedule_rate((enum schedule)o->schedule, o->lr,
                                                      w->state.step, (uint64_t)o->warmup,
                                                      (uint64_t)o->steps),
+                               .samples = w->count,
                                .id = w->id };
     struct trainer_result *r = &told.result;
 
-    for (int i = 0; i < o->global; i++) {
+    for (size_t i = 0; i < w->count; i++) {
         told.tokens += w->sample[i].n;
         told.flops += w->whole ? count_flops(w, &w->sample[i]) : 0;
         if (w->id)
-            w->id[i] = data_sample_id(w->t->data, first + (uint64_t)i);
+            w->id[i] = data_sample_id(w->t->data, first + i);
     }
     w->trainer.most_norm =
         o->spikes > 0 && w->state.updates >= SETTLED ? o->spikes * w->state.norm : 0;
@@ -287,11 +298,11 @@ static int step(struct work *w, struct err *err)
     if (trainer_step(&w->trainer, w->sample, told.rate, r, err) < 0)
         return -1;
     w->state.step++;
-    w->state.samples += (uint64_t)o->global;
+    w->state.samples += w->count;
     w->state.eval_loss = (double)NAN;
     w->state.tokens += told.tokens;
     told.seconds = clock_seconds() - begun;
-    if (r->skipped && !(o->spikes > 0))
+    if (r->skipped && r->counted && !(o->spikes > 0))
         return refuse(w, r, err);
     if (!r->skipped) {
         w->state.norm =

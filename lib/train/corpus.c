@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
-#include "lib/train/tokenfile.h"
 
 /* A file: token ids in memory, or a token file on disk. */
 struct piece {
@@ -86,9 +85,10 @@ static int add_document(void *arg, const struct texts_document *d, struct err *e
 
 /* ---- token files ---- */
 
-static int open_tokens(struct piece *p, struct err *err)
+static int open_tokens(struct piece *p, const struct tokenfile_options *options,
+                       struct err *err)
 {
-    if (tokenfile_open(&p->file, p->name, err) < 0)
+    if (tokenfile_open(&p->file, p->name, options, err) < 0)
         return -1;
     p->n = p->file.tokens;
     p->start = p->file.start;
@@ -99,8 +99,10 @@ static int open_tokens(struct piece *p, struct err *err)
 /* ---- all files ---- */
 
 int corpus_open(struct corpus **out, const char *const *file, size_t n,
-                const struct texts_options *options, struct err *err)
+                const struct texts_options *options, enum token_width width,
+                struct err *err)
 {
+    const struct tokenfile_options tokens = { .vocab = options->vocab, .width = width };
     struct corpus *c = xcalloc(1, sizeof(*c));
 
     c->vocab = options->vocab;
@@ -111,7 +113,7 @@ int corpus_open(struct corpus **out, const char *const *file, size_t n,
 
         *p = (struct piece){ .name = file[i], .first = c->tokens, .file.fd = -1 };
         if (tokenfile_is(file[i])
-                ? open_tokens(p, err) < 0
+                ? open_tokens(p, &tokens, err) < 0
                 : texts_read(file[i], options, add_document, p, err) < 0)
             goto fail;
         if (!p->n) {
@@ -147,6 +149,28 @@ void corpus_close(struct corpus *c)
 uint64_t corpus_tokens(const struct corpus *c)
 {
     return c->tokens;
+}
+
+int corpus_check(struct corpus *c, void (*see)(void *arg, uint64_t done, uint64_t all),
+                 void *arg, struct err *err)
+{
+    enum { PART = 1 << 24 };
+    uint64_t all = 0, done = 0;
+
+    for (size_t i = 0; i < c->npieces; i++)
+        all += c->piece[i].id ? 0 : c->piece[i].n;
+    for (size_t i = 0; i < c->npieces; i++) {
+        const struct piece *p = &c->piece[i];
+
+        for (uint64_t at = 0, n; !p->id && at < p->n; at += n, done += n) {
+            n = p->n - at < PART ? p->n - at : PART;
+            if (see)
+                see(arg, done, all);
+            if (tokenfile_check(&p->file, at, n, c->vocab, err) < 0)
+                return -1;
+        }
+    }
+    return 0;
 }
 
 /* The last document of P that begins at AT or before. */

@@ -26,6 +26,7 @@ struct data {
     struct document *document; /* [all], for DATA_PACK_NONE */
     size_t cap;
     uint64_t all, held; /* number of samples, and of those held out */
+    struct data_left left;
     /* buffers of the last call */
     int32_t *id, *target; /* [room][seq + 1] */
     uint8_t *flag;        /* [seq + 1] */
@@ -40,11 +41,17 @@ static int add_document(void *arg, uint64_t first, uint64_t n, uint64_t given,
                         struct err *err)
 {
     struct data *d = arg;
+    uint64_t most = (uint64_t)d->seq + 1, over = n > most ? n - most : 0;
 
     (void)err;
-    n = n < d->seq + 1 ? n : d->seq + 1;
-    if (n < 2 || given >= n)
+    n -= over;
+    d->left.documents++;
+    if (n < 2 || given >= n) {
+        d->left.empty++;
         return 0;
+    }
+    d->left.cut += over > 0;
+    d->left.tokens += over;
     d->document = xgrow(d->document, &d->cap, (size_t)d->all + 1, sizeof(*d->document));
     d->document[d->all++] = (struct document){ first, (size_t)n };
     return 0;
@@ -86,7 +93,8 @@ int data_open(struct data **out, const struct data_options *options, struct err 
     d->pack = options->pack;
     d->order = options->order;
     d->seed = options->seed;
-    if (corpus_open(&d->corpus, options->file, options->nfiles, &texts, err) < 0 ||
+    if (corpus_open(&d->corpus, options->file, options->nfiles, &texts, options->width,
+                    err) < 0 ||
         count_samples(d, options, err) < 0) {
         data_close(d);
         return -1;
@@ -106,6 +114,17 @@ void data_close(struct data *d)
     free(d->flag);
     free(d->start);
     free(d);
+}
+
+struct data_left data_left(const struct data *d)
+{
+    return d->left;
+}
+
+int data_check(struct data *d, void (*see)(void *arg, uint64_t done, uint64_t all),
+               void *arg, struct err *err)
+{
+    return corpus_check(d->corpus, see, arg, err);
 }
 
 uint64_t data_samples(const struct data *d)
@@ -171,6 +190,13 @@ uint64_t data_sample_id(const struct data *d, uint64_t index)
     return d->order == DATA_ORDER_SEQUENTIAL
                ? index % n
                : permute(index % n, n, d->seed, index / n);
+}
+
+size_t data_batch(const struct data *d, uint64_t first, size_t most)
+{
+    uint64_t left = data_samples(d) - first % data_samples(d);
+
+    return left < most ? (size_t)left : most;
 }
 
 /* ---- samples ---- */

@@ -13,6 +13,7 @@
 
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
+#include "lib/train/tokenfile.h"
 
 /* A training sample.  TARGET[i] is the token after ID[i], or -1 where no loss is
  * computed.  A token attends only to its own document. */
@@ -43,6 +44,7 @@ struct data_options {
     const struct tokenizer *tokenizer; /* NULL: only files of ids can be read */
     int32_t end_id;                    /* appended to each document; -1: no end id */
     uint64_t vocab;                    /* ids are smaller; 0: no limit */
+    enum token_width width;            /* of the ids of token files without a header */
     double held; /* fraction of the samples to hold out, from the end; 0: none */
     int threads; /* threads of the tokenization; 0: one */
 };
@@ -55,6 +57,19 @@ MUST_CHECK int data_open(struct data **out, const struct data_options *options,
                          struct err *err);
 void data_close(struct data *d);
 
+/* What DATA_PACK_NONE has left out. */
+struct data_left {
+    uint64_t documents;   /* of these in all, */
+    uint64_t empty;       /* so many have no target, and are no samples; */
+    uint64_t cut, tokens; /* of so many, so many last tokens are left out */
+};
+struct data_left data_left(const struct data *d);
+/* Reads all ids on disk: ERR_INPUT names the first that is not in the vocabulary.  SEE,
+ * unless NULL, is told how many of ALL tokens are done. */
+MUST_CHECK int data_check(struct data *d,
+                          void (*see)(void *arg, uint64_t done, uint64_t all),
+                          void *arg, struct err *err);
+
 uint64_t data_samples(const struct data *d); /* per epoch; at least 1 */
 uint64_t data_tokens(const struct data *d);  /* in all files, including end ids */
 
@@ -62,6 +77,8 @@ uint64_t data_tokens(const struct data *d);  /* in all files, including end ids 
  * epoch has its own order.  The samples' arrays are valid until the next call on D. */
 MUST_CHECK int data_fill(struct data *d, uint64_t first, size_t n, struct sample *out,
                          struct err *err);
+/* Number of samples from index FIRST to the end of its epoch, but at most MOST. */
+size_t data_batch(const struct data *d, uint64_t first, size_t most);
 /* The position in the files (0 based) of the sample with index INDEX. */
 uint64_t data_sample_id(const struct data *d, uint64_t index);
 

@@ -19,9 +19,11 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-enum { CHUNK = 4096, HEADER = 34, LLMC_HEADER = 1024 };
+enum { CHUNK = 4096, HEADER = 34, LLMC_HEADER = 1024, LOOK = 1 << 20, SCAN = 1 << 18 };
 enum { LLMC_U16 = 20240520, LLMC_U32 = 20240801 }; /* magic numbers */
 static const char MAGIC[] = "MMIDIDX\0"; /* with the NUL that ends it, 9 bytes */
+
+const char *const token_width_names[] = { "auto", "u16", "u32", NULL };
 
 static uint64_t get(const unsigned char *p, int bytes)
 {
@@ -168,7 +170,90 @@ out:
 
 /* ---- plain ids ---- */
 
-static int read_plain(struct tokenfile *f, uint64_t size, struct err *err)
+/* Are the words I of X[n], little-endian, of which I % OF is at least FROM, all 0 or,
+ * if ONE, 1?  The upper words of wider ids are. */
+static bool are_upper(const unsigned char *x, size_t n, size_t of, size_t from,
+                      bool one)
+{
+    for (size_t i = 0; i < n; i++)
+        if (i % of >= from && get(x + 2 * i, 2) > one)
+            return false;
+    return true;
+}
+
+/* The bits that the ids in the N words at X seem to have.  A few words say nothing. */
+static int seen_bits(const unsigned char *x, size_t n)
+{
+    enum { FEW = 8 };
+
+    if (n < FEW)
+        return 16;
+    return n % 4 == 0 && are_upper(x, n, 4, 2, false) && are_upper(x, n, 4, 1, true)
+               ? 64
+           : are_upper(x, n, 2, 1, true) ? 32
+                                         : 16;
+}
+
+/* Is the 1024 bytes at H a header as llm.c's: some numbers, and zeros? */
+static bool is_header(const unsigned char *h, uint64_t size)
+{
+    uint64_t n = get(h + 8, 4);
+
+    for (size_t i = 12; i < LLMC_HEADER; i++)
+        if (h[i])
+            return false;
+    return n && (size == LLMC_HEADER + 2 * n || size == LLMC_HEADER + 4 * n);
+}
+
+/* Looks at the first of the file's bytes: is it what it is taken for? */
+static int check_plain(const struct tokenfile *f, uint64_t size,
+                       const struct tokenfile_options *o, struct err *err)
+{
+    size_t n = size < LOOK ? (size_t)size : LOOK;
+    unsigned char *x;
+    int bits = 16, ret = 0;
+
+    if (str_ends(f->name, "_document.bin"))
+        return err_set(err, ERR_INPUT,
+                       "%s: has the name of Megatron's, and its .idx is missing; "
+                       "--ids-type says what it has without",
+                       f->name);
+    x = xmalloc(n + 1);
+    if (fs_pread(f->fd, x, n, 0, f->name, err) < 0)
+        ret = -1;
+    else if (n >= LLMC_HEADER && is_header(x, size))
+        ret =
+            err_set(err, ERR_INPUT,
+                    "%s: has a header as llm.c's with the magic number %llu, which is "
+                    "not known; --ids-type says what the file has without a header",
+                    f->name, (unsigned long long)get(x, 4));
+    else
+        bits = seen_bits(x, n / 2);
+    free(x);
+    if (ret < 0)
+        return -1;
+    if (bits == 64)
+        return err_set(
+            err, ERR_INPUT,
+            "%s: its ids seem to have 64 bits, of which 48 are 0; write them "
+            "with 16 or 32, or say --ids-type u16",
+            f->name);
+    if (bits == 32)
+        return err_set(
+            err, ERR_INPUT,
+            "%s: its ids seem to have 32 bits, not 16, as every second number "
+            "is 0 or 1: say --ids-type u32 or u16",
+            f->name);
+    if (o->vocab > UINT16_MAX + 1)
+        return err_set(err, ERR_INPUT,
+                       "%s: the vocabulary of %llu ids does not fit 16 bits, which the "
+                       "file seems to have: say --ids-type u16 or u32",
+                       f->name, (unsigned long long)o->vocab);
+    return 0;
+}
+
+static int read_plain(struct tokenfile *f, uint64_t size,
+                      const struct tokenfile_options *o, struct err *err)
 {
     unsigned char h[12] = { 0 };
     uint64_t magic, version;
@@ -189,9 +274,11 @@ static int read_plain(struct tokenfile *f, uint64_t size, struct err *err)
         f->offset = LLMC_HEADER;
         f->tokens = get(h + 8, 4);
     } else {
-        f->type = TOKEN_U16;
+        if (o->width == TOKEN_WIDTH_AUTO && check_plain(f, size, o, err) < 0)
+            return -1;
+        f->type = o->width == TOKEN_WIDTH_U32 ? TOKEN_U32 : TOKEN_U16;
         f->kind = DOCUMENTS_CLOSED;
-        f->tokens = size / 2;
+        f->tokens = size / type_bytes(f->type);
     }
     if (size != f->offset + f->tokens * type_bytes(f->type))
         return err_set(err, ERR_INPUT, "%s: %llu bytes are not %llu ids of %u", f->name,
@@ -213,7 +300,8 @@ bool tokenfile_is(const char *path)
     return str_ends(path, ".bin") || str_ends(path, ".idx");
 }
 
-int tokenfile_open(struct tokenfile *f, const char *path, struct err *err)
+int tokenfile_open(struct tokenfile *f, const char *path,
+                   const struct tokenfile_options *options, struct err *err)
 {
     char *index = name_with(path, ".idx");
     uint64_t size;
@@ -226,7 +314,7 @@ int tokenfile_open(struct tokenfile *f, const char *path, struct err *err)
         fs_find(&found, index, err) < 0)
         goto out;
     if (!found && !str_ends(path, ".idx")) {
-        ret = read_plain(f, size, err);
+        ret = read_plain(f, size, options, err);
         goto out;
     }
     ret = read_index(f, index, err);
@@ -287,4 +375,59 @@ int tokenfile_read(const struct tokenfile *f, uint64_t first, size_t n, uint64_t
         }
     }
     return 0;
+}
+
+/* The largest of the N ids at P; UINT64_MAX if one is negative. */
+static uint64_t largest(enum token_type type, const unsigned char *p, size_t n)
+{
+    unsigned bytes = type_bytes(type);
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t x = get_id(type, p + i * bytes);
+
+        most = x > most ? x : most;
+    }
+    return most;
+}
+
+/* The same for the type of most files, in a loop that compilers make wide. */
+static uint64_t largest_u16(const unsigned char *p, size_t n)
+{
+    unsigned most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned x = p[2 * i] | (unsigned)p[2 * i + 1] << 8;
+
+        most = x > most ? x : most;
+    }
+    return most;
+}
+
+int tokenfile_check(const struct tokenfile *f, uint64_t first, uint64_t n,
+                    uint64_t vocab, struct err *err)
+{
+    unsigned bytes = type_bytes(f->type);
+    uint64_t limit = vocab ? vocab : (uint64_t)INT32_MAX + 1;
+    unsigned char *chunk = xmalloc(SCAN);
+    int ret = 0;
+
+    for (uint64_t done = 0, part; done < n && ret == 0; done += part) {
+        uint64_t most = 0;
+
+        part = n - done < SCAN / bytes ? n - done : SCAN / bytes;
+        ret = fs_pread(f->fd, chunk, (size_t)part * bytes,
+                       f->offset + (first + done) * bytes, f->name, err);
+        if (ret == 0)
+            most = f->type == TOKEN_U16 ? largest_u16(chunk, (size_t)part)
+                                        : largest(f->type, chunk, (size_t)part);
+        if (most >= limit) { /* says which */
+            int32_t *id = xmalloc((size_t)part * sizeof(*id));
+
+            ret = tokenfile_read(f, first + done, (size_t)part, vocab, id, err);
+            free(id);
+        }
+    }
+    free(chunk);
+    return ret;
 }

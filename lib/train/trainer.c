@@ -447,8 +447,12 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     uint64_t counted = count_targets(sample, (size_t)t->options.global);
     double sum = 0, squares[SQUARES_WORDS];
 
-    if (!counted)
-        return err_set(err, ERR_INPUT, "a batch has no token to learn");
+    if (!counted) {
+        *result = (struct trainer_result){ .loss = (double)NAN,
+                                           .norm = (double)NAN,
+                                           .skipped = true };
+        return 0;
+    }
     if (trainer_make_room(t, sample, (size_t)t->options.global, err) < 0)
         return -1;
     memset(t->loss, 0, micro_batches * sizeof(*t->loss));

@@ -78,7 +78,8 @@ MUST_CHECK int trainer_make_room(struct trainer *t, const struct sample *sample,
                                  size_t n, struct err *err);
 /* Makes one update with learning rate RATE from the global batch at SAMPLE.  SAMPLE is
  * the same on all ranks, and so is *result.  Skips the update when loss or norm is not
- * finite, or the norm exceeds .most_norm. */
+ * finite, or the norm exceeds .most_norm, or no token has a target: then loss and norm
+ * are NaN. */
 MUST_CHECK int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                             struct trainer_result *result, struct err *err);
 /* Adds the losses of all targets of the N samples at SAMPLE to *SUM, and their number
