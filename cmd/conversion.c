@@ -36,6 +36,7 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     opt.family_file = o->family;
     opt.config = o->config;
     opt.moments = o->moments;
+    opt.masters = o->masters;
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
         return -1;
     opt.family_path = sharded ? NULL : family_path(cmd);

@@ -12,7 +12,7 @@ const char *family_path(const struct cmd *cmd);
 /* How a checkpoint that the user names is opened. */
 struct open_options {
     const char *family, *config; /* --family and --config, or NULL */
-    bool moments;                /* --moments */
+    bool moments, masters;       /* --moments, --masters */
 };
 
 /* Open PATH as O says (NULL: as it is), with the families of family_path. */
@@ -64,6 +64,12 @@ struct write_options {
     {                                                      \
         OPT_FLAG, '\0', "moments", &(moments), NULL,       \
             "take an optimizer's moments, too", NULL, NULL \
+    }
+
+#define MASTERS_OPTION(masters)                                   \
+    {                                                             \
+        OPT_FLAG, '\0', "masters", &(masters), NULL,              \
+            "take an optimizer's f32 weights instead", NULL, NULL \
     }
 
 #define WRITE_OPTIONS(w)                                                               \

@@ -112,7 +112,8 @@ err_is "tp-shard: $first: checkpoint_version 1 has q, k and v in an order of its
 cp kept $first
 put $first tensor_model_parallel_size 3 '\004'
 run tp-shard merge --config llama.json one merged4
-err_is "tp-shard: $first: of 4 tensor ranks, but 2 are here" "tensor ranks that are missing are told"
+err_is "tp-shard: one: 4 directories of ranks, where 8 of 4 tensor ranks, 2 stages and 1 expert ranks are expected" \
+    "tensor ranks that are missing are told"
 cp kept $first
 put $first decoder.layers.0.self_attention.linear_proj.weight -50 model.model.decoder.layers.0.mlp.linear_fc1.weight
 run tp-shard merge --config llama.json one merged4
@@ -122,7 +123,14 @@ err_is "tp-shard: one: tensor decoder.layers.0.mlp.linear_fc1.weight is stored t
 cp kept $first
 put $first pipeline_model_parallel_size 3 '\001'
 run tp-shard merge --config llama.json one merged4
-err_is "tp-shard: $first: of 1 pipeline stages, but 2 are here" "as are experts' ranks that look like stages"
+err_is "tp-shard: one/mp_rank_00_000: a rank of a run of 2 tensor ranks, 1 stages and 1 expert ranks has another name" \
+    "as are stages of a run without"
+cp kept $first
+cp one/mp_rank_01_001/model_optim_rng.pt other
+put one/mp_rank_01_001/model_optim_rng.pt tensor_model_parallel_size 3 '\004'
+run tp-shard merge --config llama.json one merged4
+err_is "tp-shard: one/mp_rank_01_001/model_optim_rng.pt: tensor_model_parallel_size of 4, where another rank has 2" "and a rank of another run"
+cp other one/mp_rank_01_001/model_optim_rng.pt
 cp kept $first
 # args that are of another model, or of an older Megatron
 doubt() { # WORD SKIP BYTES MESSAGE ABOUT
@@ -156,10 +164,15 @@ cp kept $first
 mv one/mp_rank_01_001 lost
 run tp-shard merge --config llama.json one merged4
 status_is 3 "a rank that is missing"
-err_is "tp-shard: one: 3 directories of ranks, where 2 tensor ranks of 2 stages are expected" "is told"
+err_is "tp-shard: one: 3 directories of ranks, where 4 of 2 tensor ranks, 2 stages and 1 expert ranks are expected" "is told"
 mv lost one/mp_rank_01_002
 run tp-shard merge --config llama.json one merged4
-err_has "one: mp_rank_01_002 where the directory of tensor rank 1 of stage 1 is expected" "and one in another's place"
+err_is "tp-shard: one/mp_rank_01_002: of a run of 2 tensor ranks, 2 stages and 1 expert ranks" "and one in another's place"
+mv one/mp_rank_01_002 lost
+cp -r one/mp_rank_00_000 one/mp_rank_0_0
+run tp-shard merge --config llama.json one merged4
+err_is "tp-shard: one: no directory of tensor rank 1 of stage 1" "and one that is there twice, in place of another"
+rm -r one/mp_rank_0_0
 echo 4 > megatron-legacy/latest_checkpointed_iteration.txt
 run tp-shard show megatron-legacy
 status_is 3 "an iteration that is missing"

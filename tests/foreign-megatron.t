@@ -1,5 +1,5 @@
 #!/bin/sh
-# foreign-megatron - Megatron's checkpoints of Qwen, and the moments of its optimizers, are read
+# foreign-megatron - Megatron's checkpoints of Qwen, DeepSeek and experts, and the moments and masters of its optimizers, are read
 . "${top_srcdir:?}/tests/lib.sh"
 gzip -dc "$data/megatron.tar.gz" | tar xf - || exit 99
 cd megatron || exit 99
@@ -10,6 +10,17 @@ END
 sed 's/Llama/Qwen2/; s/llama/qwen2/' llama.json > qwen2.json
 sed 's/Llama/Qwen3/; s/llama/qwen3/; s/"hidden_size"/"head_dim": 4, "hidden_size"/' llama.json > qwen3.json
 
+sed 's/Llama/Mixtral/; s/llama/mixtral/; s/"hidden_size"/"num_local_experts": 4, "num_experts_per_tok": 2, &/' llama.json > mixtral.json
+moe='"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24'
+sed "s/Qwen2/Qwen2Moe/; s/qwen2/qwen2_moe/; s/\"hidden_size\"/$moe, \"shared_expert_intermediate_size\": 12, &/" qwen2.json > qwen2_moe.json
+sed "s/Qwen3/Qwen3Moe/; s/qwen3/qwen3_moe/; s/\"hidden_size\"/$moe, &/" qwen3.json > qwen3_moe.json
+cat > deepseek_v3.json << 'END'
+{ "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4,
+  "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "intermediate_size": 24, "moe_intermediate_size": 24,
+  "vocab_size": 32, "rms_norm_eps": 1e-05, "n_routed_experts": 4, "num_experts_per_tok": 2 }
+END
+
 while read -r dir truth config; do
     run tp-shard merge --config $config.json $dir/$truth merged
     status_is 0 "$dir, $truth: is merged"
@@ -19,6 +30,11 @@ while read -r dir truth config; do
 done << 'END'
 qwen2 legacy qwen2
 qwen3 torch_dist qwen3
+crossed legacy mixtral
+shared torch_dist qwen2_moe
+qwen3_moe legacy qwen3_moe
+mla legacy deepseek_v3
+mla torch_dist deepseek_v3
 END
 run tp-shard merge qwen2/legacy made
 status_is 0 "without a config biases make it Qwen2"
@@ -43,13 +59,50 @@ err_is "tp-shard: $first: args say qk_layernorm = 1, of which no config.json is 
 cp kept $first
 
 # moments, whatever keeps them
-for form in adam/legacy sharded/legacy sharded/torch_dist; do
-    run tp-shard split --tp 2 --moments --config llama.json $form cut
+while read -r form config; do
+    run tp-shard split --tp 2 --moments --config $config.json $form cut
     status_is 0 "$form: moments are split with their weights"
     run tp-shard diff cut ${form%/*}/truth.safetensors
     status_is 0 "and fused and cut like them"
     rm -rf cut
+done << 'END'
+adam/legacy llama
+sharded/legacy llama
+sharded/torch_dist llama
+experts/legacy mixtral
+spread/legacy mixtral
+END
+
+# and the f32 weights that an optimizer keeps of 16-bit ones
+for form in adam/legacy sharded/legacy sharded/torch_dist; do
+    run tp-shard merge -q --masters --config llama.json $form cut
+    status_is 0 "$form: masters stand for weights"
+    run tp-shard diff cut ${form%/*}/masters.safetensors
+    status_is 0 "each for its own"
+    rm -rf cut
 done
+run tp-shard show --moments --masters sharded/torch_dist
+status_is 0 "with moments, too"
+out_has "27 tensors" "which are as many"
+run tp-shard merge --masters --config qwen2.json qwen2/legacy cut
+status_is 3 "without an optimizer there are none"
+err_is "tp-shard: qwen2/legacy: no masters of an optimizer" "and that is said"
+
+# ranks of experts
+mv crossed/legacy/mp_rank_01_001 crossed/legacy/mp_rank_01_000
+run tp-shard show crossed/legacy
+status_is 3 "experts of a rank that is missing"
+err_is "tp-shard: crossed/legacy: no directory of expert rank 1 of stage 0" "are told"
+mv crossed/legacy/mp_rank_01_000 crossed/legacy/mp_rank_00_001
+run tp-shard show crossed/legacy
+err_is "tp-shard: crossed/legacy: no directory of tensor rank 1 of stage 0" "as is what lies with them"
+mv crossed/legacy/mp_rank_00_001 crossed/legacy/mp_rank_01_001
+grep -abo expert_tensor_parallel_size crossed/legacy/mp_rank_00_000/model_optim_rng.pt | cut -d : -f 1 > at
+printf '\004' | dd of=crossed/legacy/mp_rank_00_000/model_optim_rng.pt bs=1 seek=$(($(cat at) + 30)) conv=notrunc status=none
+run tp-shard show crossed/legacy
+err_is "tp-shard: crossed/legacy/mp_rank_00_000/model_optim_rng.pt: experts are cut over 4 ranks and the rest over 2, which leaves \
+several files one name" "experts that are cut further than the rest are refused"
+
 run tp-shard show --moments buckets/torch_dist
 status_is 3 "buckets of the optimizer's ranks"
 err_has "optimizer.distributed.dp_group_idx_0.gbuf_idx_0.dtype_(torch.bfloat16, torch.bfloat16).bucket_idx_0.param: a bucket of the \

@@ -32,6 +32,7 @@ int merge_main(const char *program, int argc, char **argv)
         DTYPE_OPTION(dtype),
         FAMILY_OPTION(from.family),
         CONFIG_OPTION(from.config),
+        MASTERS_OPTION(from.masters),
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
           "write what another engine loads: dcp", formats, &given },
         SOME_RANKS_OPTION(ranks),

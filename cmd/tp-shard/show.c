@@ -130,7 +130,8 @@ static int open_any(const struct cmd *cmd, struct checkpoint **out, const char *
                     const struct open_options *o, struct err *err)
 {
     const struct checkpoint_options tensors_only = { .no_model = true,
-                                                     .moments = o->moments };
+                                                     .moments = o->moments,
+                                                     .masters = o->masters };
 
     if (open_checkpoint(cmd, out, path, o, err) == 0)
         return 0;
@@ -154,6 +155,7 @@ int show_main(const char *program, int argc, char **argv)
         FAMILY_OPTION(from.family),
         CONFIG_OPTION(from.config),
         MOMENTS_OPTION(from.moments),
+        MASTERS_OPTION(from.masters),
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { .type = OPT_END },

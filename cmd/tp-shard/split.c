@@ -73,6 +73,7 @@ int split_main(const char *program, int argc, char **argv)
         FAMILY_OPTION(from.family),
         CONFIG_OPTION(from.config),
         MOMENTS_OPTION(from.moments),
+        MASTERS_OPTION(from.masters),
         SOME_RANKS_OPTION(ranks),
         WRITE_OPTIONS(w),
         { .type = OPT_END },

@@ -463,30 +463,38 @@ static int read_tensor(struct reader *r, struct tensor *out, const char *name,
     return 0;
 }
 
-/* Sets *role and *weight, which the caller frees, if NAME is that of a moment:
- * optimizer.state.WEIGHT.exp_avg, or as Megatron has it optimizer.state.exp_avg.WEIGHT.
- * *role is NULL for any other, such as the number of the step. */
+/* Sets *role and *weight, which the caller frees, if NAME is that of a moment or a
+ * master: optimizer.state.WEIGHT.exp_avg, or as Megatron has it
+ * optimizer.state.exp_avg.WEIGHT.  *role is NULL for any other, such as the number of
+ * the step. */
 static void parse_moment(const char **role, char **weight, const char *name)
 {
-    static const char *const roles[] = { "exp_avg", "exp_avg_sq" };
+    static const struct {
+        const char *name, *role;
+    } roles[] = { { "exp_avg", "exp_avg" },
+                  { "exp_avg_sq", "exp_avg_sq" },
+                  { "param", FORM_MASTER }, /* of Megatron's optimizers, the */
+                  { "fp32_param", FORM_MASTER } /* distributed and the other */ };
     const char *state = strstr(name, ".state."), *dot = strrchr(name, '.');
 
     *role = NULL;
     state = state ? state + strlen(".state.") : NULL;
-    for (size_t i = 0; i < 2 && state && !*role && state < dot; i++) {
-        size_t n = strlen(roles[i]);
+    for (size_t i = 0;
+         i < sizeof(roles) / sizeof(*roles) && state && !*role && state < dot; i++) {
+        size_t n = strlen(roles[i].name);
 
-        if (!strcmp(dot + 1, roles[i]))
+        if (!strcmp(dot + 1, roles[i].name))
             *weight = xstrndup(state, (size_t)(dot - state));
-        else if (!strncmp(state, roles[i], n) && state[n] == '.')
+        else if (!strncmp(state, roles[i].name, n) && state[n] == '.')
             *weight = xstrdup(state + n + 1);
         else
             continue;
-        *role = roles[i];
+        *role = roles[i].role;
     }
 }
 
-/* Adds the moment NAME; any other tensor of an optimizer is left. */
+/* Adds the moment or master NAME, if it is asked for; any other tensor of an optimizer
+ * is left. */
 static int add_moment(struct reader *r, const char *name, const struct pickled *meta,
                       struct err *err)
 {
@@ -503,6 +511,11 @@ static int add_moment(struct reader *r, const char *name, const struct pickled *
                        r->path, name);
     if (!role)
         return 0;
+    ret = !strcmp(role, FORM_MASTER) ? r->s->masters : r->s->moments;
+    if (!ret) {
+        free(weight);
+        return 0;
+    }
     ret = read_tensor(r, &t, name, name, meta, err);
     if (ret == 0)
         ret =
@@ -550,7 +563,8 @@ static int add_tensors(struct reader *r, const struct pickled *state, struct err
         path = find_path(r, key->text.s);
         depth = state_depth(path);
         if (is_optimizer(path, key->text.s)) {
-            if (r->s->moments && add_moment(r, key->text.s, meta, err) < 0)
+            if ((r->s->moments || r->s->masters) &&
+                add_moment(r, key->text.s, meta, err) < 0)
                 return -1;
             continue;
         }
@@ -559,6 +573,8 @@ static int add_tensors(struct reader *r, const struct pickled *state, struct err
         if (add_weight(r, key->text.s, path, depth, meta, err) < 0)
             return -1;
     }
+    if (r->s->masters && form_use_masters(r->s, r->tensor, r->n, err) < 0)
+        return -1;
     for (size_t i = 0; i < r->n && !r->s->dialect; i++)
         if (!strcmp(r->tensor[i].name, META_TABLE))
             r->s->dialect = "meta";

@@ -1,8 +1,8 @@
 /* foreignforms - forms of checkpoints that keep the names of their framework
  *
  * Megatron-LM: a directory of torch.distributed.checkpoint with metadata.json
- * (`torch_dist`), or mp_rank_TT[_PPP]/model_optim_rng.pt of tensor rank TT and stage
- * PPP (legacy), below iter_NNNNNNN, which latest_checkpointed_iteration.txt names.
+ * (`torch_dist`), or mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt of tensor rank TT, stage
+ * PPP and expert rank EEE (legacy), below iter_NNNNNNN, which latest_checkpointed_iteration.txt names.
  * Meta: consolidated.NN.pth of tensor rank NN beside params.json.
  * nanoGPT: ckpt.pt, its train.py's dictionary of model, model_args, optimizer.
  * llm.c: a file of a header of 256 words and all parameters, stacked over the layers.

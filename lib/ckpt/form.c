@@ -82,6 +82,71 @@ int form_add_state(struct source *s, const struct tensor *t, const char *weight,
     return ret;
 }
 
+/* Orders tensors by name, and those of one name by the rank that has them. */
+static int compare_places(const struct tensor *a, const struct tensor *b)
+{
+    int order = strcmp(a->name, b->name);
+
+    return order ? order : (a->file > b->file) - (a->file < b->file);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    return compare_places(*(struct tensor *const *)a, *(struct tensor *const *)b);
+}
+
+/* Puts MASTER, of the weight of its name, in that one's place. */
+static int use_master(struct source *s, struct tensor **sorted, size_t n,
+                      const struct tensor *master, struct err *err)
+{
+    struct tensor **found =
+        n ? bsearch(&master, sorted, n, sizeof(*sorted), compare_tensors) : NULL;
+    struct tensor *t = found ? *found : NULL;
+    const char *name = t ? t->name : NULL;
+    int file = t ? t->file : 0;
+
+    if (!t)
+        return err_set(err, ERR_INPUT, "%s: a master of %s, which is no weight",
+                       s->path, master->name);
+    if (t->ndim != master->ndim ||
+        memcmp(t->shape, master->shape, (size_t)t->ndim * sizeof(*t->shape)) != 0)
+        return err_set(err, ERR_INPUT, "%s: the master of %s has another shape",
+                       s->path, master->name);
+    *t = *master;
+    t->name = name;
+    t->file = file;
+    return 0;
+}
+
+int form_use_masters(struct source *s, struct tensor *t, size_t n, struct err *err)
+{
+    struct tensor **sorted = xmalloc((n + 1) * sizeof(*sorted));
+    size_t kept = 0;
+    int ret = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &t[i];
+    if (n)
+        qsort(sorted, n, sizeof(*sorted), compare_tensors);
+    for (size_t i = 0; i < s->nstates && ret == 0; i++) {
+        struct tensor master = s->state[i];
+
+        if (strcmp(s->role[i], FORM_MASTER) != 0) {
+            s->state[kept] = s->state[i];
+            s->role[kept++] = s->role[i];
+            continue;
+        }
+        master.name = pool_strndup(&s->pool, master.name,
+                                   strlen(master.name) - strlen("." FORM_MASTER));
+        ret = use_master(s, sorted, n, &master, err);
+        s->mastered = true;
+    }
+    if (ret == 0)
+        s->nstates = kept;
+    free(sorted);
+    return ret;
+}
+
 static uint64_t *keep_numbers(struct source *s, const uint64_t *numbers, int n)
 {
     uint64_t *kept = pool_take(&s->pool, (size_t)n * sizeof(*kept), sizeof(*kept));

@@ -43,6 +43,13 @@ void form_add_archive(struct source *s, int input, uint64_t offset, uint64_t siz
 MUST_CHECK int form_add_state(struct source *s, const struct tensor *t,
                               const char *weight, const char *role, uint64_t read,
                               const char *path, struct err *err);
+/* The role of a weight's f32 master. */
+#define FORM_MASTER "param"
+/* Puts the masters among the states of S in the place of the weights that they are of,
+ * of the N at T, and takes them from the states.  ERR_INPUT when one has another shape.
+ */
+MUST_CHECK int form_use_masters(struct source *s, struct tensor *t, size_t n,
+                                struct err *err);
 /* Appends copies of the N tensors at T, which are in file FILE; *cap is the capacity of
  * s->tensor.  Boxes are not copied. */
 void form_add_tensors(struct source *s, const struct tensor *t, size_t n, size_t file,

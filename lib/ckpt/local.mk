@@ -6,7 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/dcpdir.c %D%/dcpdir.h \
     %D%/dictindex.c %D%/dictindex.h \
     %D%/flatvec.c %D%/flatvec.h \
-    %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/metadir.c %D%/nanogptdir.c %D%/llmcfile.c %D%/hubshards.c \
+    %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/megatronranks.c %D%/megatronranks.h %D%/megatronstates.c %D%/megatronstates.h %D%/metadir.c %D%/nanogptdir.c %D%/llmcfile.c %D%/hubshards.c \
     %D%/form.c %D%/form.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \

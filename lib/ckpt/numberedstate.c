@@ -287,7 +287,7 @@ static int add_group(struct reader *r, const struct pickled *group, size_t g,
                  : find_by_shape(r, &param, v, g, &last, err) < 0)
             return -1;
         r->out = xgrow(r->out, &r->cap, r->nout + 1, sizeof(*r->out));
-        r->out[r->nout++] = (struct numberedstate){ param, v };
+        r->out[r->nout++] = (struct numberedstate){ param, v, g, i, params->list.n };
     }
     return 0;
 }

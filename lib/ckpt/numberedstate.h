@@ -18,6 +18,7 @@
 struct numberedstate {
     size_t param;                /* index of the parameter */
     const struct pickled *state; /* its dictionary */
+    size_t group, at, of;        /* its group, its place there, of so many */
 };
 
 /* The moments of Adam, in the order in which they are listed. */

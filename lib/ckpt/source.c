@@ -123,6 +123,7 @@ int source_open(struct source *s, const char *path, const struct source_options 
 
     opt = opt ? opt : &none;
     made.moments = opt->moments;
+    made.masters = opt->masters;
     if (find_form(&made.ops, path, err) < 0)
         return -1;
     if (!made.ops)
@@ -136,6 +137,8 @@ int source_open(struct source *s, const char *path, const struct source_options 
         ret = made.ops->open(&made, path, err);
     if (ret == 0 && opt->moments && !made.nstates)
         ret = err_set(err, ERR_INPUT, "%s: no moments of an optimizer", path);
+    if (ret == 0 && opt->masters && !made.mastered)
+        ret = err_set(err, ERR_INPUT, "%s: no masters of an optimizer", path);
     if (ret == 0 && made.home)
         ret = beside_look(&made, made.home, err);
     if (made.home && strcmp(made.home, path) != 0)

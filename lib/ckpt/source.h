@@ -96,6 +96,8 @@ struct source {
     struct pool pool; /* private, as the next */
     size_t input_cap, archive_cap, state_cap, role_cap;
     bool moments;   /* read the training state, too */
+    bool masters;   /* read an optimizer's f32 masters in place of weights */
+    bool mastered;  /* such are its weights */
     uint64_t named; /* bytes of names */
 };
 
@@ -108,6 +110,7 @@ enum { SOURCE_MOST_SMALL = 1000 };
 struct source_options {
     const char *config; /* the config.json to use, or its directory, or NULL */
     bool moments;       /* read an optimizer's moments, too, if the form has them */
+    bool masters;       /* and in place of weights its f32 masters of them */
 };
 
 /* Opens PATH; OPT may be NULL.  A config that is given is used;

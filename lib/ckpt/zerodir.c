@@ -558,6 +558,7 @@ static int read_all(struct reader *r, struct err *err)
         r->s->dialect = "pipeline";
     for (; r->part < parts && ret == 0; r->part++) {
         ret = read_part(r, names, n, err);
+        r->s->mastered |= r->universal || r->optims.n > 0; /* ZeRO's stages from 1 on */
         clear_part(r);
     }
     if (parts > 1) {

@@ -381,7 +381,8 @@ static void add_member(struct json *out, struct json **last, struct pool *pool,
     out->n++;
 }
 
-/* The members of BASE, of which those of OWN replace some, and the others of OWN. */
+/* The members of BASE, of which those of OWN replace some, or drop them if they are
+ * null, and the others of OWN. */
 static const struct json *extend(struct pool *pool, const struct json *base,
                                  const struct json *own)
 {
@@ -393,7 +394,8 @@ static const struct json *extend(struct pool *pool, const struct json *base,
     for (const struct json *j = base->first; j; j = j->next) {
         const struct json *instead = json_get(own, j->key);
 
-        add_member(out, &last, pool, instead ? instead : j);
+        if (!instead || instead->type != JSON_NULL)
+            add_member(out, &last, pool, instead ? instead : j);
     }
     for (const struct json *j = own->first; j; j = j->next)
         if (strcmp(j->key, "extends") != 0 && !json_get(base, j->key))

@@ -325,7 +325,7 @@ static int unstack(struct checkpoint *c, struct err *err)
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
-    const struct source_options options = { opt->config, opt->moments };
+    const struct source_options options = { opt->config, opt->moments, opt->masters };
     bool bare = false, weights = false;
 
     if (opt->draw && fs_find_dir(&bare, c->path, err) < 0)
@@ -433,9 +433,12 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     path = c->path;
     if (checkpoint_is_sharded(&c->sharded, path, err) < 0)
         goto out;
-    if (c->sharded && (opt->config || opt->moments)) {
+    if (c->sharded && (opt->config || opt->moments || opt->masters)) {
         err_set(err, ERR_USAGE, "--%s: %s has its own",
-                opt->config ? "config" : "moments", path);
+                opt->config    ? "config"
+                : opt->moments ? "moments"
+                               : "masters",
+                path);
         goto out;
     }
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)

@@ -380,32 +380,27 @@ out:
 
 /* ---- all tensors ---- */
 
-static uint64_t shards_of(const struct renaming *r)
-{
-    size_t most = 1;
-
-    for (size_t i = 0; i < r->n; i++)
-        most = r->stored[i].n > most ? r->stored[i].n : most;
-    return most;
-}
-
 /* Makes tensor T, if it is stored in one of the ways that the family knows. */
-static int make_tensor(struct renaming *r, size_t t, uint64_t shards, struct err *err)
+static int make_tensor(struct renaming *r, size_t t, struct err *err)
 {
     for (size_t way = 0;; way++) {
         struct names_view v;
         struct stored *st;
-        int ret = names_view(&v, r->m, r->s->dialect, t, way, shards, err);
+        int ret = names_view(&v, r->m, r->s->dialect, t, way, 1, err);
 
         if (ret <= 0)
             return ret;
         st = find(r, v.stored);
-        ret = st ? make(r, &r->m->tensor[t], st, &v, err) : 0;
         free(v.stored);
-        if (st) {
-            st->used = true;
-            return ret;
-        }
+        if (!st)
+            continue;
+        st->used = true;
+        /* only now is it known into how many shards it is cut */
+        if (names_view(&v, r->m, r->s->dialect, t, way, st->n, err) < 0)
+            return -1;
+        ret = make(r, &r->m->tensor[t], st, &v, err);
+        free(v.stored);
+        return ret;
     }
 }
 
@@ -438,7 +433,6 @@ static void list_stored(struct renaming *r, struct tensor *t, size_t n)
 static int rename_set(struct renaming *r, struct tensor *t, size_t n, struct err *err)
 {
     struct source *s = r->s;
-    uint64_t shards;
     int ret = 0;
 
     for (size_t i = 0; i < n; i++) /* what wraps the model */
@@ -454,9 +448,8 @@ static int rename_set(struct renaming *r, struct tensor *t, size_t n, struct err
                           "%s: tensor %s is stored twice, with a prefix and without",
                           s->path, t[i].name);
     list_stored(r, t, n);
-    shards = shards_of(r);
     for (size_t i = 0; i < r->m->ntensors && ret == 0; i++)
-        ret = make_tensor(r, i, shards, err);
+        ret = make_tensor(r, i, err);
     if (ret == 0)
         ret = check_used(r, err);
     free(r->stored);
