@@ -245,11 +245,15 @@ static bool is_of(const char *name, const char *const *list)
 
 static void try_model(const char *name, const char *path, int *refused)
 {
-    static size_t turn; /* with SHORT models take layouts in turns */
+    /* With SHORT a third of the models that run on one rank alone do, and the others take
+     * layouts in turns: the kernels are the same. */
+    static size_t turn, alone;
     struct checkpoint_options options = { 0 };
     struct err err = { .text = "" };
     struct checkpoint *c;
 
+    if (tap_short() && !is_of(name, how->some) && alone++ % 3)
+        return;
     if (checkpoint_open(&c, path, &options, &err) < 0) {
         tap_ok(false, "%s: %s", name, err.text);
         return;
