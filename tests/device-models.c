@@ -245,8 +245,8 @@ static bool is_of(const char *name, const char *const *list)
 
 static void try_model(const char *name, const char *path, int *refused)
 {
-    /* With SHORT a third of the models that run on one rank alone do, and the others take
-     * layouts in turns: the kernels are the same. */
+    /* With SHORT a third of the models that run on one rank alone do, and the others
+     * take layouts in turns: the kernels are the same. */
     static size_t turn, alone;
     struct checkpoint_options options = { 0 };
     struct err err = { .text = "" };

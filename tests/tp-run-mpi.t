@@ -51,11 +51,15 @@ if ! mpirun --oversubscribe -n 2 true > mpirun.out 2>&1; then
     done_testing
     exit
 fi
-for n in 1 2 3 5; do
+# with SHORT the launcher's own work is done once for each kind of exchange
+few=${SHORT-}
+for n in 3 1 2 5; do
+    [ -z "$few" ] || [ $n -eq 3 ] || break
     mpi $n "$top_builddir/tests/mpi-ranks"
     status_is 0 "$n ranks of mpirun exchange all that ranks can, several collectives under way"
 done
-for mesh in "--tp 2" "--tp 3" "--tp 2 --pp 2" "--sp 3" "--sp 2 --sp-mode ring" "--dp 2 --pp 2"; do
+for mesh in "--tp 2 --pp 2" "--sp 3" "--tp 2" "--tp 3" "--sp 2 --sp-mode ring" "--dp 2 --pp 2"; do
+    [ -z "$few" ] || [ "$mesh" != "--tp 2" ] || break
     n=$(echo "$mesh" | tr ' ' '\n' | awk 'BEGIN { n = 1 } /^[0-9]/ { n *= $1 } END { print n }')
     tp-run logits --prompt 'ROMEO: what' $mesh -o local.safetensors "$bard"
     mpi "$n" tp-run logits --prompt 'ROMEO: what' $mesh -o mpi.safetensors "$bard"

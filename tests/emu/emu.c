@@ -169,8 +169,8 @@ static void fiber_main(void)
     }
 }
 
-/* The tops of stacks lie on different lines of a page: at one offset they would all fall
- * into the same few sets of a cache, and each switch would wait for memory. */
+/* The tops of stacks lie on different lines of a page: at one offset they would all
+ * fall into the same few sets of a cache, and each switch would wait for memory. */
 static size_t top_offset(const struct fiber *f)
 {
     return (size_t)(f - fiber) % 48 * 64;
