@@ -212,11 +212,38 @@ static const struct opt version_option = {
     OPT_FLAG, 'V', "version", NULL, NULL, "print the version and features", NULL, NULL
 };
 
+/* A terminal that has no more lines shows how many there are. */
+static bool print_number(const struct cmd *cmd)
+{
+    enum {
+        SCREEN = 24,
+        OTHERS = 11 /* what is printed besides these options */,
+        LINE = 75
+    };
+    int said = 0, more = 0, letters = 0;
+
+    for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++) {
+        said += o->help != NULL;
+        more += !o->help;
+        letters +=
+            o->help
+                ? 0
+                : (int)(strlen(o->long_name) + 3 + (o->arg ? strlen(o->arg) + 1 : 0));
+    }
+    if (!isatty(STDOUT_FILENO) || OTHERS + said + letters / LINE < SCREEN)
+        return false;
+    printf("\nMore: %d options, which '--help | more' names and the page explains.\n",
+           more);
+    return true;
+}
+
 /* The options that the page alone explains, many to a line; false: there are none. */
 static bool print_more(const struct cmd *cmd)
 {
     int width = 0;
 
+    if (print_number(cmd))
+        return true;
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++) {
         int n = (int)(strlen(o->long_name) + 3 + (o->arg ? strlen(o->arg) + 1 : 0));
 

@@ -37,11 +37,11 @@ common_options() {
     sed -n '/^\.Ss Common options/,/^\.Sh/s/^\.Fl //p' "$1" | tr ' ' '\n' | sed -n 's/^-//p' | sort
 }
 
-# fits PAGE WORD... - the command's help fits a screen and points to the page
+# fits PAGE WORD... - the command's help fits a screen and points to the page; options without a word may be one line there
 fits() {
     fits_page=$1
     shift
-    "$@" --help > help && [ "$(wc -l < help)" -le 24 ] &&
+    "$@" --help > help && [ "$(grep -vc '^  [+] ' help)" -lt 24 ] &&
         awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' help &&
         [ "$(tail -n 1 help)" = "See $fits_page(1)." ]
 }

@@ -10,6 +10,13 @@ clean() {
     ok "$1: no forged line" test "$(grep -c '^forged' both)" -eq 0
 }
 
+# a help that is longer than a screen
+"$top_builddir/tests/on-pty" tp-run train --help < /dev/null > shown
+ok "a terminal has as many lines as it has room for" test "$(wc -l < shown)" -le 24
+ok "and the number of the other options" grep -q "^More: [0-9]* options, which '--help | more' names and the page explains" shown
+tp-run train --help > named
+ok "whose names go to a file" grep -q '^  + .*--min-lr-ratio=X' named
+
 # a file of tensors with such names
 name='a\u001b[2J\u001b]0;x\u0007\nforged: ok\u009b31m\u202e\u007f'
 header="{\"$name\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}"

@@ -130,6 +130,43 @@ cp few.bin cut.bin
 run tp-run train -q --resume --stop-after 0.000001 --threads 1 -o bad
 ok "which the next start evaluates first" grep -q "\"type\":\"eval\",\"step\":$step," bad/log.jsonl
 
+# ---- schedules ----
+
+# plateau OPTION... - the rate falls with each second evaluation
+plateau() {
+    train --lr-schedule reduce_lr_on_plateau --patience 1 --factor 0.5 --threshold 0.9 --eval-data held.jsonl --eval-every 1 "$@"
+}
+
+# rates RUN - of its steps
+rates() {
+    sed -n 's/.*"type":"step".*"learning_rate":\([^,]*\),.*/\1/p' "$1/log.jsonl" | tr '\n' ' '
+}
+
+plateau --save-every 3 -o plateau "$model"
+ok "a rate follows the losses of evaluations" test "$(rates plateau)" = \
+    "0.01 0.01 0.01 0.005 0.005 0.0025 0.0025 0.00125 "
+cp -r plateau parts
+rm -r parts/step-000008 parts/step-000006
+run tp-run train -q --resume --threads 1 -o parts
+status_is 0 "and goes on where it was"
+ok "with the same bits" same_files plateau/step-000008 parts/step-000008
+run train --lr-schedule greedy -o none "$model"
+status_is 2 "without evaluations there is nothing to follow"
+err_has "--lr-schedule greedy: follows evaluations: give --eval-every" "which is said"
+run train --lr-schedule polynomial --lr 1e-7 -o none "$model"
+status_is 2 "a polynomial does not rise to its end"
+err_has "--lr 1e-07: --lr-schedule polynomial falls to --min-lr 1e-07, which is not below" "and both are told"
+run train --lr-schedule warmup_stable_decay -o none "$model"
+err_has "--lr-schedule warmup_stable_decay: give --decay-steps" "a schedule of three stages needs the last"
+run train --lr-schedule warmup_stable_decay --decay-steps 6 --warmup 3 -o none "$model"
+err_has "--warmup 3 and --decay-steps 6 are more than --steps 8" "and room for it"
+run train --lr-schedule cosine_with_min_lr -o none "$model"
+err_has "give either --min-lr or --min-lr-ratio" "one with a lowest rate needs that"
+run train --patience 3 -o none "$model"
+status_is 2 "an option of another schedule is refused"
+err_has "--patience: --lr-schedule linear has none" "by name"
+ok "none of these left anything" test ! -e none
+
 # ---- a fork ----
 
 run tp-run train -q --fork whole/step-000004 --threads 1 -o fork

@@ -170,22 +170,149 @@ static void try_squares(void)
     free(x);
 }
 
+static const struct schedule_options unset = { .least = -1,
+                                               .least_ratio = -1,
+                                               .most = -1,
+                                               .power = -1,
+                                               .cycles = -1,
+                                               .warmup_ratio = -1,
+                                               .decay_curve = CURVE_COSINE,
+                                               .factor = -1,
+                                               .threshold = -1,
+                                               .patience = -1 };
+
+static double rate_of(enum schedule_kind kind, double base, uint64_t step,
+                      uint64_t warmup, uint64_t steps)
+{
+    const struct schedule s = {
+        .kind = kind, .base = base, .warmup = warmup, .steps = steps, .o = unset
+    };
+
+    return schedule_rate(&s, step, NULL);
+}
+
 static void try_rates(void)
 {
-    tap_ok(schedule_rate(SCHEDULE_LINEAR, 1, 0, 2, 10) == 0 &&
-               schedule_rate(SCHEDULE_LINEAR, 1, 1, 2, 10) == 0.5 &&
-               schedule_rate(SCHEDULE_LINEAR, 1, 2, 2, 10) == 1 &&
-               schedule_rate(SCHEDULE_LINEAR, 1, 6, 2, 10) == 0.5 &&
-               schedule_rate(SCHEDULE_LINEAR, 1, 10, 2, 10) == 0,
+    tap_ok(rate_of(SCHEDULE_LINEAR, 1, 0, 2, 10) == 0 &&
+               rate_of(SCHEDULE_LINEAR, 1, 1, 2, 10) == 0.5 &&
+               rate_of(SCHEDULE_LINEAR, 1, 2, 2, 10) == 1 &&
+               rate_of(SCHEDULE_LINEAR, 1, 6, 2, 10) == 0.5 &&
+               rate_of(SCHEDULE_LINEAR, 1, 10, 2, 10) == 0,
            "a linear rate warms up and falls to 0");
-    tap_ok(fabs(schedule_rate(SCHEDULE_COSINE, 2, 5, 0, 10) - 1) < 1e-12 &&
-               schedule_rate(SCHEDULE_INVERSE_SQRT, 1, 16, 4, 100) == 0.5 &&
-               schedule_rate(SCHEDULE_INVERSE_SQRT, 1, 30000, 0, 100) == 0.5 &&
-               schedule_rate(SCHEDULE_CONSTANT, 1, 0, 4, 10) == 1 &&
-               schedule_rate(SCHEDULE_CONSTANT_WITH_WARMUP, 1, 1, 4, 10) == 0.25 &&
-               fabs(schedule_rate(SCHEDULE_POLYNOMIAL, 1, 5, 0, 10) - 0.50000005) <
-                   1e-12,
+    tap_ok(fabs(rate_of(SCHEDULE_COSINE, 2, 5, 0, 10) - 1) < 1e-12 &&
+               rate_of(SCHEDULE_INVERSE_SQRT, 1, 16, 4, 100) == 0.5 &&
+               rate_of(SCHEDULE_INVERSE_SQRT, 1, 30000, 0, 100) == 0.5 &&
+               rate_of(SCHEDULE_CONSTANT, 1, 0, 4, 10) == 1 &&
+               rate_of(SCHEDULE_CONSTANT_WITH_WARMUP, 1, 1, 4, 10) == 0.25 &&
+               fabs(rate_of(SCHEDULE_POLYNOMIAL, 1, 5, 0, 10) - 0.50000005) < 1e-12,
            "the other rates are those of their formulas");
+}
+
+/* Index of WORD among NAMES. */
+static int index_of(const char *const *names, const char *word)
+{
+    int i = 0;
+
+    while (names[i] && strcmp(names[i], word) != 0)
+        i++;
+    return names[i] ? i : -1;
+}
+
+/* Sets what "name=value,name=value" says; false if a name is unknown or none of the
+ * schedule's. */
+static bool set_options(struct schedule *s, char *text)
+{
+    struct schedule_options *o = &s->o;
+    const struct {
+        const char *name;
+        double *number;
+        int *whole, *curve;
+    } known[] = { { "min-lr", &o->least, NULL, NULL },
+                  { "min-lr-ratio", &o->least_ratio, NULL, NULL },
+                  { "max-lr", &o->most, NULL, NULL },
+                  { "power", &o->power, NULL, NULL },
+                  { "cycles", &o->cycles, NULL, NULL },
+                  { "warmup-lr-ratio", &o->warmup_ratio, NULL, NULL },
+                  { "factor", &o->factor, NULL, NULL },
+                  { "threshold", &o->threshold, NULL, NULL },
+                  { "decay-steps", NULL, &o->decay_steps, NULL },
+                  { "patience", NULL, &o->patience, NULL },
+                  { "cooldown", NULL, &o->cooldown, NULL },
+                  { "warmup-type", NULL, NULL, &o->warmup_curve },
+                  { "decay-type", NULL, NULL, &o->decay_curve } };
+
+    for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+        char *value = strchr(word, '=');
+        size_t i = 0;
+
+        if (!value)
+            return !strcmp(word, "-");
+        *value++ = '\0';
+        while (i < sizeof(known) / sizeof(*known) && strcmp(known[i].name, word) != 0)
+            i++;
+        if (i == sizeof(known) / sizeof(*known) || !schedule_takes(s->kind, word))
+            return false;
+        if (known[i].number)
+            *known[i].number = atof(value);
+        else if (known[i].whole)
+            *known[i].whole = atoi(value);
+        else
+            *known[i].curve = index_of(schedule_curve_names, value);
+    }
+    return true;
+}
+
+/* What oracle/make-schedules.py feeds. */
+static double fed_loss(int i)
+{
+    return 4.0 - 0.08 * i + (i > 15 ? 0.002 * ((i - 15) * (i - 15)) : 0) +
+           0.05 * ((i * 7) % 5);
+}
+
+/* data/schedules.tsv, of oracle/make-schedules.py. */
+static void try_schedules(const char *file)
+{
+    FILE *f = fopen(file, "r");
+    char name[40], options[160];
+    unsigned long long steps, warmup;
+    struct schedule s;
+    bool seen[SCHEDULES] = { false };
+    int all = 0;
+
+    while (f && fscanf(f, "%39s %lf %llu %llu %159s", name, &s.base, &steps, &warmup,
+                       options) == 5) {
+        int kind = index_of(schedule_names, name);
+        char *what = str_dupf("%s %s", name, options);
+        struct schedule_state state;
+        double worst = 0;
+        bool set;
+
+        if (kind < 0)
+            abort();
+        s.kind = (enum schedule_kind)kind;
+        s.steps = steps;
+        s.warmup = warmup;
+        s.o = unset;
+        set = set_options(&s, options);
+        schedule_begin(&s, &state);
+        for (int i = 0; i < (int)steps; i++) {
+            double want, got = schedule_rate(&s, (uint64_t)i, &state);
+
+            if (fscanf(f, "%lf", &want) != 1)
+                abort();
+            worst = fmax(worst, fabs(got - want) / fmax(want, 1e-12));
+            schedule_see(&s, &state, fed_loss(i));
+        }
+        if (!tap_ok(set && worst < 1e-12, "%s: 50 rates of get_scheduler", what))
+            printf("# off by %g\n", worst);
+        seen[s.kind] = true;
+        free(what);
+    }
+    if (f)
+        fclose(f);
+    for (int i = 0; i < SCHEDULES; i++)
+        all += seen[i];
+    tap_ok(all == SCHEDULES, "no schedule lacks a row");
 }
 
 /* ---- one model on one mesh ---- */
@@ -293,7 +420,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
 
         make_batch(step, (uint64_t)vocab, job->pad, sample, ids, targets);
         if (trainer_step(&t, sample,
-                         schedule_rate(SCHEDULE_COSINE, 3e-3, (uint64_t)step, 1, STEPS),
+                         rate_of(SCHEDULE_COSINE, 3e-3, (uint64_t)step, 1, STEPS),
                          &result, err) < 0) {
             trainer_close(&t);
             return -1;
@@ -522,6 +649,7 @@ int main(int argc, char **argv)
     char *models = fs_join_dup(data, "models");
     char *training = fs_join_dup(data, "training.tsv");
     char *padding = fs_join_dup(data, "padding.tsv");
+    char *schedules = fs_join_dup(data, "schedules.tsv");
     char *adamw = fs_join_dup(data, "adamw.tsv"), *sgd = fs_join_dup(data, "sgd.tsv");
     struct shared *out =
         mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -534,6 +662,8 @@ int main(int argc, char **argv)
     try_squares();
     backend_cpu.close(device);
     try_rates();
+    try_schedules(schedules);
+    free(schedules);
     try_models(models, training, argc > 1 ? argv[1] : NULL, false, out);
     try_models(models, padding, argc > 1 ? argv[1] : NULL, true, out);
     free(padding);

@@ -51,7 +51,26 @@ enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
     SETTING(INIT, FLAG, FLAG, "init", init, NULL, NULL, true)                          \
     SETTING(WIDTH, CHOICE, CHOICE, "ids-type", width, "TYPE", token_width_names,       \
             SETTING_ADDED)                                                             \
-    SETTING(DROP_LAST, FLAG, FLAG, "drop-last", drop_last, NULL, NULL, SETTING_TURNED)
+    SETTING(DROP_LAST, FLAG, FLAG, "drop-last", drop_last, NULL, NULL, SETTING_TURNED) \
+    SETTING(MIN_LR, DOUBLE, MAYBE, "min-lr", rates.least, "RATE", NULL, SETTING_ADDED) \
+    SETTING(MIN_RATIO, DOUBLE, MAYBE, "min-lr-ratio", rates.least_ratio, "X", NULL,    \
+            SETTING_ADDED)                                                             \
+    SETTING(MAX_LR, DOUBLE, MAYBE, "max-lr", rates.most, "RATE", NULL, SETTING_ADDED)  \
+    SETTING(POWER, DOUBLE, MAYBE, "power", rates.power, "X", NULL, SETTING_ADDED)      \
+    SETTING(CYCLES, DOUBLE, MAYBE, "cycles", rates.cycles, "X", NULL, SETTING_ADDED)   \
+    SETTING(WARMUP_RATIO, DOUBLE, MAYBE, "warmup-lr-ratio", rates.warmup_ratio, "X",   \
+            NULL, SETTING_ADDED)                                                       \
+    SETTING(WARMUP_TYPE, CHOICE, CHOICE, "warmup-type", rates.warmup_curve, "CURVE",   \
+            schedule_curve_names, SETTING_ADDED)                                       \
+    SETTING(DECAY_TYPE, CHOICE, CHOICE, "decay-type", rates.decay_curve, "CURVE",      \
+            schedule_curve_names, SETTING_ADDED)                                       \
+    SETTING(DECAY_STEPS, INT, INT, "decay-steps", rates.decay_steps, "N", NULL,        \
+            SETTING_ADDED)                                                             \
+    SETTING(FACTOR, DOUBLE, MAYBE, "factor", rates.factor, "X", NULL, SETTING_ADDED)   \
+    SETTING(THRESHOLD, DOUBLE, MAYBE, "threshold", rates.threshold, "X", NULL,         \
+            SETTING_ADDED)                                                             \
+    SETTING(PATIENCE, INT, INT, "patience", rates.patience, "N", NULL, SETTING_ADDED)  \
+    SETTING(COOLDOWN, INT, INT, "cooldown", rates.cooldown, "N", NULL, SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -76,6 +95,15 @@ struct request {
     size_t damaged;      /* number of newer ones, which are damaged, */
     char *damage;        /* and the fault of the newest of them */
 };
+
+struct schedule train_schedule(const struct train_options *o)
+{
+    return (struct schedule){ .kind = (enum schedule_kind)o->schedule,
+                              .base = o->lr,
+                              .warmup = (uint64_t)o->warmup,
+                              .steps = (uint64_t)o->steps,
+                              .o = o->rates };
+}
 
 /* ---- options parsed here ---- */
 
@@ -177,6 +205,15 @@ static int check_numbers(const struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--eval-data and --eval-fraction: one of them says what is "
                        "evaluated");
+    for (size_t i = 0; i < r->t.nsettings && !r->continues; i++)
+        if (r->t.setting[i].given &&
+            !schedule_takes((enum schedule_kind)o->schedule, r->t.setting[i].option))
+            return err_set(err, ERR_USAGE, "--%s: --lr-schedule %s has none",
+                           r->t.setting[i].option, schedule_names[o->schedule]);
+    if (schedule_follows((enum schedule_kind)o->schedule) && !o->eval_every)
+        return err_set(err, ERR_USAGE,
+                       "--lr-schedule %s: follows evaluations: give --eval-every",
+                       schedule_names[o->schedule]);
     if (o->eval_every && !r->eval.n && !r->t.files.eval.n && !(o->eval_fraction > 0))
         return err_set(err, ERR_USAGE,
                        "--eval-every: give --eval-data or --eval-fraction as well");
@@ -470,6 +507,7 @@ static int open_data(struct request *r, struct err *err)
 {
     struct train *t = &r->t;
     struct train_options *o = &t->o;
+    struct schedule schedule;
     double steps;
 
     if (sum_files(r, err) < 0 ||
@@ -488,7 +526,8 @@ static int open_data(struct request *r, struct err *err)
     steps = count_steps(r);
     if (!o->steps || r->epochs > 0)
         o->steps = steps < 1 ? 1 : steps > INT32_MAX ? INT32_MAX : (int)steps;
-    return 0;
+    schedule = train_schedule(o);
+    return schedule_check(&schedule, err);
 }
 
 /* ---- what can be trained ---- */
@@ -498,6 +537,7 @@ static int check_model(struct request *r, struct err *err)
     const struct session *s = r->t.session;
     struct train_options *o = &r->t.o;
     const char *state = r->weights ? r->weights : r->fork;
+    struct schedule schedule;
 
     if (state && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
         return err_set(err, ERR_INPUT, "%s: has no state of a training", state);
@@ -516,6 +556,8 @@ static int check_model(struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--seq %" PRIu64 ": the model takes %" PRIu64 " tokens", o->seq,
                        s->context);
+    schedule = train_schedule(o);
+    schedule_begin(&schedule, &r->t.state.rates);
     if (!r->t.resumed && !r->t.forked)
         return 0;
     if (train_state_read(&r->t, s->checkpoint, err) < 0)
@@ -730,7 +772,7 @@ static int check_end(const struct request *r, struct err *err)
 {
     const struct train *t = &r->t;
     const struct train_options *o = &t->o;
-    const enum schedule schedule = (enum schedule)o->schedule;
+    const enum schedule_kind schedule = (enum schedule_kind)o->schedule;
 
     if (t->state.step > (uint64_t)o->steps ||
         (!t->resumed && t->state.step && t->state.step == (uint64_t)o->steps))
@@ -854,6 +896,16 @@ int train_main(const char *program, int argc, char **argv)
                                        .eps = 1e-8,
                                        .clip = 1,
                                        .dropout = -1,
+                                       .rates = { .least = -1,
+                                                  .least_ratio = -1,
+                                                  .most = -1,
+                                                  .power = -1,
+                                                  .cycles = -1,
+                                                  .warmup_ratio = -1,
+                                                  .decay_curve = CURVE_COSINE,
+                                                  .factor = -1,
+                                                  .threshold = -1,
+                                                  .patience = 10 },
                                        .save_every = SAVE_AT_END },
                                 .state = { .best = (double)INFINITY,
                                            .eval_loss = (double)NAN },

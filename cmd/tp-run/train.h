@@ -20,7 +20,8 @@ struct train_options {
     double dropout; /* negative: the config's */
     double lr, momentum, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, optimizer, pack, order;
-    int width;      /* enum token_width */
+    int width; /* enum token_width */
+    struct schedule_options rates;
     bool drop_last; /* no step has fewer samples: one that begins in an epoch may end in
                      * the next */
     bool deterministic;
@@ -43,6 +44,7 @@ struct setting {
         SETTING_DOUBLE,  /* at least 0 */
         SETTING_SHARE,   /* at least 0, less than 1 */
         SETTING_DROPOUT, /* the same; or -1, which cannot be given: the config's */
+        SETTING_MAYBE,   /* at least 0; or -1, which cannot be given: a default */
         SETTING_SPIKES,  /* 0, or above 1 */
         SETTING_CHOICE,
         SETTING_FLAG /* 0 or 1 in its file */
@@ -61,11 +63,15 @@ struct setting {
 void train_settings_note(struct setting *s, size_t n);
 void train_settings_clear(struct setting *s, size_t n);
 
+/* The schedule that O describes. */
+struct schedule train_schedule(const struct train_options *o);
+
 /* What the value of S must be, if it is not; else NULL. */
 const char *train_setting_fault(const struct setting *s);
 
 /* Progress of a run; everything else follows from the step. */
 struct train_state {
+    struct schedule_state rates;
     uint64_t step, updates, tokens;
     uint64_t samples; /* that its steps have taken: index of the next */
     double eval_loss; /* of the evaluation after this step; NaN: none */

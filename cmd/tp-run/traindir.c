@@ -359,6 +359,7 @@ static void add_value(struct str *out, const struct setting *s)
     case SETTING_DOUBLE:
     case SETTING_SHARE:
     case SETTING_DROPOUT:
+    case SETTING_MAYBE:
     case SETTING_SPIKES:
         str_add_double(out, *(const double *)s->value);
         break;
@@ -410,7 +411,8 @@ const char *train_setting_fault(const struct setting *s)
     double x = s->kind >= SETTING_DOUBLE && s->kind <= SETTING_SPIKES
                    ? *(const double *)s->value
                    : 0;
-    bool config = s->kind == SETTING_DROPOUT && x == -1 && !s->given;
+    bool config = (s->kind == SETTING_DROPOUT || s->kind == SETTING_MAYBE) && x == -1 &&
+                  !s->given;
 
     if (s->kind == SETTING_SPIKES && x != 0)
         return x > 1 && x < HUGE_VAL ? NULL : "must be above 1";
@@ -437,6 +439,7 @@ static bool read_value(const struct setting *s, const struct json *j)
     case SETTING_DOUBLE:
     case SETTING_SHARE:
     case SETTING_DROPOUT:
+    case SETTING_MAYBE:
     case SETTING_SPIKES:
         return json_double(j, s->value);
     case SETTING_CHOICE:
@@ -704,6 +707,31 @@ int train_dir_fork(struct train *t, const char *dir, struct err *err)
 
 /* ---- training state in a manifest ---- */
 
+/* What a schedule that follows losses has come to. */
+static void add_rates(struct str *out, const struct schedule_state *r)
+{
+    str_add(out, ",\"schedule\":{\"rate\":");
+    str_add_double(out, r->rate);
+    str_add(out, ",\"best\":");
+    str_add_double(out, r->best);
+    str_addf(out,
+             ",\"bad\":%" PRIu64 ",\"good\":%" PRIu64 ",\"wait\":%" PRIu64
+             ",\"resets\":%" PRIu64 "}",
+             r->bad, r->good, r->wait, r->resets);
+}
+
+/* There is no best before the first loss. */
+static bool read_rates(struct schedule_state *r, const struct json *j)
+{
+    if (!json_double(json_get(j, "best"), &r->best))
+        r->best = (double)INFINITY;
+    return json_double(json_get(j, "rate"), &r->rate) &&
+           json_u64(json_get(j, "bad"), &r->bad) &&
+           json_u64(json_get(j, "good"), &r->good) &&
+           json_u64(json_get(j, "wait"), &r->wait) &&
+           json_u64(json_get(j, "resets"), &r->resets);
+}
+
 char *train_state_dup(const struct train *t, const struct train_state *s)
 {
     struct str out = { 0 };
@@ -722,6 +750,8 @@ char *train_state_dup(const struct train *t, const struct train_state *s)
         str_add(&out, ",\"eval_loss\":");
         str_add_double(&out, s->eval_loss);
     }
+    if (schedule_follows((enum schedule_kind)t->o.schedule))
+        add_rates(&out, &s->rates);
     str_add(&out, ",\"options\":");
     train_settings_print(&out, t);
     str_addc(&out, '}');
@@ -732,6 +762,7 @@ int train_state_read(struct train *t, const struct checkpoint *c, struct err *er
 {
     const char *text = c->manifest.training;
     struct train_state s = { .best = (double)INFINITY, .eval_loss = (double)NAN };
+    const struct json *rates;
     struct json_doc doc;
     int ret = 0;
 
@@ -749,6 +780,11 @@ int train_state_read(struct train *t, const struct checkpoint *c, struct err *er
         ret = json_error(&doc, NULL, err, "its training is not as expected");
     if (!json_u64(json_get(doc.root, "samples"), &s.samples))
         s.samples = s.step * (uint64_t)t->o.global;
+    s.rates = t->state.rates;
+    rates = json_get(doc.root, "schedule");
+    if (rates && schedule_follows((enum schedule_kind)t->o.schedule) &&
+        !read_rates(&s.rates, rates))
+        ret = json_error(&doc, rates, err, "its schedule is not as expected");
     if (!json_double(json_get(doc.root, "eval_loss"), &s.eval_loss))
         s.eval_loss = (double)NAN;
     json_clear(&doc);

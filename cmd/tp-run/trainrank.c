@@ -129,6 +129,7 @@ static int fill_held(struct train *t, uint64_t first, size_t n, struct sample *o
 static int evaluate(struct work *w, struct err *err)
 {
     struct train *t = w->t;
+    const struct schedule schedule = train_schedule(&t->o);
     double sum = 0, begun = clock_seconds();
     uint64_t counted = 0;
     int ret = 0;
@@ -148,6 +149,7 @@ static int evaluate(struct work *w, struct err *err)
     if (!counted)
         return err_set(err, ERR_INPUT, "nothing to evaluate: no token counts");
     w->state.eval_loss = sum / (double)counted;
+    schedule_see(&schedule, &w->state.rates, w->state.eval_loss);
     w->log.state = w->state;
     if (w->world->rank == 0)
         ret = train_log_eval(&w->log, w->state.eval_loss, clock_seconds() - begun, err);
@@ -279,9 +281,9 @@ static int step(struct work *w, struct err *err)
     const struct train_options *o = &w->t->o;
     uint64_t first = w->state.samples;
     double begun = clock_seconds();
-    struct train_told told = { .rate = schedule_rate((enum schedule)o->schedule, o->lr,
-                                                     w->state.step, (uint64_t)o->warmup,
-                                                     (uint64_t)o->steps),
+    const struct schedule schedule = train_schedule(o);
+    struct train_told told = { .rate = schedule_rate(&schedule, w->state.step,
+                                                     &w->state.rates),
                                .samples = w->count,
                                .id = w->id };
     struct trainer_result *r = &told.result;

@@ -44,6 +44,14 @@ CASES = [
      {"num_decay_steps": 20, "decay_type": "linear", "min_lr_ratio": 0.1}),
     ("warmup_stable_decay", 1e-3, 5, "decay-steps=20,decay-type=1-sqrt,warmup-type=cosine,min-lr-ratio=0.1",
      {"num_decay_steps": 20, "decay_type": "1-sqrt", "warmup_type": "cosine", "min_lr_ratio": 0.1}),
+    ("warmup_stable_decay", 1e-3, 5, "decay-steps=10,warmup-type=1-sqrt,cycles=1.5",
+     {"num_decay_steps": 10, "warmup_type": "1-sqrt", "num_cycles": 1.5}),
+    ("reduce_lr_on_plateau", 1e-3, 0, "", {}),
+    ("reduce_lr_on_plateau", 1e-3, 0, "patience=2,factor=0.5,min-lr=1e-4,cooldown=3,threshold=0.01",
+     {"patience": 2, "factor": 0.5, "min_lr": 1e-4, "cooldown": 3, "threshold": 0.01}),
+    ("greedy", 1e-2, 0, "", {}),
+    ("greedy", 1e-2, 0, "patience=1,factor=0.7,min-lr=1e-4,max-lr=0.02,cooldown=2,threshold=0.05",
+     {"patience": 1, "factor": 0.7, "min_lr": 1e-4, "max_lr": 0.02, "cooldown": 2, "threshold": 0.05}),
 ]
 
 
@@ -55,7 +63,7 @@ def rates(name, lr, warmup, how):
     for i in range(STEPS):
         out.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        schedule.step()
+        schedule.step(*([loss(i)] if name in ("reduce_lr_on_plateau", "greedy") else []))
     return out
 
 
