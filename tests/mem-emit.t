@@ -111,16 +111,18 @@ fi
 for layout in tp=1 dp=2,tp=1,pp=1 tp=2 pp=2,tp=1; do
     optimizer=adamw
     [ $layout != pp=2,tp=1 ] || optimizer=momentum
-    way=none
+    way=none zero=0
     [ $layout != tp=2 ] || way=full
+    [ $layout != dp=2,tp=1,pp=1 ] || zero=1
     n=$(printf '%s\n' "$layout" | awk -F '[=,]' '{ print $2 * ($4 ? $4 : 1) * ($6 ? $6 : 1) }')
     rm -rf run.dir
-    mem-estimate plan --mode train --gpu h100-80g --gpus "$n" --mesh "$layout,sp=1" --zero 0 --recompute $way --schedule 1f1b --weights f32 \
+    mem-estimate plan --mode train --gpu h100-80g --gpus "$n" --mesh "$layout,sp=1" --zero $zero --recompute $way --schedule 1f1b --weights f32 \
         --optimizer $optimizer --global-batch 4 --seq 32 --emit sh bard > train.sh
     run sh train.sh -q --data bard/heldout.txt --steps 2 -o run.dir
     status_is 0 "a script to train over $layout trains"
     ok "a run that is there" test -e run.dir
     ok "recomputing what was planned" test "$(grep -c -- ' --recompute full ' train.sh)" -eq "$([ $way = none ] && echo 0 || echo 2)"
+    ok "sharing what was planned" test "$(grep -c -- ' --zero 1 ' train.sh)" -eq $((2 * zero))
     ok "by the optimizer of the plan" grep -q "\"optimizer\":\"$optimizer\"" run.dir/run.json
 done
 mem-estimate plan --mode train --gpu h100-80g --gpus 4 --gpus-per-node 2 --mesh tp=2,pp=2 --zero 0 --recompute none --schedule 1f1b \
@@ -134,7 +136,7 @@ while read -r said options; do
     err_has "tp-run train cannot run the fastest layout: $(printf '%s' "$said" | tr _ ' ')" "which is told"
     ok "and nothing is written" test ! -s out
 done << 'END'
---zero_0 --mesh dp=2 --zero 1
+--zero_1 --mesh dp=2 --zero 2
 --mesh_sp=1 --mesh sp=2
 it_trains_all --lora 8 --mesh tp=2 --zero 0 --recompute none
 it_has_adamw,_sgd_and_momentum --optimizer lion --mesh tp=2 --zero 0 --recompute none

@@ -6,7 +6,7 @@ model=$data/models/llama-groups # bf16, KV heads that do not divide
 
 awk 'BEGIN { for (i = 0; i < 20; i++) { printf "{\"ids\":["
     m = 9 + i * 7 % 17
-    for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+    for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 55
     print "]}" } }' > ids.jsonl
 
 # train OPTION... - a short run on the ids, one thread a rank
@@ -105,5 +105,51 @@ status_is 0 "a training reports its memory"
 ok "of each rank" test "$(grep -c '"type":"memory"' err)" = 2
 ok "gradients as many as weights" test "$(bytes_of gradients 1)" = "$(bytes_of weights 1)"
 ok "and twice as many moments" test "$(bytes_of optimizer 1)" = $((2 * $(bytes_of weights 1)))
+
+# ---- ZeRO: replicas share the optimizer's state ----
+
+# both NAME OPTION... - without and with --zero 1
+both() {
+    name=$1
+    shift
+    rm -rf zero0 zero1
+    train --steps 3 --save-every 2 "$@" -o zero0
+    train --steps 3 --save-every 2 --zero 1 "$@" -o zero1
+    ok "ZeRO 1 changes no bit: $name" sh -c "test -s zero1/step-000003/checkpoint.json" &&
+        ok "nor of a checkpoint's state: $name" same_files zero0/step-000003 zero1/step-000003
+}
+both "dp 2" --dp 2 "$model"
+both "dp 4 with momentum" --dp 4 --optimizer momentum "$model"
+both "dp 2 and a tied table on two stages" --dp 2 --pp 2 "$data/models/gpt2-awkward"
+both "dp 2 where ranks of tp have a KV head in common and other shards" --dp 2 --tp 3 --clip 0.1 "$data/models/gemma3"
+both "dp 2, experts" --dp 2 --tp 2 "$data/models/mixtral"
+both "dp 2 in a tree" --dp 2 --deterministic "$model"
+
+# a run goes from any stage and layout to any other
+train --steps 3 --save-every 2 --deterministic -o steady "$model"
+for way in '--dp 2 --zero 1|--dp 1' '--dp 1|--dp 4 --zero 1' '--dp 4 --zero 1|--dp 2 --zero 1' '--dp 2 --zero 1|--dp 2'; do
+    rm -rf moves
+    # shellcheck disable=SC2086 # words are wanted
+    train --steps 3 --save-every 2 --deterministic ${way%|*} -o moves "$model"
+    rm -r moves/step-000003
+    # shellcheck disable=SC2086 # words are wanted
+    run train --resume --deterministic ${way#*|} -o moves
+    status_is 0 "a run of ${way%|*} goes on with ${way#*|}"
+    ok "to the same bits" same_files steady/step-000003 moves/step-000003
+done
+run train --steps 1 --save-every 0 --zero 2 "$model"
+status_is 2 "stage 2 is not there"
+err_has "--zero 2: expected 0 or 1" "which is said"
+
+# what each rank keeps, to the byte
+for layout in "--dp 2" "--dp 4 --tp 2" "--dp 2 --pp 2"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run train --steps 1 --save-every 0 --pack none --zero 1 $layout --report-memory "$data/models/llama-gqa"
+    sed -n 's/.*"optimizer":\([0-9]*\).*/\1/p' err | sort > kept
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 --zero 1 $layout --schedule 1f1b --json \
+        "$data/models/llama-gqa" | tr '{' '\n' | sed -n 's/.*"optimizer":\([0-9]*\).*/\1/p' | sort -u > foretold
+    ok "mem-estimate foretells the state of every rank of $layout" sh -c "test -s kept && sort -u kept | cmp - foretold"
+done
 
 done_testing

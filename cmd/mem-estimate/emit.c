@@ -69,7 +69,7 @@ static int check_training(const struct script *s, struct err *err)
     } refused[] = {
         { p->mesh.size[MESH_SP] > 1 || p->mesh.size[MESH_EP] > 1,
           "--mesh sp=1,ep=1 plans without" },
-        { p->zero > 0, "--zero 0 plans without" },
+        { p->zero > 1, "--zero 1 plans without" },
         { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
@@ -203,6 +203,8 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --runtime %" PRIu64, m->runtime);
     if (m->train && p->mesh.size[MESH_PP] > 1)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
+    if (p->zero)
+        str_addf(&s->out, " --zero %d", p->zero);
     if (p->recompute)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
     if (m->train && !m->flash)
@@ -267,6 +269,8 @@ static void add_training(struct script *s, const char *args, const char *model)
     str_addf(&s->out, " --seq %" PRIu64, s->o->start.seq);
     if (p->recompute)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
+    if (p->zero)
+        str_addf(&s->out, " --zero %d", p->zero);
     if (s->o->start.optimizer != OPTIMIZER_ADAMW)
         str_addf(&s->out, " --optimizer %s", optimizer_names[s->o->start.optimizer]);
     if (p->mesh.size[MESH_PP] > 1)

@@ -147,6 +147,8 @@ static int parse_words(struct request *r, struct err *err)
                        "--epochs and --steps: one of them says how long to train");
     if (r->recompute && recompute_parse(&o->recompute, r->recompute, err) < 0)
         return -1;
+    if (o->zero < 0 || o->zero > 1)
+        return err_set(err, ERR_USAGE, "--zero %d: expected 0 or 1", o->zero);
     if (r->stop_after && !parse_duration(r->stop_after, &o->stop_after))
         return err_set(err, ERR_USAGE,
                        "--stop-after: expected a time such as 3h50m, not '%s'",
@@ -665,7 +667,7 @@ static int print_plan(const struct request *r, struct err *err)
                                                  .reverse = true,
                                                  .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
-        uint64_t n = 0, bytes = 0;
+        uint64_t n = 0, bytes = 0, first, owned;
         struct program *p;
 
         if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
@@ -674,12 +676,13 @@ static int print_plan(const struct request *r, struct err *err)
             n += p->weight[k].rows * p->weight[k].cols;
         bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
         program_free(p);
+        optimizer_range(n, 0, o->zero ? dp : 1, &first, &owned);
         printf("stage %d:   %" PRIu64 " weights a rank; %s for them, gradients and "
                "optimizer",
                i, n,
-               str_human(size, (8 + 4 * (uint64_t)optimizer_slots(
-                                            (enum optimizer_kind)o->optimizer)) *
-                                   n));
+               str_human(size, 8 * n + 4 * owned *
+                                           (uint64_t)optimizer_slots(
+                                               (enum optimizer_kind)o->optimizer)));
         printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
     }
     printf("step:      %d samples of up to %" PRIu64
@@ -930,6 +933,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "micro-batches", &r.micro_batches, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT", NULL, NULL, NULL },
+        { OPT_INT, '\0', "zero", &o->zero, "STAGE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, 'o', "output", &out, "RUN",
@@ -945,8 +949,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "log-samples", &o->log_samples, NULL, NULL, NULL, NULL },
         { OPT_FLAG, 'n', "dry-run", &r.dry, NULL, "print what would be done", NULL,
           NULL },
-        { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N",
-          "tensor-parallel ranks (default: the checkpoint's)", NULL, NULL },
+        { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &opt.mesh.spec, "SPEC", NULL, NULL, NULL },

@@ -26,6 +26,7 @@ struct train_options {
                      * the next */
     bool deterministic;
     struct recompute_plan recompute;
+    int zero; /* stage of ZeRO */
     bool init;      /* initialize weights at random */
     int keep;       /* number of newest checkpoints to keep; 0: all */
     bool keep_best; /* and the one with the lowest evaluation loss */

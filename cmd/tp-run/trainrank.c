@@ -398,6 +398,7 @@ static int open_work(struct work *w, struct err *err)
         .table = t->table,
         .deterministic = o->deterministic,
         .recompute = o->recompute,
+        .zero = o->zero,
         .dropout = o->dropout,
         .seed = o->seed,
         .optimizer = { .kind = (enum optimizer_kind)o->optimizer,

@@ -54,3 +54,19 @@ int optimizer_slots(enum optimizer_kind kind)
         n++;
     return n;
 }
+
+/* Numbers of N before the range of rank RANK; without a product that overflows. */
+static uint64_t before(uint64_t n, uint64_t rank, uint64_t size)
+{
+    uint64_t blocks = n / OPTIMIZER_BLOCK;
+
+    if (rank == size)
+        return n;
+    return (blocks / size * rank + blocks % size * rank / size) * OPTIMIZER_BLOCK;
+}
+
+void optimizer_range(uint64_t n, int rank, int size, uint64_t *first, uint64_t *count)
+{
+    *first = before(n, (uint64_t)rank, (uint64_t)size);
+    *count = before(n, (uint64_t)rank + 1, (uint64_t)size) - *first;
+}

@@ -99,6 +99,7 @@ static bool rank_bytes(struct search *s, struct rank_memory *r, size_t i,
     if (!reversed_applies(o))
         return memory_of_stage(r, costmodels_get(&s->ranks, i), o, stage);
     coord[MESH_TP] = costmodels_coord(&s->ranks, i)[MESH_TP];
+    coord[MESH_DP] = o->mesh.size[MESH_DP] - 1; /* no range of ZeRO is longer */
     return reversed_rank(r, &s->programs, s->m, o, coord, &no) == 0;
 }
 
@@ -316,7 +317,7 @@ static void try_states(struct search *s, struct memory_options *o,
             reject(s, RULE_ZERO);
             continue;
         }
-        if (is_ours(s) && zero && s->o->zero < 0) {
+        if (is_ours(s) && zero > 1 && s->o->zero < 0) {
             reject(s, RULE_FRAMEWORK);
             continue;
         }

@@ -19,7 +19,7 @@ int reversed_slots(const struct memory_options *o)
 bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
-           o->zero == 0 && o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE &&
+           o->zero <= 1 && o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE &&
            o->chunks <= 1 && !o->sequence_parallel && !o->lora_rank && !o->freeze &&
            !o->eager && o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
@@ -82,20 +82,28 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
     };
     struct tally sum[MEMORY_CATEGORIES] = { 0 };
-    uint64_t *offset, arena = 0, weights = 0;
+    uint64_t *offset, arena = 0, weights = 0, trained = 0, first, owned;
     const struct program *p = program_at(known, m, o, coord, err);
     bool ok;
 
     if (!p)
         return -1;
-    for (int i = 0; i < p->nweights; i++)
-        weights += p->weight[i].rows * p->weight[i].cols * sizeof(float);
+    for (int i = 0; i < p->nweights; i++) {
+        uint64_t n = p->weight[i].rows * p->weight[i].cols;
+
+        weights += n;
+        trained += m->tensor[p->weight[i].tensor].frozen ? 0 : n;
+    }
+    owned = trained;
+    if (o->zero)
+        optimizer_range(trained, coord[MESH_DP], o->mesh.size[MESH_DP], &first, &owned);
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
     ok = program_arena(p, most, offset, &arena);
     free(offset);
-    tally_add(&sum[MEMORY_WEIGHTS], weights);
-    tally_add(&sum[MEMORY_GRADIENTS], weights);
-    tally_add(&sum[MEMORY_OPTIMIZER], weights * (uint64_t)reversed_slots(o));
+    tally_add(&sum[MEMORY_WEIGHTS], weights * sizeof(float));
+    tally_add(&sum[MEMORY_GRADIENTS], trained * sizeof(float));
+    tally_add(&sum[MEMORY_OPTIMIZER],
+              owned * sizeof(float) * (uint64_t)reversed_slots(o));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++)
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);
@@ -161,12 +169,15 @@ int reversed_estimate(struct memory_estimate *e, const struct model *m,
         return -1;
     for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++)
         for (int pp = 0; pp < o->mesh.size[MESH_PP]; pp++) {
-            const int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_PP] = pp };
+            int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_PP] = pp };
+            int *dp = &coord[MESH_DP], each = o->zero ? o->mesh.size[MESH_DP] : 1;
             struct rank_memory one;
 
-            if (reversed_rank(&one, &known, m, o, coord, err) < 0)
-                goto out;
-            add_kind(&made, &one, (uint64_t)o->mesh.size[MESH_DP]);
+            for (; *dp < each; ++*dp) {
+                if (reversed_rank(&one, &known, m, o, coord, err) < 0)
+                    goto out;
+                add_kind(&made, &one, (uint64_t)(o->mesh.size[MESH_DP] / each));
+            }
         }
     made.peak = made.kind;
     for (size_t i = 1; i < made.nkinds; i++)

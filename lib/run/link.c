@@ -115,6 +115,22 @@ int link_all_reduce(struct link *l, struct comm *c, const void *x, void *y, size
     return close_in(l, y, sum, bytes, err);
 }
 
+int link_reduce_scatter(struct link *l, struct comm *c, float *x, const size_t *count,
+                        struct err *err)
+{
+    size_t n = 0, before = 0;
+
+    for (int r = 0; r < c->size; r++) {
+        before += r < c->rank ? count[r] : 0;
+        n += count[r];
+    }
+    if (wires_of(l->wires, c) || !l->ops->host_memory)
+        return link_all_reduce(l, c, x, x, n, DTYPE_F32, err);
+    if (l->ops->wait(l->device, err) < 0)
+        return -1;
+    return comm_run(c, comm_reduce_scatter(x, x + before, count), err);
+}
+
 /* All-gather from device to device. */
 static int gather_on_devices(struct link *l, struct device_group *group, int size,
                              const void *mine, void *all, const size_t *count,

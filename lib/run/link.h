@@ -34,6 +34,10 @@ uint64_t link_bytes(const struct link *l);
 /* y[n] = the sum of all ranks' x, of dtype f32 or f64; y may be x. */
 MUST_CHECK int link_all_reduce(struct link *l, struct comm *c, const void *x, void *y,
                                size_t n, enum dtype dtype, struct err *err);
+/* The COUNT[rank] elements of x that are this rank's, in rank order, become those of
+ * the sum of all ranks' x; the others are of no use afterwards. */
+MUST_CHECK int link_reduce_scatter(struct link *l, struct comm *c, float *x,
+                                   const size_t *count, struct err *err);
 /* all = the ranks' mine[count[rank]] elements of UNIT bytes, concatenated */
 MUST_CHECK int link_all_gather(struct link *l, struct comm *c, const void *mine,
                                void *all, const size_t *count, size_t unit,

@@ -21,11 +21,15 @@ static void note_owned(void *arg, size_t here, size_t whole, size_t n, bool owne
 {
     struct finding *f = arg;
     struct gradients *g = f->g;
-    uint64_t first = f->at + here;
+    uint64_t first = f->at + here, from = 0, count = n;
 
     (void)whole;
-    if (!owned)
+    if (g->scattered)
+        parameters_own(g->p, first, n, &from, &count);
+    if (!owned || !count)
         return;
+    first += from;
+    n = (size_t)count;
     if (g->nowned &&
         g->owned[g->nowned - 1].first + g->owned[g->nowned - 1].n == first) {
         g->owned[g->nowned - 1].n += n;
@@ -76,7 +80,7 @@ static void plan_room(struct gradients *g)
     if (g->level && g->data->size > 1)
         g->nroom = at_most(g->p->trained);
     if (link_is_staged(&g->link, g->data))
-        staged = at_most(g->p->trained);
+        staged = at_most(g->p->owner.size > 1 ? g->p->n : g->p->trained);
     for (int i = 0; i < g->p->program->nweights; i++) {
         uint64_t n = is_summed(g, i) ? parameters_whole(g->p, i)
                      : is_tied(g, i) ? at_most(g->p->row[i].n)
@@ -114,6 +118,7 @@ int gradients_open(struct gradients *g, struct parameters *p,
     const float *base;
 
     *g = (struct gradients){ .p = p, .groups = groups, .data = data };
+    g->scattered = p->owner.size > 1 && !levels;
     link_init(&g->link, p->ops, p->device);
     g->link.wires = groups->wires;
     g->into = xcalloc((size_t)p->program->nweights + 1, sizeof(*g->into));
@@ -233,11 +238,66 @@ static int reduce(struct gradients *g, struct comm *c, float *x, uint64_t n,
     return 0;
 }
 
+/* Numbers of elements [FROM, TO) of the trained that each replica owns. */
+static size_t *shares_dup(const struct gradients *g, uint64_t from, uint64_t to)
+{
+    size_t *count = xcalloc((size_t)g->data->size, sizeof(*count));
+
+    for (int r = 0; r < g->data->size; r++) {
+        uint64_t first, n;
+
+        optimizer_range(g->p->trained, r, g->data->size, &first, &n);
+        n = first + n < to ? first + n : to;
+        first = first > from ? first : from;
+        count[r] = n > first ? (size_t)(n - first) : 0;
+    }
+    return count;
+}
+
+/* Sums elements [FROM, TO), each on its owner. */
+static int scatter(struct gradients *g, uint64_t from, uint64_t to, struct err *err)
+{
+    size_t *count;
+    int ret;
+
+    if (from == to)
+        return 0;
+    if (link_is_staged(&g->link, g->data))
+        return reduce(g, g->data, g->p->gradient + from, to - from, err);
+    count = shares_dup(g, from, to);
+    ret = link_reduce_scatter(&g->link, g->data, g->p->gradient + from, count, err);
+    free(count);
+    return ret;
+}
+
+/* A weight whose gradient other ranks of this replica add to has other elements there,
+ * or the same ones with other owners: all replicas need all of it. */
+static int scatter_replicas(struct gradients *g, struct err *err)
+{
+    struct parameters *p = g->p;
+    uint64_t at = 0;
+
+    for (int i = 0; i < p->program->nweights; i++) {
+        const struct parameter *row = &p->row[i];
+        uint64_t first = row->trained ? (uint64_t)(row->gradient - p->gradient) : 0;
+
+        if (!is_summed(g, i) && !is_tied(g, i))
+            continue;
+        if (scatter(g, at, first, err) < 0 ||
+            reduce(g, g->data, row->gradient, row->n, err) < 0)
+            return -1;
+        at = first + row->n;
+    }
+    return scatter(g, at, p->trained, err);
+}
+
 /* In rank order, or in a tree. */
 static int sum_replicas(struct gradients *g, struct err *err)
 {
     struct parameters *p = g->p;
 
+    if (g->scattered)
+        return scatter_replicas(g, err);
     if (!g->level)
         return reduce(g, g->data, p->gradient, p->trained, err);
     for (int bit = 1; bit < g->data->size; bit <<= 1)
@@ -333,4 +393,57 @@ int gradients_squares(struct gradients *g, double word[SQUARES_WORDS], struct er
         return -1;
     squares_words(sum, word);
     return 0;
+}
+
+/* ---- weights ---- */
+
+/* Through the host a piece at a time, the owner's alone not empty. */
+static int spread_pieces(struct gradients *g, size_t *count, struct err *err)
+{
+    float *x = g->p->weight;
+    int ret = 0;
+
+    for (int r = 0; r < g->data->size && ret == 0; r++) {
+        size_t n = count[r];
+        size_t *some = xcalloc((size_t)g->data->size, sizeof(*some));
+
+        for (size_t at = 0; at < n && ret == 0; at += some[r]) {
+            some[r] = (size_t)at_most(n - at);
+            ret = link_all_gather(&g->link, g->data, x + at, x + at, some,
+                                  sizeof(float), err);
+        }
+        x += n;
+        free(some);
+    }
+    return ret;
+}
+
+/* Weights that are not trained lie between others and travel with them. */
+int gradients_spread(struct gradients *g, struct err *err)
+{
+    struct parameters *p = g->p;
+    int size = p->owner.size, ret;
+    size_t *count, before = 0;
+
+    if (size == 1)
+        return 0;
+    count = xcalloc((size_t)size, sizeof(*count));
+    for (int r = 0; r < size; r++) {
+        uint64_t first, n, to = p->n;
+
+        optimizer_range(p->trained, r, size, &first, &n);
+        if (r < size - 1)
+            to = parameters_place(p, first + n);
+        count[r] = (size_t)to - before;
+        before = (size_t)to;
+    }
+    before = 0;
+    for (int r = 0; r < p->owner.rank; r++)
+        before += count[r];
+    ret = link_is_staged(&g->link, g->data)
+              ? spread_pieces(g, count, err)
+              : link_all_gather(&g->link, g->data, p->weight + before, p->weight, count,
+                                sizeof(float), err);
+    free(count);
+    return ret;
 }

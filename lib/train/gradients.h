@@ -3,7 +3,10 @@
  * A micro-batch's gradients are added by the engine, in device memory.  In order, they
  * are added to the store's; in a tree, each micro-batch has gradients of its own, and
  * two neighbours are added, the earlier first, as soon as both are there: LEVELS copies
- * of the gradients are kept for that. */
+ * of the gradients are kept for that.
+ *
+ * Where replicas share the updates (struct parameters_owner), each needs only the sum
+ * of its own range; afterwards they exchange the weights. */
 #ifndef LIB_TRAIN_GRADIENTS_H
 #define LIB_TRAIN_GRADIENTS_H
 
@@ -16,6 +19,7 @@ struct gradients {
     struct parameters *p;
     const struct engine_groups *groups;
     struct comm *data; /* replicas */
+    bool scattered;    /* a replica has the sum of its own range alone */
     struct link link;
     float *
         *into; /* [nweights]: where the engine adds each weight's; NULL: not trained */
@@ -47,8 +51,11 @@ MUST_CHECK int gradients_begin_micro(struct gradients *g, struct err *err);
 MUST_CHECK int gradients_end_micro(struct gradients *g, int micro_batch,
                                    struct err *err);
 MUST_CHECK int gradients_sum(struct gradients *g, struct err *err);
-/* Sums the squares of the gradients whose primary replica is on this rank. */
+/* Sums the squares of the gradients whose primary replica is on this rank; with
+ * .scattered those of its own range, which all replicas add up to. */
 MUST_CHECK int gradients_squares(struct gradients *g, double word[SQUARES_WORDS],
                                  struct err *err);
+/* After an update: gives every replica the weights that the others have updated. */
+MUST_CHECK int gradients_spread(struct gradients *g, struct err *err);
 
 #endif

@@ -8,7 +8,7 @@
 /* Does row B follow A in all arrays, to be updated alike? */
 static bool follows(const struct parameter *a, const struct parameter *b, int slots)
 {
-    bool next = b->trained && b->decays == a->decays && a->first + a->count == a->n &&
+    bool next = b->count && b->decays == a->decays && a->first + a->count == a->n &&
                 !b->first && b->weight == a->weight + a->n &&
                 b->gradient == a->gradient + a->n;
 
@@ -32,7 +32,7 @@ int optimizer_step(struct optimizer *o, struct parameters *p, double rate, doubl
         struct array_call c = { .n = row->count };
 
         next = i + 1;
-        if (!row->trained)
+        if (!row->count)
             continue;
         for (; next < n && follows(&p->row[next - 1], &p->row[next], slots); next++)
             c.n += p->row[next].count;

@@ -80,26 +80,51 @@ static void find_decay(struct parameters *p)
 
 /* ---- memory ---- */
 
-/* Elements of N that rank RANK of SIZE has before it. */
-static uint64_t share_before(uint64_t n, int rank, int size)
+void parameters_own(const struct parameters *p, uint64_t at, uint64_t n,
+                    uint64_t *first, uint64_t *count)
 {
-    return n / (uint64_t)size * (uint64_t)rank +
-           (n % (uint64_t)size * (uint64_t)rank) / (uint64_t)size;
+    uint64_t begin = p->first > at ? p->first : at;
+    uint64_t end = p->first + p->owned < at + n ? p->first + p->owned : at + n;
+
+    *first = begin < end ? begin - at : 0;
+    *count = begin < end ? end - begin : 0;
 }
 
-static void find_sizes(struct parameters *p, struct parameters_owner owner)
+uint64_t parameters_place(const struct parameters *p, uint64_t at)
 {
+    uint64_t trained = 0;
+
+    for (int i = 0; i < p->program->nweights; i++) {
+        const struct parameter *row = &p->row[i];
+
+        if (row->trained && at < trained + row->n)
+            return (uint64_t)(row->weight - p->weight) + at - trained;
+        trained += row->trained ? row->n : 0;
+    }
+    return p->n;
+}
+
+static void find_sizes(struct parameters *p)
+{
+    uint64_t at = 0;
+
     for (int i = 0; i < p->program->nweights; i++) {
         const struct weight *w = &p->program->weight[i];
         struct parameter *row = &p->row[i];
 
         row->n = w->rows * w->cols;
         row->trained = !p->program->model->tensor[w->tensor].frozen;
-        row->first = share_before(row->n, owner.rank, owner.size);
-        row->count = share_before(row->n, owner.rank + 1, owner.size) - row->first;
         p->n += row->n;
         p->trained += row->trained ? row->n : 0;
-        p->owned += row->trained ? row->count : 0;
+    }
+    optimizer_range(p->trained, p->owner.rank, p->owner.size, &p->first, &p->owned);
+    for (int i = 0; i < p->program->nweights; i++) {
+        struct parameter *row = &p->row[i];
+
+        if (!row->trained)
+            continue;
+        parameters_own(p, at, row->n, &row->first, &row->count);
+        at += row->n;
     }
 }
 
@@ -112,13 +137,13 @@ static float *floats_new(struct parameters *p, uint64_t n, const char *what,
 /* Allocates the arrays and points the rows at them. */
 static int make_arrays(struct parameters *p, struct err *err)
 {
-    uint64_t n = 0, trained = 0, owned = 0;
+    uint64_t n = 0, trained = 0;
 
     p->weight = floats_new(p, p->n, "the weights", err);
     p->gradient = p->weight ? floats_new(p, p->trained, "the gradients", err) : NULL;
     if (!p->gradient || parameters_zero(p, p->gradient, p->trained, err) < 0)
         return -1;
-    for (int k = 0; k < p->slots; k++) {
+    for (int k = 0; k < p->slots && p->owned; k++) {
         p->slot[k] = floats_new(p, p->owned, "the optimizer", err);
         if (!p->slot[k] || parameters_zero(p, p->slot[k], p->owned, err) < 0)
             return -1;
@@ -135,10 +160,9 @@ static int make_arrays(struct parameters *p, struct err *err)
         if (!row->trained)
             continue;
         row->gradient = p->gradient + trained;
+        for (int k = 0; k < p->slots && row->count; k++)
+            row->slot[k] = p->slot[k] + (trained + row->first - p->first);
         trained += row->n;
-        for (int k = 0; k < p->slots; k++)
-            row->slot[k] = p->slot[k] + owned;
-        owned += row->count;
     }
     return 0;
 }
@@ -208,7 +232,9 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     size_t n = (size_t)program->nweights;
     int coord[MESH_NAXES];
 
-    *p = (struct parameters){ .program = program, .ops = ops, .device = device };
+    *p = (struct parameters){
+        .program = program, .ops = ops, .device = device, .owner = owner
+    };
     list_states(p, optimizer);
     if (refuse_packed(program->model, err) < 0)
         return -1;
@@ -217,7 +243,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     p->row = xcalloc(n + 1, sizeof(*p->row));
     p->matrix = xcalloc(n + 1, sizeof(*p->matrix));
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
-    find_sizes(p, owner);
+    find_sizes(p);
     find_decay(p);
     if (make_arrays(p, err) < 0 ||
         cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||

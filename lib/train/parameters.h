@@ -19,12 +19,12 @@ struct parameter {
     float *weight;            /* [n] */
     float *gradient;          /* [n]; NULL: not trained */
     float *slot[ARRAY_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
-    uint64_t n, first, count; /* this rank updates COUNT elements from FIRST */
+    uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
     bool trained, decays;     /* weight decay applies to it */
 };
 
-/* Ranks that have the same weights, and share their updates: each has a range of the
- * elements of every weight. */
+/* Ranks that have the same weights, and share their updates: each has a range of all
+ * trained elements (optimizer_range). */
 struct parameters_owner {
     int rank, size;
 };
@@ -37,7 +37,8 @@ struct parameters {
     struct matrix *matrix; /* [nweights]: the weights, for the engine */
     struct parameter *row; /* [nweights] */
     uint64_t n, trained;   /* elements of all weights; of those that are trained */
-    uint64_t owned;        /* elements of a slot */
+    struct parameters_owner owner;
+    uint64_t first, owned; /* this rank's range of the trained: elements of a slot */
     float *weight;         /* [n], device */
     float *gradient;       /* [trained] */
     /* What is kept for each trained weight beside its gradient, 0 at first: the
@@ -68,6 +69,12 @@ MUST_CHECK int parameters_zero(struct parameters *p, void *y, uint64_t n,
 MUST_CHECK int parameters_add(struct parameters *p, float *y, const float *x,
                               const float *z, uint64_t n, struct err *err);
 
+/* The part of elements [AT, AT + N) of the trained ones that this rank updates: *COUNT
+ * elements from AT + *FIRST; 0 and 0 if there is none. */
+void parameters_own(const struct parameters *p, uint64_t at, uint64_t n,
+                    uint64_t *first, uint64_t *count);
+/* Elements of all weights that lie before element AT of the trained ones. */
+uint64_t parameters_place(const struct parameters *p, uint64_t at);
 /* Finds the tensors that the first and the last stage of PIPE share. */
 MUST_CHECK int parameters_find_shared(struct parameters *p, struct comm *pipe,
                                       struct err *err);

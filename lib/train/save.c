@@ -63,7 +63,8 @@ struct saver {
     struct err err;
     struct outdir out;
     char *path, *last, *training;
-    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL */
+    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL.  Of a state: of
+                          * all trained elements, whoever owns them */
     bool owns;
     uint64_t size; /* size and CRC-32 of the shard file */
     uint32_t crc;
@@ -310,7 +311,9 @@ void saver_close(struct saver *s)
 struct writing {
     struct saver *s;
     const char *path;
-    const float *from; /* values of the weight */
+    const float *from; /* values of the weight; or, of a state on the device: */
+    int slot;          /* which, -1: none, and */
+    uint64_t first;    /* the first of its trained elements */
     uint64_t offset;   /* of the tensor in the file */
     int fd;            /* the file; or, when rank 0 writes: */
     char *piece;       /* [PIECE]: N bytes for offset AT, not sent yet */
@@ -423,6 +426,102 @@ static int take_part(struct saver *s, int r, int part, struct err *err)
     return ret;
 }
 
+/* ---- states that replicas share ---- */
+
+/* A replica asks another for N elements from AT of a slot; 0: no more. */
+struct request {
+    uint64_t at, n;
+    int slot;
+};
+
+static bool is_shared(const struct saver *s)
+{
+    return s->t->parameters.owner.size > 1 && s->t->parameters.slots > 0;
+}
+
+/* Copies N elements from AT, which this rank owns, of slot K to BUF. */
+static int copy_own(struct saver *s, int k, uint64_t at, float *buf, size_t n,
+                    struct err *err)
+{
+    const struct parameters *p = &s->t->parameters;
+
+    return p->ops->copy_out(p->device, buf, p->slot[k] + (at - p->first),
+                            n * sizeof(float), err);
+}
+
+/* The same of those that rank R of the replicas owns, which serves. */
+static int copy_other(struct saver *s, int r, int k, uint64_t at, float *buf, size_t n,
+                      struct err *err)
+{
+    struct comm *c = s->t->data;
+
+    for (size_t done = 0, some; done < n; done += some) {
+        struct request ask = { .at = at + done, .slot = k };
+
+        some = n - done < PIECE / sizeof(float) ? n - done : PIECE / sizeof(float);
+        ask.n = some;
+        if (c->ops->send(c, &ask, sizeof(ask), r, err) < 0 ||
+            c->ops->receive(c, buf + done, some * sizeof(float), r, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Copies N of the trained elements from AT of slot K to BUF, from whoever owns them. */
+static int fetch(struct saver *s, int k, uint64_t at, float *buf, size_t n,
+                 struct err *err)
+{
+    const struct parameters *p = &s->t->parameters;
+
+    for (int r = 0; r < p->owner.size && n; r++) {
+        uint64_t first, count;
+        size_t some;
+
+        optimizer_range(p->trained, r, p->owner.size, &first, &count);
+        if (at < first || at >= first + count)
+            continue;
+        some = first + count - at < n ? (size_t)(first + count - at) : n;
+        if ((r == p->owner.rank ? copy_own(s, k, at, buf, some, err)
+                                : copy_other(s, r, k, at, buf, some, err)) < 0)
+            return -1;
+        at += some;
+        buf += some;
+        n -= some;
+    }
+    return 0;
+}
+
+/* Answers what the replica that writes asks for, until it asks for nothing. */
+static int serve(struct saver *s, struct err *err)
+{
+    struct comm *c = s->t->data;
+    float *buf = xmalloc(PIECE);
+    struct request ask = { .n = 1 };
+    int ret = 0;
+
+    while (ret == 0 && ask.n) {
+        ret = c->ops->receive(c, &ask, sizeof(ask), 0, err);
+        if (ret == 0 && ask.n &&
+            (copy_own(s, ask.slot, ask.at, buf, (size_t)ask.n, err) < 0 ||
+             c->ops->send(c, buf, (size_t)ask.n * sizeof(float), 0, err) < 0))
+            ret = -1;
+    }
+    free(buf);
+    return ret;
+}
+
+/* Tells the other replicas that no more is asked for. */
+static int dismiss(struct saver *s, struct err *err)
+{
+    const struct request none = { 0 };
+    struct comm *c = s->t->data;
+    int ret = 0;
+
+    for (int r = 1; r < c->size && ret == 0; r++)
+        ret = c->ops->send(c, &none, sizeof(none), r, err);
+    return ret;
+}
+
 /* ---- contents of the file ---- */
 
 static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *err)
@@ -439,12 +538,14 @@ static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t 
 {
     const struct writing *w = arg;
     const struct parameters *p = &w->s->t->parameters;
-    const char *from = (const char *)w->from + offset;
 
     (void)part;
+    if (w->slot >= 0)
+        return fetch(w->s, w->slot, w->first + offset / sizeof(float), buf,
+                     n / sizeof(float), err);
     if (!w->s->owns)
-        return p->ops->copy_out(p->device, buf, from, n, err);
-    memcpy(buf, from, n);
+        return p->ops->copy_out(p->device, buf, (const char *)w->from + offset, n, err);
+    memcpy(buf, (const char *)w->from + offset, n);
     return 0;
 }
 
@@ -486,24 +587,19 @@ static int lay_out(struct saver *s, struct safetensors_header *h, const char *na
     return 0;
 }
 
-/* An array of the store, and its bytes. */
-static float *array_of(const struct saver *s, int block, size_t *bytes)
+/* Finds the numbers of entry E: in the copy, or on devices. */
+static void find_numbers(struct writing *w, const struct entry *e)
 {
+    const struct saver *s = w->s;
     const struct parameters *p = &s->t->parameters;
+    const struct parameter *row = &p->row[e->weight];
+    bool state = e->block >= BLOCK_SLOTS;
+    uint64_t at = state ? (uint64_t)(row->gradient - p->gradient)
+                        : (uint64_t)(row->weight - p->weight);
 
-    *bytes = (size_t)(block == BLOCK_WEIGHT ? p->n : p->owned) * sizeof(float);
-    return block == BLOCK_WEIGHT ? p->weight : p->slot[block - BLOCK_SLOTS];
-}
-
-/* The numbers of entry E: in the copy, or on the device. */
-static const float *numbers_of(const struct saver *s, const struct entry *e)
-{
-    const struct parameter *row = &s->t->parameters.row[e->weight];
-    const float *at =
-        e->block == BLOCK_WEIGHT ? row->weight : row->slot[e->block - BLOCK_SLOTS];
-    size_t bytes;
-
-    return s->owns ? s->copy[e->block] + (at - array_of(s, e->block, &bytes)) : at;
+    w->slot = state && !s->owns ? (int)e->block - BLOCK_SLOTS : -1;
+    w->first = at;
+    w->from = s->owns ? s->copy[e->block] + at : row->weight;
 }
 
 static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
@@ -523,7 +619,7 @@ static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
     if (e->block == BLOCK_FILE)
         return checkpoint_copy(s->c, cut, e->tensor, e->dtype, &to, NULL, &e->crc, NULL,
                                err);
-    w->from = numbers_of(s, e);
+    find_numbers(w, e);
     return cut_copy(cut, &t, &from, &to, NULL, NULL, &e->crc, NULL, err);
 }
 
@@ -653,19 +749,46 @@ static int take_copy(struct saver *s, struct err *err)
 {
     const struct parameters *p = &s->t->parameters;
     int blocks = BLOCK_SLOTS + p->slots, ret = 0;
-    size_t bytes;
 
-    s->owns = s->writes && !s->apart; /* a rank that sends to rank 0 writes before it
-                                       * continues */
+    /* a rank that sends to rank 0 writes before it continues; but the replicas that
+     * share its states do not wait for that */
+    s->owns = s->writes && (!s->apart || is_shared(s));
     for (int i = BLOCK_WEIGHT; i < blocks && s->owns; i++) {
-        array_of(s, i, &bytes);
-        s->copy[i] = mem_alloc(bytes, "a copy to save", NULL);
+        uint64_t n = i == BLOCK_WEIGHT ? p->n : p->trained;
+
+        s->copy[i] =
+            mem_alloc(n * sizeof(float), "a copy to save", s->apart ? err : NULL);
         s->owns = s->copy[i] != NULL;
     }
-    for (int i = BLOCK_WEIGHT; i < blocks && s->owns && ret == 0; i++) {
-        const float *from = array_of(s, i, &bytes);
+    if (!s->owns && s->apart && is_shared(s))
+        return -1;
+    if (s->owns)
+        ret = p->ops->copy_out(p->device, s->copy[BLOCK_WEIGHT], p->weight,
+                               p->n * sizeof(float), err);
+    for (int k = 0; k < p->slots && s->owns && ret == 0; k++)
+        ret = fetch(s, k, 0, s->copy[BLOCK_SLOTS + k], (size_t)p->trained, err);
+    return ret;
+}
 
-        ret = p->ops->copy_out(p->device, s->copy[i], from, bytes, err);
+/* Takes the copy and starts to write, or writes. */
+static int begin_part(struct saver *s, struct err *err)
+{
+    int ret;
+
+    if (!s->writes)
+        return is_shared(s) ? serve(s, err) : 0;
+    ret = take_copy(s, err);
+    if (ret == 0 && !s->apart) {
+        if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
+            s->started = true;
+        else
+            write_beside(s);
+    }
+    if (is_shared(s)) {
+        struct err lost = { 0 };
+
+        if (dismiss(s, ret < 0 ? &lost : err) < 0)
+            ret = -1;
     }
     return ret;
 }
@@ -755,14 +878,8 @@ int saver_begin(struct saver *s, const char *path, const char *training,
     atomic_store(&s->written, !s->writes);
     atomic_store(&s->failed, false);
     atomic_store(&s->stop, false);
-    if (ret == 0 && s->writes)
-        ret = take_copy(s, err);
-    if (ret == 0 && s->writes && !s->apart) {
-        if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
-            s->started = true;
-        else
-            write_beside(s);
-    }
+    if (ret == 0)
+        ret = begin_part(s, err);
     if (ret == 0)
         ret = gather_parts(s, err);
     if (ret == 0 && s->apart)
@@ -978,9 +1095,10 @@ static uint64_t stored_elements(const struct trainer *t, int i)
     return t->parameters.row[i].n * (w->slice ? w->experts : 1);
 }
 
-/* Reads weight I in ROLE to TO, device memory; *HELD: the checkpoint has it. */
-static int load_one(struct loading *l, int i, const char *role, float *to, bool *held,
-                    struct err *err)
+/* Reads weight I in ROLE, COUNT elements from FIRST to TO, device memory; *HELD: the
+ * checkpoint has it. */
+static int load_one(struct loading *l, int i, const char *role, float *to,
+                    uint64_t first, uint64_t count, bool *held, struct err *err)
 {
     struct checkpoint *c = l->c;
     struct parameters *p = &l->t->parameters;
@@ -989,15 +1107,15 @@ static int load_one(struct loading *l, int i, const char *role, float *to, bool 
     long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
 
     *held = from >= 0;
-    if (from < 0)
+    if (from < 0 || !count)
         return 0;
     if (c->tensor[from].dtype != DTYPE_F32)
         return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
                        c->tensor[from].name, dtype_name(c->tensor[from].dtype));
     if (loader_read_state(l->loader, tensor, (size_t)from, l->room, err) < 0)
         return -1;
-    return p->ops->copy_in(p->device, to, l->room,
-                           (size_t)stored_elements(l->t, i) * sizeof(float), err);
+    return p->ops->copy_in(p->device, to, l->room + first,
+                           (size_t)count * sizeof(float), err);
 }
 
 /* Reads all of weight I that is there, and WHOLE: all that must be. */
@@ -1006,12 +1124,17 @@ static int load_weight(struct loading *l, int i, bool whole, struct err *err)
     const struct trainer *t = l->t;
     const struct parameters *p = &t->parameters;
     const struct parameter *row = &p->row[i];
+    uint64_t n = stored_elements(t, i), at = (uint64_t)(row->gradient - p->gradient);
+    uint64_t first, count;
     bool held;
 
-    if (load_one(l, i, "master", row->weight, &held, err) < 0)
+    if (load_one(l, i, "master", row->weight, 0, n, &held, err) < 0)
         return -1;
+    parameters_own(p, at, n, &first, &count);
     for (int k = 0; whole && k < p->slots; k++) {
-        if (load_one(l, i, p->state[k].role, row->slot[k], &held, err) < 0)
+        if (load_one(l, i, p->state[k].role,
+                     count ? p->slot[k] + (at + first - p->first) : NULL, first, count,
+                     &held, err) < 0)
             return -1;
         if (!held)
             return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,

@@ -149,13 +149,14 @@ static int find_levels(const struct trainer *t, int *levels, struct err *err)
 /* Makes the parameters, and what sums their gradients. */
 static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *err)
 {
-    const struct parameters_owner all = { .rank = 0, .size = 1 };
+    const struct parameters_owner one = { .rank = 0, .size = 1 };
+    const struct parameters_owner own = { t->data->rank, t->data->size };
     struct parameters *p = &t->parameters;
     int levels;
 
     if (find_levels(t, &levels, err) < 0 ||
         parameters_open(p, c, t->program, t->ops, t->device, t->options.optimizer.kind,
-                        all, err) < 0 ||
+                        t->options.zero ? own : one, err) < 0 ||
         parameters_find_shared(p, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(p, t->options.seed, err) < 0))
         return -1;
@@ -460,7 +461,9 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
         run_share(t, sample, (float)(1 / (double)counted), err) < 0 ||
         gradients_sum(g, err) < 0 || gradients_squares(g, squares, err) < 0 ||
         sum_over(t->loss, micro_batches, t->data, t->groups.pipe, err) < 0 ||
-        sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0)
+        sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
+        (g->scattered &&
+         comm_run(t->data, comm_all_reduce_f64(squares, SQUARES_WORDS), err) < 0))
         return -1;
     for (size_t i = 0; i < micro_batches; i++)
         sum += t->loss[i];
@@ -469,9 +472,11 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                                        .counted = counted };
     result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
                       (t->most_norm > 0 && result->norm > t->most_norm);
-    return result->skipped
-               ? 0
-               : optimizer_step(&t->optimizer, &t->parameters, rate, result->norm, err);
+    if (result->skipped)
+        return 0;
+    if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm, err) < 0)
+        return -1;
+    return gradients_spread(g, err);
 }
 
 /* Replicas take the micro-batches in turn; the losses are added in their order. */

@@ -29,6 +29,7 @@ struct trainer_options {
     struct recompute_plan recompute;  /* as in program_options, */
     double dropout;                   /* too */
     uint64_t seed;                    /* seed of dropout */
+    int zero; /* 1: replicas share the optimizer's state (ZeRO 1); no bit changes */
     struct optimizer_options optimizer;
 };
 
