@@ -6,7 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "cmd/tp-run/serving.h"
+#include "cmd/tp-run/jobs.h"
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/serve/answer.h"
 
@@ -153,6 +154,8 @@ static int push(const struct endpoints *e, struct http_exchange *x, struct job *
     size_t tokens = 0;
 
     answer_prepare(x, j);
+    j->came = clock_seconds();
+    j->whole = !r->asked.stream;
     switch (queue_push(e->queue, j)) {
     case QUEUE_FULL:
         return openai_fail(error, 429, NULL, "queue_full",
@@ -251,6 +254,16 @@ static void health(struct endpoints *e, const struct http_request *r,
     reply->status = queue_is_closed(e->queue) ? 503 : 200;
 }
 
+static void metrics(struct endpoints *e, const struct http_request *r,
+                    struct http_exchange *x, struct http_reply *reply)
+{
+    (void)r;
+    (void)x;
+    reply->status = 200;
+    reply->type = METRICS_TYPE;
+    metrics_print(e->metrics, e->name, &reply->body);
+}
+
 /* ---- routes ---- */
 
 struct route {
@@ -261,6 +274,7 @@ struct route {
 
 static const struct route routes[] = {
     { "GET", "/health", health },
+    { "GET", "/metrics", metrics },
     { "GET", "/v1/models", models },
     { "GET", "/v1/models/", model },
     { "POST", "/v1/chat/completions", chat },

@@ -5,6 +5,7 @@
 #include "cmd/tp-run/messages.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/serve/http.h"
+#include "lib/serve/metrics.h"
 #include "lib/serve/queue.h"
 
 struct endpoints {
@@ -17,6 +18,7 @@ struct endpoints {
     uint64_t context;                /* most tokens of a text */
     int64_t created;                 /* seconds since 1970 */
     struct queue *queue;
+    struct metrics *metrics;
 };
 
 /* Answers requests of any thread; the handler's .arg is *e. */

@@ -15,6 +15,7 @@ bin_tp_run_SOURCES = \
     %D%/generate.c \
     %D%/inputs.c %D%/inputs.h \
     %D%/inputlines.c \
+    %D%/jobs.c %D%/jobs.h \
     %D%/launcher.c %D%/launcher.h \
     %D%/lineedit.c %D%/lineedit.h \
     %D%/logits.c \
@@ -28,7 +29,6 @@ bin_tp_run_SOURCES = \
     %D%/sampling.c %D%/sampling.h \
     %D%/score.c \
     %D%/serve.c \
-    %D%/serving.c %D%/serving.h \
     %D%/session.c %D%/session.h \
     %D%/tokens.c \
     %D%/train.c %D%/train.h \

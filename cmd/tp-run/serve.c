@@ -12,18 +12,16 @@
 #include <time.h>
 
 #include "cmd/tp-run/endpoints.h"
-#include "cmd/tp-run/serving.h"
+#include "cmd/tp-run/jobs.h"
 #include "lib/base/fs.h"
-#include "lib/run/cache.h"
+#include "lib/run/serving.h"
 #include "lib/serve/address.h"
 
 enum {
-    CHUNK = 512,   /* prompt tokens of a step */
-    USUAL = 8192,  /* default limit of a text's tokens, where the model permits more */
-    ROOM = 4,      /* default size of the cache, in such texts */
-    REQUESTS = 64, /* default number of texts in generation at a time */
-    QUEUE = 1024,  /* requests that wait */
-    LAST_S = 5     /* for answers on their way when the server ends */
+    USUAL = 8192, /* default limit of a text's tokens, where the model permits more */
+    ROOM = 4,     /* default size of the cache, in such texts */
+    QUEUE = 1024, /* requests that wait */
+    LAST_S = 5    /* for answers on their way when the server ends */
 };
 
 struct serve {
@@ -37,7 +35,7 @@ struct serve {
     /* on rank 0 */
     struct messages_form form;
     struct endpoints endpoints;
-    struct serving *serving;
+    struct jobs *jobs;
 };
 
 /* ---- ranks ---- */
@@ -54,27 +52,13 @@ static struct program_options options_of(const struct serve *v)
 
 static struct engine_limits limits_of(const struct serve *v)
 {
-    const struct mesh *mesh = &v->session->mesh;
-    const size_t cache =
-        v->cache_tokens ? (size_t)v->cache_tokens : (size_t)v->context * ROOM;
-    struct engine_limits limits = { .tokens = CHUNK * (size_t)mesh->size[MESH_SP],
-                                    .context = (size_t)v->context,
-                                    .cache = cache };
-    size_t places = v->requests ? (size_t)v->requests : REQUESTS;
+    const struct serving how = { .context = (size_t)v->context,
+                                 .requests = (size_t)v->requests,
+                                 .cache_tokens = v->cache_tokens
+                                                     ? (size_t)v->cache_tokens
+                                                     : (size_t)v->context * ROOM };
 
-    if (mesh->size[MESH_SP] > 1) { /* a step has one text, and each text has its own
-                                    * part of the cache */
-        size_t fit = cache / CACHE_BLOCK / cache_blocks(limits.context, 1, 0);
-
-        limits.cache = 0;
-        limits.sequences = fit && fit < places ? fit : places;
-        limits.segments = 1;
-    } else {
-        limits.sequences = limits.segments = places;
-        limits.running = places > 1 ? places : 0;
-    }
-    limits.wanted = limits.segments;
-    return limits;
+    return serving_limits(&how, &v->session->mesh);
 }
 
 static void say_ready(const struct serve *v, const struct address *at)
@@ -109,8 +93,8 @@ static int serve(struct serve *v, struct address *at, struct scheduler *schedule
     if (fflush(stdout) < 0)
         ret = err_errno(err, "standard output");
     else
-        ret = serving_run(v->serving, scheduler, &v->session->launcher.stop->signal,
-                          v->drain_s, err);
+        ret = jobs_run(v->jobs, scheduler, &v->session->launcher.stop->signal,
+                       v->drain_s, err);
     http_close(http, LAST_S);
     return ret;
 }
@@ -119,22 +103,23 @@ static int lead(struct serve *v, struct address *at, struct runner *r,
                 const struct engine_limits *limits, struct err *err)
 {
     struct queue *queue = queue_new(QUEUE);
-    struct scheduler_options how = { .grow = true,
-                                     .no_sharing = v->no_sharing,
-                                     .limits = limits,
-                                     .gain = serving_gain };
+    struct scheduler_options how = {
+        .grow = true, .no_sharing = v->no_sharing, .limits = limits, .gain = jobs_gain
+    };
     struct scheduler *scheduler = NULL;
     int ret;
 
-    v->serving = serving_new(v->session, queue, v->context);
     v->endpoints.queue = queue;
-    how.arg = v->serving;
+    v->endpoints.metrics = metrics_new();
+    v->jobs = jobs_new(v->session, queue, v->endpoints.metrics, v->context);
+    how.arg = v->jobs;
     ret = scheduler_open(&scheduler, r, &how, err);
     if (ret == 0)
         ret = serve(v, at, scheduler, err);
     ret = scheduler_close(scheduler, ret, err);
-    serving_free(v->serving);
+    jobs_free(v->jobs);
     queue_free(queue);
+    metrics_free(v->endpoints.metrics);
     return ret;
 }
 

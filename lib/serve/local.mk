@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/address.c %D%/address.h \
     %D%/answer.c %D%/answer.h \
     %D%/http.c %D%/http.h \
+    %D%/metrics.c %D%/metrics.h \
     %D%/openai.c %D%/openai.h \
     %D%/queue.c %D%/queue.h \
     %D%/sse.c %D%/sse.h

@@ -111,10 +111,11 @@ void job_add(struct queue *q, struct job *j, const struct job_piece *piece)
     j->piece = xgrow(j->piece, &j->cap, j->n + 1, sizeof(*j->piece));
     j->piece[j->n++] = own;
     j->bytes += own.len + sizeof(own);
-    if (j->bytes > j->most)
+    if (j->bytes > j->most && !j->whole)
         job_cancel(j);
     pthread_mutex_unlock(&j->lock);
-    touch(q, j);
+    if (!j->whole)
+        touch(q, j);
 }
 
 void job_end(struct queue *q, struct job *j, size_t cached, const struct err *err)

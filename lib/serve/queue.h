@@ -39,7 +39,8 @@ struct job {
         void *arg); /* there is something to take; called by the model's side */
     void (*release_wake)(void *arg); /* nobody will call it any more */
     void *wake_arg;
-    size_t most; /* bytes of pieces that may wait; more ends the job */
+    bool whole;  /* it is woken at the end alone */
+    size_t most; /* otherwise: bytes of pieces that may wait; more ends the job */
     double came; /* clock_seconds */
 
     /* private */

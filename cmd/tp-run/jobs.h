@@ -1,12 +1,13 @@
-/* serving - the requests of a web server as texts of a scheduler
+/* jobs - the requests of a web server as texts of a scheduler
  *
  * The model's side of lib/serve/queue: on rank 0 one thread takes jobs, submits their
  * choices, runs steps and gives back what they gain.  It never waits for a client. */
-#ifndef CMD_TP_RUN_SERVING_H
-#define CMD_TP_RUN_SERVING_H
+#ifndef CMD_TP_RUN_JOBS_H
+#define CMD_TP_RUN_JOBS_H
 
 #include "cmd/tp-run/sampling.h"
 #include "lib/run/scheduler.h"
+#include "lib/serve/metrics.h"
 #include "lib/serve/openai.h"
 #include "lib/serve/queue.h"
 
@@ -21,19 +22,19 @@ struct serve_request {
 void serve_request_free(void *request);
 size_t serve_choices(const struct serve_request *r);
 
-struct serving;
-/* Q and SESSION must outlive *out.  CONTEXT: most tokens of a text, the prompt
+struct jobs;
+/* SESSION, Q and M must outlive the result.  CONTEXT: most tokens of a text, the prompt
  * included. */
-struct serving *serving_new(const struct session *session, struct queue *q,
-                            uint64_t context);
-void serving_free(struct serving *s);
+struct jobs *jobs_new(const struct session *session, struct queue *q, struct metrics *m,
+                      uint64_t context);
+void jobs_free(struct jobs *s);
 /* The scheduler's .gain, whose .arg is S. */
-int serving_gain(void *s, uint64_t id, uint64_t tag, int32_t next, struct err *err);
+int jobs_gain(void *s, const struct scheduler_gain *gain, struct err *err);
 
 /* Serves until S is asked to end and has nothing more to do; DRAIN_S seconds after that
  * request it gives up what still runs.  *ASKED becomes a signal's number at any time.
  * -1: the model has failed, of which all clients are told. */
-MUST_CHECK int serving_run(struct serving *s, struct scheduler *scheduler,
-                           const volatile int *asked, int drain_s, struct err *err);
+MUST_CHECK int jobs_run(struct jobs *s, struct scheduler *scheduler,
+                        const volatile int *asked, int drain_s, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* serving - the requests of a web server as texts of a scheduler */
+/* jobs - the requests of a web server as texts of a scheduler */
 #define _GNU_SOURCE
-#include "cmd/tp-run/serving.h"
+#include "cmd/tp-run/jobs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@ struct text {
     struct token_stream *stream;
     struct str said;
     size_t shown; /* bytes of SAID that the client has been given */
+    double last;  /* time of its last token */
 };
 
 /* A job whose texts have been submitted. */
@@ -28,16 +29,22 @@ struct active {
     const struct serve_request *r;
     struct text *text; /* [n] */
     size_t n, left;    /* texts, and those that are not over */
+    size_t cached;     /* tokens of prompts that were not computed for it */
+    size_t gained;     /* tokens */
+    enum job_end end;  /* of the last text */
+    double begun, first_token;
     struct active *prev, *next;
 };
 
-struct serving {
+struct jobs {
     const struct session *session;
     struct queue *queue;
+    struct metrics *metrics;
     struct scheduler *scheduler;
     uint64_t context;
     struct active *first;
     double drain_until; /* 0: it is not asked to end */
+    uint64_t computed;  /* tokens, as of the last step */
 };
 
 void serve_request_free(void *request)
@@ -56,20 +63,21 @@ size_t serve_choices(const struct serve_request *r)
     return r->nprompts * (size_t)r->asked.n;
 }
 
-struct serving *serving_new(const struct session *session, struct queue *q,
-                            uint64_t context)
+struct jobs *jobs_new(const struct session *session, struct queue *q, struct metrics *m,
+                      uint64_t context)
 {
-    struct serving *s = xcalloc(1, sizeof(*s));
+    struct jobs *s = xcalloc(1, sizeof(*s));
 
     s->session = session;
     s->queue = q;
+    s->metrics = m;
     s->context = context;
     return s;
 }
 
 /* ---- jobs ---- */
 
-static void release(struct serving *s, struct active *a)
+static void release(struct jobs *s, struct active *a)
 {
     if (a->prev)
         a->prev->next = a->next;
@@ -86,18 +94,37 @@ static void release(struct serving *s, struct active *a)
     free(a);
 }
 
+static void note_end(const struct jobs *s, const struct active *a,
+                     const struct err *err)
+{
+    const double now = clock_seconds();
+    bool aborted = err || job_is_cancelled(a->job);
+
+    metrics_add(s->metrics,
+                aborted              ? METRIC_SUCCESS_ABORT
+                : a->end == JOB_STOP ? METRIC_SUCCESS_STOP
+                                     : METRIC_SUCCESS_LENGTH,
+                1);
+    if (aborted)
+        return;
+    metrics_observe(s->metrics, METRIC_LATENCY, now - a->job->came);
+    metrics_observe(s->metrics, METRIC_DECODE_TIME, now - a->first_token);
+    metrics_observe(s->metrics, METRIC_REQUEST_TOKENS, (double)a->gained);
+}
+
 /* Ends the job, and what of it still runs, because of ERR (NULL: it is done). */
-static void finish(struct serving *s, struct active *a, const struct err *err)
+static void finish(struct jobs *s, struct active *a, const struct err *err)
 {
     for (size_t i = 0; i < a->n; i++)
         if (!a->text[i].over)
             scheduler_cancel(s->scheduler, a->text[i].id);
-    job_end(s->queue, a->job, 0, err);
+    note_end(s, a, err);
+    job_end(s->queue, a->job, a->cached, err);
     release(s, a);
 }
 
 /* Choice I of a prompt draws as the Ith of equal prompts of tp-run generate does. */
-static int submit(struct serving *s, struct active *a, size_t i, struct err *err)
+static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
 {
     const struct serve_request *r = a->r;
     const size_t each = (size_t)r->asked.n;
@@ -120,7 +147,18 @@ static int submit(struct serving *s, struct active *a, size_t i, struct err *err
     return scheduler_submit(s->scheduler, &plan, &t->id, err);
 }
 
-static void begin(struct serving *s, struct job *j)
+static void note_begin(const struct jobs *s, struct active *a)
+{
+    size_t tokens = 0;
+
+    for (size_t i = 0; i < a->r->nprompts; i++)
+        tokens += a->r->prompt[i].n;
+    a->begun = clock_seconds();
+    metrics_observe(s->metrics, METRIC_QUEUE_TIME, a->begun - a->job->came);
+    metrics_observe(s->metrics, METRIC_REQUEST_PROMPT, (double)tokens);
+}
+
+static void begin(struct jobs *s, struct job *j)
 {
     const struct serve_request *r = j->request;
     struct active *a = xcalloc(1, sizeof(*a));
@@ -137,6 +175,7 @@ static void begin(struct serving *s, struct job *j)
     for (; a->n < serve_choices(r) && ret == 0; a->n += ret == 0)
         ret = submit(s, a, a->n, &err);
     a->left = a->n;
+    note_begin(s, a);
     if (ret < 0) {
         token_stream_free(a->text[a->n].stream);
         finish(s, a, &err);
@@ -144,7 +183,7 @@ static void begin(struct serving *s, struct job *j)
 }
 
 /* Jobs stay in the queue, whose length is limited, until their texts can begin. */
-static void take_jobs(struct serving *s)
+static void take_jobs(struct jobs *s)
 {
     struct job *j;
 
@@ -156,7 +195,7 @@ static void take_jobs(struct serving *s)
     }
 }
 
-static void drop_cancelled(struct serving *s)
+static void drop_cancelled(struct jobs *s)
 {
     struct active *next;
 
@@ -167,7 +206,7 @@ static void drop_cancelled(struct serving *s)
     }
 }
 
-static void fail_all(struct serving *s, const struct err *err)
+static void fail_all(struct jobs *s, const struct err *err)
 {
     struct job *j;
 
@@ -183,7 +222,7 @@ static void fail_all(struct serving *s, const struct err *err)
     queue_flush(s->queue);
 }
 
-void serving_free(struct serving *s)
+void jobs_free(struct jobs *s)
 {
     free(s);
 }
@@ -229,8 +268,7 @@ static bool ends_text(const struct serve_request *r, int32_t id)
 }
 
 /* Decodes the new token ID, looks for stops, and gives the client what is certain. */
-static enum job_end show(struct serving *s, struct text *t, int32_t id,
-                         enum job_end end)
+static enum job_end show(struct jobs *s, struct text *t, int32_t id, enum job_end end)
 {
     const struct openai_request *r = &t->of->r->asked;
     struct job_piece piece = { .choice = t->choice, .ntokens = 1 };
@@ -256,15 +294,16 @@ static enum job_end show(struct serving *s, struct text *t, int32_t id,
     return end;
 }
 
-static void over(struct serving *s, struct text *t)
+static void over(struct jobs *s, struct text *t, enum job_end end)
 {
     t->over = true;
+    t->of->end = end;
     if (--t->of->left == 0)
         finish(s, t->of, NULL);
 }
 
 /* A NaN is of this text alone; others go on. */
-static void not_finite(struct serving *s, struct text *t)
+static void not_finite(struct jobs *s, struct text *t)
 {
     struct err err = { 0 };
 
@@ -273,10 +312,35 @@ static void not_finite(struct serving *s, struct text *t)
     finish(s, t->of, &err);
 }
 
-int serving_gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err *err)
+/* Counts a token of T, which the scheduler still has. */
+static void note_token(const struct jobs *s, struct text *t)
 {
-    struct serving *s = arg;
-    struct text *t = (struct text *)(uintptr_t)tag;
+    const double now = clock_seconds();
+    struct active *a = t->of;
+    struct scheduler_usage usage;
+
+    if (t->n > t->prompt) {
+        metrics_observe(s->metrics, METRIC_BETWEEN_TOKENS, now - t->last);
+    } else {
+        metrics_add(s->metrics, METRIC_PROMPT_TOKENS, (double)t->prompt);
+        if (scheduler_usage(s->scheduler, t->id, &usage))
+            a->cached += usage.shared;
+    }
+    if (!a->gained) {
+        a->first_token = now;
+        metrics_observe(s->metrics, METRIC_FIRST_TOKEN, now - a->job->came);
+        metrics_observe(s->metrics, METRIC_PREFILL_TIME, now - a->begun);
+    }
+    t->last = now;
+    a->gained++;
+    metrics_add(s->metrics, METRIC_GENERATION_TOKENS, 1);
+}
+
+int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)
+{
+    struct jobs *s = arg;
+    struct text *t = (struct text *)(uintptr_t)gain->tag;
+    int32_t next = gain->next;
     const struct serve_request *r = t->of->r;
     size_t new = t->n - t->prompt;
     enum job_end end = JOB_GOES_ON;
@@ -286,6 +350,7 @@ int serving_gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err 
         not_finite(s, t);
         return 0;
     }
+    note_token(s, t);
     next = sampling_forced(&r->how, s->context, t->n, new, next);
     t->n++;
     if (ends_text(r, next))
@@ -294,16 +359,34 @@ int serving_gain(void *arg, uint64_t id, uint64_t tag, int32_t next, struct err 
         end = JOB_LENGTH;
     end = show(s, t, next, end);
     if (end)
-        over(s, t);
+        over(s, t, end);
     else
-        scheduler_append(s->scheduler, id, &next, 1);
+        scheduler_append(s->scheduler, gain->id, &next, 1);
     return 0;
 }
 
 /* ---- the loop ---- */
 
+static void note_step(struct jobs *s)
+{
+    const struct scheduler_counts c = scheduler_counts(s->scheduler);
+    struct metrics *m = s->metrics;
+
+    metrics_set(m, METRIC_RUNNING, (double)scheduler_running(s->scheduler));
+    metrics_set(m, METRIC_WAITING,
+                (double)(scheduler_waiting(s->scheduler) + queue_length(s->queue)));
+    metrics_set(m, METRIC_CACHE_USAGE,
+                c.blocks ? (double)c.held / (double)c.blocks : 0);
+    metrics_set(m, METRIC_PREFIX_QUERIES, (double)c.asked);
+    metrics_set(m, METRIC_PREFIX_HITS, (double)c.shared);
+    metrics_set(m, METRIC_PREEMPTIONS, (double)c.preempted);
+    if (c.computed > s->computed)
+        metrics_observe(m, METRIC_STEP_TOKENS, (double)(c.computed - s->computed));
+    s->computed = c.computed;
+}
+
 /* Ends what is left when the time for it is over. */
-static void heed(struct serving *s, const volatile int *asked, int drain_s)
+static void heed(struct jobs *s, const volatile int *asked, int drain_s)
 {
     struct err err = { 0 };
 
@@ -321,8 +404,8 @@ static void heed(struct serving *s, const volatile int *asked, int drain_s)
     fail_all(s, &err);
 }
 
-int serving_run(struct serving *s, struct scheduler *scheduler,
-                const volatile int *asked, int drain_s, struct err *err)
+int jobs_run(struct jobs *s, struct scheduler *scheduler, const volatile int *asked,
+             int drain_s, struct err *err)
 {
     int more = 1;
 
@@ -332,6 +415,7 @@ int serving_run(struct serving *s, struct scheduler *scheduler,
         drop_cancelled(s);
         take_jobs(s);
         more = scheduler_step(scheduler, err);
+        note_step(s);
         queue_flush(s->queue);
         if (more == 0 && !s->first && s->drain_until > 0 && !queue_length(s->queue))
             return 0;
