@@ -157,6 +157,168 @@ ends TERM
 status_is 0 "SIGTERM ends it with status 0"
 ok "without a word" test ! -s log
 
+# ---- what it does ----
+
+# metric NAME - its number in out; of several labels the last
+metric() { sed -n "s/^vllm:$1{[^}]*} //p" out | tail -n 1; }
+# until COMMAND... - waits until it succeeds, a minute at most
+until_ok() {
+    for _ in $(seq 600); do
+        if "$@"; then return 0; fi
+        sleep 0.1
+    done
+    return 1
+}
+is() { get /metrics && [ "$(metric "$1")" = "$2" ]; }
+# a body of a request that takes a while: N choices, one after another
+long() { printf '{"prompt":"Hello","n":%s,"max_tokens":200,"ignore_eos":true,"stream":%s}' "$1" "$2"; }
+# begins N - a client of such a stream, $client, whose answer, in stream, has begun
+begins() {
+    rm -f begun
+    long "$1" true > stream.body
+    "$talk" --mark begun "$url" POST /v1/completions < stream.body > stream 2> stream.err &
+    client=$!
+    until_ok test -e begun
+}
+# ranks - the processes of the server's ranks
+ranks() { cat /proc/[0-9]*/stat 2> /dev/null | awk -v p="$server" '$4 == p { print $1 }'; }
+
+serve --requests 1 "$model"
+post /v1/completions '{"prompt":"Hello","max_tokens":7,"ignore_eos":true}'
+get /metrics
+ok "tokens are counted" test "$(metric generation_tokens_total) $(metric prompt_tokens_total)" = "7 5"
+ok "and ends" grep -q '^vllm:request_success_total{model_name="chat",finished_reason="length"} 1$' out
+ok "and times, in buckets" grep -q '^vllm:time_to_first_token_seconds_bucket{model_name="chat",le="+Inf"} 1$' out
+long 128 true > body
+"$talk" --leave 200 "$url" POST /v1/completions < body
+ok "when a client leaves, its answer is given up" until_ok is request_success_total 1
+ok "before it has been made" test "$(metric generation_tokens_total)" -lt 25600
+ok "and its room is free" until_ok is kv_cache_usage_perc 0
+long 128 false > body
+"$talk" "$url" POST /v1/completions < body > whole 2> whole.err &
+client=$!
+ok "one that is not streamed" until_ok is num_requests_running 1
+kill $client
+wait $client 2> /dev/null
+ok "as well" until_ok is request_success_total 2
+
+# the end of a server that works
+begins 64
+kill "$server"
+unhealthy() { get /health && [ "$(head -n 1 out)" = 503 ]; }
+ok "after SIGTERM it is not healthy" until_ok unhealthy
+printf '{"prompt":"x"}' > body
+"$talk" --headers "$url" POST /v1/completions < body > out
+ok "and takes no more requests, but says when to come again" grep -q '^HTTP/1.1 503' out
+ok "in seconds" grep -q '^Retry-After: ' out
+status=0
+wait "$client" || status=$?
+status_is 0 "it finishes what it has"
+ok "to the end" test "$(tail -n 3 stream | head -n 1)" = 'data: [DONE]'
+status=0
+wait "$server" || status=$?
+status_is 0 "and ends with status 0"
+serve --requests 1 --drain-timeout 0 "$model"
+begins 128
+ends TERM
+status_is 0 "with --drain-timeout 0"
+wait "$client"
+ok "what is not finished has an error in its stream" grep -q '^data: {"error":{"message":"the server has been ended","type":"server_error"' stream
+
+# a rank that stands still, and one that dies
+serve --tp 2 --requests 1 --max-waiting 1 "$model"
+last=$(ranks | sort -n | tail -n 1)
+kill -STOP "$last"
+for i in 1 2 3 4; do
+    printf '{"prompt":"x","max_tokens":1}' > "$i.body"
+    "$talk" --headers "$url" POST /v1/completions < "$i.body" > "$i.out" 2> /dev/null &
+    eval "client$i=\$!"
+done
+refused() { [ "$(cat ?.out | grep -c '^HTTP/1.1 429')" -ge 2 ]; }
+ok "when too many wait, others are refused" until_ok refused
+ok "and told when to come again" test "$(cat ?.out | grep -c '^Retry-After: ')" -ge 2
+ok "as OpenAI's client expects" grep -q '"type":"rate_limit_error","param":null,"code":"queue_full"' ?.out
+get /health
+answered 200 "" "while others are answered: the web server waits for no model"
+kill -KILL "$last"
+# shellcheck disable=SC2154 # set by eval
+wait "$client1" "$client2" "$client3" "$client4"
+ok "a rank that dies is told to those that wait" grep -q '^HTTP/1.1 500' ?.out
+status=0
+wait "$server" || status=$?
+status_is 4 "and ends the server with status 4"
+serve --tp 2 --requests 1 "$model"
+begins 128
+kill -KILL "$(ranks | sort -n | tail -n 1)"
+wait "$client"
+ok "a stream has the error as an event" grep -q '^data: {"error":{"message":"' stream
+ok "and an end" grep -q '^data: \[DONE\]' stream
+status=0
+wait "$server" || status=$?
+status_is 4 "status 4"
+serve --tp 2 "$model"
+kill -STOP "$(ranks | sort -n | tail -n 1)"
+long 1 true > body
+"$talk" "$url" POST /v1/completions < body > /dev/null 2>&1 &
+client=$!
+kill -TERM "$server"
+until_ok sh -c "! kill -TERM $server 2> /dev/null" > /dev/null
+status=0
+wait "$server" 2> /dev/null || status=$?
+status_is 143 "a second SIGTERM ends a server that cannot finish"
+wait "$client" 2> /dev/null
+
+# ---- who may ask, and for how long ----
+
+printf '# ours\nfirst-key\n\n  second-key \n' > keys
+serve --api-key-file keys --header-timeout 1 --body-timeout 1 --idle-timeout 1 --max-body 1K "$model"
+get /v1/models
+answered 401 '"type":"authentication_error","param":null,"code":"invalid_api_key"' "without a key there is no answer"
+get /v1/models "Authorization: Bearer first"
+answered 401 'this API key is not valid' "nor with a part of one"
+get /v1/models "Authorization: Bearer first-key"
+answered 200 '"id":"chat"' "with one of the keys there is"
+get /v1/models "Authorization: bearer second-key"
+answered 200 '"id":"chat"' "with another one, too"
+get /v1/models "Authorization: Basic $(printf 'me:second-key' | base64)"
+answered 200 '"id":"chat"' "and with one as a password"
+get /metrics
+answered 401 "" "metrics need it, too"
+get /health
+answered 200 "" "health does not"
+echo third-key > keys
+kill -HUP "$server"
+third() { get /v1/models "Authorization: Bearer third-key" && [ "$(head -n 1 out)" = 200 ]; }
+ok "SIGHUP reads the keys again" until_ok third
+get /v1/models "Authorization: Bearer first-key"
+answered 401 "" "and forgets the old ones"
+: > keys
+kill -HUP "$server"
+ok "a file without a key changes nothing" until_ok grep -q 'keys: no key; the keys stay as they were' log
+get /v1/models "Authorization: Bearer third-key"
+answered 200 "" "and the keys stay"
+get /v1/models "Authorization: Bearer third-key" "Origin: http://elsewhere.example"
+answered 403 "" "a page of another site may not ask"
+head -c 2000 /dev/zero | tr '\0' ' ' > body
+post /v1/completions "$(cat body)" "Authorization: Bearer third-key"
+answered 413 "" "a body above --max-body is refused"
+printf 'GET /health HTTP/1.1\r\n' | "$talk" --raw --hold "$url" > out
+ok "a head that does not end, ends at --header-timeout" test ! -s out
+printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{' | "$talk" --raw --hold "$url" > out
+ok "a body at --body-timeout" test ! -s out
+printf 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n' | "$talk" --raw --hold "$url" > out
+ok "a connection without requests at --idle-timeout" grep -q '^HTTP/1.1 200' out
+ends TERM
+run tp-run serve --backend cpu --listen 0.0.0.0:0 "$model"
+status_is 2 "without a key it listens on this machine alone"
+err_has "others can connect to it, and there is no key" "and says why"
+run env SHARDUTILS_API_KEY= tp-run serve --backend cpu --listen 127.0.0.1:0 "$model"
+status_is 3 "an empty key is none"
+run tp-run serve --backend cpu --listen 127.0.0.1:0 --api-key-file nothing "$model"
+status_is 3 "a file of keys must be there"
+
+# ---- where it listens ----
+
 run tp-run serve --backend cpu --listen nowhere "$model"
 status_is 2 "an address without a port is a usage error"
 run tp-run serve --backend cpu --listen 127.0.0.1:99999 "$model"

@@ -319,10 +319,33 @@ static const struct route *find(const struct http_request *r, struct http_reply 
     return NULL;
 }
 
+/* A page of another site must not ask in the name of who looks at it: its requests have
+ * an origin (Fetch Standard, section 3.2), which is not this server. */
+static bool is_foreign(const struct http_request *r)
+{
+    const char *host = r->origin ? strstr(r->origin, "://") : NULL;
+
+    return r->origin && (!host || !r->host || strcmp(host + 3, r->host) != 0);
+}
+
 static void admit(void *arg, const struct http_request *r, struct http_reply *reply)
 {
-    (void)arg;
-    (void)find(r, reply);
+    const struct endpoints *e = arg;
+    struct openai_error error = { 0 };
+
+    if (!strcmp(r->path, "/health"))
+        (void)find(r, reply);
+    else if (is_foreign(r))
+        openai_fail(&error, 403, NULL, NULL, "a page of another site asks");
+    else if (e->keys && !apikeys_allow(e->keys, r->authorization))
+        openai_fail(&error, 401, NULL, "invalid_api_key",
+                    r->authorization
+                        ? "this API key is not valid"
+                        : "an API key is needed: Authorization: Bearer KEY");
+    else
+        (void)find(r, reply);
+    if (error.status)
+        reply_error(reply, &error);
 }
 
 static void answer(void *arg, const struct http_request *r, struct http_exchange *x,

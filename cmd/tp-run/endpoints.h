@@ -5,6 +5,7 @@
 #include "cmd/tp-run/messages.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/serve/http.h"
+#include "lib/serve/apikeys.h"
 #include "lib/serve/metrics.h"
 #include "lib/serve/queue.h"
 
@@ -19,6 +20,7 @@ struct endpoints {
     int64_t created;                 /* seconds since 1970 */
     struct queue *queue;
     struct metrics *metrics;
+    struct apikeys *keys; /* NULL: anybody may ask */
 };
 
 /* Answers requests of any thread; the handler's .arg is *e. */

@@ -386,15 +386,16 @@ static void note_step(struct jobs *s)
 }
 
 /* Ends what is left when the time for it is over. */
-static void heed(struct jobs *s, const volatile int *asked, int drain_s)
+static void heed(struct jobs *s, const struct jobs_orders *orders)
 {
     struct err err = { 0 };
 
-    if (!*asked)
+    orders->heed(orders->arg);
+    if (!*orders->end)
         return;
     if (s->drain_until == 0) {
         queue_close(s->queue);
-        s->drain_until = clock_seconds() + drain_s;
+        s->drain_until = clock_seconds() + orders->drain_s;
     }
     if (clock_seconds() < s->drain_until)
         return;
@@ -404,14 +405,14 @@ static void heed(struct jobs *s, const volatile int *asked, int drain_s)
     fail_all(s, &err);
 }
 
-int jobs_run(struct jobs *s, struct scheduler *scheduler, const volatile int *asked,
-             int drain_s, struct err *err)
+int jobs_run(struct jobs *s, struct scheduler *scheduler,
+             const struct jobs_orders *orders, struct err *err)
 {
     int more = 1;
 
     s->scheduler = scheduler;
     while (more >= 0) {
-        heed(s, asked, drain_s);
+        heed(s, orders);
         drop_cancelled(s);
         take_jobs(s);
         more = scheduler_step(scheduler, err);

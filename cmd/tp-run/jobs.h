@@ -31,10 +31,16 @@ void jobs_free(struct jobs *s);
 /* The scheduler's .gain, whose .arg is S. */
 int jobs_gain(void *s, const struct scheduler_gain *gain, struct err *err);
 
-/* Serves until S is asked to end and has nothing more to do; DRAIN_S seconds after that
- * request it gives up what still runs.  *ASKED becomes a signal's number at any time.
- * -1: the model has failed, of which all clients are told. */
+/* What others ask of a server while it runs. */
+struct jobs_orders {
+    const volatile int *end; /* a signal's number: to end */
+    int drain_s;             /* what runs so long after that is given up */
+    void (*heed)(void *arg); /* called at least ten times a second */
+    void *arg;
+};
+/* Serves until it is to end and has nothing more to do.  -1: the model has failed, of
+ * which all clients are told. */
 MUST_CHECK int jobs_run(struct jobs *s, struct scheduler *scheduler,
-                        const volatile int *asked, int drain_s, struct err *err);
+                        const struct jobs_orders *orders, struct err *err);
 
 #endif

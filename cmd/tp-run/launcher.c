@@ -545,6 +545,25 @@ int launcher_ask(struct launcher *l, struct err *err)
     return 0;
 }
 
+static void count_hangup(int sig)
+{
+    (void)sig;
+    if (asked)
+        asked->hangups++;
+}
+
+void launcher_hear_hangups(struct launcher *l)
+{
+    struct sigaction was,
+        act = { .sa_handler = count_hangup, .sa_flags = SA_RESTART | SA_ONSTACK };
+
+    if (sigaction(SIGHUP, NULL, &was) < 0 || was.sa_handler == SIG_IGN)
+        return;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGHUP, &act, NULL);
+    l->hangups = true;
+}
+
 /* Exit status of ranks that ended without an error. */
 static int ended(const struct launcher *l)
 {
@@ -557,6 +576,7 @@ int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_mai
     struct err err = { 0 };
     const struct launch how = { .timeout_s = l->timeout_s,
                                 .stop = l->stop ? &l->stop->signal : NULL,
+                                .hangups = l->hangups ? &l->stop->hangups : NULL,
                                 .interrupts = l->interrupts };
     int sig, status;
 

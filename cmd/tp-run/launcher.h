@@ -17,13 +17,15 @@ struct launcher {
     int err_fd;         /* saved standard error of a silenced rank; else -1 */
     struct launcher_stop *stop; /* the ranks end themselves on request; NULL: a signal
                                  * ends them */
+    bool hangups;               /* after launcher_hear_hangups */
     bool interrupts; /* the ranks handle SIGINT themselves; set before launcher_run */
 };
 
 /* Memory shared by all local ranks. */
 struct launcher_stop {
-    volatile int signal; /* signal that requests the end; 0: none */
-    volatile int obeyed; /* signal that the ranks have obeyed */
+    volatile int signal;  /* signal that requests the end; 0: none */
+    volatile int obeyed;  /* signal that the ranks have obeyed */
+    volatile int hangups; /* SIGHUPs so far, after launcher_hear_hangups */
 };
 
 /* NAME is auto (by the environment), local, mpi, torchrun or env.  Ranks of a launcher
@@ -54,6 +56,8 @@ MUST_CHECK int launcher_signal_stack(struct err *err);
 /* From now on a signal only sets *l->stop, and the ranks end themselves
  * (struct launch). */
 MUST_CHECK int launcher_ask(struct launcher *l, struct err *err);
+/* From now on SIGHUP, unless it is ignored, is counted and ends nothing. */
+void launcher_hear_hangups(struct launcher *l);
 /* Runs MAIN on NRANKS ranks; returns the exit status, after CMD has printed the
  * error. */
 int launcher_run(struct launcher *l, const struct cmd *cmd, int nranks, rank_main main,

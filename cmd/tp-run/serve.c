@@ -20,7 +20,6 @@
 enum {
     USUAL = 8192, /* default limit of a text's tokens, where the model permits more */
     ROOM = 4,     /* default size of the cache, in such texts */
-    QUEUE = 1024, /* requests that wait */
     LAST_S = 5    /* for answers on their way when the server ends */
 };
 
@@ -29,7 +28,12 @@ struct serve {
     struct sampling sampling;
     struct messages_options options;
     const char *listen, *name;
-    int requests, cache_tokens, drain_s;
+    const char *key_file;
+    bool no_key;
+    int requests, cache_tokens, drain_s, waiting;
+    struct http_limits limits;
+    uint64_t most_body;
+    int hangups; /* SIGHUPs that are heeded */
     bool no_sharing;
     uint64_t context; /* maximum number of tokens of a text */
     /* on rank 0 */
@@ -74,27 +78,41 @@ static void say_ready(const struct serve *v, const struct address *at)
     str_clear(&out);
 }
 
+/* SIGHUP: keys are read again. */
+static void heed(void *arg)
+{
+    struct serve *v = arg;
+    const int hangups = v->session->launcher.stop->hangups;
+    struct err err = { 0 };
+
+    if (hangups == v->hangups)
+        return;
+    v->hangups = hangups;
+    if (v->endpoints.keys && apikeys_reload(v->endpoints.keys, &err) < 0)
+        cmd_warn(v->session->cmd, "%s; the keys stay as they were", err.text);
+}
+
 /* Serves at the bound address AT until a signal asks for the end. */
 static int serve(struct serve *v, struct address *at, struct scheduler *scheduler,
                  struct err *err)
 {
-    const struct http_limits limits = {
-        .connections = 1024, .body = 8 << 20, .head_s = 10, .body_s = 60, .idle_s = 75
-    };
     const struct http_handler handler = endpoints_handler(&v->endpoints);
+    const struct jobs_orders orders = { .end = &v->session->launcher.stop->signal,
+                                        .drain_s = v->drain_s,
+                                        .heed = heed,
+                                        .arg = v };
     struct http *http;
     int ret;
 
     if (address_listen(at, err) < 0 ||
-        http_open(&http, at->fd, &limits, &handler, err) < 0)
+        http_open(&http, at->fd, &v->limits, &handler, err) < 0)
         return -1;
     at->fd = -1; /* the server's */
     say_ready(v, at);
     if (fflush(stdout) < 0)
         ret = err_errno(err, "standard output");
     else
-        ret = jobs_run(v->jobs, scheduler, &v->session->launcher.stop->signal,
-                       v->drain_s, err);
+        ret = jobs_run(v->jobs, scheduler, &orders, err);
     http_close(http, LAST_S);
     return ret;
 }
@@ -102,7 +120,7 @@ static int serve(struct serve *v, struct address *at, struct scheduler *schedule
 static int lead(struct serve *v, struct address *at, struct runner *r,
                 const struct engine_limits *limits, struct err *err)
 {
-    struct queue *queue = queue_new(QUEUE);
+    struct queue *queue = queue_new((size_t)v->waiting);
     struct scheduler_options how = {
         .grow = true, .no_sharing = v->no_sharing, .limits = limits, .gain = jobs_gain
     };
@@ -137,6 +155,18 @@ static int follow(struct serve *v, struct runner *r, const struct engine_limits 
     return scheduler_close(scheduler, ret, err);
 }
 
+static int bind_address(const struct serve *v, struct address *at, struct err *err)
+{
+    if (address_bind(at, v->listen, err) < 0)
+        return -1;
+    if (at->local || v->endpoints.keys || v->no_key)
+        return 0;
+    return err_set(err, ERR_USAGE,
+                   "--listen %s: others can connect to it, and there is no key; give "
+                   "--api-key-file, or --no-api-key if that is wanted",
+                   v->listen);
+}
+
 static int serve_rank(void *arg, struct comm *comm, struct err *err)
 {
     struct serve *v = arg;
@@ -148,7 +178,7 @@ static int serve_rank(void *arg, struct comm *comm, struct err *err)
     int ret;
 
     /* an address that is taken is known before the weights are read */
-    if (comm->rank == 0 && address_bind(&at, v->listen, err) < 0) {
+    if (comm->rank == 0 && bind_address(v, &at, err) < 0) {
         address_close(&at);
         return -1;
     }
@@ -191,6 +221,7 @@ static int prepare(struct serve *v, struct err *err)
 {
     struct session *s = v->session;
     struct endpoints *e = &v->endpoints;
+    const char *given = getenv("SHARDUTILS_API_KEY");
 
     if (!s->tokenizer && s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
@@ -203,6 +234,9 @@ static int prepare(struct serve *v, struct err *err)
                              .name = v->name,
                              .context = v->context,
                              .created = (int64_t)time(NULL) };
+    if (!v->no_key && (v->key_file || given) &&
+        apikeys_open(&e->keys, v->key_file, given, err) < 0)
+        return -1;
     if (messages_open(&v->form, s, &v->options, err) == 0) {
         e->form = &v->form;
         for (size_t i = 0; i < s->stop.n; i++)
@@ -231,17 +265,25 @@ static int open_serve(struct serve *v, struct err *err)
     if (session_choose(s, &options, 1, err) < 0 ||
         launcher_agree(&s->launcher, front ? prepare(v, err) : 0, err) < 0)
         return -1;
-    return launcher_ask(&s->launcher, err);
+    if (launcher_ask(&s->launcher, err) < 0)
+        return -1;
+    launcher_hear_hangups(&s->launcher);
+    return 0;
 }
 
 int serve_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
     struct session session = { 0 };
-    struct serve v = { .session = &session,
-                       .sampling = SAMPLING_DEFAULTS(UINT64_MAX),
-                       .listen = "127.0.0.1:8000",
-                       .drain_s = 30 };
+    struct serve v = {
+        .session = &session,
+        .sampling = SAMPLING_DEFAULTS(UINT64_MAX),
+        .listen = "127.0.0.1:8000",
+        .drain_s = 30,
+        .waiting = 1024,
+        .limits = { .connections = 1024, .head_s = 10, .body_s = 60, .idle_s = 75 },
+        .most_body = 8 << 20
+    };
     const struct opt opts[] = {
         { OPT_STRING, '\0', "listen", &v.listen, "WHERE",
           "ADDRESS:PORT or unix:PATH (default: 127.0.0.1:8000)", NULL, NULL },
@@ -249,6 +291,19 @@ int serve_main(const char *program, int argc, char **argv)
           "the model's name (default: its directory's)", NULL, NULL },
         { OPT_INT, '\0', "drain-timeout", &v.drain_s, "SECONDS",
           "for running answers after SIGTERM (default: 30)", NULL, NULL },
+        { OPT_STRING, '\0', "api-key-file", &v.key_file, "FILE",
+          "keys of clients, a line each", NULL, NULL },
+        { OPT_FLAG, '\0', "no-api-key", &v.no_key, NULL, NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "max-connections", &v.limits.connections, "N", NULL, NULL,
+          NULL },
+        { OPT_COUNT, '\0', "max-waiting", &v.waiting, "N", NULL, NULL, NULL },
+        { OPT_SIZE, '\0', "max-body", &v.most_body, "SIZE", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "header-timeout", &v.limits.head_s, "SECONDS", NULL, NULL,
+          NULL },
+        { OPT_COUNT, '\0', "body-timeout", &v.limits.body_s, "SECONDS", NULL, NULL,
+          NULL },
+        { OPT_COUNT, '\0', "idle-timeout", &v.limits.idle_s, "SECONDS", NULL, NULL,
+          NULL },
         MESSAGES_OPTIONS(v.options),
         SAMPLING_OPTIONS(v.sampling, "most new tokens of a request that gives none"),
         { OPT_COUNT, '\0', "requests", &v.requests, "N", NULL, NULL, NULL },
@@ -270,6 +325,7 @@ int serve_main(const char *program, int argc, char **argv)
     char path[PATH_MAX];
     int status;
 
+    v.limits.body = (size_t)v.most_body;
     if (http_check(&err) == 0 && sampling_check(&v.sampling, &err) == 0 &&
         session_open(&session, &cmd, &opt, operand[0], &err) == 0) {
         if (!v.name) /* of "." as well */
@@ -284,6 +340,7 @@ int serve_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
     }
     ids_clear(&v.endpoints.chat_stop);
+    apikeys_close(v.endpoints.keys);
     messages_close(&v.form);
     session_close(&session);
     return status;

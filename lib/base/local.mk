@@ -1,5 +1,6 @@
 # lib/base - what everything stands on
 lib_libshardutils_a_SOURCES += \
+    %D%/base64.c %D%/base64.h \
     %D%/clock.c %D%/clock.h \
     %D%/codes.c %D%/codes.h \
     %D%/dtype.c %D%/dtype.h \

@@ -43,7 +43,9 @@ static int rank_process(struct group *g, int rank, pid_t parent, const sigset_t 
 
     /* the parent handles and reports these signals */
     for (size_t i = 0; i < sizeof(watched) / sizeof(*watched); i++)
-        signal(watched[i], g->how.stop && watched[i] != SIGHUP ? SIG_IGN : SIG_DFL);
+        signal(watched[i], watched[i] == SIGHUP ? (g->how.hangups ? SIG_IGN : SIG_DFL)
+                           : g->how.stop        ? SIG_IGN
+                                                : SIG_DFL);
     if (g->how.stop)
         signal(SIGUSR1, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -187,6 +189,10 @@ static bool is_asked(struct group *g, int sig)
 {
     if (sig == SIGINT && g->how.interrupts)
         return true;
+    if (sig == SIGHUP && g->how.hangups) {
+        ++*g->how.hangups;
+        return true;
+    }
     if (!g->how.stop || sig == SIGHUP)
         return false;
     if (!*g->how.stop) {

@@ -22,13 +22,14 @@ MUST_CHECK int launch_ranks(int nranks, rank_main main, void *arg, int *signal,
                             struct err *err);
 /* How else ranks are watched. */
 struct launch {
-    int timeout_s;      /* a rank that has been stopped that long has failed; 0: no
-                         * limit */
-    volatile int *stop; /* memory shared by the ranks, which can end on request: the
-                         * first SIGINT, SIGTERM or SIGUSR1 is only stored there, and a
-                         * second one, at least half a second later, ends them; NULL:
-                         * the first one ends them */
-    bool interrupts;    /* SIGINT is the ranks' own matter: here it does nothing */
+    int timeout_s;         /* a rank that has been stopped that long has failed; 0: no
+                            * limit */
+    volatile int *stop;    /* memory shared by the ranks, which can end on request: the
+                            * first SIGINT, SIGTERM or SIGUSR1 is only stored there, and
+                            * a second one, at least half a second later, ends them;
+                            * NULL: the first one ends them */
+    volatile int *hangups; /* shared too: SIGHUP adds one to it; NULL: it ends them */
+    bool interrupts;       /* SIGINT is the ranks' own matter: here it does nothing */
 };
 MUST_CHECK int launch_ranks_as(const struct launch *how, int nranks, rank_main main,
                                void *arg, int *signal, struct err *err);

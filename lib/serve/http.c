@@ -343,7 +343,8 @@ static enum MHD_Result queue(struct http_exchange *x, struct http_reply *reply,
     if (reply->allow)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
     if (reply->status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                                "Bearer, Basic realm=\"API key as the password\"");
     if (reply->retry_after_s) {
         snprintf(number, sizeof(number), "%d", reply->retry_after_s);
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, number);
@@ -442,7 +443,8 @@ static struct http_exchange *exchange_new(struct http *s, struct MHD_Connection 
                                         .path = x->path,
                                         .authorization =
                                             header(c, MHD_HTTP_HEADER_AUTHORIZATION),
-                                        .host = header(c, MHD_HTTP_HEADER_HOST) };
+                                        .host = header(c, MHD_HTTP_HEADER_HOST),
+                                        .origin = header(c, MHD_HTTP_HEADER_ORIGIN) };
     x->users = 1;
     pthread_mutex_init(&x->lock, NULL);
     pthread_mutex_lock(&s->lock);

@@ -27,7 +27,7 @@ struct http_exchange; /* a request and its answer */
 struct http_request {
     const char *method, *path; /* the path without its query, percent-decoded */
     const char *authorization; /* of this header; or NULL */
-    const char *host;          /* the same */
+    const char *host, *origin; /* the same */
     const char *body;          /* [nbody], and a NUL */
     size_t nbody;
 };

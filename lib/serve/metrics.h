@@ -60,11 +60,12 @@ enum metric {
 struct metrics;
 struct metrics *metrics_new(void);
 void metrics_free(struct metrics *m);
-void metrics_set(struct metrics *m, enum metric which,
-                 double x);                                           /* a gauge, or the
-                                                                       * total of a counter */
-void metrics_add(struct metrics *m, enum metric which, double x);     /* a counter */
-void metrics_observe(struct metrics *m, enum metric which, double x); /* a histogram */
+/* A gauge, or the total of a counter. */
+void metrics_set(struct metrics *m, enum metric which, double x);
+/* A counter. */
+void metrics_add(struct metrics *m, enum metric which, double x);
+/* A histogram. */
+void metrics_observe(struct metrics *m, enum metric which, double x);
 /* Appends all, of the model MODEL. */
 void metrics_print(struct metrics *m, const char *model, struct str *out);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "lib/base/base64.h"
 #include "lib/base/mem.h"
 #include "lib/text/chars.h"
 
@@ -15,38 +16,6 @@ struct charsmap {
     const char *texts; /* in the blob */
     size_t ntexts;     /* bytes */
 };
-
-static int digit_of(char c)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Decodes RFC 4648; false when TEXT is invalid. */
-static bool base64_decode(const char *text, struct str *out)
-{
-    size_t n = strlen(text), pad = n && text[n - 1] == '=';
-
-    pad += n > 1 && text[n - 2] == '=';
-    for (size_t i = 0; i + 4 <= n; i += 4) {
-        bool last = i + 4 == n;
-        uint32_t bits = 0;
-
-        for (size_t k = 0; k < 4; k++) {
-            int digit = last && k >= 4 - pad ? 0 : digit_of(text[i + k]);
-
-            if (digit < 0)
-                return false;
-            bits = bits << 6 | (uint32_t)digit;
-        }
-        for (size_t k = 0; k < 3 - (last ? pad : 0); k++)
-            str_addc(out, (char)(bits >> (16 - 8 * k) & 0xff));
-    }
-    return n % 4 == 0;
-}
 
 static uint32_t little(const char *p)
 {
