@@ -333,6 +333,7 @@ static int run(struct job *job, struct comm *world, struct err *err)
                                           .wanted = PLACES,
                                           .segments = PLACES,
                                           .sequences = PLACES,
+                                          .snapshots = PLACES,
                                           .context = MOST,
                                           .cache = CACHE };
     const struct runner_machine machine = { .threads = 1 };
@@ -408,6 +409,7 @@ static int run_alike(struct job *job, struct runner *r, bool no_sharing, size_t 
                                     .running = ALIKE,
                                     .segments = places,
                                     .sequences = places,
+                                    .snapshots = 2,
                                     .context = ROOM };
     const struct scheduler_options how = { .grow = true,
                                            .no_sharing = no_sharing,
@@ -418,7 +420,7 @@ static int run_alike(struct job *job, struct runner *r, bool no_sharing, size_t 
     int ret = scheduler_open(&job->scheduler, r, &how, err);
 
     for (int32_t i = 0; i < LONG; i++)
-        ids[i] = 1 + i * i % 100;
+        ids[i] = (int32_t)((uint64_t)(1 + i * i % 100) % job->vocab);
     for (int32_t i = 0; i < ALIKE && ret == 0 && r->world->rank == 0; i++) {
         const struct scheduler_text text = {
             .ids = ids,
@@ -429,7 +431,7 @@ static int run_alike(struct job *job, struct runner *r, bool no_sharing, size_t 
         };
         uint64_t id;
 
-        ids[LONG] = 200 + i;
+        ids[LONG] = (int32_t)((uint64_t)(200 + i) % job->vocab);
         ret = scheduler_submit(job->scheduler, &text, &id, err);
     }
     if (ret == 0)
@@ -450,12 +452,14 @@ static int compare_alike(void *arg, struct comm *world, struct err *err)
                                           .wanted = ALIKE,
                                           .segments = ALIKE,
                                           .sequences = ALIKE,
+                                          .snapshots = 2,
                                           .context = ROOM };
     const struct runner_machine machine = { .threads = 1 };
     /* the last token, and what is no full block, each computes itself */
     const uint64_t full = LONG / 16 * 16, once = full + ALIKE * (LONG + 1 - full);
     struct scheduler_counts counts;
     int32_t want[ALIKE];
+    double vocab = 0;
     struct runner r;
     int ret;
 
@@ -463,6 +467,8 @@ static int compare_alike(void *arg, struct comm *world, struct err *err)
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
+    model_number(r.program->model, "vocab", &vocab);
+    job->vocab = (uint64_t)vocab;
     ret = run_alike(job, &r, true, ALIKE, 1, &counts, err);
     for (int i = 0; i < ALIKE; i++)
         want[i] = job->text[i].got[0];
@@ -548,6 +554,8 @@ static const struct {
     { "pp 2", "chat", 1, 2, 1, 1 },
     { "dp 2", "chat", 1, 1, 2, 1 },
     { "tp 2, pp 2", "chat", 2, 2, 1, 1 },
+    { "states and blocks", "models/lfm2", 1, 1, 1, 1 },
+    { "states, tp 2, pp 3", "models/lfm2", 2, 3, 1, 1 },
     { "windows of 9 tokens", "models/mixtral", 1, 1, 1, 1 },
     { "ep 2, windows of 9 tokens", "models/mixtral", 1, 1, 1, 2 },
 };
@@ -565,7 +573,7 @@ static void try_layout(size_t i, int schedules)
     int sig;
 
     job = (struct job){ .schedules = schedules,
-                        .narrow = strcmp(layouts[i].model, "chat") != 0 };
+                        .narrow = strcmp(layouts[i].model, "models/mixtral") == 0 };
     if (checkpoint_open(&job.c, path, &options, &err) < 0 ||
         mesh_set(&job.mesh, size, NULL, &err) < 0) {
         printf("Bail out! %s\n", err.text);
@@ -581,7 +589,7 @@ static void try_layout(size_t i, int schedules)
                 "%s: all ranks end with the error of rank 0", layouts[i].name))
         printf("# %s\n", err.text);
     err = (struct err){ .text = "" };
-    if (!strcmp(layouts[i].model, "chat") && layouts[i].dp == 1 &&
+    if (!job.narrow && layouts[i].dp == 1 &&
         !tap_ok(launch_ranks(job.mesh.nranks, compare_alike, &job, &sig, &err) == 0,
                 "%s: what texts begin with is computed once", layouts[i].name))
         printf("# %s\n", err.text);

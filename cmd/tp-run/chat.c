@@ -21,6 +21,7 @@
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 #include "lib/run/scheduler.h"
+#include "lib/run/serving.h"
 
 enum {
     CHUNK = 512, /* prompt tokens of a step */
@@ -513,6 +514,7 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
     struct engine_limits limits = { .tokens = CHUNK * (size_t)s->mesh.size[MESH_SP],
                                     .context = (size_t)c->room,
                                     .sequences = 1,
+                                    .snapshots = serving_snapshots(1),
                                     .segments = 1,
                                     .wanted = 1 };
     const struct scheduler_options how = {

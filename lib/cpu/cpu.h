@@ -355,6 +355,16 @@ static inline int64_t cpu_pooled_token(size_t row, const struct pooled_text *p,
 MUST_CHECK int cpu_convolve(struct device *d, const struct inst *inst,
                             const struct cpu_taps *c, struct err *err);
 void cpu_dynamic(struct device *d, const struct inst *inst, const struct cpu_taps *c);
+/* OP_CAUSAL_CONVOLVE of X[rows][cols], with the taps W[cols][taps] (state-conv.c). */
+struct cpu_tail {
+    float *y;
+    const float *x;
+    const struct matrix *w;
+    const struct states_view *state;
+    size_t rows, cols, taps;
+};
+MUST_CHECK int cpu_causal_convolve(struct device *d, const struct cpu_tail *c,
+                                   struct err *err);
 /* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
  * there.  For measuring. */
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);

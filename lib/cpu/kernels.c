@@ -739,6 +739,20 @@ static int kernel_convolve(struct device *d, const struct call *c, struct err *e
     return cpu_convolve(d, c->inst, &t, err);
 }
 
+static int kernel_causal_convolve(struct device *d, const struct call *c,
+                                  struct err *err)
+{
+    const struct cpu_tail t = { .y = result(c),
+                                .x = source(c, 0),
+                                .w = c->w,
+                                .state = &c->state,
+                                .rows = rows_of(&c->y),
+                                .cols = c->x[0].cols,
+                                .taps = c->inst->taps.count };
+
+    return cpu_causal_convolve(d, &t, err);
+}
+
 static int kernel_dynamic(struct device *d, const struct call *c, struct err *err)
 {
     struct cpu_taps t = taps_of(c);

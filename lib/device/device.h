@@ -70,7 +70,8 @@ struct call {
                                   * for operations with a weight per expert; or NULL */
     size_t nexperts;
     const struct step_view *step;
-    struct ranges range; /* of attention and of appends to the KV cache */
+    struct ranges range;      /* of attention and of appends to the KV cache */
+    struct states_view state; /* ROLE_STATE */
     bool narrow; /* attention: 16 significant bits suffice for its products, because all
                   * weights of linear layers have 16-bit types */
     bool rounded; /* and bf16's eight do: they all are bf16 or codes, and the program

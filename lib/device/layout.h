@@ -43,6 +43,27 @@ struct ranges {
     size_t most_rows, most_keys; /* largest of any range */
 };
 
+/* What a step does with a sequence's state of an instruction (ROLE_STATE). */
+struct state_use {
+    int32_t row, rows;   /* the sequence's rows among those of the step */
+    int32_t record;      /* where the state is, and where that after these rows goes */
+    int32_t fresh;       /* 1: the sequence begins, with a state of zeros */
+    int32_t save, saves; /* its range of states.save */
+};
+
+/* The state after row ROW of the step goes to RECORD, too. */
+struct state_save {
+    int32_t row, record;
+};
+
+/* The states of a step; the arrays are in device memory. */
+struct states_view {
+    float *memory; /* [records][numbers of a state] */
+    const struct state_use *use;
+    size_t n;
+    const struct state_save *save; /* by row in each range */
+};
+
 /* Sampling parameters of a sequence's next token. */
 struct draw {
     double temperature, top_p;

@@ -675,6 +675,7 @@ static void read_role(struct builder *b, struct unit *u, const struct inst *inst
         break;
     case ROLE_ATTENDS:
     case ROLE_TEXT:
+    case ROLE_STATE:
     case ROLE_NONE:
         break;
     }

@@ -9,6 +9,7 @@
 #include "lib/gpu/room.h"
 #include "lib/program/program.h"
 #include "lib/run/engine.h"
+#include "lib/run/serving.h"
 
 bool served_applies(const struct memory_options *o)
 {
@@ -75,6 +76,7 @@ static struct engine_limits limits_of(const struct memory_options *o,
                                                           : FORMAT_F32 };
 
     l.tokens = prefill < all ? prefill : all;
+    l.snapshots = texts == 1 || alone ? 0 : serving_snapshots(texts);
     l.running = !alone && texts > 1 ? texts : 0;
     l.wanted = l.segments;
     if (p->source) {
@@ -177,7 +179,8 @@ int served_rank(struct rank_memory *out, const struct model *m,
     if (ret == 0) {
         engine_memory(e, &list);
         engine_room(e, NULL, &list);
-        out->bytes[MEMORY_KV_CACHE] = ledger_of(&list, "kv_cache");
+        out->bytes[MEMORY_KV_CACHE] =
+            ledger_of(&list, "kv_cache") + ledger_of(&list, "states");
         out->bytes[MEMORY_ACTIVATIONS] = ledger_of(&list, "activations");
         out->bytes[MEMORY_LOGITS] = 0;
         out->bytes[MEMORY_WORKING] =

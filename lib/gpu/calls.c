@@ -538,6 +538,13 @@ KERNEL(convolve)
     return launched(d, c, err);
 }
 
+KERNEL(causal_convolve)
+{
+    gpu_causal_convolve(result(c), source(c, 0), *c->w, c->state, result_rows(c),
+                        c->y.cols, c->inst->taps.count, d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(dynamic)
 {
     gpu_dynamic(result(c), source(c, 0), source(c, 1), texts_of(c, c->inst->dst),

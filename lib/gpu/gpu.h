@@ -236,6 +236,11 @@ void gpu_pool(float *y, const float *x, struct pooled p, bool most, bool back,
 void gpu_unfold(float *y, const float *x, struct texts from, struct texts to,
                 struct span rows, uint64_t cols, uint64_t reach, uint64_t stride,
                 uint64_t before, void *stream);
+/* y[t][k] = sum over i of w[k][i] x[t + i - taps + 1][k], of a sequence whose earlier
+ * rows are in STATE, which then has those before the next step (state-conv.cu). */
+void gpu_causal_convolve(float *y, const float *x, struct matrix w,
+                         struct states_view state, struct span rows, uint64_t cols,
+                         uint64_t taps, void *stream);
 void gpu_convolve(float *y, const float *x, struct matrix w, struct texts text,
                   struct span rows, uint64_t cols, uint64_t taps, void *stream);
 void gpu_dynamic(float *y, const float *x, const float *scores, struct texts text,

@@ -12,6 +12,7 @@ gpu_kernels = \
     %D%/chunks.cu \
     %D%/columns.cu \
     %D%/conv-pool.cu \
+    %D%/state-conv.cu \
     %D%/cores.cu \
     %D%/elementwise.cu \
     %D%/embedding.cu \

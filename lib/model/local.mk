@@ -73,6 +73,7 @@ family_files = \
     %D%/families/internlm2.json \
     %D%/families/layoutlm.json \
     %D%/families/led.json \
+    %D%/families/lfm2.json \
     %D%/families/llama.json \
     %D%/families/llama4_text.json \
     %D%/families/longformer.json \

@@ -147,22 +147,37 @@ int apply_pool(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
-/* convolve(x, w): each column with its own taps, w [columns][1][taps]. */
+/* The tokens of a text, of which a step may have a part. */
+static int need_tokens(struct builder *b, const struct operand *o)
+{
+    if (build_need_value(b, o) < 0)
+        return -1;
+    b->p->causal = true;
+    return b->p->value[o->index].rows == ROWS_TOKENS
+               ? 0
+               : build_error(b, o->at, "expected the rows of all tokens");
+}
+
+/* convolve(x, w), causal_convolve(x, w): each column with its own taps, w
+ * [columns][1][taps]. */
 int apply_convolve(struct builder *b, enum op op, const struct node *call,
                    const struct operand *arg, int n, struct operand *out)
 {
     const struct model_tensor *t = build_need_weight(b, &arg[1], 3);
+    bool causal = op == OP_CAUSAL_CONVOLVE;
     struct inst *inst;
 
     (void)n;
-    if (!t || need_texts(b, &arg[0]) < 0 || build_check_options(b, call, NULL) < 0)
+    if (!t || (causal ? need_tokens : need_texts)(b, &arg[0]) < 0 ||
+        build_check_options(b, call, NULL) < 0)
         return -1;
     if (!axis_equal(&b->type[arg[0].index].col, t->axis[0]))
         return build_type_error(b, arg[1].at, "each column has its taps",
                                 &b->type[arg[0].index].col, t->axis[0]);
-    if (t->axis[1]->size != 1 || t->axis[2]->size % 2 == 0 || build_cuts(b, t->axis[2]))
-        return build_error(b, arg[1].at,
-                           "expected a tensor [columns][1][an odd number of taps]");
+    if (t->axis[1]->size != 1 || (!causal && t->axis[2]->size % 2 == 0) ||
+        build_cuts(b, t->axis[2]))
+        return build_error(b, arg[1].at, "expected a tensor [columns][1][%s]",
+                           causal ? "taps" : "an odd number of taps");
     inst = build_unary(b, op, build_cut(b, arg[0].index));
     inst->weight = build_weight(b, arg[1].tensor);
     inst->taps.count = t->axis[2]->size;

@@ -58,6 +58,12 @@ static struct op_flops of_taps(const struct program *p, const struct inst *inst)
                                      (double)inst->taps.dim };
 }
 
+/* The rows before the next one that it reads. */
+static uint64_t tail_of_taps(const struct inst *inst)
+{
+    return (inst->taps.count - 1) * inst->taps.heads * inst->taps.dim;
+}
+
 /* q k^T and the weighted sum of v, for each head. */
 static struct op_flops of_attention(const struct program *p, const struct inst *inst)
 {

@@ -25,7 +25,8 @@
  * lib/estimate and the engine look for: ROLE_CACHE appends to the KV cache, _ATTENDS
  * reads keys and values (sources 1 and 2), which may be cached, _TEXT reads a text's
  * other rows, so ranks cannot share the text, _DISPATCH gathers rows for experts, _LOSS
- * reads the logits .inner       the axis of its weight that the product contracts.
+ * reads the logits, _STATE has a state of
+ * fixed size for each sequence (.state) .inner       the axis of its weight that the product contracts.
  * INNER_NONE .saved       what its derivative reads: a set of sources and the result.
  * Nothing .flops       per row of the result (of the sources, if the result is a
  * weight's gradient).  Products only, 2 for each multiply-add; elementwise work is
@@ -33,6 +34,7 @@
  *   .scores      the attention scores that it computes for a row.  None
  *   .traffic     which operands it reads from and writes to memory.  TRAFFIC_MOVES
  *   .collective  which collective it is.  COLLECTIVE_NONE
+ *   .state       ROLE_STATE: the numbers of the state, f32.  None
  *   PARTS(find)  FUSED: the function that finds the instructions that it stands for
  */
 #ifndef LIB_PROGRAM_OP_H
@@ -157,6 +159,11 @@
      * the text */                                                                     \
     ROW(CONVOLVE, convolve, DEVICE, NO_REVERSE, CALL(2, 2, apply_convolve),            \
         .role = ROLE_TEXT, .saved = saved_source, .flops = of_taps)                    \
+    /* y[t] = sum over k of w[k] * a[t + k - taps + 1], w [cols][taps] a weight; the   \
+     * last taps - 1 rows are the sequence's state, zeros before its first row */      \
+    ROW(CAUSAL_CONVOLVE, causal_convolve, DEVICE, NO_REVERSE,                          \
+        CALL(2, 2, apply_convolve), .role = ROLE_STATE, .saved = saved_source,         \
+        .flops = of_taps, .state = tail_of_taps)                                       \
     /* for each head: y[t] = sum over k of softmax(s[t])[k] * a[t + k - taps/2]; src a,\
      * s [heads][taps] */                                                              \
     ROW(DYNAMIC, dynamic, DEVICE, NO_REVERSE, CALL(2, 2, apply_dynamic),               \
@@ -332,7 +339,8 @@ enum op_role {
     ROLE_ATTENDS,
     ROLE_TEXT,
     ROLE_DISPATCH,
-    ROLE_LOSS
+    ROLE_LOSS,
+    ROLE_STATE
 };
 
 /* The contracted axis of a weight [rows][cols]. */
@@ -391,6 +399,7 @@ struct op_info {
     struct op_scores (*scores)(const struct inst *inst); /* which take NULL for none */
     enum op_traffic traffic;
     enum op_collective collective;
+    uint64_t (*state)(const struct inst *inst);
     /* NULL: not fused.  Finds the fusion that instruction AT belongs to. */
     bool (*parts)(const struct fusing *f, int at, struct fusion *out);
 };

@@ -132,7 +132,8 @@ static int check_sharing(const struct attend *a, struct err *err)
         const struct inst *inst = &p->inst[i];
         enum op_role role = op_table[inst->op].role;
 
-        if (role == ROLE_TEXT || (role == ROLE_ATTENDS && inst->op != OP_ATTENTION))
+        if (role == ROLE_TEXT || role == ROLE_STATE ||
+            (role == ROLE_ATTENDS && inst->op != OP_ATTENTION))
             return err_set(err, ERR_NO, "ranks cannot share the sequences of family %s",
                            p->model->family);
         if (inst->op != OP_ATTENTION)

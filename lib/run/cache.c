@@ -246,8 +246,8 @@ void cache_truncate(struct cache *c, size_t sequence, size_t n)
         struct cache_group *g = &c->group[i];
         struct cache_table *t = &g->table[sequence];
 
-        assert(!g->source && n % CACHE_BLOCK == 0 && t->first == 0 && t->end >= n);
-        while (t->n > n / CACHE_BLOCK)
+        assert(!g->source && t->first == 0 && t->end >= n);
+        while (t->n > blocks_of(n))
             blocks_drop(&g->pool, t->block[--t->n]);
         t->end = n;
     }

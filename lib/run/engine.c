@@ -33,6 +33,7 @@ struct engine {
     struct sequence sequence, source; /* sharing of the tokens, and of the encoder's
                                        * tokens */
     struct attend *attend;
+    struct states states;
     struct alltoall alltoall;
     struct upload upload;
     /* the current step */
@@ -207,8 +208,11 @@ int engine_plan(struct engine **out, const struct program *program,
     e->feeds.tokens = &e->sequence;
     e->feeds.source = &e->source;
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
-    if (plan_arena(e, err) < 0 || attend_plan(&e->attend, program, &e->sequence,
-                                              &e->source, &e->link, &cache, err) < 0) {
+    if (plan_arena(e, err) < 0 ||
+        states_plan(&e->states, program, ops, e->limits.sequences + limits->snapshots,
+                    err) < 0 ||
+        attend_plan(&e->attend, program, &e->sequence, &e->source, &e->link, &cache,
+                    err) < 0) {
         engine_free(e);
         return -1;
     }
@@ -243,6 +247,7 @@ void engine_memory(const struct engine *e, struct ledger *list)
     enum ledger_where host = e->ops->host_memory ? LEDGER_DEVICE : LEDGER_HOST;
 
     ledger_add(list, "kv_cache", LEDGER_DEVICE, attend_cache_bytes(e->attend));
+    ledger_add(list, "states", LEDGER_DEVICE, states_bytes(&e->states));
     ledger_add(list, "activations", LEDGER_DEVICE, e->arena_bytes);
     ledger_add(list, "exchange", LEDGER_DEVICE, attend_scratch_bytes(e->attend));
     ledger_add(list, "expert_rows", host, alltoall_bytes(&e->alltoall));
@@ -275,8 +280,8 @@ int engine_start(struct engine *e, struct device *device, const struct matrix *w
     room = room_of(e);
     e->arena = e->ops->alloc(device, e->arena_bytes, "the arena", err);
     if (!e->arena || (e->experts && alltoall_open(&e->alltoall, err) < 0) ||
-        attend_open(e->attend, err) < 0 || upload_open(&e->upload, err) < 0 ||
-        link_open(&e->link, err) < 0)
+        attend_open(e->attend, err) < 0 || states_open(&e->states, device, err) < 0 ||
+        upload_open(&e->upload, err) < 0 || link_open(&e->link, err) < 0)
         return -1;
     for (int i = 0; i < e->p->noutputs; i++) {
         struct whole *w = &e->whole[i];
@@ -329,6 +334,7 @@ void engine_free(struct engine *e)
         free(e->whole[i].x);
     replays_clear(&e->replays);
     attend_free(e->attend);
+    states_close(&e->states);
     alltoall_close(&e->alltoall);
     sequence_clear(&e->sequence);
     sequence_clear(&e->source);
@@ -372,6 +378,16 @@ bool engine_can_share(const struct engine *e, size_t *window)
 void engine_truncate(struct engine *e, size_t sequence, size_t n)
 {
     attend_truncate(e->attend, sequence, n);
+}
+
+bool engine_has_states(const struct engine *e)
+{
+    return e->states.n > 0;
+}
+
+int engine_restore(struct engine *e, size_t sequence, size_t record, struct err *err)
+{
+    return states_copy(&e->states, sequence, record, err);
 }
 
 bool engine_can_fork(const struct engine *e)
@@ -545,6 +561,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return attend_run(e->attend, &call, err);
     if (inst->op == OP_ATTENTION_BACK)
         return attend_back(e->attend, &call, err);
+    if (op_table[inst->op].role == ROLE_STATE)
+        states_aim(&e->states, &call);
     return e->ops->kernel[inst->op](e->device, &call, err);
 }
 
@@ -665,31 +683,43 @@ static void plan_upload(struct engine *e)
     upload_plan(&e->upload);
     feeds_plan(&e->feeds, e->most, e->limits.segments);
     attend_begin_most(e->attend, e->limits.segments, &e->upload);
+    states_begin_most(&e->states, e->limits.segments, &e->upload);
 }
 
 static int begin_step(struct engine *e, const struct segment *s, size_t n,
                       struct err *err)
 {
     struct attend_segment *own = xcalloc(n + 1, sizeof(*own));
+    struct states_segment *state = xcalloc(n + 1, sizeof(*state));
     struct feeds_part *part = xcalloc(n + 1, sizeof(*part));
     int ret = -1;
 
     upload_begin(&e->upload);
     feeds_begin(&e->feeds, s, n, part);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        state[i] = (struct states_segment){ .sequence = s[i].sequence,
+                                            .start = s[i].start,
+                                            .row = part[i].first[ROWS_TOKENS],
+                                            .n = s[i].n,
+                                            .save = s[i].save,
+                                            .nsaves = s[i].nsaves };
         own[i] = (struct attend_segment){ .sequence = s[i].sequence,
                                           .start = s[i].start,
                                           .row = part[i].first[ROWS_TOKENS],
                                           .n = s[i].n,
                                           .source_row = part[i].first[ROWS_SOURCE],
                                           .nsource = part[i].rows[ROWS_SOURCE] };
+    }
+    states_begin(&e->states, state, n, &e->upload);
     if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
         upload_send(&e->upload, err) < 0)
         goto out;
     feeds_ready(&e->feeds);
     attend_ready(e->attend, &e->upload);
+    states_ready(&e->states, &e->upload);
     ret = 0;
 out:
+    free(state);
     free(part);
     free(own);
     return ret;
@@ -750,6 +780,7 @@ static void shape_of(const struct engine *e, struct shape *shape)
     shape_add(shape, e->feeds.rows, sizeof(e->feeds.rows));
     shape_add(shape, &e->feeds.view, sizeof(e->feeds.view));
     attend_shape(e->attend, shape);
+    states_shape(&e->states, shape);
 }
 
 /* A number that the ranks of the tensor group give: stays if it is that of all; else 0,

@@ -37,6 +37,8 @@ struct engine_limits {
     size_t cache;           /* tokens in all blocks of the KV cache; 0: enough for all
                              * sequences */
     size_t sequences;       /* sequences in the KV cache at a time; 0: 1 */
+    size_t snapshots;       /* records for states beside those of the sequences
+                             * (states.h) */
     enum format kept;       /* type of the KV cache */
 };
 
@@ -103,9 +105,15 @@ void engine_forget(struct engine *e, size_t sequence);
  * depend on the tokens up to it alone?  *WINDOW: a sequence that has had more rows has
  * lost some; 0: it never does. */
 bool engine_can_share(const struct engine *e, size_t *window);
-/* SEQUENCE keeps its first N rows, a multiple of CACHE_BLOCK: the next segment may
- * begin there. */
+/* SEQUENCE keeps its first N rows: the next segment may begin there. */
 void engine_truncate(struct engine *e, size_t sequence, size_t n);
+/* Do sequences have states of fixed size (states.h)?  Then one that begins with rows of
+ * another, or is truncated, needs the state after these rows, too. */
+bool engine_has_states(const struct engine *e);
+/* The state of SEQUENCE becomes that of RECORD: one of limits.sequences, or after them
+ * a snapshot. */
+MUST_CHECK int engine_restore(struct engine *e, size_t sequence, size_t record,
+                              struct err *err);
 /* Can a sequence begin with all rows of another, whatever they depend on? */
 bool engine_can_fork(const struct engine *e);
 /* Sequence TO begins with the first N rows of FROM, and what that has of its encoder.

@@ -12,6 +12,7 @@
 #include "lib/device/device.h"
 #include "lib/program/program.h"
 #include "lib/run/sequence.h"
+#include "lib/run/states.h"
 #include "lib/run/upload.h"
 
 /* The part of a step that belongs to one sequence. */
@@ -28,7 +29,9 @@ struct segment {
     uint64_t token;  /* index of the first token in the training run, for dropout */
     size_t length;   /* known length of the sequence, for rotary angles that
                       * depend on it; 0: it ends with this segment */
-    size_t sequence; /* index of its KV cache, below limits.sequences */
+    size_t sequence; /* index of its KV cache and its states, below limits.sequences */
+    const struct segment_save *save; /* [nsaves]: snapshots of its states, by row */
+    size_t nsaves;
     const int32_t *wanted; /* [nwanted]: rows of this segment that reach the outputs,
                             * for a program built with .wanted */
     size_t nwanted;

@@ -16,11 +16,13 @@ lib_libshardutils_a_SOURCES += \
     %D%/plan.c %D%/plan.h \
     %D%/rates.c %D%/rates.h \
     %D%/replays.c %D%/replays.h \
+    %D%/replica.c %D%/replica.h \
     %D%/resident.c %D%/resident.h \
     %D%/runner.c %D%/runner.h \
     %D%/scheduler.c %D%/scheduler.h \
     %D%/serving.c %D%/serving.h \
     %D%/sequence.c %D%/sequence.h \
+    %D%/states.c %D%/states.h \
     %D%/upload.c %D%/upload.h \
     %D%/weights.c %D%/weights.h \
     %D%/wires.c %D%/wires.h

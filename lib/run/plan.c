@@ -58,6 +58,8 @@ const struct segment *plan_segments(struct plan *p)
 {
     for (size_t i = 0; i < p->n; i++) {
         p->segment[i].wanted = &p->part[i].wanted;
+        p->segment[i].save = p->part[i].save;
+        p->segment[i].nsaves = (size_t)p->part[i].nsaves;
         p->segment[i].draw = p->part[i].draws ? &p->part[i].draw : NULL;
     }
     return p->segment;

@@ -24,19 +24,22 @@ struct plan_part {
     bool decides;     /* it computes the text's next token, */
     bool draws;       /* which is drawn by .draw */
     int32_t wanted;   /* its last row */
+    int32_t nsaves;   /* snapshots of its states */
+    struct segment_save save[SAVES_MOST];
     struct draw draw;
 };
 
 /* What happens to sequences before the step, in this order. */
-enum plan_change_kind { PLAN_FORGET, PLAN_TRUNCATE, PLAN_SHARE };
+enum plan_change_kind { PLAN_FORGET, PLAN_TRUNCATE, PLAN_SHARE, PLAN_RESTORE };
 struct plan_change {
     int32_t kind, sequence;
     int32_t n;    /* rows that it keeps, or that it begins with */
-    int32_t from; /* of PLAN_SHARE: the sequence that has them */
+    int32_t from; /* of PLAN_SHARE: the sequence that has them; of PLAN_RESTORE: the
+                   * record of its states */
 };
 
-/* `struct plan p = { 0 }` is empty.  Segment I belongs to part I; their .wanted and
- * .draw are set by plan_segments. */
+/* `struct plan p = { 0 }` is empty.  Segment I belongs to part I; their .wanted,
+ * .save and .draw are set by plan_segments. */
 struct plan {
     enum plan_kind kind;
     struct plan_part *part;  /* [n] */

@@ -8,51 +8,13 @@
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 #include "lib/run/plan.h"
+#include "lib/run/replica.h"
 
-enum { WAITS = -1 }; /* in place of a replica */
 /* So many tokens of another text's prompt are worth a step's waiting: about what the
  * reading of the weights costs. */
 enum { WORTH = 64 };
-
-/* A text that is not over, on rank 0. */
-struct text {
-    struct scheduler_text in;
-    uint64_t id;
-    struct draw draw;
-    const int32_t *ids; /* [n] */
-    int32_t *own;       /* the same, if it grows */
-    size_t n, cap;
-    size_t nsource; /* rows of its source */
-    size_t done;    /* tokens that are cached, or computed by a step in flight */
-    size_t before;  /* the same before step .step, in which it last was */
-    uint64_t step;
-    int32_t *block; /* [blocks] */
-    size_t blocks, cap_blocks;
-    size_t source_blocks, sequence;
-    struct scheduler_usage usage;
-    int replica;       /* or WAITS */
-    bool shares;       /* rows with texts that begin alike */
-    bool away;         /* a step in flight computes its next token */
-    bool over;         /* cancelled while it was away, or in its .gain */
-    bool holds;        /* until tokens are appended to it */
-    struct text *next; /* in the queue */
-};
-
-/* The texts of a replica and what they use of its cache. */
-struct replica {
-    struct text **running; /* [nrunning]: by id */
-    size_t nrunning;
-    struct text **kept; /* [nkept]: texts that are over and hold their sequences, for
-                         * others that begin alike; the oldest first */
-    size_t nkept;
-    bool *taken;        /* [sequences] */
-    struct blocks pool; /* what each of its ranks' caches holds at most */
-    uint32_t *idle;     /* [blocks]: how many of .kept hold each */
-    size_t nidle;       /* blocks that only they hold */
-    size_t source_blocks;
-    struct plan plan;       /* of the step that is being assembled */
-    size_t tokens, sources; /* added to it */
-};
+/* So many texts of the queue are looked at for what one of them begins with. */
+enum { LOOKS = 32 };
 
 /* A replica's part of a step in flight. */
 struct flight {
@@ -66,10 +28,10 @@ struct scheduler {
     struct runner *runner;
     struct scheduler_options o;
     int nreplicas;
+    struct replica_facts facts;
     size_t source_all; /* blocks of a replica's cache for encoder inputs */
     bool shares;       /* texts that begin alike share blocks */
     bool forks;        /* a text can begin with all that another one has */
-    size_t window;     /* of the smallest window of a layer; 0: none */
     uint64_t step;     /* steps that were assembled */
     struct scheduler_counts counts;
     struct replica *replica; /* [nreplicas]; on other ranks its own alone */
@@ -83,11 +45,6 @@ struct scheduler {
     int32_t *next;          /* [segments]: of the step that this rank has run */
 };
 
-static size_t blocks_of(size_t rows)
-{
-    return cache_blocks(rows, 1, 0);
-}
-
 /* ---- opening and closing ---- */
 
 static void open_flight(struct flight *f, size_t segments)
@@ -97,34 +54,45 @@ static void open_flight(struct flight *f, size_t segments)
     f->next = xcalloc(segments + 1, sizeof(*f->next));
 }
 
-/* What a rank's engine says of sequences that begin alike. */
+/* What a rank's engine says of its sequences. */
 struct facts {
-    uint64_t shares, window, forks;
+    uint64_t shares, forks; /* as in struct scheduler */
+    uint64_t window, states, cached;
 };
 
-/* On rank 0: can all ranks' sequences share what they begin with?  The first rank of
- * each stage tells. */
-static int ask_engines(struct scheduler *s, struct err *err)
+/* Takes what an engine says into account. */
+static void add_facts(struct scheduler *s, const struct facts *f, bool *cached)
+{
+    s->shares &= f->shares != 0;
+    s->forks &= f->forks != 0;
+    s->facts.states |= f->states != 0;
+    *cached |= f->cached != 0;
+    if (f->window && (!s->facts.window || f->window < s->facts.window))
+        s->facts.window = f->window;
+}
+
+/* On rank 0: asks the first rank of each stage.  *CACHED: some have a KV cache. */
+static int ask_engines(struct scheduler *s, bool *cached, struct err *err)
 {
     struct runner *r = s->runner;
     size_t window;
     struct facts own = { .shares = engine_can_share(r->engine, &window),
-                         .forks = engine_can_fork(r->engine) };
+                         .forks = engine_can_fork(r->engine),
+                         .states = engine_has_states(r->engine),
+                         .cached = r->program->nslots > 0 };
 
     own.window = window;
-    s->forks = own.forks;
-    s->shares = own.shares && s->o.grow && !s->o.no_sharing;
-    s->window = window;
+    s->forks = true;
+    s->shares = s->o.grow && !s->o.no_sharing;
+    *cached = false;
+    add_facts(s, &own, cached);
     if (runner_send(r, r->stage, &own, sizeof(own), err) < 0)
         return -1;
     for (int i = 0; i < r->nreplicas && r->world->rank == 0; i++)
         for (int k = 0; k < r->nstages; k++) {
             if (runner_receive(r, i, k, &own, sizeof(own), err) < 0)
                 return -1;
-            s->shares &= own.shares != 0;
-            s->forks &= own.forks != 0;
-            if (own.window && (!s->window || own.window < s->window))
-                s->window = own.window;
+            add_facts(s, &own, cached);
         }
     return 0;
 }
@@ -134,23 +102,21 @@ int scheduler_open(struct scheduler **out, struct runner *r,
 {
     const struct engine_limits *l = options->limits;
     struct scheduler *s = xcalloc(1, sizeof(*s));
-    /* without a cache nothing but sequences is counted */
-    size_t all =
-        cache_blocks(l->context, l->sequences, r->program->nslots ? l->cache : 0);
     size_t flights;
+    bool cached;
+    int ret;
 
     s->runner = r;
     s->o = *options;
     s->nreplicas = r->world->rank == 0 ? r->nreplicas : 1;
     s->source_all = cache_blocks(l->source, l->sequences, l->cache);
+    s->facts.sequences = l->sequences;
+    s->facts.snapshots = l->snapshots;
+    ret = ask_engines(s, &cached, err);
     s->replica = xcalloc((size_t)s->nreplicas, sizeof(*s->replica));
-    for (int i = 0; i < s->nreplicas; i++) {
-        s->replica[i].running = xcalloc(l->sequences + 1, sizeof(*s->replica->running));
-        s->replica[i].kept = xcalloc(l->sequences + 1, sizeof(*s->replica->kept));
-        s->replica[i].taken = xcalloc(l->sequences + 1, sizeof(*s->replica->taken));
-        blocks_init(&s->replica[i].pool, all);
-        s->replica[i].idle = xcalloc(all + 1, sizeof(*s->replica->idle));
-    }
+    for (int i = 0; i < s->nreplicas; i++) /* without a cache only sequences count */
+        replica_init(&s->replica[i], &s->facts,
+                     cache_blocks(l->context, l->sequences, cached ? l->cache : 0));
     flights = (size_t)r->nstages * (size_t)s->nreplicas;
     s->flight = xcalloc(flights, sizeof(*s->flight));
     for (size_t i = 0; i < flights; i++)
@@ -158,17 +124,8 @@ int scheduler_open(struct scheduler **out, struct runner *r,
     s->next = xcalloc(l->segments + 1, sizeof(*s->next));
     s->end = &s->queue;
     *out = s;
-    return ask_engines(s, err);
+    return ret;
 }
-
-static void free_text(struct text *t)
-{
-    free(t->own);
-    free(t->block);
-    free(t);
-}
-
-static void evict(struct replica *r);
 
 /* Tells the other ranks that there are no more steps.  What the machine has failed in,
  * they find out by themselves. */
@@ -177,8 +134,7 @@ static int send_end(struct scheduler *s, int ret, struct err *err)
     for (int i = 0; i < s->nreplicas; i++) {
         struct plan *p = &s->replica[i].plan;
 
-        while (s->replica[i].nkept)
-            evict(&s->replica[i]);
+        replica_evict_all(&s->replica[i]);
         p->kind = ret < 0 ? PLAN_FAILED : PLAN_END;
         p->n = 0;
         if (ret < 0)
@@ -201,8 +157,10 @@ static int change(struct scheduler *s, const struct plan *p, struct err *err)
             engine_forget(e, (size_t)c->sequence);
         else if (c->kind == PLAN_TRUNCATE)
             engine_truncate(e, (size_t)c->sequence, (size_t)c->n);
-        else if (engine_share(e, (size_t)c->sequence, (size_t)c->from, (size_t)c->n,
-                              err) < 0)
+        else if (c->kind == PLAN_RESTORE
+                     ? engine_restore(e, (size_t)c->sequence, (size_t)c->from, err) < 0
+                     : engine_share(e, (size_t)c->sequence, (size_t)c->from,
+                                    (size_t)c->n, err) < 0)
             return -1;
     }
     return 0;
@@ -220,20 +178,10 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
         ret = change(s, &s->replica[0].plan, err);
     for (struct text *t = s->queue; t; t = next) {
         next = t->next;
-        free_text(t);
+        text_free(t);
     }
-    for (int i = 0; i < s->nreplicas; i++) {
-        for (size_t k = 0; k < s->replica[i].nrunning; k++)
-            free_text(s->replica[i].running[k]);
-        for (size_t k = 0; k < s->replica[i].nkept; k++)
-            free_text(s->replica[i].kept[k]);
-        free(s->replica[i].running);
-        free(s->replica[i].kept);
-        free(s->replica[i].taken);
-        free(s->replica[i].idle);
-        blocks_clear(&s->replica[i].pool);
-        plan_clear(&s->replica[i].plan);
-    }
+    for (int i = 0; i < s->nreplicas; i++)
+        replica_clear(&s->replica[i]);
     for (int i = 0; i < s->runner->nstages * s->nreplicas; i++) {
         free(s->flight[i].part);
         free(s->flight[i].deciding);
@@ -285,8 +233,8 @@ static int check_text(const struct scheduler *s, const struct scheduler_text *te
 
     if (!text->n)
         return err_set(err, ERR_INPUT, "a text without tokens");
-    if (most > l->context || blocks_of(most) > s->replica[0].pool.n ||
-        blocks_of(source) > s->source_all || source > sources)
+    if (most > l->context || replica_blocks(most) > s->replica[0].pool.n ||
+        replica_blocks(source) > s->source_all || source > sources)
         return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
                        most > source ? most : source);
     for (int k = ROWS_OWN; k < spaces->n; k++) {
@@ -389,221 +337,24 @@ bool scheduler_usage(const struct scheduler *s, uint64_t id,
     return true;
 }
 
-/* ---- room ---- */
-
-static size_t blocks_left(const struct replica *r)
-{
-    return r->pool.n - r->pool.used;
-}
-
-static bool is_idle(const struct replica *r, int32_t block)
-{
-    return r->pool.ref[block] && r->pool.ref[block] == r->idle[block];
-}
-
-/* BLOCK is held (HELD: 1) or dropped (-1), and IDLE more of .kept hold it. */
-static void count_block(struct replica *r, int32_t block, int held, int idle)
-{
-    r->nidle -= is_idle(r, block);
-    if (held > 0)
-        blocks_hold(&r->pool, block);
-    else if (held < 0)
-        blocks_drop(&r->pool, block);
-    r->idle[block] += (uint32_t)idle;
-    r->nidle += is_idle(r, block);
-}
-
-static void drop_blocks(struct replica *r, struct text *t, size_t n)
-{
-    while (t->blocks > n)
-        count_block(r, t->block[--t->blocks], -1, 0);
-}
-
-/* T becomes, or is no more, one of .kept (IDLE: 1 or -1). */
-static void count_idle(struct replica *r, const struct text *t, int idle)
-{
-    for (size_t i = 0; i < t->blocks; i++)
-        count_block(r, t->block[i], 0, idle);
-}
-
-static void append_block(struct text *t, int32_t block)
-{
-    t->block = xgrow(t->block, &t->cap_blocks, t->blocks + 1, sizeof(*t->block));
-    t->block[t->blocks++] = block;
-}
-
-/* The sequence of T, whose blocks it drops, is free before the next step. */
-static void forget(struct replica *r, struct text *t)
-{
-    plan_change(&r->plan, (struct plan_change){ .kind = PLAN_FORGET,
-                                                .sequence = (int32_t)t->sequence });
-    r->taken[t->sequence] = false;
-    r->source_blocks -= t->source_blocks;
-    drop_blocks(r, t, 0);
-    t->source_blocks = t->done = 0;
-}
-
-static void remove_text(struct text **v, size_t *n, const struct text *t)
-{
-    size_t at = 0;
-
-    while (v[at] != t)
-        at++;
-    --*n;
-    for (; at < *n; at++)
-        v[at] = v[at + 1];
-}
-
-/* Gives up what the oldest of the texts that are over still holds. */
-static void evict(struct replica *r)
-{
-    struct text *t = r->kept[0];
-
-    remove_text(r->kept, &r->nkept, t);
-    count_idle(r, t, -1);
-    forget(r, t);
-    free_text(t);
-}
-
-/* Blocks that are free, or would be without the texts that are over. */
-static size_t blocks_to_have(const struct replica *r)
-{
-    return blocks_left(r) + r->nidle;
-}
-
-/* Gives T blocks up to N, which can be had. */
-static void add_blocks(struct replica *r, struct text *t, size_t n)
-{
-    while (t->blocks < n && blocks_to_have(r)) {
-        while (!blocks_left(r))
-            evict(r);
-        append_block(t, blocks_take(&r->pool, 0));
-    }
-}
-
-static size_t find_sequence(const struct scheduler *s, struct replica *r)
-{
-    size_t i = 0;
-
-    if (r->nrunning + r->nkept >= s->o.limits->sequences)
-        evict(r);
-    while (r->taken[i])
-        i++;
-    return i;
-}
-
 /* Blocks that T needs to begin: for its tokens, or for its full length (dynamic
  * RoPE). */
 static size_t blocks_at_first(const struct scheduler *s, const struct text *t)
 {
-    return blocks_of(s->o.grow && s->runner->program->dynamic_rope ? t->in.most : t->n);
+    return replica_blocks(s->o.grow && s->runner->program->dynamic_rope ? t->in.most
+                                                                        : t->n);
 }
-
-/* How T may begin in a replica: with the first N rows of another text. */
-struct start {
-    int replica; /* or WAITS */
-    struct text *from;
-    size_t n;    /* a multiple of CACHE_BLOCK; 0: alone */
-    bool kept;   /* that text is over */
-    size_t soon; /* the most that one that is not will have */
-};
 
 /* Are there blocks for all tokens of T and one generated token? */
 static bool has_room(const struct scheduler *s, const struct replica *r,
                      const struct text *t, const struct start *how)
 {
-    size_t more = s->o.grow && t->n < t->in.most, all = blocks_to_have(r);
+    size_t more = s->o.grow && t->n < t->in.most;
+    size_t all = replica_room(r) + replica_has(r, how);
 
-    for (size_t i = 0; i < how->n / CACHE_BLOCK; i++) /* it has these already */
-        all += !is_idle(r, how->from->block[i]);
     return r->nrunning < s->o.limits->sequences && blocks_at_first(s, t) <= all &&
-           blocks_of(t->n + more) <= all &&
-           blocks_of(t->nsource) <= s->source_all - r->source_blocks;
-}
-
-/* Rows of T that steps before the next have computed. */
-static size_t rows_of(const struct scheduler *s, const struct text *t)
-{
-    return t->step == s->step ? t->before : t->done;
-}
-
-static size_t common(const struct text *a, const struct text *b, size_t most)
-{
-    size_t n = 0;
-
-    while (n < most && a->ids[n] == b->ids[n])
-        n++;
-    return n;
-}
-
-/* Considers to begin T with what FROM has.  The last token of T is always computed. */
-static void consider(const struct scheduler *s, struct start *how, const struct text *t,
-                     struct text *from, bool kept)
-{
-    size_t most = t->n - 1 < from->n ? t->n - 1 : from->n, n;
-
-    /* it has lost rows that have left a window */
-    if (!from->shares || from->over || from->in.salt != t->in.salt ||
-        (s->window && from->n > s->window) || most <= how->n)
-        return;
-    most = common(t, from, most) / CACHE_BLOCK * CACHE_BLOCK;
-    n = rows_of(s, from) / CACHE_BLOCK * CACHE_BLOCK;
-    n = n < most ? n : most;
-    if (!kept && most > how->soon)
-        how->soon = most;
-    if (n <= how->n)
-        return;
-    how->n = n;
-    how->from = from;
-    how->kept = kept;
-}
-
-/* T takes over what FROM has, which is over. */
-static void take_over(struct replica *r, struct text *t, struct text *from, size_t n)
-{
-    remove_text(r->kept, &r->nkept, from);
-    count_idle(r, from, -1);
-    free(t->block);
-    t->block = from->block;
-    t->blocks = from->blocks;
-    t->cap_blocks = from->cap_blocks;
-    t->sequence = from->sequence;
-    drop_blocks(r, t, n / CACHE_BLOCK);
-    plan_change(&r->plan, (struct plan_change){ .kind = PLAN_TRUNCATE,
-                                                .sequence = (int32_t)t->sequence,
-                                                .n = (int32_t)n });
-    from->block = NULL;
-    free_text(from);
-}
-
-/* T shares the first N rows of FROM, which is not over. */
-static void share(struct replica *r, struct text *t, const struct text *from, size_t n)
-{
-    for (size_t i = 0; i < n / CACHE_BLOCK; i++) {
-        append_block(t, from->block[i]);
-        count_block(r, from->block[i], 1, 0);
-    }
-    plan_change(&r->plan, (struct plan_change){ .kind = PLAN_SHARE,
-                                                .sequence = (int32_t)t->sequence,
-                                                .n = (int32_t)n,
-                                                .from = (int32_t)from->sequence });
-}
-
-/* T, which has its blocks and its sequence, is one of the replica's texts, with DONE
- * rows. */
-static void join(struct scheduler *s, struct text *t, int replica, size_t done)
-{
-    struct replica *r = &s->replica[replica];
-    size_t at;
-
-    t->source_blocks = blocks_of(t->nsource);
-    t->done = done;
-    t->replica = replica;
-    r->taken[t->sequence] = true;
-    r->source_blocks += t->source_blocks;
-    for (at = r->nrunning++; at && r->running[at - 1]->id > t->id; at--)
-        r->running[at] = r->running[at - 1];
-    r->running[at] = t;
+           replica_blocks(t->n + more) <= all &&
+           replica_blocks(t->nsource) <= s->source_all - r->source_blocks;
 }
 
 /* Begins T, which has left the queue. */
@@ -611,15 +362,10 @@ static void begin(struct scheduler *s, const struct start *how, struct text *t)
 {
     struct replica *r = &s->replica[how->replica];
 
-    if (how->n && how->kept) {
-        take_over(r, t, how->from, how->n);
-    } else {
-        t->sequence = find_sequence(s, r);
-        if (how->n)
-            share(r, t, how->from, how->n);
-    }
-    add_blocks(r, t, blocks_at_first(s, t));
-    join(s, t, how->replica, how->n);
+    replica_begin(r, t, how);
+    replica_add_blocks(r, t, blocks_at_first(s, t));
+    replica_join(r, t, how->n);
+    t->replica = how->replica;
     if (!t->usage.begun)
         t->usage.shared = how->n;
     t->usage.begun = true;
@@ -627,38 +373,18 @@ static void begin(struct scheduler *s, const struct start *how, struct text *t)
     s->counts.asked += t->shares ? t->n : 0;
 }
 
-/* Frees T's sequence and blocks. */
-static void leave(struct scheduler *s, struct text *t)
-{
-    struct replica *r = &s->replica[t->replica];
-
-    remove_text(r->running, &r->nrunning, t);
-    forget(r, t);
-}
-
-/* T is over.  It keeps what it holds until somebody needs it. */
-static void end(struct scheduler *s, struct text *t)
-{
-    struct replica *r = &s->replica[t->replica];
-
-    if (!t->shares || t->done < CACHE_BLOCK || (s->window && t->done > s->window)) {
-        leave(s, t);
-        free_text(t);
-        return;
-    }
-    remove_text(r->running, &r->nrunning, t);
-    drop_blocks(r, t, blocks_of(t->done));
-    count_idle(r, t, 1);
-    t->n = t->done;
-    t->over = false;
-    r->kept[r->nkept++] = t;
-}
-
 /* T will be computed again from its beginning. */
 static void begin_again(struct scheduler *s, struct text *t)
 {
-    leave(s, t);
+    replica_leave(&s->replica[t->replica], t);
     enqueue(s, t);
+}
+
+static void preempt(struct scheduler *s, struct text *t)
+{
+    t->usage.preempted++;
+    s->counts.preempted++;
+    begin_again(s, t);
 }
 
 /* Gets a block for one more token of T: a free one, or by preempting the youngest text
@@ -667,15 +393,12 @@ static bool take_block(struct scheduler *s, struct text *t)
 {
     struct replica *r = &s->replica[t->replica];
 
-    for (size_t i = r->nrunning; i-- > 0 && !blocks_to_have(r);)
-        if (r->running[i]->id > t->id && !r->running[i]->away) {
-            r->running[i]->usage.preempted++;
-            s->counts.preempted++;
-            begin_again(s, r->running[i]);
-        }
-    if (!blocks_to_have(r))
+    for (size_t i = r->nrunning; i-- > 0 && !replica_room(r);)
+        if (r->running[i]->id > t->id && !r->running[i]->away)
+            preempt(s, r->running[i]);
+    if (!replica_room(r))
         return false;
-    add_blocks(r, t, t->blocks + 1);
+    replica_add_blocks(r, t, t->blocks + 1);
     return true;
 }
 
@@ -683,7 +406,7 @@ void scheduler_cancel(struct scheduler *s, uint64_t id)
 {
     for (struct text **at = &s->queue; *at; at = &(*at)->next)
         if ((*at)->id == id) {
-            free_text(dequeue(s, at));
+            text_free(dequeue(s, at));
             return;
         }
     for (int i = 0; i < s->nreplicas; i++)
@@ -695,7 +418,7 @@ void scheduler_cancel(struct scheduler *s, uint64_t id)
             if (t->away || t == s->gaining)
                 t->over = true;
             else
-                end(s, t);
+                replica_end(&s->replica[t->replica], t);
             return;
         }
 }
@@ -714,7 +437,7 @@ static bool can_fork(const struct scheduler *s, const struct text *t)
     const struct replica *r = t->replica == WAITS ? NULL : &s->replica[t->replica];
 
     return r && s->forks && t->done && r->nrunning < s->o.limits->sequences &&
-           blocks_of_fork(s, t) <= blocks_to_have(r) &&
+           blocks_of_fork(s, t) <= replica_room(r) &&
            t->source_blocks <= s->source_all - r->source_blocks;
 }
 
@@ -723,12 +446,10 @@ static void begin_fork(struct scheduler *s, struct text *f, const struct text *t
 {
     struct replica *r = &s->replica[t->replica];
 
-    f->sequence = find_sequence(s, r);
-    while (blocks_left(r) < blocks_of_fork(s, t)) /* before the rest is copied */
-        evict(r);
-    share(r, f, t, t->done);
-    add_blocks(r, f, blocks_at_first(s, f));
-    join(s, f, t->replica, t->done);
+    replica_fork(r, f, t, blocks_of_fork(s, t));
+    replica_add_blocks(r, f, blocks_at_first(s, f));
+    replica_join(r, f, t->done);
+    f->replica = t->replica;
 }
 
 int scheduler_fork(struct scheduler *s, uint64_t id, const struct draw *draw,
@@ -776,6 +497,25 @@ static struct flight *flight_of(struct scheduler *s, size_t step, int replica)
     return &s->flight[at * (size_t)s->nreplicas + (size_t)replica];
 }
 
+/* Where the last full block ends that T and a text of the queue have in common, if that
+ * is within the next N tokens of T; 0: nowhere. */
+static size_t shared_end(const struct scheduler *s, const struct text *t, size_t n)
+{
+    size_t most = 0, looks = 0;
+
+    for (const struct text *q = s->queue; q && looks < LOOKS; q = q->next, looks++) {
+        size_t alike;
+
+        if (!q->shares || q->in.salt != t->in.salt)
+            continue;
+        alike = text_common(t, q, q->n - 1 < t->n ? q->n - 1 : t->n);
+        alike = alike / CACHE_BLOCK * CACHE_BLOCK;
+        if (alike > t->done && alike <= t->done + n && alike > most)
+            most = alike;
+    }
+    return most;
+}
+
 /* Adds the next N tokens of T to its replica's part of the step. */
 static void add(struct scheduler *s, struct text *t, size_t n)
 {
@@ -795,6 +535,9 @@ static void add(struct scheduler *s, struct text *t, size_t n)
                           .nwanted = last };
 
     part.draw.position += t->n;
+    if (s->facts.states && t->shares && t->done < t->usage.prompt)
+        part.nsaves =
+            replica_save(&s->replica[t->replica], t, n, shared_end(s, t, n), part.save);
     t->in.input[FEED_IDS] = t->ids;
     segment_cut(&to, s->runner->program, t->in.input, t->in.rows, t->done);
     if (t->in.targets)
@@ -835,7 +578,7 @@ static void add_growing(struct scheduler *s, struct replica *r)
 
         if (t->away || !is_growing(s, t))
             continue;
-        if (blocks_of(t->n) > t->blocks && !take_block(s, t))
+        if (replica_blocks(t->n) > t->blocks && !take_block(s, t))
             continue;
         add(s, t, 1);
     }
@@ -870,7 +613,7 @@ static void add_chunk(struct scheduler *s, struct replica *r, struct text *t)
 /* Blocks for tokens of T that came several at a time. */
 static bool take_blocks(struct scheduler *s, struct text *t)
 {
-    while (blocks_of(t->n) > t->blocks)
+    while (replica_blocks(t->n) > t->blocks)
         if (!take_block(s, t))
             return false;
     return true;
@@ -899,9 +642,9 @@ static bool find_start(const struct scheduler *s, struct start *how, int index,
     if (r->nrunning >= s->o.limits->sequences)
         return false;
     for (size_t i = 0; i < r->nrunning && t->shares; i++)
-        consider(s, how, t, r->running[i], false);
+        replica_consider(r, how, t, r->running[i], false);
     for (size_t i = 0; i < r->nkept && t->shares; i++)
-        consider(s, how, t, r->kept[i], true);
+        replica_consider(r, how, t, r->kept[i], true);
     t->done = how->n; /* as it will be */
     return takes_chunk(s, r, t) && has_room(s, r, t, how);
 }
@@ -943,6 +686,7 @@ static bool assemble(struct scheduler *s)
         struct flight *f = flight_of(s, s->nflights, i);
 
         f->n = f->ndeciding = 0;
+        r->step = s->step;
         r->tokens = r->sources = 0;
         if (s->o.grow)
             add_growing(s, r);
@@ -1045,7 +789,7 @@ static void leave_read(struct scheduler *s, struct replica *r)
 {
     for (size_t i = r->nrunning; i-- > 0 && !s->o.grow;)
         if (r->running[i]->done == r->running[i]->n)
-            end(s, r->running[i]);
+            replica_end(r, r->running[i]);
 }
 
 /* Sends the step that has been assembled, and runs rank 0's part of it. */
@@ -1084,7 +828,7 @@ static int gain(struct scheduler *s, struct text *t, int32_t next, struct err *e
         s->gaining = NULL;
     }
     if (t->over || (t->n == before && !t->holds))
-        end(s, t);
+        replica_end(&s->replica[t->replica], t);
     else if (t->n > before && program_rope_changes(s->runner->program, t->n))
         begin_again(s, t);
     return 0;
@@ -1105,14 +849,36 @@ void scheduler_append(struct scheduler *s, uint64_t id, const int32_t *ids, size
         begin_again(s, t);
 }
 
-/* The first text of the queue that does not wait for its caller, or NULL. */
-static const struct text *next_waiting(const struct scheduler *s)
+/* A text that does not wait for its caller, or NULL: all others do. */
+static const struct text *next_text(const struct scheduler *s)
 {
     const struct text *t = s->queue;
 
     while (t && t->holds)
         t = t->next;
+    for (int i = 0; i < s->nreplicas && !t; i++)
+        for (size_t k = 0; k < s->replica[i].nrunning && !t; k++)
+            if (!s->replica[i].running[k]->holds)
+                t = s->replica[i].running[k];
     return t;
+}
+
+/* No text can go on: preempts the youngest of those that wait for their caller.  False:
+ * there is none. */
+static bool make_way(struct scheduler *s)
+{
+    struct text *youngest = NULL;
+
+    for (int i = 0; i < s->nreplicas; i++)
+        for (size_t k = 0; k < s->replica[i].nrunning; k++) {
+            struct text *t = s->replica[i].running[k];
+
+            if (t->holds && (!youngest || t->id > youngest->id))
+                youngest = t;
+        }
+    if (youngest)
+        preempt(s, youngest);
+    return youngest;
 }
 
 /* Takes the results of the oldest step in flight. */
@@ -1151,7 +917,9 @@ int scheduler_step(struct scheduler *s, struct err *err)
     if (any && run_step(s, err) < 0)
         return -1;
     if (!any && !s->nflights) {
-        next = next_waiting(s);
+        next = next_text(s);
+        if (next && make_way(s))
+            return 1;
         return next ? err_set(err, ERR_SYSTEM,
                               "the cache has no room for a text of %zu tokens", next->n)
                     : 0;

@@ -37,6 +37,11 @@ static size_t places_of_sequences(const struct serving *s, const struct mesh *me
     return fit && fit < places ? fit : places;
 }
 
+size_t serving_snapshots(size_t sequences)
+{
+    return least(2 * sequences, SERVING_SNAPSHOTS);
+}
+
 struct engine_limits serving_limits(const struct serving *s, const struct mesh *mesh)
 {
     size_t replicas = (size_t)mesh->size[MESH_DP] * (size_t)mesh->size[MESH_EP];
@@ -54,6 +59,7 @@ struct engine_limits serving_limits(const struct serving *s, const struct mesh *
         return l;
     }
     l.sequences = l.segments = l.wanted = least(places, cached);
+    l.snapshots = s->texts == 1 ? 0 : serving_snapshots(l.sequences);
     l.cache = s->cache_tokens           ? s->cache_tokens
               : s->requests && s->texts ? 0
                                         : cache_of(s, places);

@@ -9,11 +9,12 @@
 #include "lib/run/engine.h"
 
 enum {
-    SERVING_CHUNK = 512,   /* prompt tokens of a step, a rank that shares its tokens */
-    SERVING_ROOM = 32,     /* default size of the cache, in texts of maximum length */
-    SERVING_EACH = 8192,   /* of each of which, if their number is not known, so many
-                            * tokens count */
-    SERVING_REQUESTS = 256 /* most texts in generation */
+    SERVING_CHUNK = 512,    /* prompt tokens of a step, a rank that shares its tokens */
+    SERVING_ROOM = 32,      /* default size of the cache, in texts of maximum length */
+    SERVING_EACH = 8192,    /* of each of which, if their number is not known, so many
+                             * tokens count */
+    SERVING_REQUESTS = 256, /* most texts in generation */
+    SERVING_SNAPSHOTS = 64  /* most snapshots of states, two a text */
 };
 
 struct serving {
@@ -24,6 +25,8 @@ struct serving {
     size_t texts;        /* that will come, over all replicas; 0: any number */
 };
 
+/* Records for snapshots of states, of a model that has states. */
+size_t serving_snapshots(size_t sequences);
 /* The limits of a rank of MESH; rows of a program's own spaces are the caller's to
  * set. */
 struct engine_limits serving_limits(const struct serving *s, const struct mesh *mesh);

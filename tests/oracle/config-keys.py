@@ -64,6 +64,7 @@ TWO = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_hea
 # type: (class, settings); None: those of base.json
 BASE = {
     "llama": (CAUSAL, GROUPED), "mistral": (CAUSAL, dict(GROUPED, sliding_window=8)),
+    "lfm2": (CAUSAL, dict(GROUPED, layer_types=["conv", "full_attention"], block_multiple_of=8)),
     "qwen2": (CAUSAL, GROUPED), "qwen3": (CAUSAL, dict(GROUPED, head_dim=8)),
     "gemma": (CAUSAL, dict(GROUPED, head_dim=8)),
     "gemma2": (CAUSAL, dict(GROUPED, head_dim=8, sliding_window=8)),

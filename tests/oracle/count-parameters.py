@@ -114,6 +114,8 @@ SHAPES = {
         num_key_value_heads=8)),
     "llama-4-scout-text": ("llama4_text", dict(vocab_size=202048, hidden_size=5120, intermediate_size=8192, intermediate_size_mlp=16384,
         num_hidden_layers=48, num_attention_heads=40, num_key_value_heads=8, head_dim=128, num_local_experts=16)),
+    "lfm2-1.2b": ("lfm2", dict(vocab_size=65536, hidden_size=2048, intermediate_size=12288, num_hidden_layers=16, num_attention_heads=32,
+        num_key_value_heads=8, layer_types=["full_attention" if i in (2, 5, 8, 10, 12, 14) else "conv" for i in range(16)])),
     "ctrl": ("ctrl", dict(vocab_size=246534, n_embd=1280, n_layer=48, n_head=16, dff=8192)),
     "s2t-small-librispeech-asr": ("speech_to_text", {**two(12, 4, 2048, 10000, 256, 6)}),
     "s2t-medium-mustc-multilingual-st": ("speech_to_text", two(12, 8, 2048, 10000, 512, 6)),

@@ -3,6 +3,7 @@
 # read neighbouring rows; rowwise what takes whole rows.
 lib_libshardutils_a_SOURCES += \
     %D%/conv-pool.c \
+    %D%/state-conv.c \
     %D%/dropout.c \
     %D%/elementwise.c \
     %D%/embedding.c \
