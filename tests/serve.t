@@ -88,6 +88,43 @@ ok "several prompts have several choices each" test "$(grep -o '"index":[0-9]*' 
 post /v1/completions '{"prompt":"Hello","max_tokens":64,"ignore_eos":true}'
 answered 200 '"completion_tokens":64,' "ignore_eos goes on to max_tokens"
 
+post /tokenize '{"prompt":"Hello"}'
+answered 200 '{"count":5,"max_model_len":256,"tokens":[40,69,76,76,79]}' "a text is tokenized"
+post /tokenize "{$hello}"
+answered 200 '{"count":22,' "and a chat"
+post /detokenize '{"tokens":[40,69,76,76,79]}'
+answered 200 '{"prompt":"Hello"}' "tokens are a text again"
+get /version
+answered 200 '"model":"bob","layout":"tp=1"}' "the version, the model and the layout are told"
+get /
+answered 200 '<!doctype html>' "and there is a page"
+ok "that needs nothing from elsewhere" sh -c '! grep -q "[a-z]*://" out'
+
+# ---- many at a time ----
+
+# what each client is answered alone
+for i in $(seq 24); do
+    case $((i % 4)) in
+    0) printf '{"prompt":"Hello %s","seed":%s,"max_tokens":%s,"ignore_eos":true}' "$i" "$i" "$((10 + i * 5))" ;;
+    1) printf '{"prompt":"Hello","temperature":0,"max_tokens":%s,"stop":["%s"]}' "$((10 + i * 5))" "$((i % 10))" ;;
+    2) printf '{"prompt":["a %s","b"],"seed":%s,"n":2,"max_tokens":30,"stream":true}' "$i" "$i" ;;
+    3) printf '{"prompt":"%s","seed":%s,"top_k":5,"max_tokens":90,"stream":true,"ignore_eos":true}' "$(head -c $((i * 4)) "$heldout" | tr -d '"\n')" "$i" ;;
+    esac > "$i.body"
+done
+# without ids and times; of a stream each choice by itself
+plain() { sed 's/"id":"[^"]*",//; s/"created":[0-9]*,//; s/"cached_tokens":[0-9]*/"cached_tokens":0/' "$1" | sort -s -t : -k 7; }
+for i in $(seq 24); do "$talk" "$url" POST /v1/completions < "$i.body" > "$i.alone"; done
+clients=
+for i in $(seq 24); do
+    "$talk" "$url" POST /v1/completions < "$i.body" > "$i.together" &
+    clients="$clients $!"
+done
+# shellcheck disable=SC2086 # words
+wait $clients
+for i in $(seq 24); do plain "$i.alone" && plain "$i.together" >&3; done > alone 3> together
+ok "24 clients at a time are answered as one by one" cmp alone together
+ok "all of them" test "$(grep -c '^200$' together)" -eq 24
+
 # ---- refused ----
 
 post /v1/chat/completions "{\"model\":\"alice\",$hello}"
@@ -183,7 +220,7 @@ begins() {
 # ranks - the processes of the server's ranks
 ranks() { cat /proc/[0-9]*/stat 2> /dev/null | awk -v p="$server" '$4 == p { print $1 }'; }
 
-serve --requests 1 "$model"
+serve --requests 1 --access-log access "$model"
 post /v1/completions '{"prompt":"Hello","max_tokens":7,"ignore_eos":true}'
 get /metrics
 ok "tokens are counted" test "$(metric generation_tokens_total) $(metric prompt_tokens_total)" = "7 5"
@@ -201,6 +238,14 @@ ok "one that is not streamed" until_ok is num_requests_running 1
 kill $client
 wait $client 2> /dev/null
 ok "as well" until_ok is request_success_total 2
+
+logged='"method":"POST","path":"/v1/completions","status":200,"left":'
+ok "requests are logged" grep -q "^{\"type\":\"request\",\"time\":[0-9.]*,\"client\":\"127.0.0.1\",${logged}false,\"seconds\":[0-9.]*,\"prompt_tokens\":5,\"completion_tokens\":7}\$" access
+ok "those of clients that left, too" grep -q "${logged}true," access
+ok "without prompts" sh -c '! grep -q Hello access'
+mv access access.1
+kill -HUP "$server"
+ok "SIGHUP begins a new log" until_ok test -e access
 
 # the end of a server that works
 begins 64
@@ -316,6 +361,12 @@ run env SHARDUTILS_API_KEY= tp-run serve --backend cpu --listen 127.0.0.1:0 "$mo
 status_is 3 "an empty key is none"
 run tp-run serve --backend cpu --listen 127.0.0.1:0 --api-key-file nothing "$model"
 status_is 3 "a file of keys must be there"
+
+serve --access-log /dev/full "$model"
+post /v1/completions '{"prompt":"Hello","max_tokens":7,"ignore_eos":true}'
+answered 200 '"completion_tokens":7' "a log without room keeps nobody from an answer"
+ok "and is said" until_ok grep -q '^tp-run: /dev/full: No space left on device; requests are answered all the same' log
+ends TERM
 
 # ---- where it listens ----
 

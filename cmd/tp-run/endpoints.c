@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "cmd/tp-run/jobs.h"
+#include "cmd/tp-run/page.h"
+#include "config.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/serve/answer.h"
@@ -207,6 +210,66 @@ static void chat(struct endpoints *e, const struct http_request *r,
     generate(e, OPENAI_CHAT, r, x, reply);
 }
 
+/* ---- tokens ---- */
+
+static void tokenize(struct endpoints *e, const struct http_request *in,
+                     struct http_exchange *x, struct http_reply *reply)
+{
+    struct openai_request r;
+    struct openai_error error = { 0 };
+    struct ids ids = { 0 };
+    int ret = openai_parse(&r, OPENAI_TOKENIZE, in->body, in->nbody, &error);
+
+    (void)x;
+    if (ret == 0)
+        ret = check_model(e, r.model, &error);
+    if (ret == 0)
+        ret = r.prompt ? add_prompt(e, &ids, r.prompt, &error)
+                       : add_chat(e, &ids, &r, &error);
+    if (ret < 0) {
+        reply_error(reply, &error);
+    } else {
+        reply->status = 200;
+        reply->type = json_type;
+        str_addf(&reply->body,
+                 "{\"count\":%zu,\"max_model_len\":%" PRIu64 ",\"tokens\":", ids.n,
+                 e->context);
+        ids_print_json(&reply->body, &ids);
+        str_addc(&reply->body, '}');
+    }
+    ids_clear(&ids);
+    openai_clear(&r);
+}
+
+static void detokenize(struct endpoints *e, const struct http_request *in,
+                       struct http_exchange *x, struct http_reply *reply)
+{
+    struct openai_request r;
+    struct openai_error error = { 0 };
+    struct tokens tokens = { 0 };
+    struct str text = { 0 };
+    uint64_t id;
+
+    (void)x;
+    if (openai_parse(&r, OPENAI_DETOKENIZE, in->body, in->nbody, &error) < 0 ||
+        check_model(e, r.model, &error) < 0) {
+        reply_error(reply, &error);
+    } else {
+        for (const struct json *j = r.tokens->first; j; j = j->next)
+            if (json_u64(j, &id))
+                tokens_add(&tokens, (uint32_t)id);
+        tokenizer_decode(e->session->tokenizer, tokens.id, tokens.n, false, &text);
+        reply->status = 200;
+        reply->type = json_type;
+        str_add(&reply->body, "{\"prompt\":");
+        str_add_jsonn(&reply->body, str_text(&text), text.len);
+        str_addc(&reply->body, '}');
+    }
+    tokens_clear(&tokens);
+    str_clear(&text);
+    openai_clear(&r);
+}
+
 /* ---- what the server is ---- */
 
 static void add_model(const struct endpoints *e, struct str *out)
@@ -254,6 +317,32 @@ static void health(struct endpoints *e, const struct http_request *r,
     reply->status = queue_is_closed(e->queue) ? 503 : 200;
 }
 
+static void version(struct endpoints *e, const struct http_request *r,
+                    struct http_exchange *x, struct http_reply *reply)
+{
+    (void)r;
+    (void)x;
+    reply->status = 200;
+    reply->type = json_type;
+    str_add(&reply->body, "{\"version\":\"" PACKAGE_VERSION "\",\"server\":\"tp-run\","
+                          "\"model\":");
+    str_add_json(&reply->body, e->name);
+    str_add(&reply->body, ",\"layout\":");
+    str_add_json(&reply->body, e->layout);
+    str_addc(&reply->body, '}');
+}
+
+static void page(struct endpoints *e, const struct http_request *r,
+                 struct http_exchange *x, struct http_reply *reply)
+{
+    (void)e;
+    (void)r;
+    (void)x;
+    reply->status = 200;
+    reply->type = "text/html; charset=utf-8";
+    str_add(&reply->body, page_html);
+}
+
 static void metrics(struct endpoints *e, const struct http_request *r,
                     struct http_exchange *x, struct http_reply *reply)
 {
@@ -273,12 +362,16 @@ struct route {
 };
 
 static const struct route routes[] = {
+    { "GET", "/", page },
     { "GET", "/health", health },
     { "GET", "/metrics", metrics },
     { "GET", "/v1/models", models },
     { "GET", "/v1/models/", model },
     { "POST", "/v1/chat/completions", chat },
     { "POST", "/v1/completions", complete },
+    { "POST", "/tokenize", tokenize },
+    { "POST", "/detokenize", detokenize },
+    { "GET", "/version", version },
 };
 
 static bool has_path(const struct route *route, const char *path)
@@ -366,9 +459,32 @@ static void refuse(void *arg, int status, const char *why, struct http_reply *re
     reply_error(reply, &error);
 }
 
+static void log_request(void *arg, const struct http_request *r,
+                        const struct http_record *record)
+{
+    struct endpoints *e = arg;
+    struct str line = { 0 };
+    struct timespec now;
+
+    if (!e->log)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    str_addf(&line,
+             "{\"type\":\"request\",\"time\":%.3f,\"client\":", (double)time(NULL));
+    str_add_json(&line, record->client);
+    str_add(&line, ",\"method\":");
+    str_add_json(&line, r->method);
+    str_add(&line, ",\"path\":");
+    str_add_json(&line, r->path);
+    str_addf(&line, ",\"status\":%d,\"left\":%s,\"seconds\":%.6f%s}\n", record->status,
+             record->left ? "true" : "false", record->seconds, record->notes);
+    accesslog_add(e->log, &line);
+    str_clear(&line);
+}
+
 struct http_handler endpoints_handler(struct endpoints *e)
 {
     return (struct http_handler){
-        .admit = admit, .answer = answer, .refuse = refuse, .arg = e
+        .admit = admit, .answer = answer, .refuse = refuse, .log = log_request, .arg = e
     };
 }

@@ -5,6 +5,7 @@
 #include "cmd/tp-run/messages.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/serve/http.h"
+#include "lib/serve/accesslog.h"
 #include "lib/serve/apikeys.h"
 #include "lib/serve/metrics.h"
 #include "lib/serve/queue.h"
@@ -18,9 +19,11 @@ struct endpoints {
     const char *name;                /* of the model */
     uint64_t context;                /* most tokens of a text */
     int64_t created;                 /* seconds since 1970 */
+    const char *layout;              /* such as "tp=2" */
     struct queue *queue;
     struct metrics *metrics;
-    struct apikeys *keys; /* NULL: anybody may ask */
+    struct accesslog *log; /* or NULL */
+    struct apikeys *keys;  /* NULL: anybody may ask */
 };
 
 /* Answers requests of any thread; the handler's .arg is *e. */

@@ -28,7 +28,8 @@ struct serve {
     struct sampling sampling;
     struct messages_options options;
     const char *listen, *name;
-    const char *key_file;
+    const char *key_file, *log_file;
+    struct str layout;
     bool no_key;
     int requests, cache_tokens, drain_s, waiting;
     struct http_limits limits;
@@ -78,16 +79,20 @@ static void say_ready(const struct serve *v, const struct address *at)
     str_clear(&out);
 }
 
-/* SIGHUP: keys are read again. */
+/* SIGHUP: keys are read again, and the log's name is looked up again. */
 static void heed(void *arg)
 {
     struct serve *v = arg;
     const int hangups = v->session->launcher.stop->hangups;
     struct err err = { 0 };
 
+    if (v->endpoints.log && accesslog_failed(v->endpoints.log, &err))
+        cmd_warn(v->session->cmd, "%s; requests are answered all the same", err.text);
     if (hangups == v->hangups)
         return;
     v->hangups = hangups;
+    if (v->endpoints.log && accesslog_reopen(v->endpoints.log, &err) < 0)
+        cmd_warn(v->session->cmd, "%s; the old file goes on", err.text);
     if (v->endpoints.keys && apikeys_reload(v->endpoints.keys, &err) < 0)
         cmd_warn(v->session->cmd, "%s; the keys stay as they were", err.text);
 }
@@ -216,6 +221,17 @@ static int check_model(struct serve *v, struct err *err)
     return 0;
 }
 
+/* Such as "tp=2,pp=2". */
+static void add_layout(struct str *out, const struct mesh *m)
+{
+    for (int i = 0; i < MESH_NAXES; i++)
+        if (m->size[i] > 1)
+            str_addf(out, "%s%s=%d", out->len ? "," : "", mesh_axis_names[i],
+                     m->size[i]);
+    if (!out->len)
+        str_add(out, "tp=1");
+}
+
 /* On rank 0.  A model without a template answers completions alone. */
 static int prepare(struct serve *v, struct err *err)
 {
@@ -237,6 +253,10 @@ static int prepare(struct serve *v, struct err *err)
     if (!v->no_key && (v->key_file || given) &&
         apikeys_open(&e->keys, v->key_file, given, err) < 0)
         return -1;
+    if (v->log_file && accesslog_open(&e->log, v->log_file, err) < 0)
+        return -1;
+    add_layout(&v->layout, &s->mesh);
+    e->layout = str_text(&v->layout);
     if (messages_open(&v->form, s, &v->options, err) == 0) {
         e->form = &v->form;
         for (size_t i = 0; i < s->stop.n; i++)
@@ -293,6 +313,7 @@ int serve_main(const char *program, int argc, char **argv)
           "for running answers after SIGTERM (default: 30)", NULL, NULL },
         { OPT_STRING, '\0', "api-key-file", &v.key_file, "FILE",
           "keys of clients, a line each", NULL, NULL },
+        { OPT_STRING, '\0', "access-log", &v.log_file, "FILE", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "no-api-key", &v.no_key, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "max-connections", &v.limits.connections, "N", NULL, NULL,
           NULL },
@@ -341,6 +362,8 @@ int serve_main(const char *program, int argc, char **argv)
     }
     ids_clear(&v.endpoints.chat_stop);
     apikeys_close(v.endpoints.keys);
+    accesslog_close(v.endpoints.log);
+    str_clear(&v.layout);
     messages_close(&v.form);
     session_close(&session);
     return status;

@@ -180,7 +180,12 @@ static enum http_turn more(void *state, struct str *out)
 static void end(void *state, bool left)
 {
     struct answer *a = state;
+    struct str note = { 0 };
 
+    str_addf(&note, ",\"prompt_tokens\":%zu,\"completion_tokens\":%zu", a->usage.prompt,
+             a->usage.completion);
+    http_note(a->exchange, str_text(&note));
+    str_clear(&note);
     (void)left; /* whatever the model still makes of it, nobody reads it */
     job_cancel(a->job);
     job_taken_clear(&a->first);

@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -70,6 +72,9 @@ struct http_exchange {
     struct http_reply early; /* its answer whatever the body, which is not kept */
     size_t dropped;          /* bytes of it that were not */
     bool answered;
+    int status;
+    double came;
+    struct str notes; /* for the log */
     const struct http_later *later;
     void *state;
     struct str rest; /* of a streamed answer: bytes that are not sent yet */
@@ -112,6 +117,7 @@ void http_drop(struct http_exchange *x)
     str_clear(&x->body);
     str_clear(&x->rest);
     str_clear(&x->early.body);
+    str_clear(&x->notes);
     free(x->path);
     free(x);
 }
@@ -160,6 +166,11 @@ static void cut_off(struct http_exchange *x)
     x->gone = true;
     pthread_mutex_unlock(&x->lock);
     http_wake(x);
+}
+
+void http_note(struct http_exchange *x, const char *text)
+{
+    str_add(&x->notes, text);
 }
 
 void http_answer_later(struct http_exchange *x, const struct http_later *later,
@@ -301,22 +312,57 @@ static void *notice_line(void *arg, const char *uri, struct MHD_Connection *conn
     return NULL;
 }
 
+static void add_client(struct str *out, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *at = info ? info->client_addr : NULL;
+    char name[NI_MAXHOST];
+
+    if (at && (at->sa_family == AF_INET || at->sa_family == AF_INET6) &&
+        getnameinfo(at,
+                    at->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                             : sizeof(struct sockaddr_in6),
+                    name, sizeof(name), NULL, 0, NI_NUMERICHOST) == 0)
+        str_add(out, name);
+    else
+        str_add(out, "unix");
+}
+
+static void log_end(struct http *s, struct http_exchange *x,
+                    struct MHD_Connection *connection, bool left)
+{
+    struct str client = { 0 };
+    struct http_record record = { .status = x->status,
+                                  .left = left,
+                                  .seconds = clock_seconds() - x->came,
+                                  .notes = str_text(&x->notes) };
+
+    if (!s->handler->log)
+        return;
+    add_client(&client, connection);
+    record.client = str_text(&client);
+    s->handler->log(s->handler->arg, &x->request, &record);
+    str_clear(&client);
+}
+
 static void notice_end(void *arg, struct MHD_Connection *connection, void **context,
                        enum MHD_RequestTerminationCode how)
 {
     struct http *s = arg;
     struct http_exchange *x = *context;
+    bool left;
 
-    (void)connection;
     if (!x)
         return;
     *context = NULL;
+    left = how != MHD_REQUEST_TERMINATED_COMPLETED_OK || (!x->whole && !x->answered);
     pthread_mutex_lock(&x->lock);
     x->over = true;
     pthread_mutex_unlock(&x->lock);
     if (x->later)
-        x->later->end(x->state, how != MHD_REQUEST_TERMINATED_COMPLETED_OK ||
-                                    (!x->whole && !x->answered));
+        x->later->end(x->state, left);
+    log_end(s, x, connection, left);
     pthread_mutex_lock(&s->lock);
     x->of->exchange = NULL;
     x->of->phase = IDLE;
@@ -351,6 +397,7 @@ static enum MHD_Result queue(struct http_exchange *x, struct http_reply *reply,
     }
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    x->status = reply->status;
     ret = MHD_queue_response(x->connection, (unsigned)reply->status, response);
     MHD_destroy_response(response);
     return ret;
@@ -445,6 +492,7 @@ static struct http_exchange *exchange_new(struct http *s, struct MHD_Connection 
                                             header(c, MHD_HTTP_HEADER_AUTHORIZATION),
                                         .host = header(c, MHD_HTTP_HEADER_HOST),
                                         .origin = header(c, MHD_HTTP_HEADER_ORIGIN) };
+    x->came = clock_seconds();
     x->users = 1;
     pthread_mutex_init(&x->lock, NULL);
     pthread_mutex_lock(&s->lock);
@@ -675,6 +723,12 @@ void http_answer_later(struct http_exchange *x, const struct http_later *later,
     (void)x;
     (void)later;
     (void)state;
+}
+
+void http_note(struct http_exchange *x, const char *text)
+{
+    (void)x;
+    (void)text;
 }
 
 void http_hold(struct http_exchange *x)

@@ -58,6 +58,15 @@ struct http_later {
     void (*end)(void *state, bool left);
 };
 
+/* What has become of a request. */
+struct http_record {
+    const char *client; /* its address, or "unix" */
+    int status;         /* of the answer; 0: none was sent */
+    bool left;          /* the client has not waited for all of it */
+    double seconds;     /* since its head was read */
+    const char *notes;  /* what http_note has been given */
+};
+
 /* What answers requests, called by several threads at a time. */
 struct http_handler {
     /* Before the body is read: sets *reply to answer already, which closes the
@@ -68,6 +77,9 @@ struct http_handler {
                    struct http_reply *reply);
     /* Sets the reply's body and type for STATUS, which the server gives itself: 413. */
     void (*refuse)(void *arg, int status, const char *why, struct http_reply *reply);
+    /* A request is over.  .body is not read any more; or NULL. */
+    void (*log)(void *arg, const struct http_request *r,
+                const struct http_record *record);
     void *arg;
 };
 
@@ -85,6 +97,8 @@ MUST_CHECK int http_open(struct http **out, int fd, const struct http_limits *li
 /* During .answer: LATER has the answer of X. */
 void http_answer_later(struct http_exchange *x, const struct http_later *later,
                        void *state);
+/* During .answer, .look, .more or .end: appends to what the log is given of X. */
+void http_note(struct http_exchange *x, const char *text);
 /* Somebody besides the server uses X until http_drop. */
 void http_hold(struct http_exchange *x);
 void http_drop(struct http_exchange *x);

@@ -1,5 +1,6 @@
 # lib/serve - a web server of answers
 lib_libshardutils_a_SOURCES += \
+    %D%/accesslog.c %D%/accesslog.h \
     %D%/apikeys.c %D%/apikeys.h \
     %D%/address.c %D%/address.h \
     %D%/answer.c %D%/answer.h \

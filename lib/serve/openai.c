@@ -102,12 +102,6 @@ static int take_max_tokens(struct openai_request *r, const struct json *j,
     return take_count(&r->max_tokens, j, 1, INT32_MAX, name, e);
 }
 
-static int take_min_tokens(struct openai_request *r, const struct json *j,
-                           const char *name, struct openai_error *e)
-{
-    return take_count(&r->min_tokens, j, 0, INT32_MAX, name, e);
-}
-
 static int take_temperature(struct openai_request *r, const struct json *j,
                             const char *name, struct openai_error *e)
 {
@@ -275,6 +269,15 @@ static int take_prompt(struct openai_request *r, const struct json *j, const cha
     return 0;
 }
 
+static int take_tokens(struct openai_request *r, const struct json *j, const char *name,
+                       struct openai_error *e)
+{
+    r->tokens = j;
+    return is_ids(j) || (j->type == JSON_ARRAY && !j->first)
+               ? 0
+               : bad(e, name, "a list of token ids");
+}
+
 /* ---- what is not supported ---- */
 
 static int unsupported(const char *name, struct openai_error *e)
@@ -304,6 +307,13 @@ static int want_one(struct openai_request *r, const struct json *j, const char *
     return json_double(j, &x) && x == 1 ? 0 : unsupported(name, e);
 }
 
+static int want_true(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    (void)r;
+    return j->type == JSON_TRUE ? 0 : unsupported(name, e);
+}
+
 static int want_empty(struct openai_request *r, const struct json *j, const char *name,
                       struct openai_error *e)
 {
@@ -331,14 +341,21 @@ static int want_none(struct openai_request *r, const struct json *j, const char 
     return json_string(j) && !strcmp(json_string(j), "none") ? 0 : unsupported(name, e);
 }
 
-enum { COMPLETION = 1 << OPENAI_COMPLETION, CHAT = 1 << OPENAI_CHAT, BOTH = 3 };
+enum {
+    COMPLETION = 1 << OPENAI_COMPLETION,
+    CHAT = 1 << OPENAI_CHAT,
+    BOTH = COMPLETION | CHAT,
+    TOKENIZE = 1 << OPENAI_TOKENIZE,
+    DETOKENIZE = 1 << OPENAI_DETOKENIZE,
+    ALL = BOTH | TOKENIZE | DETOKENIZE
+};
 
 static const struct param params[] = {
-    { "model", BOTH, take_model },
-    { "prompt", COMPLETION, take_prompt },
+    { "model", ALL, take_model },
+    { "prompt", COMPLETION | TOKENIZE, take_prompt },
+    { "tokens", DETOKENIZE, take_tokens },
     { "max_tokens", BOTH, take_max_tokens },
     { "max_completion_tokens", CHAT, take_max_tokens },
-    { "min_tokens", BOTH, take_min_tokens },
     { "temperature", BOTH, take_temperature },
     { "top_p", BOTH, take_top_p },
     { "top_k", BOTH, take_top_k },
@@ -350,6 +367,7 @@ static const struct param params[] = {
     { "stream", BOTH, take_stream },
     { "stream_options", BOTH, take_stream_options },
     /* change the answer, and are not supported */
+    { "add_special_tokens", COMPLETION | TOKENIZE, want_true },
     { "audio", CHAT, want_empty },
     { "best_of", COMPLETION, want_one },
     { "echo", COMPLETION, want_zero },
@@ -364,6 +382,7 @@ static const struct param params[] = {
     { "logit_bias", BOTH, want_empty },
     { "logprobs", BOTH, want_zero },
     { "min_p", BOTH, want_zero },
+    { "min_tokens", BOTH, want_zero },
     { "modalities", CHAT, want_text },
     { "prediction", CHAT, want_empty },
     { "presence_penalty", BOTH, want_zero },
@@ -407,6 +426,11 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
         return -1;
     if (kind == OPENAI_COMPLETION && !r->prompt)
         return openai_fail(e, 400, "prompt", "missing_parameter", "no \"prompt\"");
+    if (kind == OPENAI_DETOKENIZE && !r->tokens)
+        return openai_fail(e, 400, "tokens", "missing_parameter", "no \"tokens\"");
+    if (kind == OPENAI_TOKENIZE && (r->nprompts > 1 || (r->prompt && r->prompt->ids)))
+        return openai_fail(e, 400, "prompt", "invalid_value",
+                           "prompt: expected a text");
     if (kind == OPENAI_COMPLETION && r->nprompts * (size_t)r->n > OPENAI_MOST_CHOICES)
         return openai_fail(e, 400, "n", "invalid_value",
                            "n: %zu prompts have at most %d choices in all", r->nprompts,

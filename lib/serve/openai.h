@@ -30,7 +30,12 @@ void openai_add_error(struct str *out, const struct openai_error *e);
 
 /* ---- requests ---- */
 
-enum openai_kind { OPENAI_COMPLETION, OPENAI_CHAT };
+enum openai_kind {
+    OPENAI_COMPLETION,
+    OPENAI_CHAT,
+    OPENAI_TOKENIZE,  /* vLLM's: one prompt, or messages */
+    OPENAI_DETOKENIZE /* the same: .tokens */
+};
 
 /* One of the prompts of a completion. */
 struct openai_prompt {
@@ -43,14 +48,15 @@ struct openai_request {
     enum openai_kind kind;
     struct json_doc doc;          /* of which all pointers are borrowed */
     const char *model;            /* NULL: not given */
-    struct openai_prompt *prompt; /* [nprompts]: of a completion */
+    struct openai_prompt *prompt; /* [nprompts]: of a completion, or to be tokenized */
     size_t nprompts;
-    int n; /* choices of each prompt */
+    const struct json *tokens; /* an array of numbers of [0, 2^31), or empty */
+    int n;                     /* choices of each prompt */
     bool stream, include_usage, echo;
     struct {
         bool max_tokens, temperature, top_k, top_p, seed;
     } given;
-    uint64_t max_tokens, min_tokens, top_k, seed;
+    uint64_t max_tokens, top_k, seed;
     double temperature, top_p;
     const char **stop; /* [nstop] texts that end an answer */
     size_t nstop;

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    enum openai_kind kind = size && data[0] == 'c' ? OPENAI_CHAT : OPENAI_COMPLETION;
+    enum openai_kind kind = OPENAI_COMPLETION;
     struct openai_request r;
     struct openai_error e = { 0 };
     struct str out = { 0 };
@@ -19,6 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!size)
         return 0;
+    kind = data[0] == 'c'   ? OPENAI_CHAT
+           : data[0] == 't' ? OPENAI_TOKENIZE
+           : data[0] == 'd' ? OPENAI_DETOKENIZE
+                            : OPENAI_COMPLETION;
     if (openai_parse(&r, kind, (const char *)data + 1, size - 1, &e) < 0) {
         assert(e.status == 400 && *e.text);
         openai_add_error(&out, &e);
@@ -26,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         json_clear(&doc);
     } else {
         assert(r.n >= 1 && r.temperature >= 0);
-        assert(kind == OPENAI_CHAT || r.nprompts >= 1);
+        assert(kind != OPENAI_COMPLETION || r.nprompts >= 1);
         for (size_t i = 0; i < r.nstop; i++)
             assert(*r.stop[i]);
         for (size_t i = 0; i < r.nprompts; i++)
