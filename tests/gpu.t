@@ -70,7 +70,6 @@ int8="no kernel for linear with weights of int8"
 same_bits="no kernel for linear with the same bits on all layouts (--deterministic)"
 training="no kernel for nll_back, which training needs"
 lacks "--weights int8" "$int8" generate --weights int8 $short
-lacks "--kv-dtype bf16" "no kernel for keep with a cache of bf16" generate --kv-dtype bf16 $short
 lacks "--deterministic on tp 2" "$same_bits" generate --deterministic --tp 2 $short
 lacks "a training" "$training" train --data ids.jsonl --steps 1 -n "$models/llama-gqa"
 lacks "bench --train" "$training" bench --train --repeat 1 --tokens 2 "$models/llama-gqa"
@@ -114,6 +113,10 @@ ok "steps are launched" grep -q 'graphs 0' log
 same "texts of which one outgrows a graph are the CPU's" generate \
     --ids "$(seq -s, 1 40),$(seq -s, 1 100),$(seq -s, 1 110)" --ids 9,8 --ids 5 --max-tokens 12 "$models/stories260K/hf"
 ok "by graphs" grep -q 'graphs [1-9]' log
+for type in bf16 int8 fp8 int4; do
+    same "texts over tp 2 with a cache of $type are the CPU's" generate --ids 8,9,10,11 --ids 85,59 --tp 2 \
+        --max-tokens 3 --kv-dtype $type "$models/llama-gqa"
+done
 same "drawn text is the CPU's" generate --ids 8,59 --max-tokens 3 --temperature 1 --top-k 50 \
     --top-p 0.9 --seed 5 "$models/stories260K/hf"
 same "plainly drawn text is the CPU's" generate --ids 8,9 --max-tokens 3 --temperature 1 --seed 7 \
@@ -305,7 +308,8 @@ ids=$long
 foretold "$models/llama-gqa" "" "--compute f32 --kv-dtype f32"
 foretold "$models/llama-gqa" "--tp 2" "--compute bf16 --kv-dtype f32"
 foretold "$models/mixtral" "--tp 2" "--compute f32 --kv-dtype f32"
-ok "with experts apart, longer prompts and rounded products, too" test $wrong = 0 -a $told = 4
+foretold "$models/llama-gqa" "--tp 2" "--compute f32 --kv-dtype int4"
+ok "with experts apart, longer prompts and rounded products, too" test $wrong = 0 -a $told = 5
 
 # of which the GPU changes one thing, if weights have 16 bits
 working() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kv-dtype - what a cache of bf16, of bytes or of FP8 changes, and what it does not
+# kv-dtype - what a cache of bf16, of bytes, of FP8 or of 4 bits changes, and what it does not
 . "${top_srcdir:?}/tests/lib.sh"
 compare=$top_builddir/tests/compare-tensors
 
@@ -8,7 +8,7 @@ score() {
     tp-run score --json --window 256 "$@" "$bard/heldout.txt" "$bard"
 }
 score > f32
-for pair in bf16:2e-4 int8:3e-3 fp8:3e-3; do
+for pair in bf16:2e-4 int8:3e-3 fp8:3e-3 int4:1e-2; do
     type=${pair%:*}
     score --kv-dtype "$type" > "$type"
     ok "bard's likelihood with a cache of $type is within ${pair#*:} of that with f32" \
@@ -22,10 +22,10 @@ for dir in "$data/models/llama-gqa" "$data/models/deepseek-v3" "$data/models/gpt
     "$data/models/mistral-window"; do
     use_model "$dir"
     tp-run logits --ids "$ids" -o f32.safetensors "$dir"
-    for pair in bf16:2e-2 int8:4e-2 fp8:1e-1; do
+    for pair in bf16:2e-2 int8:4e-2 fp8:1e-1 int4:4e-1; do
         type=${pair%:*}
         tp-run logits --kv-dtype "$type" --ids "$ids" -o "$type.safetensors" "$dir"
-        case $name-$type in deepseek-v3-fp8) continue ;; esac # rounding chooses other experts
+        case $name-$type in deepseek-v3-fp8 | deepseek-v3-int4) continue ;; esac # rounding chooses other experts
         ok "$name: logits with $type are within ${pair#*:}" "$compare" f32.safetensors "$type.safetensors" "${pair#*:}" logits
         tp-run logits --kv-dtype "$type" --pp 2 --ids "$ids" -o pp.safetensors "$dir"
         ok "$name: stages give the same bits with $type" cmp "$type.safetensors" pp.safetensors
@@ -34,7 +34,7 @@ done
 
 # a token's keys and values are rounded by themselves
 use_model "$data/models/llama-gqa"
-for pair in bf16:1e-5 int8:1e-4 fp8:1e-5; do # with int8, queries are rounded to 16 bits where the CPU has products of bytes
+for pair in bf16:1e-5 int8:1e-4 fp8:1e-5 int4:1e-5; do # with int8, queries are rounded to 16 bits where the CPU has products of bytes
     type=${pair%:*}
     tp-run logits --deterministic --kv-dtype $type --ids "$ids" -o one.safetensors "$dir"
     for mesh in tp=2 sp=2 tp=2,pp=2; do
@@ -55,7 +55,7 @@ done
 
 # bytes: as predicted
 sizes='s/.*"weights":\([0-9]*\).*"kv_cache":\([0-9]*\).*/\1 \2/p'
-for type in f32 bf16 int8 fp8; do
+for type in f32 bf16 int8 fp8 int4; do
     for tp in 1 2; do
         tp-run generate --report-memory --kv-dtype $type --tp $tp --ids "$(seq -s, 1 47)" --max-tokens 1 "$bard" 2>&1 > text |
             sed -n "$sizes" | sort -u > allocated
@@ -66,5 +66,5 @@ for type in f32 bf16 int8 fp8; do
 done
 run tp-run generate --kv-dtype f16 --ids 3 "$bard"
 status_is 2 "another type is a usage error"
-err_has "--kv-dtype: expected f32, bf16, int8 or fp8, not 'f16'" "that names those there are"
+err_has "--kv-dtype: expected f32, bf16, int8, fp8 or int4, not 'f16'" "that names those there are"
 done_testing

@@ -1746,6 +1746,242 @@ static void try_sequences(void)
         free(x[k]);
 }
 
+/* ---- caches of other formats ---- */
+
+struct cache_trial {
+    const char *name;
+    uint64_t heads, kv_heads, dim;
+    int32_t rows, keys; /* queries; keys, with theirs */
+};
+
+/* Appends the rows X to the cache C of BLOCKS through the table BLOCK, on B; the
+ * cache's bytes, the caller's. */
+static char *append(const struct backend *b, struct device *on, struct buffer c,
+                    const float *x, const struct range *range, const int32_t *block,
+                    size_t blocks, struct buffer *kept)
+{
+    struct inst inst = { .op = OP_KEEP, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct call call = { .inst = &inst, .y = c };
+    size_t bytes = blocks * BLOCK_ROWS * format_row_bytes(c.format, c.cols, c.width);
+    bool gpus = b == &backend_cuda;
+    char *memory = xcalloc(bytes, 1);
+
+    call.range =
+        (struct ranges){ .v = gpus ? copy_new(range, sizeof(*range), 0) : range,
+                         .n = 1,
+                         .block =
+                             gpus ? copy_new(block, blocks * sizeof(*block), 0) : block,
+                         .block_rows = BLOCK_ROWS,
+                         .most_rows = (size_t)range->rows,
+                         .most_keys = (size_t)range->keys };
+    call.x[0] = (struct buffer){ .data = (void *)(uintptr_t)x,
+                                 .most = (size_t)range->rows,
+                                 .cols = c.cols };
+    call.y.data = memory;
+    if (gpus) {
+        call.x[0].data = copy_new(x, (size_t)range->rows * c.cols * sizeof(*x), 4);
+        call.y.data = copy_new(memory, bytes, 4);
+    }
+    check(b->kernel[OP_KEEP](on, &call, &err) == 0);
+    if (gpus)
+        check(b->copy_out(on, memory, call.y.data, bytes, &err) == 0);
+    *kept = call.y;
+    return memory;
+}
+
+/* Attention of T's queries over the caches K and V on the GPU to Y. */
+static void attend_cached(float *y, const struct cache_trial *t, const float *q,
+                          const struct buffer *k, const struct buffer *v,
+                          const int32_t *block, size_t blocks, int bits)
+{
+    struct inst inst = { .op = OP_ATTENTION, .nsrc = 3, .weight = -1, .weight2 = -1 };
+    struct call c = { .inst = &inst, .narrow = bits <= 16, .rounded = bits == 8 };
+    const struct range one = { .rows = t->rows,
+                               .start = t->keys - t->rows,
+                               .keys = t->keys };
+    size_t n = (size_t)t->rows * t->heads * t->dim;
+
+    inst.attention.heads = inst.attention.all_heads = t->heads;
+    inst.attention.kv_heads = inst.attention.groups = t->kv_heads;
+    inst.attention.within = inst.attention.per_group = t->heads / t->kv_heads;
+    inst.attention.head_dim = inst.attention.value_dim = inst.attention.value_cols =
+        t->dim;
+    inst.attention.scale = 1 / sqrt((double)t->dim);
+    inst.attention.causal = true;
+    c.range = (struct ranges){ .v = copy_new(&one, sizeof(one), 0),
+                               .n = 1,
+                               .block = copy_new(block, blocks * sizeof(*block), 0),
+                               .block_rows = BLOCK_ROWS,
+                               .most_rows = (size_t)t->rows,
+                               .most_keys = (size_t)t->keys };
+    c.x[0] = (struct buffer){ .data = copy_new(q, n * sizeof(*q), 4),
+                              .rows = copy_new(&t->rows, sizeof(t->rows), 0),
+                              .most = (size_t)t->rows,
+                              .cols = t->heads * t->dim };
+    c.x[1] = *k;
+    c.x[2] = *v;
+    c.y = c.x[0];
+    c.y.data = copy_new(y, n * sizeof(*y), 4);
+    check(backend_cuda.kernel[OP_ATTENTION](gpu, &c, &err) == 0 &&
+          backend_cuda.copy_out(gpu, y, c.y.data, n * sizeof(*y), &err) == 0);
+}
+
+/* All numbers of the cache at MEMORY, in the order of its rows; the caller's. */
+static float *widened(const char *memory, const struct buffer *c, size_t rows)
+{
+    size_t bytes = format_row_bytes(c->format, c->cols, c->width);
+    float *x = xcalloc(rows * c->cols, sizeof(*x));
+
+    for (size_t i = 0; i < rows; i++)
+        format_table[c->format].widen(
+            x + i * c->cols,
+            &(struct format_codes){ .data = (void *)(uintptr_t)(memory + i * bytes),
+                                    .rows = 1,
+                                    .cols = c->cols,
+                                    .per = c->width },
+            0, 0, c->cols);
+    return x;
+}
+
+/* Does attention over a cache of F have the bits of one over f32 with its numbers? */
+static bool reads_cache(const struct cache_trial *t, enum format f,
+                        const float *const x[3], int bits)
+{
+    const struct range all = { .rows = t->keys, .keys = t->keys };
+    size_t blocks = ((size_t)t->keys + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    size_t rows = blocks * BLOCK_ROWS, n = (size_t)t->rows * t->heads * t->dim;
+    struct buffer c = { .cols = t->kv_heads * t->dim,
+                        .most = rows,
+                        .format = f,
+                        .width = format_cached_per(f, t->dim) };
+    struct buffer plain = { .cols = c.cols, .most = rows }, kept[2], wide[2];
+    float *y = xcalloc(2 * n, sizeof(*y));
+    int32_t block[MOST_BLOCKS];
+    bool same;
+
+    owned.n = 0;
+    for (size_t i = 0; i < blocks; i++)
+        block[i] = (int32_t)(blocks - 1 - i);
+    for (int i = 0; i < 2; i++) {
+        char *memory =
+            append(&backend_cuda, gpu, c, x[i + 1], &all, block, blocks, &kept[i]);
+        float *w = widened(memory, &c, rows);
+
+        wide[i] = plain;
+        wide[i].data = copy_new(w, rows * c.cols * sizeof(*w), 4);
+        free(memory);
+        free(w);
+    }
+    attend_cached(y, t, x[0], &kept[0], &kept[1], block, blocks, bits);
+    attend_cached(y + n, t, x[0], &wide[0], &wide[1], block, blocks, bits);
+    same = !memcmp(y, y + n, n * sizeof(*y)) && y[0] == y[0];
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    free(y);
+    return same;
+}
+
+/* Are the bytes that a GPU appends those of the CPU, and is what it reads back what
+ * they stand for? */
+static bool keeps_cache(const struct cache_trial *t, enum format f, const float *x)
+{
+    const struct range all = { .rows = t->keys, .keys = t->keys };
+    size_t blocks = ((size_t)t->keys + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    size_t rows = blocks * BLOCK_ROWS, n = (size_t)t->keys * t->kv_heads * t->dim;
+    struct buffer c = { .cols = t->kv_heads * t->dim,
+                        .most = rows,
+                        .format = f,
+                        .width = format_cached_per(f, t->dim) };
+    struct buffer of_cpu, of_gpu;
+    struct inst inst = { .op = OP_CACHE_READ, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct call read = { .inst = &inst };
+    int32_t block[MOST_BLOCKS];
+    float *y = xcalloc(n, sizeof(*y)), *w;
+    char *a, *b;
+    bool same;
+
+    owned.n = 0;
+    for (size_t i = 0; i < blocks; i++)
+        block[i] = (int32_t)i;
+    a = append(&backend_cpu, cpu, c, x, &all, block, blocks, &of_cpu);
+    b = append(&backend_cuda, gpu, c, x, &all, block, blocks, &of_gpu);
+    /* a NaN's sign and bits are not told apart */
+    same = !memcmp(a, b, rows * format_row_bytes(f, c.cols, c.width));
+    w = widened(b, &c, rows);
+    read.range = (struct ranges){ .v = copy_new(&all, sizeof(all), 0),
+                                  .n = 1,
+                                  .block = copy_new(block, sizeof(block), 0),
+                                  .block_rows = BLOCK_ROWS,
+                                  .most_keys = (size_t)t->keys };
+    read.x[0] = of_gpu;
+    read.y = (struct buffer){ .data = copy_new(y, n * sizeof(*y), 4),
+                              .rows = copy_new(&t->keys, sizeof(t->keys), 0),
+                              .most = (size_t)t->keys,
+                              .cols = c.cols };
+    check(backend_cuda.kernel[OP_CACHE_READ](gpu, &read, &err) == 0 &&
+          backend_cuda.copy_out(gpu, y, read.y.data, n * sizeof(*y), &err) == 0);
+    for (size_t i = 0; i < n; i++)
+        same = same && (y[i] == w[i] || (y[i] != y[i] && w[i] != w[i]));
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    free(a);
+    free(b);
+    free(w);
+    free(y);
+    return same;
+}
+
+static void try_caches(void)
+{
+    static const struct cache_trial all[] = {
+        { "one query", 4, 2, 64, 1, 70 },
+        { "one query of eight heads", 8, 1, 8, 1, 40 },
+        { "heads of odd width", 3, 3, 7, 2, 37 },
+        { "heads of 10", 2, 1, 10, 1, 20 },
+        { "a prompt", 2, 1, 64, 18, 33 },
+        { "a prompt of wide heads", 1, 1, 96, 10, 10 },
+        { "a prompt of odd heads", 2, 2, 9, 12, 17 },
+    };
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_CACHE_INT8,
+                                           FORMAT_CACHE_FP8, FORMAT_CACHE_INT4 };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        for (size_t f = 0; f < sizeof(formats) / sizeof(*formats); f++) {
+            const struct cache_trial *t = &all[i];
+            const char *name = format_name(formats[f]);
+            size_t n = (size_t)t->keys * t->heads * t->dim;
+            bool kept = true, read = true;
+            float *x[3];
+
+            for (int k = 0; k < 3; k++)
+                x[k] = numbers_new(n, FORMAT_F32, (uint64_t)k + 21);
+            for (size_t o = 0; o < norders(); o += 3) {
+                bool tiles = t->rows >= 8; /* on tensor cores */
+
+                setenv("EMU_ORDER", orders[o], 1);
+                aligned = o % 2 == 0;
+                read = read && reads_cache(t, formats[f], (const float **)x, 32);
+                aligned = true;
+                for (int bits = 16; tiles && bits >= 8; bits -= 8)
+                    read = read && reads_cache(t, formats[f], (const float **)x, bits);
+                for (size_t c = 0; c < t->dim; c++) /* a head of zeros */
+                    x[1][c] = 0;
+                x[1][n / 2] = 1e30F;
+                x[1][n / 3] = 1e-41F;
+                kept = kept && keeps_cache(t, formats[f], x[1]);
+                x[1][n / 4] = NAN;
+                x[1][n / 5] = -INFINITY;
+                kept = kept && keeps_cache(t, formats[f], x[1]);
+                x[1][n / 4] = x[1][n / 5] = 1;
+            }
+            aligned = false;
+            tap_ok(kept, "a cache of %s gets the CPU's bytes: %s", name, t->name);
+            tap_ok(read, "attention reads it as its numbers in f32");
+            for (int k = 0; k < 3; k++)
+                free(x[k]);
+        }
+}
+
 /* ---- fragments ---- */
 
 /* Row and column of element I (not word) of LANE, as the PTX ISA prints them ("Matrix
@@ -1865,6 +2101,9 @@ static bool supports(const struct inst *inst, uint64_t cols, enum format cache)
 static void try_lacks(void)
 {
     struct inst inst = { .op = OP_LINEAR, .nsrc = 1, .weight = -1, .weight2 = -1 };
+    struct inst fused[2] = {
+        { .op = OP_ROPE_KEEP, .parts = 1, .weight = -1, .weight2 = -1 }
+    };
     static const enum op wide[] = { OP_ATTENTION, OP_STREAM, OP_RELATE, OP_RELATE_XL,
                                     OP_GLOBAL_ATTENTION };
     bool small = true, large = false;
@@ -1890,8 +2129,9 @@ static void try_lacks(void)
     }
     tap_ok(small && !large, "heads have at most as many columns as there is room for");
     inst = (struct inst){ .op = OP_ATTENTION, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    tap_ok(!supports(&inst, 8, FORMAT_BF16) && !supports(&inst, 8, FORMAT_CACHE_INT8),
-           "attention reads a cache of f32");
+    tap_ok(supports(&inst, 8, FORMAT_BF16) && supports(&inst, 8, FORMAT_CACHE_INT4) &&
+               !supports(&inst, 8, FORMAT_F16),
+           "attention reads the formats of caches");
     inst.attention.value_dim = GPU_VALUE_DIM + 1;
     tap_ok(!supports(&inst, 8, FORMAT_F32), "of values that are not too wide, either");
     inst.attention.value_dim = 8;
@@ -1902,8 +2142,12 @@ static void try_lacks(void)
                !supports(&inst, GPU_EXPERTS + 1, FORMAT_F32),
            "experts are as many as there is room for");
     inst = (struct inst){ .op = OP_KEEP, .nsrc = 1, .weight = -1, .weight2 = -1 };
-    tap_ok(supports(&inst, 8, FORMAT_F32) && !supports(&inst, 8, FORMAT_BF16),
-           "what is cached is f32");
+    tap_ok(supports(&inst, 8, FORMAT_F32) && supports(&inst, 8, FORMAT_CACHE_FP8) &&
+               !supports(&inst, 8, FORMAT_F16),
+           "and are what is appended");
+    fused[1] = inst;
+    tap_ok(supports(fused, 8, FORMAT_F32) && !supports(fused, 8, FORMAT_BF16),
+           "but for rotation and append in one");
     inst.op = OP_ALL_REDUCE;
     tap_ok(supports(&inst, 8, FORMAT_BF16), "a collective needs no kernel");
 }
@@ -2067,8 +2311,8 @@ static void try_launches(void)
     check_launches("mistral-window", 10, 8);
     check_launches("qwen2-window", 10, 11);
     for (int op = 0; op < OP_COUNT; op++)
-        as_said &=
-            !op_table[op].parts || gpu_fuses[op] == (backend_cuda.kernel[op] != NULL);
+        as_said &= !op_table[op].parts || gpu_fuses((enum op)op, FORMAT_F32) ==
+                                              (backend_cuda.kernel[op] != NULL);
     tap_ok(as_said, "CUDA fuses what predictions say");
 }
 
@@ -2097,6 +2341,7 @@ int main(int argc, char **argv)
         { "attention", try_attention },
         { "attention", try_ring },
         { "attention", try_sequences },
+        { "caches", try_caches },
         { "stream", try_streams },
         { "relative", try_relate },
         { "longformer", try_globals },

@@ -447,7 +447,10 @@ static void explain_values(struct str *out, const struct request *q,
                            const struct costmodel *a)
 {
     const struct memory_options *m = &q->memory;
-    const char *scales = m->kv_scale ? " (and 4 a head)" : "";
+    bool halves = m->kv_format == FORMAT_CACHE_INT4;
+    const char *scales = !m->kv_scales ? ""
+                         : halves      ? " (and 2 for each 32)"
+                                       : " (and 4 a head)";
     const struct unit *u = NULL;
     uint64_t cache = 0;
     bool windows = false;
@@ -482,17 +485,20 @@ static void explain_values(struct str *out, const struct request *q,
     if (!m->train && m->cache_tokens) {
         str_addf(out, "activations    the most that values of one step need at once\n");
         str_addf(out,
-                 "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
-                 " bytes%s x %" PRIu64 " tokens%s\n",
-                 cache, m->kv_bytes, scales,
+                 "kv_cache       %" PRIu64
+                 " elements a token on all layers x %g bytes%s x %" PRIu64
+                 " tokens%s\n",
+                 cache, format_bits(m->kv_format) / 8.0, scales,
                  m->cache_tokens / m->kv_block * m->kv_block,
                  windows ? ", where there is a window no more than it shows" : "");
     } else if (!m->train) {
         str_addf(out, "activations    the most that values of one step need at once\n");
         str_addf(out,
-                 "kv_cache       %" PRIu64 " elements a token on all layers x %" PRIu64
-                 " bytes%s x %" PRIu64 " sequences%s\n",
-                 cache, m->kv_bytes, scales, m->micro_batch * m->micro_batches,
+                 "kv_cache       %" PRIu64
+                 " elements a token on all layers x %g bytes%s x %" PRIu64
+                 " sequences%s\n",
+                 cache, format_bits(m->kv_format) / 8.0, scales,
+                 m->micro_batch * m->micro_batches,
                  windows ? ", where there is a window for its tokens alone" : "");
     }
 }

@@ -26,6 +26,7 @@ const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
                                      "int4", "nf4",  "gptq", "awq",  "mxfp4",
                                      "q8_0", "q6_K", "q4_K", "q4_0", NULL };
 const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
+const char *const cache_words[] = { "bf16", "f16", "f32", "fp8", "int8", "int4", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
 
 /* Prompt tokens of a step: vLLM's max_num_batched_tokens on large devices; tp-run's. */
@@ -105,6 +106,25 @@ static int set_compute(struct request *r, const char *name, struct err *err)
     return float_bytes(&r->given.compute_bytes, "--compute", name, err);
 }
 
+/* Evaluates --kv-dtype. */
+static int set_cache(struct request *r, const char *name, struct err *err)
+{
+    bool tp_run = r->memory.framework == FRAMEWORK_TP_RUN;
+    uint64_t bytes = 0;
+
+    if (!strcmp(name, "int4") && !tp_run)
+        return err_set(err, ERR_USAGE, "--kv-dtype int4: is of --framework=tp-run");
+    if (strcmp(name, "int4") != 0 && float_bytes(&bytes, "--kv-dtype", name, err) < 0)
+        return -1;
+    r->given.kv_format = !bytes                  ? FORMAT_CACHE_INT4
+                         : bytes == 4            ? FORMAT_F32
+                         : bytes == 2            ? FORMAT_BF16
+                         : !strcmp(name, "int8") ? FORMAT_CACHE_INT8
+                                                 : FORMAT_CACHE_FP8;
+    r->given.kv = true;
+    return 0;
+}
+
 void request_set_weights(struct request *r, const struct weight_type *weights)
 {
     struct memory_options *m = &r->memory;
@@ -114,9 +134,12 @@ void request_set_weights(struct request *r, const struct weight_type *weights)
     m->other = weights && weights->scope == SCOPE_ALL ? weights : own_type(r);
     own = m->framework == FRAMEWORK_TP_RUN ? sizeof(float) : m->other->block_bytes;
     m->compute_bytes = r->given.compute_bytes ? r->given.compute_bytes : own;
-    m->kv_bytes = r->given.kv_bytes ? r->given.kv_bytes : m->compute_bytes;
-    m->kv_scale =
-        m->framework == FRAMEWORK_TP_RUN && m->kv_bytes == 1 ? sizeof(float) : 0;
+    m->kv_format = r->given.kv                         ? r->given.kv_format
+                   : m->compute_bytes == sizeof(float) ? FORMAT_F32
+                   : m->compute_bytes == 1             ? FORMAT_CACHE_FP8
+                                                       : FORMAT_BF16;
+    m->kv_scales = m->framework == FRAMEWORK_TP_RUN &&
+                   format_table[m->kv_format].axis == FORMAT_CACHED;
     if (!r->rate_given)
         r->rate = m->compute_bytes == sizeof(float) ? GPU_FP32 : GPU_BF16;
     own = habits_of(m).grad_bytes;
@@ -145,8 +168,7 @@ static int set_types(struct request *r, const struct request_options *o,
             assume(r, "weights", "weights %s", own->name);
     }
     if ((o->compute && set_compute(r, o->compute, err) < 0) ||
-        (o->kv_dtype &&
-         float_bytes(&r->given.kv_bytes, "--kv-dtype", o->kv_dtype, err) < 0) ||
+        (o->kv_dtype && set_cache(r, o->kv_dtype, err) < 0) ||
         (o->grad_dtype &&
          float_bytes(&r->given.grad_bytes, "--grad-dtype", o->grad_dtype, err) < 0))
         return -1;

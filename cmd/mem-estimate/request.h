@@ -32,7 +32,7 @@ extern const char *const flash_names[], *const balance_names[], *const backend_n
 extern const char *const lora_rank[];
 extern const char *const master_names[];
 /* Common types of weights; types of activations. */
-extern const char *const weight_words[], *const float_words[];
+extern const char *const weight_words[], *const float_words[], *const cache_words[];
 
 #define REQUEST_DEFAULTS                           \
     {                                              \
@@ -90,7 +90,7 @@ extern const char *const weight_words[], *const float_words[];
 
 /* ... for inference, ... */
 #define REQUEST_INFER_OPTIONS(r)                                                       \
-    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, float_words,      \
+    REQUEST_ROW(OPT_STRING, "kv-dtype", &(r).kv_dtype, "TYPE", NULL, cache_words,      \
                 NULL),                                                                 \
         REQUEST_ROW(OPT_COUNT, "prefill-tokens", &(r).prefill, "N", NULL, NULL, NULL), \
         REQUEST_ROW(OPT_COUNT, "kv-block", &(r).kv_block, "N", NULL, NULL, NULL)
@@ -126,7 +126,9 @@ struct request {
         uint64_t size, number, global; /* 0: not given */
     } batch;
     struct {
-        uint64_t compute_bytes, kv_bytes, grad_bytes; /* 0: not given */
+        uint64_t compute_bytes, grad_bytes; /* 0: not given */
+        enum format kv_format;
+        bool kv; /* it is given */
     } given;
     struct summary summary;
     const char *path, *family, *config; /* of the model; of the options, or NULL */

@@ -603,7 +603,7 @@ static int set_devices(struct session *s, struct err *err)
 static int set_cache(struct session *s, struct err *err)
 {
     static const enum format of[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8,
-                                      FORMAT_CACHE_FP8 };
+                                      FORMAT_CACHE_FP8, FORMAT_CACHE_INT4 };
 
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
         if (!s->opt.kv_dtype || !strcmp(format_name(of[i]), s->opt.kv_dtype)) {
@@ -611,7 +611,7 @@ static int set_cache(struct session *s, struct err *err)
             return 0;
         }
     return err_set(err, ERR_USAGE,
-                   "--kv-dtype: expected f32, bf16, int8 or fp8, not '%s'",
+                   "--kv-dtype: expected f32, bf16, int8, fp8 or int4, not '%s'",
                    s->opt.kv_dtype);
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/cached.h"
 #include "lib/base/codes.h"
 #include "lib/base/mem.h"
 
@@ -233,7 +234,7 @@ static void encode_cache_int8(const struct format_codes *c, uint64_t row,
         float to = codes_inverse(most, 127, &scale[h]);
 
         for (uint64_t i = 0; i < c->per; i++)
-            q[i] = isfinite(most) ? (int8_t)rintf(x[i] * to) : 1;
+            q[i] = isfinite(most) ? cached_int8(x[i], to) : 1;
     }
 }
 
@@ -246,21 +247,6 @@ static void widen_cache_fp8(float *x, const struct format_codes *c, uint64_t row
     (void)row;
     for (uint64_t i = 0; i < n; i++)
         x[i] = f8_value(DTYPE_F8_E4M3, code[first + i]) * scale[(first + i) / c->per];
-}
-
-/* The nearest E4M3 of X, at most 448 in magnitude; ties to even. */
-static uint8_t e4m3_of(float x)
-{
-    uint8_t sign = signbit(x) ? 0x80 : 0;
-    int exponent;
-
-    x = fabsf(x);
-    if (x < 0x1p-6f) /* steps of 2^-9; 8 of them are the first normal number */
-        return sign | (uint8_t)rintf(x * 0x1p9f);
-    (void)frexpf(x, &exponent);
-    /* 4 bits in steps of 2^(exponent - 4); 16 of them carry into the exponent */
-    return sign |
-           (uint8_t)(((exponent + 5) << 3) + (int)rintf(ldexpf(x, 4 - exponent)));
 }
 
 static void encode_cache_fp8(const struct format_codes *c, uint64_t row, const float *x,
@@ -278,7 +264,57 @@ static void encode_cache_fp8(const struct format_codes *c, uint64_t row, const f
         float to = codes_inverse(most, 448, &scale[h]);
 
         for (uint64_t i = 0; i < c->per; i++)
-            code[i] = isfinite(most) ? e4m3_of(x[i] * to) : 1;
+            code[i] = isfinite(most) ? cached_e4m3(x[i], to) : 1;
+    }
+}
+
+static void widen_cache_int4(float *x, const struct format_codes *c, uint64_t row,
+                             uint64_t first, uint64_t n)
+{
+    const uint16_t *scale = c->data;
+    const uint8_t *byte = (const uint8_t *)(scale + c->cols / c->per);
+
+    (void)row;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t col = first + i;
+        int code = (byte[col / 2] >> (col % 2 ? 4 : 0) & 15) - 8;
+
+        x[i] = (float)code * dtype_bf16_to_f32(scale[col / c->per]);
+    }
+}
+
+static void encode_cache_int4(const struct format_codes *c, uint64_t row,
+                              const float *x, float largest, bool decoded)
+{
+    uint16_t *scale = c->data;
+    uint64_t blocks = c->cols / c->per;
+    uint8_t *byte = (uint8_t *)(scale + blocks);
+
+    (void)row;
+    (void)largest;
+    (void)decoded;
+    for (uint64_t b = 0; b < blocks; b++) {
+        const float *of = x + b * c->per;
+        float low = of[0], high = of[0], extreme, factor;
+        bool all = true;
+
+        for (uint64_t i = 0; i < c->per; i++) {
+            low = of[i] < low ? of[i] : low;
+            high = of[i] > high ? of[i] : high;
+            all = all && isfinite(of[i]);
+        }
+        extreme = all ? cached_extreme(low, high) : NAN;
+        scale[b] = dtype_f32_to_bf16(extreme / -8);
+        factor = all ? cached_factor(dtype_bf16_to_f32(scale[b]), 1) : 0;
+        for (uint64_t i = 0; i < c->per; i++) {
+            uint64_t col = b * c->per + i;
+            uint8_t code = all ? cached_int4(of[i], factor) : 9;
+
+            if (col % 2)
+                byte[col / 2] = (uint8_t)((byte[col / 2] & 15) | code << 4);
+            else
+                byte[col / 2] = code;
+        }
     }
 }
 
@@ -310,6 +346,9 @@ const struct format_row format_table[FORMAT_COUNT] = {
     [FORMAT_CACHE_INT8] = { "int8", FORMAT_CACHED, DTYPE_I8, 1, 1, false, 0,
                             SCALE_OF_SOME, sizeof(float), widen_cache_int8, NULL,
                             encode_cache_int8 },
+    [FORMAT_CACHE_INT4] = { "int4", FORMAT_CACHED, DTYPE_U8, 2, 1, false, 0x88,
+                            SCALE_OF_SOME, sizeof(uint16_t), widen_cache_int4, NULL,
+                            encode_cache_int4 },
 };
 
 bool format_of(enum format *f, enum dtype t)
@@ -367,6 +406,15 @@ uint64_t format_row_bytes(enum format f, uint64_t cols, uint64_t per)
     (void)format_bytes(&codes, f, 1, cols);
     (void)format_scale_bytes(&scales, f, 1, cols, per);
     return (codes + scales + 3) / 4 * 4;
+}
+
+uint64_t format_cached_per(enum format f, uint64_t width)
+{
+    uint64_t per = width;
+
+    for (uint64_t parts = 2; f == FORMAT_CACHE_INT4 && per > CODES_BLOCK; parts++)
+        per = width % parts ? per : width / parts;
+    return per;
 }
 
 void format_clear(enum format f, const struct format_codes *c)

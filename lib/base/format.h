@@ -30,6 +30,7 @@ enum format {
     FORMAT_MXFP4,      /* weights: FP4, a power of two for each block */
     FORMAT_CACHE_INT8, /* cached rows: bytes, a scale for each head */
     FORMAT_CACHE_FP8,  /* the same of FP8 (E4M3) */
+    FORMAT_CACHE_INT4, /* cached rows: 4 bits, a scale for up to 32 numbers of a head */
     FORMAT_COUNT
 };
 
@@ -110,6 +111,8 @@ bool format_scale_bytes(uint64_t *bytes, enum format f, uint64_t rows, uint64_t 
                         uint64_t per);
 /* Bytes of a cached row of COLS numbers; rows begin at multiples of 4 bytes. */
 uint64_t format_row_bytes(enum format f, uint64_t cols, uint64_t per);
+/* Numbers of a cached row that share a scale, where heads have WIDTH. */
+uint64_t format_cached_per(enum format f, uint64_t width);
 /* Fills the memory of C with the codes of zeros, and scales of 0. */
 void format_clear(enum format f, const struct format_codes *c);
 

@@ -1,6 +1,7 @@
 # lib/base - what everything stands on
 lib_libshardutils_a_SOURCES += \
     %D%/base64.c %D%/base64.h \
+    %D%/cached.h \
     %D%/clock.c %D%/clock.h \
     %D%/codes.c %D%/codes.h \
     %D%/dtype.c %D%/dtype.h \

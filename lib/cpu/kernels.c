@@ -1156,7 +1156,7 @@ enum {
     CODED = PLAIN | 1 << FORMAT_INT8 | 1 << FORMAT_INT4 | 1 << FORMAT_E4M3 |
             1 << FORMAT_E5M2 | 1 << FORMAT_MXFP4,
     CACHES = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8 |
-             1 << FORMAT_CACHE_FP8,
+             1 << FORMAT_CACHE_FP8 | 1 << FORMAT_CACHE_INT4,
 };
 
 const struct kernel_limits cpu_limits[OP_COUNT] = {

@@ -107,6 +107,18 @@ static void add_states(struct tally out[MEMORY_CATEGORIES], struct tally *host,
     tally_add(o->offload != OFFLOAD_NONE ? host : &out[MEMORY_OPTIMIZER], state);
 }
 
+/* Bytes of a row of CACHE. */
+static uint64_t cached_bytes(struct tally *over, const struct memory_options *o,
+                             const struct unit_cache *cache)
+{
+    uint64_t width = cache->heads ? cache->cols / cache->heads : 0;
+
+    if (!o->kv_scales || !width)
+        return tally_times(over, cache->cols, (uint64_t)format_bits(o->kv_format)) / 8;
+    return format_row_bytes(o->kv_format, cache->cols,
+                            format_cached_per(o->kv_format, width));
+}
+
 static void add_cache(struct tally *out, const struct costmodel *a,
                       const struct memory_options *o, const struct part *p)
 {
@@ -125,9 +137,7 @@ static void add_cache(struct tally *out, const struct costmodel *a,
                 tokens = o->cache_tokens / o->kv_block * o->kv_block;
             tokens = tally_part(tokens, (uint64_t)o->mesh.size[MESH_SP]);
             tally_add3(out, (uint64_t)p->slice[i].n, tokens,
-                       tally_times(out, u->cache[k].cols, o->kv_bytes));
-            tally_add3(out, (uint64_t)p->slice[i].n, tokens,
-                       tally_times(out, u->cache[k].heads, o->kv_scale));
+                       cached_bytes(out, o, &u->cache[k]));
         }
     }
 }

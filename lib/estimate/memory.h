@@ -8,6 +8,7 @@
 #ifndef LIB_ESTIMATE_MEMORY_H
 #define LIB_ESTIMATE_MEMORY_H
 
+#include "lib/base/format.h"
 #include "lib/device/optimizers.h"
 #include "lib/estimate/costmodel.h"
 #include "lib/estimate/weighttype.h"
@@ -66,9 +67,9 @@ struct memory_options {
     const struct weight_type
         *other;             /* type of weights that WEIGHTS does not quantize */
     uint64_t compute_bytes; /* per element of an activation */
-    uint64_t kv_bytes,
-        kv_block;      /* per KV cache element; tokens of a block, 1: no blocks */
-    uint64_t kv_scale; /* further bytes per head in a row of the KV cache */
+    enum format kv_format;  /* of the KV cache; of codes, */
+    bool kv_scales;         /* each row has scales, as in tp-run */
+    uint64_t kv_block;      /* tokens of a block of it, 1: no blocks */
     uint64_t prefill; /* prompt tokens of a step, beside one decoded token of each other
                          sequence; 0: all tokens at once */
     int threads; /* of a rank of tp-run generate on a CPU; 0: it is not asked (served.h)

@@ -71,9 +71,7 @@ static struct engine_limits limits_of(const struct memory_options *o,
                                .cache = (size_t)o->cache_tokens,
                                .sequences = texts,
                                .segments = alone ? 1 : texts,
-                               .kept = o->kv_bytes == 1   ? FORMAT_CACHE_INT8
-                                       : o->kv_bytes == 2 ? FORMAT_BF16
-                                                          : FORMAT_F32 };
+                               .kept = o->kv_format };
 
     l.tokens = prefill < all ? prefill : all;
     l.snapshots = texts == 1 || alone ? 0 : serving_snapshots(texts);
@@ -140,7 +138,7 @@ static bool takes(void *arg, const struct program *p, const struct inst *inst)
     const struct memory_options *o = arg;
 
     (void)p;
-    return (o->cuda ? gpu_fuses : cpu_fuses)[inst->op];
+    return o->cuda ? gpu_fuses(inst->op, o->kv_format) : cpu_fuses[inst->op];
 }
 
 int served_rank(struct rank_memory *out, const struct model *m,

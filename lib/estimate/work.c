@@ -36,7 +36,7 @@ static struct work unit_work(const struct unit *u, const struct memory_options *
 
         columns += (double)u->cache[k].cols;
         w.cached += (double)(window && window < o->seq ? window : o->seq) *
-                    (double)(u->cache[k].cols * o->kv_bytes);
+                    (double)u->cache[k].cols * format_bits(o->kv_format) / 8;
     }
     w.keys = (double)o->compute_bytes * columns;
     for (int c = 0; c < WEIGHT_CLASSES; c++) {

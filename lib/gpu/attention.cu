@@ -10,6 +10,7 @@
  * in f32; or cores.cu does.  The choice depends only on the number of queries of a
  * text. */
 #include "lib/gpu/bounds.h"
+#include "lib/gpu/cached.cuh"
 #include "lib/gpu/score.cuh"
 
 /* The tiled kernel: queries and keys of a tile, maximum columns of a head, minimum
@@ -29,7 +30,7 @@ enum { STRIDE = TILED_DIM / 4 + 1 };
 
 /* Loads columns [cols] of keys or values [FIRST, END) from FROM into TILE; zeros beyond
  * END. */
-static __device__ void load_rows(float4 *tile, const float *from, uint64_t row_cols,
+static __device__ void load_rows(float4 *tile, const struct cached &from,
                                  uint64_t first_col, uint64_t cols, struct ranges r,
                                  struct range one, int64_t first, int64_t end)
 {
@@ -42,7 +43,8 @@ static __device__ void load_rows(float4 *tile, const float *from, uint64_t row_c
         if (t < end) {
             int64_t row = block_row(r, one, one.key_row + t);
 
-            f = *(const float4 *)(from + row * row_cols + first_col + i % each * 4);
+            f = cached_any<true>(cached_row(from, row), from,
+                                 (uint32_t)first_col + i % each * 4, 4);
         }
         tile[i / each * STRIDE + i % each] = f;
     }
@@ -71,8 +73,8 @@ static __device__ inline float pair_sum(float v)
  * multiples of KEYS, so a query's sums do not depend on the other queries of its
  * block. */
 static __global__ void tiled_kernel(float *y, float *lse, const float *q,
-                                    const float *k, const float *v, struct attention a,
-                                    struct ranges r, int64_t least)
+                                    struct cached k, struct cached v,
+                                    struct attention a, struct ranges r, int64_t least)
 {
     enum { EACH = KEYS / LANES, PARTS = TILED_DIM / (4 * LANES) };
     SHARED(float4, qs, QUERIES * STRIDE);
@@ -122,8 +124,7 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
         for (int64_t t = low - low % KEYS; t < high; t += KEYS) {
             float s[2][EACH] = { { 0 } };
 
-            load_rows(tile, k, a.kv_heads * a.head_dim, kv * a.head_dim, a.head_dim, r,
-                      one, t, high);
+            load_rows(tile, k, kv * a.head_dim, a.head_dim, r, one, t, high);
             __syncthreads();
             for (unsigned d = 0; d < a.head_dim / 4; d++) {
                 float4 q0 = qs[2 * pair * STRIDE + d],
@@ -173,8 +174,7 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
                 }
             }
             __syncthreads();
-            load_rows(tile, v, a.kv_heads * a.value_cols, kv * a.value_cols,
-                      a.value_dim, r, one, t, high);
+            load_rows(tile, v, kv * a.value_cols, a.value_dim, r, one, t, high);
             __syncthreads();
             for (unsigned c = 0; c < KEYS; c++) {
                 float p0 = ps[2 * pair * (KEYS + 1) + c],
@@ -218,13 +218,14 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
 }
 
 /* True if the tiled kernel supports these sizes and alignments. */
-static bool fits_tiles(const float *y, const float *q, const float *k, const float *v,
-                       const struct attention *a, const struct ranges *r)
+static bool fits_tiles(const float *y, const float *q, const struct cached &k,
+                       const struct cached &v, const struct attention *a,
+                       const struct ranges *r)
 {
-    uintptr_t all = (uintptr_t)y | (uintptr_t)q | (uintptr_t)k | (uintptr_t)v;
+    uintptr_t all = (uintptr_t)y | (uintptr_t)q;
 
-    return r->most_rows >= MANY && all % 16 == 0 && a->head_dim <= TILED_DIM &&
-           a->value_dim <= TILED_DIM &&
+    return r->most_rows >= MANY && all % 16 == 0 && cached_is_wide(k) &&
+           cached_is_wide(v) && a->head_dim <= TILED_DIM && a->value_dim <= TILED_DIM &&
            (a->head_dim | a->value_dim | a->value_cols) % 4 == 0;
 }
 
@@ -234,8 +235,8 @@ static uint64_t few_of(const struct ranges &r, bool tiled)
     return tiled ? r.n > 1 ? MANY - 1 : 0 : r.most_rows;
 }
 
-extern "C" uint64_t gpu_attention_room(const float *y, const float *q, const float *k,
-                                       const float *v, struct attention a,
+extern "C" uint64_t gpu_attention_room(const float *y, const float *q, struct cached k,
+                                       struct cached v, struct attention a,
                                        struct ranges r)
 {
     bool tiled = fits_tiles(y, q, k, v, &a, &r);
@@ -250,8 +251,8 @@ extern "C" uint64_t gpu_attention_room(const float *y, const float *q, const flo
     return tiles > parts ? tiles : parts;
 }
 
-extern "C" void gpu_attention(float *y, float *lse, const float *q, const float *k,
-                              const float *v, struct attention a, struct ranges r,
+extern "C" void gpu_attention(float *y, float *lse, const float *q, struct cached k,
+                              struct cached v, struct attention a, struct ranges r,
                               void *room, void *stream)
 {
     bool tiled = fits_tiles(y, q, k, v, &a, &r);

@@ -361,15 +361,31 @@ KERNEL(rope)
 
 /* ---- the cache ---- */
 
+/* The rows of B, which has COLS columns. */
+static struct cached cached_of(const struct buffer *b, uint64_t cols)
+{
+    struct cached c = { .data = b->data,
+                        .format = b->format,
+                        .bytes = (uint32_t)format_row_bytes(b->format, cols, b->width),
+                        .cols = (uint32_t)cols,
+                        .per = 1 };
+
+    if (format_table[b->format].axis == FORMAT_CACHED) {
+        c.per = (uint32_t)b->width;
+        c.codes = (uint32_t)(cols / b->width * format_table[b->format].scale_bytes);
+    }
+    return c;
+}
+
 KERNEL(keep)
 {
-    gpu_keep(result(c), source(c, 0), c->range, c->x[0].cols, d->stream);
+    gpu_keep(cached_of(&c->y, c->x[0].cols), source(c, 0), c->range, d->stream);
     return launched(d, c, err);
 }
 
 KERNEL(cache_read)
 {
-    gpu_cache_read(result(c), source(c, 0), c->range, c->x[0].cols, d->stream);
+    gpu_cache_read(result(c), cached_of(&c->x[0], c->x[0].cols), c->range, d->stream);
     return launched(d, c, err);
 }
 
@@ -377,21 +393,21 @@ KERNEL(attention)
 {
     const struct inst *inst = c->inst;
     struct attention a = { .shape = inst->attention.shape };
+    struct cached k = cached_of(&c->x[1], a.kv_heads * a.head_dim);
+    struct cached v = cached_of(&c->x[2], a.kv_heads * a.value_cols);
     uint64_t bytes;
     void *room = NULL;
 
     a.narrow = c->narrow && d->has_bf16;
     a.rounded = c->rounded;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
-    bytes = gpu_attention_room(result(c), source(c, 0), source(c, 1), source(c, 2), a,
-                               c->range);
+    bytes = gpu_attention_room(result(c), source(c, 0), k, v, a, c->range);
     if (bytes) {
         room = cuda_room(d, bytes, "attention", err);
         if (!room)
             return -1;
     }
-    gpu_attention(result(c), c->lse, source(c, 0), source(c, 1), source(c, 2), a,
-                  c->range, room, d->stream);
+    gpu_attention(result(c), c->lse, source(c, 0), k, v, a, c->range, room, d->stream);
     return launched(d, c, err);
 }
 
@@ -411,8 +427,8 @@ KERNEL(stream)
         o.own_k = source(c, 4);
         o.own_v = source(c, 5);
     }
-    gpu_stream(result(c), source(c, 0), source(c, 1), source(c, 2), a, o, c->range,
-               d->stream);
+    gpu_stream(result(c), source(c, 0), cached_of(&c->x[1], a.heads * a.head_dim),
+               cached_of(&c->x[2], a.heads * a.head_dim), a, o, c->range, d->stream);
     return launched(d, c, err);
 }
 
@@ -1144,13 +1160,20 @@ static int fits_choose(const struct device_request *r, struct err *err)
                          (unsigned long long)experts, GPU_EXPERTS);
 }
 
+enum {
+    CACHES = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8 |
+             1 << FORMAT_CACHE_FP8 | 1 << FORMAT_CACHE_INT4,
+};
+
 const struct kernel_limits cuda_limits[OP_COUNT] = {
+    [OP_KEEP] = { .cache = CACHES },
+    [OP_CACHE_READ] = { .cache = CACHES },
     [OP_LINEAR] = { .fits = fits_product },
     [OP_MATMUL] = { .fits = fits_product },
     [OP_ROW_SUM] = { .fits = fits_row_sum },
     [OP_ROW_SQUARES] = { .fits = fits_row_sum },
-    [OP_ATTENTION] = { .fits = fits_attention },
-    [OP_STREAM] = { .fits = fits_heads },
+    [OP_ATTENTION] = { .cache = CACHES, .fits = fits_attention },
+    [OP_STREAM] = { .cache = CACHES, .fits = fits_heads },
     [OP_RELATE] = { .fits = fits_heads },
     [OP_RELATE_XL] = { .fits = fits_heads },
     [OP_GLOBAL_ATTENTION] = { .fits = fits_heads },

@@ -13,7 +13,7 @@
  * reads after something else that it has read costs most: it looks up the rows of all
  * its keys at once, and asks for the values before it has the keys. */
 #include "lib/gpu/bounds.h"
-#include "lib/gpu/quads.cuh"
+#include "lib/gpu/cached.cuh"
 #include "lib/gpu/score.cuh"
 
 #ifdef __CUDACC__
@@ -64,13 +64,28 @@ struct piece {
     const int32_t *row; /* shared: memory rows of its keys, from BEGIN */
 };
 
+/* Where the numbers of a row of F from column COL on begin. */
+template <enum format F>
+static __device__ inline uint32_t bytes_of(const struct cached &c, uint32_t col)
+{
+    const enum format f = F == FORMAT_COUNT ? c.format : F;
+
+    return c.codes + (f == FORMAT_F32          ? col * 4
+                      : f == FORMAT_BF16       ? col * 2
+                      : f == FORMAT_CACHE_INT4 ? col / 2
+                                               : col);
+}
+
 /* Looks up the rows of a piece's keys, and starts to bring their values into the
  * second-level cache. */
-static __device__ inline void look_up(int32_t *rows, const float *v,
+template <enum format F>
+static __device__ inline void look_up(int32_t *rows, const struct cached &v,
                                       const struct attention &a, const struct ranges &r,
                                       const struct range &one, const struct piece &o)
 {
-    enum { LINE = 32 }; /* numbers */
+    enum { LINE = 128 }; /* bytes */
+    const uint32_t first = bytes_of<F>(v, (uint32_t)(o.kv * a.value_cols));
+    const uint32_t end = bytes_of<F>(v, (uint32_t)(o.kv * a.value_cols + a.value_dim));
 
     for (int i = threadIdx.x; i < CHUNK; i += THREADS) {
         int64_t t = o.begin + i, row;
@@ -79,9 +94,19 @@ static __device__ inline void look_up(int32_t *rows, const float *v,
             continue;
         row = block_row(r, one, one.key_row + t);
         rows[i] = (int32_t)row;
-        for (uint64_t col = 0; col < a.value_dim; col += LINE)
-            prefetch_line(v + (row * a.kv_heads + o.kv) * a.value_cols + col);
+        for (uint32_t at = first; at < end; at += LINE)
+            prefetch_line(cached_row(v, row) + at);
     }
+}
+
+/* Four numbers from column COL of a head on, which has COLS from FIRST on of a row of
+ * C; zeros beyond its end. */
+template <enum format F, bool WIDE>
+static __device__ inline float4 four_of(const char *row, const struct cached &c,
+                                        uint32_t first, unsigned col, unsigned cols)
+{
+    return col < cols ? cached_quad<F, WIDE>(row, c, first + col, cols - col)
+                      : float4{ 0, 0, 0, 0 };
 }
 
 /* Four numbers from column COL of a row of COLS on; zeros beyond its end.  WIDE: rows
@@ -101,11 +126,13 @@ static __device__ inline void add4(float4 *sum, float p, float4 v)
 }
 
 /* score[h][t - begin] = the score of head h and key t */
-template <int HEADS, bool WIDE>
-static __device__ inline void score_keys(float *score, const float4 *query,
-                                         const float *k, const struct attention &a,
-                                         const struct range &one, const struct piece &o)
+template <int HEADS, enum format F, bool WIDE>
+static __device__ inline void
+score_keys(float *score, const float4 *query, const struct cached &k,
+           const struct attention &a, const struct range &one, const struct piece &o)
 {
+    const uint32_t head = (uint32_t)(o.kv * a.head_dim);
+
     unsigned lane = threadIdx.x % LANES, dim = (unsigned)a.head_dim;
     unsigned place = threadIdx.x / LANES, stride = (dim + 3) / 4;
     float slope[HEADS];
@@ -114,7 +141,7 @@ static __device__ inline void score_keys(float *score, const float4 *query,
     for (int h = 0; h < HEADS; h++)
         slope[h] = a.alibi != 0 ? alibi_slope(&a, o.head + (h < o.count ? h : 0)) : 0;
     for (int64_t t = o.low; t < o.high; t += WARPS * AT_ONCE * KEYS) {
-        const float *key[KEYS];
+        const char *key[KEYS];
         float sum[HEADS][KEYS] = { { 0 } };
 
 #pragma unroll
@@ -122,7 +149,7 @@ static __device__ inline void score_keys(float *score, const float4 *query,
             int64_t own = t + i * WARPS * AT_ONCE + place;
             int64_t row = o.row[(own < o.high ? own : o.high - 1) - o.begin];
 
-            key[i] = k + (row * a.kv_heads + o.kv) * dim;
+            key[i] = cached_row(k, row);
         }
         for (unsigned first = lane * 4; first < dim; first += 4 * LANES * TURNS) {
             float4 f[TURNS][KEYS];
@@ -131,7 +158,8 @@ static __device__ inline void score_keys(float *score, const float4 *query,
             for (int c = 0; c < TURNS; c++)
 #pragma unroll
                 for (int i = 0; i < KEYS; i++)
-                    f[c][i] = four<WIDE>(key[i], first + c * 4 * LANES, dim);
+                    f[c][i] =
+                        four_of<F, WIDE>(key[i], k, head, first + c * 4 * LANES, dim);
 #pragma unroll
             for (int c = 0; c < TURNS; c++) {
                 unsigned col = first + c * 4 * LANES;
@@ -198,14 +226,15 @@ static __device__ inline void exponentials(float *score, const struct attention 
 
 /* The values of COLUMNS columns from FIRST on, weighted by SCORE; PART is shared memory
  * for [WARPS][HEADS][COLUMNS]. */
-template <int HEADS, bool WIDE>
+template <int HEADS, enum format F, bool WIDE>
 static __device__ inline void
-weigh_values(float4 *part, const float *score, const float *v, unsigned first,
+weigh_values(float4 *part, const float *score, const struct cached &v, unsigned first,
              const struct attention &a, const struct parts &p, int64_t query,
              int64_t chunk, const struct piece &o)
 {
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
     unsigned col = first + lane * 4, dim = (unsigned)a.value_dim;
+    const uint32_t head = (uint32_t)(o.kv * a.value_cols);
     float4 sum[HEADS];
 
 #pragma unroll
@@ -220,8 +249,7 @@ weigh_values(float4 *part, const float *score, const float *v, unsigned first,
             bool there = own < o.high;
             int64_t row = o.row[(there ? own : t) - o.begin];
 
-            f[i] = four<WIDE>(v + (row * a.kv_heads + o.kv) * a.value_cols, col,
-                              there ? dim : 0);
+            f[i] = four_of<F, WIDE>(cached_row(v, row), v, head, col, there ? dim : 0);
         }
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
@@ -252,9 +280,9 @@ weigh_values(float4 *part, const float *score, const float *v, unsigned first,
 
 /* Blocks: queries and chunks, heads of keys and groups of the heads that share them,
  * texts. */
-template <int HEADS, bool WIDE>
+template <int HEADS, enum format F, bool WIDE>
 static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
-    chunk_kernel(struct parts p, const float *q, const float *k, const float *v,
+    chunk_kernel(struct parts p, const float *q, struct cached k, struct cached v,
                  struct attention a, struct ranges r)
 {
     enum { VALUES = WARPS * HEADS * GPU_WARP };
@@ -288,7 +316,7 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
         o.high = o.high < o.begin + CHUNK ? o.high : o.begin + CHUNK;
         if (o.low >= o.high)
             continue;
-        look_up(rows, v, a, r, one, o);
+        look_up<F>(rows, v, a, r, one, o);
         for (unsigned at = threadIdx.x; at < HEADS * stride; at += THREADS) {
             int h = (int)(at / stride);
 
@@ -297,12 +325,12 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
                            at % stride * 4, h < o.count ? dim : 0);
         }
         __syncthreads();
-        score_keys<HEADS, WIDE>(score, query, k, a, one, o);
+        score_keys<HEADS, F, WIDE>(score, query, k, a, one, o);
         __syncthreads();
         exponentials(score, a, p, own, chunk, o);
         __syncthreads();
         for (unsigned first = 0; first < a.value_dim; first += COLUMNS) {
-            weigh_values<HEADS, WIDE>(part, score, v, first, a, p, own, chunk, o);
+            weigh_values<HEADS, F, WIDE>(part, score, v, first, a, p, own, chunk, o);
             __syncthreads();
         }
     }
@@ -438,45 +466,68 @@ extern "C" uint64_t gpu_attention_parts(struct attention a, struct ranges r,
            sizeof(float);
 }
 
-template <int HEADS, bool WIDE>
-static void launch(const struct parts &p, const float *q, const float *k,
-                   const float *v, const struct attention &a, const struct ranges &r,
-                   void *stream)
+template <int HEADS, enum format F, bool WIDE>
+static void launch(const struct parts &p, const float *q, const struct cached &k,
+                   const struct cached &v, const struct attention &a,
+                   const struct ranges &r, void *stream)
 {
     uint64_t per = a.heads / a.kv_heads, groups = (per + HEADS - 1) / HEADS;
 
-    LAUNCH_EARLY((chunk_kernel<HEADS, WIDE>),
+    LAUNCH_EARLY((chunk_kernel<HEADS, F, WIDE>),
                  dim3(gpu_blocks((uint64_t)(p.queries * p.chunks), 1),
                       (unsigned)(a.kv_heads * groups), (unsigned)p.texts),
                  THREADS, stream, p, q, k, v, a, r);
 }
 
-template <bool WIDE>
-static void choose(const struct parts &p, const float *q, const float *k,
-                   const float *v, const struct attention &a, const struct ranges &r,
-                   void *stream)
+template <enum format F, bool WIDE>
+static void choose(const struct parts &p, const float *q, const struct cached &k,
+                   const struct cached &v, const struct attention &a,
+                   const struct ranges &r, void *stream)
 {
     uint64_t heads = a.heads / a.kv_heads, most = QUERY / ((a.head_dim + 3) / 4 * 4);
 
     heads = heads < most ? heads : most;
     if (heads >= 8)
-        launch<8, WIDE>(p, q, k, v, a, r, stream);
+        launch<8, F, WIDE>(p, q, k, v, a, r, stream);
     else if (heads > 2 && most >= 4)
-        launch<4, WIDE>(p, q, k, v, a, r, stream);
+        launch<4, F, WIDE>(p, q, k, v, a, r, stream);
     else if (heads == 2)
-        launch<2, WIDE>(p, q, k, v, a, r, stream);
+        launch<2, F, WIDE>(p, q, k, v, a, r, stream);
     else
-        launch<1, WIDE>(p, q, k, v, a, r, stream);
+        launch<1, F, WIDE>(p, q, k, v, a, r, stream);
 }
 
-extern "C" void gpu_attention_few(float *y, float *lse, const float *q, const float *k,
-                                  const float *v, struct attention a, struct ranges r,
+/* K and V have one format. */
+static void choose_format(const struct parts &p, bool wide, const float *q,
+                          const struct cached &k, const struct cached &v,
+                          const struct attention &a, const struct ranges &r,
+                          void *stream)
+{
+    if (!wide && k.format != FORMAT_F32)
+        return choose<FORMAT_COUNT, false>(p, q, k, v, a, r, stream);
+    switch (k.format) {
+    case FORMAT_BF16:
+        return choose<FORMAT_BF16, true>(p, q, k, v, a, r, stream);
+    case FORMAT_CACHE_INT8:
+        return choose<FORMAT_CACHE_INT8, true>(p, q, k, v, a, r, stream);
+    case FORMAT_CACHE_FP8:
+        return choose<FORMAT_CACHE_FP8, true>(p, q, k, v, a, r, stream);
+    case FORMAT_CACHE_INT4:
+        return choose<FORMAT_CACHE_INT4, true>(p, q, k, v, a, r, stream);
+    default:
+        return wide ? choose<FORMAT_F32, true>(p, q, k, v, a, r, stream)
+                    : choose<FORMAT_F32, false>(p, q, k, v, a, r, stream);
+    }
+}
+
+extern "C" void gpu_attention_few(float *y, float *lse, const float *q, struct cached k,
+                                  struct cached v, struct attention a, struct ranges r,
                                   uint64_t rows, uint64_t fewer, void *parts,
                                   void *stream)
 {
     struct parts p = sizes_of(a, r, (int64_t)rows);
     int64_t texts = p.texts;
-    bool wide = ((uintptr_t)q | (uintptr_t)k | (uintptr_t)v) % 16 == 0 &&
+    bool wide = (uintptr_t)q % 16 == 0 && cached_is_wide(k) && cached_is_wide(v) &&
                 (a.head_dim | a.value_dim | a.value_cols) % 4 == 0;
 
     p.at = (float *)parts;
@@ -484,10 +535,7 @@ extern "C" void gpu_attention_few(float *y, float *lse, const float *q, const fl
     for (; p.text < (int64_t)r.n; p.text += texts) {
         p.texts = (int64_t)r.n - p.text < texts ? (int64_t)r.n - p.text : texts;
         for (p.first = 0; p.first < (int64_t)rows; p.first += p.queries) {
-            if (wide)
-                choose<true>(p, q, k, v, a, r, stream);
-            else
-                choose<false>(p, q, k, v, a, r, stream);
+            choose_format(p, wide, q, k, v, a, r, stream);
             LAUNCH_EARLY(combine_kernel,
                          dim3(gpu_blocks((uint64_t)p.queries, 1), (unsigned)a.heads,
                               (unsigned)p.texts),

@@ -14,6 +14,7 @@
  * Keys and values are split once for all queries and heads: a first kernel lays them
  * out in device memory as tiles in the order in which shared memory has them. */
 #include "lib/gpu/bounds.h"
+#include "lib/gpu/cached.cuh"
 #include "lib/gpu/mma.cuh"
 #include "lib/gpu/score.cuh"
 
@@ -72,10 +73,11 @@ static __device__ inline void parts_of(float low, float high, uint32_t *hi,
 
 /* ---- tiles ---- */
 
-/* Stores the parts of columns COL to COL + 7 of FROM, which has COLS, at TO; zeros
- * beyond them and if FROM is NULL. */
+/* Stores the parts of columns COL to COL + 7 of a head, which has COLS from FIRST on,
+ * of ROW of C at TO; zeros beyond them and if ROW is NULL. */
 template <int DIM, int PARTS>
-static __device__ inline void put_eight(uint16_t *to, const float *from, unsigned col,
+static __device__ inline void put_eight(uint16_t *to, const struct cached &c,
+                                        const char *row, unsigned first, unsigned col,
                                         unsigned cols)
 {
     float4 f[2] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
@@ -83,8 +85,8 @@ static __device__ inline void put_eight(uint16_t *to, const float *from, unsigne
 
 #pragma unroll
     for (unsigned i = 0; i < 2; i++)
-        if (from && col + 4 * i < cols)
-            f[i] = *(const float4 *)(from + col + 4 * i);
+        if (row && col + 4 * i < cols)
+            f[i] = cached_any<true>(row, c, first + col + 4 * i, 4);
     parts_of<PARTS>(f[0].x, f[0].y, &hi.x, &lo.x);
     parts_of<PARTS>(f[0].z, f[0].w, &hi.y, &lo.y);
     parts_of<PARTS>(f[1].x, f[1].y, &hi.z, &lo.z);
@@ -115,7 +117,7 @@ enum { PIECES = 8 };
 /* Lays out the keys and values of tile blockIdx.x / PIECES of head blockIdx.y of text
  * blockIdx.z, of those of L. */
 template <int DIM, int PARTS>
-static __global__ void lay_kernel(struct laid l, const float *k, const float *v,
+static __global__ void lay_kernel(struct laid l, struct cached k, struct cached v,
                                   struct attention a, struct ranges r, int64_t least)
 {
     enum { COUNT = tile<DIM, PARTS>::COUNT, GROUPS = DIM / EIGHT };
@@ -135,13 +137,14 @@ static __global__ void lay_kernel(struct laid l, const float *k, const float *v,
             bool there = t * COUNT + key < one.keys;
             int64_t row =
                 there ? block_row(r, one, (int64_t)one.key_row + t * COUNT + key) : 0;
-            const float *from = value ? v + (row * a.kv_heads + kv) * a.value_cols
-                                      : k + (row * a.kv_heads + kv) * a.head_dim;
+            struct cached from = value ? v : k;
 
             put_eight<DIM, PARTS>(to + t * tile<DIM, PARTS>::ELEMENTS +
                                       (value ? PARTS * tile<DIM, PARTS>::PART : 0) +
                                       place_of<DIM>(key, group),
-                                  there ? from : NULL, group * EIGHT,
+                                  from, there ? cached_row(from, row) : NULL,
+                                  (unsigned)(kv * (value ? a.value_cols : a.head_dim)),
+                                  group * EIGHT,
                                   (unsigned)(value ? a.value_dim : a.head_dim));
         }
 }
@@ -503,9 +506,10 @@ static uint64_t bytes_of(const struct attention &a, const struct ranges &r)
 }
 
 template <int DIM, int PARTS>
-static void launch(float *y, float *lse, const float *q, const float *k, const float *v,
-                   const struct attention &a, const struct ranges &r, int64_t least,
-                   const struct laid &l, void *stream)
+static void launch(float *y, float *lse, const float *q, const struct cached &k,
+                   const struct cached &v, const struct attention &a,
+                   const struct ranges &r, int64_t least, const struct laid &l,
+                   void *stream)
 {
     size_t shared = 2 * tile<DIM, PARTS>::ELEMENTS * sizeof(uint16_t) +
                     (PARTS - 1) * DIM / 16 * THREADS * sizeof(uint4);
@@ -524,8 +528,8 @@ static void launch(float *y, float *lse, const float *q, const float *k, const f
 }
 
 template <int DIM, int PARTS>
-static void launch_all(float *y, float *lse, const float *q, const float *k,
-                       const float *v, const struct attention &a,
+static void launch_all(float *y, float *lse, const float *q, const struct cached &k,
+                       const struct cached &v, const struct attention &a,
                        const struct ranges &r, uint64_t least, void *room, void *stream)
 {
     const struct laid all = sizes_of<DIM, PARTS>(a, r);
@@ -554,9 +558,9 @@ extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
 }
 
 extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,
-                                    const float *k, const float *v, struct attention a,
-                                    struct ranges r, uint64_t least, void *tiles,
-                                    void *stream)
+                                    struct cached k, struct cached v,
+                                    struct attention a, struct ranges r, uint64_t least,
+                                    void *tiles, void *stream)
 {
     if (is_small(a) && a.rounded)
         launch_all<64, 1>(y, lse, q, k, v, a, r, least, tiles, stream);

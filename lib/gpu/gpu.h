@@ -145,11 +145,18 @@ void gpu_rope_keep(struct rotated q, struct rotated k, struct rotated v,
                    const float *angles, struct span rows, struct ranges of_k,
                    struct ranges of_v, void *stream);
 
+/* Rows of keys or values in device memory: of a cache of FORMAT, or of a buffer. */
+struct cached {
+    const void *data;
+    enum format format;
+    uint32_t bytes; /* of a row */
+    uint32_t cols;
+    uint32_t per;   /* of codes: columns that share a scale, */
+    uint32_t codes; /* and bytes of a row's scales, before them */
+};
 /* append rows of ranges to a cache's blocks; read them back */
-void gpu_keep(float *cache, const float *x, struct ranges r, uint64_t cols,
-              void *stream);
-void gpu_cache_read(float *y, const float *cache, struct ranges r, uint64_t cols,
-                    void *stream);
+void gpu_keep(struct cached cache, const float *x, struct ranges r, void *stream);
+void gpu_cache_read(float *y, struct cached cache, struct ranges r, void *stream);
 
 /* Options of attention, as in struct inst; value_dim is at most GPU_VALUE_DIM. */
 enum { GPU_VALUE_DIM = 1024 };
@@ -162,21 +169,22 @@ struct attention {
 };
 /* y = softmax(scale q k^T, masked) v; LSE may be NULL.  ROOM is device memory of
  * gpu_attention_room bytes, aligned to 16; NULL if that is 0. */
-void gpu_attention(float *y, float *lse, const float *q, const float *k, const float *v,
-                   struct attention a, struct ranges r, void *room, void *stream);
-uint64_t gpu_attention_room(const float *y, const float *q, const float *k,
-                            const float *v, struct attention a, struct ranges r);
+void gpu_attention(float *y, float *lse, const float *q, struct cached k,
+                   struct cached v, struct attention a, struct ranges r, void *room,
+                   void *stream);
+uint64_t gpu_attention_room(const float *y, const float *q, struct cached k,
+                            struct cached v, struct attention a, struct ranges r);
 /* The same on tensor cores, for texts of at least LEAST queries; TILES is device memory
  * of gpu_attention_tiles bytes.  Heads have at most 128 columns, a multiple of 4;
  * addresses are aligned to 16 bytes. */
-void gpu_attention_cores(float *y, float *lse, const float *q, const float *k,
-                         const float *v, struct attention a, struct ranges r,
+void gpu_attention_cores(float *y, float *lse, const float *q, struct cached k,
+                         struct cached v, struct attention a, struct ranges r,
                          uint64_t least, void *tiles, void *stream);
 uint64_t gpu_attention_tiles(struct attention a, struct ranges r);
 /* The same for texts of fewer than FEWER queries, which have at most ROWS; PARTS is
  * device memory of gpu_attention_parts bytes. */
-void gpu_attention_few(float *y, float *lse, const float *q, const float *k,
-                       const float *v, struct attention a, struct ranges r,
+void gpu_attention_few(float *y, float *lse, const float *q, struct cached k,
+                       struct cached v, struct attention a, struct ranges r,
                        uint64_t rows, uint64_t fewer, void *parts, void *stream);
 uint64_t gpu_attention_parts(struct attention a, struct ranges r, uint64_t rows);
 /* Attention of a stream of predictions (stream.cu): a.bias.rows buckets of biases for
@@ -184,7 +192,7 @@ uint64_t gpu_attention_parts(struct attention a, struct ranges r, uint64_t rows)
 struct streams {
     const float *biases, *own_k, *own_v;
 };
-void gpu_stream(float *y, const float *q, const float *k, const float *v,
+void gpu_stream(float *y, const float *q, struct cached k, struct cached v,
                 struct attention a, struct streams o, struct ranges r, void *stream);
 /* Texts: FIRST has their first rows, N[0] is their number, and ROWS[0] that of their
  * rows. */

@@ -5,7 +5,7 @@ gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cud
 # bounds of memory, which predictions need without CUDA
 room_sources = %D%/bounds.h %D%/room.c %D%/room.h
 lib_libshardutils_a_SOURCES += $(room_sources)
-gpu_headers = %D%/bounds.h %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
+gpu_headers = %D%/bounds.h %D%/cached.cuh %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
 gpu_kernels = \
     %D%/arrays.cu \
     %D%/attention.cu \
@@ -30,7 +30,7 @@ gpu_kernels = \
     %D%/stream.cu \
     %D%/tiles.cu
 # what C and CUDA both compile
-shared_headers = lib/base/hostdevice.h lib/device/layout.h lib/device/arrays.h lib/device/positions.h lib/device/updates.h \
+shared_headers = lib/base/cached.h lib/base/hostdevice.h lib/device/layout.h lib/device/arrays.h lib/device/positions.h lib/device/updates.h \
     lib/program/attention-shape.h
 %D%/elementwise.o %D%/elementwise.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)

@@ -81,12 +81,11 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
     return need;
 }
 
-const bool gpu_fuses[OP_COUNT] = {
-    [OP_GATED_LINEAR] = true,
-    [OP_LINEARS] = true,
-    [OP_ADD_NORM] = true,
-    [OP_ROPE_KEEP] = true,
-};
+bool gpu_fuses(enum op op, enum format cache)
+{
+    return op == OP_GATED_LINEAR || op == OP_LINEARS || op == OP_ADD_NORM ||
+           (op == OP_ROPE_KEEP && cache == FORMAT_F32);
+}
 
 void gpu_room_add(struct ledger *list, const struct gpu_room *need)
 {

@@ -16,8 +16,8 @@ struct gpu_room {
 /* For steps of P within L. */
 struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p,
                             const struct room_limits *l);
-/* Which fused operations there are kernels for. */
-extern const bool gpu_fuses[OP_COUNT];
+/* Is there a kernel for the fused OP, with a cache of that format? */
+bool gpu_fuses(enum op op, enum format cache);
 /* Adds them to LIST by name. */
 void gpu_room_add(struct ledger *list, const struct gpu_room *need);
 

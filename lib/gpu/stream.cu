@@ -6,11 +6,13 @@
  * other keys are then one further away.  q, y, own [rows][heads][dim], k, v
  * [keys][heads][dim].  A block handles one query of a head; its warps take turns at the
  * keys (see attention.cu). */
+#include "lib/gpu/cached.cuh"
 #include "lib/gpu/score.cuh"
 #include "lib/gpu/warps.cuh"
 
-static __device__ inline float score(const float *q, const float *k, uint64_t dim,
-                                     double scale, float bias)
+template <class KEY>
+static __device__ inline float score(const float *q, KEY k, uint64_t dim, double scale,
+                                     float bias)
 {
     float s = 0;
 
@@ -19,8 +21,8 @@ static __device__ inline float score(const float *q, const float *k, uint64_t di
     return fmaf(warp_sum(s), (float)scale, bias);
 }
 
-static __global__ void stream_kernel(float *y, const float *q, const float *k,
-                                     const float *v, struct attention a,
+static __global__ void stream_kernel(float *y, const float *q, struct cached k,
+                                     struct cached v, struct attention a,
                                      struct streams o, struct ranges r)
 {
     SHARED(float, value, WARPS *GPU_VALUE_DIM);
@@ -39,13 +41,13 @@ static __global__ void stream_kernel(float *y, const float *q, const float *k,
         visible(&a, one, position, &first, &end);
         for (int64_t t = first + threadIdx.x / GPU_WARP; t < end; t += WARPS) {
             int64_t row = block_row(r, one, one.key_row + t);
-            uint64_t from = ((uint64_t)row * a.heads + head) * dim;
+            uint32_t from = (uint32_t)(head * dim);
             int64_t distance = one.first_key + t - position - (o.own_k ? 1 : 0);
 
             add_key(&p,
-                    score(q + at * dim, k + from, dim, a.scale,
-                          bias[bucket_of(distance, &a)]),
-                    v + from, dim);
+                    score(q + at * dim, cached_head{ cached_row(k, row), k, from }, dim,
+                          a.scale, bias[bucket_of(distance, &a)]),
+                    cached_head{ cached_row(v, row), v, from }, dim);
         }
         if (o.own_k && threadIdx.x < GPU_WARP)
             add_key(&p, score(q + at * dim, o.own_k + at * dim, dim, a.scale, bias[0]),
@@ -54,7 +56,7 @@ static __global__ void stream_kernel(float *y, const float *q, const float *k,
     }
 }
 
-extern "C" void gpu_stream(float *y, const float *q, const float *k, const float *v,
+extern "C" void gpu_stream(float *y, const float *q, struct cached k, struct cached v,
                            struct attention a, struct streams o, struct ranges r,
                            void *stream)
 {

@@ -29,9 +29,9 @@ static __device__ inline struct part begin_part(struct shared_parts s, uint64_t 
     return p;
 }
 
-/* Adds the value V with the score S; all lanes of a warp. */
-static __device__ inline void add_key(struct part *p, float s, const float *v,
-                                      uint64_t dim)
+/* Adds the value V, an array, with the score S; all lanes of a warp. */
+template <class VALUE>
+static __device__ inline void add_key(struct part *p, float s, VALUE v, uint64_t dim)
 {
     float most = s > p->max ? s : p->max;
     float f = expf(p->max - most), e = expf(s - most);

@@ -149,8 +149,9 @@ int cache_plan(struct cache *c, const struct program *program,
     c->width = xcalloc((size_t)program->nslots + 1, sizeof(*c->width));
     c->size = xcalloc((size_t)program->nslots + 1, sizeof(*c->size));
     memcpy(c->cols, cols, sizeof(*cols) * (size_t)program->nslots);
-    memcpy(c->width, width, sizeof(*width) * (size_t)program->nslots);
     c->format = limits->format;
+    for (int i = 0; i < program->nslots; i++)
+        c->width[i] = format_cached_per(c->format, width[i]);
     find_groups(c, limits);
     for (int i = 0; i < c->ngroups; i++)
         size_group(c, &c->group[i], limits);

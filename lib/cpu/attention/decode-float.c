@@ -219,10 +219,13 @@ LOOPS(f32, FORMAT_F32)
 LOOPS(bf16, FORMAT_BF16)
 #endif
 
+/* What the loops above load. */
+enum { TAKEN = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8 };
+
 bool decode_float_has(const struct kv_rows *k)
 {
 #if CPU_HAS_WIDE
-    return k->dim % VEC == 0 && k->by_head && k->type != FORMAT_CACHE_FP8 &&
+    return k->dim % VEC == 0 && k->by_head && (TAKEN >> k->type & 1) &&
            cpu_has() != CPU_ANY;
 #else
     (void)k;

@@ -34,10 +34,15 @@ struct kv_rows kv_rows_of(const struct buffer *p, const float *plain, size_t hea
 /* The scale of column COL of ROW. */
 static float scale_of(const struct kv_rows *k, size_t row, size_t col)
 {
+    const char *at = k->data + row * k->bytes;
+    uint16_t half;
     float scale;
 
-    memcpy(&scale, k->data + row * k->bytes + col / k->per * sizeof(scale),
-           sizeof(scale));
+    if (k->type == FORMAT_CACHE_INT4) {
+        memcpy(&half, at + col / k->per * sizeof(half), sizeof(half));
+        return dtype_bf16_to_f32(half);
+    }
+    memcpy(&scale, at + col / k->per * sizeof(scale), sizeof(scale));
     return scale;
 }
 
@@ -75,13 +80,46 @@ CPU_CLONES static void widen_fp8(float *y, const uint8_t *x, size_t n)
     }
 }
 
+/* y[dim] times the scales of its columns, which begin at COL. */
+static void scale_parts(float *y, const struct kv_rows *k, size_t row, size_t col)
+{
+    for (size_t c = 0, n; c < k->dim; c += n) {
+        float scale = scale_of(k, row, col + c);
+
+        n = k->per - (col + c) % k->per;
+        n = n < k->dim - c ? n : k->dim - c;
+        for (size_t i = 0; i < n; i++)
+            y[c + i] *= scale;
+    }
+}
+
+/* The N codes of 4 bits from column COL on. */
+CPU_CLONES static void widen_i4(float *y, const uint8_t *x, size_t col, size_t n)
+{
+    size_t i = 0;
+
+    if (n && col % 2) {
+        y[0] = (float)((x[col / 2] >> 4) - 8);
+        i = 1;
+    }
+    for (; i + 1 < n; i += 2) {
+        int byte = x[(col + i) / 2];
+
+        y[i] = (float)((byte & 15) - 8);
+        y[i + 1] = (float)((byte >> 4) - 8);
+    }
+    if (i < n)
+        y[i] = (float)((x[(col + i) / 2] & 15) - 8);
+}
+
 void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
                    size_t n)
 {
     size_t col = head * k->apart;
 
     for (size_t i = 0; i < n; i++, y += k->dim) {
-        const char *row = k->data + (first + i) * k->bytes + k->scales * sizeof(float);
+        const char *row = k->data + (first + i) * k->bytes +
+                          k->scales * format_table[k->type].scale_bytes;
 
         if (k->type == FORMAT_F32)
             memcpy(y, (const float *)(const void *)row + col, k->dim * sizeof(*y));
@@ -93,9 +131,11 @@ void kv_rows_widen(float *y, const struct kv_rows *k, size_t head, size_t first,
                       col, k->dim, y);
         else if (k->type == FORMAT_CACHE_FP8)
             widen_fp8(y, (const uint8_t *)row + col, k->dim);
+        else if (k->type == FORMAT_CACHE_INT4)
+            widen_i4(y, (const uint8_t *)row, col, k->dim);
         else
             widen_i8(y, (const int8_t *)row + col, k->dim);
-        for (size_t c = 0; !k->by_head && c < k->dim; c++)
-            y[c] *= scale_of(k, first + i, col + c);
+        if (!k->by_head)
+            scale_parts(y, k, first + i, col);
     }
 }
