@@ -88,6 +88,7 @@ run mem-estimate calibrate -o device.json --name here "$data/calibration/llama.j
 status_is 0 "a device is made of a bench"
 err_empty "without a word besides"
 out_has "times what these rates say" "it tells what a backward pass takes"
+out_has "times what its operations say" "and that of tp-run's own program"
 ok "and what it tells of the bench's own steps" test "$(grep -c 'ms measured' out)" -eq 2
 mem-estimate calibrate -o token.json "$data/calibration/llama-token.json" > /dev/null
 tab=$(printf '\t')
@@ -146,6 +147,8 @@ END
 run tp-run bench -q --train --tokens 16 --repeat 1 -o trained.json "$data/models/llama-groups"
 status_is 0 "a bench times training, too"
 ok "and says so" grep -q '"training":{"seconds":' trained.json
+ok "with the work of its backward pass" awk -F '[:,]' '/"reverse"/ { for (i = 1; i < NF; i++) if ($i ~ /"products"/) p[++n] = $(i + 1) }
+    END { exit !(n >= 2 && p[2] > 1.9 * p[1] && p[2] < 2.1 * p[1]) }' trained.json
 run mem-estimate calibrate -o device.json trained.json
 status_is 0 "of which a device is made"
 run mem-estimate plan --mode train --gpus 1 --gpu-file device.json --seq 16 --compute bf16 "$data/models/llama-groups"

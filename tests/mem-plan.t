@@ -523,6 +523,21 @@ for way in none full; do ours $way tensor; done > ways
 ok "and collectives are repeated" sort -guc ways
 for way in none products full; do ours $way memory; done > ways
 ok "and the memory that it saves" sort -rguc ways
+# its backward pass is that of its program: on a device whose instructions alone take time, it counts them
+device='{"type":"device","version":1,"name":"d","memory":16000000000,"products":{"fp32":1e60},"attention":1e60,"weights":1e60,"values":1e60,"instruction":1,"backward":1'
+printf '%s,"reverse":1}\n' "$device" > counts.json
+printf '%s}\n' "$device" > older.json
+# counted FRAMEWORK DEVICE - seconds of compute
+counted() {
+    mem-estimate plan --mode train --framework "$1" --gpu-file "$2" --gpus 1 --micro-batch 1 --global-batch 1 --seq 64 --weights f32 --compute f32 \
+        --recompute none --json "$data/models/llama-gqa" | sed -n '1s/.*"compute":\([^,]*\),.*/\1/p'
+}
+# those of the program, of which few (copies, positions) cost nothing
+forward=$(tp-run program "$data/models/llama-gqa" | grep -c FLOPs)
+both=$(tp-run program --train "$data/models/llama-gqa" | grep -c FLOPs)
+ok "a plan for tp-run times the reverse program" test "$(awk -v c="$(counted tp-run counts.json)" -v o="$(counted tp-run older.json)" \
+    -v r=$((both - forward)) 'BEGIN { d = r - (c - o / 3); print (d >= 0 && d <= 3 && c != o) }')" = 1
+ok "with an older device file it is twice the forward pass, as for others" test "$(counted tp-run older.json)" = "$(counted none counts.json)"
 run mem-estimate plan --mode train --framework tp-run --zero 1 --gpu t4 --gpus 4 --global-batch 16 --seq 512 --weights f32 --json smollm2-135m.json
 out_has '"zero":1' "what an option fixes is planned"
 

@@ -44,6 +44,8 @@ static void print_rates(const struct measured *m)
     printf("instruction  %10.4g us\n", 1e6 * m->instruction);
     if (m->backward > 0)
         printf("backward     %10.4g times what these rates say\n", m->backward);
+    if (m->reverse > 0)
+        printf("reverse      %10.4g times what its operations say\n", m->reverse);
     if (m->link > 0)
         printf("messages     %10.4g GB/s, %.4g us\n", m->link / 1e9, 1e6 * m->latency);
     printf("memory       %14s\n", str_human(size, m->memory));

@@ -137,6 +137,7 @@ static int set_file(struct machine *m, const struct measured *device,
     m->light = device->weights / device->values;
     m->instruction = device->instruction;
     m->backward = device->backward > 0 ? device->backward : 1;
+    m->reverse = device->backward > 0 ? device->reverse : 1;
     if (device->link > 0)
         m->link = device->link;
     if (device->latency > 0)
@@ -185,6 +186,7 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
     *m = (struct machine){ .net = NET,
                            .light = 1,
                            .backward = 1,
+                           .reverse = 1,
                            .edge_keys = TILE_KEYS / 2,
                            .link_latency = -1,
                            .net_latency = NET_LATENCY,

@@ -116,27 +116,51 @@ static void fold(const struct runner *r, uint64_t tokens, double *flops, double 
     free(each);
 }
 
-/* The work of the program's parts in step S, counted as mem-estimate does: operations
- * that PyTorch does not execute move no bytes. */
+/* Adds the work of INST in step S, counted as mem-estimate does: operations that
+ * PyTorch does not execute move no bytes. */
+static void add_inst(struct calibrated_work *w, const struct program *p,
+                     const struct inst *inst, const struct cost_step *s)
+{
+    struct cost c = cost_of(p, inst, s);
+
+    w->products += c.products;
+    w->attention += c.attention;
+    w->weights += c.weights;
+    if (torch_usual(inst).free || inst->parts)
+        return;
+    w->values += c.sharded + c.whole;
+    w->instructions++;
+}
+
+/* The work of the program's parts. */
 static void fold_parts(const struct runner *r, const struct cost_step *s,
                        struct calibrated_work *work)
 {
     const struct program *p = r->program;
 
     for (int i = 0; i < p->ninsts; i++) {
-        const struct inst *inst = &p->inst[i];
-        const struct value *v = &p->value[inst->dst];
-        struct calibrated_work *w = &work[model_part(p->model, v->section, v->layer)];
-        struct cost c = cost_of(p, inst, s);
+        const struct value *v = &p->value[p->inst[i].dst];
 
-        w->products += c.products;
-        w->attention += c.attention;
-        w->weights += c.weights;
-        if (torch_usual(inst).free || inst->parts)
-            continue;
-        w->values += c.sharded + c.whole;
-        w->instructions++;
+        add_inst(&work[model_part(p->model, v->section, v->layer)], p, &p->inst[i], s);
     }
+}
+
+/* The work of the reverse of P; a weight's gradient is moved like a weight. */
+static struct calibrated_work fold_reverse(const struct program *p, double tokens)
+{
+    struct cost_step s = cost_prompt(tokens);
+    struct calibrated_work sum = { 0 };
+
+    s.rows[ROWS_WANTED] = s.rows[ROWS_TOKENS]; /* every token has a loss */
+    for (int i = p->nforward; i < p->ninsts; i++) {
+        const struct value *v = &p->value[p->inst[i].dst];
+
+        s.rows[ROWS_ONE] = !v->gradient;
+        add_inst(&sum, p, &p->inst[i], &s);
+        if (v->gradient)
+            sum.weights += 2 * (double)sizeof(float) * (double)v->cols;
+    }
+    return sum;
 }
 
 /* The type of most elements of R's weights. */
@@ -278,6 +302,7 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
         if (k == 1 || (k && took < b->c.training.seconds))
             b->c.training.seconds = took;
     }
+    b->c.training.reverse = fold_reverse(t.program, (double)b->tokens);
     b->c.training.states =
         (double)t.parameters.slots * sizeof(float) * (double)t.parameters.owned;
     trainer_close(&t);
@@ -285,6 +310,9 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
         ret = bench_largest(world, &b->c.training.seconds, 1, err);
     if (ret == 0)
         ret = bench_largest(world, &b->c.training.states, 1, err);
+    if (ret == 0)
+        ret = bench_largest(world, (double *)&b->c.training.reverse,
+                            sizeof(struct calibrated_work) / sizeof(double), err);
 out:
     free(sample);
     return ret;

@@ -130,8 +130,8 @@ static void add_calibration(struct normal *s, const struct calibration *c)
     }
 }
 
-/* Predicted seconds of W's forward pass at EACH, with products of C's type; *attention
- * is the part of attention. */
+/* Predicted seconds of a pass with work W at EACH, with products of C's type;
+ * *attention is the part of attention. */
 static double forward(const struct calibration *c, const struct calibrated_work *w,
                       const double each[UNKNOWNS], double *attention)
 {
@@ -145,9 +145,9 @@ static double forward(const struct calibration *c, const struct calibrated_work 
 }
 
 /* Mean ratio of measured and predicted time of the backward passes of the N
- * calibrations C; 0 if none was measured. */
+ * calibrations C; 0 if none was measured.  OWN: predicted from their own work. */
 static double backward(const struct calibration *c, size_t n,
-                       const double each[UNKNOWNS])
+                       const double each[UNKNOWNS], bool own)
 {
     double sum = 0, measured = 0;
 
@@ -156,9 +156,15 @@ static double backward(const struct calibration *c, size_t n,
         double update = step_update_passes * c[i].training.states * each[WEIGHTS];
         double back = c[i].training.seconds - took - update;
 
-        if (c[i].training.seconds <= 0 || back <= 0)
+        if (c[i].training.seconds <= 0 || back <= 0 ||
+            (own && c[i].training.reverse.instructions <= 0))
             continue;
-        sum += back / step_back(took - attention, attention);
+        if (own) {
+            took = forward(&c[i], &c[i].training.reverse, each, &attention);
+            sum += back / step_reverse(took - attention, attention);
+        } else {
+            sum += back / step_back(took - attention, attention);
+        }
         measured++;
     }
     return measured > 0 ? sum / measured : 0;
@@ -222,7 +228,8 @@ int measured_fit(struct measured *out, const struct calibration *c,
     m.values = 1 / each[VALUES];
     m.weights = 1 / each[WEIGHTS];
     m.instruction = each[INSTRUCTION];
-    m.backward = backward(c, n, each);
+    m.backward = backward(c, n, each, false);
+    m.reverse = backward(c, n, each, true);
     *out = m;
     return 0;
 }
@@ -307,6 +314,7 @@ static int parse(struct measured *m, const struct json_doc *doc, struct err *err
         number(&m->values, doc, root, "values", false, err) < 0 ||
         number(&m->instruction, doc, root, "instruction", true, err) < 0 ||
         number(&m->backward, doc, root, "backward", true, err) < 0 ||
+        number(&m->reverse, doc, root, "reverse", true, err) < 0 ||
         number(&m->link, doc, root, "link", true, err) < 0 ||
         number(&m->latency, doc, root, "latency", true, err) < 0)
         return -1;
@@ -368,6 +376,7 @@ void measured_print(struct str *out, const struct measured *m)
     print_number(out, "values", m->values);
     print_number(out, "instruction", m->instruction);
     print_number(out, "backward", m->backward);
+    print_number(out, "reverse", m->reverse);
     print_number(out, "link", m->link);
     print_number(out, "latency", m->latency);
     str_add(out, "}\n");

@@ -23,7 +23,8 @@ struct measured {
     double weights, values;    /* bytes/s of weights and of activations */
     double instruction;        /* overhead of an instruction in seconds */
     double backward;           /* time of a backward pass, relative to what these rates
-                                  predict; 0: not known */
+                                  predict (step_back); 0: not known */
+    double reverse;            /* the same of the program's own (step_reverse) */
     double link, latency;      /* bytes/s to another rank, and seconds; 0: not known */
 };
 

@@ -89,11 +89,11 @@ struct memory_options {
     int hsdp;    /* ranks of a shard group; 0: all replicas */
     enum offload offload;
     enum recompute recompute;
-    int recompute_layers;     /* as recompute_plan.layers */
-    const struct work *again; /* [pp]: of tp-run, what its first tensor rank computes
-                                 again for a token (work_again); NULL: by layers */
-    bool sequence_parallel;   /* Megatron's: values replicated over tp are split by
-                               * tokens */
+    int recompute_layers;       /* as recompute_plan.layers */
+    const struct own_work *own; /* [pp]: of tp-run, the reverse of its first tensor
+                                   rank's programs (work.h); NULL: by layers */
+    bool sequence_parallel;     /* Megatron's: values replicated over tp are split by
+                                 * tokens */
     bool flash, fused_loss, dropout;
     bool eager;         /* PyTorch's eager mode: one kernel per operation */
     uint64_t lora_rank; /* 0: no LoRA */

@@ -208,15 +208,14 @@ static void set_layout(struct memory_options *o, const struct planned *p)
     o->chunks = p->order.chunks;
 }
 
-/* What tp-run computes again is told by its programs. */
-static void set_again(struct search *s, struct memory_options *o,
-                      const struct profile *profile)
+/* What tp-run does in its reverse is told by its programs. */
+static void set_own(struct search *s, struct memory_options *o,
+                    const struct profile *profile)
 {
     struct err no;
 
-    o->again = reversed_applies(o) && o->recompute
-                   ? reversed_again(&s->programs, profile->a, o, &no)
-                   : NULL;
+    o->own =
+        reversed_applies(o) ? reversed_own(&s->programs, profile->a, o, &no) : NULL;
 }
 
 /* Adds the layout to s->found; false if it does not fit. */
@@ -236,7 +235,7 @@ static bool try_one(struct search *s, const struct memory_options *layout,
     s->out->evaluated++;
     if (!memory_fits(s, &o, &p))
         return false;
-    set_again(s, &o, s->profile);
+    set_own(s, &o, s->profile);
     step_time(&p.step, s->profile, &s->o->machine, &o, order, p.states, NULL);
     s->found = xgrow(s->found, &s->cap, s->n + 1, sizeof(p));
     s->found[s->n++] = p;
@@ -292,9 +291,9 @@ static bool tries(struct search *s, const struct memory_options *o, enum recompu
     bool some = false;
 
     one.recompute = way;
-    set_again(s, &one, s->profile);
-    for (int i = 0; one.again && i < o->mesh.size[MESH_PP]; i++)
-        some |= one.again[i].instructions > 0;
+    set_own(s, &one, s->profile);
+    for (int i = 0; one.own && i < o->mesh.size[MESH_PP]; i++)
+        some |= one.own[i].again.instructions > 0;
     if (!way || some || reversed_applies(&one))
         return !way || some;
     return way == RECOMPUTE_ATTENTION ? !o->flash : way != RECOMPUTE_PRODUCTS;
@@ -594,7 +593,7 @@ static bool simulate(struct search *s, struct planned *p)
     set_layout(&o, p);
     if (o.train && o.mesh.size[MESH_PP] > 1) {
         s->out->simulated++;
-        set_again(s, &o, p->profile);
+        set_own(s, &o, p->profile);
         if (!step_time(&p->step, p->profile, &s->o->machine, &o, &p->order, p->states,
                        &s->bubbles))
             return false;

@@ -35,7 +35,7 @@ void reversed_clear(struct reversed_programs *known)
     for (int i = 0; i < RECOMPUTE_KINDS * known->tp * known->pp; i++)
         program_free(known->program[i]);
     for (int k = 0; k < RECOMPUTE_KINDS; k++)
-        free(known->again[k]);
+        free(known->own[k]);
     free(known->program);
     *known = (struct reversed_programs){ 0 };
 }
@@ -117,30 +117,30 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     return ok ? 0 : err_set(err, ERR_USAGE, "the bytes of this layout overflow");
 }
 
-const struct work *reversed_again(struct reversed_programs *known,
-                                  const struct costmodel *a,
-                                  const struct memory_options *o, struct err *err)
+const struct own_work *reversed_own(struct reversed_programs *known,
+                                    const struct costmodel *a,
+                                    const struct memory_options *o, struct err *err)
 {
     int pp = o->mesh.size[MESH_PP];
-    struct work *again = xcalloc((size_t)pp, sizeof(*again));
+    struct own_work *own = xcalloc((size_t)pp, sizeof(*own));
 
     for (int i = 0; i < pp; i++) {
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
         const struct program *p = program_at(known, a->model, o, coord, err);
 
         if (!p) {
-            free(again);
+            free(own);
             return NULL;
         }
-        if (known->again[o->recompute])
+        if (known->own[o->recompute])
             break;
-        again[i] = work_again(a, p, o);
+        own[i] = work_own(a, p, o);
     }
-    if (known->again[o->recompute])
-        free(again);
+    if (known->own[o->recompute])
+        free(own);
     else
-        known->again[o->recompute] = again;
-    return known->again[o->recompute];
+        known->own[o->recompute] = own;
+    return known->own[o->recompute];
 }
 
 static void add_kind(struct memory_estimate *e, const struct rank_memory *one,

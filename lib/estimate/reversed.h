@@ -11,8 +11,8 @@
 /* Programs of ranks that were built before, for one tp and pp; {0} is empty. */
 struct reversed_programs {
     struct program **program; /* [RECOMPUTE_KINDS][tp][pp]; NULL: not built */
-    struct work *again[RECOMPUTE_KINDS]; /* [pp] of work_again; NULL: not known */
-    int tp, pp, layers;                  /* layers: of recompute_plan */
+    struct own_work *own[RECOMPUTE_KINDS]; /* [pp] of work_own; NULL: not known */
+    int tp, pp, layers;                    /* layers: of recompute_plan */
 };
 void reversed_clear(struct reversed_programs *known);
 
@@ -26,12 +26,12 @@ bool reversed_applies(const struct memory_options *o);
 MUST_CHECK int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                              const struct model *m, const struct memory_options *o,
                              const int coord[MESH_NAXES], struct err *err);
-/* What the ranks of tp 0 on each stage compute again under such O; A is the costmodel
- * of one of them.  Borrowed from KNOWN until it is asked for another tp or pp; NULL
+/* The reverse of the ranks of tp 0 on each stage under such O; A is the costmodel of
+ * one of them.  Borrowed from KNOWN until it is asked for another tp or pp; NULL
  * with *err set. */
-const struct work *reversed_again(struct reversed_programs *known,
-                                  const struct costmodel *a,
-                                  const struct memory_options *o, struct err *err);
+const struct own_work *reversed_own(struct reversed_programs *known,
+                                    const struct costmodel *a,
+                                    const struct memory_options *o, struct err *err);
 /* As memory_estimate, for such O.  ERR_NO if M cannot be trained. */
 MUST_CHECK int reversed_estimate(struct memory_estimate *e, const struct model *m,
                                  const struct memory_options *o, struct err *err);

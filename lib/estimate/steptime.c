@@ -3,7 +3,8 @@
  * A ring all-reduce over n ranks moves 2 (n-1)/n of the bytes in 2 (n-1) hops,
  * all-gather and reduce-scatter half of that.  A backward pass costs two forward
  * passes, for the gradients of inputs and of weights, attention a little more;
- * recomputation costs one more forward pass.  ZeRO-3 gathers weights in the forward and
+ * recomputation costs one more forward pass; of tp-run both are summed over the
+ * instructions of its program.  ZeRO-3 gathers weights in the forward and
  * the backward pass of every micro-batch and reduce-scatters gradients (once per step
  * where a pipeline stage keeps them, habits.h); ZeRO-2
  * reduce-scatters gradients for every micro-batch; the others reduce once per step
@@ -24,10 +25,15 @@
 const double step_update_passes = 2.5;
 /* The backward pass of attention has five products instead of two, at 63 instead of 73
  * % of an A100's peak (Dao 2023, section 4.1). */
-static const double ATTENTION_BACK = 2.5 * 73 / 63;
+static const double ATTENTION_SLOWER = 73.0 / 63, ATTENTION_BACK = 2.5 * 73 / 63;
 double step_back(double plain, double attention)
 {
     return 2 * plain + ATTENTION_BACK * attention;
+}
+
+double step_reverse(double plain, double attention)
+{
+    return plain + ATTENTION_SLOWER * attention;
 }
 
 /* Gradient bytes per collective, like Megatron's buckets. */
@@ -164,7 +170,8 @@ static double all_to_all_seconds(const struct profile *p, const struct machine *
 /* Seconds of one rank and one micro-batch. */
 struct rank_times {
     double forward, back;                       /* compute of both passes */
-    double sums, all_to_all;                    /* collectives of a forward pass */
+    double sums, all_to_all;                    /* collectives of a forward pass; */
+    double back_sums;                           /* of a backward pass over tp */
     double again, again_sums, again_all_to_all; /* recomputation */
     double weight; /* compute of the weight gradients, part of back */
 };
@@ -197,10 +204,21 @@ static double plain_seconds(const struct machine *m, const struct memory_options
 
 /* A rank's work and its times. */
 struct rank_known {
-    struct work all, again;
+    struct work all, again, back;
     struct rank_times t;
     double flops;
 };
+
+/* The backward pass of tp-run, from its program. */
+static void find_reverse(struct rank_times *t, const struct work *back,
+                         const struct machine *m, const struct memory_options *o,
+                         double tokens)
+{
+    t->back = m->reverse * step_reverse(plain_seconds(m, o, back, tokens),
+                                        tokens * attention_seconds(m, back));
+    t->weight = t->back / 2; /* its passes are not split */
+    t->back_sums = tensor_seconds(m, o, back, tokens);
+}
 
 /* Fills in k->t and k->flops from the work in K. */
 static void find_times(struct rank_known *k, const struct profile *p,
@@ -221,12 +239,14 @@ static void find_times(struct rank_known *k, const struct profile *p,
     t.back =
         m->backward * (step_back(plain, attention) - tokens * all.frozen / m->product);
     t.weight = m->backward * (tokens * (all.products - all.frozen) / m->product);
-    t.sums = tensor_seconds(m, o, &all, tokens);
+    t.sums = t.back_sums = tensor_seconds(m, o, &all, tokens);
     t.all_to_all = all_to_all_seconds(p, m, o, &all, tokens);
+    if (o->own && m->reverse > 0)
+        find_reverse(&t, &k->back, m, o, tokens);
     attention = tokens * attention_seconds(m, &again);
-    if (o->recompute == RECOMPUTE_ATTENTION && !o->again)
+    if (o->recompute == RECOMPUTE_ATTENTION && !o->own)
         t.again = attention + tokens * again.scores / m->memory;
-    if (o->recompute == RECOMPUTE_FULL || o->again) {
+    if (o->recompute == RECOMPUTE_FULL || o->own) {
         t.again = plain_seconds(m, o, &again, tokens) + attention;
         t.again_sums = tensor_seconds(m, o, &again, tokens);
         t.again_all_to_all = all_to_all_seconds(p, m, o, &again, tokens);
@@ -241,15 +261,19 @@ static struct rank_times rank_times(struct rank_known *k, const struct profile *
                                     const struct pipe_order *order, int r,
                                     double *flops)
 {
-    struct work all, again;
+    struct work all, again, back = { 0 };
 
     rank_work(p, order, o->mesh.size[MESH_PP], r, &all, &again);
-    if (o->again)
-        again = o->again[r];
+    if (o->own) {
+        again = o->own[r].again;
+        back = o->own[r].back;
+    }
     if (!r || memcmp(&all, &k->all, sizeof(all)) != 0 ||
-        memcmp(&again, &k->again, sizeof(again)) != 0) {
+        memcmp(&again, &k->again, sizeof(again)) != 0 ||
+        memcmp(&back, &k->back, sizeof(back)) != 0) {
         k->all = all;
         k->again = again;
+        k->back = back;
         find_times(k, p, m, o);
     }
     *flops += k->flops;
@@ -263,8 +287,8 @@ static double forward_of(const struct rank_times *t)
 
 static double input_of(const struct rank_times *t)
 {
-    return t->back - t->weight + t->sums + t->all_to_all + t->again + t->again_sums +
-           t->again_all_to_all;
+    return t->back - t->weight + t->back_sums + t->all_to_all + t->again +
+           t->again_sums + t->again_all_to_all;
 }
 
 /* Weight elements of a stage without experts; TRAINED: only trained ones. */
@@ -418,7 +442,7 @@ static bool time_training(struct step_time *out, const struct profile *p,
     if (span < 0)
         return false;
     out->compute = steps * (busy.forward + busy.back + busy.again);
-    out->tensor = steps * (2 * busy.sums + busy.again_sums);
+    out->tensor = steps * (busy.sums + busy.back_sums + busy.again_sums);
     out->all_to_all = steps * (2 * busy.all_to_all + busy.again_all_to_all);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
     out->data = data_seconds(p, m, o) + step_update_passes * (double)states / m->memory;

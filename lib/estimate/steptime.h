@@ -28,14 +28,17 @@ struct machine {
     double link_latency, net_latency;           /* of a message */
     double ring_link_latency, ring_net_latency; /* of a hop of a large collective */
     double backward; /* time of a backward pass, relative to that of its operations at
-                        these rates */
+                        these rates; */
+    double reverse;  /* the same of the operations of tp-run's program; 0: not known */
     int per_node;    /* devices per node */
 };
 
 /* Seconds of a backward pass, from those of the forward pass: of attention, and of
- * everything else.  And the number of times that an update moves the optimizer
+ * everything else; and from those of its own operations, at the rates of the forward
+ * pass.  And the number of times that an update moves the optimizer
  * states. */
 double step_back(double plain, double attention);
+double step_reverse(double plain, double attention);
 extern const double step_update_passes;
 
 /* The pipeline schedule, the part of a layout that memory_options lacks. */

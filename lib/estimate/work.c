@@ -200,20 +200,26 @@ static void read_program(struct profile *p, const struct memory_options *o)
     free(r.last);
 }
 
-struct work work_again(const struct costmodel *a, const struct program *program,
-                       const struct memory_options *o)
+struct own_work work_own(const struct costmodel *a, const struct program *program,
+                         const struct memory_options *o)
 {
     struct reader r = {
         .a = a, .program = program, .o = o, .step = work_step(program, o)
     };
-    struct work sum = { 0 };
+    struct own_work sum = { 0 };
 
-    for (int i = program->nforward; i < program->ninsts; i++)
-        if (program->value[program->inst[i].dst].again) {
-            struct work w = work_of(&r, &program->inst[i]);
+    for (int i = program->nforward; i < program->ninsts; i++) {
+        const struct inst *inst = &program->inst[i];
+        const struct value *to = &program->value[inst->dst];
+        struct work w;
 
-            work_add(&sum, &w, 1);
-        }
+        /* of a mean row there is no part of a weight's gradient */
+        r.step.rows[ROWS_ONE] = to->gradient ? 0 : 1 / (double)o->seq;
+        w = work_of(&r, inst);
+        if (to->gradient)
+            w.matrices += 2 * (double)sizeof(float) * (double)to->cols;
+        work_add(to->again ? &sum.again : &sum.back, &w, 1);
+    }
     return sum;
 }
 

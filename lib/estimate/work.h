@@ -53,10 +53,15 @@ struct profile {
 /* The step whose mean row a profile of P describes. */
 struct cost_step work_step(const struct program *p, const struct memory_options *o);
 
-/* One token's work of what PROGRAM, of A's model and mesh, computes a second time in
- * its reverse. */
-struct work work_again(const struct costmodel *a, const struct program *program,
-                       const struct memory_options *o);
+/* What a program of tp-run does after its forward pass, for one token: AGAIN, what it
+ * computes a second time, and BACK, the gradients.  Gradients of weights are moved once
+ * for all tokens, like weights. */
+struct own_work {
+    struct work again, back;
+};
+/* Of PROGRAM, of A's model and mesh. */
+struct own_work work_own(const struct costmodel *a, const struct program *program,
+                         const struct memory_options *o);
 
 struct profile *profile_new(const struct costmodel *a, const struct memory_options *o);
 void profile_free(struct profile *p);

@@ -71,6 +71,9 @@ static int parse_training(struct calibration *c, const struct json_doc *doc,
     if (number(&c->training.seconds, doc, j, "seconds", false, err) < 0 ||
         number(&c->training.states, doc, j, "states", false, err) < 0)
         return -1;
+    if (json_get(j, "reverse") &&
+        parse_work(&c->training.reverse, &c->works, doc, j, "reverse", err) < 0)
+        return -1;
     return parse_work(&c->training.work, &c->works, doc, j, "work", err);
 }
 
@@ -225,6 +228,8 @@ void calibration_print(struct str *out, const struct calibration *c)
             str_add_double(out, c->training.seconds);
             print_number(out, "states", c->training.states, true);
             print_work(out, "work", &c->training.work);
+            if (c->training.reverse.instructions > 0)
+                print_work(out, "reverse", &c->training.reverse);
             str_addc(out, '}');
         } else {
             str_add(out, "null");

@@ -39,7 +39,8 @@ struct calibration {
     struct {
         double seconds; /* of a step of training of .tokens tokens; 0: not measured */
         double states;  /* bytes of optimizer states that it updates */
-        struct calibrated_work work; /* of its forward pass */
+        struct calibrated_work work;    /* of its forward pass, */
+        struct calibrated_work reverse; /* and of its backward pass; all 0: not told */
     } training;
 };
 
