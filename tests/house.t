@@ -41,7 +41,7 @@ common_options() {
 fits() {
     fits_page=$1
     shift
-    "$@" --help > help && [ "$(grep -vc '^  [+] ' help)" -lt 24 ] &&
+    "$@" --help > help && [ "$(grep -vc "^  [+] " help)" -le 24 ] &&
         awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' help &&
         [ "$(tail -n 1 help)" = "See $fits_page(1)." ]
 }

@@ -167,6 +167,69 @@ status_is 2 "an option of another schedule is refused"
 err_has "--patience: --lr-schedule linear has none" "by name"
 ok "none of these left anything" test ! -e none
 
+# ---- an early end ----
+
+echo '{"ids":[1,2,1,1,2,2,0,1,2,0,0,1]}' > other.jsonl # worse with each step
+head -n 1 ids.jsonl > learnt.jsonl
+HPO_RESULT=result tp-run train --data learnt.jsonl --pack none --seq 24 --global-batch 4 --steps 30 --lr 1e-2 --threads 1 \
+    --eval-data other.jsonl --eval-every 2 --early-stop 3 -o early2 "$model" > out
+ok "evaluations that no longer gain end a run" grep -q '"type":"train","step":[0-9]*,"finished":true,.*"early":true' early2/log.jsonl
+evals=$(sed -n 's/.*"eval_loss":\([^,]*\),"eval_runtime.*/\1/p' early2/log.jsonl)
+ok "after the third" test "$(echo "$evals" | awk 'NR == 1 || $1 < low { low = $1; n = 0; next } { n++ } END { print n }')" = 3
+ok "which the last line says" grep -q '^finished after step [0-9]* of 30, without gain in 3 evaluations: early2/step-' out
+ok "the result is the last evaluation's" test "$(cat result)" = "$(echo "$evals" | tail -n 1)"
+cp early2/log.jsonl log.kept
+run tp-run train --resume --threads 1 -o early2
+status_is 0 "it stays finished"
+ok "when it is resumed" cmp log.kept early2/log.jsonl
+run tp-run train -q --resume --early-stop 9 --stop-after 0.000001 --threads 1 -o early2
+ok "unless more evaluations are waited for" test "$(last_step early2)" -gt "$(sed -n 's/.*"type":"train","step":\([0-9]*\),.*/\1/p' log.kept)"
+
+# ---- what is shown ----
+
+for columns in 60 100; do
+    rm -rf shown
+    "$top_builddir/tests/on-pty" -c $columns tp-run train --data ids.jsonl --eval-data held.jsonl --eval-every 4 --seq 24 --steps 8 \
+        --threads 1 -o shown "$model" < /dev/null | tr '\r' '\n' | sed "s/$(printf '\033')\[K//" > lines
+    ok "progress fits a window of $columns columns" awk -v most=$columns 'length($0) >= most { print; bad = 1 } END { exit bad }' lines
+    ok "and tells what is done" sh -c "grep -q '^loading' lines && grep -q '^evaluating: 0 %' lines && grep -q '\] 8/8  loss [0-9.]*  00:00:00 left' lines"
+    ok "its last line is where the checkpoint is" test "$(grep -v '^$' lines | tail -n 1)" = \
+        "tp-run: finished after step 8 of 8: shown/step-000008"
+done
+ok "a wide window has the tokens, too" grep -q ' tokens/s' lines
+tp-run train --data ids.jsonl --seq 24 --steps 8 --threads 1 --log-every 3 --log log --metrics metrics --tensorboard board -o plain "$model" > out
+ok "--log-every prints fewer lines" test "$(cut -d ' ' -f 1,2 out | tr '\n' ,)" = "step 3/8,step 6/8,step 8/8,finished after,"
+ok "and leaves out none of the log" test "$(grep -c '"type":"step"' log)" = 8
+ok "--metrics has the last loss" grep -qxF "tp_run_train_loss{run=\"plain\"} $(sed -n 's/.*"step":8,"loss":\([^,]*\),.*/\1/p' log)" metrics
+ok "and the tokens" grep -qxF "tp_run_train_tokens_total{run=\"plain\"} $(sed -n 's/.*"step":8,.*"tokens":\([^,]*\),.*/\1/p' log)" metrics
+ok "--tensorboard has an event for each number" test "$(grep -ac 'train/learning_rate' board/events.out.tfevents.*)" -ge 1
+run tp-run train --data ids.jsonl --seq 24 --steps 2 --threads 1 --metrics missing/metrics --save-every 0 "$model"
+status_is 0 "metrics that cannot be written do not end a training"
+err_has "; training goes on without" "but are told once"
+err_lines 1 "in one line"
+
+# ---- a run as a model ----
+
+run tp-shard show whole
+cp out got
+run tp-shard show whole/step-000008
+ok "show takes the newest checkpoint of a run" cmp out got
+tp-shard merge -q whole merged && tp-shard merge -q whole/step-000008 merged8
+ok "and so does merge" cmp merged/model.safetensors merged8/model.safetensors
+tp-run generate -q --ids 5,6 --max-tokens 3 --seed 1 whole > got
+tp-run generate -q --ids 5,6 --max-tokens 3 --seed 1 whole/step-000008 > want
+ok "and generate" cmp want got
+cp -r whole torn
+sed 's/"version"/"vers1on"/' whole/step-000008/checkpoint.json > torn/step-000008/checkpoint.json
+run tp-run generate -q --ids 5,6 --max-tokens 3 torn
+status_is 3 "where it is damaged they take no other"
+err_is "tp-run: torn/step-000008/checkpoint.json: its checksum does not match its text; older checkpoints: torn/step-000004" \
+    "but name the older ones"
+rm -r torn/step-*
+run tp-shard show torn
+status_is 3 "a run without a checkpoint is no model"
+err_is "tp-shard: torn: the run has no checkpoint yet" "which is said"
+
 # ---- a fork ----
 
 run tp-run train -q --fork whole/step-000004 --threads 1 -o fork

@@ -96,6 +96,25 @@ for layout in "--tp 1" "--tp 2" "--pp 2" "--tp 2 --pp 2 --dp 2" "--pp 2 --recomp
         "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
 done
 
+# what neither is told is the same: samples of a step, of a micro-batch, and their tokens
+awk 'BEGIN { for (i = 0; i < 8; i++) { printf "{\"ids\":["
+    for (k = 0; k < 1030; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+    print "]}" } }' > long.jsonl
+for layout in "" "--pp 2" "--dp 8" "--tp 2 --dp 2 --pp 2"; do
+    for name in llama-gqa wide; do
+        [ $name = llama-gqa ] || { cp -r "$data/models/llama-gqa" wide && sed -i \
+            's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 4096/' wide/config.json; }
+        [ $name = llama-gqa ] || [ -z "$layout" ] || continue
+        [ -d $name ] || cp -r "$data/models/$name" $name
+        # shellcheck disable=SC2086 # words
+        tp-run train -q --data long.jsonl --pack none --steps 1 --threads 1 --save-every 0 --json $layout $name > out
+        # shellcheck disable=SC2086 # words
+        mem-estimate train --framework tp-run --runtime 0 $layout --json $name > estimate
+        ok "mem-estimate has the defaults of tp-run train, ${layout:-one rank} of $name" test "$(json out memory)" = \
+            "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+    done
+done
+
 # ---- other optimizers ----
 
 # descend OPTION... - a run on all ids at each step, so that the losses of its steps compare

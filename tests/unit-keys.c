@@ -114,6 +114,48 @@ static void test_table(const cJSON *bases, char *table)
            "no more than 15 %% of all are refused: %d", refused);
 }
 
+/* Is CONFIG taken by a training? */
+static bool trains(const char *config, struct err *err)
+{
+    struct str ignored = { 0 };
+    struct model *m = NULL;
+    bool taken = model_open(&m, "config.json", config, NULL, NULL, err) == 0 &&
+                 keys_check(m, KEYS_TRAINING, &ignored, err) == 0;
+
+    model_free(m);
+    str_clear(&ignored);
+    return taken;
+}
+
+/* training.tsv, of oracle/training-keys.py: what acts in training alone.  phimoe is
+ * refused whatever its keys: its experts are drawn (pass-reverse.c). */
+static void test_training(const cJSON *bases, char *table)
+{
+    int acts = 0, same = 0, wrong = 0;
+    struct row r;
+
+    while (next_row(&r, &table)) {
+        const cJSON *base = cJSON_GetObjectItemCaseSensitive(bases, r.type);
+        bool is = !strcmp(r.verdict, "acts");
+        struct err err = { .text = "" };
+        char *config;
+
+        if (!base || !strcmp(r.type, "phimoe"))
+            continue;
+        config = change(base, r.key, r.value);
+        acts += is;
+        same += !is;
+        if (trains(config, &err) == is || (is && !strstr(err.text, r.key))) {
+            wrong++;
+            printf("# %s %s = %s: %s\n", r.type, r.key, r.value, err.text);
+        }
+        free(config);
+    }
+    tap_ok(acts > 10 && same > 10 && !wrong,
+           "of %d values of keys that act in training, the %d that do are refused there",
+           acts + same, acts);
+}
+
 static void test_bases(const cJSON *bases)
 {
     const cJSON *base;
@@ -150,11 +192,14 @@ static char *read_file(const char *name)
 int main(void)
 {
     char *base = read_file("base.json"), *table = read_file("verdicts.tsv");
+    char *training = read_file("training.tsv");
     cJSON *bases = cJSON_Parse(base);
 
     tap_ok(cJSON_IsObject(bases), "base.json is an object");
     test_bases(bases);
     test_table(bases, table);
+    test_training(bases, training);
+    free(training);
     tap_ok(keys_is_harmless("_name_or_path") && keys_is_harmless("resid_pdrop") &&
                !keys_is_harmless("layer_types"),
            "the common list has names, dropouts and no layer types");

@@ -15,6 +15,7 @@
 #include "lib/base/str.h"
 #include "lib/model/option.h"
 #include "lib/run/launch.h"
+#include "lib/train/events.h"
 #include "lib/train/schedule.h"
 #include "lib/train/trainer.h"
 #include "tests/tap.h"
@@ -240,8 +241,10 @@ static bool set_options(struct schedule *s, char *text)
                   { "cooldown", NULL, &o->cooldown, NULL },
                   { "warmup-type", NULL, NULL, &o->warmup_curve },
                   { "decay-type", NULL, NULL, &o->decay_curve } };
+    char *rest;
 
-    for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+    for (char *word = strtok_r(text, ",", &rest); word;
+         word = strtok_r(NULL, ",", &rest)) {
         char *value = strchr(word, '=');
         size_t i = 0;
 
@@ -253,9 +256,9 @@ static bool set_options(struct schedule *s, char *text)
         if (i == sizeof(known) / sizeof(*known) || !schedule_takes(s->kind, word))
             return false;
         if (known[i].number)
-            *known[i].number = atof(value);
+            *known[i].number = strtod(value, NULL);
         else if (known[i].whole)
-            *known[i].whole = atoi(value);
+            *known[i].whole = (int)strtol(value, NULL, 10);
         else
             *known[i].curve = index_of(schedule_curve_names, value);
     }
@@ -313,6 +316,30 @@ static void try_schedules(const char *file)
     for (int i = 0; i < SCHEDULES; i++)
         all += seen[i];
     tap_ok(all == SCHEDULES, "no schedule lacks a row");
+}
+
+/* data/events.hex, of oracle/make-events.py. */
+static void try_events(const char *file)
+{
+    static const char digits[] = "0123456789abcdef";
+    struct str out = { 0 }, hex = { 0 };
+    char *want = NULL;
+    struct err err;
+
+    events_begin(&out, 1e9 + 0.25);
+    events_restart(&out, 1e9 + 0.5, 300);
+    events_scalar(&out, 1e9 + 0.75, 300, "train/loss", 2.5);
+    for (size_t i = 0; i < out.len; i++) {
+        str_addc(&hex, digits[(unsigned char)out.s[i] >> 4]);
+        str_addc(&hex, digits[(unsigned char)out.s[i] & 15]);
+    }
+    str_addc(&hex, '\n');
+    if (fs_read_file(&want, NULL, file, 1 << 16, &err) < 0)
+        abort();
+    tap_is(str_text(&hex), want, "events have the bytes of tensorboard's writer");
+    free(want);
+    str_clear(&out);
+    str_clear(&hex);
 }
 
 /* ---- one model on one mesh ---- */
@@ -650,6 +677,7 @@ int main(int argc, char **argv)
     char *training = fs_join_dup(data, "training.tsv");
     char *padding = fs_join_dup(data, "padding.tsv");
     char *schedules = fs_join_dup(data, "schedules.tsv");
+    char *events = fs_join_dup(data, "events.hex");
     char *adamw = fs_join_dup(data, "adamw.tsv"), *sgd = fs_join_dup(data, "sgd.tsv");
     struct shared *out =
         mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -664,6 +692,8 @@ int main(int argc, char **argv)
     try_rates();
     try_schedules(schedules);
     free(schedules);
+    try_events(events);
+    free(events);
     try_models(models, training, argc > 1 ? argv[1] : NULL, false, out);
     try_models(models, padding, argc > 1 ? argv[1] : NULL, true, out);
     free(padding);

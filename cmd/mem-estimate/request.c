@@ -181,6 +181,18 @@ static int set_types(struct request *r, const struct request_options *o,
 
 /* ---- batch ---- */
 
+/* The global batch of a training by tp-run of which nothing is said; 0: another, or one
+ * that its replicas cannot share. */
+static uint64_t usual_global(const struct request *r, uint64_t replicas)
+{
+    const struct memory_options *m = &r->memory;
+
+    return m->train && m->framework == FRAMEWORK_TP_RUN && !r->batch.size &&
+                   !r->batch.number && TP_RUN_GLOBAL % replicas == 0
+               ? TP_RUN_GLOBAL
+               : 0;
+}
+
 /* Sets size and number of micro-batches.  Of size, number and global batch two
  * determine the third. */
 static int derive_batch(struct request *r, struct err *err)
@@ -189,12 +201,15 @@ static int derive_batch(struct request *r, struct err *err)
     uint64_t replicas =
         (uint64_t)m->mesh.size[MESH_DP] * (uint64_t)m->mesh.size[MESH_EP];
     uint64_t size = r->batch.size, number = r->batch.number, global = r->batch.global;
-    uint64_t each = global / replicas, known;
+    bool ours = m->train && m->framework == FRAMEWORK_TP_RUN;
+    uint64_t each, known;
 
+    global = global ? global : usual_global(r, replicas);
+    each = global / replicas;
     if (!size && !(global && number))
         size = 1;
-    if (!number && !global)
-        number = (uint64_t)m->mesh.size[MESH_PP];
+    if (!number && !global) /* tp-run: one, as of a device's batch size in Trainer */
+        number = ours && r->batch.size ? 1 : (uint64_t)m->mesh.size[MESH_PP];
     if (global % replicas)
         return err_set(err, ERR_USAGE,
                        "--global-batch %" PRIu64
@@ -230,10 +245,14 @@ static int set_batch(struct request *r, const struct request_options *o,
         return err_set(err, ERR_USAGE, "--seq 0: no tokens");
     if (!m->seq) {
         m->seq = model_context(r->summary.model);
+        if (m->train && m->framework == FRAMEWORK_TP_RUN &&
+            (!m->seq || m->seq > TP_RUN_SEQ))
+            m->seq = TP_RUN_SEQ;
         if (!m->seq)
             m->seq = 2048;
         assume(r, "seq", "seq %" PRIu64 "%s", m->seq,
-               model_context(r->summary.model) ? " (the model's maximum)" : "");
+               m->seq == model_context(r->summary.model) ? " (the model's maximum)"
+                                                         : "");
     }
     m->prefill = o->prefill ? (uint64_t)o->prefill
                  : m->framework == FRAMEWORK_TP_RUN

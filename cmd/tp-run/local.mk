@@ -34,7 +34,9 @@ bin_tp_run_SOURCES = \
     %D%/tokens.c \
     %D%/train.c %D%/train.h \
     %D%/traindir.c \
+    %D%/trainexport.c \
     %D%/trainlog.c \
     %D%/trainrank.c \
+    %D%/trainshow.c \
     %D%/trainsteps.c
 bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS) $(MICROHTTPD_LIBS)

@@ -9,15 +9,17 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cmd/conversion.h"
 #include "cmd/picture.h"
 #include "cmd/tp-run/commands.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/estimate/memory.h"
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
 
-enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
+enum { MOST_TABLE = 1 << 26 };
 
 /* Options that are stored in the run's directory, in the order of run.json:
  * SETTING(ID, type of the option, kind of the setting, name, member of train_options,
@@ -70,7 +72,8 @@ enum { USUAL_SEQ = 1024, MOST_TABLE = 1 << 26 };
     SETTING(THRESHOLD, DOUBLE, MAYBE, "threshold", rates.threshold, "X", NULL,         \
             SETTING_ADDED)                                                             \
     SETTING(PATIENCE, INT, INT, "patience", rates.patience, "N", NULL, SETTING_ADDED)  \
-    SETTING(COOLDOWN, INT, INT, "cooldown", rates.cooldown, "N", NULL, SETTING_ADDED)
+    SETTING(COOLDOWN, INT, INT, "cooldown", rates.cooldown, "N", NULL, SETTING_ADDED)  \
+    SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -216,6 +219,9 @@ static int check_numbers(const struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--lr-schedule %s: follows evaluations: give --eval-every",
                        schedule_names[o->schedule]);
+    if (o->early_stop && !o->eval_every)
+        return err_set(err, ERR_USAGE,
+                       "--early-stop: counts evaluations: give --eval-every");
     if (o->eval_every && !r->eval.n && !r->t.files.eval.n && !(o->eval_fraction > 0))
         return err_set(err, ERR_USAGE,
                        "--eval-every: give --eval-data or --eval-fraction as well");
@@ -436,9 +442,8 @@ static void show_check(void *arg, uint64_t done, uint64_t all)
 {
     const struct session *s = arg;
 
-    if (cmd_progress(s->opt.quiet))
-        fprintf(stderr, "\rchecking data: %.0f %%\033[K",
-                100 * (double)done / (double)all);
+    train_show_doing(cmd_progress(s->opt.quiet), "checking data",
+                     (double)done / (double)all);
 }
 
 /* Checks the ids of DATA, which has the files of LIST, unless the run has done that. */
@@ -458,8 +463,7 @@ static int check_ids(const struct request *r, struct data *data,
     if (known)
         return 0;
     ret = data_check(data, show_check, s, err);
-    if (cmd_progress(s->opt.quiet))
-        fprintf(stderr, "\r\033[K");
+    train_show_none(cmd_progress(s->opt.quiet));
     for (size_t i = 0; i < list->n && ret == 0; i++)
         list->v[i].vocab = (uint64_t)vocab;
     return ret;
@@ -543,7 +547,8 @@ static int check_model(struct request *r, struct err *err)
 
     if (state && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
         return err_set(err, ERR_INPUT, "%s: has no state of a training", state);
-    if (session_need_lm(s, err) < 0)
+    if (session_need_lm(s, err) < 0 ||
+        check_config(NULL, s->checkpoint->model, KEYS_TRAINING, err) < 0)
         return -1;
     if (s->source)
         return err_set(err, ERR_NO, "%s: a model that reads a source cannot be trained",
@@ -553,7 +558,7 @@ static int check_model(struct request *r, struct err *err)
     if (s->mesh.pad_vocab)
         return err_set(err, ERR_NO, "a padded vocabulary cannot be trained");
     if (!o->seq)
-        o->seq = s->context && s->context < USUAL_SEQ ? s->context : USUAL_SEQ;
+        o->seq = s->context && s->context < TP_RUN_SEQ ? s->context : TP_RUN_SEQ;
     if (s->context && o->seq > s->context)
         return err_set(err, ERR_USAGE,
                        "--seq %" PRIu64 ": the model takes %" PRIu64 " tokens", o->seq,
@@ -845,7 +850,7 @@ static int prepare(struct request *r, const struct cmd *cmd,
 /* Had the run done all of its steps, and their evaluation? */
 static bool is_finished(const struct train *t)
 {
-    return t->resumed && t->state.step >= (uint64_t)t->o.steps &&
+    return t->resumed && train_is_done(t, &t->state) &&
            (!t->held || !isnan(t->state.eval_loss));
 }
 
@@ -890,7 +895,8 @@ int train_main(const char *program, int argc, char **argv)
     struct session session = { .launcher.err_fd = -1 };
     struct request r = { .t = { .session = &session,
                                 .lock = -1,
-                                .o = { .global = 8,
+                                .log_every = 1,
+                                .o = { .global = TP_RUN_GLOBAL,
                                        .micro = 1,
                                        .lr = 5e-5,
                                        .momentum = 0.9,
@@ -911,7 +917,8 @@ int train_main(const char *program, int argc, char **argv)
                                                   .patience = 10 },
                                        .save_every = SAVE_AT_END },
                                 .state = { .best = (double)INFINITY,
-                                           .eval_loss = (double)NAN },
+                                           .eval_loss = (double)NAN,
+                                           .lowest = (double)INFINITY },
                                 .nsettings = SETTINGS } };
     struct train_options *o = &r.t.o;
     const char *out = NULL;
@@ -946,6 +953,9 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "keep", &r.keep, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "stop-after", &r.stop_after, "TIME", NULL, NULL, NULL },
         { OPT_STRING, '\0', "log", &r.t.log, "FILE", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "log-every", &r.t.log_every, "N", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "metrics", &r.t.metrics, "FILE", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "tensorboard", &r.t.tensorboard, "DIR", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "log-samples", &o->log_samples, NULL, NULL, NULL, NULL },
         { OPT_FLAG, 'n', "dry-run", &r.dry, NULL, "print what would be done", NULL,
           NULL },

@@ -26,15 +26,16 @@ struct train_options {
                      * the next */
     bool deterministic;
     struct recompute_plan recompute;
-    int zero; /* stage of ZeRO */
+    int zero;       /* stage of ZeRO */
     bool init;      /* initialize weights at random */
     int keep;       /* number of newest checkpoints to keep; 0: all */
     bool keep_best; /* and the one with the lowest evaluation loss */
     bool log_samples;
     double stop_after; /* seconds; 0: never */
+    int early_stop;    /* evaluations without gain that end the run; 0: any number */
 };
 
-enum { SETTING_ADDED = 2, SETTING_TURNED };
+enum { SETTING_ADDED = 2, SETTING_TURNED, SETTING_LATER };
 
 /* An option that is stored in the run's directory. */
 struct setting {
@@ -56,7 +57,7 @@ struct setting {
     bool given; /* on the command line */
     int fixed;  /* 1: may not change when a run is resumed; SETTING_ADDED: nor that, and
                  * older runs lack it, which had the default, or with SETTING_TURNED the
-                 * flag: */
+                 * flag; SETTING_LATER: may change, and older runs lack it: */
     char *usual; /* that, as in run.json; NULL for others */
 };
 
@@ -79,6 +80,8 @@ struct train_state {
     double norm;      /* mean of recent gradient norms; 0: none yet */
     double best;      /* lowest evaluation loss of a saved step, and that step */
     uint64_t best_step;
+    double lowest;  /* evaluation loss of all, */
+    uint64_t stale; /* and the evaluations since */
 };
 
 /* Files, by name and contents. */
@@ -113,15 +116,17 @@ struct train {
     size_t nsettings;
     const struct action_table *table; /* of --pipeline FILE; or NULL */
     enum order pipeline;
-    struct data *data, *eval;    /* eval: --eval-data, or NULL */
-    uint64_t held;               /* number of samples for evaluation */
-    char *dir;                   /* of the run; NULL: nothing is saved */
-    const char *log;             /* --log, or NULL */
-    const char *command;         /* as given */
-    const char *report, *result; /* hpo-sweep's files, or NULL */
-    int lock;                    /* the run's directory, open and locked; -1: none */
-    struct train_look look;      /* the directory before it was locked */
-    struct train_files files;    /* files that the run reads */
+    struct data *data, *eval;          /* eval: --eval-data, or NULL */
+    uint64_t held;                     /* number of samples for evaluation */
+    char *dir;                         /* of the run; NULL: nothing is saved */
+    const char *log;                   /* --log, or NULL */
+    const char *metrics, *tensorboard; /* --metrics, --tensorboard, or NULL */
+    int log_every;                     /* steps between two plain lines */
+    const char *command;               /* as given */
+    const char *report, *result;       /* hpo-sweep's files, or NULL */
+    int lock;                 /* the run's directory, open and locked; -1: none */
+    struct train_look look;   /* the directory before it was locked */
+    struct train_files files; /* files that the run reads */
     bool resumed;
     bool forked;      /* begins with the whole state of another run's checkpoint */
     int steps_before; /* --steps of the run before it was resumed */
@@ -144,9 +149,8 @@ MUST_CHECK int train_dir_check(const struct train_look *before, const char *dir,
                                struct err *err);
 /* ---- trainsteps.c ---- */
 
-/* The path of checkpoint STEP; the path of the newest complete checkpoint, or NULL when
- * DIR has none.  The caller frees both. */
-char *train_step_dup(const char *dir, uint64_t step);
+/* The path of the newest complete checkpoint, or NULL when DIR has none; the caller
+ * frees it. */
 MUST_CHECK int train_newest(char **path, const char *dir, struct err *err);
 /* The newest complete checkpoint of DIR, as train_newest, that is also undamaged: all
  * of its files are read.  *damaged becomes the number of damaged ones that are newer,
@@ -205,15 +209,21 @@ struct train_log {
     int fd[2];            /* of the run, and of --log; -1: none */
     double begun, worked; /* seconds: start time of the run; time spent in steps */
     uint64_t tokens;      /* tokens of these steps */
-    bool shown;           /* a progress line is on the terminal */
+    bool shown;           /* a progress line is on the terminal, */
+    double drawn;         /* since then */
     bool progress, lines; /* whether to print progress; plain lines */
     uint64_t first;       /* first step of this process, */
     uint64_t samples;     /* and its first sample */
-    double loss_sum;      /* sum over its steps */
+    double loss_sum;      /* sum over its steps that have a loss, */
+    uint64_t losses;      /* so many */
     struct train_state state;
-    double loss, eval_loss; /* last values; NaN: none */
-    uint64_t memory;        /* of the rank with the most */
-    double flops, peak;     /* of these steps; per second at most, over all ranks */
+    double loss, eval_loss, norm, rate; /* last values; NaN: none */
+    uint64_t skipped;                   /* steps of this process */
+    int events;                         /* TensorBoard's file, or -1; */
+    bool no_events, no_metrics;         /* it, or --metrics, could not be written */
+    double measured;                    /* when --metrics was written */
+    uint64_t memory;                    /* of the rank with the most */
+    double flops, peak; /* of these steps; per second at most, over all ranks */
 };
 
 struct train_told {
@@ -245,8 +255,26 @@ MUST_CHECK int train_log_eval(struct train_log *l, double loss, double seconds,
 MUST_CHECK int train_log_end(struct train_log *l, const char *checkpoint,
                              struct err *err);
 
+/* ---- trainshow.c: one line of a terminal ---- */
+
+void train_show_step(struct train_log *l, double rate);
+/* WHAT is being done, unless PROGRESS is false; SHARE of it, unless it is below 0. */
+void train_show_doing(bool progress, const char *what, double share);
+void train_show_none(bool progress);
+
+/* ---- trainexport.c ---- */
+
+/* Begins an event file, if one is asked for. */
+MUST_CHECK int train_export_open(struct train_log *l, struct err *err);
+void train_export_close(struct train_log *l);
+void train_export_step(struct train_log *l);
+void train_export_eval(struct train_log *l);
+void train_export_end(struct train_log *l);
+
 /* ---- trainrank.c ---- */
 
+/* Has T, in STATE, no step left: all are done, or evaluations no longer gain? */
+bool train_is_done(const struct train *t, const struct train_state *state);
 int train_rank(void *arg, struct comm *world, struct err *err);
 
 #endif

@@ -377,7 +377,7 @@ void train_settings_note(struct setting *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct str usual = { 0 };
 
-        if (s[i].fixed == SETTING_ADDED)
+        if (s[i].fixed == SETTING_ADDED || s[i].fixed == SETTING_LATER)
             add_value(&usual, &s[i]);
         else if (s[i].fixed == SETTING_TURNED)
             str_add(&usual, "1");
@@ -469,7 +469,7 @@ static int take_setting(struct setting *s, const struct json_doc *doc,
     int ret = 0;
 
     free(key);
-    if (s->given && (!s->fixed || forked))
+    if (s->given && (!s->fixed || s->fixed == SETTING_LATER || forked))
         return 0;
     if (!j && s->fixed == SETTING_TURNED && !s->given)
         *(bool *)s->value = true;
@@ -750,6 +750,11 @@ char *train_state_dup(const struct train *t, const struct train_state *s)
         str_add(&out, ",\"eval_loss\":");
         str_add_double(&out, s->eval_loss);
     }
+    if (t->o.early_stop) {
+        str_add(&out, ",\"lowest\":");
+        str_add_double(&out, s->lowest);
+        str_addf(&out, ",\"stale\":%" PRIu64, s->stale);
+    }
     if (schedule_follows((enum schedule_kind)t->o.schedule))
         add_rates(&out, &s->rates);
     str_add(&out, ",\"options\":");
@@ -778,6 +783,10 @@ int train_state_read(struct train *t, const struct checkpoint *c, struct err *er
     if (json_u64(json_get(doc.root, "best_step"), &s.best_step) &&
         !json_double(json_get(doc.root, "best"), &s.best))
         ret = json_error(&doc, NULL, err, "its training is not as expected");
+    if (!json_double(json_get(doc.root, "lowest"), &s.lowest))
+        s.lowest = (double)INFINITY;
+    if (!json_u64(json_get(doc.root, "stale"), &s.stale))
+        s.stale = 0;
     if (!json_u64(json_get(doc.root, "samples"), &s.samples))
         s.samples = s.step * (uint64_t)t->o.global;
     s.rates = t->state.rates;

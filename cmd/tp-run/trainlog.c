@@ -27,6 +27,9 @@ static void init(struct train_log *l, const struct train *t)
                              .samples = t->state.samples,
                              .state = t->state,
                              .loss = (double)NAN,
+                             .norm = (double)NAN,
+                             .rate = (double)NAN,
+                             .events = -1,
                              .eval_loss = t->state.eval_loss };
     l->progress =
         cmd_progress(t->session->opt.quiet) && (!t->session->opt.json || !terminal);
@@ -42,7 +45,8 @@ int train_log_open(struct train_log *l, const struct train *t, struct err *err)
     init(l, t);
     if ((own && ((l->fd[0] = output_append(own, err)) < 0 ||
                  output_sync_name(own, err) < 0)) ||
-        (t->log && (l->fd[1] = output_append(t->log, err)) < 0)) {
+        (t->log && (l->fd[1] = output_append(t->log, err)) < 0) ||
+        train_export_open(l, err) < 0) {
         train_log_close(l);
         ret = -1;
     }
@@ -59,6 +63,7 @@ void train_log_close(struct train_log *l)
             close(l->fd[i]);
     l->shown = false;
     l->fd[0] = l->fd[1] = -1;
+    train_export_close(l);
 }
 
 int train_log_sync(const struct train_log *l, struct err *err)
@@ -103,26 +108,6 @@ static void add_key(struct str *s, const char *key, double x)
     str_add_double(s, x);
 }
 
-static void show(struct train_log *l, double rate)
-{
-    double done = (double)(l->state.step - l->first);
-    double left = (double)l->t->o.steps - (double)l->state.step;
-    double seconds = left * (clock_seconds() - l->begun) / (done > 0 ? done : 1);
-
-    if (!l->progress)
-        return;
-    fprintf(stderr, "\r%" PRIu64 "/%d  loss %.4f  lr %.3g  %.4g tokens/s",
-            l->state.step, l->t->o.steps, l->loss, rate,
-            l->worked > 0 ? (double)l->tokens / l->worked : 0);
-    if (l->worked > 0 && l->peak > 0)
-        fprintf(stderr, "  %.0f %% of peak", 100 * l->flops / l->worked / l->peak);
-    if (!isnan(l->eval_loss))
-        fprintf(stderr, "  eval %.4f", l->eval_loss);
-    fprintf(stderr, "  %02.0f:%02.0f:%02.0f left\033[K", floor(seconds / 3600),
-            floor(fmod(seconds / 60, 60)), floor(fmod(seconds, 60)));
-    l->shown = true;
-}
-
 int train_log_start(struct train_log *l, const char *backend, struct err *err)
 {
     const struct session *s = l->t->session;
@@ -162,7 +147,13 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
     l->tokens += s->tokens;
     l->flops += s->flops;
     l->loss = s->result.loss;
-    l->loss_sum += s->result.loss;
+    l->norm = s->result.norm;
+    l->rate = s->rate;
+    l->skipped += s->result.skipped;
+    if (s->result.counted) {
+        l->loss_sum += s->result.loss;
+        l->losses++;
+    }
     str_addf(&line, "{\"type\":\"step\",\"step\":%" PRIu64, l->state.step);
     add_key(&line, "loss", s->result.loss);
     add_key(&line, "grad_norm", s->result.norm);
@@ -189,10 +180,12 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
                      l->state.step, l->t->o.steps, s->result.loss, s->result.norm,
                      s->rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0,
                      s->result.skipped ? "  skipped" : "");
-    if (ret == 0)
+    if (ret == 0 && (l->state.step % (uint64_t)l->t->log_every == 0 ||
+                     l->state.step == (uint64_t)l->t->o.steps))
         ret = say(l, plain, err);
     free(plain);
-    show(l, s->rate);
+    train_show_step(l, s->rate);
+    train_export_step(l);
     return ret;
 }
 
@@ -230,6 +223,7 @@ int train_log_eval(struct train_log *l, double loss, double seconds, struct err 
         ret = report(l, loss, err);
     if (ret == 0)
         ret = say(l, plain, err);
+    train_export_eval(l);
     str_clear(&line);
     free(plain);
     return ret;
@@ -240,7 +234,8 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
     double took = clock_seconds() - l->begun;
     double steps = (double)(l->state.step - l->first);
     double loss = isnan(l->eval_loss) ? l->loss : l->eval_loss;
-    bool finished = l->state.step >= (uint64_t)l->t->o.steps;
+    bool finished = train_is_done(l->t, &l->state);
+    bool early = finished && l->state.step < (uint64_t)l->t->o.steps;
     struct str line = { 0 };
     int ret;
 
@@ -250,8 +245,12 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
     add_key(&line, "train_samples_per_second",
             steps > 0 ? (double)(l->state.samples - l->samples) / took : 0);
     add_key(&line, "train_steps_per_second", steps > 0 ? steps / took : 0);
+    if (early)
+        str_add(&line, ",\"early\":true");
+    if (l->losses)
+        add_key(&line, "train_loss", l->loss_sum / (double)l->losses);
     if (steps > 0)
-        add_key(&line, "train_loss", l->loss_sum / steps);
+        train_export_end(l);
     if (!isnan(l->eval_loss))
         add_key(&line, "eval_loss", l->eval_loss);
     add_key(&line, "epoch", epoch_of(l));
@@ -264,13 +263,20 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
     str_reset(&line);
     str_addf(&line, "%s after step %" PRIu64 " of %d",
              finished ? "finished" : "stopped", l->state.step, l->t->o.steps);
+    if (early)
+        str_addf(&line, ", without gain in %" PRIu64 " evaluations", l->state.stale);
     if (checkpoint)
         str_addf(&line, ": %s", checkpoint);
     if (ret == 0)
         ret = say(l, line.s, err);
     if (ret == 0 && l->progress && !l->lines) {
-        if (l->shown)
+        if (l->shown) {
+            l->drawn = 0;
+            train_show_step(l, l->rate);
             fputc('\n', stderr);
+        } else {
+            train_show_none(true);
+        }
         l->shown = false;
         cmd_warn(l->t->session->cmd, "%s", line.s);
     }

@@ -8,6 +8,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/steps.h"
 #include "lib/cpu/machine.h"
 #include "lib/program/cost.h"
 
@@ -74,6 +75,8 @@ static int finish_save(struct work *w, struct err *err)
 
     if (!w->saver || !saver_is_busy(w->saver))
         return 0;
+    if (w->log.progress && !saver_is_written(w->saver))
+        train_show_doing(true, "saving", -1);
     ret = w->world->rank == 0 ? train_log_sync(&w->log, err) : 0;
     if (saver_agree(w->world, ret, err) < 0 || saver_finish(w->saver, err) < 0)
         return -1;
@@ -91,7 +94,7 @@ static int begin_save(struct work *w, struct err *err)
 
     if (ret < 0 || w->saved == w->state.step)
         return ret;
-    path = train_step_dup(w->t->dir, w->state.step);
+    path = steps_path_dup(w->t->dir, w->state.step);
     training = train_state_dup(w->t, &w->state);
     ret = saver_begin(w->saver, path, training, err);
     w->saved = w->state.step;
@@ -139,6 +142,8 @@ static int evaluate(struct work *w, struct err *err)
     for (uint64_t i = 0; i < t->held; i += w->samples) {
         size_t n = t->held - i < w->samples ? (size_t)(t->held - i) : w->samples;
 
+        if (w->log.progress)
+            train_show_doing(true, "evaluating", (double)i / (double)t->held);
         if (saver_agree(w->world, fill_held(t, i, n, w->sample, err), err) < 0)
             return -1;
         if (trainer_evaluate(&w->trainer, w->sample, n, &sum, &counted, err) < 0) {
@@ -150,6 +155,8 @@ static int evaluate(struct work *w, struct err *err)
         return err_set(err, ERR_INPUT, "nothing to evaluate: no token counts");
     w->state.eval_loss = sum / (double)counted;
     schedule_see(&schedule, &w->state.rates, w->state.eval_loss);
+    w->state.stale = w->state.eval_loss < w->state.lowest ? 0 : w->state.stale + 1;
+    w->state.lowest = fmin(w->state.lowest, w->state.eval_loss);
     w->log.state = w->state;
     if (w->world->rank == 0)
         ret = train_log_eval(&w->log, w->state.eval_loss, clock_seconds() - begun, err);
@@ -316,6 +323,12 @@ static int step(struct work *w, struct err *err)
 
 /* ---- a run ---- */
 
+bool train_is_done(const struct train *t, const struct train_state *state)
+{
+    return state->step >= (uint64_t)t->o.steps ||
+           (t->o.early_stop && state->stale >= (uint64_t)t->o.early_stop);
+}
+
 static bool is_due(uint64_t step, int every)
 {
     return every > 0 && step % (uint64_t)every == 0;
@@ -343,7 +356,7 @@ static int run_steps(struct work *w, struct err *err)
 
     if (w->state.step && is_due(w->state.step, o->eval_every) && evaluate(w, err) < 0)
         return -1; /* it was saved, but not evaluated before the run ended */
-    while (w->state.step < (uint64_t)o->steps) {
+    while (!train_is_done(w->t, &w->state)) {
         bool save;
 
         if (read_samples(w, err) < 0)
@@ -362,7 +375,7 @@ static int run_steps(struct work *w, struct err *err)
                 err) < 0)
             return -1;
     }
-    done = w->state.step >= (uint64_t)o->steps;
+    done = train_is_done(w->t, &w->state);
     if (word.signal && !done && w->world->rank == 0)
         stop->obeyed = word.signal;
     if (save_and_evaluate(w, w->saver != NULL, done, err) < 0)
@@ -388,6 +401,7 @@ static double count_bytes(const struct trainer *t)
 static int open_work(struct work *w, struct err *err)
 {
     struct train *t = w->t;
+    const bool shows = w->world->rank == 0 && cmd_progress(t->session->opt.quiet);
     const struct session *s = t->session;
     const struct train_options *o = &t->o;
     const struct trainer_options options = {
@@ -418,6 +432,7 @@ static int open_work(struct work *w, struct err *err)
     w->sample = xcalloc(w->samples, sizeof(*w->sample));
     if (o->log_samples)
         w->id = xcalloc((size_t)o->global, sizeof(*w->id));
+    train_show_doing(shows, "loading", -1);
     if (trainer_open(&w->trainer, s->checkpoint, &s->mesh, &s->machine, w->world,
                      &options, err) < 0 ||
         saver_load(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
@@ -452,6 +467,7 @@ int train_rank(void *arg, struct comm *world, struct err *err)
                       .world = world,
                       .state = t->state,
                       .log.fd = { -1, -1 },
+                      .log.events = -1,
                       .begun = clock_seconds(),
                       .saved = t->resumed ? t->state.step : UINT64_MAX };
     char *newest = NULL;

@@ -1,5 +1,4 @@
 /* trainsteps - the checkpoints in the directory of a run */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,71 +7,17 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/steps.h"
 #include "lib/reshard/audit.h"
-
-static const char STEP[] = "step-";
-
-char *train_step_dup(const char *dir, uint64_t step)
-{
-    return str_dupf("%s%s%s%06" PRIu64, dir, str_ends(dir, "/") ? "" : "/", STEP, step);
-}
-
-/* Is NAME a checkpoint's name?  Sets *step. */
-static bool is_step(const char *name, uint64_t *step)
-{
-    return str_starts(name, STEP) && str_u64(name + strlen(STEP), step);
-}
-
-struct found {
-    uint64_t *step;
-    size_t n;
-};
-
-static int compare_steps(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
-/* Lists the steps of the complete checkpoints in DIR, ascending. */
-static int find_steps(struct found *f, const char *dir, struct err *err)
-{
-    char **names;
-    size_t n;
-    int ret = 0;
-
-    *f = (struct found){ 0 };
-    if (fs_list(&names, &n, dir, err) < 0)
-        return -1;
-    f->step = xcalloc(n + 1, sizeof(*f->step));
-    for (size_t i = 0; i < n && ret == 0; i++) {
-        char *path = fs_join_dup(dir, names[i]);
-        bool whole = false;
-
-        if (is_step(names[i], &f->step[f->n]))
-            ret = checkpoint_is_sharded(&whole, path, err);
-        f->n += whole;
-        free(path);
-    }
-    fs_list_free(names, n);
-    if (ret < 0) {
-        free(f->step);
-        *f = (struct found){ 0 };
-        return -1;
-    }
-    qsort(f->step, f->n, sizeof(*f->step), compare_steps);
-    return 0;
-}
 
 int train_newest(char **path, const char *dir, struct err *err)
 {
-    struct found f;
+    struct steps f;
 
-    if (find_steps(&f, dir, err) < 0)
+    if (steps_find(&f, dir, err) < 0)
         return -1;
-    *path = f.n ? train_step_dup(dir, f.step[f.n - 1]) : NULL;
-    free(f.step);
+    *path = f.n ? steps_path_dup(dir, f.v[f.n - 1]) : NULL;
+    steps_clear(&f);
     return 0;
 }
 
@@ -112,16 +57,16 @@ static int find_fault(char **why, const char *path, int threads, struct err *err
 int train_newest_whole(char **path, size_t *damaged, char **why, const char *dir,
                        int threads, struct err *err)
 {
-    struct found f;
+    struct steps f;
     char *first = NULL, *fault = NULL, *at = NULL;
     size_t bad = 0;
     int ret = 0;
 
-    if (find_steps(&f, dir, err) < 0)
+    if (steps_find(&f, dir, err) < 0)
         return -1;
     for (; bad < f.n && ret == 0; bad++) {
         free(at);
-        at = train_step_dup(dir, f.step[f.n - 1 - bad]);
+        at = steps_path_dup(dir, f.v[f.n - 1 - bad]);
         ret = find_fault(&fault, at, threads, err);
         if (ret == 0 && !fault)
             break;
@@ -134,7 +79,7 @@ int train_newest_whole(char **path, size_t *damaged, char **why, const char *dir
     if (ret == 0 && f.n && bad == f.n)
         ret = err_set(err, ERR_INPUT, "%s%s", first,
                       f.n > 1 ? "; and no other checkpoint is whole" : "");
-    free(f.step);
+    steps_clear(&f);
     if (ret < 0) {
         free(first);
         free(at);
@@ -148,14 +93,6 @@ int train_newest_whole(char **path, size_t *damaged, char **why, const char *dir
 
 /* ---- removal ---- */
 
-/* Is NAME an unfinished checkpoint, being written or removed? */
-static bool is_leftover(const char *name)
-{
-    return str_starts(name, STEP) &&
-           (str_ends(name, ".partial") || str_ends(name, ".removed") ||
-            strstr(name, ".old-"));
-}
-
 int train_steps_clean(const char *dir, struct err *err)
 {
     char **names;
@@ -167,7 +104,7 @@ int train_steps_clean(const char *dir, struct err *err)
     for (size_t i = 0; i < n && ret == 0; i++) {
         char *path = fs_join_dup(dir, names[i]);
 
-        if (is_leftover(names[i]))
+        if (steps_is_leftover(names[i]))
             ret = fs_remove_tree(path, err);
         free(path);
     }
@@ -178,7 +115,7 @@ int train_steps_clean(const char *dir, struct err *err)
 /* Renames it first, so that a half-removed directory is no checkpoint. */
 static int remove_step(const char *dir, uint64_t step, struct err *err)
 {
-    char *path = train_step_dup(dir, step), *gone = str_dupf("%s.removed", path);
+    char *path = steps_path_dup(dir, step), *gone = str_dupf("%s.removed", path);
     int ret = fs_remove_tree(gone, err);
 
     if (ret == 0 && rename(path, gone) < 0)
@@ -192,39 +129,39 @@ static int remove_step(const char *dir, uint64_t step, struct err *err)
 
 int train_dir_prune(const char *dir, int keep, uint64_t best, struct err *err)
 {
-    struct found f;
+    struct steps f;
     int ret = 0;
 
-    if (find_steps(&f, dir, err) < 0)
+    if (steps_find(&f, dir, err) < 0)
         return -1;
     for (size_t i = 0; i + (size_t)keep < f.n && ret == 0; i++)
-        if (!best || f.step[i] != best)
-            ret = remove_step(dir, f.step[i], err);
-    free(f.step);
+        if (!best || f.v[i] != best)
+            ret = remove_step(dir, f.v[i], err);
+    steps_clear(&f);
     return ret;
 }
 
 int train_steps_remove(const char *dir, struct err *err)
 {
-    struct found f;
-    int ret = find_steps(&f, dir, err);
+    struct steps f;
+    int ret = steps_find(&f, dir, err);
 
     for (size_t i = 0; i < f.n && ret == 0; i++)
-        ret = remove_step(dir, f.step[i], err);
-    free(f.step);
+        ret = remove_step(dir, f.v[i], err);
+    steps_clear(&f);
     return ret;
 }
 
 int train_steps_retire(const char *dir, uint64_t step, struct err *err)
 {
-    struct found f;
-    int ret = find_steps(&f, dir, err);
+    struct steps f;
+    int ret = steps_find(&f, dir, err);
 
     for (size_t i = 0; i < f.n && ret == 0; i++) {
-        char *path = train_step_dup(dir, f.step[i]);
+        char *path = steps_path_dup(dir, f.v[i]);
         char *aside = str_dupf("%s.damaged", path);
 
-        if (f.step[i] > step) {
+        if (f.v[i] > step) {
             ret = fs_remove_tree(aside, err);
             if (ret == 0 && rename(path, aside) < 0)
                 ret = err_errno(err, "%s", path);
@@ -232,6 +169,6 @@ int train_steps_retire(const char *dir, uint64_t step, struct err *err)
         free(path);
         free(aside);
     }
-    free(f.step);
+    steps_clear(&f);
     return ret;
 }

@@ -19,6 +19,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/records.c %D%/records.h \
     %D%/safetensors.c %D%/safetensors.h \
     %D%/source.c %D%/source.h \
+    %D%/steps.c %D%/steps.h \
     %D%/tensor.c %D%/tensor.h \
     %D%/unpickle.c %D%/unpickle.h \
     %D%/zerodir.c %D%/zerodir.h %D%/zerotag.c %D%/zerotag.h %D%/zerovectors.c %D%/zerovectors.h \

@@ -9,6 +9,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/steps.h"
 
 enum { MOST_REF = 256, MOST_SHARDS = 100000 };
 
@@ -129,11 +130,14 @@ static int locate_directory(char **out, const char *path, struct err *err)
     bool cache, config = false;
     int ret = fs_find_dir(&cache, snapshots, err);
 
+    *out = NULL;
     if (ret == 0)
         ret = fs_find_in(&config, path, "config.json", err);
     if (ret == 0 && cache && !config)
         ret = choose_snapshot(out, path, snapshots, err);
-    else if (ret == 0)
+    else if (ret == 0 && !config)
+        ret = steps_newest(out, path, err);
+    if (ret == 0 && !*out)
         *out = xstrdup(path);
     free(snapshots);
     return ret;

@@ -11,7 +11,8 @@
 #include "lib/base/err.h"
 
 /* Sets *out, which the caller frees, to the model that PATH means: the snapshot of
- * refs/main (or the only one) in the top directory of a hub cache; the directory of a
+ * refs/main (or the only one) in the top directory of a hub cache; the newest
+ * checkpoint of a run of tp-run train; the directory of a
  * checkpoint.json and, with INDEX, of an index file; else PATH.  ERR_INPUT for a cache
  * that leaves the choice, and for a file of a tokenizer or of settings. */
 MUST_CHECK int locate_model(char **out, const char *path, bool index, struct err *err);

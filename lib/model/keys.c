@@ -251,10 +251,11 @@ static enum keys_need what_changes(const struct family_entry *e)
 {
     const char *word = json_string(json_get(e->json, "changes"));
 
-    return word && !strcmp(word, "cuts")      ? KEYS_CUTS
-           : word && !strcmp(word, "costs")   ? KEYS_COSTS
-           : word && !strcmp(word, "nothing") ? KEYS_NOTHING
-                                              : KEYS_NUMBERS;
+    return word && !strcmp(word, "cuts")       ? KEYS_CUTS
+           : word && !strcmp(word, "costs")    ? KEYS_COSTS
+           : word && !strcmp(word, "training") ? KEYS_TRAINING
+           : word && !strcmp(word, "nothing")  ? KEYS_NOTHING
+                                               : KEYS_NUMBERS;
 }
 
 /* Does entry E accept VALUE?  1, 0, or -1 with *err set. */
@@ -294,8 +295,12 @@ static int refuse(struct check *c, const struct family_entry *e, const char *pat
         str_add(&expected, "; the default is ");
         json_print(&expected, is->first);
     }
-    err_set(c->err, ERR_INPUT, "%s: family %s does not know %s = %.80s%s", place,
-            c->m->family, path, given ? given : "?", str_text(&expected));
+    err_set(c->err, ERR_INPUT,
+            what_changes(e) == KEYS_TRAINING
+                ? "%s: family %s is not trained with %s = %.80s, which acts in "
+                  "training%s"
+                : "%s: family %s does not know %s = %.80s%s",
+            place, c->m->family, path, given ? given : "?", str_text(&expected));
     free(place);
     free(given);
     str_clear(&expected);
@@ -323,7 +328,7 @@ static int check_key(struct check *c, const cJSON *value, const char *path)
             return -1;
         if (!yes && what_changes(e) <= c->need)
             return refuse(c, e, path, value);
-        if (!yes)
+        if (!yes && what_changes(e) != KEYS_TRAINING)
             add_ignored(c, path);
         return 0;
     }

@@ -16,10 +16,11 @@ struct model;
 
 /* What the caller needs to be right; each includes the one before. */
 enum keys_need {
-    KEYS_CUTS,    /* tensors and their shards */
-    KEYS_COSTS,   /* also FLOPs and KV caches */
-    KEYS_NUMBERS, /* also every output */
-    KEYS_NOTHING  /* only of a key: any value is accepted, with a warning */
+    KEYS_CUTS,     /* tensors and their shards */
+    KEYS_COSTS,    /* also FLOPs and KV caches */
+    KEYS_NUMBERS,  /* also every output */
+    KEYS_TRAINING, /* also what is computed in training alone */
+    KEYS_NOTHING   /* only of a key: any value is accepted, with a warning */
 };
 
 /* Checks the config of M.  ERR_INPUT with key, value and default if the value of a key

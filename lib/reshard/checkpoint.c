@@ -14,6 +14,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/ckpt/locate.h"
+#include "lib/ckpt/steps.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/model/quant.h"
 #include "lib/reshard/renamed.h"
@@ -425,6 +426,7 @@ int checkpoint_open(struct checkpoint **out, const char *path,
 {
     static const struct checkpoint_options none = { 0 };
     struct checkpoint *c = xcalloc(1, sizeof(*c));
+    const char *given = path;
     int ret = -1;
 
     opt = opt ? opt : &none;
@@ -461,6 +463,8 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     *out = c;
     ret = 0;
 out:
+    if (ret < 0 && c->sharded && err->kind == ERR_INPUT && strcmp(given, c->path) != 0)
+        steps_name_older(err, given);
     if (ret < 0)
         checkpoint_close(c);
     return ret;

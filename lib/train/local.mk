@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/corpus.c %D%/corpus.h \
     %D%/data.c %D%/data.h \
     %D%/decompress.c %D%/decompress.h \
+    %D%/events.c %D%/events.h \
     %D%/gradients.c %D%/gradients.h \
     %D%/init.c %D%/init.h \
     %D%/optimizer.c %D%/optimizer.h \
