@@ -135,6 +135,46 @@ wait $!
 status_is 0 "another's lock is waited for"
 err_has "waiting for another's lock" "which is told after a second"
 
+# a lost connection: whatever becomes of it, each trial runs once, and is recorded with its reports
+cat > lossy << 'END'
+# lossy BIN SERVER - one trial: in some all connections end, in others the server starts anew
+echo "$HPO_TRIAL_NUMBER" >> ran
+printf '1 %s\n2 %s\n' "$HPO_TRIAL_NUMBER" "$HPO_TRIAL_NUMBER" > "$HPO_REPORT"
+case $HPO_TRIAL_NUMBER in
+*[16]) "$1/psql" -qtA -h "$2" -U me -d postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'one'" > terminated 2>&1 ;;
+*[49]) mkdir restarting 2> /dev/null && { "$2/restart" > restarted 2>&1; rmdir restarting; } ;;
+esac
+echo "$HPO_TRIAL_NUMBER"
+END
+become=
+[ "$(id -u)" -ne 0 ] || become='setpriv --reuid=65534 --regid=65534 --clear-groups'
+cat > "$server/restart" << END
+#!/bin/sh
+cd '$server' && exec $become '$bin/pg_ctl' -D '$server/data' -l '$server/log' -w -m immediate -o "-k '$server' -c listen_addresses= -c fsync=off" restart
+END
+chmod 755 "$server/restart"
+recorded() {
+    sql one "SELECT count(*), count(DISTINCT number), string_agg(DISTINCT trials.state::text, ' '), sum((value = number)::int) FROM trials JOIN studies USING (study_id) LEFT JOIN trial_values USING (trial_id) WHERE study_name = '$1'"
+    sql one "SELECT count(*), sum((intermediate_value = number)::int) FROM trials JOIN studies USING (study_id) JOIN trial_intermediate_values USING (trial_id) WHERE study_name = '$1'"
+}
+run hpo-sweep run -S "$db" --study lossy --pruner none -j 3 --trials 20 s.yaml -- sh lossy "$bin" "$server" '{x}'
+status_is 0 "a sweep goes on when its server ends connections and starts anew, four times each"
+err_has "; trying again" "which it says"
+ok "each trial ran once" test "$(sort -n ran | uniq -c | awk '{ print $1 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 20 1 "
+ok "and has its value and its reports" test "$(recorded lossy | tr '\n' ' ')" = "20|20|COMPLETE|20 40|40 "
+shim=$top_builddir/tests/cut-commit.so
+if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s version.err ]; then
+    rm -f ran
+    run env LD_PRELOAD="$shim" CUT_IN=hpo-sweep CUT_EVERY=3 CUT_LOG="$scratch/cut" hpo-sweep run -q -S "$db" --study cut -j 3 --trials 20 s.yaml -- sh -c 'echo "$HPO_TRIAL_NUMBER" | tee -a ran' '{x}'
+    status_is 0 "a commit whose answer is lost is found out"
+    err_empty "without a word under -q"
+    ok "it was lost several times" test "$(wc -l < cut)" -ge 5
+    ok "each trial ran once nevertheless" test "$(sort -n ran | uniq -c | awk '{ print $1 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 20 1 "
+    ok "and has its value" test "$(recorded cut | head -n 1)" = "20|20|COMPLETE|20"
+else
+    skip "a commit whose answer is lost is found out" "nothing can be preloaded"
+fi
+
 # what is wrong
 run hpo-sweep show -S "postgresql://me:secret@/none?host=$server"
 status_is 4 "a database that is not there is an error of the machine"

@@ -153,6 +153,10 @@ tests_fail_io_so_SOURCES = %D%/fail-io.c
 # it defines functions that the checks of FORTIFY would put before it
 tests_fail_io_so_CFLAGS = $(AM_CFLAGS) -fPIC -U_FORTIFY_SOURCE
 tests_fail_io_so_LDFLAGS = -shared
+check_PROGRAMS += %D%/cut-commit.so
+tests_cut_commit_so_SOURCES = %D%/cut-commit.c
+tests_cut_commit_so_CFLAGS = $(tests_fail_io_so_CFLAGS)
+tests_cut_commit_so_LDFLAGS = -shared
 check_PROGRAMS += %D%/record-io.so
 tests_record_io_so_SOURCES = %D%/record-io.c
 tests_record_io_so_CFLAGS = $(tests_fail_io_so_CFLAGS)

@@ -97,6 +97,9 @@ void session_advise(const struct session *s, const struct cmd *cmd);
 /* Begin again after session_end, the study brought up to date. */
 MUST_CHECK int session_begin(struct session *s, struct err *err);
 MUST_CHECK int session_end(struct session *s, struct err *err);
+/* After a failure that is the storage's and `passing`: make ready to begin again; the
+ * study is forgotten.  -1 with *err set, which may be passing in turn. */
+MUST_CHECK int session_recover(struct session *s, struct err *err);
 void session_close(struct session *s);
 
 /* How many trials count: those that have ended, with BEGUN also those that run.  One
@@ -112,6 +115,8 @@ MUST_CHECK int session_draw(struct session *s, int *number, double *x, struct er
  * or NULL. */
 MUST_CHECK int session_lease(struct session *s, int64_t id, double seconds,
                              const char *worker, struct err *err);
+/* Whether T is leased to WORKER. */
+bool session_leased(const struct study_trial *t, const char *worker);
 /* There is news of T: its lease, if it has one, begins again. */
 MUST_CHECK int session_renew(struct session *s, const struct study_trial *t,
                              struct err *err);

@@ -73,6 +73,15 @@ int session_renew(struct session *s, const struct study_trial *t, struct err *er
     return ret;
 }
 
+bool session_leased(const struct study_trial *t, const char *worker)
+{
+    struct lease l;
+    bool ours = read_lease(&l, t) && l.worker && worker && !strcmp(l.worker, worker);
+
+    free(l.worker);
+    return ours;
+}
+
 /* ---- trying again ---- */
 
 /* How many trials of the same point have failed before T. */

@@ -16,6 +16,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/points.c \
     %D%/plot.h \
     %D%/progress.c \
+    %D%/recover.c \
     %D%/run.c \
     %D%/run.h \
     %D%/session.c \

@@ -11,25 +11,6 @@
 #include "lib/base/mem.h"
 #include "lib/sweep/job/joblog.h"
 
-/* Record that the check found JOB's point infeasible: samplers keep away from there. */
-static int record_infeasible(struct loop *l, struct job *job, struct err *err)
-{
-    const struct ending end = { .status = 1, .reason = "infeasible, says --require" };
-    struct session *s = l->s;
-    struct study_trial *t;
-
-    if (session_begin(s, err) < 0)
-        return -1;
-    t = study_find(&s->study, job->number);
-    if (session_constrain(s, t, "[1.0]", err) < 0 ||
-        session_explain(s, t, &end, err) < 0 ||
-        session_finish(s, t, STUDY_FAIL, NULL, 0, err) < 0)
-        return -1;
-    job_clear(job);
-    l->running--;
-    return session_end(s, err);
-}
-
 /* JOB was drawn but is not started, or was ended by us: it fails, whatever an earlier
  * run of its number left, and is not logged again. */
 static void forgo(struct job *job)
@@ -38,20 +19,19 @@ static void forgo(struct job *job)
     job->start = 0;
 }
 
-/* Start JOB's command; *started is false when its point is infeasible. */
-static int start(struct loop *l, struct job *job, const double *x, bool *started,
-                 struct err *err)
+/* Start JOB's command, unless its point is infeasible. */
+static int start(struct loop *l, struct job *job, const double *x, struct err *err)
 {
     int infeasible = l->require && !job->tries ? spawn_feasible(l, job, x, err) : 0;
 
-    *started = infeasible != 1;
     if (infeasible < 0)
         return -1;
     if (l->signal) {
         forgo(job);
         return 0;
     }
-    return infeasible ? record_infeasible(l, job, err) : spawn_command(l, job, x, err);
+    job->infeasible = infeasible;
+    return infeasible ? 0 : spawn_command(l, job, x, err);
 }
 
 uint64_t loop_budget(const struct loop *l)
@@ -91,6 +71,16 @@ bool loop_may_draw(const struct loop *l)
     return !session_is_full(l->s, loop_budget(l), pardoned(l)) && !on_target(l);
 }
 
+/* T is JOB's from now on. */
+static void take_trial(struct loop *l, struct job *job, const struct study_trial *t)
+{
+    *job = (struct job){ .number = t->number,
+                         .slot = (int)(job - l->jobs),
+                         .attempt = session_attempt(t) };
+    job->dir = str_dupf("%s/%06d", l->base, t->number);
+    l->running++;
+}
+
 /* Draw a trial into JOB, with the point in X; *drawn says whether there was one. */
 static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
                 struct err *err)
@@ -106,11 +96,25 @@ static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
     if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
         return -1;
     t = &s->study.trials[number];
-    *job = (struct job){ .number = number,
-                         .slot = (int)(job - l->jobs),
-                         .attempt = session_attempt(t) };
-    job->dir = str_dupf("%s/%06d", l->base, number);
+    take_trial(l, job, t);
     return session_lease(s, t->id, RUN_LEASE, l->identity, err);
+}
+
+/* Give JOB the trial T that was drawn for it, with its point in X. */
+static void adopt(struct loop *l, struct job *job, const struct study_trial *t,
+                  double *x)
+{
+    const struct space *space = &l->s->file.space;
+
+    for (size_t i = 0; i < space->n; i++)
+        x[i] = NAN;
+    for (size_t k = 0; k < t->nparams; k++) {
+        int at = space_find(space, l->s->study.names[t->params[k].name]);
+
+        if (at >= 0)
+            x[at] = t->params[k].value;
+    }
+    take_trial(l, job, t);
 }
 
 /* Note how JOB's command ended in the joblog. */
@@ -204,8 +208,21 @@ static int record_failure(struct loop *l, const struct job *job, struct study_tr
  */
 static bool obeyed(const struct job *job, const struct study_trial *t)
 {
-    return job->start > 0 && WIFEXITED(job->status) && WEXITSTATUS(job->status) == 0 &&
-           session_condemned(t);
+    return job->pruned || (job->start > 0 && WIFEXITED(job->status) &&
+                           WEXITSTATUS(job->status) == 0 && session_condemned(t));
+}
+
+/* Record that the check found the point of T infeasible: samplers keep away from
+ * there. */
+static int record_infeasible(struct loop *l, struct study_trial *t, struct err *err)
+{
+    const struct ending end = { .status = 1, .reason = "infeasible, says --require" };
+    struct session *s = l->s;
+
+    if (session_constrain(s, t, "[1.0]", err) < 0 ||
+        session_explain(s, t, &end, err) < 0)
+        return -1;
+    return session_finish(s, t, STUDY_FAIL, NULL, 0, err);
 }
 
 /* Record that T was pruned. */
@@ -224,6 +241,14 @@ static int try_again(struct loop *l, struct job *job, struct err *err)
                                 job->attempt, err);
 }
 
+/* JOB has come to its end. */
+static void let_go(struct loop *l, struct job *job)
+{
+    l->over[job->slot] = *job;
+    *job = (struct job){ 0 };
+    l->running--;
+}
+
 /* Record how JOB ended; *again when it is to be started once more instead. */
 static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
 {
@@ -233,14 +258,16 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
     bool ok = false, pruned;
-    int ret = told ? 0 : find_values(&ok, l, job, values, &constraints, &why, err);
+    bool skip = told || job->infeasible;
+    int ret = skip ? 0 : find_values(&ok, l, job, values, &constraints, &why, err);
 
-    if (ret == 0 && l->log >= 0 && job->start > 0)
-        ret = log_end(l, job, err);
     pruned = !told && !ok && obeyed(job, t);
-    *again = ret == 0 && !told && !ok && !pruned && !l->signal && !l->failure.kind &&
+    *again = ret == 0 && !skip && !ok && !pruned && !l->signal && !l->failure.kind &&
              job->tries < l->o->retries;
-    if (ret == 0 && *again)
+    l->over[job->slot] = *job; /* for the log */
+    if (ret == 0 && job->infeasible)
+        ret = told ? 0 : record_infeasible(l, t, err);
+    else if (ret == 0 && *again)
         ret = try_again(l, job, err);
     else if (ret == 0 && ok)
         ret = record(l, job, t, values, constraints, err);
@@ -255,9 +282,9 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     str_clear(&why);
     if (*again)
         return ret;
-    note_end(l, job->number);
-    job_clear(job);
-    l->running--;
+    if (!job->infeasible)
+        note_end(l, job->number);
+    let_go(l, job);
     return ret;
 }
 
@@ -294,6 +321,8 @@ static int watch(struct loop *l, struct job *job, struct err *err)
 
     if (!t || study_finished(t))
         return 0;
+    if (job->pruned) /* but that was not committed */
+        return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
     if (take_reports(l, job, t, &news, err) < 0)
         return -1;
     /* the command may have said `hpo-sweep report` as well */
@@ -304,8 +333,7 @@ static int watch(struct loop *l, struct job *job, struct err *err)
         return -1;
     if (!prune)
         return 0;
-    job->killed = clock_seconds();
-    job_kill(job, SIGTERM);
+    job->pruned = true;
     return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
 }
 
@@ -374,13 +402,58 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
     if (loop_may_draw(l) && session_end_leases(l->s, l->o->requeue, err) < 0)
         return -1;
     for (int i = 0; i < l->o->jobs; i++) {
-        if (l->jobs[i].dir || !loop_may_draw(l))
-            continue;
-        if (draw(l, &l->jobs[i], points + (size_t)i * n, &fresh[i], err) < 0)
+        double *x = points + (size_t)i * n;
+        const struct study_trial *t = l->jobs[i].dir ? NULL : recover_find(l);
+
+        if (t) {
+            adopt(l, &l->jobs[i], t, x);
+            fresh[i] = true;
+        } else if (!l->jobs[i].dir && loop_may_draw(l) &&
+                   draw(l, &l->jobs[i], x, &fresh[i], err) < 0) {
             return -1;
-        l->running += fresh[i];
+        }
     }
+    l->recovered = false;
     return session_end(l->s, err);
+}
+
+/* What the transaction decided is committed: log ends, let commands go. */
+static int settle(struct loop *l, struct err *err)
+{
+    int ret = 0;
+
+    for (int i = 0; i < l->o->jobs; i++) {
+        struct job *over = &l->over[i], *job = &l->jobs[i];
+        bool goes_on = over->dir == job->dir; /* it is tried again */
+
+        if (over->dir && l->log >= 0 && over->start > 0 && ret == 0)
+            ret = log_end(l, over, err);
+        if (!goes_on)
+            job_clear(over);
+        *over = (struct job){ 0 };
+        if (job->pruned && job->pid && !job->killed) {
+            job->killed = clock_seconds();
+            job_kill(job, SIGTERM);
+        }
+    }
+    return ret;
+}
+
+/* A transaction, whatever becomes of the connection to the storage. */
+static int record_all(struct loop *l, double *points, bool *fresh, struct err *err)
+{
+    for (;;) {
+        struct remembered before;
+        int ret;
+
+        recover_remember(&before, l);
+        ret = transact(l, points, fresh, err);
+        if (ret < 0 && l->s->st->passing)
+            ret = recover_wait(l, &before, err) < 0 ? -1 : 1;
+        recover_forget(&before);
+        if (ret <= 0)
+            return ret < 0 ? -1 : settle(l, err);
+    }
 }
 
 /* End commands past their timeout, and all commands after a signal or an error of our
@@ -405,6 +478,12 @@ static void enforce(struct loop *l)
     }
 }
 
+void loop_tend(struct loop *l)
+{
+    collect(l);
+    enforce(l);
+}
+
 static bool idle(const struct loop *l)
 {
     for (int i = 0; i < l->o->jobs; i++)
@@ -413,23 +492,21 @@ static bool idle(const struct loop *l)
     return true;
 }
 
-/* Start the trials that were drawn; *room says whether one was not, being infeasible.
+/* Start the trials that were drawn; *more says whether one is over, being infeasible.
  * When one cannot be started, neither it nor the others are, and the run ends. */
-static void launch(struct loop *l, const double *points, const bool *fresh, bool *room)
+static void launch(struct loop *l, const double *points, const bool *fresh, bool *more)
 {
     size_t n = l->s->file.space.n;
 
-    *room = false;
+    *more = false;
     for (int i = 0; i < l->o->jobs; i++) {
         struct job *job = &l->jobs[i];
-        bool started = true;
 
         if (!fresh[i])
             continue;
-        if (l->failure.kind ||
-            start(l, job, points + (size_t)i * n, &started, &l->failure) < 0)
+        if (l->failure.kind || start(l, job, points + (size_t)i * n, &l->failure) < 0)
             forgo(job);
-        *room |= !started;
+        *more |= job->infeasible;
     }
 }
 
@@ -453,11 +530,9 @@ static bool wait_for_news(struct loop *l)
     bool tick = false, news;
 
     collect(l); /* what ended while others were started */
-    if (!some_ended(l)) {
+    if (!some_ended(l))
         tick = !signals_wait(l);
-        collect(l);
-    }
-    enforce(l);
+    loop_tend(l);
     expect_signal(l);
     if (some_ended(l))
         return true;
@@ -481,7 +556,7 @@ static void drop(struct loop *l, struct job *job)
 int loop_run(struct loop *l, struct err *err)
 {
     double *points = xcalloc((size_t)l->o->jobs, l->s->file.space.n * sizeof(*points));
-    bool *fresh = xcalloc((size_t)l->o->jobs, sizeof(*fresh)), room;
+    bool *fresh = xcalloc((size_t)l->o->jobs, sizeof(*fresh)), more;
     struct progress progress = progress_begin(l);
     int ret = -1;
 
@@ -489,10 +564,10 @@ int loop_run(struct loop *l, struct err *err)
     l->renewed = clock_seconds();
     do {
         do {
-            if (transact(l, points, fresh, err) < 0)
+            if (record_all(l, points, fresh, err) < 0)
                 goto out;
-            launch(l, points, fresh, &room);
-        } while (room && loop_may_draw(l));
+            launch(l, points, fresh, &more);
+        } while (more);
         do
             progress_show(&progress, l);
         while (!idle(l) && !wait_for_news(l));
@@ -503,8 +578,11 @@ out:
         *err = l->failure;
         ret = -1;
     }
-    for (int i = 0; i < l->o->jobs; i++)
+    for (int i = 0; i < l->o->jobs; i++) {
+        if (l->over[i].dir != l->jobs[i].dir)
+            job_clear(&l->over[i]);
         drop(l, &l->jobs[i]);
+    }
     progress_end(&progress, l);
     free(points);
     free(fresh);

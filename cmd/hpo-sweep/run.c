@@ -192,7 +192,9 @@ static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
     l->base = str_dupf("%s/%s.trials", here ? here : ".", l->s->name);
     l->url = storage_absolute_dup(l->s->url);
     l->identity = job_identity_dup();
+    l->cmd = cmd;
     l->jobs = xcalloc((size_t)l->o->jobs, sizeof(*l->jobs));
+    l->over = xcalloc((size_t)l->o->jobs, sizeof(*l->over));
     ret = check_run(l, err);
     if (ret == 0 && l->o->dry)
         ret = print_plan(l, err);
@@ -209,6 +211,7 @@ static int run_sweep(struct loop *l, const struct cmd *cmd, struct err *err)
     if (l->base_held >= 0)
         close(l->base_held);
     free(l->jobs);
+    free(l->over);
     free(l->ended);
     words_free(l->require);
     free(l->program);

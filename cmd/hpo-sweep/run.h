@@ -31,6 +31,7 @@ struct runner_options {
 
 struct loop {
     const struct runner_options *o;
+    const struct cmd *cmd; /* for warnings */
     struct session *s;
     char **require; /* words of a check that runs before each trial, or NULL; owned */
     char *const *command;         /* the user's words, or NULL: the file's command */
@@ -43,6 +44,8 @@ struct loop {
     char *identity;        /* this process; owned */
     struct guard guard;    /* ends the commands if it is killed */
     struct job *jobs;      /* [o->jobs] */
+    struct job *over;      /* [o->jobs]: jobs that the transaction took the end of */
+    bool recovered;        /* a connection was lost: a trial may be drawn already */
     int running, failures; /* failures in a row */
     double end;            /* draw nothing after this, or infinity */
     bool exhausted, pruning;
@@ -69,6 +72,28 @@ uint64_t loop_done(const struct loop *l);
 bool loop_may_draw(const struct loop *l);
 /* Run trials until there are enough or something ends the run. */
 MUST_CHECK int loop_run(struct loop *l, struct err *err);
+
+/* What a transaction changes of the run, to be taken back when it is given up. */
+struct remembered {
+    struct job *jobs; /* [o->jobs]; owned */
+    int running, failures;
+    bool gave_up, exhausted;
+    size_t nended, left;
+    double renewed;
+};
+
+void recover_remember(struct remembered *r, const struct loop *l);
+/* The transaction that began at R came to nothing, or nobody knows, as the storage's
+ * failure may pass: take back what it changed of the run, and wait, while the commands
+ * go on, until the storage is there again.  Every step of a transaction may then be
+ * taken once more, also if it was committed. */
+MUST_CHECK int recover_wait(struct loop *l, const struct remembered *r,
+                            struct err *err);
+void recover_forget(struct remembered *r);
+/* The trial that this run has drawn and does not know of, or NULL. */
+const struct study_trial *recover_find(const struct loop *l);
+/* Collect the commands that have ended, and end those past their time. */
+void loop_tend(struct loop *l);
 
 /* Take the directory of the trials, l->base: runs of other studies stay out of it, for
  * they would take each other's results.  ERR_LOCKED when another run has it. */

@@ -430,6 +430,13 @@ int session_end(struct session *s, struct err *err)
     return 0;
 }
 
+int session_recover(struct session *s, struct err *err)
+{
+    s->open = false;
+    study_clear(&s->study); /* it has what was not committed */
+    return s->st->ops->recover(s->st, err);
+}
+
 /* The parameters that an enqueued trial wants: an object of external values. */
 static int read_fixed(double *fixed, const struct session *s,
                       const struct study_trial *t, struct err *err)

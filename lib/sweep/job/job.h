@@ -27,6 +27,8 @@ struct job {
     bool timed_out;     /* which is why */
     uint64_t report_at; /* bytes of the report file read */
     size_t judged;      /* reports that the pruner has seen */
+    bool pruned;        /* its trial is: the command is to end */
+    bool infeasible;    /* says the check of its point: there is no command */
     int status;         /* as from waitpid, when it has ended */
 };
 

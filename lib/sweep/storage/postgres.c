@@ -21,7 +21,8 @@ enum { FLOAT8_TYPE = 701, MESSAGE_PRIMARY = 'M', SQLSTATE = 'C' };
 
 struct libpq {
     void *handle;
-    void *(*PQconnectdb)(const char *info);
+    void *(*PQconnectdbParams)(const char *const *keywords, const char *const *values,
+                               int expand_name);
     int (*PQstatus)(const void *connection);
     char *(*PQerrorMessage)(const void *connection);
     void (*PQfinish)(void *connection);
@@ -38,15 +39,20 @@ struct libpq {
     char *(*PQgetvalue)(const void *result, int row, int column);
 };
 
-#define FUNCTIONS(f)                                                                 \
-    f(PQconnectdb) f(PQstatus) f(PQerrorMessage) f(PQfinish) f(PQsetNoticeProcessor) \
-        f(PQexec) f(PQexecParams) f(PQresultStatus) f(PQresultErrorField) f(PQclear) \
-            f(PQntuples) f(PQgetvalue)
+#define FUNCTIONS(f)                                                        \
+    f(PQconnectdbParams) f(PQstatus) f(PQerrorMessage) f(PQfinish)          \
+        f(PQsetNoticeProcessor) f(PQexec) f(PQexecParams) f(PQresultStatus) \
+            f(PQresultErrorField) f(PQclear) f(PQntuples) f(PQgetvalue)
 
 struct postgres {
     struct tables base;
     struct libpq lib;
     void *connection;
+    char *url;                   /* for libpq; owned */
+    char *study;                 /* that is held, or NULL; owned */
+    bool share;                  /* how */
+    char *process, *process_age; /* the server's for this connection, of a study that is
+                                    held: its number, and when it began; owned */
 };
 
 struct sql_rows {
@@ -69,8 +75,17 @@ static int load_library(struct libpq *lib, struct err *err)
     return 0;
 }
 
+/* May what failed so pass?  Also without a connection: a server that starts has none.
+ */
+static bool passes(const struct postgres *p, const char *code)
+{
+    return p->lib.PQstatus(p->connection) != CONNECTION_OK ||
+           (code && (!strcmp(code, "40P01") /* deadlock_detected */ ||
+                     !strcmp(code, "40001") /* serialization_failure */));
+}
+
 /* What libpq says, in one line. */
-static int fail(const struct postgres *p, const void *result, struct err *err)
+static int fail(struct postgres *p, const void *result, struct err *err)
 {
     const char *said =
         result ? p->lib.PQresultErrorField(result, MESSAGE_PRIMARY) : NULL;
@@ -84,11 +99,13 @@ static int fail(const struct postgres *p, const void *result, struct err *err)
             *c = ' ';
     err_set(err, ERR_SYSTEM, "%s: %s", p->base.base.name, line);
     free(line);
+    p->base.base.passing =
+        passes(p, result ? p->lib.PQresultErrorField(result, SQLSTATE) : NULL);
     return -1;
 }
 
 /* Takes over RESULT when it is no answer. */
-static int check(const struct postgres *p, void *result, struct err *err)
+static int check(struct postgres *p, void *result, struct err *err)
 {
     int status = p->lib.PQresultStatus(result);
 
@@ -153,7 +170,7 @@ static void number_values(struct str *out, const char *statement)
 static int start(struct tables *t, struct sql_rows **rows, const char *statement,
                  const struct sql_value *values, int n, struct err *err)
 {
-    const struct postgres *p = (const struct postgres *)t;
+    struct postgres *p = (struct postgres *)t;
     char number[MAX_VALUES][NUMBER_SIZE];
     const char *texts[MAX_VALUES];
     unsigned types[MAX_VALUES];
@@ -247,6 +264,10 @@ static void postgres_close(struct storage *st)
     if (p->lib.handle)
         dlclose(p->lib.handle);
     free(p->base.base.name);
+    free(p->url);
+    free(p->study);
+    free(p->process);
+    free(p->process_age);
     free(p);
 }
 
@@ -288,64 +309,163 @@ static char *plain_dup(const char *url)
     return str_dupf("postgresql%s", strstr(url, "://"));
 }
 
+/* Connect to p->url, whose own settings win.  An idle connection is kept from being
+ * cut, and one that is dead is found within minutes instead of hours. */
+static int connect_server(struct postgres *p, struct err *err)
+{
+    static const char *const keywords[] = {
+        "connect_timeout",
+        "keepalives_idle",
+        "keepalives_interval",
+        "keepalives_count",
+        "tcp_user_timeout",
+        "dbname",
+        NULL,
+    };
+    const char *const values[] = { "10", "60", "10", "6", "60000", p->url, NULL };
+
+    p->connection = p->lib.PQconnectdbParams(keywords, values, 1);
+    if (p->lib.PQstatus(p->connection) != CONNECTION_OK)
+        return fail(p, NULL, err);
+    p->lib.PQsetNoticeProcessor(p->connection, ignore_notice, NULL);
+    return run(&p->base, "SET datestyle TO ISO; SET client_encoding TO UTF8", err);
+}
+
 static int postgres_open(struct storage **st, const char *where, bool create,
                          double timeout_s, void (*waits)(const char *what),
                          struct err *err)
 {
     struct postgres *p = xcalloc(1, sizeof(*p));
-    char *plain = plain_dup(where);
 
     (void)timeout_s;
     p->base.base.ops = &postgres_storage;
     p->base.base.waits = waits;
     p->base.base.name = shown_dup(where);
     p->base.sql = &postgres_sql;
+    p->url = plain_dup(where);
     if (load_library(&p->lib, err) < 0) {
         err_prefix(err, "%s", p->base.base.name);
         goto fail;
     }
-    p->connection = p->lib.PQconnectdb(plain);
-    if (p->lib.PQstatus(p->connection) != CONNECTION_OK) {
-        fail(p, NULL, err);
+    if (connect_server(p, err) < 0 || tables_prepare(&p->base, create, err) < 0)
         goto fail;
-    }
-    p->lib.PQsetNoticeProcessor(p->connection, ignore_notice, NULL);
-    if (run(&p->base, "SET datestyle TO ISO; SET client_encoding TO UTF8", err) < 0 ||
-        tables_prepare(&p->base, create, err) < 0)
-        goto fail;
-    free(plain);
     *st = &p->base.base;
     return 0;
 fail:
-    free(plain);
     postgres_close(&p->base.base);
     return -1;
 }
 
+/* The only row of STATEMENT, which has one: its first N columns, owned. */
+static int ask(struct postgres *p, const char *statement, const char *const *texts,
+               int ntexts, char **columns, int n, struct err *err)
+{
+    struct sql_value values[MAX_VALUES];
+    struct sql_rows *rows;
+
+    for (int i = 0; i < ntexts; i++)
+        values[i] = (struct sql_value){ .type = SQL_TEXT, .text = texts[i] };
+    if (start(&p->base, &rows, statement, values, ntexts, err) < 0)
+        return -1;
+    if (step(&p->base, rows, err) < 1)
+        return err_set(err, ERR_SYSTEM, "%s: no answer", p->base.base.name);
+    for (int i = 0; i < n; i++)
+        columns[i] = xstrdup(text(rows, i));
+    release(rows);
+    return 0;
+}
+
 /* The server's lock, which ends with the connection: it holds for all machines. */
+static int take_study(struct postgres *p, struct err *err)
+{
+    const char *const study[] = { p->study };
+    char *answer;
+    bool held;
+
+    if (ask(p,
+            p->share ? "SELECT pg_try_advisory_lock_shared(hashtext('hpo-sweep run'),"
+                       " hashtext(?))"
+                     : "SELECT pg_try_advisory_lock(hashtext('hpo-sweep run'),"
+                       " hashtext(?))",
+            study, 1, &answer, 1, err) < 0)
+        return -1;
+    held = !strcmp(answer, "t");
+    free(answer);
+    if (held)
+        return 0;
+    p->base.base.passing = false;
+    return err_set(err, ERR_LOCKED, "%s: another run holds study '%s'",
+                   p->base.base.name, p->study);
+}
+
+/* Note who we are at the server. */
+static int note_process(struct postgres *p, struct err *err)
+{
+    char *found[2];
+
+    if (ask(p,
+            "SELECT pid, backend_start FROM pg_stat_activity"
+            " WHERE pid = pg_backend_pid()",
+            NULL, 0, found, 2, err) < 0)
+        return -1;
+    free(p->process);
+    free(p->process_age);
+    p->process = found[0];
+    p->process_age = found[1];
+    return 0;
+}
+
 static int postgres_hold(struct storage *st, const char *study, bool share,
                          struct err *err)
 {
-    struct tables *db = (struct tables *)st;
-    const struct sql_value key = { .type = SQL_TEXT, .text = study };
-    struct sql_rows *rows;
-    bool held;
+    struct postgres *p = (struct postgres *)st;
 
-    if (start(db, &rows,
-              share ? "SELECT pg_try_advisory_lock_shared(hashtext('hpo-sweep run'),"
-                      " hashtext(?))"
-                    : "SELECT pg_try_advisory_lock(hashtext('hpo-sweep run'),"
-                      " hashtext(?))",
-              &key, 1, err) < 0)
+    free(p->study);
+    p->study = xstrdup(study);
+    p->share = share;
+    return take_study(p, err) < 0 ? -1 : note_process(p, err);
+}
+
+/* A server may not know yet that a connection is lost, and keep its locks: end its
+ * process.  An error while it is there. */
+static int end_process(struct postgres *p, struct err *err)
+{
+    const char *const who[] = { p->process, p->process_age };
+    char *n;
+    bool gone;
+
+    if (ask(p,
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE"
+            " pid = ?::int AND backend_start = ?::timestamptz",
+            who, 2, &n, 1, err) < 0)
         return -1;
-    if (step(db, rows, err) < 1)
-        return err_set(err, ERR_SYSTEM, "%s: no answer", st->name);
-    held = !strcmp(text(rows, 0), "t");
-    release(rows);
-    if (!held)
-        return err_set(err, ERR_LOCKED, "%s: another run holds study '%s'", st->name,
-                       study);
-    return 0;
+    gone = !strcmp(n, "0");
+    free(n);
+    if (gone)
+        return 0;
+    p->base.base.passing = true;
+    return err_set(err, ERR_SYSTEM, "%s: the lost connection is still open",
+                   p->base.base.name);
+}
+
+static int postgres_recover(struct storage *st, struct err *err)
+{
+    struct postgres *p = (struct postgres *)st;
+
+    if (p->lib.PQstatus(p->connection) == CONNECTION_OK)
+        return run(&p->base, "ROLLBACK", err);
+    p->lib.PQfinish(p->connection);
+    if (connect_server(p, err) < 0)
+        return -1;
+    if (!p->study)
+        return 0;
+    if (end_process(p, err) == 0 && take_study(p, err) == 0 &&
+        note_process(p, err) == 0)
+        return 0;
+    /* without the study nothing may be changed: connect anew next time */
+    p->lib.PQfinish(p->connection);
+    p->connection = NULL;
+    return -1;
 }
 
 const struct storage_ops postgres_storage = {
@@ -353,5 +473,6 @@ const struct storage_ops postgres_storage = {
     .open = postgres_open,
     .close = postgres_close,
     .hold = postgres_hold,
+    .recover = postgres_recover,
     TABLES_FUNCTIONS,
 };

@@ -23,6 +23,10 @@ struct storage_ops {
     int (*begin)(struct storage *st, bool change, struct err *err);
     int (*end)(struct storage *st, struct err *err); /* keep what was changed */
     void (*give_up)(struct storage *st);
+    /* After a failure that is `passing`: make ready to begin that change again, with
+     * what was held, and without what an earlier connection has left at the server.  A
+     * failure may be passing in turn.  NULL: none is. */
+    int (*recover)(struct storage *st, struct err *err);
 
     /* Names of all studies; free each and the array. */
     int (*list)(struct storage *st, char ***names, size_t *n, struct err *err);
@@ -51,6 +55,8 @@ struct storage {
     char *name;         /* for people: the file, or the URL without a password */
     const char *advice; /* what a person should know of it, or NULL */
     int held;           /* descriptor of storage_hold_file's file, or -1 */
+    bool passing;       /* the last failure may pass: its connection is lost, or the
+                           server gave the change up for the sake of another's */
     /* Unless NULL: called once, when the lock of another has been waited for a second
      * (a journal's: of another that does nothing); WHAT is its file or database. */
     void (*waits)(const char *what);
