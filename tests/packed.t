@@ -50,6 +50,27 @@ for layout in "--tp 1" "--tp 2" "--tp 3" "--tp 4" "--tp 2 --deterministic"; do
 done
 ok "FP8: codes of experts are kept over ep" codes "--ep 2" fp8-latent.f32
 ok "MXFP4: codes of experts are kept over ep" codes "--ep 2" "$data/models/gpt-oss-mxfp4"
+# foretold MODEL LAYOUT: the bytes of weights and of all, of each rank
+foretold() {
+    # shellcheck disable=SC2086 # words are wanted
+    tp-run generate -q --threads 2 --report-memory --weights codes $2 --ids 3,4,5 --max-tokens 1 "$1" 2>&1 > text |
+        sed -n 's/.*"rank":[0-9]*,"weights":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2/p' | sort > allocated
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate infer --framework tp-run --threads 2 --weights codes $2 --compute f32 --kv-dtype f32 --seq 4 \
+        --prefill-tokens 3 --micro-batches 1 --runtime 0 --fragmentation 0 --json "$1" | tr '{' '\n' |
+        sed -n 's/.*"count":\([0-9]*\),"weights":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p' |
+        awk '{ for (i = 0; i < $1; i++) print $2, $3 }' | sort > predicted
+    test -s allocated && cmp predicted allocated
+}
+for pair in fp8:2 ct-fp8-one:3 gptq:1 awq:2; do
+    ok "${pair%:*} at tp ${pair#*:}: what --weights codes takes is foretold" \
+        foretold "$data/packed/${pair%:*}" "--tp ${pair#*:}"
+done
+ok "of experts over ep, too" foretold "$data/packed/fp8-latent" "--ep 2"
+ok "and of MXFP4" foretold "$data/models/gpt-oss-mxfp4" "--tp 2"
+run mem-estimate infer --framework tp-run --weights codes --seq 4 "$data/packed/fp8"
+status_is 2 "without threads or a backend, codes are not foretold"
+err_has "mem-estimate: --weights codes: is of a checkpoint, --framework=tp-run and --threads or --backend" "which is said"
 weight_bytes() { # OPTION... MODEL
     tp-run generate --report-memory "$@" --ids 3,4 --max-tokens 1 2>&1 > text | sed -n 's/.*"weights":\([0-9]*\).*/\1/p'
 }

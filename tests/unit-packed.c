@@ -425,6 +425,31 @@ static void odd_numbers_are_seen(void)
     matrix_free(&w);
 }
 
+/* Also the smallest, which is no normal number of f32. */
+static void powers_are_all_seen(void)
+{
+    static const uint8_t power[] = { 0, 1, 2, 127, 200 };
+    enum { ROWS = 20, COLS = 32 };
+    bool right = true;
+
+    for (size_t i = 0; i < sizeof(power); i++)
+        for (size_t rows = 1; rows < 20; rows += 17) {
+            struct matrix w = matrix_new(FORMAT_MXFP4, ROWS, COLS);
+            float *x = numbers_new(rows * COLS, 9), y[ROWS * 20];
+            struct device *d = device_new(1);
+
+            memset((void *)(uintptr_t)w.scale, power[i], 2 * 16);
+            for (size_t k = 0; k < rows * COLS; k++)
+                x[k] = ldexpf(x[k], power[i] < 100 ? 100 : -100);
+            right = product(d, y, x, rows, &w, NULL, false) == 0 &&
+                    error_of(y, x, rows, &w) < 1e-6 && y[0] != 0 && right;
+            backend_cpu.close(d);
+            matrix_free(&w);
+            free(x);
+        }
+    tap_ok(right, "every power of two is a scale of MXFP4");
+}
+
 static void codes_are_near(void)
 {
     float *x = numbers_new(96, 9), tiny[CODES_BLOCK] = { 1e-9f, -2e-9f };
@@ -491,6 +516,7 @@ int main(void)
     with_older_loops(all_products_are_right);
     for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
         widened_codes_are_right(formats[i]);
+    powers_are_all_seen();
     codes_are_near();
     inverses_are_finite();
     return tap_done();

@@ -13,6 +13,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 #include "lib/estimate/reversed.h"
+#include "lib/estimate/served.h"
 #include "lib/estimate/stagecut.h"
 #include "lib/pipe/order.h"
 #include "lib/pipe/simulate.h"
@@ -22,9 +23,9 @@ enum { BACKEND_CPU, BACKEND_CUDA };
 const char *const backend_names[] = { "cpu", "cuda", NULL };
 const char *const flash_names[] = { "on", "off", "2", NULL };
 const char *const lora_rank[] = { "16", NULL };
-const char *const weight_words[] = { "bf16", "f16",  "f32",  "fp8",  "int8",
-                                     "int4", "nf4",  "gptq", "awq",  "mxfp4",
-                                     "q8_0", "q6_K", "q4_K", "q4_0", NULL };
+const char *const weight_words[] = { "bf16", "f16",  "f32",   "fp8",   "int8", "int4",
+                                     "nf4",  "gptq", "awq",   "mxfp4", "q8_0", "q6_K",
+                                     "q4_K", "q4_0", "codes", NULL };
 const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
 const char *const cache_words[] = { "bf16", "f16", "f32", "fp8", "int8", "int4", NULL };
 const char *const master_names[] = { "f32", "none", NULL };
@@ -153,7 +154,17 @@ static int set_types(struct request *r, const struct request_options *o,
 {
     const struct weight_type *own = own_type(r), *weights = NULL;
 
-    if (o->weights) {
+    r->memory.codes = o->weights && !strcmp(o->weights, "codes");
+    if (r->memory.codes && (!r->stored || !served_applies(&r->memory)))
+        return err_set(err, ERR_USAGE,
+                       "--weights codes: is of a checkpoint, --framework=tp-run and "
+                       "--threads or --backend");
+    if (r->memory.codes && r->memory.mesh.pad_vocab)
+        return err_set(err, ERR_USAGE, "--weights codes: not with --pad-vocab");
+    if (r->memory.codes)
+        assume(r, "weights",
+               "FP8 and MXFP4 kept as codes, other quantized weights unpacked");
+    if (o->weights && !r->memory.codes) {
         weights = weight_type_find(o->weights);
         if (!weights) {
             char *names = weight_type_names_dup();

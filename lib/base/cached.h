@@ -12,8 +12,8 @@
 
 #include "lib/base/hostdevice.h"
 
-/* What the numbers of a scale are multiplied by, so that EXTREME becomes FULL; 0 if they
- * are all zeros, or nearly. */
+/* What the numbers of a scale are multiplied by, so that EXTREME becomes FULL; 0 if
+ * they are all zeros, or nearly. */
 HOST_DEVICE float cached_factor(float extreme, float full)
 {
     float factor = full / extreme;

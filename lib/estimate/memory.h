@@ -79,6 +79,7 @@ struct memory_options {
     int threads; /* of a rank of tp-run generate on a CPU; 0: it is not asked (served.h)
                   */
     bool cuda;   /* tp-run generate on GPUs */
+    bool codes;  /* tp-run --weights codes: where it is asked */
     bool no_bf16;          /* whose tensor cores do not multiply bf16 */
     uint64_t cache_tokens; /* capacity of the KV cache over all sequences; 0: all fit */
     /* Activations in flight on each stage under the schedule: [pp], in thousandths of

@@ -9,6 +9,7 @@
 #include "lib/gpu/room.h"
 #include "lib/program/program.h"
 #include "lib/run/engine.h"
+#include "lib/run/held.h"
 #include "lib/run/serving.h"
 
 bool served_applies(const struct memory_options *o)
@@ -85,42 +86,65 @@ static struct engine_limits limits_of(const struct memory_options *o,
     return l;
 }
 
-/* The format of each weight of P: that of STORED[tensor of the checkpoint] if it is
- * plain, or OTHER's. */
-static enum format *formats_of(const struct program *p, const struct model *m,
-                               const enum dtype *stored, const struct memory_options *o)
+/* The form of weights that tp-run takes; false: O has another type, which it lacks. */
+static bool form_of(enum weights_form *form, const struct model *m,
+                    const struct memory_options *o)
 {
-    enum format *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
+    int own = model_code_bits(m);
+    const char *asked = o->weights ? o->weights->name : "";
 
-    for (int i = 0; i < p->nweights; i++) {
-        long source = m->tensor[p->weight[i].tensor].source;
-
-        if (!stored || source < 0 || !format_of(&of[i], stored[source]))
-            of[i] = o->other->block_bytes == 2 ? FORMAT_BF16 : FORMAT_F32;
-    }
-    return of;
+    *form = o->codes   ? WEIGHTS_CODES
+            : own == 4 ? WEIGHTS_INT4
+            : own == 8 ? WEIGHTS_INT8
+                       : WEIGHTS_STORED;
+    if (o->codes && own)
+        *form = own == 4 ? WEIGHTS_INT4 : WEIGHTS_INT8;
+    if (!strcmp(asked, "int8"))
+        *form = WEIGHTS_INT8;
+    else if (!strcmp(asked, "int4"))
+        *form = WEIGHTS_INT4;
+    else
+        return !o->weights;
+    return true;
 }
 
-/* Bytes of the weights of P as they are stored: of those that it reads, which may be
- * fewer than the model has.  False if they are held in another way, or padded. */
-static bool weigh(uint64_t *bytes, const struct program *p, const struct model *m,
-                  const enum format *of, const struct memory_options *o)
+/* *OF = the format of each weight of P, the caller's, and *BYTES those of the weights
+ * that it reads, which may be fewer than the model has; 0: they are not known, and the
+ * formats are OTHER's where they are not stored. */
+static int weigh(enum format **of, uint64_t *bytes, const struct program *p,
+                 const enum dtype *stored, const struct memory_options *o,
+                 struct err *err)
 {
-    struct model_packing packing;
+    enum format *f = xcalloc((size_t)p->nweights + 1, sizeof(*f));
+    enum weights_form form = WEIGHTS_STORED;
+    bool known = form_of(&form, p->model, o) && stored, over = false;
+    struct held *h = NULL;
 
     *bytes = 0;
-    if (o->weights || model_code_bits(m) || p->mesh.pad_vocab)
-        return false;
+    if (stored &&
+        held_foretell(&h, stored, p, known ? form : WEIGHTS_STORED, err) < 0) {
+        free(f);
+        return -1;
+    }
     for (int i = 0; i < p->nweights; i++) {
         const struct weight *w = &p->weight[i];
-        uint64_t n = w->rows * w->cols * (w->slice ? w->experts : 1);
+        bool alone = h && (h[i].packed || h[i].coded);
+        uint64_t n = 0;
 
-        if (model_packing(m, w->tensor, &packing))
-            return false;
-        if (w->slice <= 1)
-            *bytes += n * (uint64_t)format_bits(of[i]) / 8;
+        f[i] = h && !h[i].foreign           ? h[i].format
+               : o->other->block_bytes == 2 ? FORMAT_BF16
+                                            : FORMAT_F32;
+        if (!h || (!alone && w->slice > 1)) /* the first slice counts all */
+            continue;
+        over |= !held_bytes(&n, &h[i], w) ||
+                (!alone && w->slice && !mem_mul(&n, n, w->experts)) ||
+                !mem_add(bytes, *bytes, n);
     }
-    return true;
+    if (!known || p->mesh.pad_vocab) /* a padded table has rows of zeros */
+        *bytes = 0;
+    free(h);
+    *of = f;
+    return over ? err_set(err, ERR_USAGE, "the bytes of this layout overflow") : 0;
 }
 
 /* Bytes of NAME that the device allocates. */
@@ -159,8 +183,8 @@ int served_rank(struct rank_memory *out, const struct model *m,
     struct ledger list = { 0 };
     struct engine *e = NULL;
     struct program *p;
-    enum format *of;
-    uint64_t weights;
+    enum format *of = NULL;
+    uint64_t weights = 0;
     int ret;
 
     for (int a = 0; a < MESH_NAXES; a++)
@@ -168,11 +192,12 @@ int served_rank(struct rank_memory *out, const struct model *m,
     if (program_build(&p, m, &o->mesh, coord, &options, err) < 0)
         return -1;
     limits = limits_of(o, p);
-    of = formats_of(p, m, stored, o);
-    if (stored && weigh(&weights, p, m, of, o))
+    ret = weigh(&of, &weights, p, stored, o, err);
+    if (ret == 0 && weights)
         out->bytes[MEMORY_WEIGHTS] = weights;
-    ret = engine_plan(&e, p, planned(o), o->threads ? o->threads : 1, of, &groups,
-                      &limits, err);
+    if (ret == 0)
+        ret = engine_plan(&e, p, planned(o), o->threads ? o->threads : 1, of, &groups,
+                          &limits, err);
     free(of);
     if (ret == 0) {
         engine_memory(e, &list);

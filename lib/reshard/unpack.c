@@ -483,10 +483,9 @@ int unpack_weight(struct loader *l, const struct checkpoint *c, size_t t,
 
 /* ---- codes that are kept ---- */
 
-bool unpack_keeps(enum format *f, uint64_t *per, const struct checkpoint *c, size_t t,
-                  const struct model_packing *p)
+bool unpack_keeps(enum format *f, uint64_t *per, const struct model *m,
+                  const enum dtype *stored, size_t t, const struct model_packing *p)
 {
-    const struct model *m = c->model;
     long values = p->part[PACKED_VALUES] < 0 ? (long)t : p->part[PACKED_VALUES];
     const struct model_tensor *scales;
 
@@ -503,7 +502,7 @@ bool unpack_keeps(enum format *f, uint64_t *per, const struct checkpoint *c, siz
         *per = scales->axis[1]->block;
     for (int i = 0; i < FORMAT_COUNT; i++)
         if (format_table[i].put && format_table[i].scale == SCALE_OF_SOME &&
-            format_table[i].type == c->tensor[m->tensor[values].source].dtype) {
+            format_table[i].type == stored[m->tensor[values].source]) {
             *f = (enum format)i;
             return *per % format_table[i].numbers == 0;
         }

@@ -8,10 +8,11 @@
 #include "lib/base/format.h"
 #include "lib/reshard/checkpoint.h"
 
-/* *F = the format that keeps the codes of tensor T, packed as P, and *PER = how many
- * inputs share a scale (0: all).  False: they can only be dequantized. */
-bool unpack_keeps(enum format *f, uint64_t *per, const struct checkpoint *c, size_t t,
-                  const struct model_packing *p);
+/* *F = the format that keeps the codes of tensor T of M, packed as P, and *PER = how
+ * many inputs share a scale (0: all).  STORED[source] are the types of M's sources.
+ * False: they can only be dequantized. */
+bool unpack_keeps(enum format *f, uint64_t *per, const struct model *m,
+                  const enum dtype *stored, size_t t, const struct model_packing *p);
 /* OUT[n] = L's shard of tensor T as codes of F, unchanged: ROWS x COLS of each matrix
  * in turn, whose memory is clear.  ERR_INPUT: a tensor is missing or inconsistent, or a
  * code or a scale is no number; ERR_NO: the layout divides a block. */

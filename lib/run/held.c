@@ -25,10 +25,17 @@ static void find_readers(struct held *h, const struct program *p)
     }
 }
 
-/* How C has the tensor T. */
-static void find_stored(struct held *h, const struct checkpoint *c, size_t t)
+/* What there is of a checkpoint. */
+struct origin {
+    const struct model *model;
+    const enum dtype *stored; /* [sources] */
+    const struct adapter *adapter;
+};
+
+/* How O has the tensor T. */
+static void find_stored(struct held *h, const struct origin *o, size_t t)
 {
-    const struct model *m = c->model;
+    const struct model *m = o->model;
     long source = m->tensor[t].source;
     enum dtype type = DTYPE_F32;
 
@@ -37,10 +44,9 @@ static void find_stored(struct held *h, const struct checkpoint *c, size_t t)
         long scales = h->packing.part[PACKED_SCALES];
 
         source = scales < 0 ? -1 : m->tensor[scales].source;
-        type =
-            model_unpacked(m, &h->packing, source < 0 ? type : c->tensor[source].dtype);
+        type = model_unpacked(m, &h->packing, source < 0 ? type : o->stored[source]);
     } else if (source >= 0) {
-        type = c->tensor[source].dtype;
+        type = o->stored[source];
     }
     h->foreign = (source < 0 && !h->packed) || !format_of(&h->wide, type) ||
                  (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16);
@@ -48,11 +54,10 @@ static void find_stored(struct held *h, const struct checkpoint *c, size_t t)
         h->wide = FORMAT_F32;
 }
 
-/* How the file of C's adapter has W. */
-static void find_beside(struct held *h, const struct checkpoint *c,
-                        const struct weight *w)
+/* How the file of O's adapter has W. */
+static void find_beside(struct held *h, const struct origin *o, const struct weight *w)
 {
-    h->foreign = !format_of(&h->wide, adapter_dtype(c->adapter, w));
+    h->foreign = !format_of(&h->wide, adapter_dtype(o->adapter, w));
 }
 
 /* Can a weight of tensor T become codes of F? */
@@ -67,20 +72,20 @@ static bool can_encode(const struct held *h, const struct model_tensor *t,
     return !row->whole || t->axis[in]->size % row->numbers == 0;
 }
 
-/* Keeps the codes of tensor T of C, if the instructions that read it can. */
-static void find_kept(struct held *h, const struct checkpoint *c, size_t t)
+/* Keeps the codes of tensor T of O, if the instructions that read it can. */
+static void find_kept(struct held *h, const struct origin *o, size_t t)
 {
     enum format f;
 
     h->kept = h->packed && h->reader && h->how == PACKABLE_ROWS &&
-              unpack_keeps(&f, &h->per, c, t, &h->packing);
+              unpack_keeps(&f, &h->per, o->model, o->stored, t, &h->packing);
     if (h->kept)
         h->format = f;
 }
 
-int held_find(struct held **out, const struct checkpoint *c,
-              const struct program *program, enum weights_form form, bool trains,
-              struct err *err)
+static int find_all(struct held **out, const struct origin *o,
+                    const struct program *program, enum weights_form form, bool trains,
+                    struct err *err)
 {
     static const enum format made[] = { [WEIGHTS_STORED] = FORMAT_F32,
                                         [WEIGHTS_INT8] = FORMAT_INT8,
@@ -101,15 +106,15 @@ int held_find(struct held **out, const struct checkpoint *c,
         size_t t = program->weight[i].tensor;
 
         if (program->weight[i].adapter)
-            find_beside(&h[i], c, &program->weight[i]);
+            find_beside(&h[i], o, &program->weight[i]);
         else
-            find_stored(&h[i], c, t);
+            find_stored(&h[i], o, t);
         h[i].format = trains ? FORMAT_F32 : h[i].wide;
         if (!how || program->weight[i].adapter)
             continue;
         h[i].how = how[t];
         if (form == WEIGHTS_CODES) {
-            find_kept(&h[i], c, t);
+            find_kept(&h[i], o, t);
             continue;
         }
         h[i].coded = can_encode(&h[i], &program->model->tensor[t], made[form]);
@@ -121,6 +126,29 @@ int held_find(struct held **out, const struct checkpoint *c,
     free(how);
     *out = h;
     return 0;
+}
+
+int held_find(struct held **out, const struct checkpoint *c,
+              const struct program *program, enum weights_form form, bool trains,
+              struct err *err)
+{
+    enum dtype *stored = xcalloc(c->ntensors + 1, sizeof(*stored));
+    int ret;
+
+    for (size_t i = 0; i < c->ntensors; i++)
+        stored[i] = c->tensor[i].dtype;
+    ret = find_all(out, &(struct origin){ c->model, stored, c->adapter }, program, form,
+                   trains, err);
+    free(stored);
+    return ret;
+}
+
+int held_foretell(struct held **out, const enum dtype *stored,
+                  const struct program *program, enum weights_form form,
+                  struct err *err)
+{
+    return find_all(out, &(struct origin){ program->model, stored, NULL }, program,
+                    form, false, err);
 }
 
 void held_shape(const struct held *h, const struct weight *w, uint64_t *rows,
