@@ -21,6 +21,7 @@ struct job {
     struct checkpoint *c;
     struct mesh mesh;
     bool deterministic;
+    int zero;
     enum optimizer_kind optimizer;
     const char *scratch; /* directory */
 };
@@ -48,7 +49,7 @@ static int take_all(struct made *m, const struct parameters *p, struct err *err)
 
     for (int k = 0; k < p->slots && ret == 0; k++)
         ret = take(m, p, p->slot[k], p->owned, err);
-    return ret == 0 ? take(m, p, p->gradient, p->trained, err) : -1;
+    return ret == 0 ? take(m, p, p->gradient + p->first, p->owned, err) : -1;
 }
 
 static void add_number(struct made *m, double x)
@@ -113,6 +114,7 @@ static int open_trainer(struct trainer *t, const struct job *job,
         .global = GLOBAL,
         .order = ORDER_1F1B,
         .deterministic = job->deterministic,
+        .zero = job->zero,
         .seed = 5,
         .optimizer = { .kind = job->optimizer,
                        .beta1 = 0.9,
@@ -192,17 +194,22 @@ static const struct {
     int tp, dp, pp;
     bool deterministic, draw;
     enum optimizer_kind optimizer;
+    int zero;
 } runs[] = {
-    { "llama-groups", "one rank", 1, 1, 1, false, false, OPTIMIZER_ADAMW },
-    { "llama-groups", "one rank, drawn", 1, 1, 1, false, true, OPTIMIZER_MOMENTUM },
+    { "llama-groups", "one rank", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
+    { "llama-groups", "one rank, drawn", 1, 1, 1, false, true, OPTIMIZER_MOMENTUM, 0 },
     { "llama-groups", "tp 2, which sums gradients", 2, 1, 1, false, false,
-      OPTIMIZER_ADAMW },
-    { "llama-groups", "dp 2", 1, 2, 1, false, false, OPTIMIZER_SGD },
-    { "llama-groups", "dp 2 in a tree", 1, 2, 1, true, false, OPTIMIZER_ADAMW },
+      OPTIMIZER_ADAMW, 0 },
+    { "llama-groups", "dp 2", 1, 2, 1, false, false, OPTIMIZER_SGD, 0 },
+    { "llama-groups", "dp 2 in a tree", 1, 2, 1, true, false, OPTIMIZER_ADAMW, 0 },
     { "gpt2-hub", "pp 2, which share a tensor", 1, 1, 2, false, false,
-      OPTIMIZER_MOMENTUM },
-    { "mixtral", "tp 2 with experts", 2, 1, 1, false, false, OPTIMIZER_ADAMW },
-    { "gpt-oss", "one rank with slices", 1, 1, 1, false, false, OPTIMIZER_ADAMW },
+      OPTIMIZER_MOMENTUM, 0 },
+    { "mixtral", "tp 2 with experts", 2, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
+    { "llama-groups", "dp 2, which share the state", 1, 2, 1, false, false,
+      OPTIMIZER_ADAMW, 1 },
+    { "gpt-oss", "dp 2 with slices, which share the state", 1, 2, 1, false, false,
+      OPTIMIZER_MOMENTUM, 1 },
+    { "gpt-oss", "one rank with slices", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
 };
 
 void device_training(const struct device_models *d)
@@ -220,6 +227,7 @@ void device_training(const struct device_models *d)
                                        [MESH_DP] = runs[i].dp,
                                        [MESH_PP] = runs[i].pp };
         struct job job = { .deterministic = runs[i].deterministic,
+                           .zero = runs[i].zero,
                            .optimizer = runs[i].optimizer,
                            .scratch = scratch };
         struct err err = { .text = "" };

@@ -89,9 +89,15 @@ ok "and write where rank 0 is alone" test ! -e side-b/run
 rm -rf side-a/run/step-000006
 mkdir side-b/run
 cp -r side-a/run/run.json side-a/run/step-000003 side-b/run
-both timeout 60 tp-run train -q --threads 1 --resume -o run
-status_is 0 "they go on from a copy"
+both timeout 60 tp-run train -q --threads 1 --resume --zero 1 -o run
+status_is 0 "they go on from a copy, and share the optimizer's state"
 ok "to the same bits" cmp side-a/run/step-000006/rank-tp1-pp0.safetensors side-a/near/step-000006/rank-tp1-pp0.safetensors
+
+# the other machine's replicas share the state of the stage that they send to rank 0
+both timeout 60 "$@" --pp 2 --dp 2 --zero 1 --steps 3 -o stages model
+status_is 0 "state that is shared on the machine without the run is saved"
+(cd side-a && "$@" --pp 2 --dp 2 --steps 3 -o near2 model)
+ok "to the bits of local ranks that do not share it" sh -c "cmp side-a/stages/step-000003/rank-tp0-pp1.safetensors side-a/near2/step-000003/rank-tp0-pp1.safetensors && test ! -e side-b/stages"
 
 if command -v mpirun > which 2>&1 && tp-run --version | grep -q +mpi; then
     # mpirun sees processes of both machines, so /proc is that of neither; the agent is its remote shell: HOST COMMAND...
