@@ -11,6 +11,7 @@
 #include "lib/base/str.h"
 #include "lib/run/launch.h"
 #include "lib/train/init.h"
+#include "lib/train/restore.h"
 #include "lib/train/save.h"
 
 enum { STEPS = 3, GLOBAL = 4, LENGTH = 11 };
@@ -152,7 +153,7 @@ static int run_training(const struct job *job, const struct backend *ops,
         run_steps(&t, STEPS - 1, STEPS, m, err) < 0 ||
         take_all(m, &t.parameters, err) < 0 ||
         checkpoint_open(&c, path, &options, err) < 0 ||
-        saver_load(&t, c, true, err) < 0)
+        restore_state(&t, c, true, err) < 0)
         goto out;
     t.optimizer.t = STEPS - 1;
     if (run_steps(&t, STEPS - 1, STEPS, m, err) == 0)

@@ -11,6 +11,7 @@
 #include "lib/ckpt/steps.h"
 #include "lib/cpu/machine.h"
 #include "lib/program/cost.h"
+#include "lib/train/restore.h"
 
 enum { EVAL_BATCH = 8, SETTLED = 10 }; /* SETTLED: updates before spikes are detected */
 
@@ -435,7 +436,7 @@ static int open_work(struct work *w, struct err *err)
     train_show_doing(shows, "loading", -1);
     if (trainer_open(&w->trainer, s->checkpoint, &s->mesh, &s->machine, w->world,
                      &options, err) < 0 ||
-        saver_load(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
+        restore_state(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
         return -1;
     w->trainer.optimizer.t = w->state.updates;
     if (t->dir && o->save_every &&

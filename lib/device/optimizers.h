@@ -58,8 +58,8 @@ struct optimizer_info {
 extern const struct optimizer_info optimizer_table[OPTIMIZER_TRAINED];
 
 /* Ranks that have the same weights can share an optimizer (ZeRO, Rajbhandari et al.
- * 2020): of N trained numbers, one weight's after another's, rank RANK of SIZE keeps the
- * state of *COUNT from *FIRST, and updates those.  A range begins at a multiple of
+ * 2020): of N trained numbers, one weight's after another's, rank RANK of SIZE keeps
+ * the state of *COUNT from *FIRST, and updates those.  A range begins at a multiple of
  * OPTIMIZER_BLOCK; that of the last rank is not shorter than another's. */
 enum { OPTIMIZER_BLOCK = 64 };
 void optimizer_range(uint64_t n, int rank, int size, uint64_t *first,

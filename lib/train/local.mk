@@ -8,8 +8,10 @@ lib_libshardutils_a_SOURCES += \
     %D%/init.c %D%/init.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
+    %D%/restore.c %D%/restore.h \
     %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
+    %D%/sharing.c %D%/sharing.h \
     %D%/squares.c %D%/squares.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \

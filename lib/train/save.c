@@ -1,4 +1,4 @@
-/* save - writes the training state as a checkpoint, and reads it */
+/* save - writes the training state as a checkpoint */
 #include "lib/train/save.h"
 
 #include <inttypes.h>
@@ -19,6 +19,7 @@
 #include "lib/reshard/checkpoint.h"
 #include "lib/reshard/describe.h"
 #include "lib/reshard/smallfile.h"
+#include "lib/train/sharing.h"
 
 /* The source of a tensor of the checkpoint: a file, the f32 weights, or a state that
  * the store keeps. */
@@ -426,102 +427,6 @@ static int take_part(struct saver *s, int r, int part, struct err *err)
     return ret;
 }
 
-/* ---- states that replicas share ---- */
-
-/* A replica asks another for N elements from AT of a slot; 0: no more. */
-struct request {
-    uint64_t at, n;
-    int slot;
-};
-
-static bool is_shared(const struct saver *s)
-{
-    return s->t->parameters.owner.size > 1 && s->t->parameters.slots > 0;
-}
-
-/* Copies N elements from AT, which this rank owns, of slot K to BUF. */
-static int copy_own(struct saver *s, int k, uint64_t at, float *buf, size_t n,
-                    struct err *err)
-{
-    const struct parameters *p = &s->t->parameters;
-
-    return p->ops->copy_out(p->device, buf, p->slot[k] + (at - p->first),
-                            n * sizeof(float), err);
-}
-
-/* The same of those that rank R of the replicas owns, which serves. */
-static int copy_other(struct saver *s, int r, int k, uint64_t at, float *buf, size_t n,
-                      struct err *err)
-{
-    struct comm *c = s->t->data;
-
-    for (size_t done = 0, some; done < n; done += some) {
-        struct request ask = { .at = at + done, .slot = k };
-
-        some = n - done < PIECE / sizeof(float) ? n - done : PIECE / sizeof(float);
-        ask.n = some;
-        if (c->ops->send(c, &ask, sizeof(ask), r, err) < 0 ||
-            c->ops->receive(c, buf + done, some * sizeof(float), r, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* Copies N of the trained elements from AT of slot K to BUF, from whoever owns them. */
-static int fetch(struct saver *s, int k, uint64_t at, float *buf, size_t n,
-                 struct err *err)
-{
-    const struct parameters *p = &s->t->parameters;
-
-    for (int r = 0; r < p->owner.size && n; r++) {
-        uint64_t first, count;
-        size_t some;
-
-        optimizer_range(p->trained, r, p->owner.size, &first, &count);
-        if (at < first || at >= first + count)
-            continue;
-        some = first + count - at < n ? (size_t)(first + count - at) : n;
-        if ((r == p->owner.rank ? copy_own(s, k, at, buf, some, err)
-                                : copy_other(s, r, k, at, buf, some, err)) < 0)
-            return -1;
-        at += some;
-        buf += some;
-        n -= some;
-    }
-    return 0;
-}
-
-/* Answers what the replica that writes asks for, until it asks for nothing. */
-static int serve(struct saver *s, struct err *err)
-{
-    struct comm *c = s->t->data;
-    float *buf = xmalloc(PIECE);
-    struct request ask = { .n = 1 };
-    int ret = 0;
-
-    while (ret == 0 && ask.n) {
-        ret = c->ops->receive(c, &ask, sizeof(ask), 0, err);
-        if (ret == 0 && ask.n &&
-            (copy_own(s, ask.slot, ask.at, buf, (size_t)ask.n, err) < 0 ||
-             c->ops->send(c, buf, (size_t)ask.n * sizeof(float), 0, err) < 0))
-            ret = -1;
-    }
-    free(buf);
-    return ret;
-}
-
-/* Tells the other replicas that no more is asked for. */
-static int dismiss(struct saver *s, struct err *err)
-{
-    const struct request none = { 0 };
-    struct comm *c = s->t->data;
-    int ret = 0;
-
-    for (int r = 1; r < c->size && ret == 0; r++)
-        ret = c->ops->send(c, &none, sizeof(none), r, err);
-    return ret;
-}
-
 /* ---- contents of the file ---- */
 
 static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *err)
@@ -541,8 +446,8 @@ static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t 
 
     (void)part;
     if (w->slot >= 0)
-        return fetch(w->s, w->slot, w->first + offset / sizeof(float), buf,
-                     n / sizeof(float), err);
+        return sharing_fetch(w->s->t, w->slot, w->first + offset / sizeof(float), buf,
+                             n / sizeof(float), err);
     if (!w->s->owns)
         return p->ops->copy_out(p->device, buf, (const char *)w->from + offset, n, err);
     memcpy(buf, (const char *)w->from + offset, n);
@@ -752,7 +657,7 @@ static int take_copy(struct saver *s, struct err *err)
 
     /* a rank that sends to rank 0 writes before it continues; but the replicas that
      * share its states do not wait for that */
-    s->owns = s->writes && (!s->apart || is_shared(s));
+    s->owns = s->writes && (!s->apart || sharing_applies(s->t));
     for (int i = BLOCK_WEIGHT; i < blocks && s->owns; i++) {
         uint64_t n = i == BLOCK_WEIGHT ? p->n : p->trained;
 
@@ -760,13 +665,14 @@ static int take_copy(struct saver *s, struct err *err)
             mem_alloc(n * sizeof(float), "a copy to save", s->apart ? err : NULL);
         s->owns = s->copy[i] != NULL;
     }
-    if (!s->owns && s->apart && is_shared(s))
+    if (!s->owns && s->apart && sharing_applies(s->t))
         return -1;
     if (s->owns)
         ret = p->ops->copy_out(p->device, s->copy[BLOCK_WEIGHT], p->weight,
                                p->n * sizeof(float), err);
     for (int k = 0; k < p->slots && s->owns && ret == 0; k++)
-        ret = fetch(s, k, 0, s->copy[BLOCK_SLOTS + k], (size_t)p->trained, err);
+        ret = sharing_fetch(s->t, k, 0, s->copy[BLOCK_SLOTS + k], (size_t)p->trained,
+                            err);
     return ret;
 }
 
@@ -776,7 +682,7 @@ static int begin_part(struct saver *s, struct err *err)
     int ret;
 
     if (!s->writes)
-        return is_shared(s) ? serve(s, err) : 0;
+        return sharing_applies(s->t) ? sharing_serve(s->t, err) : 0;
     ret = take_copy(s, err);
     if (ret == 0 && !s->apart) {
         if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
@@ -784,10 +690,10 @@ static int begin_part(struct saver *s, struct err *err)
         else
             write_beside(s);
     }
-    if (is_shared(s)) {
+    if (sharing_applies(s->t)) {
         struct err lost = { 0 };
 
-        if (dismiss(s, ret < 0 ? &lost : err) < 0)
+        if (sharing_dismiss(s->t, ret < 0 ? &lost : err) < 0)
             ret = -1;
     }
     return ret;
@@ -1076,96 +982,4 @@ int saver_finish(struct saver *s, struct err *err)
     free(s->last);
     s->last = xstrdup(s->path);
     return 0;
-}
-
-/* ---- loading ---- */
-
-struct loading {
-    struct trainer *t;
-    struct loader *loader;
-    struct checkpoint *c;
-    float *room; /* for the largest weight */
-};
-
-/* Elements of weight I's tensor: of all experts, if the tensor has these. */
-static uint64_t stored_elements(const struct trainer *t, int i)
-{
-    const struct weight *w = &t->program->weight[i];
-
-    return t->parameters.row[i].n * (w->slice ? w->experts : 1);
-}
-
-/* Reads weight I in ROLE, COUNT elements from FIRST to TO, device memory; *HELD: the
- * checkpoint has it. */
-static int load_one(struct loading *l, int i, const char *role, float *to,
-                    uint64_t first, uint64_t count, bool *held, struct err *err)
-{
-    struct checkpoint *c = l->c;
-    struct parameters *p = &l->t->parameters;
-    size_t tensor = p->program->weight[i].tensor;
-    long source = c->model->tensor[tensor].source;
-    long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
-
-    *held = from >= 0;
-    if (from < 0 || !count)
-        return 0;
-    if (c->tensor[from].dtype != DTYPE_F32)
-        return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
-                       c->tensor[from].name, dtype_name(c->tensor[from].dtype));
-    if (loader_read_state(l->loader, tensor, (size_t)from, l->room, err) < 0)
-        return -1;
-    return p->ops->copy_in(p->device, to, l->room + first,
-                           (size_t)count * sizeof(float), err);
-}
-
-/* Reads all of weight I that is there, and WHOLE: all that must be. */
-static int load_weight(struct loading *l, int i, bool whole, struct err *err)
-{
-    const struct trainer *t = l->t;
-    const struct parameters *p = &t->parameters;
-    const struct parameter *row = &p->row[i];
-    uint64_t n = stored_elements(t, i), at = (uint64_t)(row->gradient - p->gradient);
-    uint64_t first, count;
-    bool held;
-
-    if (load_one(l, i, "master", row->weight, 0, n, &held, err) < 0)
-        return -1;
-    parameters_own(p, at, n, &first, &count);
-    for (int k = 0; whole && k < p->slots; k++) {
-        if (load_one(l, i, p->state[k].role,
-                     count ? p->slot[k] + (at + first - p->first) : NULL, first, count,
-                     &held, err) < 0)
-            return -1;
-        if (!held)
-            return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,
-                           p->state[k].role,
-                           l->c->model->tensor[t->program->weight[i].tensor].name);
-    }
-    return 0;
-}
-
-int saver_load(struct trainer *t, struct checkpoint *c, bool whole, struct err *err)
-{
-    struct loading l = { .t = t, .c = c };
-    uint64_t most = 0;
-    int ret = 0;
-
-    if (!c->sharded || c->nweights == c->ntensors)
-        return whole && t->parameters.slots
-                   ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
-                   : 0;
-    for (int i = 0; i < t->program->nweights; i++)
-        most = stored_elements(t, i) > most ? stored_elements(t, i) : most;
-    l.room = mem_alloc(most * sizeof(float), "a weight", err);
-    if (!l.room ||
-        loader_open(&l.loader, c, &t->program->mesh, t->program->coord, err) < 0) {
-        free(l.room);
-        return -1;
-    }
-    for (int i = 0; i < t->program->nweights && ret == 0; i++)
-        if (t->parameters.row[i].trained && t->program->weight[i].slice <= 1)
-            ret = load_weight(&l, i, whole, err);
-    loader_close(l.loader);
-    free(l.room);
-    return ret;
 }

@@ -1,4 +1,4 @@
-/* save - writes the training state as a checkpoint, and reads it
+/* save - writes the training state as a checkpoint (restore.h reads it)
  *
  * A checkpoint has the weights in the types of the model's files and, for each trained
  * weight, the states that the store keeps, by their roles, and, if the type is not f32,
@@ -40,11 +40,6 @@ void saver_stop(struct saver *s);
 MUST_CHECK int saver_finish(struct saver *s, struct err *err);
 /* Path of the last finished checkpoint, or NULL. */
 const char *saver_last(const struct saver *s);
-
-/* Loads f32 values of T's weights from C's training state, where C has them.  WHOLE:
- * also the moments, which must be there. */
-MUST_CHECK int saver_load(struct trainer *t, struct checkpoint *c, bool whole,
-                          struct err *err);
 
 /* Collective over WORLD: if RET is a failure on any rank, the first such rank's *ERR
  * becomes the result on all ranks. */

@@ -1,0 +1,96 @@
+/* restore - reads the training state of a checkpoint */
+#include "lib/train/restore.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+struct loading {
+    struct trainer *t;
+    struct loader *loader;
+    struct checkpoint *c;
+    float *room; /* for the largest weight */
+};
+
+/* Elements of weight I's tensor: of all experts, if the tensor has these. */
+static uint64_t stored_elements(const struct trainer *t, int i)
+{
+    const struct weight *w = &t->program->weight[i];
+
+    return t->parameters.row[i].n * (w->slice ? w->experts : 1);
+}
+
+/* Reads weight I in ROLE, COUNT elements from FIRST to TO, device memory; *HELD: the
+ * checkpoint has it. */
+static int load_one(struct loading *l, int i, const char *role, float *to,
+                    uint64_t first, uint64_t count, bool *held, struct err *err)
+{
+    struct checkpoint *c = l->c;
+    struct parameters *p = &l->t->parameters;
+    size_t tensor = p->program->weight[i].tensor;
+    long source = c->model->tensor[tensor].source;
+    long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
+
+    *held = from >= 0;
+    if (from < 0 || !count)
+        return 0;
+    if (c->tensor[from].dtype != DTYPE_F32)
+        return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
+                       c->tensor[from].name, dtype_name(c->tensor[from].dtype));
+    if (loader_read_state(l->loader, tensor, (size_t)from, l->room, err) < 0)
+        return -1;
+    return p->ops->copy_in(p->device, to, l->room + first,
+                           (size_t)count * sizeof(float), err);
+}
+
+/* Reads all of weight I that is there, and WHOLE: all that must be. */
+static int load_weight(struct loading *l, int i, bool whole, struct err *err)
+{
+    const struct trainer *t = l->t;
+    const struct parameters *p = &t->parameters;
+    const struct parameter *row = &p->row[i];
+    uint64_t n = stored_elements(t, i), at = (uint64_t)(row->gradient - p->gradient);
+    uint64_t first, count;
+    bool held;
+
+    if (load_one(l, i, "master", row->weight, 0, n, &held, err) < 0)
+        return -1;
+    parameters_own(p, at, n, &first, &count);
+    for (int k = 0; whole && k < p->slots; k++) {
+        if (load_one(l, i, p->state[k].role,
+                     count ? p->slot[k] + (at + first - p->first) : NULL, first, count,
+                     &held, err) < 0)
+            return -1;
+        if (!held)
+            return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,
+                           p->state[k].role,
+                           l->c->model->tensor[t->program->weight[i].tensor].name);
+    }
+    return 0;
+}
+
+int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct err *err)
+{
+    struct loading l = { .t = t, .c = c };
+    uint64_t most = 0;
+    int ret = 0;
+
+    if (!c->sharded || c->nweights == c->ntensors)
+        return whole && t->parameters.slots
+                   ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
+                   : 0;
+    for (int i = 0; i < t->program->nweights; i++)
+        most = stored_elements(t, i) > most ? stored_elements(t, i) : most;
+    l.room = mem_alloc(most * sizeof(float), "a weight", err);
+    if (!l.room ||
+        loader_open(&l.loader, c, &t->program->mesh, t->program->coord, err) < 0) {
+        free(l.room);
+        return -1;
+    }
+    for (int i = 0; i < t->program->nweights && ret == 0; i++)
+        if (t->parameters.row[i].trained && t->program->weight[i].slice <= 1)
+            ret = load_weight(&l, i, whole, err);
+    loader_close(l.loader);
+    free(l.room);
+    return ret;
+}

@@ -1,0 +1,99 @@
+/* sharing - the optimizer's state that replicas share, for one of them */
+#include "lib/train/sharing.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+
+enum { PIECE = 1 << 20 }; /* bytes of a message, at most */
+
+/* A replica asks another for N elements from AT of a slot; 0: no more. */
+struct request {
+    uint64_t at, n;
+    int slot;
+};
+
+bool sharing_applies(const struct trainer *t)
+{
+    return t->parameters.owner.size > 1 && t->parameters.slots > 0;
+}
+
+/* Copies N elements from AT, which this rank owns, of slot K to BUF. */
+static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
+                    struct err *err)
+{
+    const struct parameters *p = &t->parameters;
+
+    return p->ops->copy_out(p->device, buf, p->slot[k] + (at - p->first),
+                            n * sizeof(float), err);
+}
+
+/* The same of those that rank R of the replicas owns, which serves. */
+static int copy_other(struct trainer *t, int r, int k, uint64_t at, float *buf,
+                      size_t n, struct err *err)
+{
+    struct comm *c = t->data;
+
+    for (size_t done = 0, some; done < n; done += some) {
+        struct request ask = { .at = at + done, .slot = k };
+
+        some = n - done < PIECE / sizeof(float) ? n - done : PIECE / sizeof(float);
+        ask.n = some;
+        if (c->ops->send(c, &ask, sizeof(ask), r, err) < 0 ||
+            c->ops->receive(c, buf + done, some * sizeof(float), r, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
+                  struct err *err)
+{
+    const struct parameters *p = &t->parameters;
+
+    for (int r = 0; r < p->owner.size && n; r++) {
+        uint64_t first, count;
+        size_t some;
+
+        optimizer_range(p->trained, r, p->owner.size, &first, &count);
+        if (at < first || at >= first + count)
+            continue;
+        some = first + count - at < n ? (size_t)(first + count - at) : n;
+        if ((r == p->owner.rank ? copy_own(t, k, at, buf, some, err)
+                                : copy_other(t, r, k, at, buf, some, err)) < 0)
+            return -1;
+        at += some;
+        buf += some;
+        n -= some;
+    }
+    return 0;
+}
+
+int sharing_serve(struct trainer *t, struct err *err)
+{
+    struct comm *c = t->data;
+    float *buf = xmalloc(PIECE);
+    struct request ask = { .n = 1 };
+    int ret = 0;
+
+    while (ret == 0 && ask.n) {
+        ret = c->ops->receive(c, &ask, sizeof(ask), 0, err);
+        if (ret == 0 && ask.n &&
+            (copy_own(t, ask.slot, ask.at, buf, (size_t)ask.n, err) < 0 ||
+             c->ops->send(c, buf, (size_t)ask.n * sizeof(float), 0, err) < 0))
+            ret = -1;
+    }
+    free(buf);
+    return ret;
+}
+
+int sharing_dismiss(struct trainer *t, struct err *err)
+{
+    const struct request none = { 0 };
+    struct comm *c = t->data;
+    int ret = 0;
+
+    for (int r = 1; r < c->size && ret == 0; r++)
+        ret = c->ops->send(c, &none, sizeof(none), r, err);
+    return ret;
+}
