@@ -75,7 +75,7 @@ for shell in bash zsh fish; do
 done
 shell=bash
 if command -v bash > /dev/null; then
-    offers "options that fit are offered" "--temperature --template --template-arg --threads --top-k --top-p --tp" tp-run generate --t
+    offers "options that fit are offered" "--temperature --template --template-arg --threads --top-k --top-p --tp --typical-p" tp-run generate --t
     offers "a program's options are completed" "--version" tp-shard --v
     offers "anything else is a file" "" tp-shard split bar
 fi

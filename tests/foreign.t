@@ -206,7 +206,7 @@ run tp-run generate "$model" 'a text'
 err_is "tp-run: unexpected operand 'a text'; text to continue follows --prompt
 Try 'tp-run generate --help' for more." "a prompt without an option is answered"
 run tp-run generate --t "$model"
-err_is "tp-run: unknown option '--t'; it begins --template, --template-arg, --temperature, --top-k, --top-p, --tp, ...
+err_is "tp-run: unknown option '--t'; it begins --template, --template-arg, --temperature, --top-k, --top-p, --typical-p, ...
 Try 'tp-run generate --help' for more." "the options that begin so are named"
 run tp-run train --learning-rat 1 "$model"
 err_is "tp-run: unknown option '--learning-rat'; did you mean '--lr'?

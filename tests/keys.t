@@ -101,9 +101,8 @@ generate() {
     shift
     run tp-run generate --json --ids 3,4,5 "$@" m
 }
-for setting in '"repetition_penalty": 1.1' '"no_repeat_ngram_size": 3' '"suppress_tokens": [7]' \
-    '"bad_words_ids": [[7]]' '"num_beams": 4' '"min_length": 9' '"forced_eos_token_id": [1,2]' \
-    '"do_sample": true, "min_p": 0.1'; do
+for setting in '"num_beams": 4' '"guidance_scale": 1.5' '"watermarking_config": { "bias": 2 }' \
+    '"max_time": 9'; do
     generate "{ $setting }"
     key=${setting##*, }
     key=${key%%:*}
@@ -113,7 +112,24 @@ for setting in '"repetition_penalty": 1.1' '"no_repeat_ngram_size": 3' '"suppres
         fail "generate refuses $setting" "status $status" "$(cat err)"
     fi
 done
-generate '{ "repetition_penalty": 1.1 }' --ignore-generation-config --max-tokens 3
+generate '{ "forced_eos_token_id": [1, 2] }'
+err_is "tp-run: m/generation_config.json: forced_eos_token_id has several ids, of which none is the one" "one id alone is forced"
+while IFS='|' read -r setting options; do
+    generate "{ $setting }" --max-tokens 9
+    json out ids > by-file
+    # shellcheck disable=SC2086
+    generate '{}' --max-tokens 9 $options
+    ok "$setting is $options" test "$(cat by-file)" = "$(json out ids)"
+    generate "{ $setting }" --max-tokens 9 --ignore-generation-config
+    cp out plain
+done <<'END'
+"repetition_penalty": 1.5|--repetition-penalty 1.5
+"no_repeat_ngram_size": 1|--no-repeat-ngram 1
+"suppress_tokens": [7, 8]|--suppress-tokens 7,8
+"min_new_tokens": 9|--min-tokens 9
+"do_sample": true, "min_p": 0.1, "top_k": null|--temperature 1 --min-p 0.1 --top-k 50
+END
+generate '{ "num_beams": 4 }' --ignore-generation-config --max-tokens 3
 status_is 0 "--ignore-generation-config passes over it"
 for setting in '"repetition_penalty": 1.0' '"suppress_tokens": null' '"bad_words_ids": []' '"min_p": 0.1' \
     '"num_beams": 1, "length_penalty": 2, "early_stopping": true'; do
@@ -153,7 +169,10 @@ ok "an option comes before the file" test "$(json out ids)" = "$(json greedy ids
 rm m/generation_config.json
 with llama-gqa repetition_penalty 1.3
 run tp-run generate --json --ids 3,4,5 --max-tokens 3 m
-status_is 3 "without the file the same keys of config.json count"
+cp out scaled
+with llama-gqa use_cache true
+run tp-run generate --json --ids 3,4,5 --max-tokens 3 --repetition-penalty 1.3 m
+ok "without the file the same keys of config.json count" test "$(json out ids)" = "$(json scaled ids)"
 
 # what a family of the user's own says of a key: its members @ the config's line @ status @ what is said, if anything
 model=$data/models/llama-gqa

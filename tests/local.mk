@@ -211,6 +211,7 @@ shell_tests = \
     %D%/html.t \
     %D%/hostile-files.t \
     %D%/house.t \
+    %D%/generation.t \
     %D%/keys.t \
     %D%/score.t \
     %D%/serve.t \

@@ -1721,6 +1721,8 @@ static int32_t drawn_by_hand(const float *x, size_t n, const struct draw *d, dou
         qsort(c, n, sizeof(*c), likelier_first);
     if (d->top_k && d->top_k < n)
         kept = (size_t)d->top_k;
+    while (d->top_k && kept < n && c[kept].logit == c[kept - 1].logit)
+        kept++;
     for (i = 0; i < kept; i++)
         total += c[i].weight;
     if (d->top_p < 1) {

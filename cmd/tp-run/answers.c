@@ -45,6 +45,7 @@ static uint32_t crc_of(const struct session *s, const struct input *in)
         crc = add_crc(crc, &rows, rows ? sizeof(rows) : 0);
         crc = add_crc(crc, in->named[i].v, rows * f[i].axis.size * sizeof(int32_t));
     }
+    crc = add_crc(crc, in->settings, in->settings ? strlen(in->settings) : 0);
     return add_crc(crc, in->id, in->id ? strlen(in->id) : 0);
 }
 

@@ -11,14 +11,14 @@
 #include "lib/base/str.h"
 
 enum effect {
-    NOTHING,    /* whatever its value */
-    READ,       /* by asked_read or session_open */
-    ALWAYS,     /* it changes the text, unless it is NEUTRAL */
-    IF_SAMPLED, /* only where do_sample is true */
-    IF_BEAMS    /* only where num_beams is above 1, which is refused */
+    NOTHING, /* whatever its value */
+    READ,    /* by asked_read or session_open */
+    ALWAYS,  /* it changes the text, unless it is NEUTRAL */
+    IF_BEAMS /* only where num_beams is above 1, which is refused */
 };
 
-/* The keys of transformers' GenerationConfig, including those of older versions. */
+/* The keys of transformers' GenerationConfig, including those of older versions, beside
+ * those of processors.h. */
 static const struct {
     const char *key;
     enum effect effect;
@@ -27,41 +27,20 @@ static const struct {
     { "max_new_tokens", READ, 0 },
     { "max_length", READ, 0 },
     { "do_sample", READ, 0 },
-    { "temperature", READ, 0 },
-    { "top_k", READ, 0 },
-    { "top_p", READ, 0 },
+    { "stop_strings", READ, 0 },
     { "decoder_start_token_id", READ, 0 },
-    { "forced_bos_token_id", READ, 0 },
-    { "forced_eos_token_id", READ, 0 },
     { "*_token_id", NOTHING, 0 },
-    { "min_length", ALWAYS, 0 },
-    { "min_new_tokens", ALWAYS, 0 },
     { "max_time", ALWAYS, 0 },
-    { "stop_strings", ALWAYS, 0 },
     { "num_beams", ALWAYS, 1 },
     { "num_beam_groups", ALWAYS, 1 },
     { "num_return_sequences", ALWAYS, 1 },
-    { "repetition_penalty", ALWAYS, 1 },
-    { "encoder_repetition_penalty", ALWAYS, 1 },
-    { "no_repeat_ngram_size", ALWAYS, 0 },
-    { "encoder_no_repeat_ngram_size", ALWAYS, 0 },
-    { "bad_words_ids", ALWAYS, 0 },
     { "force_words_ids", ALWAYS, 0 },
     { "constraints", ALWAYS, 0 },
-    { "suppress_tokens", ALWAYS, 0 },
-    { "begin_suppress_tokens", ALWAYS, 0 },
-    { "sequence_bias", ALWAYS, 0 },
-    { "exponential_decay_length_penalty", ALWAYS, 0 },
     { "guidance_scale", ALWAYS, 1 },
     { "token_healing", ALWAYS, 0 },
     { "watermarking_config", ALWAYS, 0 },
     { "penalty_alpha", ALWAYS, 0 },
     { "dola_layers", ALWAYS, 0 },
-    { "min_p", IF_SAMPLED, 0 },
-    { "top_h", IF_SAMPLED, 0 },
-    { "typical_p", IF_SAMPLED, 1 },
-    { "epsilon_cutoff", IF_SAMPLED, 0 },
-    { "eta_cutoff", IF_SAMPLED, 0 },
     { "early_stopping", IF_BEAMS, 0 },
     { "length_penalty", IF_BEAMS, 0 },
     { "diversity_penalty", IF_BEAMS, 0 },
@@ -91,10 +70,13 @@ static const struct {
 };
 enum { NKEYS = sizeof(keys) / sizeof(*keys) };
 
+/* The place of NAME in keys; NKEYS: it is a processor's; -1: neither. */
 static int find_key(const char *name)
 {
     int i = 0;
 
+    if (processors_find(name) >= 0)
+        return NKEYS;
     while (i < NKEYS && fnmatch(keys[i].key, name, 0) != 0)
         i++;
     return i < NKEYS ? i : -1;
@@ -123,17 +105,16 @@ static int refuse(const char *path, const cJSON *value, const char *neutral,
 }
 
 /* Checks all members of CONFIG and appends unknown ones to UNKNOWN. */
-static int check_keys(const char *path, const cJSON *config, bool sampled,
-                      struct str *unknown, struct err *err)
+static int check_keys(const char *path, const cJSON *config, struct str *unknown,
+                      struct err *err)
 {
     const cJSON *value;
 
     cJSON_ArrayForEach(value, config)
     {
         int i = find_key(value->string);
-        const double neutral = i >= 0 ? keys[i].neutral : 0;
-        bool counts = i >= 0 && (keys[i].effect == ALWAYS ||
-                                 (keys[i].effect == IF_SAMPLED && sampled));
+        const double neutral = i >= 0 && i < NKEYS ? keys[i].neutral : 0;
+        bool counts = i >= 0 && i < NKEYS && keys[i].effect == ALWAYS;
 
         if (counts && !is_neutral(value, neutral))
             return refuse(path, value, neutral != 0 ? "1" : "none", err);
@@ -179,10 +160,63 @@ static int take_id(const char *path, const cJSON *config, const char *key, int32
     return 0;
 }
 
-static int take_settings(struct asked *a, const char *path, const cJSON *config,
-                         bool sampled, struct err *err)
+static int take_stops(struct asked *a, const char *path, const cJSON *config,
+                      struct err *err)
 {
-    double max_new = 0, max_length = 0, temperature = 1, top_k = 50, top_p = 1;
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(config, "stop_strings");
+    const cJSON *one;
+
+    if (!value || cJSON_IsNull(value))
+        return 0;
+    if (cJSON_IsString(value) && *value->valuestring) {
+        stops_add(&a->stops, value->valuestring);
+        return 0;
+    }
+    if (!cJSON_IsArray(value))
+        return err_set(err, ERR_INPUT, "%s: stop_strings is no list of texts", path);
+    cJSON_ArrayForEach(one, value)
+    {
+        if (!cJSON_IsString(one) || !*one->valuestring)
+            return err_set(err, ERR_INPUT,
+                           "%s: stop_strings has an element that is no "
+                           "text",
+                           path);
+        stops_add(&a->stops, one->valuestring);
+    }
+    return 0;
+}
+
+/* The settings of the processors; those about drawing only where tokens are SAMPLED. */
+static int take_processors(struct asked *a, const struct session *s, const char *path,
+                           const cJSON *config, bool sampled, struct err *err)
+{
+    const cJSON *value;
+    double vocab = 0;
+
+    if (sampled) { /* transformers' defaults for missing keys */
+        a->how.v[PROCESSOR_TEMPERATURE].number = 1;
+        a->how.v[PROCESSOR_TOP_K].number = 50;
+    }
+    (void)!(s->checkpoint->model &&
+            model_number(s->checkpoint->model, "vocab", &vocab));
+    cJSON_ArrayForEach(value, config)
+    {
+        const int row = processors_find(value->string);
+
+        if (row >= 0 && (sampled || !processors_is_drawn((enum processor)row)) &&
+            processors_read(&a->how, (enum processor)row, value,
+                            vocab > 0 ? (uint64_t)vocab : INT32_MAX, path, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int take_settings(struct asked *a, const struct session *s, const char *path,
+                         const cJSON *config, struct err *err)
+{
+    const bool sampled =
+        cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "do_sample"));
+    double max_new = 0, max_length = 0;
 
     if (take_number(path, config, "max_new_tokens", 1, 1e9, &max_new, err) < 0 ||
         take_number(path, config, "max_length", 1, 1e9, &max_length, err) < 0)
@@ -190,20 +224,9 @@ static int take_settings(struct asked *a, const char *path, const cJSON *config,
     a->max_new = (uint64_t)max_new;
     a->max_length = (uint64_t)max_length;
     if (take_id(path, config, "decoder_start_token_id", &a->start, err) < 0 ||
-        take_id(path, config, "forced_bos_token_id", &a->first_new, err) < 0 ||
-        take_id(path, config, "forced_eos_token_id", &a->last_new, err) < 0)
+        take_stops(a, path, config, err) < 0)
         return -1;
-    if (!sampled)
-        return 0;
-    /* transformers' defaults for missing keys */
-    if (take_number(path, config, "temperature", 0, 1e9, &temperature, err) < 0 ||
-        take_number(path, config, "top_k", 0, 1e9, &top_k, err) < 0 ||
-        take_number(path, config, "top_p", 0, 1, &top_p, err) < 0)
-        return -1;
-    a->sampling.temperature = temperature;
-    a->sampling.top_k = (uint64_t)top_k;
-    a->sampling.top_p = top_p > 0 ? top_p : 1;
-    return 0;
+    return take_processors(a, s, path, config, sampled, err);
 }
 
 /* Removes all keys of config.json that are not generation settings. */
@@ -224,7 +247,6 @@ static int read_config(struct asked *a, const struct session *s, const char *pat
     struct str unknown = { 0 };
     char *text;
     cJSON *config;
-    bool sampled;
     int ret = -1;
 
     if (fs_read_file(&text, NULL, path, 1 << 24, err) < 0)
@@ -240,9 +262,8 @@ static int read_config(struct asked *a, const struct session *s, const char *pat
     }
     if (!own)
         keep_generation_keys(config);
-    sampled = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "do_sample"));
-    if (check_keys(path, config, sampled, &unknown, err) == 0)
-        ret = take_settings(a, path, config, sampled, err);
+    if (check_keys(path, config, &unknown, err) == 0)
+        ret = take_settings(a, s, path, config, err);
     if (ret == 0 && unknown.len && !s->opt.quiet)
         cmd_warn(s->cmd, "%s: not known and ignored: %s", path, str_text(&unknown));
     str_clear(&unknown);
@@ -255,9 +276,7 @@ int asked_read(struct asked *a, const struct session *s, struct err *err)
     static const char *const files[] = { "generation_config.json", "config.json" };
     int ret = 0;
 
-    *a = (struct asked){
-        .sampling = { .top_p = 1 }, .start = -1, .first_new = -1, .last_new = -1
-    };
+    *a = (struct asked){ .how = PROCESSORS_NEUTRAL, .start = -1 };
     for (int i = 0; i < 2; i++) {
         char *path = fs_join_dup(s->checkpoint->home, files[i]);
         bool exists = false;
@@ -270,4 +289,10 @@ int asked_read(struct asked *a, const struct session *s, struct err *err)
             break;
     }
     return ret;
+}
+
+void asked_clear(struct asked *a)
+{
+    processors_clear(&a->how);
+    stops_clear(&a->stops);
 }

@@ -57,7 +57,7 @@ struct answer {
     enum finish finish;
     bool interrupted;
     struct token_stream *stream;
-    struct str said;
+    struct saying said;
     size_t shown;          /* bytes of SAID that are printed */
     double first, seconds; /* time of its first new token; time since then */
 };
@@ -69,13 +69,14 @@ struct answer {
 static int show(struct answer *a, struct err *err)
 {
     const struct chat_session *c = a->c;
-    const char *p = str_text(&a->said) + a->shown;
+    const char *p = str_text(&a->said.text) + a->shown;
+    const char *end = p + (a->said.text.len - a->said.held - a->shown);
 
     if (c->session->opt.json)
         return 0;
     if (!c->shown)
-        fwrite(p, 1, a->said.len - a->shown, stdout);
-    while (c->shown && *p) {
+        fwrite(p, 1, (size_t)(end - p), stdout);
+    while (c->shown && p < end) {
         char shown[STR_PRINTABLE];
         size_t n = str_printable(shown, p);
 
@@ -85,7 +86,7 @@ static int show(struct answer *a, struct err *err)
             fputs(shown, stdout);
         p += n;
     }
-    a->shown = a->said.len;
+    a->shown = a->said.text.len - a->said.held;
     return fflush(stdout) < 0 ? err_errno(err, "standard output") : 0;
 }
 
@@ -107,18 +108,19 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 
     if (next < 0)
         return not_finite(a, err);
-    next = sampling_forced(&c->sampling, c->room, n, new, next);
     ids_add(&a->all, next);
-    a->finish = sampling_is_stop(c->session, next)
+    a->finish = sampling_is_stop(&c->sampling, next)
                     ? STOP
                     : sampling_end(&c->sampling, c->room, n + 1, new + 1);
-    if (a->finish == UNFINISHED)
-        scheduler_append(c->scheduler, by->id, &next, 1);
     if (new == 0)
         a->first = clock_seconds();
     a->seconds = clock_seconds() - a->first;
     if (a->finish != STOP)
-        token_stream_feed(a->stream, (uint32_t)next, &a->said);
+        token_stream_feed(a->stream, (uint32_t)next, &a->said.text);
+    if (sampling_cut(&c->sampling, &a->said, a->finish != UNFINISHED))
+        a->finish = STOP;
+    if (a->finish == UNFINISHED)
+        scheduler_append(c->scheduler, by->id, &next, 1);
     return show(a, err);
 }
 
@@ -126,16 +128,19 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 static int generate_answer(struct answer *a, uint64_t turn, struct err *err)
 {
     struct chat_session *c = a->c;
-    struct draw draw = c->sampling.draw;
+    struct draw draw = { .seed = c->sampling.seed };
+    struct choosing choosing;
     struct scheduler_text text = { .ids = a->all.v,
                                    .n = a->all.n,
                                    .most =
                                        sampling_most(&c->sampling, c->room, a->all.n),
-                                   .draw = &draw };
+                                   .draw = &draw,
+                                   .how = &choosing };
     uint64_t before = scheduler_counts(c->scheduler).shared, id;
     int more = 1;
 
     draw.position = turn << 32;
+    sampling_choose(&c->sampling, &choosing, a->all.n);
     a->prompt = a->all.n;
     a->finish = sampling_end(&c->sampling, c->room, a->prompt, 0);
     if (a->finish != UNFINISHED)
@@ -177,7 +182,7 @@ static void print_json(const struct answer *a)
     struct str out = { 0 };
 
     str_add(&out, "{\"type\":\"message\",\"role\":\"assistant\",\"content\":");
-    str_add_jsonn(&out, str_text(&a->said), a->said.len);
+    str_add_jsonn(&out, str_text(&a->said.text), a->said.text.len);
     str_addf(&out,
              ",\"finish\":\"%s\",\"prompt_tokens\":%zu,\"tokens\":%zu,"
              "\"tokens_per_second\":%.6g,\"cached_tokens\":%" PRIu64 "}\n",
@@ -195,12 +200,12 @@ static void print_end(const struct talking *t, const struct answer *a)
 
     if (s->opt.json)
         print_json(a);
-    else if (!a->said.len || a->said.s[a->said.len - 1] != '\n')
+    else if (!a->said.text.len || a->said.text.s[a->said.text.len - 1] != '\n')
         putchar('\n');
     fflush(stdout);
     if (s->opt.quiet)
         return;
-    if (a->interrupted && a->said.len)
+    if (a->interrupted && a->said.text.len)
         cmd_warn(s->cmd, "interrupted; what was said stays in the conversation");
     else if (a->interrupted)
         cmd_warn(s->cmd, "interrupted before the answer; the message is withdrawn");
@@ -257,17 +262,20 @@ static int take_turn(struct talking *t, struct err *err)
     a.stream = token_stream_new(c->session->tokenizer, true);
     (void)lineedit_was_interrupted(); /* that was about something earlier */
     if (generate_answer(&a, t->turn++, err) == 0) {
-        token_stream_end(a.stream, &a.said);
+        if (!a.said.cut)
+            token_stream_end(a.stream, &a.said.text);
+        (void)sampling_cut(&c->sampling, &a.said, true);
         ret = show(&a, err);
     }
-    if (ret == 0 && a.interrupted && !a.said.len)
+    if (ret == 0 && a.interrupted && !a.said.text.len)
         conversation_drop(&c->talk);
     else if (ret == 0)
-        conversation_add(&c->talk, "assistant", str_text(&a.said), a.said.len);
+        conversation_add(&c->talk, "assistant", str_text(&a.said.text),
+                         a.said.text.len);
     if (ret == 0)
         print_end(t, &a);
     token_stream_free(a.stream);
-    str_clear(&a.said);
+    str_clear(&a.said.text);
     ids_clear(&a.all);
     return ret;
 }
@@ -498,12 +506,15 @@ static struct program_options options_of(const struct chat_session *c)
 {
     const struct session *s = c->session;
 
-    return (struct program_options){ .wanted = true,
-                                     .deterministic = s->opt.same_bits,
-                                     .rounded = s->opt.compute == COMPUTE_BF16,
-                                     .tail = c->sampling.draw.temperature > 0
-                                                 ? TAIL_SAMPLE
-                                                 : TAIL_ARGMAX };
+    return (struct program_options){
+        .wanted = true,
+        .deterministic = s->opt.same_bits,
+        .rounded = s->opt.compute == COMPUTE_BF16,
+        .keeps_logits = sampling_needs_logits(&c->sampling),
+        .tail = sampling_draws(&c->sampling) || sampling_needs_logits(&c->sampling)
+                    ? TAIL_SAMPLE
+                    : TAIL_ARGMAX
+    };
 }
 
 static int chat_rank(void *arg, struct comm *comm, struct err *err)
@@ -596,7 +607,10 @@ static int open_chat(struct chat_session *c, struct err *err)
     if (session_choose(s, &options, 1, err) < 0 ||
         launcher_agree(&s->launcher, front ? prepare(c, err) : 0, err) < 0)
         return -1;
-    return session_share_ids(s, &s->stop, err);
+    if (session_share_ids(s, &s->stop, err) < 0)
+        return -1;
+    sampling_begin(&c->sampling, s, &s->stop);
+    return 0;
 }
 
 int chat_main(const char *program, int argc, char **argv)

@@ -34,8 +34,7 @@ static void settle(const struct endpoints *e, struct serve_request *r)
     const struct openai_request *asked = &r->asked;
     enum { OPENAI_TOKENS = 16 }; /* of a completion */
 
-    r->stop = asked->kind == OPENAI_CHAT ? &e->chat_stop : &e->session->stop;
-    r->how = *e->sampling;
+    sampling_copy(&r->how, e->sampling);
     if (asked->given.max_tokens) {
         r->how.max_tokens = asked->max_tokens;
         r->how.max_length = 0;
@@ -44,15 +43,24 @@ static void settle(const struct endpoints *e, struct serve_request *r)
         r->how.max_length = 0;
     }
     if (asked->given.temperature)
-        r->how.draw.temperature = asked->temperature;
+        r->how.how.v[PROCESSOR_TEMPERATURE].number = asked->temperature;
     if (asked->given.top_k)
-        r->how.draw.top_k = asked->top_k;
+        r->how.how.v[PROCESSOR_TOP_K].number = (double)asked->top_k;
     if (asked->given.top_p)
-        r->how.draw.top_p = asked->top_p;
+        r->how.how.v[PROCESSOR_TOP_P].number = asked->top_p;
     if (asked->given.seed)
-        r->how.draw.seed = asked->seed;
+        r->how.seed = asked->seed;
     else
-        (void)!getrandom(&r->how.draw.seed, sizeof(r->how.draw.seed), 0);
+        (void)!getrandom(&r->how.seed, sizeof(r->how.seed), 0);
+    if (asked->nstop)
+        stops_clear(&r->how.stops);
+    for (size_t i = 0; i < asked->nstop; i++)
+        stops_add(&r->how.stops, asked->stop[i]);
+    r->how.ignore_eos |= asked->ignore_eos;
+    for (size_t i = 0; i < asked->nstop_ids; i++)
+        ids_add(&r->how.ends, asked->stop_ids[i]);
+    sampling_begin(&r->how, e->session,
+                   asked->kind == OPENAI_CHAT ? &e->chat_stop : &e->session->stop);
 }
 
 static int check_model(const struct endpoints *e, const char *model,

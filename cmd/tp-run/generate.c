@@ -23,13 +23,16 @@ struct generate {
     struct session *session;
     struct inputs prompts;
     struct sampling sampling;
-    int requests;      /* texts in generation at a time; 0: as the cache permits */
-    int cache_tokens;  /* capacity of a rank's cache; 0: see serving.h */
-    bool no_sharing;   /* each prompt is computed by itself */
-    bool chats;        /* the prompts are chats */
-    bool echo;         /* prints the text of a prompt first */
-    struct text *text; /* [prompts.n] */
+    int requests;       /* texts in generation at a time; 0: as the cache permits */
+    int cache_tokens;   /* capacity of a rank's cache; 0: see serving.h */
+    bool no_sharing;    /* each prompt is computed by itself */
+    bool chats;         /* the prompts are chats */
+    bool echo;          /* prints the text of a prompt first */
+    struct text *text;  /* [prompts.n] */
+    struct ids most;    /* [prompts.n]: tokens of each text at its longest */
+    bool draws, logits; /* some text does, or needs them */
     /* on rank 0 */
+    struct sampling *own; /* [prompts.n]: of lines that say how they are generated */
     struct scheduler *scheduler;
     size_t turn; /* the text that is printed now */
     const char *output;
@@ -43,14 +46,58 @@ struct text {
     const struct input *input;
     struct ids ids; /* new tokens */
     enum finish finish;
-    struct token_stream *stream; /* on rank 0, with a tokenizer */
-    struct str said;
+    /* on rank 0: */
+    const struct sampling *how;
+    struct choosing choosing;
+    struct likely *told; /* [ids.n][1 + choosing.likely], where these are told */
+    size_t ntold, cap_told;
+    struct token_stream *stream; /* with a tokenizer */
+    struct saying said;
     bool echoed;  /* its prompt is printed */
     size_t shown; /* bytes of SAID, or ids without a tokenizer, already printed */
     double first, seconds; /* time of its first new token; time since then */
 };
 
 /* ---- printing: texts in order, the current one as it is generated ---- */
+
+static void add_likely(struct str *out, const struct generate *g,
+                       const struct likely *one)
+{
+    const uint32_t id = (uint32_t)one->id;
+    struct str text = { 0 };
+
+    str_addf(out, "\"id\":%d,\"token\":", (int)one->id);
+    if (g->session->tokenizer) {
+        tokenizer_decode(g->session->tokenizer, &id, 1, false, &text);
+        str_add_jsonn(out, str_text(&text), text.len);
+    } else
+        str_add(out, "null");
+    str_addf(out, ",\"logprob\":%.9g", (double)one->logprob);
+    str_clear(&text);
+}
+
+/* Each new token with its log-probability, and the likeliest in its place. */
+static void add_logprobs(struct str *out, const struct generate *g,
+                         const struct text *t)
+{
+    const size_t each = 1 + (size_t)t->choosing.likely;
+
+    str_add(out, ",\"logprobs\":[");
+    for (size_t i = 0; i < t->ids.n; i++) {
+        const struct likely *told = t->told + i * each;
+
+        str_add(out, i ? ",{" : "{");
+        add_likely(out, g, told);
+        str_add(out, ",\"top\":[");
+        for (size_t k = 1; k < each && told[k].id >= 0; k++) {
+            str_add(out, k > 1 ? ",{" : "{");
+            add_likely(out, g, &told[k]);
+            str_addc(out, '}');
+        }
+        str_add(out, "]}");
+    }
+    str_addc(out, ']');
+}
 
 static void add_json(struct str *out, const struct generate *g, const struct text *t,
                      size_t line)
@@ -79,13 +126,15 @@ static void add_json(struct str *out, const struct generate *g, const struct tex
     ids_print_json(out, &t->ids);
     str_add(out, ",\"text\":");
     if (g->session->tokenizer)
-        str_add_jsonn(out, str_text(&t->said), t->said.len);
+        str_add_jsonn(out, str_text(&t->said.text), t->said.text.len);
     else
         str_add(out, "null");
     if (g->chats) {
         str_add(out, ",\"role\":\"assistant\",\"content\":");
-        str_add_jsonn(out, str_text(&t->said), t->said.len);
+        str_add_jsonn(out, str_text(&t->said.text), t->said.text.len);
     }
+    if (t->choosing.likely >= 0)
+        add_logprobs(out, g, t);
     str_addf(out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
              finish_names[t->finish],
              t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
@@ -118,8 +167,10 @@ static void print_words(const struct generate *g, struct text *t)
         fputs(t->input->prompt, stdout);
     t->echoed = true;
     if (g->session->tokenizer) {
-        fwrite(str_text(&t->said) + t->shown, 1, t->said.len - t->shown, stdout);
-        t->shown = t->said.len;
+        const size_t end = t->said.text.len - t->said.held;
+
+        fwrite(str_text(&t->said.text) + t->shown, 1, end - t->shown, stdout);
+        t->shown = end;
     }
     for (; !g->session->tokenizer && t->shown < n; t->shown++)
         printf("%s%d", t->shown ? "," : "", (int)t->ids.v[t->shown]);
@@ -152,23 +203,36 @@ static int print_texts(struct generate *g, struct err *err)
 /* Appends the new token ID and decodes it. */
 static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
-    bool stop = sampling_is_stop(g->session, id);
+    bool stop = sampling_is_stop(t->how, id);
 
     if (!t->ids.n)
         t->first = clock_seconds();
     ids_add(&t->ids, id);
     t->finish = stop ? STOP
-                     : sampling_end(&g->sampling, g->session->context,
+                     : sampling_end(t->how, g->session->context,
                                     t->prompt->n + t->ids.n, t->ids.n);
     if (t->stream && !stop)
-        token_stream_feed(t->stream, (uint32_t)id, &t->said);
+        token_stream_feed(t->stream, (uint32_t)id, &t->said.text);
     if (t->stream && t->finish)
-        token_stream_end(t->stream, &t->said);
+        token_stream_end(t->stream, &t->said.text);
+    if (sampling_cut(t->how, &t->said, t->finish != UNFINISHED))
+        t->finish = STOP;
     if (t->finish)
         t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
 }
 
-/* A text gains its next token, or one that the model's settings force instead. */
+/* Keeps what is told of the next token. */
+static void keep_told(struct text *t, const struct scheduler_gain *by)
+{
+    if (t->choosing.likely < 0)
+        return;
+    t->told =
+        xgrow(t->told, &t->cap_told, t->ntold + 1 + by->nlikely, sizeof(*t->told));
+    memcpy(t->told + t->ntold, by->likely, (1 + by->nlikely) * sizeof(*by->likely));
+    t->ntold += 1 + by->nlikely;
+}
+
+/* A text gains its next token. */
 static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     struct generate *g = arg;
@@ -179,7 +243,7 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
     if (next < 0)
         return inputs_not_finite(&g->prompts, g->session, (size_t)by->tag, "logits", n,
                                  err);
-    next = sampling_forced(&g->sampling, g->session->context, n, t->ids.n, next);
+    keep_told(t, by);
     add_id(g, t, next);
     if (t->finish == UNFINISHED)
         scheduler_append(g->scheduler, by->id, &next, 1);
@@ -191,21 +255,20 @@ static int submit(struct generate *g, struct err *err)
 {
     for (size_t i = g->turn; i < g->prompts.n; i++) {
         struct text *t = &g->text[i];
-        struct draw draw = g->sampling.draw; /* depends on the text, not the layout */
-        struct scheduler_text plan = {
-            .ids = t->prompt->v,
-            .n = t->prompt->n,
-            .most = sampling_most(&g->sampling, g->session->context, t->prompt->n),
-            .draw = &draw,
-            .tag = i
-        };
+        struct draw draw = { .seed = t->how->seed };
+        struct scheduler_text plan = { .ids = t->prompt->v,
+                                       .n = t->prompt->n,
+                                       .most = sampling_most(
+                                           t->how, g->session->context, t->prompt->n),
+                                       .draw = &draw,
+                                       .how = &t->choosing,
+                                       .tag = i };
         uint64_t id;
 
         named_give(t->input, g->session, 0, plan.input, plan.rows);
-        draw.position = (uint64_t)i << 32;
+        draw.position = (uint64_t)i << 32; /* of the text, whatever the layout */
         if (t->finish != REFUSED)
-            t->finish =
-                sampling_end(&g->sampling, g->session->context, t->prompt->n, 0);
+            t->finish = sampling_end(t->how, g->session->context, t->prompt->n, 0);
         if (t->finish == UNFINISHED &&
             scheduler_submit(g->scheduler, &plan, &id, err) < 0)
             return -1;
@@ -240,13 +303,22 @@ static int make_texts(struct generate *g, struct err *err)
     return more;
 }
 
+static size_t longest(const struct generate *g)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < g->most.n; i++)
+        most = (size_t)g->most.v[i] > most ? (size_t)g->most.v[i] : most;
+    return most;
+}
+
 /* The sizes of the engine.  All prompts are known, so that neither steps nor texts need
  * be larger than these. */
 static struct engine_limits limits_of(const struct generate *g)
 {
     const struct inputs_sizes sizes = inputs_sizes(&g->prompts);
     const struct serving serving = {
-        .context = sampling_most(&g->sampling, g->session->context, sizes.longest),
+        .context = longest(g),
         .source = sizes.source,
         .requests = (size_t)g->requests,
         .cache_tokens = (size_t)g->cache_tokens,
@@ -260,7 +332,7 @@ static struct engine_limits limits_of(const struct generate *g)
 
         /* a preempted text is recomputed with its generated tokens */
         if (g->cache_tokens)
-            n = sampling_most(&g->sampling, g->session->context, n);
+            n = (size_t)g->most.v[i];
         all += n < limits.tokens ? n : limits.tokens;
     }
     if (limits.segments == 1 && all > sizes.longest)
@@ -271,12 +343,18 @@ static struct engine_limits limits_of(const struct generate *g)
     return limits;
 }
 
+/* On rank 0: how the text of prompt I is generated. */
+static const struct sampling *how_of(const struct generate *g, size_t i)
+{
+    return g->prompts.v[i].settings ? &g->own[i] : &g->sampling;
+}
+
 /* Checks that the cache has room for each text alone. */
 static int check_room(const struct generate *g, struct err *err)
 {
     for (size_t i = 0; i < g->prompts.n && g->cache_tokens; i++) {
         const struct input *in = &g->prompts.v[i];
-        size_t most = sampling_most(&g->sampling, g->session->context, in->ids.n);
+        size_t most = sampling_most(how_of(g, i), g->session->context, in->ids.n);
         size_t source = in->rows[ROWS_SOURCE], need = most > source ? most : source;
 
         if (!in->bad &&
@@ -297,6 +375,13 @@ static void open_texts(struct generate *g, bool front)
         g->text[i].source = &g->prompts.v[i].source;
         g->text[i].input = &g->prompts.v[i];
         g->text[i].finish = g->prompts.v[i].bad ? REFUSED : UNFINISHED;
+        if (front) {
+            g->text[i].how = how_of(g, i);
+            sampling_choose(g->text[i].how, &g->text[i].choosing,
+                            g->prompts.v[i].ids.n);
+            g->text[i].choosing.source = g->prompts.v[i].source.v;
+            g->text[i].choosing.nsource = g->prompts.v[i].source.n;
+        }
         if (front && g->session->tokenizer)
             g->text[i].stream = token_stream_new(g->session->tokenizer, true);
     }
@@ -306,7 +391,8 @@ static void close_texts(struct generate *g)
 {
     for (size_t i = 0; i < g->prompts.n; i++) {
         token_stream_free(g->text[i].stream);
-        str_clear(&g->text[i].said);
+        str_clear(&g->text[i].said.text);
+        free(g->text[i].told);
         ids_clear(&g->text[i].ids);
     }
     free(g->text);
@@ -315,18 +401,25 @@ static void close_texts(struct generate *g)
 static struct program_options options_of(const struct generate *g)
 {
     return (struct program_options){
-        .tail = g->sampling.draw.temperature > 0 ? TAIL_SAMPLE : TAIL_ARGMAX,
+        .tail = g->draws || g->logits ? TAIL_SAMPLE : TAIL_ARGMAX,
+        .keeps_logits = g->logits,
         .wanted = true,
         .deterministic = g->session->opt.same_bits,
         .rounded = g->session->opt.compute == COMPUTE_BF16
     };
 }
 
+/* Before the lines are read, which may say that they need more. */
 static int choose_backend(struct generate *g, struct err *err)
 {
-    const struct program_options options = options_of(g);
+    struct program_options options[2];
 
-    return session_choose(g->session, &options, 1, err);
+    g->draws = sampling_draws(&g->sampling);
+    g->logits = sampling_needs_logits(&g->sampling);
+    options[0] = options[1] = options_of(g);
+    options[1].tail = TAIL_SAMPLE;
+    options[1].keeps_logits = true;
+    return session_choose(g->session, options, 2, err);
 }
 
 static int generate_rank(void *arg, struct comm *comm, struct err *err)
@@ -412,6 +505,20 @@ static int read_chats(struct generate *g, const struct sources *from, struct err
     return ret;
 }
 
+/* Reads the settings of input I, if it has some. */
+static int read_settings(struct generate *g, size_t i, struct err *err)
+{
+    struct input *one = &g->prompts.v[i];
+
+    if (!one->settings)
+        return 0;
+    if (sampling_read(&g->own[i], &g->sampling, g->session, one->settings, one->name,
+                      err) < 0)
+        return -1;
+    sampling_begin(&g->own[i], g->session, &g->session->stop);
+    return 0;
+}
+
 static int read_prompts(struct generate *g, const struct sources *from, struct err *err)
 {
     const struct session *s = g->session;
@@ -434,6 +541,8 @@ static int read_prompts(struct generate *g, const struct sources *from, struct e
         return -1;
     if (inputs_use(in, s, INPUT_PROMPT, err) < 0)
         return -1;
+    sampling_begin(&g->sampling, s, &s->stop);
+    g->own = xcalloc(in->n + 1, sizeof(*g->own));
     for (size_t i = 0; i < in->n; i++) {
         const struct input *one = &in->v[i];
 
@@ -444,7 +553,8 @@ static int read_prompts(struct generate *g, const struct sources *from, struct e
         else if (s->context && one->ids.n > s->context)
             err_set(err, ERR_INPUT, "the prompt has %zu tokens, the model takes %llu",
                     one->ids.n, (unsigned long long)s->context);
-        else if (g->sampling.max_length && one->ids.n >= g->sampling.max_length)
+        else if (read_settings(g, i, err) == 0 && how_of(g, i)->max_length &&
+                 one->ids.n >= how_of(g, i)->max_length)
             err_set(
                 err, ERR_INPUT,
                 "the prompt has %zu tokens, and the model's max_length is %llu; give "
@@ -457,7 +567,8 @@ static int read_prompts(struct generate *g, const struct sources *from, struct e
 }
 
 /* Chats have outputs of their own; an option about them is of no use without. */
-static int check_chats(struct generate *g, const struct sources *from, struct err *err)
+static int check_options(struct generate *g, const struct sources *from, bool json,
+                         struct err *err)
 {
     const struct messages_options *form = &from->form;
 
@@ -472,6 +583,8 @@ static int check_chats(struct generate *g, const struct sources *from, struct er
                        form->template ? "template"
                        : form->args.n ? "template-arg"
                                       : "date");
+    if (g->sampling.given.likely && !json && !g->output)
+        return err_set(err, ERR_USAGE, "--logprobs needs --json or --output");
     if (g->resume && !g->output)
         return err_set(err, ERR_USAGE, "--resume needs --output");
     if (g->output && !strcmp(g->output, "-"))
@@ -494,12 +607,16 @@ static int add_settings(struct str *out, const struct generate *g, bool chats,
     str_addf(out, ",\"inputs\":%zu", g->prompts.n);
     str_addf(out, ",\"max_tokens\":%" PRIu64 ",\"max_length\":%" PRIu64,
              how->max_tokens, how->max_length);
-    str_addf(out, ",\"temperature\":%.17g,\"top_k\":%" PRIu64 ",\"top_p\":%.17g",
-             how->draw.temperature, how->draw.top_k, how->draw.top_p);
-    str_addf(out, ",\"seed\":%" PRIu64 ",\"forced_bos\":%d,\"forced_eos\":%d",
-             how->draw.seed, (int)how->first_new, (int)how->last_new);
-    str_add(out, ",\"stop\":");
-    ids_print_json(out, &s->stop);
+    processors_print(out, &how->how);
+    str_addf(out, ",\"seed\":%" PRIu64 ",\"logprobs\":%d,\"processed\":%s", how->seed,
+             how->likely, how->processed ? "true" : "false");
+    str_add(out, ",\"stop_texts\":[");
+    for (size_t i = 0; i < how->stops.n; i++) {
+        str_add(out, i ? "," : "");
+        str_add_json(out, how->stops.v[i]);
+    }
+    str_add(out, "],\"stop\":");
+    ids_print_json(out, &how->stop);
     str_addf(out, ",\"compute\":\"%s\",\"weights\":\"%s\",\"kv_dtype\":",
              session_compute_names[s->opt.compute],
              session_weights_names[s->opt.weights]);
@@ -541,6 +658,31 @@ static int open_answers(struct generate *g, const struct sources *from, struct e
     return ret;
 }
 
+/* Tells the other ranks what the texts need. */
+static int share_needs(struct generate *g, struct err *err)
+{
+    struct ids needs = { 0 };
+    int ret;
+
+    for (size_t i = 0; i < g->prompts.n && launcher_is_front(&g->session->launcher);
+         i++) {
+        const struct sampling *how = how_of(g, i);
+        const size_t most =
+            sampling_most(how, g->session->context, g->prompts.v[i].ids.n);
+
+        ids_add(&g->most, most < INT32_MAX ? (int32_t)most : INT32_MAX);
+        g->draws |= sampling_draws(how);
+        g->logits |= sampling_needs_logits(how);
+    }
+    ids_add(&needs, g->draws);
+    ids_add(&needs, g->logits);
+    ret = session_share_ids(g->session, &needs, err);
+    g->draws = needs.v[0];
+    g->logits = needs.v[1];
+    ids_clear(&needs);
+    return ret < 0 ? -1 : session_share_ids(g->session, &g->most, err);
+}
+
 static int take_prompts(struct generate *g, const struct sources *from, struct err *err)
 {
     bool front = launcher_is_front(&g->session->launcher);
@@ -554,7 +696,7 @@ static int take_prompts(struct generate *g, const struct sources *from, struct e
                             : 0,
                         err) < 0
                ? -1
-               : session_share_ids(g->session, &g->session->stop, err);
+               : share_needs(g, err);
 }
 
 /* Without a usable prompt: prints the bad lines, and runs nothing. */
@@ -594,6 +736,7 @@ int generate_main(const char *program, int argc, char **argv)
         INPUT_FORMAT_OPTION(g.prompts),
         INPUT_INVALID_OPTION(g.prompts),
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
+        SAMPLING_LOGPROBS_OPTIONS(g.sampling),
         { OPT_COUNT, '\0', "requests", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
@@ -616,7 +759,9 @@ int generate_main(const char *program, int argc, char **argv)
     int status;
 
     g.prompts.keeps_text = g.echo;
-    if (sampling_check(&g.sampling, &err) < 0 || check_chats(&g, &from, &err) < 0 ||
+    g.prompts.is_setting = sampling_is_setting;
+    if (sampling_check(&g.sampling, &err) < 0 ||
+        check_options(&g, &from, opt.json, &err) < 0 ||
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         session_need_lm(&session, &err) < 0 ||
         sampling_settle(&g.sampling, &session, &err) < 0 ||
@@ -631,6 +776,11 @@ int generate_main(const char *program, int argc, char **argv)
         status = inputs_status(&g.prompts, session_run(&session, generate_rank, &g));
     }
     answers_close(&g.answers);
+    for (size_t i = 0; i < g.prompts.n && g.own; i++)
+        sampling_clear(&g.own[i]);
+    free(g.own);
+    sampling_clear(&g.sampling);
+    ids_clear(&g.most);
     inputs_clear(&g.prompts);
     session_close(&session);
     return status;

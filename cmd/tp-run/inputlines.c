@@ -70,6 +70,19 @@ static bool has_lone_surrogate(const char *line, size_t len, size_t *at)
     return high;
 }
 
+/* Does LINE[len] have the escape of U+0000, which would end a text?  *at is its
+ * offset. */
+static bool has_nul(const char *line, size_t len, size_t *at)
+{
+    for (size_t i = 0; i + 1 < len; i++)
+        if (line[i] == '\\') {
+            *at = i++;
+            if (len - i >= 5 && !memcmp(line + i, "u0000", 5))
+                return true;
+        }
+    return false;
+}
+
 /* Parses LINE[len] as one JSON value; NULL on error. */
 static cJSON *parse_line(const char *name, const char *line, size_t len,
                          struct err *err)
@@ -79,6 +92,11 @@ static cJSON *parse_line(const char *name, const char *line, size_t len,
 
     if (json_check_cost(name, line, len, err) < 0)
         return NULL;
+    if (has_nul(line, len, &at)) {
+        err_set(err, ERR_INPUT, "%s: a text has the character U+0000, at byte %zu",
+                name, at);
+        return NULL;
+    }
     root = strlen(line) == len ? cJSON_ParseWithOpts(line, NULL, true) : NULL;
     if (!root && has_lone_surrogate(line, len, &at))
         err_set(err, ERR_INPUT,
@@ -122,6 +140,20 @@ static int add_choices(struct inputs *in, const struct session *s, const char *n
         return err_set(err, ERR_INPUT, "%s: no choices", name);
     in->v[before].choices = in->n - before;
     return 0;
+}
+
+/* Keeps LINE[len], the object ROOT, if it says how its text is generated. */
+static void keep_settings(const struct inputs *in, struct input *one, const cJSON *root,
+                          const char *line, size_t len)
+{
+    const cJSON *value;
+    bool any = false;
+
+    if (!in->is_setting || !cJSON_IsObject(root))
+        return;
+    cJSON_ArrayForEach(value, root) any |= in->is_setting(value->string);
+    if (any)
+        one->settings = xstrndup(line, len);
 }
 
 static int add_json(struct inputs *in, const struct session *s, const char *name,
@@ -186,6 +218,7 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     ids_clear(&types);
     if (ret == 0 && cJSON_IsObject(root))
         ret = named_add_json(&one, s, root, err);
+    keep_settings(in, &one, root, line, len);
     cJSON_Delete(root);
     return inputs_add(in, &one, ret);
 }
@@ -347,7 +380,8 @@ static int find_format(bool *json, const struct inputs *in, const char *name,
     *json = in->format == INPUT_JSON;
     if (in->format != INPUT_AUTO || (*line != '{' && *line != '"'))
         return 0;
-    if (has_lone_surrogate(line, len, &at)) { /* valid JSON except for this */
+    if (has_lone_surrogate(line, len, &at) || has_nul(line, len, &at)) {
+        /* valid JSON except for this */
         *json = true;
         return 0;
     }

@@ -19,6 +19,7 @@ void inputs_drop(struct input *in)
     free(in->id);
     free(in->why);
     free(in->prompt);
+    free(in->settings);
     ids_clear(&in->ids);
     ids_clear(&in->source);
     named_clear(in);

@@ -17,12 +17,14 @@ struct input {
     size_t pair[2];         /* range of the second text of a pair in ids; or 0, 0 */
     size_t choices;         /* in the first of several inputs made from one line: their
                              * number; else 0 */
-    size_t line;  /* line number in the file, or of an element in its array, from 1;
-                   * 0: the input is not a line */
-    bool bad;     /* an unusable line, already reported; has no ids */
-    bool empty;   /* a line without text, for which .keeps_empty asks; has no ids */
-    char *id;     /* on rank 0: the JSON value that its object calls "id", or NULL */
-    char *why;    /* on rank 0, of a bad line: the cause */
+    size_t line;    /* line number in the file, or of an element in its array, from 1;
+                     * 0: the input is not a line */
+    bool bad;       /* an unusable line, already reported; has no ids */
+    bool empty;     /* a line without text, for which .keeps_empty asks; has no ids */
+    char *id;       /* on rank 0: the JSON value that its object calls "id", or NULL */
+    char *why;      /* on rank 0, of a bad line: the cause */
+    char *settings; /* on rank 0, where .is_setting is set: the JSON object of the
+                     * line, if it says how its text is generated (sampling.h) */
     char *prompt; /* on rank 0, of a chat, or where .keeps_text is set: its text; NULL:
                    * it was given as ids */
 };
@@ -46,6 +48,8 @@ struct inputs {
     int invalid;      /* enum input_invalid: treatment of bytes that are not UTF-8 */
     bool keeps_empty; /* a line of text without a character is an input */
     bool keeps_text;  /* sets .prompt of inputs that are one text */
+    /* tells whether a member of a JSON line says how its text is generated; or NULL */
+    bool (*is_setting)(const char *name);
 };
 enum input_invalid { INVALID_REFUSE, INVALID_REPLACE };
 

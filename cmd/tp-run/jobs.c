@@ -21,6 +21,7 @@ struct text {
     struct str said;
     size_t shown; /* bytes of SAID that the client has been given */
     double last;  /* time of its last token */
+    struct choosing choosing;
 };
 
 /* A job whose texts have been submitted. */
@@ -55,6 +56,7 @@ void serve_request_free(void *request)
         ids_clear(&r->prompt[i]);
     free(r->prompt);
     openai_clear(&r->asked);
+    sampling_clear(&r->how);
     free(r);
 }
 
@@ -129,13 +131,14 @@ static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
     const struct serve_request *r = a->r;
     const size_t each = (size_t)r->asked.n;
     const struct ids *prompt = &r->prompt[i / each];
-    struct draw draw = r->how.draw;
+    struct draw draw = { .seed = r->how.seed };
     struct text *t = &a->text[i];
     struct scheduler_text plan = { .ids = prompt->v,
                                    .n = prompt->n,
                                    .most =
                                        sampling_most(&r->how, s->context, prompt->n),
                                    .draw = &draw,
+                                   .how = &t->choosing,
                                    .tag = (uint64_t)(uintptr_t)t };
 
     *t = (struct text){ .of = a,
@@ -143,6 +146,7 @@ static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
                         .prompt = prompt->n,
                         .n = prompt->n,
                         .stream = token_stream_new(s->session->tokenizer, true) };
+    sampling_choose(&r->how, &t->choosing, prompt->n);
     draw.position = (uint64_t)i << 32;
     return scheduler_submit(s->scheduler, &plan, &t->id, err);
 }
@@ -229,48 +233,10 @@ void jobs_free(struct jobs *s)
 
 /* ---- texts ---- */
 
-/* Finds the first text of R's stops in T from byte FROM on; SIZE_MAX: there is none. */
-static size_t find_stop(const struct openai_request *r, const struct str *t,
-                        size_t from)
-{
-    size_t first = SIZE_MAX;
-
-    for (size_t i = 0; i < r->nstop; i++) {
-        const char *found =
-            memmem(t->s + from, t->len - from, r->stop[i], strlen(r->stop[i]));
-
-        if (found && (size_t)(found - t->s) < first)
-            first = (size_t)(found - t->s);
-    }
-    return first;
-}
-
-/* How many bytes at the end of T may be the beginning of a stop. */
-static size_t held_back(const struct openai_request *r, const struct str *t,
-                        size_t from)
-{
-    for (size_t at = from; at < t->len; at++)
-        for (size_t i = 0; i < r->nstop; i++)
-            if (!strncmp(t->s + at, r->stop[i], t->len - at))
-                return t->len - at;
-    return 0;
-}
-
-static bool ends_text(const struct serve_request *r, int32_t id)
-{
-    for (size_t i = 0; i < r->asked.nstop_ids; i++)
-        if (r->asked.stop_ids[i] == id)
-            return true;
-    for (size_t i = 0; i < r->stop->n && !r->asked.ignore_eos; i++)
-        if (r->stop->v[i] == id)
-            return true;
-    return false;
-}
-
 /* Decodes the new token ID, looks for stops, and gives the client what is certain. */
 static enum job_end show(struct jobs *s, struct text *t, int32_t id, enum job_end end)
 {
-    const struct openai_request *r = &t->of->r->asked;
+    const struct stops *stops = &t->of->r->how.stops;
     struct job_piece piece = { .choice = t->choice, .ntokens = 1 };
     size_t stop, most;
 
@@ -278,14 +244,14 @@ static enum job_end show(struct jobs *s, struct text *t, int32_t id, enum job_en
         token_stream_feed(t->stream, (uint32_t)id, &t->said);
     if (end)
         token_stream_end(t->stream, &t->said);
-    stop = t->said.len ? find_stop(r, &t->said, t->shown) : SIZE_MAX;
-    if (stop != SIZE_MAX) {
-        t->said.len = stop;
+    stop = stops_find(stops, str_text(&t->said), t->said.len, t->shown);
+    if (stop < t->said.len) {
+        str_cut(&t->said, stop);
         end = JOB_STOP;
     }
     most = t->said.len;
-    if (!end && most)
-        most -= held_back(r, &t->said, t->shown);
+    if (!end)
+        most -= stops_held(stops, str_text(&t->said), most);
     piece.text = t->said.s ? t->said.s + t->shown : NULL;
     piece.len = most - t->shown;
     piece.end = end;
@@ -351,9 +317,8 @@ int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)
         return 0;
     }
     note_token(s, t);
-    next = sampling_forced(&r->how, s->context, t->n, new, next);
     t->n++;
-    if (ends_text(r, next))
+    if (sampling_is_stop(&r->how, next))
         end = JOB_STOP;
     else if (sampling_end(&r->how, s->context, t->n, new + 1))
         end = JOB_LENGTH;

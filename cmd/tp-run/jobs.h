@@ -16,8 +16,7 @@ struct serve_request {
     struct openai_request asked;
     struct ids *prompt; /* [nprompts] */
     size_t nprompts;
-    const struct ids *stop; /* tokens that end a text; borrowed */
-    struct sampling how;    /* limits of new tokens, and the draw with its seed */
+    struct sampling how; /* how tokens are chosen, and what ends a text */
 };
 void serve_request_free(void *request);
 size_t serve_choices(const struct serve_request *r);

@@ -90,6 +90,14 @@ static int make_room(struct input *one, const struct session *s, int feed,
 
 /* ---- numbers ---- */
 
+static int not_finite(const struct input *one, const struct model_feed *f, size_t row,
+                      double x, struct err *err)
+{
+    return err_set(err, ERR_INPUT,
+                   "%s: '%s' has %g in row %zu, which is no finite number of f32",
+                   one->name, f->name, x, row);
+}
+
 /* Puts X at column K of row ROW of input FEED. */
 static int put_number(struct input *one, const struct session *s, int feed, size_t row,
                       uint64_t k, double x, struct err *err)
@@ -97,6 +105,8 @@ static int put_number(struct input *one, const struct session *s, int feed, size
     const struct model_feed *f = feed_of(s, feed);
     size_t at = row * f->axis.size + k;
 
+    if (f->dtype == DTYPE_F32 && !isfinite((float)x))
+        return not_finite(one, f, row, x, err);
     if (f->dtype == DTYPE_F32) {
         ((float *)one->named[feed].v)[at] = (float)x;
         return 0;
@@ -229,6 +239,20 @@ static int read_ids(struct input *one, const struct session *s, struct ids *out,
     return ret;
 }
 
+/* Reads the BYTES of T, ROWS rows of f32, as input FEED. */
+static int read_floats(struct input *one, const struct model_feed *f, int feed,
+                       const struct tensor *t, const char *bytes, uint64_t rows,
+                       struct err *err)
+{
+    float *x = one->named[feed].v;
+
+    (void)dtype_to_f32(t->dtype, bytes, x, rows * f->axis.size);
+    for (uint64_t i = 0; i < rows * f->axis.size; i++)
+        if (!isfinite(x[i]))
+            return not_finite(one, f, (size_t)(i / f->axis.size), (double)x[i], err);
+    return 0;
+}
+
 /* Reads T as input FEED; FROM names the file it is in beside ONE, or is empty. */
 static int read_tensor(struct input *one, const struct session *s, int feed, int fd,
                        const char *path, const char *from, const struct tensor *t,
@@ -252,7 +276,7 @@ static int read_tensor(struct input *one, const struct session *s, int feed, int
     if (!bytes)
         return -1;
     if (f->dtype == DTYPE_F32)
-        (void)dtype_to_f32(t->dtype, bytes, one->named[feed].v, rows * f->axis.size);
+        ret = read_floats(one, f, feed, t, bytes, rows, err);
     for (uint64_t i = 0; i < rows && ret == 0 && f->dtype == DTYPE_I32; i++) {
         for (uint64_t k = 0; k < f->axis.size && ret == 0; k++)
             ret = put_number(one, s, feed, i, k, dtype_get(t->dtype, bytes, n++), err);

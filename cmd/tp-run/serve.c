@@ -52,7 +52,8 @@ static struct program_options options_of(const struct serve *v)
     return (struct program_options){ .wanted = true,
                                      .deterministic = s->opt.same_bits,
                                      .rounded = s->opt.compute == COMPUTE_BF16,
-                                     .tail = TAIL_SAMPLE };
+                                     .tail = TAIL_SAMPLE,
+                                     .keeps_logits = true };
 }
 
 static struct engine_limits limits_of(const struct serve *v)
@@ -279,8 +280,9 @@ static int open_serve(struct serve *v, struct err *err)
     if (session_need_lm(s, err) < 0 || sampling_settle(&v->sampling, s, err) < 0 ||
         check_model(v, err) < 0)
         return -1;
-    if (!v->sampling.given.temperature && v->sampling.draw.temperature <= 0)
-        v->sampling.draw.temperature = 1;
+    if (!v->sampling.how.v[PROCESSOR_TEMPERATURE].given &&
+        !sampling_draws(&v->sampling))
+        v->sampling.how.v[PROCESSOR_TEMPERATURE].number = 1;
     options = options_of(v);
     if (session_choose(s, &options, 1, err) < 0 ||
         launcher_agree(&s->launcher, front ? prepare(v, err) : 0, err) < 0)

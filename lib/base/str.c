@@ -26,6 +26,14 @@ void str_reset(struct str *s)
         s->s[0] = '\0';
 }
 
+void str_cut(struct str *s, size_t len)
+{
+    if (len >= s->len)
+        return;
+    s->len = len;
+    s->s[len] = '\0';
+}
+
 const char *str_text(const struct str *s)
 {
     return s->s ? s->s : "";

@@ -16,7 +16,8 @@ struct str {
 
 /* release the memory; *s is empty and can be used again */
 void str_clear(struct str *s);
-void str_reset(struct str *s); /* make it empty, keep the memory */
+void str_reset(struct str *s);           /* make it empty, keep the memory */
+void str_cut(struct str *s, size_t len); /* keep the first LEN bytes, at most all */
 const char *str_text(const struct str *s);
 /* returns the text, which the caller frees; *s is empty */
 char *str_steal(struct str *s);

@@ -66,8 +66,9 @@ struct states_view {
 
 /* Sampling parameters of a sequence's next token. */
 struct draw {
-    double temperature, top_p;
-    uint64_t top_k; /* 0: all */
+    double temperature; /* 0: the likeliest token, the first of equals */
+    double top_p;       /* 1: all */
+    uint64_t top_k;     /* 0: all; those as likely as the last of them are among them */
     uint64_t seed, position;
 };
 

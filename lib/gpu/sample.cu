@@ -174,8 +174,10 @@ static __device__ uint32_t draw_likely(const struct row *r, const struct draw *d
     uint64_t least = 0;
     double total;
 
-    if (d->top_k && d->top_k < r->cols)
-        least = seek(r, 0, (double)d->top_k, false, true);
+    if (d->temperature <= 0)
+        return 0xffffffffu - (uint32_t)seek(r, 0, 1, false, true);
+    if (d->top_k && d->top_k < r->cols) /* and those as likely as the last of them */
+        least = seek(r, 0, (double)d->top_k, false, true) >> 32 << 32;
     total = above(r, least, false);
     if (d->top_p < 1) {
         least = seek(r, least, d->top_p * total, false, false);
@@ -225,7 +227,8 @@ static __global__ void __launch_bounds__(THREADS)
         largest = warp_most(most[threadIdx.x % WARPS]);
         r.largest = (double)largest;
         r.most = key_of(largest, 0);
-        id = d.top_k || d.top_p < 1 ? draw_likely(&r, &d, u) : draw_plain(&r, u, sums);
+        id = d.top_k || d.top_p < 1 || d.temperature <= 0 ? draw_likely(&r, &d, u)
+                                                          : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
             y[t] = largest > -INFINITY && largest < INFINITY ? (int32_t)id : -1;
         /* all have read most before the last barrier of drawing: none is needed here */

@@ -201,6 +201,8 @@ static void draw_result(struct builder *b, int logits)
 
     inst->src[inst->nsrc++] = logits;
     add_output(b, xstrdup("next"), inst->dst);
+    if (b->opt->keeps_logits)
+        add_output(b, xstrdup("logits"), logits);
 }
 
 /* The states that the head reads: the source of the last product on the way to the

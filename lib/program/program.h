@@ -327,7 +327,8 @@ struct program_options {
     enum program_tail tail;
     bool wanted; /* the last section works on the output rows only: OP_TAKE is inserted
                     where it reads a value with a row per token */
-    bool trace;  /* the value of every line is an output, replicated */
+    bool keeps_logits;  /* with TAIL_SAMPLE: "logits" is an output, too, after "next" */
+    bool trace;         /* the value of every line is an output, replicated */
     const char *only;   /* with TAIL_NONE: name of the only output; NULL: all.
                            "last_hidden_state" of a decoder: what its head reads */
     bool deterministic; /* results have the same bits for every tp: each sum over an

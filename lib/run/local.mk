@@ -13,7 +13,9 @@ lib_libshardutils_a_SOURCES += \
     %D%/held.c %D%/held.h \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
+    %D%/pick.c %D%/pick.h \
     %D%/plan.c %D%/plan.h \
+    %D%/processors.c %D%/processors.h \
     %D%/rates.c %D%/rates.h \
     %D%/replays.c %D%/replays.h \
     %D%/replica.c %D%/replica.h \

@@ -6,11 +6,11 @@
 
 #include "lib/base/mem.h"
 
-/* How a plan travels: a head, the parts, the changes, the numbers of each
+/* How a plan travels: a head, the parts, the changes, the edits, the numbers of each
  * part's arrays; or the head and a failure.  Each begins at a multiple of 8 bytes. */
 struct head {
     uint64_t bytes; /* in all */
-    uint32_t kind, n, nchanges, unused;
+    uint32_t kind, n, nchanges, nedits;
 };
 
 /* The arrays of a segment are its inputs and its labels; their numbers have four
@@ -30,6 +30,7 @@ void plan_clear(struct plan *p)
     free(p->part);
     free(p->segment);
     free(p->change);
+    free(p->edit);
     free(p->bytes);
     *p = (struct plan){ 0 };
 }
@@ -37,7 +38,7 @@ void plan_clear(struct plan *p)
 void plan_reset(struct plan *p)
 {
     p->kind = PLAN_STEP;
-    p->n = p->nchanges = p->nbytes = 0;
+    p->n = p->nchanges = p->nedits = p->nbytes = 0;
 }
 
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s)
@@ -54,13 +55,24 @@ void plan_change(struct plan *p, struct plan_change change)
     p->change[p->nchanges++] = change;
 }
 
+void plan_edit(struct plan *p, struct plan_part *part, const struct edit *v, size_t n)
+{
+    part->edit = p->nedits;
+    part->nedits = n;
+    if (!n)
+        return;
+    p->edit = xgrow(p->edit, &p->cap_edits, p->nedits + n, sizeof(*p->edit));
+    memcpy(p->edit + p->nedits, v, n * sizeof(*v));
+    p->nedits += n;
+}
+
 const struct segment *plan_segments(struct plan *p)
 {
     for (size_t i = 0; i < p->n; i++) {
         p->segment[i].wanted = &p->part[i].wanted;
         p->segment[i].save = p->part[i].save;
         p->segment[i].nsaves = (size_t)p->part[i].nsaves;
-        p->segment[i].draw = p->part[i].draws ? &p->part[i].draw : NULL;
+        p->segment[i].draw = p->part[i].draws ? &p->part[i].pick.draw : NULL;
     }
     return p->segment;
 }
@@ -107,7 +119,8 @@ static void pack(struct plan *p, const struct runner *r)
 {
     struct head head = { .kind = (uint32_t)p->kind,
                          .n = (uint32_t)p->n,
-                         .nchanges = (uint32_t)p->nchanges };
+                         .nchanges = (uint32_t)p->nchanges,
+                         .nedits = (uint32_t)p->nedits };
 
     p->nbytes = 0;
     put(p, &head, sizeof(head));
@@ -130,6 +143,7 @@ static void pack(struct plan *p, const struct runner *r)
         put(p, &sent, sizeof(sent));
     }
     put(p, p->change, head.nchanges * sizeof(*p->change));
+    put(p, p->edit, head.nedits * sizeof(*p->edit));
     for (size_t i = 0; i < head.n; i++)
         for (size_t k = 0; k < ARRAYS; k++)
             if (array_of(&p->segment[i], k))
@@ -166,6 +180,8 @@ static void unpack(struct plan *p, const struct runner *r)
         memcpy(&change, take(p, &at, sizeof(change)), sizeof(change));
         plan_change(p, change);
     }
+    plan_edit(p, &(struct plan_part){ 0 },
+              take(p, &at, head->nedits * sizeof(*p->edit)), head->nedits);
     for (size_t i = 0; i < p->n; i++) {
         const struct sent *sent = take(p, &parts, sizeof(*sent));
 

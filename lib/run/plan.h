@@ -9,6 +9,7 @@
 #ifndef LIB_RUN_PLAN_H
 #define LIB_RUN_PLAN_H
 
+#include "lib/run/pick.h"
 #include "lib/run/runner.h"
 
 enum plan_kind {
@@ -22,11 +23,12 @@ struct plan_part {
     uint64_t id, tag; /* of the text; see scheduler.h */
     bool last;        /* it includes the text's last token so far */
     bool decides;     /* it computes the text's next token, */
-    bool draws;       /* which is drawn by .draw */
+    bool draws;       /* which is drawn by .pick.draw, */
     int32_t wanted;   /* its last row */
     int32_t nsaves;   /* snapshots of its states */
     struct segment_save save[SAVES_MOST];
-    struct draw draw;
+    struct pick pick;      /* and what else is done to choose it, */
+    uint64_t edit, nedits; /* with these of the plan's edits */
 };
 
 /* What happens to sequences before the step, in this order. */
@@ -48,6 +50,8 @@ struct plan {
     size_t n, cap_part, cap_segment;
     struct plan_change *change; /* [nchanges] */
     size_t nchanges, cap_changes;
+    struct edit *edit; /* [nedits]: of the logits of the parts */
+    size_t nedits, cap_edits;
     struct err failure;
     char *bytes; /* as it travels */
     size_t nbytes, cap_bytes;
@@ -59,6 +63,8 @@ void plan_reset(struct plan *p);
 /* Adds a part; its arrays stay valid until the plan has been sent and run. */
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s);
 void plan_change(struct plan *p, struct plan_change change);
+/* Adds V[n], which the next part has: its .edit and .nedits. */
+void plan_edit(struct plan *p, struct plan_part *part, const struct edit *v, size_t n);
 /* The segments, for engine_step. */
 const struct segment *plan_segments(struct plan *p);
 /* Rank 0: sends P to the ranks of REPLICA; to those of its own tensor and sequence

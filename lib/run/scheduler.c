@@ -20,8 +20,8 @@ enum { LOOKS = 32 };
 struct flight {
     struct scheduler_part *part; /* [n] */
     struct text **deciding;      /* [ndeciding]: whose next token it computes */
-    int32_t *next;               /* [ndeciding]: these tokens, if rank 0 has them */
-    size_t n, ndeciding;
+    struct likely *told; /* [ntold]: these tokens, each with what it is told with */
+    size_t n, ndeciding, ntold, cap_told;
 };
 
 struct scheduler {
@@ -42,7 +42,11 @@ struct scheduler {
     struct text *gaining;   /* during .gain */
     struct flight *flight;  /* [stages][nreplicas]: ring buffer of steps */
     size_t first, nflights; /* its first entry and number of entries */
-    int32_t *next;          /* [segments]: of the step that this rank has run */
+    struct likely *told;    /* [ntold]: of the step that this rank has run */
+    size_t ntold, cap_told;
+    struct edits edits; /* of one token */
+    struct picker *picker;
+    int logits; /* the output of the program, or -1 */
 };
 
 /* ---- opening and closing ---- */
@@ -51,7 +55,6 @@ static void open_flight(struct flight *f, size_t segments)
 {
     f->part = xcalloc(segments + 1, sizeof(*f->part));
     f->deciding = xcalloc(segments + 1, sizeof(*f->deciding));
-    f->next = xcalloc(segments + 1, sizeof(*f->next));
 }
 
 /* What a rank's engine says of its sequences. */
@@ -97,6 +100,15 @@ static int ask_engines(struct scheduler *s, bool *cached, struct err *err)
     return 0;
 }
 
+/* The output with the logits beside the next tokens; -1: there is none. */
+static int find_logits(const struct program *p)
+{
+    for (int i = 1; i < p->noutputs; i++)
+        if (!strcmp(p->output[i].name, "logits"))
+            return i;
+    return -1;
+}
+
 int scheduler_open(struct scheduler **out, struct runner *r,
                    const struct scheduler_options *options, struct err *err)
 {
@@ -121,7 +133,8 @@ int scheduler_open(struct scheduler **out, struct runner *r,
     s->flight = xcalloc(flights, sizeof(*s->flight));
     for (size_t i = 0; i < flights; i++)
         open_flight(&s->flight[i], l->segments);
-    s->next = xcalloc(l->segments + 1, sizeof(*s->next));
+    s->picker = picker_new();
+    s->logits = find_logits(r->program);
     s->end = &s->queue;
     *out = s;
     return ret;
@@ -185,11 +198,13 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
     for (int i = 0; i < s->runner->nstages * s->nreplicas; i++) {
         free(s->flight[i].part);
         free(s->flight[i].deciding);
-        free(s->flight[i].next);
+        free(s->flight[i].told);
     }
     free(s->replica);
     free(s->flight);
-    free(s->next);
+    free(s->told);
+    edits_clear(&s->edits);
+    picker_free(s->picker);
     free(s);
     return ret;
 }
@@ -253,10 +268,6 @@ static void set_draw(struct text *t, const struct draw *draw)
     t->in.draw = draw;
     if (draw)
         t->draw = *draw;
-    if (t->draw.temperature <= 0) { /* the likeliest of one */
-        t->draw.temperature = 1;
-        t->draw.top_k = 1;
-    }
 }
 
 int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
@@ -516,6 +527,20 @@ static size_t shared_end(const struct scheduler *s, const struct text *t, size_t
     return most;
 }
 
+/* How the token after T's last is chosen. */
+static void choose(struct scheduler *s, const struct text *t, struct plan_part *part)
+{
+    struct plan *p = &s->replica[t->replica].plan;
+
+    part->pick =
+        (struct pick){ .draw = t->draw, .typical_p = 1, .only = -1, .likely = -1 };
+    part->pick.draw.position += t->n;
+    if (!part->decides || !t->in.how)
+        return;
+    processors_apply(t->in.how, t->ids, t->n, &s->edits, &part->pick);
+    plan_edit(p, part, s->edits.v, s->edits.n);
+}
+
 /* Adds the next N tokens of T to its replica's part of the step. */
 static void add(struct scheduler *s, struct text *t, size_t n)
 {
@@ -526,15 +551,14 @@ static void add(struct scheduler *s, struct text *t, size_t n)
                               .last = last,
                               .decides = last && s->o.grow,
                               .draws = t->in.draw != NULL,
-                              .wanted = (int32_t)n - 1,
-                              .draw = t->draw };
+                              .wanted = (int32_t)n - 1 };
     struct segment to = { .n = n,
                           .start = t->done,
                           .length = t->n,
                           .sequence = t->sequence,
                           .nwanted = last };
 
-    part.draw.position += t->n;
+    choose(s, t, &part);
     if (s->facts.states && t->shares && t->done < t->usage.prompt)
         part.nsaves =
             replica_save(&s->replica[t->replica], t, n, shared_end(s, t, n), part.save);
@@ -554,6 +578,7 @@ static void add(struct scheduler *s, struct text *t, size_t n)
                                                .last = last };
     if (part.decides) {
         f->deciding[f->ndeciding++] = t;
+        f->ntold += pick_told(&part.pick);
         t->away = true;
     }
     t->done += n;
@@ -685,7 +710,7 @@ static bool assemble(struct scheduler *s)
         struct replica *r = &s->replica[i];
         struct flight *f = flight_of(s, s->nflights, i);
 
-        f->n = f->ndeciding = 0;
+        f->n = f->ndeciding = f->ntold = 0;
         r->step = s->step;
         r->tokens = r->sources = 0;
         if (s->o.grow)
@@ -732,21 +757,54 @@ const float *scheduler_rows(const struct scheduler_part *part, int space,
     return x + part->row[space] * cols;
 }
 
-/* Sends the next tokens of the step to rank 0, from the last stage. */
+/* The logits of the step's rows, if one of its tokens is chosen by them here. */
+static int read_logits(struct scheduler *s, const struct plan *p, const float **logits,
+                       size_t *vocab, struct err *err)
+{
+    const struct program *program = s->runner->program;
+    bool needed = false;
+    size_t rows;
+
+    *logits = NULL;
+    *vocab = 0;
+    for (size_t i = 0; i < p->n; i++)
+        needed |= p->part[i].decides && pick_needs_logits(&p->part[i].pick);
+    if (!needed)
+        return 0;
+    assert(s->logits >= 0);
+    *vocab = program->value[program->output[s->logits].value].whole_cols;
+    return engine_output(s->runner->engine, s->logits, logits, &rows, err);
+}
+
+/* Chooses the next tokens of the step and sends them to rank 0, from the last stage. */
 static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
 {
     struct runner *r = s->runner;
-    size_t rows, n = 0;
+    size_t rows, n = 0, at = 0, row = 0, vocab;
+    const float *logits;
     const int32_t *next;
 
     for (size_t i = 0; i < p->n; i++)
-        n += p->part[i].decides;
+        n += p->part[i].decides ? pick_told(&p->part[i].pick) : 0;
     if (!n || !runner_is_last(r))
         return 0;
+    s->told = xgrow(s->told, &s->cap_told, n, sizeof(*s->told));
+    s->ntold = n;
     if (engine_ids(r->engine, 0, &next, &rows, err) < 0)
         return -1;
-    memcpy(s->next, next, n * sizeof(*next));
-    return runner_send(r, r->stage, s->next, n * sizeof(*s->next), err);
+    if (read_logits(s, p, &logits, &vocab, err) < 0)
+        return -1;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct plan_part *part = &p->part[i];
+
+        if (!part->decides)
+            continue;
+        pick_token(s->picker, logits ? logits + row * vocab : NULL, vocab, &part->pick,
+                   p->edit + part->edit, part->nedits, next[row], s->told + at);
+        at += pick_told(&part->pick);
+        row++;
+    }
+    return runner_send(r, r->stage, s->told, s->ntold * sizeof(*s->told), err);
 }
 
 static int run_plan(struct scheduler *s, struct plan *p, struct err *err)
@@ -804,7 +862,13 @@ static int run_step(struct scheduler *s, struct err *err)
             return -1;
     if ((all || s->replica[0].plan.n) && run_plan(s, &s->replica[0].plan, err) < 0)
         return -1;
-    memcpy(own->next, s->next, own->ndeciding * sizeof(*own->next));
+    for (int i = 0; i < s->nreplicas; i++) {
+        struct flight *f = flight_of(s, s->nflights, i);
+
+        f->told = xgrow(f->told, &f->cap_told, f->ntold + 1, sizeof(*f->told));
+    }
+    if (own->ntold && runner_is_last(s->runner))
+        memcpy(own->told, s->told, own->ntold * sizeof(*own->told));
     for (int i = 0; i < s->nreplicas; i++) {
         if (all || s->replica[i].plan.n)
             plan_reset(&s->replica[i].plan);
@@ -814,13 +878,21 @@ static int run_step(struct scheduler *s, struct err *err)
     return 0;
 }
 
-static int gain(struct scheduler *s, struct text *t, int32_t next, struct err *err)
+/* Tokens that are told with the next one of T. */
+static size_t told_of(const struct text *t)
+{
+    return t->in.how && t->in.how->likely > 0 ? (size_t)t->in.how->likely : 0;
+}
+
+static int gain(struct scheduler *s, struct text *t, const struct likely *told,
+                struct err *err)
 {
     const size_t before = t->n;
 
     t->away = false;
     if (!t->over) {
-        const struct scheduler_gain gain = { t->id, t->in.tag, next };
+        const struct scheduler_gain gain = { t->id, t->in.tag, told->id, told,
+                                             told_of(t) };
 
         s->gaining = t;
         if (s->o.gain(s->o.arg, &gain, err) < 0)
@@ -893,17 +965,21 @@ static int settle(struct scheduler *s, struct err *err)
         for (size_t k = 0; k < f->n && s->o.collect; k++)
             if (s->o.collect(s->o.arg, &f->part[k], err) < 0)
                 return -1;
-        if (f->ndeciding && runner_receive(r, i, last, f->next,
-                                           f->ndeciding * sizeof(*f->next), err) < 0)
+        if (f->ndeciding &&
+            runner_receive(r, i, last, f->told, f->ntold * sizeof(*f->told), err) < 0)
             return -1;
     }
     s->nflights--;
     for (int i = 0; i < s->nreplicas; i++) {
         struct flight *f = flight_of(s, 0, i);
 
-        for (size_t k = 0; k < f->ndeciding; k++)
-            if (gain(s, f->deciding[k], f->next[k], err) < 0)
+        for (size_t k = 0, at = 0; k < f->ndeciding; k++) {
+            const struct likely *told = f->told + at;
+
+            at += 1 + told_of(f->deciding[k]);
+            if (gain(s, f->deciding[k], told, err) < 0)
                 return -1;
+        }
     }
     s->first = (s->first + 1) % (size_t)r->nstages;
     return 0;

@@ -32,6 +32,7 @@
 #ifndef LIB_RUN_SCHEDULER_H
 #define LIB_RUN_SCHEDULER_H
 
+#include "lib/run/processors.h"
 #include "lib/run/runner.h"
 
 /* A text to be run.  Arrays are the caller's, and stay until the text and its forks are
@@ -47,7 +48,11 @@ struct scheduler_text {
     const struct draw *draw; /* sampling parameters of the next token, whose position is
                               * added; copied.  A temperature of 0: the likeliest token.
                               * NULL: the program has no OP_SAMPLE */
-    uint64_t tag;            /* the caller's number of it, known on every rank */
+    const struct choosing *how; /* how the next token is chosen, in place of DRAW's
+                                 * temperature, top_k and top_p; needs a program that
+                                 * .keeps_logits unless it edits and tells nothing; or
+                                 * NULL */
+    uint64_t tag;               /* the caller's number of it, known on every rank */
     uint64_t salt; /* texts of different salts share no blocks: of users who may
                     * not learn what others ask, or of other weights */
 };
@@ -70,6 +75,10 @@ struct scheduler_gain {
     uint64_t id, tag; /* of the text */
     int32_t next;     /* the token that follows it; -1 when the logits decide none,
                        * because one is NaN or +inf or all are -inf */
+    const struct likely
+        *likely; /* [1 + nlikely]: NEXT, and the likeliest tokens that the
+                  * text's .how asks for; id -1 where there are fewer */
+    size_t nlikely;
 };
 
 struct scheduler_options {

@@ -14,6 +14,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/pieces.c %D%/pieces.h \
     %D%/setting.c %D%/setting.h \
     %D%/splitter.c %D%/splitter.h \
+    %D%/stops.c %D%/stops.h \
     %D%/subword.c %D%/subword.h \
     %D%/tokenizer.c %D%/tokenizer.h \
     %D%/unigram.c \

@@ -24,10 +24,9 @@ static void use(char *dir)
     struct asked a;
 
     if (asked_read(&a, &s, &err) == 0 &&
-        !(a.sampling.temperature >= 0 && a.sampling.top_p > 0 &&
-          a.sampling.top_p <= 1 && a.start >= -1 && a.first_new >= -1 &&
-          a.last_new >= -1))
+        (processors_check(&a.how, "", NULL) < 0 || a.start < -1))
         abort();
+    asked_clear(&a);
     err = (struct err){ 0 };
     if (session_stop_ids(&stop, dir, &err) < 0 && !err.kind)
         abort();

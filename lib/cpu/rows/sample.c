@@ -101,6 +101,32 @@ static float bound_of(const float *logits, size_t n, size_t k, float *room)
     return room[low];
 }
 
+/* Puts the candidates of C[N] that are as likely as the last of the first LOW after
+ * them, and returns how many these are then. */
+static size_t add_equals(struct cpu_candidate *c, size_t low, size_t n)
+{
+    const float least = c[low - 1].logit;
+
+    for (size_t i = low; i < n; i++)
+        if (c[i].logit == least)
+            swap(&c[i], &c[low++]);
+    return low;
+}
+
+/* The first of the largest logits. */
+static int32_t first_of(const float *logits, size_t vocab, float largest)
+{
+    int32_t first = -1;
+
+    for (size_t i = vocab; i-- > 0;) {
+        if (isnan(logits[i]))
+            return -1;
+        if (logits[i] == largest)
+            first = (int32_t)i;
+    }
+    return first;
+}
+
 int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void *room)
 {
     struct cpu_candidate *c = room;
@@ -113,6 +139,8 @@ int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void
     size_t n = 0;
     struct rng rng;
 
+    if (s->temperature <= 0)
+        return bad ? -1 : first_of(logits, vocab, largest);
     rng_init(&rng, s->seed, s->position);
     draw = rng_uniform(&rng);
     if (some)
@@ -142,7 +170,7 @@ int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *s, void
     if (bad)
         return -1;
     if (some) {
-        n = likeliest(c, n, (double)s->top_k, false, &total);
+        n = add_equals(c, likeliest(c, n, (double)s->top_k, false, &total), n);
         total = 0;
         for (size_t i = 0; i < n; i++)
             total += cpu_exp_terms(&c[i].weight, &c[i].logit, 1, (double)largest,

@@ -1,0 +1,60 @@
+/* pick - chooses a token from a row of logits in host memory
+ *
+ * What a backend's sampler does not do: logits are edited (processors.h), candidates
+ * are left out by more than their rank and mass, and the likeliest tokens are told with
+ * their log-probabilities.  The order is transformers': edits, temperature, top_h,
+ * top_k, top_p, min_p, typical_p, epsilon and eta cutoffs. */
+#ifndef LIB_RUN_PICK_H
+#define LIB_RUN_PICK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/device/layout.h"
+
+/* x += bias; x = x > 0 ? x / scale : x * scale; x += after; x += |x| * decay. */
+struct edit {
+    int32_t id;
+    float bias, scale, after, decay;
+};
+
+/* The log-probabilities that are told are those of */
+enum pick_of {
+    PICK_RAW,       /* the model's logits, */
+    PICK_PROCESSED, /* the distribution from which the token is drawn, */
+    PICK_BEAMS,     /* the edited log-probabilities of the model's logits, */
+    PICK_BEAMS_SUM1 /* the same, normalized again */
+};
+
+struct pick {
+    struct draw draw; /* a temperature of 0: the likeliest token */
+    double top_h, min_p, typical_p, epsilon, eta; /* 0, 0, 1, 0, 0: nothing */
+    int32_t only;   /* the one token that is possible; -1: any */
+    int32_t likely; /* as in struct choosing */
+    uint8_t of;     /* enum pick_of */
+    bool edited;    /* the token is chosen here, not by the backend's sampler */
+};
+
+/* A token and its log-probability; id -1: there is none. */
+struct likely {
+    int32_t id;
+    float logprob;
+};
+
+struct picker; /* memory */
+struct picker *picker_new(void);
+void picker_free(struct picker *p);
+/* Does HOW need the logits? */
+bool pick_needs_logits(const struct pick *how);
+/* How many of struct likely a token chosen by HOW has. */
+size_t pick_told(const struct pick *how);
+/* OUT[pick_told(HOW)] becomes the token after LOGITS[vocab], edited by V[n], each of
+ * another id, and the likeliest ones.  NEXT is what the backend's sampler has chosen.
+ * OUT[0].id is -1 where the logits decide none, as of OP_SAMPLE.  LOGITS may be NULL
+ * unless pick_needs_logits. */
+void pick_token(struct picker *p, const float *logits, size_t vocab,
+                const struct pick *how, const struct edit *v, size_t n, int32_t next,
+                struct likely *out);
+
+#endif

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""generate.py - what transformers' generate() makes of small models under each setting
+
+    generate.py -o tests/data/generation
+
+Writes NAME.jsonl, a line for tp-run generate --input each, and NAME.expected, a line with the new ids and a
+line with their log-probabilities (of the raw logits) each, of models in tests/data.  Presence and frequency
+penalties are those of vLLM: over generated tokens.  (transformers 5.24, torch 2.13; float32)
+"""
+import argparse
+import json
+import os
+import random
+
+import torch
+import transformers
+from transformers import LogitsProcessor, LogitsProcessorList
+
+here = os.path.dirname(os.path.abspath(__file__))
+data = os.path.join(here, "..", "data")
+MODELS = {
+    "llama": ("models/llama-gqa", transformers.AutoModelForCausalLM),
+    "gpt2": ("models/gpt2-awkward", transformers.AutoModelForCausalLM),
+    "qwen3": ("models/qwen3", transformers.AutoModelForCausalLM),
+    "bart": ("stacks/bart", transformers.AutoModelForSeq2SeqLM),
+    "t5": ("stacks/t5", transformers.AutoModelForSeq2SeqLM),
+    "marian": ("stacks/marian", transformers.AutoModelForSeq2SeqLM),
+}
+NEW = 14
+
+
+class Counted(LogitsProcessor):
+    """vLLM's penalties: what was generated loses PRESENCE, and FREQUENCY for each time."""
+
+    def __init__(self, prompt, presence, frequency):
+        self.prompt, self.presence, self.frequency = prompt, presence, frequency
+
+    def __call__(self, ids, scores):
+        counts = torch.zeros_like(scores)
+        for row, seen in enumerate(ids[:, self.prompt:].tolist()):
+            for i in seen:
+                counts[row, i] += 1
+        return scores - self.presence * (counts > 0) - self.frequency * counts
+
+
+def settings_of(greedy, vocab, rng):
+    """Settings that matter for a text whose greedy ids are GREEDY."""
+    a, b, c = greedy[1], greedy[2], greedy[3]
+    d = rng.choice([i for i in range(3, vocab) if i not in greedy])
+    eos = {"ignore_eos": True, "stop_ids": [greedy[4]]}
+    return [
+        {},
+        {"repetition_penalty": 1.3},
+        {"repetition_penalty": 0.8},
+        {"encoder_repetition_penalty": 1.4},
+        {"encoder_repetition_penalty": 1.4, "repetition_penalty": 1.2},
+        {"no_repeat_ngram_size": 1},
+        {"no_repeat_ngram_size": 2},
+        {"no_repeat_ngram_size": 3, "repetition_penalty": 1.1},
+        {"encoder_no_repeat_ngram_size": 1},
+        {"encoder_no_repeat_ngram_size": 2},
+        {"bad_words_ids": [[a], [b, c], [d]]},
+        {"bad_words_ids": [[greedy[0], a], [a, b, c]]},
+        {"suppress_tokens": [a, b]},
+        {"begin_suppress_tokens": [greedy[0]]},
+        {"sequence_bias": [[[a], -3.5], [[b], 2.25], [[a, d], 9.0]]},
+        {"presence_penalty": 0.75},
+        {"frequency_penalty": 0.5, "presence_penalty": -0.25},
+        {"frequency_penalty": 0.5, "repetition_penalty": 1.2, "no_repeat_ngram_size": 2},
+        eos,
+        {**eos, "min_new_tokens": 9},
+        {**eos, "min_length": 12},
+        {**eos, "bad_words_ids": [[greedy[4]]]},
+        {**eos, "exponential_decay_length_penalty": [2, 1.6]},
+        {**eos, "exponential_decay_length_penalty": [2, 3.0], "repetition_penalty": 1.5},
+        {"forced_eos_token_id": d},
+        {"forced_eos_token_id": d, "suppress_tokens": [a]},
+    ]
+
+
+def expect(model, kind, prompt, own):
+    source = kind is transformers.AutoModelForSeq2SeqLM
+    kw = {k: v for k, v in own.items() if k not in ("ignore_eos", "stop_ids", "presence_penalty", "frequency_penalty")}
+    kw["eos_token_id"] = own.get("stop_ids")
+    counted = Counted(1 if source else len(prompt), own.get("presence_penalty", 0), own.get("frequency_penalty", 0))
+    out = model.generate(torch.tensor([prompt]), max_new_tokens=NEW, do_sample=False, num_beams=1, pad_token_id=0, use_cache=False,
+                        
+                         logits_processor=LogitsProcessorList([counted]), output_logits=True,
+                         return_dict_in_generate=True, **kw)
+    ids = out.sequences[0, -len(out.logits):].tolist()
+    logprobs = [round(torch.log_softmax(row[0].double(), -1)[i].item(), 5) for row, i in zip(out.logits, ids)]
+    return ids, logprobs
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("-o", default=os.path.join(data, "generation"))
+    p.add_argument("names", nargs="*")
+    args = p.parse_args()
+    os.makedirs(args.o, exist_ok=True)
+    for name, (path, kind) in MODELS.items():
+        if args.names and name not in args.names:
+            continue
+        rng = random.Random(name)
+        model = kind.from_pretrained(os.path.join(data, path), dtype=torch.float32, attn_implementation="eager")
+        model.eval()
+        config = transformers.GenerationConfig()
+        config.decoder_start_token_id = model.generation_config.decoder_start_token_id
+        model.generation_config = config
+        vocab = model.config.vocab_size
+        lines, answers = [], []
+        for n in range(2):
+            prompt = [rng.randrange(3, vocab) for _ in range(5 + 4 * n)]
+            greedy, _ = expect(model, kind, prompt, {})
+            for own in settings_of(greedy, vocab, rng):
+                ids, logprobs = expect(model, kind, prompt, own)
+                where = "source" if kind is transformers.AutoModelForSeq2SeqLM else "ids"
+                lines.append(json.dumps({where: prompt, "ignore_eos": True, **own}))
+                answers.append("%s\n%s\n" % (",".join(map(str, ids)), ",".join(map(str, logprobs))))
+        with open(os.path.join(args.o, name + ".jsonl"), "w") as f:
+            f.write("".join(line + "\n" for line in lines))
+        with open(os.path.join(args.o, name + ".expected"), "w") as f:
+            f.write("".join(answers))
+        print(name, len(lines))
+
+
+main()
