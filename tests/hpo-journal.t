@@ -267,6 +267,47 @@ run hpo-sweep enqueue --storage journal:sub/s.jsonl --study s sub.yaml x=0.5
 wait
 status_is 0 "another's lock is waited for"
 err_is "hpo-sweep: sub/s.jsonl.lock: waiting for another's lock" "which is told after a second"
+
+# a damaged journal: of a line that made a trial, one that did not, one with the rest of another before it, and a block of zeros
+cat > r.yaml << 'END'
+method: random
+parameters: {x: {min: 0.0, max: 1.0}}
+END
+hpo-sweep run -q -S journal:whole --study r --trials 5 r.yaml -- sh -c 'echo "$HPO_TRIAL_NUMBER"' '{x}'
+trials -S journal:whole > trials.whole
+run hpo-sweep repair whole copied
+status_is 0 "a journal that is whole is repaired to itself"
+ok "byte for byte" cmp whole copied
+makes=$(grep -n '"op_code":4' whole | sed -n '2s/:.*//p')
+ends=$(grep -n '"op_code":6' whole | sed -n '4s/:.*//p')
+for where in "$makes" "$ends"; do
+    awk -v at="$where" 'NR == at { $0 = "xxxxxxxxxxxx" substr($0, 13) } { print }' whole > bad
+    run hpo-sweep show -S journal:bad
+    status_is 3 "line $where is bad: the journal is refused"
+    rm -f saved
+    run hpo-sweep repair bad saved
+    status_is 0 "and repaired"
+    err_has "bad: line $where: not whole" "which names the line"
+    lost=1
+    [ "$where" = "$makes" ] || lost=3
+    trials -S journal:saved | awk -v lost=$lost '$1 != lost' > trials.saved
+    awk -v lost=$lost '$1 != lost' trials.whole > expected
+    ok "all other trials are what they were" cmp trials.saved expected
+done
+ok "one without its end runs" test "$(trials -S journal:saved | awk '$1 == 3 { print $2 }')" = RUNNING
+awk -v at="$ends" 'NR == at { printf "%s", substr($0, 1, 40); next } NR == at + 1 { printf "%c%c%c", 0, 0, 0 } { print }' whole > bad
+rm -f saved
+run hpo-sweep repair bad saved
+out_is "$(($(wc -l < whole) - 1)) lines kept, 1 left out, 0 trials made again" "a line behind a torn one is kept"
+run hpo-sweep repair bad saved
+status_is 2 "a repair replaces no file"
+sed 1d whole > bad
+run hpo-sweep repair bad none
+status_is 3 "without the line that made a study it is refused"
+err_has "the line that made study 0 is lost" "which is said"
+run hpo-sweep repair r.yaml none
+status_is 3 "so is what is no journal"
+ok "and nothing is written" test ! -e none
 # out of memory while the lock is held
 shim=$top_builddir/tests/fail-alloc.so
 if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s version.err ]; then

@@ -219,6 +219,7 @@ int importance_main(const char *program, int argc, char **argv);
 int plot_main(const char *program, int argc, char **argv);
 int export_main(const char *program, int argc, char **argv);
 int import_main(const char *program, int argc, char **argv);
+int repair_main(const char *program, int argc, char **argv);
 int slurm_main(const char *program, int argc, char **argv);
 int run_main(const char *program, int argc, char **argv);
 

@@ -17,6 +17,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/plot.h \
     %D%/progress.c \
     %D%/recover.c \
+    %D%/repair.c \
     %D%/run.c \
     %D%/run.h \
     %D%/session.c \

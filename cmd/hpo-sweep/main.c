@@ -17,6 +17,7 @@ int main(int argc, char **argv)
         { "plot", "draw a study", plot_main },
         { "export", "write studies to a file", export_main },
         { "import", "read studies from a file", import_main },
+        { "repair", "save what is whole of a damaged journal", repair_main },
         { "slurm", "write the script of a Slurm array", slurm_main },
         { NULL, NULL, NULL },
     };

@@ -1,4 +1,5 @@
-/* fuzz-journal - studies in Optuna's journal file */
+/* fuzz-journal - studies in Optuna's journal file, and what is whole of a damaged one
+ */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,9 +8,34 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/str.h"
+#include "lib/sweep/storage/replay.h"
+#include "lib/sweep/storage/salvage.h"
 #include "lib/sweep/storage/storage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void hear(void *arg, int line, const char *what)
+{
+    (void)arg;
+    if (line < 1 || !*what)
+        abort();
+}
+
+/* What is saved can be read. */
+static void save(const char *text, size_t n)
+{
+    struct replay r = { .path = "saved" };
+    struct str lines = { 0 };
+    struct salvaged count;
+    struct err err = { 0 };
+    size_t used;
+
+    if (salvage_journal(&lines, &count, "fuzz", text, n, hear, NULL, &err) == 0 &&
+        replay_lines(&r, str_text(&lines), lines.len, &used, &err) < 0)
+        abort();
+    replay_clear(&r);
+    str_clear(&lines);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -32,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         storage_close(st);
     }
+    save((const char *)data, size);
     free(url);
     if (fd >= 0)
         close(fd);

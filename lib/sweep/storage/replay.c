@@ -406,25 +406,32 @@ static bool is_detail(const char *line, size_t n)
     return strchr("235789", line[at]) && line[at + 1] == ',';
 }
 
-static int apply_line(struct replay *r, struct json_doc *doc, const char *line,
-                      size_t n, struct err *err)
+int replay_parse(struct json_doc *doc, const char *path, int number, const char *line,
+                 size_t n, struct err *err)
 {
     struct str quoted = { 0 };
     struct err refused;
-    uint32_t number = (uint32_t)r->line;
-    int ret;
+    int ret = json_reparse(doc, path, (uint32_t)number, line, n, &refused);
+
+    if (ret < 0 && (memmem(line, n, "NaN", 3) || memmem(line, n, "Infinity", 8))) {
+        quote_numbers(&quoted, line, n);
+        ret = json_reparse(doc, path, (uint32_t)number, str_text(&quoted), quoted.len,
+                           &refused);
+    }
+    str_clear(&quoted);
+    return ret < 0 ? err_set(err, ERR_INPUT, "%s", refused.text)
+                   : 0; /* has its place */
+}
+
+static int apply_line(struct replay *r, struct json_doc *doc, const char *line,
+                      size_t n, struct err *err)
+{
+    struct err refused;
 
     if (!r->target && is_detail(line, n))
         return 0;
-    ret = json_reparse(doc, r->path, number, line, n, &refused);
-    if (ret < 0 && (memmem(line, n, "NaN", 3) || memmem(line, n, "Infinity", 8))) {
-        quote_numbers(&quoted, line, n);
-        ret =
-            json_reparse(doc, r->path, number, str_text(&quoted), quoted.len, &refused);
-    }
-    str_clear(&quoted);
-    if (ret < 0)
-        return err_set(err, ERR_INPUT, "%s", refused.text); /* has its place */
+    if (replay_parse(doc, r->path, r->line, line, n, err) < 0)
+        return -1;
     if (apply(r, doc->root, &refused) == 0)
         return 0;
     return err_set(err, ERR_INPUT, "%s: line %d: bad journal: %.600s", r->path, r->line,

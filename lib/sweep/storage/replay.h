@@ -7,6 +7,7 @@
 
 #include <time.h>
 
+#include "lib/base/json.h"
 #include "lib/sweep/storage/study.h"
 
 /* Optuna's JournalOperation. */
@@ -55,6 +56,10 @@ struct replay {
  * names file and line. */
 MUST_CHECK int replay_lines(struct replay *r, const char *text, size_t n, size_t *used,
                             struct err *err);
+/* Parse line NUMBER of PATH, N bytes that may have Python's NaN and Infinity, into
+ * *DOC, which is zero or was filled before; release with json_clear. */
+MUST_CHECK int replay_parse(struct json_doc *doc, const char *path, int number,
+                            const char *line, size_t n, struct err *err);
 /* Forget all that was applied; the target stays. */
 void replay_forget(struct replay *r);
 void replay_clear(struct replay *r);
