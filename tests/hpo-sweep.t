@@ -137,7 +137,11 @@ EOF
 chmod +x f.sh
 run hpo-sweep run s.yaml --study tpe --seed 2 --trials 40 -j 2 -- ./f.sh '{x}'
 status_is 0 "run reaches its trials"
-err_empty "and says nothing"
+err_lines 1 "and ends with a line"
+err_has "hpo-sweep: 40 complete; best " "of what became of them"
+err_has " (trial $(hpo-sweep best s.yaml --study tpe --format '{trial}'): x=" "and of the best, with its parameters"
+run hpo-sweep run -q s.yaml --study quiet --seed 2 --trials 2 -- ./f.sh '{x}'
+err_empty "but not under -q"
 trials -S s.db --study tpe > list
 ok "all trials are complete" test "$(grep -c COMPLETE list)" = 40
 run hpo-sweep best -S s.db --study tpe
@@ -320,6 +324,53 @@ sed 's/> 0.5/> 0.25/' split.yaml > other.yaml
 run hpo-sweep ask other.yaml -S split.db --study tpe
 err_has "the condition of high was {\"u\":[[0.5" "another number is another space"
 
+# what is allowed and hardly meant
+printf 'method: random\nparameters:\n  x: {min: 0.0, max: 1.0}\n  n: {min: 4, max: 4}\n' > doubt.yaml
+run hpo-sweep run doubt.yaml --trials 2 -- echo 1
+status_is 0 "a command that uses no parameter runs"
+err_has "hpo-sweep: the command uses no parameter: it names none, such as {x}, and has no HPO_ variable" "which is doubted"
+err_has "hpo-sweep: the range of n has one value, 4" "as a range of one value is"
+err_lines 3 "once for all trials"
+run hpo-sweep run doubt.yaml --trials 2 -- echo 1
+err_empty "and not where nothing is left to run"
+run hpo-sweep run -q doubt.yaml --trials 3 -- echo 1
+err_empty "nor under -q"
+echo 'echo "$HPO_X"' > reads.sh
+for command in 'sh reads.sh' 'sh -c echo$HPO_N' 'echo {n}'; do
+    # shellcheck disable=SC2086 # words
+    hpo-sweep run doubt.yaml --study "${command%% *}$(printf %s "$command" | wc -c)" --trials 1 -- $command 2> err
+    ok "'$command' uses one" sh -c '! grep -q "uses no parameter" err'
+done
+hpo-sweep run doubt.yaml --study shell --trials 1 --shell -- 'exec sh reads.sh' 2> err
+ok "so does a script in a line of the shell" sh -c '! grep -q "uses no parameter" err'
+
+# lists and objects
+printf 'method: grid\nparameters:\n  k: {values: [[3, 3], [5, 5], {a: "b c"}]}\n  c: {value: [1, 2]}\n' > nested.yaml
+run hpo-sweep run -q nested.yaml -- sh -c 'echo "$1 $2" > "$HPO_TRIAL_DIR/words"; echo 1' - '{k}' '{c}'
+status_is 0 "a value may be a list or an object"
+ok "which a command gets as JSON" test "$(cat nested.trials/*/words | tr '\n' ' ')" = '[3,3] [1,2] [5,5] [1,2] {"a":"b c"} [1,2] '
+ok "its parameters as what they are" test "$(cat nested.trials/000002/params.json)" = '{"k": {"a":"b c"}, "c": [1,2]}'
+run hpo-sweep run -q nested.yaml -- echo '{k}'
+status_is 0 "and the study goes on with them"
+printf 'method: grid\nparameters:\n  k: {values: [(3,3), (5,5)]}\n' > tuple.yaml
+run hpo-sweep run -q tuple.yaml -- echo '{k}'
+status_is 3 "tuples of Python are refused"
+err_has "tuple.yaml:3:16: k: '(3' is a part of a tuple of Python" "by name"
+printf 'method: grid\nparameters:\n  k: {values: [(a), "(3", b]}\n' > paren.yaml
+run hpo-sweep run -qn paren.yaml -- echo '{k}'
+status_is 0 "a text that begins with a bracket is a text"
+
+# choices that change
+printf 'opt: choice([a, b])\n' > more.yaml
+hpo-sweep run -q more.yaml --sampler random --seed 3 --trials 6 -- sh -c 'echo "${#1}"' - '{opt}'
+printf 'opt: choice([a, b, c])\n' > more.yaml
+run hpo-sweep run -q more.yaml --trials 9 -- sh -c 'echo "${#1}"' - '{opt}'
+status_is 3 "a choice more is another space"
+err_has "; run --study NEW --warm-start more takes its trials over" "and what to do about it is said"
+run hpo-sweep run more.yaml --study more2 --warm-start more --sampler random --trials 1 -S more.db -- sh -c 'echo "${#1}"' - '{opt}'
+status_is 0 "which works"
+ok "with all its trials" test "$(trials -S more.db --study more2 | wc -l)" -eq 7
+
 # A study may begin with what another has found.
 printf 'x: uniform(-5, 5)\nopt: choice([a, b])\n' > old.yaml
 hpo-sweep run old.yaml --seed 1 --sampler random --trials 20 -- echo 'x={x}'
@@ -327,7 +378,7 @@ hpo-sweep run old.yaml -q --trials 21 --max-failures 0 -- false
 printf 'x: uniform(-5, 9)\nopt: choice([b, a, c])\n' > new.yaml
 run hpo-sweep run new.yaml --warm-start old.yaml --seed 2 --sampler random --trials 3 -- echo 'x={x}'
 status_is 0 "a study begins with another's trials"
-err_empty "all of them"
+err_lines 1 "all of them"
 ok "which do not count for --trials" test "$(trials new.yaml --state complete | wc -l)" = 23
 ok "they are the same" test "$(hpo-sweep show new.yaml --tsv | sed -n 2,21p | cut -f 3- | cksum)" = \
     "$(hpo-sweep show old.yaml --tsv | sed -n 2,21p | cut -f 3- | cksum)"
@@ -409,7 +460,7 @@ run hpo-sweep ask when.yaml
 status_is 0 "a space with a condition is that of its study"
 printf 'o: choice([a, "b 1"])\nx: uniform(0, 1) if o in [a, "b 1"]\n' > when.yaml
 run hpo-sweep ask when.yaml
-err_is "hpo-sweep: study 'when' has another search space: the condition of x was {\"o\":[\"a\"]} and is {\"o\":[\"a\",\"b 1\"]}" \
+err_is "hpo-sweep: study 'when' has another search space: the condition of x was {\"o\":[\"a\"]} and is {\"o\":[\"a\",\"b 1\"]}; run --study NEW --warm-start when takes its trials over" \
     "another condition is another space"
 printf 'o: choice([a, "b 1"])\nx: uniform(0, 1)\n' > when.yaml
 run hpo-sweep ask when.yaml

@@ -33,7 +33,7 @@ begin() { hpo-sweep ask s.yaml --storage "$url" --sampler random > "asked.$1"; }
 
 # shellcheck disable=SC2317
 work() {
-    hpo-sweep run s.yaml --storage "$url" --share --sampler random --trials "$trials" \
+    hpo-sweep run -q s.yaml --storage "$url" --share --sampler random --trials "$trials" \
         --joblog "log.$1" -- echo "{x}"
 }
 

@@ -151,6 +151,25 @@ static void add_tally(struct str *out, const struct loop *l, const struct tally 
     str_clear(&text);
 }
 
+/* The best trial of a single objective, and what it tried. */
+static void add_best(struct str *out, const struct study *s)
+{
+    const struct study_trial *best = s->nobjectives == 1 ? study_best(s) : NULL;
+
+    if (!best)
+        return;
+    str_addf(out, "; best %g (trial %d)", best->values[0], best->number);
+    for (size_t k = 0; k < best->nparams; k++) {
+        const struct study_param *p = &best->params[k];
+
+        str_addf(out, "%s%s=", k ? " " : ": ", s->names[p->name]);
+        if (p->dist->kind == DIST_FLOAT)
+            str_addf(out, "%g", p->value);
+        else
+            dist_write_word(out, p->dist, p->value);
+    }
+}
+
 /* Is the condition of --fail-on met?  WHY explains it if no trial does. */
 static bool goes_wrong(const struct loop *l, struct str *why)
 {
@@ -208,11 +227,11 @@ int ending_report(struct loop *l, const struct cmd *cmd)
             "; points left after too many interruptions: %zu, which --retry-failed "
             "tries again",
             l->s->left);
-    if ((wrong && !l->signal) || (!l->o->quiet && (tally.failed || tally.interrupted ||
-                                                   l->s->left || l->signal)))
+    if (!wrong)
+        add_best(&line, s);
+    if ((wrong && !l->signal) ||
+        (!l->o->quiet && (l->nended || l->s->left || l->signal)))
         cmd_warn(cmd, "%s", line.s);
-    else if (l->nended && cmd_progress(l->o->quiet))
-        cmd_warn(cmd, "%s; study '%s' of %s", line.s, l->s->name, l->s->url);
     tally_clear(&tally);
     str_clear(&line);
     return l->signal ? 128 + l->signal : wrong;

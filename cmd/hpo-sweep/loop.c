@@ -504,6 +504,9 @@ static void launch(struct loop *l, const double *points, const bool *fresh, bool
 
         if (!fresh[i])
             continue;
+        if (!l->doubted)
+            run_doubt(l);
+        l->doubted = true;
         if (l->failure.kind || start(l, job, points + (size_t)i * n, &l->failure) < 0)
             forgo(job);
         *more |= job->infeasible;

@@ -68,6 +68,25 @@ static int warm_start(struct loop *l, const struct cmd *cmd, struct err *err)
     return 0;
 }
 
+void run_doubt(const struct loop *l)
+{
+    const struct space *space = &l->s->file.space;
+
+    if (l->o->quiet)
+        return;
+    for (size_t i = 0; i < space->n; i++)
+        if (space->params[i].dist.kind != DIST_CATEGORICAL &&
+            dist_single(&space->params[i].dist))
+            cmd_warn(l->cmd, "the range of %s has one value, %g", space->params[i].name,
+                     space->params[i].dist.low);
+    if (space->n && !spawn_uses_parameters(l))
+        cmd_warn(
+            l->cmd,
+            "the command uses no parameter: it names none, such as {%s}, and has no "
+            "HPO_ variable",
+            space->params[0].name);
+}
+
 static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
 {
     struct session *s = l->s;
@@ -179,6 +198,7 @@ static int print_plan(const struct loop *l, struct err *err)
              found ? "exists" : "is new");
     cmd_puts(str_text(&line));
     str_clear(&line);
+    run_doubt(l);
     return 0;
 }
 

@@ -45,6 +45,7 @@ struct loop {
     struct guard guard;    /* ends the commands if it is killed */
     struct job *jobs;      /* [o->jobs] */
     struct job *over;      /* [o->jobs]: jobs that the transaction took the end of */
+    bool doubted;          /* run_doubt has had its say */
     bool recovered;        /* a connection was lost: a trial may be drawn already */
     int running, failures; /* failures in a row */
     double end;            /* draw nothing after this, or infinity */
@@ -64,6 +65,8 @@ struct loop {
  * two pieces of news. */
 enum { RUN_LEASE = 900, RUN_NEWS = 180 };
 
+/* Warn of what is allowed and hardly meant, unless told to be quiet. */
+void run_doubt(const struct loop *l);
 /* The finished trials to reach, 0 for no such bound. */
 uint64_t loop_budget(const struct loop *l);
 /* How many of the trials that count have ended. */
@@ -131,6 +134,9 @@ void progress_end(struct progress *p, const struct loop *l);
 
 /* Check the command for errors that can be found before the first trial. */
 MUST_CHECK int spawn_check(struct loop *l, struct err *err);
+/* Whether something of the command speaks of parameters: a word that names one, or a
+ * word, or the file of that name, that has HPO_, as the variables do. */
+bool spawn_uses_parameters(const struct loop *l);
 /* Take the words of the file that --require names, checked. */
 MUST_CHECK int spawn_read_require(struct loop *l, struct err *err);
 /* Run the check at X to its end: 0 feasible, 1 not, -1 that it failed itself.  A signal

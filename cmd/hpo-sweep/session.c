@@ -385,6 +385,21 @@ fail:
     return -1;
 }
 
+/* As study_check_space, and what to do about a difference. */
+static int check_space(const struct session *s, struct err *err)
+{
+    int wider = study_check_space(&s->study, &s->file.space, err);
+    char *cause;
+
+    if (wider >= 0)
+        return wider;
+    cause = xstrdup(err->text);
+    err_set(err, err->kind, "%s; run --study NEW --warm-start %s takes its trials over",
+            cause, s->name);
+    free(cause);
+    return -1;
+}
+
 int session_open_study(struct session *s, const struct wish *w, struct err *err)
 {
     const char *seed;
@@ -395,8 +410,7 @@ int session_open_study(struct session *s, const struct wish *w, struct err *err)
     if (s->st->ops->begin(s->st, true, err) < 0)
         return -1;
     s->open = true;
-    if (find_or_create(s, w, err) < 0 ||
-        (wider = study_check_space(&s->study, &s->file.space, err)) < 0 ||
+    if (find_or_create(s, w, err) < 0 || (wider = check_space(s, err)) < 0 ||
         choose_sampler(&s->sampler, &s->file, s->study.nobjectives, w, err) < 0 ||
         note_beginning(s, w, wider > 0, err) < 0 ||
         note_pruner(s, w->pruner ? w->pruner : s->file.pruner, err) < 0)

@@ -1,4 +1,5 @@
 /* spawn - the command of a trial: its words, its environment, and its check */
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,6 +286,54 @@ int spawn_check(struct loop *l, struct err *err)
     free(x);
     words_free(words);
     return words ? 0 : -1;
+}
+
+enum { SCRIPT_MAX = 8 << 20 }; /* of what is looked at */
+
+/* Does WORD, or the file of that name, speak of our variables? */
+static bool speaks(const char *word, bool program)
+{
+    char *path = NULL, *text = NULL;
+    size_t n;
+    bool yes = strstr(word, "HPO_") != NULL;
+
+    if (!yes && program && job_which(&path, word, getenv("PATH"), NULL) < 0)
+        path = NULL;
+    if (!yes && fs_read_regular(&text, &n, path ? path : word, SCRIPT_MAX, NULL) == 0)
+        yes = memmem(text, n, "HPO_", 4) != NULL;
+    free(path);
+    free(text);
+    return yes;
+}
+
+/* Does a word of those between blanks in TEXT? */
+static bool some_speaks(const char *text)
+{
+    char *copy = xstrdup(text), *save = NULL;
+    bool yes = strstr(text, "HPO_") != NULL;
+
+    for (char *w = strtok_r(copy, " \t\n;&|()\"'", &save); w && !yes;
+         w = strtok_r(NULL, " \t\n;&|()\"'", &save))
+        yes = speaks(w, false);
+    free(copy);
+    return yes;
+}
+
+bool spawn_uses_parameters(const struct loop *l)
+{
+    const struct sweepfile *f = &l->s->file;
+    bool yes = !l->command && !f->ncommand; /* a program has ${args} */
+    size_t n = 0;
+
+    if (l->command && !l->o->shell)
+        yes = words_name_some(l->command, &f->space, l->o->mark);
+    for (; l->command && l->command[n] && !yes; n++)
+        yes = speaks(l->command[n], n == 0) || some_speaks(l->command[n]);
+    for (n = 0; !l->command && n < f->ncommand && !yes; n++)
+        yes = strstr(f->command[n], "${args") ||
+              words_find_name(f->command[n], &f->space) >= 0 ||
+              speaks(f->command[n], n == 0);
+    return yes;
 }
 
 /* Append the words of LINE, which are checked. */

@@ -194,8 +194,6 @@ static int read_constant(struct formats_reader *r, const struct json *j,
 
     if (!value)
         return formats_error(r, j, p->name, "'value' is missing");
-    if (value->type == JSON_ARRAY || value->type == JSON_OBJECT)
-        return formats_error(r, value, p->name, "the value is a list or an object");
     json_print(&text, value);
     p->dist.kind = DIST_CATEGORICAL;
     dist_add_choice(&p->dist, str_steal(&text));

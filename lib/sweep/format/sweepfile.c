@@ -52,6 +52,20 @@ int formats_number(double *out, const struct formats_reader *r, const struct jso
     return 0;
 }
 
+/* YAML reads (3, 3) within brackets as the texts "(3" and "3)". */
+static bool opens_tuple(const struct json *j)
+{
+    const struct json *k = j->type == JSON_STRING && j->text[0] == '(' ? j : NULL;
+
+    for (; k && k->type != JSON_ARRAY && k->type != JSON_OBJECT; k = k->next) {
+        const char *close = k->text ? strchr(k->text, ')') : NULL;
+
+        if (close)
+            return k != j && !close[1];
+    }
+    return false;
+}
+
 int formats_choices(struct dist *d, const struct formats_reader *r,
                     const struct json *list, const char *name)
 {
@@ -63,8 +77,12 @@ int formats_choices(struct dist *d, const struct formats_reader *r,
     if (list->type != JSON_ARRAY)
         return formats_error(r, list, name, "the values are not a list");
     for (const struct json *j = list->first; j; j = j->next) {
-        if (j->type == JSON_ARRAY || j->type == JSON_OBJECT)
-            return formats_error(r, j, name, "a value is a list or an object");
+        if (opens_tuple(j))
+            return json_error(
+                r->doc, j, r->err,
+                "%s: '%s' is a part of a tuple of Python, which YAML does "
+                "not have: write a list, as in [[3, 3], [5, 5]]",
+                name, j->text);
         json_print(&text, j);
         dist_add_choice(d, str_steal(&text));
     }

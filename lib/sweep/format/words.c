@@ -157,6 +157,21 @@ int words_check(char *const *command, const struct space *space, const char *mar
     return 0;
 }
 
+bool words_name_some(char *const *command, const struct space *space, const char *mark)
+{
+    for (; *command; command++) {
+        bool doubled = has_doubled(*command);
+        struct piece piece;
+
+        for (const char *p = *command; *p; p += piece.used) {
+            piece = next_piece(p, doubled, mark, space);
+            if (piece.kind == NAME && find(space, piece.text, piece.n) >= 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 int words_find_name(const char *word, const struct space *space)
 {
     struct piece piece;

@@ -16,6 +16,8 @@
  * is no parameter of the space.  MARK is NULL for braces. */
 MUST_CHECK int words_check(char *const *command, const struct space *space,
                            const char *mark, struct err *err);
+/* Whether a word of COMMAND, which has passed words_check, names a parameter. */
+bool words_name_some(char *const *command, const struct space *space, const char *mark);
 /* The first parameter that WORD names in braces, -1 without one. */
 int words_find_name(const char *word, const struct space *space);
 
