@@ -139,7 +139,7 @@ run hpo-sweep run s.yaml --study tpe --seed 2 --trials 40 -j 2 -- ./f.sh '{x}'
 status_is 0 "run reaches its trials"
 err_lines 1 "and ends with a line"
 err_has "hpo-sweep: 40 complete; best " "of what became of them"
-err_has " (trial $(hpo-sweep best s.yaml --study tpe --format '{trial}'): x=" "and of the best, with its parameters"
+err_has " (trial $(hpo-sweep best s.yaml --study tpe --format '{trial}')): x=" "and of the best, with its parameters"
 run hpo-sweep run -q s.yaml --study quiet --seed 2 --trials 2 -- ./f.sh '{x}'
 err_empty "but not under -q"
 trials -S s.db --study tpe > list
