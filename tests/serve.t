@@ -111,8 +111,11 @@ for i in $(seq 24); do
     3) printf '{"prompt":"%s","seed":%s,"top_k":5,"max_tokens":90,"stream":true,"ignore_eos":true}' "$(head -c $((i * 4)) "$heldout" | tr -d '"\n')" "$i" ;;
     esac > "$i.body"
 done
-# without ids and times; of a stream each choice by itself
-plain() { sed 's/"id":"[^"]*",//; s/"created":[0-9]*,//; s/"cached_tokens":[0-9]*/"cached_tokens":0/' "$1" | sort -s -t : -k 7; }
+# its status, the pieces of each choice, and why it ended
+plain() {
+    head -n 1 "$1"
+    grep -oE '"index":[0-9]*,"text":"([^"\\]|\\.)*"|"finish_reason":"[a-z]*"|"completion_tokens":[0-9]*' "$1" | sort -s -t , -k 1,1
+}
 for i in $(seq 24); do "$talk" "$url" POST /v1/completions < "$i.body" > "$i.alone"; done
 clients=
 for i in $(seq 24); do

@@ -477,8 +477,8 @@ static void log_request(void *arg, const struct http_request *r,
     if (!e->log)
         return;
     clock_gettime(CLOCK_REALTIME, &now);
-    str_addf(&line,
-             "{\"type\":\"request\",\"time\":%.3f,\"client\":", (double)time(NULL));
+    str_addf(&line, "{\"type\":\"request\",\"time\":%lld.%03ld,\"client\":",
+             (long long)now.tv_sec, now.tv_nsec / 1000000);
     str_add_json(&line, record->client);
     str_add(&line, ",\"method\":");
     str_add_json(&line, r->method);
