@@ -46,6 +46,7 @@ unit_tests = \
     %D%/unit-sampling \
     %D%/unit-scheduler \
     %D%/unit-sequence \
+    %D%/unit-serve \
     %D%/unit-space \
     %D%/unit-tcp \
     %D%/unit-train
@@ -85,6 +86,7 @@ tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_scheduler_LDADD = $(program_libs)
 tests_unit_scheduler_LDFLAGS = -Wl,--wrap=engine_step
 tests_unit_sequence_LDADD = $(program_libs)
+tests_unit_serve_LDADD = $(test_libs) -lpthread
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_tcp_LDADD = $(test_libs)
 tests_unit_train_LDADD = $(program_libs)
@@ -402,7 +404,7 @@ check-asan: asan-tree
 	cd build-asan && SHORT=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) AM_LDFLAGS="$$linked" check
 
 # What runs threads, under ThreadSanitizer; no other program is built.
-tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine
+tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine tests/unit-serve
 check-tsan:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
 	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"

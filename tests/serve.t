@@ -72,6 +72,10 @@ post /v1/chat/completions "{\"temperature\":0,\"max_tokens\":3,$hello}"
 answered 200 '"content":"Goo"},"logprobs":null,"finish_reason":"length"' "max_tokens ends it"
 post /v1/chat/completions "{\"temperature\":0,\"stop\":[\"zz\",\"y t\"],$hello}"
 answered 200 '"content":"Good da"},"logprobs":null,"finish_reason":"stop"' "a text that is to stop it does, and is left out"
+post /v1/chat/completions '{"temperature":0,"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]}'
+answered 200 '"content":"Good day to you."' "a message may have parts"
+post /v1/chat/completions '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}'
+answered 400 "a part of a message of type 'image_url' is not supported" "of text"
 post /v1/chat/completions "{\"temperature\":0,\"stream\":true,\"stop\":\"y t\",$hello}"
 ok "in a stream, too, though it is made of several tokens" test "$(texts content)" = "Good da"
 

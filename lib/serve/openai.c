@@ -410,6 +410,102 @@ static int take_params(struct openai_request *r, struct openai_error *e)
     return 0;
 }
 
+/* ---- messages of several parts ---- */
+
+static bool has_parts(const struct json *messages)
+{
+    for (const struct json *m = messages ? messages->first : NULL; m; m = m->next) {
+        const struct json *content = json_get(m, "content");
+
+        if (content && content->type == JSON_ARRAY)
+            return true;
+    }
+    return false;
+}
+
+/* Parts of text are one text of lines, as vLLM gives them to templates; others, such as
+ * images, are not for a model of text. */
+static int join_parts(struct str *out, const struct json *parts, struct openai_error *e)
+{
+    struct str text = { 0 };
+
+    for (const struct json *p = parts->first; p; p = p->next) {
+        const struct json *said = p->type == JSON_STRING ? p : json_get(p, "text");
+
+        if (!json_string(said)) {
+            const char *type = json_string(json_get(p, "type"));
+
+            str_clear(&text);
+            return openai_fail(e, 400, "messages", "unsupported_value",
+                               "a part of a message of type '%.40s' is not supported",
+                               type ? type : "");
+        }
+        if (p != parts->first)
+            str_addc(&text, '\n');
+        str_addn(&text, said->text, said->n);
+    }
+    str_add_jsonn(out, str_text(&text), text.len);
+    str_clear(&text);
+    return 0;
+}
+
+static int print_joined(struct str *out, const struct json *message,
+                        struct openai_error *e)
+{
+    if (message->type != JSON_OBJECT) {
+        json_print(out, message);
+        return 0;
+    }
+    str_addc(out, '{');
+    for (const struct json *j = message->first; j; j = j->next) {
+        str_add_json(out, j->key);
+        str_addc(out, ':');
+        if (!strcmp(j->key, "content") && j->type == JSON_ARRAY) {
+            if (join_parts(out, j, e) < 0)
+                return -1;
+        } else {
+            json_print(out, j);
+        }
+        str_addc(out, j->next ? ',' : '}');
+    }
+    if (!message->first)
+        str_addc(out, '}');
+    return 0;
+}
+
+/* The document again, with a text in each message. */
+static int join_messages(struct openai_request *r, struct openai_error *e)
+{
+    struct str out = { 0 };
+    struct json_doc joined;
+    struct err err = { 0 };
+    int ret = 0;
+
+    str_addc(&out, '{');
+    for (const struct json *j = r->doc.root->first; j && ret == 0; j = j->next) {
+        str_add_json(&out, j->key);
+        str_addc(&out, ':');
+        if (!strcmp(j->key, "messages") && j->type == JSON_ARRAY) {
+            str_addc(&out, '[');
+            for (const struct json *m = j->first; m && ret == 0; m = m->next) {
+                ret = print_joined(&out, m, e);
+                str_add(&out, m->next ? "," : "]");
+            }
+        } else {
+            json_print(&out, j);
+        }
+        str_addc(&out, j->next ? ',' : '}');
+    }
+    if (ret == 0 && json_parse(&joined, "body", str_text(&out), out.len, &err) < 0)
+        ret = openai_fail(e, 400, NULL, "invalid_json", "%s", err.text);
+    else if (ret == 0) {
+        json_clear(&r->doc);
+        r->doc = joined;
+    }
+    str_clear(&out);
+    return ret;
+}
+
 int openai_parse(struct openai_request *r, enum openai_kind kind, const char *body,
                  size_t n, struct openai_error *e)
 {
@@ -422,6 +518,9 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
     }
     if (r->doc.root->type != JSON_OBJECT)
         return openai_fail(e, 400, NULL, "invalid_json", "the body is not an object");
+    if ((CHAT | TOKENIZE) >> kind & 1 && has_parts(json_get(r->doc.root, "messages")) &&
+        join_messages(r, e) < 0)
+        return -1;
     if (take_params(r, e) < 0)
         return -1;
     if (kind == OPENAI_COMPLETION && !r->prompt)

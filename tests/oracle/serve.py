@@ -1,0 +1,85 @@
+"""serve.py TP_RUN MODEL - the official openai client over all paths of tp-run serve
+
+MODEL has a chat template, such as tests/data/chat.  Needs the packages openai and
+prometheus_client; prints what was asked, and ends with status 1 at the first surprise."""
+import concurrent.futures
+import json
+import subprocess
+import sys
+
+import openai
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def check(what, good):
+    print("ok" if good else "NOT OK", "-", what, flush=True)
+    if not good:
+        sys.exit(1)
+
+
+def fails(kind, code, param, call):
+    try:
+        call()
+    except kind as e:
+        return e.code == code and e.param == param
+    return False
+
+
+tp_run, model = sys.argv[1:]
+with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0.1:0",
+                       "--served-name", "m", model], stdout=subprocess.PIPE,
+                      text=True, env={"SHARDUTILS_API_KEY": "key"}) as server:
+    try:
+        url = json.loads(server.stdout.readline())["url"]
+        c = openai.OpenAI(base_url=url + "/v1", api_key="key", max_retries=0)
+        print("openai", openai.__version__)
+        hello = [{"role": "user", "content": "Hello"}]
+        check("models", [m.id for m in c.models.list()] == ["m"] and c.models.retrieve("m").id == "m")
+        chat = c.chat.completions.create(model="m", messages=hello, temperature=0)
+        text = chat.choices[0].message.content
+        check("a chat", text and chat.choices[0].finish_reason == "stop" and chat.usage.completion_tokens > 1)
+        chunks = list(c.chat.completions.create(model="m", messages=hello, temperature=0, stream=True,
+                                                stream_options={"include_usage": True}))
+        check("the same in a stream", "".join(k.choices[0].delta.content or "" for k in chunks if k.choices) == text)
+        check("its usage", chunks[-1].usage.completion_tokens == chat.usage.completion_tokens)
+        check("its role, and why it ended", chunks[0].choices[0].delta.role == "assistant"
+              and chunks[-2].choices[0].finish_reason == "stop")
+        with c.chat.completions.stream(model="m", messages=hello, temperature=0) as stream:
+            check("the client's own stream", stream.get_final_completion().choices[0].message.content == text)
+        check("parts of a message", c.chat.completions.create(
+            model="m", temperature=0, messages=[{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
+        ).choices[0].message.content == text)
+        two = c.completions.create(model="m", prompt=["Hello", "x"], n=2, max_tokens=5, seed=1)
+        again = c.completions.create(model="m", prompt=["Hello", "x"], n=2, max_tokens=5, seed=1)
+        check("several prompts and choices", len(two.choices) == 4)
+        check("a seed", [x.text for x in two.choices] == [x.text for x in again.choices])
+        check("a stop", "y" not in c.completions.create(model="m", prompt="Hello", seed=1, max_tokens=60,
+                                                        stop=["y"]).choices[0].text)
+        check("vLLM's parameters", c.completions.create(
+            model="m", prompt="Hello", max_tokens=40, extra_body={"top_k": 1, "ignore_eos": True}
+        ).usage.completion_tokens == 40)
+        check("another model", fails(openai.NotFoundError, "model_not_found", "model",
+                                     lambda: c.chat.completions.create(model="x", messages=hello)))
+        check("a parameter that is not supported", fails(
+            openai.BadRequestError, "unsupported_parameter", "web_search_options",
+            lambda: c.chat.completions.create(model="m", messages=hello, web_search_options={"x": 1})))
+        check("too many tokens", fails(openai.BadRequestError, "context_length_exceeded", "max_tokens",
+                                       lambda: c.completions.create(model="m", prompt="x", max_tokens=10**6)))
+        check("another key", fails(openai.AuthenticationError, "invalid_api_key", None,
+                                   lambda: openai.OpenAI(base_url=url + "/v1", api_key="k").models.list()))
+
+        def ask(i):
+            return c.completions.create(model="m", prompt="x" * (i % 7 + 1), max_tokens=20 + i, seed=i,
+                                        temperature=i % 3, extra_body={"ignore_eos": True}).choices[0].text
+
+        alone = [ask(i) for i in range(64)]
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            check("64 clients at a time", list(pool.map(ask, range(64))) == alone)
+        raw = c.get(url + "/metrics", cast_to=str)
+        samples = {s.name: s.value for f in text_string_to_metric_families(raw) for s in f.samples}
+        check("metrics that Prometheus' parser reads", samples["vllm:num_requests_running"] == 0
+              and samples["vllm:generation_tokens_total"] > 64 * 20)
+        server.terminate()
+        check("SIGTERM", server.wait(60) == 0)
+    finally:
+        server.kill()
