@@ -16,6 +16,7 @@ dist_man_MANS += \
     %D%/tp-run-devices.1 \
     %D%/tp-run-embed.1 \
     %D%/tp-run-generate.1 \
+    %D%/tp-run-load.1 \
     %D%/tp-run-logits.1 \
     %D%/tp-run-plot.1 \
     %D%/tp-run-program.1 \

@@ -132,6 +132,18 @@ for i in $(seq 24); do plain "$i.alone" && plain "$i.together" >&3; done > alone
 ok "24 clients at a time are answered as one by one" cmp alone together
 ok "all of them" test "$(grep -c '^200$' together)" -eq 24
 
+# ---- measured ----
+
+run tp-run load --clients 1,3 --requests 4 --max-tokens 5 --price 2 --json "$url"
+status_is 0 "load measures a server"
+ok "at each number of clients" test "$(sed 's/,"seconds.*//' out | tr '\n' ' ')" = '{"type":"load","clients":1,"requests":4,"failed":0,"prompt_tokens":28,"tokens":20 {"type":"load","clients":3,"requests":4,"failed":0,"prompt_tokens":28,"tokens":20 '
+ok "with times and a cost" grep -q '"time_to_first_token":{"p50":[0-9.e-]*,.*"between_tokens":{.*"cost_per_million_tokens":' out
+run tp-run load --clients 2 --model alice "$url"
+status_is 1 "requests that fail are counted"
+err_has "status 404: " "and one of them is explained"
+run tp-run load http://127.0.0.1:1
+status_is 4 "a server that is not there is the machine's"
+
 # ---- refused ----
 
 post /v1/chat/completions "{\"model\":\"alice\",$hello}"

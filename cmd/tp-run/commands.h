@@ -4,6 +4,7 @@
 
 int generate_main(const char *program, int argc, char **argv);
 int chat_main(const char *program, int argc, char **argv);
+int load_main(const char *program, int argc, char **argv);
 int serve_main(const char *program, int argc, char **argv);
 int score_main(const char *program, int argc, char **argv);
 int plot_main(const char *program, int argc, char **argv);

@@ -18,6 +18,7 @@ bin_tp_run_SOURCES = \
     %D%/jobs.c %D%/jobs.h \
     %D%/launcher.c %D%/launcher.h \
     %D%/lineedit.c %D%/lineedit.h \
+    %D%/load.c \
     %D%/logits.c \
     %D%/main.c \
     %D%/messages.c %D%/messages.h \

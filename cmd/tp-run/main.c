@@ -8,6 +8,7 @@ int main(int argc, char **argv)
         { "generate", "continue text", generate_main },
         { "chat", "converse with a model", chat_main },
         { "serve", "answer requests over HTTP", serve_main },
+        { "load", "measure a server", load_main },
         { "score", "negative log-likelihood and perplexity of text", score_main },
         { "classify", "label texts, tokens or answers", classify_main },
         { "embed", "vectors of texts", embed_main },

@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/apikeys.c %D%/apikeys.h \
     %D%/address.c %D%/address.h \
     %D%/answer.c %D%/answer.h \
+    %D%/client.c %D%/client.h \
     %D%/http.c %D%/http.h \
     %D%/metrics.c %D%/metrics.h \
     %D%/openai.c %D%/openai.h \
