@@ -12,6 +12,9 @@
  *   --slow            sends a byte at a time
  *   --hold            in --raw: sends, and waits for the end of the connection
  *
+ *   http-talk --told PATH
+ *                     prints the first datagram that comes to a new Unix socket
+ *
  * URL is http://ADDRESS:PORT or unix:PATH.  Status 1: the connection ended early. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -223,9 +226,29 @@ static void talk(int fd, char **word)
     str_clear(&body);
 }
 
+static void print_datagram(const char *path)
+{
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    char bytes[256];
+    ssize_t n;
+
+    memcpy(at.sun_path, path, strnlen(path, sizeof(at.sun_path) - 1));
+    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+        fail("no socket");
+    n = recv(fd, bytes, sizeof(bytes), 0);
+    printf("%.*s\n", n > 0 ? (int)n : 0, bytes);
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     int i = 1, fd;
+
+    if (argc == 3 && !strcmp(argv[1], "--told")) {
+        print_datagram(argv[2]);
+        return 0;
+    }
 
     for (; i < argc && !strncmp(argv[i], "--", 2); i++)
         if (!strcmp(argv[i], "--raw"))

@@ -407,6 +407,18 @@ for layout in "--tp 2" "--pp 2" "--dp 2"; do
     status_is 0 "$layout: SIGTERM ends all ranks"
 done
 
+# systemd
+"$talk" --told told.sock > told &
+teller=$!
+until_ok test -S told.sock
+NOTIFY_SOCKET=told.sock
+export NOTIFY_SOCKET
+serve "$model"
+unset NOTIFY_SOCKET
+wait "$teller"
+ok "systemd is told when it is ready" test "$(cat told)" = READY=1
+ends TERM
+
 # a Unix socket
 rm -f ready
 mkfifo ready

@@ -5,11 +5,17 @@
 #define _GNU_SOURCE
 #include "cmd/tp-run/commands.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cmd/tp-run/endpoints.h"
 #include "cmd/tp-run/jobs.h"
@@ -34,7 +40,8 @@ struct serve {
     int requests, cache_tokens, drain_s, waiting;
     struct http_limits limits;
     uint64_t most_body;
-    int hangups; /* SIGHUPs that are heeded */
+    int hangups;   /* SIGHUPs that are heeded */
+    bool stopping; /* systemd knows */
     bool no_sharing;
     uint64_t context; /* maximum number of tokens of a text */
     /* on rank 0 */
@@ -80,6 +87,29 @@ static void say_ready(const struct serve *v, const struct address *at)
     str_clear(&out);
 }
 
+/* Tells systemd, if it waits for it (sd_notify(3)): a datagram to a Unix socket, whose
+ * name may be abstract. */
+static void notify(const struct serve *v, const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    size_t n = path ? strlen(path) : 0;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
+    int fd;
+
+    if (!n || n >= sizeof(at.sun_path))
+        return;
+    memcpy(at.sun_path, path, n);
+    if (*path == '@')
+        at.sun_path[0] = '\0';
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL,
+                         (const struct sockaddr *)&at, size) < 0)
+        cmd_warn(v->session->cmd, "NOTIFY_SOCKET: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
 /* SIGHUP: keys are read again, and the log's name is looked up again. */
 static void heed(void *arg)
 {
@@ -89,6 +119,10 @@ static void heed(void *arg)
 
     if (v->endpoints.log && accesslog_failed(v->endpoints.log, &err))
         cmd_warn(v->session->cmd, "%s; requests are answered all the same", err.text);
+    if (v->session->launcher.stop->signal && !v->stopping) {
+        v->stopping = true;
+        notify(v, "STOPPING=1");
+    }
     if (hangups == v->hangups)
         return;
     v->hangups = hangups;
@@ -115,6 +149,7 @@ static int serve(struct serve *v, struct address *at, struct scheduler *schedule
         return -1;
     at->fd = -1; /* the server's */
     say_ready(v, at);
+    notify(v, "READY=1");
     if (fflush(stdout) < 0)
         ret = err_errno(err, "standard output");
     else
