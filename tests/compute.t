@@ -21,8 +21,10 @@ while read -r dir far; do
     logits again --compute bf16 --threads 2 --pp 2
     ok "${dir##*/}: the same bits on stages and threads" cmp bf16 again
     logits whole --compute bf16 --deterministic
-    logits ranks --compute bf16 --deterministic --tp 2
-    ok "${dir##*/}: with --deterministic on ranks" cmp whole ranks
+    for tp in 2 4; do
+        logits ranks --compute bf16 --deterministic --tp $tp
+        ok "${dir##*/}: with --deterministic on $tp ranks" cmp whole ranks
+    done
 done << EOM
 $bard 0.01
 $data/models/gemma3 0.02

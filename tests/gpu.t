@@ -66,31 +66,29 @@ lacks() {
     ok "where standard error has none" test ! -s err
 }
 short="--ids 5,6 --max-tokens 2 $models/llama-gqa"
-int8="no kernel for linear with weights of int8"
 same_bits="no kernel for linear with the same bits on all layouts (--deterministic)"
 training="no kernel for nll_back, which training needs"
-lacks "--weights int8" "$int8" generate --weights int8 $short
 lacks "--deterministic on tp 2" "$same_bits" generate --deterministic --tp 2 $short
 lacks "a training" "$training" train --data ids.jsonl --steps 1 -n "$models/llama-gqa"
 lacks "bench --train" "$training" bench --train --repeat 1 --tokens 2 "$models/llama-gqa"
 echo 5 6 7 > ids
-lacks "score --weights int4" "no kernel for linear with weights of int4" score --weights int4 --ids-file ids "$models/llama-gqa"
-lacks "logits on two stages" "$int8" logits --weights int8 --pp 2 --ids 5,6 -o cpu.npy "$models/llama-gqa"
+lacks "score --deterministic" "$same_bits" score --deterministic --tp 2 --ids-file ids "$models/llama-gqa"
+lacks "logits on two stages" "$same_bits" logits --deterministic --tp 2 --pp 2 --ids 5,6 -o cpu.npy "$models/llama-gqa"
 run "$fake" train --backend cuda --data ids.jsonl -o run "$models/llama-gqa"
 status_is 1 "training on GPUs is refused"
 ok "before anything is made" test ! -e run
 run "$fake" train -q --data ids.jsonl --steps 1 -o run "$models/llama-gqa"
 ok "a run's log has what its backend is instead of" \
     grep -q "\"backend\":\"cpu\",\"instead_of\":\"cuda\",\"reason\":\"$training\",\"threads\"" run/log.jsonl
-run "$fake" generate --weights int8 --devices 0 $short
+run "$fake" generate --deterministic --tp 2 --devices 0,1 $short
 status_is 1 "where no backend has all that is asked for, none is taken"
-err_is "tp-run: no backend can: cuda: $int8; cpu: it has no devices to choose (--devices)" "with the reason of each"
+err_is "tp-run: no backend can: cuda: $same_bits; cpu: it has no devices to choose (--devices)" "with the reason of each"
 run "$fake" generate --backend cpu --comm nccl $short
 status_is 1 "what the CPU lacks is refused alike"
 err_is "tp-run: --backend cpu: it does not use NCCL (--comm nccl); --backend cuda can" "in one line"
 tp-shard split -q --dtype int8 --tp 1 "$models/llama-gqa" codes
 run "$fake" generate --backend cuda --ids 5,6 --max-tokens 2 codes
-status_is 0 "a checkpoint's own codes are no such wish: GPUs unpack them"
+status_is 0 "a checkpoint's own codes are multiplied by"
 run env FAKE_GPUS=0 "$fake" generate --ids 1,2 --max-tokens 2 --json "$models/llama-gqa"
 status_is 0 "without one the CPU is the default"
 
@@ -113,6 +111,11 @@ ok "steps are launched" grep -q 'graphs 0' log
 same "texts of which one outgrows a graph are the CPU's" generate \
     --ids "$(seq -s, 1 40),$(seq -s, 1 100),$(seq -s, 1 110)" --ids 9,8 --ids 5 --max-tokens 12 "$models/stories260K/hf"
 ok "by graphs" grep -q 'graphs [1-9]' log
+same "int8: text is the CPU's" generate --weights int8 --ids 8,9,10,11 --max-tokens 3 "$models/llama-gqa"
+for kind in fp8 fp8-latent ct-fp8-one; do
+    same "$kind: text by codes is the CPU's" generate --weights codes --tp 2 --ids 8,9,10 --max-tokens 3 "$data/packed/$kind"
+done
+same "mxfp4: also of experts" generate --weights codes --ids 8,9,10 --max-tokens 3 "$models/gpt-oss-mxfp4"
 for type in bf16 int8 fp8 int4; do
     same "texts over tp 2 with a cache of $type are the CPU's" generate --ids 8,9,10,11 --ids 85,59 --tp 2 \
         --max-tokens 3 --kv-dtype $type "$models/llama-gqa"
@@ -309,7 +312,8 @@ foretold "$models/llama-gqa" "" "--compute f32 --kv-dtype f32"
 foretold "$models/llama-gqa" "--tp 2" "--compute bf16 --kv-dtype f32"
 foretold "$models/mixtral" "--tp 2" "--compute f32 --kv-dtype f32"
 foretold "$models/llama-gqa" "--tp 2" "--compute f32 --kv-dtype int4"
-ok "with experts apart, longer prompts and rounded products, too" test $wrong = 0 -a $told = 5
+foretold "$data/packed/fp8" "--tp 2" "--compute f32 --kv-dtype f32 --weights codes"
+ok "with experts apart, longer prompts and rounded products, too" test $wrong = 0 -a $told = 6
 
 # of which the GPU changes one thing, if weights have 16 bits
 working() {

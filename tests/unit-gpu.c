@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/codes.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
@@ -1746,6 +1747,163 @@ static void try_sequences(void)
         free(x[k]);
 }
 
+/* ---- products by codes ---- */
+
+/* Random codes of F, OUT x IN, with scales; the caller's, and the device's in *D. */
+static struct format_codes codes_new(struct matrix *d, enum format f, uint64_t out,
+                                     uint64_t in, uint64_t seed)
+{
+    struct format_codes c = { .rows = out,
+                              .cols = in,
+                              .per = f == FORMAT_E4M3 ? 16 : 0 };
+    uint64_t codes = 0, scales = 0;
+    float *x;
+
+    check(format_bytes(&codes, f, out, in) &&
+          format_scale_bytes(&scales, f, out, in, c.per));
+    c.data = xmalloc((size_t)codes);
+    c.scale = xmalloc((size_t)scales);
+    format_clear(f, &c);
+    x = numbers_new((size_t)in, FORMAT_F32, seed);
+    for (uint64_t r = 0; r < out; r++) {
+        uint8_t *code = xcalloc((size_t)in, 1), *power = xcalloc((size_t)in, 1);
+        float *scale = xcalloc((size_t)in, sizeof(*scale));
+
+        for (uint64_t k = 0; k < in; k++) {
+            uint64_t n = seed + r * 131 + k * 7;
+
+            x[k] += (float)(r % 3) - 1;
+            code[k] = (uint8_t)(f == FORMAT_MXFP4 ? n % 16 : n * 37 % 256);
+            if ((code[k] & 0x7c) == 0x7c) /* no numbers */
+                code[k] = 3;
+            power[k] = (uint8_t)(120 + n % 9);
+            scale[k] = 0.01F + (float)(n % 11);
+        }
+        if (format_table[f].put)
+            check(format_table[f].put(
+                &c, r, code, f == FORMAT_MXFP4 ? (void *)power : (void *)scale));
+        else
+            format_table[f].encode(&c, r, x, codes_largest(x, (size_t)in), false);
+        free(code);
+        free(power);
+        free(scale);
+    }
+    free(x);
+    *d = (struct matrix){ .format = f, .rows = out, .cols = in, .per = c.per };
+    d->data = copy_new(c.data, (size_t)codes, 0);
+    d->scale = copy_new(c.scale, (size_t)scales, 0);
+    return c;
+}
+
+/* How far Y is from X times W, relative to the size of the terms, in rows [FIRST,
+ * END). */
+static double apart_by_codes(const float *y, const float *x,
+                             const struct format_codes *w, enum format f, size_t first,
+                             size_t end)
+{
+    float *row = xcalloc((size_t)w->cols, sizeof(*row));
+    double most = 0;
+
+    for (uint64_t o = 0; o < w->rows; o++) {
+        format_table[f].widen(row, w, o, 0, w->cols);
+        for (size_t t = first; t < end; t++) {
+            double want = 0, size = 1e-30, d;
+
+            for (uint64_t k = 0; k < w->cols; k++) {
+                want += (double)x[t * w->cols + k] * (double)row[k];
+                size += fabs((double)x[t * w->cols + k] * (double)row[k]);
+            }
+            d = fabs((double)y[t * w->rows + o] - want) / size;
+            most = d <= most ? most : d;
+        }
+    }
+    free(row);
+    return most;
+}
+
+/* Products of ROWS rows by codes: of one weight, or of two experts. */
+static double by_codes(enum format f, int32_t rows, uint64_t in, uint64_t out,
+                       bool experts, float *y, const float *x)
+{
+    struct inst inst = { .op = OP_LINEAR, .nsrc = 1 };
+    struct program program = { 0 };
+    struct matrix w[2];
+    struct format_codes own[2];
+    const int32_t first[3] = { 0, rows / 3, rows };
+    struct call c = { .program = &program, .inst = &inst, .w = w };
+    size_t n = (size_t)rows * (size_t)out;
+    double apart;
+
+    owned.n = 0;
+    for (uint64_t i = 0; i < 2; i++)
+        own[i] = codes_new(&w[i], f, out, in, i + 3);
+    c.x[0] = (struct buffer){ .data = copy_new(x, (size_t)rows * in * sizeof(*x), 4),
+                              .rows = copy_new(&rows, sizeof(rows), 0),
+                              .most = (size_t)rows,
+                              .cols = in };
+    c.y = c.x[0];
+    c.y.cols = out;
+    c.y.data = copy_new(y, n * sizeof(*y), 4);
+    if (experts) {
+        c.expert_rows = copy_new(first, sizeof(first), 0);
+        c.nexperts = 2;
+        c.x[0].rows = c.y.rows = c.expert_rows + 2;
+    }
+    check(backend_cuda.kernel[OP_LINEAR](gpu, &c, &err) == 0 &&
+          backend_cuda.copy_out(gpu, y, c.y.data, n * sizeof(*y), &err) == 0);
+    apart = apart_by_codes(y, x, &own[0], f, 0, (size_t)(experts ? first[1] : rows));
+    if (experts)
+        apart = fmax(apart,
+                     apart_by_codes(y, x, &own[1], f, (size_t)first[1], (size_t)rows));
+    for (size_t i = 0; i < owned.n; i++)
+        backend_cuda.release(gpu, owned.v[i]);
+    for (int i = 0; i < 2; i++) {
+        free(own[i].data);
+        free(own[i].scale);
+    }
+    return apart;
+}
+
+static void try_codes(void)
+{
+    static const enum format formats[] = { FORMAT_INT8, FORMAT_INT4, FORMAT_E4M3,
+                                           FORMAT_E5M2, FORMAT_MXFP4 };
+    static const struct {
+        int32_t rows;
+        uint64_t in, out;
+    } shapes[] = { { 1, 64, 40 }, { 9, 160, 17 }, { 21, 32, 16 }, { 3, 61, 5 } };
+
+    for (size_t f = 0; f < sizeof(formats) / sizeof(*formats); f++) {
+        bool four = format_table[formats[f]].whole, same = true;
+        double worst = 0;
+
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+            int32_t rows = shapes[i].rows;
+            uint64_t in = shapes[i].in, out = shapes[i].out;
+            size_t n = (size_t)rows * (size_t)out;
+            float *x = numbers_new((size_t)rows * in, FORMAT_F32, 31);
+            float *y = xcalloc(2 * n, sizeof(*y));
+
+            if (four && in % 32)
+                in = 32;
+            for (size_t o = 0; o < norders(); o++) {
+                setenv("EMU_ORDER", orders[o], 1);
+                worst = fmax(worst, by_codes(formats[f], rows, in, out, o % 2, y, x));
+            }
+            worst = fmax(worst, by_codes(formats[f], rows, in, out, false, y, x));
+            for (int32_t r = 0; r < rows; r++)
+                by_codes(formats[f], 1, in, out, false, y + n + (size_t)r * out,
+                         x + (size_t)r * in);
+            same = same && !memcmp(y, y + n, n * sizeof(*y));
+            free(x);
+            free(y);
+        }
+        if (!tap_ok(worst < 1e-6, "products by codes of %s", format_name(formats[f])))
+            printf("# apart by %.3g\n", worst);
+        tap_ok(same, "a row of which has the same bits alone");
+    }
+}
+
 /* ---- caches of other formats ---- */
 
 struct cache_trial {
@@ -2341,6 +2499,7 @@ int main(int argc, char **argv)
         { "attention", try_attention },
         { "attention", try_ring },
         { "attention", try_sequences },
+        { "codes", try_codes },
         { "caches", try_caches },
         { "stream", try_streams },
         { "relative", try_relate },

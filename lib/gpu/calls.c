@@ -89,6 +89,30 @@ KERNEL(input)
     return launched(d, c, err);
 }
 
+/* The same by weights that are codes, which have a row for each output. */
+static int coded_product(struct device *d, const struct call *c, struct err *err)
+{
+    size_t n = c->expert_rows ? c->nexperts : 1;
+    struct coded p = { .y = c->y.data,
+                       .x = c->x[0].data,
+                       .format = c->w->format,
+                       .in = c->w->cols,
+                       .out = c->w->rows,
+                       .per = c->w->per ? c->w->per : c->w->cols,
+                       .rows = result_rows(c) };
+
+    for (size_t first = 0; first < n; first += GPU_PRODUCTS) {
+        p.n = (unsigned)(n - first < GPU_PRODUCTS ? n - first : GPU_PRODUCTS);
+        for (size_t i = 0; i < p.n; i++) {
+            p.w[i] = c->w[first + i].data;
+            p.scale[i] = c->w[first + i].scale;
+        }
+        gpu_codes(p, d->stream);
+        p.rows.rows += p.n;
+    }
+    return launched(d, c, err);
+}
+
 /* A product, or one for each expert. */
 static int product(struct device *d, const struct call *c, bool plain, struct err *err)
 {
@@ -107,6 +131,8 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
                           .cores = d->has_bf16 };
     int done;
 
+    if (format_is_coded(c->w->format))
+        return coded_product(d, c, err);
     p.x_stride = p.in;
     p.y_stride = p.out;
     for (size_t first = 0; first < n; first += GPU_PRODUCTS) {
@@ -931,7 +957,7 @@ static int joined_products(struct device *d, const struct biased *b, int n,
         p.w[0] = w->data;
         p.out = w->rows;
         alike = alike && !b[i].product->expert_rows && w->format == p.format &&
-                w->rows && gpu_is_skinny(&p);
+                !format_is_coded(w->format) && w->rows && gpu_is_skinny(&p);
         p.joined[i] =
             (struct joined){ .y = b[i].y,
                              .out = w->rows,
@@ -1161,6 +1187,8 @@ static int fits_choose(const struct device_request *r, struct err *err)
 }
 
 enum {
+    CODED = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_F16 | 1 << FORMAT_INT8 |
+            1 << FORMAT_INT4 | 1 << FORMAT_E4M3 | 1 << FORMAT_E5M2 | 1 << FORMAT_MXFP4,
     CACHES = 1 << FORMAT_F32 | 1 << FORMAT_BF16 | 1 << FORMAT_CACHE_INT8 |
              1 << FORMAT_CACHE_FP8 | 1 << FORMAT_CACHE_INT4,
 };
@@ -1168,8 +1196,10 @@ enum {
 const struct kernel_limits cuda_limits[OP_COUNT] = {
     [OP_KEEP] = { .cache = CACHES },
     [OP_CACHE_READ] = { .cache = CACHES },
-    [OP_LINEAR] = { .fits = fits_product },
-    [OP_MATMUL] = { .fits = fits_product },
+    [OP_LINEAR] = { .weight = CODED, .fits = fits_product },
+    [OP_MATMUL] = { .weight = CODED, .fits = fits_product },
+    [OP_LINEARS] = { .weight = CODED },
+    [OP_GATED_LINEAR] = { .weight = CODED },
     [OP_ROW_SUM] = { .fits = fits_row_sum },
     [OP_ROW_SQUARES] = { .fits = fits_row_sum },
     [OP_ATTENTION] = { .cache = CACHES, .fits = fits_attention },

@@ -291,6 +291,19 @@ struct products {
     struct joined joined[GPU_JOINED];
 };
 void gpu_product(struct products p, void *stream);
+/* N products y = x w^T by weights that are codes: W and SCALE in groups of 16 outputs
+ * (base/codes.h), PER terms to a scale where FORMAT leaves it open.  Experts as above,
+ * else n is 1; x [rows][in], y [rows][out]. */
+struct coded {
+    float *y;
+    const float *x;
+    const void *w[GPU_PRODUCTS], *scale[GPU_PRODUCTS];
+    enum format format;
+    uint64_t in, out, per;
+    struct span rows;
+    unsigned n;
+};
+void gpu_codes(struct coded c, void *stream);
 /* What gpu_product launches for 16-bit weights on tensor cores: up to GPU_SKINNY rows,
  * a row of which has the same bits with any number of others (skinny.cu), and more
  * (tiles.cu).  cuBLASLt is faster for many rows, but not for experts. */

@@ -10,6 +10,7 @@ gpu_kernels = \
     %D%/arrays.cu \
     %D%/attention.cu \
     %D%/chunks.cu \
+    %D%/codes.cu \
     %D%/columns.cu \
     %D%/conv-pool.cu \
     %D%/state-conv.cu \

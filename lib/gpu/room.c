@@ -29,7 +29,7 @@ static void add_product(struct gpu_room *need, const struct program *p,
                              .plain = plain,
                              .rounded = p->rounded && !plain && type != FORMAT_F32 };
 
-    if (w->experts)
+    if (w->experts || format_is_coded(type))
         return;
     made.rows.most = rows_of(p, inst, l);
     made.x_stride = made.in;
