@@ -2,7 +2,8 @@
  *
  * Megatron-LM: a directory of torch.distributed.checkpoint with metadata.json
  * (`torch_dist`), or mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt of tensor rank TT, stage
- * PPP and expert rank EEE (legacy), below iter_NNNNNNN, which latest_checkpointed_iteration.txt names.
+ * PPP and expert rank EEE (legacy), below iter_NNNNNNN, which
+ * latest_checkpointed_iteration.txt names.
  * Meta: consolidated.NN.pth of tensor rank NN beside params.json.
  * nanoGPT: ckpt.pt, its train.py's dictionary of model, model_args, optimizer.
  * llm.c: a file of a header of 256 words and all parameters, stacked over the layers.
