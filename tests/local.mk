@@ -207,6 +207,7 @@ shell_tests = \
     %D%/foreign-forms.t \
     %D%/foreign-gpt.t \
     %D%/foreign-megatron.t \
+    %D%/gguf.t \
     %D%/frameworks.t \
     %D%/fuzz/fuzz.t \
     %D%/heads.t \
@@ -306,6 +307,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-log \
     %D%/fuzz/fuzz-manifest \
     %D%/fuzz/fuzz-measure \
+    %D%/fuzz/fuzz-gguf \
     %D%/fuzz/fuzz-megatron \
     %D%/fuzz/fuzz-openai \
     %D%/fuzz/fuzz-part \
@@ -353,6 +355,7 @@ tests_fuzz_fuzz_log_SOURCES = %D%/fuzz/fuzz-log.c %D%/fuzz/driver.c cmd/tp-run/p
 tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
 tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_gguf_SOURCES = %D%/fuzz/fuzz-gguf.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_megatron_SOURCES = %D%/fuzz/fuzz-megatron.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_openai_SOURCES = %D%/fuzz/fuzz-openai.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_part_SOURCES = %D%/fuzz/fuzz-part.c %D%/fuzz/driver.c

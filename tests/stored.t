@@ -168,7 +168,6 @@ cp "$model"/model* conf
 printf 'GGUF\3\0\0\0........' | tee gguf/m.gguf > m.gguf
 cp -r "$model" above/inside
 echo '{}' > adapter/adapter_config.json
-way="GGUF is not read: give the Hugging Face directory that it was made from"
 while IFS=@ read -r path message counted; do
     run tp-run logits --ids 1 -o l "$path"
     status_is 3 "$path is no model"
@@ -180,7 +179,7 @@ done <<EOF
 lfs@/model.safetensors: is a pointer of Git LFS (git lfs pull), not a safetensors file@
 bin@/pytorch_model.bin: is a pointer of Git LFS (git lfs pull), not a file of torch.save@
 conf@/config.json: is a pointer of Git LFS (git lfs pull)@
-m.gguf@: is a GGUF file, not a safetensors file; $way@: is a GGUF file, not a config.json; $way
+m.gguf@: byte 16: the file ends in its header@
 above@: $none; there is a model in above/inside@/config.json: missing; there is a model in above/inside
 adapter@: $none; it is an adapter: give the model that it belongs to@/config.json: missing; it is an adapter: give the model that it belongs to
 $bard/tokenizer.json@: is a tokenizer, not a model; give its directory, $bard@
@@ -190,7 +189,7 @@ for step in steps/*; do echo '{}' > "$step/config.json"; done
 run tp-run logits --ids 1 -o l steps
 err_is "tp-run: steps: $none; there is a model in steps/step-000040" "of a run's checkpoints the newest is named"
 run tp-run logits --ids 1 -o l gguf
-err_is "tp-run: gguf: $none; m.gguf is a GGUF file, which is not read" "a directory of GGUF files, too"
+err_is "tp-run: gguf: $none; there is a model in gguf/m.gguf" "a directory of GGUF files names one"
 
 run tp-run logits --ids 1 -o l "$models/llama-gqa/model.safetensors"
 err_is "tp-run: $models/llama-gqa/model.safetensors: a single file has no config.json to run by; give the directory of both" \

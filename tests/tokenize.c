@@ -1,8 +1,8 @@
 /* tokenize - the ids of texts, and the texts of the ids
  *
  *     tokenize TOKENIZER.JSON < TEXTS
- * Texts are parted by "\n__ggml_vocab_test__\n".  For each a line of ids; the text of
- * the ids must be the text again, or the program ends with 1.
+ * (or a GGUF file) Texts are parted by "\n__ggml_vocab_test__\n".  For each a line of
+ * ids; the text of the ids must be the text again, or the program ends with 1.
  *
  *     tokenize -d TOKENIZER.JSON < LINES
  * Each line is a text as a JSON string, or an array of ids.  For each a line of ids,
@@ -21,6 +21,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
+#include "lib/ckpt/gguftokens.h"
 #include "lib/text/oldfiles.h"
 #include "lib/text/tokenizer.h"
 
@@ -140,6 +141,18 @@ static int of_bytes(const struct tokenizer *t, const char *line, size_t len)
     return !ok;
 }
 
+/* Opens the tokenizer.json PATH, or what the GGUF file PATH has instead. */
+static int open_file(struct tokenizer **t, const char *path, struct err *err)
+{
+    char *text;
+    int ret = gguf_read_tokenizer(&text, path, err);
+
+    if (ret == 0)
+        ret = text ? tokenizer_parse(t, path, text, err) : tokenizer_open(t, path, err);
+    free(text);
+    return ret;
+}
+
 int main(int argc, char **argv)
 {
     bool bytes = argc == 3 && !strcmp(argv[1], "-x");
@@ -153,7 +166,7 @@ int main(int argc, char **argv)
 
     if (argc != 2 + lines + old ||
         (old ? oldfiles_open(&t, argv[3], argv[2], &err)
-             : tokenizer_open(&t, argv[1 + lines], &err)) < 0 ||
+             : open_file(&t, argv[1 + lines], &err)) < 0 ||
         fs_read_file(&text, NULL, "-", 1 << 26, &err) < 0) {
         puts(argc == 2 + lines + old ? err.text : "usage");
         return 2;

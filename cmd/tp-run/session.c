@@ -301,10 +301,15 @@ static int open_tokenizer(struct session *s, struct err *err)
     char *path = fs_join_dup(s->checkpoint->home, "tokenizer.json");
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(
         model_config(s->checkpoint->model), "model_type");
+    const struct source *source = &s->checkpoint->source;
+    const char *made = source_made(source, "tokenizer.json");
     bool found;
-    int ret = fs_find(&found, path, err);
+    int ret = made ? tokenizer_parse(&s->tokenizer, s->checkpoint->path, made, err)
+                   : fs_find(&found, path, err);
 
-    if (ret == 0)
+    if (ret == 0 && source->untokenized)
+        ret = err_set(err, ERR_INPUT, "%s", source->untokenized);
+    else if (ret == 0 && !made)
         ret = found
                   ? tokenizer_open(&s->tokenizer, path, err)
                   : oldfiles_open(&s->tokenizer, s->checkpoint->home,

@@ -8,6 +8,7 @@
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
+#include "lib/ckpt/gguftokens.h"
 #include "lib/train/texts.h"
 #include "lib/train/tokenfile.h"
 #include "lib/train/tokenwriter.h"
@@ -30,7 +31,7 @@ struct tokens_run {
 static int open_model(struct tokens_run *t, const char *model, struct err *err)
 {
     struct ids stop = { 0 };
-    char *file, *dir;
+    char *file, *dir, *made = NULL;
     bool is_dir;
     int ret = -1;
 
@@ -38,7 +39,9 @@ static int open_model(struct tokens_run *t, const char *model, struct err *err)
         return -1;
     file = is_dir ? fs_join_dup(model, "tokenizer.json") : NULL;
     dir = is_dir ? NULL : fs_dirname_dup(model);
-    if (tokenizer_open(&t->tokenizer, file ? file : model, err) == 0 &&
+    if (gguf_read_tokenizer(&made, file ? file : model, err) == 0 &&
+        (made ? tokenizer_parse(&t->tokenizer, model, made, err)
+              : tokenizer_open(&t->tokenizer, file ? file : model, err)) == 0 &&
         session_stop_ids(&stop, dir ? dir : model, err) == 0) {
         t->texts.end_id = stop.n ? stop.v[0] : -1;
         t->texts.tokenizer = t->tokenizer;
@@ -46,6 +49,7 @@ static int open_model(struct tokens_run *t, const char *model, struct err *err)
         ret = 0;
     }
     ids_clear(&stop);
+    free(made);
     free(file);
     free(dir);
     return ret;

@@ -13,9 +13,11 @@ static int merge_codes(const struct cmd *cmd, struct checkpoint *ckpt,
     enum dtype type = opt->dtype ? *opt->dtype : quantize_type(ckpt);
     int status = run_convert(cmd, ckpt, output, dequantize, opt, &quiet);
 
-    if (!status && !w->quiet)
+    if (!status && !w->quiet && bits)
         cmd_warn(cmd, "%s: weights in int%d became %s; they are rounded", output, bits,
                  dtype_name(type));
+    else if (!status && !w->quiet)
+        cmd_warn(cmd, "%s: weights in blocks became %s", output, dtype_name(type));
     return status;
 }
 
@@ -53,17 +55,21 @@ int merge_main(const char *program, int argc, char **argv)
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     enum dtype type;
+    bool coded;
     int status;
 
     if (ranks_from_option(&opt, ranks, &err) < 0 ||
         dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], &from, &err) < 0)
         return cmd_fail(&cmd, &err);
-    if (opt.some &&
-        (given || (ckpt->model && ckpt->sharded && model_code_bits(ckpt->model))))
+    coded = ckpt->model && (model_in_blocks(ckpt->model) ||
+                            (ckpt->sharded && model_code_bits(ckpt->model)));
+    if (opt.some && (given || coded))
         status = cmd_usage(&cmd, "--ranks: not with %s",
-                           given ? "--export" : "weights in int8 and int4");
-    else if (ckpt->model && ckpt->sharded && !given && model_code_bits(ckpt->model))
+                           given                          ? "--export"
+                           : model_in_blocks(ckpt->model) ? "weights in blocks"
+                                                          : "weights in int8 and int4");
+    else if (coded && !given)
         status = merge_codes(&cmd, ckpt, operand[1], &opt, &w);
     else
         status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,

@@ -19,8 +19,7 @@ static const struct {
     const char *bytes, *kind, *advice;
 } kinds[] = {
     { "PK\003\004", "a zip file, as torch.save writes", "" },
-    { "GGUF", "a GGUF file",
-      "; GGUF is not read: give the Hugging Face directory that it was made from" },
+    { "GGUF", "a GGUF file", "; a model in it is named by the file" },
     { "\x93NUMPY", "a NumPy file", "" },
     { "\x89HDF", "an HDF5 file", "" },
     { "version ", "a pointer of Git LFS (git lfs pull)", "" },
@@ -259,7 +258,7 @@ static char *describe_dup(const char *dir, const char *name)
     char *config, *path, *text = NULL;
 
     if (str_ends(name, ".gguf"))
-        return str_dupf("; %s is a GGUF file, which is not read", name);
+        return str_dupf("; there is a model in %s/%s", dir, name);
     if (!strcmp(name, "adapter_config.json"))
         return str_dupf("; it is an adapter: give the model that it belongs to");
     path = fs_join_dup(dir, name);

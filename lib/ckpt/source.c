@@ -26,8 +26,8 @@ enum { MAX_JSON = 256 << 20, CHUNK = 1 << 20 };
 /* The first that finds itself opens a path; the last but one reports what a directory
  * of no form lacks. */
 static const struct source_ops *const forms[] = {
-    &hubdir_ops,    &megatron_ops,  &meta_ops,    &dcpdir_ops, &zerodir_ops,
-    &hubshards_ops, &rankfiles_ops, &nanogpt_ops, &llmc_ops,   &hubfile_ops
+    &hubdir_ops,    &megatron_ops, &meta_ops, &dcpdir_ops, &zerodir_ops, &hubshards_ops,
+    &rankfiles_ops, &nanogpt_ops,  &llmc_ops, &gguf_ops,   &hubfile_ops
 };
 
 enum { NFORMS = sizeof(forms) / sizeof(*forms) };
@@ -218,6 +218,9 @@ void source_clear(struct source *s)
     free(s->config);
     free(s->config_path);
     free(s->unmade);
+    free(s->untokenized);
+    for (size_t i = 0; i < s->nmade; i++)
+        free(s->made[i].text);
     free(s->home);
     free(s->input);
     free(s->file);
@@ -309,6 +312,14 @@ const char *source_file_of(const struct source *s, const struct tensor *t)
     const struct source_file *f = &s->file[t->file];
 
     return f->origin || !f->header || !s->ninputs ? f->name : s->input[t->input].name;
+}
+
+const char *source_made(const struct source *s, const char *name)
+{
+    for (size_t i = 0; i < s->nmade; i++)
+        if (!strcmp(s->made[i].name, name))
+            return s->made[i].text;
+    return NULL;
 }
 
 const char *source_place(const struct source *s, const struct tensor *t)

@@ -54,6 +54,13 @@ struct source_alias {
     const char *name, *stored;
 };
 
+/* A small file that the form makes of what it has. */
+struct source_text {
+    const char *name; /* "tokenizer.json" */
+    char *text;
+};
+enum { SOURCE_MOST_MADE = 2 };
+
 struct source {
     const struct source_ops *ops; /* its form */
     char *path;                   /* as given */
@@ -62,7 +69,10 @@ struct source {
     char *config_path;
     char *unmade; /* why the form, which describes the model otherwise, gives no config;
                    * NULL: it does, or has no description */
-    char *home;   /* the directory of the files that are carried */
+    struct source_text made[SOURCE_MOST_MADE];
+    size_t nmade;
+    char *untokenized; /* why no tokenizer is made of the form's own; or NULL */
+    char *home;        /* the directory of the files that are carried */
     const char
         *dialect;       /* whose names the tensors have: "meta"; NULL: Hugging Face's */
     struct tensor *raw; /* of a dialect: all shards of all tensors, .file is the number
@@ -147,6 +157,8 @@ bool source_is_safetensors(const struct source *s);
 /* The name of the file with the tensor T, which lies in one: that of the safetensors
  * form if the file stands for an input. */
 const char *source_file_of(const struct source *s, const struct tensor *t);
+/* The text of the small file NAME that the form of S makes; NULL: it makes none. */
+const char *source_made(const struct source *s, const char *name);
 /* The path to name in a message about T: its file, or the source. */
 const char *source_place(const struct source *s, const struct tensor *t);
 

@@ -536,8 +536,10 @@ static bool is_stored(const struct model *m, size_t t)
     if (d->packs && d->companion_of >= 0)
         return m->tensor[m->state->def[d->companion_of].first + (t - d->first)]
                    .source >= 0;
-    return d->replaced_by >= 0 &&
-           m->tensor[m->state->def[d->replaced_by].first + (t - d->first)].source >= 0;
+    for (int k = d->replaced_by; k >= 0; k = m->state->def[k].next_replacer)
+        if (m->tensor[m->state->def[k].first + (t - d->first)].source >= 0)
+            return true;
+    return false;
 }
 
 /* Decides whether tensors "tied by file" are tied: a stored one is a tensor of its own,

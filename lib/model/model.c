@@ -541,6 +541,7 @@ static int read_tensor(struct model *m, const struct family_entry *e, struct err
                               .file_def = -1,
                               .companion_of = -1,
                               .replaced_by = -1,
+                              .next_replacer = -1,
                               .near = -1,
                               .section = -1,
                               .capture = { -1, -1 } };

@@ -243,21 +243,33 @@ enum model_packed {
 };
 
 /* The packings that unpack.h reads; see packing.c for their sources. */
-enum model_form { FORM_SCALED, FORM_GPTQ, FORM_AWQ, FORM_WORDS, FORM_INT4, FORM_MXFP4 };
+enum model_form {
+    FORM_SCALED,
+    FORM_GPTQ,
+    FORM_AWQ,
+    FORM_WORDS,
+    FORM_INT4,
+    FORM_MXFP4,
+    FORM_BLOCKS
+};
 
 /* How the checkpoint stores a quantized weight. */
+struct blocks_row;
 struct model_packing {
     enum model_form form;
-    long part[PACKED_NROLES]; /* tensors of the model, by role; -1: none */
-    int bits;                 /* per value in a word of 32 bits */
-    bool zero_less_one;       /* zero points are stored minus 1 */
-    double scale;             /* a further factor of all values */
+    long part[PACKED_NROLES];        /* tensors of the model, by role; -1: none */
+    int bits;                        /* per value in a word of 32 bits */
+    bool zero_less_one;              /* zero points are stored minus 1 */
+    double scale;                    /* a further factor of all values */
+    const struct blocks_row *blocks; /* of FORM_BLOCKS */
 };
 
 /* The method in M's quantization_config; NULL without one. */
 const char *model_quantized(const struct model *m);
 /* The bits of its codes, 8 or 4, if tp-shard quantized it; else 0. */
 int model_code_bits(const struct model *m);
+/* Are its matrices in ggml's blocks, as GGUF has them? */
+bool model_in_blocks(const struct model *m);
 /* True if the checkpoint stores tensor T of the bound M quantized; then sets *out. */
 bool model_packing(const struct model *m, size_t t, struct model_packing *out);
 /* The type to which a weight packed as P, with scales of type SCALES, is unpacked: bf16

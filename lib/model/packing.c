@@ -3,7 +3,8 @@
  * GPTQ: AutoGPTQ's layout, and "gptq_v2", which does not subtract 1 from the zero
  * points.  AWQ: AutoAWQ's "gemm".  FP8: weights times a scale per block, per row or per
  * tensor.  compressed-tensors: the same, and 32-bit words.  bitsandbytes: LLM.int8; a
- * row's scale is its largest magnitude, which is stored as 127. */
+ * row's scale is its largest magnitude, which is stored as 127.  GGUF: ggml's blocks
+ * (base/blocks.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static const struct {
     { "shardutils", FORM_SCALED, FORM_INT4, 0, 1 },
     { "gptq", FORM_GPTQ, FORM_GPTQ, 1 << PACKED_VALUES | 1 << PACKED_ZEROS, 1 },
     { "awq", FORM_AWQ, FORM_AWQ, 1 << PACKED_VALUES | 1 << PACKED_ZEROS, 1 },
+    { "gguf", FORM_BLOCKS, FORM_BLOCKS, 1 << PACKED_VALUES, 1 },
 };
 enum { NMETHODS = sizeof(methods) / sizeof(*methods) };
 
@@ -60,6 +62,11 @@ int model_code_bits(const struct model *m)
     return cJSON_IsNumber(bits) && bits->valueint == 4 ? 4 : 8;
 }
 
+bool model_in_blocks(const struct model *m)
+{
+    return !strcmp(quant_method(m), "gguf");
+}
+
 bool model_packing(const struct model *m, size_t t, struct model_packing *out)
 {
     const struct tensor_def *of = &m->state->def[m->tensor[t].kind];
@@ -69,6 +76,7 @@ bool model_packing(const struct model *m, size_t t, struct model_packing *out)
 
     for (int r = 0; r < PACKED_NROLES; r++)
         out->part[r] = -1;
+    out->blocks = NULL;
     for (size_t i = 0; i < m->state->ndefs; i++) {
         const struct tensor_def *d = &m->state->def[i];
         size_t at = d->first + (t - of->first);
@@ -79,6 +87,7 @@ bool model_packing(const struct model *m, size_t t, struct model_packing *out)
         found = true;
         family |= d->packs != NULL;
         out->part[d->role] = (long)at;
+        out->blocks = d->blocks;
     }
     if (!found || (!family && method == NMETHODS))
         return false;
@@ -165,7 +174,7 @@ int model_check_packing(const struct model *m, size_t t, const struct model_pack
     if (p->form == FORM_MXFP4)
         needs |= 1 << PACKED_VALUES;
     else
-        needs |= methods[method].needs;
+        needs = (p->form == FORM_BLOCKS ? 0 : needs) | methods[method].needs;
     if (p->form == FORM_WORDS &&
         cJSON_IsFalse(quant_weight_setting(m, "sym", "symmetric")))
         needs |= 1 << PACKED_ZEROS;
@@ -274,6 +283,8 @@ static const struct setting settings[] = {
     { "compressed-tensors/", "observer_kwargs", "" },
     { "compressed-tensors/", "scale_dtype", "" },
     { "compressed-tensors/", "zp_dtype", "" },
+
+    { "gguf", "dtype", "\"float32\"|\"bfloat16\"|\"float16\"" },
 
     { "shardutils", "bits", "4|8" },
     { "shardutils", "group_size", "32" },

@@ -9,13 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/blocks.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/model/bind.h"
 
 /* The axis of the weight that a companion's axis follows, and its divisor. */
 enum along { ALONG_NONE, ALONG_OUT, ALONG_IN };
-enum by { BY_ONE, BY_PAIR, BY_HALF, BY_PACK, BY_GROUP, BY_BLOCK_OUT, BY_BLOCK_IN };
+enum by {
+    BY_ONE,
+    BY_PAIR,
+    BY_HALF,
+    BY_PACK,
+    BY_GROUP,
+    BY_BLOCK_OUT,
+    BY_BLOCK_IN,
+    BY_NUMBERS, /* of one of ggml's blocks */
+    BY_BYTES    /* of one: not divided, so many */
+};
 
 struct companion {
     const char *method; /* "method/strategy" if for one strategy only */
@@ -26,7 +37,7 @@ struct companion {
     struct {
         enum along along;
         enum by by;
-    } axis[2];
+    } axis[3];
 };
 
 static const struct companion companions[] = {
@@ -190,6 +201,10 @@ static const struct companion companions[] = {
       { { ALONG_OUT, BY_HALF }, { ALONG_IN, BY_ONE } } },
 };
 
+/* ggml's blocks in the place of a weight, in a tensor whose name ends with theirs:
+ * weight.q8_0. */
+static const char GGUF[] = "gguf";
+
 const cJSON *quant_setting(const struct model *m, const char *key)
 {
     const cJSON *q =
@@ -229,6 +244,8 @@ static uint64_t divisor(const struct model *m, enum by by, uint64_t n)
     switch (by) {
     case BY_ONE:
     case BY_PAIR:
+    case BY_NUMBERS:
+    case BY_BYTES:
         break;
     case BY_HALF: /* two values in a byte */
         return 2;
@@ -276,14 +293,24 @@ static void raise_grain(struct model *m, const struct axis *a, uint64_t block)
 }
 
 static int make_axis(struct model *m, struct axis *out, const struct tensor_def *base,
-                     enum along along, enum by by, struct err *err)
+                     const struct companion *c, int k, const struct blocks_row *blocks,
+                     struct err *err)
 {
+    enum along along = c->axis[k].along;
+    enum by by = c->axis[k].by;
     const struct axis *from = &base->axis[along == ALONG_IN];
     uint64_t block;
 
-    if (along == ALONG_NONE)
-        return axis_parse(out, by == BY_PAIR ? "2" : "1", &m->scope, err);
-    block = divisor(m, by, from->size);
+    if (along == ALONG_NONE) {
+        char *text = str_dupf("%d", by == BY_PAIR    ? 2
+                                    : by == BY_BYTES ? (int)blocks->bytes
+                                                     : 1);
+        int ret = axis_parse(out, text, &m->scope, err);
+
+        free(text);
+        return ret;
+    }
+    block = by == BY_NUMBERS ? blocks->numbers : divisor(m, by, from->size);
     axis_divide(out, from, block);
     if (block > 1)
         raise_grain(m, from, block);
@@ -300,8 +327,9 @@ static void make_names(struct tensor_def *d, const struct tensor_def *base,
                               base->name[i], suffix);
 }
 
+/* Adds companion C, of BLOCKS if it has any, to the weights of definition BASE. */
 static int add_definition(struct model *m, size_t base, const struct companion *c,
-                          struct err *err)
+                          const struct blocks_row *blocks, struct err *err)
 {
     struct model_state *s = m->state;
     struct tensor_def *d = &s->def[s->ndefs];
@@ -311,14 +339,15 @@ static int add_definition(struct model *m, size_t base, const struct companion *
     memset(d->axis, 0, sizeof(d->axis));
     d->companion_of = d->near = (int)base;
     d->role = c->role;
+    d->blocks = blocks;
     d->tied_def = d->file_def = -1;
     d->optional = true;
     d->ndim = c->ndim;
     for (int k = 0; k < c->ndim; k++)
-        if (make_axis(m, &d->axis[k], &s->def[base], c->axis[k].along, c->axis[k].by,
-                      err) < 0)
+        if (make_axis(m, &d->axis[k], &s->def[base], c, k, blocks, err) < 0)
             return -1;
     make_names(d, &s->def[base], c->suffix);
+    d->next_replacer = c->replaces ? s->def[base].replaced_by : -1;
     if (c->replaces)
         s->def[base].replaced_by = (int)s->ndefs;
     s->ndefs++;
@@ -377,6 +406,7 @@ int quant_check_config(const struct model *m, bool known, struct err *err)
 
     for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++)
         known |= is_method(&companions[i], name);
+    known |= !strcmp(name, GGUF);
     if (!known)
         return err_set(
             err, ERR_INPUT,
@@ -439,8 +469,20 @@ static bool has_shape(const struct model *m, const struct companion *c,
     return true;
 }
 
+/* The companion that has a weight's blocks, without its suffix. */
+static const struct companion in_blocks = {
+    .method = GGUF,
+    .role = PACKED_VALUES,
+    .replaces = true,
+    .ndim = 3,
+    .axis = { { ALONG_OUT, BY_ONE },
+              { ALONG_IN, BY_NUMBERS },
+              { ALONG_NONE, BY_BYTES } },
+};
+
 int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 {
+    const struct blocks_row *blocks;
     const cJSON *method = quant_setting(m, "quant_method");
     const char *dot = strrchr(in->name, '.');
     size_t own = strlen(".weight");
@@ -467,8 +509,19 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
             has_shape(m, &companions[i], &m->tensor[t], in)) {
             size_t base = (size_t)m->tensor[t].kind;
 
-            return add_definition(m, base, &companions[i], err) < 0 ? -1 : 1;
+            return add_definition(m, base, &companions[i], NULL, err) < 0 ? -1 : 1;
         }
+    blocks = !strcmp(method->valuestring, GGUF) && in->ndim == in_blocks.ndim &&
+                     str_starts(dot + 1, "weight.")
+                 ? blocks_named(dot + 1 + strlen("weight."))
+                 : NULL;
+    if (blocks) {
+        struct companion made = in_blocks;
+
+        made.suffix = dot + 1;
+        return add_definition(m, (size_t)m->tensor[t].kind, &made, blocks, err) < 0 ? -1
+                                                                                    : 1;
+    }
     return err_set(err, ERR_INPUT, "tensor %s: not known of weights quantized by %s",
                    in->name, method->valuestring);
 }

@@ -51,6 +51,6 @@ MUST_CHECK int quant_check_settings(const struct model *m, struct str *ignored,
                                     struct err *err);
 
 /* Most companions per definition. */
-enum { QUANT_MAX_COMPANIONS = 6 };
+enum { QUANT_MAX_COMPANIONS = 13 }; /* one for each of ggml's blocks */
 
 #endif

@@ -18,12 +18,16 @@ struct tensor_def {
     bool optional, frozen;
     int companion_of; /* definition of the quantized weight that it belongs to, or -1 */
     int replaced_by;  /* definition stored in its place when quantized, or -1 */
-    int near;         /* definition with whose readers it is stored, or -1 */
+    int next_replacer; /* of one that replaces: another that does, of other layers, or
+                        * -1
+                        */
+    int near;          /* definition with whose readers it is stored, or -1 */
     const struct json
         *beside;              /* no line reads it: the tensor with which it is stored */
     const struct json *packs; /* "mxfp4" or "scales": the tensor whose packed values or
                                  scales it holds; or NULL */
     enum model_packed role;   /* of a companion */
+    const struct blocks_row *blocks; /* of one whose numbers lie in ggml's blocks */
     const char *stack; /* pattern of the tensor that stacks it for all experts, in files
                           of torch.save; or NULL */
     char **name;       /* [nnames] the pattern's alternatives, expanded */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/blocks.h"
 #include "lib/base/codes.h"
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
@@ -31,6 +32,8 @@ struct item {
     size_t from;   /* tensor of the input: of SCALES, of the matrix */
     size_t scales; /* of PLAIN: those of the input */
     bool cols;     /* of CODES and PLAIN: outputs are columns */
+    const struct blocks_row
+        *blocks; /* of PLAIN: in which the input has them, or NULL */
     enum dtype dtype;
     int ndim;
     uint64_t shape[TENSOR_MAX_DIMS], bytes, offset;
@@ -116,6 +119,8 @@ static int stream(struct writer *w, size_t t, uint64_t least_rows, uint64_t numb
     const char *what = w->t->name;
     uint64_t rows, row_bytes = w->t->shape[1] * (uint64_t)dtype_bits(w->t->dtype) / 8;
 
+    if (w->t->ndim == 3)
+        row_bytes *= w->t->shape[2];
     rows = row_bytes < STRIP_BYTES ? STRIP_BYTES / row_bytes : 1;
     if (rows > w->t->shape[0])
         rows = w->t->shape[0];
@@ -300,6 +305,14 @@ static int decode4(struct writer *w, uint64_t rows, struct err *err)
     return put_plain(w, 2 * w->first * cols, 2 * rows * cols, err);
 }
 
+static int decode_blocks(struct writer *w, uint64_t rows, struct err *err)
+{
+    uint64_t cols = w->plain->shape[1];
+
+    blocks_widen(w->plain->blocks, w->wide, w->strip, (size_t)(rows * cols));
+    return put_plain(w, w->first * cols, rows * cols, err);
+}
+
 static int gather_scales(struct writer *w, uint64_t rows, struct err *err)
 {
     const struct tensor *s = &w->c->tensor[w->scales->from];
@@ -430,6 +443,38 @@ static int check_scales(const struct writer *w, const struct tensor *t,
                          w->c->path, s->name, t->name);
 }
 
+/* The blocks in which T has a weight, whose name is the first *n letters of its own;
+ * NULL: it is none. */
+static const struct blocks_row *blocks_of(const struct tensor *t, size_t *n)
+{
+    static const char weight[] = ".weight";
+    const char *dot = strrchr(t->name, '.');
+    size_t own = strlen(weight);
+    const struct blocks_row *found = NULL;
+
+    if (dot && t->dtype == DTYPE_U8 && t->ndim == 3 && (size_t)(dot - t->name) >= own &&
+        !strncmp(dot - own, weight, own))
+        found = blocks_named(dot + 1);
+    if (!found || t->shape[2] != found->bytes || t->shape[1] > UINT32_MAX ||
+        !t->shape[0] || !t->shape[1])
+        return NULL;
+    *n = (size_t)(dot - t->name);
+    return found;
+}
+
+/* Adds the weight that tensor I has in BLOCKS, as numbers of type TO; its name has N
+ * letters. */
+static void plan_blocks(struct writer *w, size_t i, const struct blocks_row *blocks,
+                        size_t n, enum dtype to)
+{
+    struct item *item = add(w, w->c->tensor[i].name, PLAIN, i, to);
+
+    item->name[n] = '\0';
+    item->blocks = blocks;
+    item->ndim = 2;
+    item->shape[1] *= blocks->numbers;
+}
+
 static int plan_plain(struct writer *w, struct err *err)
 {
     enum dtype to = w->opt->dtype ? *w->opt->dtype : quantize_type(w->c);
@@ -441,10 +486,16 @@ static int plan_plain(struct writer *w, struct err *err)
         const struct tensor *t = &w->c->tensor[i];
         size_t n = strlen(t->name);
         bool four = t->dtype == DTYPE_U8 && str_ends(t->name, ".weight.int4");
+        const struct blocks_row *blocks =
+            model_in_blocks(w->c->model) ? blocks_of(t, &n) : NULL;
         struct item *item;
         long scales;
         bool cols;
 
+        if (blocks) {
+            plan_blocks(w, i, blocks, n, to);
+            continue;
+        }
         if (str_ends(t->name, ".weight.scale"))
             continue;
         if (!four && t->dtype != DTYPE_I8) {
@@ -531,6 +582,8 @@ static int write_item(struct writer *w, size_t i, struct err *err)
     } else if (it->how == CODES) {
         w->scales = it + 1;
         ret = write_codes(w, it->from, err);
+    } else if (it->blocks) {
+        ret = stream(w, it->from, 1, it->shape[1], decode_blocks, err);
     } else if (it->how == PLAIN) {
         w->scales = &scales;
         w->bits = w->t->dtype == DTYPE_U8 ? 4 : 8;

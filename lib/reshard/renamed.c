@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/blocks.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/boxes.h"
@@ -81,6 +82,15 @@ static int wrong_shape(const struct renaming *r, const struct tensor *t,
     return -1;
 }
 
+/* The size along axis K of MT of what ST stores: of blocks, the bytes of its last. */
+static uint64_t size_of(const struct model_tensor *mt, const struct tensor *t, int k)
+{
+    uint64_t size = mt->axis[k]->size;
+
+    return t->blocks && k == mt->ndim - 1 ? size / t->blocks->numbers * t->blocks->bytes
+                                          : size;
+}
+
 /* Rows of the stored tensor that V needs at least. */
 static uint64_t rows_needed(const struct names_view *v, const struct model_tensor *mt)
 {
@@ -110,7 +120,7 @@ static int find_whole(struct whole *w, const struct renaming *r,
             return wrong_shape(r, t, mt, st, err);
     for (int k = 0; k < w->ndim; k++) {
         w->shape[k] = t->shape[v->nlead + k];
-        want[k] = mt->axis[v->transposed ? w->ndim - 1 - k : k]->size;
+        want[k] = size_of(mt, t, v->transposed ? w->ndim - 1 - k : k);
     }
     for (int k = 0; k < w->ndim; k++) {
         uint64_t need = k ? want[k] : v->ndigits ? rows_needed(v, mt) : want[0];
@@ -321,11 +331,12 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
                 const struct names_view *v, struct err *err)
 {
     uint64_t *shape =
-        pool_take(&r->s->pool, ((size_t)mt->ndim + 1) * sizeof(*shape), 8);
+        pool_take(&r->s->pool, ((size_t)mt->ndim + 2) * sizeof(*shape), 8);
     struct tensor t = { .name = pool_strdup(&r->s->pool, mt->name),
                         .shape = shape,
                         .dtype = st->t->dtype,
                         .ndim = mt->ndim };
+    const struct blocks_row *blocks = st->t->blocks;
     struct boxing to = { 0 };
     struct whole w;
     uint64_t elements = 1;
@@ -342,8 +353,11 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
                            r->s->path, st->t->name, i);
     if (find_whole(&w, r, st, v, mt, err) < 0)
         return -1;
+    if (blocks &&
+        (mt->ndim != 2 || v->transposed || mt->axis[1]->size % blocks->numbers))
+        return wrong_shape(r, st->t, mt, st, err);
     for (int k = 0; k < mt->ndim; k++) {
-        shape[k] = mt->axis[k]->size;
+        shape[k] = size_of(mt, st->t, k);
         if (!mem_mul(&elements, elements, shape[k]))
             return wrong_shape(r, st->t, mt, st, err);
     }
@@ -358,7 +372,7 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
     for (int k = 0; k < to.ndigits; k++)
         to.shape[k] = to.digit[k].count;
     for (int k = 1; k < mt->ndim; k++)
-        to.shape[to.ndigits + k - 1] = mt->axis[k]->size;
+        to.shape[to.ndigits + k - 1] = shape[k];
     if (v->transposed) {
         to.shape[0] = mt->axis[0]->size;
         to.shape[1] = mt->axis[1]->size;
@@ -370,6 +384,15 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
                   st->t->name, err) < 0)
         goto out;
     form_join_boxes(&t);
+    if (blocks) {
+        char *name = str_dupf("%s.%s", mt->name, blocks->name);
+
+        t.name = pool_strdup(&r->s->pool, name);
+        shape[t.ndim - 1] /= blocks->bytes;
+        shape[t.ndim++] = blocks->bytes;
+        t.stride = NULL;
+        free(name);
+    }
     r->made = xgrow(r->made, &r->cap, r->nmade + 1, sizeof(*r->made));
     r->made[r->nmade++] = t;
     ret = 0;
@@ -428,6 +451,17 @@ static void list_stored(struct renaming *r, struct tensor *t, size_t n)
     }
 }
 
+/* Joins the bytes of each block of T's rows to those of the rows. */
+static void join_blocks(struct source *s, struct tensor *t)
+{
+    uint64_t *shape = pool_take(&s->pool, (size_t)t->ndim * sizeof(*shape), 8);
+
+    memcpy(shape, t->shape, (size_t)t->ndim * sizeof(*shape));
+    t->ndim--;
+    shape[t->ndim - 1] *= shape[t->ndim];
+    t->shape = shape;
+}
+
 /* Makes R's tensors of the N stored ones at T, which it orders and whose names it
  * shortens. */
 static int rename_set(struct renaming *r, struct tensor *t, size_t n, struct err *err)
@@ -438,6 +472,9 @@ static int rename_set(struct renaming *r, struct tensor *t, size_t n, struct err
     for (size_t i = 0; i < n; i++) /* what wraps the model */
         while (str_starts(t[i].name, "module.") || str_starts(t[i].name, "model."))
             t[i].name = strchr(t[i].name, '.') + 1;
+    for (size_t i = 0; i < n; i++)
+        if (t[i].blocks)
+            join_blocks(s, &t[i]);
     if (n)
         qsort(t, n, sizeof(*t), compare_tensors);
     for (size_t i = 1; i < n && ret == 0; i++) /* such as module.NAME and NAME */

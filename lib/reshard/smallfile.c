@@ -24,7 +24,7 @@ static bool has_own_config(const struct checkpoint *c)
 size_t smallfile_count(const struct checkpoint *c)
 {
     return c->sharded ? c->manifest.nfiles - (size_t)c->manifest.nparts
-                      : c->source.nsmall + has_own_config(c);
+                      : c->source.nsmall + c->source.nmade + has_own_config(c);
 }
 
 /* File I as the manifest of a sharded C lists it. */
@@ -33,11 +33,24 @@ static const struct manifest_file *listed(const struct checkpoint *c, size_t i)
     return &c->manifest.file[(size_t)c->manifest.nparts + i];
 }
 
+/* The text of file I, which lies nowhere, of what the form makes; NULL: it lies beside
+ * the weights. */
+static const char *made_text(const struct checkpoint *c, size_t i)
+{
+    if (c->sharded || i < c->source.nsmall)
+        return NULL;
+    i -= c->source.nsmall;
+    return i < c->source.nmade ? c->source.made[i].text : c->source.config;
+}
+
 const char *smallfile_name(const struct checkpoint *c, size_t i)
 {
-    if (!c->sharded && i == c->source.nsmall)
-        return CONFIG;
-    return c->sharded ? listed(c, i)->name : c->source.small[i];
+    if (c->sharded)
+        return listed(c, i)->name;
+    if (i < c->source.nsmall)
+        return c->source.small[i];
+    i -= c->source.nsmall;
+    return i < c->source.nmade ? c->source.made[i].name : CONFIG;
 }
 
 bool smallfile_has(const struct checkpoint *c, const char *name)
@@ -57,8 +70,8 @@ int smallfile_read(struct smallfile *out, const struct checkpoint *c, size_t i,
     int ret;
 
     *out = (struct smallfile){ .name = name };
-    if (!c->sharded && i == c->source.nsmall) {
-        out->text = xstrdup(c->source.config);
+    if (made_text(c, i)) {
+        out->text = xstrdup(made_text(c, i));
         out->n = strlen(out->text);
         out->crc = hash_crc32(0, out->text, out->n);
         out->mode = 0666;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/blocks.h"
 #include "lib/base/mem.h"
 #include "lib/base/shares.h"
 
@@ -187,6 +188,22 @@ static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
         }
 }
 
+/* ggml's blocks: part [row][block][byte]. */
+static void blocks_of_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    const struct piece *values = &u->part[PACKED_VALUES];
+    const struct blocks_row *of = u->p->blocks;
+    const uint8_t *x =
+        (const uint8_t *)values->data + u->value_row[r] * values->dim[1] * of->bytes;
+    float block[BLOCKS_MOST];
+
+    for (uint64_t c = 0, end; c < u->cols; c = end) {
+        of->widen(block, x + u->value_col[c] * of->bytes);
+        for (end = c + alike(u, u->value_col, c); c < end; c++)
+            y[c] = block[u->col[c] % of->numbers];
+    }
+}
+
 static const struct form {
     void (*row)(const struct unpacker *u, uint64_t r, float *y);
     enum dtype values; /* type of the tensors other than scales; U8: the row function
@@ -200,6 +217,7 @@ static const struct form {
     [FORM_WORDS] = { words_row, DTYPE_I32, { 0, 0, 0 }, { 1, 1, 1 } },
     [FORM_INT4] = { int4_row, DTYPE_U8, { 0, 0, -1 }, { 1, 1, -1 } },
     [FORM_MXFP4] = { mxfp4_row, DTYPE_U8, { -1, -1, -1 }, { -1, -1, -1 } },
+    [FORM_BLOCKS] = { blocks_of_row, DTYPE_U8, { 0, -1, -1 }, { 1, -1, -1 } },
 };
 
 /* ---- reading the tensors ---- */

@@ -1,0 +1,248 @@
+/* ggufconfig - the metadata of a GGUF file as a config.json */
+#include "lib/ckpt/ggufconfig.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+/* What is written of a key. */
+enum what { NUMBER, REAL };
+
+/* A key of the config, and the key that has its value behind the architecture's name.
+ */
+struct field {
+    const char *key, *name;
+    enum what what;
+    bool required;
+};
+
+static const struct field fields[] = {
+    { "num_hidden_layers", "block_count", NUMBER, true },
+    { "hidden_size", "embedding_length", NUMBER, true },
+    { "num_attention_heads", "attention.head_count", NUMBER, true },
+    { "intermediate_size", "feed_forward_length", NUMBER, true },
+    { "max_position_embeddings", "context_length", NUMBER, true },
+    { "rms_norm_eps", "attention.layer_norm_rms_epsilon", REAL, true },
+    { "num_key_value_heads", "attention.head_count_kv", NUMBER, false },
+    { "head_dim", "attention.key_length", NUMBER, false },
+    { NULL, NULL, NUMBER, false },
+};
+
+static const struct field moe_fields[] = {
+    { "num_local_experts", "expert_count", NUMBER, true },
+    { "num_experts_per_tok", "expert_used_count", NUMBER, true },
+    { NULL, NULL, NUMBER, false },
+};
+
+/* An architecture, with experts or without, and the model that it is. */
+static const struct kind {
+    const char *arch;
+    bool experts;
+    const char *model, *type;
+    const struct field *more;
+    const char *text; /* of the config */
+} kinds[] = {
+    { "llama", false, "LlamaForCausalLM", "llama", NULL, "\"hidden_act\":\"silu\"" },
+    { "llama", true, "MixtralForCausalLM", "mixtral", moe_fields,
+      "\"hidden_act\":\"silu\",\"sliding_window\":null" },
+    { "qwen2", false, "Qwen2ForCausalLM", "qwen2", NULL, "\"hidden_act\":\"silu\"" },
+    { "qwen3", false, "Qwen3ForCausalLM", "qwen3", NULL, "\"hidden_act\":\"silu\"" },
+};
+
+enum { NKINDS = sizeof(kinds) / sizeof(*kinds) };
+
+struct making {
+    struct source *s;
+    const struct gguf *g;
+    char *arch;
+    struct str text;
+};
+
+static bool refuse(struct making *m, const char *what, const char *name)
+{
+    m->s->unmade =
+        str_dupf("%s: %s %s%s%s, of which no config.json is made", m->g->path, what,
+                 name ? m->arch : "", name ? "." : "", name ? name : m->arch);
+    return false;
+}
+
+/* ---- values ---- */
+
+/* The number of the key NAME of the architecture; a list must have one value. */
+static bool find_number(const struct making *m, const char *name, double *out)
+{
+    const struct gguf_value *v = gguf_get(m->g, m->arch, name);
+    double x;
+
+    if (!gguf_number(v, 0, out) || !isfinite(*out))
+        return false;
+    for (uint64_t i = 1; i < v->n; i++)
+        if (!gguf_number(v, i, &x) || x != *out)
+            return false;
+    return true;
+}
+
+/* Adds X, an f32, as the shortest decimal that is it: 1e-05 became 9.9999997e-06. */
+static void add_real(struct making *m, double x)
+{
+    char text[32];
+    int digits = 1;
+
+    if (x == floor(x) && fabs(x) < 1e15) {
+        str_addf(&m->text, "%.1f", x);
+        return;
+    }
+    do
+        snprintf(text, sizeof(text), "%.*g", digits++, x);
+    while (digits < 10 && strtof(text, NULL) != (float)x);
+    str_add(&m->text, text);
+}
+
+static bool add_field(struct making *m, const struct field *f)
+{
+    double x;
+
+    if (!gguf_get(m->g, m->arch, f->name))
+        return !f->required || refuse(m, "no", f->name);
+    if (!find_number(m, f->name, &x) || x < 0 ||
+        (f->what == NUMBER && (x > 1e9 || x != (double)(int)x)))
+        return refuse(m, "an unusual", f->name);
+    str_addf(&m->text, ",\"%s\":", f->key);
+    if (f->what == NUMBER)
+        str_addf(&m->text, "%d", (int)x);
+    else
+        add_real(m, x);
+    return true;
+}
+
+static bool add_fields(struct making *m, const struct field *f)
+{
+    bool all = true;
+
+    for (; all && f && f->key; f++)
+        all = add_field(m, f);
+    return all;
+}
+
+/* ---- what tensors say ---- */
+
+static const struct tensor *find_tensor(const struct making *m, const char *name)
+{
+    for (size_t i = 0; i < m->s->nraw; i++)
+        if (!strcmp(m->s->raw[i].name, name))
+            return &m->s->raw[i];
+    return NULL;
+}
+
+/* The vocabulary is the table's; without an output it is tied. */
+static bool add_vocabulary(struct making *m)
+{
+    const struct tensor *t = find_tensor(m, "token_embd.weight");
+
+    if (!t || t->ndim < 2)
+        return refuse(m, "no tensor token_embd.weight in a model of", NULL);
+    str_addf(&m->text, ",\"vocab_size\":%llu,\"tie_word_embeddings\":%s",
+             (unsigned long long)t->shape[0],
+             find_tensor(m, "output.weight") ? "false" : "true");
+    return true;
+}
+
+/* Numbers in blocks are dequantized to f32, unless the config says otherwise; plain
+ * ones have a type of their own. */
+static void add_type(struct making *m)
+{
+    const struct tensor *t = find_tensor(m, "token_embd.weight");
+    bool blocks = false;
+
+    for (size_t i = 0; i < m->s->nraw; i++)
+        blocks |= m->s->raw[i].blocks != NULL;
+    str_addf(&m->text, ",\"torch_dtype\":\"%s\"",
+             blocks || !dtype_is_float(t->dtype) ? "float32" : dtype_pytorch(t->dtype));
+    if (blocks)
+        str_add(&m->text, ",\"quantization_config\":{\"quant_method\":\"gguf\"}");
+}
+
+/* ---- positions ---- */
+
+static bool add_rotary(struct making *m)
+{
+    const struct gguf_value *type = gguf_get(m->g, m->arch, "rope.scaling.type");
+    double base = 10000, factor = 1;
+
+    if (gguf_get(m->g, m->arch, "rope.freq_base") &&
+        (!find_number(m, "rope.freq_base", &base) || base <= 0))
+        return refuse(m, "an unusual", "rope.freq_base");
+    str_add(&m->text, ",\"rope_theta\":");
+    add_real(m, base);
+    if (find_tensor(m, "rope_freqs.weight") ||
+        find_tensor(m, "rope_factors_long.weight"))
+        return refuse(m, "positions scaled by a tensor in a model of", NULL);
+    if (!type || gguf_is(type, "none"))
+        return true;
+    if (!gguf_is(type, "linear") || !find_number(m, "rope.scaling.factor", &factor))
+        return refuse(m, "an unusual", "rope.scaling.type");
+    str_add(&m->text, ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":");
+    add_real(m, factor);
+    str_addc(&m->text, '}');
+    return true;
+}
+
+/* ---- tokens ---- */
+
+static void add_token(struct making *m, const char *key, const char *name)
+{
+    double x;
+
+    if (gguf_number(gguf_get(m->g, "tokenizer.ggml", name), 0, &x) && x >= 0 && x < 1e9)
+        str_addf(&m->text, ",\"%s\":%d", key, (int)x);
+    else
+        str_addf(&m->text, ",\"%s\":null", key);
+}
+
+static bool make_all(struct making *m)
+{
+    const struct kind *k = NULL;
+    double experts = 0;
+
+    find_number(m, "expert_count", &experts);
+    for (size_t i = 0; i < NKINDS && !k; i++)
+        if (!strcmp(kinds[i].arch, m->arch) && kinds[i].experts == (experts > 0))
+            k = &kinds[i];
+    if (!k)
+        return refuse(m, experts > 0 ? "architecture, with experts," : "architecture",
+                      NULL);
+    str_addf(&m->text, "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",%s", k->model,
+             k->type, k->text);
+    if (!add_fields(m, fields) || !add_fields(m, k->more) || !add_rotary(m) ||
+        !add_vocabulary(m))
+        return false;
+    add_token(m, "bos_token_id", "bos_token_id");
+    add_token(m, "eos_token_id", "eos_token_id");
+    add_type(m);
+    str_add(&m->text, "}\n");
+    return true;
+}
+
+void gguf_config(struct source *s, const struct gguf *g)
+{
+    const struct gguf_text *arch =
+        gguf_string(gguf_get(g, NULL, "general.architecture"));
+    struct making m = { .s = s, .g = g };
+
+    if (!arch || !arch->n || memchr(arch->s, '\0', (size_t)arch->n)) {
+        s->unmade = str_dupf("%s: no general.architecture", g->path);
+        return;
+    }
+    m.arch = xstrndup(arch->s, (size_t)arch->n);
+    if (make_all(&m)) {
+        s->config = str_steal(&m.text);
+        free(s->config_path);
+        s->config_path = xstrdup(g->path);
+    }
+    str_clear(&m.text);
+    free(m.arch);
+}
