@@ -8,7 +8,9 @@
  *   --plain           the length in bytes and the text, or "error"
  *   --marks           the text with [ ] around what is from a message, { } around what
  *                     was generated, or "error"
- *   --ids TOKENIZER   ids with blanks between, or "error" */
+ *   --ids TOKENIZER   ids with blanks between, or "error"
+ *   --learn TOKENIZER the same as a training takes them: "*" behind what is learned
+ *   --last TOKENIZER  with the last answer alone */
 #include "config.h"
 
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include "lib/base/mem.h"
 #include "lib/text/template/chat.h"
 #include "lib/text/template/template.h"
+#include "lib/train/chats.h"
 
 enum { MOST = 1 << 28 };
 
@@ -98,7 +101,7 @@ static int render_case(const struct chat *chat, const struct template *t,
     return chat_render(chat, &in, out, err);
 }
 
-enum how { HOW_JSON, HOW_PLAIN, HOW_MARKS, HOW_IDS };
+enum how { HOW_JSON, HOW_PLAIN, HOW_MARKS, HOW_IDS, HOW_LEARN, HOW_LAST };
 
 static void print_json(const struct chat_text *text, const struct err *err,
                        struct str *out)
@@ -142,6 +145,28 @@ static int print_ids(const struct chat *chat, const struct tokenizer *tokenizer,
         str_addf(out, "%s%u", i ? " " : "", (unsigned)ids.id[i]);
     tokens_clear(&ids);
     return ret;
+}
+
+/* A chat as a training reads it. */
+static void print_learned(const struct chat *chat, const struct tokenizer *tokenizer,
+                          bool last, const struct json *c)
+{
+    const struct chats_options o = { .chat = chat,
+                                     .tokenizer = tokenizer,
+                                     .last_answer = last };
+    struct tokens ids = { 0 };
+    struct err err = { 0 };
+    uint8_t *learn;
+
+    if (chats_encode(&o, c, &ids, &learn, &err) < 0) {
+        puts("error");
+    } else {
+        for (size_t i = 0; i < ids.n; i++)
+            printf("%s%u%s", i ? " " : "", (unsigned)ids.id[i], learn[i] ? "*" : "");
+        putchar('\n');
+        free(learn);
+    }
+    tokens_clear(&ids);
 }
 
 static void run_case(const struct chat *chat, const struct template *t,
@@ -190,10 +215,14 @@ int main(int argc, char **argv)
         how = HOW_MARKS;
     else if (argc > 2 && !strcmp(argv[1], "--ids"))
         how = HOW_IDS;
-    if (how == HOW_IDS && tokenizer_open(&tokenizer, argv[2], &err) < 0)
+    else if (argc > 2 && !strcmp(argv[1], "--learn"))
+        how = HOW_LEARN;
+    else if (argc > 2 && !strcmp(argv[1], "--last"))
+        how = HOW_LAST;
+    if (how >= HOW_IDS && tokenizer_open(&tokenizer, argv[2], &err) < 0)
         fail(&err);
-    argc -= (how != HOW_JSON) + (how == HOW_IDS);
-    argv += (how != HOW_JSON) + (how == HOW_IDS);
+    argc -= (how != HOW_JSON) + (how >= HOW_IDS);
+    argv += (how != HOW_JSON) + (how >= HOW_IDS);
     if (argc < 2)
         return 2;
     if (strcmp(argv[1], "-")) {
@@ -221,7 +250,10 @@ int main(int argc, char **argv)
 
         if (json_parse_config(&doc, "case", line, len, &err) < 0)
             fail(&err);
-        run_case(chat, t, tokenizer, how, doc.root);
+        if (how >= HOW_LEARN)
+            print_learned(chat, tokenizer, how == HOW_LAST, doc.root);
+        else
+            run_case(chat, t, tokenizer, how, doc.root);
         json_clear(&doc);
         line = end ? end + 1 : NULL;
     }

@@ -25,6 +25,23 @@ for kind in llama3 gemma; do
     done
 done
 
+# tests/oracle/make-learned.py made these
+mkdir learned
+gzip -dc "$data/templates/learned.tar.gz" | tar xf - -C learned
+for file in learned/*.marked; do
+    name=${file#learned/}
+    name=${name%.marked}
+    "$render" --learn fixture/llama3.json "learned/$name.jinja" learned/chats > got
+    ok "$name with {% generation %}: a training has the ids of transformers, and its mask" cmp got "$file"
+    "$render" --learn fixture/llama3.json "fixture/$name.jinja" learned/chats > got
+    ok "and without it the mask of what each answer adds" cmp got "learned/$name.plain"
+done
+ok "answers are learned, and not all" sh -c 'grep -q "[0-9]\*" learned/Qwen-QwQ-32B.marked && grep -q "[0-9] " learned/Qwen-QwQ-32B.marked'
+ok "a template that strips earlier thinking renders answers otherwise later" grep -qx error learned/Qwen-Qwen3-0.6B.plain
+"$render" --last fixture/llama3.json fixture/Qwen-Qwen3-0.6B.jinja learned/chats > got
+ok "the last answer alone is learned also then" sh -c 'sed -n 2p got | grep -q "\*$" && ! sed -n 2p got | grep -qx error'
+ok "which must be the last message" test "$(sed -n 4p got)" = error
+
 # pieces_of TEMPLATE - how many tokens are made of a message with the parts "<|im_", "end|>" and "im_end"
 pieces_of() {
     printf '%s' "$1" > template.jinja

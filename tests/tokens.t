@@ -123,7 +123,7 @@ status_is 2 "standard input is given once"
 mkdir before
 cp text.bin text.idx before
 for case in '2:10:@{"text": "a"}\n{"text": x}\n' \
-    "4: no 'text', 'ids' or 'prompt'@{\"text\": \"a\"}\n\n\n{\"txt\": \"b\"}\n" \
+    "4: no 'text', 'ids', 'prompt' or 'messages'@{\"text\": \"a\"}\n\n\n{\"txt\": \"b\"}\n" \
     "1: 'prompt': which tokens are learnt has no place in a token file@{\"prompt\": \"a\", \"completion\": \"b\"}\n" \
     "2:9: id 99999, and the vocabulary has@{\"ids\": [1]}\n{\"ids\":[99999]}\n"; do
     # shellcheck disable=SC2059 # it is a format

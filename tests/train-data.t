@@ -137,6 +137,43 @@ run tp-run train --data prompt.jsonl --order sequential --seq 64 --global-batch 
 status_is 0 "a batch without targets does not end a run"
 ok "its step is skipped, and said to be" sh -c 'grep -c "\"loss\":\"NaN\".*\"skipped\":true" out | grep -qx 3'
 
+# ---- chats ----
+
+cat > chats.jsonl << 'END'
+{"messages":[{"role":"user","content":"Hello"},{"role":"assistant","content":"Good day to you."}]}
+{"messages":[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi."},{"role":"user","content":"Bye"},{"role":"assistant","content":"Good day to you."}]}
+{"messages":[{"role":"user","content":"Hello"}]}
+END
+# chat OPTION... - trains the model of tests/data/chat
+chat() {
+    tp-run train --pack none --order sequential --seq 100 --global-batch 2 --threads 1 --save-every 0 --json "$@" "$data/chat"
+}
+run chat --data chats.jsonl
+status_is 0 "a chat is data"
+err_is "tp-run: 1 of 3 documents have no target within --seq 100 tokens, and are no samples" "one without an answer teaches nothing"
+loss=$(sed -n 's/.*"type":"step","step":1,"loss":\([^,]*\),.*/\1/p' out)
+sed '3s/.*/{"messages":[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi."},{"role":"user","content":"Bye"}]}/' \
+    chats.jsonl > asks.jsonl
+run chat -q --data asks.jsonl --last-answer
+status_is 3 "--last-answer needs one"
+err_has "asks.jsonl:3: the last message is no answer, which --last-answer asks for" "in the line that lacks it"
+head -n 2 chats.jsonl > answers.jsonl
+run chat -q --data answers.jsonl --last-answer
+status_is 0 "of two answers the last may count alone"
+ok "which is another loss" sh -c "[ \"$loss\" != \"\$(sed -n 's/.*\"type\":\"step\",\"step\":1,\"loss\":\([^,]*\),.*/\1/p' out)\" ]"
+cp -r "$data/chat" strips
+printf '%s' '{% for m in messages %}[{{ m.role }}]{% if loop.last or m.role != "assistant" %}{{ m.content }}{% endif %}
+{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}' > strips/chat_template.jinja
+run tp-run train -q -n --data answers.jsonl --seq 100 --global-batch 2 strips
+status_is 3 "a template that renders answers otherwise later is refused"
+err_has "answers.jsonl:2: the chat template renders the 2 messages up to an answer otherwise than within the chat" "with the line"
+err_has ": with --last-answer only the last answer is learned" "and what can be done"
+run tp-run train -q -n --data answers.jsonl --seq 100 --global-batch 2 --last-answer strips
+status_is 0 "with it the dataset is taken"
+run train -q --data chats.jsonl
+status_is 3 "a model without a template has no chats"
+err_has "chats.jsonl:1: 'messages': " "which is told"
+
 # ---- epochs ----
 
 run tp-run train -q --data ids.jsonl --pack none --order sequential --seq 32 --global-batch 4 --epochs 2 --lr 1e-2 --warmup 3 \

@@ -164,7 +164,7 @@ static void try_errors(void)
           "a.jsonl:3:11: id 70, and the vocabulary has 64" },
         { "a.jsonl", "{\"ids\":[1,2]}\n{\"ids\":[1,2]\n", "a.jsonl:2:13: " },
         { "a.jsonl", "{\"ids\":[1,-2]}\n", "a.jsonl:1:11: 'ids' holds what is no id" },
-        { "a.jsonl", "{\"id\":[1]}\n", "a.jsonl:1: no 'text', 'ids' or 'prompt'" },
+        { "a.jsonl", "{\"id\":[1]}\n", "a.jsonl:1: no 'text', 'ids', 'prompt' or 'messages'" },
         { "a.jsonl", "\n[1]\n", "a.jsonl:2:1: no object with" },
         { "a.jsonl", "{\"text\":\"x\"}\n",
           "a.jsonl:1: a text, and there is no tokenizer.json" },

@@ -152,7 +152,7 @@ static void test_training(const cJSON *bases, char *table)
         free(config);
     }
     tap_ok(acts > 10 && same > 10 && !wrong,
-           "of %d values of keys that act in training, the %d that do are refused there",
+           "of %d values of keys that act in training, the %d that do are refused",
            acts + same, acts);
 }
 

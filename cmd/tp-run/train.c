@@ -73,6 +73,8 @@ enum { MOST_TABLE = 1 << 26 };
             SETTING_ADDED)                                                             \
     SETTING(PATIENCE, INT, INT, "patience", rates.patience, "N", NULL, SETTING_ADDED)  \
     SETTING(COOLDOWN, INT, INT, "cooldown", rates.cooldown, "N", NULL, SETTING_ADDED)  \
+    SETTING(LAST_ANSWER, FLAG, FLAG, "last-answer", last_answer, NULL, NULL,           \
+            SETTING_ADDED)                                                             \
     SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)
 /* clang-format on */
 
@@ -413,6 +415,8 @@ static int open_files(struct data **out, const struct request *r,
     const struct session *s = r->t.session;
     const char **path = xcalloc(list->n + 1, sizeof(*path));
     double vocab = 0;
+    struct chat *chat = NULL;
+    struct err no_chat = { 0 };
     struct data_options o = { .nfiles = list->n,
                               .seq = (size_t)r->t.o.seq,
                               .pack = (enum data_pack)r->t.o.pack,
@@ -420,6 +424,7 @@ static int open_files(struct data **out, const struct request *r,
                                             : (enum data_order)r->t.o.order,
                               .seed = r->t.o.seed,
                               .tokenizer = s->tokenizer,
+                              .last_answer = r->t.o.last_answer,
                               .end_id = s->stop.n ? s->stop.v[0] : -1,
                               .width = (enum token_width)r->t.o.width,
                               .held = eval ? 0 : r->t.o.eval_fraction,
@@ -431,7 +436,11 @@ static int open_files(struct data **out, const struct request *r,
     o.file = path;
     if (model_number(s->checkpoint->model, "vocab", &vocab))
         o.vocab = (uint64_t)vocab;
+    if (chat_open(&chat, s->checkpoint->home, NULL, &no_chat) < 0)
+        o.no_chat = no_chat.text;
+    o.chat = chat;
     ret = data_open(out, &o, err);
+    chat_free(chat);
     free(path);
     if (ret < 0 && s->no_tokenizer.kind)
         *err = s->no_tokenizer;

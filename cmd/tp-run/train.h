@@ -22,6 +22,7 @@ struct train_options {
     int schedule, optimizer, pack, order;
     int width; /* enum token_width */
     struct schedule_options rates;
+    bool last_answer; /* of chats, the last answer alone is learned */
     bool drop_last; /* no step has fewer samples: one that begins in an epoch may end in
                      * the next */
     bool deterministic;

@@ -18,6 +18,9 @@ struct piece {
                       * documents are separated by end ids */
     size_t documents, start_cap;
     size_t *given; /* [documents]: tokens of the prompt; NULL: no document has one */
+    uint8_t
+        *learn; /* [learn_cap]: of chats, 0 of tokens without loss; NULL: no chats */
+    size_t learn_cap;
 };
 
 struct corpus {
@@ -68,6 +71,21 @@ static int add_given(struct piece *p, size_t given, struct err *err)
     return 0;
 }
 
+/* Notes which tokens of D, which begins at token P->n, have a loss. */
+static int add_learn(struct piece *p, const struct texts_document *d, struct err *err)
+{
+    size_t had = p->learn ? p->learn_cap : 0;
+
+    if (!d->learn && !p->learn)
+        return 0;
+    if (!grow(&p->learn, &p->learn_cap, (size_t)p->n + d->n, 1))
+        return too_much(p, err);
+    memset(p->learn + had, 1, p->learn_cap - had);
+    if (d->learn)
+        memcpy(p->learn + p->n, d->learn, d->n);
+    return 0;
+}
+
 static int add_document(void *arg, const struct texts_document *d, struct err *err)
 {
     struct piece *p = arg;
@@ -75,7 +93,7 @@ static int add_document(void *arg, const struct texts_document *d, struct err *e
     if (!grow(&p->id, &p->cap, (size_t)p->n + d->n, sizeof(*p->id)) ||
         !grow(&p->start, &p->start_cap, p->documents + 1, sizeof(*p->start)))
         return too_much(p, err);
-    if (add_given(p, d->given, err) < 0)
+    if (add_given(p, d->given, err) < 0 || add_learn(p, d, err) < 0)
         return -1;
     memcpy(p->id + p->n, d->id, d->n * sizeof(*p->id));
     p->start[p->documents++] = p->n;
@@ -140,6 +158,7 @@ void corpus_close(struct corpus *c)
             free(p->start);
         tokenfile_close(&p->file);
         free(p->id);
+        free(p->learn);
         free(p->given);
     }
     free(c->piece);
@@ -202,6 +221,9 @@ static void flag_indexed(const struct piece *p, uint64_t at, size_t n, uint8_t *
              i++)
             flag[i - at] |= CORPUS_GIVEN;
     }
+    for (size_t i = 0; p->learn && i < n; i++)
+        if (!p->learn[at + i])
+            flag[i] |= CORPUS_GIVEN;
 }
 
 /* The same, using the end ids among the N tokens. */

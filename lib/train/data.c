@@ -84,6 +84,9 @@ static int count_samples(struct data *d, const struct data_options *o, struct er
 int data_open(struct data **out, const struct data_options *options, struct err *err)
 {
     const struct texts_options texts = { .tokenizer = options->tokenizer,
+                                         .chat = options->chat,
+                                         .no_chat = options->no_chat,
+                                         .last_answer = options->last_answer,
                                          .end_id = options->end_id,
                                          .vocab = options->vocab,
                                          .threads = options->threads };

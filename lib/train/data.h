@@ -13,6 +13,7 @@
 
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
+#include "lib/train/chats.h"
 #include "lib/train/tokenfile.h"
 
 /* A training sample.  TARGET[i] is the token after ID[i], or -1 where no loss is
@@ -42,6 +43,9 @@ struct data_options {
     enum data_order order;
     uint64_t seed;
     const struct tokenizer *tokenizer; /* NULL: only files of ids can be read */
+    const struct chat *chat;           /* its template of chats; or NULL, */
+    const char *no_chat;               /* because of this, or NULL */
+    bool last_answer;                  /* as in chats_options */
     int32_t end_id;                    /* appended to each document; -1: no end id */
     uint64_t vocab;                    /* ids are smaller; 0: no limit */
     enum token_width width;            /* of the ids of token files without a header */

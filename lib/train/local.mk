@@ -1,5 +1,6 @@
 # lib/train - training
 lib_libshardutils_a_SOURCES += \
+    %D%/chats.c %D%/chats.h \
     %D%/corpus.c %D%/corpus.h \
     %D%/data.c %D%/data.h \
     %D%/decompress.c %D%/decompress.h \

@@ -21,6 +21,7 @@ struct line {
     uint32_t number, col; /* where it begins */
     struct tokens ids;
     size_t given;
+    uint8_t *learn; /* [ids.n], or NULL */
 };
 
 struct batch {
@@ -89,8 +90,9 @@ out:
 
 /* ---- JSON lines ---- */
 
-enum { FIELD_TEXT, FIELD_IDS, FIELD_PROMPT, FIELD_COMPLETION, FIELDS };
-static const char *const field_names[] = { "text", "ids", "prompt", "completion" };
+enum { FIELD_TEXT, FIELD_IDS, FIELD_PROMPT, FIELD_COMPLETION, FIELD_MESSAGES, FIELDS };
+static const char *const field_names[] = { "text", "ids", "prompt", "completion",
+                                           "messages" };
 
 /* The fields of a line. */
 struct fields {
@@ -130,6 +132,8 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
         return -1;
     if (field == FIELD_IDS)
         return read_ids(lex, o, &line->ids, err);
+    if (field == FIELD_MESSAGES) /* the line is read again, with its tools */
+        return jsonlex_skip(lex, err);
     if (lex->token != JSONLEX_STRING)
         return jsonlex_error(lex, err, "'%s' is no text", field_names[field]);
     str_addn(s, lex->text.s ? lex->text.s : "", lex->text.len);
@@ -142,7 +146,8 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
     if (jsonlex_next(lex, err) < 0)
         return -1;
     if (lex->token != JSONLEX_OBJECT)
-        return jsonlex_error(lex, err, "no object with 'text', 'ids' or 'prompt'");
+        return jsonlex_error(lex, err,
+                             "no object with 'text', 'ids', 'prompt' or 'messages'");
     while (jsonlex_next(lex, err) == 0) {
         int field = 0;
 
@@ -157,22 +162,52 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
     return -1;
 }
 
-/* Exactly one of: text; ids; prompt and completion. */
+/* Exactly one of: text; ids; prompt and completion; messages. */
 static int check_fields(const struct fields *f, struct err *err)
 {
+    static const int own[] = { FIELD_TEXT, FIELD_PROMPT, FIELD_IDS, FIELD_MESSAGES };
     const bool *has = f->has;
+    const char *first = NULL;
 
-    if (has[FIELD_TEXT] + has[FIELD_IDS] + has[FIELD_PROMPT] == 0)
-        return err_set(err, ERR_INPUT, "no 'text', 'ids' or 'prompt'");
-    if (has[FIELD_TEXT] + has[FIELD_IDS] + has[FIELD_PROMPT] > 1)
-        return err_set(err, ERR_INPUT, "'%s' and '%s' are both there",
-                       has[FIELD_TEXT] ? "text" : "ids",
-                       has[FIELD_PROMPT] ? "prompt" : "ids");
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) {
+        if (!has[own[i]])
+            continue;
+        if (first)
+            return err_set(err, ERR_INPUT, "'%s' and '%s' are both there", first,
+                           field_names[own[i]]);
+        first = field_names[own[i]];
+    }
+    if (!first)
+        return err_set(err, ERR_INPUT, "no 'text', 'ids', 'prompt' or 'messages'");
     if (has[FIELD_PROMPT] != has[FIELD_COMPLETION])
         return err_set(err, ERR_INPUT, "'%s' without '%s'",
                        has[FIELD_PROMPT] ? "prompt" : "completion",
                        has[FIELD_PROMPT] ? "completion" : "prompt");
     return 0;
+}
+
+static int encode_chat(const struct batch *b, struct line *line, struct err *err)
+{
+    const struct chats_options chats = { .chat = b->o->chat,
+                                         .tokenizer = b->o->tokenizer,
+                                         .last_answer = b->o->last_answer };
+    struct json_doc doc;
+    int ret;
+
+    if (!chats.chat || !chats.tokenizer)
+        return err_set(err, ERR_INPUT, "'messages': %s",
+                       b->o->no_chat     ? b->o->no_chat
+                       : chats.tokenizer ? "the model has no chat template"
+                                         : "there is no tokenizer.json");
+    if (json_parse(&doc, b->name, line->text, line->len, err) < 0)
+        return -1;
+    ret = chats_encode(&chats, doc.root, &line->ids, &line->learn, err);
+    json_clear(&doc);
+    for (size_t i = 0; i < line->ids.n && ret == 0; i++)
+        ret = check_id(b->o, line->ids.id[i], err);
+    while (ret == 0 && line->given < line->ids.n && !line->learn[line->given])
+        line->given++;
+    return ret;
 }
 
 /* Prefixes an error with the line number, unless the JSON reader has named it. */
@@ -185,15 +220,17 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
     jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
         ret = check_fields(&f, err);
-        if (ret == 0 && f.has[FIELD_PROMPT] && b->o->strict)
+        if (ret == 0 && (f.has[FIELD_PROMPT] || f.has[FIELD_MESSAGES]) && b->o->strict)
             ret = err_set(err, ERR_INPUT,
-                          "'prompt': which tokens are learnt has no place in a token "
-                          "file");
+                          "'%s': which tokens are learnt has no place in a token file",
+                          f.has[FIELD_PROMPT] ? "prompt" : "messages");
+        if (ret == 0 && f.has[FIELD_MESSAGES])
+            ret = encode_chat(b, line, err);
         if (ret == 0 && f.has[FIELD_TEXT])
             ret = encode(b->o, str_text(&f.text), f.text.len, &line->ids, err);
         if (ret == 0 && f.has[FIELD_PROMPT])
             ret = encode_pair(b->o, &f.text, &f.completion, line, err);
-        if (ret == 0 && !f.has[FIELD_IDS])
+        if (ret == 0 && !f.has[FIELD_IDS] && !f.has[FIELD_MESSAGES])
             add_end(b->o, &line->ids);
         if (ret < 0)
             err_prefix(err, "%s:%u", b->name, line->number);
@@ -244,8 +281,10 @@ static void run_threads(struct batch *b)
 
 static void clear_lines(struct batch *b)
 {
-    for (size_t i = 0; i < b->n; i++)
+    for (size_t i = 0; i < b->n; i++) {
         tokens_clear(&b->line[i].ids);
+        free(b->line[i].learn);
+    }
     b->n = 0;
 }
 
@@ -276,7 +315,8 @@ static int give_line(const struct batch *b, size_t i,
     const struct line *l = &b->line[i];
     const struct texts_document d = { .id = (const int32_t *)l->ids.id,
                                       .n = l->ids.n,
-                                      .given = l->given };
+                                      .given = l->given,
+                                      .learn = l->learn };
 
     if (i == b->bad) {
         *err = b->why;
@@ -336,7 +376,8 @@ static int take_elements(struct jsonlex *lex, struct batch *b, const char *text,
         if (lex->token == JSONLEX_ARRAY_END)
             return jsonlex_next(lex, err); /* nothing may follow the array */
         if (lex->token != JSONLEX_OBJECT)
-            return jsonlex_error(lex, err, "no object with 'text', 'ids' or 'prompt'");
+            return jsonlex_error(
+                lex, err, "no object with 'text', 'ids', 'prompt' or 'messages'");
         from = lex->start;
         one =
             (struct line){ .text = text + from, .number = lex->line, .col = lex->col };

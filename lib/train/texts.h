@@ -13,6 +13,7 @@
 
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
+#include "lib/train/chats.h"
 
 /* AUTO: as above, by name and first line. */
 enum texts_format { TEXTS_AUTO, TEXTS_TEXT, TEXTS_JSON };
@@ -22,14 +23,18 @@ struct texts_options {
     int32_t end_id;                    /* appended to each text; -1: none */
     uint64_t vocab;                    /* ids are smaller; 0: no limit */
     int threads;                       /* threads of the tokenization; 0: one */
-    bool strict;                       /* prompts are an error */
+    bool strict;                       /* prompts and chats are an error */
+    const struct chat *chat;           /* template of chats; NULL: there is none, */
+    const char *no_chat;               /* because of this; or NULL */
+    bool last_answer;                  /* as in chats_options */
     int format;                        /* enum texts_format */
 };
 
 struct texts_document {
     const int32_t *id;
-    size_t n;     /* at least 1 */
-    size_t given; /* the first tokens, a prompt without loss */
+    size_t n;             /* at least 1 */
+    size_t given;         /* the first tokens, a prompt without loss */
+    const uint8_t *learn; /* [n]: 0 of tokens without loss; NULL: all others have one */
 };
 
 /* Calls SEE for each document of the file PATH, in order for any number of threads.
