@@ -45,6 +45,7 @@ unit_tests = \
     %D%/unit-pruner \
     %D%/unit-sampling \
     %D%/unit-scheduler \
+    %D%/unit-steps \
     %D%/unit-sequence \
     %D%/unit-serve \
     %D%/unit-space \
@@ -84,6 +85,8 @@ tests_unit_program_LDADD = $(program_libs)
 tests_unit_pruner_LDADD = $(test_libs)
 tests_unit_sampling_LDADD = $(test_libs)
 tests_unit_scheduler_LDADD = $(program_libs)
+tests_unit_steps_SOURCES = %D%/unit-steps.c %D%/repeats.c %D%/repeats.h
+tests_unit_steps_LDADD = $(program_libs)
 tests_unit_scheduler_LDFLAGS = -Wl,--wrap=engine_step
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_serve_LDADD = $(test_libs) -lpthread
@@ -108,7 +111,7 @@ am__v_EMU_1 =
 $(gpu_emulated): $(gpu_headers) $(shared_headers) %D%/emu/emu.h
 fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
 %D%/emu/fragments.emo %D%/emu/fragments.o: %D%/emu/fragments.h $(gpu_headers)
-EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/unit-gpu.c
+EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/gpu-steps.c %D%/unit-gpu.c
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
 tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) $(room_sources) lib/run/backends.c
@@ -116,7 +119,7 @@ tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -DGPU_EMULATED=1 -DGPU_CODE='"80"' -
     -Ddlopen=fake_dlopen -Ddlsym=fake_dlsym -Ddlclose=fake_dlclose $(AM_CPPFLAGS)
 tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
 CLEANFILES += $(gpu_emulated)
-gpu_tests = %D%/gpu-models %D%/unit-gpu
+gpu_tests = %D%/gpu-models %D%/gpu-steps %D%/unit-gpu
 check_PROGRAMS += $(gpu_tests) %D%/tp-run-fake
 TESTS += $(gpu_tests)
 tests_unit_gpu_CPPFLAGS = -I$(top_srcdir)/%D%/fake/include $(AM_CPPFLAGS)
@@ -131,6 +134,8 @@ tests_mem_estimate_fake_LDFLAGS = -Wl,-u,gpu_room_of $(AM_LDFLAGS)
 tests_mem_estimate_fake_LDADD = %D%/libgpu-emu.a $(program_libs)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h %D%/device-training.c %D%/device-training.h
 tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
+tests_gpu_steps_SOURCES = %D%/gpu-steps.c %D%/repeats.c %D%/repeats.h
+tests_gpu_steps_LDADD = %D%/libgpu-emu.a $(program_libs)
 # tests/gpu/run, tried over the fakes
 check_PROGRAMS += %D%/gpu/time-attention-fake %D%/gpu/write-model
 tests_gpu_time_attention_fake_SOURCES = %D%/gpu/time-attention.c

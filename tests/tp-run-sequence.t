@@ -29,6 +29,14 @@ done
 turn=0
 for dir in "$data"/models/*/; do
     use_model "$dir"
+    case $name in
+    lfm2*) # a state that is handed on from token to token
+        run tp-run logits --sp 2 --ids "$ids" -o none.safetensors "$dir"
+        status_is 1 "$name is refused with --sp 2"
+        err_is "tp-run: ranks cannot share the sequences of family lfm2" "which names the family"
+        continue
+        ;;
+    esac
     tp-run logits --ids "$ids" -o one.safetensors "$dir" || fail "$name runs on one rank"
     outputs=$(outputs_of one.safetensors)
     turn=$((1 - turn))

@@ -25,10 +25,10 @@
  * lib/estimate and the engine look for: ROLE_CACHE appends to the KV cache, _ATTENDS
  * reads keys and values (sources 1 and 2), which may be cached, _TEXT reads a text's
  * other rows, so ranks cannot share the text, _DISPATCH gathers rows for experts, _LOSS
- * reads the logits, _STATE has a state of
- * fixed size for each sequence (.state) .inner       the axis of its weight that the product contracts.
- * INNER_NONE .saved       what its derivative reads: a set of sources and the result.
- * Nothing .flops       per row of the result (of the sources, if the result is a
+ * reads the logits, _STATE has a state of fixed size for each sequence (.state)
+ *   .inner       the axis of its weight that the product contracts.  INNER_NONE
+ *   .saved       what its derivative reads: a set of sources and the result.  Nothing
+ *   .flops       per row of the result (of the sources, if the result is a
  * weight's gradient).  Products only, 2 for each multiply-add; elementwise work is
  *                counted by the bytes that it moves.  None
  *   .scores      the attention scores that it computes for a row.  None

@@ -58,8 +58,7 @@ struct attend {
     struct set self, source_self;      /* over the step's own rows */
     struct set none;                   /* over no keys */
     struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
-    size_t block_at;                   /* offset of the block tables in the upload */
-    const int32_t *block;
+    size_t room;                       /* as in attend_begin */
     size_t rows_at; /* offset of two counts for each of S and FROM: this rank's rows,
                      * and gathered rows */
     uint64_t context;
@@ -379,6 +378,11 @@ size_t attend_keys_most(const struct attend *a)
     return most;
 }
 
+uint64_t attend_tables_bytes(const struct attend *a)
+{
+    return cache_tables_bytes(&a->cache);
+}
+
 size_t attend_padded(size_t keys)
 {
     return (keys + KEYS_STEP - 1) / KEYS_STEP * KEYS_STEP;
@@ -423,22 +427,38 @@ static struct piece added_by(const struct attend *a, int ring, size_t start)
     return p;
 }
 
-static void add_set(struct set *set, struct upload *u, const struct range *v, size_t n)
+/* Keys that a step is launched for which repeats: a power of two, at most as many as
+ * the largest step has. */
+static size_t repeated_keys(const struct attend *a, size_t keys)
 {
-    *set = (struct set){ .n = n };
+    size_t most = attend_padded(attend_keys_most(a)), n = KEYS_STEP;
+
+    while (n < keys)
+        n *= 2;
+    return n < most ? n : most;
+}
+
+/* After the N ranges come empty ones, up to a->room. */
+static void add_set(const struct attend *a, struct set *set, struct upload *u,
+                    const struct range *v, size_t n)
+{
+    size_t room = a->room > n ? a->room : n;
+
+    *set = (struct set){ .n = room };
     for (size_t i = 0; i < n; i++) {
         set->most_rows = larger(set->most_rows, (uint64_t)v[i].rows);
         set->most_keys = larger(set->most_keys, (uint64_t)v[i].keys);
     }
-    set->most_keys = attend_padded(set->most_keys);
-    set->at = upload_add(u, v, n, sizeof(*v));
+    set->most_keys =
+        a->room ? repeated_keys(a, set->most_keys) : attend_padded(set->most_keys);
+    set->at = upload_add(u, NULL, room, sizeof(*v));
+    if (n)
+        memcpy(upload_host(u, set->at), v, n * sizeof(*v));
 }
 
-/* Index in the upload of the first block in SEQUENCE's table of GROUP. */
 static int32_t table_of(const struct attend *a, int group, size_t sequence)
 {
-    return (int32_t)((a->cache.group[group].table[sequence].at - a->block_at) /
-                     sizeof(int32_t));
+    return cache_table(&a->cache, group, sequence);
 }
 
 /* The ranges of a step without sequence parallelism. */
@@ -462,14 +482,14 @@ static void add_own_sets(struct attend *a, const struct attend_segment *s, size_
                                    .write_row = (int32_t)(s[i].start - first),
                                    .block = table_of(a, g, s[i].sequence) };
         }
-        add_set(&a->group[g], u, v, n);
+        add_set(a, &a->group[g], u, v, n);
         for (size_t i = 0; i < n && group->source; i++) {
             v[i].row = (int32_t)s[i].source_row;
             v[i].rows = (int32_t)s[i].nsource;
             v[i].write_row = 0;
         }
         if (group->source)
-            add_set(&a->kept_source, u, v, n);
+            add_set(a, &a->kept_source, u, v, n);
     }
     for (int source = 0; source < 2; source++) {
         for (size_t i = 0; i < n; i++) {
@@ -484,7 +504,7 @@ static void add_own_sets(struct attend *a, const struct attend_segment *s, size_
                                    .key_row = (int32_t)row,
                                    .block = -1 };
         }
-        add_set(source ? &a->source_self : &a->self, u, v, n);
+        add_set(a, source ? &a->source_self : &a->self, u, v, n);
     }
     free(v);
 }
@@ -506,7 +526,7 @@ static void add_ring_set(struct attend *a, struct set *set, const struct pieces 
                                .block = block };
         row += p->v[i].count;
     }
-    add_set(set, u, v, p->n);
+    add_set(a, set, u, v, p->n);
     free(v);
 }
 
@@ -520,24 +540,24 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
                        .first_key = (int32_t)s->start,
                        .block = -1 };
 
-    add_set(&a->self, u, &r, 1);
+    add_set(a, &a->self, u, &r, 1);
     r.keys = 0;
-    add_set(&a->none, u, &r, 1);
+    add_set(a, &a->none, u, &r, 1);
     r = (struct range){ .rows = (int32_t)a->from->gathered,
                         .start = (int32_t)a->from->begin,
                         .keys = (int32_t)s->nsource,
                         .block = -1 };
-    add_set(&a->source_self, u, &r, 1);
+    add_set(a, &a->source_self, u, &r, 1);
     for (int g = 0; g < a->cache.ngroups; g++) {
         if (a->cache.group[g].source) {
             r = (struct range){ .rows = (int32_t)a->from->gathered,
                                 .keys = (int32_t)a->source[s->sequence],
                                 .write_row = (int32_t)a->from->begin,
                                 .block = table_of(a, g, s->sequence) };
-            add_set(&a->kept_source, u, &r, 1);
+            add_set(a, &a->kept_source, u, &r, 1);
             r.rows = (int32_t)a->s->gathered;
             r.start = (int32_t)(s->start + a->s->begin);
-            add_set(&a->group[g], u, &r, 1);
+            add_set(a, &a->group[g], u, &r, 1);
             continue;
         }
         r = (struct range){ .rows = (int32_t)a->s->gathered,
@@ -553,7 +573,7 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
             r.write_row = (int32_t)written;
             r.keys = (int32_t)pieces_of(a, own_place(a))->rows;
         }
-        add_set(&a->group[g], u, &r, 1);
+        add_set(a, &a->group[g], u, &r, 1);
     }
     for (int i = 0; i < a->s->ring && a->s->ring > 1; i++) {
         struct piece piece = { s->start, s->n };
@@ -655,20 +675,21 @@ size_t attend_held(const struct attend *a)
 }
 
 int attend_begin(struct attend *a, const struct attend_segment *segment, size_t n,
-                 struct upload *u, struct err *err)
+                 size_t room, struct upload *u, struct err *err)
 {
     int32_t rows[4] = { (int32_t)a->s->count, (int32_t)a->s->gathered,
                         (int32_t)a->from->count, (int32_t)a->from->gathered };
     size_t written = 0;
 
+    a->room = room;
     for (size_t i = 0; i < n; i++)
         if (extend(a, &segment[i], &written, err) < 0)
             return -1;
     a->rows_at = upload_add(u, rows, 4, sizeof(*rows));
-    a->block_at = upload_add(u, NULL, 0, sizeof(int32_t));
     for (int g = 0; g < a->cache.ngroups; g++)
         for (size_t i = 0; i < n; i++)
-            cache_upload(&a->cache, g, segment[i].sequence, u);
+            if (cache_sync(&a->cache, g, segment[i].sequence, err) < 0)
+                return -1;
     if (alone(a))
         add_own_sets(a, segment, n, u);
     else
@@ -681,10 +702,7 @@ void attend_begin_most(const struct attend *a, size_t n, struct upload *u)
     size_t of_set = sizeof(struct range);
 
     upload_add(u, NULL, 4, sizeof(int32_t));
-    upload_add(u, NULL, 0, sizeof(int32_t));
     for (int g = 0; g < a->cache.ngroups; g++) {
-        for (size_t i = 0; i < n; i++)
-            upload_add(u, NULL, cache_table_most(&a->cache, g), sizeof(int32_t));
         upload_add(u, NULL, n, of_set); /* group, kept_source */
         upload_add(u, NULL, n, of_set);
     }
@@ -703,7 +721,6 @@ static void set_ready(struct set *s, const struct upload *u)
 
 void attend_ready(struct attend *a, const struct upload *u)
 {
-    a->block = upload_at(u, a->block_at);
     a->s->rows = upload_at(u, a->rows_at);
     a->from->rows = a->s->rows + 2;
     for (int g = 0; g < a->cache.ngroups; g++)
@@ -725,7 +742,6 @@ static void set_shape(const struct set *s, struct shape *shape)
 
 void attend_shape(const struct attend *a, struct shape *shape)
 {
-    shape_add(shape, &a->block, sizeof(a->block));
     shape_add(shape, &a->s->rows, sizeof(a->s->rows));
     for (int g = 0; g < a->cache.ngroups; g++)
         set_shape(&a->group[g], shape);
@@ -738,7 +754,7 @@ static struct ranges ranges_of(const struct attend *a, const struct set *s)
 {
     return (struct ranges){ .v = s->v,
                             .n = s->n,
-                            .block = a->block,
+                            .block = a->cache.tables,
                             .block_rows = CACHE_BLOCK,
                             .most_rows = s->most_rows,
                             .most_keys = s->most_keys };

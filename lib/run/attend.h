@@ -10,6 +10,7 @@
 #include "lib/run/cache.h"
 #include "lib/run/replays.h"
 #include "lib/run/sequence.h"
+#include "lib/run/upload.h"
 
 struct attend;
 
@@ -30,6 +31,7 @@ MUST_CHECK int attend_plan(struct attend **out, const struct program *p,
 MUST_CHECK int attend_open(struct attend *a, struct err *err);
 void attend_free(struct attend *a);
 uint64_t attend_cache_bytes(const struct attend *a);
+uint64_t attend_tables_bytes(const struct attend *a);
 /* Bytes of temporary buffers, for rows that are exchanged. */
 uint64_t attend_scratch_bytes(const struct attend *a);
 /* Most bytes that are sent at a time. */
@@ -42,10 +44,12 @@ size_t attend_keys_most(const struct attend *a);
 void attend_begin_most(const struct attend *a, size_t n, struct upload *u);
 
 /* Begins a step of N segments (at most one with sequence parallelism): makes room in
- * the cache, and adds to U what the kernels read.  Call attend_ready after
- * upload_send. */
+ * the cache, and adds to U what the kernels read.  ROOM: 0, or
+ * how many segments and, rounded to powers of two, keys it is launched for, so that
+ * other steps have its shape.
+ * Call attend_ready after upload_send. */
 MUST_CHECK int attend_begin(struct attend *a, const struct attend_segment *segment,
-                            size_t n, struct upload *u, struct err *err);
+                            size_t n, size_t room, struct upload *u, struct err *err);
 void attend_ready(struct attend *a, const struct upload *u);
 /* Adds to *shape everything that the launches of this module depend on in the current
  * step, which no other rank shares. */

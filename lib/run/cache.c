@@ -7,10 +7,6 @@
 
 #include "lib/base/mem.h"
 
-/* Tables are uploaded with room for a multiple of this many blocks, so that consecutive
- * steps have one memory layout. */
-enum { TABLE_STEP = 16 };
-
 /* ---- groups ---- */
 
 static bool attends(const struct inst *inst)
@@ -153,8 +149,14 @@ int cache_plan(struct cache *c, const struct program *program,
     for (int i = 0; i < program->nslots; i++)
         c->width[i] = format_cached_per(c->format, width[i]);
     find_groups(c, limits);
-    for (int i = 0; i < c->ngroups; i++)
+    for (int i = 0; i < c->ngroups; i++) {
         size_group(c, &c->group[i], limits);
+        if (i)
+            c->group[i].first =
+                c->group[i - 1].first + c->group[i - 1].most * c->sequences;
+    }
+    if (cache_tables_bytes(c) / sizeof(int32_t) > INT32_MAX)
+        return err_set(err, ERR_SYSTEM, "the block tables overflow");
     for (int i = 0; i < program->nslots; i++) {
         uint64_t bytes;
 
@@ -174,6 +176,11 @@ int cache_plan(struct cache *c, const struct program *program,
 int cache_open(struct cache *c, struct device *device, struct err *err)
 {
     c->device = device;
+    if (cache_tables_bytes(c)) {
+        c->tables = c->ops->alloc(device, cache_tables_bytes(c), "block tables", err);
+        if (!c->tables)
+            return -1;
+    }
     for (int i = 0; i < c->program->nslots; i++) {
         if (c->group_of[i] < 0)
             continue;
@@ -188,6 +195,8 @@ void cache_close(struct cache *c)
 {
     for (int i = 0; c->device && i < c->program->nslots; i++)
         c->ops->release(c->device, c->memory[i]);
+    if (c->device)
+        c->ops->release(c->device, c->tables);
     for (int i = 0; i < c->ngroups; i++) {
         for (size_t k = 0; k < c->sequences; k++)
             free(c->group[i].table[k].block);
@@ -219,6 +228,7 @@ static void drop_blocks(struct cache_group *g, struct cache_table *t, size_t n)
     memmove(t->block, t->block + n, (t->n - n) * sizeof(*t->block));
     t->n -= n;
     t->first += n * CACHE_BLOCK;
+    t->known = n ? 0 : t->known; /* all entries have moved */
 }
 
 void cache_reset(struct cache *c, size_t sequence)
@@ -228,7 +238,7 @@ void cache_reset(struct cache *c, size_t sequence)
 
         if (t->n)
             drop_blocks(&c->group[i], t, t->n);
-        t->first = t->end = 0;
+        t->first = t->end = t->known = 0;
     }
 }
 
@@ -250,6 +260,7 @@ void cache_truncate(struct cache *c, size_t sequence, size_t n)
         assert(!g->source && t->first == 0 && t->end >= n);
         while (t->n > blocks_of(n))
             blocks_drop(&g->pool, t->block[--t->n]);
+        t->known = t->known < t->n ? t->known : t->n;
         t->end = n;
     }
 }
@@ -346,23 +357,32 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
     return 0;
 }
 
-/* Entries of an uploaded table of N blocks. */
-static size_t padded(size_t n)
-{
-    return (n + TABLE_STEP - 1) / TABLE_STEP * TABLE_STEP;
-}
-
-size_t cache_table_most(const struct cache *c, int group)
-{
-    return padded(c->group[group].most);
-}
-
-void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u)
+int cache_sync(struct cache *c, int group, size_t sequence, struct err *err)
 {
     struct cache_table *t = &c->group[group].table[sequence];
-    size_t room = padded(t->n);
+    size_t from = t->known;
 
-    t->at = upload_add(u, NULL, room, sizeof(*t->block));
-    if (t->n)
-        memcpy(upload_host(u, t->at), t->block, t->n * sizeof(*t->block));
+    assert(t->n <= c->group[group].most);
+    if (t->n <= from)
+        return 0;
+    t->known = t->n;
+    return c->ops->copy_in(c->device,
+                           c->tables + cache_table(c, group, sequence) + from,
+                           t->block + from, (t->n - from) * sizeof(*t->block), err);
+}
+
+int32_t cache_table(const struct cache *c, int group, size_t sequence)
+{
+    const struct cache_group *g = &c->group[group];
+
+    return (int32_t)(g->first + sequence * g->most);
+}
+
+uint64_t cache_tables_bytes(const struct cache *c)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < c->ngroups; i++)
+        n += (uint64_t)c->group[i].most * c->sequences * sizeof(int32_t);
+    return n;
 }

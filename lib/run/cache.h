@@ -10,7 +10,6 @@
 
 #include "lib/device/device.h"
 #include "lib/run/blocks.h"
-#include "lib/run/upload.h"
 
 enum { CACHE_BLOCK = 16 }; /* rows */
 
@@ -19,6 +18,7 @@ struct cache_group {
     size_t window; /* maximum number of keys that a row attends to; 0: no limit */
     bool source;   /* rows belong to encoder inputs */
     size_t most;   /* maximum number of blocks of a sequence */
+    size_t first;  /* of cache.tables, its entry for sequence 0 */
     size_t rows;   /* in the pool; the last block may be shorter */
     struct blocks pool;
     struct cache_table {
@@ -26,7 +26,7 @@ struct cache_group {
         size_t n, cap;
         size_t first; /* position of the first row of the first block */
         size_t end;   /* position after the last row */
-        size_t at;    /* offset of the table in this step's upload */
+        size_t known; /* entries that the device has */
     } * table;        /* [sequences] */
 };
 
@@ -37,6 +37,7 @@ struct cache {
     size_t sequences;
     struct cache_group *group;
     int ngroups;
+    int32_t *tables; /* device: [groups][sequences][blocks of a sequence at most] */
     int *group_of;   /* [nslots]; -1: never read */
     uint64_t *cols;  /* [nslots]: columns of a row on this rank */
     uint64_t *width; /* [nslots]: columns of a head, which share a scale */
@@ -69,8 +70,6 @@ MUST_CHECK int cache_plan(struct cache *c, const struct program *program,
                           const uint64_t *width, const struct cache_limits *limits,
                           struct err *err);
 MUST_CHECK int cache_open(struct cache *c, struct device *device, struct err *err);
-/* Entries of the largest block table of GROUP in a step's upload. */
-size_t cache_table_most(const struct cache *c, int group);
 void cache_close(struct cache *c);
 
 /* The group that side SIDE (1: keys, 2: values) of attention INST reads, or -1. */
@@ -92,7 +91,11 @@ MUST_CHECK int cache_extend(struct cache *c, int group, size_t sequence, size_t 
                             size_t n, struct err *err);
 /* Blocks that sequences hold, in all groups. */
 size_t cache_held(const struct cache *c);
-/* Adds SEQUENCE's block table to U in the form that kernels read. */
-void cache_upload(struct cache *c, int group, size_t sequence, struct upload *u);
+/* Copies to the device what has changed of SEQUENCE's block table, which stays where it
+ * is, so that recorded steps find it. */
+MUST_CHECK int cache_sync(struct cache *c, int group, size_t sequence, struct err *err);
+/* Index in c->tables of the first block of SEQUENCE. */
+int32_t cache_table(const struct cache *c, int group, size_t sequence);
+uint64_t cache_tables_bytes(const struct cache *c);
 
 #endif

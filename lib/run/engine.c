@@ -45,7 +45,9 @@ struct engine {
     } * whole;
     float *const *gradient; /* [nweights]: device memory; borrowed */
     struct replays replays;
-    uint64_t grown;   /* how often an output was larger than planned */
+    uint64_t grown; /* how often an output was larger than planned */
+    bool repeats;   /* this step is recorded, or replayed */
+    struct engine_repeats counts;
     int recorded;     /* recordings so far, the same on all ranks of the tensor group */
     bool records_not; /* some rank of them cannot record */
     void (*see)(void *arg, int part); /* or NULL */
@@ -251,7 +253,8 @@ void engine_memory(const struct engine *e, struct ledger *list)
     ledger_add(list, "activations", LEDGER_DEVICE, e->arena_bytes);
     ledger_add(list, "exchange", LEDGER_DEVICE, attend_scratch_bytes(e->attend));
     ledger_add(list, "expert_rows", host, alltoall_bytes(&e->alltoall));
-    ledger_add(list, "inputs", LEDGER_DEVICE, upload_bytes(&e->upload));
+    ledger_add(list, "inputs", LEDGER_DEVICE,
+               upload_bytes(&e->upload) + attend_tables_bytes(e->attend));
     ledger_add(list, "inputs", host, upload_bytes(&e->upload));
     ledger_add(list, "staging", host, link_bytes(&e->link));
     for (int i = 0; i < e->p->noutputs; i++)
@@ -349,6 +352,11 @@ void engine_free(struct engine *e)
     free(e);
 }
 
+struct engine_repeats engine_repeats(const struct engine *e)
+{
+    return e->counts;
+}
+
 void engine_differentiate(struct engine *e, float *const *gradient, float scale)
 {
     e->gradient = gradient;
@@ -407,9 +415,9 @@ size_t engine_cached_blocks(const struct engine *e)
 
 /* ---- values ---- */
 
-/* Rows of value V in this step.  For experts this is an upper bound, unless they came
- * from other ranks. */
-static size_t rows_of(const struct engine *e, int v)
+/* Rows of value V where a step has ROWS.  For experts this is an upper bound, unless
+ * they came from other ranks. */
+static size_t rows_in(const struct engine *e, int v, const size_t rows[ROWS_MOST])
 {
     uint64_t most[ROWS_MOST] = { 0 };
 
@@ -417,8 +425,19 @@ static size_t rows_of(const struct engine *e, int v)
         return e->chosen[e->p->value[v].mixture];
 
     for (int k = 0; k < e->p->rows.n; k++)
-        most[k] = e->feeds.rows[k];
+        most[k] = rows[k];
     return program_rows(e->p, &e->p->value[v], most);
+}
+
+static size_t rows_of(const struct engine *e, int v)
+{
+    return rows_in(e, v, e->feeds.rows);
+}
+
+/* The rows that its kernels and collectives are launched for. */
+static size_t room_of_rows(const struct engine *e, int v)
+{
+    return rows_in(e, v, e->feeds.room);
 }
 
 static char *address(const struct engine *e, int v)
@@ -449,7 +468,7 @@ static struct buffer value(const struct engine *e, int v)
 {
     const struct value *its = &e->p->value[v];
     struct buffer b = { .rows = e->feeds.view.rows[its->rows],
-                        .most = rows_of(e, v),
+                        .most = room_of_rows(e, v),
                         .cols = its->cols };
     size_t n;
 
@@ -477,14 +496,14 @@ static int all_reduce(struct engine *e, const struct inst *inst, struct err *err
     struct comm *c = inst->over == MESH_SP ? e->sequence.comm : e->comm;
 
     return link_all_reduce(&e->link, c, address(e, inst->src[0]), address(e, inst->dst),
-                           rows_of(e, inst->dst) * y->cols, y->dtype, err);
+                           room_of_rows(e, inst->dst) * y->cols, y->dtype, err);
 }
 
 static int all_gather(struct engine *e, const struct inst *inst, struct err *err)
 {
     const struct gather *g =
         inst->gather.gather < 0 ? NULL : &e->p->gather[inst->gather.gather];
-    size_t rows = rows_of(e, inst->src[0]);
+    size_t rows = room_of_rows(e, inst->src[0]);
     size_t *count = xcalloc((size_t)e->comm->size + 1, sizeof(*count));
     int ret;
 
@@ -686,16 +705,22 @@ static void plan_upload(struct engine *e)
     states_begin_most(&e->states, e->limits.segments, &e->upload);
 }
 
+static bool is_recordable(const struct engine *e, const struct segment *s, size_t n);
+
 static int begin_step(struct engine *e, const struct segment *s, size_t n,
                       struct err *err)
 {
     struct attend_segment *own = xcalloc(n + 1, sizeof(*own));
     struct states_segment *state = xcalloc(n + 1, sizeof(*state));
     struct feeds_part *part = xcalloc(n + 1, sizeof(*part));
+    size_t room = 0;
     int ret = -1;
 
     upload_begin(&e->upload);
-    feeds_begin(&e->feeds, s, n, part);
+    e->repeats = is_recordable(e, s, n);
+    feeds_begin(&e->feeds, s, n, e->repeats ? e->most : NULL, part);
+    if (e->repeats)
+        room = e->feeds.room[ROWS_ONE];
     for (size_t i = 0; i < n; i++) {
         state[i] = (struct states_segment){ .sequence = s[i].sequence,
                                             .start = s[i].start,
@@ -710,8 +735,8 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
                                           .source_row = part[i].first[ROWS_SOURCE],
                                           .nsource = part[i].rows[ROWS_SOURCE] };
     }
-    states_begin(&e->states, state, n, &e->upload);
-    if (attend_begin(e->attend, own, n, &e->upload, err) < 0 ||
+    states_begin(&e->states, state, n, room, &e->upload);
+    if (attend_begin(e->attend, own, n, room, &e->upload, err) < 0 ||
         upload_send(&e->upload, err) < 0)
         goto out;
     feeds_ready(&e->feeds);
@@ -777,7 +802,7 @@ static bool is_recordable(const struct engine *e, const struct segment *s, size_
 static void shape_of(const struct engine *e, struct shape *shape)
 {
     shape_begin(shape);
-    shape_add(shape, e->feeds.rows, sizeof(e->feeds.rows));
+    shape_add(shape, e->feeds.room, sizeof(e->feeds.room));
     shape_add(shape, &e->feeds.view, sizeof(e->feeds.view));
     attend_shape(e->attend, shape);
     states_shape(&e->states, shape);
@@ -838,6 +863,8 @@ static int run_alike(struct engine *e, struct err *err)
     id = replays_find(r);
     if (agree(e, &id, err) < 0)
         return -1;
+    e->counts.steps++;
+    e->counts.replayed += id > 0;
     if (id > 0)
         return replays_run(r, err);
     replays_see(r);
@@ -850,8 +877,7 @@ int engine_forward(struct engine *e, const struct segment *segment, size_t n,
     if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
         import(e, err) < 0)
         return -1;
-    if ((is_recordable(e, segment, n) ? run_alike(e, err)
-                                      : run_some(e, 0, e->p->nforward, err)) < 0)
+    if ((e->repeats ? run_alike(e, err) : run_some(e, 0, e->p->nforward, err)) < 0)
         return -1;
     if (e->p->nforward == e->p->ninsts)
         tell_part(e, e->p->ninsts);

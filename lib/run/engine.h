@@ -81,6 +81,12 @@ MUST_CHECK int engine_start(struct engine *e, struct device *device,
 /* How often steps have allocated memory all the same: 0, and else a fault of
  * engine_plan, or of the device's room. */
 uint64_t engine_grown(const struct engine *e);
+/* Steps of single tokens on a device that records them, and how many of these were
+ * replays of another one. */
+struct engine_repeats {
+    uint64_t steps, replayed;
+};
+struct engine_repeats engine_repeats(const struct engine *e);
 /* For a program with a backward pass.  Steps add the gradient of each weight I, f32, to
  * GRADIENT[I], in device memory; those of a mixture's experts follow one another.
  * GRADIENT[nweights] must outlive E.  The loss is multiplied by SCALE. */

@@ -82,15 +82,15 @@ static void add_offsets(struct feeds *f, size_t n)
     for (int i = 0; i < f->p->ninputs; i++)
         if (f->p->input[i].read)
             o->input[i] = upload_add(
-                u, NULL, f->rows[f->p->input[i].rows] * f->p->input[i].feed->axis.size,
+                u, NULL, f->room[f->p->input[i].rows] * f->p->input[i].feed->axis.size,
                 unit);
     for (int k = 0; k <= ROWS_WANTED; k++)
-        o->target[k] = upload_add(u, NULL, f->rows[k], unit);
-    o->length = upload_add(u, NULL, f->rows[ROWS_TOKENS], unit);
-    o->output = upload_add(u, NULL, f->rows[ROWS_WANTED], unit);
-    o->draw = upload_add(u, NULL, f->rows[ROWS_WANTED], sizeof(struct draw));
+        o->target[k] = upload_add(u, NULL, f->room[k], unit);
+    o->length = upload_add(u, NULL, f->room[ROWS_TOKENS], unit);
+    o->output = upload_add(u, NULL, f->room[ROWS_WANTED], unit);
+    o->draw = upload_add(u, NULL, f->room[ROWS_WANTED], sizeof(struct draw));
     o->scale = upload_add(u, &f->scale, 1, sizeof(f->scale));
-    o->token = upload_add(u, NULL, f->rows[ROWS_TOKENS], sizeof(uint64_t));
+    o->token = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(uint64_t));
     o->seed = upload_add(u, &f->seed, 1, sizeof(f->seed));
 }
 
@@ -99,6 +99,7 @@ void feeds_plan(struct feeds *f, const uint64_t most[ROWS_MOST], size_t segments
     for (int k = 0; k < f->p->rows.n; k++)
         f->rows[k] = (size_t)most[k];
     f->rows[ROWS_TABLE] = (size_t)f->p->rows.v[ROWS_TABLE].bound;
+    memcpy(f->room, f->rows, sizeof(f->room));
     add_offsets(f, segments);
 }
 
@@ -265,14 +266,41 @@ static void put_outputs(struct feeds *f, const struct segment *s,
     }
 }
 
+/* N, rounded up to one of few numbers. */
+static size_t round_up(size_t n)
+{
+    size_t power = 1;
+
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+/* The rows that the step is launched for; kernels find in device memory how many there
+ * are. */
+static void find_room(struct feeds *f, const uint64_t *most)
+{
+    static const int spaces[] = { ROWS_TOKENS, ROWS_WANTED, ROWS_ONE };
+
+    memcpy(f->room, f->rows, sizeof(f->room));
+    for (size_t i = 0; most && i < sizeof(spaces) / sizeof(*spaces); i++) {
+        int k = spaces[i];
+        size_t n = round_up(f->rows[k]);
+
+        if (f->rows[k])
+            f->room[k] = n < most[k] ? n : (size_t)most[k];
+    }
+}
+
 void feeds_begin(struct feeds *f, const struct segment *s, size_t n,
-                 struct feeds_part *part)
+                 const uint64_t *most, struct feeds_part *part)
 {
     const struct program *p = f->p;
     int32_t *every;
 
     count_rows(f, s, n, part);
-    add_offsets(f, n);
+    find_room(f, most);
+    add_offsets(f, most ? f->room[ROWS_ONE] : n);
     for (size_t i = 0; i < n; i++) {
         for (int k = 0; k < p->rows.n; k++) {
             int32_t *first = upload_host(f->upload, f->at.first[k]);

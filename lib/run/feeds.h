@@ -66,6 +66,7 @@ struct feeds {
     float scale;                      /* factor of the loss */
     uint64_t seed;                    /* of dropout */
     size_t rows[ROWS_MOST];           /* of this rank in this step; none of experts */
+    size_t room[ROWS_MOST];           /* the rows that it is launched for */
     struct step_view view;            /* valid after feeds_ready */
     struct feeds_offsets at;          /* private */
 };
@@ -78,9 +79,11 @@ struct feeds_part {
 /* Finds the bytes of a step of SEGMENTS with at most MOST rows. */
 void feeds_plan(struct feeds *f, const uint64_t most[ROWS_MOST], size_t segments);
 /* Counts the rows of the segments S[N] into PART[N], and into f->rows, and puts all
- * inputs into the upload buffer, which has begun. */
+ * inputs into the upload buffer, which has begun.  MOST: those of the largest step, if
+ * this one is launched for a number of segments that other steps are launched for, too;
+ * or NULL. */
 void feeds_begin(struct feeds *f, const struct segment *s, size_t n,
-                 struct feeds_part *part);
+                 const uint64_t *most, struct feeds_part *part);
 /* Sets f->view, after upload_send. */
 void feeds_ready(struct feeds *f);
 

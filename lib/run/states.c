@@ -75,17 +75,18 @@ int states_copy(struct states *s, size_t to, size_t from, struct err *err)
 /* ---- a step ---- */
 
 void states_begin(struct states *s, const struct states_segment *v, size_t n,
-                  struct upload *u)
+                  size_t room, struct upload *u)
 {
     size_t saves = 0;
 
     if (!s->n)
         return;
+    room = room > n ? room : n;
     for (size_t i = 0; i < n; i++)
         saves += v[i].nsaves;
-    s->use_at = upload_add(u, NULL, n, sizeof(struct state_use));
+    s->use_at = upload_add(u, NULL, room, sizeof(struct state_use));
     s->save_at = upload_add(u, NULL, saves, sizeof(struct state_save));
-    s->view.n = n;
+    s->view.n = room;
     saves = 0;
     for (size_t i = 0; i < n; i++) {
         struct state_use *use = (struct state_use *)upload_host(u, s->use_at) + i;

@@ -50,10 +50,10 @@ MUST_CHECK int states_open(struct states *s, struct device *device, struct err *
 void states_close(struct states *s);
 /* Record TO becomes a copy of FROM. */
 MUST_CHECK int states_copy(struct states *s, size_t to, size_t from, struct err *err);
-/* Adds to U what a step of N segments reads; the largest; call states_ready after
- * upload_send. */
+/* Adds to U what a step of N segments reads, launched for ROOM, if that is more; the
+ * largest; call states_ready after upload_send. */
 void states_begin(struct states *s, const struct states_segment *v, size_t n,
-                  struct upload *u);
+                  size_t room, struct upload *u);
 void states_begin_most(const struct states *s, size_t n, struct upload *u);
 void states_ready(struct states *s, const struct upload *u);
 /* Adds to *shape everything that launches depend on. */
