@@ -11,8 +11,9 @@ logits() {
     tp-run logits --ids "$ids" -o "$out" "$@" "$dir"
 }
 
+tp-shard split -q --dtype bf16 --tp 1 "$data/models/llama-gqa" gqa # heads for four ranks
 ids=1,5,3,2,7,4,9,11,12,13,14,15,16,17,18,19,20,21
-while read -r dir far; do
+while read -r dir far tps; do
     logits f32
     logits bf16 --compute bf16
     ok "${dir##*/}: near what is computed in f32" "$compare" f32 bf16 "$far" logits
@@ -21,13 +22,15 @@ while read -r dir far; do
     logits again --compute bf16 --threads 2 --pp 2
     ok "${dir##*/}: the same bits on stages and threads" cmp bf16 again
     logits whole --compute bf16 --deterministic
-    for tp in 2 4; do
+    for tp in $tps; do
+        rm -f ranks
         logits ranks --compute bf16 --deterministic --tp $tp
         ok "${dir##*/}: with --deterministic on $tp ranks" cmp whole ranks
     done
 done << EOM
-$bard 0.01
-$data/models/gemma3 0.02
+$bard 0.01 2
+$data/models/gemma3 0.02 2
+$PWD/gqa 0.02 2 4
 EOM
 
 # a row alone, beside others and after them
