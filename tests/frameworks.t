@@ -382,4 +382,16 @@ older '' > wide/mp_rank_00_model_states.pt
 run tp-shard show wide
 status_is 3 "shapes that would take much more memory than a file has bytes"
 err_has "wide/mp_rank_00_model_states.pt: refused: its " "are refused"
+
+# tensors that are whole on every rank
+mkdir whole
+for rank in 0 1; do cp "$data/pickles/types.pt" whole/model_world_size_2_rank_$rank.pt; done
+run tp-shard show whole
+status_is 0 "plain tensors of ranks are read"
+out_has "10 tensors" "once each"
+at=$(grep -abo ByteStorage whole/model_world_size_2_rank_1.pt | head -n 1 | cut -d : -f 1)
+printf Char | dd of=whole/model_world_size_2_rank_1.pt bs=1 seek="$at" conv=notrunc status=none
+run tp-shard show whole
+status_is 3 "one of another type on another rank"
+err_is "tp-shard: whole/model_world_size_2_rank_1.pt: x.uint8: of another type or shape than on rank 0" "is refused by name"
 done_testing

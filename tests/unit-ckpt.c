@@ -14,6 +14,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/dcp.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/ckpt/hubdir.h"
@@ -824,6 +825,48 @@ static void all_pickles(void)
     }
 }
 
+/* Numbers of .metadata in each width: of one byte, of four, and of nine. */
+static void wide_numbers(void)
+{
+    static const uint64_t shape[] = { 256, 255 };
+    const struct dcp_item item = { .name = "t",
+                                   .dtype = DTYPE_F32,
+                                   .ndim = 2,
+                                   .shape = shape,
+                                   .offset = UINT64_C(1) << 31,
+                                   .length = (UINT64_C(1) << 31) - 1 };
+    char path[] = "/tmp/unit-ckpt.XXXXXX", *text = NULL;
+    int fd = mkstemp(path);
+    const struct pickled *state, *size, *place;
+    struct pickled *root = NULL;
+    struct unpickle m;
+    struct err err = { 0 };
+    bool good = fd >= 0 && dcp_metadata_write(fd, path, &item, 1, &err) == 0;
+    size_t n = 0;
+
+    if (fd >= 0)
+        close(fd);
+    good = good && fs_read_file(&text, &n, path, 1 << 20, &err) == 0;
+    unlink(path);
+    unpickle_init(&m, "p", (const unsigned char *)text, n);
+    m.records = true;
+    if (good && unpickle_run(&m, &root, &err) == 0) {
+        state = pickled_get(root->record.state, "state_dict_metadata")->list.v[1];
+        size = pickled_get(state->record.state, "size");
+        place = pickled_get(root->record.state, "storage_data")->list.v[1];
+        tap_ok(size->list.v[0]->number == 256 && size->list.v[1]->number == 255 &&
+                   pickled_get(place->record.state, "offset")->number ==
+                       (int64_t)item.offset &&
+                   pickled_get(place->record.state, "length")->number ==
+                       (int64_t)item.length,
+               "numbers of .metadata come back, whatever their width");
+    } else {
+        tap_ok(false, "%s", err.text);
+    }
+    unpickle_clear(&m);
+    free(text);
+}
+
 /* ---- JSON ---- */
 
 /* Looking each member up among those before it would take minutes. */
@@ -911,6 +954,7 @@ int main(void)
     changed_sources();
     zip_archives();
     all_pickles();
+    wide_numbers();
     many_members();
     return tap_done();
 }

@@ -208,7 +208,7 @@ static bool push_counted(struct unpickle *m, int length_bytes, bool text)
     return true;
 }
 
-/* Pushes a two's complement number of N bytes; one longer than 8 bytes becomes a
+/* Pushes a two's complement number of N bytes; one that takes more than 8 becomes a
  * leaf. */
 static bool push_long(struct unpickle *m, uint64_t n)
 {
@@ -217,6 +217,8 @@ static bool push_long(struct unpickle *m, uint64_t n)
 
     if (!unpickle_take(m, n, &p))
         return false;
+    while (n > 8 && p[n - 1] == (p[n - 2] & 0x80 ? 0xff : 0)) /* only the sign again */
+        n--;
     if (n > 8) {
         push_new(m, PICKLED_LEAF);
         return true;
