@@ -283,7 +283,7 @@ static void print_help(const struct cmd *cmd)
     print_option(&version_option);
     more = print_more(cmd);
     if (cmd->subs)
-        printf("\n'%s COMMAND --help' tells a command's options.", cmd->name);
+        printf("'%s COMMAND --help' tells a command's options.", cmd->name);
     printf("%sSee %s%s%s(1).\n", more ? "" : "\n", program_name(cmd),
            cmd->own_page ? "-" : "", cmd->own_page ? cmd->name : "");
 }

@@ -465,4 +465,45 @@ if script -qec true /dev/null > out 2>&1 && ! grep -q . out; then
 else
     skip "progress on a terminal" "script does not run here"
 fi
+
+# what happens, on the terminal and as a page
+printf 'method: random\nmetric: {name: loss}\nparameters:\n  lr: {min: 0.001, max: 1.0}\n' > seen.yaml
+cat > seen.sh << 'END'
+printf '1 3\n2 2\n' > "$HPO_REPORT"
+case $HPO_TRIAL_NUMBER in
+1) exit 3 ;;
+3) : > seen.there; while [ ! -e seen.go ]; do sleep 0.05; done ;;
+esac
+echo "$1"
+END
+hpo-sweep run -q seen.yaml --seed 1 --trials 4 -- sh seen.sh '{lr}' &
+tries=600
+until [ -e seen.there ] || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
+run hpo-sweep watch seen.yaml
+status_is 0 "watch shows a study once where there is no terminal"
+out_has "2 complete, 0 pruned, 1 failed, 1 running, 0 waiting" "its trials by state"
+out_has " (trial $(hpo-sweep best seen.yaml --format '{trial}')): lr=" "the best"
+out_has "  1: exit status 3" "why one failed"
+ok "and one that runs" sh -c "sed -n '/^running/,/^\$/p' out | grep -q '^  3, .*: lr='"
+if hpo-sweep plot report -o page.html seen.yaml 2> err; then
+    ok "a report has its trials, with the reason" grep -q '<td>FAIL</td>.*<td>exit status 3</td>' page.html
+    ok "and is not loaded again" sh -c '! grep -q http-equiv page.html'
+    hpo-sweep plot report -o page.html --every 1 seen.yaml > out 2> err &
+    page=$!
+    tries=600
+    until grep -q 'http-equiv="refresh" content="1"' page.html || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
+    ok "with --every it is while trials run" test $tries -gt 0
+    : > seen.go
+    wait
+    ok "until the last has ended" sh -c "! grep -q http-equiv page.html && grep -q '4 complete, 1 failed' page.html"
+    run hpo-sweep plot history --every 1 -o x.svg seen.yaml
+    status_is 2 "a picture is drawn once"
+    run hpo-sweep plot report -o x.svg seen.yaml
+    status_is 2 "a report is a page"
+fi
+: > seen.go
+wait
+if command -v script > /dev/null; then
+    ok "on a terminal watch ends when no trial runs" sh -c "script -qec 'hpo-sweep watch seen.yaml' /dev/null < /dev/null | grep -q '4 complete'"
+fi
 done_testing

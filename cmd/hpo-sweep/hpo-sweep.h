@@ -101,6 +101,10 @@ MUST_CHECK int session_end(struct session *s, struct err *err);
  * study is forgotten.  -1 with *err set, which may be passing in turn. */
 MUST_CHECK int session_recover(struct session *s, struct err *err);
 void session_close(struct session *s);
+/* Whether a trial of S runs or waits. */
+bool session_is_busy(struct study *s);
+/* Bring the study of a session that only reads up to date. */
+MUST_CHECK int session_look_again(struct session *s, struct err *err);
 
 /* How many trials count: those that have ended, with BEGUN also those that run.  One
  * that another trial tries again does not, nor do the first PARDONED that failed. */
@@ -219,6 +223,7 @@ int importance_main(const char *program, int argc, char **argv);
 int plot_main(const char *program, int argc, char **argv);
 int export_main(const char *program, int argc, char **argv);
 int import_main(const char *program, int argc, char **argv);
+int watch_main(const char *program, int argc, char **argv);
 int repair_main(const char *program, int argc, char **argv);
 int slurm_main(const char *program, int argc, char **argv);
 int run_main(const char *program, int argc, char **argv);

@@ -18,6 +18,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/progress.c \
     %D%/recover.c \
     %D%/repair.c \
+    %D%/report.c \
     %D%/run.c \
     %D%/run.h \
     %D%/session.c \
@@ -29,5 +30,6 @@ bin_hpo_sweep_SOURCES = \
     %D%/timeline.c \
     %D%/transport.c \
     %D%/trials.c \
+    %D%/watch.c \
     %D%/warm.c
 bin_hpo_sweep_LDADD = $(program_libs) $(SQLITE3_LIBS) $(YAML_LIBS)

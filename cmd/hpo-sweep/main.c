@@ -14,6 +14,7 @@ int main(int argc, char **argv)
         { "best", "print the best trial", best_main },
         { "pareto", "print the trials that no other dominates", pareto_main },
         { "importance", "say how much each parameter matters", importance_main },
+        { "watch", "show on the terminal what happens", watch_main },
         { "plot", "draw a study", plot_main },
         { "export", "write studies to a file", export_main },
         { "import", "read studies from a file", import_main },

@@ -14,20 +14,6 @@
 
 enum { WIDTH = 560, HEIGHT = 380 };
 
-enum kind {
-    KIND_HISTORY,
-    KIND_FRONT,
-    KIND_REPORTS,
-    KIND_PARALLEL,
-    KIND_IMPORTANCE,
-    KIND_SLICE,
-    KIND_CONTOUR,
-    KIND_RANK,
-    KIND_TIMELINE,
-    KIND_EDF,
-    NKINDS
-};
-
 struct chart plot_frame(struct canvas *canvas, const struct chart_axis *ax,
                         const struct chart_axis *ay)
 {
@@ -446,9 +432,8 @@ static struct figure importance_figure(const struct study *s)
                             .release = release_importance };
 }
 
-/* The picture of KIND.  The caller clears *f; S lasts as long. */
-static int figure_of(struct figure *f, const struct study *s, int kind,
-                     const struct opt_list *params, struct err *err)
+int plot_figure(struct figure *f, const struct study *s, int kind,
+                const struct opt_list *params, struct err *err)
 {
     static const struct {
         void (*draw)(struct canvas *, const void *);
@@ -482,171 +467,17 @@ static int figure_of(struct figure *f, const struct study *s, int kind,
     return 0;
 }
 
-/* ---- the page of a study ---- */
-
-/* Has S what a picture of KIND shows? */
-static bool has(const struct study *s, int kind)
-{
-    struct space space;
-    size_t params = 0, complete = 0, reports = 0;
-
-    study_space(&space, s);
-    for (size_t i = 0; i < space.n; i++)
-        params += !dist_single(&space.params[i].dist);
-    space_clear(&space);
-    for (size_t i = 0; i < s->n; i++) {
-        complete += plot_complete(&s->trials[i]);
-        reports += s->trials[i].nreports;
-    }
-    switch (kind) {
-    case KIND_FRONT:
-        return s->nobjectives == 2 && complete;
-    case KIND_REPORTS:
-        return reports > 0;
-    case KIND_CONTOUR:
-        return params >= 2 && complete > 1;
-    case KIND_PARALLEL:
-    case KIND_IMPORTANCE:
-    case KIND_SLICE:
-        return params >= 1 && complete > 1;
-    case KIND_RANK: /* shows what the contour shows */
-        return false;
-    default:
-        return true;
-    }
-}
-
-/* How many trials are in each state, and the best one. */
-static void add_summary(struct html *page, const struct study *s)
-{
-    static const struct {
-        enum study_state state;
-        const char *name;
-    } states[] = { { STUDY_COMPLETE, "complete" },
-                   { STUDY_PRUNED, "pruned" },
-                   { STUDY_FAIL, "failed" },
-                   { STUDY_RUNNING, "running" },
-                   { STUDY_WAITING, "waiting" } };
-    const struct study_trial *best = s->nobjectives == 1 ? study_best(s) : NULL;
-    struct str line = { 0 };
-
-    str_addf(&line, "%zu trials", s->n);
-    for (size_t k = 0; k < sizeof(states) / sizeof(*states); k++) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < s->n; i++)
-            n += s->trials[i].state == states[k].state;
-        if (n)
-            str_addf(&line, ", %zu %s", n, states[k].name);
-    }
-    html_text(page, str_text(&line));
-    str_reset(&line);
-    if (best) {
-        char *objective = study_objective_dup(s, 0);
-
-        str_addf(&line, "Best: trial %d, %s %.9g (%s)", best->number, objective,
-                 best->values[0], s->maximize[0] ? "maximized" : "minimized");
-        html_text(page, str_text(&line));
-        free(objective);
-    }
-    str_clear(&line);
-}
-
-/* By value, the lowest first: values to maximize are negated. */
-struct placed {
-    double value;
-    const struct study_trial *trial;
-};
-
-static int by_value(const void *a, const void *b)
-{
-    const struct placed *x = a, *y = b;
-
-    if (x->value != y->value)
-        return x->value < y->value ? -1 : 1;
-    return x->trial->number - y->trial->number;
-}
-
-/* The best complete trials and their parameters. */
-static void add_best(struct html *page, const struct study *s)
-{
-    enum { SHOWN = 10 };
-    struct placed *v = xcalloc(s->n + 1, sizeof(*v));
-    const char **heads = xcalloc(s->nnames + 2, sizeof(*heads));
-    char *objective = study_objective_dup(s, 0), *value = str_dupf(">%s", objective);
-    size_t n = 0;
-
-    for (size_t i = 0; i < s->n; i++)
-        if (plot_complete(&s->trials[i]) && isfinite(s->trials[i].values[0]))
-            v[n++] =
-                (struct placed){ (s->maximize[0] ? -1 : 1) * s->trials[i].values[0],
-                                 &s->trials[i] };
-    qsort(v, n, sizeof(*v), by_value);
-    heads[0] = ">trial";
-    heads[1] = value;
-    for (size_t k = 0; k < s->nnames; k++)
-        heads[k + 2] = s->names[k];
-    if (n)
-        html_heading(page, "Best trials");
-    if (n)
-        html_table(page, heads, s->nnames + 2);
-    for (size_t i = 0; i < n && i < SHOWN; i++) {
-        html_cell(page, "%d", v[i].trial->number);
-        html_cell(page, "%.9g", v[i].trial->values[0]);
-        for (size_t k = 0; k < s->nnames; k++) {
-            const struct study_param *p = study_find_param(s, v[i].trial, s->names[k]);
-            struct str word = { 0 };
-
-            if (p)
-                dist_write_word(&word, p->dist, p->value);
-            html_cell(page, "%s", p ? str_text(&word) : "-");
-            str_clear(&word);
-        }
-    }
-    if (n)
-        html_table_end(page);
-    free(heads);
-    free(value);
-    free(objective);
-    free(v);
-}
-
-/* Draws S to PATH: KIND, or for -1 a page with all pictures that S has something for.
- */
+/* Draw KIND to PATH. */
 static int draw(const struct study *s, int kind, const struct opt_list *params,
                 const char *path, const char *command, struct err *err)
 {
     struct figure f = { 0 };
-    struct html page;
-    char *title;
-    int ret = 0;
+    int ret = plot_figure(&f, s, kind, params, err);
 
-    if (kind >= 0) {
-        ret = figure_of(&f, s, kind, params, err);
-        if (ret == 0)
-            ret = picture_write(&f, path, s->name, command, err);
-        figure_clear(&f);
-        return ret;
-    }
-    title = str_dupf("Study %s", s->name);
-    html_init(&page, title);
-    free(title);
-    add_summary(&page, s);
-    if (s->nobjectives == 1)
-        add_best(&page, s);
-    for (int k = 0; k < NKINDS && ret == 0; k++) {
-        if (!has(s, k))
-            continue;
-        ret = figure_of(&f, s, k, params, err);
-        if (ret == 0)
-            ret = html_figure(&page, &f, err);
-        figure_clear(&f);
-    }
-    if (ret < 0) {
-        html_clear(&page);
-        return -1;
-    }
-    return picture_write_page(&page, path, command, err);
+    if (ret == 0)
+        ret = picture_write(&f, path, s->name, command, err);
+    figure_clear(&f);
+    return ret;
 }
 
 /* Which of KINDS, up to NULL, WORD is; -1 for none. */
@@ -687,28 +518,27 @@ static int refuse_kind(const struct cmd *cmd, const char *const *kinds,
 
 int plot_main(const char *program, int argc, char **argv)
 {
-    static const char *const kinds[NKINDS + 1] = {
-        [KIND_HISTORY] = "history",
-        [KIND_FRONT] = "front",
-        [KIND_REPORTS] = "reports",
-        [KIND_PARALLEL] = "parallel",
-        [KIND_IMPORTANCE] = "importance",
-        [KIND_SLICE] = "slice",
-        [KIND_CONTOUR] = "contour",
-        [KIND_RANK] = "rank",
-        [KIND_TIMELINE] = "timeline",
-        [KIND_EDF] = "edf",
-        [NKINDS] = NULL,
+    static const char *const kinds[NKINDS + 2] = {
+        [KIND_HISTORY] = "history",       [KIND_FRONT] = "front",
+        [KIND_REPORTS] = "reports",       [KIND_PARALLEL] = "parallel",
+        [KIND_IMPORTANCE] = "importance", [KIND_SLICE] = "slice",
+        [KIND_CONTOUR] = "contour",       [KIND_RANK] = "rank",
+        [KIND_TIMELINE] = "timeline",     [KIND_EDF] = "edf",
+        [KIND_REPORT] = "report",         [NKINDS + 1] = NULL,
     };
     struct where w = { 0 };
     struct opt_list params = { 0 };
-    const char *output = NULL, *file;
+    const char *output = NULL, *every = NULL, *file;
+    double seconds = 0;
+    bool page;
     const struct opt opts[] = {
         WHERE_OPTIONS(w),
         { OPT_STRING, 'o', "output", &output, "FILE", "picture: " PICTURE_NAMES, NULL,
           NULL },
         { OPT_LIST, '\0', "param", &params, "NAME",
           "parameters of slice, contour and rank", NULL, NULL },
+        { OPT_STRING, '\0', "every", &every, "TIME",
+          "write the page again and again while trials run", NULL, NULL },
         { .type = OPT_END },
     };
     const struct cmd cmd = {
@@ -719,7 +549,7 @@ int plot_main(const char *program, int argc, char **argv)
         .max_args = 2,
         .summary =
             "Draw a study: history, front, reports, parallel, importance, slice,\n"
-            "contour, rank, timeline or edf; without one, a page of all (.html)"
+            "contour, rank, timeline or edf; report, or none: a page of all (.html)"
     };
     const char *command = picture_command(program, argc, argv);
     char **operand = cmd_parse(&cmd, argc, argv);
@@ -727,18 +557,26 @@ int plot_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int kind = take_kind(kinds, operand, &file), ret;
 
+    page = kind == KIND_REPORT || kind < 0;
     if (kind < 0 && !(output && html_is_named(output) && !(operand[0] && operand[1])))
         return refuse_kind(&cmd, kinds, operand[0]);
     if (!output)
         return cmd_usage(&cmd, "--output names a picture: " PICTURE_NAMES);
     if ((ret = picture_check(&cmd, "--output", output)) != 0)
         return ret;
-    if (params.n && kind >= 0 && kind != KIND_SLICE && kind != KIND_CONTOUR &&
+    if (kind == KIND_REPORT && !html_is_named(output))
+        return cmd_usage(&cmd, "a report is a page: its name ends in .html");
+    if (every && !page)
+        return cmd_usage(&cmd, "--every is for a report");
+    if (every && (!session_duration(&seconds, every) || seconds < 1))
+        return cmd_usage(&cmd, "'%s' is no time of at least a second", every);
+    if (params.n && !page && kind != KIND_SLICE && kind != KIND_CONTOUR &&
         kind != KIND_RANK)
         return cmd_usage(&cmd, "%s takes no --param", kinds[kind]);
     if (session_open_file(&s, &w, file, &err) < 0)
         return cmd_fail(&cmd, &err);
-    ret = draw(&s.study, kind, &params, output, command, &err);
+    ret = page ? report_write(&s, &params, output, command, seconds, &err)
+               : draw(&s.study, kind, &params, output, command, &err);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
 }

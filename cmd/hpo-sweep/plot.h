@@ -6,6 +6,31 @@
 #include "lib/plot/chart.h"
 #include "lib/plot/html.h"
 
+enum plot_kind {
+    KIND_HISTORY,
+    KIND_FRONT,
+    KIND_REPORTS,
+    KIND_PARALLEL,
+    KIND_IMPORTANCE,
+    KIND_SLICE,
+    KIND_CONTOUR,
+    KIND_RANK,
+    KIND_TIMELINE,
+    KIND_EDF,
+    NKINDS,
+    KIND_REPORT = NKINDS /* a page with all of them */
+};
+
+/* The picture of KIND.  The caller clears *f; S lasts as long. */
+MUST_CHECK int plot_figure(struct figure *f, const struct study *s, int kind,
+                           const struct opt_list *params, struct err *err);
+/* Write the report of S's study to PATH: its trials, and all pictures that it has
+ * something for.  With SECONDS it is written again at such intervals, as long as trials
+ * run or wait; a browser that shows it loads it again. */
+MUST_CHECK int report_write(struct session *s, const struct opt_list *params,
+                            const char *path, const char *command, double seconds,
+                            struct err *err);
+
 /* Complete and feasible. */
 bool plot_complete(const struct study_trial *t);
 /* Ends of the values of objective K on AXIS, the pruned trials' among them if PRUNED:

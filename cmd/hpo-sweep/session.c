@@ -444,6 +444,28 @@ int session_end(struct session *s, struct err *err)
     return 0;
 }
 
+bool session_is_busy(struct study *s)
+{
+    for (size_t i = study_first_open(s); i < s->n; i++)
+        if (!study_finished(&s->trials[i]))
+            return true;
+    return false;
+}
+
+int session_look_again(struct session *s, struct err *err)
+{
+    int ret;
+
+    if (s->open) /* what was read at first is one moment's */
+        s->st->ops->give_up(s->st);
+    s->open = false;
+    if (s->st->ops->begin(s->st, false, err) < 0)
+        return -1;
+    ret = load(s, err);
+    s->st->ops->give_up(s->st);
+    return ret;
+}
+
 int session_recover(struct session *s, struct err *err)
 {
     s->open = false;

@@ -107,6 +107,11 @@ void html_clear(struct html *h)
     str_clear(&h->body);
 }
 
+void html_refresh(struct html *h, double seconds)
+{
+    h->refresh = seconds;
+}
+
 void html_heading(struct html *h, const char *text)
 {
     add_element(h, "h2", text);
@@ -201,8 +206,10 @@ int html_write(struct html *h, const char *path, struct err *err)
 
     str_addf(&page,
              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width\">\n"
-             "<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n",
+             "<meta name=\"viewport\" content=\"width=device-width\">\n");
+    if (h->refresh > 0)
+        str_addf(&page, "<meta http-equiv=\"refresh\" content=\"%.0f\">\n", h->refresh);
+    str_addf(&page, "<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n",
              str_text(&h->title), STYLE);
     str_addn(&page, str_text(&h->body), h->body.len);
     str_add(&page, "</body>\n</html>\n");

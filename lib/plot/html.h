@@ -32,12 +32,15 @@ struct html {
     const char *const *heads; /* of the open table */
     size_t nheads, cell;
     int figures;
+    double refresh; /* seconds, or 0 */
 };
 
 /* Begins a page; release it with html_clear, or with html_write. */
 void html_init(struct html *h, const char *title);
 void html_clear(struct html *h);
 
+/* A browser loads the page again every SECONDS. */
+void html_refresh(struct html *h, double seconds);
 void html_heading(struct html *h, const char *text);
 void html_text(struct html *h, const char *text);
 /* Lines as a terminal shows them: commands, or a program's plain output. */
