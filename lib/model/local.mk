@@ -36,6 +36,7 @@ family_files = \
     %D%/families/cohere2.json \
     %D%/families/convbert.json \
     %D%/families/ctrl.json \
+    %D%/families/cwm.json \
     %D%/families/deberta.json \
     %D%/families/deberta_v2.json \
     %D%/families/deepseek.json \
@@ -71,6 +72,8 @@ family_files = \
     %D%/families/hunyuan_v1_moe.json \
     %D%/families/ibert.json \
     %D%/families/internlm2.json \
+    %D%/families/internlm3.json \
+    %D%/families/iquestcoder.json \
     %D%/families/layoutlm.json \
     %D%/families/led.json \
     %D%/families/lfm2.json \
