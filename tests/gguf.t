@@ -10,7 +10,7 @@ sums() {
 }
 
 # weights are those that were converted, and so is what is made of them
-for kind in f32 f16 bf16 qwen2 qwen3 mixtral blocks; do
+for kind in f32 f16 bf16 qwen2 qwen3 phi3 gemma gemma2 gemma3 mixtral blocks; do
     file=$kind.gguf
     [ $kind = blocks ] && file=blocks-00001-of-00002.gguf
     LC_ALL=C sort -k 3 $kind.sums > truth

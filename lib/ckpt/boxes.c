@@ -157,7 +157,11 @@ static bool meet(struct box *out, struct pool *pool, const struct box *b, int nd
         at[k] = low - start[k];
         n[k] = high - low;
     }
-    *out = (struct box){ b->input, b->offset + skipped * width, at, n, stride };
+    *out = (struct box){ .input = b->input,
+                         .offset = b->offset + skipped * width,
+                         .start = at,
+                         .size = n,
+                         .stride = stride };
     return true;
 }
 
@@ -398,7 +402,11 @@ int boxes_read(const struct boxes *b, size_t width, uint64_t first, uint64_t cou
     };
 
     if (b->n == 1 && b->box->input == BOXES_ZEROS) {
-        memset(buf, 0, (size_t)count * width);
+        if (b->box->made)
+            memcpy(buf, (const char *)b->box->made + first * width,
+                   (size_t)count * width);
+        else
+            memset(buf, 0, (size_t)count * width);
         return 0;
     }
     for (size_t i = find_first(b, first); i < b->n && count; i++) {

@@ -13,7 +13,7 @@
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
 
-/* The input of a box that is all of its tensor and is in no file: zeros. */
+/* The input of a box that is all of its tensor and is in no file: .made, or zeros. */
 enum { BOXES_ZEROS = -1 };
 
 struct box {
@@ -22,6 +22,7 @@ struct box {
     const uint64_t *start;  /* [ndim] its first index along each axis */
     const uint64_t *size;   /* [ndim] */
     const uint64_t *stride; /* [ndim] in elements, in the file; NULL: row-major */
+    const void *made;       /* its bytes, of BOXES_ZEROS; NULL: zeros */
 };
 
 struct boxes {

@@ -32,6 +32,23 @@ static const struct field fields[] = {
     { NULL, NULL, NUMBER, false },
 };
 
+static const struct field phi_fields[] = {
+    { "sliding_window", "attention.sliding_window", NUMBER, false },
+    { NULL, NULL, NUMBER, false },
+};
+
+static const struct field gemma2_fields[] = {
+    { "sliding_window", "attention.sliding_window", NUMBER, true },
+    { "attn_logit_softcapping", "attn_logit_softcapping", REAL, true },
+    { "final_logit_softcapping", "final_logit_softcapping", REAL, true },
+    { NULL, NULL, NUMBER, false },
+};
+
+static const struct field gemma3_fields[] = {
+    { "sliding_window", "attention.sliding_window", NUMBER, true },
+    { NULL, NULL, NUMBER, false },
+};
+
 static const struct field moe_fields[] = {
     { "num_local_experts", "expert_count", NUMBER, true },
     { "num_experts_per_tok", "expert_used_count", NUMBER, true },
@@ -45,12 +62,24 @@ static const struct kind {
     const char *model, *type;
     const struct field *more;
     const char *text; /* of the config */
+    int largest; /* layers of the model whose scores are scaled by its width, and not by
+                  * the width of a head, as in llama.cpp's models/gemma2.cpp; 0: scores
+                  * are not scaled apart */
 } kinds[] = {
-    { "llama", false, "LlamaForCausalLM", "llama", NULL, "\"hidden_act\":\"silu\"" },
+    { "llama", false, "LlamaForCausalLM", "llama", NULL, "\"hidden_act\":\"silu\"", 0 },
     { "llama", true, "MixtralForCausalLM", "mixtral", moe_fields,
-      "\"hidden_act\":\"silu\",\"sliding_window\":null" },
-    { "qwen2", false, "Qwen2ForCausalLM", "qwen2", NULL, "\"hidden_act\":\"silu\"" },
-    { "qwen3", false, "Qwen3ForCausalLM", "qwen3", NULL, "\"hidden_act\":\"silu\"" },
+      "\"hidden_act\":\"silu\",\"sliding_window\":null", 0 },
+    { "qwen2", false, "Qwen2ForCausalLM", "qwen2", NULL, "\"hidden_act\":\"silu\"", 0 },
+    { "qwen3", false, "Qwen3ForCausalLM", "qwen3", NULL, "\"hidden_act\":\"silu\"", 0 },
+    { "phi3", false, "Phi3ForCausalLM", "phi3", phi_fields,
+      "\"hidden_act\":\"silu\",\"pad_token_id\":null", 0 },
+    { "gemma", false, "GemmaForCausalLM", "gemma", NULL,
+      "\"hidden_act\":\"gelu_pytorch_tanh\"", 0 },
+    { "gemma2", false, "Gemma2ForCausalLM", "gemma2", gemma2_fields,
+      "\"hidden_activation\":\"gelu_pytorch_tanh\"", 46 },
+    { "gemma3", false, "Gemma3ForCausalLM", "gemma3_text", gemma3_fields,
+      "\"hidden_activation\":\"gelu_pytorch_tanh\",\"rope_local_base_freq\":10000.0",
+      62 },
 };
 
 enum { NKINDS = sizeof(kinds) / sizeof(*kinds) };
@@ -126,6 +155,23 @@ static bool add_fields(struct making *m, const struct field *f)
     for (; all && f && f->key; f++)
         all = add_field(m, f);
     return all;
+}
+
+/* What the conversion leaves out: the number whose root scales the scores. */
+static bool add_scale(struct making *m, int largest)
+{
+    double layers, width, heads, head;
+
+    if (!largest)
+        return true;
+    if (!find_number(m, "block_count", &layers) ||
+        !find_number(m, "embedding_length", &width) ||
+        !find_number(m, "attention.head_count", &heads) || heads < 1 ||
+        !find_number(m, "attention.key_length", &head))
+        return refuse(m, "no", "attention.key_length");
+    str_addf(&m->text, ",\"query_pre_attn_scalar\":%.0f",
+             layers == largest ? floor(width / heads) : head);
+    return true;
 }
 
 /* ---- what tensors say ---- */
@@ -217,8 +263,8 @@ static bool make_all(struct making *m)
                       NULL);
     str_addf(&m->text, "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",%s", k->model,
              k->type, k->text);
-    if (!add_fields(m, fields) || !add_fields(m, k->more) || !add_rotary(m) ||
-        !add_vocabulary(m))
+    if (!add_fields(m, fields) || !add_fields(m, k->more) ||
+        !add_scale(m, k->largest) || !add_rotary(m) || !add_vocabulary(m))
         return false;
     add_token(m, "bos_token_id", "bos_token_id");
     add_token(m, "eos_token_id", "eos_token_id");

@@ -123,7 +123,7 @@ static int add_zeros(struct reader *r, struct err *err)
     for (size_t i = 0; i < n; i++) {
         struct tensor t = r->s->raw[i];
         uint64_t *start = pool_take(&r->s->pool, sizeof(*start), 8);
-        const struct box box = { BOXES_ZEROS, 0, start, t.shape, NULL };
+        const struct box box = { BOXES_ZEROS, 0, start, t.shape, NULL, NULL };
         char *name;
         int ret;
 

@@ -243,8 +243,11 @@ static int add_boxes(struct reader *r, struct param *p, const struct tensor *loc
             start[k] = x[k].v[run].start;
             size[k] = x[k].v[run].count;
         }
-        *new_box(p) =
-            (struct box){ r->input, local->offset + at * width, start, size, stride };
+        *new_box(p) = (struct box){ .input = r->input,
+                                    .offset = local->offset + at * width,
+                                    .start = start,
+                                    .size = size,
+                                    .stride = stride };
     }
     return 0;
 }

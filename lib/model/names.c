@@ -160,16 +160,20 @@ static int read_options(struct names_view *out, const struct model *m,
 {
     const struct json *rows = json_get(options, "rows");
     const struct json *first = json_get(options, "first");
+    const struct json *plus = json_get(options, "plus");
 
     for (const struct json *j = options->first; j; j = j->next)
         if (strcmp(j->key, "rows") != 0 && strcmp(j->key, "first") != 0 &&
-            strcmp(j->key, "transposed") != 0 && strcmp(j->key, "padded") != 0)
+            strcmp(j->key, "transposed") != 0 && strcmp(j->key, "padded") != 0 &&
+            strcmp(j->key, "plus") != 0)
             return family_error(e->doc, j, 0, err, "unknown key '%s'", j->key);
     out->transposed = json_is_true(json_get(options, "transposed"));
     out->padded = json_is_true(json_get(options, "padded"));
     if (rows && rows->type != JSON_ARRAY)
         return family_error(e->doc, rows, 0, err, "expected a list");
     if (rows && read_rows(out, m, e, rows, layer, shards, err) < 0)
+        return -1;
+    if (plus && number(m, e, plus, layer, shards, &out->plus, err) < 0)
         return -1;
     return first ? number(m, e, first, layer, shards, &out->first, err) : 0;
 }

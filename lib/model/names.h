@@ -32,6 +32,7 @@ struct names_view {
     uint64_t first;                              /* row of the first */
     bool transposed; /* of two axes, they are stored the other way round */
     bool padded;     /* more rows may be stored, which are padding */
+    uint64_t plus;   /* of a vector of f32: what is stored is so much larger */
 };
 
 /* Has M's family names of DIALECT? */

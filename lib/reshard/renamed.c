@@ -4,8 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/blocks.h"
+#include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/ckpt/boxes.h"
@@ -306,7 +308,7 @@ static int add_shard(struct renaming *r, struct boxing *to, const struct stored 
     const struct tensor *t = &st->t[shard];
     size_t width = (size_t)dtype_bits(t->dtype) / 8, n = t->boxes ? t->boxes->n : 1;
     uint64_t zero[TENSOR_MAX_DIMS] = { 0 }, fixed[NAMES_MOST_DIGITS];
-    const struct box one = { t->input, t->offset, zero, t->shape, t->stride };
+    const struct box one = { t->input, t->offset, zero, t->shape, t->stride, NULL };
 
     for (size_t i = 0; i < n; i++) {
         const struct box *b = t->boxes ? &t->boxes->box[i] : &one;
@@ -324,6 +326,36 @@ static int add_shard(struct renaming *r, struct boxing *to, const struct stored 
             return -1;
     }
     return 0;
+}
+
+/* Makes the only box of T: the numbers of the vector FROM less V->plus. */
+static int subtract(struct renaming *r, struct tensor *t, const struct tensor *from,
+                    const struct names_view *v, struct err *err)
+{
+    const char *path = source_place(r->s, from);
+    uint64_t *zero = pool_take(&r->s->pool, sizeof(*zero), 8);
+    struct box box = { .input = BOXES_ZEROS, .start = zero, .size = t->shape };
+    float *x;
+    int fd, ret;
+
+    if (from->dtype != DTYPE_F32 || from->ndim != 1 || from->boxes || from->stride ||
+        from->shape[0] != t->shape[0] || t->shape[0] > MOST_BOXES)
+        return err_set(err, ERR_INPUT, "%s: tensor %s is no vector of f32", path,
+                       from->name);
+    fd = fs_open_regular(path, err);
+    if (fd < 0)
+        return -1;
+    x = pool_take(&r->s->pool, (size_t)t->size + 1, 8);
+    ret = fs_pread(fd, x, (size_t)t->size, from->offset, path, err);
+    close(fd);
+    if (ret < 0)
+        return -1;
+    for (uint64_t i = 0; i < t->shape[0]; i++)
+        x[i] -= (float)v->plus;
+    *zero = 0;
+    box.made = x;
+    return boxes_new(&t->boxes, &r->s->pool, 1, t->shape, &box, 1, r->s->path,
+                     from->name, err);
 }
 
 /* Makes tensor MT of ST as V says. */
@@ -363,6 +395,13 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
     }
     if (!dtype_bytes(&t.size, t.dtype, elements))
         return wrong_shape(r, st->t, mt, st, err);
+    if (v->plus) {
+        if (subtract(r, &t, st->t, v, err) < 0)
+            return -1;
+        r->made = xgrow(r->made, &r->cap, r->nmade + 1, sizeof(*r->made));
+        r->made[r->nmade++] = t;
+        return 0;
+    }
     to.ndigits = digits_of(to.digit, v,
                            !mt->ndim       ? 1
                            : v->transposed ? mt->axis[1]->size

@@ -4,7 +4,7 @@
 OUT/KIND.gguf is written by the gguf package (0.19) under the names of its tensor maps, changed as llama.cpp's conversion changes
 them; OUT/KIND.sums has the CRC-32s of the same weights, blocks dequantized by that package to f32, under Hugging Face's names and not
 changed; OUT/KIND.json is the model's config.  Kinds: f32, f16, bf16 (Llama), blocks (Llama, each type of blocks, of random bytes with sane
-scales where the package cannot quantize), mixtral (Q8_0), qwen2, qwen3.  f32 has the tokenizer of spm, and a chat template; blocks
+scales where the package cannot quantize), mixtral (Q8_0), qwen2, qwen3, phi3, gemma, gemma2, gemma3.  f32 has the tokenizer of spm, and a chat template; blocks
 is in two files, as gguf-split leaves them.
 OUT/bpe.gguf and OUT/spm.gguf are tokenizers alone, trained here; OUT/NAME.inp has texts and OUT/NAME.out the ids that the packages
 tokenizers and sentencepiece give.  Needs numpy, gguf, tokenizers and sentencepiece."""
@@ -66,10 +66,10 @@ class Writer:
         self.w.add_rope_freq_base(50000.0)
         self.w.add_vocab_size(VOCAB)
 
-    def put(self, name, hf, shape, kind, heads=0):
-        """a tensor NAME of SHAPE in KIND, HF in the truth; HEADS: rows were permuted"""
+    def put(self, name, hf, shape, kind, heads=0, plus=0):
+        """a tensor NAME of SHAPE in KIND, HF in the truth; HEADS: rows were permuted; PLUS was added"""
         if kind in (T.F32, T.F16, T.BF16):
-            x = (rng.standard_normal(shape) * 0.05).astype(np.float32)
+            x = (rng.standard_normal(shape) * 0.05 + plus).astype(np.float32)
             data = gguf.quants.quantize(x, kind)
             back = data.view(np.uint16).reshape(shape) if kind == T.BF16 else data.reshape(shape)
         else:
@@ -77,6 +77,7 @@ class Writer:
             data = random_blocks(kind, flat, shape[-1]).reshape(*shape[:-1], -1)
             back = gguf.quants.dequantize(data, kind).reshape(shape)
         self.w.add_tensor(name, data, raw_dtype=None if kind in (T.F32, T.F16) else kind)
+        back = back - np.float32(plus) if plus else back
         if heads:
             back = unpermute(back, heads)
         names = [hf] if isinstance(hf, str) else hf
@@ -97,30 +98,54 @@ class Writer:
 
 def model(out, kind, arch="llama", types=lambda i, name: T.F32, experts=0, tokenizer=None, split=0):
     """a model whose tensor NAME of layer I has the type types(i, name)"""
-    base = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[arch] if not experts else "Mixtral"
-    config = {"architectures": [base + "ForCausalLM"], "model_type": base.lower(), "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
+    base = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "phi3": "Phi3", "gemma": "Gemma", "gemma2": "Gemma2",
+            "gemma3": "Gemma3"}[arch] if not experts else "Mixtral"
+    gemma, plus, kind_of = arch.startswith("gemma"), int(arch.startswith("gemma")), base.lower() + ("_text" if arch == "gemma3" else "")
+    config = {"architectures": [base + "ForCausalLM"], "model_type": kind_of, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
               "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": DIM, "intermediate_size": FFN, "vocab_size": VOCAB,
-              "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 50000.0, "tie_word_embeddings": False}
+              "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 50000.0, "tie_word_embeddings": gemma}
+    if arch in ("phi3", "gemma2", "gemma3"):
+        config["sliding_window"] = 16
+    if arch in ("gemma2", "gemma3"):
+        config["query_pre_attn_scalar"] = DIM
+    if arch == "gemma2":
+        config |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
     if experts:
         config |= {"num_local_experts": experts, "num_experts_per_tok": 2, "sliding_window": None}
     w = Writer(out, kind, arch, config, split)
     if experts:
         w.w.add_expert_count(experts)
         w.w.add_expert_used_count(2)
+    if "sliding_window" in config and not experts:
+        w.w.add_sliding_window(16)
+    if arch == "gemma2":
+        w.w.add_attn_logit_softcapping(50.0)
+        w.w.add_final_logit_softcapping(30.0)
     cut = arch == "llama"
     w.put("token_embd.weight", "model.embed_tokens.weight", (VOCAB, HIDDEN), types(-1, "token_embd"))
-    w.put("output.weight", "lm_head.weight", (VOCAB, HIDDEN), types(-1, "output"))
-    w.put("output_norm.weight", "model.norm.weight", (HIDDEN,), T.F32)
+    if not gemma:
+        w.put("output.weight", "lm_head.weight", (VOCAB, HIDDEN), types(-1, "output"))
+    w.put("output_norm.weight", "model.norm.weight", (HIDDEN,), T.F32, plus=plus)
     for i in range(LAYERS):
         b, p = f"blk.{i}.", f"model.layers.{i}."
-        w.put(b + "attn_norm.weight", p + "input_layernorm.weight", (HIDDEN,), T.F32)
-        w.put(b + "ffn_norm.weight", p + "post_attention_layernorm.weight", (HIDDEN,), T.F32)
+        w.put(b + "attn_norm.weight", p + "input_layernorm.weight", (HIDDEN,), T.F32, plus=plus)
+        four = arch in ("gemma2", "gemma3")
+        w.put(b + "ffn_norm.weight", p + ("pre_feedforward" if four else "post_attention") + "_layernorm.weight", (HIDDEN,), T.F32, plus=plus)
+        if four:
+            w.put(b + "post_attention_norm.weight", p + "post_attention_layernorm.weight", (HIDDEN,), T.F32, plus=1)
+            w.put(b + "post_ffw_norm.weight", p + "post_feedforward_layernorm.weight", (HIDDEN,), T.F32, plus=1)
+        if arch == "phi3":
+            w.put(b + "attn_qkv.weight", p + "self_attn.qkv_proj.weight", ((HEADS + 2 * KV) * DIM, HIDDEN), types(i, "q"))
+            w.put(b + "ffn_up.weight", p + "mlp.gate_up_proj.weight", (2 * FFN, HIDDEN), types(i, "up"))
+            w.put(b + "attn_output.weight", p + "self_attn.o_proj.weight", (HIDDEN, HEADS * DIM), types(i, "o"))
+            w.put(b + "ffn_down.weight", p + "mlp.down_proj.weight", (HIDDEN, FFN), types(i, "down"))
+            continue
         for x, rows, heads in (("q", HEADS * DIM, HEADS), ("k", KV * DIM, KV), ("v", KV * DIM, 0)):
             w.put(f"{b}attn_{x}.weight", f"{p}self_attn.{x}_proj.weight", (rows, HIDDEN), types(i, x), heads if cut else 0)
             if arch == "qwen2":
                 w.put(f"{b}attn_{x}.bias", f"{p}self_attn.{x}_proj.bias", (rows,), T.F32)
-            if arch == "qwen3" and x != "v":
-                w.put(f"{b}attn_{x}_norm.weight", f"{p}self_attn.{x}_norm.weight", (DIM,), T.F32)
+            if arch in ("qwen3", "gemma3") and x != "v":
+                w.put(f"{b}attn_{x}_norm.weight", f"{p}self_attn.{x}_norm.weight", (DIM,), T.F32, plus=plus)
         w.put(b + "attn_output.weight", p + "self_attn.o_proj.weight", (HIDDEN, HEADS * DIM), types(i, "o"))
         if experts:
             w.put(b + "ffn_gate_inp.weight", p + "block_sparse_moe.gate.weight", (experts, HIDDEN), T.F32)
@@ -224,6 +249,8 @@ if __name__ == "__main__":
     model(out, "mixtral", types=lambda i, x: T.F16 if i < 0 or x == "o" else T.Q8_0, experts=4)
     model(out, "qwen2", arch="qwen2", types=lambda i, x: T.F16)
     model(out, "qwen3", arch="qwen3", types=lambda i, x: T.F16)
+    for arch in ("phi3", "gemma", "gemma2", "gemma3"):
+        model(out, arch, arch=arch, types=lambda i, x: T.F16)
     HIDDEN, DIM = 256, 32
     model(out, "blocks", types=lambda i, x: EACH[i + 1][x], split=12)
     pack(out)
