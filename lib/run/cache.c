@@ -124,7 +124,7 @@ static void size_group(struct cache *c, struct cache_group *g,
     if (blocks > all)
         blocks = all;
     g->most = blocks;
-    blocks_init(&g->pool, cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows));
+    blockpool_init(&g->pool, cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows));
     g->rows = g->pool.n * CACHE_BLOCK;
     if (g->pool.n == all &&
         c->sequences == 1) /* the last block ends at the text's end */
@@ -200,7 +200,7 @@ void cache_close(struct cache *c)
     for (int i = 0; i < c->ngroups; i++) {
         for (size_t k = 0; k < c->sequences; k++)
             free(c->group[i].table[k].block);
-        blocks_clear(&c->group[i].pool);
+        blockpool_clear(&c->group[i].pool);
         free(c->group[i].table);
     }
     free(c->group);
@@ -224,7 +224,7 @@ int cache_side(const struct cache *c, const struct inst *inst, int side)
 static void drop_blocks(struct cache_group *g, struct cache_table *t, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        blocks_drop(&g->pool, t->block[i]);
+        blockpool_drop(&g->pool, t->block[i]);
     memmove(t->block, t->block + n, (t->n - n) * sizeof(*t->block));
     t->n -= n;
     t->first += n * CACHE_BLOCK;
@@ -259,7 +259,7 @@ void cache_truncate(struct cache *c, size_t sequence, size_t n)
 
         assert(!g->source && t->first == 0 && t->end >= n);
         while (t->n > blocks_of(n))
-            blocks_drop(&g->pool, t->block[--t->n]);
+            blockpool_drop(&g->pool, t->block[--t->n]);
         t->known = t->known < t->n ? t->known : t->n;
         t->end = n;
     }
@@ -298,11 +298,11 @@ static int share_group(struct cache *c, int group, size_t to, size_t from, size_
     t->end = g->source ? f->end : n;
     for (t->n = 0; t->n < full; t->n++) {
         t->block[t->n] = f->block[t->n];
-        blocks_hold(&g->pool, t->block[t->n]);
+        blockpool_hold(&g->pool, t->block[t->n]);
     }
     if (!rest)
         return 0;
-    block = blocks_take(&g->pool, 0);
+    block = blockpool_take(&g->pool, 0);
     if (block < 0)
         return err_set(err, ERR_SYSTEM, "the KV cache is full at %zu tokens", n);
     t->block[t->n++] = block;
@@ -345,8 +345,8 @@ int cache_extend(struct cache *c, int group, size_t sequence, size_t start, size
     }
     t->end = start + n;
     while (t->first + t->n * CACHE_BLOCK < t->end) {
-        int32_t block = blocks_take(&g->pool, t->n ? (size_t)t->block[t->n - 1] + 1
-                                                   : sequence * g->most);
+        int32_t block = blockpool_take(&g->pool, t->n ? (size_t)t->block[t->n - 1] + 1
+                                                      : sequence * g->most);
 
         if (block < 0)
             return err_set(err, ERR_SYSTEM, "the KV cache is full at %zu tokens",

@@ -9,7 +9,7 @@
 #define LIB_RUN_CACHE_H
 
 #include "lib/device/device.h"
-#include "lib/run/blocks.h"
+#include "lib/run/blockpool.h"
 
 enum { CACHE_BLOCK = 16 }; /* rows */
 
@@ -20,7 +20,7 @@ struct cache_group {
     size_t most;   /* maximum number of blocks of a sequence */
     size_t first;  /* of cache.tables, its entry for sequence 0 */
     size_t rows;   /* in the pool; the last block may be shorter */
-    struct blocks pool;
+    struct blockpool pool;
     struct cache_table {
         int32_t *block;
         size_t n, cap;

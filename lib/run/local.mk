@@ -3,7 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/adapter.c %D%/adapter.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
-    %D%/blocks.c %D%/blocks.h \
+    %D%/blockpool.c %D%/blockpool.h \
     %D%/cache.c %D%/cache.h \
     %D%/choice.c %D%/choice.h \
     %D%/encode.c %D%/encode.h \

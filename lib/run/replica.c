@@ -15,7 +15,7 @@ void replica_init(struct replica *r, const struct replica_facts *facts, size_t b
     r->taken = xcalloc(facts->sequences + 1, sizeof(*r->taken));
     r->snapshot = xcalloc(facts->snapshots + 1, sizeof(*r->snapshot));
     r->idle = xcalloc(blocks + 1, sizeof(*r->idle));
-    blocks_init(&r->pool, blocks);
+    blockpool_init(&r->pool, blocks);
 }
 
 void replica_clear(struct replica *r)
@@ -29,7 +29,7 @@ void replica_clear(struct replica *r)
     free(r->taken);
     free(r->snapshot);
     free(r->idle);
-    blocks_clear(&r->pool);
+    blockpool_clear(&r->pool);
     plan_clear(&r->plan);
 }
 
@@ -62,9 +62,9 @@ static void count_block(struct replica *r, int32_t block, int held, int idle)
 {
     r->nidle -= is_idle(r, block);
     if (held > 0)
-        blocks_hold(&r->pool, block);
+        blockpool_hold(&r->pool, block);
     else if (held < 0)
-        blocks_drop(&r->pool, block);
+        blockpool_drop(&r->pool, block);
     r->idle[block] += (uint32_t)idle;
     r->nidle += is_idle(r, block);
 }
@@ -252,7 +252,7 @@ void replica_add_blocks(struct replica *r, struct text *t, size_t n)
     while (t->blocks < n && replica_room(r)) {
         while (!blocks_left(r))
             evict(r);
-        append_block(t, blocks_take(&r->pool, 0));
+        append_block(t, blockpool_take(&r->pool, 0));
     }
 }
 

@@ -13,7 +13,7 @@
 #ifndef LIB_RUN_REPLICA_H
 #define LIB_RUN_REPLICA_H
 
-#include "lib/run/blocks.h"
+#include "lib/run/blockpool.h"
 #include "lib/run/plan.h"
 #include "lib/run/scheduler.h"
 
@@ -58,10 +58,10 @@ struct replica {
     struct text **kept; /* [nkept]: texts that are over and hold their sequences, for
                          * others that begin alike; the oldest first */
     size_t nkept;
-    bool *taken;        /* [sequences] */
-    struct blocks pool; /* what each of its ranks' caches holds at most */
-    uint32_t *idle;     /* [blocks]: how many of .kept hold each */
-    size_t nidle;       /* blocks that only they hold */
+    bool *taken;           /* [sequences] */
+    struct blockpool pool; /* what each of its ranks' caches holds at most */
+    uint32_t *idle;        /* [blocks]: how many of .kept hold each */
+    size_t nidle;          /* blocks that only they hold */
     struct snapshot {
         const struct text *of; /* NULL: free */
         size_t n;              /* tokens */
