@@ -10,6 +10,7 @@
  *   --leave N         closes the connection when N bytes of the answer have come
  *   --mark FILE       makes FILE when the first byte of the answer has come
  *   --slow            sends a byte at a time
+ *   --blind           in --raw: sends, and closes
  *   --hold            in --raw: sends, and waits for the end of the connection
  *
  *   http-talk --told PATH
@@ -31,7 +32,7 @@
 #include "lib/base/str.h"
 
 static struct {
-    bool raw, headers, slow, hold;
+    bool raw, headers, slow, hold, blind;
     size_t leave;
     const char *mark;
 } opt;
@@ -197,6 +198,8 @@ static void talk_raw(int fd)
 
     read_input(&bytes);
     send_all(fd, &bytes);
+    if (opt.blind)
+        exit(0);
     if (!opt.hold)
         shutdown(fd, SHUT_WR);
     while (receive(fd, &in))
@@ -257,6 +260,8 @@ int main(int argc, char **argv)
             opt.headers = true;
         else if (!strcmp(argv[i], "--slow"))
             opt.slow = true;
+        else if (!strcmp(argv[i], "--blind"))
+            opt.blind = true;
         else if (!strcmp(argv[i], "--hold"))
             opt.hold = true;
         else if (!strcmp(argv[i], "--leave") && i + 1 < argc)

@@ -30,6 +30,15 @@ ends() {
 }
 trap '[ -z "${server-}" ] || kill -9 "$server" 2> /dev/null; chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
 
+# until COMMAND... - waits until it succeeds, a minute at most
+until_ok() {
+    for _ in $(seq 600); do
+        if "$@"; then return 0; fi
+        sleep 0.1
+    done
+    return 1
+}
+
 # get PATH, post PATH BODY - the answer's status and body are in out
 get() { run "$talk" "$url" GET "$@"; }
 post() {
@@ -50,7 +59,7 @@ hello='"messages":[{"role":"user","content":"Hello"}]'
 
 # ---- the interface ----
 
-serve --served-name bob "$model"
+serve --served-name bob --body-timeout 600 --idle-timeout 600 "$model"
 ok "when it listens it says where, as JSON" grep -q '^{"type":"listening","url":"http://127.0.0.1:[0-9]*","model":"bob","max_model_len":256}$' listening
 get /health
 answered 200 "" "it is healthy"
@@ -206,6 +215,12 @@ printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\
 ok "a body that is too large is refused before it comes" grep -q '^HTTP/1.1 413' out
 get /health
 answered 200 "" "and the server goes on"
+open_files() { [ "$(ls "/proc/$server/fd" | wc -l)" -le "$1" ]; }
+files=$(ls "/proc/$server/fd" | wc -l)
+for _ in $(seq 20); do
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{}' | "$talk" --raw --blind "$url"
+done
+ok "clients that close in the middle of a request leave no connection" until_ok open_files "$files"
 
 # ---- the end ----
 
@@ -217,14 +232,6 @@ ok "without a word" test ! -s log
 
 # metric NAME - its number in out; of several labels the last
 metric() { sed -n "s/^vllm:$1{[^}]*} //p" out | tail -n 1; }
-# until COMMAND... - waits until it succeeds, a minute at most
-until_ok() {
-    for _ in $(seq 600); do
-        if "$@"; then return 0; fi
-        sleep 0.1
-    done
-    return 1
-}
 is() { get /metrics && [ "$(metric "$1")" = "$2" ]; }
 # a body of a request that takes a while: N choices, one after another
 long() { printf '{"prompt":"Hello","n":%s,"max_tokens":200,"ignore_eos":true,"stream":%s}' "$1" "$2"; }

@@ -31,6 +31,7 @@
 #include "lib/base/mem.h"
 
 enum {
+    LATE_S = 2,         /* what a client that has closed its side has sent is read */
     THREADS = 4,        /* that read requests and write answers */
     BLOCK = 1 << 14,    /* bytes of an answer that are asked for at a time */
     BODIES = 32,        /* total room for bodies, in largest ones */
@@ -44,6 +45,9 @@ struct connection {
     int fd;
     enum phase phase;
     double until;                   /* its end; unused in ANSWER */
+    uint64_t number;                /* of the connection, from 1 */
+    bool shut;                      /* its end has been asked for */
+    bool hung;                      /* the client has closed its side */
     struct http_exchange *exchange; /* the current one */
     struct connection *prev, *next;
 };
@@ -57,6 +61,7 @@ struct http {
     pthread_mutex_t lock;       /* of what follows; taken before an exchange's */
     pthread_cond_t fewer;       /* an exchange has ended */
     struct connection *first;   /* open connections */
+    uint64_t nconnections;      /* so far */
     size_t nexchanges, nbodies; /* requests that are not over; bytes of their bodies */
     bool closing;
 };
@@ -180,9 +185,11 @@ void http_answer_later(struct http_exchange *x, const struct http_later *later,
     x->state = state;
 }
 
-static double time_of(const struct http *s, enum phase phase)
+static double time_of(const struct http *s, const struct connection *c,
+                      enum phase phase)
 {
-    return phase == HEAD   ? s->limits.head_s
+    return c->hung         ? LATE_S
+           : phase == HEAD ? s->limits.head_s
            : phase == BODY ? s->limits.body_s
                            : s->limits.idle_s;
 }
@@ -191,7 +198,7 @@ static void enter(struct http *s, struct connection *c, enum phase phase)
 {
     pthread_mutex_lock(&s->lock);
     c->phase = phase;
-    c->until = clock_seconds() + time_of(s, phase);
+    c->until = clock_seconds() + time_of(s, c, phase);
     pthread_mutex_unlock(&s->lock);
     if (phase == ANSWER)
         stir(s);
@@ -200,12 +207,20 @@ static void enter(struct http *s, struct connection *c, enum phase phase)
 /* ---- the watcher ---- */
 
 struct watched {
-    struct connection *c;
-    struct http_exchange *x; /* tells whether .c is still the same */
+    uint64_t number;
+    struct http_exchange *x; /* that is answered; or NULL */
 };
 
-/* Fills POLLED after its first entry with connections that are being answered, and
- * closes those whose time is over.  Returns their number. */
+static void shut(struct connection *c)
+{
+    if (!c->shut)
+        shutdown(c->fd, SHUT_RDWR);
+    c->shut = true;
+}
+
+/* Fills POLLED after its first entry with the connections whose clients may have closed
+ * them, of which the library does not always learn, and closes those whose time is
+ * over.  Returns their number. */
 static size_t look_around(struct http *s, struct pollfd *polled,
                           struct watched *watched)
 {
@@ -213,24 +228,36 @@ static size_t look_around(struct http *s, struct pollfd *polled,
     size_t n = 0;
 
     for (struct connection *c = s->first; c; c = c->next) {
+        struct http_exchange *x = c->phase == ANSWER ? c->exchange : NULL;
+
         if (c->phase != ANSWER && now >= c->until)
-            shutdown(c->fd, SHUT_RDWR);
-        if (c->phase != ANSWER || !c->exchange || is_gone(c->exchange) ||
-            n == (size_t)s->limits.connections)
+            shut(c);
+        if (c->shut || n == (size_t)s->limits.connections ||
+            (c->phase == ANSWER ? !x || is_gone(x) : c->hung))
             continue;
         polled[++n] = (struct pollfd){ .fd = c->fd, .events = POLLRDHUP };
-        watched[n] = (struct watched){ c, c->exchange };
+        watched[n] = (struct watched){ c->number, x };
     }
     return n;
 }
 
-static bool is_open(const struct http *s, const struct watched *w)
+/* The client of W has closed its connection. */
+static void notice_hangup(struct http *s, const struct watched *w)
 {
-    const struct connection *c = s->first;
+    struct connection *c = s->first;
 
-    while (c && c != w->c)
+    while (c && c->number != w->number)
         c = c->next;
-    return c && c->exchange == w->x && c->phase == ANSWER;
+    if (!c)
+        return;
+    if (w->x && c->exchange == w->x && c->phase == ANSWER) {
+        cut_off(w->x);
+    } else if (!w->x && c->phase != ANSWER) {
+        const double soon = clock_seconds() + LATE_S;
+
+        c->hung = true;
+        c->until = c->until < soon ? c->until : soon;
+    }
 }
 
 static void *watch(void *arg)
@@ -252,8 +279,8 @@ static void *watch(void *arg)
             ;
         pthread_mutex_lock(&s->lock);
         for (size_t i = 1; i <= n; i++)
-            if (polled[i].revents && is_open(s, &watched[i]))
-                cut_off(watched[i].x);
+            if (polled[i].revents)
+                notice_hangup(s, &watched[i]);
     }
     pthread_mutex_unlock(&s->lock);
     free(polled);
@@ -278,6 +305,7 @@ static void notice_connection(void *arg, struct MHD_Connection *connection,
         c->phase = HEAD;
         c->until = clock_seconds() + s->limits.head_s;
         pthread_mutex_lock(&s->lock);
+        c->number = ++s->nconnections;
         c->next = s->first;
         if (c->next)
             c->next->prev = c;
@@ -366,7 +394,7 @@ static void notice_end(void *arg, struct MHD_Connection *connection, void **cont
     pthread_mutex_lock(&s->lock);
     x->of->exchange = NULL;
     x->of->phase = IDLE;
-    x->of->until = clock_seconds() + s->limits.idle_s;
+    x->of->until = clock_seconds() + time_of(s, x->of, IDLE);
     s->nbodies -= x->counted;
     s->nexchanges--;
     pthread_cond_broadcast(&s->fewer);
