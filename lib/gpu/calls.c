@@ -103,12 +103,12 @@ static int coded_product(struct device *d, const struct call *c, struct err *err
 
     for (size_t first = 0; first < n; first += GPU_PRODUCTS) {
         p.n = (unsigned)(n - first < GPU_PRODUCTS ? n - first : GPU_PRODUCTS);
+        p.rows.rows = result_rows(c).rows + first;
         for (size_t i = 0; i < p.n; i++) {
             p.w[i] = c->w[first + i].data;
             p.scale[i] = c->w[first + i].scale;
         }
         gpu_codes(p, d->stream);
-        p.rows.rows += p.n;
     }
     return launched(d, c, err);
 }
