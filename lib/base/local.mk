@@ -3,7 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/base64.c %D%/base64.h \
     %D%/cached.h \
     %D%/clock.c %D%/clock.h \
-    %D%/blocks.c %D%/blocks.h \
+    %D%/ggml.c %D%/ggml.h \
     %D%/codes.c %D%/codes.h \
     %D%/dtype.c %D%/dtype.h \
     %D%/err.c %D%/err.h \

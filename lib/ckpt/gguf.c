@@ -227,7 +227,7 @@ static bool find_type(struct gguf_tensor *t, uint64_t number)
             return true;
         }
     t->t.dtype = DTYPE_U8;
-    t->blocks = blocks_find((uint32_t)number);
+    t->blocks = ggml_find((uint32_t)number);
     return t->blocks != NULL;
 }
 

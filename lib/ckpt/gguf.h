@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/base/blocks.h"
+#include "lib/base/ggml.h"
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
 #include "lib/ckpt/tensor.h"
@@ -52,7 +52,7 @@ struct gguf_text {
  * U8, and its shape has the bytes of a block as a further axis. */
 struct gguf_tensor {
     struct tensor t;
-    const struct blocks_row *blocks;
+    const struct ggml_row *blocks;
 };
 
 struct gguf {

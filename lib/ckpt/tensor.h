@@ -10,7 +10,7 @@
 enum { TENSOR_MAX_DIMS = 64 };
 
 struct boxes;
-struct blocks_row;
+struct ggml_row;
 
 struct tensor {
     const char *name;
@@ -24,10 +24,10 @@ struct tensor {
     uint64_t size;   /* bytes, in row-major order */
     const struct boxes *boxes; /* its pieces, instead of .input, .offset and .stride;
                                 * NULL: in one place */
-    const struct blocks_row *blocks; /* of a dialect: its numbers lie in such blocks
-                                      * (base/blocks.h), its type is U8, and its last
-                                      * axes are the blocks of a row and the bytes of
-                                      * one; NULL: they lie by themselves */
+    const struct ggml_row *blocks; /* of a dialect: its numbers lie in such blocks
+                                    * (base/ggml.h), its type is U8, and its last
+                                    * axes are the blocks of a row and the bytes of
+                                    * one; NULL: they lie by themselves */
 };
 
 /* Tensors sorted by name.  `struct tensor_index x = { 0 }` is empty. */

@@ -254,14 +254,14 @@ enum model_form {
 };
 
 /* How the checkpoint stores a quantized weight. */
-struct blocks_row;
+struct ggml_row;
 struct model_packing {
     enum model_form form;
-    long part[PACKED_NROLES];        /* tensors of the model, by role; -1: none */
-    int bits;                        /* per value in a word of 32 bits */
-    bool zero_less_one;              /* zero points are stored minus 1 */
-    double scale;                    /* a further factor of all values */
-    const struct blocks_row *blocks; /* of FORM_BLOCKS */
+    long part[PACKED_NROLES];      /* tensors of the model, by role; -1: none */
+    int bits;                      /* per value in a word of 32 bits */
+    bool zero_less_one;            /* zero points are stored minus 1 */
+    double scale;                  /* a further factor of all values */
+    const struct ggml_row *blocks; /* of FORM_BLOCKS */
 };
 
 /* The method in M's quantization_config; NULL without one. */

@@ -4,7 +4,7 @@
  * points.  AWQ: AutoAWQ's "gemm".  FP8: weights times a scale per block, per row or per
  * tensor.  compressed-tensors: the same, and 32-bit words.  bitsandbytes: LLM.int8; a
  * row's scale is its largest magnitude, which is stored as 127.  GGUF: ggml's blocks
- * (base/blocks.h). */
+ * (base/ggml.h). */
 #include <stdlib.h>
 #include <string.h>
 

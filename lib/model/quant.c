@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/blocks.h"
+#include "lib/base/ggml.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/model/bind.h"
@@ -293,7 +293,7 @@ static void raise_grain(struct model *m, const struct axis *a, uint64_t block)
 }
 
 static int make_axis(struct model *m, struct axis *out, const struct tensor_def *base,
-                     const struct companion *c, int k, const struct blocks_row *blocks,
+                     const struct companion *c, int k, const struct ggml_row *blocks,
                      struct err *err)
 {
     enum along along = c->axis[k].along;
@@ -329,7 +329,7 @@ static void make_names(struct tensor_def *d, const struct tensor_def *base,
 
 /* Adds companion C, of BLOCKS if it has any, to the weights of definition BASE. */
 static int add_definition(struct model *m, size_t base, const struct companion *c,
-                          const struct blocks_row *blocks, struct err *err)
+                          const struct ggml_row *blocks, struct err *err)
 {
     struct model_state *s = m->state;
     struct tensor_def *d = &s->def[s->ndefs];
@@ -482,7 +482,7 @@ static const struct companion in_blocks = {
 
 int quant_extend(struct model *m, const struct model_input *in, struct err *err)
 {
-    const struct blocks_row *blocks;
+    const struct ggml_row *blocks;
     const cJSON *method = quant_setting(m, "quant_method");
     const char *dot = strrchr(in->name, '.');
     size_t own = strlen(".weight");
@@ -513,7 +513,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
         }
     blocks = !strcmp(method->valuestring, GGUF) && in->ndim == in_blocks.ndim &&
                      str_starts(dot + 1, "weight.")
-                 ? blocks_named(dot + 1 + strlen("weight."))
+                 ? ggml_named(dot + 1 + strlen("weight."))
                  : NULL;
     if (blocks) {
         struct companion made = in_blocks;

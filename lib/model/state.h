@@ -27,7 +27,7 @@ struct tensor_def {
     const struct json *packs; /* "mxfp4" or "scales": the tensor whose packed values or
                                  scales it holds; or NULL */
     enum model_packed role;   /* of a companion */
-    const struct blocks_row *blocks; /* of one whose numbers lie in ggml's blocks */
+    const struct ggml_row *blocks; /* of one whose numbers lie in ggml's blocks */
     const char *stack; /* pattern of the tensor that stacks it for all experts, in files
                           of torch.save; or NULL */
     char **name;       /* [nnames] the pattern's alternatives, expanded */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/base/blocks.h"
+#include "lib/base/ggml.h"
 #include "lib/base/codes.h"
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
@@ -29,11 +29,10 @@ enum how { COPY, CODES, SCALES, PLAIN };
 struct item {
     char *name;
     enum how how;
-    size_t from;   /* tensor of the input: of SCALES, of the matrix */
-    size_t scales; /* of PLAIN: those of the input */
-    bool cols;     /* of CODES and PLAIN: outputs are columns */
-    const struct blocks_row
-        *blocks; /* of PLAIN: in which the input has them, or NULL */
+    size_t from;                   /* tensor of the input: of SCALES, of the matrix */
+    size_t scales;                 /* of PLAIN: those of the input */
+    bool cols;                     /* of CODES and PLAIN: outputs are columns */
+    const struct ggml_row *blocks; /* of PLAIN: in which the input has them, or NULL */
     enum dtype dtype;
     int ndim;
     uint64_t shape[TENSOR_MAX_DIMS], bytes, offset;
@@ -309,7 +308,7 @@ static int decode_blocks(struct writer *w, uint64_t rows, struct err *err)
 {
     uint64_t cols = w->plain->shape[1];
 
-    blocks_widen(w->plain->blocks, w->wide, w->strip, (size_t)(rows * cols));
+    ggml_widen(w->plain->blocks, w->wide, w->strip, (size_t)(rows * cols));
     return put_plain(w, w->first * cols, rows * cols, err);
 }
 
@@ -445,16 +444,16 @@ static int check_scales(const struct writer *w, const struct tensor *t,
 
 /* The blocks in which T has a weight, whose name is the first *n letters of its own;
  * NULL: it is none. */
-static const struct blocks_row *blocks_of(const struct tensor *t, size_t *n)
+static const struct ggml_row *blocks_of(const struct tensor *t, size_t *n)
 {
     static const char weight[] = ".weight";
     const char *dot = strrchr(t->name, '.');
     size_t own = strlen(weight);
-    const struct blocks_row *found = NULL;
+    const struct ggml_row *found = NULL;
 
     if (dot && t->dtype == DTYPE_U8 && t->ndim == 3 && (size_t)(dot - t->name) >= own &&
         !strncmp(dot - own, weight, own))
-        found = blocks_named(dot + 1);
+        found = ggml_named(dot + 1);
     if (!found || t->shape[2] != found->bytes || t->shape[1] > UINT32_MAX ||
         !t->shape[0] || !t->shape[1])
         return NULL;
@@ -464,7 +463,7 @@ static const struct blocks_row *blocks_of(const struct tensor *t, size_t *n)
 
 /* Adds the weight that tensor I has in BLOCKS, as numbers of type TO; its name has N
  * letters. */
-static void plan_blocks(struct writer *w, size_t i, const struct blocks_row *blocks,
+static void plan_blocks(struct writer *w, size_t i, const struct ggml_row *blocks,
                         size_t n, enum dtype to)
 {
     struct item *item = add(w, w->c->tensor[i].name, PLAIN, i, to);
@@ -486,7 +485,7 @@ static int plan_plain(struct writer *w, struct err *err)
         const struct tensor *t = &w->c->tensor[i];
         size_t n = strlen(t->name);
         bool four = t->dtype == DTYPE_U8 && str_ends(t->name, ".weight.int4");
-        const struct blocks_row *blocks =
+        const struct ggml_row *blocks =
             model_in_blocks(w->c->model) ? blocks_of(t, &n) : NULL;
         struct item *item;
         long scales;

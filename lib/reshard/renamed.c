@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/blocks.h"
+#include "lib/base/ggml.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -368,7 +368,7 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
                         .shape = shape,
                         .dtype = st->t->dtype,
                         .ndim = mt->ndim };
-    const struct blocks_row *blocks = st->t->blocks;
+    const struct ggml_row *blocks = st->t->blocks;
     struct boxing to = { 0 };
     struct whole w;
     uint64_t elements = 1;

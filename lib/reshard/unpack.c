@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/blocks.h"
+#include "lib/base/ggml.h"
 #include "lib/base/mem.h"
 #include "lib/base/shares.h"
 
@@ -192,10 +192,10 @@ static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
 static void blocks_of_row(const struct unpacker *u, uint64_t r, float *y)
 {
     const struct piece *values = &u->part[PACKED_VALUES];
-    const struct blocks_row *of = u->p->blocks;
+    const struct ggml_row *of = u->p->blocks;
     const uint8_t *x =
         (const uint8_t *)values->data + u->value_row[r] * values->dim[1] * of->bytes;
-    float block[BLOCKS_MOST];
+    float block[GGML_MOST];
 
     for (uint64_t c = 0, end; c < u->cols; c = end) {
         of->widen(block, x + u->value_col[c] * of->bytes);

@@ -1,5 +1,5 @@
-/* blocks - weights as ggml stores them: blocks of numbers that share scales */
-#include "lib/base/blocks.h"
+/* ggml - weights as ggml stores them: blocks of numbers that share scales */
+#include "lib/base/ggml.h"
 
 #include <string.h>
 
@@ -180,7 +180,7 @@ static void widen_iq4_xs(float *x, const uint8_t *b)
     }
 }
 
-const struct blocks_row blocks_table[] = {
+const struct ggml_row ggml_table[] = {
     { "q4_0", 2, 32, 18, widen_q4_0 },      { "q4_1", 3, 32, 20, widen_q4_1 },
     { "q5_0", 6, 32, 22, widen_q5_0 },      { "q5_1", 7, 32, 24, widen_q5_1 },
     { "q8_0", 8, 32, 34, widen_q8_0 },      { "q2_k", 10, 256, 84, widen_q2_k },
@@ -189,25 +189,25 @@ const struct blocks_row blocks_table[] = {
     { "iq4_nl", 20, 32, 18, widen_iq4_nl }, { "iq4_xs", 23, 256, 136, widen_iq4_xs },
     { "mxfp4", 39, 32, 17, widen_mxfp4 },
 };
-const size_t blocks_count = sizeof(blocks_table) / sizeof(*blocks_table);
+const size_t ggml_count = sizeof(ggml_table) / sizeof(*ggml_table);
 
-const struct blocks_row *blocks_find(uint32_t type)
+const struct ggml_row *ggml_find(uint32_t type)
 {
-    for (size_t i = 0; i < blocks_count; i++)
-        if (blocks_table[i].type == type)
-            return &blocks_table[i];
+    for (size_t i = 0; i < ggml_count; i++)
+        if (ggml_table[i].type == type)
+            return &ggml_table[i];
     return NULL;
 }
 
-const struct blocks_row *blocks_named(const char *name)
+const struct ggml_row *ggml_named(const char *name)
 {
-    for (size_t i = 0; i < blocks_count; i++)
-        if (!strcmp(blocks_table[i].name, name))
-            return &blocks_table[i];
+    for (size_t i = 0; i < ggml_count; i++)
+        if (!strcmp(ggml_table[i].name, name))
+            return &ggml_table[i];
     return NULL;
 }
 
-void blocks_widen(const struct blocks_row *r, float *x, const uint8_t *b, size_t n)
+void ggml_widen(const struct ggml_row *r, float *x, const uint8_t *b, size_t n)
 {
     for (size_t i = 0; i + r->numbers <= n; i += r->numbers, b += r->bytes)
         r->widen(x + i, b);

@@ -1,15 +1,15 @@
-/* blocks - weights as ggml stores them: blocks of numbers that share scales
+/* ggml - weights as ggml stores them: blocks of numbers that share scales
  *
  * A row of a matrix is whole blocks, one after another, each of some bytes that hold
  * codes and scales.  Layouts: ggml-common.h and ggml-quants.c of llama.cpp; values are
  * computed in f32, in the order of dequantize_row_*, and have its bits. */
-#ifndef LIB_BASE_BLOCKS_H
-#define LIB_BASE_BLOCKS_H
+#ifndef LIB_BASE_GGML_H
+#define LIB_BASE_GGML_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct blocks_row {
+struct ggml_row {
     const char *name; /* "q8_0": of the type, and the suffix of a tensor's name */
     uint32_t type;    /* its number in GGUF */
     uint32_t numbers; /* of a block */
@@ -18,16 +18,16 @@ struct blocks_row {
     void (*widen)(float *x, const uint8_t *b);
 };
 
-enum { BLOCKS_MOST = 256 }; /* numbers of a block */
+enum { GGML_MOST = 256 }; /* numbers of a block */
 
-extern const struct blocks_row blocks_table[];
-extern const size_t blocks_count;
+extern const struct ggml_row ggml_table[];
+extern const size_t ggml_count;
 
 /* The row of the type of that number, or of that name; NULL: there is none. */
-const struct blocks_row *blocks_find(uint32_t type);
-const struct blocks_row *blocks_named(const char *name);
+const struct ggml_row *ggml_find(uint32_t type);
+const struct ggml_row *ggml_named(const char *name);
 
 /* X[N] = the numbers of N / R->numbers blocks at B. */
-void blocks_widen(const struct blocks_row *r, float *x, const uint8_t *b, size_t n);
+void ggml_widen(const struct ggml_row *r, float *x, const uint8_t *b, size_t n);
 
 #endif
