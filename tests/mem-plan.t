@@ -437,7 +437,7 @@ shape deepseek-v3
 sed 's/"num_experts_per_tok": *[0-9]*,//' deepseek-v3.json > lacks.json
 run mem-estimate infer lacks.json
 status_is 3 "a key that only the forward pass needs must be there, too"
-err_has "deepseek_v3.json:13:55: lacks.json: 'top' (num_experts_per_tok): expected a whole number from 1 to 256" "which is told by name"
+err_has "55: lacks.json: 'top' (num_experts_per_tok): expected a whole number from 1 to 256" "which is told by name"
 sed 's/LlamaForCausalLM/LlamaForSequenceClassification/' llama-3-8b.json > classifier.json
 run mem-estimate infer classifier.json
 out_has "assumed: the head of a language model, unlike LlamaForSequenceClassification" "a head that the family does not know is told"

@@ -134,8 +134,6 @@ static const struct {
     { WANDB("\"values\":1"), "" },
     { WANDB("\"values\":[1,1]"), "" },
     { WANDB("\"distribution\":\"constant\""), "'value' is missing" },
-    { WANDB("\"value\":[1]"), "is a list or an object" },
-    { WANDB("\"value\":{}"), "is a list or an object" },
     { WANDB("\"min\":1,\"max\":2,\"scale\":\"log\""), "log_uniform_values" },
     { WANDB("\"min\":1,\"max\":2,\"log\":true"), "log_uniform_values" },
     { WANDB("\"value\":1,\"mu\":2"), "'mu' does not go with" },

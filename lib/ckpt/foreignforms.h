@@ -15,7 +15,6 @@
 
 #include "lib/ckpt/form.h"
 
-extern const struct source_ops megatron_ops, meta_ops, nanogpt_ops, llmc_ops,
-    gguf_ops;
+extern const struct source_ops megatron_ops, meta_ops, nanogpt_ops, llmc_ops, gguf_ops;
 
 #endif

@@ -62,8 +62,7 @@ extern const struct optimizer_info optimizer_table[OPTIMIZER_TRAINED];
  * the state of *COUNT from *FIRST, and updates those.  A range begins at a multiple of
  * OPTIMIZER_BLOCK; that of the last rank is not shorter than another's. */
 enum { OPTIMIZER_BLOCK = 64 };
-void optimizer_range(uint64_t n, int rank, int size, uint64_t *first,
-                     uint64_t *count);
+void optimizer_range(uint64_t n, int rank, int size, uint64_t *first, uint64_t *count);
 
 /* Number of slots of KIND, one of OPTIMIZER_TRAINED. */
 int optimizer_slots(enum optimizer_kind kind);

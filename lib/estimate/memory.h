@@ -46,8 +46,8 @@ enum framework {
 };
 extern const char *const framework_names[FRAMEWORKS + 1];
 
-/* What tp-run train takes where it is not told: tokens of a sample, at most, and samples
- * of a step. */
+/* What tp-run train takes where it is not told: tokens of a sample, at most, and
+ * samples of a step. */
 enum { TP_RUN_SEQ = 1024, TP_RUN_GLOBAL = 8 };
 
 /* The stages of a pipeline rank. */

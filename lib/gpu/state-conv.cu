@@ -73,8 +73,8 @@ extern "C" void gpu_causal_convolve(float *y, const float *x, struct matrix w,
 {
     if (!rows.most || !cols)
         return;
-    LAUNCH(convolve_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, w, state,
-           rows, cols, (int64_t)taps);
+    LAUNCH(convolve_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x, w,
+           state, rows, cols, (int64_t)taps);
     LAUNCH(state_kernel, state.n, GPU_THREADS, stream, x, state, cols,
            (int64_t)taps - 1);
 }
