@@ -97,8 +97,8 @@ mv crossed/legacy/mp_rank_01_000 crossed/legacy/mp_rank_00_001
 run tp-shard show crossed/legacy
 err_is "tp-shard: crossed/legacy: no directory of tensor rank 1 of stage 0" "as is what lies with them"
 mv crossed/legacy/mp_rank_00_001 crossed/legacy/mp_rank_01_001
-grep -abo expert_tensor_parallel_size crossed/legacy/mp_rank_00_000/model_optim_rng.pt | cut -d : -f 1 > at
-printf '\004' | dd of=crossed/legacy/mp_rank_00_000/model_optim_rng.pt bs=1 seek=$(($(cat at) + 30)) conv=notrunc status=none
+grep -abo expert_tensor_parallel_size crossed/legacy/mp_rank_00_000/model_optim_rng.pt | cut -d : -f 1 > at.out
+printf '\004' | dd of=crossed/legacy/mp_rank_00_000/model_optim_rng.pt bs=1 seek=$(($(cat at.out) + 30)) conv=notrunc status=none
 run tp-shard show crossed/legacy
 err_is "tp-shard: crossed/legacy/mp_rank_00_000/model_optim_rng.pt: experts are cut over 4 ranks and the rest over 2, which leaves \
 several files one name" "experts that are cut further than the rest are refused"

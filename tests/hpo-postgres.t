@@ -165,10 +165,10 @@ ok "and has its value and its reports" test "$(recorded lossy | tr '\n' ' ')" = 
 shim=$top_builddir/tests/cut-commit.so
 if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s version.err ]; then
     rm -f ran
-    run env LD_PRELOAD="$shim" CUT_IN=hpo-sweep CUT_EVERY=3 CUT_LOG="$scratch/cut" hpo-sweep run -q -S "$db" --study cut -j 3 --trials 20 s.yaml -- sh -c 'echo "$HPO_TRIAL_NUMBER" | tee -a ran' '{x}'
+    run env LD_PRELOAD="$shim" CUT_IN=hpo-sweep CUT_EVERY=3 CUT_LOG="$scratch/cuts" hpo-sweep run -q -S "$db" --study cut -j 3 --trials 20 s.yaml -- sh -c 'echo "$HPO_TRIAL_NUMBER" | tee -a ran' '{x}'
     status_is 0 "a commit whose answer is lost is found out"
     err_empty "without a word under -q"
-    ok "it was lost several times" test "$(wc -l < cut)" -ge 5
+    ok "it was lost several times" test "$(wc -l < cuts)" -ge 5
     ok "each trial ran once nevertheless" test "$(sort -n ran | uniq -c | awk '{ print $1 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 20 1 "
     ok "and has its value" test "$(recorded cut | head -n 1)" = "20|20|COMPLETE|20"
 else
