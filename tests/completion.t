@@ -60,7 +60,7 @@ for shell in bash zsh fish; do
         continue
     fi
     offers "a command is completed" "families" tp-shard fam
-    offers "every command that fits is offered" "score" tp-run s
+    offers "every command that fits is offered" "score serve" tp-run s
     offers "a command's option is completed" "--max-tokens" tp-run generate --max
     offers "so is one that the page alone explains" "--memory-cap" pp-partition schedule --memory-c
     offers "an unknown command offers nothing" "" tp-shard cut --

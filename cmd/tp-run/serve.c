@@ -343,7 +343,7 @@ int serve_main(const char *program, int argc, char **argv)
     };
     const struct opt opts[] = {
         { OPT_STRING, '\0', "listen", &v.listen, "WHERE",
-          "ADDRESS:PORT or unix:PATH (default: 127.0.0.1:8000)", NULL, NULL },
+          "ADDRESS:PORT, unix:PATH (default: 127.0.0.1:8000)", NULL, NULL },
         { OPT_STRING, '\0', "served-name", &v.name, "NAME",
           "the model's name (default: its directory's)", NULL, NULL },
         { OPT_INT, '\0', "drain-timeout", &v.drain_s, "SECONDS",
