@@ -8,9 +8,12 @@
  *
  *   --headers         prints the answer's headers as well
  *   --leave N         closes the connection when N bytes of the answer have come
+ *   --reset           closes it so that the server's side is reset
  *   --mark FILE       makes FILE when the first byte of the answer has come
  *   --slow            sends a byte at a time
  *   --blind           in --raw: sends, and closes
+ *   --burst N         in --raw: N connections at a time that send, read something with
+ *                     --leave, and close
  *   --hold            in --raw: sends, and waits for the end of the connection
  *
  *   http-talk --told PATH
@@ -32,8 +35,8 @@
 #include "lib/base/str.h"
 
 static struct {
-    bool raw, headers, slow, hold, blind;
-    size_t leave;
+    bool raw, headers, slow, hold, blind, reset;
+    size_t leave, burst;
     const char *mark;
 } opt;
 
@@ -76,9 +79,15 @@ static int connect_port(const char *url)
 
 static int open_url(const char *url)
 {
+    const struct linger at_once = { .l_onoff = 1 };
+    int fd;
+
     if (!strncmp(url, "unix:", 5))
         return connect_unix(url + 5);
-    return connect_port(strncmp(url, "http://", 7) != 0 ? url : url + 7);
+    fd = connect_port(strncmp(url, "http://", 7) != 0 ? url : url + 7);
+    if (opt.reset)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    return fd;
 }
 
 static void read_input(struct str *out)
@@ -209,6 +218,26 @@ static void talk_raw(int fd)
     str_clear(&in);
 }
 
+static void talk_often(const char *url)
+{
+    int *fd = xcalloc(opt.burst, sizeof(*fd));
+    struct str bytes = { 0 };
+    char some[64];
+
+    read_input(&bytes);
+    for (size_t i = 0; i < opt.burst; i++)
+        fd[i] = open_url(url);
+    for (size_t i = 0; i < opt.burst; i++)
+        send_all(fd[i], &bytes);
+    for (size_t i = 0; i < opt.burst; i++) {
+        if (opt.leave)
+            (void)!recv(fd[i], some, sizeof(some), 0);
+        close(fd[i]);
+    }
+    str_clear(&bytes);
+    free(fd);
+}
+
 static void talk(int fd, char **word)
 {
     struct str request = { 0 }, body = { 0 };
@@ -264,6 +293,10 @@ int main(int argc, char **argv)
             opt.blind = true;
         else if (!strcmp(argv[i], "--hold"))
             opt.hold = true;
+        else if (!strcmp(argv[i], "--reset"))
+            opt.reset = true;
+        else if (!strcmp(argv[i], "--burst") && i + 1 < argc)
+            opt.burst = strtoul(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--leave") && i + 1 < argc)
             opt.leave = strtoul(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--mark") && i + 1 < argc)
@@ -272,6 +305,10 @@ int main(int argc, char **argv)
             fail("unknown option");
     if (argc - i < (opt.raw ? 1 : 3))
         fail("usage: see the source");
+    if (opt.burst) {
+        talk_often(argv[i]);
+        return 0;
+    }
     fd = open_url(argv[i]);
     if (opt.raw)
         talk_raw(fd);

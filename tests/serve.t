@@ -217,10 +217,26 @@ get /health
 answered 200 "" "and the server goes on"
 open_files() { [ "$(ls "/proc/$server/fd" | wc -l)" -le "$1" ]; }
 files=$(ls "/proc/$server/fd" | wc -l)
-for _ in $(seq 20); do
-    printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{}' | "$talk" --raw --blind "$url"
-done
-ok "clients that close in the middle of a request leave no connection" until_ok open_files "$files"
+# closed BYTES OPTION... NAME - 10 times 20 clients that send these and leave, leave no connection
+closed() {
+    # shellcheck disable=SC2059 # its escapes are wanted
+    printf "$1" > bytes
+    shift
+    closed_name=$1
+    shift
+    for _ in $(seq 10); do "$talk" --raw --burst 20 "$@" "$url" < bytes; done
+    ok "$closed_name leave no connection" until_ok open_files "$files"
+}
+stream='{"prompt":"x","max_tokens":100,"stream":true,"ignore_eos":true}'
+request="POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${#stream}\r\n\r\n"
+closed '' "clients that say nothing"
+closed 'GET /hea' "clients that close in the middle of a head"
+closed "$request{}" "of a body"
+closed "$request$stream" "before an answer"
+closed "$request$stream" "in the middle of one" --leave 50
+closed "$request$stream" "or reset it" --leave 50 --reset
+closed "$(printf 'GET /health HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n%.0s' 1 2 3)" "after the first of three" --leave 5
+closed '\1\2\3\r\n\r\n' "and those that talk garbage" --leave 5
 
 # ---- the end ----
 

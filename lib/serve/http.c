@@ -31,7 +31,6 @@
 #include "lib/base/mem.h"
 
 enum {
-    LATE_S = 2,         /* what a client that has closed its side has sent is read */
     THREADS = 4,        /* that read requests and write answers */
     BLOCK = 1 << 14,    /* bytes of an answer that are asked for at a time */
     BODIES = 32,        /* total room for bodies, in largest ones */
@@ -46,8 +45,6 @@ struct connection {
     enum phase phase;
     double until;                   /* its end; unused in ANSWER */
     uint64_t number;                /* of the connection, from 1 */
-    bool shut;                      /* its end has been asked for */
-    bool hung;                      /* the client has closed its side */
     struct http_exchange *exchange; /* the current one */
     struct connection *prev, *next;
 };
@@ -185,11 +182,9 @@ void http_answer_later(struct http_exchange *x, const struct http_later *later,
     x->state = state;
 }
 
-static double time_of(const struct http *s, const struct connection *c,
-                      enum phase phase)
+static double time_of(const struct http *s, enum phase phase)
 {
-    return c->hung         ? LATE_S
-           : phase == HEAD ? s->limits.head_s
+    return phase == HEAD   ? s->limits.head_s
            : phase == BODY ? s->limits.body_s
                            : s->limits.idle_s;
 }
@@ -198,7 +193,7 @@ static void enter(struct http *s, struct connection *c, enum phase phase)
 {
     pthread_mutex_lock(&s->lock);
     c->phase = phase;
-    c->until = clock_seconds() + time_of(s, c, phase);
+    c->until = clock_seconds() + time_of(s, phase);
     pthread_mutex_unlock(&s->lock);
     if (phase == ANSWER)
         stir(s);
@@ -207,20 +202,12 @@ static void enter(struct http *s, struct connection *c, enum phase phase)
 /* ---- the watcher ---- */
 
 struct watched {
-    uint64_t number;
-    struct http_exchange *x; /* that is answered; or NULL */
+    uint64_t number; /* of the connection, whose memory another one may have by now */
+    struct http_exchange *x;
 };
 
-static void shut(struct connection *c)
-{
-    if (!c->shut)
-        shutdown(c->fd, SHUT_RDWR);
-    c->shut = true;
-}
-
-/* Fills POLLED after its first entry with the connections whose clients may have closed
- * them, of which the library does not always learn, and closes those whose time is
- * over.  Returns their number. */
+/* Fills POLLED after its first entry with connections that are being answered, and
+ * closes those whose time is over.  Returns their number. */
 static size_t look_around(struct http *s, struct pollfd *polled,
                           struct watched *watched)
 {
@@ -228,15 +215,13 @@ static size_t look_around(struct http *s, struct pollfd *polled,
     size_t n = 0;
 
     for (struct connection *c = s->first; c; c = c->next) {
-        struct http_exchange *x = c->phase == ANSWER ? c->exchange : NULL;
-
         if (c->phase != ANSWER && now >= c->until)
-            shut(c);
-        if (c->shut || n == (size_t)s->limits.connections ||
-            (c->phase == ANSWER ? !x || is_gone(x) : c->hung))
+            shutdown(c->fd, SHUT_RDWR);
+        if (c->phase != ANSWER || !c->exchange || is_gone(c->exchange) ||
+            n == (size_t)s->limits.connections)
             continue;
         polled[++n] = (struct pollfd){ .fd = c->fd, .events = POLLRDHUP };
-        watched[n] = (struct watched){ c->number, x };
+        watched[n] = (struct watched){ c->number, c->exchange };
     }
     return n;
 }
@@ -248,16 +233,8 @@ static void notice_hangup(struct http *s, const struct watched *w)
 
     while (c && c->number != w->number)
         c = c->next;
-    if (!c)
-        return;
-    if (w->x && c->exchange == w->x && c->phase == ANSWER) {
+    if (c && c->exchange == w->x && c->phase == ANSWER)
         cut_off(w->x);
-    } else if (!w->x && c->phase != ANSWER) {
-        const double soon = clock_seconds() + LATE_S;
-
-        c->hung = true;
-        c->until = c->until < soon ? c->until : soon;
-    }
 }
 
 static void *watch(void *arg)
@@ -394,7 +371,7 @@ static void notice_end(void *arg, struct MHD_Connection *connection, void **cont
     pthread_mutex_lock(&s->lock);
     x->of->exchange = NULL;
     x->of->phase = IDLE;
-    x->of->until = clock_seconds() + time_of(s, x->of, IDLE);
+    x->of->until = clock_seconds() + s->limits.idle_s;
     s->nbodies -= x->counted;
     s->nexchanges--;
     pthread_cond_broadcast(&s->fewer);
@@ -633,8 +610,10 @@ static int start(struct http *s, int fd, struct err *err)
         { MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)notice_line, s },
         { MHD_OPTION_END, 0, NULL }
     };
+    /* poll, as with epoll the library asks for edges, and misses ends of connections:
+     * those that come with the last bytes it reads, and before it is resumed */
     const unsigned flags =
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC;
     sigset_t all, old;
     int ret = 0;
 
