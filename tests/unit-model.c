@@ -1,11 +1,15 @@
-/* unit-model - meshes, deals, shapes and expressions */
+/* unit-model - meshes, deals, shapes, expressions and cuts */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/model/axis.h"
 #include "lib/model/deal.h"
 #include "lib/model/expr.h"
 #include "lib/model/family.h"
 #include "lib/model/mesh.h"
+#include "lib/model/model.h"
+#include "lib/reshard/cut.h"
 #include "tests/tap.h"
 
 /* "start+count" of each part, '*' after parts that own their share. */
@@ -301,9 +305,89 @@ static void test_overrides(void)
     str_clear(&s);
 }
 
+/* ---- cuts ---- */
+
+static int read_floats(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                       struct err *err)
+{
+    const float *value = arg;
+
+    (void)part;
+    (void)offset;
+    (void)err;
+    for (size_t i = 0; i < n; i += sizeof(*value))
+        memcpy((char *)buf + i, value, sizeof(*value));
+    return 0;
+}
+
+static int write_nothing(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                         struct err *err)
+{
+    (void)part;
+    (void)offset;
+    (void)buf;
+    (void)err;
+    *(size_t *)arg += n;
+    return 0;
+}
+
+/* One rank's columns are converted, after a tensor of other numbers was copied whole. */
+static void test_partial_source(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 1,"
+        " \"num_attention_heads\": 2, \"num_key_value_heads\": 1,"
+        " \"intermediate_size\": 12, \"vocab_size\": 16,"
+        " \"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-6}";
+    static const char name[] = "model.layers.0.mlp.down_proj.weight";
+    const uint64_t shape[] = { 8, 12 };
+    const int coord[MESH_NAXES] = { 0 };
+    float large = 1e30F, small = 1;
+    uint64_t overflows = 0;
+    size_t bytes = 0;
+    struct err err = { 0 };
+    struct mesh mesh;
+    struct model *m = NULL;
+    struct cutter *rank = NULL;
+    struct cut *cut = cut_new();
+    struct cut_side whole = { .nparts = 1, .io = read_floats, .arg = &large };
+    struct cut_side part = {
+        .nparts = 1, .cutter = &rank, .io = read_floats, .arg = &small, .replicas = true
+    };
+    struct cut_side sink = { .nparts = 1, .io = write_nothing, .arg = &bytes };
+    struct cut_tensor t = { .name = name,
+                            .ndim = 2,
+                            .shape = shape,
+                            .from = DTYPE_F32,
+                            .to = DTYPE_BF16 };
+
+    mesh_one(&mesh);
+    mesh.size[MESH_TP] = 2;
+    if (model_open(&m, "config.json", config, NULL, NULL, &err) < 0 ||
+        cutter_open(&rank, m, &mesh, coord, &err) < 0) {
+        printf("Bail out! %s\n", err.text);
+        exit(99);
+    }
+    t.model = model_find(m, name);
+    tap_ok(cut_copy(cut, &t, &whole, &sink, NULL, NULL, NULL, &overflows, &err) == 0 &&
+               overflows == 0 && bytes == 192,
+           "a tensor is copied whole");
+    sink.cutter = &rank;
+    bytes = 0;
+    t.to = DTYPE_F16;
+    tap_ok(cut_copy(cut, &t, &part, &sink, NULL, NULL, NULL, &overflows, &err) == 0 &&
+               bytes == 96,
+           "and one rank's columns of it");
+    tap_is_int((long)overflows, 0, "what the rank does not hold is no overflow");
+    cut_free(cut);
+    cutter_free(rank);
+    model_free(m);
+}
+
 int main(void)
 {
     test_mesh();
+    test_partial_source();
     test_deals();
     test_axes();
     test_expressions();

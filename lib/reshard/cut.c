@@ -528,6 +528,9 @@ static int copy_blocks(struct cut *c, bool flat, uint64_t *overflows, struct err
         reserve(&c->stage, &c->stage_cap, step * wide, err) < 0 ||
         (cast && reserve(&c->cast, &c->cast_cap, step * out_row, err) < 0))
         return -1;
+    if (cast) /* elements that no part of the source holds are converted, too, and are
+               * no overflows */
+        memset(c->block, 0, (size_t)(step * in_row));
     do {
         for (int i = 0; i < c->from.api->nparts; i++)
             locate_outer(c, &c->from.part[i], index);
