@@ -80,6 +80,12 @@ err_has "; going on from damaged/step-000004, the newest that is whole" "and whe
 ok "it has the bits of one that was not damaged" same_files whole/step-000008 damaged/step-000008
 ok "what is damaged is set aside" test -d damaged/step-000008.damaged -a -d damaged/step-000006.damaged
 ok "and each step is in the log once" test "$(grep -c '"type":"step"' damaged/log.jsonl)" = 8
+cp -r whole lost
+rm lost/step-000008/checkpoint.json
+run tp-run train -q --resume --threads 1 -o lost
+status_is 0 "one that lost its manifest is done again"
+ok "with the same bits" same_files whole/step-000008 lost/step-000008
+ok "and what is left of it is set aside" test -d lost/step-000008.damaged
 for step in 2 4 6 8; do
     printf x | dd of=damaged/step-00000$step/rank-tp0-pp0.safetensors bs=1 seek=60000 conv=notrunc 2> dd.err
 done
@@ -219,6 +225,9 @@ ok "and so does merge" cmp merged/model.safetensors merged8/model.safetensors
 tp-run generate -q --ids 5,6 --max-tokens 3 --seed 1 whole > got
 tp-run generate -q --ids 5,6 --max-tokens 3 --seed 1 whole/step-000008 > want
 ok "and generate" cmp want got
+run tp-run train -q --steps 2 --data ids.jsonl --seq 24 --threads 1 -o onward whole
+status_is 0 "and train"
+ok "which notes the files of that" grep -q '"path":".*/whole/step-000008/checkpoint.json"' onward/run.json
 cp -r whole torn
 sed 's/"version"/"vers1on"/' whole/step-000008/checkpoint.json > torn/step-000008/checkpoint.json
 run tp-run generate -q --ids 5,6 --max-tokens 3 torn
@@ -244,6 +253,8 @@ run tp-run train -q --resume --threads 1 -o fork2
 status_is 0 "and is resumed, without a checkpoint too"
 run tp-run train -q --fork whole/step-000004 --lr 1e-3 --steps 6 --threads 1 -o fork3
 ok "with the same bits" same_files fork3/step-000006 fork2/step-000006
+run tp-run train -q --fork whole --steps 9 --threads 1 -o forked
+ok "a run is forked from its newest checkpoint" grep -q '"model":".*/whole/step-000008"' forked/run.json
 run tp-run train -q --fork whole/step-000008 --threads 1 -o fork4
 status_is 2 "where there are no more steps there is nothing to fork"
 err_has "tp-run: --steps 8: whole/step-000008 has done 8 steps already" "which is said"

@@ -70,10 +70,9 @@ int train_newest_whole(char **path, size_t *damaged, char **why, const char *dir
         ret = find_fault(&fault, at, threads, err);
         if (ret == 0 && !fault)
             break;
-        if (first)
-            free(fault);
-        else if (fault)
+        if (fault && !first)
             first = str_dupf("%s: %s", at, fault);
+        free(fault);
         fault = NULL;
     }
     if (ret == 0 && f.n && bad == f.n)
@@ -155,7 +154,7 @@ int train_steps_remove(const char *dir, struct err *err)
 int train_steps_retire(const char *dir, uint64_t step, struct err *err)
 {
     struct steps f;
-    int ret = steps_find(&f, dir, err);
+    int ret = steps_find_all(&f, dir, err);
 
     for (size_t i = 0; i < f.n && ret == 0; i++) {
         char *path = steps_path_dup(dir, f.v[i]);

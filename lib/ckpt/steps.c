@@ -17,10 +17,18 @@ char *steps_path_dup(const char *dir, uint64_t step)
     return str_dupf("%s%s%s%06" PRIu64, dir, str_ends(dir, "/") ? "" : "/", STEP, step);
 }
 
-/* Is NAME a checkpoint's name?  Sets *step. */
+/* Is NAME the name of a checkpoint, as steps_path_dup makes it?  Sets *step. */
 static bool is_step(const char *name, uint64_t *step)
 {
-    return str_starts(name, STEP) && str_u64(name + strlen(STEP), step);
+    char *exact;
+    bool is;
+
+    if (!str_starts(name, STEP) || !str_u64(name + strlen(STEP), step))
+        return false;
+    exact = str_dupf("%s%06" PRIu64, STEP, *step);
+    is = !strcmp(name, exact);
+    free(exact);
+    return is;
 }
 
 bool steps_is_leftover(const char *name)
@@ -37,7 +45,8 @@ static int compare_steps(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-int steps_find(struct steps *s, const char *dir, struct err *err)
+/* WHOLE: those that have a manifest. */
+static int find(struct steps *s, const char *dir, bool whole, struct err *err)
 {
     char **names;
     size_t n;
@@ -49,11 +58,11 @@ int steps_find(struct steps *s, const char *dir, struct err *err)
     s->v = xcalloc(n + 1, sizeof(*s->v));
     for (size_t i = 0; i < n && ret == 0; i++) {
         char *path = fs_join_dup(dir, names[i]);
-        bool whole = false;
+        bool is = is_step(names[i], &s->v[s->n]);
 
-        if (is_step(names[i], &s->v[s->n]))
-            ret = fs_find_in(&whole, path, MANIFEST_NAME, err);
-        s->n += whole;
+        if (is && whole)
+            ret = fs_find_in(&is, path, MANIFEST_NAME, err);
+        s->n += is;
         free(path);
     }
     fs_list_free(names, n);
@@ -63,6 +72,16 @@ int steps_find(struct steps *s, const char *dir, struct err *err)
     }
     qsort(s->v, s->n, sizeof(*s->v), compare_steps);
     return 0;
+}
+
+int steps_find(struct steps *s, const char *dir, struct err *err)
+{
+    return find(s, dir, true, err);
+}
+
+int steps_find_all(struct steps *s, const char *dir, struct err *err)
+{
+    return find(s, dir, false, err);
 }
 
 void steps_clear(struct steps *s)

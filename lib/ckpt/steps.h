@@ -18,6 +18,8 @@ struct steps {
 
 /* Finds the complete checkpoints of the run in DIR. */
 MUST_CHECK int steps_find(struct steps *s, const char *dir, struct err *err);
+/* The same, and those whose manifest is lost. */
+MUST_CHECK int steps_find_all(struct steps *s, const char *dir, struct err *err);
 void steps_clear(struct steps *s);
 /* The path of the checkpoint STEP of DIR; the caller frees it. */
 char *steps_path_dup(const char *dir, uint64_t step);
