@@ -15,6 +15,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/locate.h"
 #include "lib/estimate/memory.h"
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
@@ -94,6 +95,7 @@ struct request {
     bool same_model;   /* a run is resumed with the model that it was begun with */
     struct action_table table;
     const char *model;   /* the model to open */
+    char *located;       /* the directory of the model, or of the next two */
     const char *weights; /* --weights-from, or NULL */
     const char *fork;    /* --fork, or NULL */
     char *newest;        /* the checkpoint that is gone on from, or NULL; */
@@ -324,6 +326,20 @@ static int take_fork(struct request *r, struct err *err)
     free(dir);
     free(full);
     return ret;
+}
+
+/* Names the directory that a model's path stands for, such as the newest checkpoint of a
+ * run: run.json has the files in it. */
+static int locate(struct request *r, struct err *err)
+{
+    if (!r->model)
+        return 0;
+    if (locate_model(&r->located, r->model, true, err) < 0)
+        return -1;
+    r->model = r->located;
+    if (r->fork)
+        r->fork = r->located;
+    return 0;
 }
 
 static int find_run(struct request *r, struct err *err)
@@ -830,8 +846,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
                        r->weights ? r->weights : r->model);
     if (r->weights || r->fork)
         r->model = r->weights ? r->weights : r->fork;
-    if (parse_words(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
-        parse_pipeline(r, err) < 0)
+    if (parse_words(r, err) < 0 || locate(r, err) < 0 || find_run(r, err) < 0 ||
+        check_numbers(r, err) < 0 || parse_pipeline(r, err) < 0)
         return -1;
     opt->draw = t->o.init && !t->resumed && !t->forked;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
@@ -895,6 +911,7 @@ static void clear(struct request *r)
     train_look_clear(&r->t.look);
     free(r->newest);
     free(r->damage);
+    free(r->located);
     free(r->t.dir);
 }
 
