@@ -331,7 +331,7 @@ static int write_nothing(void *arg, int part, uint64_t offset, void *buf, size_t
     return 0;
 }
 
-/* One rank's columns are converted, after a tensor of other numbers was copied whole. */
+/* One rank's columns are converted, after a whole tensor of other numbers. */
 static void test_partial_source(void)
 {
     static const char config[] =

@@ -328,8 +328,8 @@ static int take_fork(struct request *r, struct err *err)
     return ret;
 }
 
-/* Names the directory that a model's path stands for, such as the newest checkpoint of a
- * run: run.json has the files in it. */
+/* Names the directory that a model's path stands for, such as the newest checkpoint of
+ * a run: run.json has the files in it. */
 static int locate(struct request *r, struct err *err)
 {
     if (!r->model)
