@@ -355,11 +355,9 @@ static void test_partial_source(void)
         .nparts = 1, .cutter = &rank, .io = read_floats, .arg = &small, .replicas = true
     };
     struct cut_side sink = { .nparts = 1, .io = write_nothing, .arg = &bytes };
-    struct cut_tensor t = { .name = name,
-                            .ndim = 2,
-                            .shape = shape,
-                            .from = DTYPE_F32,
-                            .to = DTYPE_BF16 };
+    struct cut_tensor t = {
+        .name = name, .ndim = 2, .shape = shape, .from = DTYPE_F32, .to = DTYPE_BF16
+    };
 
     mesh_one(&mesh);
     mesh.size[MESH_TP] = 2;
