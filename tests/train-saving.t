@@ -258,6 +258,8 @@ ok "a run is forked from its newest checkpoint" grep -q '"model":".*/whole/step-
 run tp-run train -q --fork whole/step-000008 --threads 1 -o fork4
 status_is 2 "where there are no more steps there is nothing to fork"
 err_has "tp-run: --steps 8: whole/step-000008 has done 8 steps already" "which is said"
+run tp-run train -q --fork nowhere --threads 1 -o fork4
+err_is "tp-run: nowhere: no such file or directory" "one that is not there is named"
 run tp-run train -q --fork "$model" --threads 1 -o fork4
 status_is 3 "a model is no checkpoint of a run"
 run tp-run train -q --fork whole/step-000004 --optimizer momentum --threads 1 -o fork4

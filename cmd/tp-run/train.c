@@ -334,6 +334,8 @@ static int locate(struct request *r, struct err *err)
 {
     if (!r->model)
         return 0;
+    if (r->fork && checkpoint_find(r->fork, err) < 0)
+        return -1;
     if (locate_model(&r->located, r->model, true, err) < 0)
         return -1;
     r->model = r->located;
