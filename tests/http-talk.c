@@ -242,7 +242,9 @@ static void talk(int fd, char **word)
 {
     struct str request = { 0 }, body = { 0 };
 
-    str_addf(&request, "%s %s HTTP/1.1\r\nHost: test\r\n", word[0], word[1]);
+    str_addf(&request, "%s %s HTTP/1.1\r\n", word[0], word[1]);
+    if (!word[2] || strncmp(word[2], "Host:", 5) != 0)
+        str_add(&request, "Host: localhost\r\n");
     for (char **h = word + 2; *h; h++)
         str_addf(&request, "%s\r\n", *h);
     if (strcmp(word[0], "GET") != 0 && strcmp(word[0], "HEAD") != 0) {

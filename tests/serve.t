@@ -101,6 +101,52 @@ ok "several prompts have several choices each" test "$(grep -o '"index":[0-9]*' 
 post /v1/completions '{"prompt":"Hello","max_tokens":64,"ignore_eos":true}'
 answered 200 '"completion_tokens":64,' "ignore_eos goes on to max_tokens"
 
+# ---- how tokens are chosen, and what is told of them ----
+
+# sets REQUEST OPTION... - the request's settings give what generate's options give, which others do not
+sets() {
+    sets_name=${1%%:*}
+    post /v1/completions "{\"prompt\":\"Hello\",\"seed\":5,\"max_tokens\":30,\"ignore_eos\":true,$1}"
+    shift
+    tp-run generate --backend cpu --json --ignore-eos --seed 5 --temperature 1 --max-tokens 30 --prompt Hello "$@" "$model" > alone
+    ok "$sets_name is that of generate $1" test "$(json alone text)" = "$(json out text)"
+    ok "and changes the text" test "$(json plain text)" != "$(json out text)"
+}
+post /v1/completions '{"prompt":"Hello","seed":5,"max_tokens":30,"ignore_eos":true}'
+cp out plain
+sets '"presence_penalty":2' --presence-penalty 2
+sets '"frequency_penalty":2' --frequency-penalty 2
+sets '"repetition_penalty":3' --repetition-penalty 3
+sets '"min_p":0.3' --min-p 0.3
+sets '"typical_p":0.3' --typical-p 0.3
+sets '"bad_words":["e","o"]' --bad-words e --bad-words o
+sets '"logit_bias":{"69":-100,"79":5}' --logit-bias 69:-100 --logit-bias 79:5
+post /v1/chat/completions "{\"temperature\":0,\"min_tokens\":20,$hello}"
+answered 200 '"completion_tokens":2' "min_tokens goes on after what would be the end"
+
+tp-run generate --backend cpu --json --logprobs 2 --max-tokens 4 --prompt Hello "$model" > alone
+post /v1/completions '{"prompt":"Hello","max_tokens":4,"temperature":0,"logprobs":2}'
+ok "the log-probabilities of a completion are those of generate --logprobs" \
+    test "$(sed -n 's/.*"token_logprobs":\[\([^]]*\).*/\1/p' out)" = "$(grep -o '"logprob":[-0-9.e]*,"top"' alone | cut -d : -f 2 | sed 's/,.*//' | paste -s -d ,)"
+ok "as are those of the likeliest" \
+    test "$(sed -n 's/.*"top_logprobs":\[\([^]]*\).*/\1/p' out | grep -o ':[-0-9.e]*' | tr -d :)" = "$(sed 's/"logprob":[-0-9.e]*,"top"//g' alone | grep -o '"logprob":[-0-9.e]*' | cut -d : -f 2)"
+ok "and where each token begins" test "$(sed -n 's/.*"text_offset":\[\([^]]*\).*/\1/p' out | tr , '\n' | head -n 2 | paste -s -d ,)" = 0,2
+sed -n 's/.*"token_logprobs":\[\([^]]*\).*/\1/p' out | tr , '\n' > whole
+post /v1/completions '{"prompt":"Hello","max_tokens":4,"temperature":0,"logprobs":2,"stream":true}'
+sed -n 's/.*"token_logprobs":\[\([^]]*\).*/\1/p' out > streamed
+ok "in a stream, too" cmp whole streamed
+post /v1/completions '{"prompt":"Hello","max_tokens":12,"seed":3,"logprobs":0,"ignore_eos":true}'
+answered 200 '"<|im_start|>","a","s","t"' "special tokens are told"
+answered 200 '"text_offset":[0,2,3,5,6,7,7,8,9' "but take no place in the text"
+post /v1/chat/completions "{\"temperature\":0,\"logprobs\":true,\"top_logprobs\":1,\"max_tokens\":2,$hello}"
+answered 200 '"logprobs":{"content":[{"token":"G","logprob":-0.00' "those of a chat have OpenAI's form"
+answered 200 ',"bytes":[71],"top_logprobs":[{"token":"G","logprob":-0.00' "with bytes and the likeliest"
+post /v1/completions '{"prompt":["Hello",[40,69]],"max_tokens":1,"temperature":0,"echo":true}'
+answered 200 '"text":"Hello y"' "echo repeats the prompt"
+answered 200 '"text":"Het"' "of ids, too"
+post /v1/completions '{"prompt":"Hello","max_tokens":1,"temperature":0,"echo":true,"stream":true}'
+ok "and in a stream" test "$(texts text)" = "Hello y"
+
 post /tokenize '{"prompt":"Hello"}'
 answered 200 '{"count":5,"max_model_len":256,"tokens":[40,69,76,76,79]}' "a text is tokenized"
 post /tokenize "{$hello}"
@@ -165,8 +211,26 @@ get /v1/completions
 answered 405 "is for POST" "a method that a path has not is said"
 post /v1/completions '{"prompt":'
 answered 400 '"code":"invalid_json"' "what is no JSON is refused"
-post /v1/completions '{"prompt":"x","frequency_penalty":1}'
-answered 400 '"message":"frequency_penalty is not supported by this server","type":"invalid_request_error","param":"frequency_penalty"' "a parameter that would change the answer is named"
+post /v1/completions '{"prompt":"x","length_penalty":2}'
+answered 400 '"message":"length_penalty is not supported by this server","type":"invalid_request_error","param":"length_penalty"' "a parameter that would change the answer is named"
+for key in reasoning_effort verbosity; do
+    post /v1/chat/completions "{\"$key\":\"low\",$hello}"
+    answered 400 "\"param\":\"$key\",\"code\":\"unsupported_parameter\"" "$key is"
+done
+for host in elsewhere.example elsewhere.example:80 127.0.0.1.example '[::2]:80' 10.0.0.1 localhost.example ''; do
+    get /v1/models "Host: $host"
+    answered 403 'without an API key' "without a key nobody may call it '$host'"
+done
+for host in localhost LOCALHOST:1 127.0.0.1 127.1.2.3:80 '[::1]' '[::1]:80'; do
+    get /v1/models "Host: $host"
+    answered 200 '"id":"bob"' "but $host"
+done
+get /health "Host: elsewhere.example"
+answered 200 "" "and whatever one likes to see whether it is healthy"
+post /v1/completions '{"prompt":"x","echo":true,"logprobs":1}'
+answered 400 '"param":"echo"' "log-probabilities of the prompt are not told"
+post /v1/completions '{"prompt":"x","min_tokens":9,"max_tokens":8}'
+answered 400 '"param":"min_tokens"' "min_tokens is at most max_tokens"
 post /v1/completions '{"prompt":"x","frequency_penalty":0,"logit_bias":null,"user":"u","unheard":1,"max_tokens":1}'
 answered 200 '"finish_reason":"length"' "one that would not is ignored"
 while read -r key value; do
@@ -188,6 +252,21 @@ stop [""]
 stop 3
 stop_token_ids [-1]
 stream 1
+min_p 2
+typical_p 0
+presence_penalty 3
+frequency_penalty "x"
+repetition_penalty 0
+min_tokens 0.5
+logit_bias [1]
+logit_bias {"x":1}
+logit_bias {"99999":1}
+logit_bias {"1":101}
+bad_words ""
+bad_words [""]
+logprobs 21
+logprobs true
+echo 1
 END
 for value in '[]' '[1,"x"]' '[99999]' '""' '7'; do
     post /v1/completions "{\"prompt\":$value}"
@@ -199,19 +278,19 @@ answered 400 "no role robot" "a message that the template refuses is, with its r
 # ---- HTTP ----
 
 raw() { status=0; "$talk" --raw "$url" > out 2> err || status=$?; }
-printf 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n' | "$talk" --slow --raw --hold --leave 12 "$url"
+printf 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n' | "$talk" --slow --raw --hold --leave 12 "$url"
 ok "a head that comes a byte at a time is read" test $? -eq 0
-{ printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n'
+{ printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n'
   printf '9\r\n{"prompt"\r\n4\r\n:"x"\r\n11\r\n,"max_tokens": 1}\r\n0\r\n\r\n'; } > bytes
 "$talk" --raw --hold --leave 15 "$url" < bytes > out
 ok "a body in chunks is read" test $? -eq 0
-{ printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n'; } | raw
+{ printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n'; } | raw
 ok "a bad chunk is an error" grep -q '^HTTP/1.1 400' out
 head -c 100000 /dev/zero | tr '\0' 'x' | raw
 ok "so is garbage" test "$(grep -c '^HTTP/1.[01] 4' out)" -eq "$([ -s out ] && echo 1 || echo 0)"
-{ printf 'GET /health HTTP/1.1\r\nHost: x\r\n'; head -c 100000 /dev/zero | tr '\0' 'x'; printf '\r\n\r\n'; } | raw
+{ printf 'GET /health HTTP/1.1\r\nHost: localhost\r\n'; head -c 100000 /dev/zero | tr '\0' 'x'; printf '\r\n\r\n'; } | raw
 ok "so is a head without end" sh -c '! grep -q "^HTTP/1.1 200" out'
-printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n' | raw
+printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n' | raw
 ok "a body that is too large is refused before it comes" grep -q '^HTTP/1.1 413' out
 get /health
 answered 200 "" "and the server goes on"
@@ -391,9 +470,9 @@ post /v1/completions "$(cat body)" "Authorization: Bearer third-key"
 answered 413 "" "a body above --max-body is refused"
 printf 'GET /health HTTP/1.1\r\n' | "$talk" --raw --hold "$url" > out
 ok "a head that does not end, ends at --header-timeout" test ! -s out
-printf 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{' | "$talk" --raw --hold "$url" > out
+printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{' | "$talk" --raw --hold "$url" > out
 ok "a body at --body-timeout" test ! -s out
-printf 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n' | "$talk" --raw --hold "$url" > out
+printf 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n' | "$talk" --raw --hold "$url" > out
 ok "a connection without requests at --idle-timeout" grep -q '^HTTP/1.1 200' out
 ends TERM
 run tp-run serve --backend cpu --listen 0.0.0.0:0 "$model"

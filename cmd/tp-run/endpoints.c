@@ -27,9 +27,65 @@ static void reply_error(struct http_reply *reply, const struct openai_error *e)
 
 /* ---- generation ---- */
 
+static int bad_prompt(struct openai_error *error, const struct err *err,
+                      const char *param)
+{
+    return openai_fail(error, err->kind == ERR_SYSTEM ? 500 : 400, param,
+                       "invalid_value", "%s", err->text);
+}
+
+/* Rows that a request's own lists replace. */
+static void clear_row(struct sampling *how, enum processor row)
+{
+    static const struct processors neutral = PROCESSORS_NEUTRAL;
+
+    processors_take(&how->how, &neutral, row);
+}
+
+/* How the request's numbers and lists change the logits. */
+static int settle_processors(const struct endpoints *e, struct serve_request *r,
+                             struct openai_error *error)
+{
+    static const enum processor row[OPENAI_NUMBERS] = {
+        [OPENAI_TEMPERATURE] = PROCESSOR_TEMPERATURE,
+        [OPENAI_TOP_K] = PROCESSOR_TOP_K,
+        [OPENAI_TOP_P] = PROCESSOR_TOP_P,
+        [OPENAI_MIN_P] = PROCESSOR_MIN_P,
+        [OPENAI_TYPICAL_P] = PROCESSOR_TYPICAL_P,
+        [OPENAI_PRESENCE_PENALTY] = PROCESSOR_PRESENCE,
+        [OPENAI_FREQUENCY_PENALTY] = PROCESSOR_FREQUENCY,
+        [OPENAI_REPETITION_PENALTY] = PROCESSOR_REPETITION,
+        [OPENAI_MIN_TOKENS] = PROCESSOR_MIN_TOKENS,
+    };
+    const struct openai_request *asked = &r->asked;
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < OPENAI_NUMBERS; i++)
+        if (asked->given.number[i])
+            r->how.how.v[row[i]].number = asked->number[i];
+    if (asked->nbias)
+        clear_row(&r->how, PROCESSOR_LOGIT_BIAS);
+    for (size_t i = 0; i < asked->nbias; i++) {
+        const struct openai_bias *b = &asked->bias[i];
+
+        if ((uint64_t)b->id >= sampling_vocab(e->session))
+            return openai_fail(error, 400, "logit_bias", "invalid_value",
+                               "logit_bias: the model has no token %d", (int)b->id);
+        processors_add(&r->how.how, PROCESSOR_LOGIT_BIAS, &b->id, 1, b->bias);
+    }
+    if (asked->nbad_words)
+        clear_row(&r->how, PROCESSOR_BAD_WORDS);
+    for (size_t i = 0; i < asked->nbad_words; i++)
+        if (sampling_add_bad_word(&r->how.how, e->session, asked->bad_word[i], &err) <
+            0)
+            return bad_prompt(error, &err, "bad_words");
+    return 0;
+}
+
 /* The settings of a request: its own, else those of the server.  As for OpenAI's
  * models the temperature is 1 unless somebody says another. */
-static void settle(const struct endpoints *e, struct serve_request *r)
+static int settle(const struct endpoints *e, struct serve_request *r,
+                  struct openai_error *error)
 {
     const struct openai_request *asked = &r->asked;
     enum { OPENAI_TOKENS = 16 }; /* of a completion */
@@ -42,12 +98,7 @@ static void settle(const struct endpoints *e, struct serve_request *r)
         r->how.max_tokens = OPENAI_TOKENS;
         r->how.max_length = 0;
     }
-    if (asked->given.temperature)
-        r->how.how.v[PROCESSOR_TEMPERATURE].number = asked->temperature;
-    if (asked->given.top_k)
-        r->how.how.v[PROCESSOR_TOP_K].number = (double)asked->top_k;
-    if (asked->given.top_p)
-        r->how.how.v[PROCESSOR_TOP_P].number = asked->top_p;
+    r->how.likely = asked->likely;
     if (asked->given.seed)
         r->how.seed = asked->seed;
     else
@@ -61,6 +112,7 @@ static void settle(const struct endpoints *e, struct serve_request *r)
         ids_add(&r->how.ends, asked->stop_ids[i]);
     sampling_begin(&r->how, e->session,
                    asked->kind == OPENAI_CHAT ? &e->chat_stop : &e->session->stop);
+    return settle_processors(e, r, error);
 }
 
 static int check_model(const struct endpoints *e, const char *model,
@@ -98,13 +150,6 @@ static int check_room(const struct endpoints *e, const struct serve_request *r,
                                e->context, n, r->asked.max_tokens);
     }
     return 0;
-}
-
-static int bad_prompt(struct openai_error *error, const struct err *err,
-                      const char *param)
-{
-    return openai_fail(error, err->kind == ERR_SYSTEM ? 500 : 400, param,
-                       "invalid_value", "%s", err->text);
 }
 
 static int add_prompt(const struct endpoints *e, struct ids *out,
@@ -158,11 +203,59 @@ static int make_prompts(const struct endpoints *e, struct serve_request *r,
     return 0;
 }
 
+static bool decode(const void *arg, int32_t id, struct str *out)
+{
+    const struct endpoints *e = arg;
+    const uint32_t one = (uint32_t)id;
+    const size_t before = out->len;
+    struct str shown = { 0 };
+    bool is_shown;
+
+    tokenizer_decode(e->session->tokenizer, &one, 1, false, out);
+    tokenizer_decode(e->session->tokenizer, &one, 1, true, &shown);
+    is_shown = shown.len || out->len == before;
+    str_clear(&shown);
+    return is_shown;
+}
+
+/* Appends the text of IDS, special tokens included. */
+static void add_text_of(const struct endpoints *e, const struct json *ids,
+                        struct str *out)
+{
+    struct tokens tokens = { 0 };
+    uint64_t id;
+
+    for (const struct json *j = ids->first; j; j = j->next)
+        if (json_u64(j, &id))
+            tokens_add(&tokens, (uint32_t)id);
+    tokenizer_decode(e->session->tokenizer, tokens.id, tokens.n, false, out);
+    tokens_clear(&tokens);
+}
+
+/* The texts of prompts, for answers that begin with them. */
+static void make_echo(const struct endpoints *e, struct serve_request *r)
+{
+    r->echo = xcalloc(r->nprompts, sizeof(*r->echo));
+    for (size_t i = 0; i < r->nprompts; i++) {
+        const struct openai_prompt *p = &r->asked.prompt[i];
+
+        if (p->text)
+            str_addn(&r->echo[i], p->text, p->len);
+        else
+            add_text_of(e, p->ids, &r->echo[i]);
+    }
+}
+
 static int push(const struct endpoints *e, struct http_exchange *x, struct job *j,
                 struct openai_error *error)
 {
     const struct serve_request *r = j->request;
-    size_t tokens = 0;
+    struct answer_form form = { .request = &r->asked,
+                                .model = e->name,
+                                .decode = decode,
+                                .arg = e,
+                                .nchoices = serve_choices(r),
+                                .echo = r->echo };
 
     answer_prepare(x, j);
     j->came = clock_seconds();
@@ -177,8 +270,8 @@ static int push(const struct endpoints *e, struct http_exchange *x, struct job *
         break;
     }
     for (size_t i = 0; i < r->nprompts; i++)
-        tokens += r->prompt[i].n;
-    answer_later(x, j, &r->asked, e->name, serve_choices(r), tokens);
+        form.prompt += r->prompt[i].n;
+    answer_later(x, j, &form);
     return 0;
 }
 
@@ -195,8 +288,10 @@ static void generate(const struct endpoints *e, enum openai_kind kind,
     j->most = SLOW_READER;
     if (openai_parse(&r->asked, kind, in->body, in->nbody, &error) == 0 &&
         check_model(e, r->asked.model, &error) == 0 &&
-        make_prompts(e, r, &error) == 0 && check_room(e, r, &error) == 0) {
-        settle(e, r);
+        make_prompts(e, r, &error) == 0 && check_room(e, r, &error) == 0 &&
+        settle(e, r, &error) == 0) {
+        if (r->asked.echo)
+            make_echo(e, r);
         if (push(e, x, j, &error) == 0)
             return;
     }
@@ -254,26 +349,20 @@ static void detokenize(struct endpoints *e, const struct http_request *in,
 {
     struct openai_request r;
     struct openai_error error = { 0 };
-    struct tokens tokens = { 0 };
     struct str text = { 0 };
-    uint64_t id;
 
     (void)x;
     if (openai_parse(&r, OPENAI_DETOKENIZE, in->body, in->nbody, &error) < 0 ||
         check_model(e, r.model, &error) < 0) {
         reply_error(reply, &error);
     } else {
-        for (const struct json *j = r.tokens->first; j; j = j->next)
-            if (json_u64(j, &id))
-                tokens_add(&tokens, (uint32_t)id);
-        tokenizer_decode(e->session->tokenizer, tokens.id, tokens.n, false, &text);
+        add_text_of(e, r.tokens, &text);
         reply->status = 200;
         reply->type = json_type;
         str_add(&reply->body, "{\"prompt\":");
         str_add_jsonn(&reply->body, str_text(&text), text.len);
         str_addc(&reply->body, '}');
     }
-    tokens_clear(&tokens);
     str_clear(&text);
     openai_clear(&r);
 }
@@ -438,6 +527,11 @@ static void admit(void *arg, const struct http_request *r, struct http_reply *re
         (void)find(r, reply);
     else if (is_foreign(r))
         openai_fail(&error, 403, NULL, NULL, "a page of another site asks");
+    else if (e->at && !address_is_named(e->at, r->host))
+        openai_fail(&error, 403, NULL, NULL,
+                    "Host: %.200s: without an API key this server answers those who "
+                    "call it by the address it listens at",
+                    r->host ? r->host : "");
     else if (e->keys && !apikeys_allow(e->keys, r->authorization))
         openai_fail(&error, 401, NULL, "invalid_api_key",
                     r->authorization

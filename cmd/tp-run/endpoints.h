@@ -6,6 +6,7 @@
 #include "cmd/tp-run/sampling.h"
 #include "lib/serve/http.h"
 #include "lib/serve/accesslog.h"
+#include "lib/serve/address.h"
 #include "lib/serve/apikeys.h"
 #include "lib/serve/metrics.h"
 #include "lib/serve/queue.h"
@@ -23,7 +24,8 @@ struct endpoints {
     struct queue *queue;
     struct metrics *metrics;
     struct accesslog *log; /* or NULL */
-    struct apikeys *keys;  /* NULL: anybody may ask */
+    struct apikeys *keys;  /* NULL: anybody may ask, */
+    const struct address *at; /* if the request names this; NULL: whatever it names */
 };
 
 /* Answers requests of any thread; the handler's .arg is *e. */

@@ -54,7 +54,10 @@ void serve_request_free(void *request)
 
     for (size_t i = 0; i < r->nprompts; i++)
         ids_clear(&r->prompt[i]);
+    for (size_t i = 0; r->echo && i < r->nprompts; i++)
+        str_clear(&r->echo[i]);
     free(r->prompt);
+    free(r->echo);
     openai_clear(&r->asked);
     sampling_clear(&r->how);
     free(r);
@@ -233,15 +236,32 @@ void jobs_free(struct jobs *s)
 
 /* ---- texts ---- */
 
-/* Decodes the new token ID, looks for stops, and gives the client what is certain. */
-static enum job_end show(struct jobs *s, struct text *t, int32_t id, enum job_end end)
+/* The new token and the likeliest ones, where they are asked for. */
+static struct job_told *told_of(const struct text *t, const struct scheduler_gain *gain)
+{
+    struct job_told *told;
+
+    if (t->choosing.likely < 0)
+        return NULL;
+    told = xcalloc(1 + gain->nlikely, sizeof(*told));
+    for (size_t i = 0; i <= gain->nlikely; i++)
+        told[i] = (struct job_told){ gain->likely[i].id, gain->likely[i].logprob };
+    return told;
+}
+
+/* Decodes the new token, looks for stops, and gives the client what is certain. */
+static enum job_end show(struct jobs *s, struct text *t,
+                         const struct scheduler_gain *gain, enum job_end end)
 {
     const struct stops *stops = &t->of->r->how.stops;
-    struct job_piece piece = { .choice = t->choice, .ntokens = 1 };
+    struct job_piece piece = { .choice = t->choice,
+                               .ntokens = 1,
+                               .told = told_of(t, gain),
+                               .ntold = 1 + gain->nlikely };
     size_t stop, most;
 
     if (end != JOB_STOP)
-        token_stream_feed(t->stream, (uint32_t)id, &t->said);
+        token_stream_feed(t->stream, (uint32_t)gain->next, &t->said);
     if (end)
         token_stream_end(t->stream, &t->said);
     stop = stops_find(stops, str_text(&t->said), t->said.len, t->shown);
@@ -257,6 +277,7 @@ static enum job_end show(struct jobs *s, struct text *t, int32_t id, enum job_en
     piece.end = end;
     t->shown = most;
     job_add(s->queue, t->of->job, &piece);
+    free(piece.told);
     return end;
 }
 
@@ -322,7 +343,7 @@ int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)
         end = JOB_STOP;
     else if (sampling_end(&r->how, s->context, t->n, new + 1))
         end = JOB_LENGTH;
-    end = show(s, t, next, end);
+    end = show(s, t, gain, end);
     if (end)
         over(s, t, end);
     else

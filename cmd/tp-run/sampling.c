@@ -30,7 +30,7 @@ int sampling_check(const struct sampling *s, struct err *err)
 
 /* ---- options that need the model ---- */
 
-static uint64_t vocab_of(const struct session *s)
+uint64_t sampling_vocab(const struct session *s)
 {
     double vocab;
 
@@ -38,9 +38,8 @@ static uint64_t vocab_of(const struct session *s)
                                                                : INT32_MAX;
 }
 
-/* A word is forbidden as a text begins with it, and after a space. */
-static int add_bad_word(struct processors *p, const struct session *s, const char *text,
-                        struct err *err)
+int sampling_add_bad_word(struct processors *p, const struct session *s,
+                          const char *text, struct err *err)
 {
     for (int space = 0; space < 2; space++) {
         char *word = str_dupf("%s%s", space ? " " : "", text);
@@ -58,9 +57,16 @@ static int add_bad_word(struct processors *p, const struct session *s, const cha
         ids_clear(&ids);
         free(word);
         if (ret < 0)
-            return err_prefix(err, "--bad-words");
+            return -1;
     }
     return 0;
+}
+
+static int add_bad_word(struct processors *p, const struct session *s, const char *text,
+                        struct err *err)
+{
+    return sampling_add_bad_word(p, s, text, err) < 0 ? err_prefix(err, "--bad-words")
+                                                      : 0;
 }
 
 static int add_bias(struct processors *p, const struct session *s, const char *text,
@@ -235,7 +241,7 @@ static int read_stop(struct sampling *s, const struct session *session,
 static int read_stop_ids(struct sampling *s, const struct session *session,
                          const cJSON *value, const char *where, struct err *err)
 {
-    const double vocab = (double)vocab_of(session);
+    const double vocab = (double)sampling_vocab(session);
     const cJSON *one;
 
     if (!cJSON_IsArray(value))
@@ -305,7 +311,7 @@ static int read_settings(struct sampling *s, const struct session *session,
 
         if (ret == 0 && row >= 0)
             ret = processors_read(&s->how, (enum processor)row, value,
-                                  vocab_of(session), where, err);
+                                  sampling_vocab(session), where, err);
         else if (ret == 0 && own >= 0 && !cJSON_IsNull(value))
             ret = settings[own].read(s, session, value, where, err);
     }
@@ -338,7 +344,7 @@ void sampling_clear(struct sampling *s)
 void sampling_begin(struct sampling *s, const struct session *session,
                     const struct ids *model)
 {
-    const uint64_t vocab = vocab_of(session);
+    const uint64_t vocab = sampling_vocab(session);
 
     s->stop.n = 0;
     for (size_t i = 0; i < model->n && !s->ignore_eos; i++)

@@ -105,6 +105,11 @@ MUST_CHECK int sampling_settle(struct sampling *s, struct session *session,
 MUST_CHECK int sampling_read(struct sampling *out, const struct sampling *s,
                              const struct session *session, const char *line,
                              const char *where, struct err *err);
+/* Forbids TEXT, as a text begins with it and after a space. */
+MUST_CHECK int sampling_add_bad_word(struct processors *p, const struct session *s,
+                                     const char *text, struct err *err);
+/* The number of ids that a token may have. */
+uint64_t sampling_vocab(const struct session *s);
 /* Is it the name of a setting that sampling_read takes? */
 bool sampling_is_setting(const char *name);
 void sampling_copy(struct sampling *out, const struct sampling *s);

@@ -144,6 +144,9 @@ static int serve(struct serve *v, struct address *at, struct scheduler *schedule
     struct http *http;
     int ret;
 
+    /* of a page of another site whose name leads here */
+    if (at->local && at->name && !v->endpoints.keys)
+        v->endpoints.at = at;
     if (address_listen(at, err) < 0 ||
         http_open(&http, at->fd, &v->limits, &handler, err) < 0)
         return -1;

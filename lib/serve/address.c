@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -91,7 +92,7 @@ static int parse_port(struct address *a, const char *text, struct err *err)
                        "--listen: expected ADDRESS:PORT or unix:PATH, not '%s'", text);
     host = bracketed ? xstrndup(text + 1, n - 2) : xstrndup(text, n);
     ret = bind_port(a, text, host, colon + 1, err);
-    free(host);
+    a->name = host;
     return ret;
 }
 
@@ -149,11 +150,38 @@ int address_listen(const struct address *a, struct err *err)
     return listen(a->fd, SOMAXCONN) < 0 ? err_errno(err, "%s", str_text(&a->url)) : 0;
 }
 
+static bool is_loopback_name(const char *name)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (inet_pton(AF_INET, name, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, name, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return !strcasecmp(name, "localhost");
+}
+
+bool address_is_named(const struct address *a, const char *host)
+{
+    const bool bracketed = host && *host == '[';
+    char *name = host ? xstrndup(host + bracketed, strcspn(host, bracketed ? "]" : ":"))
+                      : NULL;
+    bool is;
+
+    if (bracketed)
+        name[strcspn(name, "]")] = '\0';
+    is = name && (is_loopback_name(name) || (a->name && !strcasecmp(name, a->name)));
+    free(name);
+    return is;
+}
+
 void address_close(struct address *a)
 {
     if (a->path)
         unlink(a->path);
     free(a->path);
+    free(a->name);
     if (a->fd >= 0)
         close(a->fd);
     str_clear(&a->url);

@@ -12,6 +12,7 @@ struct address {
     char *path; /* of a Unix socket, which address_close removes; or NULL */
     bool local; /* nobody outside this machine can connect */
     struct str url;
+    char *name; /* the address as it was given, without its port; NULL of a path */
 };
 
 /* Binds TEXT; port 0: a free one, which .url names.  A host name is an address of this
@@ -21,6 +22,10 @@ struct address {
 MUST_CHECK int address_bind(struct address *a, const char *text, struct err *err);
 /* Connections are accepted from now on. */
 MUST_CHECK int address_listen(const struct address *a, struct err *err);
+/* Does HOST, a request's header or NULL, name this machine: localhost, an address of
+ * the loopback interface, or .name?  A page of a site whose name has been given this
+ * machine's address (DNS rebinding) sends that name. */
+bool address_is_named(const struct address *a, const char *host);
 void address_close(struct address *a);
 
 #endif

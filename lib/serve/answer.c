@@ -2,19 +2,24 @@
 #include "lib/serve/answer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/serve/sse.h"
 
 struct choice {
     struct str text; /* of an answer that is not streamed */
+    struct job_told *told;
+    size_t ntold, cap;
     enum job_end end;
     bool begun;
+    size_t offset; /* characters of the tokens that a stream has had */
 };
 
 struct answer {
     struct http_exchange *exchange;
     struct job *job;
+    struct answer_form form;
     const struct openai_request *request;
     struct openai_head head;
     struct openai_usage usage;
@@ -46,7 +51,51 @@ static void fail(struct http_reply *reply, const struct err *err)
     openai_add_error(&reply->body, &e);
 }
 
+/* ---- log-probabilities ---- */
+
+/* Tokens of a choice, and the memory of their texts. */
+struct named {
+    struct openai_token *v;
+    struct str text;
+};
+
+/* Sets *c's tokens from TOLD[n], which has 1 + the request's .likely of each token. */
+static void name_tokens(const struct answer *a, const struct job_told *told, size_t n,
+                        struct openai_choice *c, struct named *t)
+{
+    size_t *end = xcalloc(n, sizeof(*end));
+
+    c->nlikely = (size_t)a->request->likely;
+    c->ntokens = n / (1 + c->nlikely);
+    c->token = t->v = xcalloc(n, sizeof(*t->v));
+    for (size_t i = 0; i < n; i++) {
+        if (told[i].id >= 0)
+            t->v[i].hidden = !a->form.decode(a->form.arg, told[i].id, &t->text);
+        end[i] = t->text.len;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const size_t begin = i ? end[i - 1] : 0;
+
+        t->v[i].text = told[i].id >= 0 ? str_text(&t->text) + begin : NULL;
+        t->v[i].len = end[i] - begin;
+        t->v[i].logprob = (double)told[i].logprob;
+    }
+    free(end);
+}
+
+static void tokens_release(struct named *t)
+{
+    free(t->v);
+    str_clear(&t->text);
+}
+
 /* ---- an answer at once ---- */
+
+/* What choice I begins with, if it repeats its prompt. */
+static const struct str *echo_of(const struct answer *a, size_t i)
+{
+    return a->form.echo ? &a->form.echo[i / (size_t)a->request->n] : NULL;
+}
 
 static void collect(struct answer *a, const struct job_taken *t)
 {
@@ -54,8 +103,14 @@ static void collect(struct answer *a, const struct job_taken *t)
         const struct job_piece *p = &t->piece[i];
         struct choice *c = &a->choice[p->choice];
 
+        const size_t told = p->told ? p->ntokens * p->ntold : 0;
+
         a->usage.completion += p->ntokens;
         str_addn(&c->text, p->text, p->len);
+        c->told = xgrow(c->told, &c->cap, c->ntold + told, sizeof(*c->told));
+        if (told)
+            memcpy(c->told + c->ntold, p->told, told * sizeof(*c->told));
+        c->ntold += told;
         c->end = p->end;
     }
 }
@@ -63,15 +118,24 @@ static void collect(struct answer *a, const struct job_taken *t)
 static void put_together(struct answer *a, struct http_reply *reply)
 {
     struct openai_choice *all = xcalloc(a->n, sizeof(*all));
+    struct named *tokens = xcalloc(a->n, sizeof(*tokens));
 
-    for (size_t i = 0; i < a->n; i++)
+    for (size_t i = 0; i < a->n; i++) {
+        const struct choice *c = &a->choice[i];
+
         all[i] = (struct openai_choice){ .index = (int)i,
-                                         .text = str_text(&a->choice[i].text),
-                                         .len = a->choice[i].text.len,
-                                         .finish = finish_of(a->choice[i].end) };
+                                         .text = str_text(&c->text),
+                                         .len = c->text.len,
+                                         .finish = finish_of(c->end) };
+        if (c->told)
+            name_tokens(a, c->told, c->ntold, &all[i], &tokens[i]);
+    }
     reply->status = 200;
     reply->type = "application/json";
     openai_add_answer(&reply->body, &a->head, all, a->n, &a->usage);
+    for (size_t i = 0; i < a->n; i++)
+        tokens_release(&tokens[i]);
+    free(tokens);
     free(all);
 }
 
@@ -119,17 +183,33 @@ static void add_event(struct answer *a, struct str *out, const struct openai_cho
 static void add_piece(struct answer *a, struct str *out, const struct job_piece *p)
 {
     struct openai_choice c = { .index = p->choice };
-    bool first = !a->choice[p->choice].begun;
+    struct choice *of = &a->choice[p->choice];
+    const struct str *echo = echo_of(a, (size_t)p->choice);
+    struct named tokens = { 0 };
+    bool first = !of->begun;
 
     a->usage.completion += p->ntokens;
-    a->choice[p->choice].begun = true;
+    of->begun = true;
     if (first && a->head.kind == OPENAI_CHAT)
         add_event(a, out, &c, true, NULL);
-    if (p->len) {
+    if (first && echo) {
+        c.text = str_text(echo);
+        c.len = echo->len;
+        add_event(a, out, &c, false, NULL);
+        c.len = 0;
+    }
+    if (p->told) {
+        c.offset = of->offset;
+        name_tokens(a, p->told, p->ntokens * p->ntold, &c, &tokens);
+        of->offset += openai_characters(&c);
+    }
+    if (p->len || p->told) {
         c.text = p->text;
         c.len = p->len;
         add_event(a, out, &c, false, NULL);
         c.len = 0;
+        c.token = NULL;
+        tokens_release(&tokens);
     }
     if (p->end) {
         c.finish = finish_of(p->end);
@@ -189,8 +269,10 @@ static void end(void *state, bool left)
     (void)left; /* whatever the model still makes of it, nobody reads it */
     job_cancel(a->job);
     job_taken_clear(&a->first);
-    for (size_t i = 0; i < a->n; i++)
+    for (size_t i = 0; i < a->n; i++) {
         str_clear(&a->choice[i].text);
+        free(a->choice[i].told);
+    }
     free(a->choice);
     job_drop(a->job);
     free(a);
@@ -215,18 +297,20 @@ void answer_prepare(struct http_exchange *x, struct job *j)
 }
 
 void answer_later(struct http_exchange *x, struct job *j,
-                  const struct openai_request *request, const char *model,
-                  size_t nchoices, size_t prompt)
+                  const struct answer_form *form)
 {
     static const struct http_later later = { .look = look, .more = more, .end = end };
     struct answer *a = xcalloc(1, sizeof(*a));
 
     a->exchange = x;
     a->job = j;
-    a->request = request;
-    a->n = nchoices;
-    a->choice = xcalloc(nchoices, sizeof(*a->choice));
-    a->usage.prompt = prompt;
-    openai_head_init(&a->head, request->kind, model);
+    a->form = *form;
+    a->request = form->request;
+    a->n = form->nchoices;
+    a->choice = xcalloc(a->n, sizeof(*a->choice));
+    for (size_t i = 0; i < a->n && form->echo && !a->request->stream; i++)
+        str_addn(&a->choice[i].text, str_text(echo_of(a, i)), echo_of(a, i)->len);
+    a->usage.prompt = form->prompt;
+    openai_head_init(&a->head, a->request->kind, form->model);
     http_answer_later(x, &later, a);
 }

@@ -11,11 +11,22 @@
 
 /* J will wake X; call it before J is pushed. */
 void answer_prepare(struct http_exchange *x, struct job *j);
-/* Answers X by what J, which has been pushed, makes: NCHOICES choices to a request that
- * is valid as long as J; PROMPT is the number of tokens of its prompts.  Takes the
- * caller's place as a user of J.  MODEL stays valid. */
+/* What an answer is made with. */
+struct answer_form {
+    const struct openai_request *request; /* valid as long as the job */
+    const char *model;                    /* stays valid, as do the next two */
+    /* Appends the text of a token alone; false: answers leave it out. */
+    bool (*decode)(const void *arg, int32_t id, struct str *out);
+    const void *arg;
+    size_t nchoices;
+    size_t prompt;              /* tokens of the prompts */
+    const struct str *echo;     /* [nchoices / n]: texts that choices begin with, as
+                                 * valid as the job; or NULL */
+};
+
+/* Answers X by what J, which has been pushed, makes.  Takes the caller's place as a
+ * user of J. */
 void answer_later(struct http_exchange *x, struct job *j,
-                  const struct openai_request *request, const char *model,
-                  size_t nchoices, size_t prompt);
+                  const struct answer_form *form);
 
 #endif

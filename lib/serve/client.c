@@ -103,9 +103,13 @@ static void send_request(int fd, const struct client_url *u,
     struct str out = { 0 };
     size_t at = 0;
 
-    str_addf(&out, "%s %s%s HTTP/1.1\r\nHost: %s%s%s\r\nConnection: close\r\n",
-             r->method, u->base, r->path, u->host ? u->host : "localhost",
-             u->host ? ":" : "", u->host ? u->port : "");
+    str_addf(&out, "%s %s%s HTTP/1.1\r\nConnection: close\r\n", r->method, u->base,
+             r->path);
+    if (u->host) /* an IPv6 address has colons, and is in brackets */
+        str_addf(&out, strchr(u->host, ':') ? "Host: [%s]:%s\r\n" : "Host: %s:%s\r\n",
+                 u->host, u->port);
+    else
+        str_add(&out, "Host: localhost\r\n");
     if (r->key)
         str_addf(&out, "Authorization: Bearer %s\r\n", r->key);
     if (r->body)

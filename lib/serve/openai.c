@@ -102,34 +102,132 @@ static int take_max_tokens(struct openai_request *r, const struct json *j,
     return take_count(&r->max_tokens, j, 1, INT32_MAX, name, e);
 }
 
-static int take_temperature(struct openai_request *r, const struct json *j,
-                            const char *name, struct openai_error *e)
+/* What a number may be.  Those of the penalties are OpenAI's and vLLM's; vLLM's -1 of
+ * top_k is no limit. */
+static const struct {
+    double least, most;
+    bool whole, above; /* above: the least is not allowed itself */
+    const char *what;
+} numbers[OPENAI_NUMBERS] = {
+    [OPENAI_TEMPERATURE] = { 0, 1e9, false, false, "a number of at least 0" },
+    [OPENAI_TOP_K] = { -1, 1e9, true, false, "a whole number of at least -1" },
+    [OPENAI_TOP_P] = { 0, 1, false, true, "a number above 0, and at most 1" },
+    [OPENAI_MIN_P] = { 0, 1, false, false, "a number of 0 to 1" },
+    [OPENAI_TYPICAL_P] = { 0, 1, false, true, "a number above 0, and at most 1" },
+    [OPENAI_PRESENCE_PENALTY] = { -2, 2, false, false, "a number of -2 to 2" },
+    [OPENAI_FREQUENCY_PENALTY] = { -2, 2, false, false, "a number of -2 to 2" },
+    [OPENAI_REPETITION_PENALTY] = { 1e-6, 1e6, false, false,
+                                    "a number of 0.000001 to 1000000" },
+    [OPENAI_MIN_TOKENS] = { 0, 1e9, true, false, "a whole number of at least 0" },
+};
+
+static int take_number(struct openai_request *r, enum openai_number i,
+                       const struct json *j, const char *name, struct openai_error *e)
 {
-    r->given.temperature = true;
-    return json_double(j, &r->temperature) && r->temperature >= 0
-               ? 0
-               : bad(e, name, "a number of at least 0");
+    double x;
+    int64_t whole;
+
+    if (!json_double(j, &x) || x < numbers[i].least || x > numbers[i].most ||
+        (numbers[i].above && x == numbers[i].least) ||
+        (numbers[i].whole && !json_i64(j, &whole)))
+        return bad(e, name, numbers[i].what);
+    r->given.number[i] = true;
+    r->number[i] = x;
+    return 0;
 }
 
-static int take_top_p(struct openai_request *r, const struct json *j, const char *name,
-                      struct openai_error *e)
-{
-    r->given.top_p = true;
-    return json_double(j, &r->top_p) && r->top_p > 0 && r->top_p <= 1
-               ? 0
-               : bad(e, name, "a number above 0, and at most 1");
-}
+#define NUMBER(NAME, name)                                                  \
+    static int take_##name(struct openai_request *r, const struct json *j, \
+                           const char *key, struct openai_error *e)         \
+    {                                                                       \
+        return take_number(r, OPENAI_##NAME, j, key, e);                    \
+    }
+NUMBER(TEMPERATURE, temperature)
+NUMBER(TOP_P, top_p)
+NUMBER(MIN_P, min_p)
+NUMBER(TYPICAL_P, typical_p)
+NUMBER(PRESENCE_PENALTY, presence_penalty)
+NUMBER(FREQUENCY_PENALTY, frequency_penalty)
+NUMBER(REPETITION_PENALTY, repetition_penalty)
+NUMBER(MIN_TOKENS, min_tokens)
+#undef NUMBER
 
-/* vLLM's -1, like 0, is no limit. */
 static int take_top_k(struct openai_request *r, const struct json *j, const char *name,
                       struct openai_error *e)
 {
-    int64_t k;
+    if (take_number(r, OPENAI_TOP_K, j, name, e) < 0)
+        return -1;
+    if (r->number[OPENAI_TOP_K] < 0)
+        r->number[OPENAI_TOP_K] = 0;
+    return 0;
+}
 
-    if (!json_i64(j, &k) || k < -1)
-        return bad(e, name, "a whole number of at least -1");
-    r->given.top_k = true;
-    r->top_k = k < 0 ? 0 : (uint64_t)k;
+/* {"ID": BIAS} */
+static int take_logit_bias(struct openai_request *r, const struct json *j,
+                           const char *name, struct openai_error *e)
+{
+    if (j->type != JSON_OBJECT || j->n > OPENAI_MOST_BIASES)
+        return openai_fail(e, 400, name, "invalid_value",
+                           "%s: expected an object of at most %d token ids and biases",
+                           name, OPENAI_MOST_BIASES);
+    r->bias = xcalloc((size_t)j->n + 1, sizeof(*r->bias));
+    for (j = j->first; j; j = j->next) {
+        struct openai_bias *b = &r->bias[r->nbias++];
+        uint64_t id;
+
+        if (!str_u64(j->key, &id) || id > INT32_MAX || !json_double(j, &b->bias) ||
+            b->bias < -100 || b->bias > 100)
+            return bad(e, name, "token ids, each with a number of -100 to 100");
+        b->id = (int32_t)id;
+    }
+    return 0;
+}
+
+static int take_bad_words(struct openai_request *r, const struct json *j,
+                          const char *name, struct openai_error *e)
+{
+    if (j->type != JSON_ARRAY || j->n > OPENAI_MOST_BAD_WORDS)
+        return openai_fail(e, 400, name, "invalid_value",
+                           "%s: expected a list of at most %d texts", name,
+                           OPENAI_MOST_BAD_WORDS);
+    r->bad_word = xcalloc((size_t)j->n + 1, sizeof(*r->bad_word));
+    for (j = j->first; j; j = j->next) {
+        const char *text = json_string(j);
+
+        if (!text || !*text || strlen(text) < j->n)
+            return bad(e, name, "a list of texts that are not empty");
+        r->bad_word[r->nbad_words++] = text;
+    }
+    return 0;
+}
+
+/* A chat says whether, and apart from that how many; a completion how many. */
+static int take_logprobs(struct openai_request *r, const struct json *j,
+                         const char *name, struct openai_error *e)
+{
+    uint64_t n = 0;
+    bool wanted = true;
+
+    if (j->type == JSON_FALSE)
+        return 0;
+    if (r->kind == OPENAI_CHAT ? take_flag(&wanted, j, name, e) < 0
+                               : take_count(&n, j, 0, OPENAI_MOST_LIKELY, name, e) < 0)
+        return -1;
+    r->likely = (int)n;
+    return 0;
+}
+
+static int take_top_logprobs(struct openai_request *r, const struct json *j,
+                             const char *name, struct openai_error *e)
+{
+    uint64_t n = 0;
+
+    if (take_count(&n, j, 0, OPENAI_MOST_LIKELY, name, e) < 0)
+        return -1;
+    if (r->likely < 0 && n)
+        return openai_fail(e, 400, name, "invalid_value", "%s: needs logprobs", name);
+    if (r->likely >= 0)
+        r->likely = (int)n;
     return 0;
 }
 
@@ -180,6 +278,12 @@ static int take_ignore_eos(struct openai_request *r, const struct json *j,
                            const char *name, struct openai_error *e)
 {
     return take_flag(&r->ignore_eos, j, name, e);
+}
+
+static int take_echo(struct openai_request *r, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    return take_flag(&r->echo, j, name, e);
 }
 
 static int add_stop(struct openai_request *r, const struct json *j, const char *name,
@@ -286,6 +390,14 @@ static int unsupported(const char *name, struct openai_error *e)
                        "%s is not supported by this server", name);
 }
 
+static int refuse(struct openai_request *r, const struct json *j, const char *name,
+                  struct openai_error *e)
+{
+    (void)r;
+    (void)j;
+    return unsupported(name, e);
+}
+
 /* Values that ask for nothing. */
 static int want_zero(struct openai_request *r, const struct json *j, const char *name,
                      struct openai_error *e)
@@ -359,6 +471,17 @@ static const struct param params[] = {
     { "temperature", BOTH, take_temperature },
     { "top_p", BOTH, take_top_p },
     { "top_k", BOTH, take_top_k },
+    { "min_p", BOTH, take_min_p },
+    { "typical_p", BOTH, take_typical_p },
+    { "presence_penalty", BOTH, take_presence_penalty },
+    { "frequency_penalty", BOTH, take_frequency_penalty },
+    { "repetition_penalty", BOTH, take_repetition_penalty },
+    { "min_tokens", BOTH, take_min_tokens },
+    { "logit_bias", BOTH, take_logit_bias },
+    { "bad_words", BOTH, take_bad_words },
+    { "logprobs", BOTH, take_logprobs },
+    { "top_logprobs", CHAT, take_top_logprobs },
+    { "echo", COMPLETION, take_echo },
     { "seed", BOTH, take_seed },
     { "n", BOTH, take_n },
     { "stop", BOTH, take_stop },
@@ -370,8 +493,6 @@ static const struct param params[] = {
     { "add_special_tokens", COMPLETION | TOKENIZE, want_true },
     { "audio", CHAT, want_empty },
     { "best_of", COMPLETION, want_one },
-    { "echo", COMPLETION, want_zero },
-    { "frequency_penalty", BOTH, want_zero },
     { "function_call", CHAT, want_none },
     { "functions", CHAT, want_empty },
     { "guided_choice", BOTH, want_empty },
@@ -379,21 +500,16 @@ static const struct param params[] = {
     { "guided_json", BOTH, want_empty },
     { "guided_regex", BOTH, want_empty },
     { "length_penalty", BOTH, want_one },
-    { "logit_bias", BOTH, want_empty },
-    { "logprobs", BOTH, want_zero },
-    { "min_p", BOTH, want_zero },
-    { "min_tokens", BOTH, want_zero },
     { "modalities", CHAT, want_text },
     { "prediction", CHAT, want_empty },
-    { "presence_penalty", BOTH, want_zero },
     { "prompt_logprobs", BOTH, want_empty },
-    { "repetition_penalty", BOTH, want_one },
+    { "reasoning_effort", CHAT, refuse },
     { "response_format", BOTH, want_text },
     { "suffix", COMPLETION, want_empty },
     { "tool_choice", CHAT, want_none },
     { "tools", CHAT, want_empty },
-    { "top_logprobs", CHAT, want_zero },
     { "use_beam_search", BOTH, want_zero },
+    { "verbosity", CHAT, refuse },
     { "web_search_options", CHAT, want_empty },
 };
 
@@ -511,7 +627,7 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
 {
     struct err err = { 0 };
 
-    *r = (struct openai_request){ .kind = kind, .n = 1 };
+    *r = (struct openai_request){ .kind = kind, .n = 1, .likely = -1 };
     if (json_parse(&r->doc, "body", body, n, &err) < 0) {
         r->doc = (struct json_doc){ 0 };
         return openai_fail(e, 400, NULL, "invalid_json", "%s", err.text);
@@ -523,6 +639,12 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
         return -1;
     if (take_params(r, e) < 0)
         return -1;
+    if (r->given.max_tokens && r->number[OPENAI_MIN_TOKENS] > (double)r->max_tokens)
+        return openai_fail(e, 400, "min_tokens", "invalid_value",
+                           "min_tokens: more than max_tokens");
+    if (r->echo && r->likely >= 0)
+        return openai_fail(e, 400, "echo", "unsupported_parameter",
+                           "echo with logprobs is not supported by this server");
     if (kind == OPENAI_COMPLETION && !r->prompt)
         return openai_fail(e, 400, "prompt", "missing_parameter", "no \"prompt\"");
     if (kind == OPENAI_DETOKENIZE && !r->tokens)
@@ -542,6 +664,8 @@ void openai_clear(struct openai_request *r)
     free(r->prompt);
     free(r->stop);
     free(r->stop_ids);
+    free(r->bias);
+    free(r->bad_word);
     json_clear(&r->doc);
     *r = (struct openai_request){ 0 };
 }
@@ -584,6 +708,128 @@ static void add_usage(struct str *out, const struct openai_usage *u)
              u->prompt, u->completion, u->prompt + u->completion, u->cached);
 }
 
+/* ---- log-probabilities ---- */
+
+static void add_token(struct str *out, const struct openai_token *t)
+{
+    str_add(out, "{\"token\":");
+    str_add_jsonn(out, t->text, t->len);
+    str_addf(out, ",\"logprob\":%.9g,\"bytes\":[", t->logprob);
+    for (size_t i = 0; i < t->len; i++)
+        str_addf(out, "%s%d", i ? "," : "", (unsigned char)t->text[i]);
+    str_addc(out, ']');
+}
+
+static void add_chat_logprobs(struct str *out, const struct openai_choice *c)
+{
+    str_add(out, "{\"content\":[");
+    for (size_t i = 0; i < c->ntokens; i++) {
+        const struct openai_token *t = c->token + i * (1 + c->nlikely);
+
+        str_add(out, i ? "," : "");
+        add_token(out, t);
+        str_add(out, ",\"top_logprobs\":[");
+        for (size_t k = 1; k <= c->nlikely && t[k].text; k++) {
+            str_add(out, k > 1 ? "," : "");
+            add_token(out, &t[k]);
+            str_addc(out, '}');
+        }
+        str_add(out, "]}");
+    }
+    str_add(out, "],\"refusal\":null}");
+}
+
+/* Of tokens whose text is the same, such as those that are parts of characters, an
+ * object has the likeliest. */
+static bool is_repeated(const struct openai_token *t, size_t k)
+{
+    for (size_t i = 1; i < k; i++)
+        if (t[i].len == t[k].len && !memcmp(t[i].text, t[k].text, t[k].len))
+            return true;
+    return false;
+}
+
+/* The likeliest, and the token itself if it is not among them. */
+static void add_likeliest(struct str *out, const struct openai_token *t, size_t n)
+{
+    bool has = false;
+
+    str_addc(out, '{');
+    for (size_t k = 1; k <= n && t[k].text; k++) {
+        if (is_repeated(t, k))
+            continue;
+        has |= t[k].len == t->len && !memcmp(t[k].text, t->text, t->len);
+        str_add(out, k > 1 ? "," : "");
+        str_add_jsonn(out, t[k].text, t[k].len);
+        str_addf(out, ":%.9g", t[k].logprob);
+    }
+    if (!has) {
+        str_add(out, n && t[1].text ? "," : "");
+        str_add_jsonn(out, t->text, t->len);
+        str_addf(out, ":%.9g", t->logprob);
+    }
+    str_addc(out, '}');
+}
+
+/* What a token adds to the text. */
+static size_t count_characters(const struct openai_token *t)
+{
+    size_t characters = 0;
+
+    for (size_t i = 0; i < t->len && !t->hidden; i++)
+        characters += ((unsigned char)t->text[i] & 0xc0) != 0x80;
+    return characters;
+}
+
+static void add_completion_logprobs(struct str *out, const struct openai_choice *c)
+{
+    const size_t each = 1 + c->nlikely;
+    size_t at = c->offset;
+
+    str_add(out, "{\"tokens\":[");
+    for (size_t i = 0; i < c->ntokens; i++) {
+        str_add(out, i ? "," : "");
+        str_add_jsonn(out, c->token[i * each].text, c->token[i * each].len);
+    }
+    str_add(out, "],\"token_logprobs\":[");
+    for (size_t i = 0; i < c->ntokens; i++)
+        str_addf(out, "%s%.9g", i ? "," : "", c->token[i * each].logprob);
+    str_add(out, "],\"top_logprobs\":[");
+    for (size_t i = 0; i < c->ntokens; i++) {
+        str_add(out, i ? "," : "");
+        add_likeliest(out, c->token + i * each, c->nlikely);
+    }
+    str_add(out, "],\"text_offset\":[");
+    for (size_t i = 0; i < c->ntokens; i++) {
+        str_addf(out, "%s%zu", i ? "," : "", at);
+        at += count_characters(&c->token[i * each]);
+    }
+    str_add(out, "]}");
+}
+
+size_t openai_characters(const struct openai_choice *c)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->ntokens; i++)
+        n += count_characters(&c->token[i * (1 + c->nlikely)]);
+    return n;
+}
+
+static void add_logprobs(struct str *out, enum openai_kind kind,
+                         const struct openai_choice *c)
+{
+    str_add(out, ",\"logprobs\":");
+    if (!c->token)
+        str_add(out, "null");
+    else if (kind == OPENAI_CHAT)
+        add_chat_logprobs(out, c);
+    else
+        add_completion_logprobs(out, c);
+}
+
+/* ---- choices ---- */
+
 static void add_choice(struct str *out, enum openai_kind kind,
                        const struct openai_choice *c)
 {
@@ -592,7 +838,9 @@ static void add_choice(struct str *out, enum openai_kind kind,
                      ? "\"message\":{\"role\":\"assistant\",\"content\":"
                      : "\"text\":");
     str_add_jsonn(out, c->text, c->len);
-    str_add(out, kind == OPENAI_CHAT ? "},\"logprobs\":null" : ",\"logprobs\":null");
+    if (kind == OPENAI_CHAT)
+        str_addc(out, '}');
+    add_logprobs(out, kind, c);
     add_finish(out, c->finish);
 }
 
@@ -641,7 +889,7 @@ void openai_add_chunk(struct str *out, const struct openai_head *h,
             str_add(out, "\"text\":");
             str_add_jsonn(out, c->len ? c->text : "", c->len);
         }
-        str_add(out, ",\"logprobs\":null");
+        add_logprobs(out, h->kind, c);
         add_finish(out, c->finish);
     }
     str_addc(out, ']');

@@ -44,6 +44,25 @@ struct openai_prompt {
     const struct json *ids; /* an array of numbers of [0, 2^31) */
 };
 
+/* Parameters that are a number, of which a missing one is the server's. */
+enum openai_number {
+    OPENAI_TEMPERATURE,
+    OPENAI_TOP_K, /* 0: no limit */
+    OPENAI_TOP_P,
+    OPENAI_MIN_P,
+    OPENAI_TYPICAL_P,
+    OPENAI_PRESENCE_PENALTY,
+    OPENAI_FREQUENCY_PENALTY,
+    OPENAI_REPETITION_PENALTY,
+    OPENAI_MIN_TOKENS,
+    OPENAI_NUMBERS
+};
+
+struct openai_bias {
+    int32_t id;
+    double bias; /* is added to its logit */
+};
+
 struct openai_request {
     enum openai_kind kind;
     struct json_doc doc;          /* of which all pointers are borrowed */
@@ -54,10 +73,16 @@ struct openai_request {
     int n;                     /* choices of each prompt */
     bool stream, include_usage, echo;
     struct {
-        bool max_tokens, temperature, top_k, top_p, seed;
+        bool max_tokens, seed, number[OPENAI_NUMBERS];
     } given;
-    uint64_t max_tokens, top_k, seed;
-    double temperature, top_p;
+    uint64_t max_tokens, seed;
+    double number[OPENAI_NUMBERS];
+    struct openai_bias *bias; /* [nbias] */
+    size_t nbias;
+    const char **bad_word; /* [nbad_words] texts that are not generated */
+    size_t nbad_words;
+    int likely; /* how many of the likeliest tokens are told with each; -1: none, and no
+                 * log-probability */
     const char **stop; /* [nstop] texts that end an answer */
     size_t nstop;
     int32_t *stop_ids; /* [nstop_ids] tokens that do */
@@ -65,7 +90,13 @@ struct openai_request {
     bool ignore_eos; /* the model's own end does not */
 };
 
-enum { OPENAI_MOST_CHOICES = 128, OPENAI_MOST_STOPS = 16 };
+enum {
+    OPENAI_MOST_CHOICES = 128,
+    OPENAI_MOST_STOPS = 16,
+    OPENAI_MOST_LIKELY = 20,
+    OPENAI_MOST_BIASES = 1024,
+    OPENAI_MOST_BAD_WORDS = 1024
+};
 
 /* Parses the N bytes at BODY.  Call openai_clear also after a failure, which has
  * status 400. */
@@ -86,12 +117,25 @@ struct openai_usage {
     size_t prompt, completion, cached; /* tokens */
 };
 
+/* A token and its log-probability. */
+struct openai_token {
+    const char *text; /* [len], which may be a part of a character */
+    size_t len;
+    double logprob;
+    bool hidden; /* special, which the answer's text leaves out */
+};
+
 /* A choice of an answer, or what is new of it. */
 struct openai_choice {
     int index;
     const char *text; /* [len] */
     size_t len;
     const char *finish; /* a constant: why it has ended; or NULL */
+    /* [ntokens][1 + nlikely]: each token, and the likeliest in its place, of which one
+     * with .text NULL is the first that is not there; or NULL */
+    const struct openai_token *token;
+    size_t ntokens, nlikely;
+    size_t offset; /* characters of the text before the first of them */
 };
 
 /* Fills the id with random bytes. */
@@ -100,6 +144,8 @@ void openai_head_init(struct openai_head *h, enum openai_kind kind, const char *
 void openai_add_answer(struct str *out, const struct openai_head *h,
                        const struct openai_choice *choice, size_t n,
                        const struct openai_usage *usage);
+/* The characters of the texts of C's tokens: what .offset grows by. */
+size_t openai_characters(const struct openai_choice *c);
 /* A part of a streamed answer: C, FIRST in its choice; NULL: no choice, but USAGE.
  * COUNTS: other chunks say that their usage is null. */
 void openai_add_chunk(struct str *out, const struct openai_head *h,

@@ -35,8 +35,10 @@ struct job *job_new(void)
 
 static void free_pieces(struct job_piece *piece, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         free(piece[i].text);
+        free(piece[i].told);
+    }
     free(piece);
 }
 
@@ -105,12 +107,14 @@ static void touch(struct queue *q, struct job *j)
 void job_add(struct queue *q, struct job *j, const struct job_piece *piece)
 {
     struct job_piece own = *piece;
+    const size_t told = own.ntokens * own.ntold * sizeof(*own.told);
 
+    own.told = own.told ? memcpy(xmalloc(told), piece->told, told) : NULL;
     own.text = own.len ? memcpy(xmalloc(own.len), piece->text, own.len) : NULL;
     pthread_mutex_lock(&j->lock);
     j->piece = xgrow(j->piece, &j->cap, j->n + 1, sizeof(*j->piece));
     j->piece[j->n++] = own;
-    j->bytes += own.len + sizeof(own);
+    j->bytes += own.len + sizeof(own) + (own.told ? told : 0);
     if (j->bytes > j->most && !j->whole)
         job_cancel(j);
     pthread_mutex_unlock(&j->lock);

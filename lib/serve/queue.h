@@ -23,9 +23,18 @@
 
 enum job_end { JOB_GOES_ON, JOB_STOP, JOB_LENGTH };
 
+/* A token and its log-probability; id -1: there is none. */
+struct job_told {
+    int32_t id;
+    float logprob;
+};
+
 /* What is new of a choice. */
 struct job_piece {
     int choice;
+    struct job_told *told; /* [ntokens][ntold], each and the likeliest in its place; or
+                            * NULL */
+    size_t ntold;
     size_t ntokens; /* new ones, */
     char *text;     /* [len]: and their text as far as it is complete */
     size_t len;
@@ -76,7 +85,7 @@ void job_cancel(struct job *j);
 
 /* The model's side. */
 bool job_is_cancelled(const struct job *j);
-/* Adds a piece, whose text is copied.  The server is woken by queue_flush.  A job whose
+/* Adds a piece, whose text and tokens are copied.  The server is woken by queue_flush.  A job whose
  * pieces have more than .most bytes is cancelled. */
 struct queue;
 void job_add(struct queue *q, struct job *j, const struct job_piece *piece);

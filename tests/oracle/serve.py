@@ -58,6 +58,42 @@ with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0
         check("vLLM's parameters", c.completions.create(
             model="m", prompt="Hello", max_tokens=40, extra_body={"top_k": 1, "ignore_eos": True}
         ).usage.completion_tokens == 40)
+        ones = dict(model="m", prompt="Hello", max_tokens=30, seed=5, extra_body={"ignore_eos": True})
+        told = c.completions.create(**ones, logprobs=3).choices[0]
+        alone = json.loads(subprocess.run(
+            [tp_run, "generate", "--backend", "cpu", "--json", "--ignore-eos", "--seed", "5", "--temperature", "1",
+             "--max-tokens", "30", "--logprobs", "3", "--prompt", "Hello", model], stdout=subprocess.PIPE,
+            check=True).stdout)["logprobs"]
+        check("log-probabilities of a completion", told.logprobs.token_logprobs == [t["logprob"] for t in alone]
+              and told.logprobs.tokens == [t["token"] for t in alone]
+              and "".join(t for t in told.logprobs.tokens if not t.startswith("<|")) == told.text
+              and all(len(top) in (2, 3, 4) for top in told.logprobs.top_logprobs)
+              and all(top[x["token"]] >= x["logprob"] for top, t in zip(told.logprobs.top_logprobs, alone)
+                      for x in t["top"]))
+        check("text_offset", all(told.text[at:].startswith(t)
+                                 for at, t in zip(told.logprobs.text_offset, told.logprobs.tokens)
+                                 if not t.startswith("<|")))
+        content = c.chat.completions.create(model="m", messages=hello, temperature=0, logprobs=True,
+                                            top_logprobs=2, max_tokens=6).choices[0].logprobs.content
+        check("those of a chat", len(content) == 6 and all(
+            t.logprob == t.top_logprobs[0].logprob and len(t.top_logprobs) == 2
+            and bytes(t.bytes) == t.token.encode() for t in content))
+        parts = [t for k in c.chat.completions.create(model="m", messages=hello, temperature=0, logprobs=True,
+                                                      top_logprobs=2, max_tokens=6, stream=True)
+                 if k.choices and k.choices[0].logprobs for t in k.choices[0].logprobs.content]
+        check("in a stream", parts == content or [t.model_dump() for t in parts] == [t.model_dump() for t in content])
+        plain = c.completions.create(**ones).choices[0].text
+        for name, value in [("presence_penalty", 2), ("frequency_penalty", 2),
+                            ("logit_bias", {str(alone[0]["id"]): -100})]:
+            check(name, c.completions.create(**ones, **{name: value}).choices[0].text != plain)
+        for name, value in [("repetition_penalty", 3), ("min_p", 0.3), ("typical_p", 0.3), ("bad_words", ["e", "o"])]:
+            check(name, c.completions.create(**{**ones, "extra_body": {"ignore_eos": True, name: value}}
+                                             ).choices[0].text != plain)
+        check("echo", c.completions.create(**ones, echo=True).choices[0].text == "Hello" + plain)
+        for name in "reasoning_effort", "verbosity":
+            check(name + " is refused", fails(
+                openai.BadRequestError, "unsupported_parameter", name,
+                lambda: c.chat.completions.create(model="m", messages=hello, **{name: "low"})))
         check("another model", fails(openai.NotFoundError, "model_not_found", "model",
                                      lambda: c.chat.completions.create(model="x", messages=hello)))
         check("a parameter that is not supported", fails(
