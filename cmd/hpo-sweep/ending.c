@@ -229,6 +229,8 @@ int ending_report(struct loop *l, const struct cmd *cmd)
             l->s->left);
     if (!wrong)
         add_best(&line, s);
+    if (!wrong && cmd_progress(l->o->quiet))
+        str_addf(&line, "; study '%s' of %s", l->s->name, l->s->url);
     if ((wrong && !l->signal) ||
         (!l->o->quiet && (l->nended || l->s->left || l->signal)))
         cmd_warn(cmd, "%s", line.s);
