@@ -25,6 +25,7 @@ enum { CHUNK = 1 << 18, PAGE = 1 << 16 /* a multiple of any machine's page */ };
 struct report {
     struct str lines; /* file NUL tensor NUL text NUL, repeated */
     uint64_t bytes;
+    struct err unread; /* the first, as in struct audit */
 };
 
 static void note(struct report *r, const char *file, const char *tensor,
@@ -45,6 +46,8 @@ static void note_error(struct report *r, const char *file, const char *path,
     if (str_starts(text, path) && text[strlen(path)] == ':')
         text += strlen(path) + 2;
     note(r, file, NULL, text);
+    if (err->kind == ERR_SYSTEM && !r->unread.kind)
+        r->unread = *err;
 }
 
 static void tell(struct audit *a, struct report *r)
@@ -58,6 +61,8 @@ static void tell(struct audit *a, struct report *r)
         a->findings++;
         p = text + strlen(text) + 1;
     }
+    if (!a->unread.kind)
+        a->unread = r->unread;
     a->bytes += r->bytes;
     a->files++;
     str_clear(&r->lines);

@@ -20,6 +20,9 @@ struct audit {
     void *arg; /* for finding(); its TENSOR is NULL when the finding concerns the whole
                 * file */
 
+    struct err unread; /* result: the first error of the machine that kept a file from
+                        * being looked at, which is a finding but no damage; kind
+                        * ERR_NONE: all files were read */
     uint64_t files, bytes, findings; /* results: files checked, bytes read, findings
                                       * reported */
 };
