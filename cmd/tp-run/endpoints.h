@@ -23,8 +23,8 @@ struct endpoints {
     const char *layout;              /* such as "tp=2" */
     struct queue *queue;
     struct metrics *metrics;
-    struct accesslog *log; /* or NULL */
-    struct apikeys *keys;  /* NULL: anybody may ask, */
+    struct accesslog *log;    /* or NULL */
+    struct apikeys *keys;     /* NULL: anybody may ask, */
     const struct address *at; /* if the request names this; NULL: whatever it names */
 };
 

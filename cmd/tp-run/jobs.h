@@ -16,7 +16,7 @@ struct serve_request {
     struct openai_request asked;
     struct ids *prompt; /* [nprompts] */
     size_t nprompts;
-    struct str *echo;    /* [nprompts]: their texts, which answers begin with; or NULL */
+    struct str *echo;    /* [nprompts]: texts that answers begin with; or NULL */
     struct sampling how; /* how tokens are chosen, and what ends a text */
 };
 void serve_request_free(void *request);

@@ -165,8 +165,8 @@ static bool is_loopback_name(const char *name)
 bool address_is_named(const struct address *a, const char *host)
 {
     const bool bracketed = host && *host == '[';
-    char *name = host ? xstrndup(host + bracketed, strcspn(host, bracketed ? "]" : ":"))
-                      : NULL;
+    char *name =
+        host ? xstrndup(host + bracketed, strcspn(host, bracketed ? "]" : ":")) : NULL;
     bool is;
 
     if (bracketed)

@@ -19,9 +19,9 @@ struct answer_form {
     bool (*decode)(const void *arg, int32_t id, struct str *out);
     const void *arg;
     size_t nchoices;
-    size_t prompt;              /* tokens of the prompts */
-    const struct str *echo;     /* [nchoices / n]: texts that choices begin with, as
-                                 * valid as the job; or NULL */
+    size_t prompt;          /* tokens of the prompts */
+    const struct str *echo; /* [nchoices / n]: texts that choices begin with, as
+                             * valid as the job; or NULL */
 };
 
 /* Answers X by what J, which has been pushed, makes.  Takes the caller's place as a

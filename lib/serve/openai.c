@@ -136,11 +136,11 @@ static int take_number(struct openai_request *r, enum openai_number i,
     return 0;
 }
 
-#define NUMBER(NAME, name)                                                  \
+#define NUMBER(NAME, name)                                                 \
     static int take_##name(struct openai_request *r, const struct json *j, \
-                           const char *key, struct openai_error *e)         \
-    {                                                                       \
-        return take_number(r, OPENAI_##NAME, j, key, e);                    \
+                           const char *key, struct openai_error *e)        \
+    {                                                                      \
+        return take_number(r, OPENAI_##NAME, j, key, e);                   \
     }
 NUMBER(TEMPERATURE, temperature)
 NUMBER(TOP_P, top_p)

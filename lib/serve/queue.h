@@ -85,8 +85,8 @@ void job_cancel(struct job *j);
 
 /* The model's side. */
 bool job_is_cancelled(const struct job *j);
-/* Adds a piece, whose text and tokens are copied.  The server is woken by queue_flush.  A job whose
- * pieces have more than .most bytes is cancelled. */
+/* Adds a piece, whose text and tokens are copied.  The server is woken by queue_flush.
+ * A job whose pieces have more than .most bytes is cancelled. */
 struct queue;
 void job_add(struct queue *q, struct job *j, const struct job_piece *piece);
 /* No more pieces; ERR is NULL, or why. */

@@ -29,8 +29,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(json_parse(&doc, "error", str_text(&out), out.len, &err) == 0);
         json_clear(&doc);
     } else {
-        assert(r.n >= 1 && r.temperature >= 0);
+        assert(r.n >= 1 && r.likely >= -1 && r.likely <= OPENAI_MOST_LIKELY);
         assert(kind != OPENAI_COMPLETION || r.nprompts >= 1);
+        for (size_t i = 0; i < OPENAI_NUMBERS; i++)
+            assert(r.given.number[i] || r.number[i] == 0);
+        for (size_t i = 0; i < r.nbias; i++)
+            assert(r.bias[i].id >= 0 && r.bias[i].bias >= -100 &&
+                   r.bias[i].bias <= 100);
+        for (size_t i = 0; i < r.nbad_words; i++)
+            assert(*r.bad_word[i]);
         for (size_t i = 0; i < r.nstop; i++)
             assert(*r.stop[i]);
         for (size_t i = 0; i < r.nprompts; i++)
