@@ -312,6 +312,7 @@ foretold "$models/llama-gqa" "" "--compute f32 --kv-dtype f32"
 foretold "$models/llama-gqa" "--tp 2" "--compute bf16 --kv-dtype f32"
 foretold "$models/mixtral" "--tp 2" "--compute f32 --kv-dtype f32"
 foretold "$models/llama-gqa" "--tp 2" "--compute f32 --kv-dtype int4"
+ids=$(seq -s, 1 39) # of its vocabulary of 40
 foretold "$data/packed/fp8" "--tp 2" "--compute f32 --kv-dtype f32 --weights codes"
 ok "with experts apart, longer prompts and rounded products, too" test $wrong = 0 -a $told = 6
 

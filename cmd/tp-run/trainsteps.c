@@ -34,8 +34,8 @@ static void keep_first(void *arg, const char *file, const char *tensor,
                   : str_dupf("%s: %s", file, text);
 }
 
-/* Reads all files of the checkpoint PATH; *why becomes its first fault, or NULL.  A file
- * that could not be looked at is no fault, but an error of the machine. */
+/* Reads all files of the checkpoint PATH; *why becomes its first fault, or NULL.  A
+ * file that could not be looked at is no fault, but an error of the machine. */
 static int find_fault(char **why, const char *path, int threads, struct err *err)
 {
     static const struct checkpoint_options tensors_only = { .no_model = true };
