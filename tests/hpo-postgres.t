@@ -171,6 +171,13 @@ if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s v
     ok "it was lost several times" test "$(wc -l < cuts)" -ge 5
     ok "each trial ran once nevertheless" test "$(sort -n ran | uniq -c | awk '{ print $1 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 20 1 "
     ok "and has its value" test "$(recorded cut | head -n 1)" = "20|20|COMPLETE|20"
+    rm -f ran cuts
+    run env LD_PRELOAD="$shim" CUT_IN=hpo-sweep CUT_AFTER=30 CUT_SHORT=7 CUT_LOG="$scratch/cuts" hpo-sweep run -S "$db" --study each --pruner none -j 2 --trials 12 s.yaml -- sh -c 'printf "1 %s\n2 %s\n" "$HPO_TRIAL_NUMBER" "$HPO_TRIAL_NUMBER" > "$HPO_REPORT"; echo "$HPO_TRIAL_NUMBER" | tee -a ran' '{x}'
+    status_is 0 "a connection is lost at one statement after another, and soon after that again"
+    ok "dozens of times" test "$(wc -l < cuts)" -ge 20
+    err_has "12 complete" "and the run comes to its last line"
+    ok "having run each trial once" test "$(sort -n ran | uniq -c | awk '{ print $1 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 12 1 "
+    ok "with its value and reports" test "$(recorded each | tr '\n' ' ')" = "12|12|COMPLETE|12 24|24 "
 else
     skip "a commit whose answer is lost is found out" "nothing can be preloaded"
 fi

@@ -100,6 +100,7 @@ int recover_wait(struct loop *l, const struct remembered *r, struct err *err)
         if (clock_seconds() - begun > (l->signal ? JOB_GRACE : PATIENCE))
             return -1;
     }
+    l->s->st->passing = false; /* what fails next may be no fault of the storage */
     return 0;
 }
 

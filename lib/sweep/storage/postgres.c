@@ -75,13 +75,23 @@ static int load_library(struct libpq *lib, struct err *err)
     return 0;
 }
 
-/* May what failed so pass?  Also without a connection: a server that starts has none.
- */
+/* May what failed with CODE so pass?  libpq's own errors have no code, which is how a
+ * connection is lost, whatever PQstatus says: it may not have read the end yet. */
 static bool passes(const struct postgres *p, const char *code)
 {
-    return p->lib.PQstatus(p->connection) != CONNECTION_OK ||
-           (code && (!strcmp(code, "40P01") /* deadlock_detected */ ||
-                     !strcmp(code, "40001") /* serialization_failure */));
+    static const char *const passing[] = {
+        "08",                      /* connection exceptions */
+        "40001", "40P01",          /* serialization_failure, deadlock_detected */
+        "53300",                   /* too_many_connections */
+        "57P01", "57P02", "57P03", /* shutdown, crash, a server that starts */
+    };
+
+    if (!code || p->lib.PQstatus(p->connection) != CONNECTION_OK)
+        return true;
+    for (size_t i = 0; i < sizeof(passing) / sizeof(*passing); i++)
+        if (str_starts(code, passing[i]))
+            return true;
+    return false;
 }
 
 /* What libpq says, in one line. */
@@ -423,7 +433,7 @@ static int postgres_hold(struct storage *st, const char *study, bool share,
     free(p->study);
     p->study = xstrdup(study);
     p->share = share;
-    return take_study(p, err) < 0 ? -1 : note_process(p, err);
+    return note_process(p, err) < 0 ? -1 : take_study(p, err);
 }
 
 /* A server may not know yet that a connection is lost, and keep its locks: end its
@@ -448,24 +458,30 @@ static int end_process(struct postgres *p, struct err *err)
                    p->base.base.name);
 }
 
+/* Without the study nothing may be changed: connect anew next time. */
+static int disconnect(struct postgres *p)
+{
+    p->lib.PQfinish(p->connection);
+    p->connection = NULL;
+    return -1;
+}
+
+/* We are noted before the lock is taken: of whatever is lost then, the next try knows
+ * which process may have it. */
 static int postgres_recover(struct storage *st, struct err *err)
 {
     struct postgres *p = (struct postgres *)st;
 
     if (p->lib.PQstatus(p->connection) == CONNECTION_OK)
-        return run(&p->base, "ROLLBACK", err);
+        return run(&p->base, "ROLLBACK", err) < 0 ? disconnect(p) : 0;
     p->lib.PQfinish(p->connection);
     if (connect_server(p, err) < 0)
-        return -1;
+        return disconnect(p);
     if (!p->study)
         return 0;
-    if (end_process(p, err) == 0 && take_study(p, err) == 0 &&
-        note_process(p, err) == 0)
-        return 0;
-    /* without the study nothing may be changed: connect anew next time */
-    p->lib.PQfinish(p->connection);
-    p->connection = NULL;
-    return -1;
+    if (end_process(p, err) < 0 || note_process(p, err) < 0 || take_study(p, err) < 0)
+        return disconnect(p);
+    return 0;
 }
 
 const struct storage_ops postgres_storage = {
