@@ -1,6 +1,7 @@
 #!/bin/sh
 # serve.t - a web server of answers, and its clients
 . "${top_srcdir:?}/tests/lib.sh"
+heeds_hup=$(env --default-signal=HUP echo yes 2> env.err) || heeds_hup=
 model=$data/chat
 talk=$top_builddir/tests/http-talk
 
@@ -15,7 +16,8 @@ fi
 serve() {
     rm -f ready
     mkfifo ready
-    tp-run serve --backend cpu --listen 127.0.0.1:0 "$@" > ready 2> log &
+    # where the tests run under nohup, SIGHUP would stay ignored
+    env ${heeds_hup:+--default-signal=HUP} tp-run serve --backend cpu --listen 127.0.0.1:0 "$@" > ready 2> log &
     server=$!
     read -r listening < ready || listening=
     printf '%s\n' "$listening" > listening
