@@ -343,6 +343,19 @@ for command in 'sh reads.sh' 'sh -c echo$HPO_N' 'echo {n}'; do
 done
 hpo-sweep run doubt.yaml --study shell --trials 1 --shell -- 'exec sh reads.sh' 2> err
 ok "so does a script in a line of the shell" sh -c '! grep -q "uses no parameter" err'
+mkdir -p far/lib
+echo 'json.load(open(trial + "/params.json"))' > file.py
+echo 'exec python3 -u file.py' > wrapper.sh
+echo 'from lib.settings import read' > far/imports.py
+echo 'prefix = "HPO_"' > far/lib/settings.py
+for command in 'true file.py' 'true -m file' 'true --script=file.py' 'sh wrapper.sh' 'true far/imports.py'; do
+    # shellcheck disable=SC2086 # words
+    hpo-sweep run doubt.yaml --study "seen$((seen += 1))" --dry-run --trials 1 -- $command > out 2> err
+    ok "nothing is said of '$command', which leads to one that does" sh -c '! grep -q "uses no parameter" err'
+done
+echo 'exec true' > blind.sh
+run hpo-sweep run doubt.yaml --study blind --dry-run --trials 1 -- sh blind.sh
+err_has "the command uses no parameter" "but of a script that leads nowhere"
 
 # lists and objects
 printf 'method: grid\nparameters:\n  k: {values: [[3, 3], [5, 5], {a: "b c"}]}\n  c: {value: [1, 2]}\n' > nested.yaml

@@ -120,19 +120,19 @@ if hpo-sweep --version | grep -q '+sqlite3.*+yaml'; then
     done << 'EOS'
 job.sh hpo-sweep slurm s.yaml --trials 2 -o d/job.sh -- echo '{x}'
 export hpo-sweep export -S s.db d/export
-joblog hpo-sweep run s.yaml --study log --trials 1 --joblog d/joblog -- echo 1
+joblog hpo-sweep run s.yaml --study log --trials 1 --joblog d/joblog -- echo '{x}'
 s.db hpo-sweep ask s.yaml -S d/s.db
 s.db-wal hpo-sweep ask s.yaml -S d/s.db
 s.db-shm hpo-sweep ask s.yaml -S d/s.db
 s.db-journal hpo-sweep ask s.yaml -S d/s.db
-s.db.lck hpo-sweep run s.yaml -S d/s.db --trials 1 -- echo 1
+s.db.lck hpo-sweep run s.yaml -S d/s.db --trials 1 -- echo '{x}'
 s.log hpo-sweep ask s.yaml -S journal:d/s.log
-s.log.lck hpo-sweep run s.yaml -S journal:d/s.log --trials 1 -- echo 1
-t.trials env -C d hpo-sweep run ../s.yaml --study t -S ../t.db --trials 1 -- echo 1
-u.trials/000000 env -C d hpo-sweep run ../s.yaml --study u -S ../t.db --trials 1 -- echo 1
-v.trials/000000/params.json env -C d hpo-sweep run ../s.yaml --study v -S ../t.db --trials 1 -- echo 1
-w.trials/000000/stdout env -C d hpo-sweep run ../s.yaml --study w -S ../t.db --trials 1 -- echo 1
-x.trials/000000/stderr env -C d hpo-sweep run ../s.yaml --study x -S ../t.db --trials 1 -- echo 1
+s.log.lck hpo-sweep run s.yaml -S journal:d/s.log --trials 1 -- echo '{x}'
+t.trials env -C d hpo-sweep run ../s.yaml --study t -S ../t.db --trials 1 -- echo '{x}'
+u.trials/000000 env -C d hpo-sweep run ../s.yaml --study u -S ../t.db --trials 1 -- echo '{x}'
+v.trials/000000/params.json env -C d hpo-sweep run ../s.yaml --study v -S ../t.db --trials 1 -- echo '{x}'
+w.trials/000000/stdout env -C d hpo-sweep run ../s.yaml --study w -S ../t.db --trials 1 -- echo '{x}'
+x.trials/000000/stderr env -C d hpo-sweep run ../s.yaml --study x -S ../t.db --trials 1 -- echo '{x}'
 EOS
     mkdir gone
     run sh -c 'cd gone && rmdir ../gone && exec hpo-sweep ask "$1/s.yaml" -S s.db' - "$scratch"

@@ -134,8 +134,9 @@ void progress_end(struct progress *p, const struct loop *l);
 
 /* Check the command for errors that can be found before the first trial. */
 MUST_CHECK int spawn_check(struct loop *l, struct err *err);
-/* Whether something of the command speaks of parameters: a word that names one, or a
- * word, or the file of that name, that has HPO_, as the variables do. */
+/* Whether something of the command speaks of parameters: a word that names one, or has
+ * HPO_, as the variables do, or params.json; or a file that does, which is the program,
+ * a word, or a file or Python module that such a script names. */
 bool spawn_uses_parameters(const struct loop *l);
 /* Take the words of the file that --require names, checked. */
 MUST_CHECK int spawn_read_require(struct loop *l, struct err *err);

@@ -288,34 +288,80 @@ int spawn_check(struct loop *l, struct err *err)
     return words ? 0 : -1;
 }
 
-enum { SCRIPT_MAX = 8 << 20 }; /* of what is looked at */
+/* Bytes of a file that are looked at, and of a script whose words are; and how many
+ * scripts may lead from the command to the last one. */
+enum { PROGRAM_MAX = 64 << 20, SCRIPT_MAX = 1 << 16, DEPTH = 2 };
 
-/* Does WORD, or the file of that name, speak of our variables? */
-static bool speaks(const char *word, bool program)
+/* Do the N bytes of TEXT name our variables, or the file of parameters? */
+static bool mentions(const char *text, size_t n)
 {
-    char *path = NULL, *text = NULL;
-    size_t n;
-    bool yes = strstr(word, "HPO_") != NULL;
+    return memmem(text, n, "HPO_", 4) || memmem(text, n, "params.json", 11);
+}
 
-    if (!yes && program && job_which(&path, word, getenv("PATH"), NULL) < 0)
-        path = NULL;
-    if (!yes && fs_read_regular(&text, &n, path ? path : word, SCRIPT_MAX, NULL) == 0)
-        yes = memmem(text, n, "HPO_", 4) != NULL;
-    free(path);
+static bool some_speaks(const char *text, const char *dir, int depth);
+
+/* Does the file PATH, or one that it names?  One too large to be looked at may. */
+static bool file_speaks(const char *path, int depth)
+{
+    char *text, *dir;
+    uint64_t size;
+    size_t n;
+    bool yes;
+
+    if (fs_read_regular(&text, &n, path, PROGRAM_MAX, NULL) < 0)
+        return fs_size(&size, path, NULL) == 0 && size > PROGRAM_MAX;
+    yes = mentions(text, n);
+    if (!yes && depth && n <= SCRIPT_MAX && !memchr(text, '\0', n)) {
+        dir = xstrndup(path, (size_t)(fs_basename(path) - path));
+        yes = some_speaks(text, dir, depth - 1);
+        free(dir);
+    }
     free(text);
     return yes;
 }
 
-/* Does a word of those between blanks in TEXT? */
-static bool some_speaks(const char *text)
+/* Does the file WORD, or the Python module of that name, of the directory DIR, which
+ * ends in '/' unless it is ""? */
+static bool speaks(const char *word, const char *dir, int depth)
+{
+    static const char *const suffixes[] = { "", ".py", "/__main__.py" };
+    bool yes = false;
+
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes) && !yes; i++) {
+        size_t n = *word == '/' ? 0 : strlen(dir);
+        char *path = str_dupf("%.*s%s%s", (int)n, dir, word, suffixes[i]);
+
+        for (char *c = path + n; i && *c && c < path + n + strlen(word); c++)
+            if (*c == '.')
+                *c = '/';
+        yes = file_speaks(path, depth);
+        free(path);
+    }
+    return yes;
+}
+
+/* Does TEXT, or a file that it names, as seen from here or from DIR? */
+static bool some_speaks(const char *text, const char *dir, int depth)
 {
     char *copy = xstrdup(text), *save = NULL;
-    bool yes = strstr(text, "HPO_") != NULL;
+    bool yes = mentions(text, strlen(text));
 
-    for (char *w = strtok_r(copy, " \t\n;&|()\"'", &save); w && !yes;
-         w = strtok_r(NULL, " \t\n;&|()\"'", &save))
-        yes = speaks(w, false);
+    for (char *w = strtok_r(copy, " \t\r\n;&|()<>=,\"'`", &save); w && !yes;
+         w = strtok_r(NULL, " \t\r\n;&|()<>=,\"'`", &save))
+        yes = speaks(w, "", depth) || (*dir && speaks(w, dir, depth));
     free(copy);
+    return yes;
+}
+
+/* Does WORD of a command, the first one being a PROGRAM? */
+static bool word_speaks(const char *word, bool program)
+{
+    char *path = NULL;
+    bool yes = speaks(word, "", DEPTH) || some_speaks(word, "", DEPTH);
+
+    if (!yes && program && job_which(&path, word, getenv("PATH"), NULL) == 0 && path)
+        yes = file_speaks(path, DEPTH);
+    free(path);
     return yes;
 }
 
@@ -328,11 +374,11 @@ bool spawn_uses_parameters(const struct loop *l)
     if (l->command && !l->o->shell)
         yes = words_name_some(l->command, &f->space, l->o->mark);
     for (; l->command && l->command[n] && !yes; n++)
-        yes = speaks(l->command[n], n == 0) || some_speaks(l->command[n]);
+        yes = word_speaks(l->command[n], n == 0);
     for (n = 0; !l->command && n < f->ncommand && !yes; n++)
         yes = strstr(f->command[n], "${args") ||
               words_find_name(f->command[n], &f->space) >= 0 ||
-              speaks(f->command[n], n == 0);
+              word_speaks(f->command[n], n == 0);
     return yes;
 }
 
