@@ -355,6 +355,8 @@ for command in 'true file.py' 'true -m file' 'true --script=file.py' 'sh wrapper
 done
 echo 'exec true' > blind.sh
 run hpo-sweep run doubt.yaml --study blind --dry-run --trials 1 -- sh blind.sh
+status_is 0 "a dry run says what it would do where there are studies already"
+out_has "drawn by random; study 'blind' of doubt.db, which exists" "and what draws"
 err_has "the command uses no parameter" "but of a script that leads nowhere"
 
 # lists and objects

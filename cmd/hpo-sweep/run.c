@@ -177,6 +177,17 @@ static int check_run(struct loop *l, struct err *err)
     return check_budget(l, err) < 0 ? -1 : measure_check(&l->o->measure, n, err);
 }
 
+/* What draws; where there are studies only the one that is opened may say how many
+ * objectives there are, on which the default depends. */
+static const char *sampler_name(const struct loop *l)
+{
+    const char *asked = l->o->wish.sampler ? l->o->wish.sampler : l->s->file.sampler;
+
+    if (l->s->sampler.sampler)
+        return l->s->sampler.sampler->name;
+    return asked ? asked : "the default sampler";
+}
+
 /* Under -n: what the sweep would do. */
 static int print_plan(const struct loop *l, struct err *err)
 {
@@ -194,8 +205,7 @@ static int print_plan(const struct loop *l, struct err *err)
     if (most)
         str_addf(&line, " until %" PRIu64 " trials are done", most);
     str_addf(&line, ", %d at once, drawn by %s; study '%s' of %s, which %s", l->o->jobs,
-             l->s->sampler.sampler->name, l->s->name, l->s->url,
-             found ? "exists" : "is new");
+             sampler_name(l), l->s->name, l->s->url, found ? "exists" : "is new");
     cmd_puts(str_text(&line));
     str_clear(&line);
     run_doubt(l);
