@@ -661,6 +661,7 @@ int chat_main(const char *program, int argc, char **argv)
     }
     conversation_clear(&c.talk);
     messages_close(&c.form);
+    sampling_clear(&c.sampling);
     session_close(&session);
     return status;
 }
