@@ -352,6 +352,7 @@ mkdir -p far/lib
 echo 'json.load(open(trial + "/params.json"))' > file.py
 echo 'exec python3 -u file.py' > wrapper.sh
 echo 'from lib.settings import read' > far/imports.py
+seen=0
 echo 'prefix = "HPO_"' > far/lib/settings.py
 for command in 'true file.py' 'true -m file' 'true --script=file.py' 'sh wrapper.sh' 'true far/imports.py'; do
     # shellcheck disable=SC2086 # words

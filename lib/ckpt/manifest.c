@@ -360,7 +360,7 @@ static int read_crcs(struct reader *r, struct manifest_tensor *t, struct err *er
 static int refuse_format(struct reader *r, const struct manifest_tensor *t,
                          struct err *err)
 {
-    const char *format;
+    const char *format = NULL;
 
     if (read_text(r, &format, err) < 0)
         return -1;
@@ -460,7 +460,7 @@ int manifest_list_states(struct manifest *m, const struct manifest_state *known,
 /* Parses the current string as the kind of the state ROLE. */
 static int parse_kind(struct reader *r, enum manifest_kind *out, struct err *err)
 {
-    const char *kind;
+    const char *kind = NULL;
 
     if (read_text(r, &kind, err) < 0)
         return -1;
