@@ -389,7 +389,7 @@ static int ask(struct postgres *p, const char *statement, const char *const *tex
 static int take_study(struct postgres *p, struct err *err)
 {
     const char *const study[] = { p->study };
-    char *answer;
+    char *answer = NULL;
     bool held;
 
     if (ask(p,
@@ -441,7 +441,7 @@ static int postgres_hold(struct storage *st, const char *study, bool share,
 static int end_process(struct postgres *p, struct err *err)
 {
     const char *const who[] = { p->process, p->process_age };
-    char *n;
+    char *n = NULL;
     bool gone;
 
     if (ask(p,
