@@ -50,6 +50,19 @@ static void note_error(struct report *r, const char *file, const char *path,
         r->unread = *err;
 }
 
+/* stat() of PATH has failed: FILE is absent, or could not be looked at. */
+static void note_stat(struct report *r, const char *file, const char *path)
+{
+    struct err err = { 0 };
+
+    if (errno == ENOENT || errno == ENOTDIR) {
+        note(r, file, NULL, "missing");
+        return;
+    }
+    err_errno(&err, "%s", path);
+    note_error(r, file, path, &err);
+}
+
 static void tell(struct audit *a, struct report *r)
 {
     const char *p = str_text(&r->lines), *end = p + r->lines.len;
@@ -241,10 +254,9 @@ static void check_rank_config(const struct checkpoint *c, int p, struct report *
     else
         check_file(c->path, config, size, m->rank_config[p], r);
     if (stat(link, &of_link) < 0)
-        note(r, weights, NULL,
-             errno == ENOENT || errno == ENOTDIR ? "missing" : strerror(errno));
+        note_stat(r, weights, link);
     else if (stat(rank, &of_rank) < 0)
-        note(r, weights, NULL, strerror(errno));
+        note_stat(r, weights, rank);
     else if (of_link.st_ino != of_rank.st_ino || of_link.st_dev != of_rank.st_dev)
         note(r, weights, NULL, "is not the rank file");
     free(dir);
