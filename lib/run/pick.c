@@ -358,28 +358,6 @@ static void tell_only(int32_t id, struct likely *out, size_t n)
         out[i] = (struct likely){ i ? -1 : id, 0 };
 }
 
-/* The likeliest continuations of a beam: edited log-probabilities. */
-static void pick_beams(float *x, size_t vocab, const struct pick *how,
-                       const struct edit *v, size_t n, struct likely *out)
-{
-    const double sum = log_sum(x, vocab);
-    double again = 0;
-
-    out[0].id = isnan(sum) ? -1 : 0;
-    if (isnan(sum))
-        return;
-    if (how->only >= 0) {
-        tell_only(how->only, out + 1, pick_told(how) - 1);
-        return;
-    }
-    for (size_t i = 0; i < vocab; i++)
-        x[i] = (float)((double)x[i] - sum);
-    edit_row(x, vocab, v, n);
-    if (how->of == PICK_BEAMS_SUM1)
-        again = log_sum(x, vocab);
-    tell_row(x, vocab, isnan(again) ? 0 : again, out + 1, pick_told(how) - 1);
-}
-
 void pick_token(struct picker *p, const float *logits, size_t vocab,
                 const struct pick *how, const struct edit *v, size_t n, int32_t next,
                 struct likely *out)
@@ -395,10 +373,6 @@ void pick_token(struct picker *p, const float *logits, size_t vocab,
     }
     p->row = xgrow(p->row, &p->cap_row, vocab, sizeof(*p->row));
     memcpy(p->row, logits, vocab * sizeof(*p->row));
-    if (how->of == PICK_BEAMS || how->of == PICK_BEAMS_SUM1) {
-        pick_beams(p->row, vocab, how, v, n, out);
-        return;
-    }
     if (how->likely >= 0 && how->of == PICK_RAW) {
         raw = log_sum(p->row, vocab);
         tell_row(p->row, vocab, raw, out + 1, told);

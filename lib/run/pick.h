@@ -21,10 +21,8 @@ struct edit {
 
 /* The log-probabilities that are told are those of */
 enum pick_of {
-    PICK_RAW,       /* the model's logits, */
-    PICK_PROCESSED, /* the distribution from which the token is drawn, */
-    PICK_BEAMS,     /* the edited log-probabilities of the model's logits, */
-    PICK_BEAMS_SUM1 /* the same, normalized again */
+    PICK_RAW,      /* the model's logits, or */
+    PICK_PROCESSED /* the distribution from which the token is drawn */
 };
 
 struct pick {
