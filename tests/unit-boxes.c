@@ -84,8 +84,9 @@ static void store(struct trial *t)
                 step *= t->size[i][k];
                 room = step;
             }
-        t->box[i] = (struct box){ f, 2 * at, t->start[i], t->size[i],
-                                  packed ? NULL : t->stride[i] };
+        t->box[i] = (struct box){
+            f, 2 * at, t->start[i], t->size[i], packed ? NULL : t->stride[i], NULL
+        };
         t->used[f] = at + room;
         for (uint64_t e = 0; e < t->elements; e++) {
             uint64_t rest = e, place = at;
