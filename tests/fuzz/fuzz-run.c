@@ -22,11 +22,11 @@ static void use(char *dir)
     uint64_t seq = 0;
     double lr = 0;
     struct setting set[] = {
-        { SETTING_INT, "steps", &steps, NULL, false, false },
-        { SETTING_COUNT, "micro-batch", &micro, NULL, false, false },
-        { SETTING_U64, "seq", &seq, NULL, false, true },
-        { SETTING_DOUBLE, "lr", &lr, NULL, false, true },
-        { SETTING_CHOICE, "pack", &pack, words, false, true },
+        { SETTING_INT, "steps", &steps, NULL, false, 0, NULL },
+        { SETTING_COUNT, "micro-batch", &micro, NULL, false, 0, NULL },
+        { SETTING_U64, "seq", &seq, NULL, false, 1, NULL },
+        { SETTING_DOUBLE, "lr", &lr, NULL, false, 1, NULL },
+        { SETTING_CHOICE, "pack", &pack, words, false, 1, NULL },
     };
     struct train t = { .session = &session,
                        .resumed = true, /* the model is not read again */
