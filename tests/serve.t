@@ -149,6 +149,19 @@ answered 200 '"text":"Het"' "of ids, too"
 post /v1/completions '{"prompt":"Hello","max_tokens":1,"temperature":0,"echo":true,"stream":true}'
 ok "and in a stream" test "$(texts text)" = "Hello y"
 
+head -c 250 "$heldout" | tr -d '"\\\n' > long
+printf '{"prompt":["%s","%s","H"],"n":2,"max_tokens":0,"echo":true,"logprobs":1}' "$(cat long)" "$(head -c 90 long)" > told.body
+# mean FILE - of the log-probabilities of its first choice but the first, and their number
+mean() { tail -n 1 "$1" | sed 's/.*"index":0,[^[]*"tokens":.*"token_logprobs":\[null,\([^]]*\).*"index":1,.*/\1/' | tr , '\n' | awk '{ s -= $1 } END { printf "%d %.4f\n", NR, s / NR }'; }
+tp-run score --backend cpu --json long "$model" > scored
+"$talk" "$url" POST /v1/completions < told.body > told
+ok "echo with logprobs tells the prompt, as score does" \
+    test "$(mean told)" = "$(json scored tokens) $(json scored nll | awk '{ printf "%.4f", $1 }')"
+ok "a prompt of one token, too" grep -q '"text":"H","logprobs":{"tokens":\["H"\],"token_logprobs":\[null\],"top_logprobs":\[null\]' told
+post /v1/completions '{"prompt":"Hello","max_tokens":1,"temperature":0,"echo":true,"logprobs":1}'
+answered 200 '"tokens":["H","e","l","l","o"," y"]' "and what follows it"
+answered 200 '"completion_tokens":1,' "which alone is counted"
+
 post /tokenize '{"prompt":"Hello"}'
 answered 200 '{"count":5,"max_model_len":256,"tokens":[40,69,76,76,79]}' "a text is tokenized"
 post /tokenize "{$hello}"
@@ -229,8 +242,8 @@ for host in localhost LOCALHOST:1 127.0.0.1 127.1.2.3:80 '[::1]' '[::1]:80'; do
 done
 get /health "Host: elsewhere.example"
 answered 200 "" "and whatever one likes to see whether it is healthy"
-post /v1/completions '{"prompt":"x","echo":true,"logprobs":1}'
-answered 400 '"param":"echo"' "log-probabilities of the prompt are not told"
+post /v1/completions '{"prompt":"x","max_tokens":0}'
+answered 400 '"param":"max_tokens"' "no token is for an echo alone"
 post /v1/completions '{"prompt":"x","min_tokens":9,"max_tokens":8}'
 answered 400 '"param":"min_tokens"' "min_tokens is at most max_tokens"
 post /v1/completions '{"prompt":"x","frequency_penalty":0,"logit_bias":null,"user":"u","unheard":1,"max_tokens":1}'
@@ -507,6 +520,8 @@ for layout in "--tp 2" "--pp 2" "--dp 2"; do
     serve $layout "$model"
     post /v1/chat/completions "{\"temperature\":0,$hello}"
     answered 200 '"content":"Good day to you."' "$layout: the same answer"
+    "$talk" "$url" POST /v1/completions < told.body > told.here
+    ok "$layout: and the same log-probabilities of prompts" test "$(mean told.here)" = "$(mean told)"
     ends TERM
     status_is 0 "$layout: SIGTERM ends all ranks"
 done

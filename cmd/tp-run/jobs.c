@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cmd/tp-run/jobs.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,7 @@ static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
                                        sampling_most(&r->how, s->context, prompt->n),
                                    .draw = &draw,
                                    .how = &t->choosing,
+                                   .tells = r->asked.echo && r->how.likely >= 0,
                                    .tag = (uint64_t)(uintptr_t)t };
 
     *t = (struct text){ .of = a,
@@ -281,6 +283,31 @@ static enum job_end show(struct jobs *s, struct text *t,
     return end;
 }
 
+/* Adds N told tokens of T's prompt. */
+static void add_prompt(struct jobs *s, const struct text *t, struct job_told *told,
+                       size_t n, size_t ntold)
+{
+    const struct job_piece piece = { .choice = t->choice,
+                                     .of_prompt = true,
+                                     .told = told,
+                                     .ntokens = n,
+                                     .ntold = ntold };
+
+    job_add(s->queue, t->of->job, &piece);
+}
+
+/* The first token of a prompt has no log-probability. */
+static void tell_first(struct jobs *s, const struct text *t, size_t ntold)
+{
+    const size_t prompt = (size_t)t->choice / (size_t)t->of->r->asked.n;
+    struct job_told *told = xcalloc(ntold, sizeof(*told));
+
+    for (size_t i = 0; i < ntold; i++)
+        told[i] = (struct job_told){ i ? -1 : t->of->r->prompt[prompt].v[0], NAN };
+    add_prompt(s, t, told, 1, ntold);
+    free(told);
+}
+
 static void over(struct jobs *s, struct text *t, enum job_end end)
 {
     t->over = true;
@@ -289,14 +316,45 @@ static void over(struct jobs *s, struct text *t, enum job_end end)
         finish(s, t->of, NULL);
 }
 
+/* The prompt of T is all that is asked for. */
+static void end_prompt(struct jobs *s, struct text *t)
+{
+    const struct job_piece piece = { .choice = t->choice, .end = JOB_LENGTH };
+
+    job_add(s->queue, t->of->job, &piece);
+    over(s, t, JOB_LENGTH);
+}
+
 /* A NaN is of this text alone; others go on. */
-static void not_finite(struct jobs *s, struct text *t)
+static void not_finite(struct jobs *s, struct text *t, size_t n)
 {
     struct err err = { 0 };
 
-    err_set(&err, ERR_SYSTEM, "the logits after %zu tokens are NaN or infinite", t->n);
-    t->over = true; /* ends by itself, since it gains nothing */
+    err_set(&err, ERR_SYSTEM, "the logits after %zu tokens are NaN or infinite", n);
     finish(s, t->of, &err);
+}
+
+int jobs_told(void *arg, const struct scheduler_told *of, struct err *err)
+{
+    struct jobs *s = arg;
+    struct text *t = (struct text *)(uintptr_t)of->tag;
+    const size_t each = 1 + of->nlikely;
+    struct job_told *told;
+
+    (void)err;
+    for (size_t i = 0; i < of->n; i++)
+        if (of->likely[i * each].id < 0) {
+            not_finite(s, t, of->first + i);
+            return 0;
+        }
+    if (of->first == 1)
+        tell_first(s, t, each);
+    told = xcalloc(of->n * each, sizeof(*told));
+    for (size_t i = 0; i < of->n * each; i++)
+        told[i] = (struct job_told){ of->likely[i].id, of->likely[i].logprob };
+    add_prompt(s, t, told, of->n, each);
+    free(told);
+    return 0;
 }
 
 /* Counts a token of T, which the scheduler still has. */
@@ -334,10 +392,17 @@ int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)
 
     (void)err;
     if (next < 0) {
-        not_finite(s, t);
+        t->over = true; /* ends by itself, since it gains nothing */
+        not_finite(s, t, t->n);
         return 0;
     }
+    if (r->how.likely >= 0 && r->asked.echo && t->prompt == 1 && t->n == 1)
+        tell_first(s, t, 1 + gain->nlikely);
     note_token(s, t);
+    if (!r->how.max_tokens) {
+        end_prompt(s, t);
+        return 0;
+    }
     t->n++;
     if (sampling_is_stop(&r->how, next))
         end = JOB_STOP;

@@ -30,6 +30,8 @@ struct jobs *jobs_new(const struct session *session, struct queue *q, struct met
 void jobs_free(struct jobs *s);
 /* The scheduler's .gain, whose .arg is S. */
 int jobs_gain(void *s, const struct scheduler_gain *gain, struct err *err);
+/* Its .told, with the same .arg. */
+int jobs_told(void *s, const struct scheduler_told *told, struct err *err);
 
 /* What others ask of a server while it runs. */
 struct jobs_orders {

@@ -66,6 +66,7 @@ static struct program_options options_of(const struct serve *v)
 static struct engine_limits limits_of(const struct serve *v)
 {
     const struct serving how = { .context = (size_t)v->context,
+                                 .told = SERVING_TOLD,
                                  .requests = (size_t)v->requests,
                                  .cache_tokens = v->cache_tokens
                                                      ? (size_t)v->cache_tokens
@@ -165,9 +166,11 @@ static int lead(struct serve *v, struct address *at, struct runner *r,
                 const struct engine_limits *limits, struct err *err)
 {
     struct queue *queue = queue_new((size_t)v->waiting);
-    struct scheduler_options how = {
-        .grow = true, .no_sharing = v->no_sharing, .limits = limits, .gain = jobs_gain
-    };
+    struct scheduler_options how = { .grow = true,
+                                     .no_sharing = v->no_sharing,
+                                     .limits = limits,
+                                     .gain = jobs_gain,
+                                     .told = jobs_told };
     struct scheduler *scheduler = NULL;
     int ret;
 

@@ -358,6 +358,19 @@ static void tell_only(int32_t id, struct likely *out, size_t n)
         out[i] = (struct likely){ i ? -1 : id, 0 };
 }
 
+void pick_tell(const float *logits, size_t vocab, int32_t id, size_t likely,
+               struct likely *out)
+{
+    const double raw = log_sum(logits, vocab);
+
+    out[0] = (struct likely){ id, -INFINITY };
+    tell_row(logits, vocab, raw, out + 1, likely);
+    if (isnan(raw))
+        out[0].id = -1;
+    else if (id >= 0 && (size_t)id < vocab)
+        out[0].logprob = (float)((double)logits[id] - raw);
+}
+
 void pick_token(struct picker *p, const float *logits, size_t vocab,
                 const struct pick *how, const struct edit *v, size_t n, int32_t next,
                 struct likely *out)

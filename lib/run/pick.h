@@ -47,6 +47,10 @@ void picker_free(struct picker *p);
 bool pick_needs_logits(const struct pick *how);
 /* How many of struct likely a token chosen by HOW has. */
 size_t pick_told(const struct pick *how);
+/* OUT[1 + LIKELY] becomes token ID, which is known, and the likeliest ones, after
+ * LOGITS[vocab].  OUT[0].id is -1 where a logit is NaN or +inf, or all are -inf. */
+void pick_tell(const float *logits, size_t vocab, int32_t id, size_t likely,
+               struct likely *out);
 /* OUT[pick_told(HOW)] becomes the token after LOGITS[vocab], edited by V[n], each of
  * another id, and the likeliest ones.  NEXT is what the backend's sampler has chosen.
  * OUT[0].id is -1 where the logits decide none, as of OP_SAMPLE.  LOGITS may be NULL

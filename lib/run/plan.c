@@ -31,6 +31,8 @@ void plan_clear(struct plan *p)
     free(p->segment);
     free(p->change);
     free(p->edit);
+    free(p->row);
+    free(p->draw);
     free(p->bytes);
     *p = (struct plan){ 0 };
 }
@@ -66,13 +68,35 @@ void plan_edit(struct plan *p, struct plan_part *part, const struct edit *v, siz
     p->nedits += n;
 }
 
+/* Sets the wanted rows of segment I, the last ones, from ROW and DRAW on.  The last one
+ * alone is drawn. */
+static void want(struct plan *p, size_t i, int32_t *row, struct draw *draw)
+{
+    const struct plan_part *part = &p->part[i];
+    struct segment *s = &p->segment[i];
+
+    for (size_t k = 0; k < s->nwanted; k++) {
+        row[k] = (int32_t)(s->n - s->nwanted + k);
+        draw[k] = (struct draw){ 0 };
+    }
+    if (s->nwanted)
+        draw[s->nwanted - 1] = part->pick.draw;
+    s->wanted = row;
+    s->draw = part->draws ? draw : NULL;
+}
+
 const struct segment *plan_segments(struct plan *p)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        p->segment[i].wanted = &p->part[i].wanted;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        n += p->segment[i].nwanted;
+    p->row = xgrow(p->row, &p->cap_rows, n + 1, sizeof(*p->row));
+    p->draw = xgrow(p->draw, &p->cap_draws, n + 1, sizeof(*p->draw));
+    for (size_t i = 0, at = 0; i < p->n; at += p->segment[i++].nwanted) {
+        want(p, i, p->row + at, p->draw + at);
         p->segment[i].save = p->part[i].save;
         p->segment[i].nsaves = (size_t)p->part[i].nsaves;
-        p->segment[i].draw = p->part[i].draws ? &p->part[i].pick.draw : NULL;
     }
     return p->segment;
 }
@@ -168,7 +192,7 @@ static void unpack(struct plan *p, const struct runner *r)
                              .start = sent->start,
                              .length = sent->length,
                              .sequence = sent->sequence,
-                             .nwanted = sent->part.last };
+                             .nwanted = (size_t)sent->part.nwanted };
 
         for (int k = 0; k < ROWS_MOST; k++)
             s.rows[k] = (size_t)sent->rows[k];

@@ -24,7 +24,10 @@ struct plan_part {
     bool last;        /* it includes the text's last token so far */
     bool decides;     /* it computes the text's next token, */
     bool draws;       /* which is drawn by .pick.draw, */
-    int32_t wanted;   /* its last row */
+    int32_t nwanted;  /* its last rows, which reach the outputs: */
+    int32_t ntold;    /* these tell the log-probability of the token after each, but the
+                       * one that decides */
+    int32_t after;    /* the token after the last row, if that is one of them */
     int32_t nsaves;   /* snapshots of its states */
     struct segment_save save[SAVES_MOST];
     struct pick pick;      /* and what else is done to choose it, */
@@ -52,6 +55,10 @@ struct plan {
     size_t nchanges, cap_changes;
     struct edit *edit; /* [nedits]: of the logits of the parts */
     size_t nedits, cap_edits;
+    int32_t *row; /* of plan_segments: each wanted row, */
+    size_t cap_rows;
+    struct draw *draw; /* and its draw */
+    size_t cap_draws;
     struct err failure;
     char *bytes; /* as it travels */
     size_t nbytes, cap_bytes;

@@ -29,6 +29,7 @@ struct text {
     size_t n, cap;
     size_t nsource; /* rows of its source */
     size_t done;    /* tokens that are cached, or computed by a step in flight */
+    size_t told;    /* rows of its prompt that are told, or will be by such a step */
     size_t before;  /* the same before step .step, in which it last was */
     uint64_t step;
     int32_t *block; /* [blocks] */
@@ -70,8 +71,8 @@ struct replica {
     } * snapshot;              /* [facts.snapshots]: record SEQUENCES + I */
     uint64_t step;             /* that is being assembled */
     size_t source_blocks;
-    struct plan plan;       /* of this step */
-    size_t tokens, sources; /* added to it */
+    struct plan plan;             /* of this step */
+    size_t tokens, sources, told; /* added to it */
 };
 
 /* FACTS must outlive R. */

@@ -16,12 +16,20 @@ enum { WORTH = 64 };
 /* So many texts of the queue are looked at for what one of them begins with. */
 enum { LOOKS = 32 };
 
+/* What a step computes of the tokens of a text. */
+struct answer {
+    struct text *deciding; /* whose next token it computes; or NULL */
+    uint64_t id, tag;
+    size_t first, ntold; /* tokens of it that are told */
+    size_t each;         /* of struct likely of one */
+};
+
 /* A replica's part of a step in flight. */
 struct flight {
     struct scheduler_part *part; /* [n] */
-    struct text **deciding;      /* [ndeciding]: whose next token it computes */
-    struct likely *told; /* [ntold]: these tokens, each with what it is told with */
-    size_t n, ndeciding, ntold, cap_told;
+    struct answer *answer;       /* [nanswers] */
+    struct likely *told;         /* [ntold]: of all of them */
+    size_t n, nanswers, ntold, cap_told;
 };
 
 struct scheduler {
@@ -54,7 +62,7 @@ struct scheduler {
 static void open_flight(struct flight *f, size_t segments)
 {
     f->part = xcalloc(segments + 1, sizeof(*f->part));
-    f->deciding = xcalloc(segments + 1, sizeof(*f->deciding));
+    f->answer = xcalloc(segments + 1, sizeof(*f->answer));
 }
 
 /* What a rank's engine says of its sequences. */
@@ -197,7 +205,7 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
         replica_clear(&s->replica[i]);
     for (int i = 0; i < s->runner->nstages * s->nreplicas; i++) {
         free(s->flight[i].part);
-        free(s->flight[i].deciding);
+        free(s->flight[i].answer);
         free(s->flight[i].told);
     }
     free(s->replica);
@@ -252,6 +260,9 @@ static int check_text(const struct scheduler *s, const struct scheduler_text *te
         replica_blocks(source) > s->source_all || source > sources)
         return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
                        most > source ? most : source);
+    if (text->tells && (!s->o.told || l->wanted <= l->segments))
+        return err_set(err, ERR_INPUT,
+                       "log-probabilities of prompts are not computed here");
     for (int k = ROWS_OWN; k < spaces->n; k++) {
         size_t each = l->rows[k] ? l->rows[k] / (l->segments + !l->segments) : 1;
 
@@ -286,7 +297,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
     t->n = t->usage.prompt = text->n;
     t->ids = text->ids;
     set_draw(t, text->draw);
-    t->shares = s->shares && !t->nsource;
+    t->shares = s->shares && !t->nsource && !text->tells;
     for (int i = 0; i < FEEDS_MOST && t->shares; i++)
         t->shares = i == FEED_IDS || !text->input[i];
     if (s->o.grow) {
@@ -484,6 +495,7 @@ int scheduler_fork(struct scheduler *s, uint64_t id, const struct draw *draw,
     f->nsource = t->nsource;
     f->shares = t->shares;
     f->usage = t->usage;
+    f->told = t->told;
     f->holds = true;
     *fork = f->id = s->nids++;
     if (direct)
@@ -535,10 +547,41 @@ static void choose(struct scheduler *s, const struct text *t, struct plan_part *
     part->pick =
         (struct pick){ .draw = t->draw, .typical_p = 1, .only = -1, .likely = -1 };
     part->pick.draw.position += t->n;
+    if (part->ntold)
+        part->pick.likely = t->in.how->likely;
     if (!part->decides || !t->in.how)
         return;
     processors_apply(t->in.how, t->ids, t->n, &s->edits, &part->pick);
     plan_edit(p, part, s->edits.v, s->edits.n);
+}
+
+/* How many of the next N tokens of T tell the token after them: those of its prompt but
+ * the last.  So they are at the end of the N, with the one that decides. */
+static size_t tells(const struct text *t, size_t n)
+{
+    const size_t first = t->done > t->told ? t->done : t->told;
+    const size_t end =
+        t->done + n < t->usage.prompt ? t->done + n : t->usage.prompt - 1;
+
+    return t->in.tells && end > first ? end - first : 0;
+}
+
+/* What the step is to say of T, which PART is of. */
+static void add_answer(struct flight *f, struct text *t, const struct plan_part *part)
+{
+    const size_t ntold = (size_t)part->ntold, each = pick_told(&part->pick);
+
+    if (!part->decides && !ntold)
+        return;
+    f->answer[f->nanswers++] = (struct answer){ .deciding = part->decides ? t : NULL,
+                                                .id = t->id,
+                                                .tag = t->in.tag,
+                                                .first = t->told + 1,
+                                                .ntold = ntold,
+                                                .each = each };
+    f->ntold += (ntold + part->decides) * each;
+    t->told += ntold;
+    t->away |= part->decides;
 }
 
 /* Adds the next N tokens of T to its replica's part of the step. */
@@ -546,17 +589,20 @@ static void add(struct scheduler *s, struct text *t, size_t n)
 {
     struct flight *f = flight_of(s, s->nflights, t->replica);
     const bool last = t->done + n == t->n;
+    const size_t ntold = tells(t, n);
     struct plan_part part = { .id = t->id,
                               .tag = t->in.tag,
                               .last = last,
                               .decides = last && s->o.grow,
                               .draws = t->in.draw != NULL,
-                              .wanted = (int32_t)n - 1 };
+                              .nwanted = (int32_t)(ntold + last),
+                              .ntold = (int32_t)ntold,
+                              .after = last ? -1 : t->ids[t->done + n] };
     struct segment to = { .n = n,
                           .start = t->done,
                           .length = t->n,
                           .sequence = t->sequence,
-                          .nwanted = last };
+                          .nwanted = ntold + last };
 
     choose(s, t, &part);
     if (s->facts.states && t->shares && t->done < t->usage.prompt)
@@ -576,11 +622,7 @@ static void add(struct scheduler *s, struct text *t, size_t n)
                                                .start = t->done,
                                                .n = n,
                                                .last = last };
-    if (part.decides) {
-        f->deciding[f->ndeciding++] = t;
-        f->ntold += pick_told(&part.pick);
-        t->away = true;
-    }
+    add_answer(f, t, &part);
     t->done += n;
 }
 
@@ -609,12 +651,22 @@ static void add_growing(struct scheduler *s, struct replica *r)
     }
 }
 
+/* Rows of a step beside those that decide. */
+static size_t told_room(const struct scheduler *s)
+{
+    const struct engine_limits *l = s->o.limits;
+
+    return l->wanted > l->segments ? l->wanted - l->segments : 0;
+}
+
 /* Tokens of T's next chunk.  Chunk boundaries are the same in every schedule. */
 static size_t chunk_of(const struct scheduler *s, const struct text *t)
 {
-    size_t left = t->n - t->done;
+    size_t left = t->n - t->done, most = s->runner->chunk;
 
-    return left < s->runner->chunk ? left : s->runner->chunk;
+    if (t->in.tells && most > told_room(s))
+        most = told_room(s);
+    return left < most ? left : most;
 }
 
 /* Does the step have room for T's next chunk? */
@@ -623,6 +675,7 @@ static bool takes_chunk(const struct scheduler *s, const struct replica *r,
 {
     return r->plan.n < s->o.limits->segments &&
            r->tokens + chunk_of(s, t) <= s->runner->chunk &&
+           r->told + tells(t, chunk_of(s, t)) <= told_room(s) &&
            (t->done > 0 || r->sources + t->nsource <= s->o.limits->sources);
 }
 
@@ -632,6 +685,7 @@ static void add_chunk(struct scheduler *s, struct replica *r, struct text *t)
 
     r->sources += t->done ? 0 : t->nsource;
     r->tokens += n;
+    r->told += tells(t, n);
     add(s, t, n);
 }
 
@@ -710,9 +764,9 @@ static bool assemble(struct scheduler *s)
         struct replica *r = &s->replica[i];
         struct flight *f = flight_of(s, s->nflights, i);
 
-        f->n = f->ndeciding = f->ntold = 0;
+        f->n = f->nanswers = f->ntold = 0;
         r->step = s->step;
-        r->tokens = r->sources = 0;
+        r->tokens = r->sources = r->told = 0;
         if (s->o.grow)
             add_growing(s, r);
         add_read(s, r);
@@ -768,12 +822,34 @@ static int read_logits(struct scheduler *s, const struct plan *p, const float **
     *logits = NULL;
     *vocab = 0;
     for (size_t i = 0; i < p->n; i++)
-        needed |= p->part[i].decides && pick_needs_logits(&p->part[i].pick);
+        needed |= p->part[i].ntold > 0 ||
+                  (p->part[i].decides && pick_needs_logits(&p->part[i].pick));
     if (!needed)
         return 0;
     assert(s->logits >= 0);
     *vocab = program->value[program->output[s->logits].value].whole_cols;
     return engine_output(s->runner->engine, s->logits, logits, &rows, err);
+}
+
+/* Tells the tokens after the first of the wanted rows of segment I, from LOGITS on. */
+static void tell(const struct plan *p, size_t i, const float *logits, size_t vocab,
+                 struct likely *out)
+{
+    const struct plan_part *part = &p->part[i];
+    const struct segment *s = &p->segment[i];
+    const int32_t *ids = s->input[FEED_IDS];
+    const size_t first = s->n - s->nwanted, each = pick_told(&part->pick);
+
+    for (size_t k = 0; k < (size_t)part->ntold; k++)
+        pick_tell(logits + k * vocab, vocab,
+                  first + k + 1 < s->n ? ids[first + k + 1] : part->after, each - 1,
+                  out + k * each);
+}
+
+/* Tokens of PART that are told, the next one included. */
+static size_t answers_of(const struct plan_part *part)
+{
+    return (size_t)part->ntold + part->decides;
 }
 
 /* Chooses the next tokens of the step and sends them to rank 0, from the last stage. */
@@ -785,7 +861,7 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
     const int32_t *next;
 
     for (size_t i = 0; i < p->n; i++)
-        n += p->part[i].decides ? pick_told(&p->part[i].pick) : 0;
+        n += answers_of(&p->part[i]) * pick_told(&p->part[i].pick);
     if (!n || !runner_is_last(r))
         return 0;
     s->told = xgrow(s->told, &s->cap_told, n, sizeof(*s->told));
@@ -796,7 +872,12 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
         return -1;
     for (size_t i = 0; i < p->n; i++) {
         const struct plan_part *part = &p->part[i];
+        const size_t ntold = (size_t)part->ntold;
 
+        if (ntold)
+            tell(p, i, logits + row * vocab, vocab, s->told + at);
+        at += ntold * pick_told(&part->pick);
+        row += ntold;
         if (!part->decides)
             continue;
         pick_token(s->picker, logits ? logits + row * vocab : NULL, vocab, &part->pick,
@@ -878,21 +959,15 @@ static int run_step(struct scheduler *s, struct err *err)
     return 0;
 }
 
-/* Tokens that are told with the next one of T. */
-static size_t told_of(const struct text *t)
-{
-    return t->in.how && t->in.how->likely > 0 ? (size_t)t->in.how->likely : 0;
-}
-
 static int gain(struct scheduler *s, struct text *t, const struct likely *told,
-                struct err *err)
+                size_t nlikely, struct err *err)
 {
     const size_t before = t->n;
 
     t->away = false;
     if (!t->over) {
         const struct scheduler_gain gain = { t->id, t->in.tag, told->id, told,
-                                             told_of(t) };
+                                             nlikely };
 
         s->gaining = t;
         if (s->o.gain(s->o.arg, &gain, err) < 0)
@@ -953,6 +1028,32 @@ static bool make_way(struct scheduler *s)
     return youngest;
 }
 
+/* Gives what a step has told of a text to those who asked for it, unless it was
+ * cancelled meanwhile. */
+static int take_told(struct scheduler *s, const struct answer *a,
+                     const struct likely *told, struct err *err)
+{
+    const struct text *t = a->ntold ? text_of(s, a->id) : NULL;
+    const struct scheduler_told of = { .id = a->id,
+                                       .tag = a->tag,
+                                       .first = a->first,
+                                       .n = a->ntold,
+                                       .likely = told,
+                                       .nlikely = a->each - 1 };
+
+    return t && !t->over ? s->o.told(s->o.arg, &of, err) : 0;
+}
+
+static int take_answer(struct scheduler *s, const struct answer *a,
+                       const struct likely *told, struct err *err)
+{
+    if (take_told(s, a, told, err) < 0)
+        return -1;
+    return a->deciding
+               ? gain(s, a->deciding, told + a->ntold * a->each, a->each - 1, err)
+               : 0;
+}
+
 /* Takes the results of the oldest step in flight. */
 static int settle(struct scheduler *s, struct err *err)
 {
@@ -965,7 +1066,7 @@ static int settle(struct scheduler *s, struct err *err)
         for (size_t k = 0; k < f->n && s->o.collect; k++)
             if (s->o.collect(s->o.arg, &f->part[k], err) < 0)
                 return -1;
-        if (f->ndeciding &&
+        if (f->ntold &&
             runner_receive(r, i, last, f->told, f->ntold * sizeof(*f->told), err) < 0)
             return -1;
     }
@@ -973,12 +1074,12 @@ static int settle(struct scheduler *s, struct err *err)
     for (int i = 0; i < s->nreplicas; i++) {
         struct flight *f = flight_of(s, 0, i);
 
-        for (size_t k = 0, at = 0; k < f->ndeciding; k++) {
-            const struct likely *told = f->told + at;
+        for (size_t k = 0, at = 0; k < f->nanswers; k++) {
+            const struct answer *a = &f->answer[k];
 
-            at += 1 + told_of(f->deciding[k]);
-            if (gain(s, f->deciding[k], told, err) < 0)
+            if (take_answer(s, a, f->told + at, err) < 0)
                 return -1;
+            at += (a->ntold + (a->deciding != NULL)) * a->each;
         }
     }
     s->first = (s->first + 1) % (size_t)r->nstages;

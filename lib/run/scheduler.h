@@ -55,6 +55,9 @@ struct scheduler_text {
     uint64_t tag;               /* the caller's number of it, known on every rank */
     uint64_t salt; /* texts of different salts share no blocks: of users who may
                     * not learn what others ask, or of other weights */
+    bool tells;    /* .told has the log-probabilities of its tokens after the first: it
+                    * takes over no rows of others, and needs a program that .keeps_logits
+                    * and .how with .likely of at least 0 */
 };
 
 /* The part of a text that was in a step. */
@@ -81,6 +84,16 @@ struct scheduler_gain {
     size_t nlikely;
 };
 
+/* What a step has told of a text that .tells. */
+struct scheduler_told {
+    uint64_t id, tag;
+    size_t first, n;             /* tokens [first, first + n) of the text */
+    const struct likely *likely; /* [n][1 + nlikely]: each token, of which an id of -1
+                                  * says that the logits before it are no numbers; and
+                                  * the likeliest ones in its place */
+    size_t nlikely;
+};
+
 struct scheduler_options {
     bool grow;       /* texts grow by the token that is output 0 of the last stage */
     bool no_sharing; /* each text computes all its tokens itself */
@@ -95,6 +108,9 @@ struct scheduler_options {
      * the text is over.  It may submit, fork, cancel, and append to texts that wait.
      * Not called for cancelled texts. */
     int (*gain)(void *arg, const struct scheduler_gain *gain, struct err *err);
+    /* On rank 0, before .gain, for texts that .tells; or NULL.  Not called for texts
+     * that are over. */
+    int (*told)(void *arg, const struct scheduler_told *told, struct err *err);
     void *arg;
 };
 

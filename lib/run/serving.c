@@ -55,10 +55,12 @@ struct engine_limits serving_limits(const struct serving *s, const struct mesh *
     l.sources = l.source > SERVING_CHUNK ? l.source : l.source ? SERVING_CHUNK : 0;
     if (mesh->size[MESH_SP] > 1) {
         l.sequences = places_of_sequences(s, mesh, places, cached);
-        l.segments = l.wanted = 1;
+        l.segments = 1;
+        l.wanted = 1 + s->told;
         return l;
     }
-    l.sequences = l.segments = l.wanted = least(places, cached);
+    l.sequences = l.segments = least(places, cached);
+    l.wanted = l.segments + s->told;
     l.snapshots = s->texts == 1 ? 0 : serving_snapshots(l.sequences);
     l.cache = s->cache_tokens           ? s->cache_tokens
               : s->requests && s->texts ? 0

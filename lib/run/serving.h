@@ -14,7 +14,9 @@ enum {
     SERVING_EACH = 8192,    /* of each of which, if their number is not known, so many
                              * tokens count */
     SERVING_REQUESTS = 256, /* most texts in generation */
-    SERVING_SNAPSHOTS = 64  /* most snapshots of states, two a text */
+    SERVING_SNAPSHOTS = 64, /* most snapshots of states, two a text */
+    SERVING_TOLD = 64       /* tokens of prompts in a step whose log-probabilities are
+                             * told: each has a row of logits */
 };
 
 struct serving {
@@ -23,6 +25,7 @@ struct serving {
     size_t requests;     /* texts in generation at a time; 0: as the cache permits */
     size_t cache_tokens; /* capacity of a rank's cache; 0: see SERVING_ROOM */
     size_t texts;        /* that will come, over all replicas; 0: any number */
+    size_t told;         /* such as SERVING_TOLD; 0: no prompt is told */
 };
 
 /* Records for snapshots of states, of a model that has states. */

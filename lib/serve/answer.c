@@ -105,7 +105,7 @@ static void collect(struct answer *a, const struct job_taken *t)
 
         const size_t told = p->told ? p->ntokens * p->ntold : 0;
 
-        a->usage.completion += p->ntokens;
+        a->usage.completion += p->of_prompt ? 0 : p->ntokens;
         str_addn(&c->text, p->text, p->len);
         c->told = xgrow(c->told, &c->cap, c->ntold + told, sizeof(*c->told));
         if (told)
@@ -188,7 +188,7 @@ static void add_piece(struct answer *a, struct str *out, const struct job_piece 
     struct named tokens = { 0 };
     bool first = !of->begun;
 
-    a->usage.completion += p->ntokens;
+    a->usage.completion += p->of_prompt ? 0 : p->ntokens;
     of->begun = true;
     if (first && a->head.kind == OPENAI_CHAT)
         add_event(a, out, &c, true, NULL);

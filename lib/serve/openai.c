@@ -1,6 +1,7 @@
 /* openai - requests and answers of OpenAI's HTTP interface, as JSON */
 #include "lib/serve/openai.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +100,8 @@ static int take_max_tokens(struct openai_request *r, const struct json *j,
                            const char *name, struct openai_error *e)
 {
     r->given.max_tokens = true;
-    return take_count(&r->max_tokens, j, 1, INT32_MAX, name, e);
+    return take_count(&r->max_tokens, j, r->kind == OPENAI_COMPLETION ? 0 : 1,
+                      INT32_MAX, name, e);
 }
 
 /* What a number may be.  Those of the penalties are OpenAI's and vLLM's; vLLM's -1 of
@@ -642,9 +644,9 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
     if (r->given.max_tokens && r->number[OPENAI_MIN_TOKENS] > (double)r->max_tokens)
         return openai_fail(e, 400, "min_tokens", "invalid_value",
                            "min_tokens: more than max_tokens");
-    if (r->echo && r->likely >= 0)
-        return openai_fail(e, 400, "echo", "unsupported_parameter",
-                           "echo with logprobs is not supported by this server");
+    if (r->given.max_tokens && !r->max_tokens && !r->echo)
+        return openai_fail(e, 400, "max_tokens", "invalid_value",
+                           "max_tokens: no token, and no echo of the prompt");
     if (kind == OPENAI_COMPLETION && !r->prompt)
         return openai_fail(e, 400, "prompt", "missing_parameter", "no \"prompt\"");
     if (kind == OPENAI_DETOKENIZE && !r->tokens)
@@ -710,11 +712,22 @@ static void add_usage(struct str *out, const struct openai_usage *u)
 
 /* ---- log-probabilities ---- */
 
+/* JSON has no infinity: as OpenAI does, the least that is told is -9999. */
+static void add_logprob(struct str *out, double logprob)
+{
+    if (isnan(logprob))
+        str_add(out, "null");
+    else
+        str_addf(out, "%.9g", logprob > -9999 ? logprob : -9999);
+}
+
 static void add_token(struct str *out, const struct openai_token *t)
 {
     str_add(out, "{\"token\":");
     str_add_jsonn(out, t->text, t->len);
-    str_addf(out, ",\"logprob\":%.9g,\"bytes\":[", t->logprob);
+    str_add(out, ",\"logprob\":");
+    add_logprob(out, t->logprob);
+    str_add(out, ",\"bytes\":[");
     for (size_t i = 0; i < t->len; i++)
         str_addf(out, "%s%d", i ? "," : "", (unsigned char)t->text[i]);
     str_addc(out, ']');
@@ -761,12 +774,14 @@ static void add_likeliest(struct str *out, const struct openai_token *t, size_t 
         has |= t[k].len == t->len && !memcmp(t[k].text, t->text, t->len);
         str_add(out, k > 1 ? "," : "");
         str_add_jsonn(out, t[k].text, t[k].len);
-        str_addf(out, ":%.9g", t[k].logprob);
+        str_addc(out, ':');
+        add_logprob(out, t[k].logprob);
     }
     if (!has) {
         str_add(out, n && t[1].text ? "," : "");
         str_add_jsonn(out, t->text, t->len);
-        str_addf(out, ":%.9g", t->logprob);
+        str_addc(out, ':');
+        add_logprob(out, t->logprob);
     }
     str_addc(out, '}');
 }
@@ -792,12 +807,17 @@ static void add_completion_logprobs(struct str *out, const struct openai_choice 
         str_add_jsonn(out, c->token[i * each].text, c->token[i * each].len);
     }
     str_add(out, "],\"token_logprobs\":[");
-    for (size_t i = 0; i < c->ntokens; i++)
-        str_addf(out, "%s%.9g", i ? "," : "", c->token[i * each].logprob);
+    for (size_t i = 0; i < c->ntokens; i++) {
+        str_add(out, i ? "," : "");
+        add_logprob(out, c->token[i * each].logprob);
+    }
     str_add(out, "],\"top_logprobs\":[");
     for (size_t i = 0; i < c->ntokens; i++) {
         str_add(out, i ? "," : "");
-        add_likeliest(out, c->token + i * each, c->nlikely);
+        if (isnan(c->token[i * each].logprob))
+            str_add(out, "null");
+        else
+            add_likeliest(out, c->token + i * each, c->nlikely);
     }
     str_add(out, "],\"text_offset\":[");
     for (size_t i = 0; i < c->ntokens; i++) {

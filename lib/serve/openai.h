@@ -75,7 +75,7 @@ struct openai_request {
     struct {
         bool max_tokens, seed, number[OPENAI_NUMBERS];
     } given;
-    uint64_t max_tokens, seed;
+    uint64_t max_tokens, seed; /* no token: of an echo alone */
     double number[OPENAI_NUMBERS];
     struct openai_bias *bias; /* [nbias] */
     size_t nbias;
@@ -117,7 +117,7 @@ struct openai_usage {
     size_t prompt, completion, cached; /* tokens */
 };
 
-/* A token and its log-probability. */
+/* A token and its log-probability, NAN if there is none. */
 struct openai_token {
     const char *text; /* [len], which may be a part of a character */
     size_t len;

@@ -23,7 +23,7 @@
 
 enum job_end { JOB_GOES_ON, JOB_STOP, JOB_LENGTH };
 
-/* A token and its log-probability; id -1: there is none. */
+/* A token and its log-probability, NAN if nobody knows it; id -1: there is none. */
 struct job_told {
     int32_t id;
     float logprob;
@@ -35,6 +35,7 @@ struct job_piece {
     struct job_told *told; /* [ntokens][ntold], each and the likeliest in its place; or
                             * NULL */
     size_t ntold;
+    bool of_prompt; /* they are not new, but of the prompt, */
     size_t ntokens; /* new ones, */
     char *text;     /* [len]: and their text as far as it is complete */
     size_t len;
