@@ -20,6 +20,7 @@ enum {
     NEW = 16,
     MOST = PROMPT + NEW,
     CHUNK = 12,
+    TOLD = 7,
     PLACES = 5,
     CACHE = 8 * 16 /* tokens: texts are preempted */
 };
@@ -42,6 +43,9 @@ struct text {
     size_t fork; /* another goes on with its first so many tokens; 0: none does */
     size_t hold; /* it waits for its caller with so many tokens; 0: never */
     bool waits;
+    float told[MOST], want_told[MOST]; /* of each token of its prompt but the first */
+    size_t ntold;
+    struct choosing how; /* of a text that tells them */
 };
 
 struct job {
@@ -123,6 +127,30 @@ static void resume(struct job *job, struct text *t)
     scheduler_append(job->scheduler, t->id, more, t->n - n);
 }
 
+static int told(void *arg, const struct scheduler_told *by, struct err *err)
+{
+    struct job *job = arg;
+    struct text *t = &job->text[by->tag];
+
+    if (by->first != t->ntold + 1 || by->n > TOLD || by->first + by->n > t->prompt ||
+        by->nlikely)
+        return err_set(err, ERR_INPUT, "text %d: tells %zu tokens from %zu on",
+                       (int)by->tag, by->n, by->first);
+    for (size_t i = 0; i < by->n; i++) {
+        if (by->likely[i].id != t->ids[by->first + i] || !(by->likely[i].logprob < 0))
+            return err_set(err, ERR_INPUT, "text %d: token %zu is another",
+                           (int)by->tag, by->first + i);
+        t->told[t->ntold++] = by->likely[i].logprob;
+    }
+    job->late += t->over || t->id != by->id;
+    return 0;
+}
+
+static bool tells(const struct job *job, const struct text *t)
+{
+    return job->grow && (t - job->text) % 3 == 2;
+}
+
 static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 {
     struct job *job = arg;
@@ -132,6 +160,9 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 
     if (by->next < 0)
         return err_set(err, ERR_INPUT, "text %d has no next token", (int)by->tag);
+    if (t < job->text + TEXTS && tells(job, t) && t->ntold != t->prompt - 1)
+        return err_set(err, ERR_INPUT, "text %d: %zu tokens are told", (int)by->tag,
+                       t->ntold);
     job->late += t->over || t->id != by->id;
     if (check_usage(job, t, by, err) < 0 ||
         (t->fork == t->n && fork_text(job, t, err) < 0))
@@ -230,8 +261,13 @@ static int submit(struct job *job, size_t i, struct err *err)
                                          .most = t->prompt + t->new,
                                          .targets = job->grow ? NULL : t->ids + 1,
                                          .draw = job->grow ? &t->draw : NULL,
+                                         .how = tells(job, t) ? &t->how : NULL,
+                                         .tells = tells(job, t),
                                          .tag = i };
+    static const struct processors neutral = PROCESSORS_NEUTRAL;
 
+    t->how = (struct choosing){ .processors = &neutral, .prompt = t->prompt };
+    t->ntold = 0;
     t->submitted = true;
     return scheduler_submit(job->scheduler, &text, &t->id, err);
 }
@@ -250,6 +286,7 @@ static int run_alone(struct job *job, struct err *err)
         t->wanted = t->n;
         memcpy(t->want, t->got, sizeof(t->got));
         memcpy(t->want_nll, t->got_nll, sizeof(t->got_nll));
+        memcpy(t->want_told, t->told, sizeof(t->told));
     }
     return 0;
 }
@@ -260,7 +297,8 @@ static int compare(const struct job *job, size_t seed, struct err *err)
         const struct text *t = &job->text[i];
         bool same =
             job->grow
-                ? !memcmp(t->got, job->text[i % TEXTS].want, t->n * sizeof(*t->got))
+                ? !memcmp(t->got, job->text[i % TEXTS].want, t->n * sizeof(*t->got)) &&
+                      !memcmp(t->told, t->want_told, t->ntold * sizeof(*t->told))
                 : !memcmp(t->got_nll, t->want_nll, t->n * sizeof(*t->got_nll));
 
         if (t->submitted && (!t->over || !same))
@@ -327,10 +365,11 @@ static int run(struct job *job, struct comm *world, struct err *err)
 {
     const struct program_options options = { .tail = job->grow ? TAIL_SAMPLE : TAIL_NLL,
                                              .wanted = job->grow,
+                                             .keeps_logits = job->grow,
                                              .deterministic = true };
     const struct engine_limits limits = { .tokens = CHUNK,
                                           .running = PLACES,
-                                          .wanted = PLACES,
+                                          .wanted = PLACES + TOLD,
                                           .segments = PLACES,
                                           .sequences = PLACES,
                                           .snapshots = PLACES,
@@ -342,6 +381,7 @@ static int run(struct job *job, struct comm *world, struct err *err)
                                            .see = job->grow ? NULL : see,
                                            .collect = job->grow ? NULL : collect,
                                            .gain = gain,
+                                           .told = told,
                                            .arg = job };
     double vocab = 0;
     struct scheduler_options alone = how;

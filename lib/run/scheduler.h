@@ -56,8 +56,8 @@ struct scheduler_text {
     uint64_t salt; /* texts of different salts share no blocks: of users who may
                     * not learn what others ask, or of other weights */
     bool tells;    /* .told has the log-probabilities of its tokens after the first: it
-                    * takes over no rows of others, and needs a program that .keeps_logits
-                    * and .how with .likely of at least 0 */
+                    * takes over no rows of others, and needs .how with .likely of at
+                    * least 0 */
 };
 
 /* The part of a text that was in a step. */
