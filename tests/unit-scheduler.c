@@ -22,6 +22,7 @@ enum {
     CHUNK = 12,
     TOLD = 7,
     PLACES = 5,
+    DRAFTS = 3,
     CACHE = 8 * 16 /* tokens: texts are preempted */
 };
 
@@ -60,6 +61,8 @@ struct job {
     size_t late;     /* tokens of cancelled texts */
     uint64_t shared; /* tokens that texts had from others; none where */
     bool narrow;     /* a window is narrower than a block */
+    struct rng guesses;
+    uint64_t drafted, accepted;
 };
 
 /* ---- how long a step is ---- */
@@ -72,14 +75,16 @@ int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n
 static size_t longest = CHUNK; /* what the engine of this rank has room for */
 
 /* In place of engine_step: the linker's --wrap.  Of prompts a step has at most LONGEST
- * tokens, besides one or two of each text that grows. */
+ * tokens, besides one or two of each text that grows, and drafted ones. */
 int __wrap_engine_step(struct engine *e, const struct segment *segment, size_t n,
                        struct err *err)
 {
     size_t tokens = 0;
 
     for (size_t i = 0; i < n; i++)
-        tokens += segment[i].n > 2 ? segment[i].n : 0;
+        if (segment[i].n > 2 &&
+            (segment[i].n > 1 + DRAFTS || segment[i].nwanted < segment[i].n))
+            tokens += segment[i].n;
     if (tokens > longest)
         return err_set(err, ERR_INPUT, "a step of %zu tokens of prompts", tokens);
     return __real_engine_step(e, segment, n, err);
@@ -177,6 +182,25 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
         scheduler_hold(job->scheduler, by->id);
     else if (!t->over)
         scheduler_append(job->scheduler, by->id, more, t->at_once);
+    return 0;
+}
+
+/* Drafts what texts gain alone, now and then wrongly. */
+static int draft(void *arg, struct scheduler_draft *v, size_t n, struct err *err)
+{
+    struct job *job = arg;
+
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        const struct text *of = &job->text[v[i].tag % TEXTS];
+        const size_t has = v[i].n - of->prompt;
+        const size_t some = rng_below(&job->guesses, v[i].most + 1);
+
+        for (; v[i].ndrafted < some && has + v[i].ndrafted < of->wanted;
+             v[i].ndrafted++)
+            v[i].next[v[i].ndrafted] =
+                rng_below(&job->guesses, 4) ? of->want[has + v[i].ndrafted] : 1;
+    }
     return 0;
 }
 
@@ -368,8 +392,9 @@ static int run(struct job *job, struct comm *world, struct err *err)
                                              .keeps_logits = job->grow,
                                              .deterministic = true };
     const struct engine_limits limits = { .tokens = CHUNK,
-                                          .running = PLACES,
-                                          .wanted = PLACES + TOLD,
+                                          .running = PLACES * (1 + DRAFTS),
+                                          .wanted = PLACES * (1 + DRAFTS) + TOLD,
+                                          .drafts = DRAFTS,
                                           .segments = PLACES,
                                           .sequences = PLACES,
                                           .snapshots = PLACES,
@@ -382,6 +407,7 @@ static int run(struct job *job, struct comm *world, struct err *err)
                                            .collect = job->grow ? NULL : collect,
                                            .gain = gain,
                                            .told = told,
+                                           .draft = job->grow ? draft : NULL,
                                            .arg = job };
     double vocab = 0;
     struct scheduler_options alone = how;
@@ -389,6 +415,8 @@ static int run(struct job *job, struct comm *world, struct err *err)
     int ret = 0;
 
     alone.no_sharing = true;
+    alone.draft = NULL;
+    rng_init(&job->guesses, 5, 0);
     if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
         0)
         return -1;
@@ -402,6 +430,8 @@ static int run(struct job *job, struct comm *world, struct err *err)
               : i           ? run_schedule(job, (size_t)i, err)
                             : run_alone(job, err);
         job->shared += scheduler_counts(job->scheduler).shared;
+        job->drafted += scheduler_counts(job->scheduler).drafted;
+        job->accepted += scheduler_counts(job->scheduler).accepted;
         ret = scheduler_close(job->scheduler, ret, err);
         if (ret == 0 && engine_cached_blocks(r.engine))
             ret = err_set(err, ERR_INPUT, "schedule %d: rank %d has %zu blocks left", i,
@@ -421,6 +451,11 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
         if (run(job, world, err) < 0)
             return -1;
     }
+    if (world->rank == 0 && job->schedules &&
+        (job->accepted * 3 < job->drafted || job->accepted == job->drafted))
+        return err_set(err, ERR_INPUT, "of %llu drafted tokens %llu are accepted",
+                       (unsigned long long)job->drafted,
+                       (unsigned long long)job->accepted);
     return world->rank == 0 && !job->shared != job->narrow && job->schedules
                ? err_set(err, ERR_INPUT, "%llu tokens are shared",
                          (unsigned long long)job->shared)

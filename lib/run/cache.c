@@ -257,8 +257,10 @@ void cache_truncate(struct cache *c, size_t sequence, size_t n)
         struct cache_group *g = &c->group[i];
         struct cache_table *t = &g->table[sequence];
 
-        assert(!g->source && t->first == 0 && t->end >= n);
-        while (t->n > blocks_of(n))
+        if (g->source)
+            continue;
+        assert(t->first <= n && t->end >= n);
+        while (t->n > blocks_of(n - t->first))
             blockpool_drop(&g->pool, t->block[--t->n]);
         t->known = t->known < t->n ? t->known : t->n;
         t->end = n;

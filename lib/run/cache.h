@@ -76,7 +76,8 @@ void cache_close(struct cache *c);
 int cache_side(const struct cache *c, const struct inst *inst, int side);
 /* Frees the blocks of SEQUENCE. */
 void cache_reset(struct cache *c, size_t sequence);
-/* SEQUENCE keeps its first N rows, in all groups, none of which has lost any. */
+/* SEQUENCE keeps its first N rows, in all groups, and what it has of its encoder.  What
+ * row N - 1 attends to must still be there. */
 void cache_truncate(struct cache *c, size_t sequence, size_t n);
 /* Sequence TO begins with the first N rows of sequence FROM, and its encoder's: all
  * that FROM has of them, of what has left a window nothing.  Full blocks are shared;

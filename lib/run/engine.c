@@ -176,7 +176,9 @@ int engine_plan(struct engine **out, const struct program *program,
                 struct err *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
-    struct cache_limits cache = { .tokens = limits->tokens,
+    const size_t drafted = limits->drafts ? limits->drafts + 1 : 0;
+    struct cache_limits cache = { .tokens = limits->tokens > drafted ? limits->tokens
+                                                                     : drafted,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
@@ -211,7 +213,8 @@ int engine_plan(struct engine **out, const struct program *program,
     e->feeds.source = &e->source;
     e->whole = xcalloc((size_t)program->noutputs + 1, sizeof(*e->whole));
     if (plan_arena(e, err) < 0 ||
-        states_plan(&e->states, program, ops, e->limits.sequences + limits->snapshots,
+        states_plan(&e->states, program, ops,
+                    e->limits.sequences * (1 + limits->drafts) + limits->snapshots,
                     err) < 0 ||
         attend_plan(&e->attend, program, &e->sequence, &e->source, &e->link, &cache,
                     err) < 0) {

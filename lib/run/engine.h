@@ -24,8 +24,8 @@
 /* Capacities of an engine. */
 struct engine_limits {
     size_t tokens;   /* prompt tokens of a step */
-    size_t running;  /* in addition, sequences in generation, with one token each per
-                      * step */
+    size_t running;  /* in addition, tokens of sequences in generation: one each, and
+                      * what is drafted */
     size_t wanted;   /* output rows of a step (logits_to_keep) */
     size_t segments; /* of a step; 0: 1 */
     size_t context;  /* tokens of a sequence in the KV cache */
@@ -39,6 +39,8 @@ struct engine_limits {
     size_t sequences;       /* sequences in the KV cache at a time; 0: 1 */
     size_t snapshots;       /* records for states beside those of the sequences
                              * (states.h) */
+    size_t drafts;          /* most drafted tokens of a sequence in a step; each has a
+                             * record, too, after those */
     enum format kept;       /* type of the KV cache */
 };
 
@@ -111,13 +113,14 @@ void engine_forget(struct engine *e, size_t sequence);
  * depend on the tokens up to it alone?  *WINDOW: a sequence that has had more rows has
  * lost some; 0: it never does. */
 bool engine_can_share(const struct engine *e, size_t *window);
-/* SEQUENCE keeps its first N rows: the next segment may begin there. */
+/* SEQUENCE keeps its first N rows: the next segment may begin there.  N is not before
+ * the start of its last segment, or no layer has a window. */
 void engine_truncate(struct engine *e, size_t sequence, size_t n);
 /* Do sequences have states of fixed size (states.h)?  Then one that begins with rows of
  * another, or is truncated, needs the state after these rows, too. */
 bool engine_has_states(const struct engine *e);
 /* The state of SEQUENCE becomes that of RECORD: one of limits.sequences, or after them
- * a snapshot. */
+ * a snapshot, or after these that of a drafted token. */
 MUST_CHECK int engine_restore(struct engine *e, size_t sequence, size_t record,
                               struct err *err);
 /* Can a sequence begin with all rows of another, whatever they depend on? */

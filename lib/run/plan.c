@@ -6,11 +6,12 @@
 
 #include "lib/base/mem.h"
 
-/* How a plan travels: a head, the parts, the changes, the edits, the numbers of each
- * part's arrays; or the head and a failure.  Each begins at a multiple of 8 bytes. */
+/* How a plan travels: a head, the parts, the changes, the picks, the edits, the numbers
+ * of each part's arrays; or the head and a failure.  Each begins at a multiple of 8
+ * bytes. */
 struct head {
     uint64_t bytes; /* in all */
-    uint32_t kind, n, nchanges, nedits;
+    uint32_t kind, n, nchanges, npicks, nedits, unused;
 };
 
 /* The arrays of a segment are its inputs and its labels; their numbers have four
@@ -30,8 +31,9 @@ void plan_clear(struct plan *p)
     free(p->part);
     free(p->segment);
     free(p->change);
+    free(p->pick);
     free(p->edit);
-    free(p->row);
+    free(p->wanted);
     free(p->draw);
     free(p->bytes);
     *p = (struct plan){ 0 };
@@ -40,7 +42,7 @@ void plan_clear(struct plan *p)
 void plan_reset(struct plan *p)
 {
     p->kind = PLAN_STEP;
-    p->n = p->nchanges = p->nedits = p->nbytes = 0;
+    p->n = p->nchanges = p->npicks = p->nedits = p->nbytes = 0;
 }
 
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s)
@@ -48,6 +50,8 @@ void plan_add(struct plan *p, const struct plan_part *part, const struct segment
     p->part = xgrow(p->part, &p->cap_part, p->n + 1, sizeof(*p->part));
     p->segment = xgrow(p->segment, &p->cap_segment, p->n + 1, sizeof(*p->segment));
     p->part[p->n] = *part;
+    p->part[p->n].first = p->n ? p->part[p->n - 1].first + p->part[p->n - 1].npicks : 0;
+    p->part[p->n].npicks = p->npicks - p->part[p->n].first;
     p->segment[p->n++] = *s;
 }
 
@@ -57,10 +61,8 @@ void plan_change(struct plan *p, struct plan_change change)
     p->change[p->nchanges++] = change;
 }
 
-void plan_edit(struct plan *p, struct plan_part *part, const struct edit *v, size_t n)
+static void add_edits(struct plan *p, const struct edit *v, size_t n)
 {
-    part->edit = p->nedits;
-    part->nedits = n;
     if (!n)
         return;
     p->edit = xgrow(p->edit, &p->cap_edits, p->nedits + n, sizeof(*p->edit));
@@ -68,35 +70,35 @@ void plan_edit(struct plan *p, struct plan_part *part, const struct edit *v, siz
     p->nedits += n;
 }
 
-/* Sets the wanted rows of segment I, the last ones, from ROW and DRAW on.  The last one
- * alone is drawn. */
-static void want(struct plan *p, size_t i, int32_t *row, struct draw *draw)
+void plan_pick(struct plan *p, const struct plan_pick *pick, const struct edit *v,
+               size_t n)
 {
-    const struct plan_part *part = &p->part[i];
-    struct segment *s = &p->segment[i];
-
-    for (size_t k = 0; k < s->nwanted; k++) {
-        row[k] = (int32_t)(s->n - s->nwanted + k);
-        draw[k] = (struct draw){ 0 };
-    }
-    if (s->nwanted)
-        draw[s->nwanted - 1] = part->pick.draw;
-    s->wanted = row;
-    s->draw = part->draws ? draw : NULL;
+    p->pick = xgrow(p->pick, &p->cap_picks, p->npicks + 1, sizeof(*p->pick));
+    memset(&p->pick[p->npicks], 0, sizeof(*p->pick)); /* all of it travels */
+    p->pick[p->npicks].row = pick->row;
+    p->pick[p->npicks].known = pick->known;
+    p->pick[p->npicks].pick = pick->pick;
+    p->pick[p->npicks].edit = p->nedits;
+    p->pick[p->npicks++].nedits = n;
+    add_edits(p, v, n);
 }
 
 const struct segment *plan_segments(struct plan *p)
 {
-    size_t n = 0;
+    p->wanted = xgrow(p->wanted, &p->cap_wanted, p->npicks + 1, sizeof(*p->wanted));
+    p->draw = xgrow(p->draw, &p->cap_draws, p->npicks + 1, sizeof(*p->draw));
+    for (size_t i = 0; i < p->npicks; i++) {
+        p->wanted[i] = p->pick[i].row;
+        p->draw[i] = p->pick[i].pick.draw;
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        const struct plan_part *part = &p->part[i];
 
-    for (size_t i = 0; i < p->n; i++)
-        n += p->segment[i].nwanted;
-    p->row = xgrow(p->row, &p->cap_rows, n + 1, sizeof(*p->row));
-    p->draw = xgrow(p->draw, &p->cap_draws, n + 1, sizeof(*p->draw));
-    for (size_t i = 0, at = 0; i < p->n; at += p->segment[i++].nwanted) {
-        want(p, i, p->row + at, p->draw + at);
-        p->segment[i].save = p->part[i].save;
-        p->segment[i].nsaves = (size_t)p->part[i].nsaves;
+        p->segment[i].wanted = p->wanted + part->first;
+        p->segment[i].nwanted = (size_t)part->npicks;
+        p->segment[i].save = part->save;
+        p->segment[i].nsaves = (size_t)part->nsaves;
+        p->segment[i].draw = part->draws ? p->draw + part->first : NULL;
     }
     return p->segment;
 }
@@ -144,6 +146,7 @@ static void pack(struct plan *p, const struct runner *r)
     struct head head = { .kind = (uint32_t)p->kind,
                          .n = (uint32_t)p->n,
                          .nchanges = (uint32_t)p->nchanges,
+                         .npicks = (uint32_t)p->npicks,
                          .nedits = (uint32_t)p->nedits };
 
     p->nbytes = 0;
@@ -167,6 +170,7 @@ static void pack(struct plan *p, const struct runner *r)
         put(p, &sent, sizeof(sent));
     }
     put(p, p->change, head.nchanges * sizeof(*p->change));
+    put(p, p->pick, head.npicks * sizeof(*p->pick));
     put(p, p->edit, head.nedits * sizeof(*p->edit));
     for (size_t i = 0; i < head.n; i++)
         for (size_t k = 0; k < ARRAYS; k++)
@@ -191,11 +195,11 @@ static void unpack(struct plan *p, const struct runner *r)
         struct segment s = { .n = sent->n,
                              .start = sent->start,
                              .length = sent->length,
-                             .sequence = sent->sequence,
-                             .nwanted = (size_t)sent->part.nwanted };
+                             .sequence = sent->sequence };
 
         for (int k = 0; k < ROWS_MOST; k++)
             s.rows[k] = (size_t)sent->rows[k];
+        p->npicks += sent->part.npicks;
         plan_add(p, &sent->part, &s);
     }
     for (uint32_t i = 0; i < head->nchanges; i++) {
@@ -204,8 +208,10 @@ static void unpack(struct plan *p, const struct runner *r)
         memcpy(&change, take(p, &at, sizeof(change)), sizeof(change));
         plan_change(p, change);
     }
-    plan_edit(p, &(struct plan_part){ 0 },
-              take(p, &at, head->nedits * sizeof(*p->edit)), head->nedits);
+    p->pick = xgrow(p->pick, &p->cap_picks, p->npicks + 1, sizeof(*p->pick));
+    memcpy(p->pick, take(p, &at, head->npicks * sizeof(*p->pick)),
+           head->npicks * sizeof(*p->pick));
+    add_edits(p, take(p, &at, head->nedits * sizeof(*p->edit)), head->nedits);
     for (size_t i = 0; i < p->n; i++) {
         const struct sent *sent = take(p, &parts, sizeof(*sent));
 

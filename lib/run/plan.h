@@ -22,15 +22,20 @@ enum plan_kind {
 struct plan_part {
     uint64_t id, tag; /* of the text; see scheduler.h */
     bool last;        /* it includes the text's last token so far */
-    bool decides;     /* it computes the text's next token, */
-    bool draws;       /* which is drawn by .pick.draw, */
-    int32_t nwanted;  /* its last rows, which reach the outputs: */
-    int32_t ntold;    /* these tell the log-probability of the token after each, but the
-                       * one that decides */
-    int32_t after;    /* the token after the last row, if that is one of them */
+    bool decides;     /* it chooses the tokens that follow its picks' rows, unless they
+                       * are known; */
+    bool draws;       /* they are drawn by .pick.draw */
     int32_t nsaves;   /* snapshots of its states */
     struct segment_save save[SAVES_MOST];
-    struct pick pick;      /* and what else is done to choose it, */
+    uint64_t first, npicks; /* of the plan's picks: of its output rows */
+};
+
+/* An output row, and how the token after it is chosen, or told. */
+struct plan_pick {
+    int32_t row;   /* of its segment */
+    int32_t known; /* this is the token, whose log-probability is told; -1: it is
+                    * chosen */
+    struct pick pick;
     uint64_t edit, nedits; /* with these of the plan's edits */
 };
 
@@ -44,7 +49,7 @@ struct plan_change {
 };
 
 /* `struct plan p = { 0 }` is empty.  Segment I belongs to part I; their .wanted,
- * .save and .draw are set by plan_segments. */
+ * .nwanted, .save and .draw are set by plan_segments. */
 struct plan {
     enum plan_kind kind;
     struct plan_part *part;  /* [n] */
@@ -53,12 +58,13 @@ struct plan {
     size_t n, cap_part, cap_segment;
     struct plan_change *change; /* [nchanges] */
     size_t nchanges, cap_changes;
-    struct edit *edit; /* [nedits]: of the logits of the parts */
+    struct plan_pick *pick; /* [npicks]: of the parts, in order */
+    size_t npicks, cap_picks;
+    struct edit *edit; /* [nedits]: of the logits of the picks */
     size_t nedits, cap_edits;
-    int32_t *row; /* of plan_segments: each wanted row, */
-    size_t cap_rows;
-    struct draw *draw; /* and its draw */
-    size_t cap_draws;
+    int32_t *wanted;   /* [npicks]: as segments have them */
+    struct draw *draw; /* the same */
+    size_t cap_wanted, cap_draws;
     struct err failure;
     char *bytes; /* as it travels */
     size_t nbytes, cap_bytes;
@@ -67,11 +73,13 @@ struct plan {
 void plan_clear(struct plan *p);
 /* Makes *p an empty step, and keeps its memory. */
 void plan_reset(struct plan *p);
-/* Adds a part; its arrays stay valid until the plan has been sent and run. */
+/* Adds a part; its arrays stay valid until the plan has been sent and run.  Its picks
+ * are those added since the last part: .first and .npicks are set here. */
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s);
 void plan_change(struct plan *p, struct plan_change change);
-/* Adds V[n], which the next part has: its .edit and .nedits. */
-void plan_edit(struct plan *p, struct plan_part *part, const struct edit *v, size_t n);
+/* Adds a pick of the next part, with the edits V[n]. */
+void plan_pick(struct plan *p, const struct plan_pick *pick, const struct edit *v,
+               size_t n);
 /* The segments, for engine_step. */
 const struct segment *plan_segments(struct plan *p);
 /* Rank 0: sends P to the ranks of REPLICA; to those of its own tensor and sequence

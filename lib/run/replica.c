@@ -166,6 +166,29 @@ int32_t replica_save(struct replica *r, const struct text *t, size_t n, size_t s
     return saves;
 }
 
+/* The record of the state of T after the step's row AT, if the next one is drafted. */
+static size_t drafted_record(const struct replica *r, const struct text *t, size_t at)
+{
+    return r->facts->sequences + r->facts->snapshots + t->sequence * r->facts->drafts +
+           at;
+}
+
+int32_t replica_save_drafted(const struct replica *r, const struct text *t, size_t n,
+                             struct segment_save save[SAVES_MOST])
+{
+    if (!r->facts->states)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        save[i] = (struct segment_save){ (int32_t)i, (int32_t)drafted_record(r, t, i) };
+    return (int32_t)n;
+}
+
+/* The record with the state of T after .done tokens. */
+static size_t record_of(const struct replica *r, const struct text *t)
+{
+    return t->accepted < t->ndrafted ? drafted_record(r, t, t->accepted) : t->sequence;
+}
+
 /* ---- texts that leave ---- */
 
 static void change(struct replica *r, enum plan_change_kind kind, const struct text *t,
@@ -411,7 +434,17 @@ void replica_fork(struct replica *r, struct text *f, const struct text *t,
            more_blocks) /* before the rows after the blocks are copied */
         evict(r);
     share(r, f, t, t->done);
-    restore(r, f, t->sequence);
+    restore(r, f, record_of(r, t));
+}
+
+void replica_undo_drafted(struct replica *r, struct text *t)
+{
+    if (t->accepted < t->ndrafted) {
+        change(r, PLAN_TRUNCATE, t, t->done, 0);
+        restore(r, t, record_of(r, t));
+        drop_blocks(r, t, replica_blocks(t->n));
+    }
+    t->ndrafted = t->accepted = 0;
 }
 
 void replica_join(struct replica *r, struct text *t, size_t done)

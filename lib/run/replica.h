@@ -32,7 +32,11 @@ struct text {
     size_t told;    /* rows of its prompt that are told, or will be by such a step */
     size_t before;  /* the same before step .step, in which it last was */
     uint64_t step;
-    int32_t *block; /* [blocks] */
+    int32_t draft[DRAFTS_MOST]; /* [ndrafted]: what the step in flight computes beyond
+                                 * .done */
+    size_t ndrafted, accepted;  /* accepted: of these, that were gained */
+    size_t eager;               /* tokens that are drafted next */
+    int32_t *block;             /* [blocks] */
     size_t blocks, cap_blocks;
     size_t source_blocks, sequence;
     struct scheduler_usage usage;
@@ -46,7 +50,7 @@ struct text {
 
 /* What is the same of all replicas. */
 struct replica_facts {
-    size_t sequences, snapshots;
+    size_t sequences, snapshots, drafts; /* as in the engine's limits */
     size_t window; /* of the smallest window of a layer; 0: none */
     bool states;   /* sequences have states of fixed size */
 };
@@ -120,6 +124,11 @@ void replica_evict_all(struct replica *r);
  * block, and at SHARED, if that is one.  Returns their number. */
 int32_t replica_save(struct replica *r, const struct text *t, size_t n, size_t shared,
                      struct segment_save save[SAVES_MOST]);
+/* The same of N drafted tokens of T: the state before each of them. */
+int32_t replica_save_drafted(const struct replica *r, const struct text *t, size_t n,
+                             struct segment_save save[SAVES_MOST]);
+/* Drops the rows of drafted tokens of T that were not gained, and blocks for them. */
+void replica_undo_drafted(struct replica *r, struct text *t);
 /* Tokens with which A and B begin, at most MOST. */
 size_t text_common(const struct text *a, const struct text *b, size_t most);
 

@@ -15,12 +15,16 @@
 enum { WORTH = 64 };
 /* So many texts of the queue are looked at for what one of them begins with. */
 enum { LOOKS = 32 };
+/* So many tokens of a text are drafted at first, two more after drafts that were right,
+ * and one less after others. */
+enum { EAGER = 4, MORE = 2 };
 
 /* What a step computes of the tokens of a text. */
 struct answer {
     struct text *deciding; /* whose next token it computes; or NULL */
     uint64_t id, tag;
     size_t first, ntold; /* tokens of it that are told */
+    size_t n;            /* these, and those that are chosen */
     size_t each;         /* of struct likely of one */
 };
 
@@ -47,7 +51,10 @@ struct scheduler {
     struct text **end;       /* of the queue: where the next one goes */
     size_t nwaiting;
     uint64_t nids;
-    struct text *gaining;   /* during .gain */
+    struct text *gaining;  /* during .gain */
+    struct text **growing; /* [ngrowing]: texts in generation that are in this step, */
+    struct scheduler_draft *draft; /* [ngrowing]: and what is drafted of them */
+    size_t ngrowing;
     struct flight *flight;  /* [stages][nreplicas]: ring buffer of steps */
     size_t first, nflights; /* its first entry and number of entries */
     struct likely *told;    /* [ntold]: of the step that this rank has run */
@@ -132,6 +139,8 @@ int scheduler_open(struct scheduler **out, struct runner *r,
     s->source_all = cache_blocks(l->source, l->sequences, l->cache);
     s->facts.sequences = l->sequences;
     s->facts.snapshots = l->snapshots;
+    s->facts.drafts = options->draft ? l->drafts : 0;
+    assert(s->facts.drafts <= DRAFTS_MOST);
     ret = ask_engines(s, &cached, err);
     s->replica = xcalloc((size_t)s->nreplicas, sizeof(*s->replica));
     for (int i = 0; i < s->nreplicas; i++) /* without a cache only sequences count */
@@ -139,6 +148,8 @@ int scheduler_open(struct scheduler **out, struct runner *r,
                      cache_blocks(l->context, l->sequences, cached ? l->cache : 0));
     flights = (size_t)r->nstages * (size_t)s->nreplicas;
     s->flight = xcalloc(flights, sizeof(*s->flight));
+    s->growing = xcalloc(l->segments * (size_t)s->nreplicas + 1, sizeof(*s->growing));
+    s->draft = xcalloc(l->segments * (size_t)s->nreplicas + 1, sizeof(*s->draft));
     for (size_t i = 0; i < flights; i++)
         open_flight(&s->flight[i], l->segments);
     s->picker = picker_new();
@@ -210,6 +221,8 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
     }
     free(s->replica);
     free(s->flight);
+    free(s->growing);
+    free(s->draft);
     free(s->told);
     edits_clear(&s->edits);
     picker_free(s->picker);
@@ -245,6 +258,15 @@ static struct text *dequeue(struct scheduler *s, struct text **at)
     return t;
 }
 
+/* Rows of a step beside those that decide. */
+static size_t told_room(const struct scheduler *s)
+{
+    const struct engine_limits *l = s->o.limits;
+    const size_t decide = l->segments * (1 + l->drafts);
+
+    return l->wanted > decide ? l->wanted - decide : 0;
+}
+
 /* ERR_INPUT: no step or cache has room for TEXT, which has ROWS. */
 static int check_text(const struct scheduler *s, const struct scheduler_text *text,
                       const size_t rows[ROWS_MOST], struct err *err)
@@ -260,7 +282,7 @@ static int check_text(const struct scheduler *s, const struct scheduler_text *te
         replica_blocks(source) > s->source_all || source > sources)
         return err_set(err, ERR_INPUT, "the cache has no room for a text of %zu tokens",
                        most > source ? most : source);
-    if (text->tells && (!s->o.told || l->wanted <= l->segments))
+    if (text->tells && (!s->o.told || !told_room(s)))
         return err_set(err, ERR_INPUT,
                        "log-probabilities of prompts are not computed here");
     for (int k = ROWS_OWN; k < spaces->n; k++) {
@@ -295,6 +317,7 @@ int scheduler_submit(struct scheduler *s, const struct scheduler_text *text,
     t->in = *text;
     t->nsource = rows[ROWS_SOURCE];
     t->n = t->usage.prompt = text->n;
+    t->eager = EAGER;
     t->ids = text->ids;
     set_draw(t, text->draw);
     t->shares = s->shares && !t->nsource && !text->tells;
@@ -495,6 +518,7 @@ int scheduler_fork(struct scheduler *s, uint64_t id, const struct draw *draw,
     f->nsource = t->nsource;
     f->shares = t->shares;
     f->usage = t->usage;
+    f->eager = t->eager;
     f->told = t->told;
     f->holds = true;
     *fork = f->id = s->nids++;
@@ -539,20 +563,33 @@ static size_t shared_end(const struct scheduler *s, const struct text *t, size_t
     return most;
 }
 
-/* How the token after T's last is chosen. */
-static void choose(struct scheduler *s, const struct text *t, struct plan_part *part)
+/* How the token after T's first N is chosen, at output row ROW. */
+static size_t choose(struct scheduler *s, const struct text *t, size_t n, size_t row)
 {
-    struct plan *p = &s->replica[t->replica].plan;
+    const bool edits = s->o.grow && t->in.how;
+    struct plan_pick pick = {
+        .row = (int32_t)row,
+        .known = -1,
+        .pick = { .draw = t->draw, .typical_p = 1, .only = -1, .likely = -1 }
+    };
 
-    part->pick =
-        (struct pick){ .draw = t->draw, .typical_p = 1, .only = -1, .likely = -1 };
-    part->pick.draw.position += t->n;
-    if (part->ntold)
-        part->pick.likely = t->in.how->likely;
-    if (!part->decides || !t->in.how)
-        return;
-    processors_apply(t->in.how, t->ids, t->n, &s->edits, &part->pick);
-    plan_edit(p, part, s->edits.v, s->edits.n);
+    pick.pick.draw.position += n;
+    if (edits)
+        processors_apply(t->in.how, t->ids, n, &s->edits, &pick.pick);
+    plan_pick(&s->replica[t->replica].plan, &pick, s->edits.v, edits ? s->edits.n : 0);
+    return pick_told(&pick.pick);
+}
+
+/* The same of the token after T's first N, which is told. */
+static void tell(struct scheduler *s, const struct text *t, size_t n)
+{
+    const struct plan_pick pick = {
+        .row = (int32_t)(n - 1 - t->done),
+        .known = t->ids[n],
+        .pick = { .typical_p = 1, .only = -1, .likely = t->in.how->likely }
+    };
+
+    plan_pick(&s->replica[t->replica].plan, &pick, NULL, 0);
 }
 
 /* How many of the next N tokens of T tell the token after them: those of its prompt but
@@ -566,63 +603,79 @@ static size_t tells(const struct text *t, size_t n)
     return t->in.tells && end > first ? end - first : 0;
 }
 
-/* What the step is to say of T, which PART is of. */
-static void add_answer(struct flight *f, struct text *t, const struct plan_part *part)
+/* Adds NTOLD output rows of T that are told, and if its LAST token is in the step,
+ * those after which tokens are chosen; and what the step is to say of T. */
+static void add_answer(struct scheduler *s, struct flight *f, struct text *t,
+                       size_t ntold, bool last)
 {
-    const size_t ntold = (size_t)part->ntold, each = pick_told(&part->pick);
+    const size_t rows = last ? 1 + t->ndrafted : 0, chosen = s->o.grow ? rows : 0;
+    size_t each = ntold ? pick_told(&(struct pick){ .likely = t->in.how->likely }) : 1;
+    size_t first = t->done > t->told ? t->done : t->told;
 
-    if (!part->decides && !ntold)
+    for (size_t i = 0; i < ntold; i++)
+        tell(s, t, first + i + 1);
+    for (size_t i = 0; i < rows; i++)
+        each = choose(s, t, t->n + i, t->n + i - 1 - t->done);
+    if (!ntold && !chosen)
         return;
-    f->answer[f->nanswers++] = (struct answer){ .deciding = part->decides ? t : NULL,
+    f->answer[f->nanswers++] = (struct answer){ .deciding = chosen ? t : NULL,
                                                 .id = t->id,
                                                 .tag = t->in.tag,
                                                 .first = t->told + 1,
                                                 .ntold = ntold,
+                                                .n = ntold + chosen,
                                                 .each = each };
-    f->ntold += (ntold + part->decides) * each;
+    f->ntold += (ntold + chosen) * each;
     t->told += ntold;
-    t->away |= part->decides;
+    t->away |= chosen > 0;
 }
 
-/* Adds the next N tokens of T to its replica's part of the step. */
+/* Appends to the ids of T what is drafted, which the step reads. */
+static void append_drafted(struct text *t)
+{
+    t->own = xgrow(t->own, &t->cap, t->n + t->ndrafted, sizeof(*t->own));
+    memcpy(t->own + t->n, t->draft, t->ndrafted * sizeof(*t->own));
+    t->ids = t->own;
+}
+
+/* Adds the next N tokens of T to its replica's part of the step, and what is drafted
+ * after them. */
 static void add(struct scheduler *s, struct text *t, size_t n)
 {
     struct flight *f = flight_of(s, s->nflights, t->replica);
+    struct replica *r = &s->replica[t->replica];
     const bool last = t->done + n == t->n;
-    const size_t ntold = tells(t, n);
     struct plan_part part = { .id = t->id,
                               .tag = t->in.tag,
                               .last = last,
                               .decides = last && s->o.grow,
-                              .draws = t->in.draw != NULL,
-                              .nwanted = (int32_t)(ntold + last),
-                              .ntold = (int32_t)ntold,
-                              .after = last ? -1 : t->ids[t->done + n] };
-    struct segment to = { .n = n,
+                              .draws = t->in.draw != NULL };
+    struct segment to = { .n = n + t->ndrafted,
                           .start = t->done,
-                          .length = t->n,
-                          .sequence = t->sequence,
-                          .nwanted = ntold + last };
+                          .length = t->n + t->ndrafted,
+                          .sequence = t->sequence };
 
-    choose(s, t, &part);
-    if (s->facts.states && t->shares && t->done < t->usage.prompt)
-        part.nsaves =
-            replica_save(&s->replica[t->replica], t, n, shared_end(s, t, n), part.save);
+    if (t->ndrafted) {
+        append_drafted(t);
+        part.nsaves = replica_save_drafted(r, t, t->ndrafted, part.save);
+    } else if (s->facts.states && t->shares && t->done < t->usage.prompt)
+        part.nsaves = replica_save(r, t, n, shared_end(s, t, n), part.save);
+    add_answer(s, f, t, tells(t, n), last);
     t->in.input[FEED_IDS] = t->ids;
     segment_cut(&to, s->runner->program, t->in.input, t->in.rows, t->done);
     if (t->in.targets)
         to.targets = t->in.targets + t->done;
-    plan_add(&s->replica[t->replica].plan, &part, &to);
+    plan_add(&r->plan, &part, &to);
     t->before = t->done;
     t->step = s->step;
-    s->counts.computed += n;
+    s->counts.computed += to.n;
+    s->counts.drafted += t->ndrafted;
     f->part[f->n++] = (struct scheduler_part){ .id = t->id,
                                                .tag = t->in.tag,
                                                .replica = t->replica,
                                                .start = t->done,
                                                .n = n,
                                                .last = last };
-    add_answer(f, t, &part);
     t->done += n;
 }
 
@@ -632,31 +685,99 @@ static bool is_growing(const struct scheduler *s, const struct text *t)
     return s->o.grow && t->done > 0 && t->done + 1 == t->n;
 }
 
-/* Adds the next token of texts in generation, at most one stage's share of these texts;
- * the others belong to the steps of other stages. */
-static void add_growing(struct scheduler *s, struct replica *r)
+/* Finds the texts in generation whose next token is in the step, at most one stage's
+ * share of these texts; the others belong to the steps of other stages. */
+static void find_growing(struct scheduler *s, struct replica *r)
 {
-    size_t stages = (size_t)s->runner->nstages, share;
+    size_t stages = (size_t)s->runner->nstages, share, n = 0;
 
     share = (r->nrunning + stages - 1) / stages;
     share = share < s->o.limits->segments ? share : s->o.limits->segments;
-    for (size_t i = 0; i < r->nrunning && r->plan.n < share; i++) {
+    for (size_t i = 0; i < r->nrunning && n < share; i++) {
         struct text *t = r->running[i];
 
         if (t->away || !is_growing(s, t))
             continue;
         if (replica_blocks(t->n) > t->blocks && !take_block(s, t))
             continue;
-        add(s, t, 1);
+        t->away = true;
+        s->growing[s->ngrowing++] = t;
+        n++;
     }
 }
 
-/* Rows of a step beside those that decide. */
-static size_t told_room(const struct scheduler *s)
+/* How many tokens may be drafted of T: no more than it may have, and none at whose
+ * length rotary angles change. */
+static size_t most_drafted(const struct scheduler *s, const struct text *t)
 {
-    const struct engine_limits *l = s->o.limits;
+    const size_t most = s->facts.drafts < t->eager ? s->facts.drafts : t->eager;
+    size_t n = 0;
 
-    return l->wanted > l->segments ? l->wanted - l->segments : 0;
+    if (s->runner->program->dynamic_rope || t->done < t->usage.prompt)
+        return 0;
+    while (n < most && t->n + n < t->in.most &&
+           !program_rope_changes(s->runner->program, t->n + n + 1))
+        n++;
+    return n;
+}
+
+/* Blocks for the N drafted tokens of T: none that another text could use now.  Returns
+ * for how many there is room. */
+static size_t room_for_drafted(struct scheduler *s, struct text *t, size_t n)
+{
+    struct replica *r = &s->replica[t->replica];
+
+    while (replica_blocks(t->n + n) > t->blocks && !s->nwaiting && replica_room(r))
+        replica_add_blocks(r, t, t->blocks + 1);
+    while (n && replica_blocks(t->n + n) > t->blocks)
+        n--;
+    return n;
+}
+
+/* Asks what follows the growing texts. */
+static int draft(struct scheduler *s, struct err *err)
+{
+    size_t n = 0;
+
+    if (!s->facts.drafts)
+        return 0;
+    for (size_t i = 0; i < s->ngrowing; i++) {
+        struct text *t = s->growing[i];
+        const size_t most = room_for_drafted(s, t, most_drafted(s, t));
+
+        t->ndrafted = t->accepted = 0;
+        if (most)
+            s->draft[n++] =
+                (struct scheduler_draft){ .id = t->id,
+                                          .tag = t->in.tag,
+                                          .ids = t->ids,
+                                          .n = t->n,
+                                          .draw = t->in.draw ? &t->draw : NULL,
+                                          .how = t->in.how,
+                                          .most = most,
+                                          .next = t->draft };
+    }
+    if (n && s->o.draft(s->o.arg, s->draft, n, err) < 0)
+        return -1;
+    for (size_t i = 0, k = 0; i < s->ngrowing && k < n; i++)
+        if (s->growing[i]->draft == s->draft[k].next) {
+            assert(s->draft[k].ndrafted <= s->draft[k].most);
+            s->growing[i]->ndrafted = s->draft[k++].ndrafted;
+        }
+    return 0;
+}
+
+/* Adds the next token of texts in generation, and drafted ones. */
+static int add_growing(struct scheduler *s, struct err *err)
+{
+    s->ngrowing = 0;
+    for (int i = 0; i < s->nreplicas; i++)
+        find_growing(s, &s->replica[i]);
+    if (draft(s, err) < 0)
+        return -1;
+    for (size_t i = 0; i < s->ngrowing; i++)
+        add(s, s->growing[i], 1);
+    return 0;
 }
 
 /* Tokens of T's next chunk.  Chunk boundaries are the same in every schedule. */
@@ -754,11 +875,10 @@ static void add_waiting(struct scheduler *s)
     }
 }
 
-/* Returns whether the step has any text. */
-static bool assemble(struct scheduler *s)
+/* *ANY: whether the step has any text. */
+static int assemble(struct scheduler *s, bool *any, struct err *err)
 {
-    bool any = false;
-
+    *any = false;
     s->step++;
     for (int i = 0; i < s->nreplicas; i++) {
         struct replica *r = &s->replica[i];
@@ -767,14 +887,15 @@ static bool assemble(struct scheduler *s)
         f->n = f->nanswers = f->ntold = 0;
         r->step = s->step;
         r->tokens = r->sources = r->told = 0;
-        if (s->o.grow)
-            add_growing(s, r);
-        add_read(s, r);
     }
+    if (s->o.grow && add_growing(s, err) < 0)
+        return -1;
+    for (int i = 0; i < s->nreplicas; i++)
+        add_read(s, &s->replica[i]);
     add_waiting(s);
     for (int i = 0; i < s->nreplicas; i++)
-        any |= s->replica[i].plan.n > 0;
-    return any;
+        *any |= s->replica[i].plan.n > 0;
+    return 0;
 }
 
 /* ---- running a step, on every rank ---- */
@@ -811,7 +932,16 @@ const float *scheduler_rows(const struct scheduler_part *part, int space,
     return x + part->row[space] * cols;
 }
 
-/* The logits of the step's rows, if one of its tokens is chosen by them here. */
+/* How many of struct likely pick I of PART is to fill. */
+static size_t told_by(const struct plan *p, const struct plan_part *part, size_t i)
+{
+    const struct plan_pick *pick = &p->pick[part->first + i];
+
+    return pick->known >= 0 || part->decides ? pick_told(&pick->pick) : 0;
+}
+
+/* The logits of the step's rows, if one of its tokens is chosen or told by them
+ * here. */
 static int read_logits(struct scheduler *s, const struct plan *p, const float **logits,
                        size_t *vocab, struct err *err)
 {
@@ -822,8 +952,9 @@ static int read_logits(struct scheduler *s, const struct plan *p, const float **
     *logits = NULL;
     *vocab = 0;
     for (size_t i = 0; i < p->n; i++)
-        needed |= p->part[i].ntold > 0 ||
-                  (p->part[i].decides && pick_needs_logits(&p->part[i].pick));
+        for (size_t k = 0; k < p->part[i].npicks; k++)
+            needed |= told_by(p, &p->part[i], k) &&
+                      pick_needs_logits(&p->pick[p->part[i].first + k].pick);
     if (!needed)
         return 0;
     assert(s->logits >= 0);
@@ -831,37 +962,17 @@ static int read_logits(struct scheduler *s, const struct plan *p, const float **
     return engine_output(s->runner->engine, s->logits, logits, &rows, err);
 }
 
-/* Tells the tokens after the first of the wanted rows of segment I, from LOGITS on. */
-static void tell(const struct plan *p, size_t i, const float *logits, size_t vocab,
-                 struct likely *out)
-{
-    const struct plan_part *part = &p->part[i];
-    const struct segment *s = &p->segment[i];
-    const int32_t *ids = s->input[FEED_IDS];
-    const size_t first = s->n - s->nwanted, each = pick_told(&part->pick);
-
-    for (size_t k = 0; k < (size_t)part->ntold; k++)
-        pick_tell(logits + k * vocab, vocab,
-                  first + k + 1 < s->n ? ids[first + k + 1] : part->after, each - 1,
-                  out + k * each);
-}
-
-/* Tokens of PART that are told, the next one included. */
-static size_t answers_of(const struct plan_part *part)
-{
-    return (size_t)part->ntold + part->decides;
-}
-
 /* Chooses the next tokens of the step and sends them to rank 0, from the last stage. */
 static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
 {
     struct runner *r = s->runner;
-    size_t rows, n = 0, at = 0, row = 0, vocab;
+    size_t rows, n = 0, at = 0, vocab;
     const float *logits;
     const int32_t *next;
 
     for (size_t i = 0; i < p->n; i++)
-        n += answers_of(&p->part[i]) * pick_told(&p->part[i].pick);
+        for (size_t k = 0; k < p->part[i].npicks; k++)
+            n += told_by(p, &p->part[i], k);
     if (!n || !runner_is_last(r))
         return 0;
     s->told = xgrow(s->told, &s->cap_told, n, sizeof(*s->told));
@@ -870,21 +981,19 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
         return -1;
     if (read_logits(s, p, &logits, &vocab, err) < 0)
         return -1;
-    for (size_t i = 0; i < p->n; i++) {
-        const struct plan_part *part = &p->part[i];
-        const size_t ntold = (size_t)part->ntold;
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->part[i].npicks; k++) {
+            const size_t row = p->part[i].first + k, told = told_by(p, &p->part[i], k);
+            const struct plan_pick *pick = &p->pick[row];
+            const float *own = logits ? logits + row * vocab : NULL;
 
-        if (ntold)
-            tell(p, i, logits + row * vocab, vocab, s->told + at);
-        at += ntold * pick_told(&part->pick);
-        row += ntold;
-        if (!part->decides)
-            continue;
-        pick_token(s->picker, logits ? logits + row * vocab : NULL, vocab, &part->pick,
-                   p->edit + part->edit, part->nedits, next[row], s->told + at);
-        at += pick_told(&part->pick);
-        row++;
-    }
+            if (told && pick->known >= 0)
+                pick_tell(own, vocab, pick->known, told - 1, s->told + at);
+            else if (told)
+                pick_token(s->picker, own, vocab, &pick->pick, p->edit + pick->edit,
+                           pick->nedits, next[row], s->told + at);
+            at += told;
+        }
     return runner_send(r, r->stage, s->told, s->ntold * sizeof(*s->told), err);
 }
 
@@ -959,21 +1068,52 @@ static int run_step(struct scheduler *s, struct err *err)
     return 0;
 }
 
+/* T gains a token.  *ON: it goes on with the one that was drafted, whose row has been
+ * computed. */
+static int gain_one(struct scheduler *s, struct text *t, const struct likely *told,
+                    size_t nlikely, bool *on, struct err *err)
+{
+    const struct scheduler_gain gain = { t->id, t->in.tag, told->id, told, nlikely };
+    const size_t before = t->n;
+
+    s->gaining = t;
+    if (s->o.gain(s->o.arg, &gain, err) < 0)
+        return -1;
+    s->gaining = NULL;
+    *on = !t->over && !t->holds && t->n == before + 1 && t->accepted < t->ndrafted &&
+          t->ids[before] == t->draft[t->accepted];
+    return 0;
+}
+
+/* More tokens of T are drafted after drafts that were right, and fewer after others. */
+static void learn(struct text *t)
+{
+    if (t->ndrafted && t->accepted == t->ndrafted)
+        t->eager += MORE;
+    else if (t->ndrafted && t->eager > 1)
+        t->eager--;
+    if (t->eager > DRAFTS_MOST)
+        t->eager = DRAFTS_MOST;
+}
+
+/* T gains the tokens of a step, each TOLD with NLIKELY others. */
 static int gain(struct scheduler *s, struct text *t, const struct likely *told,
                 size_t nlikely, struct err *err)
 {
-    const size_t before = t->n;
+    size_t before = t->n;
+    bool on = !t->over;
 
     t->away = false;
-    if (!t->over) {
-        const struct scheduler_gain gain = { t->id, t->in.tag, told->id, told,
-                                             nlikely };
-
-        s->gaining = t;
-        if (s->o.gain(s->o.arg, &gain, err) < 0)
+    for (; on; told += 1 + nlikely) {
+        before = t->n;
+        if (gain_one(s, t, told, nlikely, &on, err) < 0)
             return -1;
-        s->gaining = NULL;
+        t->accepted += on;
+        t->done += on;
+        s->counts.accepted += on;
     }
+    learn(t);
+    replica_undo_drafted(&s->replica[t->replica], t);
     if (t->over || (t->n == before && !t->holds))
         replica_end(&s->replica[t->replica], t);
     else if (t->n > before && program_rope_changes(s->runner->program, t->n))
@@ -1079,7 +1219,7 @@ static int settle(struct scheduler *s, struct err *err)
 
             if (take_answer(s, a, f->told + at, err) < 0)
                 return -1;
-            at += (a->ntold + (a->deciding != NULL)) * a->each;
+            at += a->n * a->each;
         }
     }
     s->first = (s->first + 1) % (size_t)r->nstages;
@@ -1088,10 +1228,10 @@ static int settle(struct scheduler *s, struct err *err)
 
 int scheduler_step(struct scheduler *s, struct err *err)
 {
-    bool any = assemble(s);
     const struct text *next;
+    bool any;
 
-    if (any && run_step(s, err) < 0)
+    if (assemble(s, &any, err) < 0 || (any && run_step(s, err) < 0))
         return -1;
     if (!any && !s->nflights) {
         next = next_text(s);

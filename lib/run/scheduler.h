@@ -22,6 +22,17 @@
  * on the tokens up to it (engine_can_share); so the results are the same to the bit
  * where they do not depend on the rows of a step.
  *
+ * Where tokens are drafted (.draft), a step computes a text's next token and those that
+ * the draft expects after it, and chooses the token after each of them as if it came
+ * alone: from the logits of its row, with the sampling parameters of its position.  The
+ * tokens up to the first that is not the drafted one are gained at once; the rows after
+ * it are dropped, and a state of fixed size is restored.  So drafts change no token
+ * where results do not depend on the rows of a step, whether it is drawn or not: where
+ * the draft is one token, to accept it if it was drawn is speculative sampling
+ * (Leviathan et al. 2023, "Fast inference from transformers via speculative decoding"),
+ * as it is drawn with the target's probability of it, and else another one is, by the
+ * target's probabilities of the others.
+ *
  * All calls come from one thread.  Where others hear of texts, as in a server, they put
  * what is to be submitted and cancelled into a queue of theirs, which this thread
  * empties between two steps, and waits for while it is idle; ranks that follow wait as
@@ -94,6 +105,19 @@ struct scheduler_told {
     size_t nlikely;
 };
 
+/* A text that the next step takes on, and what may follow it. */
+struct scheduler_draft {
+    uint64_t id, tag;
+    const int32_t *ids; /* [n]: all its tokens */
+    size_t n;
+    const struct draw *draw;    /* of the text, or NULL, as it was submitted: */
+    const struct choosing *how; /* the same */
+    size_t most;                /* as many are of use, at least 1 */
+    int32_t *next;   /* [most]: to be filled with the first .ndrafted tokens */
+    size_t ndrafted; /* 0 */
+};
+enum { DRAFTS_MOST = SAVES_MOST };
+
 struct scheduler_options {
     bool grow;       /* texts grow by the token that is output 0 of the last stage */
     bool no_sharing; /* each text computes all its tokens itself */
@@ -111,6 +135,11 @@ struct scheduler_options {
     /* On rank 0, before .gain, for texts that .tells; or NULL.  Not called for texts
      * that are over. */
     int (*told)(void *arg, const struct scheduler_told *told, struct err *err);
+    /* On rank 0, once before each step that has growing texts: drafts what follows
+     * V[n]; or NULL.  limits->drafts is the most that a text takes, at most
+     * DRAFTS_MOST. Not with ranks that share a sequence; of dynamic RoPE nothing is
+     * drafted. */
+    int (*draft)(void *arg, struct scheduler_draft *v, size_t n, struct err *err);
     void *arg;
 };
 
@@ -155,6 +184,8 @@ struct scheduler_counts {
     uint64_t asked;     /* tokens of texts that began, which might have been shared */
     uint64_t shared;    /* of these: that another text had computed */
     uint64_t preempted; /* texts, each time */
+    uint64_t drafted;   /* tokens, of .computed */
+    uint64_t accepted;  /* of these: that texts gained */
     size_t blocks;      /* of the cache, over all replicas */
     size_t held;        /* of these: by texts that are not over, now */
 };

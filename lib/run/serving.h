@@ -25,6 +25,7 @@ struct serving {
     size_t requests;     /* texts in generation at a time; 0: as the cache permits */
     size_t cache_tokens; /* capacity of a rank's cache; 0: see SERVING_ROOM */
     size_t texts;        /* that will come, over all replicas; 0: any number */
+    size_t drafts;       /* most drafted tokens of a text in a step */
     size_t told;         /* such as SERVING_TOLD; 0: no prompt is told */
 };
 

@@ -4,7 +4,7 @@
  * and writes.  It cannot be cut back to fewer tokens as blocks of the KV cache can.  So
  * a step can save the state after some of its rows to other records, snapshots, and a
  * sequence goes on with a copy of one.  Records [0, sequences) are the sequences' own;
- * those after them are the caller's to use (scheduler.h). */
+ * those after them are the caller's to use (replica.h). */
 #ifndef LIB_RUN_STATES_H
 #define LIB_RUN_STATES_H
 
