@@ -10,7 +10,7 @@ sums() {
 }
 
 # weights are those that were converted, and so is what is made of them
-for kind in f32 f16 bf16 qwen2 qwen3 phi3 gemma gemma2 gemma3 mixtral blocks; do
+for kind in f32 f16 bf16 qwen2 qwen3 phi3 gemma gemma2 gemma3 mixtral blocks llama3 divisors longrope yarn; do
     file=$kind.gguf
     [ $kind = blocks ] && file=blocks-00001-of-00002.gguf
     LC_ALL=C sort -k 3 $kind.sums > truth
@@ -80,6 +80,18 @@ err_has "bad.gguf: no llama.block_count, of which no config.json is made" "is na
 sed 's/general.architecture/general.archytecture/' f16.gguf > bad.gguf
 run tp-shard merge --config f16.json bad.gguf made
 status_is 0 "--config is enough"
+printf abc > bad.gguf
+bad "too short for a GGUF file" "a file of three bytes"
+printf 'version https://git-lfs.github.com/spec/v1\n' > bad.gguf
+bad "is a pointer of Git LFS (git lfs pull), not a GGUF file" "a pointer"
+sed 's/qwen3.rope.scaling.type/qwen3.rope.scaling.tipe/; s/qwen3.rope.scaling.factor/qwen3.rope.scaling.falter/' yarn.gguf > odd.gguf
+rm -rf made
+tp-shard merge -q odd.gguf made
+ok "without a type the positions are not scaled" test -z "$(grep rope_scaling made/config.json)"
+rm -rf made
+sed 's/rope.scaling.original_context_length/rope.scaling.original_context_lenght/' longrope.gguf > bad.gguf
+run tp-shard merge bad.gguf made
+err_has "bad.gguf: no phi3.rope.scaling.original_context_length, of which" "two lists without their border are refused"
 mv blocks-00002-of-00002.gguf second
 run tp-shard show blocks-00001-of-00002.gguf
 status_is 3 "a file of several that is missing"

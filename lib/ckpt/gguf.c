@@ -9,6 +9,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/locate.h"
 
 enum {
     LEAST_PAIR = 13,   /* bytes of the smallest pair, */
@@ -334,6 +335,19 @@ static int place(struct reader *r, struct err *err)
     return 0;
 }
 
+/* What G is, which does not begin as a GGUF file does. */
+static int wrong_kind(const struct gguf *g, struct err *err)
+{
+    const char *kind = g->size >= 8 ? locate_kind(g->map) : NULL;
+
+    if (g->size < sizeof("GGUF"))
+        return err_set(err, ERR_INPUT, "%s: too short for a GGUF file", g->path);
+    if (kind)
+        return err_set(err, ERR_INPUT, "%s: is %s, not a GGUF file%s", g->path, kind,
+                       locate_advice(kind));
+    return err_set(err, ERR_INPUT, "%s: not a GGUF file", g->path);
+}
+
 static int read_all(struct reader *r, struct err *err)
 {
     struct gguf *g = r->g;
@@ -341,7 +355,7 @@ static int read_all(struct reader *r, struct err *err)
     size_t cap = 0;
 
     if (!take(r, 4, &magic) || magic != UINT32_C(0x46554747))
-        return err_set(err, ERR_INPUT, "%s: no GGUF file", g->path);
+        return wrong_kind(g, err);
     if (!take(r, 4, &version) || (version != 2 && version != 3))
         return err_set(err, ERR_INPUT, "%s: GGUF of %s, which is not read; 2 and 3 are",
                        g->path,

@@ -62,24 +62,28 @@ static const struct kind {
     const char *model, *type;
     const struct field *more;
     const char *text; /* of the config */
+    bool partial;     /* can a part of a head turn? */
     int largest; /* layers of the model whose scores are scaled by its width, and not by
                   * the width of a head, as in llama.cpp's models/gemma2.cpp; 0: scores
                   * are not scaled apart */
 } kinds[] = {
-    { "llama", false, "LlamaForCausalLM", "llama", NULL, "\"hidden_act\":\"silu\"", 0 },
+    { "llama", false, "LlamaForCausalLM", "llama", NULL, "\"hidden_act\":\"silu\"",
+      false, 0 },
     { "llama", true, "MixtralForCausalLM", "mixtral", moe_fields,
-      "\"hidden_act\":\"silu\",\"sliding_window\":null", 0 },
-    { "qwen2", false, "Qwen2ForCausalLM", "qwen2", NULL, "\"hidden_act\":\"silu\"", 0 },
-    { "qwen3", false, "Qwen3ForCausalLM", "qwen3", NULL, "\"hidden_act\":\"silu\"", 0 },
+      "\"hidden_act\":\"silu\",\"sliding_window\":null", false, 0 },
+    { "qwen2", false, "Qwen2ForCausalLM", "qwen2", NULL, "\"hidden_act\":\"silu\"",
+      false, 0 },
+    { "qwen3", false, "Qwen3ForCausalLM", "qwen3", NULL, "\"hidden_act\":\"silu\"",
+      false, 0 },
     { "phi3", false, "Phi3ForCausalLM", "phi3", phi_fields,
-      "\"hidden_act\":\"silu\",\"pad_token_id\":null", 0 },
+      "\"hidden_act\":\"silu\",\"pad_token_id\":null", true, 0 },
     { "gemma", false, "GemmaForCausalLM", "gemma", NULL,
-      "\"hidden_act\":\"gelu_pytorch_tanh\"", 0 },
+      "\"hidden_act\":\"gelu_pytorch_tanh\"", false, 0 },
     { "gemma2", false, "Gemma2ForCausalLM", "gemma2", gemma2_fields,
-      "\"hidden_activation\":\"gelu_pytorch_tanh\"", 46 },
+      "\"hidden_activation\":\"gelu_pytorch_tanh\"", false, 46 },
     { "gemma3", false, "Gemma3ForCausalLM", "gemma3_text", gemma3_fields,
       "\"hidden_activation\":\"gelu_pytorch_tanh\",\"rope_local_base_freq\":10000.0",
-      62 },
+      false, 62 },
 };
 
 enum { NKINDS = sizeof(kinds) / sizeof(*kinds) };
@@ -214,27 +218,212 @@ static void add_type(struct making *m)
 
 /* ---- positions ---- */
 
-static bool add_rotary(struct making *m)
+/* The numbers of the tensor NAME, which are f32: [*n] in the file; NULL: it has none.
+ */
+static const unsigned char *find_factors(const struct making *m, const char *name,
+                                         uint64_t *n)
+{
+    const struct gguf *g = m->g;
+
+    for (size_t i = 0; i < g->n; i++) {
+        const struct tensor *t = &g->tensor[i].t;
+
+        if (strcmp(t->name, name))
+            continue;
+        *n = t->ndim == 1 ? t->shape[0] : 0;
+        return *n && t->dtype == DTYPE_F32 ? g->map + t->offset : NULL;
+    }
+    return NULL;
+}
+
+static double factor_at(const unsigned char *at, uint64_t i)
+{
+    float x;
+
+    memcpy(&x, at + 4 * i, sizeof(x));
+    return (double)x;
+}
+
+static void add_factors(struct making *m, const char *key, const unsigned char *at,
+                        uint64_t n)
+{
+    str_addf(&m->text, ",\"%s\":[", key);
+    for (uint64_t i = 0; i < n; i++) {
+        if (i)
+            str_addc(&m->text, ',');
+        add_real(m, factor_at(at, i));
+    }
+    str_addc(&m->text, ']');
+}
+
+/* Are the N divisors at AT those of Llama 3.1 and later, with which waves below 2048
+ * positions stay, those above 8192 are *FACTOR times as long, and others lie between
+ * (llama-models' apply_scaling)?  The conversion keeps the divisors alone. */
+static bool is_llama3(const unsigned char *at, uint64_t n, double base, double *factor)
+{
+    const double original = 8192, high = 4, pi = 3.14159265358979323846;
+
+    *factor = 1;
+    for (uint64_t i = 0; i < n; i++)
+        *factor = fmax(*factor, factor_at(at, i));
+    for (uint64_t i = 0; i < n; i++) {
+        double turns = original / (2 * pi * pow(base, (double)i / (double)n));
+        double share = fmin(fmax((turns - 1) / (high - 1), 0), 1);
+        double want = 1 / ((1 - share) / *factor + share);
+
+        if (!(fabs(factor_at(at, i) - want) <= 1e-5 * want))
+            return false;
+    }
+    return *factor > 1;
+}
+
+/* One divisor of each pair's frequency, at any length. */
+static bool add_divisors(struct making *m, double base)
+{
+    double factor, context;
+    uint64_t n = 0;
+    const unsigned char *at = find_factors(m, "rope_freqs.weight", &n);
+
+    if (!at || !find_number(m, "context_length", &context))
+        return refuse(m, "unusual numbers rope_freqs.weight in a model of", NULL);
+    str_add(&m->text, ",\"rope_scaling\":{\"rope_type\":");
+    if (is_llama3(at, n, base, &factor)) {
+        str_add(&m->text, "\"llama3\",\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+                          "\"original_max_position_embeddings\":8192,\"factor\":");
+        add_real(m, factor);
+    } else { /* two lists that are one, and no other scale */
+        str_addf(&m->text,
+                 "\"longrope\",\"attention_factor\":1.0,"
+                 "\"original_max_position_embeddings\":%.0f",
+                 context);
+        add_factors(m, "short_factor", at, n);
+        add_factors(m, "long_factor", at, n);
+    }
+    str_addc(&m->text, '}');
+    return true;
+}
+
+/* One list of divisors up to the original context, and another beyond it. */
+static bool add_long(struct making *m)
+{
+    static const char original_key[] = "rope.scaling.original_context_length";
+    double context, original, attention = 1, usual;
+    uint64_t nshort = 0, nlong = 0;
+    const unsigned char *few = find_factors(m, "rope_factors_short.weight", &nshort);
+    const unsigned char *many = find_factors(m, "rope_factors_long.weight", &nlong);
+
+    if (!few || !many || nshort != nlong || !find_number(m, "context_length", &context))
+        return refuse(m, "unusual numbers rope_factors_long.weight in a model of",
+                      NULL);
+    if (!find_number(m, original_key, &original) || original < 2 || original > 1e9)
+        return refuse(m, "no", original_key);
+    if (gguf_get(m->g, m->arch, "rope.scaling.attn_factor") &&
+        !find_number(m, "rope.scaling.attn_factor", &attention))
+        return refuse(m, "an unusual", "rope.scaling.attn_factor");
+    str_addf(&m->text,
+             ",\"original_max_position_embeddings\":%.0f,"
+             "\"rope_scaling\":{\"type\":\"longrope\"",
+             original);
+    add_factors(m, "short_factor", few, nshort);
+    add_factors(m, "long_factor", many, nlong);
+    /* transformers' _compute_longrope_parameters */
+    usual = context <= original ? 1 : sqrt(1 + log(context / original) / log(original));
+    if (fabs(attention - usual) > 1e-6 * usual) {
+        str_add(&m->text, ",\"attention_factor\":");
+        add_real(m, attention);
+    }
+    str_addc(&m->text, '}');
+    return true;
+}
+
+/* The keys of YaRN that transformers has not in this form: they may only say what is
+ * so without them. */
+static bool is_plain_yarn(struct making *m)
+{
+    static const struct {
+        const char *name;
+        double usual;
+    } keys[] = { { "rope.scaling.attn_factor", 1 },
+                 { "rope.scaling.yarn_ext_factor", 1 },
+                 { "rope.scaling.yarn_attn_factor", 1 } };
+    double x;
+
+    for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
+        if (gguf_get(m->g, m->arch, keys[k].name) &&
+            (!find_number(m, keys[k].name, &x) || x != keys[k].usual))
+            return refuse(m, "an unusual", keys[k].name);
+    return !gguf_get(m->g, m->arch, "rope.scaling.yarn_log_multiplier") ||
+           refuse(m, "an unusual", "rope.scaling.yarn_log_multiplier");
+}
+
+static bool add_scaling(struct making *m, const char *type)
+{
+    static const struct field linear[] = {
+        { "factor", "rope.scaling.factor", REAL, true }, { NULL, NULL, NUMBER, false }
+    };
+    static const struct field yarn[] = {
+        { "factor", "rope.scaling.factor", REAL, true },
+        { "original_max_position_embeddings", "rope.scaling.original_context_length",
+          NUMBER, true },
+        { "beta_fast", "rope.scaling.yarn_beta_fast", REAL, false },
+        { "beta_slow", "rope.scaling.yarn_beta_slow", REAL, false },
+        { NULL, NULL, NUMBER, false }
+    };
+    bool is_yarn = !strcmp(type, "yarn");
+
+    str_addf(&m->text, ",\"rope_scaling\":{\"rope_type\":\"%s\"", type);
+    if ((is_yarn && !is_plain_yarn(m)) || !add_fields(m, is_yarn ? yarn : linear))
+        return false;
+    str_addc(&m->text, '}');
+    return true;
+}
+
+/* How much of a head turns. */
+static bool add_part(struct making *m, const struct kind *k)
+{
+    double dim, head, width, heads;
+
+    if (!gguf_get(m->g, m->arch, "rope.dimension_count"))
+        return true;
+    if (!find_number(m, "attention.key_length", &head)) {
+        if (!find_number(m, "embedding_length", &width) ||
+            !find_number(m, "attention.head_count", &heads) || heads < 1)
+            return refuse(m, "no", "attention.head_count");
+        head = floor(width / heads);
+    }
+    if (!find_number(m, "rope.dimension_count", &dim) || !(dim > 0 && dim <= head))
+        return refuse(m, "an unusual", "rope.dimension_count");
+    if (dim == head)
+        return true;
+    if (!k->partial)
+        return refuse(m, "an unusual", "rope.dimension_count");
+    str_addf(&m->text, ",\"partial_rotary_factor\":%.17g", dim / head);
+    return true;
+}
+
+static bool add_rotary(struct making *m, const struct kind *k)
 {
     const struct gguf_value *type = gguf_get(m->g, m->arch, "rope.scaling.type");
-    double base = 10000, factor = 1;
+    double base = 10000;
 
     if (gguf_get(m->g, m->arch, "rope.freq_base") &&
         (!find_number(m, "rope.freq_base", &base) || base <= 0))
         return refuse(m, "an unusual", "rope.freq_base");
     str_add(&m->text, ",\"rope_theta\":");
     add_real(m, base);
-    if (find_tensor(m, "rope_freqs.weight") ||
-        find_tensor(m, "rope_factors_long.weight"))
-        return refuse(m, "positions scaled by a tensor in a model of", NULL);
+    if (!add_part(m, k))
+        return false;
+    if (find_tensor(m, "rope_factors_long.weight"))
+        return add_long(m);
+    if (find_tensor(m, "rope_freqs.weight"))
+        return add_divisors(m, base);
     if (!type || gguf_is(type, "none"))
         return true;
-    if (!gguf_is(type, "linear") || !find_number(m, "rope.scaling.factor", &factor))
-        return refuse(m, "an unusual", "rope.scaling.type");
-    str_add(&m->text, ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":");
-    add_real(m, factor);
-    str_addc(&m->text, '}');
-    return true;
+    if (gguf_is(type, "linear"))
+        return add_scaling(m, "linear");
+    if (gguf_is(type, "yarn"))
+        return add_scaling(m, "yarn");
+    return refuse(m, "an unusual", "rope.scaling.type");
 }
 
 /* ---- tokens ---- */
@@ -264,7 +453,7 @@ static bool make_all(struct making *m)
     str_addf(&m->text, "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",%s", k->model,
              k->type, k->text);
     if (!add_fields(m, fields) || !add_fields(m, k->more) ||
-        !add_scale(m, k->largest) || !add_rotary(m) || !add_vocabulary(m))
+        !add_scale(m, k->largest) || !add_rotary(m, k) || !add_vocabulary(m))
         return false;
     add_token(m, "bos_token_id", "bos_token_id");
     add_token(m, "eos_token_id", "eos_token_id");

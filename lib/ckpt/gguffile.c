@@ -15,15 +15,17 @@
 
 enum { MOST_FILES = 99999 };
 
-/* By its first bytes. */
+/* By its first bytes, or by its name: what is cut short or a pointer has no others. */
 static int probe(bool *found, const char *path, bool is_dir, struct err *err)
 {
     char magic[4];
     int fd = is_dir ? -1 : fs_open_regular(path, NULL);
 
     (void)err; /* who reads the file tells why it cannot be read */
-    *found = fd >= 0 && pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-             !memcmp(magic, "GGUF", sizeof(magic));
+    *found =
+        fd >= 0 && (str_ends(path, ".gguf") ||
+                    (pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+                     !memcmp(magic, "GGUF", sizeof(magic))));
     if (fd >= 0)
         close(fd);
     return 0;

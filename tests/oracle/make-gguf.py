@@ -4,8 +4,9 @@
 OUT/KIND.gguf is written by the gguf package (0.19) under the names of its tensor maps, changed as llama.cpp's conversion changes
 them; OUT/KIND.sums has the CRC-32s of the same weights, blocks dequantized by that package to f32, under Hugging Face's names and not
 changed; OUT/KIND.json is the model's config.  Kinds: f32, f16, bf16 (Llama), blocks (Llama, each type of blocks, of random bytes with sane
-scales where the package cannot quantize), mixtral (Q8_0), qwen2, qwen3, phi3, gemma, gemma2, gemma3.  f32 has the tokenizer of spm, and a chat template; blocks
-is in two files, as gguf-split leaves them.
+scales where the package cannot quantize), mixtral (Q8_0), qwen2, qwen3, phi3, gemma, gemma2, gemma3.  f32 has the tokenizer of spm, and a
+chat template; blocks is in two files, as gguf-split leaves them.  Of scaled positions: llama3 (the divisors that llama.cpp's conversion
+makes of Llama 3's rule), divisors (others), longrope (phi3), yarn (qwen3), whose weights repeat so that they pack well.
 OUT/bpe.gguf and OUT/spm.gguf are tokenizers alone, trained here; OUT/NAME.inp has texts and OUT/NAME.out the ids that the packages
 tokenizers and sentencepiece give.  Needs numpy, gguf, tokenizers and sentencepiece."""
 import gzip
@@ -51,8 +52,8 @@ def unpermute(w, heads):
 
 
 class Writer:
-    def __init__(self, out, kind, arch, config, split):
-        self.out, self.kind, self.truth, self.config = out, kind, {}, config
+    def __init__(self, out, kind, arch, config, split, few):
+        self.out, self.kind, self.truth, self.config, self.few = out, kind, {}, config, few
         self.w = gguf.GGUFWriter(os.path.join(out, kind + ".gguf"), arch, split_max_tensors=split)
         self.w.add_block_count(LAYERS)
         self.w.add_context_length(64)
@@ -69,7 +70,8 @@ class Writer:
     def put(self, name, hf, shape, kind, heads=0, plus=0):
         """a tensor NAME of SHAPE in KIND, HF in the truth; HEADS: rows were permuted; PLUS was added"""
         if kind in (T.F32, T.F16, T.BF16):
-            x = (rng.standard_normal(shape) * 0.05 + plus).astype(np.float32)
+            x = rng.standard_normal(shape) if not self.few else np.resize(rng.standard_normal(61), shape)
+            x = (x * 0.05 + plus).astype(np.float32)
             data = gguf.quants.quantize(x, kind)
             back = data.view(np.uint16).reshape(shape) if kind == T.BF16 else data.reshape(shape)
         else:
@@ -96,8 +98,8 @@ class Writer:
         json.dump(self.config, open(os.path.join(self.out, self.kind + ".json"), "w"))
 
 
-def model(out, kind, arch="llama", types=lambda i, name: T.F32, experts=0, tokenizer=None, split=0):
-    """a model whose tensor NAME of layer I has the type types(i, name)"""
+def model(out, kind, arch="llama", types=lambda i, name: T.F32, experts=0, tokenizer=None, split=0, scaled=None):
+    """a model whose tensor NAME of layer I has the type types(i, name); scaled(writer, config) adds what scales its positions"""
     base = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "phi3": "Phi3", "gemma": "Gemma", "gemma2": "Gemma2",
             "gemma3": "Gemma3"}[arch] if not experts else "Mixtral"
     gemma, plus, kind_of = arch.startswith("gemma"), int(arch.startswith("gemma")), base.lower() + ("_text" if arch == "gemma3" else "")
@@ -112,7 +114,9 @@ def model(out, kind, arch="llama", types=lambda i, name: T.F32, experts=0, token
         config |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
     if experts:
         config |= {"num_local_experts": experts, "num_experts_per_tok": 2, "sliding_window": None}
-    w = Writer(out, kind, arch, config, split)
+    w = Writer(out, kind, arch, config, split, scaled)
+    if scaled:
+        scaled(w.w, config)
     if experts:
         w.w.add_expert_count(experts)
         w.w.add_expert_used_count(2)
@@ -219,6 +223,46 @@ def spm(out):
     return add, len(kinds)
 
 
+def rope_freqs(of):
+    """positions scaled by the divisors OF, and by what the config says"""
+    def add(w, config):
+        wave = 2 * np.pi * config["rope_theta"] ** (np.arange(0, DIM, 2) / DIM)
+        divisors, config["rope_scaling"] = of(wave)
+        w.add_tensor("rope_freqs.weight", divisors.astype(np.float32))
+    return add
+
+
+def llama3(wave):
+    """as conversion/llama.py of llama.cpp"""
+    out = [1 if x < 2048 else 32 if x > 8192 else 1 / ((1 - (8192 / x - 1) / 3) / 32 + (8192 / x - 1) / 3) for x in wave]
+    return np.array(out), {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                           "original_max_position_embeddings": 8192}
+
+
+def divisors(wave):
+    out = [1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.5, 8.0]
+    return np.array(out), {"rope_type": "longrope", "attention_factor": 1.0, "original_max_position_embeddings": 64,
+                           "short_factor": out, "long_factor": out}
+
+
+def longrope(w, config):
+    few, many = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5], [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    config |= {"original_max_position_embeddings": 32, "partial_rotary_factor": 0.75,
+               "rope_scaling": {"type": "longrope", "short_factor": few, "long_factor": many}}
+    w.add_rope_dimension_count(DIM * 3 // 4)
+    w.add_rope_scaling_orig_ctx_len(32)
+    w.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(2) / np.log(32))))
+    w.add_tensor("rope_factors_short.weight", np.array(few, dtype=np.float32))
+    w.add_tensor("rope_factors_long.weight", np.array(many, dtype=np.float32))
+
+
+def yarn(w, config):
+    config["rope_scaling"] = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+    w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    w.add_rope_scaling_factor(4.0)
+    w.add_rope_scaling_orig_ctx_len(16)
+
+
 EACH = ({"token_embd": T.Q6_K, "output": T.Q8_0},
         {"q": T.Q4_K, "k": T.Q5_K, "v": T.Q6_K, "o": T.Q8_0, "gate": T.Q2_K, "up": T.Q3_K, "down": T.Q4_0},
         {"q": T.IQ4_XS, "k": T.Q4_1, "v": T.Q8_0, "o": T.IQ4_NL, "gate": T.Q5_0, "up": T.Q5_1, "down": T.MXFP4})
@@ -253,6 +297,11 @@ if __name__ == "__main__":
         model(out, arch, arch=arch, types=lambda i, x: T.F16)
     HIDDEN, DIM = 256, 32
     model(out, "blocks", types=lambda i, x: EACH[i + 1][x], split=12)
+    HIDDEN, DIM, LAYERS = 32, 16, 1
+    for kind, arch, scaled in (("llama3", "llama", rope_freqs(llama3)), ("divisors", "llama", rope_freqs(divisors)),
+                               ("longrope", "phi3", longrope), ("yarn", "qwen3", yarn)):
+        model(out, kind, arch=arch, types=lambda i, x: T.F16, scaled=scaled)
+    LAYERS = 2
     pack(out)
     out += "/seeds"  # for tests/fuzz/corpus/gguf
     os.makedirs(out)
