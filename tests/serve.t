@@ -504,6 +504,75 @@ answered 200 '"completion_tokens":7' "a log without room keeps nobody from an an
 ok "and is said" until_ok grep -q '^tp-run: /dev/full: No space left on device; requests are answered all the same' log
 ends TERM
 
+# ---- vectors ----
+
+# numbers FILE - of the first vector in it, on any layout
+numbers() { sed 's/},{"object.*//' "$1" | sed -n 's/.*"embedding":\[\([^]]*\)\].*/\1/p' | tr , '\n' | awk '{ printf "%.4f ", $1 }'; }
+tp-run embed --backend cpu --json --prompt Hello "$model" > alone
+printf 'Hello\nGood bye\n' | tp-run embed --backend cpu --input - "$model" |
+    awk 'NR == 1 { for (i = 1; i <= NF; i++) a[i] = $i } NR == 2 { for (i = 1; i <= NF; i++) { p += a[i] * $i; x += a[i] ^ 2; y += $i ^ 2 } printf "%.5f", p / sqrt(x * y) }' > cosine
+for layout in --tp=2 --pp=2 --dp=2 --tp=1; do
+    serve --task embed $layout "$model"
+    post /v1/embeddings '{"input":"Hello"}'
+    answered 200 '"object":"embedding","index":0' "$layout: there are embeddings"
+    ok "$layout: as embed makes them" test "$(numbers out)" = "$(numbers alone)"
+    for i in $(seq 40); do printf '%s"Hello%*s"' "$([ "$i" = 1 ] || echo ,)" "$i" ''; done > many
+    post /v1/embeddings "{\"input\":[\"Hello\",$(cat many)]}"
+    ok "$layout: of many texts" test "$(grep -o '"index"' out | wc -l)" -eq 41
+    ok "$layout: in their order" test "$(numbers out)" = "$(numbers alone)"
+    [ $layout = --tp=1 ] || ends TERM
+done
+post /v1/embeddings '{"input":[[40,69,76,76,79]],"dimensions":2}'
+ok "of ids, too, and of few dimensions" test "$(numbers out)" = "$(numbers alone | cut -d " " -f 1,2) "
+post /v1/embeddings '{"input":"Hello","encoding_format":"base64"}'
+ok "or as text" test "$(sed -n 's/.*"embedding":"\([^"]*\)".*/\1/p' out | base64 -d | od -A n -t f4 -N 4 -v | awk '{ printf "%.4f", $1 }')" = "$(numbers alone | cut -d , -f 1 | awk '{ printf "%.4f", $1 }')"
+post /rerank '{"query":"Hello","documents":["Good bye",{"text":"Hello"}]}'
+answered 200 '"results":[{"index":1,"document":{"text":"Hello"},"relevance_score":1},{"index":0,' "rerank compares vectors"
+ok "by their angle" test "$(sed 's/.*"relevance_score":\([^}]*\)}.*/\1/' out | tail -n 1 | awk '{ printf "%.5f", $1 }')" = "$(cat cosine)"
+while read -r key value; do
+    post /v1/embeddings "{\"input\":\"x\",\"$key\":$value}"
+    answered 400 "\"param\":\"$key\"" "$key $value is refused"
+done << 'END'
+dimensions 0
+dimensions 49
+encoding_format "int8"
+truncate_prompt_tokens 3
+END
+for value in '[]' '[""]' 7; do
+    post /v1/embeddings "{\"input\":$value}"
+    answered 400 '"param":"input"' "the input $value is refused"
+done
+post /rerank '{"query":"x"}'
+answered 400 '"param":"documents"' "and no documents"
+post /v1/chat/completions "{$hello}"
+answered 400 '"code":"unsupported_task"' "a server of vectors generates nothing"
+ends TERM
+mkdir score
+cp "$data/heads/gemma2-score/"*.json "$data/heads/gemma2-score/model.safetensors" score
+run tp-run serve --backend cpu --listen 127.0.0.1:0 score
+status_is 3 "without a tokenizer there is no server of vectors either"
+cat > score/tokenizer.json << 'END'
+{"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"BertPreTokenizer"},
+ "post_processor":{"type":"BertProcessing","sep":["[SEP]",3],"cls":["[CLS]",2]},"decoder":{"type":"WordPiece","prefix":"##","cleanup":true},
+ "model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
+  "vocab":{"[PAD]":0,"[UNK]":1,"[CLS]":2,"[SEP]":3,"who":4,"is":5,"here":6,"anna":7}}}
+END
+for text in "anna is here" "who"; do
+    tp-run classify --backend cpu --json --prompt "who is here" --pair "$text" score | sed 's/.*"score":\([^,]*\),.*/\1/' | awk '{ printf "%.6f\n", $1 }'
+done | sort -r > scores
+serve score
+post /v1/rerank '{"query":"who is here","documents":["anna is here","who"],"return_documents":false}'
+ok "a model with one label ranks pairs by the score that classify prints" \
+    test "$(grep -o 'score":[^}]*' out | cut -d : -f 2 | awk '{ printf "%.6f\n", $1 }')" = "$(cat scores)"
+answered 200 '"results":[{"index":' "without their texts"
+post /v1/rerank '{"query":"who is here","documents":["anna is here","who"],"top_n":1}'
+ok "the best alone" test "$(grep -o '"index"' out | wc -l)" -eq 1
+post /v1/embeddings '{"input":"who"}'
+answered 400 '"code":"unsupported_task"' "it has no embeddings"
+ends TERM
+run tp-run serve --backend cpu --listen 127.0.0.1:0 --task rerank "$model"
+status_is 3 "a model without such a head ranks nothing"
+
 # ---- where it listens ----
 
 run tp-run serve --backend cpu --listen nowhere "$model"

@@ -30,22 +30,9 @@ static void pool(void *arg, size_t at, const float *x, size_t rows, size_t cols,
                  float *room)
 {
     const struct embed *e = arg;
-    double squares = 0;
 
     (void)at;
-    for (size_t c = 0; c < cols; c++) {
-        double sum = 0;
-
-        if (e->pooling.kind == POOL_MEAN)
-            for (size_t r = 0; r < rows; r++)
-                sum += (double)x[r * cols + c];
-        room[c] = e->pooling.kind == POOL_MEAN   ? (float)(sum / (double)rows)
-                  : e->pooling.kind == POOL_LAST ? x[(rows - 1) * cols + c]
-                                                 : x[c];
-        squares += (double)room[c] * (double)room[c];
-    }
-    for (size_t c = 0; e->pooling.normalize && c < cols && squares > 0; c++)
-        room[c] = (float)((double)room[c] / sqrt(squares));
+    pooling_apply(&e->pooling, x, rows, cols, room);
 }
 
 static void print_vector(const struct embed *e, size_t at, const float *x, size_t cols)

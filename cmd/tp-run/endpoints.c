@@ -2,6 +2,7 @@
 #include "cmd/tp-run/endpoints.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -188,6 +189,64 @@ static int add_chat(const struct endpoints *e, struct ids *out,
     return ret < 0 ? bad_prompt(error, &err, "messages") : 0;
 }
 
+/* Adds a text, and PAIR (or NULL) as the second one of a pair. */
+static int add_input(const struct endpoints *e, struct serve_request *r,
+                     const struct openai_prompt *text, const struct openai_prompt *pair,
+                     const char *param, struct openai_error *error)
+{
+    struct inputs *in = &r->inputs;
+    struct err err = { 0 };
+    struct input one = { 0 };
+    char name[48];
+    int ret;
+
+    snprintf(name, sizeof(name), "%s %zu", param, in->n);
+    if (text->ids) {
+        one.name = xstrdup(name);
+        ret = add_prompt(e, &one.ids, text, error);
+        if (inputs_add(in, &one, ret) < 0)
+            return -1;
+    } else {
+        ret = pair ? inputs_add_pair(in, e->session, name, text->text, pair->text, &err)
+                   : inputs_add_text(in, e->session, name, text->text, text->len, &err);
+        if (ret < 0)
+            return bad_prompt(error, &err, param);
+    }
+    if (!in->v[in->n - 1].ids.n)
+        return openai_fail(error, 400, param, "invalid_value", "%s has no tokens",
+                           name);
+    if (in->v[in->n - 1].ids.n > e->context)
+        return openai_fail(error, 400, param, "context_length_exceeded",
+                           "this model's maximum context length is %" PRIu64
+                           " tokens, and %s has %zu",
+                           e->context, name, in->v[in->n - 1].ids.n);
+    return 0;
+}
+
+/* What vectors are made of: texts; or pairs of the query with each document, or each of
+ * them alone. */
+static int make_inputs(const struct endpoints *e, struct serve_request *r,
+                       struct openai_error *error)
+{
+    const struct openai_request *asked = &r->asked;
+    const bool pairs = e->task == TASK_RERANK;
+    struct err err = { 0 };
+
+    for (size_t i = 0; i < asked->nprompts; i++)
+        if (add_input(e, r, &asked->prompt[i], NULL, "input", error) < 0)
+            return -1;
+    if (asked->kind == OPENAI_RERANK && !pairs &&
+        add_input(e, r, &asked->query, NULL, "query", error) < 0)
+        return -1;
+    for (size_t i = 0; i < asked->ndocuments; i++)
+        if (add_input(e, r, pairs ? &asked->query : &asked->document[i],
+                      pairs ? &asked->document[i] : NULL, "documents", error) < 0)
+            return -1;
+    return inputs_use(&r->inputs, e->session, INPUT_GIVEN, &err) < 0
+               ? bad_prompt(error, &err, NULL)
+               : 0;
+}
+
 static int make_prompts(const struct endpoints *e, struct serve_request *r,
                         struct openai_error *error)
 {
@@ -269,10 +328,37 @@ static int push(const struct endpoints *e, struct http_exchange *x, struct job *
     case QUEUE_TAKEN:
         break;
     }
-    for (size_t i = 0; i < r->nprompts; i++)
-        form.prompt += r->prompt[i].n;
+    form.prompt = serve_tokens(r);
     answer_later(x, j, &form);
     return 0;
+}
+
+/* Does the model do what is asked for? */
+static int check_task(const struct endpoints *e, enum openai_kind kind,
+                      struct openai_error *error)
+{
+    const char *does = e->task == TASK_GENERATE ? "generates text"
+                       : e->task == TASK_EMBED  ? "makes embeddings"
+                                                : "ranks texts";
+    const bool can = kind == OPENAI_RERANK      ? e->task != TASK_GENERATE
+                     : kind == OPENAI_EMBEDDING ? e->task == TASK_EMBED
+                                                : e->task == TASK_GENERATE;
+
+    return can ? 0
+               : openai_fail(error, 400, NULL, "unsupported_task",
+                             "this server %s; another one, with another model or "
+                             "--task, does what is asked for",
+                             does);
+}
+
+static int make(const struct endpoints *e, struct serve_request *r,
+                struct openai_error *error)
+{
+    if (e->task != TASK_GENERATE)
+        return make_inputs(e, r, error);
+    return make_prompts(e, r, error) < 0 || check_room(e, r, error) < 0
+               ? -1
+               : settle(e, r, error);
 }
 
 static void generate(const struct endpoints *e, enum openai_kind kind,
@@ -286,10 +372,9 @@ static void generate(const struct endpoints *e, enum openai_kind kind,
     j->request = r;
     j->free_request = serve_request_free;
     j->most = SLOW_READER;
-    if (openai_parse(&r->asked, kind, in->body, in->nbody, &error) == 0 &&
-        check_model(e, r->asked.model, &error) == 0 &&
-        make_prompts(e, r, &error) == 0 && check_room(e, r, &error) == 0 &&
-        settle(e, r, &error) == 0) {
+    if (check_task(e, kind, &error) == 0 &&
+        openai_parse(&r->asked, kind, in->body, in->nbody, &error) == 0 &&
+        check_model(e, r->asked.model, &error) == 0 && make(e, r, &error) == 0) {
         if (r->asked.echo)
             make_echo(e, r);
         if (push(e, x, j, &error) == 0)
@@ -311,6 +396,18 @@ static void chat(struct endpoints *e, const struct http_request *r,
                  struct http_exchange *x, struct http_reply *reply)
 {
     generate(e, OPENAI_CHAT, r, x, reply);
+}
+
+static void embeddings(struct endpoints *e, const struct http_request *r,
+                       struct http_exchange *x, struct http_reply *reply)
+{
+    generate(e, OPENAI_EMBEDDING, r, x, reply);
+}
+
+static void rerank(struct endpoints *e, const struct http_request *r,
+                   struct http_exchange *x, struct http_reply *reply)
+{
+    generate(e, OPENAI_RERANK, r, x, reply);
 }
 
 /* ---- tokens ---- */
@@ -466,6 +563,10 @@ static const struct route routes[] = {
     { "GET", "/v1/models/", model },
     { "POST", "/v1/chat/completions", chat },
     { "POST", "/v1/completions", complete },
+    { "POST", "/v1/embeddings", embeddings },
+    { "POST", "/v1/rerank", rerank },
+    { "POST", "/v2/rerank", rerank },
+    { "POST", "/rerank", rerank },
     { "POST", "/tokenize", tokenize },
     { "POST", "/detokenize", detokenize },
     { "GET", "/version", version },

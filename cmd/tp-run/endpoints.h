@@ -3,6 +3,7 @@
 #define CMD_TP_RUN_ENDPOINTS_H
 
 #include "cmd/tp-run/messages.h"
+#include "cmd/tp-run/pooled.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/serve/http.h"
 #include "lib/serve/accesslog.h"
@@ -13,6 +14,7 @@
 
 struct endpoints {
     const struct session *session;
+    enum pooled_task task;            /* what the model does */
     const struct messages_form *form; /* NULL: there is no chat template, because of */
     struct ids chat_stop; /* the session's, and the template's; the caller's */
     struct err no_form;   /* this */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/named.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
@@ -15,8 +16,8 @@ enum { IDLE_MS = 100 }; /* so often an idle server looks for a signal */
 struct text {
     struct active *of;
     int choice;
-    uint64_t id;
-    size_t prompt, n; /* tokens: of the prompt, and of the text so far */
+    uint64_t id, number; /* its tag, of an input: it may be over while a step has it */
+    size_t prompt, n;    /* tokens: of the prompt, and of the text so far */
     bool over;
     struct token_stream *stream;
     struct str said;
@@ -47,6 +48,7 @@ struct jobs {
     struct active *first;
     double drain_until; /* 0: it is not asked to end */
     uint64_t computed;  /* tokens, as of the last step */
+    uint64_t numbers;   /* so many inputs there have been */
 };
 
 void serve_request_free(void *request)
@@ -59,6 +61,7 @@ void serve_request_free(void *request)
         str_clear(&r->echo[i]);
     free(r->prompt);
     free(r->echo);
+    inputs_clear(&r->inputs);
     openai_clear(&r->asked);
     sampling_clear(&r->how);
     free(r);
@@ -66,7 +69,18 @@ void serve_request_free(void *request)
 
 size_t serve_choices(const struct serve_request *r)
 {
-    return r->nprompts * (size_t)r->asked.n;
+    return r->inputs.n ? r->inputs.n : r->nprompts * (size_t)r->asked.n;
+}
+
+size_t serve_tokens(const struct serve_request *r)
+{
+    size_t tokens = 0;
+
+    for (size_t i = 0; i < r->nprompts; i++)
+        tokens += r->prompt[i].n;
+    for (size_t i = 0; i < r->inputs.n; i++)
+        tokens += r->inputs.v[i].ids.n;
+    return tokens;
 }
 
 struct jobs *jobs_new(const struct session *session, struct queue *q, struct metrics *m,
@@ -114,6 +128,8 @@ static void note_end(const struct jobs *s, const struct active *a,
     if (aborted)
         return;
     metrics_observe(s->metrics, METRIC_LATENCY, now - a->job->came);
+    if (!a->gained)
+        return;
     metrics_observe(s->metrics, METRIC_DECODE_TIME, now - a->first_token);
     metrics_observe(s->metrics, METRIC_REQUEST_TOKENS, (double)a->gained);
 }
@@ -127,6 +143,20 @@ static void finish(struct jobs *s, struct active *a, const struct err *err)
     note_end(s, a, err);
     job_end(s->queue, a->job, a->cached, err);
     release(s, a);
+}
+
+static int submit_input(struct jobs *s, struct active *a, size_t i, struct err *err)
+{
+    const struct input *in = &a->r->inputs.v[i];
+    struct text *t = &a->text[i];
+    struct scheduler_text plan = { .ids = in->ids.v, .n = in->ids.n };
+
+    *t = (struct text){
+        .of = a, .choice = (int)i, .prompt = in->ids.n, .number = ++s->numbers
+    };
+    plan.tag = t->number;
+    named_give(in, s->session, 0, plan.input, plan.rows);
+    return scheduler_submit(s->scheduler, &plan, &t->id, err);
 }
 
 /* Choice I of a prompt draws as the Ith of equal prompts of tp-run generate does. */
@@ -158,13 +188,9 @@ static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
 
 static void note_begin(const struct jobs *s, struct active *a)
 {
-    size_t tokens = 0;
-
-    for (size_t i = 0; i < a->r->nprompts; i++)
-        tokens += a->r->prompt[i].n;
     a->begun = clock_seconds();
     metrics_observe(s->metrics, METRIC_QUEUE_TIME, a->begun - a->job->came);
-    metrics_observe(s->metrics, METRIC_REQUEST_PROMPT, (double)tokens);
+    metrics_observe(s->metrics, METRIC_REQUEST_PROMPT, (double)serve_tokens(a->r));
 }
 
 static void begin(struct jobs *s, struct job *j)
@@ -182,7 +208,7 @@ static void begin(struct jobs *s, struct job *j)
         a->next->prev = a;
     s->first = a;
     for (; a->n < serve_choices(r) && ret == 0; a->n += ret == 0)
-        ret = submit(s, a, a->n, &err);
+        ret = r->inputs.n ? submit_input(s, a, a->n, &err) : submit(s, a, a->n, &err);
     a->left = a->n;
     note_begin(s, a);
     if (ret < 0) {
@@ -414,6 +440,40 @@ int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)
     else
         scheduler_append(s->scheduler, gain->id, &next, 1);
     return 0;
+}
+
+/* ---- vectors ---- */
+
+static struct text *find_number(const struct jobs *s, uint64_t number)
+{
+    for (const struct active *a = s->first; a; a = a->next)
+        for (size_t i = 0; i < a->n; i++)
+            if (a->text[i].number == number)
+                return &a->text[i];
+    return NULL;
+}
+
+void jobs_vector(struct jobs *s, uint64_t number, const float *x, size_t n)
+{
+    struct text *t = find_number(s, number);
+    struct job_piece piece = { .text = (char *)(uintptr_t)x, .len = n * sizeof(*x) };
+    struct err err = { 0 };
+
+    if (!t)
+        return;
+    for (size_t i = 0; i < n && !err.kind; i++)
+        if (!isfinite(x[i]))
+            err_set(&err, ERR_SYSTEM, "the vector of text %d is NaN or infinite",
+                    t->choice);
+    if (err.kind) {
+        finish(s, t->of, &err);
+        return;
+    }
+    piece.choice = t->choice;
+    piece.end = JOB_STOP;
+    job_add(s->queue, t->of->job, &piece);
+    metrics_add(s->metrics, METRIC_PROMPT_TOKENS, (double)t->prompt);
+    over(s, t, JOB_STOP);
 }
 
 /* ---- the loop ---- */

@@ -5,6 +5,7 @@
 #ifndef CMD_TP_RUN_JOBS_H
 #define CMD_TP_RUN_JOBS_H
 
+#include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/run/scheduler.h"
 #include "lib/serve/metrics.h"
@@ -16,11 +17,14 @@ struct serve_request {
     struct openai_request asked;
     struct ids *prompt; /* [nprompts] */
     size_t nprompts;
-    struct str *echo;    /* [nprompts]: texts that answers begin with; or NULL */
-    struct sampling how; /* how tokens are chosen, and what ends a text */
+    struct str *echo;     /* [nprompts]: texts that answers begin with; or NULL */
+    struct sampling how;  /* how tokens are chosen, and what ends a text */
+    struct inputs inputs; /* of a request for vectors, in place of prompts */
 };
 void serve_request_free(void *request);
 size_t serve_choices(const struct serve_request *r);
+/* The tokens of all its prompts, or inputs. */
+size_t serve_tokens(const struct serve_request *r);
 
 struct jobs;
 /* SESSION, Q and M must outlive the result.  CONTEXT: most tokens of a text, the prompt
@@ -32,6 +36,9 @@ void jobs_free(struct jobs *s);
 int jobs_gain(void *s, const struct scheduler_gain *gain, struct err *err);
 /* Its .told, with the same .arg. */
 int jobs_told(void *s, const struct scheduler_told *told, struct err *err);
+/* The vector X[n] of the input with NUMBER, which is the tag of its text; a no-op if
+ * nobody wants it any more. */
+void jobs_vector(struct jobs *s, uint64_t number, const float *x, size_t n);
 
 /* What others ask of a server while it runs. */
 struct jobs_orders {

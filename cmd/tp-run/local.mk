@@ -24,6 +24,7 @@ bin_tp_run_SOURCES = \
     %D%/messages.c %D%/messages.h \
     %D%/named.c %D%/named.h \
     %D%/outputs.c %D%/outputs.h \
+    %D%/pooled.c %D%/pooled.h \
     %D%/page.c %D%/page.h \
     %D%/plot.c \
     %D%/pooling.c %D%/pooling.h \

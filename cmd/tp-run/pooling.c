@@ -1,6 +1,7 @@
 /* pooling - how the vectors of a model's tokens become one vector of a text */
 #include "cmd/tp-run/pooling.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,4 +149,24 @@ int pooling_read(struct pooling *p, const char *dir, struct err *err)
     free(text);
     free(path);
     return ret;
+}
+
+void pooling_apply(const struct pooling *p, const float *x, size_t rows, size_t cols,
+                   float *out)
+{
+    double squares = 0;
+
+    for (size_t c = 0; c < cols; c++) {
+        double sum = 0;
+
+        if (p->kind == POOL_MEAN)
+            for (size_t r = 0; r < rows; r++)
+                sum += (double)x[r * cols + c];
+        out[c] = p->kind == POOL_MEAN   ? (float)(sum / (double)rows)
+                 : p->kind == POOL_LAST ? x[(rows - 1) * cols + c]
+                                        : x[c];
+        squares += (double)out[c] * (double)out[c];
+    }
+    for (size_t c = 0; p->normalize && c < cols && squares > 0; c++)
+        out[c] = (float)((double)out[c] / sqrt(squares));
 }

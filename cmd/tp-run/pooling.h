@@ -21,6 +21,11 @@ struct pooling {
  * ERR_INPUT names the file, and a step that is none of these. */
 MUST_CHECK int pooling_read(struct pooling *p, const char *dir, struct err *err);
 
+/* OUT[cols] becomes the vector of a text whose tokens have X[rows][cols]: of
+ * POOL_POOLER the first row. */
+void pooling_apply(const struct pooling *p, const float *x, size_t rows, size_t cols,
+                   float *out);
+
 /* The two files' parts of it, of N bytes at TEXT; NAME is for messages.  *WHERE becomes
  * the directory with the config of the pooling, which the caller frees, or NULL: there
  * is no such step. */

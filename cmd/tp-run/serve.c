@@ -19,6 +19,7 @@
 
 #include "cmd/tp-run/endpoints.h"
 #include "cmd/tp-run/jobs.h"
+#include "cmd/tp-run/pooled.h"
 #include "lib/base/fs.h"
 #include "lib/run/serving.h"
 #include "lib/serve/address.h"
@@ -28,6 +29,8 @@ enum {
     ROOM = 4,     /* default size of the cache, in such texts */
     LAST_S = 5    /* for answers on their way when the server ends */
 };
+
+static const char *const task_names[] = { "auto", "generate", "embed", "rerank", NULL };
 
 struct serve {
     struct session *session;
@@ -43,7 +46,9 @@ struct serve {
     int hangups;   /* SIGHUPs that are heeded */
     bool stopping; /* systemd knows */
     bool no_sharing;
-    uint64_t context; /* maximum number of tokens of a text */
+    uint64_t context;     /* maximum number of tokens of a text */
+    int asked_task;       /* enum pooled_task */
+    struct pooled pooled; /* unless it generates */
     /* on rank 0 */
     struct messages_form form;
     struct endpoints endpoints;
@@ -56,6 +61,8 @@ static struct program_options options_of(const struct serve *v)
 {
     const struct session *s = v->session;
 
+    if (v->pooled.task != TASK_GENERATE)
+        return pooled_options(&v->pooled);
     return (struct program_options){ .wanted = true,
                                      .deterministic = s->opt.same_bits,
                                      .rounded = s->opt.compute == COMPUTE_BF16,
@@ -72,7 +79,25 @@ static struct engine_limits limits_of(const struct serve *v)
                                                      ? (size_t)v->cache_tokens
                                                      : (size_t)v->context * ROOM };
 
-    return serving_limits(&how, &v->session->mesh);
+    return v->pooled.task == TASK_GENERATE ? serving_limits(&how, &v->session->mesh)
+                                           : pooled_limits(&v->pooled, how.context);
+}
+
+/* The same on all ranks, but for what rank 0 alone calls. */
+static struct scheduler_options scheduling(struct serve *v,
+                                           const struct engine_limits *limits)
+{
+    if (v->pooled.task != TASK_GENERATE)
+        return (struct scheduler_options){ .limits = limits,
+                                           .see = pooled_see,
+                                           .collect = pooled_collect,
+                                           .arg = &v->pooled };
+    return (struct scheduler_options){ .grow = true,
+                                       .no_sharing = v->no_sharing,
+                                       .limits = limits,
+                                       .gain = jobs_gain,
+                                       .told = jobs_told,
+                                       .arg = v->jobs };
 }
 
 static void say_ready(const struct serve *v, const struct address *at)
@@ -166,18 +191,15 @@ static int lead(struct serve *v, struct address *at, struct runner *r,
                 const struct engine_limits *limits, struct err *err)
 {
     struct queue *queue = queue_new((size_t)v->waiting);
-    struct scheduler_options how = { .grow = true,
-                                     .no_sharing = v->no_sharing,
-                                     .limits = limits,
-                                     .gain = jobs_gain,
-                                     .told = jobs_told };
+    struct scheduler_options how;
     struct scheduler *scheduler = NULL;
     int ret;
 
     v->endpoints.queue = queue;
     v->endpoints.metrics = metrics_new();
     v->jobs = jobs_new(v->session, queue, v->endpoints.metrics, v->context);
-    how.arg = v->jobs;
+    v->pooled.jobs = v->jobs;
+    how = scheduling(v, limits);
     ret = scheduler_open(&scheduler, r, &how, err);
     if (ret == 0)
         ret = serve(v, at, scheduler, err);
@@ -191,9 +213,7 @@ static int lead(struct serve *v, struct address *at, struct runner *r,
 static int follow(struct serve *v, struct runner *r, const struct engine_limits *limits,
                   struct err *err)
 {
-    const struct scheduler_options how = { .grow = true,
-                                           .no_sharing = v->no_sharing,
-                                           .limits = limits };
+    const struct scheduler_options how = scheduling(v, limits);
     struct scheduler *scheduler = NULL;
     int ret = scheduler_open(&scheduler, r, &how, err);
 
@@ -235,7 +255,9 @@ static int serve_rank(void *arg, struct comm *comm, struct err *err)
         return -1;
     }
     ret = session_report(s, &r, comm, err);
-    if (ret == 0 && !r.program->causal)
+    if (ret == 0 && v->pooled.task != TASK_GENERATE)
+        ret = pooled_begin(&v->pooled, &r, err);
+    else if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       s->checkpoint->model->family);
     if (ret == 0)
@@ -243,6 +265,7 @@ static int serve_rank(void *arg, struct comm *comm, struct err *err)
                               : follow(v, &r, &limits, err);
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
+    pooled_clear(&v->pooled);
     address_close(&at);
     return ret;
 }
@@ -254,6 +277,12 @@ static int check_model(struct serve *v, struct err *err)
     const struct session *s = v->session;
     const uint64_t most = v->cache_tokens ? (uint64_t)v->cache_tokens : USUAL;
 
+    if (pooled_find_task(&v->pooled.task, (enum pooled_task)v->asked_task, s, err) <
+            0 ||
+        pooled_init(&v->pooled, s, v->pooled.task, err) < 0)
+        return -1;
+    if (v->pooled.task == TASK_GENERATE && session_need_lm(s, err) < 0)
+        return -1;
     if (s->source)
         return err_set(err, ERR_INPUT,
                        "family %s has an encoder: serve is for decoders, and 'tp-run "
@@ -288,6 +317,7 @@ static int prepare(struct serve *v, struct err *err)
                        s->path);
     s->replaces = true; /* JSON is UTF-8 */
     *e = (struct endpoints){ .session = s,
+                             .task = v->pooled.task,
                              .sampling = &v->sampling,
                              .name = v->name,
                              .context = v->context,
@@ -299,6 +329,8 @@ static int prepare(struct serve *v, struct err *err)
         return -1;
     add_layout(&v->layout, &s->mesh);
     e->layout = str_text(&v->layout);
+    if (v->pooled.task != TASK_GENERATE)
+        return 0;
     if (messages_open(&v->form, s, &v->options, err) == 0) {
         e->form = &v->form;
         for (size_t i = 0; i < s->stop.n; i++)
@@ -318,8 +350,7 @@ static int open_serve(struct serve *v, struct err *err)
     const bool front = launcher_is_front(&s->launcher);
     struct program_options options;
 
-    if (session_need_lm(s, err) < 0 || sampling_settle(&v->sampling, s, err) < 0 ||
-        check_model(v, err) < 0)
+    if (check_model(v, err) < 0 || sampling_settle(&v->sampling, s, err) < 0)
         return -1;
     if (!v->sampling.how.v[PROCESSOR_TEMPERATURE].given &&
         !sampling_draws(&v->sampling))
@@ -350,6 +381,7 @@ int serve_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         { OPT_STRING, '\0', "listen", &v.listen, "WHERE",
           "ADDRESS:PORT, unix:PATH (default: 127.0.0.1:8000)", NULL, NULL },
+        { OPT_CHOICE, '\0', "task", &v.asked_task, "TASK", NULL, task_names, NULL },
         { OPT_STRING, '\0', "served-name", &v.name, "NAME",
           "the model's name (default: its directory's)", NULL, NULL },
         { OPT_INT, '\0', "drain-timeout", &v.drain_s, "SECONDS",

@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/serve/sse.h"
+#include "lib/serve/vectors.h"
 
 struct choice {
     struct str text; /* of an answer that is not streamed */
@@ -115,6 +116,27 @@ static void collect(struct answer *a, const struct job_taken *t)
     }
 }
 
+static void print(const struct answer *a, struct http_reply *reply,
+                  const struct openai_choice *all)
+{
+    struct openai_error e;
+
+    switch (a->request->kind) {
+    case OPENAI_RERANK:
+        vectors_add_ranks(&reply->body, &a->head, a->request, all, a->n, &a->usage);
+        break;
+    case OPENAI_EMBEDDING:
+        if (vectors_add_embeddings(&reply->body, &a->head, a->request, all, a->n,
+                                   &a->usage, &e) == 0)
+            break;
+        reply->status = e.status;
+        openai_add_error(&reply->body, &e);
+        break;
+    default:
+        openai_add_answer(&reply->body, &a->head, all, a->n, &a->usage);
+    }
+}
+
 static void put_together(struct answer *a, struct http_reply *reply)
 {
     struct openai_choice *all = xcalloc(a->n, sizeof(*all));
@@ -132,7 +154,7 @@ static void put_together(struct answer *a, struct http_reply *reply)
     }
     reply->status = 200;
     reply->type = "application/json";
-    openai_add_answer(&reply->body, &a->head, all, a->n, &a->usage);
+    print(a, reply, all);
     for (size_t i = 0; i < a->n; i++)
         tokens_release(&tokens[i]);
     free(tokens);

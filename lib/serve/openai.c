@@ -362,10 +362,12 @@ static int take_prompt(struct openai_request *r, const struct json *j, const cha
                        struct openai_error *e)
 {
     const bool many = j->type == JSON_ARRAY && !is_ids(j);
+    const unsigned most =
+        r->kind == OPENAI_EMBEDDING ? OPENAI_MOST_TEXTS : OPENAI_MOST_CHOICES;
 
-    if (many && (!j->first || j->n > OPENAI_MOST_CHOICES))
+    if (many && (!j->first || j->n > most))
         return openai_fail(e, 400, name, "invalid_value",
-                           "%s: expected 1 to %d of them", name, OPENAI_MOST_CHOICES);
+                           "%s: expected 1 to %u of them", name, most);
     r->prompt = xcalloc(many ? j->n : 1, sizeof(*r->prompt));
     if (!many)
         return add_prompt(r, j, name, e);
@@ -382,6 +384,75 @@ static int take_tokens(struct openai_request *r, const struct json *j, const cha
     return is_ids(j) || (j->type == JSON_ARRAY && !j->first)
                ? 0
                : bad(e, name, "a list of token ids");
+}
+
+/* ---- vectors ---- */
+
+static int take_encoding(struct openai_request *r, const struct json *j,
+                         const char *name, struct openai_error *e)
+{
+    const char *text = json_string(j);
+
+    r->base64 = text && !strcmp(text, "base64");
+    return r->base64 || (text && !strcmp(text, "float"))
+               ? 0
+               : bad(e, name, "\"float\" or \"base64\"");
+}
+
+static int take_dimensions(struct openai_request *r, const struct json *j,
+                           const char *name, struct openai_error *e)
+{
+    return take_count(&r->dimensions, j, 1, INT32_MAX, name, e);
+}
+
+/* A text, or {"text": TEXT}. */
+static int take_text(struct openai_prompt *out, const struct json *j, const char *name,
+                     struct openai_error *e)
+{
+    const struct json *text = j->type == JSON_OBJECT ? json_get(j, "text") : j;
+
+    out->text = json_string(text);
+    if (!out->text)
+        return bad(e, name, "a text, or an object with \"text\"");
+    out->len = text->n;
+    return 0;
+}
+
+static int take_query(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    return take_text(&r->query, j, name, e);
+}
+
+static int take_documents(struct openai_request *r, const struct json *j,
+                          const char *name, struct openai_error *e)
+{
+    if (j->type != JSON_ARRAY || !j->first || j->n > OPENAI_MOST_TEXTS)
+        return openai_fail(e, 400, name, "invalid_value",
+                           "%s: expected a list of 1 to %d texts", name,
+                           OPENAI_MOST_TEXTS);
+    r->document = xcalloc((size_t)j->n, sizeof(*r->document));
+    for (j = j->first; j; j = j->next)
+        if (take_text(&r->document[r->ndocuments++], j, name, e) < 0)
+            return -1;
+    return 0;
+}
+
+static int take_top_n(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    return take_count(&r->top_n, j, 1, INT32_MAX, name, e);
+}
+
+static int take_return_documents(struct openai_request *r, const struct json *j,
+                                 const char *name, struct openai_error *e)
+{
+    bool wanted = true;
+
+    if (take_flag(&wanted, j, name, e) < 0)
+        return -1;
+    r->leaves_texts = !wanted;
+    return 0;
 }
 
 /* ---- what is not supported ---- */
@@ -459,14 +530,23 @@ enum {
     COMPLETION = 1 << OPENAI_COMPLETION,
     CHAT = 1 << OPENAI_CHAT,
     BOTH = COMPLETION | CHAT,
+    EMBEDDING = 1 << OPENAI_EMBEDDING,
+    RERANK = 1 << OPENAI_RERANK,
     TOKENIZE = 1 << OPENAI_TOKENIZE,
     DETOKENIZE = 1 << OPENAI_DETOKENIZE,
-    ALL = BOTH | TOKENIZE | DETOKENIZE
+    ALL = BOTH | EMBEDDING | RERANK | TOKENIZE | DETOKENIZE
 };
 
 static const struct param params[] = {
     { "model", ALL, take_model },
     { "prompt", COMPLETION | TOKENIZE, take_prompt },
+    { "input", EMBEDDING, take_prompt },
+    { "encoding_format", EMBEDDING, take_encoding },
+    { "dimensions", EMBEDDING, take_dimensions },
+    { "query", RERANK, take_query },
+    { "documents", RERANK, take_documents },
+    { "top_n", RERANK, take_top_n },
+    { "return_documents", RERANK, take_return_documents },
     { "tokens", DETOKENIZE, take_tokens },
     { "max_tokens", BOTH, take_max_tokens },
     { "max_completion_tokens", CHAT, take_max_tokens },
@@ -508,6 +588,7 @@ static const struct param params[] = {
     { "reasoning_effort", CHAT, refuse },
     { "response_format", BOTH, want_text },
     { "suffix", COMPLETION, want_empty },
+    { "truncate_prompt_tokens", EMBEDDING | RERANK, refuse },
     { "tool_choice", CHAT, want_none },
     { "tools", CHAT, want_empty },
     { "use_beam_search", BOTH, want_zero },
@@ -649,6 +730,12 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
                            "max_tokens: no token, and no echo of the prompt");
     if (kind == OPENAI_COMPLETION && !r->prompt)
         return openai_fail(e, 400, "prompt", "missing_parameter", "no \"prompt\"");
+    if (kind == OPENAI_EMBEDDING && !r->prompt)
+        return openai_fail(e, 400, "input", "missing_parameter", "no \"input\"");
+    if (kind == OPENAI_RERANK && (!r->query.text || !r->document))
+        return openai_fail(e, 400, r->query.text ? "documents" : "query",
+                           "missing_parameter", "no \"%s\"",
+                           r->query.text ? "documents" : "query");
     if (kind == OPENAI_DETOKENIZE && !r->tokens)
         return openai_fail(e, 400, "tokens", "missing_parameter", "no \"tokens\"");
     if (kind == OPENAI_TOKENIZE && (r->nprompts > 1 || (r->prompt && r->prompt->ids)))
@@ -664,6 +751,7 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
 void openai_clear(struct openai_request *r)
 {
     free(r->prompt);
+    free(r->document);
     free(r->stop);
     free(r->stop_ids);
     free(r->bias);
@@ -677,7 +765,10 @@ void openai_clear(struct openai_request *r)
 void openai_head_init(struct openai_head *h, enum openai_kind kind, const char *model)
 {
     unsigned char bytes[12] = { 0 };
-    int n = snprintf(h->id, sizeof(h->id), kind == OPENAI_CHAT ? "chatcmpl-" : "cmpl-");
+    int n = snprintf(h->id, sizeof(h->id), "%s-",
+                     kind == OPENAI_CHAT     ? "chatcmpl"
+                     : kind == OPENAI_RERANK ? "rerank"
+                                             : "cmpl");
 
     (void)!getrandom(bytes, sizeof(bytes), 0);
     for (size_t i = 0; i < sizeof(bytes); i++)

@@ -33,8 +33,10 @@ void openai_add_error(struct str *out, const struct openai_error *e);
 enum openai_kind {
     OPENAI_COMPLETION,
     OPENAI_CHAT,
-    OPENAI_TOKENIZE,  /* vLLM's: one prompt, or messages */
-    OPENAI_DETOKENIZE /* the same: .tokens */
+    OPENAI_TOKENIZE,   /* vLLM's: one prompt, or messages */
+    OPENAI_DETOKENIZE, /* the same: .tokens */
+    OPENAI_EMBEDDING,  /* vectors of .prompt, which is called "input" */
+    OPENAI_RERANK      /* as Jina's and Cohere's: .query and .document */
 };
 
 /* One of the prompts of a completion. */
@@ -88,6 +90,15 @@ struct openai_request {
     int32_t *stop_ids; /* [nstop_ids] tokens that do */
     size_t nstop_ids;
     bool ignore_eos; /* the model's own end does not */
+    /* of vectors */
+    bool base64;                /* they come as text, */
+    uint64_t dimensions;        /* so many numbers of them; 0: all */
+    struct openai_prompt query; /* a text, */
+    struct openai_prompt
+        *document; /* [ndocuments]: and those that are compared to it */
+    size_t ndocuments;
+    uint64_t top_n;    /* so many of the best are told; 0: all */
+    bool leaves_texts; /* without their texts */
 };
 
 enum {
@@ -95,7 +106,8 @@ enum {
     OPENAI_MOST_STOPS = 16,
     OPENAI_MOST_LIKELY = 20,
     OPENAI_MOST_BIASES = 1024,
-    OPENAI_MOST_BAD_WORDS = 1024
+    OPENAI_MOST_BAD_WORDS = 1024,
+    OPENAI_MOST_TEXTS = 2048 /* of a request for vectors */
 };
 
 /* Parses the N bytes at BODY.  Call openai_clear also after a failure, which has

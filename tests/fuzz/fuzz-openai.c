@@ -22,6 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kind = data[0] == 'c'   ? OPENAI_CHAT
            : data[0] == 't' ? OPENAI_TOKENIZE
            : data[0] == 'd' ? OPENAI_DETOKENIZE
+           : data[0] == 'e' ? OPENAI_EMBEDDING
+           : data[0] == 'r' ? OPENAI_RERANK
                             : OPENAI_COMPLETION;
     if (openai_parse(&r, kind, (const char *)data + 1, size - 1, &e) < 0) {
         assert(e.status == 400 && *e.text);
@@ -30,7 +32,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         json_clear(&doc);
     } else {
         assert(r.n >= 1 && r.likely >= -1 && r.likely <= OPENAI_MOST_LIKELY);
-        assert(kind != OPENAI_COMPLETION || r.nprompts >= 1);
+        assert((kind != OPENAI_COMPLETION && kind != OPENAI_EMBEDDING) ||
+               r.nprompts >= 1);
+        assert(kind != OPENAI_RERANK || (r.query.text && r.ndocuments));
+        for (size_t i = 0; i < r.ndocuments; i++)
+            assert(r.document[i].text);
         for (size_t i = 0; i < OPENAI_NUMBERS; i++)
             assert(r.given.number[i] || r.number[i] == 0);
         for (size_t i = 0; i < r.nbias; i++)

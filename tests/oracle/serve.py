@@ -119,3 +119,22 @@ with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0
         check("SIGTERM", server.wait(60) == 0)
     finally:
         server.kill()
+
+with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0.1:0", "--task", "embed",
+                       "--served-name", "m", model], stdout=subprocess.PIPE, text=True, env={}) as server:
+    try:
+        c = openai.OpenAI(base_url=json.loads(server.stdout.readline())["url"] + "/v1", api_key="x", max_retries=0)
+        alone = json.loads(subprocess.run([tp_run, "embed", "--backend", "cpu", "--json", "-p", "Hello", model],
+                                          stdout=subprocess.PIPE, check=True).stdout)["embedding"]
+
+        def near(a, b):
+            return len(a) == len(b) and all(abs(x - y) < 1e-5 for x, y in zip(a, b))
+
+        check("embeddings, which the client asks for as base64", near(
+            c.embeddings.create(model="m", input="Hello").data[0].embedding, alone))
+        check("as lists", near(c.embeddings.create(model="m", input="Hello", encoding_format="float").data[0].embedding, alone))
+        many = c.embeddings.create(model="m", input=["x" * (i % 5 + 1) for i in range(300)] + ["Hello"], dimensions=7)
+        check("many of few dimensions", len(many.data) == 301 and near(many.data[300].embedding, alone[:7])
+              and [d.index for d in many.data] == list(range(301)))
+    finally:
+        server.kill()
