@@ -35,14 +35,84 @@ t5 stacks/t5
 marian stacks/marian
 END
 
+# beam searches: what each of NAME.beams finds, and its score within 1e-4
+search() {
+    begin=$(head -n 1 "$data/generation/$name.beams")
+    sed "s/^/{$begin,/; s/\$/}/" "$data/generation/beams.settings" > lines
+    tp-run generate --ignore-generation-config --json --max-tokens 14 --input lines "$@" "$data/$dir" |
+        sed 's/.*"choices":\[//; s/\]}$//; s/},{/} {/g
+            s/{"ids":\[\([0-9,]*\)\],"text":null,"score":\([-0-9.e]*\)[^}]*}/\1:\2/g' > found
+}
+same_found() {
+    sed 1d "$data/generation/$name.beams" | paste -d ' ' found - | awk '{
+        for (i = 1; i <= NF / 2; i++) {
+            split($i, got, ":"); split($(i + NF / 2), want, ":"); d = got[2] - want[2]
+            if (NF % 2 || got[1] != want[1] || d > 1e-4 || d < -1e-4) exit 1
+        }
+    } END { if (NR != 33) exit 1 }'
+}
+while read -r name dir; do
+    search
+    ok "$name: beams find what transformers' find, with its scores" same_found
+    for layout in "--tp 3" "--pp 2" "--cache-tokens 48 --requests 2"; do
+        [ -z "${SHORT-}" ] || [ "$name" = t5 ] || continue
+        # shellcheck disable=SC2086
+        search $layout
+        ok "$name: and with $layout" same_found
+    done
+done <<END
+llama models/llama-gqa
+bart stacks/bart
+t5 stacks/t5
+marian stacks/marian
+END
+
 model=$data/models/llama-gqa
+
+# several texts of a prompt are those of the seeds that follow
+seeds() {
+    tp-run generate --ignore-generation-config --json --max-tokens 9 --temperature 1.3 --input line "$@" |
+        grep -o '"ids":\[[0-9,]*\]'
+}
+for own in models/llama-gqa stacks/bart models/lfm2; do
+    echo '{"ids":[3,4,5]}' > line
+    [ "$own" = stacks/bart ] && echo '{"source":[3,4,5]}' > line
+    for seed in 5 6 7; do seeds --seed $seed "$data/$own"; done > expected
+    for layout in "--tp 2" "--dp 2 --cache-tokens 16 --requests 1"; do
+        # shellcheck disable=SC2086
+        seeds --seed 5 --num-return 3 $layout "$data/$own" > ids
+        ok "$own: --num-return draws with the seeds that follow, with $layout" cmp ids expected
+    done
+done
+run tp-run generate --prompt ROMEO: --max-tokens 8 --beams 3 --num-return 2 "$bard"
+out_is "
+Sirrah, I am
+
+Sirrah, I know" "the texts of a prompt follow one another"
+run tp-run generate --prompt ROMEO: --max-tokens 8 --num-return 2 "$bard"
+status_is 2 "several texts that would be the same are refused"
+err_has "tp-run: --num-return needs --beams or --temperature" "by name"
+run tp-run generate --prompt ROMEO: --beams 3 --num-return 4 "$bard"
+err_has "tp-run: --num-return is above --beams" "and more than there are beams"
+cp -r "$bard" grouped && chmod -R u+w grouped
+echo '{"num_beams":4,"num_beam_groups":2}' > grouped/generation_config.json
+run tp-run generate --prompt ROMEO: grouped
+status_is 3 "groups of beams are refused"
+err_has "tp-run cannot follow num_beam_groups = 2" "by name"
+echo '{"num_beams":3,"num_return_sequences":2,"max_new_tokens":8,"length_penalty":0.5,"early_stopping":true}' > grouped/generation_config.json
+tp-run generate --json --prompt ROMEO: grouped | sed 's/,"tokens_per_second":[0-9.]*//g' > by-file
+tp-run generate --json --prompt ROMEO: --beams 3 --num-return 2 --max-tokens 8 --length-penalty 0.5 \
+    --early-stopping true "$bard" | sed 's/,"tokens_per_second":[0-9.]*//g' > by-option
+ok "generation_config.json says what the options say" cmp by-file by-option
+run tp-run serve grouped
+err_has "tp-run cannot follow num_beams = 3" "a server does not search, and says so"
 
 # options say the same as keys
 same_as() {
     echo "{\"ids\":[3,4,5],$1}" > line
-    tp-run generate --json --max-tokens 9 --input line "$model" | sed 's/.*,"ids"/"ids"/; s/,"tokens_per.*//' > by-line
+    tp-run generate --json --max-tokens 9 --input line "$model" | sed 's/.*[,{]"ids"/"ids"/; s/,"tokens_per.*//' > by-line
     shift
-    tp-run generate --json --max-tokens 9 --ids 3,4,5 "$@" "$model" | sed 's/.*,"ids"/"ids"/; s/,"tokens_per.*//' > by-option
+    tp-run generate --json --max-tokens 9 --ids 3,4,5 "$@" "$model" | sed 's/.*[,{]"ids"/"ids"/; s/,"tokens_per.*//' > by-option
     cmp by-line by-option
 }
 while IFS='|' read -r keys options; do
@@ -59,6 +129,8 @@ done <<'END'
 "temperature":1,"seed":7,"typical_p":0.4,"top_k":20,"top_p":0.8|--temperature 1 --seed 7 --typical-p 0.4 --top-k 20 --top-p 0.8
 "stop_ids":[56,21],"ignore_eos":true,"min_new_tokens":3|--stop-ids 56,21 --ignore-eos --min-tokens 3
 "max_tokens":4,"logprobs":2|--max-tokens 4 --logprobs 2
+"num_beams":3,"length_penalty":2,"early_stopping":"never"|--beams 3 --length-penalty 2 --early-stopping never
+"num_beams":3,"num_return_sequences":2,"temperature":1.2,"seed":3|--beams 3 --num-return 2 --temperature 1.2 --seed 3
 END
 run tp-run generate --ids 3 --min-p 0.1 "$model"
 err_has "tp-run: --min-p needs --temperature" "what is about drawing needs a temperature"

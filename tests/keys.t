@@ -101,7 +101,7 @@ generate() {
     shift
     run tp-run generate --json --ids 3,4,5 "$@" m
 }
-for setting in '"num_beams": 4' '"guidance_scale": 1.5' '"watermarking_config": { "bias": 2 }' \
+for setting in '"num_beam_groups": 2' '"guidance_scale": 1.5' '"watermarking_config": { "bias": 2 }' \
     '"max_time": 9'; do
     generate "{ $setting }"
     key=${setting##*, }
@@ -127,9 +127,10 @@ done <<'END'
 "no_repeat_ngram_size": 1|--no-repeat-ngram 1
 "suppress_tokens": [7, 8]|--suppress-tokens 7,8
 "min_new_tokens": 9|--min-tokens 9
+"num_beams": 4, "early_stopping": "never"|--beams 4 --early-stopping never
 "do_sample": true, "min_p": 0.1, "top_k": null|--temperature 1 --min-p 0.1 --top-k 50
 END
-generate '{ "num_beams": 4 }' --ignore-generation-config --max-tokens 3
+generate '{ "num_beam_groups": 2 }' --ignore-generation-config --max-tokens 3
 status_is 0 "--ignore-generation-config passes over it"
 for setting in '"repetition_penalty": 1.0' '"suppress_tokens": null' '"bad_words_ids": []' '"min_p": 0.1' \
     '"num_beams": 1, "length_penalty": 2, "early_stopping": true'; do

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/tp-run/sampling.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/str.h"
@@ -14,7 +15,7 @@ enum effect {
     NOTHING, /* whatever its value */
     READ,    /* by asked_read or session_open */
     ALWAYS,  /* it changes the text, unless it is NEUTRAL */
-    IF_BEAMS /* only where num_beams is above 1, which is refused */
+    SEARCHES /* the same, where the caller does not search; else it is read */
 };
 
 /* The keys of transformers' GenerationConfig, including those of older versions, beside
@@ -31,9 +32,9 @@ static const struct {
     { "decoder_start_token_id", READ, 0 },
     { "*_token_id", NOTHING, 0 },
     { "max_time", ALWAYS, 0 },
-    { "num_beams", ALWAYS, 1 },
+    { "num_beams", SEARCHES, 1 },
     { "num_beam_groups", ALWAYS, 1 },
-    { "num_return_sequences", ALWAYS, 1 },
+    { "num_return_sequences", SEARCHES, 1 },
     { "force_words_ids", ALWAYS, 0 },
     { "constraints", ALWAYS, 0 },
     { "guidance_scale", ALWAYS, 1 },
@@ -41,16 +42,16 @@ static const struct {
     { "watermarking_config", ALWAYS, 0 },
     { "penalty_alpha", ALWAYS, 0 },
     { "dola_layers", ALWAYS, 0 },
-    { "early_stopping", IF_BEAMS, 0 },
-    { "length_penalty", IF_BEAMS, 0 },
-    { "diversity_penalty", IF_BEAMS, 0 },
+    { "early_stopping", READ, 0 },
+    { "length_penalty", READ, 0 },
+    { "renormalize_logits", READ, 0 },
+    { "diversity_penalty", NOTHING, 0 }, /* of groups */
     /* implementation, drafts, and what is returned */
     { "use_*", NOTHING, 0 },
     { "cache_*", NOTHING, 0 },
     { "max_cache_len", NOTHING, 0 },
     { "output_*", NOTHING, 0 },
     { "return_*", NOTHING, 0 },
-    { "renormalize_logits", NOTHING, 0 },
     { "remove_invalid_values", NOTHING, 0 },
     { "assistant_*", NOTHING, 0 },
     { "is_assistant", NOTHING, 0 },
@@ -105,8 +106,8 @@ static int refuse(const char *path, const cJSON *value, const char *neutral,
 }
 
 /* Checks all members of CONFIG and appends unknown ones to UNKNOWN. */
-static int check_keys(const char *path, const cJSON *config, struct str *unknown,
-                      struct err *err)
+static int check_keys(const char *path, const cJSON *config, bool searches,
+                      struct str *unknown, struct err *err)
 {
     const cJSON *value;
 
@@ -114,7 +115,9 @@ static int check_keys(const char *path, const cJSON *config, struct str *unknown
     {
         int i = find_key(value->string);
         const double neutral = i >= 0 && i < NKEYS ? keys[i].neutral : 0;
-        bool counts = i >= 0 && i < NKEYS && keys[i].effect == ALWAYS;
+        bool counts =
+            i >= 0 && i < NKEYS &&
+            (keys[i].effect == ALWAYS || (keys[i].effect == SEARCHES && !searches));
 
         if (counts && !is_neutral(value, neutral))
             return refuse(path, value, neutral != 0 ? "1" : "none", err);
@@ -211,6 +214,44 @@ static int take_processors(struct asked *a, const struct session *s, const char 
     return 0;
 }
 
+/* false, true or "never". */
+static int take_early(const char *path, const cJSON *config, enum beams_early *out,
+                      struct err *err)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(config, "early_stopping");
+
+    if (!value || cJSON_IsNull(value))
+        return 0;
+    if (cJSON_IsBool(value))
+        *out = cJSON_IsTrue(value) ? BEAMS_EARLY : BEAMS_SOON;
+    else if (cJSON_IsString(value) && !strcmp(value->valuestring, "never"))
+        *out = BEAMS_NEVER;
+    else
+        return err_set(err, ERR_INPUT,
+                       "%s: early_stopping is neither true nor false nor \"never\"",
+                       path);
+    return 0;
+}
+
+static int take_beams(struct asked *a, const char *path, const cJSON *config,
+                      struct err *err)
+{
+    double n = 1, returns = 1;
+
+    a->beams.length_penalty = 1;
+    a->normal =
+        cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "renormalize_logits"));
+    if (take_number(path, config, "num_beams", 1, SAMPLING_BEAMS, &n, err) < 0 ||
+        take_number(path, config, "num_return_sequences", 1, SAMPLING_BEAMS, &returns,
+                    err) < 0 ||
+        take_number(path, config, "length_penalty", -1e3, 1e3, &a->beams.length_penalty,
+                    err) < 0)
+        return -1;
+    a->beams.n = (size_t)n;
+    a->returns = (size_t)returns;
+    return take_early(path, config, &a->beams.early, err);
+}
+
 static int take_settings(struct asked *a, const struct session *s, const char *path,
                          const cJSON *config, struct err *err)
 {
@@ -223,7 +264,8 @@ static int take_settings(struct asked *a, const struct session *s, const char *p
         return -1;
     a->max_new = (uint64_t)max_new;
     a->max_length = (uint64_t)max_length;
-    if (take_id(path, config, "decoder_start_token_id", &a->start, err) < 0 ||
+    if (take_beams(a, path, config, err) < 0 ||
+        take_id(path, config, "decoder_start_token_id", &a->start, err) < 0 ||
         take_stops(a, path, config, err) < 0)
         return -1;
     return take_processors(a, s, path, config, sampled, err);
@@ -242,7 +284,7 @@ static void keep_generation_keys(cJSON *config)
 }
 
 static int read_config(struct asked *a, const struct session *s, const char *path,
-                       bool own, struct err *err)
+                       bool own, bool searches, struct err *err)
 {
     struct str unknown = { 0 };
     char *text;
@@ -262,7 +304,7 @@ static int read_config(struct asked *a, const struct session *s, const char *pat
     }
     if (!own)
         keep_generation_keys(config);
-    if (check_keys(path, config, &unknown, err) == 0)
+    if (check_keys(path, config, searches, &unknown, err) == 0)
         ret = take_settings(a, s, path, config, err);
     if (ret == 0 && unknown.len && !s->opt.quiet)
         cmd_warn(s->cmd, "%s: not known and ignored: %s", path, str_text(&unknown));
@@ -271,19 +313,22 @@ static int read_config(struct asked *a, const struct session *s, const char *pat
     return ret;
 }
 
-int asked_read(struct asked *a, const struct session *s, struct err *err)
+int asked_read(struct asked *a, const struct session *s, bool searches, struct err *err)
 {
     static const char *const files[] = { "generation_config.json", "config.json" };
     int ret = 0;
 
-    *a = (struct asked){ .how = PROCESSORS_NEUTRAL, .start = -1 };
+    *a = (struct asked){ .how = PROCESSORS_NEUTRAL,
+                         .start = -1,
+                         .beams = { .n = 1, .length_penalty = 1 },
+                         .returns = 1 };
     for (int i = 0; i < 2; i++) {
         char *path = fs_join_dup(s->checkpoint->home, files[i]);
         bool exists = false;
 
         ret = fs_find(&exists, path, err);
         if (exists)
-            ret = read_config(a, s, path, i == 0, err);
+            ret = read_config(a, s, path, i == 0, searches, err);
         free(path);
         if (ret < 0 || exists)
             break;

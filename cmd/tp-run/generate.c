@@ -28,22 +28,26 @@ struct generate {
     bool no_sharing;    /* each prompt is computed by itself */
     bool chats;         /* the prompts are chats */
     bool echo;          /* prints the text of a prompt first */
-    struct text *text;  /* [prompts.n] */
+    struct text *text;  /* [first[prompts.n]] */
+    size_t *first;      /* [prompts.n + 1]: the first text of a prompt */
     struct ids most;    /* [prompts.n]: tokens of each text at its longest */
     bool draws, logits; /* some text does, or needs them */
+    size_t widest, all; /* texts in generation: of one prompt at most, of all */
     /* on rank 0 */
     struct sampling *own; /* [prompts.n]: of lines that say how they are generated */
     struct scheduler *scheduler;
-    size_t turn; /* the text that is printed now */
+    struct beams *beams;
+    size_t turn, part; /* the prompt that is printed now, and which of its texts */
     const char *output;
     bool resume;
     struct answers answers; /* of --output */
 };
 
-/* A text in generation. */
+/* A text in generation, or one that a search finds. */
 struct text {
     const struct ids *prompt, *source;
     const struct input *input;
+    size_t at;      /* the index of its prompt */
     struct ids ids; /* new tokens */
     enum finish finish;
     /* on rank 0: */
@@ -53,6 +57,8 @@ struct text {
     size_t ntold, cap_told;
     struct token_stream *stream; /* with a tokenizer */
     struct saying said;
+    float score;  /* of what a search has found */
+    bool missing; /* it has found fewer */
     bool echoed;  /* its prompt is printed */
     size_t shown; /* bytes of SAID, or ids without a tokenizer, already printed */
     double first, seconds; /* time of its first new token; time since then */
@@ -99,6 +105,35 @@ static void add_logprobs(struct str *out, const struct generate *g,
     str_addc(out, ']');
 }
 
+static size_t texts_of(const struct generate *g, size_t i)
+{
+    return g->first[i + 1] - g->first[i];
+}
+
+/* What is generated. */
+static void add_text(struct str *out, const struct generate *g, const struct text *t)
+{
+    str_add(out, "\"ids\":");
+    ids_print_json(out, &t->ids);
+    str_add(out, ",\"text\":");
+    if (g->session->tokenizer)
+        str_add_jsonn(out, str_text(&t->said.text), t->said.text.len);
+    else
+        str_add(out, "null");
+    if (g->chats) {
+        str_add(out, ",\"role\":\"assistant\",\"content\":");
+        str_add_jsonn(out, str_text(&t->said.text), t->said.text.len);
+    }
+    if (t->choosing.of == PICK_SCORES)
+        str_addf(out, ",\"score\":%.9g", (double)t->score);
+    else if (t->choosing.likely >= 0)
+        add_logprobs(out, g, t);
+    str_addf(out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g",
+             finish_names[t->finish],
+             t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
+}
+
+/* The texts of a prompt, of which T is the first. */
 static void add_json(struct str *out, const struct generate *g, const struct text *t,
                      size_t line)
 {
@@ -122,28 +157,25 @@ static void add_json(struct str *out, const struct generate *g, const struct tex
     }
     str_add(out, "\"prompt_ids\":");
     ids_print_json(out, t->prompt);
-    str_add(out, ",\"ids\":");
-    ids_print_json(out, &t->ids);
-    str_add(out, ",\"text\":");
-    if (g->session->tokenizer)
-        str_add_jsonn(out, str_text(&t->said.text), t->said.text.len);
+    str_addc(out, ',');
+    if (texts_of(g, t->at) == 1)
+        add_text(out, g, t);
     else
-        str_add(out, "null");
-    if (g->chats) {
-        str_add(out, ",\"role\":\"assistant\",\"content\":");
-        str_add_jsonn(out, str_text(&t->said.text), t->said.text.len);
+        str_add(out, "\"choices\":[");
+    for (size_t k = 0; texts_of(g, t->at) > 1 && k < texts_of(g, t->at); k++) {
+        if (t[k].missing)
+            continue;
+        str_add(out, k ? ",{" : "{");
+        add_text(out, g, &t[k]);
+        str_addc(out, '}');
     }
-    if (t->choosing.likely >= 0)
-        add_logprobs(out, g, t);
-    str_addf(out, ",\"finish\":\"%s\",\"tokens_per_second\":%.6g}\n",
-             finish_names[t->finish],
-             t->seconds > 0 ? (double)(t->ids.n - 1) / t->seconds : 0);
+    str_add(out, texts_of(g, t->at) == 1 ? "}\n" : "]}\n");
 }
 
-/* Writes the finished text AT as a line of JSON. */
+/* Writes the finished texts of prompt AT as a line of JSON. */
 static int write_json(struct generate *g, size_t at, struct err *err)
 {
-    const struct text *t = &g->text[at];
+    const struct text *t = &g->text[g->first[at]];
     struct str out = { 0 };
     int ret = 0;
 
@@ -176,21 +208,40 @@ static void print_words(const struct generate *g, struct text *t)
         printf("%s%d", t->shown ? "," : "", (int)t->ids.v[t->shown]);
 }
 
+/* Prints what can be printed of the texts of this turn.  Returns whether that is all.
+ */
+static bool print_plain(struct generate *g)
+{
+    for (; g->part < texts_of(g, g->turn); g->part++) {
+        struct text *t = &g->text[g->first[g->turn] + g->part];
+
+        if (t->missing)
+            continue;
+        print_words(g, t);
+        if (!t->finish)
+            return false;
+        putchar('\n');
+    }
+    return true;
+}
+
+static bool is_over(const struct generate *g, size_t i)
+{
+    for (size_t k = g->first[i]; k < g->first[i + 1]; k++)
+        if (!g->text[k].finish)
+            return false;
+    return true;
+}
+
 /* Prints all that can be printed: a text only after all texts before it. */
 static int print_texts(struct generate *g, struct err *err)
 {
     bool json = g->session->opt.json || g->output;
 
-    for (; g->turn < g->prompts.n; g->turn++) {
-        struct text *t = &g->text[g->turn];
-
-        if (!json)
-            print_words(g, t);
-        if (!t->finish)
+    for (; g->turn < g->prompts.n; g->turn++, g->part = 0) {
+        if (json ? !is_over(g, g->turn) : !print_plain(g))
             break;
-        if (!json)
-            putchar('\n');
-        else if (write_json(g, g->turn, err) < 0)
+        if (json && write_json(g, g->turn, err) < 0)
             return -1;
     }
     if (fflush(stdout) < 0)
@@ -205,7 +256,7 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
     bool stop = sampling_is_stop(t->how, id);
 
-    if (!t->ids.n)
+    if (!t->ids.n && t->first <= 0)
         t->first = clock_seconds();
     ids_add(&t->ids, id);
     t->finish = stop ? STOP
@@ -221,15 +272,47 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
         t->seconds = t->ids.n > 1 ? clock_seconds() - t->first : 0;
 }
 
-/* Keeps what is told of the next token. */
-static void keep_told(struct text *t, const struct scheduler_gain *by)
+/* Keeps what is told of the next token: OWN, and the likeliest in its place. */
+static void keep_told(struct text *t, const struct likely *own,
+                      const struct scheduler_gain *by)
 {
     if (t->choosing.likely < 0)
         return;
     t->told =
         xgrow(t->told, &t->cap_told, t->ntold + 1 + by->nlikely, sizeof(*t->told));
-    memcpy(t->told + t->ntold, by->likely, (1 + by->nlikely) * sizeof(*by->likely));
-    t->ntold += 1 + by->nlikely;
+    t->told[t->ntold++] = *own;
+    memcpy(t->told + t->ntold, by->likely + 1, by->nlikely * sizeof(*by->likely));
+    t->ntold += by->nlikely;
+}
+
+/* How the tokens of a text are drawn, the position of its first one. */
+static struct draw draw_of(const struct generate *g, const struct text *t)
+{
+    return (struct draw){ .seed =
+                              t->how->seed + (uint64_t)(t - g->text) - g->first[t->at],
+                          .position = (uint64_t)t->at << 32 };
+}
+
+/* The prompt of T has been read: the other texts that it gets go on from there. */
+static int fork_texts(struct generate *g, struct text *t,
+                      const struct scheduler_gain *by, struct err *err)
+{
+    for (size_t k = 0; k < by->nothers; k++) {
+        struct text *other = t + 1 + k;
+        const struct draw draw = draw_of(g, other);
+        const int32_t next = by->others[k].id;
+        uint64_t id;
+
+        keep_told(other, &by->others[k], by);
+        add_id(g, other, next);
+        if (other->finish != UNFINISHED)
+            continue;
+        if (scheduler_fork(g->scheduler, by->id, &draw, (uint64_t)(other - g->text),
+                           &id, err) < 0)
+            return -1;
+        scheduler_append(g->scheduler, id, &next, 1);
+    }
+    return 0;
 }
 
 /* A text gains its next token. */
@@ -241,12 +324,65 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
     int32_t next = by->next;
 
     if (next < 0)
-        return inputs_not_finite(&g->prompts, g->session, (size_t)by->tag, "logits", n,
-                                 err);
-    keep_told(t, by);
+        return inputs_not_finite(&g->prompts, g->session, t->at, "logits", n, err);
+    if (t->choosing.of == PICK_SCORES) {
+        t->first = t->first <= 0 ? clock_seconds() : t->first;
+        beams_gain(g->beams, by);
+        return 0;
+    }
+    if (fork_texts(g, t, by, err) < 0)
+        return -1;
+    keep_told(t, by->likely, by);
     add_id(g, t, next);
     if (t->finish == UNFINISHED)
         scheduler_append(g->scheduler, by->id, &next, 1);
+    return 0;
+}
+
+/* ---- what searches find ---- */
+
+/* Does the text of the ids IDS[N] have a stop? */
+static bool has_stop(const struct generate *g, const struct text *t, const int32_t *ids,
+                     size_t n)
+{
+    struct token_stream *stream = token_stream_new(g->session->tokenizer, true);
+    struct str said = { 0 };
+    bool found;
+
+    for (size_t i = 0; i < n; i++)
+        token_stream_feed(stream, (uint32_t)ids[i], &said);
+    found = stops_find(&t->how->stops, str_text(&said), said.len, 0) < said.len;
+    token_stream_free(stream);
+    str_clear(&said);
+    return found;
+}
+
+static bool ends(void *arg, uint64_t tag, const int32_t *ids, size_t n)
+{
+    const struct generate *g = arg;
+    const struct text *t = &g->text[tag];
+
+    return sampling_is_stop(t->how, ids[n - 1]) ||
+           sampling_end(t->how, g->session->context, t->prompt->n + n, n) ||
+           (t->how->stops.n && g->session->tokenizer && has_stop(g, t, ids, n));
+}
+
+static int take_found(void *arg, uint64_t tag, const struct beams_found *v, size_t n,
+                      struct err *err)
+{
+    struct generate *g = arg;
+    struct text *t = &g->text[tag];
+
+    (void)err;
+    for (size_t k = 0; k < texts_of(g, t->at); k++) {
+        t[k].first = t->first;
+        t[k].missing = k >= n;
+        for (size_t i = 0; k < n && i < v[k].n; i++)
+            add_id(g, &t[k], v[k].ids[i]);
+        t[k].score = k < n ? v[k].score : 0;
+        if (t[k].missing)
+            t[k].finish = LENGTH;
+    }
     return 0;
 }
 
@@ -254,23 +390,27 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
 static int submit(struct generate *g, struct err *err)
 {
     for (size_t i = g->turn; i < g->prompts.n; i++) {
-        struct text *t = &g->text[i];
-        struct draw draw = { .seed = t->how->seed };
+        struct text *t = &g->text[g->first[i]];
+        const struct draw draw = draw_of(g, t);
         struct scheduler_text plan = { .ids = t->prompt->v,
                                        .n = t->prompt->n,
                                        .most = sampling_most(
                                            t->how, g->session->context, t->prompt->n),
                                        .draw = &draw,
                                        .how = &t->choosing,
-                                       .tag = i };
+                                       .tag = g->first[i] };
         uint64_t id;
 
         named_give(t->input, g->session, 0, plan.input, plan.rows);
-        draw.position = (uint64_t)i << 32; /* of the text, whatever the layout */
-        if (t->finish != REFUSED)
-            t->finish = sampling_end(t->how, g->session->context, t->prompt->n, 0);
-        if (t->finish == UNFINISHED &&
-            scheduler_submit(g->scheduler, &plan, &id, err) < 0)
+        for (size_t k = 0; k < texts_of(g, i) && t[k].finish != REFUSED; k++)
+            t[k].finish = sampling_end(t->how, g->session->context, t->prompt->n, 0);
+        if (t->finish != UNFINISHED)
+            continue;
+        if (t->choosing.of == PICK_SCORES) {
+            const struct beams_how how = sampling_beams(t->how);
+
+            beams_submit(g->beams, &plan, &how);
+        } else if (scheduler_submit(g->scheduler, &plan, &id, err) < 0)
             return -1;
     }
     return 0;
@@ -289,15 +429,26 @@ static void note_counts(const struct generate *g)
 }
 
 /* On rank 0: generates the texts, and prints what can be printed after each step. */
-static int make_texts(struct generate *g, struct err *err)
+static int make_texts(struct generate *g, size_t places, struct err *err)
 {
-    int more = submit(g, err) < 0 ? -1 : 1;
+    const struct beams_options how = { .scheduler = g->scheduler,
+                                       .places = places,
+                                       .ends = ends,
+                                       .found = take_found,
+                                       .arg = g };
+    int more, searches;
 
-    while (more > 0) {
-        more = scheduler_step(g->scheduler, err);
-        if (more >= 0 && print_texts(g, err) < 0)
-            return -1;
+    g->beams = beams_new(&how);
+    more = searches = submit(g, err) < 0 ? -1 : 1;
+    while (more > 0 || searches > 0) {
+        searches = beams_advance(g->beams, err);
+        more = searches < 0 ? -1 : scheduler_step(g->scheduler, err);
+        if (more < 0 || print_texts(g, err) < 0) {
+            more = -1;
+            break;
+        }
     }
+    beams_free(g->beams);
     if (more == 0)
         note_counts(g);
     return more;
@@ -312,6 +463,21 @@ static size_t longest(const struct generate *g)
     return most;
 }
 
+/* Prompts whose texts are in generation at a time, each with as many texts as one has
+ * at most; a step of ranks that share a sequence has one text. */
+static size_t requests_of(const struct generate *g)
+{
+    size_t n = SERVING_REQUESTS / g->widest;
+
+    if (g->requests)
+        n = (size_t)g->requests;
+    else if (g->widest == 1)
+        return 0;
+    else if (g->session->mesh.size[MESH_SP] > 1 || !n)
+        n = 1;
+    return n * g->widest;
+}
+
 /* The sizes of the engine.  All prompts are known, so that neither steps nor texts need
  * be larger than these. */
 static struct engine_limits limits_of(const struct generate *g)
@@ -320,9 +486,9 @@ static struct engine_limits limits_of(const struct generate *g)
     const struct serving serving = {
         .context = longest(g),
         .source = sizes.source,
-        .requests = (size_t)g->requests,
+        .requests = requests_of(g),
         .cache_tokens = (size_t)g->cache_tokens,
-        .texts = g->prompts.n,
+        .texts = g->all,
     };
     struct engine_limits limits = serving_limits(&serving, &g->session->mesh);
     size_t all = 0;
@@ -331,7 +497,7 @@ static struct engine_limits limits_of(const struct generate *g)
         size_t n = g->prompts.v[i].ids.n;
 
         /* a preempted text is recomputed with its generated tokens */
-        if (g->cache_tokens)
+        if (g->cache_tokens || g->widest > 1)
             n = (size_t)g->most.v[i];
         all += n < limits.tokens ? n : limits.tokens;
     }
@@ -367,35 +533,47 @@ static int check_room(const struct generate *g, struct err *err)
     return 0;
 }
 
+static void open_text(struct generate *g, struct text *t, size_t i, bool front)
+{
+    *t = (struct text){ .prompt = &g->prompts.v[i].ids,
+                        .source = &g->prompts.v[i].source,
+                        .input = &g->prompts.v[i],
+                        .at = i,
+                        .finish = g->prompts.v[i].bad ? REFUSED : UNFINISHED };
+    if (!front)
+        return;
+    t->how = how_of(g, i);
+    sampling_choose(t->how, &t->choosing, g->prompts.v[i].ids.n);
+    t->choosing.source = g->prompts.v[i].source.v;
+    t->choosing.nsource = g->prompts.v[i].source.n;
+    if (g->session->tokenizer)
+        t->stream = token_stream_new(g->session->tokenizer, true);
+}
+
 static void open_texts(struct generate *g, bool front)
 {
-    g->text = xcalloc(g->prompts.n + 1, sizeof(*g->text));
+    g->first = xcalloc(g->prompts.n + 1, sizeof(*g->first));
     for (size_t i = 0; i < g->prompts.n; i++) {
-        g->text[i].prompt = &g->prompts.v[i].ids;
-        g->text[i].source = &g->prompts.v[i].source;
-        g->text[i].input = &g->prompts.v[i];
-        g->text[i].finish = g->prompts.v[i].bad ? REFUSED : UNFINISHED;
-        if (front) {
-            g->text[i].how = how_of(g, i);
-            sampling_choose(g->text[i].how, &g->text[i].choosing,
-                            g->prompts.v[i].ids.n);
-            g->text[i].choosing.source = g->prompts.v[i].source.v;
-            g->text[i].choosing.nsource = g->prompts.v[i].source.n;
-        }
-        if (front && g->session->tokenizer)
-            g->text[i].stream = token_stream_new(g->session->tokenizer, true);
+        const bool alone = !front || g->prompts.v[i].bad;
+
+        g->first[i + 1] = g->first[i] + (alone ? 1 : (size_t)how_of(g, i)->returns);
     }
+    g->text = xcalloc(g->first[g->prompts.n] + 1, sizeof(*g->text));
+    for (size_t i = 0; i < g->prompts.n; i++)
+        for (size_t k = g->first[i]; k < g->first[i + 1]; k++)
+            open_text(g, &g->text[k], i, front);
 }
 
 static void close_texts(struct generate *g)
 {
-    for (size_t i = 0; i < g->prompts.n; i++) {
+    for (size_t i = 0; i < g->first[g->prompts.n]; i++) {
         token_stream_free(g->text[i].stream);
         str_clear(&g->text[i].said.text);
         free(g->text[i].told);
         ids_clear(&g->text[i].ids);
     }
     free(g->text);
+    free(g->first);
 }
 
 static struct program_options options_of(const struct generate *g)
@@ -414,6 +592,7 @@ static int choose_backend(struct generate *g, struct err *err)
 {
     struct program_options options[2];
 
+    g->widest = g->all = 1;
     g->draws = sampling_draws(&g->sampling);
     g->logits = sampling_needs_logits(&g->sampling);
     options[0] = options[1] = options_of(g);
@@ -445,8 +624,9 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0) {
         open_texts(g, comm->rank == 0);
         ret = scheduler_open(&g->scheduler, &r, &how, err) < 0 ? -1
-              : comm->rank == 0                                ? make_texts(g, err)
-                                : scheduler_follow(g->scheduler, err);
+              : comm->rank == 0
+                  ? make_texts(g, limits.sequences * (size_t)r.nreplicas, err)
+                  : scheduler_follow(g->scheduler, err);
         close_texts(g);
         ret = scheduler_close(g->scheduler, ret, err);
     }
@@ -610,6 +790,11 @@ static int add_settings(struct str *out, const struct generate *g, bool chats,
     processors_print(out, &how->how);
     str_addf(out, ",\"seed\":%" PRIu64 ",\"logprobs\":%d,\"processed\":%s", how->seed,
              how->likely, how->processed ? "true" : "false");
+    str_addf(out,
+             ",\"beams\":%d,\"length_penalty\":%.17g,\"early_stopping\":\"%s\","
+             "\"num_return\":%d",
+             how->beams, how->length_penalty, sampling_early_names[how->early],
+             how->returns);
     str_add(out, ",\"stop_texts\":[");
     for (size_t i = 0; i < how->stops.n; i++) {
         str_add(out, i ? "," : "");
@@ -664,6 +849,7 @@ static int share_needs(struct generate *g, struct err *err)
     struct ids needs = { 0 };
     int ret;
 
+    g->all = 0;
     for (size_t i = 0; i < g->prompts.n && launcher_is_front(&g->session->launcher);
          i++) {
         const struct sampling *how = how_of(g, i);
@@ -673,12 +859,18 @@ static int share_needs(struct generate *g, struct err *err)
         ids_add(&g->most, most < INT32_MAX ? (int32_t)most : INT32_MAX);
         g->draws |= sampling_draws(how);
         g->logits |= sampling_needs_logits(how);
+        g->widest = sampling_width(how) > g->widest ? sampling_width(how) : g->widest;
+        g->all += sampling_width(how);
     }
     ids_add(&needs, g->draws);
     ids_add(&needs, g->logits);
+    ids_add(&needs, (int32_t)g->widest);
+    ids_add(&needs, g->all < INT32_MAX ? (int32_t)g->all : INT32_MAX);
     ret = session_share_ids(g->session, &needs, err);
     g->draws = needs.v[0];
     g->logits = needs.v[1];
+    g->widest = (size_t)needs.v[2];
+    g->all = (size_t)needs.v[3];
     ids_clear(&needs);
     return ret < 0 ? -1 : session_share_ids(g->session, &g->most, err);
 }
@@ -737,6 +929,7 @@ int generate_main(const char *program, int argc, char **argv)
         INPUT_INVALID_OPTION(g.prompts),
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
         SAMPLING_LOGPROBS_OPTIONS(g.sampling),
+        SAMPLING_BEAMS_OPTIONS(g.sampling),
         { OPT_COUNT, '\0', "requests", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
@@ -758,6 +951,7 @@ int generate_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    g.sampling.searches = true;
     g.prompts.keeps_text = g.echo;
     g.prompts.is_setting = sampling_is_setting;
     if (sampling_check(&g.sampling, &err) < 0 ||

@@ -13,6 +13,7 @@
 
 enum { MOST_LIKELY = 10000 }; /* tokens that are told with each */
 
+const char *const sampling_early_names[] = { "false", "true", "never", NULL };
 const char *const finish_names[] = { NULL, "stop", "length", "context", NULL };
 
 int sampling_check(const struct sampling *s, struct err *err)
@@ -22,6 +23,10 @@ int sampling_check(const struct sampling *s, struct err *err)
                        MOST_LIKELY);
     if (s->processed && !s->given.likely)
         return err_set(err, ERR_USAGE, "--processed-logprobs needs --logprobs");
+    if (s->beams > SAMPLING_BEAMS || s->returns > SAMPLING_BEAMS)
+        return err_set(err, ERR_USAGE, "--%s: at most %d",
+                       s->beams > SAMPLING_BEAMS ? "beams" : "num-return",
+                       SAMPLING_BEAMS);
     for (size_t i = 0; i < s->lists.stops.n; i++)
         if (!*s->lists.stops.v[i])
             return err_set(err, ERR_USAGE, "--stop: an empty text");
@@ -129,11 +134,24 @@ static int take_lists(struct sampling *s, const struct session *session,
 
 /* ---- the model's settings ---- */
 
+static void take_beams(struct sampling *s, const struct asked *a)
+{
+    if (!s->given.beams)
+        s->beams = (int)a->beams.n;
+    if (!s->given.returns)
+        s->returns = (int)a->returns;
+    if (!s->given.early)
+        s->early = (int)a->beams.early;
+    if (!s->given.length_penalty)
+        s->length_penalty = a->beams.length_penalty;
+    s->normal = a->normal;
+}
+
 static int take_settings(struct sampling *s, struct session *session, struct err *err)
 {
     struct asked a;
     struct processors own = PROCESSORS_NEUTRAL;
-    int ret = asked_read(&a, session, err);
+    int ret = asked_read(&a, session, s->searches, err);
 
     if (ret == 0 && !s->given.n && a.max_new)
         s->max_tokens = a.max_new;
@@ -149,6 +167,8 @@ static int take_settings(struct sampling *s, struct session *session, struct err
         if (own.v[i].given)
             processors_take(&s->how, &own, i);
     }
+    if (ret == 0)
+        take_beams(s, &a);
     if (ret == 0 && !s->stops.n)
         stops_copy(&s->stops, &a.stops);
     if (ret == 0 && a.start >= 0 && session->source)
@@ -158,6 +178,25 @@ static int take_settings(struct sampling *s, struct session *session, struct err
     return ret;
 }
 
+/* WHERE: of a line; NULL: options. */
+static int check_beams(const struct sampling *s, const char *where, struct err *err)
+{
+    const char *what = NULL;
+
+    if (s->returns > 1 && s->beams <= 1 && !sampling_draws(s))
+        what = where ? "num_return_sequences needs num_beams or a temperature"
+                     : "--num-return needs --beams or --temperature";
+    else if (s->beams > 1 && s->returns > s->beams)
+        what = where ? "num_return_sequences is above num_beams"
+                     : "--num-return is above --beams";
+    else if (s->beams > 1 && s->likely >= 0)
+        what = where ? "logprobs are of no text of beams: leave out num_beams"
+                     : "--logprobs are of no text of --beams";
+    return !what   ? 0
+           : where ? err_set(err, ERR_INPUT, "%s: %s", where, what)
+                   : err_set(err, ERR_USAGE, "%s", what);
+}
+
 int sampling_settle(struct sampling *s, struct session *session, struct err *err)
 {
     if (launcher_agree(&session->launcher, take_lists(s, session, err), err) < 0)
@@ -165,7 +204,8 @@ int sampling_settle(struct sampling *s, struct session *session, struct err *err
     if (!s->ignore &&
         launcher_agree(&session->launcher, take_settings(s, session, err), err) < 0)
         return -1;
-    return processors_check_drawn(&s->how, NULL, err);
+    return processors_check_drawn(&s->how, NULL, err) < 0 ? -1
+                                                          : check_beams(s, NULL, err);
 }
 
 /* ---- settings of a line ---- */
@@ -213,13 +253,14 @@ static int read_logprobs(struct sampling *s, const struct session *session,
     return 0;
 }
 
-static int read_ignore_eos(struct sampling *s, const struct session *session,
-                           const cJSON *value, const char *where, struct err *err)
+static int read_bool(struct sampling *s, const struct session *session,
+                     const cJSON *value, const char *where, struct err *err)
 {
     (void)session;
     if (!cJSON_IsBool(value))
         return wrong(where, value->string, "is neither true nor false", err);
-    s->ignore_eos = cJSON_IsTrue(value);
+    *(!strcmp(value->string, "ignore_eos") ? &s->ignore_eos : &s->normal) =
+        cJSON_IsTrue(value);
     return 0;
 }
 
@@ -258,6 +299,44 @@ static int read_stop_ids(struct sampling *s, const struct session *session,
     return 0;
 }
 
+static int read_beams(struct sampling *s, const struct session *session,
+                      const cJSON *value, const char *where, struct err *err)
+{
+    uint64_t n = 0;
+
+    (void)session;
+    if (take_whole(&n, value, SAMPLING_BEAMS, where, err) < 0)
+        return -1;
+    if (!n)
+        return wrong(where, value->string, "is no whole number in its range", err);
+    *(!strcmp(value->string, "num_beams") ? &s->beams : &s->returns) = (int)n;
+    return 0;
+}
+
+static int read_length_penalty(struct sampling *s, const struct session *session,
+                               const cJSON *value, const char *where, struct err *err)
+{
+    (void)session;
+    if (!cJSON_IsNumber(value) || !(fabs(value->valuedouble) <= 1e3))
+        return wrong(where, value->string, "is no number from -1000 to 1000", err);
+    s->length_penalty = value->valuedouble;
+    return 0;
+}
+
+static int read_early(struct sampling *s, const struct session *session,
+                      const cJSON *value, const char *where, struct err *err)
+{
+    (void)session;
+    if (cJSON_IsBool(value))
+        s->early = cJSON_IsTrue(value) ? BEAMS_EARLY : BEAMS_SOON;
+    else if (cJSON_IsString(value) && !strcmp(value->valuestring, "never"))
+        s->early = BEAMS_NEVER;
+    else
+        return wrong(where, value->string, "is neither true nor false nor \"never\"",
+                     err);
+    return 0;
+}
+
 /* What a line may set beside processors. */
 static const struct {
     const char *name;
@@ -269,7 +348,12 @@ static const struct {
     { "stop", read_stop },
     { "stop_ids", read_stop_ids },
     { "logprobs", read_logprobs },
-    { "ignore_eos", read_ignore_eos },
+    { "ignore_eos", read_bool },
+    { "renormalize_logits", read_bool },
+    { "num_beams", read_beams },
+    { "num_return_sequences", read_beams },
+    { "length_penalty", read_length_penalty },
+    { "early_stopping", read_early },
 };
 enum { NSETTINGS = sizeof(settings) / sizeof(*settings) };
 
@@ -315,7 +399,9 @@ static int read_settings(struct sampling *s, const struct session *session,
         else if (ret == 0 && own >= 0 && !cJSON_IsNull(value))
             ret = settings[own].read(s, session, value, where, err);
     }
-    return ret < 0 ? -1 : processors_check_drawn(&s->how, where, err);
+    return ret < 0 || processors_check_drawn(&s->how, where, err) < 0
+               ? -1
+               : check_beams(s, where, err);
 }
 
 int sampling_read(struct sampling *out, const struct sampling *s,
@@ -356,7 +442,19 @@ void sampling_begin(struct sampling *s, const struct session *session,
 
 bool sampling_needs_logits(const struct sampling *s)
 {
-    return s->likely >= 0 || processors_edit(&s->how);
+    return s->likely >= 0 || s->beams > 1 || s->returns > 1 || processors_edit(&s->how);
+}
+
+size_t sampling_width(const struct sampling *s)
+{
+    return (size_t)(s->beams > s->returns ? s->beams : s->returns);
+}
+
+struct beams_how sampling_beams(const struct sampling *s)
+{
+    return (struct beams_how){ .n = (size_t)s->beams,
+                               .length_penalty = s->length_penalty,
+                               .early = (enum beams_early)s->early };
 }
 
 bool sampling_draws(const struct sampling *s)
@@ -380,7 +478,16 @@ void sampling_choose(const struct sampling *s, struct choosing *c, size_t n)
                             .nstop = s->stop.n,
                             .most = longest(s, n),
                             .likely = s->likely,
-                            .of = s->processed ? PICK_PROCESSED : PICK_RAW };
+                            .of = s->processed ? PICK_PROCESSED : PICK_RAW,
+                            .normal = s->normal,
+                            .draws = s->returns };
+    if (s->beams > 1) {
+        const struct beams_how how = sampling_beams(s);
+
+        c->of = PICK_SCORES;
+        c->draws = 0;
+        c->likely = (int)beams_candidates(&how, s->stop.n);
+    }
 }
 
 enum finish sampling_end(const struct sampling *s, uint64_t context, size_t n,

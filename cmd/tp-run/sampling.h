@@ -4,7 +4,7 @@
 #define CMD_TP_RUN_SAMPLING_H
 
 #include "cmd/tp-run/session.h"
-#include "lib/run/processors.h"
+#include "lib/run/beams.h"
 #include "lib/text/stops.h"
 
 struct sampling {
@@ -19,17 +19,22 @@ struct sampling {
     struct ids ends; /* other ids that end a text */
     struct stops stops;
     struct ids stop; /* all ids that end a text; set by sampling_begin */
+    bool searches;   /* beams, and several texts of one prompt, are possible */
+    bool normal;     /* scores of beams are made log-probabilities again */
+    int beams, returns, early;
+    double length_penalty;
     struct {
-        bool n, likely;
-    } given; /* as options: tokens, logprobs */
+        bool n, likely, beams, returns, early, length_penalty;
+    } given; /* as options: tokens, logprobs, and the names of the members */
     struct { /* options that need the tokenizer or the vocabulary */
         struct opt_list bad_words, suppressed, biases, ends, stops;
     } lists;
 };
 
-#define SAMPLING_DEFAULTS(n)                                       \
-    {                                                              \
-        .max_tokens = (n), .how = PROCESSORS_NEUTRAL, .likely = -1 \
+#define SAMPLING_DEFAULTS(n)                                                    \
+    {                                                                           \
+        .max_tokens = (n), .how = PROCESSORS_NEUTRAL, .likely = -1, .beams = 1, \
+        .returns = 1, .length_penalty = 1                                       \
     }
 #define SAMPLING_NUMBER(s, WORD, name, arg, help)                                     \
     {                                                                                 \
@@ -71,6 +76,19 @@ struct sampling {
     {                                                                                \
         OPT_FLAG, '\0', "processed-logprobs", &(s).processed, NULL, NULL, NULL, NULL \
     }
+#define SAMPLING_BEAMS_OPTIONS(s)                                                \
+    { OPT_COUNT, '\0', "beams", &(s).beams, "N", NULL, NULL, &(s).given.beams }, \
+        { OPT_DOUBLE, '\0', "length-penalty",         &(s).length_penalty, "X",  \
+          NULL,       NULL, &(s).given.length_penalty },                         \
+        { OPT_CHOICE, '\0', "early-stopping",     &(s).early,                    \
+          "WHEN",     NULL, sampling_early_names, &(s).given.early },            \
+    {                                                                            \
+        OPT_COUNT, '\0', "num-return", &(s).returns, "N", NULL, NULL,            \
+            &(s).given.returns                                                   \
+    }
+/* Words for enum beams_early. */
+extern const char *const sampling_early_names[];
+enum { SAMPLING_BEAMS = 1000 }; /* most beams, and texts of a prompt */
 
 /* Why a text ends. */
 enum finish {
@@ -120,6 +138,9 @@ void sampling_begin(struct sampling *s, const struct session *session,
 /* Does a text need its logits beside the next token (program_options.keeps_logits)? */
 bool sampling_needs_logits(const struct sampling *s);
 bool sampling_draws(const struct sampling *s);
+/* Texts that are in generation for one prompt. */
+size_t sampling_width(const struct sampling *s);
+struct beams_how sampling_beams(const struct sampling *s);
 /* Fills *c, which borrows from S, for a text whose prompt has N tokens. */
 void sampling_choose(const struct sampling *s, struct choosing *c, size_t n);
 

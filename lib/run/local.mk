@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/adapter.c %D%/adapter.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
+    %D%/beams.c %D%/beams.h \
     %D%/blockpool.c %D%/blockpool.h \
     %D%/cache.c %D%/cache.h \
     %D%/choice.c %D%/choice.h \

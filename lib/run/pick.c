@@ -26,6 +26,7 @@ struct picker {
     double total;                /* sum of their weights */
     double largest, temperature; /* by which they weigh */
     bool sorted;                 /* the likeliest first */
+    size_t fewest;               /* that are left */
 };
 
 struct picker *picker_new(void)
@@ -44,12 +45,19 @@ void picker_free(struct picker *p)
 
 bool pick_needs_logits(const struct pick *how)
 {
-    return how->likely >= 0 || (how->edited && how->only < 0);
+    return how->likely >= 0 || ((how->edited || how->draws > 1) && how->only < 0);
 }
 
 size_t pick_told(const struct pick *how)
 {
-    return how->likely > 0 ? 1 + (size_t)how->likely : 1;
+    return (how->likely > 0 ? 1 + (size_t)how->likely : 1) +
+           (how->draws > 1 ? (size_t)how->draws - 1 : 0);
+}
+
+/* How many of these are the likeliest. */
+static size_t likeliest(const struct pick *how)
+{
+    return how->likely > 0 ? (size_t)how->likely : 0;
 }
 
 /* ---- logits ---- */
@@ -123,8 +131,10 @@ static void keep_weight(struct picker *p, double least)
     size_t n = 0;
 
     least = least < 1 ? least : 1;
+    if (p->fewest > 1)
+        sort(p);
     for (size_t i = 0; i < p->n; i++)
-        if (p->c[i].weight >= least)
+        if (p->c[i].weight >= least || i < p->fewest)
             p->c[n++] = p->c[i];
     p->n = n;
 }
@@ -152,7 +162,7 @@ static void keep_entropy(struct picker *p, double top_h)
 /* Keeps the K likeliest, and those as likely as the last of them. */
 static void keep_rank(struct picker *p, size_t k)
 {
-    size_t n = k;
+    size_t n = k = k > p->fewest ? k : p->fewest;
 
     if (k >= p->n)
         return;
@@ -171,7 +181,7 @@ static void keep_mass(struct picker *p, double top_p)
     /* all that weigh less add up to less than what may be left out */
     keep_weight(p, (1 - top_p) * total / (double)p->n / 2);
     sort(p);
-    while (n < p->n && sum < top_p * total)
+    while (n < p->n && (sum < top_p * total || n < p->fewest))
         sum += p->c[n++].weight;
     p->n = n;
 }
@@ -198,7 +208,7 @@ static void keep_typical(struct picker *p, double mass)
         p->c[i].key = fabs(-log(p->c[i].weight / p->total) - entropy);
     qsort(p->c, p->n, sizeof(*p->c), by_key);
     p->sorted = false;
-    while (n < p->n && sum < mass * p->total)
+    while (n < p->n && (sum < mass * p->total || n < p->fewest))
         sum += p->c[n++].weight;
     while (n < p->n && p->c[n].key == p->c[n - 1].key)
         n++;
@@ -230,6 +240,7 @@ static bool find_candidates(struct picker *p, const float *x, size_t vocab,
         return false;
     p->c = xgrow(p->c, &p->cap_c, vocab, sizeof(*p->c));
     p->n = 0;
+    p->fewest = how->fewest > 1 ? (size_t)how->fewest : 1;
     p->sorted = false;
     p->largest = (double)largest;
     p->temperature = t;
@@ -267,7 +278,8 @@ static bool find_candidates(struct picker *p, const float *x, size_t vocab,
 /* The likeliest of the candidates, or one that is drawn from them: in the order of
  * their ids where all logits are candidates, else the likeliest first, as a backend's
  * sampler does. */
-static struct candidate choose(struct picker *p, const struct pick *how, bool all)
+static struct candidate choose(struct picker *p, const struct pick *how, uint64_t seed,
+                               bool all)
 {
     struct rng rng;
     double draw, sum = 0;
@@ -281,7 +293,7 @@ static struct candidate choose(struct picker *p, const struct pick *how, bool al
     }
     if (!all)
         sort(p);
-    rng_init(&rng, how->draw.seed, how->draw.position);
+    rng_init(&rng, seed, how->draw.position);
     draw = rng_uniform(&rng) * p->total;
     for (; at + 1 < p->n; at++) {
         sum += p->c[at].weight;
@@ -371,21 +383,123 @@ void pick_tell(const float *logits, size_t vocab, int32_t id, size_t likely,
         out[0].logprob = (float)((double)logits[id] - raw);
 }
 
+/* ---- scores ---- */
+
+double pick_noise(const struct draw *d, int32_t id)
+{
+    struct rng r;
+    double u;
+
+    rng_init(&r, d->seed, d->position);
+    r.counter = (uint64_t)id;
+    u = rng_uniform(&r);
+    return -log(-log(u > 0 ? u : 0x1p-54));
+}
+
+/* X[vocab] += BY. */
+static void shift(float *x, size_t vocab, double by)
+{
+    for (size_t i = 0; i < vocab; i++)
+        x[i] = (float)((double)x[i] + by);
+}
+
+/* Leaves -inf in place of what is no candidate of HOW. */
+static void keep_candidates(struct picker *p, float *x, size_t vocab,
+                            const struct pick *how)
+{
+    const bool any = find_candidates(p, x, vocab, how);
+
+    for (size_t i = 0; i < vocab; i++)
+        x[i] = -INFINITY;
+    for (size_t i = 0; i < p->n && any; i++)
+        x[p->c[i].id] = (float)((double)p->c[i].logit / how->draw.temperature);
+}
+
+/* OUT[n] becomes the tokens with the best of the scores X[vocab] of HOW. */
+static void tell_drawn(const float *x, size_t vocab, const struct pick *how,
+                       struct likely *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i].id = -1;
+    for (size_t i = 0; i < vocab && n; i++)
+        if (x[i] > -INFINITY)
+            rank(out, n, i, (float)((double)x[i] + pick_noise(&how->draw, (int32_t)i)));
+    for (size_t i = 0; i < n && out[i].id >= 0; i++)
+        out[i].logprob = x[out[i].id];
+}
+
+/* The scores of the logits in p->row become what HOW makes of them; false: a logit is
+ * NaN or +inf, or all are -inf. */
+static bool score_row(struct picker *p, size_t vocab, const struct pick *how,
+                      const struct edit *v, size_t n)
+{
+    double sum = log_sum(p->row, vocab);
+
+    if (isnan(sum))
+        return false;
+    shift(p->row, vocab, -sum);
+    edit_row(p->row, vocab, v, n);
+    if (how->draw.temperature > 0)
+        keep_candidates(p, p->row, vocab, how);
+    if (how->normal) {
+        sum = log_sum(p->row, vocab);
+        shift(p->row, vocab, isnan(sum) ? 0 : -sum);
+    }
+    return true;
+}
+
+static void tell_scores(struct picker *p, size_t vocab, const struct pick *how,
+                        const struct edit *v, size_t n, struct likely *out)
+{
+    const size_t told = likeliest(how);
+
+    if (!score_row(p, vocab, how, v, n))
+        out[0].id = -1;
+    else if (how->only >= 0)
+        tell_only(how->only, out + 1, told);
+    else if (how->draw.temperature > 0)
+        tell_drawn(p->row, vocab, how, out + 1, told);
+    else
+        tell_row(p->row, vocab, 0, out + 1, told);
+}
+
+/* *OUT = the I-th token that HOW chooses of the candidates; NEXT as of pick_token. RAW:
+ * log sum exp of LOGITS. */
+static void pick_one(struct picker *p, const float *logits, double raw,
+                     const struct pick *how, uint64_t i, int32_t next,
+                     struct likely *out)
+{
+    const bool here = how->edited || how->draws > 1;
+
+    out->id = how->only >= 0 ? how->only
+              : here         ? choose(p, how, how->draw.seed + i, takes_all(how)).id
+                             : next;
+    if (how->likely >= 0 && how->of == PICK_RAW)
+        out->logprob = (float)((double)logits[out->id] - raw);
+    else
+        out->logprob = how->only >= 0 ? 0 : logprob_of(p, p->row[out->id]);
+}
+
 void pick_token(struct picker *p, const float *logits, size_t vocab,
                 const struct pick *how, const struct edit *v, size_t n, int32_t next,
                 struct likely *out)
 {
-    const size_t told = pick_told(how) - 1;
-    struct candidate chosen = { .id = next };
+    const size_t told = likeliest(how);
     double raw = 0;
 
     out[0] = (struct likely){ next, 0 };
     if (!pick_needs_logits(how)) {
         out[0].id = how->only >= 0 && next >= 0 ? how->only : next;
+        for (int32_t i = 1; i < how->draws; i++)
+            out[i] = out[0];
         return;
     }
     p->row = xgrow(p->row, &p->cap_row, vocab, sizeof(*p->row));
     memcpy(p->row, logits, vocab * sizeof(*p->row));
+    if (how->of == PICK_SCORES) {
+        tell_scores(p, vocab, how, v, n, out);
+        return;
+    }
     if (how->likely >= 0 && how->of == PICK_RAW) {
         raw = log_sum(p->row, vocab);
         tell_row(p->row, vocab, raw, out + 1, told);
@@ -395,19 +509,11 @@ void pick_token(struct picker *p, const float *logits, size_t vocab,
         out[0].id = -1;
         return;
     }
-    if (how->only >= 0)
-        chosen.id = how->only;
-    else if (how->edited)
-        chosen = choose(p, how, takes_all(how));
-    out[0].id = chosen.id;
-    if (how->likely < 0)
-        return;
-    if (how->of == PICK_RAW)
-        out[0].logprob = (float)((double)logits[chosen.id] - raw);
-    else if (how->only >= 0)
+    if (how->of == PICK_PROCESSED && how->only >= 0)
         tell_only(how->only, out + 1, told);
-    else {
+    else if (how->of == PICK_PROCESSED)
         tell_candidates(p, out + 1, told);
-        out[0].logprob = logprob_of(p, p->row[chosen.id]);
-    }
+    pick_one(p, logits, raw, how, 0, next, out);
+    for (uint64_t i = 1; i < (uint64_t)how->draws; i++)
+        pick_one(p, logits, raw, how, i, next, out + told + i);
 }

@@ -21,8 +21,9 @@ struct edit {
 
 /* The log-probabilities that are told are those of */
 enum pick_of {
-    PICK_RAW,      /* the model's logits, or */
-    PICK_PROCESSED /* the distribution from which the token is drawn */
+    PICK_RAW,       /* the model's logits, or */
+    PICK_PROCESSED, /* the distribution from which the token is drawn, or */
+    PICK_SCORES     /* the logits', edited: what a beam search adds up (beams.h) */
 };
 
 struct pick {
@@ -32,6 +33,10 @@ struct pick {
     int32_t likely; /* as in struct choosing */
     uint8_t of;     /* enum pick_of */
     bool edited;    /* the token is chosen here, not by the backend's sampler */
+    int32_t draws;  /* tokens, the I-th with the seed of .draw + I; 0: one */
+    /* of PICK_SCORES: */
+    bool normal;    /* the scores are made log-probabilities again */
+    int32_t fewest; /* candidates that nothing but their rank in top_h leaves out */
 };
 
 /* A token and its log-probability; id -1: there is none. */
@@ -39,6 +44,11 @@ struct likely {
     int32_t id;
     float logprob;
 };
+
+/* The noise of token ID in the draw D, of the standard Gumbel distribution.  The n
+ * tokens with the largest sums of log-probability and noise are n draws without
+ * replacement (Kool et al. 2019, "Stochastic beams and where to find them"). */
+double pick_noise(const struct draw *d, int32_t id);
 
 struct picker; /* memory */
 struct picker *picker_new(void);
@@ -52,7 +62,9 @@ size_t pick_told(const struct pick *how);
 void pick_tell(const float *logits, size_t vocab, int32_t id, size_t likely,
                struct likely *out);
 /* OUT[pick_told(HOW)] becomes the token after LOGITS[vocab], edited by V[n], each of
- * another id, and the likeliest ones.  NEXT is what the backend's sampler has chosen.
+ * another id, the likeliest ones, and what else is drawn.  NEXT is what the backend's
+ * sampler has chosen. Of PICK_SCORES the likeliest are those with the best scores, or
+ * where tokens are drawn, with the best sums of score and noise, and OUT[0].id is NEXT.
  * OUT[0].id is -1 where the logits decide none, as of OP_SAMPLE.  LOGITS may be NULL
  * unless pick_needs_logits. */
 void pick_token(struct picker *p, const float *logits, size_t vocab,

@@ -330,7 +330,10 @@ void processors_apply(const struct choosing *c, const int32_t *ids, size_t n,
                            .typical_p = 1,
                            .only = -1,
                            .likely = c->likely,
-                           .of = (uint8_t)c->of };
+                           .of = (uint8_t)c->of,
+                           .draws = n == c->prompt ? c->draws : 0,
+                           .normal = c->normal,
+                           .fewest = c->of == PICK_SCORES ? (int32_t)c->nstop + 1 : 1 };
     pick->draw.temperature = 0;
     pick->draw.top_k = 0;
     pick->draw.top_p = 1;

@@ -120,6 +120,8 @@ struct choosing {
     size_t most; /* tokens of the text at its longest: that of FORCED_LAST */
     int likely;  /* how many of the likeliest tokens are told; -1: no logprob at all */
     enum pick_of of;
+    bool normal;   /* as in struct pick, for PICK_SCORES */
+    int32_t draws; /* tokens that are drawn after the prompt; 0: one */
 };
 
 /* Edits of one token, and the memory of finding them. */

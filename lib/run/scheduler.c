@@ -26,6 +26,8 @@ struct answer {
     size_t first, ntold; /* tokens of it that are told */
     size_t n;            /* these, and those that are chosen */
     size_t each;         /* of struct likely of one */
+    size_t nothers;      /* of struct likely after these: what is drawn beside the one
+                          * that is chosen */
 };
 
 /* A replica's part of a step in flight. */
@@ -603,6 +605,14 @@ static size_t tells(const struct text *t, size_t n)
     return t->in.tells && end > first ? end - first : 0;
 }
 
+/* Tokens that are drawn beside the next one of T. */
+static size_t others_of(const struct text *t)
+{
+    return t->in.how && t->in.how->draws > 1 && t->n == t->in.how->prompt
+               ? (size_t)t->in.how->draws - 1
+               : 0;
+}
+
 /* Adds NTOLD output rows of T that are told, and if its LAST token is in the step,
  * those after which tokens are chosen; and what the step is to say of T. */
 static void add_answer(struct scheduler *s, struct flight *f, struct text *t,
@@ -611,11 +621,12 @@ static void add_answer(struct scheduler *s, struct flight *f, struct text *t,
     const size_t rows = last ? 1 + t->ndrafted : 0, chosen = s->o.grow ? rows : 0;
     size_t each = ntold ? pick_told(&(struct pick){ .likely = t->in.how->likely }) : 1;
     size_t first = t->done > t->told ? t->done : t->told;
+    const size_t others = chosen ? others_of(t) : 0;
 
     for (size_t i = 0; i < ntold; i++)
         tell(s, t, first + i + 1);
     for (size_t i = 0; i < rows; i++)
-        each = choose(s, t, t->n + i, t->n + i - 1 - t->done);
+        each = choose(s, t, t->n + i, t->n + i - 1 - t->done) - others;
     if (!ntold && !chosen)
         return;
     f->answer[f->nanswers++] = (struct answer){ .deciding = chosen ? t : NULL,
@@ -624,8 +635,9 @@ static void add_answer(struct scheduler *s, struct flight *f, struct text *t,
                                                 .first = t->told + 1,
                                                 .ntold = ntold,
                                                 .n = ntold + chosen,
-                                                .each = each };
-    f->ntold += (ntold + chosen) * each;
+                                                .each = each,
+                                                .nothers = others };
+    f->ntold += (ntold + chosen) * each + others;
     t->told += ntold;
     t->away |= chosen > 0;
 }
@@ -1068,12 +1080,18 @@ static int run_step(struct scheduler *s, struct err *err)
     return 0;
 }
 
-/* T gains a token.  *ON: it goes on with the one that was drafted, whose row has been
- * computed. */
+/* T gains a token, TOLD with NLIKELY others, and NOTHERS that are drawn beside it.
+ * *ON: it goes on with the one that was drafted, whose row has been computed. */
 static int gain_one(struct scheduler *s, struct text *t, const struct likely *told,
-                    size_t nlikely, bool *on, struct err *err)
+                    size_t nlikely, size_t nothers, bool *on, struct err *err)
 {
-    const struct scheduler_gain gain = { t->id, t->in.tag, told->id, told, nlikely };
+    const struct scheduler_gain gain = { .id = t->id,
+                                         .tag = t->in.tag,
+                                         .next = told->id,
+                                         .likely = told,
+                                         .nlikely = nlikely,
+                                         .others = told + 1 + nlikely,
+                                         .nothers = nothers };
     const size_t before = t->n;
 
     s->gaining = t;
@@ -1098,7 +1116,7 @@ static void learn(struct text *t)
 
 /* T gains the tokens of a step, each TOLD with NLIKELY others. */
 static int gain(struct scheduler *s, struct text *t, const struct likely *told,
-                size_t nlikely, struct err *err)
+                size_t nlikely, size_t nothers, struct err *err)
 {
     size_t before = t->n;
     bool on = !t->over;
@@ -1106,7 +1124,7 @@ static int gain(struct scheduler *s, struct text *t, const struct likely *told,
     t->away = false;
     for (; on; told += 1 + nlikely) {
         before = t->n;
-        if (gain_one(s, t, told, nlikely, &on, err) < 0)
+        if (gain_one(s, t, told, nlikely, nothers, &on, err) < 0)
             return -1;
         t->accepted += on;
         t->done += on;
@@ -1189,9 +1207,9 @@ static int take_answer(struct scheduler *s, const struct answer *a,
 {
     if (take_told(s, a, told, err) < 0)
         return -1;
-    return a->deciding
-               ? gain(s, a->deciding, told + a->ntold * a->each, a->each - 1, err)
-               : 0;
+    return a->deciding ? gain(s, a->deciding, told + a->ntold * a->each, a->each - 1,
+                              a->nothers, err)
+                       : 0;
 }
 
 /* Takes the results of the oldest step in flight. */
@@ -1219,7 +1237,7 @@ static int settle(struct scheduler *s, struct err *err)
 
             if (take_answer(s, a, f->told + at, err) < 0)
                 return -1;
-            at += a->n * a->each;
+            at += a->n * a->each + a->nothers;
         }
     }
     s->first = (s->first + 1) % (size_t)r->nstages;

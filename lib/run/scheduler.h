@@ -93,6 +93,9 @@ struct scheduler_gain {
         *likely; /* [1 + nlikely]: NEXT, and the likeliest tokens that the
                   * text's .how asks for; id -1 where there are fewer */
     size_t nlikely;
+    const struct likely *others; /* [nothers]: what is drawn beside NEXT, where the
+                                  * text's .how has several draws */
+    size_t nothers;
 };
 
 /* What a step has told of a text that .tells. */

@@ -5,7 +5,11 @@
 
 Writes NAME.jsonl, a line for tp-run generate --input each, and NAME.expected, a line with the new ids and a
 line with their log-probabilities (of the raw logits) each, of models in tests/data.  Presence and frequency
-penalties are those of vLLM: over generated tokens.  (transformers 5.24, torch 2.13; float32)
+penalties are those of vLLM: over generated tokens.
+
+beams.settings has settings of beam searches, a line each, and NAME.beams the part of a line that says where such
+searches begin, and for each setting a line with what is found: ids, and the score behind a colon, the best first.
+(transformers 5.24, torch 2.13; float32)
 """
 import argparse
 import json
@@ -27,6 +31,7 @@ MODELS = {
     "marian": ("stacks/marian", transformers.AutoModelForSeq2SeqLM),
 }
 NEW = 14
+BEAMS = "llama", "bart", "t5", "marian"
 
 
 class Counted(LogitsProcessor):
@@ -92,13 +97,67 @@ def expect(model, kind, prompt, own):
     return ids, logprobs
 
 
+def beam_settings():
+    for n in 2, 4, 7:
+        for penalty in 0.6, 1, 2:
+            for early in False, True, "never":
+                yield {"num_beams": n, "length_penalty": penalty, "early_stopping": early}
+    yield {"num_beams": 3, "no_repeat_ngram_size": 2, "num_return_sequences": 3}
+    yield {"num_beams": 4, "repetition_penalty": 1.4, "early_stopping": True}
+    yield {"num_beams": 4, "min_new_tokens": 7, "encoder_no_repeat_ngram_size": 2, "length_penalty": -1}
+    yield {"num_beams": 5, "forced_bos_token_id": 11, "forced_eos_token_id": 12, "early_stopping": "never"}
+    yield {"num_beams": 3, "suppress_tokens": [5, 6, 7, 8], "renormalize_logits": True, "num_return_sequences": 3}
+    yield {"num_beams": 2, "sequence_bias": [[[9], 2.0], [[10], -1.0]], "length_penalty": 0}
+
+
+def search(model, prompt, stops, own):
+    kw = {"num_return_sequences": 2, **own}
+    out = model.generate(torch.tensor([prompt]), max_new_tokens=NEW, do_sample=False, pad_token_id=0, eos_token_id=stops,
+                         use_cache=False, output_scores=True, return_dict_in_generate=True, **kw)
+    found = []
+    for ids, score, beams in zip(out.sequences.tolist(), out.sequences_scores.tolist(), out.beam_indices.tolist()):
+        n = sum(b >= 0 for b in beams)
+        begin = 1 if model.config.is_encoder_decoder else len(prompt)
+        found.append("%s:%.5f" % (",".join(map(str, ids[begin:begin + n])), score))
+    return " ".join(found)
+
+
+def stops_of(model, prompt):
+    """An id that ends some of the beams, and one that rarely does."""
+    found = search(model, prompt, None, {"num_beams": 7, "num_return_sequences": 7})
+    ids = [int(i) for one in found.split() for i in one.split(":")[0].split(",")[3:]]
+    counts = sorted(set(ids), key=lambda i: (abs(ids.count(i) - 8), i))
+    return counts[:2]
+
+
+def search_all(out, name, path, kind):
+    model = kind.from_pretrained(os.path.join(data, path), dtype=torch.float32, attn_implementation="eager").eval()
+    config = transformers.GenerationConfig()
+    config.decoder_start_token_id = model.generation_config.decoder_start_token_id
+    model.generation_config = config
+    rng = random.Random(name + " beams")
+    prompt = [rng.randrange(3, model.config.vocab_size) for _ in range(7)]
+    stops = stops_of(model, prompt)
+    where = "source" if kind is transformers.AutoModelForSeq2SeqLM else "ids"
+    with open(os.path.join(out, name + ".beams"), "w") as f:
+        f.write('"%s":%s,"ignore_eos":true,"stop_ids":%s\n' % (where, prompt, stops))
+        for own in beam_settings():
+            f.write(search(model, prompt, stops, own) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("-o", default=os.path.join(data, "generation"))
     p.add_argument("names", nargs="*")
     args = p.parse_args()
+    torch.set_num_threads(1)
     os.makedirs(args.o, exist_ok=True)
+    with open(os.path.join(args.o, "beams.settings"), "w") as f:
+        for own in beam_settings():
+            f.write(json.dumps({"num_return_sequences": 2, **own})[1:-1] + "\n")
     for name, (path, kind) in MODELS.items():
+        if name in BEAMS and (not args.names or name in args.names):
+            search_all(args.o, name, path, kind)
         if args.names and name not in args.names:
             continue
         rng = random.Random(name)
