@@ -20,7 +20,7 @@ while read -r name dir; do
     lines
     ok "$name: every setting's ids are transformers'" cmp ids expected
     ok "$name: and the log-probabilities" near_logprobs
-    for layout in "--tp 3" "--pp 2" "--dp 2 --requests 3" "--cache-tokens 64 --requests 5"; do
+    for layout in "--tp 3" "--pp 2" "--dp 2 --requests 3" "--cache-tokens 64 --requests 5" "--draft lookup --pp 2"; do
         [ -z "${SHORT-}" ] || [ "$name" = llama ] || [ "$name" = bart ] || continue
         # shellcheck disable=SC2086
         lines $layout

@@ -43,6 +43,7 @@ unit_tests = \
     %D%/unit-pickle \
     %D%/unit-program \
     %D%/unit-pruner \
+    %D%/unit-draft \
     %D%/unit-sampling \
     %D%/unit-scheduler \
     %D%/unit-steps \
@@ -88,6 +89,7 @@ tests_unit_scheduler_LDADD = $(program_libs)
 tests_unit_steps_SOURCES = %D%/unit-steps.c %D%/repeats.c %D%/repeats.h
 tests_unit_steps_LDADD = $(program_libs)
 tests_unit_scheduler_LDFLAGS = -Wl,--wrap=engine_step
+tests_unit_draft_LDFLAGS = -Wl,--wrap=clock_seconds,--wrap=scheduler_counts
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_serve_LDADD = $(test_libs) -lpthread
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
@@ -219,6 +221,7 @@ shell_tests = \
     %D%/html.t \
     %D%/hostile-files.t \
     %D%/house.t \
+    %D%/draft.t \
     %D%/generation.t \
     %D%/keys.t \
     %D%/score.t \
@@ -537,7 +540,7 @@ check-mutants: all $(check_PROGRAMS)
 # killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
 TORCH = python3
 KILLS = 50
-long_tests = %D%/families.t %D%/faults.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
+long_tests = %D%/draft.t %D%/families.t %D%/faults.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
 check-long: all
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)

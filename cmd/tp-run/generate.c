@@ -9,6 +9,7 @@
 
 #include "cmd/tp-run/answers.h"
 #include "cmd/tp-run/chatfile.h"
+#include "cmd/tp-run/drafting.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/messages.h"
 #include "cmd/tp-run/named.h"
@@ -23,6 +24,7 @@ struct generate {
     struct session *session;
     struct inputs prompts;
     struct sampling sampling;
+    struct drafting drafting;
     int requests;       /* texts in generation at a time; 0: as the cache permits */
     int cache_tokens;   /* capacity of a rank's cache; 0: see serving.h */
     bool no_sharing;    /* each prompt is computed by itself */
@@ -36,6 +38,7 @@ struct generate {
     /* on rank 0 */
     struct sampling *own; /* [prompts.n]: of lines that say how they are generated */
     struct scheduler *scheduler;
+    struct drafter *drafter; /* or NULL */
     struct beams *beams;
     size_t turn, part; /* the prompt that is printed now, and which of its texts */
     const char *output;
@@ -386,6 +389,13 @@ static int take_found(void *arg, uint64_t tag, const struct beams_found *v, size
     return 0;
 }
 
+static int draft(void *arg, struct scheduler_draft *v, size_t n, struct err *err)
+{
+    struct generate *g = arg;
+
+    return drafter_draft(g->drafter, v, n, err);
+}
+
 /* Submits all texts that need a token; those before g->turn are answered. */
 static int submit(struct generate *g, struct err *err)
 {
@@ -420,6 +430,7 @@ static void note_counts(const struct generate *g)
 {
     const struct scheduler_counts c = scheduler_counts(g->scheduler);
 
+    drafting_note(g->session, g->drafter, g->scheduler);
     if (!c.shared)
         return;
     cmd_note(g->session->cmd,
@@ -489,6 +500,7 @@ static struct engine_limits limits_of(const struct generate *g)
         .requests = requests_of(g),
         .cache_tokens = (size_t)g->cache_tokens,
         .texts = g->all,
+        .drafts = drafting_most(&g->drafting),
     };
     struct engine_limits limits = serving_limits(&serving, &g->session->mesh);
     size_t all = 0;
@@ -610,6 +622,7 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
                                            .no_sharing = g->no_sharing,
                                            .limits = &limits,
                                            .gain = gain,
+                                           .draft = g->drafting.what ? draft : NULL,
                                            .arg = g };
     struct runner r;
     int ret;
@@ -621,15 +634,22 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       g->session->checkpoint->model->family);
+    if (ret == 0)
+        ret = drafting_start(&g->drafter, &g->drafting, g->session, &r, &limits,
+                             g->draws || g->logits, sampling_vocab(g->session), err);
     if (ret == 0) {
         open_texts(g, comm->rank == 0);
-        ret = scheduler_open(&g->scheduler, &r, &how, err) < 0 ? -1
-              : comm->rank == 0
-                  ? make_texts(g, limits.sequences * (size_t)r.nreplicas, err)
-                  : scheduler_follow(g->scheduler, err);
+        ret = scheduler_open(&g->scheduler, &r, &how, err);
+        if (g->drafter)
+            drafter_try(g->drafter, g->scheduler, r.nstages);
+        if (ret == 0)
+            ret = comm->rank == 0
+                      ? make_texts(g, limits.sequences * (size_t)r.nreplicas, err)
+                      : scheduler_follow(g->scheduler, err);
         close_texts(g);
         ret = scheduler_close(g->scheduler, ret, err);
     }
+    drafter_close(g->drafter);
     if (ret == 0 && comm->rank == 0 && g->output)
         ret = answers_finish(&g->answers, err);
     ret = runner_finish(&r, ret, err);
@@ -934,6 +954,7 @@ int generate_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "micro-batches", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "no-prefix-cache", &g.no_sharing, NULL, NULL, NULL, NULL },
+        DRAFTING_OPTIONS(g.drafting),
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -958,6 +979,7 @@ int generate_main(const char *program, int argc, char **argv)
         check_options(&g, &from, opt.json, &err) < 0 ||
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         session_need_lm(&session, &err) < 0 ||
+        drafting_open(&g.drafting, &session, &err) < 0 ||
         sampling_settle(&g.sampling, &session, &err) < 0 ||
         choose_backend(&g, &err) < 0 || take_prompts(&g, &from, &err) < 0)
         status = cmd_fail(&cmd, &err);
@@ -976,6 +998,7 @@ int generate_main(const char *program, int argc, char **argv)
     sampling_clear(&g.sampling);
     ids_clear(&g.most);
     inputs_clear(&g.prompts);
+    drafting_close(&g.drafting);
     session_close(&session);
     return status;
 }

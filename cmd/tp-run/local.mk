@@ -10,6 +10,7 @@ bin_tp_run_SOURCES = \
     %D%/commands.h \
     %D%/conversation.c %D%/conversation.h \
     %D%/devices.c \
+    %D%/drafting.c %D%/drafting.h \
     %D%/embed.c \
     %D%/endpoints.c %D%/endpoints.h \
     %D%/generate.c \

@@ -508,6 +508,62 @@ static int open_model(struct session *s, const char *path, struct err *err)
                : session_stop_ids(&s->stop, s->checkpoint->home, err);
 }
 
+/* Does the tokenizer of T decode ids as that of S?  Some of them are asked for. */
+static int compare_tokens(const struct session *s, const struct session *t,
+                          const char *path, struct err *err)
+{
+    enum { STRIDE = 61 };
+    struct str own = { 0 }, other = { 0 };
+    int ret = 0;
+
+    for (uint32_t id = 0;
+         s->tokenizer && t->tokenizer && ret == 0 &&
+         id < tokenizer_size(s->tokenizer) && id < tokenizer_size(t->tokenizer);
+         id += STRIDE) {
+        own.len = other.len = 0;
+        tokenizer_decode(s->tokenizer, &id, 1, false, &own);
+        tokenizer_decode(t->tokenizer, &id, 1, false, &other);
+        if (own.len != other.len || (own.len && memcmp(own.s, other.s, own.len) != 0))
+            ret =
+                err_set(err, ERR_INPUT,
+                        "%s: its tokenizer is another one: token %u is not that of %s",
+                        path, id, s->path);
+    }
+    str_clear(&own);
+    str_clear(&other);
+    return ret;
+}
+
+static int open_beside(const struct session *s, struct checkpoint **out,
+                       const char *path, struct err *err)
+{
+    const struct checkpoint_options options = { .family_path = family_path(s->cmd) };
+    struct session other = { .cmd = s->cmd };
+    int ret;
+
+    if (checkpoint_open(out, path, &options, err) < 0)
+        return -1;
+    if (!(*out)->model)
+        return err_set(err, ERR_INPUT,
+                       "%s: a single file has no config.json to run by; give the "
+                       "directory of both",
+                       path);
+    other.checkpoint = *out;
+    ret = check_config(s->opt.quiet ? NULL : s->cmd, (*out)->model, KEYS_NUMBERS, err) <
+                      0 ||
+                  open_tokenizer(&other, err) < 0
+              ? -1
+              : compare_tokens(s, &other, path, err);
+    tokenizer_free(other.tokenizer);
+    return ret;
+}
+
+int session_open_beside(const struct session *s, struct checkpoint **out,
+                        const char *path, struct err *err)
+{
+    return launcher_agree(&s->launcher, open_beside(s, out, path, err), err);
+}
+
 int session_need_lm(const struct session *s, struct err *err)
 {
     const struct model *m = s->checkpoint->model;

@@ -128,6 +128,11 @@ MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
 MUST_CHECK int session_choose(struct session *s, const struct program_options *options,
                               size_t n, struct err *err);
 void session_close(struct session *s);
+/* Opens the model at PATH, which is to work with texts of the model of S: its tokenizer
+ * has the same tokens.  The caller closes *OUT.  Collective over the ranks of a
+ * launcher. */
+MUST_CHECK int session_open_beside(const struct session *s, struct checkpoint **out,
+                                   const char *path, struct err *err);
 /* Number of cores available to this process. */
 int session_cores(void);
 /* Runs MAIN on all ranks, after session_choose; returns the program's exit status. */

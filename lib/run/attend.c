@@ -284,7 +284,7 @@ int attend_plan(struct attend **out, const struct program *p, struct sequence *s
     a->from = from;
     a->link = link;
     own.context = capacity_of(a, limits);
-    own.windows = alone(a);
+    own.windows = alone(a) && !limits->whole;
     if (ring > 1)
         own.rows = 0; /* a rank caches only a part of each sequence */
     a->source = xcalloc(own.sequences + 1, sizeof(*a->source));

@@ -56,6 +56,7 @@ struct cache_limits {
                   * their maximum length */
     size_t sequences;
     enum format format;
+    bool whole;   /* or, if sequences may be cut back by more than a step, do not: */
     bool windows; /* free blocks that have left the attention window */
 };
 

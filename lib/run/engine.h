@@ -41,7 +41,9 @@ struct engine_limits {
                              * (states.h) */
     size_t drafts;          /* most drafted tokens of a sequence in a step; each has a
                              * record, too, after those */
-    enum format kept;       /* type of the KV cache */
+    bool whole; /* sequences are truncated by more than a step: rows stay in the cache
+                 * that have left a window */
+    enum format kept; /* type of the KV cache */
 };
 
 struct engine;
@@ -114,7 +116,7 @@ void engine_forget(struct engine *e, size_t sequence);
  * lost some; 0: it never does. */
 bool engine_can_share(const struct engine *e, size_t *window);
 /* SEQUENCE keeps its first N rows: the next segment may begin there.  N is not before
- * the start of its last segment, or no layer has a window. */
+ * the start of its last segment, unless no layer has a window, or limits.whole. */
 void engine_truncate(struct engine *e, size_t sequence, size_t n);
 /* Do sequences have states of fixed size (states.h)?  Then one that begins with rows of
  * another, or is truncated, needs the state after these rows, too. */

@@ -725,7 +725,8 @@ static size_t most_drafted(const struct scheduler *s, const struct text *t)
     const size_t most = s->facts.drafts < t->eager ? s->facts.drafts : t->eager;
     size_t n = 0;
 
-    if (s->runner->program->dynamic_rope || t->done < t->usage.prompt)
+    if (s->runner->program->dynamic_rope || t->done < t->usage.prompt ||
+        (t->in.how && t->in.how->of == PICK_SCORES)) /* a search waits after each */
         return 0;
     while (n < most && t->n + n < t->in.most &&
            !program_rope_changes(s->runner->program, t->n + n + 1))
@@ -787,6 +788,7 @@ static int add_growing(struct scheduler *s, struct err *err)
         find_growing(s, &s->replica[i]);
     if (draft(s, err) < 0)
         return -1;
+    s->counts.growing += s->ngrowing;
     for (size_t i = 0; i < s->ngrowing; i++)
         add(s, s->growing[i], 1);
     return 0;

@@ -187,8 +187,9 @@ struct scheduler_counts {
     uint64_t asked;     /* tokens of texts that began, which might have been shared */
     uint64_t shared;    /* of these: that another text had computed */
     uint64_t preempted; /* texts, each time */
-    uint64_t drafted;   /* tokens, of .computed */
-    uint64_t accepted;  /* of these: that texts gained */
+    uint64_t growing;   /* of .computed: each the next token of a text in generation */
+    uint64_t drafted;   /* of .computed: beside these, in the hope that they follow */
+    uint64_t accepted;  /* of .drafted: that texts gained */
     size_t blocks;      /* of the cache, over all replicas */
     size_t held;        /* of these: by texts that are not over, now */
 };
