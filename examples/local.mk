@@ -6,4 +6,4 @@ EXTRA_DIST += %D%/demo.sh %D%/schedule.svg \
     %D%/machines/text.mk %D%/machines/job.sbatch %D%/machines/mpirun.sh %D%/machines/train.sbatch %D%/machines/train.sh %D%/machines/plan.sh \
     %D%/train/bard.mk %D%/train/lr.yaml %D%/train/train.mk \
     %D%/serve/tp-run-serve.service \
-    %D%/sweep/best.mk %D%/sweep/crontab %D%/sweep/require %D%/sweep/window.yaml
+    %D%/sweep/best.mk %D%/sweep/crontab %D%/sweep/member %D%/sweep/require %D%/sweep/window.yaml

@@ -233,6 +233,7 @@ shell_tests = \
     %D%/hpo-analysis.t \
     %D%/hpo-examples.t \
     %D%/hpo-journal.t \
+    %D%/hpo-populations.t \
     %D%/hpo-postgres.t \
     %D%/hpo-running.t \
     %D%/hpo-slurm.t \
@@ -545,10 +546,11 @@ check-long: all
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
 	$(MAKE) check TESTS=tests/unit-scheduler SCHEDULES=200
-	if $(TORCH) -c 'import torch, transformers' 2> /dev/null; then \
-	    PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/train-loop.py; \
-	else \
-	    echo "train-loop.py: skipped, $(TORCH) has no torch and transformers"; fi
+	for script in train-loop.py population.py pruned.py; do \
+	    if $(TORCH) -c 'import torch, transformers, optuna' 2> /dev/null; then \
+	        PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/$$script || exit; \
+	    else \
+	        echo "$$script: skipped, $(TORCH) has not torch, transformers and optuna"; fi; done
 
 # branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes.  Only these readers are made
 # with --coverage: all other code has its usual flags, so that tests are as quick, and compute, as they usually do.

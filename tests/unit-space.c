@@ -353,15 +353,15 @@ static void test_draws(void)
         struct history h;
         bool inside = true, same = true;
         double x[5], again[5], fixed[5] = { 1, NAN, 3, NAN, NAN };
-        int generation;
+        struct sampler_note note;
 
         choose_sampler(&c, specs[s]);
         history_init(&h, f.space.n, 1);
         for (int i = 0; i < 60; i++) {
             struct past *t;
 
-            sampler_draw(x, &generation, &c, &f.space, &h, 5, i, NULL);
-            sampler_draw(again, &generation, &c, &f.space, &h, 5, i, NULL);
+            sampler_draw(x, &note, &c, &f.space, &h, 5, i, NULL);
+            sampler_draw(again, &note, &c, &f.space, &h, 5, i, NULL);
             for (size_t k = 0; k < f.space.n; k++) {
                 same &= x[k] == again[k] || (isnan(x[k]) && isnan(again[k]));
                 inside &= space_active(&f.space, x, k)
@@ -371,11 +371,11 @@ static void test_draws(void)
             t = history_add(&h, i, PAST_COMPLETE);
             memcpy(t->x, x, sizeof(x));
             t->loss[0] = x[2] * x[2] + x[4];
-            t->generation = generation;
+            t->generation = note.generation;
         }
         tap_ok(inside, "%s draws points of the space, conditions respected", specs[s]);
         tap_ok(same, "%s draws the same point again for the same trial", specs[s]);
-        sampler_draw(x, &generation, &c, &f.space, &h, 5, 60, fixed);
+        sampler_draw(x, &note, &c, &f.space, &h, 5, 60, fixed);
         tap_ok(x[0] == 1 && isnan(x[1]) && x[2] == 3, "%s keeps fixed parameters",
                specs[s]);
         history_clear(&h);
@@ -406,7 +406,8 @@ static void test_grid(void)
     struct sampler_choice c;
     struct history h;
     double x[4];
-    int generation, n;
+    struct sampler_note note;
+    int n;
     struct str out = { 0 };
 
     parse(&f, "opt: choice([sgd, adam])\nm: quniform(0, 0.2, 0.1) if opt == sgd\n"
@@ -417,7 +418,7 @@ static void test_grid(void)
     history_init(&h, f.space.n, 1);
     memcpy(history_add(&h, 0, PAST_COMPLETE)->x, (double[]){ 0, 0.1, 2 },
            3 * sizeof(*x));
-    for (n = 1; sampler_draw(x, &generation, &c, &f.space, &h, 0, n, NULL); n++) {
+    for (n = 1; sampler_draw(x, &note, &c, &f.space, &h, 0, n, NULL); n++) {
         struct str one = { 0 };
 
         memcpy(history_add(&h, n, PAST_FAILED)->x, x, 3 * sizeof(*x));
@@ -448,14 +449,15 @@ static void test_distinct(void)
     struct sampler_choice c;
     struct history h;
     double x[2];
-    int generation, n;
+    struct sampler_note note;
+    int n;
     bool fresh = true;
 
     parse(&f, "a: choice([1, 2, 3])\nb: randint(0, 4)\n");
     choose_sampler(&c, "tpe");
     c.distinct = true;
     history_init(&h, 2, 1);
-    for (n = 0; sampler_draw(x, &generation, &c, &f.space, &h, 0, n, NULL); n++) {
+    for (n = 0; sampler_draw(x, &note, &c, &f.space, &h, 0, n, NULL); n++) {
         struct past *t;
 
         fresh &= !history_has(&h, x);
@@ -480,19 +482,20 @@ static void test_constraints(void)
         struct sampler_choice c;
         struct history h;
         double x[2], best = 0;
-        int generation, feasible = 0;
+        struct sampler_note note;
+        int feasible = 0;
 
         choose_sampler(&c, specs[s]);
         history_init(&h, 2, 1);
         for (int i = 0; i < 200; i++) {
             struct past *t;
 
-            sampler_draw(x, &generation, &c, &f.space, &h, 3, i, NULL);
+            sampler_draw(x, &note, &c, &f.space, &h, 3, i, NULL);
             t = history_add(&h, i, PAST_COMPLETE);
             memcpy(t->x, x, sizeof(x));
             t->loss[0] = -x[0] + x[1];
             t->violation = fmax(0, x[0] - 0.3);
-            t->generation = generation;
+            t->generation = note.generation;
             feasible += i >= 100 && x[0] <= 0.3;
             if (x[0] <= 0.3)
                 best = fmin(best, t->loss[0]);
@@ -514,7 +517,7 @@ static void test_gp(void)
     struct sweepfile f;
     struct history h;
     double x[4], least = INFINITY, first[4];
-    int generation;
+    struct sampler_note note;
 
     parse(&f, "x: uniform(0, 1)\nlr: loguniform(1e-5, 1)\nb: choice([p, q])\n"
               "m: randint(0, 5) if b == q\n");
@@ -524,7 +527,7 @@ static void test_gp(void)
         double log_rate;
         struct past *t;
 
-        sampler_draw(x, &generation, &c, &f.space, &h, 2, i, NULL);
+        sampler_draw(x, &note, &c, &f.space, &h, 2, i, NULL);
         t = history_add(&h, i, PAST_COMPLETE);
         memcpy(t->x, x, sizeof(x));
         log_rate = log10(x[1]) + 3;
@@ -534,13 +537,13 @@ static void test_gp(void)
     }
     tap_ok(least < 1e-3, "gp finds the least of a smooth function: %g after 30 trials",
            least);
-    sampler_draw(first, &generation, &c, &f.space, &h, 2, 30, NULL);
+    sampler_draw(first, &note, &c, &f.space, &h, 2, 30, NULL);
     memcpy(history_add(&h, 30, PAST_RUNNING)->x, first, sizeof(first));
-    sampler_draw(x, &generation, &c, &f.space, &h, 2, 31, NULL);
+    sampler_draw(x, &note, &c, &f.space, &h, 2, 31, NULL);
     tap_ok(x[0] != first[0] || x[1] != first[1], "and tries not what runs already");
     for (size_t i = 0; i < h.n; i++)
         h.trials[i].loss[0] = i % 2 ? INFINITY : 1;
-    tap_ok(sampler_draw(x, &generation, &c, &f.space, &h, 2, 32, NULL) == 1 &&
+    tap_ok(sampler_draw(x, &note, &c, &f.space, &h, 2, 32, NULL) == 1 &&
                dist_contains(&f.space.params[0].dist, x[0]),
            "infinite and equal losses are borne");
     history_clear(&h);
@@ -555,7 +558,7 @@ static void test_fanova(void)
     struct sweepfile f;
     struct history h;
     double x[4], out[4], all = 16.0 / 12 + 4.0 / 12 + 2;
-    int generation;
+    struct sampler_note note;
 
     parse(&f, "x: uniform(0, 1)\ny: loguniform(1, 100)\nc: choice([p, q, r])\n"
               "z: randint(0, 9)\n");
@@ -564,7 +567,7 @@ static void test_fanova(void)
     for (int i = 0; i < 512; i++) {
         struct past *t;
 
-        sampler_draw(x, &generation, &c, &f.space, &h, 1, i, NULL);
+        sampler_draw(x, &note, &c, &f.space, &h, 1, i, NULL);
         t = history_add(&h, i, PAST_COMPLETE);
         memcpy(t->x, x, sizeof(x));
         t->loss[0] = 4 * x[0] + log10(x[1]) + 3 * (x[2] == 1);
@@ -613,7 +616,7 @@ static void test_many(void)
     struct sweepfile f;
     struct history h;
     double x[N], early = 0, late = 0;
-    int generation;
+    struct sampler_note note;
 
     for (int i = 0; i < N; i++)
         str_addf(&text, "p%d: uniform(-5, 5)\n", i);
@@ -623,10 +626,10 @@ static void test_many(void)
     for (int i = 0; i < TRIALS; i++) {
         struct past *t;
 
-        sampler_draw(x, &generation, &c, &f.space, &h, 1, i, NULL);
+        sampler_draw(x, &note, &c, &f.space, &h, 1, i, NULL);
         t = history_add(&h, i, PAST_COMPLETE);
         memcpy(t->x, x, sizeof(x));
-        t->generation = generation;
+        t->generation = note.generation;
         for (int k = 0; k < N; k++)
             t->loss[0] += (1 + k % 9) * (x[k] - 1) * (x[k] - 1);
         early += i < 100 ? t->loss[0] / 100 : 0;
@@ -647,7 +650,7 @@ static bool draws_agree(const char *text, const char *one, const char *other)
     struct history h;
     double x[8], y[8];
     bool same = true;
-    int generation;
+    struct sampler_note note;
 
     parse(&f, text);
     choose_sampler(&a, "random");
@@ -655,7 +658,7 @@ static bool draws_agree(const char *text, const char *one, const char *other)
     for (int i = 0; i < 30; i++) {
         struct past *t;
 
-        sampler_draw(x, &generation, &a, &f.space, &h, 4, i, NULL);
+        sampler_draw(x, &note, &a, &f.space, &h, 4, i, NULL);
         t = history_add(&h, i, PAST_COMPLETE);
         memcpy(t->x, x, f.space.n * sizeof(*x));
         t->loss[0] = cos(3.0 * i);
@@ -663,8 +666,8 @@ static bool draws_agree(const char *text, const char *one, const char *other)
     choose_sampler(&a, one);
     choose_sampler(&b, other);
     for (uint64_t seed = 0; seed < 20; seed++) {
-        sampler_draw(x, &generation, &a, &f.space, &h, seed, 30, NULL);
-        sampler_draw(y, &generation, &b, &f.space, &h, seed, 30, NULL);
+        sampler_draw(x, &note, &a, &f.space, &h, seed, 30, NULL);
+        sampler_draw(y, &note, &b, &f.space, &h, seed, 30, NULL);
         for (size_t k = 0; k < f.space.n; k++)
             same &= x[k] == y[k] || (isnan(x[k]) && isnan(y[k]));
     }
@@ -695,7 +698,8 @@ static void test_failed_check(void)
     struct sampler_choice c;
     struct history h;
     double x[1];
-    int generation, feasible = 0;
+    struct sampler_note note;
+    int feasible = 0;
 
     parse(&f, "x: uniform(0, 1)\n");
     choose_sampler(&c, "tpe");
@@ -703,7 +707,7 @@ static void test_failed_check(void)
     for (int i = 0; i < 120; i++) {
         struct past *t;
 
-        sampler_draw(x, &generation, &c, &f.space, &h, 3, i, NULL);
+        sampler_draw(x, &note, &c, &f.space, &h, 3, i, NULL);
         t = history_add(&h, i, x[0] > 0.4 ? PAST_FAILED : PAST_COMPLETE);
         t->x[0] = x[0];
         t->loss[0] = -x[0];
@@ -744,12 +748,12 @@ static struct past *add(struct learned *l, enum past_state state, double x, doub
 /* The share of 100 draws that are within 0.1 of X. */
 static double share_near(const struct learned *l, double x)
 {
-    int near = 0, generation;
+    struct sampler_note note;
+    int near = 0;
     double at;
 
     for (uint64_t seed = 0; seed < 100; seed++) {
-        sampler_draw(&at, &generation, &l->c, &l->f.space, &l->h, seed, (int)l->h.n,
-                     NULL);
+        sampler_draw(&at, &note, &l->c, &l->f.space, &l->h, seed, (int)l->h.n, NULL);
         near += fabs(at - x) < 0.1;
     }
     return near / 100.0;

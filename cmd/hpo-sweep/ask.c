@@ -69,6 +69,13 @@ int ask_main(const char *program, int argc, char **argv)
         session_close(&s);
         return cmd_fail(&cmd, &err);
     }
+    if (s.sampler.sampler->forks) {
+        const char *name = s.sampler.sampler->name;
+
+        session_close(&s);
+        return cmd_usage(&cmd, "%s needs run, which gives a trial its checkpoint",
+                         name);
+    }
     session_advise(&s, &cmd);
     x = xcalloc(s.file.space.n, sizeof(*x));
     drawn = session_end_leases(&s, true, &err);

@@ -111,9 +111,36 @@ MUST_CHECK int session_look_again(struct session *s, struct err *err);
 uint64_t session_done(struct session *s, uint64_t pardoned, bool begun);
 /* Whether as many as CAP count, those that run among them; never when it is 0. */
 bool session_is_full(struct session *s, uint64_t cap, uint64_t pardoned);
-/* Start the next trial: the first that waits, else a new point.  Returns 1 with X
- * filled and *number set, 0 when nothing is left to draw. */
+/* Start the next trial: the first that waits, those first that go on with a training;
+ * else a new point.  Returns 1 with X filled and *number set, 0 when nothing is left to
+ * draw, SAMPLER_LATER when nothing is before a trial that runs has ended. */
 MUST_CHECK int session_draw(struct session *s, int *number, double *x, struct err *err);
+
+/* Trials that go on with the training of another (lineage.c). */
+
+/* Whether a trial waits that does. */
+bool session_goes_on(struct session *s);
+/* Trial ID, which is new, goes on with what T does. */
+MUST_CHECK int session_take_place(struct session *s, const struct study_trial *t,
+                                  int64_t id, struct err *err);
+/* Whether the study's pruner pauses trials; and enqueue the next one that is to go on,
+ * if there is one. */
+MUST_CHECK int session_pauses(bool *pauses, const struct session *s, struct err *err);
+MUST_CHECK int session_promote(struct session *s, struct err *err);
+/* Note the path of the checkpoint that T, which is not finished, ended with. */
+MUST_CHECK int session_note_checkpoint(struct session *s, const struct study_trial *t,
+                                       const char *path, struct err *err);
+
+/* What T begins with. */
+struct origin {
+    int parent;             /* the trial whose checkpoint it is, or -1 */
+    char *checkpoint;       /* its path, or NULL; owned */
+    bool resumes;           /* with that one's point */
+    int generation, member; /* of a population, or -1 */
+};
+
+struct origin session_origin(const struct session *s, const struct study_trial *t);
+
 /* Let trial ID be another's after SECONDS without news of it: session_end_leases takes
  * it for failed then.  WORKER is the process that runs it, as job_identity_dup has it,
  * or NULL. */
@@ -121,6 +148,8 @@ MUST_CHECK int session_lease(struct session *s, int64_t id, double seconds,
                              const char *worker, struct err *err);
 /* Whether T is leased to WORKER. */
 bool session_leased(const struct study_trial *t, const char *worker);
+/* Whether a trial runs that has a lease, so that it ends in any case. */
+bool session_some_run(struct session *s);
 /* There is news of T: its lease, if it has one, begins again. */
 MUST_CHECK int session_renew(struct session *s, const struct study_trial *t,
                              struct err *err);
@@ -171,6 +200,12 @@ MUST_CHECK int session_hand_on(struct session *s, const struct study_trial *t,
 MUST_CHECK int session_condemn(struct session *s, const struct study_trial *t,
                                struct err *err);
 bool session_condemned(const struct study_trial *t);
+/* The study's pruner, which may be none. */
+MUST_CHECK int session_pruner(struct pruner_choice *c, const struct session *s,
+                              struct err *err);
+/* Append the parameters of T as a JSON object. */
+void session_add_point(struct str *out, const struct session *s,
+                       const struct study_trial *t);
 /* Whether the study's pruner would stop T; rungs passed are noted. */
 MUST_CHECK int session_judge(struct session *s, const struct study_trial *t,
                              bool *prune, struct err *err);

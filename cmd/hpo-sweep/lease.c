@@ -82,6 +82,15 @@ bool session_leased(const struct study_trial *t, const char *worker)
     return ours;
 }
 
+bool session_some_run(struct session *s)
+{
+    for (size_t i = study_first_open(&s->study); i < s->study.n; i++)
+        if (s->study.trials[i].state == STUDY_RUNNING &&
+            study_attr(&s->study.trials[i].system, LEASE_KEY))
+            return true;
+    return false;
+}
+
 /* ---- trying again ---- */
 
 /* How many trials of the same point have failed before T. */
@@ -122,13 +131,7 @@ int session_hand_on(struct session *s, const struct study_trial *t, struct err *
     struct str fixed = { 0 }, number = { 0 }, all = { 0 };
     int64_t id;
 
-    for (size_t i = 0; i < t->nparams; i++) {
-        str_add(&fixed, i ? ", " : "{");
-        str_add_json(&fixed, s->study.names[t->params[i].name]);
-        str_add(&fixed, ": ");
-        dist_write_value(&fixed, t->params[i].dist, t->params[i].value);
-    }
-    str_add(&fixed, fixed.len ? "}" : "{}");
+    session_add_point(&fixed, s, t);
     str_addf(&number, "%d", t->number);
     str_addn(&all, history ? history : "[", history ? n : 1);
     str_addf(&all, "%s%d]", n > 1 ? ", " : "", t->number);
@@ -138,7 +141,8 @@ int session_hand_on(struct session *s, const struct study_trial *t, struct err *
         s->st->ops->set_attr(s->st, s->study.id, id, true, STUDY_FAILED_KEY,
                              first ? first : number.s, err) == 0 &&
         s->st->ops->set_attr(s->st, s->study.id, id, true, STUDY_RETRY_KEY, all.s,
-                             err) == 0)
+                             err) == 0 &&
+        session_take_place(s, t, id, err) == 0)
         ret = session_note_attempt(s, id, attempt, err);
     str_clear(&fixed);
     str_clear(&number);

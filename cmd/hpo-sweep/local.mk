@@ -8,6 +8,7 @@ bin_hpo_sweep_SOURCES = \
     %D%/find.c \
     %D%/hpo-sweep.h \
     %D%/lease.c \
+    %D%/lineage.c \
     %D%/importance.c \
     %D%/loop.c \
     %D%/main.c \

@@ -63,12 +63,34 @@ static bool on_target(const struct loop *l)
     return s->maximize[0] ? best->values[0] >= target : best->values[0] <= target;
 }
 
+/* May a trial be started, whatever the study has? */
+static bool may_start(const struct loop *l)
+{
+    return !l->signal && !l->failure.kind && !l->draining && !l->gave_up &&
+           l->running < l->o->jobs && clock_seconds() < l->end;
+}
+
 bool loop_may_draw(const struct loop *l)
 {
-    if (l->signal || l->failure.kind || l->draining || l->gave_up || l->exhausted ||
-        l->running == l->o->jobs || clock_seconds() >= l->end)
-        return false;
-    return !session_is_full(l->s, loop_budget(l), pardoned(l)) && !on_target(l);
+    return may_start(l) && !l->exhausted && !on_target(l) &&
+           !session_is_full(l->s, loop_budget(l), pardoned(l));
+}
+
+/* What JOB is told of T's origin. */
+static void take_origin(const struct loop *l, struct job *job,
+                        const struct study_trial *t)
+{
+    struct origin o = session_origin(l->s, t);
+    char **v = xcalloc(4, sizeof(*v));
+
+    job->variables = v;
+    job->checkpoint = o.checkpoint;
+    if (o.checkpoint)
+        *v++ = str_dupf("%s=%s", o.resumes ? "HPO_RESUME" : "HPO_PARENT", o.checkpoint);
+    if (o.generation >= 0)
+        *v++ = str_dupf("HPO_GENERATION=%d", o.generation);
+    if (o.member >= 0)
+        *v++ = str_dupf("HPO_MEMBER=%d", o.member);
 }
 
 /* T is JOB's from now on. */
@@ -78,6 +100,7 @@ static void take_trial(struct loop *l, struct job *job, const struct study_trial
                          .slot = (int)(job - l->jobs),
                          .attempt = session_attempt(t) };
     job->dir = str_dupf("%s/%06d", l->base, t->number);
+    take_origin(l, job, t);
     l->running++;
 }
 
@@ -89,10 +112,11 @@ static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
     int number, ret = session_draw(s, &number, x, err);
     const struct study_trial *t;
 
-    *drawn = ret > 0;
+    *drawn = ret == 1;
     l->exhausted |= ret == 0;
-    if (ret <= 0)
-        return ret;
+    l->later |= ret == SAMPLER_LATER;
+    if (ret != 1)
+        return ret < 0 ? -1 : 0;
     if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
         return -1;
     t = &s->study.trials[number];
@@ -226,9 +250,17 @@ static int record_infeasible(struct loop *l, struct study_trial *t, struct err *
 }
 
 /* Record that T was pruned. */
-static int record_pruned(struct loop *l, struct study_trial *t, struct err *err)
+static int record_pruned(struct loop *l, struct study_trial *t, bool has_checkpoint,
+                         struct err *err)
 {
     count_failure(l, false);
+    if (l->pauses && !has_checkpoint && !l->lacks) {
+        l->lacks = true;
+        cmd_warn(l->cmd,
+                 "trial %d is paused and cannot go on: its command wrote no path of a "
+                 "checkpoint to HPO_CHECKPOINT",
+                 t->number);
+    }
     return session_finish(l->s, t, STUDY_PRUNED, NULL, 0, err);
 }
 
@@ -249,6 +281,27 @@ static void let_go(struct loop *l, struct job *job)
     l->running--;
 }
 
+/* Note the checkpoint that JOB, of trial T, ended with, if any: *has.  One that others
+ * of a population could not begin with makes a result none, WHY. */
+static int note_checkpoint(struct loop *l, const struct job *job,
+                           const struct study_trial *t, bool *has, bool *ok,
+                           struct str *why, struct err *err)
+{
+    char *path = NULL;
+    int ret = job->infeasible ? 0 : job_checkpoint(&path, job, err);
+
+    if (ret == 0 && path)
+        ret = session_note_checkpoint(l->s, t, path, err);
+    *has = path != NULL;
+    if (ret == 0 && *ok && !path && l->s->sampler.sampler->forks) {
+        *ok = false;
+        str_add(why, "no checkpoint: the command wrote no path of one to "
+                     "HPO_CHECKPOINT");
+    }
+    free(path);
+    return ret;
+}
+
 /* Record how JOB ended; *again when it is to be started once more instead. */
 static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
 {
@@ -257,9 +310,12 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     struct str why = { 0 };
     struct study_trial *t = study_find(&l->s->study, job->number);
     bool told = !t || study_finished(t); /* by the command itself, or pruned */
-    bool ok = false, pruned;
+    bool ok = false, pruned, has_checkpoint = false;
     bool skip = told || job->infeasible;
     int ret = skip ? 0 : find_values(&ok, l, job, values, &constraints, &why, err);
+
+    if (ret == 0 && !told)
+        ret = note_checkpoint(l, job, t, &has_checkpoint, &ok, &why, err);
 
     pruned = !told && !ok && obeyed(job, t);
     *again = ret == 0 && !skip && !ok && !pruned && !l->signal && !l->failure.kind &&
@@ -272,7 +328,7 @@ static int finish(struct loop *l, struct job *job, bool *again, struct err *err)
     else if (ret == 0 && ok)
         ret = record(l, job, t, values, constraints, err);
     else if (ret == 0 && pruned)
-        ret = record_pruned(l, t, err);
+        ret = record_pruned(l, t, has_checkpoint, err);
     else if (ret == 0 && !told)
         ret = record_failure(l, job, t, &why, err);
     else if (t)
@@ -312,29 +368,37 @@ static int take_reports(struct loop *l, struct job *job, struct study_trial *t,
     return ret;
 }
 
+/* JOB's command is to end, as T is pruned: at once, or when it has left a checkpoint,
+ * which is noted on trials that are not finished. */
+static int prune(struct loop *l, struct job *job, struct study_trial *t,
+                 struct err *err)
+{
+    job->pruned = true;
+    job->paused = l->pauses;
+    return l->pauses ? session_condemn(l->s, t, err)
+                     : session_finish(l->s, t, STUDY_PRUNED, NULL, 0, err);
+}
+
 /* Take up JOB's new reports; end it when its pruner says so. */
 static int watch(struct loop *l, struct job *job, struct err *err)
 {
     struct session *s = l->s;
     struct study_trial *t = study_find(&s->study, job->number);
-    bool news, prune = false;
+    bool news, stop = false;
 
     if (!t || study_finished(t))
         return 0;
-    if (job->pruned) /* but that was not committed */
-        return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
+    if (job->pruned) /* but that was not committed, or it is paused */
+        return session_condemned(t) ? 0 : prune(l, job, t, err);
     if (take_reports(l, job, t, &news, err) < 0)
         return -1;
     /* the command may have said `hpo-sweep report` as well */
     if (job->killed || !job->pid || (!news && t->nreports == job->judged))
         return 0;
     job->judged = t->nreports;
-    if (session_judge(s, t, &prune, err) < 0)
+    if (session_judge(s, t, &stop, err) < 0)
         return -1;
-    if (!prune)
-        return 0;
-    job->pruned = true;
-    return session_finish(s, t, STUDY_PRUNED, NULL, 0, err);
+    return stop ? prune(l, job, t, err) : 0;
 }
 
 static void collect(struct loop *l)
@@ -381,12 +445,24 @@ static int renew_leases(struct loop *l, struct err *err)
     return 0;
 }
 
+/* *more says whether there is a trial to start.  One that goes on with a training is
+ * there beside those that were asked for. */
+static int find_more(struct loop *l, bool *more, struct err *err)
+{
+    if (may_start(l) && l->pauses && !session_goes_on(l->s) &&
+        session_promote(l->s, err) < 0)
+        return -1;
+    *more = may_start(l) && (session_goes_on(l->s) || (!l->later && loop_may_draw(l)));
+    return 0;
+}
+
 /* One transaction: reports, trials that ended, and new ones to start (or once more),
  * which are marked in FRESH. */
 static int transact(struct loop *l, double *points, bool *fresh, struct err *err)
 {
     size_t n = l->s->file.space.n;
 
+    l->looked = clock_seconds();
     if (session_begin(l->s, err) < 0 || renew_leases(l, err) < 0)
         return -1;
     for (int i = 0; i < l->o->jobs; i++)
@@ -399,20 +475,26 @@ static int transact(struct loop *l, double *points, bool *fresh, struct err *err
     }
     if (l->s->st->ops->load(l->s->st, &l->s->study, l->s->name, err) < 0)
         return -1;
-    if (loop_may_draw(l) && session_end_leases(l->s, l->o->requeue, err) < 0)
+    if (may_start(l) && session_end_leases(l->s, l->o->requeue, err) < 0)
         return -1;
+    if (l->later && session_reap(l->s, l->o->requeue, err) < 0)
+        return -1; /* another run of this host may be waited for in vain */
+    l->later = false;
     for (int i = 0; i < l->o->jobs; i++) {
         double *x = points + (size_t)i * n;
         const struct study_trial *t = l->jobs[i].dir ? NULL : recover_find(l);
+        bool more = false;
 
         if (t) {
             adopt(l, &l->jobs[i], t, x);
             fresh[i] = true;
-        } else if (!l->jobs[i].dir && loop_may_draw(l) &&
-                   draw(l, &l->jobs[i], x, &fresh[i], err) < 0) {
+        } else if (!l->jobs[i].dir && find_more(l, &more, err) < 0) {
+            return -1;
+        } else if (more && draw(l, &l->jobs[i], x, &fresh[i], err) < 0) {
             return -1;
         }
     }
+    l->later = (l->later || l->pauses) && may_start(l) && session_some_run(l->s);
     l->recovered = false;
     return session_end(l->s, err);
 }
@@ -472,7 +554,10 @@ static void enforce(struct loop *l)
             job->timed_out = !l->signal && !l->failure.kind;
             job->killed = now;
             job_kill(job, SIGTERM);
-        } else if (job->killed && (l->hurry || now - job->killed > JOB_GRACE)) {
+        } else if (job->killed &&
+                   (l->hurry ||
+                    now - job->killed >
+                        JOB_GRACE + (job->paused && !l->signal ? JOB_SAVING : 0))) {
             job_kill(job, SIGKILL);
         }
     }
@@ -526,6 +611,9 @@ static void expect_signal(struct loop *l)
         signals_wait(l);
 }
 
+/* Seconds between two looks at what other runs have ended. */
+enum { LOOK = 2 };
+
 /* Wait for a child, a signal or the next tick; returns whether there is something to
  * record. */
 static bool wait_for_news(struct loop *l)
@@ -540,9 +628,16 @@ static bool wait_for_news(struct loop *l)
     if (some_ended(l))
         return true;
     news = tick && l->pruning; /* the commands may report by themselves */
+    news |= tick && l->later && clock_seconds() - l->looked >= LOOK;
     for (int i = 0; i < l->o->jobs; i++)
         news |= tick && job_reported(&l->jobs[i]);
     return news || clock_seconds() - l->renewed >= RUN_NEWS;
+}
+
+/* Is there nothing more to wait for? */
+static bool is_over(const struct loop *l)
+{
+    return idle(l) && (!l->later || !may_start(l));
 }
 
 /* End JOB at once, when nothing can be recorded any more. */
@@ -573,8 +668,8 @@ int loop_run(struct loop *l, struct err *err)
         } while (more);
         do
             progress_show(&progress, l);
-        while (!idle(l) && !wait_for_news(l));
-    } while (!idle(l));
+        while (!is_over(l) && !wait_for_news(l));
+    } while (!is_over(l));
     ret = 0;
 out:
     if (l->failure.kind) {

@@ -99,6 +99,8 @@ static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
     if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
+    if (session_pauses(&l->pauses, s, err) < 0)
+        return -1;
     if (session_reap(s, l->o->requeue, err) < 0 ||
         session_end_leases(s, l->o->requeue, err) < 0 ||
         (l->o->retry_failed && session_retry_failed(s, err) < 0) ||

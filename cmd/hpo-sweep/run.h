@@ -50,10 +50,14 @@ struct loop {
     int running, failures; /* failures in a row */
     double end;            /* draw nothing after this, or infinity */
     bool exhausted, pruning;
+    bool pauses;        /* what the pruner stops may go on later */
+    bool later;         /* a trial elsewhere is to end before there is one for us */
+    bool lacks;         /* it was said that a paused trial left no checkpoint */
     struct err failure; /* what ends the run once the trials have been ended */
     bool gave_up;       /* after too many failures in a row */
     int *ended; /* [nended]: trials of this run, in the order they ended; owned */
     size_t nended, ended_cap;
+    double looked;    /* when the study was read last */
     double renewed;   /* when the leases of the trials that run last were */
     sigset_t signals; /* that are waited for */
     int signal;       /* that ends the run, or 0 */

@@ -503,30 +503,62 @@ static int read_fixed(double *fixed, const struct session *s,
     return ret;
 }
 
-static int write_point(struct session *s, int64_t id, const double *x, int generation,
-                       struct err *err)
+static int write_number(struct session *s, int64_t id, const char *key, int number,
+                        struct err *err)
+{
+    char text[16];
+
+    if (!key || number < 0)
+        return 0;
+    snprintf(text, sizeof(text), "%d", number);
+    return s->st->ops->set_attr(s->st, s->study.id, id, true, key, text, err);
+}
+
+static int write_point(struct session *s, int64_t id, const double *x,
+                       const struct sampler_note *note, struct err *err)
 {
     const struct space *space = &s->file.space;
-    const char *key = s->sampler.sampler->generation_key;
-    char text[16];
 
     for (size_t i = 0; i < space->n; i++)
         if (!isnan(x[i]) &&
             s->st->ops->set_param(s->st, id, space->params[i].name, x[i],
                                   &space->params[i].dist, err) < 0)
             return -1;
-    if (!key || generation < 0)
-        return 0;
-    snprintf(text, sizeof(text), "%d", generation);
-    return s->st->ops->set_attr(s->st, s->study.id, id, true, key, text, err);
+    if (write_number(s, id, s->sampler.sampler->generation_key, note->generation, err) <
+            0 ||
+        write_number(s, id, STUDY_MEMBER_KEY, note->member, err) < 0)
+        return -1;
+    return write_number(s, id, STUDY_PARENT_KEY, note->parent, err);
 }
 
+/* Does T go on with a training, so that its point is fixed? */
+static bool continues(const struct study_trial *t)
+{
+    return study_attr(&t->system, STUDY_RESUMES_KEY) ||
+           study_attr(&t->system, STUDY_MEMBER_KEY);
+}
+
+/* What goes on comes first. */
 static const struct study_trial *first_waiting(struct study *s)
 {
-    for (size_t i = study_first_open(s); i < s->n; i++)
-        if (s->trials[i].state == STUDY_WAITING)
-            return &s->trials[i];
-    return NULL;
+    const struct study_trial *first = NULL;
+
+    for (size_t i = study_first_open(s); i < s->n; i++) {
+        const struct study_trial *t = &s->trials[i];
+
+        if (t->state == STUDY_WAITING && continues(t))
+            return t;
+        if (t->state == STUDY_WAITING && !first)
+            first = t;
+    }
+    return first;
+}
+
+bool session_goes_on(struct session *s)
+{
+    const struct study_trial *t = first_waiting(&s->study);
+
+    return t && continues(t);
 }
 
 uint64_t session_done(struct session *s, uint64_t pardoned, bool begun)
@@ -537,7 +569,7 @@ uint64_t session_done(struct session *s, uint64_t pardoned, bool begun)
     study_count(&c, &s->study);
     failed = c.failed - c.infeasible;
     failed -= c.retried < failed ? c.retried : failed;
-    done = c.complete + c.pruned - c.given + c.infeasible + failed +
+    done = c.complete + c.pruned - c.given - c.resumed + c.infeasible + failed +
            (begun ? c.running : 0);
     return done - (failed < pardoned ? failed : pardoned);
 }
@@ -552,7 +584,8 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
     const struct study_trial *waiting;
     const struct space *space = &s->file.space;
     double *fixed;
-    int generation, ret = -1, drawn, next;
+    struct sampler_note note = { -1, -1, -1 };
+    int ret = -1, drawn = 1, next;
     struct history h;
     int64_t id;
 
@@ -566,10 +599,15 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
         study_history(&h, &s->study, space, s->sampler.sampler->generation_key, next);
     if (waiting && read_fixed(fixed, s, waiting, err) < 0)
         goto out;
-    drawn = sampler_draw(x, &generation, &s->sampler, space, &h, s->seed, next,
-                         waiting ? fixed : NULL);
-    if (!drawn) {
-        ret = 0;
+    if (waiting && continues(waiting)) {
+        memcpy(x, fixed, space->n * sizeof(*x));
+        space_settle(space, x);
+    } else {
+        drawn = sampler_draw(x, &note, &s->sampler, space, &h, s->seed, next,
+                             waiting ? fixed : NULL);
+    }
+    if (drawn != 1) {
+        ret = drawn;
         goto out;
     }
     if (waiting
@@ -579,7 +617,7 @@ int session_draw(struct session *s, int *number, double *x, struct err *err)
         goto out;
     if (waiting)
         *number = next;
-    if (write_point(s, id, x, generation, err) == 0)
+    if (write_point(s, id, x, &note, err) == 0)
         ret = 1;
 out:
     history_clear(&h);
@@ -646,26 +684,18 @@ bool session_condemned(const struct study_trial *t)
 int session_judge(struct session *s, const struct study_trial *t, bool *prune,
                   struct err *err)
 {
-    const char *json = study_attr(&s->study.system, STUDY_PRUNER_KEY);
     struct curve *curves;
     struct pruner_choice pruner;
     struct pruner_verdict v;
     struct pruner_task task;
-    struct json_doc doc;
     struct str value = { 0 };
-    int ret;
+    int ret = 0;
 
     *prune = false;
-    if (!json)
+    if (session_pruner(&pruner, s, err) < 0)
+        return -1;
+    if (pruner.pruner == &pruner_none)
         return 0;
-    if (json_parse(&doc, STUDY_PRUNER_KEY, json, strlen(json), err) < 0)
-        return -1;
-    ret = pruner_parse(&pruner, json_string(doc.root) ? doc.root->text : "", err);
-    json_clear(&doc);
-    if (ret < 0) {
-        err->kind = ERR_INPUT; /* the study's, not the user's */
-        return -1;
-    }
     curves = study_curves_new(&s->study);
     task = (struct pruner_task){ s->name, s->study.maximize[0], curves, s->study.n,
                                  &curves[t->number] };

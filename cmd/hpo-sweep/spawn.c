@@ -37,9 +37,10 @@ static char *variable_dup(const char *name)
 static bool is_taken(const char *variable)
 {
     static const char *const taken[] = {
-        "HPO_STUDY",     "HPO_STORAGE",     "HPO_TRIAL_NUMBER",
-        "HPO_TRIAL_DIR", "HPO_PARAMS_JSON", "HPO_RESULT",
-        "HPO_REPORT",    "HPO_SLOT",        "HPO_ATTEMPT",
+        "HPO_STUDY",       "HPO_STORAGE",    "HPO_TRIAL_NUMBER", "HPO_TRIAL_DIR",
+        "HPO_PARAMS_JSON", "HPO_RESULT",     "HPO_REPORT",       "HPO_SLOT",
+        "HPO_ATTEMPT",     "HPO_PARENT",     "HPO_RESUME",       "HPO_CHECKPOINT",
+        "HPO_MEMBER",      "HPO_GENERATION",
     };
 
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
@@ -70,7 +71,10 @@ static char **environment_new(const struct loop *l, const struct job *job,
     add_variable(&env, &n, str_dupf("HPO_PARAMS_JSON=%s/params.json", job->dir));
     add_variable(&env, &n, str_dupf("HPO_RESULT=%s/result.json", job->dir));
     add_variable(&env, &n, str_dupf("HPO_REPORT=%s/report", job->dir));
+    add_variable(&env, &n, str_dupf("HPO_CHECKPOINT=%s/checkpoint", job->dir));
     add_variable(&env, &n, str_dupf("HPO_SLOT=%d", job->slot));
+    for (char **v = job->variables; v && *v; v++)
+        add_variable(&env, &n, xstrdup(*v));
     if (masked)
         add_variable(
             &env, &n,
@@ -213,8 +217,27 @@ int spawn_feasible(struct loop *l, struct job *job, const double *x, struct err 
                    job->number, job->dir);
 }
 
+/* What JOB is to begin with must be here: runs that share a study may have different
+ * files. */
+static int check_checkpoint(const struct job *job, struct err *err)
+{
+    bool found;
+
+    if (!job->checkpoint)
+        return 0;
+    if (fs_find(&found, job->checkpoint, err) < 0)
+        return -1;
+    return found ? 0
+                 : err_set(err, ERR_SYSTEM,
+                           "trial %d: begins with %s, which is not there: runs of one "
+                           "study need the same files",
+                           job->number, job->checkpoint);
+}
+
 int spawn_command(struct loop *l, struct job *job, const double *x, struct err *err)
 {
+    if (check_checkpoint(job, err) < 0)
+        return -1;
     return start_words(l, job, words_new(l, job, x, err), x, err);
 }
 

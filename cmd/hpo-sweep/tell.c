@@ -149,15 +149,18 @@ int should_prune_main(const char *program, int argc, char **argv)
     const struct study_trial *t;
     struct session s;
     struct err err = { 0 };
-    bool prune;
+    bool prune = false, pauses;
     int ret = -1;
 
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
     t = session_trial(&s, operand[0], false, &err);
-    if (t && session_judge(&s, t, &prune, &err) == 0 &&
-        (!prune || session_condemn(&s, t, &err) == 0))
+    if (t && session_pauses(&pauses, &s, &err) == 0 &&
+        session_judge(&s, t, &prune, &err) == 0 &&
+        (!prune || session_condemn(&s, t, &err) == 0)) {
+        prune |= pauses && session_condemned(t); /* the run waits for its end */
         ret = session_end(&s, &err);
+    }
     session_close(&s);
     if (ret < 0)
         return cmd_fail(&cmd, &err);

@@ -352,6 +352,7 @@ static int find_run(struct request *r, struct err *err)
 
     t->report = getenv("HPO_REPORT");
     t->result = getenv("HPO_RESULT");
+    t->trace = getenv("HPO_CHECKPOINT");
     if (!t->dir && trial)
         t->dir = xstrdup(trial);
     if (!t->dir && t->o.save_every && !r->dry)

@@ -117,14 +117,14 @@ struct train {
     size_t nsettings;
     const struct action_table *table; /* of --pipeline FILE; or NULL */
     enum order pipeline;
-    struct data *data, *eval;          /* eval: --eval-data, or NULL */
-    uint64_t held;                     /* number of samples for evaluation */
-    char *dir;                         /* of the run; NULL: nothing is saved */
-    const char *log;                   /* --log, or NULL */
-    const char *metrics, *tensorboard; /* --metrics, --tensorboard, or NULL */
-    int log_every;                     /* steps between two plain lines */
-    const char *command;               /* as given */
-    const char *report, *result;       /* hpo-sweep's files, or NULL */
+    struct data *data, *eval;            /* eval: --eval-data, or NULL */
+    uint64_t held;                       /* number of samples for evaluation */
+    char *dir;                           /* of the run; NULL: nothing is saved */
+    const char *log;                     /* --log, or NULL */
+    const char *metrics, *tensorboard;   /* --metrics, --tensorboard, or NULL */
+    int log_every;                       /* steps between two plain lines */
+    const char *command;                 /* as given */
+    const char *report, *result, *trace; /* hpo-sweep's files, or NULL */
     int lock;                 /* the run's directory, open and locked; -1: none */
     struct train_look look;   /* the directory before it was locked */
     struct train_files files; /* files that the run reads */
@@ -239,6 +239,9 @@ struct train_told {
 MUST_CHECK int train_log_open(struct train_log *l, const struct train *t,
                               struct err *err);
 void train_log_close(struct train_log *l);
+/* Tells hpo-sweep, if it asks, of the newest whole checkpoint. */
+MUST_CHECK int train_log_checkpoint(const struct train *t, const char *path,
+                                    struct err *err);
 /* Tells of a run that was finished before this process: what train_log_end tells, but
  * not to the run's log nor to --log. */
 MUST_CHECK int train_log_finished(const struct train *t, const char *checkpoint,

@@ -229,6 +229,20 @@ int train_log_eval(struct train_log *l, double loss, double seconds, struct err 
     return ret;
 }
 
+int train_log_checkpoint(const struct train *t, const char *path, struct err *err)
+{
+    char *full, *line;
+    int ret;
+
+    if (!t->trace || fs_resolve(&full, path, err) < 0)
+        return t->trace ? -1 : 0;
+    line = str_dupf("%s\n", full ? full : path);
+    ret = output_write(t->trace, line, strlen(line), false, err);
+    free(line);
+    free(full);
+    return ret;
+}
+
 int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
 {
     double took = clock_seconds() - l->begun;
@@ -286,6 +300,8 @@ int train_log_end(struct train_log *l, const char *checkpoint, struct err *err)
         str_addc(&line, '\n');
         ret = output_write(l->t->result, line.s, line.len, false, err);
     }
+    if (ret == 0 && checkpoint)
+        ret = train_log_checkpoint(l->t, checkpoint, err);
     str_clear(&line);
     return ret;
 }

@@ -69,6 +69,16 @@ static int exchange(struct work *w, struct word *out, struct err *err)
 
 /* ---- checkpoints ---- */
 
+/* The last save is whole: hpo-sweep may have others begin with it. */
+static int tell_checkpoint(const struct work *w, struct err *err)
+{
+    char *path = steps_path_dup(w->t->dir, w->saved);
+    int ret = train_log_checkpoint(w->t, path, err);
+
+    free(path);
+    return ret;
+}
+
 static int finish_save(struct work *w, struct err *err)
 {
     const struct train *t = w->t;
@@ -81,8 +91,8 @@ static int finish_save(struct work *w, struct err *err)
     ret = w->world->rank == 0 ? train_log_sync(&w->log, err) : 0;
     if (saver_agree(w->world, ret, err) < 0 || saver_finish(w->saver, err) < 0)
         return -1;
-    ret = 0;
-    if (w->world->rank == 0 && (t->o.keep || t->o.keep_best))
+    ret = w->world->rank == 0 ? tell_checkpoint(w, err) : 0;
+    if (ret == 0 && w->world->rank == 0 && (t->o.keep || t->o.keep_best))
         ret = train_dir_prune(t->dir, t->o.keep ? t->o.keep : 1,
                               t->o.keep_best ? w->state.best_step : 0, err);
     return saver_agree(w->world, ret, err);

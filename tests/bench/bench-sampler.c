@@ -50,16 +50,16 @@ static double study(const struct objective *o, const struct space *space,
 {
     struct history h;
     double *x = xcalloc(space->n, sizeof(*x)), result;
-    int generation;
+    struct sampler_note note;
 
     history_init(&h, space->n, o->nlosses);
     for (int i = 0; i < trials; i++) {
         struct past *t;
 
-        sampler_draw(x, &generation, c, space, &h, seed, i, NULL);
+        sampler_draw(x, &note, c, space, &h, seed, i, NULL);
         t = history_add(&h, i, PAST_COMPLETE);
         memcpy(t->x, x, space->n * sizeof(*x));
-        t->generation = generation;
+        t->generation = note.generation;
         o->evaluate(t->loss, x);
     }
     result = score(&h);
@@ -146,9 +146,9 @@ static int draws(char **argv)
         return fail();
     for (uint64_t seed = 0; seed < n; seed++) {
         double *x = xcalloc(f.space.n, sizeof(*x));
-        int generation;
+        struct sampler_note note;
 
-        sampler_draw(x, &generation, &c, &f.space, &h, seed, (int)h.n, NULL);
+        sampler_draw(x, &note, &c, &f.space, &h, seed, (int)h.n, NULL);
         for (size_t i = 0; i < f.space.n; i++)
             printf("%s%.17g", i ? "\t" : "", x[i]);
         putchar('\n');
@@ -195,7 +195,7 @@ static int speed(char **argv)
     for (int i = 0; i < 7; i++) {
         double start = now_ms();
 
-        sampler_draw(x, &generation, &c, &f.space, &h, 1, trials + i, NULL);
+        sampler_draw(x, &note, &c, &f.space, &h, 1, trials + i, NULL);
         best = fmin(best, now_ms() - start);
     }
     printf("%.3f\n", best);

@@ -19,7 +19,7 @@
 #include "lib/base/output.h"
 #include "lib/sweep/job/job.h"
 
-enum { REPORT_BYTES = 1 << 20 };
+enum { REPORT_BYTES = 1 << 20, CHECKPOINT_BYTES = 1 << 16 };
 
 enum presence { GONE, THERE, UNKNOWN };
 
@@ -200,7 +200,7 @@ static int open_output(const char *dir, const char *name, struct err *err)
 /* What an earlier run of the same trial left must not count for this one. */
 static int forget(const struct job *job, struct err *err)
 {
-    static const char *const names[] = { "result.json", "report" };
+    static const char *const names[] = { "result.json", "report", "checkpoint" };
     int ret = 0;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && ret == 0; i++) {
@@ -270,7 +270,27 @@ void job_clear(struct job *job)
 {
     free(job->dir);
     free(job->command);
+    free(job->checkpoint);
+    for (char **v = job->variables; v && *v; v++)
+        free(*v);
+    free(job->variables);
     *job = (struct job){ 0 };
+}
+
+int job_checkpoint(char **out, const struct job *job, struct err *err)
+{
+    char *path = fs_join_dup(job->dir, "checkpoint"), *text;
+    int ret = fs_read_optional(&text, NULL, path, CHECKPOINT_BYTES, err);
+
+    free(path);
+    *out = NULL;
+    if (ret < 0 || !text)
+        return ret < 0 ? -1 : 0;
+    text[strcspn(text, "\n")] = '\0';
+    if (*text)
+        ret = fs_resolve(out, text, err);
+    free(text);
+    return ret < 0 ? -1 : 0;
 }
 
 static char *report_path_dup(const struct job *job)

@@ -1,7 +1,7 @@
 /* job - trials as processes: a directory, a process group, reports
  *
  * A trial's directory holds stdout, stderr, params.json and, when the command writes
- * them, result.json and report. */
+ * them, result.json, report and checkpoint. */
 #ifndef LIB_SWEEP_JOB_JOB_H
 #define LIB_SWEEP_JOB_JOB_H
 
@@ -12,7 +12,8 @@
 #include "lib/base/err.h"
 #include "lib/base/str.h"
 
-enum { JOB_GRACE = 10 }; /* seconds between SIGTERM and SIGKILL */
+/* Seconds between SIGTERM and SIGKILL; and for a checkpoint besides. */
+enum { JOB_GRACE = 10, JOB_SAVING = 600 };
 
 struct job {
     pid_t pid; /* also its process group's id; 0: not running */
@@ -21,6 +22,8 @@ struct job {
     int tries;          /* of this trial before, in this run */
     char *dir;          /* owned */
     char *command;      /* what runs, for a log, or NULL; owned */
+    char *checkpoint;   /* what it begins with, or NULL; owned */
+    char **variables;   /* "NAME=VALUE" that it alone is told, NULL at the end; owned */
     double start;       /* seconds on the monotonic clock */
     double start_time;  /* seconds since the epoch */
     double killed;      /* when it was told to end, by clock_seconds(); 0 for never */
@@ -28,6 +31,7 @@ struct job {
     uint64_t report_at; /* bytes of the report file read */
     size_t judged;      /* reports that the pruner has seen */
     bool pruned;        /* its trial is: the command is to end */
+    bool paused;        /* and to leave a checkpoint, for which there is time */
     bool infeasible;    /* says the check of its point: there is no command */
     int status;         /* as from waitpid, when it has ended */
 };
@@ -48,12 +52,16 @@ MUST_CHECK int job_which(char **out, const char *program, const char *path,
 /* Start WORDS in directory job->dir's company: the directory is made, PARAMS (JSON) are
  * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
  * NULL-terminated) replaces the process's.  The working directory is the caller's.
- * result.json and report of an earlier start are removed. */
+ * result.json, report and checkpoint of an earlier start are removed. */
 MUST_CHECK int job_start(struct job *job, char *const *words, char *const *environment,
                          const char *params, struct err *err);
 /* Signal SIG to the whole process group. */
 void job_kill(struct job *job, int sig);
 void job_clear(struct job *job);
+
+/* The path that the command wrote to the file `checkpoint`, seen from the working
+ * directory, owned; *path is NULL where it wrote none. */
+MUST_CHECK int job_checkpoint(char **path, const struct job *job, struct err *err);
 
 /* Whether the report file has grown since, or cannot be looked at. */
 bool job_reported(const struct job *job);

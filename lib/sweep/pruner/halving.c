@@ -19,7 +19,9 @@ struct halving {
     double reduction, rate, bootstrap;
 };
 
-enum { SET_RESOURCE, SET_REDUCTION, SET_RATE, SET_BOOTSTRAP };
+enum { SET_RESOURCE, SET_REDUCTION, SET_RATE, SET_BOOTSTRAP, SET_PROMOTE };
+
+static const char *const no_yes[] = { "no", "yes", NULL };
 
 static const struct setting halving_settings[] = {
     [SET_RESOURCE] = { .name = "resource",
@@ -46,6 +48,9 @@ static const struct setting halving_settings[] = {
                         .max = 1e9,
                         .integer = true,
                         .help = "trials a rung needs to let one pass" },
+    [SET_PROMOTE] = { .name = "promote",
+                      .words = no_yes,
+                      .help = "pause, and go on when a rung has enough others" },
     { .name = NULL },
 };
 
@@ -71,7 +76,7 @@ static bool passes(const struct pruner_task *task, size_t rung, double value,
     bool pass;
 
     for (size_t i = 0; i < task->n; i++)
-        if (task->trials[i].nrungs > rung &&
+        if (task->trials[i].nrungs > rung && !task->trials[i].resumed &&
             task->trials[i].number != task->self->number)
             losses[n++] = sign * task->trials[i].rungs[rung];
     losses[n++] = sign * value;
@@ -119,11 +124,81 @@ static void judge_halving(struct pruner_verdict *v, const struct pruner_task *ta
     judge_rungs(v, task, &h);
 }
 
+static int check_halving(const double *set, struct err *err)
+{
+    return set[SET_PROMOTE] > 0 && isnan(set[SET_RESOURCE])
+               ? err_set(err, ERR_USAGE,
+                         "successive-halving: promote=yes takes resource=STEP, the "
+                         "first rung")
+               : 0;
+}
+
+static bool pauses(const double *set)
+{
+    return set[SET_PROMOTE] > 0;
+}
+
+struct ranked {
+    double loss;
+    const struct curve *trial;
+};
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->loss != y->loss)
+        return x->loss < y->loss ? -1 : 1;
+    return x->trial->number - y->trial->number;
+}
+
+/* Of those that were paused at RUNG, the best that is among the best 1/reduction of all
+ * that got there. */
+static const struct curve *promote_at(struct ranked *room,
+                                      const struct pruner_task *task, const double *set,
+                                      size_t rung)
+{
+    double sign = task->maximize ? -1 : 1;
+    size_t n = 0;
+
+    for (size_t i = 0; i < task->n; i++) {
+        const struct curve *t = &task->trials[i];
+
+        if (t->nrungs > rung && !t->resumed && !isnan(t->rungs[rung]))
+            room[n++] = (struct ranked){ sign * t->rungs[rung], t };
+    }
+    qsort(room, n, sizeof(*room), compare_ranked);
+    for (size_t i = 0;
+         i < n / (size_t)set[SET_REDUCTION] && (double)n > set[SET_BOOTSTRAP]; i++)
+        if (room[i].trial->resumable && room[i].trial->nrungs == rung + 1)
+            return room[i].trial;
+    return NULL;
+}
+
+/* Algorithm 2 of Li et al.: from the highest rung down. */
+static const struct curve *promote(const struct pruner_task *task, const double *set)
+{
+    struct ranked *room = xcalloc(task->n + 1, sizeof(*room));
+    const struct curve *next = NULL;
+    size_t rungs = 0;
+
+    for (size_t i = 0; i < task->n; i++)
+        if (task->trials[i].nrungs > rungs)
+            rungs = task->trials[i].nrungs;
+    while (rungs-- > 0 && !next)
+        next = promote_at(room, task, set, rungs);
+    free(room);
+    return next;
+}
+
 const struct pruner pruner_successive_halving = {
     .name = "successive-halving",
     .summary = "at growing steps, let the best part go on",
     .settings = halving_settings,
     .judge = judge_halving,
+    .check = check_halving,
+    .pauses = pauses,
+    .promote = promote,
 };
 
 enum { BAND_RESOURCE, BAND_MAX, BAND_REDUCTION, BAND_BOOTSTRAP };

@@ -100,9 +100,11 @@ static int parse_one(const struct pruner **pruner, double *set, const char *spec
     struct str known = { 0 };
 
     *pruner = find(spec, len);
+    if (*pruner && settings_parse(set, (*pruner)->settings, (*pruner)->name,
+                                  spec[len] ? spec + len + 1 : "", err) < 0)
+        return -1;
     if (*pruner)
-        return settings_parse(set, (*pruner)->settings, (*pruner)->name,
-                              spec[len] ? spec + len + 1 : "", err);
+        return (*pruner)->check ? (*pruner)->check(set, err) : 0;
     for (int i = 0; pruner_all[i]; i++)
         str_addf(&known, "%s%s", i ? ", " : "", pruner_all[i]->name);
     err_set(err, ERR_USAGE, "no pruner '%s'; there are %s", spec, str_text(&known));
@@ -132,12 +134,28 @@ int pruner_parse(struct pruner_choice *c, const char *spec, struct err *err)
         }
         if (parse_one(&out.wrapped, out.wrapped_set, spec + plus + 1, err) < 0)
             goto out;
+        if (out.wrapped->pauses && out.wrapped->pauses(out.wrapped_set)) {
+            err_set(err, ERR_USAGE, "%s: %s pauses trials only by itself", spec,
+                    out.wrapped->name);
+            goto out;
+        }
     }
     *c = out;
     ret = 0;
 out:
     free(outer);
     return ret;
+}
+
+bool pruner_pauses(const struct pruner_choice *c)
+{
+    return c->pruner->pauses && c->pruner->pauses(c->set);
+}
+
+const struct curve *pruner_promote(const struct pruner_choice *c,
+                                   const struct pruner_task *task)
+{
+    return pruner_pauses(c) ? c->pruner->promote(task, c->set) : NULL;
 }
 
 void pruner_judge(struct pruner_verdict *v, const struct pruner_choice *c,

@@ -26,6 +26,8 @@ struct curve {
     bool infeasible;     /* a constraint is violated */
     const double *rungs; /* [nrungs]: values of the rungs completed, from rung 0 */
     size_t nrungs;
+    bool resumable; /* pruned, with a checkpoint to go on from */
+    bool resumed;   /* another trial does so, and stands for both */
 };
 
 struct pruner_task {
@@ -50,6 +52,12 @@ struct pruner {
     bool wraps; /* asks another pruner, if there is one, before it prunes */
     void (*judge)(struct pruner_verdict *v, const struct pruner_task *task,
                   const double *set);
+    /* NULL, or whether the settings suit one another: -1 with ERR_USAGE. */
+    int (*check)(const double *set, struct err *err);
+    /* NULL, or whether what is pruned may go on later; and which of the trials of TASK
+     * (whose self is NULL) is the next to do so, or NULL. */
+    bool (*pauses)(const double *set);
+    const struct curve *(*promote)(const struct pruner_task *task, const double *set);
 };
 
 extern const struct pruner pruner_none, pruner_median, pruner_percentile,
@@ -67,6 +75,10 @@ struct pruner_choice {
 
 MUST_CHECK int pruner_parse(struct pruner_choice *c, const char *spec, struct err *err);
 
+/* Whether a pruned trial is only paused; and the one that is to go on, or NULL. */
+bool pruner_pauses(const struct pruner_choice *c);
+const struct curve *pruner_promote(const struct pruner_choice *c,
+                                   const struct pruner_task *task);
 /* Judge task->self; without intermediate values it is never pruned. */
 void pruner_judge(struct pruner_verdict *v, const struct pruner_choice *c,
                   const struct pruner_task *task);

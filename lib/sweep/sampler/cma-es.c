@@ -100,7 +100,7 @@ static int check(const struct space *space, const double *set, struct err *err)
     return err_set(err, ERR_USAGE, "cma-es needs a numeric parameter");
 }
 
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
     const struct space *space = task->space;
     size_t *which = xcalloc(space->n + 1, sizeof(*which)), n = 0, complete = 0;
@@ -126,7 +126,7 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
     cma_ask(&state, unit, 10 * (int)n, task->rng);
     for (size_t i = 0; i < n; i++)
         x[which[i]] = space_from_unit(&space->params[which[i]].dist, unit[i]);
-    *generation = state.generation;
+    note->generation = state.generation;
     cma_clear(&state);
 out:
     free(which);

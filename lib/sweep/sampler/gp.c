@@ -486,7 +486,7 @@ static void draw_first(double *x, const struct sampler_task *task)
                               qmc_sobol((uint64_t)task->number, i, &task->seed));
 }
 
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
     const struct history *h = task->history;
     struct model m = { .space = task->space };
@@ -494,7 +494,7 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
     size_t n = observations(past, h), running = 0;
     double *points, *losses;
 
-    (void)generation;
+    (void)note;
     m.which = xcalloc(task->space->n + 1, sizeof(*m.which));
     m.choice = xcalloc(task->space->n + 1, sizeof(*m.choice));
     for (size_t i = 0; i < task->space->n; i++)

@@ -119,7 +119,7 @@ static int compare(const void *a, const void *b)
 
 /* Trial N tries point N.  Where that is taken, by an enqueued trial or because the
  * numbers have outrun the grid, the first point not taken is tried. */
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
     const struct space *s = task->space;
     const struct history *h = task->history;
@@ -128,7 +128,7 @@ static int draw(double *x, int *generation, const struct sampler_task *task)
     double *scratch = xcalloc(s->n + 1, sizeof(*scratch));
     bool wanted_free;
 
-    (void)generation;
+    (void)note;
     for (size_t i = 0; i < h->n; i++)
         n += point_index(h->trials[i].x, s, scratch, &taken[n]);
     qsort(taken, n, sizeof(*taken), compare);

@@ -11,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/nsga2.c \
     %D%/pareto.c %D%/pareto.h \
     %D%/parzen.c %D%/parzen.h \
+    %D%/pbt.c \
     %D%/pedanova.c %D%/pedanova.h \
     %D%/qmc.c %D%/qmc.h \
     %D%/random.c \

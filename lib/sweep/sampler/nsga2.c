@@ -247,15 +247,15 @@ static void breed(double *x, const struct past *const *pool, size_t n,
     }
 }
 
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
     const struct history *h = task->history;
     size_t population = (size_t)task->set[SET_POPULATION], n;
     const struct past **pool = xcalloc(2 * h->n + 1, sizeof(*pool));
 
-    *generation = present_generation(h, population);
+    note->generation = present_generation(h, population);
     sampler_prior(x, task->space, task->rng);
-    n = find_parents(pool, h, *generation, population);
+    n = find_parents(pool, h, note->generation, population);
     if (n > 0)
         breed(x, pool, n, task);
     free(pool);

@@ -136,12 +136,12 @@ static int check(const struct space *space, const double *set, struct err *err)
     return 0;
 }
 
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
     const uint64_t *seed = task->set[SET_SCRAMBLE] > 0 ? &task->seed : NULL;
     bool halton = (int)task->set[SET_SEQUENCE] == SEQUENCE_HALTON;
 
-    (void)generation;
+    (void)note;
     for (size_t i = 0; i < task->space->n; i++) {
         double u = halton ? qmc_halton((uint64_t)task->number, i, seed)
                           : qmc_sobol((uint64_t)task->number, i, seed);

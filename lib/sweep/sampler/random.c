@@ -3,9 +3,9 @@
 
 static const struct setting settings[] = { { .name = NULL } };
 
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
-    (void)generation;
+    (void)note;
     sampler_prior(x, task->space, task->rng);
     return 1;
 }

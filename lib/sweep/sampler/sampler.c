@@ -7,8 +7,8 @@
 #include "lib/sweep/sampler/sampler.h"
 
 const struct sampler *const sampler_all[] = {
-    &sampler_tpe,    &sampler_random,  &sampler_qmc, &sampler_grid,
-    &sampler_cma_es, &sampler_nsga_ii, &sampler_gp,  NULL,
+    &sampler_tpe,     &sampler_random, &sampler_qmc, &sampler_grid, &sampler_cma_es,
+    &sampler_nsga_ii, &sampler_gp,     &sampler_pbt, NULL,
 };
 
 /* With `distinct`, how often a point already taken is drawn again. */
@@ -75,6 +75,9 @@ int sampler_check(const struct sampler_choice *c, const struct space *space,
     if (s->single_objective && nobjectives > 1)
         return err_set(err, ERR_USAGE, "%s serves one objective, not %zu", s->name,
                        nobjectives);
+    if (s->forks && c->distinct)
+        return err_set(err, ERR_USAGE, "%s goes on with its points: not distinct ones",
+                       s->name);
     return s->check ? s->check(space, c->set, err) : 0;
 }
 
@@ -108,15 +111,15 @@ static bool first_free(double *x, const struct space *space, const struct histor
     struct sampler_task task = {
         .space = space, .history = h, .set = first, .number = -1, .rng = &rng
     };
-    int generation;
+    struct sampler_note note;
 
     rng_init(&rng, 0, 0);
     if (fixed || !space_size(space))
         return false;
-    return sampler_grid.draw(x, &generation, &task) == 1;
+    return sampler_grid.draw(x, &note, &task) == 1;
 }
 
-int sampler_draw(double *x, int *generation, const struct sampler_choice *c,
+int sampler_draw(double *x, struct sampler_note *note, const struct sampler_choice *c,
                  const struct space *space, const struct history *history,
                  uint64_t seed, int number, const double *fixed)
 {
@@ -131,8 +134,13 @@ int sampler_draw(double *x, int *generation, const struct sampler_choice *c,
 
     rng_init(&rng, seed, (uint64_t)number);
     while (tries-- > 0) {
-        *generation = -1;
-        if (!c->sampler->draw(x, generation, &task)) {
+        int drawn;
+
+        *note = (struct sampler_note){ -1, -1, -1 };
+        drawn = c->sampler->draw(x, note, &task);
+        if (drawn == SAMPLER_LATER)
+            return drawn;
+        if (!drawn) {
             if (!fixed)
                 return 0;
             sampler_prior(x, space,

@@ -241,13 +241,13 @@ static size_t group_params(size_t *group, const struct sampler_task *task)
 
 /* A group is chosen even when it will not be in force: its numbers cost little, and
  * the caller leaves it out. */
-static int draw(double *x, int *generation, const struct sampler_task *task)
+static int draw(double *x, struct sampler_note *note, const struct sampler_task *task)
 {
     const struct space *space = task->space;
     size_t *group, *which, ngroups;
     struct split split;
 
-    (void)generation;
+    (void)note;
     sampler_prior(x, space, task->rng);
     if ((double)finished(task->history) < task->set[SET_STARTUP] || !task->history->n)
         return 1;

@@ -28,7 +28,8 @@ struct past *history_add(struct history *h, int number, enum past_state state)
                         .state = state,
                         .last_step = -1,
                         .last_loss = NAN,
-                        .generation = -1 };
+                        .generation = -1,
+                        .member = -1 };
     t->x = xcalloc(h->nparams + h->nobjectives, sizeof(*t->x)); /* x, then loss */
     t->loss = t->x + h->nparams;
     for (size_t k = 0; k < h->nparams; k++)

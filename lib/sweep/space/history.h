@@ -21,6 +21,7 @@ struct past {
     int64_t last_step; /* of its intermediate values, -1 without any */
     double last_loss;  /* the value there, as a loss; NaN is legal */
     int generation;    /* what the sampler noted on the trial, -1 for nothing */
+    int member;        /* of a population, noted as well */
 };
 
 struct history {

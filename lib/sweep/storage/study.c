@@ -269,6 +269,8 @@ static void count_trial(struct study_counts *c, const struct study_trial *t)
     c->infeasible += t->state == STUDY_FAIL && t->system.n && study_violation(t) > 0;
     c->retried += study_attr(&t->system, STUDY_RETRY_KEY) != NULL;
     c->given += study_attr(&t->system, STUDY_GIVEN_KEY) != NULL;
+    c->resumed += study_attr(&t->system, STUDY_RESUMES_KEY) != NULL &&
+                  study_attr(&t->system, STUDY_RETRY_KEY) == NULL;
 }
 
 /* What is before the first open trial is counted once. */
@@ -372,6 +374,7 @@ void study_history(struct history *h, const struct study *s, const struct space 
         const struct study_trial *t = &s->trials[i];
         const char *generation =
             generation_key ? study_attr(&t->system, generation_key) : NULL;
+        const char *member;
         struct past *p;
 
         if (t->state == STUDY_WAITING || t->number == except)
@@ -392,6 +395,8 @@ void study_history(struct history *h, const struct study *s, const struct space 
         }
         if (generation)
             str_int(generation, &p->generation);
+        if (generation && (member = study_attr(&t->system, STUDY_MEMBER_KEY)))
+            str_int(member, &p->member);
     }
     free(column);
 }
@@ -425,6 +430,16 @@ struct curve *study_curves_new(const struct study *s)
                                     .infeasible = study_violation(t) > 0,
                                     .rungs = rungs,
                                     .nrungs = n };
+        curves[i].resumable = t->state == STUDY_PRUNED &&
+                              study_attr(&t->user, STUDY_CHECKPOINT_KEY) &&
+                              !study_attr(&t->system, STUDY_GIVEN_KEY);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        const char *text = study_attr(&s->trials[i].system, STUDY_RESUMES_KEY);
+        int number;
+
+        if (text && str_int(text, &number) && study_find(s, number))
+            curves[number].resumed = true;
     }
     return curves;
 }

@@ -66,6 +66,7 @@ struct study_counts {
     size_t infeasible; /* failed because a constraint is violated */
     size_t retried;    /* failed, and another trial tries the same again */
     size_t given;      /* complete or pruned, taken over from another study */
+    size_t resumed;    /* pruned, and another trial goes on with the same */
 };
 
 struct study {
@@ -162,6 +163,16 @@ char *study_space_text(const struct space *space);
 #define STUDY_GIVEN_KEY  "hpo-sweep:given" /* of a trial: its number elsewhere */
 #define STUDY_PRUNE_KEY  "hpo-sweep:prune" /* of a trial: it was told to stop */
 #define STUDY_NAMES_KEY  "study:metric_names"
+
+/* Of a trial that goes on with a training: its place in a population; the number of the
+ * trial whose checkpoint it begins with; and, where it has that one's point, of the one
+ * that was paused. */
+#define STUDY_MEMBER_KEY  "hpo-sweep:member"
+#define STUDY_PARENT_KEY  "hpo-sweep:parent"
+#define STUDY_RESUMES_KEY "hpo-sweep:resumes"
+
+/* Of a trial, the user's: the path of the last checkpoint that its command wrote. */
+#define STUDY_CHECKPOINT_KEY "checkpoint"
 
 /* Optuna's attributes of a trial that tries a failed one again: the number of the first
  * that failed, and of all of them. */
