@@ -104,7 +104,8 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
                     &r->groups, &limits, err) < 0)
         return -1;
-    engine_differentiate(r->engine, r->gradients.into, 1 / (float)(job->n - 1));
+    engine_differentiate(r->engine, r->gradients.into,
+                         (const float[STEP_FACTORS]){ 1 / (float)(job->n - 1) });
     engine_drop(r->engine, job->seed);
     return 0;
 }

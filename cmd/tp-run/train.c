@@ -76,6 +76,16 @@ enum { MOST_TABLE = 1 << 26 };
     SETTING(COOLDOWN, INT, INT, "cooldown", rates.cooldown, "N", NULL, SETTING_ADDED)  \
     SETTING(LAST_ANSWER, FLAG, FLAG, "last-answer", last_answer, NULL, NULL,           \
             SETTING_ADDED)                                                             \
+    SETTING(BALANCE, DOUBLE, MAYBE, "balance-loss", terms.balance, "C", NULL,          \
+            SETTING_ADDED)                                                             \
+    SETTING(BALANCE_SUM, FLAG, FLAG, "balance-sum", terms.balance_sum, NULL, NULL,     \
+            SETTING_ADDED)                                                             \
+    SETTING(ROUTER_Z, DOUBLE, DOUBLE, "router-z-loss", terms.router_z, "C", NULL,      \
+            SETTING_ADDED)                                                             \
+    SETTING(BIAS_SPEED, DOUBLE, DOUBLE, "bias-update-speed", terms.bias_speed, "U",    \
+            NULL, SETTING_ADDED)                                                       \
+    SETTING(SMOOTH, DOUBLE, SHARE, "label-smoothing", terms.smooth, "X", NULL,         \
+            SETTING_ADDED)                                                             \
     SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)
 /* clang-format on */
 
@@ -566,6 +576,17 @@ static int open_data(struct request *r, struct err *err)
 
 /* ---- what can be trained ---- */
 
+/* Without --balance-loss, the coefficient that the family finds in the config. */
+static void find_terms(struct request *r)
+{
+    struct trainer_terms *terms = &r->t.o.terms;
+    const struct model *m = r->t.session->checkpoint->model;
+    double x;
+
+    if (terms->balance < 0)
+        terms->balance = model_number(m, "balance", &x) && x > 0 ? x : 0;
+}
+
 static int check_model(struct request *r, struct err *err)
 {
     const struct session *s = r->t.session;
@@ -591,6 +612,7 @@ static int check_model(struct request *r, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--seq %" PRIu64 ": the model takes %" PRIu64 " tokens", o->seq,
                        s->context);
+    find_terms(r);
     schedule = train_schedule(o);
     schedule_begin(&schedule, &r->t.state.rates);
     if (!r->t.resumed && !r->t.forked)
@@ -609,7 +631,33 @@ static struct program_options options_of(const struct train *t)
     return (struct program_options){ .tail = TAIL_NLL,
                                      .reverse = true,
                                      .deterministic = t->o.deterministic,
+                                     .balance = trainer_balances(&t->o.terms),
+                                     .loads = t->o.terms.bias_speed > 0,
+                                     .smooth = t->o.terms.smooth,
                                      .dropout = t->o.dropout };
+}
+
+/* ERR_USAGE when no router of the model has a bias in the choice of experts. */
+static int check_biases(const struct train *t, struct err *err)
+{
+    const struct session *s = t->session;
+    const struct program_options reverse = options_of(t);
+    bool found = false;
+
+    for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
+        const int coord[MESH_NAXES] = { [MESH_PP] = i };
+        struct program *p;
+
+        if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+            return -1;
+        for (int k = p->nforward; k < p->ninsts; k++)
+            found |= p->inst[k].op == OP_ROUTER_LOAD;
+        program_free(p);
+    }
+    return found ? 0
+                 : err_set(err, ERR_USAGE,
+                           "--bias-update-speed: %s has no router with a bias",
+                           model_config_name(s->checkpoint->model));
 }
 
 /* Checks that the program of the first stage can be trained. */
@@ -625,7 +673,7 @@ static int check_program(const struct train *t, struct err *err)
         return -1;
     ret = reverse_check_model(p, err);
     program_free(p);
-    return ret;
+    return ret == 0 && t->o.terms.bias_speed > 0 ? check_biases(t, err) : ret;
 }
 
 static int choose_backend(const struct train *t, struct err *err)
@@ -791,6 +839,11 @@ static int check_shares(struct request *r, struct err *err)
 
     if (check_optimizer(r, err) < 0 || derive_global(r, err) < 0)
         return -1;
+    if (r->continues && r->t.micro_before != o->micro && trainer_balances(&o->terms))
+        return err_set(err, ERR_USAGE,
+                       "--micro-batch %d: the run in %s was begun with %d, over whose "
+                       "rows it balances experts",
+                       o->micro, r->t.dir, r->t.micro_before);
     if (o->global % share)
         return err_set(err, ERR_USAGE,
                        "--global-batch %d: no multiple of %" PRId64
@@ -944,6 +997,7 @@ int train_main(const char *program, int argc, char **argv)
                                                   .factor = -1,
                                                   .threshold = -1,
                                                   .patience = 10 },
+                                       .terms = { .balance = -1 },
                                        .save_every = SAVE_AT_END },
                                 .state = { .best = (double)INFINITY,
                                            .eval_loss = (double)NAN,

@@ -22,6 +22,7 @@ struct train_options {
     int schedule, optimizer, pack, order;
     int width; /* enum token_width */
     struct schedule_options rates;
+    struct trainer_terms terms;
     bool last_answer; /* of chats, the last answer alone is learned */
     bool drop_last; /* no step has fewer samples: one that begins in an epoch may end in
                      * the next */
@@ -129,10 +130,11 @@ struct train {
     struct train_look look;   /* the directory before it was locked */
     struct train_files files; /* files that the run reads */
     bool resumed;
-    bool forked;      /* begins with the whole state of another run's checkpoint */
-    int steps_before; /* --steps of the run before it was resumed */
-    bool replaces;    /* an existing run is removed */
-    struct train_state state; /* initial state */
+    bool forked; /* begins with the whole state of another run's checkpoint */
+    int steps_before, micro_before; /* --steps and --micro-batch of the run before it
+                                     * was resumed; 0: not known */
+    bool replaces;                  /* an existing run is removed */
+    struct train_state state;       /* initial state */
 };
 
 /* ---- traindir.c ---- */

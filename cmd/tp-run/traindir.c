@@ -644,13 +644,23 @@ static int check_format(const struct json_doc *doc, struct err *err)
     return 0;
 }
 
+/* The option KEY of the run DOC, a number from 1; 0: it has none. */
+static int count_before(const struct json_doc *doc, const char *key)
+{
+    int64_t n;
+
+    return json_i64(json_get(json_get(doc->root, "options"), key), &n) && n > 0 &&
+                   n <= INT32_MAX
+               ? (int)n
+               : 0;
+}
+
 static int read_run(struct train *t, const char *dir, bool forked, struct err *err)
 {
     struct train_files *f = &t->files;
     char *path = fs_join_dup(dir, RUN), *text = NULL;
     struct json_doc doc;
     const char *model;
-    int64_t steps;
     size_t n;
     int ret = -1;
 
@@ -669,9 +679,8 @@ static int read_run(struct train *t, const char *dir, bool forked, struct err *e
         if (take_setting(&t->setting[i], &doc, json_get(doc.root, "options"), forked,
                          err) < 0)
             goto clear;
-    if (json_i64(json_get(json_get(doc.root, "options"), "steps"), &steps) &&
-        steps > 0 && steps <= INT32_MAX)
-        t->steps_before = (int)steps;
+    t->steps_before = count_before(&doc, "steps");
+    t->micro_before = count_before(&doc, "micro_batch");
     if (read_files(&f->data, &doc, "data", err) < 0 ||
         read_files(&f->eval, &doc, "eval_data", err) < 0 ||
         read_files(&f->weights, &doc, "model_files", err) < 0 ||

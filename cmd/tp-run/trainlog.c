@@ -156,6 +156,10 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
     }
     str_addf(&line, "{\"type\":\"step\",\"step\":%" PRIu64, l->state.step);
     add_key(&line, "loss", s->result.loss);
+    if (!isnan(s->result.balance))
+        add_key(&line, "aux_loss", s->result.balance);
+    if (!isnan(s->result.router_z))
+        add_key(&line, "router_z_loss", s->result.router_z);
     add_key(&line, "grad_norm", s->result.norm);
     add_key(&line, "learning_rate", s->rate);
     add_key(&line, "epoch", epoch_of(l));

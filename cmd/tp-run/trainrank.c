@@ -315,6 +315,7 @@ static int step(struct work *w, struct err *err)
     w->trainer.most_norm =
         o->spikes > 0 && w->state.updates >= SETTLED ? o->spikes * w->state.norm : 0;
     w->trainer.first = first;
+    w->trainer.count = w->count;
     if (trainer_step(&w->trainer, w->sample, told.rate, r, err) < 0)
         return -1;
     w->state.step++;
@@ -426,6 +427,7 @@ static int open_work(struct work *w, struct err *err)
         .zero = o->zero,
         .dropout = o->dropout,
         .seed = o->seed,
+        .terms = o->terms,
         .optimizer = { .kind = (enum optimizer_kind)o->optimizer,
                        .momentum = o->momentum,
                        .beta1 = o->beta1,

@@ -71,6 +71,26 @@ static void squares_loop(const struct array_call *c, size_t i, size_t end)
         }
 }
 
+AS_WRITTEN static void average_loop(const struct array_call *c, size_t i, size_t end)
+{
+    const struct average_numbers by = c->by.average;
+    const float *restrict x = c->x;
+    float *restrict y = c->y;
+
+    for (; i < end; i++)
+        update_average(&by, &y[i], x[i]);
+}
+
+AS_WRITTEN static void bias_loop(const struct array_call *c, size_t i, size_t end)
+{
+    const struct bias_numbers by = c->by.bias;
+    const float *restrict x = c->x;
+    float *restrict y = c->y;
+
+    for (; i < end; i++)
+        update_bias(&by, &y[i], x[i]);
+}
+
 AS_WRITTEN static void adamw_loop(const struct array_call *c, size_t i, size_t end)
 {
     const struct adamw_numbers by = c->by.adamw;

@@ -217,8 +217,10 @@ extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_col
     kernel_norm_weight, kernel_row_dot, kernel_activation_back, kernel_xielu_back,
     kernel_xielu_weight, kernel_softmax_back, kernel_softcap_back, kernel_clip_back,
     kernel_norm_back, kernel_norm_terms, kernel_norm_apply_back, kernel_rope_back,
-    kernel_route_back, kernel_expert_spread, kernel_expert_dot, kernel_expert_scatter,
-    kernel_segment_back, kernel_first_back, kernel_slice_owned, kernel_unslice;
+    kernel_router_sums, kernel_balance, kernel_router_load, kernel_router_sums_back,
+    kernel_balance_back, kernel_route_back, kernel_expert_spread, kernel_expert_dot,
+    kernel_expert_scatter, kernel_segment_back, kernel_first_back, kernel_slice_owned,
+    kernel_unslice;
 
 /* What the operations share. */
 

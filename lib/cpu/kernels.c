@@ -1001,12 +1001,17 @@ static int kernel_nll(struct device *d, const struct call *c, struct err *err)
     for (size_t i = 0; i < rows_of(&c->y); i++) {
         struct row_stats r = all_stats(c, i);
 
+        if (c->inst->nsrc > 1)
+            r.target = (1 - c->inst->row.smooth) * r.target +
+                       c->inst->row.smooth / (double)c->inst->row.vocab *
+                           ((const double *)c->x[1].data)[i];
         result(c)[i] = (float)(r.max + log(r.sum) - r.target);
     }
     return 0;
 }
 
-/* Task: scale (softmax(a) - [target]) of a row; zeros without a target. */
+/* Task: factor (softmax(a) - (1 - smooth) [target] - smooth / vocab) of a row; zeros
+ * without a target. */
 static void nll_row_back(void *arg, size_t i, int thread)
 {
     enum { PART = 256 };
@@ -1017,6 +1022,9 @@ static void nll_row_back(void *arg, size_t i, int thread)
     const float *x = source(c, 1) + i * cols;
     float *y = result(c) + i * cols;
     int64_t own = (int64_t)target - (int64_t)c->inst->row.first;
+    const float factor = c->step->factor[FACTOR_NLL];
+    const double smooth = c->inst->row.smooth;
+    const double each = smooth > 0 ? smooth / (double)c->inst->row.vocab : 0;
     double term[PART];
 
     (void)thread;
@@ -1029,10 +1037,10 @@ static void nll_row_back(void *arg, size_t i, int thread)
 
         (void)cpu_exp_terms(term, x + at, some, r.max, 1);
         for (size_t k = 0; k < some; k++)
-            y[at + k] = *c->step->scale * (float)(term[k] / r.sum);
+            y[at + k] = factor * (float)(term[k] / r.sum - each);
     }
     if (own >= 0 && own < (int64_t)cols)
-        y[own] -= *c->step->scale;
+        y[own] -= factor * (float)(1 - smooth);
 }
 
 static int kernel_nll_back(struct device *d, const struct call *c, struct err *err)

@@ -27,6 +27,10 @@
     ROW(CAST, cast)                                                                    \
     /* y[SQUARES_WORDS], u64, += the squares of x, as integers (see below) */          \
     ROW(SQUARES, squares)                                                              \
+    /* y moves towards x: an average of what x was (by.average) */                     \
+    ROW(AVERAGE, average)                                                              \
+    /* y, the biases of a router, from x, how many rows chose each expert (by.bias) */ \
+    ROW(BIAS, bias)                                                                    \
     /* updates: slots m, v; */                                                         \
     ROW(ADAMW, adamw)                                                                  \
     /* none; */                                                                        \

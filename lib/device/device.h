@@ -37,6 +37,16 @@ struct buffer {
     uint64_t width; /* of a cache of codes: columns that share a scale */
 };
 
+/* By what the backward pass multiplies: the sum of likelihoods, the balance of experts,
+ * the router's z-loss (terms of the loss), and the rows that chose an expert. */
+enum step_factor {
+    FACTOR_NLL,
+    FACTOR_BALANCE,
+    FACTOR_ROUTER_Z,
+    FACTOR_LOAD,
+    STEP_FACTORS
+};
+
 /* Inputs of a step's kernels other than activations and weights; device memory. */
 struct step_view {
     const int32_t *rows[ROWS_MOST];  /* one number each; none for those of experts */
@@ -53,7 +63,7 @@ struct step_view {
     const uint64_t *token; /* [tokens]: index of the token in the training run, for
                             * dropout */
     const uint64_t *seed;  /* of dropout's random numbers; one number */
-    const float *scale;    /* factor of the loss, for the backward pass; one number */
+    const float *factor;   /* [STEP_FACTORS] */
 };
 
 /* The arguments of one execution of an instruction.  A fused operation has those of its

@@ -31,8 +31,16 @@ struct adamw_numbers {
 struct sgd_numbers {
     float factor, decay, momentum, by;
 };
+struct average_numbers {
+    float factor, by;
+};
+struct bias_numbers {
+    float factor, mean, by;
+};
 union update_numbers {
     float factor; /* the first of each */
+    struct average_numbers average;
+    struct bias_numbers bias;
     struct adamw_numbers adamw;
     struct sgd_numbers sgd;
 };
@@ -48,6 +56,21 @@ UPDATE void update_adamw(const struct adamw_numbers *a, float *p, float g, float
     *v = fmaf(UPDATE_MUL(a->one_b2, own), own, UPDATE_MUL(*v, a->b2));
     den = UPDATE_ADD(sqrtf(*v) / a->root, a->eps);
     *p = UPDATE_ADD(w, UPDATE_MUL(a->by, *m) / den);
+}
+
+/* An exponential moving average, as torch.lerp: BY is 1 - its decay. */
+UPDATE void update_average(const struct average_numbers *a, float *y, float x)
+{
+    *y = fmaf(x - *y, a->by, *y);
+}
+
+/* The bias of an expert in the choice alone (DeepSeek-AI 2024, "DeepSeek-V3", section
+ * 2.1.2; Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"): BY towards the MEAN
+ * of the loads. */
+UPDATE void update_bias(const struct bias_numbers *a, float *p, float load)
+{
+    *p =
+        UPDATE_ADD(*p, UPDATE_MUL(a->by, (float)((load < a->mean) - (load > a->mean))));
 }
 
 /* torch.optim.SGD: decay is added to the gradient, BY is the negative rate; */

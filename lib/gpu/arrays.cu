@@ -20,6 +20,10 @@ template <int OP> static __global__ void array_kernel_of(struct array_call c)
             y[i] = 0;
         else if (OP == ARRAY_SUM)
             y[i] = x[i] + z[i];
+        else if (OP == ARRAY_AVERAGE)
+            update_average(&c.by.average, &y[i], x[i]);
+        else if (OP == ARRAY_BIAS)
+            update_bias(&c.by.bias, &y[i], x[i]);
         else if (OP == ARRAY_ADAMW)
             update_adamw(&c.by.adamw, &y[i], x[i], &c.slot[0][i], &c.slot[1][i]);
         else if (OP == ARRAY_SGD)
@@ -97,6 +101,12 @@ extern "C" void gpu_array(enum array_op op, struct array_call c, void *stream)
         break;
     case ARRAY_SQUARES:
         LAUNCH(squares_kernel, gpu_blocks(c.n, TURN), GPU_THREADS, stream, c);
+        break;
+    case ARRAY_AVERAGE:
+        LAUNCH(array_kernel_of<ARRAY_AVERAGE>, blocks, GPU_THREADS, stream, c);
+        break;
+    case ARRAY_BIAS:
+        LAUNCH(array_kernel_of<ARRAY_BIAS>, blocks, GPU_THREADS, stream, c);
         break;
     case ARRAY_ADAMW:
         LAUNCH(array_kernel_of<ARRAY_ADAMW>, blocks, GPU_THREADS, stream, c);

@@ -73,6 +73,10 @@ struct builder {
     size_t nviews, view_cap;
     int *angles;       /* [rope][ROWS_MOST]: value of OP_ANGLES, or -1 */
     size_t first_bind; /* names before this one are not visible */
+    struct {
+        int logits, sums; /* of the last route(); the sums of all so far; from 1 */
+        uint64_t top;
+    } balance;
     bool last_section; /* OP_TAKE may be inserted here */
     bool beside;       /* some row reads other rows of its text, beside attention */
     const struct family_line *line;

@@ -66,6 +66,54 @@ static struct inst *choose(struct builder *b, int x, const struct inst *route)
     return inst;
 }
 
+/* The router logits behind the scores X, to which softmax or sigmoid was applied; -1:
+ * none. */
+static int logits_of(const struct builder *b, int x)
+{
+    const struct inst *made = &b->p->inst[b->p->value[x].first];
+    const bool is = made->op == OP_SOFTMAX ||
+                    (made->op == OP_ACTIVATION && made->act == ACT_SIGMOID);
+
+    return is ? made->src[0] : -1;
+}
+
+/* Adds the rows of route R, of scores X, to the sums of the balance of experts.  They
+ * count whom the scores alone would choose: CHOICE, unless it was BIASED.  Fedus et al.
+ * 2021, "Switch Transformers", equations 4 to 6, for several experts a row; over all
+ * layers together, as load_balancing_loss_func of transformers. */
+static int add_to_balance(struct builder *b, size_t at, int x, const struct inst *r,
+                          int choice, bool biased)
+{
+    int logits = logits_of(b, x), sums;
+    uint64_t experts = b->type[x].col.size;
+    struct inst *inst;
+
+    if (logits < 0)
+        return build_error(b, at,
+                           "the balance loss needs scores by softmax or sigmoid");
+    if (b->balance.logits == logits + 1)
+        return 0; /* a second route() by the same router */
+    if (b->balance.sums && (b->balance.top != r->route.top ||
+                            b->p->value[b->balance.sums - 1].cols != 2 * experts + 1))
+        return build_error(b, at, "the balance loss needs the same experts everywhere");
+    if (biased)
+        choice = choose(b, x, r)->dst;
+    b->balance.logits = logits + 1;
+    b->balance.top = r->route.top;
+    inst = build_emit_plain(b, OP_ROUTER_SUMS, 2 * experts + 1, DTYPE_F32, ROWS_ONE);
+    inst->src[inst->nsrc++] = logits;
+    inst->src[inst->nsrc++] = choice;
+    sums = inst->dst;
+    if (b->balance.sums) {
+        inst = build_emit_plain(b, OP_ADD, 2 * experts + 1, DTYPE_F32, ROWS_ONE);
+        inst->src[inst->nsrc++] = b->balance.sums - 1;
+        inst->src[inst->nsrc++] = sums;
+        sums = inst->dst;
+    }
+    b->balance.sums = sums + 1;
+    return 0;
+}
+
 /* route(scores, top[, bias]): weights of the TOP experts with the largest scores. */
 int apply_route(struct builder *b, enum op op, const struct node *call,
                 const struct operand *arg, int n, struct operand *out)
@@ -120,6 +168,8 @@ int apply_route(struct builder *b, enum op op, const struct node *call,
     if (bias)
         inst->weight = build_weight(b, arg[2].tensor);
     choice = inst->dst;
+    if (b->opt->balance && add_to_balance(b, call->at, x, &r, choice, bias) < 0)
+        return -1;
     inst = build_unary(b, op, x);
     inst->route = r.route;
     inst->src[inst->nsrc++] = choice;

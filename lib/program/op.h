@@ -34,6 +34,7 @@
  *   .scores      the attention scores that it computes for a row.  None
  *   .traffic     which operands it reads from and writes to memory.  TRAFFIC_MOVES
  *   .collective  which collective it is.  COLLECTIVE_NONE
+ *   .loss        its result is a term of the training loss, at which the reverse begins
  *   .state       ROLE_STATE: the numbers of the state, f32.  None
  *   PARTS(find)  FUSED: the function that finds the instructions that it stands for
  */
@@ -183,6 +184,12 @@
      * choice (of OP_CHOOSE) */                                                        \
     ROW(ROUTE, route, DEVICE, GRADS(1), CALL(2, 3, apply_route),                       \
         .places = PLACES_WHOLE, .saved = saved_source)                                 \
+    /* what training's balance of experts is made of, over all rows: y[0] = the rows   \
+     * that chose each expert, the sums of softmax(a), and that of (log sum exp(a))^2; \
+     * src router logits a, choice */                                                  \
+    ROW(ROUTER_SUMS, router_sums, DEVICE, GRADS(1), .saved = saved_source)             \
+    /* y[0] = the balance loss and the router's z-loss; src the sums of all layers */  \
+    ROW(BALANCE, balance, DEVICE, GRADS(1), .saved = saved_source, .loss = true)       \
     /* y[0][e] = number of rows sent to the experts before e, i32; the last column is  \
      * the number of all such rows; src choice */                                      \
     ROW(EXPERT_COUNT, expert_count, DEVICE, NO_REVERSE)                                \
@@ -221,8 +228,9 @@
     ROW(ROW_STATS, row_stats, DEVICE, GRADS(1), .role = ROLE_LOSS,                     \
         .saved = saved_source)                                                         \
     /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the OP_ROW_STATS of all     \
-     * ranks */                                                                        \
-    ROW(NLL, nll, DEVICE, GRADS(1))                                                    \
+     * ranks; with row.smooth, (1 - smooth) a[t][target[t]] + smooth times the mean of \
+     * a[t] is subtracted, of which the second source has the sum */                   \
+    ROW(NLL, nll, DEVICE, GRADS(1), .loss = true)                                      \
     /* y[t][0] = a token drawn from replicated logits with the step's options; -1 as   \
      * ARGMAX */                                                                       \
     ROW(SAMPLE, sample, DEVICE, NO_REVERSE)                                            \
@@ -278,6 +286,12 @@
         .flops = of_attention_back, .scores = of_query)                                \
     /* src d, scores, choice */                                                        \
     ROW(ROUTE_BACK, route_back, DEVICE, NO_REVERSE)                                    \
+    /* the weight's gradient += the rows that chose each expert; src choice */         \
+    ROW(ROUTER_LOAD, router_load, DEVICE, NO_REVERSE)                                  \
+    /* the gradient of the router logits a; src d, a */                                \
+    ROW(ROUTER_SUMS_BACK, router_sums_back, DEVICE, NO_REVERSE)                        \
+    /* src sums */                                                                     \
+    ROW(BALANCE_BACK, balance_back, DEVICE, NO_REVERSE)                                \
     /* y[i] = r[t][e] d[t] for the i-th row sent; src d, r, index, counts */           \
     ROW(EXPERT_SPREAD, expert_spread, DEVICE, NO_REVERSE)                              \
     /* y[t][e] = d[t] . a[i], 0 if e is not in the top k; src d, a, index, counts */   \
@@ -399,6 +413,7 @@ struct op_info {
     struct op_scores (*scores)(const struct inst *inst); /* which take NULL for none */
     enum op_traffic traffic;
     enum op_collective collective;
+    bool loss;
     uint64_t (*state)(const struct inst *inst);
     /* NULL: not fused.  Finds the fusion that instruction AT belongs to. */
     bool (*parts)(const struct fusing *f, int at, struct fusion *out);

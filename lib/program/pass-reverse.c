@@ -505,8 +505,30 @@ static int reverse_concat(struct reverse *r, int d)
 static int reverse_route(struct reverse *r, int d)
 {
     int src[] = { d, r->inst.src[0], r->inst.src[1] };
+    int bias = r->p->inst[r->maker[src[2]]].weight;
 
     add_to_source(r, 0, emit_like(r, OP_ROUTE_BACK, d, 3, src)->dst);
+    if (r->b->opt->loads && bias >= 0)
+        emit_gradient(r, OP_ROUTER_LOAD, bias, 1, &src[2]);
+    return 0;
+}
+
+static int reverse_router_sums(struct reverse *r, int d)
+{
+    int logits = r->inst.src[0], src[] = { d, logits };
+
+    add_to_source(r, 0, emit_like(r, OP_ROUTER_SUMS_BACK, logits, 2, src)->dst);
+    return 0;
+}
+
+/* Like that of the likelihood, its gradient is not asked for: it is a term of the
+ * loss. */
+static int reverse_balance(struct reverse *r, int d)
+{
+    int sums = r->inst.src[0];
+
+    (void)d;
+    add_to_source(r, 0, emit_like(r, OP_BALANCE_BACK, sums, 1, &sums)->dst);
     return 0;
 }
 
@@ -564,6 +586,7 @@ static int reverse_nll(struct reverse *r, int d)
     logits = r->p->inst[made].src[0];
     inst = emit_like(r, OP_NLL_BACK, logits, 2, (const int[]){ stats, logits });
     inst->row = r->p->inst[made].row;
+    inst->row.smooth = r->inst.nsrc > 1 ? r->inst.row.smooth : 0;
     add_term(r, logits, inst->dst, false);
     return 0;
 }
@@ -794,7 +817,7 @@ int pass_reverse(struct builder *b)
         if (!rules[r.inst.op])
             continue;
         d = final(&r, r.inst.dst);
-        if ((d >= 0 || (r.inst.op == OP_NLL && is_loss(p, r.inst.dst))) &&
+        if ((d >= 0 || (op_table[r.inst.op].loss && is_loss(p, r.inst.dst))) &&
             rules[r.inst.op](&r, d) < 0)
             goto out;
     }

@@ -10,9 +10,12 @@
  * The other terms are replicated.  If several ranks hold a column of a sharded value
  * (replicated KV heads), each has the gradient through its own readers only.
  *
- * The loss is the sum of "nll" over the rows with a target, times step_view.scale.  At
- * a pipeline stage boundary, gradients of the exported values are received from the
- * next stage, in the order of the exports.  The weights are numbered already. */
+ * The loss is the sum of "nll" over the rows with a target, times a factor of the step
+ * (step_view.factor), and with program_options.balance, that output's two numbers,
+ * times theirs.  What they sum over the layers crosses stages like any value, and its
+ * gradient has the sums of all stages.  At a pipeline stage boundary, gradients of the
+ * exported values are received from the next stage, in the order of the exports.  The
+ * weights are numbered already. */
 #ifndef LIB_PROGRAM_PASS_REVERSE_H
 #define LIB_PROGRAM_PASS_REVERSE_H
 

@@ -166,6 +166,23 @@ static const char *const output_names[] = { "logits", "last_hidden_state",
                                             "pooler_output", "seq_relationship_logits",
                                             NULL };
 
+/* The sum of each row of V over the columns of all ranks. */
+static int sum_columns(struct builder *b, int v)
+{
+    struct inst *inst =
+        build_emit_plain(b, OP_ROW_SUM, 1, DTYPE_F64, b->p->value[v].rows);
+    int sum = inst->dst;
+
+    inst->src[inst->nsrc++] = v;
+    inst->norm.width = b->p->value[v].cols;
+    inst->norm.whole_width = b->p->value[v].whole_cols;
+    inst->norm.owned = true;
+    if (b->p->value[v].place != PLACE_CUT)
+        return sum;
+    b->p->value[sum].place = PLACE_PARTIAL;
+    return build_sum(b, sum, MESH_TP);
+}
+
 /* One column computed from each row of the logits by way of its OP_ROW_STATS, which are
  * all-gathered if the logits are sharded. */
 static int row_result(struct builder *b, enum op op, int logits, const char *name)
@@ -174,7 +191,7 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
     uint64_t first = 0, vocab = b->p->value[logits].whole_cols;
     int rows = b->p->value[logits].rows;
     struct inst *inst;
-    int stats;
+    int stats, sum = -1;
 
     if (b->p->value[logits].place == PLACE_PARTIAL ||
         (b->opt->deterministic && op == OP_NLL))
@@ -188,9 +205,35 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
     stats = inst->dst;
     if (b->p->value[logits].place == PLACE_CUT)
         stats = build_collect(b, stats, STATS * (uint64_t)b->p->mesh.size[MESH_TP]);
+    if (op == OP_NLL && b->opt->smooth > 0)
+        sum = sum_columns(b, logits);
     inst = build_emit_plain(b, op, 1, op == OP_NLL ? DTYPE_F32 : DTYPE_I32, rows);
     inst->src[inst->nsrc++] = stats;
+    if (sum >= 0) {
+        inst->src[inst->nsrc++] = sum;
+        inst->row.vocab = vocab;
+        inst->row.smooth = b->opt->smooth;
+    }
     add_output(b, xstrdup(name), inst->dst);
+    return 0;
+}
+
+/* The balance of experts, from the sums of all layers. */
+static int balance_result(struct builder *b)
+{
+    struct inst *inst;
+
+    if (!b->opt->balance)
+        return 0;
+    if (!b->balance.sums)
+        return err_set(b->err, ERR_NO,
+                       "family %s: this model has no router whose experts could be "
+                       "balanced",
+                       b->m->family);
+    inst = build_emit_plain(b, OP_BALANCE, 2, DTYPE_F32, ROWS_ONE);
+    inst->src[inst->nsrc++] = b->balance.sums - 1;
+    inst->top = b->balance.top;
+    add_output(b, xstrdup("balance"), inst->dst);
     return 0;
 }
 
@@ -241,7 +284,7 @@ static int build_tail(struct builder *b)
                        b->m->family);
     switch (b->opt->tail) {
     case TAIL_NLL:
-        return row_result(b, OP_NLL, logits->value, "nll");
+        return row_result(b, OP_NLL, logits->value, "nll") < 0 ? -1 : balance_result(b);
     case TAIL_ARGMAX:
         return row_result(b, OP_ARGMAX, logits->value, "next");
     case TAIL_SAMPLE:

@@ -226,7 +226,9 @@ struct inst {
         struct {
             uint64_t first; /* column of the full row that is column 0 here */
             uint64_t vocab; /* columns of the full row without padding */
+            double smooth;  /* OP_NLL, OP_NLL_BACK: label smoothing */
         } row;
+        uint64_t top; /* OP_BALANCE, OP_BALANCE_BACK: experts of a row */
     };
 };
 
@@ -343,6 +345,11 @@ struct program_options {
     const char *pass; /* the last pass that runs (pass.h), to print what it leaves;
                          NULL: all of them, without which a program cannot be run */
     struct recompute_plan recompute; /* with .reverse: what is computed again there */
+    bool balance;   /* with TAIL_NLL: a second output "balance", the balance loss of the
+                       experts and the router's z-loss, is a term of the loss, too */
+    bool loads;     /* with .reverse: the bias of a route() counts, as its gradient, the
+                       rows that chose each expert */
+    double smooth;  /* with TAIL_NLL: label smoothing of "nll" */
     double dropout; /* with .reverse: rate of every dropout; < 0: the config's rates; 0:
                        no dropout */
 };

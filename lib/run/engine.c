@@ -361,10 +361,11 @@ struct engine_repeats engine_repeats(const struct engine *e)
     return e->counts;
 }
 
-void engine_differentiate(struct engine *e, float *const *gradient, float scale)
+void engine_differentiate(struct engine *e, float *const *gradient,
+                          const float factor[STEP_FACTORS])
 {
     e->gradient = gradient;
-    e->feeds.scale = scale;
+    memcpy(e->feeds.factor, factor, sizeof(e->feeds.factor));
 }
 
 void engine_drop(struct engine *e, uint64_t seed)

@@ -93,8 +93,9 @@ struct engine_repeats {
 struct engine_repeats engine_repeats(const struct engine *e);
 /* For a program with a backward pass.  Steps add the gradient of each weight I, f32, to
  * GRADIENT[I], in device memory; those of a mixture's experts follow one another.
- * GRADIENT[nweights] must outlive E.  The loss is multiplied by SCALE. */
-void engine_differentiate(struct engine *e, float *const *gradient, float scale);
+ * GRADIENT[nweights] must outlive E.  FACTOR: as in step_view. */
+void engine_differentiate(struct engine *e, float *const *gradient,
+                          const float factor[STEP_FACTORS]);
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);

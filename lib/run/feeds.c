@@ -89,7 +89,7 @@ static void add_offsets(struct feeds *f, size_t n)
     o->length = upload_add(u, NULL, f->room[ROWS_TOKENS], unit);
     o->output = upload_add(u, NULL, f->room[ROWS_WANTED], unit);
     o->draw = upload_add(u, NULL, f->room[ROWS_WANTED], sizeof(struct draw));
-    o->scale = upload_add(u, &f->scale, 1, sizeof(f->scale));
+    o->factor = upload_add(u, f->factor, STEP_FACTORS, sizeof(f->factor[0]));
     o->token = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(uint64_t));
     o->seed = upload_add(u, &f->seed, 1, sizeof(f->seed));
 }
@@ -120,7 +120,7 @@ void feeds_ready(struct feeds *f)
     f->view.length = upload_at(u, o->length);
     f->view.output = upload_at(u, o->output);
     f->view.draw = upload_at(u, o->draw);
-    f->view.scale = upload_at(u, o->scale);
+    f->view.factor = upload_at(u, o->factor);
     f->view.token = upload_at(u, o->token);
     f->view.seed = upload_at(u, o->seed);
 }

@@ -56,19 +56,19 @@ void segment_count(const struct segment *s, const struct program *p,
 struct feeds_offsets {
     size_t rows[ROWS_MOST], first[ROWS_MOST], input[FEEDS_MOST];
     size_t target[ROWS_WANTED + 1];
-    size_t length, output, draw, scale, token, seed;
+    size_t length, output, draw, factor, token, seed;
 };
 
 struct feeds {
     const struct program *p;
     struct upload *upload;
     struct sequence *tokens, *source; /* how ranks share them */
-    float scale;                      /* factor of the loss */
-    uint64_t seed;                    /* of dropout */
-    size_t rows[ROWS_MOST];           /* of this rank in this step; none of experts */
-    size_t room[ROWS_MOST];           /* the rows that it is launched for */
-    struct step_view view;            /* valid after feeds_ready */
-    struct feeds_offsets at;          /* private */
+    float factor[STEP_FACTORS];
+    uint64_t seed;           /* of dropout */
+    size_t rows[ROWS_MOST];  /* of this rank in this step; none of experts */
+    size_t room[ROWS_MOST];  /* the rows that it is launched for */
+    struct step_view view;   /* valid after feeds_ready */
+    struct feeds_offsets at; /* private */
 };
 
 /* Where a segment's rows begin, and how many they are, over all ranks. */

@@ -45,7 +45,7 @@ static void find_owned(struct gradients *g)
     struct finding f = { .g = g };
 
     for (int i = 0; i < p->program->nweights; i++) {
-        if (!p->row[i].trained)
+        if (!p->row[i].trained || p->row[i].load)
             continue;
         f.at = (uint64_t)(p->row[i].gradient - p->gradient);
         parameters_runs(p, i, note_owned, &f);

@@ -8,19 +8,35 @@
 /* Does row B follow A in all arrays, to be updated alike? */
 static bool follows(const struct parameter *a, const struct parameter *b, int slots)
 {
-    bool next = b->count && b->decays == a->decays && a->first + a->count == a->n &&
-                !b->first && b->weight == a->weight + a->n &&
-                b->gradient == a->gradient + a->n;
+    bool next = b->count && b->decays == a->decays && !a->load && !b->load &&
+                a->first + a->count == a->n && !b->first &&
+                b->weight == a->weight + a->n && b->gradient == a->gradient + a->n;
 
     for (int k = 0; k < slots && next; k++)
         next = b->slot[k] == a->slot[k] + a->count;
     return next;
 }
 
+/* Moves the biases of a router towards equal loads. */
+static int move_bias(const struct optimizer *o, struct parameters *p,
+                     const struct parameter *row, uint64_t tokens, struct err *err)
+{
+    const struct array_call c = {
+        .n = row->count,
+        .y = row->weight + row->first,
+        .x = row->gradient + row->first,
+        .by.bias = { .factor = 1,
+                     .mean = (float)((double)(tokens * row->load) / (double)row->loads),
+                     .by = (float)o->bias_speed }
+    };
+
+    return parameters_run(p, ARRAY_BIAS, &c, err);
+}
+
 /* As torch.nn.utils.clip_grad_norm_, which also multiplies when the factor is 1.
  * Neighbours are updated by one call. */
 int optimizer_step(struct optimizer *o, struct parameters *p, double rate, double norm,
-                   struct err *err)
+                   uint64_t tokens, struct err *err)
 {
     const struct optimizer_info *how = &optimizer_table[o->options.kind];
     double factor = o->options.clip > 0 ? o->options.clip / (norm + 1e-6) : 1;
@@ -34,6 +50,11 @@ int optimizer_step(struct optimizer *o, struct parameters *p, double rate, doubl
         next = i + 1;
         if (!row->count)
             continue;
+        if (row->load) {
+            if (move_bias(o, p, row, tokens, err) < 0)
+                return -1;
+            continue;
+        }
         for (; next < n && follows(&p->row[next - 1], &p->row[next], slots); next++)
             c.n += p->row[next].count;
         c.y = row->weight + row->first;

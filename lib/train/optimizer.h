@@ -10,12 +10,13 @@ struct parameters;
 
 struct optimizer {
     struct optimizer_options options;
-    uint64_t t; /* number of updates so far */
+    double bias_speed; /* of the biases of routers: see struct parameter's load */
+    uint64_t t;        /* number of updates so far */
 };
 
 /* Makes one update of P's weights with learning rate RATE; NORM is the norm of the
- * gradient over all ranks. */
+ * gradient over all ranks, TOKENS the number of rows of the global batch. */
 MUST_CHECK int optimizer_step(struct optimizer *o, struct parameters *p, double rate,
-                              double norm, struct err *err);
+                              double norm, uint64_t tokens, struct err *err);
 
 #endif

@@ -78,6 +78,21 @@ static void find_decay(struct parameters *p)
     }
 }
 
+/* Weights whose gradient counts rows (OP_ROUTER_LOAD). */
+static void find_loads(struct parameters *p)
+{
+    const struct program *program = p->program;
+
+    for (int i = program->nforward; i < program->ninsts; i++) {
+        const struct inst *inst = &program->inst[i];
+
+        if (inst->op != OP_ROUTER_LOAD)
+            continue;
+        p->row[inst->weight].load = program->value[inst->src[0]].cols;
+        p->row[inst->weight].loads = p->row[inst->weight].n;
+    }
+}
+
 /* ---- memory ---- */
 
 void parameters_own(const struct parameters *p, uint64_t at, uint64_t n,
@@ -245,6 +260,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
     find_sizes(p);
     find_decay(p);
+    find_loads(p);
     if (make_arrays(p, err) < 0 ||
         cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||
         load(p, c, err) < 0) {

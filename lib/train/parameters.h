@@ -21,6 +21,9 @@ struct parameter {
     float *slot[ARRAY_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
     uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
     bool trained, decays;     /* weight decay applies to it */
+    uint64_t load; /* its gradient is the rows that chose each expert, this many of each
+                    * row of the batch, of LOADS experts; 0: it is a gradient */
+    uint64_t loads;
 };
 
 /* Ranks that have the same weights, and share their updates: each has a range of all

@@ -15,6 +15,11 @@
 
 /* ---- opening ---- */
 
+bool trainer_balances(const struct trainer_terms *t)
+{
+    return t->balance > 0 || t->router_z > 0;
+}
+
 /* The largest number of micro-batches in flight on this stage: forward done, backward
  * not. */
 static int most_in_flight(const struct action_row *row)
@@ -68,7 +73,7 @@ static int open_scorer(struct trainer *t, struct err *err)
                        &t->groups, &limits, err);
 }
 
-/* Makes the program of the evaluation, if the training program has dropout. */
+/* Makes the program of the evaluation, if training's has dropout or another loss. */
 static int make_scored(struct trainer *t, const struct model *m,
                        const struct mesh *mesh, const int coord[MESH_NAXES],
                        struct err *err)
@@ -84,7 +89,7 @@ static int make_scored(struct trainer *t, const struct model *m,
         drops |= inst->op == OP_DROPOUT ||
                  (inst->op == OP_ATTENTION && inst->attention.drop > 0);
     }
-    if (!drops)
+    if (!drops && t->program->noutputs == 1 && !(t->options.terms.smooth > 0))
         return 0;
     if (program_build(&t->scored, m, mesh, coord, &options, err) < 0)
         return -1;
@@ -233,7 +238,8 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
                        "a global batch of %d is no multiple of %d: dp times the "
                        "micro-batch",
                        o->global, share);
-    t->loss = xcalloc((size_t)(o->global / o->micro_batch), sizeof(*t->loss));
+    t->loss =
+        xcalloc((size_t)(o->global / o->micro_batch) * TRAINER_TERMS, sizeof(*t->loss));
     if (!o->table)
         return order_make(&t->table, o->order, mesh->size[MESH_PP], o->global / share,
                           1, err);
@@ -251,6 +257,9 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                        .reverse = true,
                                        .deterministic = options->deterministic,
                                        .recompute = options->recompute,
+                                       .balance = trainer_balances(&options->terms),
+                                       .loads = options->terms.bias_speed > 0,
+                                       .smooth = options->terms.smooth,
                                        .dropout = options->dropout };
     struct choice_need need = { .checkpoint = c,
                                 .trains = true,
@@ -262,7 +271,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         (struct trainer){ .options = *options,
                           .ops = machine->ops ? machine->ops : backend_find("cpu", err),
                           .groups.across = 1,
-                          .optimizer.options = options->optimizer };
+                          .optimizer = { .options = options->optimizer,
+                                         .bias_speed = options->terms.bias_speed } };
     mesh_coord(mesh, world->rank, coord);
     if (!t->ops || open_table(t, mesh, err) < 0 ||
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
@@ -320,7 +330,8 @@ static int find_engine(const struct trainer *t, int micro_batch)
     return i;
 }
 
-/* Adds the losses of N segments to *SUM, on the stage that computes them. */
+/* Adds the losses of N segments to SUM[TRAINER_TERMS], on the stage that computes
+ * them. */
 static int add_loss(const struct trainer *t, struct engine *e, const struct segment *s,
                     size_t n, double *sum, struct err *err)
 {
@@ -335,6 +346,12 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
         for (size_t k = 0; k < s[i].n; k++, nll++)
             if (s[i].targets[k] >= 0)
                 *sum += (double)*nll;
+    if (e == t->scorer || t->program->noutputs < 2)
+        return 0;
+    if (engine_output(e, 1, &nll, &rows, err) < 0)
+        return -1;
+    sum[1] += (double)nll[0];
+    sum[2] += (double)nll[1];
     return 0;
 }
 
@@ -367,7 +384,7 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
 }
 
 /* Runs the forward pass of N samples from index NUMBER through E; adds losses to
- * *SUM. */
+ * SUM[TRAINER_TERMS]. */
 static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
                    uint64_t number, size_t n, double *sum, struct err *err)
 {
@@ -393,8 +410,39 @@ static int backward(struct trainer *t, int micro_batch, struct err *err)
                : 0;
 }
 
-/* Runs all actions of this replica in the order of the table. */
-static int run_share(struct trainer *t, const struct sample *sample, float scale,
+/* The samples of micro-batch M of the global batch that do not only fill it up. */
+static size_t real_samples(const struct trainer *t, int m)
+{
+    size_t micro = (size_t)t->options.micro_batch, first = (size_t)m * micro;
+    size_t count = t->count ? t->count : (size_t)t->options.global;
+
+    return count <= first ? 0 : count - first < micro ? count - first : micro;
+}
+
+/* Micro-batches of the global batch that have samples. */
+static size_t real_micro_batches(const struct trainer *t)
+{
+    size_t micro = (size_t)t->options.micro_batch;
+    size_t count = t->count ? t->count : (size_t)t->options.global;
+
+    return (count + micro - 1) / micro;
+}
+
+/* FACTOR of a micro-batch, of COUNTED targets in the global batch. */
+static void set_factors(const struct trainer *t, bool real, uint64_t counted,
+                        float factor[STEP_FACTORS])
+{
+    double by = t->options.terms.balance_sum ? 1 : 1 / (double)real_micro_batches(t);
+
+    factor[FACTOR_NLL] = (float)(1 / (double)counted);
+    factor[FACTOR_BALANCE] = real ? (float)(t->options.terms.balance * by) : 0;
+    factor[FACTOR_ROUTER_Z] = real ? (float)(t->options.terms.router_z * by) : 0;
+    factor[FACTOR_LOAD] = real;
+}
+
+/* Runs all actions of this replica in the order of the table.  A micro-batch without
+ * samples runs what fills up the batch, since a stage waits for it. */
+static int run_share(struct trainer *t, const struct sample *sample, uint64_t counted,
                      struct err *err)
 {
     const struct action_row *row = &t->table.row[t->program->coord[MESH_PP]];
@@ -403,6 +451,8 @@ static int run_share(struct trainer *t, const struct sample *sample, float scale
 
     for (size_t i = 0; i < row->n; i++) {
         int m = row->v[i].micro_batch, at;
+        size_t n = real_samples(t, first + m);
+        float factor[STEP_FACTORS];
 
         if (row->v[i].kind == ACTION_BACKWARD) {
             if (backward(t, m, err) < 0)
@@ -411,10 +461,11 @@ static int run_share(struct trainer *t, const struct sample *sample, float scale
         }
         at = find_engine(t, -1);
         t->holds[at] = m;
-        engine_differentiate(t->engine[at], t->gradients.into, scale);
+        set_factors(t, n > 0, counted, factor);
+        engine_differentiate(t->engine[at], t->gradients.into, factor);
         if (forward(t, t->engine[at], sample + (first + m) * micro,
-                    t->first + (uint64_t)((first + m) * micro), (size_t)micro,
-                    &t->loss[first + m], err) < 0)
+                    t->first + (uint64_t)((first + m) * micro), n ? n : 1,
+                    &t->loss[(first + m) * TRAINER_TERMS], err) < 0)
             return -1;
     }
     return 0;
@@ -440,6 +491,30 @@ static uint64_t count_targets(const struct sample *sample, size_t n)
     return counted;
 }
 
+/* The tokens of the samples that do not only fill up the batch. */
+static uint64_t count_tokens(const struct trainer *t, const struct sample *sample)
+{
+    size_t n = t->count ? t->count : (size_t)t->options.global;
+    uint64_t tokens = 0;
+
+    for (size_t i = 0; i < n; i++)
+        tokens += sample[i].n;
+    return tokens;
+}
+
+/* The means of the further terms of the loss over the micro-batches. */
+static void set_terms(const struct trainer *t, struct trainer_result *r)
+{
+    size_t n = real_micro_batches(t);
+    double sum[TRAINER_TERMS] = { 0 };
+
+    for (size_t i = 0; i < n; i++)
+        for (int k = 1; k < TRAINER_TERMS; k++)
+            sum[k] += t->loss[i * TRAINER_TERMS + (size_t)k];
+    r->balance = t->options.terms.balance > 0 ? sum[1] / (double)n : (double)NAN;
+    r->router_z = t->options.terms.router_z > 0 ? sum[2] / (double)n : (double)NAN;
+}
+
 int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                  struct trainer_result *result, struct err *err)
 {
@@ -451,30 +526,34 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     if (!counted) {
         *result = (struct trainer_result){ .loss = (double)NAN,
                                            .norm = (double)NAN,
+                                           .balance = (double)NAN,
+                                           .router_z = (double)NAN,
                                            .skipped = true };
         return 0;
     }
     if (trainer_make_room(t, sample, (size_t)t->options.global, err) < 0)
         return -1;
-    memset(t->loss, 0, micro_batches * sizeof(*t->loss));
-    if (gradients_begin(g, err) < 0 ||
-        run_share(t, sample, (float)(1 / (double)counted), err) < 0 ||
+    memset(t->loss, 0, micro_batches * TRAINER_TERMS * sizeof(*t->loss));
+    if (gradients_begin(g, err) < 0 || run_share(t, sample, counted, err) < 0 ||
         gradients_sum(g, err) < 0 || gradients_squares(g, squares, err) < 0 ||
-        sum_over(t->loss, micro_batches, t->data, t->groups.pipe, err) < 0 ||
+        sum_over(t->loss, micro_batches * TRAINER_TERMS, t->data, t->groups.pipe, err) <
+            0 ||
         sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
         (g->scattered &&
          comm_run(t->data, comm_all_reduce_f64(squares, SQUARES_WORDS), err) < 0))
         return -1;
     for (size_t i = 0; i < micro_batches; i++)
-        sum += t->loss[i];
+        sum += t->loss[i * TRAINER_TERMS];
     *result = (struct trainer_result){ .loss = sum / (double)counted,
                                        .norm = sqrt(squares_sum(squares)),
                                        .counted = counted };
+    set_terms(t, result);
     result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
                       (t->most_norm > 0 && result->norm > t->most_norm);
     if (result->skipped)
         return 0;
-    if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm, err) < 0)
+    if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm,
+                       count_tokens(t, sample), err) < 0)
         return -1;
     return gradients_spread(g, err);
 }
@@ -484,16 +563,18 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
                      double *sum, uint64_t *counted, struct err *err)
 {
     size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
-    double *loss = xcalloc(batches + 1, sizeof(*loss));
+    double *loss = xcalloc(batches + 1, sizeof(*loss)), term[TRAINER_TERMS];
     int ret = trainer_make_room(t, sample, n, err);
 
     if (ret == 0 && t->scored && !t->scorer)
         ret = open_scorer(t, err);
     for (size_t m = 0; m < batches && ret == 0; m++)
-        if (m % (size_t)t->data->size == (size_t)t->data->rank)
-            ret =
-                forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,
-                        n - m * micro < micro ? n - m * micro : micro, &loss[m], err);
+        if (m % (size_t)t->data->size == (size_t)t->data->rank) {
+            memset(term, 0, sizeof(term));
+            ret = forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro,
+                          0, n - m * micro < micro ? n - m * micro : micro, term, err);
+            loss[m] = term[0];
+        }
     if (ret == 0)
         ret = sum_over(loss, batches, t->data, t->groups.pipe, err);
     for (size_t m = 0; m < batches && ret == 0; m++)

@@ -18,6 +18,20 @@
 #include "lib/train/gradients.h"
 #include "lib/train/optimizer.h"
 
+enum { TRAINER_TERMS = 3 }; /* likelihood, balance, router's z-loss */
+
+/* What a step learns beside the likelihood of the targets. */
+struct trainer_terms {
+    /* Terms of the loss: the balance of a mixture's experts and its router's z-loss,
+     * each over all rows of a micro-batch in all layers, times these; the mean over the
+     * micro-batches of the global batch, or, as Hugging Face's Trainer has it, their
+     * sum. */
+    double balance, router_z;
+    bool balance_sum;
+    double bias_speed; /* a bias in the choice of experts moves by it at each step */
+    double smooth;     /* label smoothing (Szegedy et al. 2016) */
+};
+
 struct trainer_options {
     size_t length;           /* of a sample, at most */
     int micro_batch, global; /* samples; global = micro_batch * micro-batches of a
@@ -31,12 +45,15 @@ struct trainer_options {
     uint64_t seed;                    /* seed of dropout */
     int zero; /* 1: replicas share the optimizer's state (ZeRO 1); no bit changes */
     struct optimizer_options optimizer;
+    struct trainer_terms terms;
 };
 
 struct trainer_result {
-    double loss, norm; /* loss before the update; gradient norm before clipping */
-    uint64_t counted;  /* number of targets */
-    bool skipped;      /* the update was skipped */
+    double loss, norm; /* loss before the update, of the likelihood alone; gradient norm
+                        * before clipping */
+    double balance, router_z; /* means over the micro-batches; NaN: not computed */
+    uint64_t counted;         /* number of targets */
+    bool skipped;             /* the update was skipped */
 };
 
 struct trainer {
@@ -52,7 +69,10 @@ struct trainer {
     struct action_table table;
     uint64_t first;         /* index in the run of the next step's first sample, for
                              * dropout */
-    struct program *scored; /* without dropout, for evaluation; NULL: as in training */
+    size_t count;           /* its samples; those behind them fill up the batch, and
+                             * nothing of them is learned.  0: all */
+    struct program *scored; /* without dropout and further terms of the loss, for
+                             * evaluation; NULL: as in training */
     struct engine *scorer;  /* its engine, opened when first needed */
     double most_norm;       /* an update with a larger gradient norm is skipped; 0: no
                              * limit */
@@ -60,9 +80,11 @@ struct trainer {
     int *holds;             /* [in_flight]: its micro-batch, or -1 */
     int in_flight;
     size_t segments; /* per micro-batch, at most */
-    double *loss;    /* [micro-batches of the global batch]: sums */
+    double *loss;    /* [micro-batches of the global batch][TRAINER_TERMS]: sums */
 };
 
+/* Has the loss a term that needs the router's sums? */
+bool trainer_balances(const struct trainer_terms *t);
 /* ERR_INPUT when PP stages and MICRO_BATCHES cannot be trained with the table A. */
 MUST_CHECK int trainer_check_table(const struct action_table *a, int pp,
                                    int micro_batches, struct err *err);

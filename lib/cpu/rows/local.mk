@@ -2,6 +2,7 @@
 # experts has the choice of the top-k experts and their rows; conv-pool has convolutions, pools and shifts, which
 # read neighbouring rows; rowwise what takes whole rows.
 lib_libshardutils_a_SOURCES += \
+    %D%/balance.c \
     %D%/conv-pool.c \
     %D%/state-conv.c \
     %D%/dropout.c \
