@@ -160,6 +160,33 @@ run tp-run generate --input nul --max-tokens 1 "$bard"
 status_is 3 "a text with U+0000 is refused"
 err_is "tp-run: nul:1: a text has the character U+0000, at byte 12" "where it is"
 
+# what is drawn has transformers' distribution: chi-square over what is expected 5 times or more, and the rest
+draw() { # SEED: a thousand last ids under $setting
+    case $setting in
+    *num_beams*) seq "$1" $(($1 + 999)) | sed "s/.*/{\"ids\":[3,4,5],\"seed\":&,\"max_tokens\":2,$setting}/" ;;
+    *) echo "{\"ids\":[3,4,5],\"seed\":$1,\"max_tokens\":1,\"num_return_sequences\":1000,$setting}" ;;
+    esac > lines
+    tp-run generate --json --ignore-generation-config --ignore-eos --input lines "$model" |
+        grep -o '"ids":\[[0-9,]*\],"text"' | sed 's/\],"text"//; s/.*[[,]//'
+}
+is_drawn() { # from the probabilities $p, within four deviations of what chi-square has
+    awk -v p="$p" '{ n++; got[$1]++ } END {
+        for (i = split(p, v, " "); i > 0; i--) {
+            split(v[i], one, ":"); want = n * one[2]; all += got[one[1]]
+            if (want < 5) { rest += want; had += got[one[1]]; continue }
+            d = got[one[1]] - want; chi += d * d / want; k++
+        }
+        if (rest >= 5) { d = had - rest; chi += d * d / rest; k++ }
+        if (n < 1000 || n - all > 2 || chi > k - 1 + 4 * sqrt(2 * k)) exit 1
+    }' drawn
+}
+tab=$(printf '\t')
+while IFS=$tab read -r setting p; do
+    : > drawn
+    for seed in 1 ${LONG:+1001 2001 3001 4001 5001 6001 7001 8001 9001}; do draw "$seed" >> drawn; done
+    ok "what is drawn with $setting has transformers' distribution" is_drawn
+done < "$data/generation/draws"
+
 # equals at the border of --top-k are all kept
 printf '%s\n' '{"ids":[3],"seed":1}' '{"ids":[3],"seed":2}' '{"ids":[3],"seed":3}' '{"ids":[3],"seed":4}' |
     sed 's/}/,"logit_bias":{"5":1e9,"6":1e9,"7":1e9},"temperature":1,"top_k":1,"max_tokens":9}/' > ties

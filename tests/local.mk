@@ -542,7 +542,7 @@ check-mutants: all $(check_PROGRAMS)
 # killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
 TORCH = python3
 KILLS = 50
-long_tests = %D%/draft.t %D%/families.t %D%/faults.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
+long_tests = %D%/draft.t %D%/families.t %D%/faults.t %D%/generation.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
 check-long: all
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)

@@ -134,7 +134,7 @@ static void keep_weight(struct picker *p, double least)
     if (p->fewest > 1)
         sort(p);
     for (size_t i = 0; i < p->n; i++)
-        if (p->c[i].weight >= least || i < p->fewest)
+        if (p->c[i].weight >= least || (p->fewest > 1 && i < p->fewest))
             p->c[n++] = p->c[i];
     p->n = n;
 }
