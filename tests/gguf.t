@@ -52,6 +52,9 @@ sed 's/llama-bpe/llama-abc/' bpe.gguf > other.gguf
 run "$top_builddir/tests/tokenize" other.gguf
 out_has "other.gguf: its tokenizer: how pre-tokenizer 'llama-abc' cuts a text is not known" "a pre-tokenizer that is not known is refused by name"
 
+run tp-shard show blocks-00001-of-00002.gguf
+out_has "21 tensors, 222464 parameters, 149.28 KiB" "numbers in blocks are counted as parameters, not their bytes"
+
 # a layout that divides a block
 run tp-shard split --tp 4 blocks-00001-of-00002.gguf cut
 status_is 1 "more ranks than heads"

@@ -20,6 +20,11 @@ done
 shape() {
     tp-shard show --json "$1" | sed -n "s/.*\"name\":\"$2\".*\"shape\":\(\[[^]]*\]\).*/\1/p"
 }
+for kind in gptq awq mxfp4; do
+    params=$(tp-shard show --json "$kind.2" | sed -n 's/.*"params":\([0-9]*\).*/\1/p')
+    run mem-estimate infer "$data/quantized/$kind"
+    out_has ", $params parameters" "$kind: show counts the parameters, not the elements that hold their codes"
+done
 p=model.layers.0
 ok "FP8 scales go with their blocks: rows" \
     test "$(shape fp8.2/rank-tp0-pp0.safetensors $p.mlp.up_proj.weight_scale_inv)" = "[2,2]"

@@ -7,10 +7,11 @@
 #include "cmd/table.h"
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/str.h"
+#include "lib/estimate/costmodel.h"
 
 /* Totals of the listed tensors. */
 struct totals {
-    uint64_t params, bytes; /* params: elements of the model's tensors */
+    uint64_t params, bytes; /* params: of the model, or else elements of weights */
     size_t tensors, of[DTYPE_COUNT];
 };
 
@@ -32,7 +33,7 @@ static void add(struct totals *sum, const struct checkpoint *c, size_t i)
     sum->bytes += bytes;
     sum->tensors++;
     sum->of[t->dtype]++;
-    if ((!c->model || c->which[i] >= 0) && i < c->nweights)
+    if (!c->model && i < c->nweights)
         sum->params += elements(t);
 }
 
@@ -189,6 +190,8 @@ int show_main(const char *program, int argc, char **argv)
     }
     if (table)
         table_print(table);
+    if (c->model) /* packed numbers are fewer or more elements than values */
+        sum.params = costmodel_params(c->model);
     print_summary(c, &sum, json);
     checkpoint_close(c);
     return cmd_finish(&cmd, EXIT_SUCCESS);
