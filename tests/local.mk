@@ -294,7 +294,7 @@ TESTS += $(shell_tests)
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
 fuzz_names = adapter calibration chats checkpoint config costs data database devices family forms generation ids index input journal json layout log manifest \
-    measure megatron openai part pickle pieces pooling run safetensors schedule space study sums tcp template tokenizer words
+    measure megatron openai part pickle pieces pooling run safetensors said schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-adapter \
     %D%/fuzz/fuzz-calibration \
@@ -325,6 +325,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-pooling \
     %D%/fuzz/fuzz-run \
     %D%/fuzz/fuzz-safetensors \
+    %D%/fuzz/fuzz-said \
     %D%/fuzz/fuzz-schedule \
     %D%/fuzz/fuzz-space \
     %D%/fuzz/fuzz-study \
@@ -368,6 +369,7 @@ tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_gguf_SOURCES = %D%/fuzz/fuzz-gguf.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_megatron_SOURCES = %D%/fuzz/fuzz-megatron.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_openai_SOURCES = %D%/fuzz/fuzz-openai.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_said_SOURCES = %D%/fuzz/fuzz-said.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_part_SOURCES = %D%/fuzz/fuzz-part.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pooling_SOURCES = %D%/fuzz/fuzz-pooling.c %D%/fuzz/driver.c cmd/tp-run/pooling.c

@@ -504,6 +504,61 @@ answered 200 '"completion_tokens":7' "a log without room keeps nobody from an an
 ok "and is said" until_ok grep -q '^tp-run: /dev/full: No space left on device; requests are answered all the same' log
 ends TERM
 
+# ---- tools and thoughts ----
+
+# talks MARK GOOD DOT - a model whose answer to Hello is GOOD "ood day to you" DOT, and whose template has MARK
+talks() {
+    rm -rf talks
+    mkdir talks
+    cp "$model/"*.json "$model/model.safetensors" talks
+    sed "s#\"G\": *39#\"$2\": 39#; s#\"\\.\": *14#\"$3\": 14#" "$model/tokenizer.json" > talks/tokenizer.json
+    printf '%s' "{%- if false %}$1{% endif %}{%- for m in messages %}<|im_start|>{{ m.role }}
+{{ (m.content or '') | trim }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments.x }}){% endfor %}<|im_end|>
+{% endfor %}{%- if add_generation_prompt %}<|im_start|>assistant
+{% if ponders %}<think>
+{% endif %}{%- endif %}" > talks/chat_template.jinja
+    serve talks
+}
+tools='"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]'
+called='"tool_calls":\[{"id":"[0-9a-v]\{9\}","type":"function","function":{"name":"f","arguments":"{\\"x\\":\\"ood day to you\\"}"}}\]},"logprobs":null,"finish_reason":"tool_calls"'
+talks '<tool_call>' '<tool_call>{\\"name\\":\\"f\\",\\"arguments\\":{\\"x\\":\\"' '\\"}}<\/tool_call>'
+post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
+ok "a call of Hermes' form is told" grep -q "\"content\":null,$called" out
+post /v1/chat/completions "{\"temperature\":0,\"stream\":true,$tools,$hello}"
+ok "in a stream" grep -q '"delta":{"tool_calls":\[{"index":0,"id":"[0-9a-v]*","type":"function","function":{"name":"f","arguments":"{\\"x\\":\\"ood day to you\\"}"}}\]}' out
+ok "with why it ended" grep -q '"delta":{},"logprobs":null,"finish_reason":"tool_calls"' out
+ok "and nothing else" test -z "$(texts content)"
+post /v1/chat/completions "{\"temperature\":0,\"tool_choice\":\"none\",$tools,$hello}"
+answered 200 '"content":"<tool_call>' "tool_choice none leaves it as it is"
+post /v1/chat/completions "{\"tool_choice\":\"required\",$tools,$hello}"
+answered 400 '"param":"tool_choice"' "another one is refused"
+post /v1/chat/completions "{\"tools\":[{\"type\":\"function\"}],$hello}"
+answered 400 '"param":"tools"' "a tool has a name"
+post /tokenize "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":\\\"now\\\"}\"}}]},{\"role\":\"tool\",\"content\":\"noon\"}]}"
+post /detokenize "{$(grep -o '"tokens":[^}]*' out)}"
+answered 200 'assistant\nf(now)<|im_end|>\n<|im_start|>tool\nnoon' "calls of earlier messages have arguments as templates want them"
+post /v1/chat/completions "{\"temperature\":0,\"chat_template_kwargs\":{\"ponders\":true},$hello}"
+ok "without </think> in the template nothing is a thought" grep -q '"content":"' out
+ends TERM
+talks '{"name": function name, "parameters"' '{\\"name\\":\\"f\\",\\"parameters\\":{\\"x\\":\\"' '\\"}}'
+post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
+ok "a call of Llama's form" grep -q "\"content\":null,$called" out
+ends TERM
+talks '[TOOL_CALLS]' '[TOOL_CALLS]f[ARGS]{\\"x\\":\\"' '\\"}'
+post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
+ok "and of Mistral's" grep -q "\"content\":null,$called" out
+ends TERM
+talks '</think>' '<think>hm<\/think>' '!!'
+post /v1/chat/completions "{\"temperature\":0,$hello}"
+answered 200 '"content":"ood day to you!!","reasoning_content":"hm"}' "thoughts are apart"
+post /v1/chat/completions "{\"temperature\":0,\"stream\":true,$hello}"
+ok "in a stream" test "$(texts reasoning_content),$(texts content)" = "hm,ood day to you!!"
+post /v1/chat/completions "{\"temperature\":0,\"max_tokens\":6,\"chat_template_kwargs\":{\"ponders\":true},$hello}"
+answered 200 '"content":"","reasoning_content":"' "also those that the prompt begins"
+post /v1/chat/completions "{$tools,$hello}"
+answered 400 '"param":"tools"' "without a form of calls tools are refused"
+ends TERM
+
 # ---- vectors ----
 
 # numbers FILE - of the first vector in it, on any layout

@@ -11,6 +11,7 @@
 #include "lib/serve/metrics.h"
 #include "lib/serve/openai.h"
 #include "lib/serve/queue.h"
+#include "lib/serve/said.h"
 #include "lib/serve/sse.h"
 #include "tests/tap.h"
 
@@ -318,8 +319,113 @@ static void check_answers(void)
     str_clear(&out);
 }
 
+/* ---- what is said, apart ---- */
+
+/* "THOUGHT|ANSWER|NAME ARGUMENTS|..." of TEXT, which comes in pieces of STEP bytes. */
+static void take_apart(struct str *out, const struct said_form *form, const char *text,
+                       size_t step)
+{
+    const size_t all = strlen(text);
+    struct said s;
+    struct str thought = { 0 }, answer = { 0 }, calls = { 0 };
+
+    said_init(&s, form);
+    for (size_t at = 0; at <= all; at += step) {
+        const size_t n = all - at < step ? all - at : step;
+
+        said_read(&s, text + at, n, at + step > all);
+        str_addn(&thought, str_text(&s.thought), s.thought.len);
+        str_addn(&answer, str_text(&s.answer), s.answer.len);
+        for (size_t i = 0; i < s.ncalls; i++)
+            str_addf(&calls, "|%s %s", s.call[i].name, s.call[i].arguments);
+    }
+    str_reset(out);
+    str_addf(out, "%s|%s%s", str_text(&thought), str_text(&answer), str_text(&calls));
+    str_clear(&thought);
+    str_clear(&answer);
+    str_clear(&calls);
+    said_clear(&s);
+}
+
+static void check_said(void)
+{
+    static const struct said_form hermes = { .calls = SAID_HERMES },
+                                  llama = { .calls = SAID_LLAMA },
+                                  mistral = { .calls = SAID_MISTRAL },
+                                  thinks = { .thoughts = true, .calls = SAID_HERMES },
+                                  thinking = { .thoughts = true, .in_thoughts = true },
+                                  one = { .calls = SAID_HERMES, .one = true },
+                                  none = { 0 };
+    static const struct {
+        const struct said_form *form;
+        const char *text, *want;
+    } cases[] = {
+        { &none, "a <tool_call>{} <think>b</think>",
+          "|a <tool_call>{} <think>b</think>" },
+        { &thinks, " <think>\nhm <b></think>\n\nyes", "hm <b>|yes" },
+        { &thinks, "<thin is no <think>", "|<thin is no <think>" },
+        { &thinks, "<think>hm</think><tool_call>{\"name\":\"f\"}</tool_call>",
+          "hm||f {}" },
+        { &thinks, "<think>without end </thi", "without end </thi|" },
+        { &thinking, "\nhm</think> yes", "hm|yes" },
+        { &hermes,
+          "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"</a>\", \"y\": "
+          "[1]}}\n</tool_call>",
+          "||f {\"x\":\"</a>\",\"y\":[1]}" },
+        { &hermes,
+          "I call <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n"
+          "<tool_call>{\"name\":\"g\",\"arguments\":{\"n\":1}}</tool_call> done",
+          "|I call done|f {}|g {\"n\":1}" },
+        { &one,
+          "<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"g\"}</"
+          "tool_call>",
+          "||f {}" },
+        { &hermes, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "||f {}" },
+        { &hermes, "<tool_call>{\"name\":</tool_call> x",
+          "|<tool_call>{\"name\":</tool_call> x" },
+        { &hermes, "<tool_call>{\"name\":1}</tool_call>",
+          "|<tool_call>{\"name\":1}</tool_call>" },
+        { &hermes, "a < b <tool_cal", "|a < b <tool_cal" },
+        { &llama, "{\"name\": \"f\", \"parameters\": {\"x\": \"}\\\"\"}}",
+          "||f {\"x\":\"}\\\"\"}" },
+        { &llama,
+          "<|python_tag|>{\"name\":\"f\",\"parameters\":{}}; "
+          "{\"name\":\"g\",\"parameters\":{}}",
+          "||f {}|g {}" },
+        { &llama, " {\"names\": 3} is JSON", "| {\"names\": 3} is JSON" },
+        { &llama, "no {\"name\":\"f\",\"parameters\":{}}",
+          "|no {\"name\":\"f\",\"parameters\":{}}" },
+        { &mistral,
+          "[TOOL_CALLS] "
+          "[{\"name\":\"f\",\"arguments\":{\"x\":1}},{\"name\":\"g\",\"arguments\":{}}"
+          "]",
+          "||f {\"x\":1}|g {}" },
+        { &mistral, "x[TOOL_CALLS]f[ARGS]{\"x\":{}}[TOOL_CALLS]g{\"y\":2}",
+          "|x|f {\"x\":{}}|g {\"y\":2}" },
+        { &mistral, "[TOOL_CALLS][{\"name\":\"f\"},3]",
+          "|[TOOL_CALLS][{\"name\":\"f\"},3]" },
+        { &mistral, "[TOOL_CALL] x", "|[TOOL_CALL] x" },
+    };
+    struct str out = { 0 };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        bool good = true;
+
+        for (size_t step = 1; step < 100; step++) {
+            take_apart(&out, cases[i].form, cases[i].text, step);
+            if (strcmp(str_text(&out), cases[i].want) != 0 && good) {
+                printf("# %zu bytes at a time: %s\n", step, str_text(&out));
+                good = false;
+            }
+        }
+        tap_ok(good, "thoughts, answer and calls however they come: case %zu", i);
+    }
+    str_clear(&out);
+}
+
 int main(void)
 {
+    check_said();
     check_limits();
     check_threads();
     check_keys();

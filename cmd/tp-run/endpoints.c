@@ -173,20 +173,33 @@ static int add_prompt(const struct endpoints *e, struct ids *out,
 }
 
 static int add_chat(const struct endpoints *e, struct ids *out,
-                    const struct openai_request *asked, struct openai_error *error)
+                    const struct openai_request *asked, struct serve_request *r,
+                    struct openai_error *error)
 {
     struct err err = { 0 };
     struct messages messages;
     struct str text = { 0 };
-    int ret;
+    int ret = -1;
 
     if (!e->form)
         return openai_fail(error, 400, "messages", NULL, "%s", e->no_form.text);
-    ret = messages_parse(&messages, &asked->doc, asked->doc.root, &err) < 0
-              ? -1
-              : messages_ids(e->form, &messages, out, &text, &err);
+    if (messages_parse(&messages, &asked->doc, asked->doc.root, &err) == 0) {
+        if (asked->kind != OPENAI_TOKENIZE && !asked->tools)
+            messages.tools = NULL; /* none, or tool_choice says so */
+        ret = messages_ids(e->form, &messages, out, &text, &err);
+    }
+    if (ret == 0 && r) {
+        r->said = messages_said(e->form, &messages, &text, &r->shows_special);
+        r->said.one = asked->one_call;
+    }
     str_clear(&text);
-    return ret < 0 ? bad_prompt(error, &err, "messages") : 0;
+    if (ret < 0)
+        return bad_prompt(error, &err, "messages");
+    return r && asked->tools && r->said.calls == SAID_NO_CALLS
+               ? openai_fail(error, 400, "tools", "unsupported_value",
+                             "the chat template has no form of calls that this server "
+                             "reads: Hermes', Llama 3's or Mistral's")
+               : 0;
 }
 
 /* Adds a text, and PAIR (or NULL) as the second one of a pair. */
@@ -255,7 +268,7 @@ static int make_prompts(const struct endpoints *e, struct serve_request *r,
     r->nprompts = asked->kind == OPENAI_CHAT ? 1 : asked->nprompts;
     r->prompt = xcalloc(r->nprompts, sizeof(*r->prompt));
     if (asked->kind == OPENAI_CHAT)
-        return add_chat(e, &r->prompt[0], asked, error);
+        return add_chat(e, &r->prompt[0], asked, r, error);
     for (size_t i = 0; i < r->nprompts; i++)
         if (add_prompt(e, &r->prompt[i], &asked->prompt[i], error) < 0)
             return -1;
@@ -314,6 +327,7 @@ static int push(const struct endpoints *e, struct http_exchange *x, struct job *
                                 .decode = decode,
                                 .arg = e,
                                 .nchoices = serve_choices(r),
+                                .said = r->said,
                                 .echo = r->echo };
 
     answer_prepare(x, j);
@@ -425,7 +439,7 @@ static void tokenize(struct endpoints *e, const struct http_request *in,
         ret = check_model(e, r.model, &error);
     if (ret == 0)
         ret = r.prompt ? add_prompt(e, &ids, r.prompt, &error)
-                       : add_chat(e, &ids, &r, &error);
+                       : add_chat(e, &ids, &r, NULL, &error);
     if (ret < 0) {
         reply_error(reply, &error);
     } else {

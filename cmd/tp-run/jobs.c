@@ -180,7 +180,8 @@ static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
                         .choice = (int)i,
                         .prompt = prompt->n,
                         .n = prompt->n,
-                        .stream = token_stream_new(s->session->tokenizer, true) };
+                        .stream = token_stream_new(s->session->tokenizer,
+                                                   !r->shows_special) };
     sampling_choose(&r->how, &t->choosing, prompt->n);
     draw.position = (uint64_t)i << 32;
     return scheduler_submit(s->scheduler, &plan, &t->id, err);

@@ -17,9 +17,11 @@ struct serve_request {
     struct openai_request asked;
     struct ids *prompt; /* [nprompts] */
     size_t nprompts;
-    struct str *echo;     /* [nprompts]: texts that answers begin with; or NULL */
-    struct sampling how;  /* how tokens are chosen, and what ends a text */
-    struct inputs inputs; /* of a request for vectors, in place of prompts */
+    struct str *echo;      /* [nprompts]: texts that answers begin with; or NULL */
+    struct sampling how;   /* how tokens are chosen, and what ends a text */
+    struct said_form said; /* of a chat */
+    bool shows_special;    /* tokens that mark its parts are special */
+    struct inputs inputs;  /* of a request for vectors, in place of prompts */
 };
 void serve_request_free(void *request);
 size_t serve_choices(const struct serve_request *r);

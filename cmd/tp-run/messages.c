@@ -302,3 +302,60 @@ int messages_stop(const struct messages_form *r, struct ids *stop, struct err *e
     json_clear(&doc);
     return ret;
 }
+
+/* ---- what an answer is made of ---- */
+
+static bool is_marked(const struct messages_form *r, const char *mark)
+{
+    struct tokens tokens = { 0 };
+    struct err unused = { 0 };
+    bool special;
+
+    special = tokenizer_encode(r->session->tokenizer, mark, strlen(mark), false,
+                               &tokens, &unused) == 0 &&
+              tokens.n == 1 && is_special(r->session->tokenizer, tokens.id[0]);
+    tokens_clear(&tokens);
+    return special;
+}
+
+static enum said_calls calls_of(const struct messages_form *r)
+{
+    static const struct {
+        const char *word;
+        enum said_calls form;
+    } words[] = { { "[TOOL_CALLS]", SAID_MISTRAL },
+                  { "<function=", SAID_NO_CALLS }, /* Qwen3-Coder's, which is no JSON */
+                  { "<tool_call>", SAID_HERMES },
+                  { "{\"name\": function name, \"parameters\"", SAID_LLAMA } };
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        if (chat_contains(r->chat, true, words[i].word))
+            return words[i].form;
+    return SAID_NO_CALLS;
+}
+
+/* Does TEXT end with WORD, but for white space? */
+static bool ends_with(const struct str *text, const char *word)
+{
+    size_t n = text->len;
+
+    while (n && isspace((unsigned char)text->s[n - 1]))
+        n--;
+    return n >= strlen(word) && !memcmp(text->s + n - strlen(word), word, strlen(word));
+}
+
+struct said_form messages_said(const struct messages_form *r, const struct messages *in,
+                               const struct str *text, bool *special)
+{
+    const bool thinks = chat_contains(r->chat, in->tools, "</think>");
+    struct said_form form = { .thoughts = thinks,
+                              .in_thoughts = thinks && ends_with(text, "<think>") };
+
+    *special = thinks && is_marked(r, "</think>");
+    if (!in->tools)
+        return form;
+    form.calls = calls_of(r);
+    for (const char *const *mark = said_marks(form.calls); *mark; mark++)
+        *special |= is_marked(r, *mark);
+    return form;
+}

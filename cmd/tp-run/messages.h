@@ -6,6 +6,7 @@
 
 #include "cmd/tp-run/session.h"
 #include "lib/base/json.h"
+#include "lib/serve/said.h"
 #include "lib/text/template/chat.h"
 
 /* Set by options. */
@@ -51,6 +52,11 @@ void messages_close(struct messages_form *r);
  * "continue_final_message" and "chat_template_kwargs".  The result borrows from DOC. */
 MUST_CHECK int messages_parse(struct messages *out, const struct json_doc *doc,
                               const struct json *j, struct err *err);
+/* How the model says what the chat asks for, by the words of its template; *special:
+ * its marks are special tokens.  TEXT is the chat's.  With .calls SAID_NO_CALLS calls
+ * of tools are not known. */
+struct said_form messages_said(const struct messages_form *r, const struct messages *in,
+                               const struct str *text, bool *special);
 /* Appends the ids of the chat; *text is what they were made of. */
 MUST_CHECK int messages_ids(const struct messages_form *r, const struct messages *in,
                             struct ids *ids, struct str *text, struct err *err);

@@ -15,6 +15,7 @@ struct choice {
     enum job_end end;
     bool begun;
     size_t offset; /* characters of the tokens that a stream has had */
+    struct said said;
 };
 
 struct answer {
@@ -30,9 +31,33 @@ struct answer {
     bool streams;
 };
 
-static const char *finish_of(enum job_end end)
+static const char *finish_of(const struct choice *c, enum job_end end)
 {
-    return end == JOB_STOP ? "stop" : end == JOB_LENGTH ? "length" : NULL;
+    const bool calls = c->said.before + c->said.ncalls > 0;
+
+    return end == JOB_STOP     ? (calls ? "tool_calls" : "stop")
+           : end == JOB_LENGTH ? "length"
+                               : NULL;
+}
+
+/* Takes TEXT[n], the next of choice OF, apart into *c; OVER: nothing follows. */
+static void take_apart(const struct answer *a, struct choice *of, const char *text,
+                       size_t n, bool over, struct openai_choice *c)
+{
+    struct said *s = &of->said;
+
+    c->text = text;
+    c->len = n;
+    if (a->head.kind != OPENAI_CHAT)
+        return;
+    said_read(s, text, n, over);
+    c->text = str_text(&s->answer);
+    c->len = s->answer.len;
+    c->thought = str_text(&s->thought);
+    c->nthought = s->thought.len;
+    c->call = s->call;
+    c->ncalls = s->ncalls;
+    c->first_call = s->before;
 }
 
 /* A failure of the model's thread, for the client. */
@@ -143,12 +168,11 @@ static void put_together(struct answer *a, struct http_reply *reply)
     struct named *tokens = xcalloc(a->n, sizeof(*tokens));
 
     for (size_t i = 0; i < a->n; i++) {
-        const struct choice *c = &a->choice[i];
+        struct choice *c = &a->choice[i];
 
-        all[i] = (struct openai_choice){ .index = (int)i,
-                                         .text = str_text(&c->text),
-                                         .len = c->text.len,
-                                         .finish = finish_of(c->end) };
+        all[i].index = (int)i;
+        take_apart(a, c, str_text(&c->text), c->text.len, true, &all[i]);
+        all[i].finish = finish_of(c, c->end);
         if (c->told)
             name_tokens(a, c->told, c->ntold, &all[i], &tokens[i]);
     }
@@ -225,16 +249,13 @@ static void add_piece(struct answer *a, struct str *out, const struct job_piece 
         name_tokens(a, p->told, p->ntokens * p->ntold, &c, &tokens);
         of->offset += openai_characters(&c);
     }
-    if (p->len || p->told) {
-        c.text = p->text;
-        c.len = p->len;
+    take_apart(a, of, p->text, p->len, p->end, &c);
+    if (c.len || c.nthought || c.ncalls || p->told)
         add_event(a, out, &c, false, NULL);
-        c.len = 0;
-        c.token = NULL;
-        tokens_release(&tokens);
-    }
+    tokens_release(&tokens);
     if (p->end) {
-        c.finish = finish_of(p->end);
+        c = (struct openai_choice){ .index = p->choice };
+        c.finish = finish_of(of, p->end);
         add_event(a, out, &c, false, NULL);
     }
 }
@@ -293,6 +314,7 @@ static void end(void *state, bool left)
     job_taken_clear(&a->first);
     for (size_t i = 0; i < a->n; i++) {
         str_clear(&a->choice[i].text);
+        said_clear(&a->choice[i].said);
         free(a->choice[i].told);
     }
     free(a->choice);
@@ -330,6 +352,8 @@ void answer_later(struct http_exchange *x, struct job *j,
     a->request = form->request;
     a->n = form->nchoices;
     a->choice = xcalloc(a->n, sizeof(*a->choice));
+    for (size_t i = 0; i < a->n; i++)
+        said_init(&a->choice[i].said, &form->said);
     for (size_t i = 0; i < a->n && form->echo && !a->request->stream; i++)
         str_addn(&a->choice[i].text, str_text(echo_of(a, i)), echo_of(a, i)->len);
     a->usage.prompt = form->prompt;

@@ -386,6 +386,50 @@ static int take_tokens(struct openai_request *r, const struct json *j, const cha
                : bad(e, name, "a list of token ids");
 }
 
+/* ---- tools ---- */
+
+static int take_tools(struct openai_request *r, const struct json *j, const char *name,
+                      struct openai_error *e)
+{
+    if (j->type != JSON_ARRAY)
+        return bad(e, name, "a list of tools");
+    r->tools = j->first != NULL;
+    for (j = j->first; j; j = j->next) {
+        const char *type = json_string(json_get(j, "type"));
+        const char *called = json_string(json_get(json_get(j, "function"), "name"));
+
+        if (!type || strcmp(type, "function") != 0 || !called || !*called)
+            return bad(e, name,
+                       "{\"type\":\"function\",\"function\":{\"name\",...}} each");
+    }
+    return 0;
+}
+
+/* To make a model call one needs a grammar. */
+static int take_tool_choice(struct openai_request *r, const struct json *j,
+                            const char *name, struct openai_error *e)
+{
+    const char *text = json_string(j);
+
+    if (text && !strcmp(text, "none"))
+        r->tools = false;
+    else if (!text || strcmp(text, "auto") != 0)
+        return openai_fail(e, 400, name, "unsupported_value",
+                           "%s: this server knows \"auto\" and \"none\"", name);
+    return 0;
+}
+
+static int take_parallel(struct openai_request *r, const struct json *j,
+                         const char *name, struct openai_error *e)
+{
+    bool many = true;
+
+    if (take_flag(&many, j, name, e) < 0)
+        return -1;
+    r->one_call = !many;
+    return 0;
+}
+
 /* ---- vectors ---- */
 
 static int take_encoding(struct openai_request *r, const struct json *j,
@@ -571,6 +615,9 @@ static const struct param params[] = {
     { "ignore_eos", BOTH, take_ignore_eos },
     { "stream", BOTH, take_stream },
     { "stream_options", BOTH, take_stream_options },
+    { "tools", CHAT, take_tools },
+    { "tool_choice", CHAT, take_tool_choice }, /* after it */
+    { "parallel_tool_calls", CHAT, take_parallel },
     /* change the answer, and are not supported */
     { "add_special_tokens", COMPLETION | TOKENIZE, want_true },
     { "audio", CHAT, want_empty },
@@ -589,8 +636,6 @@ static const struct param params[] = {
     { "response_format", BOTH, want_text },
     { "suffix", COMPLETION, want_empty },
     { "truncate_prompt_tokens", EMBEDDING | RERANK, refuse },
-    { "tool_choice", CHAT, want_none },
-    { "tools", CHAT, want_empty },
     { "use_beam_search", BOTH, want_zero },
     { "verbosity", CHAT, refuse },
     { "web_search_options", CHAT, want_empty },
@@ -611,15 +656,58 @@ static int take_params(struct openai_request *r, struct openai_error *e)
 
 /* ---- messages of several parts ---- */
 
+static bool is_list(const struct json *j)
+{
+    return j && j->type == JSON_ARRAY;
+}
+
 static bool has_parts(const struct json *messages)
 {
-    for (const struct json *m = messages ? messages->first : NULL; m; m = m->next) {
-        const struct json *content = json_get(m, "content");
-
-        if (content && content->type == JSON_ARRAY)
+    for (const struct json *m = messages ? messages->first : NULL; m; m = m->next)
+        if (is_list(json_get(m, "content")) || is_list(json_get(m, "tool_calls")))
             return true;
-    }
     return false;
+}
+
+/* OpenAI's arguments of a call are a text, and those of templates an object. */
+static void print_arguments(struct str *out, const struct json *j)
+{
+    struct json_doc doc;
+    struct err err = { 0 };
+    bool object = false;
+
+    if (json_string(j) && json_parse(&doc, "arguments", j->text, j->n, &err) == 0) {
+        object = doc.root->type == JSON_OBJECT;
+        if (object)
+            json_print(out, doc.root);
+        json_clear(&doc);
+    }
+    if (!object)
+        json_print(out, j);
+}
+
+/* J again, with arguments as objects in it. */
+static void print_calls(struct str *out, const struct json *j)
+{
+    const bool object = j->type == JSON_OBJECT;
+
+    if (!object && j->type != JSON_ARRAY) {
+        json_print(out, j);
+        return;
+    }
+    str_addc(out, object ? '{' : '[');
+    for (const struct json *m = j->first; m; m = m->next) {
+        if (object) {
+            str_add_json(out, m->key);
+            str_addc(out, ':');
+        }
+        if (object && !strcmp(m->key, "arguments"))
+            print_arguments(out, m);
+        else
+            print_calls(out, m);
+        str_add(out, m->next ? "," : "");
+    }
+    str_addc(out, object ? '}' : ']');
 }
 
 /* Parts of text are one text of lines, as vLLM gives them to templates; others, such as
@@ -662,6 +750,8 @@ static int print_joined(struct str *out, const struct json *message,
         if (!strcmp(j->key, "content") && j->type == JSON_ARRAY) {
             if (join_parts(out, j, e) < 0)
                 return -1;
+        } else if (!strcmp(j->key, "tool_calls")) {
+            print_calls(out, j);
         } else {
             json_print(out, j);
         }
@@ -939,6 +1029,47 @@ static void add_logprobs(struct str *out, enum openai_kind kind,
         add_completion_logprobs(out, c);
 }
 
+/* ---- thoughts and calls ---- */
+
+/* Appends ,"NAME":TEXT. */
+static void add_member(struct str *out, const char *name, const char *text, size_t n)
+{
+    str_addf(out, ",\"%s\":", name);
+    str_add_jsonn(out, text, n);
+}
+
+/* A call's id, as short as Mistral's templates want it. */
+static void add_call_id(struct str *out)
+{
+    unsigned char bytes[9] = { 0 };
+
+    (void)!getrandom(bytes, sizeof(bytes), 0);
+    str_addc(out, '"');
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        str_addc(out, "0123456789abcdefghijklmnopqrstuv"[bytes[i] % 32]);
+    str_addc(out, '"');
+}
+
+/* Appends ,"tool_calls":[...]; INDEXED: as deltas have it. */
+static void add_calls(struct str *out, const struct openai_choice *c, bool indexed)
+{
+    for (size_t i = 0; i < c->ncalls; i++) {
+        const struct said_call *call = &c->call[i];
+
+        str_add(out, i ? ",{" : ",\"tool_calls\":[{");
+        if (indexed)
+            str_addf(out, "\"index\":%zu,", c->first_call + i);
+        str_add(out, "\"id\":");
+        add_call_id(out);
+        str_add(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        str_add_json(out, call->name);
+        add_member(out, "arguments", call->arguments, strlen(call->arguments));
+        str_add(out, "}}");
+    }
+    if (c->ncalls)
+        str_addc(out, ']');
+}
+
 /* ---- choices ---- */
 
 static void add_choice(struct str *out, enum openai_kind kind,
@@ -948,7 +1079,13 @@ static void add_choice(struct str *out, enum openai_kind kind,
     str_add(out, kind == OPENAI_CHAT
                      ? "\"message\":{\"role\":\"assistant\",\"content\":"
                      : "\"text\":");
-    str_add_jsonn(out, c->text, c->len);
+    if (c->ncalls && !c->len)
+        str_add(out, "null");
+    else
+        str_add_jsonn(out, c->text, c->len);
+    if (c->nthought)
+        add_member(out, "reasoning_content", c->thought, c->nthought);
+    add_calls(out, c, false);
     if (kind == OPENAI_CHAT)
         str_addc(out, '}');
     add_logprobs(out, kind, c);
@@ -972,18 +1109,20 @@ void openai_add_answer(struct str *out, const struct openai_head *h,
 
 static void add_delta(struct str *out, const struct openai_choice *c, bool first)
 {
-    const char *comma = "";
+    struct str members = { 0 };
 
+    if (first)
+        str_add(&members, ",\"role\":\"assistant\"");
+    if (first || c->len)
+        add_member(&members, "content", c->len ? c->text : "", c->len);
+    if (c->nthought)
+        add_member(&members, "reasoning_content", c->thought, c->nthought);
+    add_calls(&members, c, true);
     str_add(out, "\"delta\":{");
-    if (first) {
-        str_add(out, "\"role\":\"assistant\"");
-        comma = ",";
-    }
-    if (first || c->len) {
-        str_addf(out, "%s\"content\":", comma);
-        str_add_jsonn(out, c->len ? c->text : "", c->len);
-    }
+    if (members.len)
+        str_addn(out, members.s + 1, members.len - 1);
     str_addc(out, '}');
+    str_clear(&members);
 }
 
 void openai_add_chunk(struct str *out, const struct openai_head *h,

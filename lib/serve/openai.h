@@ -12,6 +12,7 @@
 
 #include "lib/base/json.h"
 #include "lib/base/str.h"
+#include "lib/serve/said.h"
 
 /* ---- errors ---- */
 
@@ -83,6 +84,8 @@ struct openai_request {
     size_t nbias;
     const char **bad_word; /* [nbad_words] texts that are not generated */
     size_t nbad_words;
+    bool tools;    /* there are some, and the model may call them, */
+    bool one_call; /* one at a time */
     int likely; /* how many of the likeliest tokens are told with each; -1: none, and no
                  * log-probability */
     const char **stop; /* [nstop] texts that end an answer */
@@ -147,7 +150,11 @@ struct openai_choice {
      * with .text NULL is the first that is not there; or NULL */
     const struct openai_token *token;
     size_t ntokens, nlikely;
-    size_t offset; /* characters of the text before the first of them */
+    size_t offset;       /* characters of the text before the first of them */
+    const char *thought; /* [nthought]: of a chat, apart from its text */
+    size_t nthought;
+    const struct said_call *call; /* [ncalls]: of tools, */
+    size_t ncalls, first_call;    /* which there are so many of before */
 };
 
 /* Fills the id with random bytes. */

@@ -4,8 +4,11 @@ MODEL has a chat template, such as tests/data/chat.  Needs the packages openai a
 prometheus_client; prints what was asked, and ends with status 1 at the first surprise."""
 import concurrent.futures
 import json
+import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import openai
 from prometheus_client.parser import text_string_to_metric_families
@@ -138,3 +141,35 @@ with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0
               and [d.index for d in many.data] == list(range(301)))
     finally:
         server.kill()
+
+
+# a model whose answer to Hello is a call, after a thought
+TEMPLATE = """{%- if false %}<tool_call></think>{% endif %}{%- for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}<|im_start|>assistant
+"""
+with tempfile.TemporaryDirectory() as dir:
+    shutil.copytree(model, dir, dirs_exist_ok=True, ignore=shutil.ignore_patterns("chat_template*"))
+    tokenizer = json.loads(pathlib.Path(model, "tokenizer.json").read_text())
+    vocab = tokenizer["model"]["vocab"]
+    vocab['<think>hm</think><tool_call>{"name":"f","arguments":{"x":"'] = vocab.pop("G")
+    vocab['"}}</tool_call>'] = vocab.pop(".")
+    pathlib.Path(dir, "tokenizer.json").write_text(json.dumps(tokenizer))
+    pathlib.Path(dir, "chat_template.jinja").write_text(TEMPLATE)
+    with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0.1:0", "--served-name", "m", dir],
+                          stdout=subprocess.PIPE, text=True, env={}) as server:
+        try:
+            c = openai.OpenAI(base_url=json.loads(server.stdout.readline())["url"] + "/v1", api_key="x", max_retries=0)
+            tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+            ask = dict(model="m", messages=hello, temperature=0, tools=tools)
+            said = c.chat.completions.create(**ask).choices[0]
+            call = said.message.tool_calls[0]
+            check("a call of a tool", said.finish_reason == "tool_calls" and said.message.content is None
+                  and call.function.name == "f" and json.loads(call.function.arguments) == {"x": "ood day to you"})
+            check("a thought", said.message.reasoning_content == "hm")
+            with c.chat.completions.stream(**ask) as stream:
+                whole = stream.get_final_completion().choices[0]
+            check("both in the client's own stream", whole.finish_reason == "tool_calls"
+                  and whole.message.tool_calls[0].function.arguments == call.function.arguments)
+        finally:
+            server.kill()

@@ -564,6 +564,15 @@ int chat_open(struct chat **out, const char *dir, const char *choice, struct err
     return ret;
 }
 
+bool chat_contains(const struct chat *c, bool tools, const char *word)
+{
+    struct err unused = { 0 };
+    const struct template *t =
+        chatfiles_template((const struct chatfiles *)c, tools, &unused);
+
+    return t && template_contains(t, word);
+}
+
 void chat_free(struct chat *c)
 {
     chatfiles_free((struct chatfiles *)c);

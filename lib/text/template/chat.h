@@ -38,6 +38,9 @@ MUST_CHECK int chat_open(struct chat **out, const char *dir, const char *choice,
                          struct err *err);
 void chat_free(struct chat *c); /* NULL is fine */
 
+/* Does the own text of the template for chats with or without TOOLS contain WORD? */
+bool chat_contains(const struct chat *c, bool tools, const char *word);
+
 /* A variable of the template, such as enable_thinking. */
 struct chat_argument {
     const char *name;
