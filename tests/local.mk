@@ -49,6 +49,7 @@ unit_tests = \
     %D%/unit-steps \
     %D%/unit-sequence \
     %D%/unit-serve \
+    %D%/unit-serving \
     %D%/unit-space \
     %D%/unit-tcp \
     %D%/unit-train

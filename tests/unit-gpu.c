@@ -1376,6 +1376,98 @@ static void try_beside(void)
     tap_ok(dynamic < 3e-7, "dynamic is the CPU's");
 }
 
+/* ---- states of fixed size ---- */
+
+enum { STATE_ROWS = 20, STATE_COLS = 15, STATE_TAPS = 4, STATE_TAIL = 3, RECORDS = 6 };
+enum {
+    STATE_N = STATE_ROWS * STATE_COLS,
+    STATE_ALL = RECORDS * STATE_TAIL * STATE_COLS
+};
+/* Three sequences: one that goes on, and is saved twice, a new one of one row, and one
+ * that is saved before its last row. */
+static const struct state_use state_uses[] = { { 0, 9, 1, 0, 0, 2 },
+                                               { 9, 1, 0, 1, 2, 0 },
+                                               { 10, 10, 2, 0, 2, 1 } };
+static const struct state_save state_saves[] = { { 2, 3 }, { 5, 4 }, { 18, 5 } };
+
+/* The largest difference of Y and the states MEMORY, which were STATES before C, on the
+ * GPU from the CPU's, which are there. */
+static double states_differ(const struct call *c, const float *y, const float *memory,
+                            const float *states)
+{
+    float got[STATE_N], left[STATE_ALL];
+    double worst = 0;
+
+    for (size_t o = 0; o < norders(); o++) {
+        struct call d = *c;
+        struct matrix far_w = matrix_copy(c->w);
+        double apart;
+
+        setenv("EMU_ORDER", orders[o], 1);
+        owned.n = 0;
+        d.w = &far_w;
+        d.state.memory = copy_new(states, sizeof(left), 0);
+        d.state.use = copy_new(state_uses, sizeof(state_uses), 0);
+        d.state.save = copy_new(state_saves, sizeof(state_saves), 0);
+        d.y.rows = copy_new(c->y.rows, sizeof(*c->y.rows), 0);
+        d.y.data = copy_new(y, sizeof(got), 4);
+        d.x[0].data = copy_new(c->x[0].data, sizeof(got), 4);
+        check(backend_cuda.kernel[c->inst->op](gpu, &d, &err) == 0 &&
+              backend_cuda.copy_out(gpu, got, d.y.data, sizeof(got), &err) == 0 &&
+              backend_cuda.copy_out(gpu, left, d.state.memory, sizeof(left), &err) ==
+                  0);
+        apart = largest_difference(y, got, STATE_N);
+        worst = apart > worst ? apart : worst;
+        apart = largest_difference(memory, left, STATE_ALL);
+        worst = apart > worst ? apart : worst;
+        for (size_t i = 0; i < owned.n; i++)
+            backend_cuda.release(gpu, owned.v[i]);
+    }
+    return worst;
+}
+
+static void try_states(void)
+{
+    static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_F16 };
+    enum { RECORD = STATE_TAIL * STATE_COLS };
+    const struct inst inst = { .op = OP_CAUSAL_CONVOLVE,
+                               .nsrc = 1,
+                               .weight = -1,
+                               .weight2 = -1,
+                               .taps.count = STATE_TAPS };
+    const int32_t rows = STATE_ROWS;
+    float *x = numbers_new(STATE_N, FORMAT_F32, 43),
+          *states = numbers_new(STATE_ALL, FORMAT_F32, 44), y[STATE_N],
+          memory[STATE_ALL];
+    double worst = 0;
+
+    for (int k = 0; k < 3; k++) {
+        struct matrix w = weight(STATE_COLS, STATE_TAPS, types[k]);
+        struct call c = { .inst = &inst, .w = &w };
+        double apart;
+
+        c.x[0] = (struct buffer){ x, &rows, STATE_ROWS, STATE_COLS, FORMAT_F32, 0 };
+        c.y = (struct buffer){ y, &rows, STATE_ROWS, STATE_COLS, FORMAT_F32, 0 };
+        c.state = (struct states_view){ memory, state_uses, 3, state_saves };
+        memcpy(memory, states, sizeof(memory));
+        check(backend_cpu.kernel[inst.op](cpu, &c, &err) == 0);
+        apart = states_differ(&c, y, memory, states);
+        worst = apart > worst ? apart : worst;
+        release(&w);
+    }
+    if (!tap_ok(worst < 1e-6, "causal_convolve is the CPU's, and so are its states"))
+        printf("# apart by %.3g\n", worst);
+    tap_ok(!memcmp(memory + 3 * RECORD, x, RECORD * sizeof(*x)) &&
+               !memcmp(memory + 4 * RECORD, x + RECORD, RECORD * sizeof(*x)) &&
+               !memcmp(memory + RECORD, x + 2 * RECORD, RECORD * sizeof(*x)),
+           "a state is the last rows");
+    tap_ok(!memcmp(memory + 2 * STATE_COLS, x + 3 * RECORD, STATE_COLS * sizeof(*x)) &&
+               memory[0] == 0 && memory[2 * STATE_COLS - 1] == 0,
+           "of a sequence that is shorter, after zeros");
+    free(x);
+    free(states);
+}
+
 /* ---- positions and the cache ---- */
 
 /* Heads that rotate whole or in part, in pairs of neighbours or of halves. */
@@ -2505,6 +2597,7 @@ int main(int argc, char **argv)
         { "relative", try_relate },
         { "longformer", try_globals },
         { "beside", try_beside },
+        { "states", try_states },
         { "embedding", try_unfolds },
         { "rope", try_rotate },
         { "kv-cache", try_cache },
