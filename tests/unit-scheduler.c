@@ -572,6 +572,108 @@ static int compare_alike(void *arg, struct comm *world, struct err *err)
     return ret;
 }
 
+/* ---- replicas that read together ---- */
+
+enum { CROWD = 60, CROWD_PLACES = 4 };
+
+/* What the replicas did in a step. */
+struct crowd {
+    struct scheduler *scheduler;
+    size_t prompt[CROWD], new[CROWD], n[CROWD];
+    unsigned worked, read; /* sets of replicas */
+    size_t alone, together;
+};
+
+static int see_crowd(void *arg, const struct scheduler_part *part, struct err *err)
+{
+    struct crowd *c = arg;
+
+    (void)err;
+    c->worked |= 1U << part->replica;
+    if (part->start < c->prompt[part->tag])
+        c->read |= 1U << part->replica;
+    return 0;
+}
+
+static int gain_crowd(void *arg, const struct scheduler_gain *by, struct err *err)
+{
+    struct crowd *c = arg;
+
+    (void)err;
+    if (++c->n[by->tag] < c->new[by->tag])
+        scheduler_append(c->scheduler, by->id, &by->next, 1);
+    return 0;
+}
+
+static int lead_crowd(struct crowd *c, uint64_t vocab, struct err *err)
+{
+    int32_t ids[CROWD][PROMPT];
+    struct rng r;
+    int more = 1;
+
+    rng_init(&r, 23, 0);
+    for (size_t i = 0; i < CROWD; i++) {
+        struct scheduler_text text = { .ids = ids[i], .most = MOST, .tag = i };
+        uint64_t id;
+
+        text.n = c->prompt[i] = 2 + rng_below(&r, PROMPT - 2);
+        c->new[i] = 1 + rng_below(&r, NEW);
+        for (size_t k = 0; k < text.n; k++)
+            ids[i][k] = (int32_t)rng_below(&r, vocab);
+        if (scheduler_submit(c->scheduler, &text, &id, err) < 0)
+            return -1;
+    }
+    while (more > 0) {
+        c->worked = c->read = 0;
+        more = scheduler_step(c->scheduler, err);
+        c->together += c->worked == 3 && c->read == 3;
+        c->alone += c->worked == 3 && (c->read == 1 || c->read == 2);
+    }
+    for (size_t i = 0; i < CROWD && more == 0; i++)
+        if (c->n[i] != c->new[i])
+            return err_set(err, ERR_INPUT, "text %zu has %zu tokens", i, c->n[i]);
+    return more;
+}
+
+static int run_crowd(void *arg, struct comm *world, struct err *err)
+{
+    struct job *job = arg;
+    const struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true };
+    const struct engine_limits limits = { .tokens = PROMPT,
+                                          .running = CROWD_PLACES,
+                                          .wanted = CROWD_PLACES,
+                                          .segments = CROWD_PLACES,
+                                          .sequences = CROWD_PLACES,
+                                          .context = MOST };
+    const struct runner_machine machine = { .threads = 1 };
+    struct crowd c = { 0 };
+    const struct scheduler_options how = { .grow = true,
+                                           .limits = &limits,
+                                           .collect = see_crowd,
+                                           .gain = gain_crowd,
+                                           .arg = &c };
+    double vocab = 0;
+    struct runner r;
+    int ret;
+
+    longest = limits.tokens;
+    if (runner_open(&r, job->c, &job->mesh, &machine, world, &options, &limits, err) <
+        0)
+        return -1;
+    model_number(r.program->model, "vocab", &vocab);
+    ret = scheduler_open(&c.scheduler, &r, &how, err);
+    if (ret == 0)
+        ret = world->rank ? scheduler_follow(c.scheduler, err)
+                          : lead_crowd(&c, (uint64_t)vocab, err);
+    ret = scheduler_close(c.scheduler, ret, err);
+    if (ret == 0 && world->rank == 0 && c.alone >= c.together)
+        ret = err_set(err, ERR_INPUT, "in %zu steps one replica reads, in %zu both do",
+                      c.alone, c.together);
+    ret = runner_finish(&r, ret, err);
+    runner_close(&r);
+    return ret;
+}
+
 /* A rank whose callback fails ends all ranks with its error. */
 static int fail(void *arg, const struct scheduler_gain *by, struct err *err)
 {
@@ -667,6 +769,11 @@ static void try_layout(size_t i, int schedules)
     if (!job.narrow && layouts[i].dp == 1 &&
         !tap_ok(launch_ranks(job.mesh.nranks, compare_alike, &job, &sig, &err) == 0,
                 "%s: what texts begin with is computed once", layouts[i].name))
+        printf("# %s\n", err.text);
+    err = (struct err){ .text = "" };
+    if (layouts[i].dp == 2 &&
+        !tap_ok(launch_ranks(job.mesh.nranks, run_crowd, &job, &sig, &err) == 0,
+                "%s: replicas read prompts in the same steps", layouts[i].name))
         printf("# %s\n", err.text);
     checkpoint_close(job.c);
     free(path);

@@ -19,6 +19,10 @@ enum { LOOKS = 32 };
  * and one less after others. */
 enum { EAGER = 4, MORE = 2 };
 
+/* So many steps a replica that could read prompts waits for the others, so that they
+ * read in the same step, for which all of them wait. */
+enum { GATHER = 8 };
+
 /* What a step computes of the tokens of a text. */
 struct answer {
     struct text *deciding; /* whose next token it computes; or NULL */
@@ -53,6 +57,7 @@ struct scheduler {
     struct text **end;       /* of the queue: where the next one goes */
     size_t nwaiting;
     uint64_t nids;
+    unsigned gathered;     /* steps since a replica could read prompts, and did not */
     struct text *gaining;  /* during .gain */
     struct text **growing; /* [ngrowing]: texts in generation that are in this step, */
     struct scheduler_draft *draft; /* [ngrowing]: and what is drafted of them */
@@ -889,6 +894,42 @@ static void add_waiting(struct scheduler *s)
     }
 }
 
+/* Does R have a text that is not read, or room for one that waits? */
+static bool may_read(const struct scheduler *s, const struct replica *r)
+{
+    bool may = s->nwaiting && r->nrunning < s->o.limits->sequences;
+
+    for (size_t i = 0; i < r->nrunning && !may; i++) {
+        const struct text *t = r->running[i];
+
+        may = !t->away && t->done < t->n && !is_growing(s, t);
+    }
+    return may;
+}
+
+/* Is the step to have prompts?  Replicas end their steps together (settle), and a step
+ * with a prompt takes much longer than others: of the replicas that have texts, all
+ * read or none, but none waits for long, or with nothing to do. */
+static bool reads(struct scheduler *s)
+{
+    int may = 0, busy = 0;
+    bool idle = false;
+
+    for (int i = 0; i < s->nreplicas; i++) {
+        const struct replica *r = &s->replica[i];
+        const bool own = may_read(s, r);
+
+        may += own;
+        busy += own || r->plan.n;
+        idle |= own && !r->plan.n;
+    }
+    s->gathered = may && may < busy && !idle ? s->gathered + 1 : 0;
+    if (s->gathered && s->gathered <= GATHER)
+        return false;
+    s->gathered = 0;
+    return true;
+}
+
 /* *ANY: whether the step has any text. */
 static int assemble(struct scheduler *s, bool *any, struct err *err)
 {
@@ -904,9 +945,11 @@ static int assemble(struct scheduler *s, bool *any, struct err *err)
     }
     if (s->o.grow && add_growing(s, err) < 0)
         return -1;
-    for (int i = 0; i < s->nreplicas; i++)
-        add_read(s, &s->replica[i]);
-    add_waiting(s);
+    if (reads(s)) {
+        for (int i = 0; i < s->nreplicas; i++)
+            add_read(s, &s->replica[i]);
+        add_waiting(s);
+    }
     for (int i = 0; i < s->nreplicas; i++)
         *any |= s->replica[i].plan.n > 0;
     return 0;

@@ -16,6 +16,10 @@
  * its blocks at the start.  When one length changes all angles (longrope), a text is
  * recomputed when it reaches that length.
  *
+ * Replicas end their steps together, since rank 0 runs one of them itself.  So they
+ * read prompts in the same steps, as far as texts need not wait for that: up to eight
+ * steps of single tokens.
+ *
  * A growing text that begins with the tokens of another one shares its blocks of the
  * cache, and waits while that one computes them.  Texts that are over keep their blocks
  * until others need them.  Full blocks alone are shared, and only where a row depends
