@@ -96,19 +96,51 @@ done
 # many workers
 cat > worker << 'END'
 for i in 1 2 3 4 5; do
-    number=$(hpo-sweep ask -S "$1" --study many s.yaml | head -n 1 | cut -f 2)
-    hpo-sweep tell -S "$1" --study many "$number" "$number" || exit
+    hpo-sweep ask -S "$1" --study many s.yaml > "asked.$2" 2> "said.$2"
+    echo "ask $2 $i: status $?"
+    sed "s/^/ask $2 $i: /" "said.$2" >&2
+    number=$(head -n 1 "asked.$2" | cut -f 2)
+    hpo-sweep tell -S "$1" --study many "$number" "$number" 2> "said.$2"
+    echo "tell $2 $i: status $?"
+    sed "s/^/tell $2 $i: /" "said.$2" >&2
 done
 END
 pids=
 for w in 1 2 3 4 5 6 7 8; do
-    sh worker "$db" 2>> worker.err &
+    sh worker "$db" $w >> worker.out 2>> worker.err &
     pids="$pids $!"
 done
 # shellcheck disable=SC2086 # a list of numbers
 wait $pids
 ok "8 workers make 40 trials, each number once" test "$(sql one "SELECT count(*), count(DISTINCT number), max(number), count(DISTINCT value) FROM trials JOIN studies USING (study_id) JOIN trial_values USING (trial_id) WHERE study_name = 'many'")" = "40|40|39|40"
-ok "without a word, but that they wait" sh -c "! grep -v \"waiting for another's lock\" worker.err"
+ok "each command ends with status 0" test "$(grep -cx '[a-z]* [1-8] [1-5]: status 0' worker.out)" = 80
+# a word names its command: what a sanitizer says at an exit, for instance, comes with that one's status
+said=$(grep -v "waiting for another's lock" worker.err)
+if [ -z "$said" ]; then pass "without a word, but that they wait"; else fail "without a word, but that they wait" "$said" "$(grep -v 'status 0' worker.out)"; fi
+
+# a population that two runs share, of which one is killed
+cat > part << 'END'
+sleep 0.1
+before=0
+[ -z "${HPO_PARENT-}" ] || before=$(cat "$HPO_PARENT")
+echo $((before + 1)) > "$HPO_TRIAL_DIR/parts"
+echo "$HPO_TRIAL_DIR/parts" > "$HPO_CHECKPOINT"
+echo "$before" "$HPO_GENERATION" >> parts
+echo "$HPO_x"
+END
+echo 'x: uniform(0, 1)' > p.yaml
+for i in 1 2; do
+    hpo-sweep run -q --share -S "$db" --sampler pbt:population=4 --seed 1 --trials 16 -j 2 p.yaml -- sh part '{x}' &
+    pids=$!
+    [ $i = 2 ] || first=$!
+done
+until [ -s p.trials/000005/params.json ]; do sleep 0.1; done
+kill -KILL $pids
+wait $first
+status=$?
+status_is 0 "a population that runs share is trained to its end when one is killed"
+ok "four members in each of four generations" test "$(sql one "SELECT string_agg(n::text, ' ') FROM (SELECT count(*) AS n FROM trials JOIN studies USING (study_id) JOIN trial_system_attributes USING (trial_id) WHERE study_name = 'p' AND key = 'hpo-sweep:generation' AND state = 'COMPLETE' GROUP BY value_json) c")" = "4 4 4 4"
+ok "each of which began with the parts before" awk '$1 != $2 { exit 1 }' parts
 
 # one run at a time, of a study
 hpo-sweep run -q -S "$db" --study long --trials 3 s.yaml -- sleep 30 &

@@ -262,6 +262,7 @@ run tp-run train -q --fork nowhere --threads 1 -o fork4
 err_is "tp-run: nowhere: no such file or directory" "one that is not there is named"
 run tp-run train -q --fork "$model" --threads 1 -o fork4
 status_is 3 "a model is no checkpoint of a run"
+err_has "not a checkpoint of a run of tp-run train, which has run.json beside it; to begin with weights alone, give it as the model" "which is said, with what may be meant"
 run tp-run train -q --fork whole/step-000004 --optimizer momentum --threads 1 -o fork4
 status_is 3 "another optimizer has nothing to begin with"
 ok "none of these left anything" test ! -e fork4

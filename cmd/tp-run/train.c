@@ -320,12 +320,21 @@ static int take_fork(struct request *r, struct err *err)
 {
     struct train_files *f = &r->t.files;
     char *full, *dir;
+    bool found;
     int ret;
 
     if (fs_resolve(&full, r->fork, err) < 0)
         return -1;
     dir = fs_dirname_dup(full ? full : r->fork);
-    ret = train_dir_fork(&r->t, dir, err);
+    ret = fs_find_in(&found, dir, "run.json", err);
+    if (ret == 0 && !found)
+        ret = err_set(err, ERR_INPUT,
+                      "--fork %s: not a checkpoint of a run of tp-run train, which has "
+                      "run.json beside it; to begin with weights alone, give it as the "
+                      "model",
+                      r->fork);
+    if (ret == 0)
+        ret = train_dir_fork(&r->t, dir, err);
     if (ret == 0 && r->data.n)
         train_list_clear(&f->data);
     if (ret == 0 &&
