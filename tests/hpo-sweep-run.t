@@ -36,6 +36,46 @@ status_is 2 "devices that are left over are refused"
 run hpo-sweep run s.yaml --trials 1 --devices 0,1 -j 3 -- echo 1
 err_has "3 jobs, but devices for 2" "more jobs than devices are refused"
 
+# processors, memory and output of a trial; what leaves its process group
+run hpo-sweep run -q s.yaml --study cpus --trials 2 --cpus-per-trial 1 -- sh -c nproc '{x}'
+status_is 0 "processors are dealt to slots"
+ok "each trial has its own" test "$(hpo-sweep show -S s.db --study cpus --tsv | cut -f 3 | tr '\n' ' ')" = "value 1 1 "
+run hpo-sweep run s.yaml --trials 1 --cpus-per-trial 8193 -- echo 1
+err_has "8193 processors for each trial, of" "more than there are are refused"
+run hpo-sweep run s.yaml --trials 1 --cpus-per-trial 1 -j 8193 -- echo 1
+err_has "8193 jobs, but processors or memory for" "as are more jobs than they serve"
+run hpo-sweep run s.yaml --trials 1 --mem-per-trial 1000000G -- echo 1
+status_is 2 "as is more memory than there is"
+run hpo-sweep run -q s.yaml --study mem --trials 1 --mem-per-trial 100M -j 1 -- sh -c 'ulimit -d' '{x}'
+ok "the memory of a trial's processes is limited" test "$(hpo-sweep show -S s.db --study mem --tsv | cut -f 3 | tail -n 1)" = 102400
+run hpo-sweep run s.yaml --study much --trials 1 --max-failures 0 --max-output 64K -- sh -c 'exec yes' '{x}'
+err_has "more than 65536 bytes of output (1)" "a command that puts out too much is ended"
+ok "its output is what it began with" test "$(wc -c < much.trials/000000/stdout)" -eq 65536
+if command -v setsid > /dev/null; then
+    cat > leaves << 'EOS'
+#!/bin/sh
+setsid sh -c 'echo $$ > "$HPO_TRIAL_DIR/pid"; sleep 600 & sleep 600' &
+until [ -s "$HPO_TRIAL_DIR/pid" ]; do sleep 0.05; done
+[ "$1" = ends ] || sleep 600
+echo 1
+EOS
+    left() {
+        tries=100
+        while kill -0 "$(cat "$1.trials/000000/pid")" 2> /dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 0.1; done
+        kill -0 "$(cat "$1.trials/000000/pid")" 2> /dev/null
+    }
+    hpo-sweep run -q s.yaml --study leaves --trials 1 -- sh leaves ends '{x}'
+    ok "a child that calls setsid ends with its trial" eval '! left leaves'
+    hpo-sweep run -q s.yaml --study killed --trials 1 -- sh leaves stays '{x}' &
+    pid=$!
+    until [ -s killed.trials/000000/pid ]; do sleep 0.1; done
+    kill -KILL $pid
+    wait $pid 2> /dev/null
+    ok "and when the run is killed" eval '! left killed'
+else
+    skip "a child that calls setsid ends with its trial" "no setsid"
+fi
+
 printf 'RESULT: uniform(0, 1)\n' > taken.yaml
 # shellcheck disable=SC2016 # the command's own variable
 run hpo-sweep run taken.yaml --trials 1 -- sh -c 'echo 4 > "$HPO_RESULT"'

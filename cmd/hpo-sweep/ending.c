@@ -23,7 +23,7 @@ void ending_find(struct ending *end, bool *cut_short, struct str *why,
         end->status = WEXITSTATUS(job->status);
     if (started && WIFSIGNALED(job->status))
         end->signal = WTERMSIG(job->status);
-    *cut_short = !job->timed_out && (l->signal || l->failure.kind);
+    *cut_short = !job->timed_out && !job->flooded && (l->signal || l->failure.kind);
     if (!why->len || *cut_short) {
         str_reset(why);
         if (*cut_short && l->signal)
@@ -32,6 +32,9 @@ void ending_find(struct ending *end, bool *cut_short, struct str *why,
             str_add(why, "interrupted: the run ended");
         else if (job->timed_out)
             str_add(why, "timeout");
+        else if (job->flooded)
+            str_addf(why, "more than %" PRIu64 " bytes of output",
+                     l->o->limits.output_bytes);
         else if (end->signal)
             str_addf(why, "killed by %s%s", signals_name(buf, end->signal),
                      end->signal == SIGKILL ? ", perhaps for want of memory" : "");

@@ -10,6 +10,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/sweep/job/joblog.h"
+#include "lib/sweep/job/strays.h"
 
 /* JOB was drawn but is not started, or was ended by us: it fails, whatever an earlier
  * run of its number left, and is not logged again. */
@@ -99,7 +100,7 @@ static void take_trial(struct loop *l, struct job *job, const struct study_trial
     *job = (struct job){ .number = t->number,
                          .slot = (int)(job - l->jobs),
                          .attempt = session_attempt(t) };
-    job->dir = str_dupf("%s/%06d", l->base, t->number);
+    job->dir = str_dupf(JOB_DIR, l->base, t->number);
     take_origin(l, job, t);
     l->running++;
 }
@@ -401,6 +402,21 @@ static int watch(struct loop *l, struct job *job, struct err *err)
     return stop ? prune(l, job, t, err) : 0;
 }
 
+/* End what JOB, whose command has ended, has left outside of its group; with NULL, what
+ * any has. */
+static void end_strays(const struct loop *l, const struct job *job)
+{
+    pid_t *keep = xcalloc((size_t)l->o->jobs + 1, sizeof(*keep));
+    size_t n = 0;
+
+    keep[n++] = l->guard.pid;
+    for (int i = 0; i < l->o->jobs; i++)
+        if (l->jobs[i].pid && &l->jobs[i] != job)
+            keep[n++] = l->jobs[i].pid;
+    strays_end(job ? job->dir : l->base, !job, keep, n);
+    free(keep);
+}
+
 static void collect(struct loop *l)
 {
     int status;
@@ -410,9 +426,12 @@ static void collect(struct loop *l)
         for (int i = 0; i < l->o->jobs; i++)
             if (l->jobs[i].pid == pid) {
                 job_kill(&l->jobs[i], SIGKILL); /* what is left of its group */
-                guard_set(&l->guard, i, 0);
+                end_strays(l, &l->jobs[i]);
+                guard_set(&l->guard, i, 0, 0);
                 l->jobs[i].pid = 0;
                 l->jobs[i].status = status;
+                if (l->jobs[i].flooded)
+                    job_cut_output(&l->jobs[i], l->o->limits.output_bytes);
             }
 }
 
@@ -549,8 +568,14 @@ static void enforce(struct loop *l)
 
         if (!job->pid)
             continue;
-        if (!job->killed && (l->signal || l->failure.kind ||
-                             (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
+        if (!job->killed && l->o->limits.output_bytes &&
+            job_output_bytes(job) > l->o->limits.output_bytes) {
+            job->flooded = true; /* at once: it would go on writing */
+            job->killed = now;
+            job_kill(job, SIGKILL);
+        } else if (!job->killed &&
+                   (l->signal || l->failure.kind ||
+                    (l->o->timeout > 0 && now - job->start > l->o->timeout))) {
             job->timed_out = !l->signal && !l->failure.kind;
             job->killed = now;
             job_kill(job, SIGTERM);
@@ -646,7 +671,7 @@ static void drop(struct loop *l, struct job *job)
     if (job->pid) {
         job_kill(job, SIGKILL);
         waitpid(job->pid, NULL, 0);
-        guard_set(&l->guard, job->slot, 0);
+        guard_set(&l->guard, job->slot, 0, 0);
     }
     job_clear(job);
 }
@@ -659,6 +684,7 @@ int loop_run(struct loop *l, struct err *err)
     int ret = -1;
 
     signals_block(l);
+    strays_adopt();
     l->renewed = clock_seconds();
     do {
         do {
@@ -681,6 +707,7 @@ out:
             job_clear(&l->over[i]);
         drop(l, &l->jobs[i]);
     }
+    end_strays(l, NULL);
     progress_end(&progress, l);
     free(points);
     free(fresh);

@@ -106,6 +106,7 @@ static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
         (l->o->retry_failed && session_retry_failed(s, err) < 0) ||
         (loop_may_draw(l) && directory_hold(l, err) < 0) || session_end(s, err) < 0)
         return -1;
+    guard_name(&l->guard, l->base);
     return loop_run(l, err);
 }
 
@@ -128,9 +129,9 @@ static int read_times(struct loop *l, struct runner_options *o,
     return 0;
 }
 
-/* Deal the devices; as many trials at once as they serve, unless -j says fewer. */
+/* Deal the devices. */
 static int deal_devices(struct runner_options *o, const char *list, int per,
-                        bool has_jobs, struct err *err)
+                        struct err *err)
 {
     if (!list && per != 1)
         return err_set(err, ERR_USAGE, "--devices-per-trial needs --devices");
@@ -139,11 +140,27 @@ static int deal_devices(struct runner_options *o, const char *list, int per,
     else if (list && devices_deal(&o->devices, list, per,
                                   getenv("CUDA_VISIBLE_DEVICES"), err) < 0)
         return -1;
-    if (o->devices.nslots && has_jobs && o->jobs > o->devices.nslots)
-        return err_set(err, ERR_USAGE, "%d jobs, but devices for %d", o->jobs,
-                       o->devices.nslots);
-    if (o->devices.nslots && !has_jobs)
-        o->jobs = o->devices.nslots;
+    return 0;
+}
+
+/* As many trials at once as devices, processors and memory serve, unless -j says fewer.
+ */
+static int fit_jobs(struct runner_options *o, bool has_jobs, struct err *err)
+{
+    const struct {
+        int slots;
+        const char *what;
+    } all[] = { { o->devices.nslots, "devices" },
+                { o->limits.nslots, "processors or memory" } };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        if (all[i].slots && has_jobs && o->jobs > all[i].slots)
+            return err_set(err, ERR_USAGE, "%d jobs, but %s for %d", o->jobs,
+                           all[i].what, all[i].slots);
+        if (all[i].slots && !has_jobs &&
+            (!i || !all[0].slots || all[i].slots < o->jobs))
+            o->jobs = all[i].slots;
+    }
     return 0;
 }
 
@@ -263,7 +280,8 @@ int run_main(const char *program, int argc, char **argv)
     struct runner_times times = { 0 };
     struct opt_list keys = { 0 }, regexes = { 0 };
     const char *devices = NULL;
-    int per_trial = 1, objective = 0, fail_on = 0;
+    int per_trial = 1, cpus = 0, objective = 0, fail_on = 0;
+    uint64_t memory = 0;
     bool has_jobs = false, requeue = false, no_requeue = false;
     /* clang-format off */
     const struct opt opts[] = {
@@ -288,6 +306,9 @@ int run_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_INT, '\0', "retries", &o.retries, "N", NULL, NULL, NULL },
         { OPT_INT, '\0', "devices-per-trial", &per_trial, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "cpus-per-trial", &cpus, "N", NULL, NULL, NULL },
+        { OPT_SIZE, '\0', "mem-per-trial", &memory, "SIZE", NULL, NULL, NULL },
+        { OPT_SIZE, '\0', "max-output", &o.limits.output_bytes, "SIZE", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "objective", &objective, "KIND", NULL, objectives, NULL },
         { OPT_STRING, '\0', "metric-file", &o.measure.file, "FILE", NULL, NULL, NULL },
         { OPT_LIST, '\0', "metric-key", &keys, "KEY", NULL, NULL, NULL },
@@ -330,14 +351,16 @@ int run_main(const char *program, int argc, char **argv)
     if (requeue && no_requeue)
         return cmd_usage(&cmd, "--requeue and --no-requeue exclude one another");
     if (read_times(&l, &o, &times, &err) == 0 &&
-        deal_devices(&o, devices, per_trial, has_jobs, &err) == 0 &&
-        guard_open(&l.guard, o.jobs, &err) == 0 &&
+        deal_devices(&o, devices, per_trial, &err) == 0 &&
+        limits_deal(&o.limits, cpus, memory, &err) == 0 &&
+        fit_jobs(&o, has_jobs, &err) == 0 && guard_open(&l.guard, o.jobs, &err) == 0 &&
         session_read_sweep(&s, operand[0], &o.wish, &err) == 0) {
         name_objectives(&o, &s.file);
         ret = run_sweep(&l, &cmd, &err);
     }
     guard_close(&l.guard);
     devices_clear(&o.devices);
+    limits_clear(&o.limits);
     free(o.measure.names);
     session_close(&s);
     if (ret < 0 && err.kind == ERR_LOCKED && o.quiet && !o.verbose)

@@ -23,6 +23,7 @@ struct runner_options {
     struct measure measure;
     struct devices devices; /* no slots: the environment's are left alone */
     bool no_devices;        /* each trial sees none */
+    struct limits limits;   /* of processors, memory and output */
     bool shell, quiet, verbose, dry;
     bool share;        /* the study, with other runs that do */
     bool requeue;      /* what was cut short */

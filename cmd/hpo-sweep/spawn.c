@@ -161,9 +161,9 @@ static int start_words(struct loop *l, struct job *job, char **words, const doub
             free(job->command);
             job->command = str_steal(&command);
         }
-        ret = job_start(job, words, env, params.s, err);
+        ret = job_start(job, words, env, params.s, &l->o->limits, err);
         if (ret == 0)
-            guard_set(&l->guard, job->slot, job->pid);
+            guard_set(&l->guard, job->slot, job->pid, job->number);
     }
     str_clear(&params);
     words_free(words);
@@ -187,7 +187,7 @@ static int await(struct loop *l, struct job *job)
         }
     }
     job_kill(job, SIGKILL); /* what is left of its group */
-    guard_set(&l->guard, job->slot, 0);
+    guard_set(&l->guard, job->slot, 0, 0);
     job->pid = 0;
     return job->status = status;
 }

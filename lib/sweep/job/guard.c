@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,12 +16,13 @@
 
 #include "lib/base/clock.h"
 #include "lib/sweep/job/job.h"
+#include "lib/sweep/job/strays.h"
 
-enum { FILES = 1024 };
+enum { FILES = 1024, BASE_SIZE = 4096 };
 
 static size_t table_size(const struct guard *g)
 {
-    return (size_t)g->slots * sizeof(*g->groups);
+    return (size_t)g->slots * (sizeof(*g->groups) + sizeof(*g->trials)) + BASE_SIZE;
 }
 
 /* Whether any group is left; SIG 0 only asks. */
@@ -29,6 +32,13 @@ static bool signal_all(const struct guard *g, int sig)
 
     for (int i = 0; i < g->slots; i++)
         left |= g->groups[i] > 0 && kill(-g->groups[i], sig) == 0;
+    for (int i = 0; sig && *g->base && i < g->slots; i++)
+        if (g->groups[i] > 0) {
+            char *dir = str_dupf(JOB_DIR, g->base, g->trials[i]);
+
+            strays_signal(dir, sig);
+            free(dir);
+        }
     return left;
 }
 
@@ -62,8 +72,8 @@ _Noreturn static void watch(const struct guard *g, int fd)
             close(i);
     if (chdir("/") == 0) /* keeps no directory from being removed */
         while (read(fd, &byte, 1) < 0 && errno == EINTR)
-            ; /* nothing is ever written */
-    end_all(g);
+            ;   /* nothing is ever written */
+    end_all(g); /* of a runner that came to its end, nothing is left */
     _exit(0);
 }
 
@@ -77,6 +87,8 @@ int guard_open(struct guard *g, int slots, struct err *err)
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (made.groups == MAP_FAILED)
         return err_errno(err, "a guard of the run");
+    made.trials = (volatile int *)(made.groups + slots);
+    made.base = (char *)(made.trials + slots);
     if (pipe2(ends, O_CLOEXEC) < 0) {
         err_errno(err, "a guard of the run");
         munmap((void *)made.groups, table_size(&made));
@@ -99,8 +111,15 @@ int guard_open(struct guard *g, int slots, struct err *err)
     return 0;
 }
 
-void guard_set(struct guard *g, int slot, pid_t group)
+void guard_name(struct guard *g, const char *base)
 {
+    if (strlen(base) < BASE_SIZE)
+        memcpy(g->base, base, strlen(base) + 1);
+}
+
+void guard_set(struct guard *g, int slot, pid_t group, int number)
+{
+    g->trials[slot] = number;
     g->groups[slot] = group;
 }
 

@@ -2,8 +2,8 @@
  *
  * What SIGKILL ends can end nothing itself: its commands would go on, and keep devices
  * that the next run deals to others.  The guard sees the process group of every command
- * that runs; when the runner is gone, it sends SIGTERM to those that are left, and
- * SIGKILL JOB_GRACE seconds later. */
+ * that runs; when the runner is gone, it sends SIGTERM to those that are left and to
+ * their strays, and SIGKILL JOB_GRACE seconds later. */
 #ifndef LIB_SWEEP_JOB_GUARD_H
 #define LIB_SWEEP_JOB_GUARD_H
 
@@ -15,14 +15,18 @@ struct guard {
     pid_t pid;
     int fd;                 /* closed by the end of the runner; -1: there is no guard */
     volatile pid_t *groups; /* [slots], shared with the guard; 0: nothing runs there */
+    volatile int *trials;   /* [slots], shared as well: whose they are */
+    char *base;             /* shared: where the trials' directories are */
     int slots;
 };
 
 /* Begin, for commands in so many SLOTS; the guard keeps no files of the caller's open.
  */
 MUST_CHECK int guard_open(struct guard *g, int slots, struct err *err);
-/* What runs in SLOT now. */
-void guard_set(struct guard *g, int slot, pid_t group);
-void guard_close(struct guard *g); /* G may have fd -1 */
+/* Where the directories of the trials are, by which their strays are known. */
+void guard_name(struct guard *g, const char *base);
+/* What runs in SLOT now, for trial NUMBER. */
+void guard_set(struct guard *g, int slot, pid_t group, int number);
+void guard_close(struct guard *g); /* nothing runs; G may have fd -1 */
 
 #endif

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -158,7 +160,8 @@ int job_which(char **out, const char *program, const char *path, struct err *err
 /* In the child, which has the parent's memory until execve: it changes nothing there,
  * and any failure ends it. */
 _Noreturn static void become(int in, int out, int err, char *const *words,
-                             char *const *environment)
+                             char *const *environment, const struct limits *limits,
+                             int slot)
 {
     static const int restored[] = { SIGINT,  SIGTERM, SIGHUP, SIGCHLD,
                                     SIGPIPE, SIGUSR1, SIGXFSZ };
@@ -172,6 +175,20 @@ _Noreturn static void become(int in, int out, int err, char *const *words,
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         _exit(126);
+    if (limits->cpus &&
+        sched_setaffinity(0, sizeof(*limits->cpus),
+                          (const cpu_set_t *)(const void *)&limits->cpus[slot]) < 0) {
+        dprintf(2, "processors of slot %d: %s\n", slot, strerror(errno));
+        _exit(126);
+    }
+    if (limits->memory_bytes) {
+        const struct rlimit most = { limits->memory_bytes, limits->memory_bytes };
+
+        if (setrlimit(RLIMIT_DATA, &most) < 0) {
+            dprintf(2, "limit of memory: %s\n", strerror(errno));
+            _exit(126);
+        }
+    }
     execve(words[0], words, environment);
     dprintf(2, "%s: %s\n", words[0], strerror(errno));
     _exit(127);
@@ -179,12 +196,13 @@ _Noreturn static void become(int in, int out, int err, char *const *words,
 
 /* fork would copy the page tables of all trials in memory, for each trial. */
 static pid_t start_process(int in, int out, int err, char *const *words,
-                           char *const *environment)
+                           char *const *environment, const struct limits *limits,
+                           int slot)
 {
     pid_t pid = vfork();
 
     if (pid == 0)
-        become(in, out, err, words, environment);
+        become(in, out, err, words, environment, limits, slot);
     return pid;
 }
 
@@ -214,7 +232,7 @@ static int forget(const struct job *job, struct err *err)
 }
 
 int job_start(struct job *job, char *const *words, char *const *environment,
-              const char *params, struct err *err)
+              const char *params, const struct limits *limits, struct err *err)
 {
     char *path = fs_join_dup(job->dir, "params.json");
     int dir = output_dir(job->dir, OUTPUT_MAKE, err);
@@ -236,7 +254,7 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     error = out < 0 ? -1 : open_output(job->dir, "stderr", err);
     if (error < 0)
         goto out;
-    pid = start_process(in, out, error, words, environment);
+    pid = start_process(in, out, error, words, environment, limits, job->slot);
     if (pid < 0) {
         err_errno(err, "trial %d", job->number);
         goto out;
@@ -245,7 +263,7 @@ int job_start(struct job *job, char *const *words, char *const *environment,
     job->start = clock_seconds();
     job->start_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     job->killed = 0;
-    job->timed_out = false;
+    job->timed_out = job->flooded = false;
     ret = 0;
 out:
     if (dir >= 0)
@@ -258,6 +276,41 @@ out:
         close(error);
     free(path);
     return ret;
+}
+
+static const char *const outputs[] = { "stdout", "stderr" };
+
+uint64_t job_output_bytes(const struct job *job)
+{
+    uint64_t sum = 0, size;
+
+    for (size_t i = 0; i < sizeof(outputs) / sizeof(*outputs); i++) {
+        char *path = fs_join_dup(job->dir, outputs[i]);
+
+        if (fs_size(&size, path, NULL) == 0)
+            sum += size;
+        free(path);
+    }
+    return sum;
+}
+
+void job_cut_output(const struct job *job, uint64_t most)
+{
+    uint64_t size;
+
+    for (size_t i = 0; i < sizeof(outputs) / sizeof(*outputs); i++) {
+        char *path = fs_join_dup(job->dir, outputs[i]);
+        int fd = fs_size(&size, path, NULL) == 0 && size > most
+                     ? output_reopen(path, O_WRONLY, NULL)
+                     : -1;
+
+        bool cut = fd >= 0 && ftruncate(fd, (off_t)most) == 0;
+
+        (void)cut; /* or it is as long as it was */
+        if (fd >= 0)
+            close(fd);
+        free(path);
+    }
 }
 
 void job_kill(struct job *job, int sig)

@@ -11,9 +11,13 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/sweep/job/limits.h"
 
 /* Seconds between SIGTERM and SIGKILL; and for a checkpoint besides. */
 enum { JOB_GRACE = 10, JOB_SAVING = 600 };
+
+/* The directory of a trial, of the directory for all and its number. */
+#define JOB_DIR "%s/%06d"
 
 struct job {
     pid_t pid; /* also its process group's id; 0: not running */
@@ -28,6 +32,7 @@ struct job {
     double start_time;  /* seconds since the epoch */
     double killed;      /* when it was told to end, by clock_seconds(); 0 for never */
     bool timed_out;     /* which is why */
+    bool flooded;       /* or it had put out too much */
     uint64_t report_at; /* bytes of the report file read */
     size_t judged;      /* reports that the pruner has seen */
     bool pruned;        /* its trial is: the command is to end */
@@ -51,10 +56,16 @@ MUST_CHECK int job_which(char **out, const char *program, const char *path,
 
 /* Start WORDS in directory job->dir's company: the directory is made, PARAMS (JSON) are
  * written, standard output and error go to files there, and ENVIRONMENT ("NAME=VALUE",
- * NULL-terminated) replaces the process's.  The working directory is the caller's.
+ * NULL-terminated) replaces the process's.  The working directory is the caller's.  The
+ * process is confined to the processors and memory of LIMITS, in its slot.
  * result.json, report and checkpoint of an earlier start are removed. */
 MUST_CHECK int job_start(struct job *job, char *const *words, char *const *environment,
-                         const char *params, struct err *err);
+                         const char *params, const struct limits *limits,
+                         struct err *err);
+/* Bytes of its standard output and error so far. */
+uint64_t job_output_bytes(const struct job *job);
+/* Cut both to MOST bytes. */
+void job_cut_output(const struct job *job, uint64_t most);
 /* Signal SIG to the whole process group. */
 void job_kill(struct job *job, int sig);
 void job_clear(struct job *job);

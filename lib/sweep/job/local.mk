@@ -5,4 +5,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/guard.c %D%/guard.h \
     %D%/job.c %D%/job.h \
     %D%/joblog.c %D%/joblog.h \
-    %D%/measure.c %D%/measure.h
+    %D%/limits.c %D%/limits.h \
+    %D%/measure.c %D%/measure.h \
+    %D%/strays.c %D%/strays.h
