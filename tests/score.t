@@ -25,6 +25,40 @@ out_has ", window 7" "without a stride it names the window"
 run tp-run score --window 7 --stride 7 --ids-file ids "$dir"
 status_is 2 "a stride is less than the window"
 
+# choices: transformers 5.24's log-probabilities of the tokens that lm_eval would count
+cat > choices << 'END'
+{"id":7,"prompt":"ROMEO:\nI'll give thee ","choices":["leave to","xyz","my bride now"]}
+{"prompt":"KING HENRY","choices":[" xq"," VI"]}
+{"prompt":"a","choices":["c"]}
+{"ids":[1,2],"choices":[[4],[5,6]]}
+{"prompt":"KING HENRY","choices":["b",7]}
+END
+for layout in "--tp 1" "--pp 2" "--dp 2"; do
+    # shellcheck disable=SC2086
+    run tp-run score --json $layout --input choices "$bard"
+    grep -o '"logprob":[-0-9.]*' out | cut -d: -f2 | head -n 5 > got
+    printf '%s\n' -3.944592 -30.967273 -17.314776 -40.850450 -0.394619 > want
+    ok "$layout: choices have transformers' log-probabilities" \
+        sh -c 'paste got want | awk "{ d = \$1 - \$2; if (d > 1e-4 || d < -1e-4) exit 1 } END { if (NR != 5) exit 1 }"'
+done
+status_is 3 "lines whose choices cannot be scored are refused"
+err_is "tp-run: choices:3: fewer than two choices
+tp-run: choices:5: choices are texts after a 'text', or lists after 'ids'" "by their places"
+ok "the best and its margin" grep -q '"id":7,.*"best":0,"margin":13.3701.*"best_by_token":0,.*"best_by_character":0' out
+ok "of ids there is none by character" grep -q '"line":4,.*"margin_by_token":[0-9.]*}' out
+run tp-run score --per-token --input choices "$bard"
+out_has '548	-0.25242	" V"' "--per-token prints each token"
+out_has "choices:2: best 1 (margin 40.45583), by token 1 (margin 13.41951), by character 1" "and the line says which is the best"
+echo "KING HENRY VI" | tp-run score --json --per-token "$bard" | grep -o '"logprob":[-0-9.]*' | cut -d: -f2 > each
+ok "a choice's is the sum of its tokens'" near "$(awk '{ s += $1 } NR > 2 && NR < 6 { x += $1 } END { print s }' each)" \
+    "$(echo "KING HENRY VI" | tp-run score --json "$bard" | sed 's/.*"tokens":\([0-9]*\),"nll":\([0-9.]*\).*/\1 \2/' | awk '{ print -$1 * $2 }')" 1e-4
+echo '{"source":[5,6,7],"choices":[[8,9],[9,10,11]]}' > line
+run tp-run score --json --input line "$data/stacks/bart"
+ok "of an encoder-decoder they are texts of the decoder" near "$(grep -o '"logprob":[-0-9.]*' out | head -n 1 | cut -d: -f2)" -10.611096 1e-4
+run tp-run score --window 3 --input choices "$bard"
+err_has "tp-run: choices:1: the text and a choice have 9 tokens, a window 3" "a choice has one window"
+ok "and lines that fit are scored" grep -q '^choices:4: best 0' out
+
 printf 'To be \377 or not' > bad.txt
 run tp-run score bad.txt "$bard"
 status_is 3 "text that is not UTF-8 is refused"

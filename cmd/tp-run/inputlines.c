@@ -142,6 +142,105 @@ static int add_choices(struct inputs *in, const struct session *s, const char *n
     return 0;
 }
 
+/* ---- choices that go on from a text ---- */
+
+/* The ids of the text JSON, or of the list of ids that it is. */
+static int take_either(const struct session *s, struct ids *out, const char *name,
+                       const cJSON *json, struct err *err)
+{
+    return cJSON_IsString(json) ? inputs_encode(s, out, name, json->valuestring,
+                                                strlen(json->valuestring), err)
+                                : add_numbers(s, out, json, name, err);
+}
+
+/* *ONE = TEXT with CHOICE after it, as one text; spaces at the end of TEXT belong to
+ * the choice, whose tokens are those after as many as TEXT alone has. */
+static int join_texts(const struct session *s, struct input *one, const char *text,
+                      const char *choice, struct err *err)
+{
+    char *all = str_dupf("%s%s", text, choice);
+    size_t n = strlen(text);
+    struct ids alone = { 0 };
+    int ret;
+
+    while (n && text[n - 1] == ' ')
+        n--;
+    ret = inputs_encode(s, &one->ids, one->name, all, strlen(all), err);
+    if (ret == 0 && n)
+        ret = inputs_encode(s, &alone, one->name, text, n, err);
+    one->pair[0] = alone.n;
+    free(all);
+    ids_clear(&alone);
+    return ret;
+}
+
+static int join_ids(const struct session *s, struct input *one, const cJSON *ids,
+                    const cJSON *choice, struct err *err)
+{
+    if (add_numbers(s, &one->ids, ids, one->name, err) < 0)
+        return -1;
+    one->pair[0] = one->ids.n;
+    return add_numbers(s, &one->ids, choice, one->name, err);
+}
+
+/* *ONE = what CHOICE makes of the object ROOT. */
+static int read_continued(const struct session *s, struct input *one, const cJSON *root,
+                          const cJSON *choice, struct err *err)
+{
+    const cJSON *text = member(root, "text", "prompt"),
+                *ids = member(root, "ids", NULL);
+    const cJSON *source = member(root, "source", "source_ids");
+    int ret;
+
+    if (s->source)
+        ret = take_either(s, &one->source, one->name, source ? source : text, err) < 0
+                  ? -1
+                  : take_either(s, &one->ids, one->name, choice, err);
+    else if (cJSON_IsString(text) && cJSON_IsString(choice))
+        ret = join_texts(s, one, text->valuestring, choice->valuestring, err);
+    else if (cJSON_IsArray(ids) && cJSON_IsArray(choice))
+        ret = join_ids(s, one, ids, choice, err);
+    else
+        ret = err_set(err, ERR_INPUT,
+                      "%s: choices are texts after a 'text', or lists after 'ids'",
+                      one->name);
+    one->pair[1] = one->ids.n;
+    if (ret == 0 && (one->ids.n <= one->pair[0] || (!s->source && one->ids.n < 2)))
+        ret =
+            err_set(err, ERR_INPUT, "%s: a choice has no token of its own", one->name);
+    for (const char *p = choice->valuestring; cJSON_IsString(choice) && *p; p++)
+        one->letters += ((unsigned char)*p & 0xC0) != 0x80;
+    return ret;
+}
+
+/* Adds an input for each element of CHOICES; all or none. */
+static int add_continued(struct inputs *in, const struct session *s, const char *name,
+                         const cJSON *root, const cJSON *choices, size_t line,
+                         struct err *err)
+{
+    const size_t before = in->n;
+    const cJSON *one;
+    int ret = 0;
+
+    cJSON_ArrayForEach(one, choices)
+    {
+        struct input own = { .name = xstrdup(name), .line = line };
+
+        ret = inputs_add(in, &own, read_continued(s, &own, root, one, err));
+        if (ret < 0)
+            break;
+    }
+    if (ret == 0 && in->n < before + 2)
+        ret = err_set(err, ERR_INPUT, "%s: fewer than two choices", name);
+    if (ret < 0) {
+        while (in->n > before)
+            inputs_drop(&in->v[--in->n]);
+        return -1;
+    }
+    in->v[before].choices = in->n - before;
+    return 0;
+}
+
 /* Keeps LINE[len], the object ROOT, if it says how its text is generated. */
 static void keep_settings(const struct inputs *in, struct input *one, const cJSON *root,
                           const char *line, size_t len)
@@ -187,7 +286,12 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
         ret = err_set(err, ERR_INPUT, "%s: '%s' is no %s", name,
                       (cJSON_IsString(pair) || !pair ? choices : pair)->string,
                       cJSON_IsString(pair) || !pair ? "list" : "text");
-    else if (ids)
+    else if (in->continues && choices) {
+        ret = add_continued(in, s, name, root, choices, number, err);
+        cJSON_Delete(root);
+        inputs_drop(&one);
+        return ret;
+    } else if (ids)
         ret = add_numbers(s, &one.ids, ids, name, err);
     else if (cJSON_IsString(text) && cJSON_IsArray(choices)) {
         ret = add_choices(in, s, name, text->valuestring, choices, number, err);

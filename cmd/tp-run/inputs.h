@@ -17,6 +17,8 @@ struct input {
     size_t pair[2];         /* range of the second text of a pair in ids; or 0, 0 */
     size_t choices;         /* in the first of several inputs made from one line: their
                              * number; else 0 */
+    size_t letters;         /* of a choice that goes on from its text: its characters, 0
+                             * where it was given as ids */
     size_t line;    /* line number in the file, or of an element in its array, from 1;
                      * 0: the input is not a line */
     bool bad;       /* an unusable line, already reported; has no ids */
@@ -48,6 +50,8 @@ struct inputs {
     int invalid;      /* enum input_invalid: treatment of bytes that are not UTF-8 */
     bool keeps_empty; /* a line of text without a character is an input */
     bool keeps_text;  /* sets .prompt of inputs that are one text */
+    bool continues; /* an element of "choices" goes on from the text, or ids, or is the
+                     * answer to a source; its range in ids is .pair */
     /* tells whether a member of a JSON line says how its text is generated; or NULL */
     bool (*is_setting)(const char *name);
 };

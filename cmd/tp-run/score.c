@@ -21,6 +21,7 @@ struct result {
     double sum; /* of the losses */
     uint64_t counted;
     size_t windows, done; /* how many it has, and of these are scored */
+    float *nll;           /* [tokens]: of each, with --per-token */
 };
 
 struct score {
@@ -29,6 +30,7 @@ struct score {
     uint64_t window;
     uint64_t stride; /* distance of windows in tokens; 0: they do not overlap */
     bool windowed;   /* --window was given */
+    bool each;       /* --per-token */
     struct runner *runner;
     /* on rank 0 */
     struct window {
@@ -48,14 +50,19 @@ static int add_losses(struct score *s, const struct scheduler_part *part,
     const struct window *w = &s->window_of[part->tag];
     struct result *r = &s->result[w->document];
 
-    for (size_t i = 0; i < part->n; i++)
+    for (size_t i = 0; i < part->n; i++) {
+        const size_t at = w->at + part->start + i + 1; /* of the token */
+
         if (isnan(nll[i])) /* inf: the model leaves out the token, by a logit of -inf */
-            return inputs_not_finite(&s->inputs, s->session, w->document, "logits",
-                                     w->at + part->start + i + 1, err);
-        else if (part->start + i >= w->skip) {
-            r->sum += (double)nll[i];
-            r->counted++;
-        }
+            return inputs_not_finite(&s->inputs, s->session, w->document, "logits", at,
+                                     err);
+        if (part->start + i < w->skip || at < s->inputs.v[w->document].pair[0])
+            continue;
+        r->sum += (double)nll[i];
+        r->counted++;
+        if (r->nll)
+            r->nll[at] = nll[i];
+    }
     r->done += part->last;
     s->done += part->last;
     return 0;
@@ -79,46 +86,191 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
     return runner_send(s->runner, s->runner->stage, nll, rows * sizeof(*nll), err);
 }
 
-static void print_result(const struct score *s, const struct input *in,
-                         const struct result *r)
+/* Each predicted token of document I with its log-probability: as the members of a
+ * JSON object, or a line each. */
+static void add_tokens(struct str *out, const struct score *s, size_t i)
 {
-    const char *name = in->name;
-    double nll = r->sum / (double)r->counted;
-    struct str out = { 0 };
+    const struct input *in = &s->inputs.v[i];
+    const bool json = s->session->opt.json;
+    const char *join = "";
+
+    if (json)
+        str_add(out, ",\"logprobs\":[");
+    for (size_t k = in->pair[0] ? in->pair[0] : 1; k < in->ids.n; k++, join = ",") {
+        const uint32_t id = (uint32_t)in->ids.v[k];
+        struct str text = { 0 };
+
+        if (s->session->tokenizer)
+            tokenizer_decode(s->session->tokenizer, &id, 1, false, &text);
+        str_addf(out, json ? "%s{\"id\":%d,\"token\":" : "%s%d\t", json ? join : "",
+                 (int)in->ids.v[k]);
+        if (!json)
+            str_addf(out, "%.5f\t", -(double)s->result[i].nll[k]);
+        if (s->session->tokenizer)
+            str_add_jsonn(out, str_text(&text), text.len);
+        else
+            str_add(out, json ? "null" : "");
+        if (json) {
+            str_add(out, ",\"logprob\":");
+            str_add_double(out, -(double)s->result[i].nll[k]);
+        }
+        str_addc(out, json ? '}' : '\n');
+        str_clear(&text);
+    }
+    if (json)
+        str_addc(out, ']');
+}
+
+static void add_result(struct str *out, const struct score *s, size_t i)
+{
+    const struct input *in = &s->inputs.v[i];
+    const struct result *r = &s->result[i];
+    const double nll = r->sum / (double)r->counted;
 
     if (s->session->opt.json) {
-        str_add(&out, "{\"type\":\"score\"");
-        inputs_add_place(&out, in);
-        str_addf(&out, ",\"tokens\":%" PRIu64 ",\"nll\":", r->counted);
-        str_add_double(&out, nll);
-        str_add(&out, ",\"perplexity\":");
-        str_add_double(&out, exp(nll));
-        str_addf(&out, ",\"window\":%" PRIu64 ",\"stride\":%" PRIu64 "}\n", s->window,
+        str_add(out, "{\"type\":\"score\"");
+        inputs_add_place(out, in);
+        str_addf(out, ",\"tokens\":%" PRIu64 ",\"nll\":", r->counted);
+        str_add_double(out, nll);
+        str_add(out, ",\"perplexity\":");
+        str_add_double(out, exp(nll));
+        str_addf(out, ",\"window\":%" PRIu64 ",\"stride\":%" PRIu64, s->window,
                  s->stride ? s->stride : s->window);
-    } else {
-        str_addf(&out,
-                 "%s: %" PRIu64 " tokens, nll %.5f, perplexity %.4f, window %" PRIu64,
-                 name, r->counted, nll, exp(nll), s->window);
-        if (s->stride)
-            str_addf(&out, ", stride %" PRIu64, s->stride);
-        str_addc(&out, '\n');
+        if (s->each)
+            add_tokens(out, s, i);
+        str_add(out, "}\n");
+        return;
     }
-    fputs(str_text(&out), stdout);
-    str_clear(&out);
+    if (s->each)
+        add_tokens(out, s, i);
+    str_addf(out, "%s: %" PRIu64 " tokens, nll %.5f, perplexity %.4f, window %" PRIu64,
+             in->name, r->counted, nll, exp(nll), s->window);
+    if (s->stride)
+        str_addf(out, ", stride %" PRIu64, s->stride);
+    str_addc(out, '\n');
+}
+
+/* ---- choices ---- */
+
+/* By what choices are ranked: the sum of log-probabilities, or that divided by the
+ * number of tokens, or of characters (lm_eval's acc and acc_norm: the first and the
+ * last). */
+enum { BY_SUM, BY_TOKEN, BY_LETTER, NBY };
+
+static double value_of(const struct score *s, size_t i, int by)
+{
+    const double n = by == BY_SUM     ? 1
+                     : by == BY_TOKEN ? (double)s->result[i].counted
+                                      : (double)s->inputs.v[i].letters;
+
+    return -s->result[i].sum / n;
+}
+
+/* The best of the N documents from I on, and by how much.  Without a length in
+ * characters, as of ids, none is: N. */
+static size_t best_of(const struct score *s, size_t i, size_t n, int by, double *margin)
+{
+    size_t best = 0;
+    double second = -INFINITY;
+
+    for (size_t k = 0; k < n; k++)
+        if (by == BY_LETTER && !s->inputs.v[i + k].letters)
+            return n;
+    for (size_t k = 1; k < n; k++) {
+        const double value = value_of(s, i + k, by), most = value_of(s, i + best, by);
+
+        second = value > most ? most : value > second ? value : second;
+        best = value > most ? k : best;
+    }
+    *margin = value_of(s, i + best, by) - second;
+    return best;
+}
+
+static void add_choice(struct str *out, const struct score *s, size_t i)
+{
+    str_addf(out, "{\"tokens\":%" PRIu64 ",\"logprob\":", s->result[i].counted);
+    str_add_double(out, -s->result[i].sum);
+    if (s->each)
+        add_tokens(out, s, i);
+    str_addc(out, '}');
+}
+
+/* The choices of a line, N documents from I on. */
+static void add_ranked(struct str *out, const struct score *s, size_t i, size_t n)
+{
+    static const char *const names[NBY] = { "", "_by_token", "_by_character" };
+    static const char *const words[NBY] = { "best", "by token", "by character" };
+    const struct input *in = &s->inputs.v[i];
+    const bool json = s->session->opt.json;
+
+    if (json) {
+        str_add(out, "{\"type\":\"choice\"");
+        inputs_add_place(out, in);
+        str_add(out, ",\"choices\":[");
+    }
+    for (size_t k = 0; k < n; k++) {
+        if (json) {
+            str_add(out, k ? "," : "");
+            add_choice(out, s, i + k);
+        } else if (s->each) {
+            str_addf(out, "choice %zu\n", k);
+            add_tokens(out, s, i + k);
+        }
+    }
+    str_addf(out, json ? "]" : "%s:", in->name);
+    for (int by = 0; by < NBY; by++) {
+        double margin;
+        const size_t best = best_of(s, i, n, by, &margin);
+
+        if (best == n)
+            continue;
+        if (!json) {
+            str_addf(out, "%s %s %zu (margin %.5f)", by ? "," : "", words[by], best,
+                     margin);
+            continue;
+        }
+        str_addf(out, ",\"best%s\":%zu,\"margin%s\":", names[by], best, names[by]);
+        str_add_double(out, margin);
+    }
+    str_add(out, json ? "}\n" : "\n");
+}
+
+/* ---- printing ---- */
+
+/* How many documents make one result with document I. */
+static size_t group_of(const struct score *s, size_t i)
+{
+    return s->inputs.v[i].choices ? s->inputs.v[i].choices : 1;
+}
+
+static bool is_known(const struct score *s, size_t i, size_t n)
+{
+    for (size_t k = i; k < i + n; k++)
+        if (!s->inputs.v[k].bad && s->result[k].done < s->result[k].windows)
+            return false;
+    return true;
 }
 
 /* Prints the results that are known, in order. */
 static int print_results(struct score *s, struct err *err)
 {
-    for (; s->printed < s->inputs.n; s->printed++) {
-        size_t i = s->printed;
+    size_t n = 1;
 
+    for (; s->printed < s->inputs.n; s->printed += n) {
+        const size_t i = s->printed;
+        struct str out = { 0 };
+
+        n = group_of(s, i);
+        if (!is_known(s, i, n))
+            break;
         if (s->inputs.v[i].bad && s->session->opt.json)
             inputs_print_bad(&s->inputs, i);
-        if (!s->inputs.v[i].bad && s->result[i].done < s->result[i].windows)
-            break;
-        if (!s->inputs.v[i].bad)
-            print_result(s, &s->inputs.v[i], &s->result[i]);
+        else if (!s->inputs.v[i].bad && s->inputs.v[i].choices)
+            add_ranked(&out, s, i, n);
+        else if (!s->inputs.v[i].bad)
+            add_result(&out, s, i);
+        fputs(str_text(&out), stdout);
+        str_clear(&out);
         if (fflush(stdout) < 0)
             return err_errno(err, "standard output");
     }
@@ -207,9 +359,13 @@ static int lead(struct score *s, struct scheduler *to, struct err *err)
 {
     int more = 1;
 
-    for (size_t i = 0; i < s->inputs.n; i++)
-        if (!s->inputs.v[i].bad)
-            add_windows(s, i);
+    for (size_t i = 0; i < s->inputs.n; i++) {
+        if (s->inputs.v[i].bad)
+            continue;
+        add_windows(s, i);
+        if (s->each)
+            s->result[i].nll = xcalloc(s->inputs.v[i].ids.n, sizeof(float));
+    }
     for (size_t i = 0; i < s->nwindows; i++)
         if (submit_window(s, to, i, err) < 0)
             return -1;
@@ -238,6 +394,8 @@ static int score_documents(struct score *s, struct runner *r,
           : front                                      ? lead(s, scheduler, err)
                   : scheduler_follow(scheduler, err);
     ret = scheduler_close(scheduler, ret, err);
+    for (size_t i = 0; i < s->inputs.n; i++)
+        free(s->result[i].nll);
     free(s->result);
     free(s->nll);
     free(s->window_of);
@@ -319,6 +477,27 @@ static int score_rank(void *arg, struct comm *comm, struct err *err)
     return ret;
 }
 
+/* A choice is scored in one window: the line of document I, whose choices are the N
+ * from I on, is bad if one does not fit. */
+static int check_choices(struct score *s, size_t i, struct err *err)
+{
+    struct inputs *in = &s->inputs;
+    const size_t n = in->v[i].choices;
+    size_t most = 0;
+
+    for (size_t k = i; k < i + n; k++)
+        most = in->v[k].ids.n > most ? in->v[k].ids.n : most;
+    if (!n || most - 1 <= s->window)
+        return 0;
+    for (size_t k = i + 1; k < i + n; k++)
+        inputs_drop(&in->v[k]);
+    in->n -= n - 1;
+    memmove(&in->v[i + 1], &in->v[i + n], (in->n - i - 1) * sizeof(*in->v));
+    err_set(err, ERR_INPUT, "%s: the text and a choice have %zu tokens, a window %llu",
+            in->v[i].name, most, (unsigned long long)s->window);
+    return inputs_refuse(in, s->session, i, err);
+}
+
 static int read_documents(struct score *s, char **file, int nfiles,
                           const struct opt_list *ids, const struct opt_list *lines,
                           struct err *err)
@@ -340,6 +519,8 @@ static int read_documents(struct score *s, char **file, int nfiles,
     if (inputs_use(in, s->session, INPUT_TARGET, err) < 0)
         return -1;
     for (size_t i = 0; i < in->n; i++) {
+        if (check_choices(s, i, err) < 0)
+            return -1;
         if (in->v[i].bad || in->v[i].ids.n >= 2)
             continue;
         err_set(err, ERR_INPUT, "%s: %zu tokens; two are needed to predict one",
@@ -399,6 +580,8 @@ int score_main(const char *program, int argc, char **argv)
           "score the ids in FILE instead of text", NULL, NULL },
         { OPT_LIST, '\0', "input", &lines, "FILE",
           "score each line of FILE (text, or JSON)", NULL, NULL },
+        { OPT_FLAG, '\0', "per-token", &s.each, NULL,
+          "print each token with its log-probability", NULL, NULL },
         INPUT_FORMAT_OPTION(s.inputs),
         { OPT_U64, '\0', "window", &s.window, "N",
           "input tokens at a time (default: the model's most)", NULL, &s.windowed },
@@ -439,6 +622,7 @@ int score_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
         goto out;
     }
+    s.inputs.continues = true;
     session.replaces = s.inputs.invalid == INVALID_REPLACE;
     if (inputs_share(&s.inputs, &session,
                      launcher_is_front(&session.launcher)
