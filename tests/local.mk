@@ -546,7 +546,7 @@ check-mutants: all $(check_PROGRAMS)
 TORCH = python3
 KILLS = 50
 long_tests = %D%/draft.t %D%/families.t %D%/faults.t %D%/generation.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
-check-long: all
+check-long: all %D%/tokenize
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
 	$(MAKE) check TESTS=tests/unit-scheduler SCHEDULES=200
@@ -555,6 +555,11 @@ check-long: all
 	        PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/$$script || exit; \
 	    else \
 	        echo "$$script: skipped, $(TORCH) has not torch, transformers and optuna"; fi; done
+	if $(TORCH) -c 'import tokenizers' 2> /dev/null; then \
+	    cd $(abs_top_builddir) && $(TORCH) $(abs_srcdir)/%D%/oracle/check-unicode.py && \
+	    $(TORCH) $(abs_srcdir)/%D%/oracle/fuzz-tokenizers.py $(abs_srcdir)/%D%/data/tokenizer/gpt2.json.gz $(abs_srcdir)/%D%/data/tokenizer/kinds/*.json; \
+	else \
+	    echo "check-unicode.py, fuzz-tokenizers.py: skipped, $(TORCH) has no tokenizers"; fi
 
 # branches taken by the tests, in lib/ckpt and every reader of foreign bytes; some minutes.  Only these readers are made
 # with --coverage: all other code has its usual flags, so that tests are as quick, and compute, as they usually do.

@@ -38,6 +38,7 @@ kind bert "WordPiece, with BERT's own stages"
 kind bert-cased "WordPiece, with capitals and accents"
 kind unigram "Unigram's likeliest pieces"
 kind unigram-bytes "Unigram, with bytes for what it does not know"
+kind unicode "characters that are newer than the libraries' Unicode, or than the normal forms of tokenizers"
 kind precompiled "SentencePiece's compiled rules, in a file that does not name its model"
 
 printf '%s' '{"model":{"type":"BPE","vocab":{"a":0,"\u0000":1},"merges":[]},"decoder":{"type":"Fuse"}}' > nul.json

@@ -17,6 +17,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/stops.c %D%/stops.h \
     %D%/subword.c %D%/subword.h \
     %D%/tokenizer.c %D%/tokenizer.h \
+    %D%/unicode.c %D%/unicode.h \
     %D%/unigram.c \
     %D%/vocab.c %D%/vocab.h \
     %D%/wordpiece.c

@@ -56,7 +56,7 @@ static int run_form(const struct stage *s, const char *text, size_t len,
 {
     size_t done = 0, used;
 
-    for (size_t at = 0; s->form & UTF8PROC_COMPAT && at < len; at += used) {
+    for (size_t at = 0; at < len; at += used) {
         if (!chars_has_later_form(chars_at(text + at, len - at, &used)))
             continue;
         if (add_form_of(s, text + done, at - done, out, err) < 0)
@@ -80,7 +80,7 @@ static int run_lowercase(const struct stage *s, const char *text, size_t len,
         if (cp == 0x130) /* the only character whose lower case is two characters */
             str_add(out, "i\xcc\x87");
         else
-            add_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
+            add_char(out, chars_lower(cp));
     }
     return 0;
 }

@@ -13,6 +13,7 @@
 struct pattern {
     pcre2_code *code; /* NULL: use IS */
     bool (*is)(uint32_t);
+    bool literal; /* no property of a character counts */
 };
 
 static int compile(struct pattern **out, const char *where, const char *text,
@@ -40,6 +41,7 @@ static int compile(struct pattern **out, const char *where, const char *text,
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     *out = xcalloc(1, sizeof(**out));
     (*out)->code = code;
+    (*out)->literal = options & PCRE2_LITERAL;
     return 0;
 }
 
@@ -97,17 +99,44 @@ void pattern_free(struct pattern *p)
     free(p);
 }
 
+/* TEXT[len] in which code points whose category PCRE2 may not know have others in their
+ * places; NULL if it has none. */
+static char *with_stand_ins(const char *text, size_t len)
+{
+    char *copy = NULL;
+    size_t used;
+
+    for (size_t at = 0; at < len; at += used) {
+        uint32_t cp, to;
+
+        used = 1;
+        if ((unsigned char)text[at] < 0xc0)
+            continue;
+        cp = chars_at(text + at, len - at, &used);
+        to = chars_stand_in(cp);
+        if (to == cp)
+            continue;
+        copy = copy ? copy : xstrndup(text, len);
+        str_utf8_encode(to, copy + at);
+    }
+    return copy;
+}
+
 void finder_init(struct finder *f, const struct pattern *p, const char *text,
                  size_t len)
 {
     *f = (struct finder){ .pattern = p, .text = text, .len = len };
     f->data = p->is ? NULL : xcheck(pcre2_match_data_create(16, NULL));
+    f->copy = p->is || p->literal ? NULL : with_stand_ins(text, len);
+    if (f->copy)
+        f->text = f->copy;
 }
 
 void finder_clear(struct finder *f)
 {
     pcre2_match_data_free(f->data);
-    f->data = NULL;
+    free(f->copy);
+    f->data = f->copy = NULL;
 }
 
 static int next_character(struct finder *f)

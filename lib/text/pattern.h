@@ -42,6 +42,7 @@ struct finder {
     size_t at;              /* where to search next */
     bool any;               /* there was a match, which ended at `end` */
     void *data;             /* private */
+    char *copy;             /* private */
 };
 
 void finder_init(struct finder *f, const struct pattern *p, const char *text,

@@ -87,9 +87,12 @@ static int add_digits(struct splitter *s, const char *where, const cJSON *j,
 {
     struct stage *stage = add_stage(s);
 
+    (void)where;
+    (void)err;
     stage->behavior =
         setting_flag(j, "individual_digits", false) ? ISOLATED : CONTIGUOUS;
-    return pattern_compile(&stage->pattern, where, "\\p{N}", err);
+    stage->pattern = pattern_new(chars_is_number);
+    return 0;
 }
 
 static int add_punctuation(struct splitter *s, const char *where, const cJSON *j,

@@ -5,7 +5,7 @@
 
 Ids (with special tokens) and the texts of the ids must be the same, or a difference is
 printed and the status is 1.  The texts mix scripts, emoji and control characters, NUL, runs of
-punctuation and blanks, and the tokenizer's own special and added tokens; the last one has
+punctuation and blanks, any code points, and the tokenizer's own special and added tokens; the last one has
 a million characters without a blank.  Then a tenth as many that are no UTF-8: lone
 surrogates, overlong forms, parts of characters.  A Python string cannot hold them; the ids
 must be those of the text that bytes.decode("utf-8", "replace") makes of them.
@@ -35,6 +35,8 @@ def text(rng, special):
         kind = rng.random()
         if kind < 0.12 and special:
             out.append(rng.choice(special))
+        elif kind < 0.18:
+            out += [chr(c) for c in (rng.randrange(0x80, 0x110000) for _ in range(2)) if not 0xD800 <= c < 0xE000]
         elif kind < 0.24:
             out.append(rng.choice(rng.choice(POOLS)) * rng.randint(2, 40))
         elif kind < 0.5:

@@ -214,6 +214,16 @@ def unigram(fallback=False):
     return t
 
 
+def unicode():
+    """Qwen's stages; a token for each byte, and a mark where a piece begins."""
+    t = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(ALPHABET))}, merges=[]))
+    t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3.replace("{1,3}", "")), "isolated"),
+                                               pre_tokenizers.Digits(), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    return t
+
+
 def charsmap(rules):
     """SentencePiece's precompiled_charsmap: a double array in darts-clone's layout, and texts."""
     texts, trie = b"", {}
@@ -257,7 +267,7 @@ KINDS = {
     "nfc": lambda: form(normalizers.NFC()), "nfkc": lambda: form(normalizers.NFKC()), "changes": changes,
     "roberta": lambda: framed(processors.RobertaProcessing), "framed": lambda: framed(processors.BertProcessing),
     "llama2": llama2, "metaspace": lambda: metaspace("always"), "metaspace-first": lambda: metaspace("first", False),
-    "gemma": gemma, "suffix": suffix,
+    "gemma": gemma, "suffix": suffix, "unicode": unicode,
 }
 
 
@@ -274,6 +284,10 @@ CASES = {
     "metaspace-first": ["<s>a b", " a <s> b"],
     "changes": ["  Ｆｕｌｌ  ÉTÉ '", "İstanbul", "\u00a0x\u0085"],
     "bert": ["Don't stop, [MASK]it's me . x", "a" * 21, "naïve 中文x", "a\u0000b\ufffdc\u200bd"],
+    # letters, marks, digits and signs of Unicode 15, 15.1, 16, 17 and 18; marks that Unicode 9 lacks
+    "unicode": ["a\U0001e030b \U0001e4d0\U0001e4f3", "a\U0002ebf0\U0002ee5db", "\u1c89\u1c8a \ua7cb\ua7da \U00010d50\U00010d4a", "x\u088f\u0c5cy",
+                "a\U000323b0b \U00016ea0\U00016ebb", "a\u0558b\u05c8", "a\u0301\u0898\u0327b", "a\u08d3\u0334", "\u1ac1\u0316\u1ac0",
+                "\U00011935\U00011930", "\U000105d2\u0307", "1\U0001ccf0\U00010d402", "a\u1b4eb\u0cf3c", "\u0295\u1715\u1734", "\U0001faf8\U0001fae9"],
     "nfkc": ["\u32ff㍻①", "\ua7f2ｶﾞ"],
     "precompiled": ["ﬁﬀ①½e\u0301a🏽\ufeff", "a\u0301b"],
 }
