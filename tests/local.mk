@@ -186,6 +186,7 @@ shell_tests = \
     %D%/families.t \
     %D%/calibration.t \
     %D%/faults.t \
+    %D%/pictured.t \
     %D%/pp-schedule.t \
     %D%/models.t \
     %D%/examples.t \

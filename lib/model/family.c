@@ -629,7 +629,7 @@ static int check_keys(const struct json_doc *doc, struct err *err)
         "family",  "summary",  "example",     "extends", "match",
         "symbols", "captures", "deal",        "rope",    "tensors",
         "carry",   "forward",  "part_config", "config",  "parallelformers",
-        "names",   "torch",    "inputs",      NULL
+        "names",   "torch",    "inputs",      "within",  NULL
     };
 
     if (doc->root->type != JSON_OBJECT)
@@ -684,19 +684,55 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
         f->summary = json_string(json_get(doc->root, "summary"));
     if (json_get(doc->root, "example"))
         f->example = json_get(doc->root, "example");
+    if (json_get(doc->root, "within"))
+        f->within = json_get(doc->root, "within");
+    if (f->within &&
+        (f->within->type != JSON_OBJECT || !json_string(json_get(f->within, "key"))))
+        return json_error(doc, f->within, err, "expected an object with a \"key\"");
     if (f->example && f->example->type != JSON_OBJECT)
         return json_error(doc, f->example, err, "\"example\" is a configuration");
     return 0;
 }
 
-/* Loads TEXT, after the families that it extends, and merges each into F. */
+static int item_matches(const struct library_item *item, const cJSON *config,
+                        const char *type, struct err *err);
+
+/* The family of the model of CONFIG that lies within the one that ROOT describes, in
+ * place of ROOT's "extends".  1; 0: there is no such model; or -1 with *err set. */
+static int find_inner(const struct library_item **out, const struct family_library *lib,
+                      const struct json *root, const cJSON *config, struct err *err)
+{
+    const char *key = json_string(json_get(json_get(root, "within"), "key"));
+    const cJSON *inner = key ? cJSON_GetObjectItemCaseSensitive(config, key) : NULL;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(inner, "model_type");
+
+    if (!cJSON_IsString(type))
+        return 0;
+    for (size_t i = 0; i < lib->n; i++) {
+        int yes = item_matches(&lib->item[i], inner, type->valuestring, err);
+
+        if (yes)
+            *out = &lib->item[i];
+        if (yes)
+            return yes;
+    }
+    return err_set(err, ERR_INPUT,
+                   "no family matches model_type '%s' of its %s; one is described in "
+                   "a file for --family, see shardutils-family(5)",
+                   type->valuestring, key);
+}
+
+/* Loads TEXT, after the families that it extends, and merges each into F.  CONFIG is
+ * that of the model, or NULL. */
 static int load_chain(struct family *f, const struct family_library *lib,
-                      const char *file, const char *text, struct err *err)
+                      const char *file, const char *text, const cJSON *config,
+                      struct err *err)
 {
     struct family_state *s = f->state;
     int me = s->ndocs;
     const struct json *extends;
     const struct library_item *parent;
+    int inner;
 
     if (me == MAX_PARENTS)
         return err_set(err, ERR_INPUT,
@@ -716,7 +752,8 @@ static int load_chain(struct family *f, const struct family_library *lib,
         if (!parent)
             return json_error(&s->doc[me], extends, err,
                               "extends a family that is not known");
-        if (load_chain(f, lib, parent->file, parent->text, err) < 0)
+        inner = config ? find_inner(&parent, lib, s->doc[me].root, config, err) : 0;
+        if (inner < 0 || load_chain(f, lib, parent->file, parent->text, NULL, err) < 0)
             return -1;
     }
     if (!json_string(json_get(s->doc[me].root, "family")))
@@ -724,19 +761,26 @@ static int load_chain(struct family *f, const struct family_library *lib,
     return fold(f, &s->doc[me], err);
 }
 
-int family_parse(struct family **out, const struct family_library *lib,
-                 const char *file, const char *text, struct err *err)
+static int parse_for(struct family **out, const struct family_library *lib,
+                     const char *file, const char *text, const cJSON *config,
+                     struct err *err)
 {
     struct family *f = xcalloc(1, sizeof(*f));
 
     f->summary = "";
     f->state = xcalloc(1, sizeof(*f->state));
-    if (load_chain(f, lib, file, text, err) < 0) {
+    if (load_chain(f, lib, file, text, config, err) < 0) {
         family_free(f);
         return -1;
     }
     *out = f;
     return 0;
+}
+
+int family_parse(struct family **out, const struct family_library *lib,
+                 const char *file, const char *text, struct err *err)
+{
+    return parse_for(out, lib, file, text, NULL, err);
 }
 
 int family_read(struct family **out, const struct family_library *lib, const char *file,
@@ -803,10 +847,21 @@ static const char *nearest(const char *word, const char *const *known, size_t n)
     return best;
 }
 
+/* CONFIG: the model's, called NAME; or NULL. */
 static int parse_item(struct family **out, const struct family_library *lib,
-                      const struct library_item *item, struct err *err)
+                      const struct library_item *item, const cJSON *config,
+                      const char *name, struct err *err)
 {
-    if (family_parse(out, lib, item->file, item->text, err) < 0)
+    const struct library_item *inner;
+    int ret = 0;
+
+    if (config)
+        ret = find_inner(&inner, lib, item->doc.root, config, err);
+    if (ret < 0) {
+        err_prefix(err, "%s", name);
+        return -1;
+    }
+    if (parse_for(out, lib, item->file, item->text, config, err) < 0)
         return -1;
     (*out)->own = item->owned != NULL;
     return 0;
@@ -820,7 +875,7 @@ int family_find(struct family **out, const struct family_library *lib, const cha
     if (!item)
         return err_set(err, ERR_INPUT, "no family is called '%s'; the nearest is '%s'",
                        name, nearest(name, lib->name, lib->nnames));
-    return parse_item(out, lib, item, err);
+    return parse_item(out, lib, item, NULL, NULL, err);
 }
 
 static int config_lookup(void *arg, const char *name, size_t len,
@@ -890,7 +945,7 @@ int family_match(struct family **out, const struct family_library *lib,
         if (yes < 0)
             return -1;
         if (yes)
-            return parse_item(out, lib, &lib->item[i], err);
+            return parse_item(out, lib, &lib->item[i], config, config_name, err);
     }
     text = cJSON_GetObjectItemCaseSensitive(
         cJSON_GetObjectItemCaseSensitive(config, "text_config"), "model_type");
@@ -903,6 +958,44 @@ int family_match(struct family **out, const struct family_library *lib,
                    "%s: no family matches model_type '%s'; one is described in a file "
                    "for --family, see shardutils-family(5)",
                    config_name, type->valuestring);
+}
+
+void family_config(const struct family *f, cJSON *config)
+{
+    static const char *const outer[] = { "model_type", "architectures",
+                                         "tie_word_embeddings" };
+    const char *key = json_string(json_get(f->within, "key"));
+    const cJSON *inner = key ? cJSON_GetObjectItemCaseSensitive(config, key) : NULL;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(inner, "model_type"), *j;
+    const struct json *defaults =
+        cJSON_IsString(type)
+            ? json_get(json_get(f->within, "defaults"), type->valuestring)
+            : NULL;
+
+    if (!cJSON_IsObject(inner))
+        return;
+    cJSON_ArrayForEach(j, inner)
+    {
+        bool has = cJSON_GetObjectItemCaseSensitive(config, j->string) != NULL;
+
+        if (!strcmp(j->string, key))
+            continue;
+        for (size_t i = 0; has && i < sizeof(outer) / sizeof(*outer); i++)
+            if (!strcmp(outer[i], j->string))
+                goto next;
+        if (has)
+            cJSON_DeleteItemFromObjectCaseSensitive(config, j->string);
+        cJSON_AddItemToObject(config, j->string, cJSON_Duplicate(j, true));
+    next:;
+    }
+    for (const struct json *d = defaults ? defaults->first : NULL; d; d = d->next) {
+        double x;
+
+        if (!cJSON_GetObjectItemCaseSensitive(inner, d->key) && json_double(d, &x)) {
+            cJSON_DeleteItemFromObjectCaseSensitive(config, d->key);
+            cJSON_AddNumberToObject(config, d->key, x);
+        }
+    }
 }
 
 /* ---- flattened text ---- */
@@ -965,6 +1058,10 @@ void family_print(struct str *out, const struct family *f)
     print_table(out, "deal", &f->deal);
     print_table(out, "rope", &f->rope);
     print_table(out, "tensors", &f->tensors);
+    if (f->within) {
+        str_add(out, ",\n  \"within\": ");
+        json_print(out, f->within);
+    }
     if (f->inputs.n)
         print_table(out, "inputs", &f->inputs);
     if (f->part_config.n)

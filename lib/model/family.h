@@ -53,6 +53,7 @@ struct family {
     struct family_table config; /* config keys that it does not read: accepted values */
     struct family_table inputs; /* what a text brings by name: feed.h */
     struct family_table torch;  /* operations that PyTorch has otherwise */
+    const struct json *within;  /* where its keys are, or NULL: see family_config */
     struct family_table names;  /* how other frameworks store its tensors: names.h */
     struct family_section *section;
     size_t nsections;
@@ -83,6 +84,11 @@ MUST_CHECK int family_find(struct family **out, const struct family_library *lib
 MUST_CHECK int family_match(struct family **out, const struct family_library *lib,
                             const cJSON *config, const char *config_name,
                             struct err *err);
+/* Puts the keys of the model that lies within another one, in the object "within"
+ * names, where the keys of a model are: into CONFIG.  model_type, architectures and
+ * tie_word_embeddings stay those of the outer model, if it has them.  Keys that the
+ * inner one lacks get the defaults of its model_type. */
+void family_config(const struct family *f, cJSON *config);
 MUST_CHECK int family_read(struct family **out, const struct family_library *lib,
                            const char *file, struct err *err);
 /* Parses TEXT, which is copied; FILE is its name in messages. */

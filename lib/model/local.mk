@@ -78,7 +78,9 @@ family_files = \
     %D%/families/led.json \
     %D%/families/lfm2.json \
     %D%/families/llama.json \
+    %D%/families/llama4.json \
     %D%/families/llama4_text.json \
+    %D%/families/llava.json \
     %D%/families/longformer.json \
     %D%/families/longt5.json \
     %D%/families/luke.json \
@@ -88,6 +90,7 @@ family_files = \
     %D%/families/megatron_bert.json \
     %D%/families/minimax_m2.json \
     %D%/families/ministral.json \
+    %D%/families/ministral3.json \
     %D%/families/mistral.json \
     %D%/families/mixtral.json \
     %D%/families/mobilebert.json \
@@ -111,8 +114,10 @@ family_files = \
     %D%/families/prophetnet.json \
     %D%/families/qwen2.json \
     %D%/families/qwen2_moe.json \
+    %D%/families/qwen2_vl.json \
     %D%/families/qwen3.json \
     %D%/families/qwen3_moe.json \
+    %D%/families/qwen3_vl.json \
     %D%/families/roberta.json \
     %D%/families/roformer.json \
     %D%/families/seed_oss.json \

@@ -607,6 +607,7 @@ static int open_with(struct model **out, struct family *f, cJSON *config,
 
     m->state = xcalloc(1, sizeof(*m->state));
     m->state->family = f;
+    family_config(f, config);
     m->state->config = config;
     m->state->config_name = xstrdup(name);
     m->state->symbol = xcalloc(f->symbols.n + 1, sizeof(*m->state->symbol));
@@ -798,11 +799,16 @@ char *model_config_place_dup(const struct model *m, const char *path)
     const struct model_state *s = m->state;
     const struct json *j = NULL;
     struct json_doc doc = { 0 };
-    char *place;
+    char *place, *top = xstrndup(path, strcspn(path, "."));
 
     if (s->config_text && json_parse_config(&doc, s->config_name, s->config_text,
                                             strlen(s->config_text), NULL) == 0)
         j = doc.root;
+    if (j && !json_get(j, top))
+        j = json_get(j, json_string(json_get(s->family->within, "key"))
+                            ? json_get(s->family->within, "key")->text
+                            : top);
+    free(top);
     while (j && *path) {
         size_t n = strcspn(path, ".");
         char *key = xstrndup(path, n);

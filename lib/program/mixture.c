@@ -14,7 +14,8 @@
 #include "lib/base/mem.h"
 #include "lib/program/build.h"
 
-/* The symbol that counts the experts: that of the one capture that is not a section. */
+/* The symbol that counts the experts: that of the one capture that is not a section, or
+ * of several the one that is sharded over ep. */
 static int find_experts(struct builder *b, size_t at)
 {
     const struct family_table *captures = &model_family(b->m)->captures;
@@ -29,7 +30,8 @@ static int find_experts(struct builder *b, size_t at)
         for (int k = 0; k < n; k++)
             repeats |= !strcmp(section[k].name, e->key);
         for (int k = 0; k < b->m->scope.n && !repeats && symbol; k++)
-            if (!strcmp(b->m->scope.sym[k].name, symbol))
+            if (!strcmp(b->m->scope.sym[k].name, symbol) &&
+                (found < 0 || model_dealt_over(b->m, k) == MESH_EP))
                 found = k;
     }
     if (found < 0)
