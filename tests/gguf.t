@@ -48,6 +48,11 @@ tp-shard merge -q f32.gguf dir
 tp-run generate --max-tokens 4 --prompt "Hello World" dir > same
 ok "and answers as the directory that is made of it" cmp answer same
 ok "whose chat template is the file's" grep -qF '[{{ m.role }}]' dir/tokenizer_config.json
+echo '[{"role":"user","content":"Hello World"}]' > chat
+tp-run generate --max-tokens 4 --echo --chat chat f32.gguf > answer
+ok "a file alone takes a chat, by its template" grep -q 'Hello World' answer
+tp-run generate --max-tokens 4 --echo --chat chat dir > same
+ok "and answers it as the directory does" cmp answer same
 sed 's/llama-bpe/llama-abc/' bpe.gguf > other.gguf
 run "$top_builddir/tests/tokenize" other.gguf
 out_has "other.gguf: its tokenizer: how pre-tokenizer 'llama-abc' cuts a text is not known" "a pre-tokenizer that is not known is refused by name"

@@ -227,8 +227,8 @@ int main(int argc, char **argv)
         return 2;
     if (strcmp(argv[1], "-")) {
         if (fs_find_dir(&is_dir, argv[1], &err) < 0 ||
-            chat_open(&chat, is_dir ? argv[1] : "/nowhere", is_dir ? NULL : argv[1],
-                      &err) < 0)
+            chat_open(&chat, is_dir ? argv[1] : "/nowhere", NULL,
+                      is_dir ? NULL : argv[1], &err) < 0)
             fail(&err);
         if (!chat) {
             puts("no template");

@@ -95,7 +95,9 @@ int messages_open(struct messages_form *r, const struct session *s,
     if (!s->tokenizer)
         return err_set(err, ERR_INPUT, "%s: no tokenizer.json, which messages need",
                        dir);
-    if (chat_open(&r->chat, dir, o->template, err) < 0)
+    if (chat_open(&r->chat, dir,
+                  source_made(&s->checkpoint->source, "tokenizer_config.json"),
+                  o->template, err) < 0)
         return -1;
     return r->chat
                ? 0

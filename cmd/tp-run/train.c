@@ -474,7 +474,9 @@ static int open_files(struct data **out, const struct request *r,
     o.file = path;
     if (model_number(s->checkpoint->model, "vocab", &vocab))
         o.vocab = (uint64_t)vocab;
-    if (chat_open(&chat, s->checkpoint->home, NULL, &no_chat) < 0)
+    if (chat_open(&chat, s->checkpoint->home,
+                  source_made(&s->checkpoint->source, "tokenizer_config.json"), NULL,
+                  &no_chat) < 0)
         o.no_chat = no_chat.text;
     o.chat = chat;
     ret = data_open(out, &o, err);

@@ -554,10 +554,11 @@ int chat_encode(const struct chat *c, const struct tokenizer *t,
 
 /* ---- opening ---- */
 
-int chat_open(struct chat **out, const char *dir, const char *choice, struct err *err)
+int chat_open(struct chat **out, const char *dir, const char *config,
+              const char *choice, struct err *err)
 {
     struct chatfiles *files;
-    int ret = chatfiles_open(&files, dir, choice, err);
+    int ret = chatfiles_open(&files, dir, config, choice, err);
 
     if (ret == 0)
         *out = (struct chat *)files;

@@ -8,7 +8,7 @@
  *     struct chat_text text = { 0 };
  *     struct tokens ids = { 0 };
  *
- *     if (chat_open(&chat, dir, NULL, &err) < 0 ||
+ *     if (chat_open(&chat, dir, NULL, NULL, &err) < 0 ||
  *         chat_render(chat, &input, &text, &err) < 0 ||
  *         chat_encode(chat, tokenizer, &text, &ids, &err) < 0)
  *         ... */
@@ -28,14 +28,15 @@ struct chat;
 
 /* Opens the chat templates of the model in the directory DIR: chat_template.jinja and
  * chat_templates/NAME.jinja, or where there are none, "chat_template" of
- * tokenizer_config.json (a text, or a list of named ones).  CHOICE is one of these
+ * tokenizer_config.json (a text, or a list of named ones).  CONFIG is the text of that
+ * file where it is made of something else; NULL: it is read.  CHOICE is one of these
  * names, else the path of a file, which replaces the model's.  Without it (NULL), the
  * one named "tool_use" is used where a chat has tools, else "default".  A template
  * outside the subset is ERR_INPUT "FILE:LINE: cause", also where it is only opened.
  * *out is NULL, and the call succeeds, when the model has no template at all and CHOICE
  * is NULL. */
-MUST_CHECK int chat_open(struct chat **out, const char *dir, const char *choice,
-                         struct err *err);
+MUST_CHECK int chat_open(struct chat **out, const char *dir, const char *config,
+                         const char *choice, struct err *err);
 void chat_free(struct chat *c); /* NULL is fine */
 
 /* Does the own text of the template for chats with or without TOOLS contain WORD? */

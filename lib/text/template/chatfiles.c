@@ -200,14 +200,16 @@ static int read_config_templates(struct sources *s, const struct json_doc *doc,
     return 0;
 }
 
-/* FILE in DIR as JSON; *text is NULL if it is absent. */
+/* FILE in DIR, or the text MADE for it, as JSON; *text is NULL if it is absent. */
 static int read_json(struct json_doc *doc, char **path, char **text, const char *dir,
-                     const char *file, struct err *err)
+                     const char *file, const char *made, struct err *err)
 {
-    size_t n;
+    size_t n = made ? strlen(made) : 0;
 
     *path = fs_join_dup(dir, file);
-    if (fs_read_optional(text, &n, *path, MOST_CONFIG, err) < 0)
+    if (made)
+        *text = xstrdup(made);
+    else if (fs_read_optional(text, &n, *path, MOST_CONFIG, err) < 0)
         return -1;
     if (!*text)
         return 0;
@@ -221,7 +223,7 @@ static int read_json(struct json_doc *doc, char **path, char **text, const char 
 }
 
 static int read_config(struct chatfiles *f, struct sources *s, const char *dir,
-                       struct err *err)
+                       const char *made, struct err *err)
 {
     static const char *const files[] = { "tokenizer_config.json",
                                          "special_tokens_map.json" };
@@ -231,7 +233,7 @@ static int read_config(struct chatfiles *f, struct sources *s, const char *dir,
         struct json_doc doc;
         char *path, *text = NULL;
 
-        ret = read_json(&doc, &path, &text, dir, files[i], err);
+        ret = read_json(&doc, &path, &text, dir, files[i], i ? NULL : made, err);
         if (ret == 0 && text) {
             read_tokens(f, doc.root);
             if (!i)
@@ -304,14 +306,14 @@ static int choose(struct chatfiles *f, const struct sources *s, const char *choi
     return tools ? parse(&f->with_tools, tools, err) : 0;
 }
 
-int chatfiles_open(struct chatfiles **out, const char *dir, const char *choice,
-                   struct err *err)
+int chatfiles_open(struct chatfiles **out, const char *dir, const char *config,
+                   const char *choice, struct err *err)
 {
     struct chatfiles *f = xcalloc(1, sizeof(*f));
     struct sources s = { 0 };
     int ret = -1;
 
-    if (read_files(&s, dir, err) == 0 && read_config(f, &s, dir, err) == 0)
+    if (read_files(&s, dir, err) == 0 && read_config(f, &s, dir, config, err) == 0)
         ret = s.n || choice ? choose(f, &s, choice, err) : 0;
     if (ret == 0 && (f->usual || f->with_tools)) {
         *out = f;

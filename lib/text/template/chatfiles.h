@@ -27,7 +27,7 @@ struct chatfiles {
 
 /* As chat_open. */
 MUST_CHECK int chatfiles_open(struct chatfiles **out, const char *dir,
-                              const char *choice, struct err *err);
+                              const char *config, const char *choice, struct err *err);
 void chatfiles_free(struct chatfiles *f);
 /* The template for a chat with or without tools; NULL if there is none. */
 const struct template *chatfiles_template(const struct chatfiles *f, bool tools,
