@@ -191,6 +191,7 @@ shell_tests = \
     %D%/models.t \
     %D%/examples.t \
     %D%/adapter.t \
+    %D%/lora.t \
     %D%/alloc.t \
     %D%/mem-estimate.t \
     %D%/roundtrip.t \

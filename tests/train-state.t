@@ -53,7 +53,7 @@ for edit in 's/"form":"like"/"form":"rows"/|of the form .rows., which this progr
     's/"kind":"slot"/"kind":"sketch"/|of the kind .sketch., which this program' \
     's/{"role":"exp_avg",[^}]*},/{},/|an incomplete state' \
     '/^{"role":"exp_avg","kind"/d|its role .exp_avg. is none of "states"' \
-    's/^"cast"/"base":[{"name":"m.safetensors","size":7,"crc32":"0000000a"}],\n&/|it needs its base, m.safetensors'; do
+    's/^"cast"/"base":[{"name":"m.safetensors","size":7,"crc32":"0000000a"}],\n&/|a weight beside a "base"'; do
     rm -rf odd
     cp -r run/step-000002 odd
     sed -i "${edit%%|*}" odd/checkpoint.json

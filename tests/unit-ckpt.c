@@ -320,7 +320,7 @@ static const struct {
     { MESH, MESH ",\"states\":[]", "\"states\" in a manifest of version 2" },
     { V2,
       V3("\"base\":[{\"name\":\"m.safetensors\",\"size\":7,\"crc32\":\"0000000a\"}]"),
-      "it needs its base, m.safetensors (7 bytes with the CRC-32 0000000a)" },
+      "a weight beside a \"base\", which has the weights" },
     { V2, V3("\"base\":[{\"size\":7}]"), "a file without a name" },
     { T,
       "{\"name\":\"t\",\"format\":\"q4\",\"role\":\"weight\",\"dtype\":\"BF16\","

@@ -23,7 +23,9 @@
 #include "lib/base/str.h"
 #include "lib/cpu/cpu.h"
 #include "lib/reshard/smallfile.h"
+#include "lib/ckpt/locate.h"
 #include "lib/run/adapter.h"
+#include "lib/run/base.h"
 #include "lib/text/oldfiles.h"
 
 /* ---- ids ---- */
@@ -418,7 +420,7 @@ static int add_identity(struct str *all, const struct session *s, struct err *er
         const char *file = adapter_file(s->adapter, &size);
 
         str_add(all, adapter_config(s->adapter));
-        if (add_samples(all, file, size, err) < 0)
+        if (file && add_samples(all, file, size, err) < 0)
             ret = -1;
     }
     return ret;
@@ -459,13 +461,43 @@ static int check_adapter(struct session *s, struct err *err)
     if (s->opt.no_adapter && s->opt.adapter)
         return err_set(err, ERR_USAGE, "--ignore-adapter and --adapter: one of them");
     if (s->opt.adapter)
-        return adapter_open(&s->adapter, s->checkpoint, s->opt.adapter, err);
+        return adapter_open(&s->adapter, s->checkpoint, s->opt.adapter, err) < 0 ? -1
+               : launcher_is_front(&s->launcher)
+                   ? base_check(s->checkpoint, s->opt.adapter, err)
+                   : 0;
     if (s->opt.no_adapter || !smallfile_has(s->checkpoint, name))
         return 0;
     return err_set(err, ERR_INPUT,
                    "%s/%s: an adapter of this model, which is not applied unasked; "
                    "--ignore-adapter runs the model without it",
                    s->checkpoint->home, name);
+}
+
+/* Where *PATH is an adapter alone, it becomes the model that it belongs to: that of
+ * --base, or the one that its config names. */
+static int find_base(struct session *s, const char **path, struct err *err)
+{
+    char *located;
+    bool is = false;
+
+    if (checkpoint_find(*path, err) < 0 || locate_model(&located, *path, true, err) < 0)
+        return -1;
+    if (base_is_adapter(&is, located, err) < 0 || !is) {
+        free(located);
+        return err->kind     ? -1
+               : s->opt.base ? err_set(err, ERR_USAGE,
+                                       "--base: %s is no adapter, but a model", *path)
+                             : 0;
+    }
+    s->located = located;
+    if (s->opt.adapter || s->opt.no_adapter)
+        return err_set(err, ERR_USAGE, "--%s: %s is an adapter itself",
+                       s->opt.adapter ? "adapter" : "ignore-adapter", *path);
+    s->opt.adapter = located;
+    if (!s->opt.base && base_find(&s->base, located, err) < 0)
+        return -1;
+    *path = s->opt.base ? s->opt.base : s->base;
+    return 0;
 }
 
 static int open_model(struct session *s, const char *path, struct err *err)
@@ -477,7 +509,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
                                           .draw = opt->draw,
                                           .family_path = family_path(s->cmd) };
 
-    if (checkpoint_open(&s->checkpoint, path, &options, err) < 0)
+    if (find_base(s, &path, err) < 0 ||
+        checkpoint_open(&s->checkpoint, path, &options, err) < 0)
         return -1;
     if (!s->checkpoint->model)
         return err_set(err, ERR_INPUT,
@@ -894,6 +927,8 @@ void session_close(struct session *s)
     free(s->devices);
     adapter_close(s->adapter);
     checkpoint_close(s->checkpoint);
+    free(s->located);
+    free(s->base);
     launcher_close(&s->launcher);
 }
 

@@ -17,7 +17,7 @@
 struct session_options {
     struct mesh_options mesh;
     const char *family, *config, *sp_mode, *launcher, *backend, *comm, *kv_dtype,
-        *adapter;
+        *adapter, *base;
     const char *devices;  /* "0,2": of the backend; NULL: all */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
@@ -80,6 +80,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },       \
         { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL },  \
         { OPT_STRING, '\0', "adapter", &(o).adapter, "DIR", NULL, NULL, NULL },        \
+        { OPT_STRING, '\0', "base", &(o).base, "MODEL", NULL, NULL, NULL },            \
         { OPT_FLAG, '\0', "ignore-adapter", &(o).no_adapter, NULL, NULL, NULL, NULL }, \
         { OPT_FLAG, '\0', "unfused", &(o).unfused, NULL, NULL, NULL, NULL },           \
         { OPT_FLAG, '\0', "report-memory", &(o).memory, NULL, NULL, NULL, NULL },      \
@@ -97,7 +98,8 @@ struct session {
     struct session_options opt;
     struct launcher launcher;
     struct checkpoint *checkpoint;
-    struct adapter *adapter; /* of --adapter; or NULL */
+    struct adapter *adapter; /* of --adapter, or the MODEL is one; or NULL */
+    char *located, *base;    /* the adapter that MODEL is, and its model; or NULL */
     struct mesh mesh;
     int local_ranks;               /* ranks on this machine */
     int *devices;                  /* of --devices */

@@ -19,6 +19,8 @@
 #include "lib/estimate/memory.h"
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
+#include "lib/run/adapter.h"
+#include "lib/train/frozen.h"
 
 enum { MOST_TABLE = 1 << 26 };
 
@@ -86,7 +88,16 @@ enum { MOST_TABLE = 1 << 26 };
             NULL, SETTING_ADDED)                                                       \
     SETTING(SMOOTH, DOUBLE, SHARE, "label-smoothing", terms.smooth, "X", NULL,         \
             SETTING_ADDED)                                                             \
-    SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)
+    SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)       \
+    SETTING(LORA, STRING, TEXT, "lora", lora, "RANK[:NAMES]", NULL, SETTING_ADDED)     \
+    SETTING(ALPHA, DOUBLE, DOUBLE, "lora-alpha", lora_alpha, "X", NULL, SETTING_ADDED) \
+    SETTING(LORA_DROPOUT, DOUBLE, SHARE, "lora-dropout", lora_dropout, "X", NULL,      \
+            SETTING_ADDED)                                                             \
+    SETTING(RSLORA, FLAG, FLAG, "rslora", rslora, NULL, NULL, SETTING_ADDED)           \
+    SETTING(FREEZE, STRING, TEXT, "freeze", freeze, "NAMES", NULL, SETTING_ADDED)      \
+    SETTING(ONLY, STRING, TEXT, "train-only", only, "NAMES", NULL, SETTING_ADDED)      \
+    SETTING(WEIGHTS, CHOICE, CHOICE, "weights", frozen, "TYPE", session_weights_names, \
+            SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -604,8 +615,11 @@ static int check_model(struct request *r, struct err *err)
     struct train_options *o = &r->t.o;
     const char *state = r->weights ? r->weights : r->fork;
     struct schedule schedule;
+    const char *training = s->adapter               ? adapter_training(s->adapter)
+                           : s->checkpoint->sharded ? s->checkpoint->manifest.training
+                                                    : NULL;
 
-    if (state && !(s->checkpoint->sharded && s->checkpoint->manifest.training))
+    if (state && !training)
         return err_set(err, ERR_INPUT, "%s: has no state of a training", state);
     if (session_need_lm(s, err) < 0 ||
         check_config(NULL, s->checkpoint->model, KEYS_TRAINING, err) < 0)
@@ -628,13 +642,91 @@ static int check_model(struct request *r, struct err *err)
     schedule_begin(&schedule, &r->t.state.rates);
     if (!r->t.resumed && !r->t.forked)
         return 0;
-    if (train_state_read(&r->t, s->checkpoint, err) < 0)
+    if (train_state_read(&r->t, training, s->checkpoint->path, err) < 0)
         return -1;
     if (!r->t.resumed) { /* what is best is what this run has */
         r->t.state.best = (double)INFINITY;
         r->t.state.best_step = 0;
     }
     return 0;
+}
+
+/* The path of the model for an adapter's config. */
+static char *base_path_dup(const struct session *s)
+{
+    struct err none;
+    char *full = NULL;
+
+    if (fs_resolve(&full, s->checkpoint->path, &none) < 0)
+        full = NULL;
+    return full ? full : xstrdup(s->checkpoint->path);
+}
+
+/* Makes the adapter of --lora, or trains the one that the run goes on with. */
+static int set_adapter(struct train *t, struct err *err)
+{
+    struct session *s = t->session;
+    const struct train_options *o = &t->o;
+    struct adapter_wish w = { .alpha = o->lora_alpha,
+                              .dropout = o->lora_dropout,
+                              .rslora = o->rslora,
+                              .seed = o->seed };
+    size_t n = o->lora ? strcspn(o->lora, ":") : 0;
+    char *rank, *base;
+    int ret = 0;
+
+    if (!o->lora && !s->adapter) {
+        for (int i = S_ALPHA; i <= S_RSLORA; i++)
+            if (t->setting[i].given)
+                return err_set(err, ERR_USAGE, "--%s: give --lora as well",
+                               t->setting[i].option);
+        return 0;
+    }
+    if (s->adapter) {
+        adapter_train(s->adapter, s->checkpoint->model);
+        return 0;
+    }
+    rank = xstrndup(o->lora, n);
+    if (!str_u64(rank, &w.rank) || w.rank < 1 || w.rank > UINT32_MAX ||
+        (o->lora[n] && !o->lora[n + 1]))
+        ret = err_set(err, ERR_USAGE,
+                      "--lora: expected a rank such as 8, or 8:q_proj,v_proj, not '%s'",
+                      o->lora);
+    free(rank);
+    if (ret < 0)
+        return -1;
+    w.names = o->lora[n] ? o->lora + n + 1 : NULL;
+    base = base_path_dup(s);
+    ret = adapter_make(&s->adapter, s->checkpoint, &w, base, err);
+    free(base);
+    return ret;
+}
+
+/* Marks what is not trained. */
+static int set_trained(struct train *t, struct err *err)
+{
+    struct session *s = t->session;
+    const struct train_options *o = &t->o;
+    struct model *m = s->checkpoint->model;
+
+    if (set_adapter(t, err) < 0)
+        return -1;
+    if (s->adapter && (o->freeze || o->only))
+        return err_set(err, ERR_USAGE,
+                       "--%s: an adapter alone is trained, and all else is frozen",
+                       o->freeze ? "freeze" : "train-only");
+    if (s->adapter && s->opt.draw)
+        return err_set(err, ERR_USAGE,
+                       "--init: an adapter needs a model that has been trained");
+    if (o->freeze && o->only)
+        return err_set(err, ERR_USAGE,
+                       "--freeze and --train-only: one of them says what is trained");
+    if (s->adapter)
+        frozen_all(m);
+    return (o->freeze && frozen_names(m, "--freeze", o->freeze, true, err) < 0) ||
+                   (o->only && frozen_names(m, "--train-only", o->only, false, err) < 0)
+               ? -1
+               : 0;
 }
 
 static struct program_options options_of(const struct train *t)
@@ -917,12 +1009,15 @@ static int prepare(struct request *r, const struct cmd *cmd,
         check_numbers(r, err) < 0 || parse_pipeline(r, err) < 0)
         return -1;
     opt->draw = t->o.init && !t->resumed && !t->forked;
+    opt->weights = t->o.frozen;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
     if (opt->draw && t->session->checkpoint->sharded)
         return err_set(err, ERR_USAGE, "--init: %s has been cut; give its original",
                        r->model);
-    ret = check_model(r, err);
+    ret = set_trained(t, err);
+    if (ret == 0)
+        ret = check_model(r, err);
     if (ret == 0)
         ret = check_program(t, err);
     if (launcher_agree(&t->session->launcher, ret, err) < 0 ||
@@ -996,6 +1091,7 @@ int train_main(const char *program, int argc, char **argv)
                                        .beta1 = 0.9,
                                        .beta2 = 0.999,
                                        .eps = 1e-8,
+                                       .lora_alpha = 8,
                                        .clip = 1,
                                        .dropout = -1,
                                        .rates = { .least = -1,
@@ -1018,7 +1114,7 @@ int train_main(const char *program, int argc, char **argv)
     const char *out = NULL;
     bool has_epochs = false;
 #define SETTING(id, type, kind, name, member, arg, choices, fixed) \
-    { SETTING_##kind, name, &o->member, choices, false, fixed, NULL },
+    { SETTING_##kind, name, &o->member, choices, false, fixed, NULL, NULL },
     struct setting set[SETTINGS] = { SETTINGS_LIST(SETTING) };
 #undef SETTING
 #define SETTING(id, type, kind, name, member, arg, choices, fixed) \
@@ -1060,6 +1156,8 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "family", &opt.family, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "config", &opt.config, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "launcher", &opt.launcher, "WHO", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "adapter", &opt.adapter, "DIR", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "base", &opt.base, "MODEL", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "ignore-adapter", &opt.no_adapter, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "threads", &opt.threads, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "backend", &opt.backend, "NAME", NULL, NULL, NULL },

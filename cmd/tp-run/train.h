@@ -34,7 +34,12 @@ struct train_options {
     bool keep_best; /* and the one with the lowest evaluation loss */
     bool log_samples;
     double stop_after; /* seconds; 0: never */
-    int early_stop;    /* evaluations without gain that end the run; 0: any number */
+    const char *lora;  /* RANK[:NAMES] of an adapter that is trained; or NULL */
+    double lora_alpha, lora_dropout;
+    bool rslora;
+    const char *freeze, *only; /* names of what is not trained; of all that is */
+    int frozen;                /* enum weights_form of matrices that are not trained */
+    int early_stop; /* evaluations without gain that end the run; 0: any number */
 };
 
 enum { SETTING_ADDED = 2, SETTING_TURNED, SETTING_LATER };
@@ -51,7 +56,8 @@ struct setting {
         SETTING_MAYBE,   /* at least 0; or -1, which cannot be given: a default */
         SETTING_SPIKES,  /* 0, or above 1 */
         SETTING_CHOICE,
-        SETTING_FLAG /* 0 or 1 in its file */
+        SETTING_TEXT, /* a const char *; not given: NULL, which is "" in its file */
+        SETTING_FLAG  /* 0 or 1 in its file */
     } kind;
     const char *option; /* on the command line; '-' becomes '_' in its key */
     void *value;
@@ -61,6 +67,7 @@ struct setting {
                  * older runs lack it, which had the default, or with SETTING_TURNED the
                  * flag; SETTING_LATER: may change, and older runs lack it: */
     char *usual; /* that, as in run.json; NULL for others */
+    char *text;  /* of SETTING_TEXT, as read; or NULL */
 };
 
 /* Notes what the N settings at S have before options are read. */
@@ -202,7 +209,8 @@ MUST_CHECK int train_dir_last_loss(double *loss, const char *dir, struct err *er
 void train_settings_print(struct str *out, const struct train *t);
 /* Converts the state to the JSON of a manifest, and back. */
 char *train_state_dup(const struct train *t, const struct train_state *s);
-MUST_CHECK int train_state_read(struct train *t, const struct checkpoint *c,
+/* TEXT is the manifest's, or NULL; PATH has it. */
+MUST_CHECK int train_state_read(struct train *t, const char *text, const char *path,
                                 struct err *err);
 
 /* ---- trainlog.c ---- */

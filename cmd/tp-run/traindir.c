@@ -18,6 +18,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
 #include "lib/base/str.h"
+#include "lib/run/adapter.h"
 
 static const char RUN[] = "run.json", LOG[] = "log.jsonl", FORMAT[] = "shardutils-run";
 
@@ -366,6 +367,10 @@ static void add_value(struct str *out, const struct setting *s)
     case SETTING_CHOICE:
         str_add_json(out, s->choices[*(const int *)s->value]);
         break;
+    case SETTING_TEXT:
+        str_add_json(
+            out, *(const char *const *)s->value ? *(const char *const *)s->value : "");
+        break;
     case SETTING_FLAG:
         str_addf(out, "%d", *(const bool *)s->value);
         break;
@@ -388,8 +393,10 @@ void train_settings_note(struct setting *s, size_t n)
 
 void train_settings_clear(struct setting *s, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         free(s[i].usual);
+        free(s[i].text);
+    }
 }
 
 void train_settings_print(struct str *out, const struct train *t)
@@ -422,7 +429,7 @@ const char *train_setting_fault(const struct setting *s)
 }
 
 /* Sets S to the value J; false when J has another type. */
-static bool read_value(const struct setting *s, const struct json *j)
+static bool read_value(struct setting *s, const struct json *j)
 {
     const char *word = json_string(j);
     int64_t i;
@@ -449,6 +456,13 @@ static bool read_value(const struct setting *s, const struct json *j)
                 return true;
             }
         return false;
+    case SETTING_TEXT:
+        if (!word)
+            return false;
+        free(s->text);
+        s->text = xstrdup(word);
+        *(const char **)s->value = *word ? s->text : NULL;
+        return true;
     case SETTING_FLAG:
         if (!json_i64(j, &i) || i < 0 || i > 1)
             return false;
@@ -529,23 +543,34 @@ int train_files_note(struct train *t, struct err *err)
 {
     const struct checkpoint *c = t->session->checkpoint;
     struct train_list *list = &t->files.weights;
-    const char *model = t->files.model;
+    const struct session *s = t->session;
+    const char *model = t->files.model, *file = NULL;
+    char *base = NULL, *config = NULL;
+    uint64_t size;
     int ret = 0;
 
-    if (c->sharded) /* its manifest has the checksums of all files */
-        return add_weights(list, model, MANIFEST_NAME, err);
-    if (c->source.config) {
-        char *config;
-
-        /* a run may be resumed from another directory */
-        if (fs_resolve(&config, c->source.config_path, err) < 0)
+    if (s->adapter)
+        file = adapter_file(s->adapter, &size);
+    if (file && add_weights(list, file, NULL, err) < 0)
+        return -1;
+    if (s->located) { /* the model is that of an adapter */
+        if (fs_resolve(&base, c->path, err) < 0)
             return -1;
-        ret = add_weights(list, config ? config : c->source.config_path, NULL, err);
-        free(config);
+        model = base ? base : c->path;
     }
-    for (size_t i = 0; ret == 0 && i < c->source.ninputs; i++)
+    if (c->sharded) /* its manifest has the checksums of all files */
+        ret = add_weights(list, model, MANIFEST_NAME, err);
+    else if (c->source.config) {
+        /* a run may be resumed from another directory */
+        ret = fs_resolve(&config, c->source.config_path, err);
+        if (ret == 0)
+            ret = add_weights(list, config ? config : c->source.config_path, NULL, err);
+    }
+    for (size_t i = 0; ret == 0 && !c->sharded && i < c->source.ninputs; i++)
         ret = add_weights(list, model,
                           c->source.single ? NULL : c->source.input[i].name, err);
+    free(config);
+    free(base);
     return ret;
 }
 
@@ -772,17 +797,17 @@ char *train_state_dup(const struct train *t, const struct train_state *s)
     return str_steal(&out);
 }
 
-int train_state_read(struct train *t, const struct checkpoint *c, struct err *err)
+int train_state_read(struct train *t, const char *text, const char *path,
+                     struct err *err)
 {
-    const char *text = c->manifest.training;
     struct train_state s = { .best = (double)INFINITY, .eval_loss = (double)NAN };
     const struct json *rates;
     struct json_doc doc;
     int ret = 0;
 
     if (!text)
-        return err_set(err, ERR_INPUT, "%s: has no state of a training", c->path);
-    if (json_parse(&doc, c->path, text, strlen(text), err) < 0)
+        return err_set(err, ERR_INPUT, "%s: has no state of a training", path);
+    if (json_parse(&doc, path, text, strlen(text), err) < 0)
         return -1;
     if (!json_u64(json_get(doc.root, "step"), &s.step) ||
         !json_u64(json_get(doc.root, "updates"), &s.updates) ||

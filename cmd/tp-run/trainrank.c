@@ -424,6 +424,7 @@ static int open_work(struct work *w, struct err *err)
         .table = t->table,
         .deterministic = o->deterministic,
         .recompute = o->recompute,
+        .frozen = (enum weights_form)o->frozen,
         .zero = o->zero,
         .dropout = o->dropout,
         .seed = o->seed,

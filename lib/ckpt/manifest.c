@@ -69,8 +69,7 @@ struct reader {
     struct jsonlex lex;
     struct manifest *m;
     size_t source_cap, file_cap, tensor_cap;
-    bool listed;               /* "states" was read */
-    struct manifest_file base; /* the first file of "base"; .name NULL: none */
+    bool listed; /* "states" was read */
 };
 
 static int want(struct reader *r, enum jsonlex_token token, const char *what,
@@ -533,13 +532,11 @@ static int check_states(struct reader *r, struct err *err)
             return err_set(err, ERR_INPUT,
                            "%s: %s: its role '%s' is none of \"states\"", path,
                            m->tensor[i].name, m->tensor[i].role);
-    if (r->base.name)
-        return err_set(
-            err, ERR_INPUT,
-            "%s: holds no weights of the model: it needs its base, %s (%" PRIu64
-            " bytes with the CRC-32 %08" PRIx32
-            "), and this program reads no such checkpoint",
-            path, r->base.name, r->base.size, r->base.crc);
+    for (size_t i = 0; i < m->ntensors && m->nbase; i++)
+        if (!strcmp(m->tensor[i].role, "weight"))
+            return err_set(err, ERR_INPUT,
+                           "%s: %s: a weight beside a \"base\", which has the weights",
+                           path, m->tensor[i].name);
     return 0;
 }
 
@@ -710,9 +707,12 @@ static int read_bases(struct reader *r, struct err *err)
     ret = read_array(r, read_file, err);
     r->m = m;
     r->file_cap = cap;
-    if (ret == 0 && of_base.nfiles) {
-        r->base = of_base.file[0];
-        r->base.name = pool_strdup(&m->pool, r->base.name);
+    if (ret == 0) {
+        for (size_t i = 0; i < of_base.nfiles; i++)
+            of_base.file[i].name = pool_strdup(&m->pool, of_base.file[i].name);
+        m->base = of_base.file;
+        m->nbase = of_base.nfiles;
+        of_base.file = NULL;
     }
     manifest_clear(&of_base);
     return ret;
@@ -866,6 +866,7 @@ void manifest_clear(struct manifest *m)
     free(m->file);
     free(m->tensor);
     free(m->state);
+    free(m->base);
     pool_clear(&m->pool);
     *m = (struct manifest){ 0 };
 }

@@ -78,8 +78,8 @@ struct manifest_state {
 };
 
 struct manifest {
-    int version; /* as read; MANIFEST_VERSION is written if there are states, else
-                  * MANIFEST_STATELESS, which older programs read */
+    int version; /* as read; MANIFEST_VERSION is written if there are states or a base,
+                  * else MANIFEST_STATELESS, which older programs read */
     int mesh[MANIFEST_AXES]; /* tp sp ep dp pp */
     int nparts;              /* number of shard files: tp * ep * pp */
     const int *stages;    /* [pp] layers of each pipeline stage; NULL: divided evenly */
@@ -98,6 +98,8 @@ struct manifest {
     size_t ntensors;
     struct manifest_state *state; /* every role but "weight" that a tensor has */
     size_t nstates;
+    struct manifest_file *base; /* weight files of the model, which are elsewhere; */
+    size_t nbase;               /* 0: the checkpoint has the model's weights */
     const uint32_t
         *rank_config; /* [nparts] CRC-32 of each shard's config.json; NULL: none */
     struct pool pool; /* private: memory of manifest_read */

@@ -37,7 +37,7 @@ static void put_state(struct str *b, const struct manifest_state *s, bool first)
 static void put_head(struct str *b, const struct manifest *m)
 {
     str_addf(b, "{\"format\":\"%s\",\"version\":%d,\n\"mesh\":{", MANIFEST_FORMAT,
-             m->nstates ? MANIFEST_VERSION : MANIFEST_STATELESS);
+             m->nstates || m->nbase ? MANIFEST_VERSION : MANIFEST_STATELESS);
     for (int a = 0; a < MANIFEST_AXES; a++)
         str_addf(b, "%s\"%s\":%d", a ? "," : "", manifest_axes[a], m->mesh[a]);
     str_addc(b, '}');
@@ -54,6 +54,14 @@ static void put_head(struct str *b, const struct manifest *m)
     for (size_t i = 0; i < m->nstates; i++)
         put_state(b, &m->state[i], !i);
     if (m->nstates)
+        str_addc(b, ']');
+    for (size_t i = 0; i < m->nbase; i++) {
+        str_add(b, i ? ",\n{\"name\":" : ",\n\"base\":[\n{\"name\":");
+        str_add_json(b, m->base[i].name);
+        str_addf(b, ",\"size\":%" PRIu64 ",\"crc32\":\"%08" PRIx32 "\"}",
+                 m->base[i].size, m->base[i].crc);
+    }
+    if (m->nbase)
         str_addc(b, ']');
     str_addf(b, ",\n\"cast\":%s,\n\"config\":", m->cast ? "true" : "false");
     str_add_json(b, m->config);

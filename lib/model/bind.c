@@ -456,6 +456,19 @@ static bool is_frequencies(const struct model *m, const char *name)
            (n == tail || name[n - tail - 1] == '.');
 }
 
+char *model_module_dup(const struct model *m, size_t t)
+{
+    const struct model_tensor *it = &m->tensor[t];
+    const struct tensor_def *d = &m->state->def[it->kind];
+    uint64_t value[2] = { (uint64_t)(it->layer < 0 ? it->expert : it->layer),
+                          (uint64_t)it->expert };
+    char *name = make_name(d->name[0], value), *dot = strrchr(name, '.');
+
+    if (dot)
+        *dot = '\0';
+    return name;
+}
+
 long model_match(const struct model *m, const char *name)
 {
     return bind_match(m, name);

@@ -724,7 +724,8 @@ void model_free(struct model *m)
     free(m);
 }
 
-void model_adapt(struct model *m, size_t t, bool turned, uint64_t rank, double scale)
+struct model_adapter *model_adapt(struct model *m, size_t t, bool turned, uint64_t rank,
+                                  double scale)
 {
     struct leaf leaf = {
         .size = rank,
@@ -740,6 +741,7 @@ void model_adapt(struct model *m, size_t t, bool turned, uint64_t rank, double s
     a = &m->adapter[m->nadapters++];
     *a = (struct model_adapter){ .tensor = t, .turned = turned, .scale = scale };
     axis_copy(&a->rank, &axis);
+    return a;
 }
 
 void model_adapter_axes(const struct model *m, size_t i, bool up,

@@ -50,6 +50,8 @@ struct model_adapter {
     bool turned;      /* which is [in][out] */
     struct axis rank; /* sharded by no mesh */
     double scale;
+    bool trained;   /* training changes A and B */
+    double dropout; /* and drops elements of what A reads at this rate */
 };
 
 struct model {
@@ -135,9 +137,14 @@ long model_find(const struct model *m, const char *name);
 
 /* Index of the tensor that has NAME among the names that the family knows, or -1. */
 long model_match(const struct model *m, const char *name);
-/* Appends an adapter of the two-dimensional tensor T.  Programs that are built from
- * then on have it (lib/program/pass-adapters.c). */
-void model_adapt(struct model *m, size_t t, bool turned, uint64_t rank, double scale);
+/* The module of transformers that has tensor T, whatever prefix the files' names have:
+ * "model.layers.3.self_attn.q_proj".  The caller frees it. */
+char *model_module_dup(const struct model *m, size_t t);
+/* Appends an adapter of the two-dimensional tensor T, not trained.  Programs that are
+ * built from then on have it (lib/program/pass-adapters.c).  Valid until the next call.
+ */
+struct model_adapter *model_adapt(struct model *m, size_t t, bool turned, uint64_t rank,
+                                  double scale);
 /* The axes of adapter I's A, from *axis[0] on, or of its B if UP. */
 void model_adapter_axes(const struct model *m, size_t i, bool up,
                         const struct axis *axis[2]);

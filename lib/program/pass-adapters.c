@@ -8,12 +8,14 @@
  *   partial    its columns here  partial      replicated      partial: linear in u
  *   replicated replicated        replicated   replicated      replicated
  *
- * So an adapter costs no collective: its sum over ranks is y's own. */
+ * So an adapter costs no collective: its sum over ranks is y's own.  A program with a
+ * derivative drops elements of x before A, if the adapter asks for it. */
 #include "lib/program/pass.h"
 
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 
 struct adapting {
     struct builder *b;
@@ -69,6 +71,38 @@ static struct inst *emit(struct adapting *a, enum op op, const struct inst *inst
     return made;
 }
 
+/* The seed of adapter I's dropout: FNV-1a of what it adapts. */
+static uint64_t site_of(const struct model *m, size_t i)
+{
+    const struct model_tensor *t = &m->tensor[m->adapter[i].tensor];
+    char *text = str_dupf("lora.%s.%d.%d.%zu", t->key, t->layer, t->expert, i);
+    uint64_t h = 0xCBF29CE484222325;
+
+    for (const char *p = text; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001B3;
+    free(text);
+    return h;
+}
+
+/* What adapter I reads of X, the source of the product INST. */
+static int drop(struct adapting *a, const struct inst *inst, size_t i, int x)
+{
+    const struct model_adapter *own = &a->b->m->adapter[i];
+    enum place place = a->b->p->value[x].place;
+    struct inst *made;
+    struct axis col; /* the types move */
+
+    if (!a->b->opt->reverse || !(own->dropout > 0))
+        return x;
+    axis_copy(&col, &a->b->type[x].col);
+    made = emit(a, OP_DROPOUT, inst, x, &col, place);
+    made->drop.rate = own->dropout;
+    made->drop.site = site_of(a->b->m, i);
+    made->drop.gather = place == PLACE_CUT ? build_gather(a->b, &col) : -1;
+    axis_clear(&col);
+    return made->dst;
+}
+
 /* Appends adapter I of the product INST, whose result is Y so far; returns the sum. */
 static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
 {
@@ -79,8 +113,8 @@ static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
     struct inst *made;
     int u, w = weight_of(a, i, false);
 
-    made = emit(a, OP_LINEAR, inst, inst->src[0], &a->b->m->adapter[i].rank,
-                cut ? PLACE_WHOLE : place);
+    made = emit(a, OP_LINEAR, inst, drop(a, inst, i, inst->src[0]),
+                &a->b->m->adapter[i].rank, cut ? PLACE_WHOLE : place);
     made->weight = w;
     made->tree = inst->tree; /* it sums over the same columns */
     u = made->dst;

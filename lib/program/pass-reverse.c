@@ -79,7 +79,7 @@ static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int
     struct value *v;
     int dst;
 
-    if (r->b->m->tensor[its->tensor].frozen)
+    if (!program_trains(r->p, w))
         return;
     inst = build_emit_plain(r->b, op, its->rows * its->cols, DTYPE_F32, ROWS_ONE);
     dst = inst->dst;
@@ -228,6 +228,8 @@ static int product(struct reverse *r, int d, enum op back, enum op outer, bool t
     int x = r->inst.src[0], w = r->inst.weight;
     struct inst *inst = emit_like(r, back, x, 1, &d);
 
+    if (place_of(r, x) == PLACE_PARTIAL) /* between the two products of an adapter */
+        r->p->value[inst->dst].place = PLACE_WHOLE;
     inst->weight = w;
     if (back == OP_HEAD_LINEAR || back == OP_HEAD_MATMUL) {
         inst->head.a = r->inst.head.b;
@@ -653,12 +655,13 @@ static bool has_copies(const struct builder *b, const struct axis *a)
 static void mark_weight(struct builder *b, const struct inst *inst, int w)
 {
     struct weight *its = &b->p->weight[w];
-    const struct model_tensor *t = &b->m->tensor[its->tensor];
+    const struct axis *axis[MODEL_MAX_DIMS];
+    int ndim = program_weight_axes(b->p, w, axis);
     bool cut = false, copies = false;
 
-    for (int k = 0; k < t->ndim; k++) {
-        cut |= build_cuts(b, t->axis[k]);
-        copies |= build_cuts(b, t->axis[k]) && has_copies(b, t->axis[k]);
+    for (int k = 0; k < ndim; k++) {
+        cut |= build_cuts(b, axis[k]);
+        copies |= build_cuts(b, axis[k]) && has_copies(b, axis[k]);
     }
     if (b->p->mesh.size[MESH_TP] > 1 &&
         (copies || (!cut && b->p->value[inst->dst].place != PLACE_WHOLE)))
@@ -672,12 +675,13 @@ static int check_weights(const struct reverse *r)
     const struct program *p = r->p;
 
     for (int i = 0; i < p->nweights && is_spread(r); i++)
-        if (p->weight[i].summed) {
-            char *what = str_dupf("the gradient of %s",
-                                  r->p->model->tensor[p->weight[i].tensor].name);
+        if (p->weight[i].summed && program_trains(p, i)) {
+            char *name = program_weight_name_dup(p, i);
+            char *what = str_dupf("the gradient of %s", name);
 
             refuse_sum(r, what);
             free(what);
+            free(name);
             return -1;
         }
     return 0;

@@ -441,6 +441,40 @@ enum feed program_positions(const struct program *p, const struct inst *inst)
                                 : FEED_POSITIONS;
 }
 
+/* ---- weights ---- */
+
+bool program_trains(const struct program *p, int i)
+{
+    const struct weight *w = &p->weight[i];
+
+    return w->adapter ? p->model->adapter[w->adapter - 1].trained
+                      : !p->model->tensor[w->tensor].frozen;
+}
+
+int program_weight_axes(const struct program *p, int i,
+                        const struct axis *axis[MODEL_MAX_DIMS])
+{
+    const struct weight *w = &p->weight[i];
+    const struct model_tensor *t = &p->model->tensor[w->tensor];
+
+    if (w->adapter) {
+        model_adapter_axes(p->model, (size_t)w->adapter - 1, w->up, axis);
+        return 2;
+    }
+    memcpy(axis, t->axis, (size_t)t->ndim * sizeof(*axis));
+    return t->ndim;
+}
+
+char *program_weight_name_dup(const struct program *p, int i)
+{
+    const struct weight *w = &p->weight[i];
+
+    return str_dupf("%s%s", p->model->tensor[w->tensor].name,
+                    !w->adapter ? ""
+                    : w->up     ? " lora_B"
+                                : " lora_A");
+}
+
 void program_free(struct program *p)
 {
     if (!p)

@@ -361,6 +361,14 @@ MUST_CHECK int program_build(struct program **out, const struct model *model,
                              const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
+/* Does training change weight I? */
+bool program_trains(const struct program *p, int i);
+/* The axes of weight I's tensor, from AXIS[0] on; returns their number. */
+int program_weight_axes(const struct program *p, int i,
+                        const struct axis *axis[MODEL_MAX_DIMS]);
+/* The name of weight I in messages; the caller frees it. */
+char *program_weight_name_dup(const struct program *p, int i);
+
 /* The inverse frequencies for a sequence of LENGTH tokens: R's own, or those that it
  * writes to OUT[dim/2]. */
 const double *program_rope_at(const struct rope *r, uint64_t length, double *out);

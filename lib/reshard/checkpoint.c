@@ -189,6 +189,14 @@ static int open_sharded(struct checkpoint *c, const struct checkpoint_options *o
 
     if (manifest_read(m, path, err) < 0)
         goto out;
+    if (m->nbase && !opt->no_model) {
+        err_set(err, ERR_INPUT,
+                "%s: holds no weights of the model: it needs its base, %s (%" PRIu64
+                " bytes with the CRC-32 %08" PRIx32
+                "); give the base, and this directory with --adapter",
+                path, m->base[0].name, m->base[0].size, m->base[0].crc);
+        goto out;
+    }
     for (int a = 0; a < MESH_NAXES; a++)
         c->mesh.size[a] = m->mesh[a];
     c->mesh.stages = m->stages;

@@ -1,7 +1,6 @@
 /* adapter - low-rank adapters of a model, as PEFT writes them */
 #include "lib/run/adapter.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,171 +8,31 @@
 #include <unistd.h>
 
 #include "lib/base/fs.h"
-#include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/rng.h"
+#include "lib/ckpt/manifest.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/model/expr.h"
+#include "lib/model/family.h"
 #include "lib/program/packable.h"
-
-enum { MOST_CONFIG = 1 << 20 };
 
 static const char PREFIX[] = "base_model.model.";
 static const char *const sides[2] = { ".lora_A.weight", ".lora_B.weight" };
 
 struct adapter {
-    char *text, *config, *path; /* the config's text and path; the weights' path */
-    struct json_doc doc;        /* of the config */
-    bool parsed, opened;        /* doc is; stored is */
+    struct adapter_config config; /* of a new one: .text alone */
+    char *dir, *path;             /* and of the weights; NULL: it is new, */
+    struct manifest manifest;     /* of a checkpoint of tp-run train; else empty */
+    uint64_t seed;                /* and A is drawn with this */
+    bool opened;                  /* stored is */
     int fd;
     struct safetensors stored;
     size_t first; /* in model.adapter */
     struct pair {
-        const struct tensor *side[2]; /* A, B */
+        const struct tensor *side[2]; /* A, B; NULL: new */
     } * pair;                         /* [n] */
     size_t n;
 };
-
-/* ---- the config ---- */
-
-static bool is_in(const char *const *list, const char *word)
-{
-    while (*list && strcmp(*list, word) != 0)
-        list++;
-    return *list;
-}
-
-static bool is_nothing(const struct json *j)
-{
-    return j->type == JSON_NULL || j->type == JSON_FALSE ||
-           ((j->type == JSON_ARRAY || j->type == JSON_OBJECT ||
-             j->type == JSON_STRING) &&
-            !j->n);
-}
-
-/* Settings that only training reads, or that the tensors tell. */
-static const char *const told[] = { "peft_type",
-                                    "r",
-                                    "lora_alpha",
-                                    "use_rslora",
-                                    "rank_pattern",
-                                    "alpha_pattern",
-                                    "target_modules",
-                                    "exclude_modules",
-                                    "layers_to_transform",
-                                    "layers_pattern",
-                                    "fan_in_fan_out",
-                                    "lora_dropout",
-                                    "task_type",
-                                    "inference_mode",
-                                    "base_model_name_or_path",
-                                    "revision",
-                                    "peft_version",
-                                    "auto_mapping",
-                                    "loftq_config",
-                                    "runtime_config",
-                                    "qalora_group_size",
-                                    "ensure_weight_tying",
-                                    "megatron_core",
-                                    NULL };
-
-/* Initializations that leave the model's own weights alone. */
-static const char *const plain_starts[] = { "gaussian", "orthogonal", "eva", NULL };
-
-static int check_config(const struct adapter *a, struct err *err)
-{
-    const struct json *root = a->doc.root, *type = json_get(root, "peft_type");
-    const struct json *rs = json_get(root, "use_rslora");
-
-    if (root->type != JSON_OBJECT)
-        return json_error(&a->doc, root, err, "not an adapter's config");
-    if (!type || !json_string(type) || strcmp(type->text, "LORA") != 0)
-        return err_set(err, ERR_NO, "%s: peft_type %s: only LORA is read", a->config,
-                       type && json_string(type) ? type->text : "is not given");
-    if (rs && rs->type != JSON_TRUE && rs->type != JSON_FALSE && rs->type != JSON_NULL)
-        return json_error(&a->doc, rs, err, "use_rslora is neither true nor false");
-    for (const struct json *j = root->first; j; j = j->next) {
-        if (is_in(told, j->key) || is_nothing(j) ||
-            (!strcmp(j->key, "bias") && json_string(j) && !strcmp(j->text, "none")) ||
-            (!strcmp(j->key, "init_lora_weights") &&
-             (j->type == JSON_TRUE ||
-              (json_string(j) && is_in(plain_starts, j->text)))))
-            continue;
-        return err_set(err, ERR_NO, "%s: %s: an adapter with this setting is not read",
-                       a->config, j->key);
-    }
-    return 0;
-}
-
-/* Is the module NAME one that PATTERN, a key of rank_pattern or alpha_pattern, names:
- * it or its end after a full stop.  Only names are read, not PEFT's expressions. */
-static bool names(const char *pattern, const char *name)
-{
-    size_t n = strlen(pattern), all = strlen(name);
-
-    return n <= all && !strcmp(name + all - n, pattern) &&
-           (n == all || name[all - n - 1] == '.');
-}
-
-/* What the config states of the module NAME: the first member of PATTERNS that names
- * it, or the config's member KEY; NULL: nothing.  *other becomes a member of PATTERNS
- * before it that is not a name, or NULL. */
-static const struct json *stated(const struct adapter *a, const char *patterns,
-                                 const char *key, const char *name,
-                                 const struct json **other)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
-    const struct json *pattern = json_get(a->doc.root, patterns);
-
-    *other = NULL;
-    for (const struct json *k = pattern ? pattern->first : NULL; k; k = k->next) {
-        if (!k->key || k->key[strspn(k->key, plain)])
-            *other = k;
-        else if (names(k->key, name))
-            return k;
-    }
-    return json_get(a->doc.root, key);
-}
-
-/* Sets *scale of the module NAME: lora_alpha / RANK, or / sqrt(RANK) with use_rslora.
- */
-static int find_scale(double *scale, const struct adapter *a, const char *name,
-                      uint64_t rank, struct err *err)
-{
-    const struct json *rs = json_get(a->doc.root, "use_rslora"), *other;
-    const struct json *j = stated(a, "alpha_pattern", "lora_alpha", name, &other);
-    double alpha;
-
-    if (other)
-        return err_set(err, ERR_NO, "%s: alpha_pattern: %s: only names are read",
-                       a->config, other->key ? other->key : "a list");
-    if (!j || !json_double(j, &alpha) || !isfinite(alpha))
-        return json_error(&a->doc, j, err, "lora_alpha is no number");
-    *scale = alpha / (json_is_true(rs) ? sqrt((double)rank) : (double)rank);
-    if (fabs(*scale) > (double)FLT_MAX)
-        return json_error(&a->doc, j, err,
-                          "lora_alpha %s of %s is more than f32 can hold", j->text,
-                          name);
-    return 0;
-}
-
-/* Refuses a rank that the config states of the module NAME if it is not that of T, its
- * lora_A.  Where an expression may be what states it, the tensor tells. */
-static int check_rank(const struct adapter *a, const char *name, const struct tensor *t,
-                      struct err *err)
-{
-    const struct json *other, *j = stated(a, "rank_pattern", "r", name, &other);
-    const char *key = j == json_get(a->doc.root, "r") ? "r" : "rank_pattern";
-    double rank;
-
-    if (!j || other)
-        return 0;
-    if (!json_double(j, &rank))
-        return json_error(&a->doc, j, err, "%s of %s is no number", key, name);
-    if (rank != (double)t->shape[0])
-        return json_error(&a->doc, j, err, "%s is %s, but tensor %s has rank %" PRIu64,
-                          key, j->text, t->name, t->shape[0]);
-    return 0;
-}
 
 /* ---- the tensors ---- */
 
@@ -263,9 +122,9 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
         check_shape(a, up, (const uint64_t[2]){ axis[0]->size, rank }, err) < 0)
         return -1;
     module = xstrndup(name, n);
-    ret = check_rank(a, module, tensor, err);
+    ret = adapter_config_check_rank(&a->config, module, tensor, err);
     if (ret == 0)
-        ret = find_scale(&scale, a, module, rank, err);
+        ret = adapter_config_scale(&scale, &a->config, module, rank, err);
     free(module);
     if (ret < 0)
         return -1;
@@ -309,21 +168,25 @@ static int add_all(struct adapter *a, struct model *m, const enum packable *how,
 
 static int open_files(struct adapter *a, const char *dir, struct err *err)
 {
-    size_t n;
+    char *path = fs_join_dup(dir, "adapter_config.json");
+    int ret = adapter_config_read(&a->config, path, err);
+    bool found;
 
-    a->config = fs_join_dup(dir, "adapter_config.json");
+    free(path);
+    if (ret < 0)
+        return -1;
+    a->dir = xstrdup(dir);
     a->path = fs_join_dup(dir, "adapter_model.safetensors");
-    if (fs_read_regular(&a->text, &n, a->config, MOST_CONFIG, err) < 0 ||
-        json_parse_config(&a->doc, a->config, a->text, n, err) < 0)
-        return -1;
-    a->parsed = true;
-    if (check_config(a, err) < 0)
-        return -1;
     a->fd = fs_open_regular(a->path, err);
     if (a->fd < 0 || safetensors_read(&a->stored, NULL, a->fd, a->path, err) < 0)
         return -1;
     a->opened = true;
-    return 0;
+    path = fs_join_dup(dir, MANIFEST_NAME);
+    ret = fs_find(&found, path, err);
+    if (ret == 0 && found)
+        ret = manifest_read(&a->manifest, path, err);
+    free(path);
+    return ret;
 }
 
 int adapter_open(struct adapter **out, struct checkpoint *c, const char *dir,
@@ -355,26 +218,219 @@ void adapter_close(struct adapter *a)
         return;
     if (a->opened)
         safetensors_clear(&a->stored);
-    if (a->parsed)
-        json_clear(&a->doc);
     if (a->fd >= 0)
         close(a->fd);
     free(a->pair);
-    free(a->text);
-    free(a->config);
+    adapter_config_clear(&a->config);
+    manifest_clear(&a->manifest);
+    free(a->dir);
     free(a->path);
     free(a);
 }
 
 const char *adapter_config(const struct adapter *a)
 {
-    return a->text;
+    return a->config.text;
 }
 
 const char *adapter_file(const struct adapter *a, uint64_t *size)
 {
-    *size = a->stored.size;
+    *size = a->opened ? a->stored.size : 0;
     return a->path;
+}
+
+/* ---- a new adapter ---- */
+
+/* Is the module NAME one of the names in LIST, or does it end with one? */
+static bool is_listed(const char *name, const char *list)
+{
+    size_t all = strlen(name);
+
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+
+        if (n && n <= all && !memcmp(name + all - n, p, n) &&
+            (n == all || name[all - n - 1] == '.'))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* Can an adapter adapt tensor T of M, which products read as HOW says? */
+static bool can_adapt(const struct model *m, size_t t, enum packable how)
+{
+    return how != PACKABLE_NOT && m->tensor[t].ndim == 2 && m->tensor[t].expert < 0 &&
+           m->tensor[t].tied < 0;
+}
+
+/* Refuses a name of LIST that no adapted module has. */
+static int check_names(const struct adapter *a, const struct model *m, const char *list,
+                       struct err *err)
+{
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        char *one = xstrndup(p, n);
+        bool found = false, other = false;
+
+        for (size_t i = a->first; i < m->nadapters && !found; i++) {
+            char *module = model_module_dup(m, m->adapter[i].tensor);
+
+            found = is_listed(module, one);
+            free(module);
+        }
+        for (size_t t = 0; t < m->ntensors && !found; t++) {
+            char *module = model_module_dup(m, t);
+
+            other |= str_ends(m->tensor[t].name, ".weight") && is_listed(module, one);
+            free(module);
+        }
+        if (!found)
+            err_set(err, ERR_USAGE,
+                    other ? "--lora: %s: more than one product reads its weight, or "
+                            "none does: it cannot have an adapter"
+                          : "--lora: the model has no module called '%s'",
+                    one);
+        free(one);
+        if (!found)
+            return -1;
+        p += n + (p[n] == ',');
+    }
+    return 0;
+}
+
+/* The names that W asks for, or the family's: its symbol "lora". */
+static int find_names(char **out, const struct adapter_wish *w, const struct model *m,
+                      struct err *err)
+{
+    struct expr_value v;
+
+    if (w->names) {
+        *out = xstrdup(w->names);
+        return 0;
+    }
+    if (!family_get(&model_family(m)->symbols, "lora"))
+        return err_set(err, ERR_USAGE,
+                       "--lora: PEFT names no modules of a %s: give their names, "
+                       "such as --lora %" PRIu64 ":all-linear",
+                       m->family, w->rank);
+    if (model_eval(m, "lora", 4, -1, &v, err) < 0)
+        return -1;
+    if (v.kind != EXPR_WORD)
+        return err_set(err, ERR_INPUT, "family %s: lora is no text", m->family);
+    *out = xstrndup(v.word, v.len);
+    return 0;
+}
+
+/* Adds the end of NAME after its last full stop to the N words at WORD, once. */
+static void add_word(char ***word, size_t *n, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    name = dot ? dot + 1 : name;
+    for (size_t i = 0; i < *n; i++)
+        if (!strcmp((*word)[i], name))
+            return;
+    *word = xrealloc(*word, (*n + 1) * sizeof(**word));
+    (*word)[(*n)++] = xstrdup(name);
+}
+
+/* Adds adapters of the modules in LIST to M. */
+static int adapt_all(struct adapter *a, struct model *m, const enum packable *how,
+                     const struct adapter_wish *w, const char *list, const char *base,
+                     struct err *err)
+{
+    bool every = !strcmp(list, "all-linear"), turned = false;
+    double scale = w->alpha / (w->rslora ? sqrt((double)w->rank) : (double)w->rank);
+    struct str text = { 0 };
+    char **word = NULL;
+    size_t words = 0;
+
+    for (size_t t = 0; t < m->ntensors; t++) {
+        char *module = model_module_dup(m, t);
+        struct model_adapter *made;
+
+        if (can_adapt(m, t, how[t]) &&
+            (every ? m->tensor[t].section >= 0 : is_listed(module, list))) {
+            made = model_adapt(m, t, how[t] == PACKABLE_COLS, w->rank, scale);
+            made->trained = true;
+            made->dropout = w->dropout;
+            turned |= made->turned;
+            a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
+            a->pair[a->n++] = (struct pair){ { NULL, NULL } };
+            if (every)
+                add_word(&word, &words, module);
+        }
+        free(module);
+    }
+    if (!every && check_names(a, m, list, err) < 0)
+        return -1;
+    for (const char *p = every ? "" : list; *p;) {
+        size_t n = strcspn(p, ",");
+
+        word = xrealloc(word, (words + 1) * sizeof(*word));
+        word[words++] = xstrndup(p, n);
+        p += n + (p[n] == ',');
+    }
+    adapter_config_print(&text, w, base, (const char *const *)word, words, turned);
+    a->config.text = str_steal(&text);
+    for (size_t i = 0; i < words; i++)
+        free(word[i]);
+    free(word);
+    return a->n ? 0 : err_set(err, ERR_NO, "--lora: the model has no matrix to adapt");
+}
+
+int adapter_make(struct adapter **out, struct checkpoint *c,
+                 const struct adapter_wish *w, const char *base, struct err *err)
+{
+    struct adapter *a = xcalloc(1, sizeof(*a));
+    enum packable *how = NULL;
+    char *list = NULL;
+    int ret = -1;
+
+    a->fd = -1;
+    a->seed = w->seed;
+    a->first = c->model->nadapters;
+    if (find_names(&list, w, c->model, err) < 0)
+        goto out;
+    how = packable_new(c->model, err);
+    if (!how || adapt_all(a, c->model, how, w, list, base, err) < 0)
+        goto out;
+    c->adapter = *out = a;
+    ret = 0;
+out:
+    free(how);
+    free(list);
+    if (ret < 0)
+        adapter_close(a);
+    return ret;
+}
+
+void adapter_train(const struct adapter *a, struct model *m)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        m->adapter[a->first + i].trained = true;
+        m->adapter[a->first + i].dropout = adapter_config_dropout(&a->config);
+    }
+}
+
+const char *adapter_training(const struct adapter *a)
+{
+    return a->manifest.training;
+}
+
+const char *adapter_dir(const struct adapter *a)
+{
+    return a->dir;
+}
+
+char *adapter_tensor_dup(const struct model *m, size_t i, bool up)
+{
+    char *module = model_module_dup(m, m->adapter[i].tensor);
+    char *name = str_dupf("%s%s%s", PREFIX, module, sides[up]);
+
+    free(module);
+    return name;
 }
 
 /* ---- a rank's shards ---- */
@@ -386,7 +442,7 @@ static const struct tensor *tensor_of(const struct adapter *a, const struct weig
 
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w)
 {
-    return tensor_of(a, w)->dtype;
+    return a->opened ? tensor_of(a, w)->dtype : DTYPE_F32;
 }
 
 /* Refuses a number of ROW, row I of T, that is NaN or infinite. */
@@ -404,30 +460,72 @@ static int check_finite(const struct adapter *a, const struct tensor *t, uint64_
     return 0;
 }
 
+/* Row I of a new matrix of COLS columns: A is uniform within 1 / sqrt(COLS), as PEFT's
+ * kaiming_uniform_ with a = sqrt(5) draws it, whatever the layout; B is 0. */
+static void draw_row(const struct adapter *a, const struct program *p,
+                     const struct weight *w, uint64_t i, float *row, uint64_t cols)
+{
+    char *name = adapter_tensor_dup(p->model, (size_t)w->adapter - 1, w->up);
+    double bound = 1 / sqrt((double)cols);
+    uint64_t stream = 0xCBF29CE484222325;
+    struct rng rng;
+
+    for (const char *s = name; *s; s++)
+        stream = (stream ^ (unsigned char)*s) * 0x100000001B3;
+    free(name);
+    for (uint64_t k = 0; k < cols; k++) {
+        uint64_t at = i * cols + k;
+
+        if (k == 0 || at % 4 == 0) {
+            rng_init(&rng, a->seed, stream);
+            rng.counter = at / 4;
+            for (uint64_t skip = at % 4; skip > 0; skip--)
+                rng_u32(&rng);
+        }
+        row[k] =
+            w->up ? 0
+                  : (float)(bound * (2 * ((double)rng_u32(&rng) + 0.5) * 0x1p-32 - 1));
+    }
+}
+
+/* Row I of W's matrix to ROW. */
+static int read_row(const struct adapter *a, const struct program *p,
+                    const struct weight *w, uint64_t i, void *row, uint64_t cols,
+                    struct err *err)
+{
+    const struct tensor *t = tensor_of(a, w);
+    uint64_t bytes;
+
+    if (!t) {
+        draw_row(a, p, w, i, row, cols);
+        return 0;
+    }
+    bytes = cols * (uint64_t)dtype_bits(t->dtype) / 8;
+    return fs_pread(a->fd, row, bytes, t->offset + i * bytes, a->path, err) < 0
+               ? -1
+               : check_finite(a, t, i, row, err);
+}
+
 int adapter_load(const struct adapter *a, const struct program *p,
                  const struct weight *w, void *to, struct err *err)
 {
-    const struct tensor *t = tensor_of(a, w);
     struct share *share = model_shares(p->model, &p->mesh, p->coord);
-    size_t unit = (size_t)dtype_bits(t->dtype) / 8, cols = (size_t)t->shape[1];
+    size_t unit = (size_t)dtype_bits(adapter_dtype(a, w)) / 8, cols;
     const struct axis *axis[2];
     struct runs runs[2];
     char *row = NULL, *at = to;
     int ret = -1;
 
     model_adapter_axes(p->model, (size_t)w->adapter - 1, w->up, axis);
+    cols = (size_t)axis[1]->size;
     for (int k = 0; k < 2; k++)
         axis_runs(&runs[k], axis[k], &p->model->scope, share);
-    row = mem_alloc(cols * unit + 1, t->name, err);
+    row = mem_alloc(cols * unit + 1, "a row of an adapter", err);
     if (!row)
         goto out;
     for (size_t r = 0; r < runs[0].n; r++)
         for (uint64_t i = 0; i < runs[0].v[r].count; i++) {
-            uint64_t at_row = runs[0].v[r].start + i;
-            uint64_t offset = t->offset + at_row * cols * unit;
-
-            if (fs_pread(a->fd, row, cols * unit, offset, a->path, err) < 0 ||
-                check_finite(a, t, at_row, row, err) < 0)
+            if (read_row(a, p, w, runs[0].v[r].start + i, row, cols, err) < 0)
                 goto out;
             for (size_t k = 0; k < runs[1].n; k++) {
                 size_t n = (size_t)runs[1].v[k].count * unit;

@@ -1,15 +1,16 @@
 /* adapter - low-rank adapters of a model, as PEFT writes them
  *
- * A directory has adapter_config.json and adapter_model.safetensors.  LoRA (Hu et al.
- * 2021), also rank-stabilized (Kalajdzievski 2023), is read, with ranks and alphas of
- * single modules; any other setting that changes the result is refused by its name.
- * The matrices stay in the file until a rank loads its shards of them. */
+ * A directory has adapter_config.json (adapterconfig.h) and adapter_model.safetensors.
+ * The matrices stay in the file until a rank loads its shards of them.  A new adapter
+ * has no files: A is drawn and B is 0, so that it changes nothing before it is trained.
+ */
 #ifndef LIB_RUN_ADAPTER_H
 #define LIB_RUN_ADAPTER_H
 
 #include "lib/base/err.h"
 #include "lib/program/program.h"
 #include "lib/reshard/checkpoint.h"
+#include "lib/run/adapterconfig.h"
 
 struct adapter;
 
@@ -18,8 +19,22 @@ struct adapter;
  * an adapter of something else than a plain product.  Close it after C's last use. */
 MUST_CHECK int adapter_open(struct adapter **out, struct checkpoint *c, const char *dir,
                             struct err *err);
+/* The same of a new adapter W, which is trained; BASE is the model's path for its
+ * config.  ERR_USAGE: names that the model has not. */
+MUST_CHECK int adapter_make(struct adapter **out, struct checkpoint *c,
+                            const struct adapter_wish *w, const char *base,
+                            struct err *err);
 void adapter_close(struct adapter *a);
-/* What tells it apart from another: its config and the samples' files.  Borrowed. */
+/* Marks A's matrices in M as trained, with the dropout that its config says. */
+void adapter_train(const struct adapter *a, struct model *m);
+/* The state of a training, as JSON, that its directory's manifest has; or NULL. */
+const char *adapter_training(const struct adapter *a);
+/* The directory that it was read from; NULL of a new one.  Borrowed. */
+const char *adapter_dir(const struct adapter *a);
+/* PEFT's name of A, or of B if UP, of adapter I of M.  The caller frees it. */
+char *adapter_tensor_dup(const struct model *m, size_t i, bool up);
+/* What tells it apart from another: its config's text, and the file of its matrices,
+ * NULL of a new one.  Borrowed. */
 const char *adapter_config(const struct adapter *a);
 const char *adapter_file(const struct adapter *a, uint64_t *size);
 

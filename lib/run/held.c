@@ -57,7 +57,9 @@ static void find_stored(struct held *h, const struct origin *o, size_t t)
 /* How the file of O's adapter has W. */
 static void find_beside(struct held *h, const struct origin *o, const struct weight *w)
 {
-    h->foreign = !format_of(&h->wide, adapter_dtype(o->adapter, w));
+    enum dtype type = o->adapter ? adapter_dtype(o->adapter, w) : DTYPE_F32;
+
+    h->foreign = !format_of(&h->wide, type);
 }
 
 /* Can a weight of tensor T become codes of F? */
@@ -85,7 +87,7 @@ static void find_kept(struct held *h, const struct origin *o, size_t t)
 
 static int find_all(struct held **out, const struct origin *o,
                     const struct program *program, enum weights_form form, bool trains,
-                    struct err *err)
+                    bool drawn, struct err *err)
 {
     static const enum format made[] = { [WEIGHTS_STORED] = FORMAT_F32,
                                         [WEIGHTS_INT8] = FORMAT_INT8,
@@ -94,7 +96,7 @@ static int find_all(struct held **out, const struct origin *o,
     struct held *h = xcalloc((size_t)program->nweights + 1, sizeof(*h));
     enum packable *how = NULL;
 
-    if (form != WEIGHTS_STORED && !trains) {
+    if (form != WEIGHTS_STORED) {
         how = packable_new(program->model, err);
         if (!how) {
             free(h);
@@ -104,13 +106,16 @@ static int find_all(struct held **out, const struct origin *o,
     find_readers(h, program);
     for (int i = 0; i < program->nweights; i++) {
         size_t t = program->weight[i].tensor;
+        bool wide;
 
         if (program->weight[i].adapter)
             find_beside(&h[i], o, &program->weight[i]);
         else
             find_stored(&h[i], o, t);
-        h[i].format = trains ? FORMAT_F32 : h[i].wide;
-        if (!how || program->weight[i].adapter)
+        wide = trains &&
+               (drawn || program->weight[i].rows == 1 || program_trains(program, i));
+        h[i].format = wide ? FORMAT_F32 : h[i].wide;
+        if (!how || wide || program->weight[i].adapter)
             continue;
         h[i].how = how[t];
         if (form == WEIGHTS_CODES) {
@@ -138,7 +143,7 @@ int held_find(struct held **out, const struct checkpoint *c,
     for (size_t i = 0; i < c->ntensors; i++)
         stored[i] = c->tensor[i].dtype;
     ret = find_all(out, &(struct origin){ c->model, stored, c->adapter }, program, form,
-                   trains, err);
+                   trains, c->drawn, err);
     free(stored);
     return ret;
 }
@@ -148,7 +153,7 @@ int held_foretell(struct held **out, const enum dtype *stored,
                   struct err *err)
 {
     return find_all(out, &(struct origin){ program->model, stored, NULL }, program,
-                    form, false, err);
+                    form, false, false, err);
 }
 
 void held_shape(const struct held *h, const struct weight *w, uint64_t *rows,

@@ -32,7 +32,8 @@ struct held {
 };
 
 /* *OUT = an array, one for each weight of PROGRAM, which the caller frees: how those of
- * C are held if FORM is asked for.  TRAINS: the host updates them, in f32. */
+ * C are held if FORM is asked for.  TRAINS: those that are trained, all vectors, and
+ * what is drawn are f32. */
 MUST_CHECK int held_find(struct held **out, const struct checkpoint *c,
                          const struct program *program, enum weights_form form,
                          bool trains, struct err *err);

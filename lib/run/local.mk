@@ -1,9 +1,11 @@
 # lib/run - ranks and the engine
 lib_libshardutils_a_SOURCES += \
     %D%/adapter.c %D%/adapter.h \
+    %D%/adapterconfig.c %D%/adapterconfig.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
     %D%/beams.c %D%/beams.h \
+    %D%/base.c %D%/base.h \
     %D%/blockpool.c %D%/blockpool.h \
     %D%/cache.c %D%/cache.h \
     %D%/choice.c %D%/choice.h \

@@ -271,7 +271,7 @@ static int load_adapter(struct weights *w, int i, struct packing *p,
 
     w->matrix[i] =
         (struct matrix){ .format = h->wide, .rows = need->rows, .cols = need->cols };
-    if (!held_bytes(&bytes, h, need))
+    if (!format_bytes(&bytes, h->wide, need->rows, need->cols))
         return err_set(err, ERR_INPUT, "tensor %s: its adapter is too large", name);
     data = make_room(w, i, p, bytes, name, err);
     if (data && !is_at_host(w, p, i))
@@ -437,6 +437,23 @@ int weights_survey(enum format *stored, uint64_t *bytes, struct checkpoint *c,
     return over ? err_set(err, ERR_INPUT, "%s: too large", c->path) : 0;
 }
 
+void weights_drop(struct weights *w, const struct program *program, int i)
+{
+    struct matrix *m = &w->matrix[i];
+    uint64_t copies = program->weight[i].slice ? program->weight[i].experts : 1;
+    uint64_t bytes;
+
+    if (!m->data)
+        return;
+    if (!w->part[i] && format_bytes(&bytes, m->format, m->rows, m->cols)) {
+        w->bytes -= bytes * copies;
+        w->file_bytes -= w->mapped[i] ? bytes * copies : 0;
+    }
+    if (!w->part[i] && !w->mapped[i])
+        w->ops->release(w->device, (void *)(uintptr_t)m->data);
+    m->data = NULL;
+}
+
 void weights_memory(const struct weights *w, struct ledger *list)
 {
     ledger_add(list, "weights", LEDGER_DEVICE, w->bytes - w->file_bytes);
@@ -453,7 +470,8 @@ int weights_open(struct weights *w, struct checkpoint *c, const struct program *
     int ret = -1, own = model_code_bits(c->model);
 
     *w = (struct weights){ .n = program->nweights, .ops = ops, .device = device };
-    if (held_find(&p.held, c, program, form, false, err) < 0)
+    if (held_find(&p.held, c, program, form, program->ninsts > program->nforward, err) <
+        0)
         return -1;
     p.encoder = (struct encoder){ .held = p.held,
                                   .program = program,

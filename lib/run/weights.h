@@ -42,6 +42,9 @@ MUST_CHECK int weights_open(struct weights *w, struct checkpoint *c,
 MUST_CHECK int weights_survey(enum format *stored, uint64_t *bytes,
                               struct checkpoint *c, const struct program *program,
                               enum weights_form form, struct err *err);
+/* Lets go of weight I of PROGRAM, whose matrix has no data then; call it for all slices
+ * of a tensor, or for none. */
+void weights_drop(struct weights *w, const struct program *program, int i);
 /* Adds what is allocated and mapped. */
 void weights_memory(const struct weights *w, struct ledger *list);
 /* Waits for the CRC checks; later calls return 0 immediately.  Callers must not output

@@ -63,6 +63,7 @@ static bool is_tied(const struct gradients *g, int i)
     const struct comm *pipe = g->groups->pipe;
 
     return pipe->size > 1 && (pipe->rank == 0 || pipe->rank == pipe->size - 1) &&
+           !g->p->program->weight[i].adapter &&
            g->p->shared[g->p->program->weight[i].tensor] && g->p->row[i].trained;
 }
 

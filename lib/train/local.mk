@@ -1,10 +1,12 @@
 # lib/train - training
 lib_libshardutils_a_SOURCES += \
+    %D%/adaptersave.c %D%/adaptersave.h \
     %D%/chats.c %D%/chats.h \
     %D%/corpus.c %D%/corpus.h \
     %D%/data.c %D%/data.h \
     %D%/decompress.c %D%/decompress.h \
     %D%/events.c %D%/events.h \
+    %D%/frozen.c %D%/frozen.h \
     %D%/gradients.c %D%/gradients.h \
     %D%/init.c %D%/init.h \
     %D%/optimizer.c %D%/optimizer.h \

@@ -65,6 +65,7 @@ static void find_decay(struct parameters *p)
 
     for (int i = 0; i < program->nweights; i++)
         p->row[i].decays =
+            program->weight[i].adapter ||
             !is_spared(program->model->tensor[program->weight[i].tensor].name);
     for (int i = 0; i < program->nforward; i++) {
         const struct inst *inst = &program->inst[i];
@@ -119,6 +120,14 @@ uint64_t parameters_place(const struct parameters *p, uint64_t at)
     return p->n;
 }
 
+/* Does weight I stay as it is held for answers?  Vectors do not: kernels of the reverse
+ * read them as f32. */
+static bool is_held(const struct parameters *p, int i)
+{
+    return !p->drawn && !program_trains(p->program, i) &&
+           p->program->weight[i].rows > 1;
+}
+
 static void find_sizes(struct parameters *p)
 {
     uint64_t at = 0;
@@ -128,8 +137,8 @@ static void find_sizes(struct parameters *p)
         struct parameter *row = &p->row[i];
 
         row->n = w->rows * w->cols;
-        row->trained = !p->program->model->tensor[w->tensor].frozen;
-        p->n += row->n;
+        row->trained = program_trains(p->program, i);
+        p->n += is_held(p, i) ? 0 : row->n;
         p->trained += row->trained ? row->n : 0;
     }
     optimizer_range(p->trained, p->owner.rank, p->owner.size, &p->first, &p->owned);
@@ -146,7 +155,7 @@ static void find_sizes(struct parameters *p)
 static float *floats_new(struct parameters *p, uint64_t n, const char *what,
                          struct err *err)
 {
-    return p->ops->alloc(p->device, n * sizeof(float), what, err);
+    return p->ops->alloc(p->device, (n ? n : 1) * sizeof(float), what, err);
 }
 
 /* Allocates the arrays and points the rows at them. */
@@ -156,7 +165,8 @@ static int make_arrays(struct parameters *p, struct err *err)
 
     p->weight = floats_new(p, p->n, "the weights", err);
     p->gradient = p->weight ? floats_new(p, p->trained, "the gradients", err) : NULL;
-    if (!p->gradient || parameters_zero(p, p->gradient, p->trained, err) < 0)
+    if (!p->gradient ||
+        (p->trained && parameters_zero(p, p->gradient, p->trained, err) < 0))
         return -1;
     for (int k = 0; k < p->slots && p->owned; k++) {
         p->slot[k] = floats_new(p, p->owned, "the optimizer", err);
@@ -166,6 +176,8 @@ static int make_arrays(struct parameters *p, struct err *err)
     for (int i = 0; i < p->program->nweights; i++) {
         struct parameter *row = &p->row[i];
 
+        if (is_held(p, i))
+            continue;
         row->weight = p->weight + n;
         n += row->n;
         p->matrix[i] = (struct matrix){ .data = row->weight,
@@ -185,6 +197,8 @@ static int make_arrays(struct parameters *p, struct err *err)
 void parameters_memory(const struct parameters *p, struct ledger *list)
 {
     ledger_add(list, "weights", LEDGER_DEVICE, p->n * sizeof(float));
+    if (p->held.n)
+        weights_memory(&p->held, list);
     ledger_add(list, "gradients", LEDGER_DEVICE, p->trained * sizeof(float));
     ledger_add(list, "optimizer", LEDGER_DEVICE,
                (uint64_t)p->slots * p->owned * sizeof(float));
@@ -192,43 +206,65 @@ void parameters_memory(const struct parameters *p, struct ledger *list)
 
 /* ---- opening ---- */
 
-static int load(struct parameters *p, struct checkpoint *c, struct err *err)
+/* Casts what W has of weight I to the array, and lets go of it. */
+static int take(struct parameters *p, struct weights *w, int i, struct err *err)
 {
-    struct weights w;
+    const struct array_call cast = { .n = p->row[i].n,
+                                     .y = p->row[i].weight,
+                                     .x = w->matrix[i].data,
+                                     .y_format = FORMAT_F32,
+                                     .x_format = w->matrix[i].format };
+
+    return parameters_run(p, ARRAY_CAST, &cast, err);
+}
+
+static int load(struct parameters *p, struct checkpoint *c, enum weights_form form,
+                struct comm *tensor, int threads, struct err *err)
+{
+    struct weights *w = &p->held;
+    bool holds = false;
     int ret = 0;
 
     if (c->drawn)
         return 0;
-    if (weights_open(&w, c, p->program, p->ops, p->device, WEIGHTS_STORED, NULL, 1,
-                     err) < 0)
+    if (weights_open(w, c, p->program, p->ops, p->device, form, tensor, threads, err) <
+        0) {
+        *w = (struct weights){ 0 };
         return -1;
-    for (int i = 0; i < w.n && ret == 0; i++) {
-        const struct array_call cast = { .n = p->row[i].n,
-                                         .y = p->row[i].weight,
-                                         .x = w.matrix[i].data,
-                                         .y_format = FORMAT_F32,
-                                         .x_format = w.matrix[i].format };
-
-        ret = parameters_run(p, ARRAY_CAST, &cast, err);
+    }
+    for (int i = 0; i < w->n && ret == 0; i++) {
+        if (!is_held(p, i))
+            ret = take(p, w, i, err);
+        else
+            p->matrix[i] = w->matrix[i];
+        holds |= is_held(p, i);
     }
     if (ret == 0)
         ret = p->ops->wait(p->device, err);
     if (ret == 0)
-        ret = weights_settle(&w, err);
-    weights_close(&w);
+        ret = weights_settle(w, err);
+    for (int i = 0; i < w->n; i++)
+        if (!is_held(p, i))
+            weights_drop(w, p->program, i);
+    if (!holds)
+        weights_close(w);
     return ret;
 }
 
 /* Weights unpacked from a quantized form cannot be saved in that form. */
-static int refuse_packed(const struct model *m, struct err *err)
+static int refuse_packed(const struct program *p, struct err *err)
 {
-    const char *method = model_quantized(m);
+    const char *method = model_quantized(p->model);
+    struct model_packing packing;
 
-    return !method ? 0
-                   : err_set(err, ERR_NO,
-                             "%s: weights quantized by %s (quantization_config) cannot "
-                             "be trained",
-                             model_config_name(m), method);
+    for (int i = 0; method && i < p->nweights; i++)
+        if (program_trains(p, i) && !p->weight[i].adapter &&
+            model_packing(p->model, p->weight[i].tensor, &packing))
+            return err_set(err, ERR_NO,
+                           "%s: weights quantized by %s (quantization_config) cannot "
+                           "be trained; an adapter of them can (--lora)",
+                           model_config_name(p->model), method);
+    return 0;
 }
 
 static void list_states(struct parameters *p, enum optimizer_kind optimizer)
@@ -244,14 +280,28 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
                     struct device *device, enum optimizer_kind optimizer,
                     struct parameters_owner owner, struct err *err)
 {
+    return parameters_open_as(p, c, program, ops, device, optimizer, owner,
+                              WEIGHTS_STORED, NULL, 1, err);
+}
+
+int parameters_open_as(struct parameters *p, struct checkpoint *c,
+                       const struct program *program, const struct backend *ops,
+                       struct device *device, enum optimizer_kind optimizer,
+                       struct parameters_owner owner, enum weights_form form,
+                       struct comm *tensor, int threads, struct err *err)
+{
     size_t n = (size_t)program->nweights;
     int coord[MESH_NAXES];
 
     *p = (struct parameters){
-        .program = program, .ops = ops, .device = device, .owner = owner
+        .program = program,
+        .ops = ops,
+        .device = device,
+        .owner = owner,
+        .drawn = c->drawn,
     };
     list_states(p, optimizer);
-    if (refuse_packed(program->model, err) < 0)
+    if (refuse_packed(program, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));
     coord[MESH_DP] = 0; /* all dp replicas own what the first owns */
@@ -263,7 +313,7 @@ int parameters_open(struct parameters *p, struct checkpoint *c,
     find_loads(p);
     if (make_arrays(p, err) < 0 ||
         cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||
-        load(p, c, err) < 0) {
+        load(p, c, form, tensor, threads, err) < 0) {
         parameters_close(p);
         return -1;
     }
@@ -276,6 +326,8 @@ void parameters_close(struct parameters *p)
     if (p->cutter)
         cutter_free(p->cutter);
     if (p->device) {
+        if (p->held.n)
+            weights_close(&p->held);
         p->ops->release(p->device, p->weight);
         p->ops->release(p->device, p->gradient);
         for (int k = 0; k < p->slots; k++)
@@ -298,7 +350,8 @@ int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *
     int ret;
 
     for (int i = 0; i < p->program->nweights && end; i++)
-        has[p->program->weight[i].tensor] = 1;
+        if (!p->program->weight[i].adapter)
+            has[p->program->weight[i].tensor] = 1;
     ret = comm_run(pipe, comm_all_reduce_f64(has, n), err);
     for (size_t t = 0; t < n; t++)
         p->shared[t] = has[t] > 1;
@@ -307,8 +360,9 @@ int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *
 }
 
 struct walk {
-    const struct slice *slice;
-    const struct model_tensor *tensor;
+    const struct runs *const *runs; /* [ndim] */
+    uint64_t size[MODEL_MAX_DIMS];  /* of the whole tensor */
+    int ndim;
     void (*see)(void *arg, size_t here, size_t whole, size_t n, bool owned);
     void *arg;
     size_t here;
@@ -317,16 +371,16 @@ struct walk {
 /* Visits the runs of axis K and the axes inside it; the global offset is WHOLE. */
 static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
 {
-    const struct runs *runs = w->slice->runs[k];
+    const struct runs *runs = w->runs[k];
     size_t inner = 1;
 
-    for (int i = k + 1; i < w->slice->ndim; i++)
-        inner *= (size_t)w->tensor->axis[i]->size;
+    for (int i = k + 1; i < w->ndim; i++)
+        inner *= (size_t)w->size[i];
     for (size_t r = 0; r < runs->n; r++) {
         const struct run *run = &runs->v[r];
         size_t at = whole + (size_t)run->start * inner;
 
-        if (k == w->slice->ndim - 1) {
+        if (k == w->ndim - 1) {
             w->see(w->arg, w->here, at, (size_t)run->count, owned && run->owned);
             w->here += (size_t)run->count;
             continue;
@@ -339,14 +393,36 @@ static void walk_axis(struct walk *w, int k, size_t whole, bool owned)
 /* The same for index N of the first local axis. */
 static void walk_slice(struct walk *w, uint64_t n, bool owned)
 {
-    const struct runs *runs = w->slice->runs[0];
+    const struct runs *runs = w->runs[0];
     size_t inner = 1, r = 0;
 
-    for (int i = 1; i < w->slice->ndim; i++)
-        inner *= (size_t)w->tensor->axis[i]->size;
+    for (int i = 1; i < w->ndim; i++)
+        inner *= (size_t)w->size[i];
     for (; n >= runs->v[r].count; r++)
         n -= runs->v[r].count;
     walk_axis(w, 1, (size_t)(runs->v[r].start + n) * inner, owned && runs->v[r].owned);
+}
+
+/* A matrix of an adapter: the first rank of the tensor group has the primary replica of
+ * one that is not sharded. */
+static void walk_adapter(struct walk *w, const struct program *p, int i)
+{
+    struct share *share = model_shares(p->model, &p->mesh, p->coord);
+    const struct axis *axis[MODEL_MAX_DIMS];
+    struct runs runs[2];
+    bool cut = false;
+
+    w->ndim = program_weight_axes(p, i, axis);
+    w->runs = (const struct runs *const[]){ &runs[0], &runs[1] };
+    for (int k = 0; k < w->ndim; k++) {
+        axis_runs(&runs[k], axis[k], &p->model->scope, share);
+        w->size[k] = axis[k]->size;
+        cut |= runs[k].count != axis[k]->size;
+    }
+    walk_axis(w, 0, 0, cut || !p->coord[MESH_TP]);
+    for (int k = 0; k < w->ndim; k++)
+        runs_clear(&runs[k]);
+    free(share);
 }
 
 void parameters_runs(struct parameters *p, int i,
@@ -354,30 +430,36 @@ void parameters_runs(struct parameters *p, int i,
                                  bool owned),
                      void *arg)
 {
-    size_t tensor = p->program->weight[i].tensor;
+    const struct program *program = p->program;
+    size_t tensor = program->weight[i].tensor;
+    const struct axis *axis[MODEL_MAX_DIMS];
+    struct walk w = { .see = see, .arg = arg };
     struct slice slice;
-    struct walk w = { .slice = &slice,
-                      .tensor = &p->program->model->tensor[tensor],
-                      .see = see,
-                      .arg = arg };
-
     bool owned;
 
+    if (program->weight[i].adapter) {
+        walk_adapter(&w, program, i);
+        return;
+    }
+    w.ndim = program_weight_axes(program, i, axis);
+    for (int k = 0; k < w.ndim; k++)
+        w.size[k] = axis[k]->size;
     cutter_slice(p->cutter, tensor, &slice);
-    owned = slice.primary && (p->program->coord[MESH_PP] == 0 || !p->shared[tensor]);
-    if (p->program->weight[i].slice)
-        walk_slice(&w, p->program->weight[i].slice - 1, owned);
+    w.runs = slice.runs;
+    owned = slice.primary && (program->coord[MESH_PP] == 0 || !p->shared[tensor]);
+    if (program->weight[i].slice)
+        walk_slice(&w, program->weight[i].slice - 1, owned);
     else
         walk_axis(&w, 0, 0, owned);
 }
 
 uint64_t parameters_whole(const struct parameters *p, int i)
 {
-    const struct model_tensor *t =
-        &p->program->model->tensor[p->program->weight[i].tensor];
+    const struct axis *axis[MODEL_MAX_DIMS];
+    int ndim = program_weight_axes(p->program, i, axis);
     uint64_t n = 1;
 
-    for (int k = 0; k < t->ndim; k++)
-        n *= t->axis[k]->size;
+    for (int k = 0; k < ndim; k++)
+        n *= axis[k]->size;
     return n;
 }

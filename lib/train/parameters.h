@@ -4,7 +4,9 @@
  * its gradient, and the optimizer's slots.  All of them are in memory of the backend,
  * which only its kernels and copies touch; whoever else needs numbers copies them in
  * and out.  The weights follow one another in the program's order; so do, of those that
- * are trained, the gradients and each slot. */
+ * are trained, the gradients and each slot.  A matrix that is not trained stays in the
+ * format in which it is held for answers (held.h), mapped from its file if it can be,
+ * and has no row in these arrays. */
 #ifndef LIB_TRAIN_PARAMETERS_H
 #define LIB_TRAIN_PARAMETERS_H
 
@@ -12,11 +14,12 @@
 #include "lib/device/device.h"
 #include "lib/model/model.h"
 #include "lib/reshard/checkpoint.h"
+#include "lib/run/weights.h"
 #include "lib/train/optimizer.h"
 
 /* Device memory, f32. */
 struct parameter {
-    float *weight;            /* [n] */
+    float *weight;            /* [n]; NULL: held in another format, and not trained */
     float *gradient;          /* [n]; NULL: not trained */
     float *slot[ARRAY_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
     uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
@@ -39,7 +42,8 @@ struct parameters {
     struct cutter *cutter; /* the rank's shards, in the program's element order */
     struct matrix *matrix; /* [nweights]: the weights, for the engine */
     struct parameter *row; /* [nweights] */
-    uint64_t n, trained;   /* elements of all weights; of those that are trained */
+    struct weights held;   /* those that are not trained; .n 0: none */
+    uint64_t n, trained;   /* elements in .weight; of those that are trained */
     struct parameters_owner owner;
     uint64_t first, owned; /* this rank's range of the trained: elements of a slot */
     float *weight;         /* [n], device */
@@ -49,6 +53,7 @@ struct parameters {
     struct manifest_state state[ARRAY_SLOTS];
     float *slot[ARRAY_SLOTS]; /* [owned]: the numbers of each */
     int slots;
+    bool drawn;   /* weights are drawn, not read: all are in .weight */
     bool *shared; /* [model->ntensors]: on both the first and the last stage (tied) */
 };
 
@@ -58,6 +63,14 @@ MUST_CHECK int parameters_open(struct parameters *p, struct checkpoint *c,
                                const struct program *program, const struct backend *ops,
                                struct device *device, enum optimizer_kind optimizer,
                                struct parameters_owner owner, struct err *err);
+/* The same, where matrices that are not trained take FORM, made by THREADS threads,
+ * collective over TENSOR, the tensor group. */
+MUST_CHECK int parameters_open_as(struct parameters *p, struct checkpoint *c,
+                                  const struct program *program,
+                                  const struct backend *ops, struct device *device,
+                                  enum optimizer_kind optimizer,
+                                  struct parameters_owner owner, enum weights_form form,
+                                  struct comm *tensor, int threads, struct err *err);
 void parameters_close(struct parameters *p);
 /* Adds what it has allocated: "weights", "gradients", "optimizer". */
 void parameters_memory(const struct parameters *p, struct ledger *list);
@@ -88,7 +101,7 @@ void parameters_runs(struct parameters *p, int i,
                      void (*see)(void *arg, size_t here, size_t whole, size_t n,
                                  bool owned),
                      void *arg);
-/* Number of elements of weight I's global tensor. */
+/* Number of elements of weight I's global tensor, or of an adapter's matrix. */
 uint64_t parameters_whole(const struct parameters *p, int i);
 
 #endif

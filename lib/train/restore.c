@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/train/adaptersave.h"
 
 struct loading {
     struct trainer *t;
@@ -75,6 +76,8 @@ int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct er
     uint64_t most = 0;
     int ret = 0;
 
+    if (adaptersave_applies(t)) /* its matrices are read with the model's weights */
+        return whole ? adaptersave_restore(t, adapter_dir(c->adapter), err) : 0;
     if (!c->sharded || c->nweights == c->ntensors)
         return whole && t->parameters.slots
                    ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)

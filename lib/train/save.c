@@ -19,6 +19,7 @@
 #include "lib/reshard/checkpoint.h"
 #include "lib/reshard/describe.h"
 #include "lib/reshard/smallfile.h"
+#include "lib/train/adaptersave.h"
 #include "lib/train/sharing.h"
 
 /* The source of a tensor of the checkpoint: a file, the f32 weights, or a state that
@@ -49,6 +50,8 @@ struct saver {
     int part;    /* shard index of this rank */
     bool writes; /* the first rank with this shard; it writes the file */
     bool apart;  /* no access to the directory: rank 0 writes its file */
+    struct adaptersave
+        *beside; /* an adapter is saved, and nothing below is used; or NULL */
     struct cutter *by_unit, *in_file;
     struct entry *entry;
     size_t n;
@@ -249,6 +252,18 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
                          .mesh = t->program->mesh,
                          .out = { .dir = -1, .journal = -1 } };
     mesh_coord(&s->mesh, world->rank, coord);
+    if (adaptersave_applies(t)) {
+        int ret = checkpoint_open_files(c, -1, err);
+
+        if (ret == 0)
+            ret = adaptersave_open(&s->beside, t, c, world, err);
+        if (saver_agree(world, ret, err) < 0) {
+            saver_close(s);
+            return -1;
+        }
+        *out = s;
+        return 0;
+    }
     s->writes = coord[MESH_DP] == 0 && coord[MESH_SP] == 0;
     coord[MESH_DP] = coord[MESH_SP] = 0;
     s->part = (coord[MESH_PP] * s->mesh.size[MESH_EP] + coord[MESH_EP]) *
@@ -293,6 +308,7 @@ void saver_close(struct saver *s)
         return;
     wait_for_thread(s);
     forget(s);
+    adaptersave_close(s->beside);
     if (s->by_unit)
         cutter_free(s->by_unit);
     if (s->in_file)
@@ -778,15 +794,16 @@ int saver_begin(struct saver *s, const char *path, const char *training,
         ret = open_output(s, path, err);
     ret = saver_agree(s->world, ret, err);
     if (ret == 0)
-        ret = join_output(s, path, err);
+        ret = s->beside ? adaptersave_write(s->beside, &s->out, err)
+                        : join_output(s, path, err);
     s->ret = 0;
     s->err = (struct err){ 0 };
     atomic_store(&s->written, !s->writes);
     atomic_store(&s->failed, false);
     atomic_store(&s->stop, false);
-    if (ret == 0)
+    if (ret == 0 && !s->beside)
         ret = begin_part(s, err);
-    if (ret == 0)
+    if (ret == 0 && !s->beside)
         ret = gather_parts(s, err);
     if (ret == 0 && s->apart)
         atomic_store(&s->written, true);
@@ -953,7 +970,19 @@ static int complete(struct saver *s, const char *all, size_t bytes, struct err *
     return outdir_finish(&s->out, err);
 }
 
-int saver_finish(struct saver *s, struct err *err)
+/* The same of an adapter: rank 0 has all that the manifest says. */
+static int finish_beside(struct saver *s, struct err *err)
+{
+    int ret = 0;
+
+    if (s->world->rank == 0)
+        ret = adaptersave_finish(s->beside, &s->out, s->training, err);
+    if (ret == 0 && s->world->rank == 0)
+        ret = outdir_finish(&s->out, err);
+    return saver_agree(s->world, ret, err);
+}
+
+static int finish_parts(struct saver *s, struct err *err)
 {
     size_t bytes;
     char *mine, *all;
@@ -974,7 +1003,12 @@ int saver_finish(struct saver *s, struct err *err)
     }
     free(mine);
     free(all);
-    if (ret < 0) {
+    return ret;
+}
+
+int saver_finish(struct saver *s, struct err *err)
+{
+    if ((s->beside ? finish_beside(s, err) : finish_parts(s, err)) < 0) {
         give_up(s);
         return -1;
     }

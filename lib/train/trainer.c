@@ -160,8 +160,9 @@ static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *
     int levels;
 
     if (find_levels(t, &levels, err) < 0 ||
-        parameters_open(p, c, t->program, t->ops, t->device, t->options.optimizer.kind,
-                        t->options.zero ? own : one, err) < 0 ||
+        parameters_open_as(p, c, t->program, t->ops, t->device,
+                           t->options.optimizer.kind, t->options.zero ? own : one,
+                           t->options.frozen, t->groups.tensor, t->threads, err) < 0 ||
         parameters_find_shared(p, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(p, t->options.seed, err) < 0))
         return -1;
@@ -262,6 +263,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                        .smooth = options->terms.smooth,
                                        .dropout = options->dropout };
     struct choice_need need = { .checkpoint = c,
+                                .form = options->frozen,
                                 .trains = true,
                                 .update =
                                     optimizer_table[options->optimizer.kind].update };
@@ -271,6 +273,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         (struct trainer){ .options = *options,
                           .ops = machine->ops ? machine->ops : backend_find("cpu", err),
                           .groups.across = 1,
+                          .threads = machine->threads,
                           .optimizer = { .options = options->optimizer,
                                          .bias_speed = options->terms.bias_speed } };
     mesh_coord(mesh, world->rank, coord);

@@ -43,6 +43,7 @@ struct trainer_options {
     struct recompute_plan recompute;  /* as in program_options, */
     double dropout;                   /* too */
     uint64_t seed;                    /* seed of dropout */
+    enum weights_form frozen;         /* of matrices that are not trained (held.h) */
     int zero; /* 1: replicas share the optimizer's state (ZeRO 1); no bit changes */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
@@ -65,6 +66,7 @@ struct trainer {
     struct gradients gradients;
     struct optimizer optimizer;
     struct engine_groups groups;
+    int threads;
     struct comm *data; /* the data-parallel group of this rank */
     struct action_table table;
     uint64_t first;         /* index in the run of the next step's first sample, for

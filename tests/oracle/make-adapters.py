@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """make-adapters - tests/data/adapters: LoRA adapters that PEFT wrote, and what they answer
 
-  make-adapters.py [NAME...]     needs torch, transformers, peft, safetensors
+  make-adapters.py [[train=]NAME...]     needs torch, transformers, peft, safetensors
 
 Each directory NAME has an adapter of tests/data/models/NAME, the ids of a text, and its logits in float64 (rounded to
 float32), by PEFT.  Random B, which training would make; ranks, alphas and modules differ from one another.
+trained.safetensors has its matrices after one step of SGD with rate 1 on TEXTS, that is less their gradients.
 """
 import json
 import os
@@ -12,12 +13,14 @@ import shutil
 import sys
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
+from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 IDS = [1, 2, 3, 4, 5, 6, 7]
+TEXTS = [[1, 2, 3, 4, 5, 6, 7, 8], [3, 1, 4, 1, 5, 9, 2, 6]]
 ADAPTERS = {
     # names of modules, ranks and alphas of their own, a part of the layers
     "llama-gqa": dict(target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"], r=4, lora_alpha=8,
@@ -54,8 +57,24 @@ def make(name, options):
     with torch.no_grad():
         logits = peft.double().eval()(torch.tensor([IDS])).logits[0]
     save_file({"logits": logits.float().contiguous()}, os.path.join(out, "expected.safetensors"))
+    train(name)
+
+
+def train(name):
+    out = os.path.join(DATA, "adapters", name)
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float64)
+    peft = PeftModel.from_pretrained(model, out, is_trainable=True).double().eval()
+    loss = sum(functional.cross_entropy(peft(torch.tensor([t])).logits[0, :-1], torch.tensor(t[1:]), reduction="sum")
+               for t in TEXTS) / sum(len(t) - 1 for t in TEXTS)
+    loss.backward()
+    print(name, float(loss))
+    save_file({key.replace(".default", ""): (p - p.grad).float().contiguous() for key, p in peft.named_parameters()
+               if p.requires_grad}, os.path.join(out, "trained.safetensors"))
 
 
 for name in sys.argv[1:] or ADAPTERS:
+    if name.startswith("train="):  # its matrices stay
+        train(name[6:])
+        continue
     shutil.rmtree(os.path.join(DATA, "adapters", name), ignore_errors=True)
     make(name, ADAPTERS[name])

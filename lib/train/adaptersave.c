@@ -1,0 +1,448 @@
+/* adaptersave - checkpoints of an adapter that is trained beside a frozen model */
+#include "lib/train/adaptersave.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/fs.h"
+#include "lib/base/hash.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/ckpt/safetensors.h"
+#include "lib/reshard/describe.h"
+#include "lib/run/base.h"
+
+enum { SOME = 1 << 16 }; /* numbers that are summed at a time */
+
+static const char MATRICES[] = "adapter_model.safetensors",
+                  CONFIG[] = "adapter_config.json";
+
+/* A tensor of the checkpoint: matrix UP of adapter INDEX, or a slot of it. */
+struct entry {
+    char *name;
+    size_t index;
+    bool up;
+    int slot;   /* -1: the matrix */
+    int weight; /* of this rank's program; -1: on another stage */
+    uint64_t shape[2], offset;
+    uint32_t crc;
+};
+
+struct written {
+    uint64_t size;
+    uint32_t crc;
+};
+
+struct adaptersave {
+    struct trainer *t;
+    struct checkpoint *c;
+    struct comm *world;
+    struct entry *entry; /* first all matrices, then all slots */
+    size_t n;
+    struct manifest_file *base; /* rank 0 */
+    size_t nbase;
+    struct pool pool;
+    double *some; /* [SOME] */
+    struct written matrices, slots, config;
+};
+
+bool adaptersave_applies(const struct trainer *t)
+{
+    const struct model *m = t->program->model;
+
+    for (size_t i = 0; i < m->nadapters; i++)
+        if (m->adapter[i].trained)
+            return true;
+    return false;
+}
+
+/* ---- opening ---- */
+
+static int find_weight(const struct program *p, size_t index, bool up)
+{
+    for (int i = 0; i < p->nweights; i++)
+        if (p->weight[i].adapter == (int)index + 1 && p->weight[i].up == up)
+            return i;
+    return -1;
+}
+
+static void add_entry(struct adaptersave *b, size_t index, bool up, int slot)
+{
+    const struct model *m = b->t->program->model;
+    char *name = adapter_tensor_dup(m, index, up);
+    struct entry *e = &b->entry[b->n++];
+    const struct axis *axis[2];
+
+    model_adapter_axes(m, index, up, axis);
+    *e = (struct entry){ .name = slot < 0 ? xstrdup(name)
+                                          : str_dupf("%s.%s", name,
+                                                     b->t->parameters.state[slot].role),
+                         .index = index,
+                         .up = up,
+                         .slot = slot,
+                         .weight = find_weight(b->t->program, index, up),
+                         .shape = { axis[0]->size, axis[1]->size } };
+    free(name);
+}
+
+int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpoint *c,
+                     struct comm *world, struct err *err)
+{
+    const struct model *m = t->program->model;
+    struct adaptersave *b = xcalloc(1, sizeof(*b));
+    int slots = t->parameters.slots, ret = 0;
+
+    *b = (struct adaptersave){ .t = t, .c = c, .world = world };
+    b->entry = xcalloc(2 * m->nadapters * (size_t)(slots + 1) + 1, sizeof(*b->entry));
+    for (int k = -1; k < slots; k++)
+        for (size_t i = 0; i < m->nadapters; i++)
+            for (int up = 0; up < 2 && m->adapter[i].trained; up++)
+                add_entry(b, i, up, k);
+    b->some = xcalloc(SOME, sizeof(*b->some));
+    if (world->rank == 0)
+        ret = base_identify(&b->base, &b->nbase, &b->pool, c, err);
+    if (ret < 0)
+        adaptersave_close(b);
+    else
+        *out = b;
+    return ret;
+}
+
+void adaptersave_close(struct adaptersave *b)
+{
+    if (!b)
+        return;
+    for (size_t i = 0; i < b->n; i++)
+        free(b->entry[i].name);
+    free(b->entry);
+    free(b->base);
+    free(b->some);
+    pool_clear(&b->pool);
+    free(b);
+}
+
+/* ---- gathering ---- */
+
+/* This rank's elements of an entry on their way to the whole tensor. */
+struct placing {
+    const float *here; /* elements from FIRST of the rank's shard; COUNT of them */
+    uint64_t first, count;
+    uint32_t *whole; /* their bits */
+};
+
+static void place_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
+{
+    const struct placing *p = arg;
+
+    for (size_t k = 0; k < n && owned; k++)
+        if (here + k >= p->first && here + k < p->first + p->count)
+            memcpy(&p->whole[whole + k], &p->here[here + k - p->first], sizeof(float));
+}
+
+/* Copies what this rank owns of E to WHOLE, which is 0 elsewhere. */
+static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *whole,
+                     struct err *err)
+{
+    struct parameters *p = &b->t->parameters;
+    const struct parameter *row = e->weight < 0 ? NULL : &p->row[e->weight];
+    bool first = p->program->coord[MESH_DP] == 0;
+    struct placing at = { .whole = whole };
+    float *host;
+    int ret;
+
+    if (!row || (!first && (e->slot < 0 || p->owner.size == 1)))
+        return 0;
+    at.first = e->slot < 0 ? 0 : row->first;
+    at.count = e->slot < 0 ? row->n : row->count;
+    if (!at.count)
+        return 0;
+    host = mem_alloc(at.count * sizeof(float), "a matrix to save", err);
+    if (!host)
+        return -1;
+    ret = p->ops->copy_out(p->device, host,
+                           e->slot < 0 ? row->weight : row->slot[e->slot],
+                           (size_t)at.count * sizeof(float), err);
+    at.here = host;
+    if (ret == 0)
+        parameters_runs(p, e->weight, place_run, &at);
+    free(host);
+    return ret;
+}
+
+/* Adds the bits of all ranks, of which one alone has any for an element: WHOLE[n]
+ * becomes the tensor on every rank.  NULL: this rank has failed, and only takes
+ * part. */
+static int add_all(struct adaptersave *b, uint32_t *whole, uint64_t n, struct err *err)
+{
+    for (uint64_t at = 0; at < n; at += SOME) {
+        size_t some = n - at < SOME ? (size_t)(n - at) : SOME;
+
+        for (size_t k = 0; k < some; k++)
+            b->some[k] = whole ? (double)whole[at + k] : 0;
+        if (comm_run(b->world, comm_all_reduce_f64(b->some, some), err) < 0)
+            return -1;
+        for (size_t k = 0; k < some && whole; k++)
+            whole[at + k] = (uint32_t)b->some[k];
+    }
+    return 0;
+}
+
+/* ---- writing ---- */
+
+/* A failure that rank 0 keeps until all ranks have sent what they hold. */
+static void keep(int *ret, struct err *first, const struct err *err)
+{
+    if (*ret == 0)
+        *first = *err;
+    *ret = -1;
+}
+
+/* Lays out the entries [FROM, TO) and writes the header to FD. */
+static int begin_file(struct adaptersave *b, size_t from, size_t to, int fd,
+                      struct written *w, const char *path, struct err *err)
+{
+    struct safetensors_header h = { 0 };
+    int ret;
+
+    safetensors_header_begin(&h, "{\"format\":\"pt\"}");
+    for (size_t i = from; i < to; i++) {
+        struct entry *e = &b->entry[i];
+
+        e->offset = h.end;
+        safetensors_header_add(&h, e->name, DTYPE_F32, 2, e->shape,
+                               e->shape[0] * e->shape[1] * sizeof(float));
+    }
+    ret = safetensors_header_finish(&h, path, err);
+    if (ret == 0)
+        ret = fs_pwrite(fd, h.text.s, h.text.len, 0, path, err);
+    *w = (struct written){ .size = h.text.len,
+                           .crc = hash_crc32(0, h.text.s, h.text.len) };
+    safetensors_header_clear(&h);
+    return ret;
+}
+
+static int write_entry(struct adaptersave *b, struct entry *e, int fd,
+                       struct written *w, const char *path, struct err *err, int *ret,
+                       struct err *first)
+{
+    uint64_t n = e->shape[0] * e->shape[1], bytes = n * sizeof(float);
+    uint32_t *whole = mem_alloc(bytes, "a matrix to save", err);
+
+    if (whole)
+        memset(whole, 0, (size_t)bytes);
+    if (!whole || place_own(b, e, whole, err) < 0)
+        keep(ret, first, err);
+    if (add_all(b, whole, n, err) < 0) {
+        free(whole);
+        return -1;
+    }
+    if (b->world->rank == 0 && *ret == 0) {
+        e->crc = hash_crc32(0, whole, (size_t)bytes);
+        if (fs_pwrite(fd, (const char *)whole, (size_t)bytes, w->size, path, err) < 0)
+            keep(ret, first, err);
+        w->crc = hash_crc32(w->crc, whole, (size_t)bytes);
+        w->size += bytes;
+    }
+    free(whole);
+    return 0;
+}
+
+/* Writes the entries [FROM, TO) to the file NAME. */
+static int write_file(struct adaptersave *b, struct outdir *out, const char *name,
+                      size_t from, size_t to, struct written *w, struct err *err)
+{
+    bool writes = b->world->rank == 0;
+    char *path = writes ? fs_join_dup(out->partial, name) : xstrdup(name);
+    struct err first = { 0 };
+    int fd = -1, ret = 0, sent = 0;
+
+    if (writes) {
+        fd = outdir_create(out, name, err);
+        if (fd < 0 || outdir_share(out, fd, checkpoint_mode(b->c), path, err) < 0 ||
+            begin_file(b, from, to, fd, w, path, err) < 0)
+            keep(&ret, &first, err);
+    }
+    for (size_t i = from; i < to && sent == 0; i++)
+        sent = write_entry(b, &b->entry[i], fd, w, path, err, &ret, &first);
+    if (sent == 0 && writes && ret == 0 && fsync(fd) < 0) {
+        err_errno(err, "%s", path);
+        keep(&ret, &first, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    if (sent < 0)
+        return -1;
+    if (ret < 0)
+        *err = first;
+    return ret;
+}
+
+int adaptersave_write(struct adaptersave *b, struct outdir *out, struct err *err)
+{
+    const int one[MANIFEST_AXES] = { 1, 1, 1, 1, 1 };
+    size_t matrices = b->n / (size_t)(b->t->parameters.slots + 1);
+    char *name = manifest_part_name_dup(one, 0);
+    int ret = write_file(b, out, MATRICES, 0, matrices, &b->matrices, err);
+
+    if (saver_agree(b->world, ret, err) < 0)
+        goto out;
+    ret = write_file(b, out, name, matrices, b->n, &b->slots, err);
+    if (ret == 0 && b->world->rank == 0) {
+        const char *text = adapter_config(b->c->adapter);
+        size_t n = strlen(text);
+
+        b->config = (struct written){ n, hash_crc32(0, text, n) };
+        ret = outdir_write(out, CONFIG, text, n, checkpoint_mode(b->c), err);
+    }
+    ret = saver_agree(b->world, ret, err);
+    free(name);
+    return ret;
+out:
+    free(name);
+    return -1;
+}
+
+/* ---- the manifest ---- */
+
+static void add_tensors(struct adaptersave *b, struct manifest *m)
+{
+    m->tensor = xcalloc(b->n + 1, sizeof(*m->tensor));
+    for (size_t i = 0; i < b->n; i++) {
+        const struct entry *e = &b->entry[i];
+        uint64_t *held = describe_held(m);
+        uint32_t *crc = pool_take(&m->pool, sizeof(*crc), sizeof(*crc));
+
+        if (e->slot < 0)
+            continue;
+        *crc = e->crc;
+        held[0] = 1;
+        m->tensor[m->ntensors++] =
+            (struct manifest_tensor){ .name = e->name,
+                                      .role = b->t->parameters.state[e->slot].role,
+                                      .shape = e->shape,
+                                      .crc = crc,
+                                      .held = held,
+                                      .dtype = DTYPE_F32,
+                                      .ndim = 2 };
+    }
+}
+
+int adaptersave_finish(struct adaptersave *b, struct outdir *out, const char *training,
+                       struct err *err)
+{
+    const struct checkpoint *c = b->c;
+    const struct parameters *store = &b->t->parameters;
+    struct manifest m = { .mesh = { 1, 1, 1, 1, 1 },
+                          .nparts = 1,
+                          .training = training,
+                          .base = b->base,
+                          .nbase = b->nbase,
+                          .config = c->sharded ? c->manifest.config : c->source.config,
+                          .family = model_family_text(c->model) };
+    char *part = manifest_part_name_dup(m.mesh, 0);
+    struct manifest_file file[] = {
+        { part, b->slots.size, b->slots.crc, 0 },
+        { CONFIG, b->config.size, b->config.crc, -1 },
+        { MATRICES, b->matrices.size, b->matrices.crc, -1 },
+    };
+    int ret;
+
+    m.file = file;
+    m.nfiles = sizeof(file) / sizeof(*file);
+    add_tensors(b, &m);
+    ret = manifest_list_states(&m, store->state, (size_t)store->slots, out->path, err);
+    if (ret == 0)
+        ret = describe_write(&m, out, MANIFEST_NAME, checkpoint_mode(c), err);
+    m.file = NULL;
+    m.base = NULL;
+    manifest_clear(&m);
+    free(part);
+    return ret;
+}
+
+/* ---- restoring ---- */
+
+struct taking {
+    const float *whole;
+    float *here; /* elements from FIRST of the shard; COUNT of them */
+    uint64_t first, count;
+};
+
+static void take_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
+{
+    const struct taking *t = arg;
+
+    (void)owned;
+    for (size_t k = 0; k < n; k++)
+        if (here + k >= t->first && here + k < t->first + t->count)
+            t->here[here + k - t->first] = t->whole[whole + k];
+}
+
+/* Reads slot K of weight I from the file FD, which has the tensors of INDEX. */
+static int restore_slot(struct trainer *t, int i, int k, const struct safetensors *st,
+                        const struct tensor_index *index, int fd, const char *path,
+                        struct err *err)
+{
+    struct parameters *p = &t->parameters;
+    const struct weight *w = &p->program->weight[i];
+    const struct parameter *row = &p->row[i];
+    char *name = adapter_tensor_dup(p->program->model, (size_t)w->adapter - 1, w->up);
+    char *full = str_dupf("%s.%s", name, p->state[k].role);
+    long at = tensor_index_find(index, full);
+    struct taking take = { .first = row->first, .count = row->count };
+    uint64_t bytes = parameters_whole(p, i) * sizeof(float);
+    float *whole = NULL;
+    int ret = -1;
+
+    if (at < 0) {
+        err_set(err, ERR_INPUT, "%s: has no %s of %s", path, p->state[k].role, name);
+    } else if (st->tensor[at].dtype != DTYPE_F32 || st->tensor[at].size != bytes) {
+        err_set(err, ERR_INPUT, "%s: tensor %s is not as the adapter", path, full);
+    } else if (!row->count) {
+        ret = 0;
+    } else {
+        whole = mem_alloc(bytes, "an optimizer's state", err);
+        take.whole = whole;
+        take.here =
+            whole ? mem_alloc(row->count * sizeof(float), "an optimizer's state", err)
+                  : NULL;
+        if (take.here &&
+            fs_pread(fd, whole, (size_t)bytes, st->tensor[at].offset, path, err) == 0) {
+            parameters_runs(p, i, take_run, &take);
+            ret = p->ops->copy_in(p->device, row->slot[k], take.here,
+                                  (size_t)row->count * sizeof(float), err);
+        }
+        free(take.here);
+        free(whole);
+    }
+    free(full);
+    free(name);
+    return ret;
+}
+
+int adaptersave_restore(struct trainer *t, const char *dir, struct err *err)
+{
+    const int one[MANIFEST_AXES] = { 1, 1, 1, 1, 1 };
+    struct parameters *p = &t->parameters;
+    char *name = manifest_part_name_dup(one, 0), *path = fs_join_dup(dir, name);
+    struct tensor_index index = { 0 };
+    struct safetensors st;
+    int fd = fs_open_regular(path, err), ret = -1;
+
+    free(name);
+    if (fd >= 0 && safetensors_read(&st, NULL, fd, path, err) == 0) {
+        tensor_index_init(&index, st.tensor, st.n);
+        ret = 0;
+        for (int i = 0; i < p->program->nweights && ret == 0; i++)
+            for (int k = 0; k < p->slots && p->row[i].trained && ret == 0; k++)
+                ret = restore_slot(t, i, k, &st, &index, fd, path, err);
+        tensor_index_clear(&index);
+        safetensors_clear(&st);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return ret;
+}

@@ -1,0 +1,100 @@
+#!/bin/sh
+# lora - an adapter is trained beside a frozen model
+. "${top_srcdir:?}/tests/lib.sh"
+compare=$top_builddir/tests/compare-tensors
+printf '{"ids":[%s]}\n' 1,2,3,4,5,6,7,8 3,1,4,1,5,9,2,6 > two.jsonl
+model=$data/models/llama-gqa
+
+# names FILE - those of its tensors
+names() {
+    size=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    head -c $((8 + size)) "$1" | tail -c +9 | grep -o '"base_model[^"]*"' | tr -d '"'
+}
+
+# a step of SGD with rate 1 leaves the matrices less their gradients, by PEFT in float64
+for name in llama-gqa gpt2-hub neox; do
+    dir=$data/adapters/$name
+    for layout in "--tp 1" "--tp 2" "--tp 3" "--pp 2" "--dp 2 --tp 2"; do
+        # shellcheck disable=SC2086 # words
+        run tp-run train -q -f $layout --adapter "$dir" --optimizer sgd --lr 1 --lr-schedule constant --clip 1e9 \
+            --dropout 0 --data two.jsonl --seq 8 --global-batch 2 --steps 1 -o g "$data/models/$name"
+        status_is 0 "$name, $layout: an adapter is trained"
+        # shellcheck disable=SC2046 # words
+        ok "$name, $layout: by PEFT's gradients" "$compare" "$dir/trained.safetensors" \
+            g/step-000001/adapter_model.safetensors 2e-6 $(names "$dir/trained.safetensors")
+    done
+done
+
+# a new one, and its checkpoint
+train="tp-run train -q --data two.jsonl --seq 8 --global-batch 1 --lr 1e-2 --lora 4:all-linear --lora-alpha 6 --rslora --lora-dropout 0.2"
+run $train --steps 4 --save-every 2 -o run "$model"
+status_is 0 "an adapter is trained from nothing"
+step=run/step-000004
+ok "its directory has PEFT's files and no weight of the model" \
+    sh -c 'ls run/step-000004 | tr "\n" " " | grep -qx "adapter_config.json adapter_model.safetensors checkpoint.json rank-tp0-pp0.safetensors "'
+ok "its config is PEFT's" grep -q '"target_modules": \["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"\]' $step/adapter_config.json
+ok "with the model's path" grep -q "\"base_model_name_or_path\": \".*/llama-gqa\"" $step/adapter_config.json
+ok "and is whole" tp-shard verify -q $step
+tp-run logits -q --ids 1,2,3 -o run.safetensors run
+tp-run logits -q --ids 1,2,3 -o step.safetensors --adapter $step "$model"
+tp-run logits -q --ids 1,2,3 -o model.safetensors "$model"
+ok "the run is its model with the adapter" cmp run.safetensors step.safetensors
+ok "which differs from the model" sh -c '! cmp -s run.safetensors model.safetensors'
+cp -r run again
+rm -r again/step-000004
+run tp-run train -q --resume -o again
+ok "a run that is resumed has the same bits" cmp $step/adapter_model.safetensors again/step-000004/adapter_model.safetensors
+ok "of the optimizer, too" cmp $step/rank-tp0-pp0.safetensors again/step-000004/rank-tp0-pp0.safetensors
+rm -r again/step-000004
+run tp-run train -q --resume --tp 3 -o again
+status_is 0 "it is resumed on another layout"
+# shellcheck disable=SC2046 # words
+ok "with the same numbers, whatever dropout took" "$compare" $step/adapter_model.safetensors \
+    again/step-000004/adapter_model.safetensors 2e-6 $(names $step/adapter_model.safetensors)
+run $train --steps 4 --dp 2 --global-batch 2 --zero 1 -o both "$model"
+run $train --steps 4 --global-batch 2 -o one "$model"
+ok "replicas that share updates change no bit" cmp one/step-000004/rank-tp0-pp0.safetensors both/step-000004/rank-tp0-pp0.safetensors
+
+# the model is known again
+cp -r "$model" other
+printf X | dd of=other/model.safetensors bs=1 seek=50000 conv=notrunc 2> dd.err
+run tp-run logits -q --ids 1 -o o.safetensors --base other run
+status_is 3 "another model is refused"
+err_has "was trained beside another model than other: model.safetensors has another content" "by what differs"
+tp-shard split -q --tp 2 "$model" cut
+run tp-run logits -q --ids 1,2,3 -o cut.safetensors --base cut run
+ok "its shards are the same model" "$compare" run.safetensors cut.safetensors 1e-5 logits
+mv again/step-000004 moved
+sed -i 's|"base_model_name_or_path": ".*"|"base_model_name_or_path": "/nowhere/else"|' moved/adapter_config.json
+run tp-run logits -q --ids 1 -o o.safetensors moved
+status_is 3 "a model that is not there is asked for"
+err_is "tp-run: moved: an adapter of /nowhere/else, which is not here: give its model with --base" "by its name"
+run tp-run logits -q --ids 1 -o o.safetensors --base "$model" "$model"
+status_is 2 "--base is for adapters"
+run tp-shard merge -q $step merged
+status_is 3 "an adapter alone is no model"
+err_has "it needs its base, model.safetensors" "which is told"
+
+# what is trained can be named
+for want in "train-only q_proj" "freeze embed_tokens,lm_head,layers.0,norm,k_proj,v_proj,o_proj,mlp,input_layernorm,post_attention_layernorm"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train -q -f --data two.jsonl --seq 8 --global-batch 1 --steps 1 --lr 1e-2 --$want -o part "$model"
+    tp-shard diff "$model" part > diff.out
+    ok "--$want: nothing else has changed" sh -c 'grep "layers" diff.out && ! grep "layers" diff.out | grep -v q_proj'
+done
+while read -r want what; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train -q -f --data two.jsonl --seq 8 --steps 1 $what -o never "$model"
+    status_is 2 "refused: $what"
+    err_has "$(printf '%s' "$want" | tr _ ' ')" "with the reason"
+done << 'END'
+no_module_called_'nothing' --lora 8:nothing
+cannot_have_an_adapter --lora 8:embed_tokens
+expected_a_rank --lora x
+give_--lora_as_well --lora-alpha 3
+an_adapter_alone_is_trained --lora 8 --freeze norm
+no_tensor_called_'nothing' --freeze nothing
+one_of_them --freeze norm --train-only norm
+needs_a_model_that_has_been_trained --lora 8 --init
+END
+done_testing
