@@ -107,6 +107,29 @@ ok "generation_config.json says what the options say" cmp by-file by-option
 run tp-run serve grouped
 err_has "tp-run cannot follow num_beams = 3" "a server does not search, and says so"
 
+# a text that fills the context goes on as from a prompt of its first and its newest tokens
+ids_of() {
+    tp-run generate --ignore-generation-config --ignore-eos "$@" "$data/$own"
+}
+for own in models/llama-gqa models/lfm2; do
+    ids_of --ids 3,4,5,6,7,8,9 --max-tokens 90 > alone
+    slid=3,4,5,$(tr , '\n' < alone | tail -n 30 | paste -sd , -)
+    echo "$(cat alone),$(ids_of --ids "$slid" --max-tokens 17)" > expected
+    for layout in "--tp 2" "--pp 2 --cache-tokens 64"; do
+        # shellcheck disable=SC2086
+        ids_of --ids 3,4,5,6,7,8,9 --max-tokens 75 --context slide --context-keep 3 $layout > ids
+        ok "$own: a text slides, with $layout" cmp ids expected
+    done
+done
+seeds --seed 5 --num-return 2 --context slide --max-tokens 90 "$data/$own" > ids
+for seed in 5 6; do seeds --seed $seed --context slide --max-tokens 90 "$data/$own"; done > expected
+ok "and each of several texts" cmp ids expected
+run tp-run generate --ids 3 --context slide --beams 2 "$model"
+err_is "tp-run: --context slide: beams do not slide" "beams do not"
+run tp-run generate --ids 3 --context slide --context-keep 63 "$model"
+status_is 2 "nothing would be left to slide"
+err_has "tp-run: --context-keep 63: the model takes 64" "where all is kept"
+
 # options say the same as keys
 same_as() {
     echo "{\"ids\":[3,4,5],$1}" > line

@@ -56,7 +56,7 @@ echo '{"source":[5,6,7],"choices":[[8,9],[9,10,11]]}' > line
 run tp-run score --json --input line "$data/stacks/bart"
 ok "of an encoder-decoder they are texts of the decoder" near "$(grep -o '"logprob":[-0-9.]*' out | head -n 1 | cut -d: -f2)" -10.611096 1e-4
 run tp-run score --window 3 --input choices "$bard"
-err_has "tp-run: choices:1: the text and a choice have 9 tokens, a window 3" "a choice has one window"
+err_has "tp-run: choices:1: the text and a choice have 12 tokens, a window 3" "a choice has one window"
 ok "and lines that fit are scored" grep -q '^choices:4: best 0' out
 
 printf 'To be \377 or not' > bad.txt

@@ -20,6 +20,13 @@
 #include "lib/run/scheduler.h"
 #include "lib/run/serving.h"
 
+/* What becomes of a text that fills the model's context. */
+enum when_full { FULL_STOPS, FULL_SLIDES };
+static const char *const when_full_names[] = { "stop", "slide", NULL };
+/* First tokens draw much attention whatever they say (Xiao et al. 2024, "Efficient
+ * streaming language models with attention sinks", which keeps four). */
+enum { SINKS = 4 };
+
 struct generate {
     struct session *session;
     struct inputs prompts;
@@ -27,6 +34,8 @@ struct generate {
     struct drafting drafting;
     int requests;       /* texts in generation at a time; 0: as the cache permits */
     int cache_tokens;   /* capacity of a rank's cache; 0: see serving.h */
+    int slides;         /* enum when_full */
+    int kept;           /* first tokens that stay when a text slides */
     bool no_sharing;    /* each prompt is computed by itself */
     bool chats;         /* the prompts are chats */
     bool echo;          /* prints the text of a prompt first */
@@ -60,10 +69,12 @@ struct text {
     size_t ntold, cap_told;
     struct token_stream *stream; /* with a tokenizer */
     struct saying said;
-    float score;  /* of what a search has found */
-    bool missing; /* it has found fewer */
-    bool echoed;  /* its prompt is printed */
-    size_t shown; /* bytes of SAID, or ids without a tokenizer, already printed */
+    struct ids slid; /* what it goes on from, once it has slid */
+    size_t dropped;  /* tokens between those */
+    float score;     /* of what a search has found */
+    bool missing;    /* it has found fewer */
+    bool echoed;     /* its prompt is printed */
+    size_t shown;    /* bytes of SAID, or ids without a tokenizer, already printed */
     double first, seconds; /* time of its first new token; time since then */
 };
 
@@ -254,6 +265,12 @@ static int print_texts(struct generate *g, struct err *err)
 
 /* ---- generating ---- */
 
+/* Most tokens of a text that is over when it has them; 0: any number. */
+static uint64_t context_of(const struct generate *g)
+{
+    return g->slides == FULL_SLIDES ? 0 : g->session->context;
+}
+
 /* Appends the new token ID and decodes it. */
 static void add_id(const struct generate *g, struct text *t, int32_t id)
 {
@@ -262,9 +279,9 @@ static void add_id(const struct generate *g, struct text *t, int32_t id)
     if (!t->ids.n && t->first <= 0)
         t->first = clock_seconds();
     ids_add(&t->ids, id);
-    t->finish = stop ? STOP
-                     : sampling_end(t->how, g->session->context,
-                                    t->prompt->n + t->ids.n, t->ids.n);
+    t->finish =
+        stop ? STOP
+             : sampling_end(t->how, context_of(g), t->prompt->n + t->ids.n, t->ids.n);
     if (t->stream && !stop)
         token_stream_feed(t->stream, (uint32_t)id, &t->said.text);
     if (t->stream && t->finish)
@@ -293,7 +310,52 @@ static struct draw draw_of(const struct generate *g, const struct text *t)
 {
     return (struct draw){ .seed =
                               t->how->seed + (uint64_t)(t - g->text) - g->first[t->at],
-                          .position = (uint64_t)t->at << 32 };
+                          .position = ((uint64_t)t->at << 32) + t->dropped };
+}
+
+/* Has T, which goes on, more tokens than the model takes? */
+static bool is_full(const struct generate *g, const struct text *t)
+{
+    return g->session->context &&
+           t->prompt->n + t->ids.n - t->dropped > g->session->context;
+}
+
+static int32_t token_of(const struct text *t, size_t i)
+{
+    return i < t->prompt->n ? t->prompt->v[i] : t->ids.v[i - t->prompt->n];
+}
+
+/* T goes on from its first tokens and the newest half of what there is room for beside
+ * them, as from a prompt.  A draw belongs to the place of its token in the whole text.
+ */
+static int slide(struct generate *g, struct text *t, struct err *err)
+{
+    const size_t kept = (size_t)g->kept, n = t->prompt->n + t->ids.n;
+    const size_t newest = (g->session->context - kept) / 2, from = n - newest;
+    const size_t longest = t->choosing.most + t->dropped;
+    struct scheduler_text next = { .how = &t->choosing,
+                                   .tag = (uint64_t)(t - g->text) };
+    struct draw draw;
+    uint64_t id;
+
+    t->slid.n = 0;
+    for (size_t i = 0; i < kept; i++)
+        ids_add(&t->slid, token_of(t, i));
+    for (size_t i = from; i < n; i++)
+        ids_add(&t->slid, token_of(t, i));
+    t->dropped = from - kept;
+    t->choosing.prompt = (kept < t->prompt->n ? kept : t->prompt->n) +
+                         (from < t->prompt->n ? t->prompt->n - from : 0);
+    t->choosing.most = longest - t->dropped;
+    t->choosing.draws = 0;
+    draw = draw_of(g, t);
+    next.draw = &draw;
+    next.ids = t->slid.v;
+    next.n = t->slid.n;
+    next.most =
+        t->choosing.most < g->session->context ? t->choosing.most : g->session->context;
+    named_give(t->input, g->session, 0, next.input, next.rows);
+    return scheduler_submit(g->scheduler, &next, &id, err);
 }
 
 /* The prompt of T has been read: the other texts that it gets go on from there. */
@@ -308,7 +370,10 @@ static int fork_texts(struct generate *g, struct text *t,
 
         keep_told(other, &by->others[k], by);
         add_id(g, other, next);
-        if (other->finish != UNFINISHED)
+        if (other->finish == UNFINISHED && is_full(g, other) &&
+            slide(g, other, err) < 0)
+            return -1;
+        if (other->finish != UNFINISHED || is_full(g, other))
             continue;
         if (scheduler_fork(g->scheduler, by->id, &draw, (uint64_t)(other - g->text),
                            &id, err) < 0)
@@ -337,8 +402,11 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
         return -1;
     keep_told(t, by->likely, by);
     add_id(g, t, next);
-    if (t->finish == UNFINISHED)
-        scheduler_append(g->scheduler, by->id, &next, 1);
+    if (t->finish != UNFINISHED)
+        return 0;
+    if (is_full(g, t))
+        return slide(g, t, err);
+    scheduler_append(g->scheduler, by->id, &next, 1);
     return 0;
 }
 
@@ -366,7 +434,7 @@ static bool ends(void *arg, uint64_t tag, const int32_t *ids, size_t n)
     const struct text *t = &g->text[tag];
 
     return sampling_is_stop(t->how, ids[n - 1]) ||
-           sampling_end(t->how, g->session->context, t->prompt->n + n, n) ||
+           sampling_end(t->how, context_of(g), t->prompt->n + n, n) ||
            (t->how->stops.n && g->session->tokenizer && has_stop(g, t, ids, n));
 }
 
@@ -413,7 +481,7 @@ static int submit(struct generate *g, struct err *err)
 
         named_give(t->input, g->session, 0, plan.input, plan.rows);
         for (size_t k = 0; k < texts_of(g, i) && t[k].finish != REFUSED; k++)
-            t[k].finish = sampling_end(t->how, g->session->context, t->prompt->n, 0);
+            t[k].finish = sampling_end(t->how, context_of(g), t->prompt->n, 0);
         if (t->finish != UNFINISHED)
             continue;
         if (t->choosing.of == PICK_SCORES) {
@@ -509,7 +577,7 @@ static struct engine_limits limits_of(const struct generate *g)
         size_t n = g->prompts.v[i].ids.n;
 
         /* a preempted text is recomputed with its generated tokens */
-        if (g->cache_tokens || g->widest > 1)
+        if (g->cache_tokens || g->widest > 1 || g->slides == FULL_SLIDES)
             n = (size_t)g->most.v[i];
         all += n < limits.tokens ? n : limits.tokens;
     }
@@ -583,6 +651,7 @@ static void close_texts(struct generate *g)
         str_clear(&g->text[i].said.text);
         free(g->text[i].told);
         ids_clear(&g->text[i].ids);
+        ids_clear(&g->text[i].slid);
     }
     free(g->text);
     free(g->first);
@@ -719,6 +788,34 @@ static int read_settings(struct generate *g, size_t i, struct err *err)
     return 0;
 }
 
+/* Sets *err if the text of prompt I cannot slide. */
+static void check_slide(const struct generate *g, size_t i, struct err *err)
+{
+    const struct input *one = &g->prompts.v[i];
+    bool named = false;
+
+    if (g->slides == FULL_STOPS)
+        return;
+    for (int k = 0; k < FEEDS_MOST; k++)
+        named |= one->named[k].v != NULL;
+    if (how_of(g, i)->beams > 1)
+        err_set(err, ERR_INPUT, "--context slide: beams do not slide");
+    else if (named)
+        err_set(err, ERR_INPUT,
+                "--context slide: inputs beside ids do not slide with them");
+}
+
+/* On every rank. */
+static int check_kept(const struct generate *g, struct err *err)
+{
+    const uint64_t most = g->session->context;
+
+    if (g->slides == FULL_SLIDES && most && (uint64_t)g->kept + 2 > most)
+        return err_set(err, ERR_USAGE, "--context-keep %d: the model takes %" PRIu64,
+                       g->kept, most);
+    return 0;
+}
+
 static int read_prompts(struct generate *g, const struct sources *from, struct err *err)
 {
     const struct session *s = g->session;
@@ -760,6 +857,8 @@ static int read_prompts(struct generate *g, const struct sources *from, struct e
                 "the prompt has %zu tokens, and the model's max_length is %llu; give "
                 "--max-tokens",
                 one->ids.n, (unsigned long long)g->sampling.max_length);
+        if (!err->kind)
+            check_slide(g, i, err);
         if (err->kind && inputs_refuse(in, s, i, err) < 0)
             return -1;
     }
@@ -811,10 +910,11 @@ static int add_settings(struct str *out, const struct generate *g, bool chats,
     str_addf(out, ",\"seed\":%" PRIu64 ",\"logprobs\":%d,\"processed\":%s", how->seed,
              how->likely, how->processed ? "true" : "false");
     str_addf(out,
-             ",\"beams\":%d,\"length_penalty\":%.17g,\"early_stopping\":\"%s\","
+             ",\"context\":\"%s\",\"context_keep\":%d,\"beams\":%d,\"length_penalty\":%"
+             ".17g,\"early_stopping\":\"%s\","
              "\"num_return\":%d",
-             how->beams, how->length_penalty, sampling_early_names[how->early],
-             how->returns);
+             when_full_names[g->slides], g->kept, how->beams, how->length_penalty,
+             sampling_early_names[how->early], how->returns);
     str_add(out, ",\"stop_texts\":[");
     for (size_t i = 0; i < how->stops.n; i++) {
         str_add(out, i ? "," : "");
@@ -933,6 +1033,7 @@ int generate_main(const char *program, int argc, char **argv)
     struct session session = { 0 };
     struct generate g = { .session = &session,
                           .sampling = SAMPLING_DEFAULTS(128),
+                          .kept = SINKS,
                           .answers.fd = -1 };
     const struct opt opts[] = {
         { OPT_LIST, 'p', "prompt", &from.prompts, "TEXT",
@@ -950,6 +1051,8 @@ int generate_main(const char *program, int argc, char **argv)
         SAMPLING_OPTIONS(g.sampling, "most new tokens (default: the model's, or 128)"),
         SAMPLING_LOGPROBS_OPTIONS(g.sampling),
         SAMPLING_BEAMS_OPTIONS(g.sampling),
+        { OPT_CHOICE, '\0', "context", &g.slides, "HOW", NULL, when_full_names, NULL },
+        { OPT_INT, '\0', "context-keep", &g.kept, "K", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "requests", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batches", &g.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
@@ -980,7 +1083,7 @@ int generate_main(const char *program, int argc, char **argv)
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         session_need_lm(&session, &err) < 0 ||
         drafting_open(&g.drafting, &session, &err) < 0 ||
-        sampling_settle(&g.sampling, &session, &err) < 0 ||
+        sampling_settle(&g.sampling, &session, &err) < 0 || check_kept(&g, &err) < 0 ||
         choose_backend(&g, &err) < 0 || take_prompts(&g, &from, &err) < 0)
         status = cmd_fail(&cmd, &err);
     else if (g.prompts.nbad == g.prompts.n && print_refused(&g, &err) < 0)
