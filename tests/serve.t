@@ -162,6 +162,20 @@ post /v1/completions '{"prompt":"Hello","max_tokens":1,"temperature":0,"echo":tr
 answered 200 '"tokens":["H","e","l","l","o"," y"]' "and what follows it"
 answered 200 '"completion_tokens":1,' "which alone is counted"
 
+post /v1/responses '{"temperature":0,"input":"Hello"}'
+answered 200 '"type":"message","role":"assistant","content":[{"type":"output_text","annotations":[],"text":"Good day to you."}]}],"usage":{"input_tokens":22,' "a response is a chat in another form"
+answered 200 '"status":"completed","model":"bob","error":null,"incomplete_details":null,' "that is completed"
+post /v1/responses '{"temperature":0,"stream":true,"max_output_tokens":3,"instructions":"","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}'
+ok "in a stream, too" test "$(sed -n 's/^event: //p' out | uniq | tr '\n' ' ')" = "response.created response.in_progress response.output_item.added response.content_part.added response.output_text.delta response.output_text.done response.content_part.done response.output_item.done response.incomplete "
+ok "numbered" test "$(grep -o '"sequence_number":[0-9]*' out | cut -d : -f 2 | paste -s -d ' ')" = "$(seq -s ' ' 0 "$(($(grep -c ^event out) - 1))")"
+for key in '"previous_response_id":"x"' '"store":true' '"text":{"format":{"type":"json_object"}}' '"truncation":"auto"' '"top_logprobs":1' '"reasoning":{"effort":"low"}' '"tools":[{"type":"web_search"}]' '"instructions":1'; do
+    post /v1/responses "{\"input\":\"x\",$key}"
+    answered 400 "\"param\":\"$(echo "$key" | cut -d '"' -f 2)\"" "$key is refused"
+done
+for value in 7 '[7]' '[{"type":"item_reference"}]' '[{"role":"user"}]' '[{"type":"function_call","name":"f"}]' '[{"type":"function_call_output"}]'; do
+    post /v1/responses "{\"input\":$value}"
+    answered 400 '"param":"input"' "the input $value is refused"
+done
 post /tokenize '{"prompt":"Hello"}'
 answered 200 '{"count":5,"max_model_len":256,"tokens":[40,69,76,76,79]}' "a text is tokenized"
 post /tokenize "{$hello}"
@@ -547,6 +561,8 @@ ends TERM
 talks '[TOOL_CALLS]' '[TOOL_CALLS]f[ARGS]{\\"x\\":\\"' '\\"}'
 post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
 ok "and of Mistral's" grep -q "\"content\":null,$called" out
+post /v1/responses '{"temperature":0,"input":"Hello","tools":[{"type":"function","name":"f","strict":true,"parameters":{}}]}'
+answered 200 '"name":"f","arguments":"{\"x\":\"ood day to you\"}"}],"usage"' "and of a response"
 ends TERM
 talks '</think>' '<think>hm<\/think>' '!!'
 post /v1/chat/completions "{\"temperature\":0,$hello}"

@@ -112,7 +112,7 @@ static int settle(const struct endpoints *e, struct serve_request *r,
     for (size_t i = 0; i < asked->nstop_ids; i++)
         ids_add(&r->how.ends, asked->stop_ids[i]);
     sampling_begin(&r->how, e->session,
-                   asked->kind == OPENAI_CHAT ? &e->chat_stop : &e->session->stop);
+                   openai_is_chat(asked->kind) ? &e->chat_stop : &e->session->stop);
     return settle_processors(e, r, error);
 }
 
@@ -130,7 +130,7 @@ static int check_model(const struct endpoints *e, const char *model,
 static int check_room(const struct endpoints *e, const struct serve_request *r,
                       struct openai_error *error)
 {
-    const char *param = r->asked.kind == OPENAI_CHAT ? "messages" : "prompt";
+    const char *param = openai_is_chat(r->asked.kind) ? "messages" : "prompt";
 
     for (size_t i = 0; i < r->nprompts; i++) {
         size_t n = r->prompt[i].n;
@@ -265,9 +265,9 @@ static int make_prompts(const struct endpoints *e, struct serve_request *r,
 {
     const struct openai_request *asked = &r->asked;
 
-    r->nprompts = asked->kind == OPENAI_CHAT ? 1 : asked->nprompts;
+    r->nprompts = openai_is_chat(asked->kind) ? 1 : asked->nprompts;
     r->prompt = xcalloc(r->nprompts, sizeof(*r->prompt));
-    if (asked->kind == OPENAI_CHAT)
+    if (openai_is_chat(asked->kind))
         return add_chat(e, &r->prompt[0], asked, r, error);
     for (size_t i = 0; i < r->nprompts; i++)
         if (add_prompt(e, &r->prompt[i], &asked->prompt[i], error) < 0)
@@ -410,6 +410,12 @@ static void chat(struct endpoints *e, const struct http_request *r,
                  struct http_exchange *x, struct http_reply *reply)
 {
     generate(e, OPENAI_CHAT, r, x, reply);
+}
+
+static void respond(struct endpoints *e, const struct http_request *r,
+                    struct http_exchange *x, struct http_reply *reply)
+{
+    generate(e, OPENAI_RESPONSE, r, x, reply);
 }
 
 static void embeddings(struct endpoints *e, const struct http_request *r,
@@ -577,6 +583,7 @@ static const struct route routes[] = {
     { "GET", "/v1/models/", model },
     { "POST", "/v1/chat/completions", chat },
     { "POST", "/v1/completions", complete },
+    { "POST", "/v1/responses", respond },
     { "POST", "/v1/embeddings", embeddings },
     { "POST", "/v1/rerank", rerank },
     { "POST", "/v2/rerank", rerank },

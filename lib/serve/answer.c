@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/serve/responses.h"
 #include "lib/serve/sse.h"
 #include "lib/serve/vectors.h"
 
@@ -25,7 +26,8 @@ struct answer {
     const struct openai_request *request;
     struct openai_head head;
     struct openai_usage usage;
-    struct choice *choice; /* [n] */
+    struct response response; /* of a request of its form */
+    struct choice *choice;    /* [n] */
     size_t n;
     struct job_taken first; /* of a stream: what .look has found */
     bool streams;
@@ -48,7 +50,7 @@ static void take_apart(const struct answer *a, struct choice *of, const char *te
 
     c->text = text;
     c->len = n;
-    if (a->head.kind != OPENAI_CHAT)
+    if (!openai_is_chat(a->head.kind))
         return;
     said_read(s, text, n, over);
     c->text = str_text(&s->answer);
@@ -141,7 +143,7 @@ static void collect(struct answer *a, const struct job_taken *t)
     }
 }
 
-static void print(const struct answer *a, struct http_reply *reply,
+static void print(struct answer *a, struct http_reply *reply,
                   const struct openai_choice *all)
 {
     struct openai_error e;
@@ -156,6 +158,9 @@ static void print(const struct answer *a, struct http_reply *reply,
             break;
         reply->status = e.status;
         openai_add_error(&reply->body, &e);
+        break;
+    case OPENAI_RESPONSE:
+        response_add_whole(&a->response, &all[0], &a->usage, &reply->body);
         break;
     default:
         openai_add_answer(&reply->body, &a->head, all, a->n, &a->usage);
@@ -225,6 +230,21 @@ static void add_event(struct answer *a, struct str *out, const struct openai_cho
     str_clear(&json);
 }
 
+/* The one choice of a response. */
+static void add_response(struct answer *a, struct str *out, const struct job_piece *p)
+{
+    struct choice *of = &a->choice[p->choice];
+    struct openai_choice c = { 0 };
+
+    a->usage.completion += p->ntokens;
+    if (!of->begun)
+        response_begin(&a->response, out);
+    of->begun = true;
+    of->end = p->end;
+    take_apart(a, of, p->text, p->len, p->end, &c);
+    response_add(&a->response, &c, out);
+}
+
 /* The role comes first, the reason of the end last, each in a chunk of its own. */
 static void add_piece(struct answer *a, struct str *out, const struct job_piece *p)
 {
@@ -271,6 +291,23 @@ static void add_error(struct str *out, const struct err *err)
     str_clear(&json);
 }
 
+/* The last of a stream. */
+static void add_end(struct answer *a, struct str *out, const struct err *err)
+{
+    if (a->head.kind == OPENAI_RESPONSE && err->kind) {
+        response_fail(&a->response, err->text, out);
+    } else if (a->head.kind == OPENAI_RESPONSE) {
+        response_end(&a->response, finish_of(&a->choice[0], a->choice[0].end),
+                     &a->usage, out);
+    } else {
+        if (err->kind)
+            add_error(out, err);
+        else if (a->request->include_usage)
+            add_event(a, out, NULL, false, &a->usage);
+        sse_end(out);
+    }
+}
+
 static enum http_turn more(void *state, struct str *out)
 {
     struct answer *a = state;
@@ -284,15 +321,12 @@ static enum http_turn more(void *state, struct str *out)
         job_take(a->job, &t);
     a->first = (struct job_taken){ 0 };
     for (size_t i = 0; i < t.n; i++)
-        add_piece(a, out, &t.piece[i]);
+        (a->head.kind == OPENAI_RESPONSE ? add_response : add_piece)(a, out,
+                                                                     &t.piece[i]);
     over = t.over;
     if (over) {
         a->usage.cached = t.cached;
-        if (t.err.kind)
-            add_error(out, &t.err);
-        else if (a->request->include_usage)
-            add_event(a, out, NULL, false, &a->usage);
-        sse_end(out);
+        add_end(a, out, &t.err);
     }
     job_taken_clear(&t);
     return over ? HTTP_ENDS : out->len > before ? HTTP_STREAMS : HTTP_WAITS;
@@ -318,6 +352,7 @@ static void end(void *state, bool left)
         free(a->choice[i].told);
     }
     free(a->choice);
+    response_clear(&a->response);
     job_drop(a->job);
     free(a);
 }
@@ -358,5 +393,6 @@ void answer_later(struct http_exchange *x, struct job *j,
         str_addn(&a->choice[i].text, str_text(echo_of(a, i)), echo_of(a, i)->len);
     a->usage.prompt = form->prompt;
     openai_head_init(&a->head, a->request->kind, form->model);
+    response_init(&a->response, &a->head, a->request);
     http_answer_later(x, &later, a);
 }

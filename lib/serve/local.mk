@@ -9,6 +9,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/metrics.c %D%/metrics.h \
     %D%/openai.c %D%/openai.h \
     %D%/queue.c %D%/queue.h \
+    %D%/responses.c %D%/responses.h \
     %D%/said.c %D%/said.h \
     %D%/sse.c %D%/sse.h \
     %D%/vectors.c %D%/vectors.h

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "lib/base/mem.h"
+#include "lib/serve/responses.h"
 
 /* ---- errors ---- */
 
@@ -573,7 +574,10 @@ static int want_none(struct openai_request *r, const struct json *j, const char 
 enum {
     COMPLETION = 1 << OPENAI_COMPLETION,
     CHAT = 1 << OPENAI_CHAT,
-    BOTH = COMPLETION | CHAT,
+    RESPONSE = 1 << OPENAI_RESPONSE,
+    TALK = CHAT | RESPONSE,
+    BOTH = COMPLETION | TALK,
+    CHOICES = COMPLETION | CHAT,
     EMBEDDING = 1 << OPENAI_EMBEDDING,
     RERANK = 1 << OPENAI_RERANK,
     TOKENIZE = 1 << OPENAI_TOKENIZE,
@@ -605,19 +609,19 @@ static const struct param params[] = {
     { "min_tokens", BOTH, take_min_tokens },
     { "logit_bias", BOTH, take_logit_bias },
     { "bad_words", BOTH, take_bad_words },
-    { "logprobs", BOTH, take_logprobs },
+    { "logprobs", CHOICES, take_logprobs },
     { "top_logprobs", CHAT, take_top_logprobs },
     { "echo", COMPLETION, take_echo },
     { "seed", BOTH, take_seed },
-    { "n", BOTH, take_n },
+    { "n", CHOICES, take_n },
     { "stop", BOTH, take_stop },
     { "stop_token_ids", BOTH, take_stop_ids },
     { "ignore_eos", BOTH, take_ignore_eos },
     { "stream", BOTH, take_stream },
-    { "stream_options", BOTH, take_stream_options },
-    { "tools", CHAT, take_tools },
-    { "tool_choice", CHAT, take_tool_choice }, /* after it */
-    { "parallel_tool_calls", CHAT, take_parallel },
+    { "stream_options", CHOICES, take_stream_options },
+    { "tools", TALK, take_tools },
+    { "tool_choice", TALK, take_tool_choice }, /* after it */
+    { "parallel_tool_calls", TALK, take_parallel },
     /* change the answer, and are not supported */
     { "add_special_tokens", COMPLETION | TOKENIZE, want_true },
     { "audio", CHAT, want_empty },
@@ -631,9 +635,11 @@ static const struct param params[] = {
     { "length_penalty", BOTH, want_one },
     { "modalities", CHAT, want_text },
     { "prediction", CHAT, want_empty },
-    { "prompt_logprobs", BOTH, want_empty },
+    { "prompt_logprobs", CHOICES, want_empty },
+    { "n", RESPONSE, want_one },
+    { "top_logprobs", RESPONSE, want_zero },
     { "reasoning_effort", CHAT, refuse },
-    { "response_format", BOTH, want_text },
+    { "response_format", CHOICES, want_text },
     { "suffix", COMPLETION, want_empty },
     { "truncate_prompt_tokens", EMBEDDING | RERANK, refuse },
     { "use_beam_search", BOTH, want_zero },
@@ -652,6 +658,11 @@ static int take_params(struct openai_request *r, struct openai_error *e)
             return -1;
     }
     return 0;
+}
+
+bool openai_is_chat(enum openai_kind kind)
+{
+    return TALK >> kind & 1;
 }
 
 /* ---- messages of several parts ---- */
@@ -762,12 +773,24 @@ static int print_joined(struct str *out, const struct json *message,
     return 0;
 }
 
+/* TEXT becomes the document. */
+static int replace(struct openai_request *r, const struct str *text,
+                   struct openai_error *e)
+{
+    struct json_doc doc;
+    struct err err = { 0 };
+
+    if (json_parse(&doc, "body", str_text(text), text->len, &err) < 0)
+        return openai_fail(e, 400, NULL, "invalid_json", "%s", err.text);
+    json_clear(&r->doc);
+    r->doc = doc;
+    return 0;
+}
+
 /* The document again, with a text in each message. */
 static int join_messages(struct openai_request *r, struct openai_error *e)
 {
     struct str out = { 0 };
-    struct json_doc joined;
-    struct err err = { 0 };
     int ret = 0;
 
     str_addc(&out, '{');
@@ -785,12 +808,19 @@ static int join_messages(struct openai_request *r, struct openai_error *e)
         }
         str_addc(&out, j->next ? ',' : '}');
     }
-    if (ret == 0 && json_parse(&joined, "body", str_text(&out), out.len, &err) < 0)
-        ret = openai_fail(e, 400, NULL, "invalid_json", "%s", err.text);
-    else if (ret == 0) {
-        json_clear(&r->doc);
-        r->doc = joined;
-    }
+    if (ret == 0)
+        ret = replace(r, &out, e);
+    str_clear(&out);
+    return ret;
+}
+
+static int rewrite_response(struct openai_request *r, struct openai_error *e)
+{
+    struct str out = { 0 };
+    int ret = responses_rewrite(&out, r->doc.root, e);
+
+    if (ret == 0)
+        ret = replace(r, &out, e);
     str_clear(&out);
     return ret;
 }
@@ -807,7 +837,9 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
     }
     if (r->doc.root->type != JSON_OBJECT)
         return openai_fail(e, 400, NULL, "invalid_json", "the body is not an object");
-    if ((CHAT | TOKENIZE) >> kind & 1 && has_parts(json_get(r->doc.root, "messages")) &&
+    if (kind == OPENAI_RESPONSE && rewrite_response(r, e) < 0)
+        return -1;
+    if ((TALK | TOKENIZE) >> kind & 1 && has_parts(json_get(r->doc.root, "messages")) &&
         join_messages(r, e) < 0)
         return -1;
     if (take_params(r, e) < 0)
@@ -856,9 +888,10 @@ void openai_head_init(struct openai_head *h, enum openai_kind kind, const char *
 {
     unsigned char bytes[12] = { 0 };
     int n = snprintf(h->id, sizeof(h->id), "%s-",
-                     kind == OPENAI_CHAT     ? "chatcmpl"
-                     : kind == OPENAI_RERANK ? "rerank"
-                                             : "cmpl");
+                     kind == OPENAI_CHAT       ? "chatcmpl"
+                     : kind == OPENAI_RESPONSE ? "resp"
+                     : kind == OPENAI_RERANK   ? "rerank"
+                                               : "cmpl");
 
     (void)!getrandom(bytes, sizeof(bytes), 0);
     for (size_t i = 0; i < sizeof(bytes); i++)

@@ -36,9 +36,13 @@ enum openai_kind {
     OPENAI_CHAT,
     OPENAI_TOKENIZE,   /* vLLM's: one prompt, or messages */
     OPENAI_DETOKENIZE, /* the same: .tokens */
+    OPENAI_RESPONSE,   /* a chat in the form of responses.h */
     OPENAI_EMBEDDING,  /* vectors of .prompt, which is called "input" */
     OPENAI_RERANK      /* as Jina's and Cohere's: .query and .document */
 };
+
+/* Is it about messages? */
+bool openai_is_chat(enum openai_kind kind);
 
 /* One of the prompts of a completion. */
 struct openai_prompt {

@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
            : data[0] == 't' ? OPENAI_TOKENIZE
            : data[0] == 'd' ? OPENAI_DETOKENIZE
            : data[0] == 'e' ? OPENAI_EMBEDDING
+           : data[0] == 's' ? OPENAI_RESPONSE
            : data[0] == 'r' ? OPENAI_RERANK
                             : OPENAI_COMPLETION;
     if (openai_parse(&r, kind, (const char *)data + 1, size - 1, &e) < 0) {

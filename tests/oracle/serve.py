@@ -52,6 +52,20 @@ with subprocess.Popen([tp_run, "serve", "--backend", "cpu", "--listen", "127.0.0
         check("parts of a message", c.chat.completions.create(
             model="m", temperature=0, messages=[{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
         ).choices[0].message.content == text)
+        made = c.responses.create(model="m", input="Hello", temperature=0)
+        check("a response", made.output_text == text and made.status == "completed"
+              and made.usage.output_tokens == chat.usage.completion_tokens)
+        events = list(c.responses.create(model="m", input=[{"role": "user", "content": "Hello"}], temperature=0,
+                                         max_output_tokens=3, stream=True))
+        check("its events", [e.sequence_number for e in events] == list(range(len(events)))
+              and "".join(e.delta for e in events if e.type == "response.output_text.delta") == text[:3]
+              and events[-1].type == "response.incomplete"
+              and events[-1].response.incomplete_details.reason == "max_output_tokens")
+        with c.responses.stream(model="m", input="Hello", temperature=0) as stream:
+            check("the client's own stream of them", stream.get_final_response().output_text == text)
+        for name, value in [("previous_response_id", "resp_1"), ("store", True), ("text", {"format": {"type": "json_object"}})]:
+            check(name + " of a response", fails(openai.BadRequestError, "unsupported_parameter", name,
+                                                 lambda: c.responses.create(model="m", input="x", **{name: value})))
         two = c.completions.create(model="m", prompt=["Hello", "x"], n=2, max_tokens=5, seed=1)
         again = c.completions.create(model="m", prompt=["Hello", "x"], n=2, max_tokens=5, seed=1)
         check("several prompts and choices", len(two.choices) == 4)
@@ -167,6 +181,16 @@ with tempfile.TemporaryDirectory() as dir:
             check("a call of a tool", said.finish_reason == "tool_calls" and said.message.content is None
                   and call.function.name == "f" and json.loads(call.function.arguments) == {"x": "ood day to you"})
             check("a thought", said.message.reasoning_content == "hm")
+            ask2 = dict(model="m", temperature=0, tools=[{"type": "function", "name": "f", "parameters": {"type": "object"}}])
+            made = c.responses.create(input="Hello", **ask2)
+            kinds = [i.type for i in made.output]
+            check("a response of both", kinds == ["reasoning", "function_call"] and made.output[1].name == "f"
+                  and json.loads(made.output[1].arguments) == {"x": "ood day to you"})
+            with c.responses.stream(input="Hello", **ask2) as stream:
+                check("in a stream", [i.type for i in stream.get_final_response().output] == kinds)
+            again = [{"role": "user", "content": "Hello"}, *made.output,
+                     {"type": "function_call_output", "call_id": made.output[1].call_id, "output": "noon"}]
+            check("and what follows it", c.responses.create(input=again, **ask2).usage.input_tokens > made.usage.input_tokens)
             with c.chat.completions.stream(**ask) as stream:
                 whole = stream.get_final_completion().choices[0]
             check("both in the client's own stream", whole.finish_reason == "tool_calls"
