@@ -370,12 +370,13 @@ begins() {
 # ranks - the processes of the server's ranks
 ranks() { cat /proc/[0-9]*/stat 2> /dev/null | awk -v p="$server" '$4 == p { print $1 }'; }
 
-serve --requests 1 --access-log access "$model"
+serve --requests 1 --access-log access --draft lookup "$model"
 post /v1/completions '{"prompt":"Hello","max_tokens":7,"ignore_eos":true}'
 get /metrics
 ok "tokens are counted" test "$(metric generation_tokens_total) $(metric prompt_tokens_total)" = "7 5"
 ok "and ends" grep -q '^vllm:request_success_total{model_name="chat",finished_reason="length"} 1$' out
 ok "and times, in buckets" grep -q '^vllm:time_to_first_token_seconds_bucket{model_name="chat",le="+Inf"} 1$' out
+ok "a draft changes no text" same 7
 long 128 true > body
 "$talk" --leave 200 "$url" POST /v1/completions < body
 ok "when a client leaves, its answer is given up" until_ok is request_success_total 1

@@ -44,6 +44,7 @@ struct jobs {
     struct queue *queue;
     struct metrics *metrics;
     struct scheduler *scheduler;
+    struct drafter *drafter; /* or NULL */
     uint64_t context;
     struct active *first;
     double drain_until; /* 0: it is not asked to end */
@@ -406,6 +407,18 @@ static void note_token(const struct jobs *s, struct text *t)
     t->last = now;
     a->gained++;
     metrics_add(s->metrics, METRIC_GENERATION_TOKENS, 1);
+}
+
+void jobs_draft_by(struct jobs *s, struct drafter *d)
+{
+    s->drafter = d;
+}
+
+int jobs_draft(void *arg, struct scheduler_draft *v, size_t n, struct err *err)
+{
+    struct jobs *s = arg;
+
+    return drafter_draft(s->drafter, v, n, err);
 }
 
 int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)

@@ -7,6 +7,7 @@
 
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/sampling.h"
+#include "lib/run/draft.h"
 #include "lib/run/scheduler.h"
 #include "lib/serve/metrics.h"
 #include "lib/serve/openai.h"
@@ -38,6 +39,10 @@ void jobs_free(struct jobs *s);
 int jobs_gain(void *s, const struct scheduler_gain *gain, struct err *err);
 /* Its .told, with the same .arg. */
 int jobs_told(void *s, const struct scheduler_told *told, struct err *err);
+/* Its .draft, with the same .arg, by D, which must outlive S; call it before steps are
+ * made. */
+int jobs_draft(void *s, struct scheduler_draft *v, size_t n, struct err *err);
+void jobs_draft_by(struct jobs *s, struct drafter *d);
 /* The vector X[n] of the input with NUMBER, which is the tag of its text; a no-op if
  * nobody wants it any more. */
 void jobs_vector(struct jobs *s, uint64_t number, const float *x, size_t n);

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cmd/tp-run/drafting.h"
 #include "cmd/tp-run/endpoints.h"
 #include "cmd/tp-run/jobs.h"
 #include "cmd/tp-run/pooled.h"
@@ -35,6 +36,7 @@ static const char *const task_names[] = { "auto", "generate", "embed", "rerank",
 struct serve {
     struct session *session;
     struct sampling sampling;
+    struct drafting drafting;
     struct messages_options options;
     const char *listen, *name;
     const char *key_file, *log_file;
@@ -53,6 +55,7 @@ struct serve {
     struct messages_form form;
     struct endpoints endpoints;
     struct jobs *jobs;
+    struct drafter *drafter; /* or NULL */
 };
 
 /* ---- ranks ---- */
@@ -74,6 +77,7 @@ static struct engine_limits limits_of(const struct serve *v)
 {
     const struct serving how = { .context = (size_t)v->context,
                                  .told = SERVING_TOLD,
+                                 .drafts = drafting_most(&v->drafting),
                                  .requests = (size_t)v->requests,
                                  .cache_tokens = v->cache_tokens
                                                      ? (size_t)v->cache_tokens
@@ -97,6 +101,7 @@ static struct scheduler_options scheduling(struct serve *v,
                                        .limits = limits,
                                        .gain = jobs_gain,
                                        .told = jobs_told,
+                                       .draft = v->drafting.what ? jobs_draft : NULL,
                                        .arg = v->jobs };
 }
 
@@ -199,10 +204,15 @@ static int lead(struct serve *v, struct address *at, struct runner *r,
     v->endpoints.metrics = metrics_new();
     v->jobs = jobs_new(v->session, queue, v->endpoints.metrics, v->context);
     v->pooled.jobs = v->jobs;
+    jobs_draft_by(v->jobs, v->drafter);
     how = scheduling(v, limits);
     ret = scheduler_open(&scheduler, r, &how, err);
+    if (v->drafter)
+        drafter_try(v->drafter, scheduler, r->nstages);
     if (ret == 0)
         ret = serve(v, at, scheduler, err);
+    if (ret == 0)
+        drafting_note(v->session, v->drafter, scheduler);
     ret = scheduler_close(scheduler, ret, err);
     jobs_free(v->jobs);
     queue_free(queue);
@@ -261,8 +271,12 @@ static int serve_rank(void *arg, struct comm *comm, struct err *err)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       s->checkpoint->model->family);
     if (ret == 0)
+        ret = drafting_start(&v->drafter, &v->drafting, s, &r, &limits, true,
+                             sampling_vocab(s), err);
+    if (ret == 0)
         ret = comm->rank == 0 ? lead(v, &at, &r, &limits, err)
                               : follow(v, &r, &limits, err);
+    drafter_close(v->drafter);
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     pooled_clear(&v->pooled);
@@ -282,6 +296,10 @@ static int check_model(struct serve *v, struct err *err)
         pooled_init(&v->pooled, s, v->pooled.task, err) < 0)
         return -1;
     if (v->pooled.task == TASK_GENERATE && session_need_lm(s, err) < 0)
+        return -1;
+    if (v->pooled.task != TASK_GENERATE && v->drafting.what)
+        return err_set(err, ERR_USAGE, "--draft: this model generates no text here");
+    if (drafting_open(&v->drafting, s, err) < 0)
         return -1;
     if (s->source)
         return err_set(err, ERR_INPUT,
@@ -405,6 +423,7 @@ int serve_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "requests", &v.requests, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "cache-tokens", &v.cache_tokens, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "no-prefix-cache", &v.no_sharing, NULL, NULL, NULL, NULL },
+        DRAFTING_OPTIONS(v.drafting),
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -440,6 +459,7 @@ int serve_main(const char *program, int argc, char **argv)
     accesslog_close(v.endpoints.log);
     str_clear(&v.layout);
     messages_close(&v.form);
+    drafting_close(&v.drafting);
     session_close(&session);
     return status;
 }

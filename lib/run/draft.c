@@ -196,14 +196,15 @@ static bool rope_changes(const struct drafter *d, size_t from, size_t n)
     return false;
 }
 
-/* R goes on with what it has in common with V's text.  Its last token is read in any
- * case. */
+/* R goes on with what it has of V's text, whose last token is read in any case. */
 static void begin(struct drafter *d, struct reader *r, struct scheduler_draft *v)
 {
     const size_t sequence = (size_t)(r - d->reader);
     size_t same = 0;
 
     r->to = v;
+    if (r->id != v->id) /* of another user, perhaps, who would see how fast it is */
+        r->n = 0;
     while (same < r->n && same + 1 < v->n && r->ids[same] == v->ids[same])
         same++;
     if (rope_changes(d, r->n < v->n ? r->n : v->n - 1, v->n))
