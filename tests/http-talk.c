@@ -18,11 +18,15 @@
  *
  *   http-talk --told PATH
  *                     prints the first datagram that comes to a new Unix socket
+ *   http-talk --sockets N COMMAND...
+ *                     runs it with N sockets that listen, as systemd does
  *
  * URL is http://ADDRESS:PORT or unix:PATH.  Status 1: the connection ended early. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,9 +279,34 @@ static void print_datagram(const char *path)
     close(fd);
 }
 
+static void run_with_sockets(const char *count, char **command)
+{
+    const struct sockaddr_in at = { .sin_family = AF_INET,
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    char pid[32];
+
+    for (int i = 0; i < atoi(count); i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+            listen(fd, 9) < 0 || dup2(fd, 3 + i) < 0)
+            fail("no socket");
+        if (fd != 3 + i)
+            close(fd);
+    }
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", count, 1);
+    execvp(command[0], command);
+    fail("no such command");
+}
+
 int main(int argc, char **argv)
 {
     int i = 1, fd;
+
+    if (argc > 3 && !strcmp(argv[1], "--sockets"))
+        run_with_sockets(argv[2], argv + 3);
 
     if (argc == 3 && !strcmp(argv[1], "--told")) {
         print_datagram(argv[2]);

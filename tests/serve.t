@@ -100,6 +100,17 @@ ok "a seed gives the text that generate --seed gives" same 7
 ok "another one another" same 8
 post /v1/completions '{"prompt":["Hello",[1,2,3]],"n":2,"max_tokens":4,"seed":1}'
 ok "several prompts have several choices each" test "$(grep -o '"index":[0-9]*' out | tr '\n' ' ')" = '"index":0 "index":1 "index":2 "index":3 '
+request='"prompt":["Hello","x"],"max_tokens":9,"seed":2,"temperature":2,"logprobs":0,"ignore_eos":true'
+post /v1/completions "{$request,\"n\":6}"
+grep -o '"text":"[^"]*"\|"token_logprobs":\[[^]]*' out | paste - - | awk -F '\t' '{ n = split($2, p, /[][,]/); s = 0; for (i = 2; i <= n; i++) s += p[i]; print (NR > 6), s, $1 }' |
+    sort -k 1,1n -k 2,2gr | awk '{ if (seen[$1]++ < 2) print }' | sed 's/^[^"]*//' > best
+post /v1/completions "{$request,\"n\":2,\"best_of\":6}"
+grep -o '"text":"[^"]*"' out > got
+ok "best_of gives the likeliest of so many" cmp best got
+ok "numbered as others" test "$(grep -o '"index":[0-9]*' out | tr '\n' ' ')" = '"index":0 "index":1 "index":2 "index":3 '
+post /v1/completions '{"prompt":"Hello","best_of":3,"max_tokens":4}'
+answered 200 '"logprobs":null' "without log-probabilities, too"
+answered 200 '"completion_tokens":12,' "and counts all"
 post /v1/completions '{"prompt":"Hello","max_tokens":64,"ignore_eos":true}'
 answered 200 '"completion_tokens":64,' "ignore_eos goes on to max_tokens"
 
@@ -276,6 +287,7 @@ max_tokens 1.5
 max_tokens 300
 n 0
 n 129
+best_of 129
 seed 0.5
 stop [""]
 stop 3
@@ -297,6 +309,10 @@ logprobs 21
 logprobs true
 echo 1
 END
+for with in '"n":3' '"stream":true'; do
+    post /v1/completions "{\"prompt\":\"x\",\"best_of\":2,$with}"
+    answered 400 '"param":"best_of"' "best_of 2 does not go with $with"
+done
 for value in '[]' '[1,"x"]' '[99999]' '""' '7'; do
     post /v1/completions "{\"prompt\":$value}"
     answered 400 '"param":"prompt"' "the prompt $value is refused"
@@ -678,6 +694,27 @@ unset NOTIFY_SOCKET
 wait "$teller"
 ok "systemd is told when it is ready" test "$(cat told)" = READY=1
 ends TERM
+
+rm -f ready
+mkfifo ready
+"$talk" --sockets 1 tp-run serve --backend cpu --tp 2 "$model" > ready 2> log &
+server=$!
+read -r listening < ready
+printf '%s\n' "$listening" > listening
+url=$(json listening url)
+get /v1/models
+answered 200 '"id":"chat"' "a socket of systemd's is served"
+get /v1/models "Host: elsewhere.example"
+answered 403 "" "as one of its own"
+ends TERM
+status_is 0 "to its end"
+run "$talk" --sockets 2 tp-run serve --backend cpu "$model"
+status_is 2 "of two sockets none is served"
+run "$talk" --sockets 1 tp-run serve --backend cpu --listen 127.0.0.1:0 "$model"
+status_is 2 "nor one beside --listen"
+run "$talk" --sockets 0 env LISTEN_FDS=1 tp-run serve --backend cpu "$model" < /dev/null 3< /dev/null
+status_is 2 "nor what is no socket"
+err_has "descriptor 3 is no socket that listens" "as one line says"
 
 # a Unix socket
 rm -f ready

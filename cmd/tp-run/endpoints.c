@@ -100,6 +100,8 @@ static int settle(const struct endpoints *e, struct serve_request *r,
         r->how.max_length = 0;
     }
     r->how.likely = asked->likely;
+    if (asked->best_of > asked->n && asked->likely < 0)
+        r->how.likely = 0;
     if (asked->given.seed)
         r->how.seed = asked->seed;
     else

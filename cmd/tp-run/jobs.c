@@ -70,7 +70,7 @@ void serve_request_free(void *request)
 
 size_t serve_choices(const struct serve_request *r)
 {
-    return r->inputs.n ? r->inputs.n : r->nprompts * (size_t)r->asked.n;
+    return r->inputs.n ? r->inputs.n : r->nprompts * (size_t)r->asked.best_of;
 }
 
 size_t serve_tokens(const struct serve_request *r)
@@ -164,7 +164,7 @@ static int submit_input(struct jobs *s, struct active *a, size_t i, struct err *
 static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
 {
     const struct serve_request *r = a->r;
-    const size_t each = (size_t)r->asked.n;
+    const size_t each = (size_t)r->asked.best_of;
     const struct ids *prompt = &r->prompt[i / each];
     struct draw draw = { .seed = r->how.seed };
     struct text *t = &a->text[i];
@@ -327,7 +327,7 @@ static void add_prompt(struct jobs *s, const struct text *t, struct job_told *to
 /* The first token of a prompt has no log-probability. */
 static void tell_first(struct jobs *s, const struct text *t, size_t ntold)
 {
-    const size_t prompt = (size_t)t->choice / (size_t)t->of->r->asked.n;
+    const size_t prompt = (size_t)t->choice / (size_t)t->of->r->asked.best_of;
     struct job_told *told = xcalloc(ntold, sizeof(*told));
 
     for (size_t i = 0; i < ntold; i++)

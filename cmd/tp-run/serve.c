@@ -45,6 +45,7 @@ struct serve {
     int requests, cache_tokens, drain_s, waiting;
     struct http_limits limits;
     uint64_t most_body;
+    int adopted;   /* a socket that somebody listens at for us; -1: none */
     int hangups;   /* SIGHUPs that are heeded */
     bool stopping; /* systemd knows */
     bool no_sharing;
@@ -234,14 +235,15 @@ static int follow(struct serve *v, struct runner *r, const struct engine_limits 
 
 static int bind_address(const struct serve *v, struct address *at, struct err *err)
 {
-    if (address_bind(at, v->listen, err) < 0)
+    if (v->adopted >= 0 ? address_adopt(at, v->adopted, err) < 0
+                        : address_bind(at, v->listen, err) < 0)
         return -1;
     if (at->local || v->endpoints.keys || v->no_key)
         return 0;
     return err_set(err, ERR_USAGE,
-                   "--listen %s: others can connect to it, and there is no key; give "
+                   "%s: others can connect to it, and there is no key; give "
                    "--api-key-file, or --no-api-key if that is wanted",
-                   v->listen);
+                   str_text(&at->url));
 }
 
 static int serve_rank(void *arg, struct comm *comm, struct err *err)
@@ -383,6 +385,29 @@ static int open_serve(struct serve *v, struct err *err)
     return 0;
 }
 
+/* The socket of a unit that systemd starts when somebody connects (sd_listen_fds(3)):
+ * the first descriptor after those of every program. */
+static int find_adopted(int *fd, bool listens, struct err *err)
+{
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    uint64_t own, count;
+
+    *fd = -1;
+    if (!pid || !n || !str_u64(pid, &own) || own != (uint64_t)getpid())
+        return 0;
+    if (!str_u64(n, &count) || count != 1)
+        return err_set(err, ERR_USAGE, "LISTEN_FDS: %.20s sockets, and one is served",
+                       n);
+    if (listens)
+        return err_set(
+            err, ERR_USAGE,
+            "--listen: the socket is that of systemd, which LISTEN_FDS says");
+    *fd = STDERR_FILENO + 1;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    return 0;
+}
+
 int serve_main(const char *program, int argc, char **argv)
 {
     struct session_options opt = SESSION_DEFAULTS;
@@ -390,7 +415,7 @@ int serve_main(const char *program, int argc, char **argv)
     struct serve v = {
         .session = &session,
         .sampling = SAMPLING_DEFAULTS(UINT64_MAX),
-        .listen = "127.0.0.1:8000",
+        .adopted = -1,
         .drain_s = 30,
         .waiting = 1024,
         .limits = { .connections = 1024, .head_s = 10, .body_s = 60, .idle_s = 75 },
@@ -441,6 +466,10 @@ int serve_main(const char *program, int argc, char **argv)
     int status;
 
     v.limits.body = (size_t)v.most_body;
+    if (find_adopted(&v.adopted, v.listen, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (!v.listen)
+        v.listen = "127.0.0.1:8000";
     if (http_check(&err) == 0 && sampling_check(&v.sampling, &err) == 0 &&
         session_open(&session, &cmd, &opt, operand[0], &err) == 0) {
         if (!v.name) /* of "." as well */

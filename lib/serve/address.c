@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -143,6 +144,45 @@ int address_bind(struct address *a, const char *text, struct err *err)
     *a = (struct address){ .fd = -1 };
     return str_starts(text, "unix:") ? bind_path(a, text, text + 5, err)
                                      : parse_port(a, text, err);
+}
+
+/* Does FD listen for streams? */
+static bool listens(int fd)
+{
+    int is = 0, type = 0;
+    socklen_t n = sizeof(is), ntype = sizeof(type);
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &n) == 0 && is &&
+           getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &ntype) == 0 &&
+           type == SOCK_STREAM;
+}
+
+int address_adopt(struct address *a, int fd, struct err *err)
+{
+    static const char what[] = "LISTEN_FDS";
+    struct sockaddr_un at = { 0 };
+    socklen_t n = sizeof(at);
+    const char *host, *colon;
+
+    *a = (struct address){ .fd = -1 };
+    if (!listens(fd))
+        return err_set(err, ERR_USAGE, "%s: descriptor %d is no socket that listens",
+                       what, fd);
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+        return err_errno(err, "%s", what);
+    a->fd = fd;
+    if (getsockname(fd, (struct sockaddr *)&at, &n) == 0 && at.sun_family == AF_UNIX) {
+        a->local = true;
+        str_addf(&a->url, "unix:%.*s", (int)sizeof(at.sun_path) - 1, at.sun_path);
+        return 0;
+    }
+    if (name_url(a, what, err) < 0)
+        return -1;
+    host = strchr(str_text(&a->url), '/') + 2;
+    colon = strrchr(host, ':');
+    a->name = *host == '[' ? xstrndup(host + 1, (size_t)(colon - host) - 2)
+                           : xstrndup(host, (size_t)(colon - host));
+    return 0;
 }
 
 int address_listen(const struct address *a, struct err *err)

@@ -20,6 +20,9 @@ struct address {
  * connect to it.  ERR_USAGE: TEXT is no address; ERR_SYSTEM.  Call address_close also
  * after a failure. */
 MUST_CHECK int address_bind(struct address *a, const char *text, struct err *err);
+/* Takes the socket FD, which another program listens at for us (systemd.socket(5)).
+ * ERR_USAGE: it is none that listens; then FD stays the caller's. */
+MUST_CHECK int address_adopt(struct address *a, int fd, struct err *err);
 /* Connections are accepted from now on. */
 MUST_CHECK int address_listen(const struct address *a, struct err *err);
 /* Does HOST, a request's header or NULL, name this machine: localhost, an address of

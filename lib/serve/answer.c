@@ -13,6 +13,8 @@ struct choice {
     struct str text; /* of an answer that is not streamed */
     struct job_told *told;
     size_t ntold, cap;
+    double likely;  /* sum of the log-probabilities of its new tokens, */
+    size_t counted; /* which are so many */
     enum job_end end;
     bool begun;
     size_t offset; /* characters of the tokens that a stream has had */
@@ -122,7 +124,7 @@ static void tokens_release(struct named *t)
 /* What choice I begins with, if it repeats its prompt. */
 static const struct str *echo_of(const struct answer *a, size_t i)
 {
-    return a->form.echo ? &a->form.echo[i / (size_t)a->request->n] : NULL;
+    return a->form.echo ? &a->form.echo[i / (size_t)a->request->best_of] : NULL;
 }
 
 static void collect(struct answer *a, const struct job_taken *t)
@@ -139,21 +141,25 @@ static void collect(struct answer *a, const struct job_taken *t)
         if (told)
             memcpy(c->told + c->ntold, p->told, told * sizeof(*c->told));
         c->ntold += told;
+        for (size_t k = 0; k < told && !p->of_prompt; k += p->ntold) {
+            c->likely += (double)p->told[k].logprob;
+            c->counted++;
+        }
         c->end = p->end;
     }
 }
 
 static void print(struct answer *a, struct http_reply *reply,
-                  const struct openai_choice *all)
+                  const struct openai_choice *all, size_t n)
 {
     struct openai_error e;
 
     switch (a->request->kind) {
     case OPENAI_RERANK:
-        vectors_add_ranks(&reply->body, &a->head, a->request, all, a->n, &a->usage);
+        vectors_add_ranks(&reply->body, &a->head, a->request, all, n, &a->usage);
         break;
     case OPENAI_EMBEDDING:
-        if (vectors_add_embeddings(&reply->body, &a->head, a->request, all, a->n,
+        if (vectors_add_embeddings(&reply->body, &a->head, a->request, all, n,
                                    &a->usage, &e) == 0)
             break;
         reply->status = e.status;
@@ -163,29 +169,63 @@ static void print(struct answer *a, struct http_reply *reply,
         response_add_whole(&a->response, &all[0], &a->usage, &reply->body);
         break;
     default:
-        openai_add_answer(&reply->body, &a->head, all, a->n, &a->usage);
+        openai_add_answer(&reply->body, &a->head, all, n, &a->usage);
     }
+}
+
+/* Is choice I better than K: likelier by token, or the earlier one? */
+static bool is_better(const struct answer *a, size_t i, size_t k)
+{
+    const struct choice *x = &a->choice[i], *y = &a->choice[k];
+    const double by = x->likely * (double)y->counted - y->likely * (double)x->counted;
+
+    return by > 0 || (by == 0 && i < k);
+}
+
+/* PICK[each] becomes the best .n of the choices of prompt P first. */
+static void pick_best(const struct answer *a, size_t p, size_t each, size_t *pick)
+{
+    for (size_t i = 0; i < each; i++) {
+        size_t at = i;
+
+        for (; at > 0 && is_better(a, p * each + i, pick[at - 1]); at--)
+            pick[at] = pick[at - 1];
+        pick[at] = p * each + i;
+    }
+}
+
+/* Sets *out, number AT of the answer, from choice I. */
+static void take_choice(struct answer *a, size_t i, size_t at,
+                        struct openai_choice *out, struct named *tokens)
+{
+    struct choice *c = &a->choice[i];
+
+    out->index = (int)at;
+    take_apart(a, c, str_text(&c->text), c->text.len, true, out);
+    out->finish = finish_of(c, c->end);
+    if (c->told && a->request->likely >= 0)
+        name_tokens(a, c->told, c->ntold, out, tokens);
 }
 
 static void put_together(struct answer *a, struct http_reply *reply)
 {
-    struct openai_choice *all = xcalloc(a->n, sizeof(*all));
-    struct named *tokens = xcalloc(a->n, sizeof(*tokens));
+    const size_t n = (size_t)a->request->n, each = (size_t)a->request->best_of;
+    const size_t told = a->n / each * n;
+    struct openai_choice *all = xcalloc(told, sizeof(*all));
+    struct named *tokens = xcalloc(told, sizeof(*tokens));
+    size_t *pick = xcalloc(each, sizeof(*pick));
 
-    for (size_t i = 0; i < a->n; i++) {
-        struct choice *c = &a->choice[i];
-
-        all[i].index = (int)i;
-        take_apart(a, c, str_text(&c->text), c->text.len, true, &all[i]);
-        all[i].finish = finish_of(c, c->end);
-        if (c->told)
-            name_tokens(a, c->told, c->ntold, &all[i], &tokens[i]);
+    for (size_t i = 0; i < told; i++) {
+        if (i % n == 0)
+            pick_best(a, i / n, each, pick);
+        take_choice(a, n < each ? pick[i % n] : i, i, &all[i], &tokens[i]);
     }
     reply->status = 200;
     reply->type = "application/json";
-    print(a, reply, all);
-    for (size_t i = 0; i < a->n; i++)
+    print(a, reply, all, told);
+    for (size_t i = 0; i < told; i++)
         tokens_release(&tokens[i]);
+    free(pick);
     free(tokens);
     free(all);
 }

@@ -21,7 +21,7 @@ struct answer_form {
     size_t nchoices;
     size_t prompt;          /* tokens of the prompts */
     struct said_form said;  /* of a chat */
-    const struct str *echo; /* [nchoices / n]: texts that choices begin with, as
+    const struct str *echo; /* [nchoices / best_of]: texts that choices begin with, as
                              * valid as the job; or NULL */
 };
 

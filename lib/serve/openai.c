@@ -259,6 +259,17 @@ static int take_n(struct openai_request *r, const struct json *j, const char *na
     return 0;
 }
 
+static int take_best_of(struct openai_request *r, const struct json *j,
+                        const char *name, struct openai_error *e)
+{
+    uint64_t n = 0;
+
+    if (take_count(&n, j, 1, OPENAI_MOST_CHOICES, name, e) < 0)
+        return -1;
+    r->best_of = (int)n;
+    return 0;
+}
+
 static int take_stream(struct openai_request *r, const struct json *j, const char *name,
                        struct openai_error *e)
 {
@@ -614,6 +625,7 @@ static const struct param params[] = {
     { "echo", COMPLETION, take_echo },
     { "seed", BOTH, take_seed },
     { "n", CHOICES, take_n },
+    { "best_of", COMPLETION, take_best_of },
     { "stop", BOTH, take_stop },
     { "stop_token_ids", BOTH, take_stop_ids },
     { "ignore_eos", BOTH, take_ignore_eos },
@@ -625,7 +637,6 @@ static const struct param params[] = {
     /* change the answer, and are not supported */
     { "add_special_tokens", COMPLETION | TOKENIZE, want_true },
     { "audio", CHAT, want_empty },
-    { "best_of", COMPLETION, want_one },
     { "function_call", CHAT, want_none },
     { "functions", CHAT, want_empty },
     { "guided_choice", BOTH, want_empty },
@@ -863,7 +874,15 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
     if (kind == OPENAI_TOKENIZE && (r->nprompts > 1 || (r->prompt && r->prompt->ids)))
         return openai_fail(e, 400, "prompt", "invalid_value",
                            "prompt: expected a text");
-    if (kind == OPENAI_COMPLETION && r->nprompts * (size_t)r->n > OPENAI_MOST_CHOICES)
+    if (r->best_of && r->best_of < r->n)
+        return openai_fail(e, 400, "best_of", "invalid_value", "best_of: less than n");
+    if (r->best_of > r->n && r->stream)
+        return openai_fail(e, 400, "best_of", "invalid_value",
+                           "best_of: what is best is not known in a stream");
+    if (!r->best_of)
+        r->best_of = r->n;
+    if (kind == OPENAI_COMPLETION &&
+        r->nprompts * (size_t)r->best_of > OPENAI_MOST_CHOICES)
         return openai_fail(e, 400, "n", "invalid_value",
                            "n: %zu prompts have at most %d choices in all", r->nprompts,
                            OPENAI_MOST_CHOICES);

@@ -77,7 +77,8 @@ struct openai_request {
     struct openai_prompt *prompt; /* [nprompts]: of a completion, or to be tokenized */
     size_t nprompts;
     const struct json *tokens; /* an array of numbers of [0, 2^31), or empty */
-    int n;                     /* choices of each prompt */
+    int n;                     /* choices of each prompt, */
+    int best_of;               /* of so many, those that are likeliest by token */
     bool stream, include_usage, echo;
     struct {
         bool max_tokens, seed, number[OPENAI_NUMBERS];
