@@ -71,9 +71,42 @@ status_is 3 "a model that is not there is asked for"
 err_is "tp-run: moved: an adapter of /nowhere/else, which is not here: give its model with --base" "by its name"
 run tp-run logits -q --ids 1 -o o.safetensors --base "$model" "$model"
 status_is 2 "--base is for adapters"
-run tp-shard merge -q $step merged
+run tp-shard reshard -q --tp 2 $step merged
 status_is 3 "an adapter alone is no model"
 err_has "it needs its base, model.safetensors" "which is told"
+
+# it is added to the weights
+for name in llama-gqa gpt2-hub neox; do
+    dir=$data/adapters/$name
+    for from in "$data/models/$name" cut; do
+        rm -rf sum cut
+        tp-shard split -q --tp 2 "$data/models/$name" cut
+        run tp-shard merge -q --dtype f32 --adapter "$dir" $from sum
+        status_is 0 "$name: an adapter is merged"
+        tp-run logits -q --ids 1,2,3,4,5,6,7 -o o.safetensors sum
+        ok "$name: the weights are those of PEFT" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
+    done
+done
+run tp-shard merge -q run sum2
+status_is 0 "a run is merged with its model"
+ok "an adapter is no part of it" sh -c '! ls sum2 | grep adapter'
+tp-run logits -q --ids 1,2,3 -o o.safetensors sum2
+ok "and answers as the run" "$compare" run.safetensors o.safetensors 2e-5 logits
+tp-shard diff "$model" sum2 > diff.out
+ok "what has changed are the adapted matrices" sh -c 'test $(grep -c "_proj.weight: .* elements differ" diff.out) -eq 14 && ! grep -e norm -e embed diff.out'
+tp-shard split -q --tp 2 --dtype int8 "$model" codes
+run tp-shard merge -q --adapter $step codes sum3
+status_is 2 "the sum of codes needs a type"
+err_has "give the type of the sum (--dtype)" "which is told"
+run tp-shard merge -q --adapter $step --dtype bf16 codes sum3
+status_is 3 "and codes of the model are another model"
+rm $step/checkpoint.json
+run tp-shard merge -q --adapter $step --dtype bf16 codes sum3
+status_is 0 "unless the adapter names none"
+tp-run logits -q --ids 1,2,3 -o o.safetensors sum3
+ok "the codes are rounded, the adapter is not" "$compare" run.safetensors o.safetensors 0.05 logits
+run tp-shard merge -q --adapter $step --base "$model" "$model" sum4
+status_is 2 "--base is for an adapter that is given as the checkpoint"
 
 # what is trained can be named
 for want in "train-only q_proj" "freeze embed_tokens,lm_head,layers.0,norm,k_proj,v_proj,o_proj,mlp,input_layernorm,post_attention_layernorm"; do

@@ -1,7 +1,14 @@
 /* merge - merges rank files into a Hugging Face directory */
+#include <stdlib.h>
+
 #include "cmd/tp-shard/tp-shard.h"
+#include "lib/base/mem.h"
+#include "lib/ckpt/locate.h"
 #include "lib/reshard/export.h"
 #include "lib/reshard/quantize.h"
+#include "lib/run/adapter.h"
+#include "lib/run/adaptermerge.h"
+#include "lib/run/base.h"
 
 /* Merges CKPT, which tp-shard quantized, to plain weights. */
 static int merge_codes(const struct cmd *cmd, struct checkpoint *ckpt,
@@ -21,11 +28,77 @@ static int merge_codes(const struct cmd *cmd, struct checkpoint *ckpt,
     return status;
 }
 
+/* What is added to the weights. */
+struct merging {
+    struct adapter *adapter;
+    struct adaptermerge *merge;
+    char *located, *base; /* the adapter that CHECKPOINT is, and its model; or NULL */
+};
+
+static void close_adapter(struct merging *m)
+{
+    adaptermerge_free(m->merge);
+    adapter_close(m->adapter);
+    free(m->located);
+    free(m->base);
+}
+
+/* Where *PATH is an adapter alone, it becomes *ADAPTER, and *PATH its model: BASE, or
+ * the one that its config names. */
+static int find_model(struct merging *m, char **path, const char **adapter,
+                      const char *base, struct err *err)
+{
+    bool is;
+
+    if (checkpoint_find(*path, err) < 0 ||
+        locate_model(&m->located, *path, true, err) < 0 ||
+        base_is_adapter(&is, m->located, err) < 0)
+        return -1;
+    if (!is && base)
+        return err_set(err, ERR_USAGE, "--base: %s is no adapter, but a model", *path);
+    if (!is)
+        return 0;
+    if (*adapter)
+        return err_set(err, ERR_USAGE, "--adapter: %s is an adapter itself", *path);
+    *adapter = m->located;
+    if (base)
+        m->base = xstrdup(base);
+    else if (base_find(&m->base, m->located, err) < 0)
+        return -1;
+    *path = m->base;
+    return 0;
+}
+
+static int open_adapter(struct merging *m, struct convert_change *change,
+                        struct checkpoint *c, const char *dir, const enum dtype *dtype,
+                        struct err *err)
+{
+    const char *method = c->model ? model_quantized(c->model) : NULL;
+
+    if (!c->model)
+        return err_set(err, ERR_INPUT, "%s: a single file has no config.json", c->path);
+    if (method && !model_code_bits(c->model) && !model_in_blocks(c->model))
+        return err_set(err, ERR_NO,
+                       "%s: weights quantized by %s (quantization_config): nothing is "
+                       "added to them",
+                       c->path, method);
+    if ((model_code_bits(c->model) || model_in_blocks(c->model)) && !dtype)
+        return err_set(err, ERR_USAGE,
+                       "--adapter: the weights of %s are quantized: give the type of "
+                       "the sum (--dtype)",
+                       c->path);
+    if (adapter_open(&m->adapter, c, dir, err) < 0 || base_check(c, dir, err) < 0)
+        return -1;
+    m->merge = adaptermerge_new(change, m->adapter, c);
+    return 0;
+}
+
 int merge_main(const char *program, int argc, char **argv)
 {
     static const char *const formats[] = { "dcp", NULL };
     static converter *const exports[] = { export_dcp };
     const char *dtype = NULL, *ranks = NULL;
+    const char *adapter = NULL, *base = NULL;
     struct open_options from = { 0 };
     struct write_options w = { 0 };
     bool given = false;
@@ -35,6 +108,9 @@ int merge_main(const char *program, int argc, char **argv)
         FAMILY_OPTION(from.family),
         CONFIG_OPTION(from.config),
         MASTERS_OPTION(from.masters),
+        { OPT_STRING, '\0', "adapter", &adapter, "DIR",
+          "add this adapter to the weights", NULL, NULL },
+        { OPT_STRING, '\0', "base", &base, "MODEL", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
           "write what another engine loads: dcp", formats, &given },
         SOME_RANKS_OPTION(ranks),
@@ -52,6 +128,8 @@ int merge_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct convert_options opt = { 0 };
+    struct convert_change change;
+    struct merging m = { 0 };
     struct checkpoint *ckpt = NULL;
     struct err err = { 0 };
     enum dtype type;
@@ -60,11 +138,20 @@ int merge_main(const char *program, int argc, char **argv)
 
     if (ranks_from_option(&opt, ranks, &err) < 0 ||
         dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        open_checkpoint(&cmd, &ckpt, operand[0], &from, &err) < 0)
+        find_model(&m, &operand[0], &adapter, base, &err) < 0 ||
+        open_checkpoint(&cmd, &ckpt, operand[0], &from, &err) < 0 ||
+        (adapter && open_adapter(&m, &change, ckpt, adapter, opt.dtype, &err) < 0)) {
+        close_adapter(&m);
+        checkpoint_close(ckpt);
         return cmd_fail(&cmd, &err);
+    }
+    opt.change = adapter ? &change : NULL;
     coded = ckpt->model && (model_in_blocks(ckpt->model) ||
                             (ckpt->sharded && model_code_bits(ckpt->model)));
-    if (opt.some && (given || coded))
+    if (adapter && (given || opt.some))
+        status =
+            cmd_usage(&cmd, "--adapter: not with %s", given ? "--export" : "--ranks");
+    else if (opt.some && (given || coded))
         status = cmd_usage(&cmd, "--ranks: not with %s",
                            given                          ? "--export"
                            : model_in_blocks(ckpt->model) ? "weights in blocks"
@@ -74,6 +161,7 @@ int merge_main(const char *program, int argc, char **argv)
     else
         status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
                              &opt, &w);
+    close_adapter(&m);
     checkpoint_close(ckpt);
     return status;
 }

@@ -99,6 +99,8 @@ static int copy_small(struct convert *c, size_t i, struct err *err)
     struct smallfile f;
     int ret;
 
+    if (c->opt->change && str_starts(smallfile_name(c->to.from, i), "adapter_"))
+        return 0; /* the one that is merged would be applied again */
     if (smallfile_read(&f, c->to.from, i, err) < 0)
         return -1;
     if (type && !strcmp(f.name, "config.json"))
@@ -177,6 +179,8 @@ static char *identity_dup(const struct convert *c, bool anywhere)
         str_add(&s, " keep_vocab");
     if (c->opt->rank_configs)
         str_add(&s, " rank_configs");
+    if (c->opt->change)
+        str_addf(&s, " %s", c->opt->change->identity);
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");
     if (k->model)
         str_addf(&s, " family=%08" PRIx32,
@@ -670,7 +674,8 @@ static int check_request(const struct checkpoint *ckpt,
     if (!ckpt->model)
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json to cut by",
                        ckpt->path);
-    if (!opt->mesh && !ckpt->sharded && source_is_safetensors(&ckpt->source))
+    if (!opt->mesh && !opt->change && !ckpt->sharded &&
+        source_is_safetensors(&ckpt->source))
         return err_set(err, ERR_INPUT, "%s: not a sharded checkpoint (no %s)",
                        ckpt->path, MANIFEST_NAME);
     if (opt->dtype && model_code_bits(ckpt->model))
@@ -720,8 +725,8 @@ static int write_all(struct convert *c, struct err *err)
         copy_all_small(c, err) < 0 ||
         (c->opt->rank_configs && rankconfig_write(&c->configs, &c->out, err) < 0))
         return -1;
-    if (!c->opt->mesh && k->sharded && !c->opt->dtype && !k->manifest.cast &&
-        !k->manifest.training && check_merged(c, err) < 0)
+    if (!c->opt->mesh && k->sharded && !c->opt->dtype && !c->opt->change &&
+        !k->manifest.cast && !k->manifest.training && check_merged(c, err) < 0)
         return -1;
     if (target_sync(&c->to, err) < 0 || (c->opt->mesh && write_manifest(c, err) < 0) ||
         (c->opt->some && write_record(c, err) < 0))
@@ -751,6 +756,7 @@ int convert(struct checkpoint *ckpt, const char *path,
         c.nshares = ckpt->sharded ? (size_t)ckpt->manifest.nparts : 1;
         c.share = xcalloc(ckpt->ntensors * c.nshares + 1, sizeof(*c.share));
     }
+    c.to.change = opt->change;
     c.to.progress = opt->progress;
     c.to.arg = opt->arg;
     c.whole_crc = xcalloc(ckpt->ntensors, sizeof(*c.whole_crc));

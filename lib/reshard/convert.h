@@ -13,18 +13,28 @@
 #include "lib/base/err.h"
 #include "lib/reshard/checkpoint.h"
 
+/* Changes weights on their way: ADD gets the N bytes at OFFSET of the weight NAME, of
+ * TYPE, row-major, before they are written. */
+struct convert_change {
+    int (*add)(void *arg, const char *name, enum dtype type, uint64_t offset, void *buf,
+               size_t n, struct err *err);
+    const char *identity; /* tells this change from another */
+    void *arg;
+};
+
 struct convert_options {
     const struct mesh *mesh; /* the target; NULL: merge to Hugging Face's format */
     const enum dtype *dtype; /* new type of real floating weights, or NULL */
     int codes;               /* quantize: bits of a number, 8 or 4 */
     const int *outputs; /* quantize: for each of the model's tensors, the axis with the
                          * outputs; -1: stays as it is */
-    bool dry;           /* check and count everything, write nothing */
-    bool force;         /* replace an existing output of ours */
-    bool rank_configs;  /* also write a directory per shard (rankconfig.h) */
-    bool some;          /* make only the files FIRST to LAST, rank files or those of the
-                         * merge, as a part (partset.h), not with rank_configs.  Whoever
-                         * makes the last ones puts the output together */
+    const struct convert_change *change; /* of a merge; NULL: none */
+    bool dry;                            /* check and count everything, write nothing */
+    bool force;                          /* replace an existing output of ours */
+    bool rank_configs; /* also write a directory per shard (rankconfig.h) */
+    bool some;         /* make only the files FIRST to LAST, rank files or those of the
+                        * merge, as a part (partset.h), not with rank_configs.  Whoever
+                        * makes the last ones puts the output together */
     int first, last;
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *arg;

@@ -71,6 +71,15 @@ static int put(struct writer *w, const struct item *i, uint64_t at, const void *
     return fs_pwrite(w->fd, data, (size_t)n, w->header + i->offset + at, w->path, err);
 }
 
+/* Changes the N bytes at AT of I, which is no code, if that is asked for. */
+static int change(struct writer *w, const struct item *i, uint64_t at, void *data,
+                  uint64_t n, struct err *err)
+{
+    const struct convert_change *c = w->opt->change;
+
+    return c ? c->add(c->arg, i->name, i->dtype, at, data, (size_t)n, err) : 0;
+}
+
 /* Called with the bytes of a tensor in their order. */
 static int take(void *arg, int part, uint64_t offset, void *buf, size_t n,
                 struct err *err)
@@ -268,6 +277,8 @@ static int put_plain(struct writer *w, uint64_t at, uint64_t n, struct err *err)
     for (uint64_t i = 0; i < n && to != DTYPE_F32; i++)
         half[i] = to == DTYPE_BF16 ? dtype_f32_to_bf16(w->wide[i])
                                    : dtype_f32_to_f16(w->wide[i]);
+    if (change(w, w->plain, at * unit, w->wide, n * unit, err) < 0)
+        return -1;
     return put(w, w->plain, at * unit, w->wide, n * unit, err);
 }
 
@@ -562,6 +573,8 @@ static int copy_bytes(void *arg, int part, uint64_t offset, void *buf, size_t n,
     struct writer *w = arg;
 
     (void)part;
+    if (change(w, w->codes, offset, buf, n, err) < 0)
+        return -1;
     return put(w, w->codes, offset, buf, n, err);
 }
 

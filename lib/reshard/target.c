@@ -3,6 +3,8 @@
 
 #include "lib/reshard/target.h"
 
+#include "lib/reshard/convert.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,7 +60,12 @@ static int write_to_files(void *arg, int part, uint64_t offset, void *buf, size_
 {
     struct target *to = arg;
     struct target_file *f = target_file(to, to->tensor, part);
+    const struct convert_change *change = to->change;
 
+    if (change && to->tensor < to->from->nweights &&
+        change->add(change->arg, to->from->tensor[to->tensor].name,
+                    to->dtype[to->tensor], offset, buf, n, err) < 0)
+        return -1;
     if (fs_pwrite(f->fd, buf, n, *slot(to, to->tensor, part) + offset, f->path, err) <
         0)
         return -1;

@@ -19,6 +19,8 @@
 
 #define TARGET_NOT_THERE UINT64_MAX
 
+struct convert_change; /* convert.h */
+
 struct target_file {
     char *name, *path;
     int fd;
@@ -48,9 +50,10 @@ struct target {
     uint32_t *crc; /* [ntensors * nparts] of what was written; filled by the caller */
     struct target_file *file;
     size_t nfiles;
-    int *file_of;     /* private: [ntensors] unless cut */
-    uint64_t *offset; /* private: [ntensors * nparts] in the file */
-    uint64_t total;   /* bytes of weights in all */
+    int *file_of;                        /* private: [ntensors] unless cut */
+    uint64_t *offset;                    /* private: [ntensors * nparts] in the file */
+    const struct convert_change *change; /* of what is written; or NULL */
+    uint64_t total;                      /* bytes of weights in all */
     uint64_t done;
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* or NULL */
     void *arg;

@@ -460,6 +460,24 @@ static int check_finite(const struct adapter *a, const struct tensor *t, uint64_
     return 0;
 }
 
+int adapter_read(const struct adapter *a, size_t i, bool up, float *to, struct err *err)
+{
+    const struct tensor *t = a->pair[i - a->first].side[up];
+    uint64_t cols = t->shape[1], bytes = cols * (uint64_t)dtype_bits(t->dtype) / 8;
+    void *row = mem_alloc(bytes + 1, t->name, err);
+    int ret = row ? 0 : -1;
+
+    for (uint64_t k = 0; k < t->shape[0] && ret == 0; k++) {
+        ret = fs_pread(a->fd, row, (size_t)bytes, t->offset + k * bytes, a->path, err);
+        if (ret == 0)
+            ret = check_finite(a, t, k, row, err);
+        if (ret == 0)
+            (void)dtype_to_f32(t->dtype, row, to + k * cols, (size_t)cols);
+    }
+    free(row);
+    return ret;
+}
+
 /* Row I of a new matrix of COLS columns: A is uniform within 1 / sqrt(COLS), as PEFT's
  * kaiming_uniform_ with a = sqrt(5) draws it, whatever the layout; B is 0. */
 static void draw_row(const struct adapter *a, const struct program *p,

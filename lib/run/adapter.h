@@ -40,6 +40,9 @@ const char *adapter_file(const struct adapter *a, uint64_t *size);
 
 /* The stored type of weight W, which has .adapter. */
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w);
+/* Reads the whole A of adapter I, or its B if UP, as f32 to TO [rows][cols]. */
+MUST_CHECK int adapter_read(const struct adapter *a, size_t i, bool up, float *to,
+                            struct err *err);
 /* Reads the shard of W, a weight of P, in that type to TO [rows][cols].  ERR_INPUT: a
  * number is NaN or infinite. */
 MUST_CHECK int adapter_load(const struct adapter *a, const struct program *p,

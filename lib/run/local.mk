@@ -2,6 +2,7 @@
 lib_libshardutils_a_SOURCES += \
     %D%/adapter.c %D%/adapter.h \
     %D%/adapterconfig.c %D%/adapterconfig.h \
+    %D%/adaptermerge.c %D%/adaptermerge.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
     %D%/beams.c %D%/beams.h \
