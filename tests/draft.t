@@ -69,6 +69,12 @@ lookups() {
 }
 ok "two trials are made and said" lookups
 
+run tp-run generate --ids 1 --max-tokens 2 --report-memory --draft "$bard" --tp 2 "$bard"
+ok "the first rank's memory has the draft's" \
+    test "$(sed -n 's/.*"rank":\([0-9]*\).*"draft":[1-9][0-9]*.*/\1/p' err)" = 0
+run tp-run generate --ids 1 --max-tokens 2 --report-memory --draft lookup "$bard"
+ok "looking up has none" sh -c '! grep -q draft err'
+
 # what cannot be
 refused() {
     want=$1 message=$2

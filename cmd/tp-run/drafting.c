@@ -77,6 +77,16 @@ int drafting_start(struct drafter **out, const struct drafting *d,
     return looks_up(d) ? 0 : drafter_open(out, &model, err);
 }
 
+int drafting_report(const struct session *s, const struct runner *r,
+                    const struct drafter *of, struct comm *comm, struct err *err)
+{
+    struct ledger more = { 0 };
+
+    if (of)
+        drafter_memory(of, &more);
+    return session_report_with(s, r, &more, comm, err);
+}
+
 void drafting_note(const struct session *s, const struct drafter *of,
                    const struct scheduler *scheduler)
 {

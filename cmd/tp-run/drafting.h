@@ -32,6 +32,10 @@ MUST_CHECK int drafting_start(struct drafter **out, const struct drafting *d,
                               const struct session *s, const struct runner *r,
                               const struct engine_limits *limits, bool draws,
                               uint64_t vocab, struct err *err);
+/* session_report, with the memory of OF, which may be NULL. */
+MUST_CHECK int drafting_report(const struct session *s, const struct runner *r,
+                               const struct drafter *of, struct comm *comm,
+                               struct err *err);
 /* Under -v: says what OF did for the texts of S. */
 void drafting_note(const struct session *s, const struct drafter *of,
                    const struct scheduler *scheduler);

@@ -699,13 +699,13 @@ static int generate_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, g->session->checkpoint, &g->session->mesh, &g->session->machine,
                     comm, &options, &limits, err) < 0)
         return -1;
-    ret = session_report(g->session, &r, comm, err);
+    ret = drafting_start(&g->drafter, &g->drafting, g->session, &r, &limits,
+                         g->draws || g->logits, sampling_vocab(g->session), err);
+    if (ret == 0)
+        ret = drafting_report(g->session, &r, g->drafter, comm, err);
     if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       g->session->checkpoint->model->family);
-    if (ret == 0)
-        ret = drafting_start(&g->drafter, &g->drafting, g->session, &r, &limits,
-                             g->draws || g->logits, sampling_vocab(g->session), err);
     if (ret == 0) {
         open_texts(g, comm->rank == 0);
         ret = scheduler_open(&g->scheduler, &r, &how, err);

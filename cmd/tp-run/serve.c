@@ -266,15 +266,15 @@ static int serve_rank(void *arg, struct comm *comm, struct err *err)
         address_close(&at);
         return -1;
     }
-    ret = session_report(s, &r, comm, err);
+    ret = drafting_start(&v->drafter, &v->drafting, s, &r, &limits, true,
+                         sampling_vocab(s), err);
+    if (ret == 0)
+        ret = drafting_report(s, &r, v->drafter, comm, err);
     if (ret == 0 && v->pooled.task != TASK_GENERATE)
         ret = pooled_begin(&v->pooled, &r, err);
     else if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       s->checkpoint->model->family);
-    if (ret == 0)
-        ret = drafting_start(&v->drafter, &v->drafting, s, &r, &limits, true,
-                             sampling_vocab(s), err);
     if (ret == 0)
         ret = comm->rank == 0 ? lead(v, &at, &r, &limits, err)
                               : follow(v, &r, &limits, err);

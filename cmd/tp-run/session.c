@@ -992,8 +992,8 @@ int session_report_list(const struct session *s, struct ledger *mine, struct com
     return ret;
 }
 
-int session_report(const struct session *s, const struct runner *r, struct comm *comm,
-                   struct err *err)
+int session_report_with(const struct session *s, const struct runner *r,
+                        const struct ledger *more, struct comm *comm, struct err *err)
 {
     struct ledger mine = { 0 };
 
@@ -1001,7 +1001,15 @@ int session_report(const struct session *s, const struct runner *r, struct comm 
         cmd_warn(s->cmd, "ranks see one GPU, and the same one: they share it, as with "
                          "--share-gpu");
     runner_memory(r, &mine);
+    if (more)
+        ledger_add_all(&mine, more);
     return session_report_list(s, &mine, comm, err);
+}
+
+int session_report(const struct session *s, const struct runner *r, struct comm *comm,
+                   struct err *err)
+{
+    return session_report_with(s, r, NULL, comm, err);
 }
 
 int session_run(struct session *s, rank_main main, void *arg)

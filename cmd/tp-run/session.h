@@ -144,6 +144,10 @@ int session_run(struct session *s, rank_main main, void *arg);
  * standard error.  Collective. */
 MUST_CHECK int session_report(const struct session *s, const struct runner *r,
                               struct comm *comm, struct err *err);
+/* The same, with the memory of MORE on this rank; or NULL. */
+MUST_CHECK int session_report_with(const struct session *s, const struct runner *r,
+                                   const struct ledger *more, struct comm *comm,
+                                   struct err *err);
 /* The same of this rank's list MINE, to which the memory of COMM is added. */
 MUST_CHECK int session_report_list(const struct session *s, struct ledger *mine,
                                    struct comm *comm, struct err *err);

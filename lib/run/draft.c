@@ -171,6 +171,18 @@ void drafter_close(struct drafter *d)
     free(d);
 }
 
+void drafter_memory(const struct drafter *d, struct ledger *list)
+{
+    static const enum ledger_where places[] = { LEDGER_DEVICE, LEDGER_HOST,
+                                                LEDGER_SHARED };
+    struct ledger own = { 0 };
+
+    if (d->texts)
+        runner_memory(&d->runner, &own);
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
+        ledger_add(list, "draft", places[i], ledger_sum(&own, places[i]));
+}
+
 /* The reader of text ID, or the one that was not used for the longest time. */
 static struct reader *reader_of(struct drafter *d, uint64_t id)
 {

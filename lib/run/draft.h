@@ -35,6 +35,8 @@ enum { DRAFTER_TEXTS = 32 };
 MUST_CHECK int drafter_open(struct drafter **out, const struct drafter_model *model,
                             struct err *err);
 void drafter_close(struct drafter *d); /* or NULL */
+/* Adds what a model has allocated, as "draft". */
+void drafter_memory(const struct drafter *d, struct ledger *list);
 
 /* Tries whether the draft pays, in the steps of S, which have STAGES stages; without it
  * a draft goes on.  S must live as long as drafter_draft is called. */
