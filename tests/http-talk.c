@@ -283,9 +283,10 @@ static void run_with_sockets(const char *count, char **command)
 {
     const struct sockaddr_in at = { .sin_family = AF_INET,
                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    const int n = (int)strtoul(count, NULL, 10);
     char pid[32];
 
-    for (int i = 0; i < atoi(count); i++) {
+    for (int i = 0; i < n; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
         if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
