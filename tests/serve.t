@@ -233,6 +233,19 @@ run tp-run load --clients 1,3 --requests 4 --max-tokens 5 --price 2 --json "$url
 status_is 0 "load measures a server"
 ok "at each number of clients" test "$(sed 's/,"seconds.*//' out | tr '\n' ' ')" = '{"type":"load","clients":1,"requests":4,"failed":0,"prompt_tokens":28,"tokens":20 {"type":"load","clients":3,"requests":4,"failed":0,"prompt_tokens":28,"tokens":20 '
 ok "with times and a cost" grep -q '"time_to_first_token":{"p50":[0-9.e-]*,.*"between_tokens":{.*"cost_per_million_tokens":' out
+run tp-run load --rate 30,60 --requests 6 --max-tokens 5 --json "$url"
+ok "at a rate of its own" test "$(sed 's/,"seconds.*//' out | tr '\n' ' ')" = '{"type":"load","rate":30,"requests":6,"failed":0,"prompt_tokens":42,"tokens":30 {"type":"load","rate":60,"requests":6,"failed":0,"prompt_tokens":42,"tokens":30 '
+printf '0.5\n{"at":0,"prompt":"Bye","max_tokens":3}\n' > arrivals
+run tp-run load --arrivals arrivals --max-tokens 5 --json --plot load.svg "$url"
+ok "or at the times of a file, with its prompts" grep -q '"rate":4,"requests":2,"failed":0,"prompt_tokens":[0-9]*,"tokens":8,"seconds":0\.[5-9]' out
+if tp-run --version | grep -q '+cairo'; then ok "drawn" grep -q '<svg' load.svg; fi
+for line in '{"at":-1}' '{"at":0,"prompt":1}' '[0]'; do
+    echo "$line" > arrivals
+    run tp-run load --arrivals arrivals "$url"
+    status_is 3 "$line is no arrival"
+done
+run tp-run load --rate 0 "$url"
+status_is 2 "nor 0 a rate"
 run tp-run load --clients 2 --model alice "$url"
 status_is 1 "requests that fail are counted"
 err_has "status 404: " "and one of them is explained"
