@@ -37,6 +37,7 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     opt.config = o->config;
     opt.moments = o->moments;
     opt.masters = o->masters;
+    opt.average = o->average;
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
         return -1;
     opt.family_path = sharded ? NULL : family_path(cmd);

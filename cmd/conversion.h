@@ -13,6 +13,7 @@ const char *family_path(const struct cmd *cmd);
 struct open_options {
     const char *family, *config; /* --family and --config, or NULL */
     bool moments, masters;       /* --moments, --masters */
+    bool average;                /* --average */
 };
 
 /* Open PATH as O says (NULL: as it is), with the families of family_path. */
@@ -70,6 +71,12 @@ struct write_options {
     {                                                             \
         OPT_FLAG, '\0', "masters", &(masters), NULL,              \
             "take an optimizer's f32 weights instead", NULL, NULL \
+    }
+
+#define AVERAGE_OPTION(average)                                               \
+    {                                                                         \
+        OPT_FLAG, '\0', "average", &(average), NULL,                          \
+            "take a training's averages of weights (train --ema)", NULL, NULL \
     }
 
 #define WRITE_OPTIONS(w)                                                               \

@@ -68,4 +68,59 @@ for layout in "--tp 2" "--pp 2" "--dp 2 --zero 1"; do
 done
 run tp-run train -n --data ids.jsonl --seq 16 --bias-update-speed 0.01 "$mixtral"
 status_is 2 "a router without a bias has none to move"
+
+# ---- an average of the weights, and a mixture of sources ----
+
+head -n 5 ids.jsonl > a.jsonl
+tail -n 16 ids.jsonl > b.jsonl
+model=$data/models/llama-gqa
+mix() {
+    run tp-run train -q --data 0.75:a.jsonl --data 0.25:b.jsonl --steps 4 --ema 0.5 --log-samples --save-every 1 --pack none --seq 16 \
+        --global-batch 8 --micro-batch 2 --lr 1e-2 --lr-schedule constant --threads 1 "$@" "$model"
+}
+mix -o whole
+status_is 0 "sources are mixed, and an average of the weights is kept"
+sed -n 's/.*"sources":\[\([^]]*\)\].*/\1/p' whole/log.jsonl | tr ',' '\n' | sed 's/.*\/\(.\)\.jsonl"/\1/' > order
+ok "of 32 samples 24 are of the source with three quarters" test "$(grep -c a order) $(grep -c b order)" = "24 8"
+ok "and of the first 6 the others have one or two" head -n 6 order | tr -d '\na' | grep -qx 'bb*'
+ok "a checkpoint has an epoch and a cursor of each" \
+    grep -q '"sources":\[{"epoch":4,"sample":4},{"epoch":0,"sample":8}\]' whole/step-000004/checkpoint.json
+cp -r whole resumed
+rm -r resumed/step-000003 resumed/step-000004
+run tp-run train -q --resume -o resumed --threads 1
+status_is 0 "a run that mixes goes on"
+ok "with the bits that it would have had, and those of the average" \
+    cmp whole/step-000004/rank-tp0-pp0.safetensors resumed/step-000004/rank-tp0-pp0.safetensors
+mix --dp 2 --zero 1 --tp 2 -o other
+status_is 0 "on another layout"
+sed -n 's/.*"samples":/"samples":/p' whole/log.jsonl > whole.ids
+sed -n 's/.*"samples":/"samples":/p' other/log.jsonl > other.ids
+ok "the samples are the same" cmp whole.ids other.ids
+run tp-run train -q --resume --steps 5 --data 0.5:a.jsonl --data 0.5:b.jsonl -o resumed
+status_is 2 "a run keeps its proportions"
+err_has "a.jsonl has the weight 0.5; the run was begun with 0.75" "which are told"
+run tp-run train -n --data 0.5:a.jsonl --data b.jsonl "$mixtral"
+status_is 2 "all sources have a weight, or none"
+run tp-shard verify resumed
+status_is 0 "all checkpoints of a run are verified"
+out_has "intact: $(find resumed/step-* -type f ! -name checkpoint.json | wc -l) files" "with all of their files"
+run tp-shard merge -q --average whole average
+status_is 0 "the averages are merged in place of the weights"
+run tp-shard merge -q whole plain
+run tp-shard diff plain average
+status_is 1 "which are others"
+model=$mixtral # of bf16
+mix --steps 1 --ema 0.999999 -o slow
+run tp-shard merge -q --average --dtype bf16 slow first
+run tp-shard diff "$mixtral" first
+status_is 0 "a slow average is what the weights were"
+run tp-run generate --average --ids 5,6 --max-new-tokens 8 whole
+cp out given
+run tp-run generate --ids 5,6 --max-new-tokens 8 average
+ok "and generate takes them, too" cmp given out
+run tp-shard merge --average "$mixtral" none
+status_is 2 "a model without averages has none"
+printf x | dd of=resumed/step-000002/rank-tp0-pp0.safetensors bs=1 seek=4000 conv=notrunc 2> /dev/null
+run tp-shard verify resumed
+status_is 1 "damage of an older checkpoint is found"
 done_testing

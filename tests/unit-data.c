@@ -1,5 +1,6 @@
 /* unit-data - samples from files of documents */
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +9,10 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
+#include "lib/base/rng.h"
 #include "lib/base/str.h"
 #include "lib/text/oldfiles.h"
+#include "lib/train/blend.h"
 #include "lib/train/data.h"
 #include "lib/train/texts.h"
 #include "lib/train/tokenwriter.h"
@@ -119,6 +122,7 @@ static void try_packing(void)
 /* Each epoch has each sample once, in an order of its own. */
 static void try_order(uint64_t n)
 {
+    size_t source;
     struct str text = { 0 };
     size_t repeated = 0, same = 0, fixed = 0;
     unsigned char *seen = xcalloc((size_t)n, 3);
@@ -140,10 +144,10 @@ static void try_order(uint64_t n)
         return;
     }
     for (uint64_t i = 0; i < 3 * n; i++) {
-        uint64_t id = data_sample_id(d, i);
+        uint64_t id = data_sample_id(d, i, &source);
 
         repeated += id >= n || seen[i / n * n + id]++;
-        same += i >= n && id == data_sample_id(d, i - n);
+        same += i >= n && id == data_sample_id(d, i - n, &source);
         fixed += id == i % n;
     }
     tap_ok(data_samples(d) == n && !repeated, "%llu samples: each once an epoch",
@@ -744,6 +748,47 @@ static void try_odd_pieces(void)
            "for what they are");
 }
 
+/* Each source has its share of any first samples, to less than one of them. */
+static void try_blend(void)
+{
+    struct rng rng;
+    double worst = 0;
+    bool walks = true;
+
+    rng_init(&rng, 7, 0);
+    for (int t = 0; t < 60; t++) {
+        size_t n = 1 + (size_t)(rng_u64(&rng) % 9);
+        double weight[BLEND_MOST], all = 0;
+        uint64_t had[BLEND_MOST] = { 0 }, counts[BLEND_MOST], number;
+        struct blend b, other;
+
+        for (size_t s = 0; s < n; s++) {
+            weight[s] =
+                (double)(1 + rng_u64(&rng) % 100) / (t % 3 && s == 1 ? 1000 : 1);
+            all += weight[s];
+        }
+        blend_init(&b, weight, n);
+        other = b;
+        for (uint64_t i = 0; i < 1000; i++) {
+            size_t s = blend_source(&b, i, &number);
+
+            walks &= number == had[s]++;
+            for (size_t k = 0; k < n; k++)
+                worst = fmax(worst,
+                             fabs((double)had[k] - weight[k] / all * (double)(i + 1)));
+            if (i % 333)
+                continue;
+            walks &= blend_source(&other, i, &number) == s && number + 1 == had[s];
+            blend_counts(&other, i + 1, counts);
+            walks &= !memcmp(counts, had, n * sizeof(*had));
+            walks &= blend_source(&other, 0, &number) < n && number == 0;
+        }
+    }
+    tap_ok(worst > 0.5 && worst < 1, "shares are exact to less than a sample: %.3f",
+           worst);
+    tap_ok(walks, "any place is found, in any order");
+}
+
 int main(void)
 {
     char *bard = str_dupf("%s/examples/bard", getenv("top_srcdir"));
@@ -755,6 +800,7 @@ int main(void)
     try_packing();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         try_order(sizes[i]);
+    try_blend();
     try_errors();
     try_texts(bard);
     try_same(bard);

@@ -1058,6 +1058,7 @@ int generate_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "cache-tokens", &g.cache_tokens, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "no-prefix-cache", &g.no_sharing, NULL, NULL, NULL, NULL },
         DRAFTING_OPTIONS(g.drafting),
+        { OPT_FLAG, '\0', "average", &opt.average, NULL, NULL, NULL, NULL },
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };

@@ -39,6 +39,7 @@ bin_tp_run_SOURCES = \
     %D%/traindir.c \
     %D%/trainexport.c \
     %D%/trainlog.c \
+    %D%/trainmix.c \
     %D%/trainrank.c \
     %D%/trainshow.c \
     %D%/trainsteps.c

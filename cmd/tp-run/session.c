@@ -507,6 +507,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
     struct checkpoint_options options = { .family_file = opt->family,
                                           .config = opt->config,
                                           .draw = opt->draw,
+                                          .average = opt->average,
                                           .family_path = family_path(s->cmd) };
 
     if (find_base(s, &path, err) < 0 ||

@@ -21,7 +21,8 @@ struct session_options {
     const char *devices;  /* "0,2": of the backend; NULL: all */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
-    bool draw; /* weights are initialized at random, not read */
+    bool average; /* a training's averages of weights */
+    bool draw;    /* weights are initialized at random, not read */
     bool memory, same_bits;
     int compute;     /* enum session_compute */
     int weights;     /* enum weights_form */

@@ -88,6 +88,7 @@ enum { MOST_TABLE = 1 << 26 };
             NULL, SETTING_ADDED)                                                       \
     SETTING(SMOOTH, DOUBLE, SHARE, "label-smoothing", terms.smooth, "X", NULL,         \
             SETTING_ADDED)                                                             \
+    SETTING(EMA, DOUBLE, SHARE, "ema", terms.average, "D", NULL, SETTING_ADDED)        \
     SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)       \
     SETTING(LORA, STRING, TEXT, "lora", lora, "RANK[:NAMES]", NULL, SETTING_ADDED)     \
     SETTING(ALPHA, DOUBLE, DOUBLE, "lora-alpha", lora_alpha, "X", NULL, SETTING_ADDED) \
@@ -108,6 +109,7 @@ enum { SETTINGS_LIST(SETTING) SETTINGS };
 struct request {
     struct train t;
     struct opt_list data, eval;
+    double *weight; /* [data.n]: of a mixture; 0: it is none */
     const char *keep, *stop_after, *pipeline, *recompute;
     bool resume, force, dry;
     double epochs;     /* --epochs; 0: not given */
@@ -451,7 +453,8 @@ static int sum_files(struct request *r, struct err *err)
     if (r->same_model && launcher_is_front(&r->t.session->launcher) &&
         train_files_compare(&f->weights, NULL, NULL, err) < 0)
         return -1;
-    if (take_files(&f->data, &r->data, "data", err) < 0)
+    if (take_files(&f->data, &r->data, "data", err) < 0 ||
+        train_mix_note(&f->data, r->weight, r->data.n, r->continues, err) < 0)
         return -1;
     if (!f->data.n)
         return err_set(err, ERR_USAGE, "give --data FILE");
@@ -463,6 +466,7 @@ static int open_files(struct data **out, const struct request *r,
 {
     const struct session *s = r->t.session;
     const char **path = xcalloc(list->n + 1, sizeof(*path));
+    double *weight = xcalloc(list->n + 1, sizeof(*weight));
     double vocab = 0;
     struct chat *chat = NULL;
     struct err no_chat = { 0 };
@@ -480,9 +484,12 @@ static int open_files(struct data **out, const struct request *r,
                               .threads = s->machine.threads * s->local_ranks };
     int ret;
 
-    for (size_t i = 0; i < list->n; i++)
+    for (size_t i = 0; i < list->n; i++) {
         path[i] = list->v[i].path;
+        weight[i] = list->v[i].weight;
+    }
     o.file = path;
+    o.weight = list->n && weight[0] > 0 ? weight : NULL;
     if (model_number(s->checkpoint->model, "vocab", &vocab))
         o.vocab = (uint64_t)vocab;
     if (chat_open(&chat, s->checkpoint->home,
@@ -493,6 +500,7 @@ static int open_files(struct data **out, const struct request *r,
     ret = data_open(out, &o, err);
     chat_free(chat);
     free(path);
+    free(weight);
     if (ret < 0 && s->no_tokenizer.kind)
         *err = s->no_tokenizer;
     return ret;
@@ -564,7 +572,7 @@ static double count_steps(const struct request *r)
 {
     const double global = r->t.o.global, samples = (double)data_samples(r->t.data);
 
-    if (!r->t.o.drop_last)
+    if (!r->t.o.drop_last && !data_sources(r->t.data))
         return ceil((r->epochs > 0 ? r->epochs : 1) * ceil(samples / global));
     return r->epochs > 0 ? ceil(r->epochs * samples / global) : floor(samples / global);
 }
@@ -583,6 +591,8 @@ static int open_data(struct request *r, struct err *err)
         return -1;
     if (check_ids(r, t->data, &t->files.data, err) < 0 ||
         (t->eval && check_ids(r, t->eval, &t->files.eval, err) < 0))
+        return -1;
+    if (train_mix_check(t, err) < 0)
         return -1;
     tell_data(r);
     t->held = t->eval ? data_samples(t->eval) : data_held(t->data);
@@ -827,8 +837,9 @@ static double count_epochs(const struct train *t)
     const double steps = t->o.steps, global = t->o.global;
     const double samples = (double)data_samples(t->data), per = ceil(samples / global);
 
-    return t->o.drop_last ? steps * global / samples
-                          : floor(steps / per) + fmod(steps, per) * global / samples;
+    return t->o.drop_last || data_sources(t->data)
+               ? steps * global / samples
+               : floor(steps / per) + fmod(steps, per) * global / samples;
 }
 
 static int print_plan(const struct request *r, struct err *err)
@@ -864,9 +875,11 @@ static int print_plan(const struct request *r, struct err *err)
         printf("stage %d:   %" PRIu64 " weights a rank; %s for them, gradients and "
                "optimizer",
                i, n,
-               str_human(size, 8 * n + 4 * owned *
-                                           (uint64_t)optimizer_slots(
-                                               (enum optimizer_kind)o->optimizer)));
+               str_human(size,
+                         8 * n + 4 * owned *
+                                     (uint64_t)(optimizer_slots(
+                                                    (enum optimizer_kind)o->optimizer) +
+                                                (o->terms.average > 0))));
         printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
     }
     printf("step:      %d samples of up to %" PRIu64
@@ -1005,8 +1018,9 @@ static int prepare(struct request *r, const struct cmd *cmd,
                        r->weights ? r->weights : r->model);
     if (r->weights || r->fork)
         r->model = r->weights ? r->weights : r->fork;
-    if (parse_words(r, err) < 0 || locate(r, err) < 0 || find_run(r, err) < 0 ||
-        check_numbers(r, err) < 0 || parse_pipeline(r, err) < 0)
+    if (train_mix_split(&r->data, &r->weight, err) < 0 || parse_words(r, err) < 0 ||
+        locate(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
+        parse_pipeline(r, err) < 0)
         return -1;
     opt->draw = t->o.init && !t->resumed && !t->forked;
     opt->weights = t->o.frozen;
@@ -1071,6 +1085,8 @@ static void clear(struct request *r)
         close(r->t.lock);
     }
     train_look_clear(&r->t.look);
+    free(r->weight);
+    free(r->t.cursors);
     free(r->newest);
     free(r->damage);
     free(r->located);

@@ -100,6 +100,7 @@ struct train_list {
         uint64_t size;
         uint32_t crc;
         uint64_t vocab; /* all ids are known to be below; 0: not known */
+        double weight;  /* in a mixture; 0: it is none */
     } * v;
     size_t n;
 };
@@ -136,6 +137,7 @@ struct train {
     int lock;                 /* the run's directory, open and locked; -1: none */
     struct train_look look;   /* the directory before it was locked */
     struct train_files files; /* files that the run reads */
+    char *cursors; /* of the sources of a mixture, in the checkpoint; or NULL */
     bool resumed;
     bool forked; /* begins with the whole state of another run's checkpoint */
     int steps_before, micro_before; /* --steps and --micro-batch of the run before it
@@ -213,6 +215,22 @@ char *train_state_dup(const struct train *t, const struct train_state *s);
 MUST_CHECK int train_state_read(struct train *t, const char *text, const char *path,
                                 struct err *err);
 
+/* ---- trainmix.c ---- */
+
+/* Takes the weight off each of the names GIVEN by --data, such as 0.7:a.jsonl, to
+ * *WEIGHT [n], which the caller frees; 0 where there is none. */
+MUST_CHECK int train_mix_split(struct opt_list *given, double **weight,
+                               struct err *err);
+/* Notes the weights of the files of LIST, [N] as they were given, if they were.
+ * ERR_USAGE where a run that goes on has others. */
+MUST_CHECK int train_mix_note(struct train_list *list, const double *weight, size_t n,
+                              bool continues, struct err *err);
+/* Where the sources of D are after SAMPLES samples, as JSON. */
+char *train_mix_cursors_dup(struct data *d, uint64_t samples);
+/* ERR_INPUT unless the checkpoint that T goes on from has its sources where its data
+ * has them. */
+MUST_CHECK int train_mix_check(const struct train *t, struct err *err);
+
 /* ---- trainlog.c ---- */
 
 struct train_log {
@@ -240,10 +258,11 @@ struct train_log {
 struct train_told {
     struct trainer_result result;
     double rate, seconds;
-    double flops;       /* forward and backward, each counted once */
-    uint64_t tokens;    /* of the step */
-    size_t samples;     /* number of them */
-    const uint64_t *id; /* [samples]; or NULL */
+    double flops;         /* forward and backward, each counted once */
+    uint64_t tokens;      /* of the step */
+    size_t samples;       /* number of them */
+    const uint64_t *id;   /* [samples]; or NULL */
+    const size_t *source; /* [samples], of a mixture */
 };
 
 MUST_CHECK int train_log_open(struct train_log *l, const struct train *t,

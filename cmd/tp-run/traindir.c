@@ -519,6 +519,8 @@ static void add_files(struct str *out, const char *key, const struct train_list 
                  f->crc);
         if (f->vocab)
             str_addf(out, ",\"vocab\":%" PRIu64, f->vocab);
+        if (f->weight > 0)
+            str_addf(out, ",\"weight\":%.17g", f->weight);
         str_addc(out, '}');
     }
     str_addc(out, ']');
@@ -627,6 +629,8 @@ static int read_files(struct train_list *list, const struct json_doc *doc,
             return json_error(doc, j, err, "expected a file");
         if (!json_u64(json_get(j, "vocab"), &f.vocab))
             f.vocab = 0;
+        if (!json_double(json_get(j, "weight"), &f.weight) || !(f.weight > 0))
+            f.weight = 0;
         f.path = xstrdup(path);
         f.crc = (uint32_t)strtoul(crc, NULL, 16);
         add_file(list, f);
@@ -791,17 +795,31 @@ char *train_state_dup(const struct train *t, const struct train_state *s)
     }
     if (schedule_follows((enum schedule_kind)t->o.schedule))
         add_rates(&out, &s->rates);
+    if (data_sources(t->data)) {
+        char *cursors = train_mix_cursors_dup(t->data, s->samples);
+
+        str_addf(&out, ",\"sources\":%s", cursors);
+        free(cursors);
+    }
     str_add(&out, ",\"options\":");
     train_settings_print(&out, t);
     str_addc(&out, '}');
     return str_steal(&out);
 }
 
+static char *json_dup(const struct json *j)
+{
+    struct str text = { 0 };
+
+    json_print(&text, j);
+    return str_steal(&text);
+}
+
 int train_state_read(struct train *t, const char *text, const char *path,
                      struct err *err)
 {
     struct train_state s = { .best = (double)INFINITY, .eval_loss = (double)NAN };
-    const struct json *rates;
+    const struct json *rates, *sources;
     struct json_doc doc;
     int ret = 0;
 
@@ -824,6 +842,9 @@ int train_state_read(struct train *t, const char *text, const char *path,
     if (!json_u64(json_get(doc.root, "samples"), &s.samples))
         s.samples = s.step * (uint64_t)t->o.global;
     s.rates = t->state.rates;
+    sources = json_get(doc.root, "sources");
+    free(t->cursors);
+    t->cursors = sources ? json_dup(sources) : NULL;
     rates = json_get(doc.root, "schedule");
     if (rates && schedule_follows((enum schedule_kind)t->o.schedule) &&
         !read_rates(&s.rates, rates))

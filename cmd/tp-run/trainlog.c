@@ -177,6 +177,12 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
         str_addf(&line, "%s%" PRIu64, i ? "," : ",\"samples\":[", s->id[i]);
     if (s->id)
         str_addc(&line, ']');
+    for (size_t i = 0; s->id && data_sources(l->t->data) && i < s->samples; i++) {
+        str_add(&line, i ? "," : ",\"sources\":[");
+        str_add_json(&line, l->t->files.data.v[s->source[i]].path);
+    }
+    if (s->id && data_sources(l->t->data))
+        str_addc(&line, ']');
     ret = put(l, &line, err);
     str_clear(&line);
     plain = str_dupf("step %" PRIu64 "/%d  loss %.4f  norm %.4g  lr %.4g  %.4g "

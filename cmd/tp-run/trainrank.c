@@ -24,8 +24,9 @@ struct work {
     struct train_state state;
     struct sample *sample; /* [samples] */
     size_t samples;
-    size_t count; /* of the next step's; dummies fill up the batch */
-    uint64_t *id; /* [global], or NULL */
+    size_t count;   /* of the next step's; dummies fill up the batch */
+    uint64_t *id;   /* [global], or NULL */
+    size_t *source; /* [global], of a mixture */
     double begun;
     struct program *whole; /* on rank 0: a single-rank program, for counting FLOPs */
     double *flops;         /* [seq + 1]: FLOPs of a document by length; 0: not computed
@@ -303,14 +304,15 @@ static int step(struct work *w, struct err *err)
     struct train_told told = { .rate = schedule_rate(&schedule, w->state.step,
                                                      &w->state.rates),
                                .samples = w->count,
-                               .id = w->id };
+                               .id = w->id,
+                               .source = w->source };
     struct trainer_result *r = &told.result;
 
     for (size_t i = 0; i < w->count; i++) {
         told.tokens += w->sample[i].n;
         told.flops += w->whole ? count_flops(w, &w->sample[i]) : 0;
         if (w->id)
-            w->id[i] = data_sample_id(w->t->data, first + i);
+            w->id[i] = data_sample_id(w->t->data, first + i, &w->source[i]);
     }
     w->trainer.most_norm =
         o->spikes > 0 && w->state.updates >= SETTLED ? o->spikes * w->state.norm : 0;
@@ -446,6 +448,7 @@ static int open_work(struct work *w, struct err *err)
     w->sample = xcalloc(w->samples, sizeof(*w->sample));
     if (o->log_samples)
         w->id = xcalloc((size_t)o->global, sizeof(*w->id));
+    w->source = xcalloc((size_t)o->global, sizeof(*w->source));
     train_show_doing(shows, "loading", -1);
     if (trainer_open(&w->trainer, s->checkpoint, &s->mesh, &s->machine, w->world,
                      &options, err) < 0 ||
@@ -509,5 +512,6 @@ int train_rank(void *arg, struct comm *world, struct err *err)
     free(w.flops);
     free(w.sample);
     free(w.id);
+    free(w.source);
     return ret;
 }

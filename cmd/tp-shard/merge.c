@@ -108,6 +108,7 @@ int merge_main(const char *program, int argc, char **argv)
         FAMILY_OPTION(from.family),
         CONFIG_OPTION(from.config),
         MASTERS_OPTION(from.masters),
+        AVERAGE_OPTION(from.average),
         { OPT_STRING, '\0', "adapter", &adapter, "DIR",
           "add this adapter to the weights", NULL, NULL },
         { OPT_STRING, '\0', "base", &base, "MODEL", NULL, NULL, NULL },

@@ -9,6 +9,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/steps.h"
 #include "lib/reshard/audit.h"
 
 struct verify {
@@ -158,6 +159,34 @@ static int verify_foreign(struct audit *a, struct verify *v, const char *path,
     return ret;
 }
 
+/* All checkpoints of the run of tp-run train in DIR; *is: it is one. */
+static void verify_run(struct audit *a, struct verify *v, const char *dir, bool *is,
+                       struct err *err)
+{
+    struct steps s;
+    char *newest;
+
+    *is = false;
+    if (steps_newest(&newest, dir, err) < 0 || !newest)
+        return;
+    *is = true;
+    free(newest);
+    if (steps_find_all(&s, dir, err) < 0)
+        return;
+    for (size_t i = 0; i < s.n; i++) {
+        char *path = steps_path_dup(dir, s.v[i]);
+        struct err one = { 0 };
+
+        verify_sharded(a, v, path, &one);
+        free(path);
+        if (one.kind && !(one.kind == ERR_INPUT && a->findings)) {
+            *err = one;
+            break;
+        }
+    }
+    steps_clear(&s);
+}
+
 static void print_summary(const struct verify *v, const struct audit *a)
 {
     char size[32];
@@ -211,7 +240,7 @@ int verify_main(const char *program, int argc, char **argv)
     };
     char **operand = cmd_parse(&cmd, argc, argv);
     struct audit a = { .finding = print_finding, .arg = &v };
-    bool found, sharded, foreign;
+    bool found, sharded, foreign, run;
     struct err err = { 0 };
 
     if (v.jobs < 1 || v.jobs > 256)
@@ -225,6 +254,9 @@ int verify_main(const char *program, int argc, char **argv)
         err_set(&err, ERR_INPUT, "%s: no such file or directory", operand[0]);
     else if (!sharded && foreign && !v.sums && !v.ranks && !v.against)
         verify_foreign(&a, &v, operand[0], &err);
+    else if (!sharded && !v.sums && !v.ranks && !v.against &&
+             (verify_run(&a, &v, operand[0], &run, &err), run || err.kind))
+        ;
     else if (!sharded && !v.sums)
         err_set(&err, ERR_INPUT,
                 "%s: no %s; --sums compares with a list, 'diff' two directories",

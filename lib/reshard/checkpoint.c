@@ -180,6 +180,44 @@ static int count_weights(struct checkpoint *c, const char *path, struct err *err
     return 0;
 }
 
+/* Exchanges weight I, where it lies and what is known of that, with its state K: the
+ * names that others see stay where they are, those in the files follow. */
+static void exchange(struct checkpoint *c, size_t i, size_t k)
+{
+    struct manifest_tensor *m = c->manifest.tensor, one = m[i];
+    enum dtype dtype = c->tensor[i].dtype;
+    const char *role = m[k].role;
+
+    m[i] = m[k];
+    m[i].role = one.role;
+    m[k] = one;
+    m[k].role = role;
+    c->tensor[i].dtype = c->tensor[k].dtype;
+    c->tensor[k].dtype = dtype;
+}
+
+/* Puts the moving averages in the places of their weights; those that were not trained
+ * have none. */
+static int take_averages(struct checkpoint *c, struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+    size_t found = 0;
+
+    for (size_t s = 0; c->sharded && s < m->nstates; s++)
+        for (size_t i = 0; m->state[s].kind == MANIFEST_AVERAGE && i < c->nweights;
+             i++) {
+            long k = checkpoint_state(c, i, m->state[s].role);
+
+            if (k < 0)
+                continue;
+            exchange(c, i, (size_t)k);
+            found++;
+        }
+    return found ? 0
+                 : err_set(err, ERR_USAGE, "--average: %s has no averages of weights",
+                           c->path);
+}
+
 static int open_sharded(struct checkpoint *c, const struct checkpoint_options *opt,
                         struct err *err)
 {
@@ -468,6 +506,8 @@ int checkpoint_open(struct checkpoint **out, const char *path,
         err_prefix(err, "%s", path);
         goto out;
     }
+    if (opt->average && take_averages(c, err) < 0)
+        goto out;
     *out = c;
     ret = 0;
 out:
@@ -659,7 +699,7 @@ static int locate(struct checkpoint *c, int p, const char *path, struct err *err
     }
     tensor_index_init(&index, st.tensor, st.n);
     for (size_t i = 0; i < c->ntensors; i++) {
-        long at = tensor_index_find(&index, c->tensor[i].name);
+        long at = tensor_index_find(&index, c->manifest.tensor[i].name);
 
         if (check_entry(c, i, p, at < 0 ? NULL : &st.tensor[at], path, err) < 0)
             goto out;

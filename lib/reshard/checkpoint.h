@@ -45,6 +45,8 @@ struct checkpoint {
 struct checkpoint_options {
     bool moments; /* --moments: an optimizer's, too, of a form that has them */
     bool masters; /* --masters: and in place of weights its f32 masters of them */
+    bool average; /* --average: in place of weights, the moving averages of them that
+                   * the checkpoint of a training has */
     const char *family_file; /* --family, or NULL */
     const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
     const char *config; /* --config, a config.json or its directory, or NULL; not for

@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/train/blend.h"
 #include "lib/train/corpus.h"
 
 const char *const data_pack_names[] = { "documents", "none", NULL };
@@ -27,6 +28,8 @@ struct data {
     size_t cap;
     uint64_t all, held; /* number of samples, and of those held out */
     struct data_left left;
+    struct data **source; /* [blend.n]: of a mixture; else NULL */
+    struct blend blend;
     /* buffers of the last call */
     int32_t *id, *target; /* [room][seq + 1] */
     uint8_t *flag;        /* [seq + 1] */
@@ -81,6 +84,30 @@ static int count_samples(struct data *d, const struct data_options *o, struct er
     return 0;
 }
 
+static int open_mixture(struct data *d, const struct data_options *o, struct err *err)
+{
+    if (o->nfiles > BLEND_MOST)
+        return err_set(err, ERR_USAGE, "a mixture has %d sources at most", BLEND_MOST);
+    blend_init(&d->blend, o->weight, o->nfiles);
+    d->source = xcalloc(o->nfiles, sizeof(*d->source));
+    for (size_t s = 0; s < o->nfiles; s++) {
+        struct data_options one = *o;
+
+        one.file = &o->file[s];
+        one.nfiles = 1;
+        one.weight = NULL;
+        if (data_open(&d->source[s], &one, err) < 0)
+            return -1;
+        d->all += d->source[s]->all;
+        d->held += d->source[s]->held;
+        d->left.documents += d->source[s]->left.documents;
+        d->left.empty += d->source[s]->left.empty;
+        d->left.cut += d->source[s]->left.cut;
+        d->left.tokens += d->source[s]->left.tokens;
+    }
+    return 0;
+}
+
 int data_open(struct data **out, const struct data_options *options, struct err *err)
 {
     const struct texts_options texts = { .tokenizer = options->tokenizer,
@@ -96,9 +123,10 @@ int data_open(struct data **out, const struct data_options *options, struct err 
     d->pack = options->pack;
     d->order = options->order;
     d->seed = options->seed;
-    if (corpus_open(&d->corpus, options->file, options->nfiles, &texts, options->width,
-                    err) < 0 ||
-        count_samples(d, options, err) < 0) {
+    if (options->weight ? open_mixture(d, options, err) < 0
+                        : corpus_open(&d->corpus, options->file, options->nfiles,
+                                      &texts, options->width, err) < 0 ||
+                              count_samples(d, options, err) < 0) {
         data_close(d);
         return -1;
     }
@@ -110,7 +138,11 @@ void data_close(struct data *d)
 {
     if (!d)
         return;
-    corpus_close(d->corpus);
+    for (size_t s = 0; d->source && s < d->blend.n; s++)
+        data_close(d->source[s]);
+    free(d->source);
+    if (d->corpus)
+        corpus_close(d->corpus);
     free(d->document);
     free(d->id);
     free(d->target);
@@ -127,7 +159,12 @@ struct data_left data_left(const struct data *d)
 int data_check(struct data *d, void (*see)(void *arg, uint64_t done, uint64_t all),
                void *arg, struct err *err)
 {
-    return corpus_check(d->corpus, see, arg, err);
+    if (!d->source)
+        return corpus_check(d->corpus, see, arg, err);
+    for (size_t s = 0; s < d->blend.n; s++)
+        if (corpus_check(d->source[s]->corpus, see, arg, err) < 0)
+            return -1;
+    return 0;
 }
 
 uint64_t data_samples(const struct data *d)
@@ -142,7 +179,28 @@ uint64_t data_held(const struct data *d)
 
 uint64_t data_tokens(const struct data *d)
 {
-    return corpus_tokens(d->corpus);
+    uint64_t tokens = d->source ? 0 : corpus_tokens(d->corpus);
+
+    for (size_t s = 0; d->source && s < d->blend.n; s++)
+        tokens += corpus_tokens(d->source[s]->corpus);
+    return tokens;
+}
+
+size_t data_sources(const struct data *d)
+{
+    return d->source ? d->blend.n : 0;
+}
+
+void data_cursors(struct data *d, uint64_t index, struct data_cursor *out)
+{
+    uint64_t had[BLEND_MOST];
+
+    blend_counts(&d->blend, index, had);
+    for (size_t s = 0; s < d->blend.n; s++) {
+        uint64_t n = data_samples(d->source[s]);
+
+        out[s] = (struct data_cursor){ had[s] / n, had[s] % n };
+    }
 }
 
 /* ---- the order ---- */
@@ -186,7 +244,8 @@ static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
     return x;
 }
 
-uint64_t data_sample_id(const struct data *d, uint64_t index)
+/* The place in the files of sample INDEX of the endless sequence, of one source. */
+static uint64_t place_of(const struct data *d, uint64_t index)
 {
     uint64_t n = data_samples(d);
 
@@ -195,11 +254,35 @@ uint64_t data_sample_id(const struct data *d, uint64_t index)
                : permute(index % n, n, d->seed, index / n);
 }
 
+/* The source of sample INDEX, and its place in that. */
+static const struct data *source_of(struct data *d, uint64_t index, size_t *source,
+                                    uint64_t *place)
+{
+    const struct data *from = d;
+
+    *source = 0;
+    if (d->source) {
+        *source = blend_source(&d->blend, index, &index);
+        from = d->source[*source];
+    }
+    *place = place_of(from, index);
+    return from;
+}
+
+uint64_t data_sample_id(struct data *d, uint64_t index, size_t *source)
+{
+    uint64_t place;
+
+    (void)source_of(d, index, source, &place);
+    return place;
+}
+
+/* A mixture has no epoch that could end. */
 size_t data_batch(const struct data *d, uint64_t first, size_t most)
 {
     uint64_t left = data_samples(d) - first % data_samples(d);
 
-    return left < most ? (size_t)left : most;
+    return left < most && !d->source ? (size_t)left : most;
 }
 
 /* ---- samples ---- */
@@ -225,21 +308,21 @@ static int make_room(struct data *d, size_t n, struct err *err)
     return 0;
 }
 
-/* Builds sample ID in entry I of the buffers. */
-static int make_sample(struct data *d, uint64_t id, size_t i, struct sample *out,
-                       struct err *err)
+/* Builds sample ID of FROM, D or a source of it, in entry I of D's buffers. */
+static int make_sample(struct data *d, const struct data *from, uint64_t id, size_t i,
+                       struct sample *out, struct err *err)
 {
-    uint64_t first = id * d->seq, tokens = corpus_tokens(d->corpus);
+    uint64_t first = id * d->seq, tokens = corpus_tokens(from->corpus);
     int32_t *ids = d->id + i * (d->seq + 1), *targets = d->target + i * (d->seq + 1);
     size_t *start = d->start + i * (d->seq + 1), n = d->seq + 1, documents = 1;
 
     if (d->pack == DATA_PACK_NONE) {
-        first = d->document[id].first;
-        n = d->document[id].n;
+        first = from->document[id].first;
+        n = from->document[id].n;
     } else if (tokens - first < n) {
         n = (size_t)(tokens - first);
     }
-    if (corpus_read(d->corpus, first, n--, ids, d->flag, err) < 0)
+    if (corpus_read(from->corpus, first, n--, ids, d->flag, err) < 0)
         return -1;
     start[0] = 0;
     for (size_t k = 0; k < n; k++) {
@@ -256,9 +339,14 @@ int data_fill(struct data *d, uint64_t first, size_t n, struct sample *out,
 {
     if (make_room(d, n, err) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        if (make_sample(d, data_sample_id(d, first + i), i, &out[i], err) < 0)
+    for (size_t i = 0; i < n; i++) {
+        uint64_t place;
+        size_t source;
+        const struct data *from = source_of(d, first + i, &source, &place);
+
+        if (make_sample(d, from, place, i, &out[i], err) < 0)
             return -1;
+    }
     return 0;
 }
 
@@ -267,8 +355,16 @@ int data_fill_held(struct data *d, uint64_t first, size_t n, struct sample *out,
 {
     if (make_room(d, n, err) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        if (make_sample(d, data_samples(d) + first + i, i, &out[i], err) < 0)
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = first + i;
+        const struct data *from;
+        size_t s = 0;
+
+        for (; d->source && at >= d->source[s]->held; s++)
+            at -= d->source[s]->held;
+        from = d->source ? d->source[s] : d;
+        if (make_sample(d, from, data_samples(from) + at, i, &out[i], err) < 0)
             return -1;
+    }
     return 0;
 }

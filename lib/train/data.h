@@ -38,7 +38,10 @@ extern const char *const data_order_names[];
 struct data_options {
     const char *const *file;
     size_t nfiles;
-    size_t seq; /* most tokens of a sample */
+    const double *weight; /* [nfiles]: each file is a source, with its own epochs, whose
+                           * samples are mixed in these proportions (blend.h).  NULL:
+                           * the files are one after another */
+    size_t seq;           /* most tokens of a sample */
     enum data_pack pack;
     enum data_order order;
     uint64_t seed;
@@ -78,13 +81,23 @@ uint64_t data_samples(const struct data *d); /* per epoch; at least 1 */
 uint64_t data_tokens(const struct data *d);  /* in all files, including end ids */
 
 /* Fills OUT with the samples [FIRST, FIRST + N) of the endless sequence of epochs; each
- * epoch has its own order.  The samples' arrays are valid until the next call on D. */
+ * epoch has its own order.  Of a mixture, epochs are those of each source, and what
+ * data_samples tells is the number of samples of all.  The samples' arrays are valid
+ * until the next call on D. */
 MUST_CHECK int data_fill(struct data *d, uint64_t first, size_t n, struct sample *out,
                          struct err *err);
 /* Number of samples from index FIRST to the end of its epoch, but at most MOST. */
 size_t data_batch(const struct data *d, uint64_t first, size_t most);
-/* The position in the files (0 based) of the sample with index INDEX. */
-uint64_t data_sample_id(const struct data *d, uint64_t index);
+/* The position in the files (0 based) of the sample with index INDEX, of a mixture in
+ * the file of its source, which is *SOURCE. */
+uint64_t data_sample_id(struct data *d, uint64_t index, size_t *source);
+/* The number of sources of a mixture; 0: it is none. */
+size_t data_sources(const struct data *d);
+/* The epoch of each source, and the next sample in it, before index INDEX. */
+struct data_cursor {
+    uint64_t epoch, sample;
+};
+void data_cursors(struct data *d, uint64_t index, struct data_cursor *out);
 
 /* The number of held-out samples; samples [FIRST, FIRST + N) of them, as data_fill. */
 uint64_t data_held(const struct data *d);

@@ -1,6 +1,7 @@
 # lib/train - training
 lib_libshardutils_a_SOURCES += \
     %D%/adaptersave.c %D%/adaptersave.h \
+    %D%/blend.c %D%/blend.h \
     %D%/chats.c %D%/chats.h \
     %D%/corpus.c %D%/corpus.h \
     %D%/data.c %D%/data.h \

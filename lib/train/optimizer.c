@@ -33,37 +33,46 @@ static int move_bias(const struct optimizer *o, struct parameters *p,
     return parameters_run(p, ARRAY_BIAS, &c, err);
 }
 
-/* As torch.nn.utils.clip_grad_norm_, which also multiplies when the factor is 1.
- * Neighbours are updated by one call. */
-int optimizer_step(struct optimizer *o, struct parameters *p, double rate, double norm,
-                   uint64_t tokens, struct err *err)
+/* Updates ROW and those behind it, N elements.  As torch.nn.utils.clip_grad_norm_,
+ * which also multiplies when the factor is 1. */
+static int update(const struct optimizer *o, struct parameters *p,
+                  const struct parameter *row, uint64_t n, double rate, double norm,
+                  struct err *err)
 {
     const struct optimizer_info *how = &optimizer_table[o->options.kind];
     double factor = o->options.clip > 0 ? o->options.clip / (norm + 1e-6) : 1;
-    int n = p->program->nweights, slots = optimizer_slots(o->options.kind), next;
+    struct array_call c = { .n = n,
+                            .y = row->weight + row->first,
+                            .x = row->gradient + row->first };
+
+    for (int k = 0; k < optimizer_slots(o->options.kind); k++)
+        c.slot[k] = row->slot[k];
+    how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
+    c.by.factor = factor < 1 ? (float)factor : 1;
+    return parameters_run(p, how->update, &c, err);
+}
+
+/* Neighbours are updated by one call. */
+int optimizer_step(struct optimizer *o, struct parameters *p, double rate, double norm,
+                   uint64_t tokens, struct err *err)
+{
+    int n = p->program->nweights, slots = p->slots, next;
 
     o->t++;
     for (int i = 0; i < n; i = next) {
         const struct parameter *row = &p->row[i];
-        struct array_call c = { .n = row->count };
+        uint64_t count = row->count;
 
         next = i + 1;
         if (!row->count)
             continue;
-        if (row->load) {
-            if (move_bias(o, p, row, tokens, err) < 0)
-                return -1;
-            continue;
-        }
         for (; next < n && follows(&p->row[next - 1], &p->row[next], slots); next++)
-            c.n += p->row[next].count;
-        c.y = row->weight + row->first;
-        c.x = row->gradient + row->first;
-        for (int k = 0; k < slots; k++)
-            c.slot[k] = row->slot[k];
-        how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
-        c.by.factor = factor < 1 ? (float)factor : 1;
-        if (parameters_run(p, how->update, &c, err) < 0)
+            count += p->row[next].count;
+        if (row->load ? move_bias(o, p, row, tokens, err) < 0
+                      : update(o, p, row, count, rate, norm, err) < 0)
+            return -1;
+        if (p->average >= 0 &&
+            parameters_average(p, row, count, 1 - o->average, err) < 0)
             return -1;
     }
     return 0;

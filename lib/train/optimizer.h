@@ -11,6 +11,7 @@ struct parameters;
 struct optimizer {
     struct optimizer_options options;
     double bias_speed; /* of the biases of routers: see struct parameter's load */
+    double average;    /* decay of the moving average of weights, if P keeps it */
     uint64_t t;        /* number of updates so far */
 };
 

@@ -275,6 +275,51 @@ static void list_states(struct parameters *p, enum optimizer_kind optimizer)
                                      MANIFEST_SLOT };
 }
 
+int parameters_average(struct parameters *p, const struct parameter *row, uint64_t n,
+                       double by, struct err *err)
+{
+    const struct array_call c = { .n = n,
+                                  .y = row->slot[p->average],
+                                  .x = row->weight + row->first,
+                                  .by.average = { .factor = 1, .by = (float)by } };
+
+    return parameters_run(p, ARRAY_AVERAGE, &c, err);
+}
+
+int parameters_keep_average(struct parameters *p, struct err *err)
+{
+    const int k = p->slots;
+
+    p->state[k] = (struct manifest_state){ "ema", MANIFEST_AVERAGE };
+    if (p->owned)
+        p->slot[k] = floats_new(p, p->owned, "the averages of weights", err);
+    if (p->owned && !p->slot[k])
+        return -1;
+    p->average = k;
+    p->slots++;
+    for (int i = 0; i < p->program->nweights; i++) {
+        struct parameter *row = &p->row[i];
+        const uint64_t at = row->trained ? (uint64_t)(row->gradient - p->gradient) : 0;
+
+        if (row->count)
+            row->slot[k] = p->slot[k] + (at + row->first - p->first);
+    }
+    return parameters_begin_average(p, err);
+}
+
+int parameters_begin_average(struct parameters *p, struct err *err)
+{
+    if (p->average < 0 || !p->owned)
+        return 0;
+    if (parameters_zero(p, p->slot[p->average], p->owned, err) < 0)
+        return -1;
+    for (int i = 0; i < p->program->nweights; i++)
+        if (p->row[i].count &&
+            parameters_average(p, &p->row[i], p->row[i].count, 1, err) < 0)
+            return -1;
+    return 0;
+}
+
 int parameters_open(struct parameters *p, struct checkpoint *c,
                     const struct program *program, const struct backend *ops,
                     struct device *device, enum optimizer_kind optimizer,
@@ -299,6 +344,7 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
         .device = device,
         .owner = owner,
         .drawn = c->drawn,
+        .average = -1,
     };
     list_states(p, optimizer);
     if (refuse_packed(program, err) < 0)

@@ -17,11 +17,13 @@
 #include "lib/run/weights.h"
 #include "lib/train/optimizer.h"
 
+enum { PARAMETER_SLOTS = ARRAY_SLOTS + 1 }; /* the optimizer's, and a moving average */
+
 /* Device memory, f32. */
 struct parameter {
-    float *weight;            /* [n]; NULL: held in another format, and not trained */
-    float *gradient;          /* [n]; NULL: not trained */
-    float *slot[ARRAY_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
+    float *weight;   /* [n]; NULL: held in another format, and not trained */
+    float *gradient; /* [n]; NULL: not trained */
+    float *slot[PARAMETER_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
     uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
     bool trained, decays;     /* weight decay applies to it */
     uint64_t load; /* its gradient is the rows that chose each expert, this many of each
@@ -48,12 +50,14 @@ struct parameters {
     uint64_t first, owned; /* this rank's range of the trained: elements of a slot */
     float *weight;         /* [n], device */
     float *gradient;       /* [trained] */
-    /* What is kept for each trained weight beside its gradient, 0 at first: the
-     * optimizer's slots.  Checkpoints have them, by these roles. */
-    struct manifest_state state[ARRAY_SLOTS];
-    float *slot[ARRAY_SLOTS]; /* [owned]: the numbers of each */
+    /* What is kept for each trained weight beside its gradient: the optimizer's slots,
+     * 0 at first, then its moving average, if it is kept.  Checkpoints have them, by
+     * these roles. */
+    struct manifest_state state[PARAMETER_SLOTS];
+    float *slot[PARAMETER_SLOTS]; /* [owned]: the numbers of each */
     int slots;
     bool drawn;   /* weights are drawn, not read: all are in .weight */
+    int average;  /* index of the moving average; -1: none */
     bool *shared; /* [model->ntensors]: on both the first and the last stage (tied) */
 };
 
@@ -71,6 +75,14 @@ MUST_CHECK int parameters_open_as(struct parameters *p, struct checkpoint *c,
                                   enum optimizer_kind optimizer,
                                   struct parameters_owner owner, enum weights_form form,
                                   struct comm *tensor, int threads, struct err *err);
+/* Keeps a moving average of the trained weights as one more slot. */
+MUST_CHECK int parameters_keep_average(struct parameters *p, struct err *err);
+/* The moving average, if it is kept, begins, or begins again, with the weights as they
+ * are. */
+MUST_CHECK int parameters_begin_average(struct parameters *p, struct err *err);
+/* It gets nearer to the weights of ROW, and of those behind it, N in all, by BY. */
+MUST_CHECK int parameters_average(struct parameters *p, const struct parameter *row,
+                                  uint64_t n, double by, struct err *err);
 void parameters_close(struct parameters *p);
 /* Adds what it has allocated: "weights", "gradients", "optimizer". */
 void parameters_memory(const struct parameters *p, struct ledger *list);

@@ -95,5 +95,5 @@ int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct er
             ret = load_weight(&l, i, whole, err);
     loader_close(l.loader);
     free(l.room);
-    return ret;
+    return ret < 0 || whole ? ret : parameters_begin_average(&t->parameters, err);
 }

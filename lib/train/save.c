@@ -28,7 +28,7 @@ enum block {
     BLOCK_FILE,
     BLOCK_WEIGHT,
     BLOCK_SLOTS,
-    BLOCKS = BLOCK_SLOTS + ARRAY_SLOTS
+    BLOCKS = BLOCK_SLOTS + PARAMETER_SLOTS
 };
 
 struct entry {

@@ -164,7 +164,8 @@ static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *
                            t->options.optimizer.kind, t->options.zero ? own : one,
                            t->options.frozen, t->groups.tensor, t->threads, err) < 0 ||
         parameters_find_shared(p, t->groups.pipe, err) < 0 ||
-        (c->drawn && init_parameters(p, t->options.seed, err) < 0))
+        (c->drawn && init_parameters(p, t->options.seed, err) < 0) ||
+        (t->options.terms.average > 0 && parameters_keep_average(p, err) < 0))
         return -1;
     return gradients_open(&t->gradients, p, &t->groups, t->data, levels, err);
 }
@@ -275,7 +276,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                           .groups.across = 1,
                           .threads = machine->threads,
                           .optimizer = { .options = options->optimizer,
-                                         .bias_speed = options->terms.bias_speed } };
+                                         .bias_speed = options->terms.bias_speed,
+                                         .average = options->terms.average } };
     mesh_coord(mesh, world->rank, coord);
     if (!t->ops || open_table(t, mesh, err) < 0 ||
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||

@@ -30,6 +30,7 @@ struct trainer_terms {
     bool balance_sum;
     double bias_speed; /* a bias in the choice of experts moves by it at each step */
     double smooth;     /* label smoothing (Szegedy et al. 2016) */
+    double average;    /* decay of a moving average of the weights; 0: none is kept */
 };
 
 struct trainer_options {
