@@ -73,10 +73,10 @@ struct write_options {
             "take an optimizer's f32 weights instead", NULL, NULL \
     }
 
-#define AVERAGE_OPTION(average)                                               \
-    {                                                                         \
-        OPT_FLAG, '\0', "average", &(average), NULL,                          \
-            "take a training's averages of weights (train --ema)", NULL, NULL \
+#define AVERAGE_OPTION(average)                                 \
+    {                                                           \
+        OPT_FLAG, '\0', "average", &(average), NULL,            \
+            "take a training's averages of weights", NULL, NULL \
     }
 
 #define WRITE_OPTIONS(w)                                                               \

@@ -8,9 +8,10 @@ awk -v vocab=64 'BEGIN { for (i = 0; i < 21; i++) { printf "{\"ids\":["
         for (k = 0; k < 12; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % (vocab - 4)
         print "]}" } }' > ids.jsonl
 
+docs=ids.jsonl
 train() {
-    tp-run train -q --data ids.jsonl --pack none --order sequential --seq 16 --steps 3 --global-batch 8 --micro-batch 2 \
-        --lr 1e-2 --lr-schedule constant --eps 0.1 --clip 0 --threads 1 "$@"
+    tp-run train -q --pack none --order sequential --seq 16 --steps 3 --global-batch 8 --micro-batch 2 \
+        --lr 1e-2 --lr-schedule constant --eps 0.1 --clip 0 --threads 1 --data "$docs" "$@"
 }
 # key NAME FILE - its values in the lines of steps
 key() {
@@ -66,6 +67,16 @@ for layout in "--tp 2" "--pp 2" "--dp 2 --zero 1"; do
     ok "and what they choose is learned" near "4.955228118973356 4.781532209111792 4.990788517629448" \
         "$(key loss "bias$layout/log.jsonl")"
 done
+run train -o still "$data/models/deepseek-v3"
+ok "they are no part of the norm" near "$(key grad_norm still/log.jsonl | cut -d' ' -f1)" \
+    "$(key grad_norm "bias--pp 2/log.jsonl" | cut -d' ' -f1)"
+head -n 2 ids.jsonl > two.jsonl
+for batch in 2 8; do
+    docs=two.jsonl
+    run train --steps 1 --micro-batch 1 --global-batch $batch --bias-update-speed 0.01 -o two$batch "$data/models/deepseek-v3"
+done
+docs=ids.jsonl
+ok "what fills up a batch chooses no expert" cmp two2/step-000001/rank-tp0-pp0.safetensors two8/step-000001/rank-tp0-pp0.safetensors
 run tp-run train -n --data ids.jsonl --seq 16 --bias-update-speed 0.01 "$mixtral"
 status_is 2 "a router without a bias has none to move"
 

@@ -692,6 +692,8 @@ static int set_adapter(struct train *t, struct err *err)
                                t->setting[i].option);
         return 0;
     }
+    if (o->terms.average > 0)
+        return err_set(err, ERR_USAGE, "--ema: not of an adapter");
     if (s->adapter) {
         adapter_train(s->adapter, s->checkpoint->model);
         return 0;

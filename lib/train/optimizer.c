@@ -41,10 +41,10 @@ static int update(const struct optimizer *o, struct parameters *p,
 {
     const struct optimizer_info *how = &optimizer_table[o->options.kind];
     double factor = o->options.clip > 0 ? o->options.clip / (norm + 1e-6) : 1;
-    struct array_call c = { .n = n,
-                            .y = row->weight + row->first,
-                            .x = row->gradient + row->first };
+    struct array_call c = { .n = n };
 
+    c.y = row->weight + row->first;
+    c.x = row->gradient + row->first;
     for (int k = 0; k < optimizer_slots(o->options.kind); k++)
         c.slot[k] = row->slot[k];
     how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
