@@ -49,6 +49,28 @@ for draft in lookup "$data/models/llama-awkward"; do
     ok "of what $draft says, some is wrong and some is right" awk '{ exit !($2 > 0 && $1 > $2) }' counts
 done
 
+# of other seeds, drafted texts are distributed as texts without a draft: two samples of three tokens, each one of
+# two, have a chi-square that 0.999 of such samples do not exceed (7 degrees of freedom)
+draw() {
+    seq "$1" "$2" | sed 's/.*/{"ids":[0,9],"seed":&}/' > seeds
+    shift 2
+    texts "$bard" --input seeds --max-tokens 3 --temperature 1.5 --top-k 2 --requests 16 "$@" |
+        sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/'
+}
+some=${LONG:+8000}
+some=${some:-500}
+draw 1 "$some" > without
+draw $((some + 1)) $((2 * some)) --draft "$bard" > with
+drafted > counts
+ok "drafted texts are distributed as others" awk '
+    FNR == NR { a[$0]++; v[$0]; n++; next }
+    { b[$0]++; v[$0]; m++ }
+    END {
+        for (k in v) { sum += (a[k] * sqrt(m / n) - b[k] * sqrt(n / m)) ^ 2 / (a[k] + b[k]); cells++ }
+        if (n != m || cells != 8 || sum > 24.3) { print cells, sum; exit 1 }
+    }' without with
+ok "which come from drafts" awk -v n="$some" '{ exit !($2 > n / 2) }' counts
+
 # states and windows go back, too
 for of in models/lfm2 models/mixtral stacks/t5; do
     set -- --input loops --max-tokens 24 --temperature 0.3
