@@ -77,19 +77,20 @@ static bool next_row(struct row *r, char **line)
     return true;
 }
 
+/* With SHORT one row of five is tried: neighbours differ in a value. */
 static void test_table(const cJSON *bases, char *table)
 {
-    int same = 0, refused = 0, found = 0, wrong = 0;
+    int same = 0, refused = 0, found = 0, wrong = 0, every = getenv("SHORT") ? 5 : 1;
     struct row r;
 
-    while (next_row(&r, &table)) {
+    for (int n = 0; next_row(&r, &table); n++) {
         const cJSON *base = cJSON_GetObjectItemCaseSensitive(bases, r.type);
         struct str ignored = { 0 };
         struct err err = { 0 };
         char *config;
         bool taken;
 
-        if (!base || !strcmp(r.verdict, "fails"))
+        if (!base || n % every || !strcmp(r.verdict, "fails"))
             continue;
         config = change(base, r.key, r.value);
         taken = takes(config, &ignored, &err);
@@ -106,8 +107,8 @@ static void test_table(const cJSON *bases, char *table)
         free(config);
         str_clear(&ignored);
     }
-    tap_ok(same > 2000 && wrong == 0, "%d changes that transformers shares are taken",
-           same);
+    tap_ok(same * every > 2000 && wrong == 0,
+           "%d changes that transformers shares are taken", same);
     tap_ok(found * 10 > refused * 8,
            "of %d that are refused, the configs alone tell %d", refused, found);
     tap_ok(refused * 100 <= 15 * (same + refused),
