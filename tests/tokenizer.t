@@ -142,7 +142,7 @@ run "$tokenize" short.json
 out_is "short.json: not valid JSON" "a truncated file is refused"
 
 # what is no tokenizer.json
-for kind in albert bert camembert deberta-v2 gpt2 mpnet opt roberta xlm-roberta; do
+for kind in albert bert camembert deberta-v2 gpt2 llama mpnet opt roberta tekken xlm-roberta; do
     dir=$data/tokenizer/old/$kind
     "$tokenize" -m $kind "$dir" < "$data/tokenizer/old/inp" | cut -f 1 > got
     ok "$kind: the ids of a file from before tokenizer.json are those of Python's" cmp "$dir/out" got
@@ -156,7 +156,24 @@ for file in bert/vocab.txt gpt2/merges.txt; do
     ok "$kind: so are they where lines end as on Windows" cmp "$data/tokenizer/old/$kind/out" got
     rm -rf lines
 done
-mkdir -p old/short
+mkdir -p old/short old/plain old/tekken
+cp "$data/tokenizer/old/llama/tokenizer.model" old/plain
+grep -v '</s>' "$data/tokenizer/old/inp" > plain.inp
+"$tokenize" -m mistral old/plain < plain.inp | cut -f 1 > got
+ok "a SentencePiece BPE alone has the ids of sentencepiece" cmp "$data/tokenizer/old/llama/plain" got
+# tekken MESSAGE JSON
+tekken() {
+    printf '%s' "$2" > old/tekken/tekken.json
+    "$tokenize" -m mistral old/tekken > got < /dev/null
+    same_text got "old/tekken/tekken.json: tekken: $1" "tekken: $1"
+}
+tekken "no pattern or no vocabulary" '{"config":{"pattern":"a"}}'
+tekken "no sizes, or not such as can be" '{"config":{"pattern":"a","default_vocab_size":1,"default_num_special_tokens":1},"vocab":[]}'
+tekken "the vocabulary is shorter than its size says" '{"config":{"pattern":"a","default_vocab_size":3,"default_num_special_tokens":1},"vocab":[]}'
+tekken "ranks are not in order" '{"config":{"pattern":"a","default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":1}]}'
+tekken "a token without bytes" '{"config":{"pattern":"a","default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":0,"token_bytes":"?"}]}'
+tekken "a special token without a text or a rank of its own" \
+    '{"config":{"pattern":"a","default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":0,"token_bytes":"YQ=="}],"special_tokens":[{"rank":1,"token_str":"b"}]}'
 head -c 3000 "$data/tokenizer/old/xlm-roberta/sentencepiece.bpe.model" > old/short/spiece.model
 "$tokenize" -m xlm-roberta old/short > got < /dev/null
 same_text got "old/short/spiece.model: no SentencePiece model" "a model that is cut short is refused"

@@ -14,6 +14,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/json.c %D%/json.h \
     %D%/jsonlex.c %D%/jsonlex.h \
     %D%/mem.c %D%/mem.h \
+    %D%/merges.c %D%/merges.h \
     %D%/output.c %D%/output.h \
     %D%/pool.c %D%/pool.h \
     %D%/rng.c %D%/rng.h \

@@ -8,6 +8,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/merges.h"
 
 static const char GGML[] = "tokenizer.ggml";
 
@@ -20,8 +21,6 @@ enum kind {
     KIND_UNUSED,
     KIND_BYTE
 };
-
-enum { MOST_PIECE = 256 /* bytes of a piece that merges make */ };
 
 /* ---- pre-tokenizers ---- */
 
@@ -288,102 +287,28 @@ static int add_bytes(struct making *m, struct err *err)
 
 /* ---- SentencePiece ---- */
 
-/* A merge: the piece that it makes, and how many of its bytes are the left part. */
-struct merge {
-    uint32_t piece, left;
-    float score;
-};
-
-/* The tokens by their text: a hash table. */
-struct table {
-    uint32_t *slot; /* [mask + 1] token plus 1; 0: empty */
-    uint64_t mask;
-};
-
-static uint64_t hash_text(const char *s, uint64_t n)
-{
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
-
-    for (uint64_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * UINT64_C(1099511628211);
-    return h ^ h >> 29;
-}
-
-/* The slot of the text, or of where it belongs. */
-static uint32_t *find_slot(const struct making *m, const struct table *t, const char *s,
-                           uint64_t n)
-{
-    for (uint64_t at = hash_text(s, n);; at++) {
-        uint32_t *slot = &t->slot[at & t->mask];
-        const struct gguf_text *of = *slot ? &m->tokens->text[*slot - 1] : NULL;
-
-        if (!of || (of->n == n && !memcmp(of->s, s, (size_t)n)))
-            return slot;
-    }
-}
-
-static void make_table(const struct making *m, struct table *t)
-{
-    t->mask = 16;
-    while (t->mask < 2 * m->n)
-        t->mask *= 2;
-    t->slot = xcalloc((size_t)t->mask, sizeof(*t->slot));
-    t->mask--;
-    for (uint64_t i = 0; i < m->n; i++) {
-        const struct gguf_text *text = &m->tokens->text[i];
-        uint32_t *slot = find_slot(m, t, text->s, text->n);
-
-        if (!*slot)
-            *slot = (uint32_t)i + 1;
-    }
-}
-
-/* Best scores first; of one score the longer left part, as transformers orders them. */
-static int compare_merges(const void *a, const void *b)
-{
-    const struct merge *x = a, *y = b;
-
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
-    if (x->left != y->left)
-        return x->left > y->left ? -1 : 1;
-    return (x->piece > y->piece) - (x->piece < y->piece);
-}
-
 /* Lists all pairs of pieces that make a piece. */
 static int list_merges(struct making *m, struct merge **out, size_t *n, struct err *err)
 {
     const struct gguf_value *scores = get(m, "scores");
-    struct table table;
-    size_t cap = 0;
+    struct merges_piece *piece = xcalloc((size_t)m->n, sizeof(*piece));
     int ret = 0;
 
     *out = NULL;
-    *n = 0;
-    make_table(m, &table);
     for (uint64_t i = 0; i < m->n && ret == 0; i++) {
         const struct gguf_text *t = &m->tokens->text[i];
         enum kind kind = kind_of(m, i);
-        double score;
+        double score = 0;
 
-        if ((kind != KIND_NORMAL && kind != KIND_USER) || t->n > MOST_PIECE)
-            continue;
-        if (!gguf_number(scores, i, &score) || score != score) {
+        piece[i] = (struct merges_piece){ .s = t->s, .n = (size_t)t->n };
+        piece[i].made = kind == KIND_NORMAL || kind == KIND_USER;
+        if (piece[i].made && (!gguf_number(scores, i, &score) || score != score))
             ret = wrong(m, "a piece without a score", err);
-            break;
-        }
-        for (uint32_t left = 1; left < t->n; left++)
-            if (*find_slot(m, &table, t->s, left) &&
-                *find_slot(m, &table, t->s + left, t->n - left)) {
-                *out = xgrow(*out, &cap, *n + 1, sizeof(**out));
-                (*out)[(*n)++] = (struct merge){ (uint32_t)i, left, (float)score };
-            }
-        if (*n * sizeof(**out) > m->limit)
-            ret = mem_refuse(m->g->path, m->g->head, err);
+        piece[i].score = (float)score;
     }
-    free(table.slot);
-    if (*n)
-        qsort(*out, *n, sizeof(**out), compare_merges);
+    if (ret == 0 && !merges_list(out, n, piece, (uint32_t)m->n, m->limit))
+        ret = mem_refuse(m->g->path, m->g->head, err);
+    free(piece);
     return ret;
 }
 

@@ -16,6 +16,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/splitter.c %D%/splitter.h \
     %D%/stops.c %D%/stops.h \
     %D%/subword.c %D%/subword.h \
+    %D%/tekken.c %D%/tekken.h \
     %D%/tokenizer.c %D%/tokenizer.h \
     %D%/unicode.c %D%/unicode.h \
     %D%/unigram.c \

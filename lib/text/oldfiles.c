@@ -11,10 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/base64.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
+#include "lib/base/merges.h"
 #include "lib/text/setting.h"
+#include "lib/text/tekken.h"
 
 enum { MOST = 1 << 26, MOST_CONFIG = 1 << 24 }; /* maximum bytes of files */
 
@@ -220,8 +223,8 @@ static bool read_field(struct proto *m, struct field *f)
     return true;
 }
 
-enum { PIECE_NORMAL = 1, PIECE_CONTROL = 3, PIECE_USER = 4 };
-enum { MODEL_UNIGRAM = 1 };
+enum { PIECE_NORMAL = 1, PIECE_UNKNOWN, PIECE_CONTROL, PIECE_USER };
+enum { MODEL_UNIGRAM = 1, MODEL_BPE };
 
 struct piece {
     char *text;
@@ -234,6 +237,9 @@ struct spm {
     size_t n, cap;
     uint64_t model, unk;
     struct proto charsmap;
+    bool fallback;        /* bytes for what has no piece */
+    bool prefix, squeeze; /* a space before a text; runs of spaces are one, and none at
+                             its ends */
 };
 
 static bool read_piece(struct spm *s, struct proto m)
@@ -284,33 +290,19 @@ static bool read_model(struct spm *s, struct proto m)
                 return false;
             if (f.number == 2 && g.number == 3)
                 s->model = g.value;
+            if (f.number == 2 && g.number == 35)
+                s->fallback = g.value;
             if (f.number == 2 && g.number == 40)
                 s->unk = g.value;
+            if (f.number == 3 && g.number == 3)
+                s->prefix = g.value;
+            if (f.number == 3 && g.number == 4)
+                s->squeeze = g.value;
             if (f.number == 3 && g.number == 2)
                 s->charsmap = g.bytes;
         }
     }
     return s->n > 0;
-}
-
-static void add_base64(struct str *out, struct proto b)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (; b.p < b.end; b.p += 3) {
-        size_t n = (size_t)(b.end - b.p);
-        uint32_t v = (uint32_t)b.p[0] << 16;
-
-        v |= n > 1 ? (uint32_t)b.p[1] << 8 : 0;
-        v |= n > 2 ? b.p[2] : 0;
-        str_addc(out, digits[v >> 18]);
-        str_addc(out, digits[v >> 12 & 63]);
-        str_addc(out, n > 1 ? digits[v >> 6 & 63] : '=');
-        str_addc(out, n > 2 ? digits[v & 63] : '=');
-        if (n <= 3)
-            break;
-    }
 }
 
 /* How a model type's tokenizer builds its vocabulary and its post-processor. */
@@ -404,7 +396,7 @@ static void add_normalizer(struct str *out, const struct spm *s, const struct ki
         str_add(out, "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true},");
     if (s->charsmap.p < s->charsmap.end) {
         str_add(out, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
-        add_base64(out, s->charsmap);
+        base64_encode(s->charsmap.p, (size_t)(s->charsmap.end - s->charsmap.p), out);
         str_add(out, "\"},");
     }
     str_add(out, "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},"
@@ -480,25 +472,223 @@ out:
     return ret;
 }
 
+/* ---- BPE: Llama 1 and 2, Mistral, Gemma ---- */
+
+enum { MOST_MERGES = 1 << 27 }; /* bytes of the list of merges, and of the JSON */
+
+static long find_piece(const struct spm *s, const char *text)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(s->piece[i].text, text))
+            return (long)i;
+    return -1;
+}
+
+/* The token of the role NAME: CONFIG's, or OTHERWISE; -1: no such piece. */
+static long role_piece(const struct spm *s, const cJSON *config, const char *name,
+                       const char *otherwise)
+{
+    const cJSON *j = cJSON_GetObjectItemCaseSensitive(config, name);
+
+    if (cJSON_IsObject(j))
+        j = cJSON_GetObjectItemCaseSensitive(j, "content");
+    return find_piece(s, cJSON_IsString(j) ? j->valuestring : otherwise);
+}
+
+static void add_merge_parts(struct str *out, const struct merges_piece *p,
+                            uint32_t left)
+{
+    str_add(out, "[");
+    str_add_jsonn(out, p->s, left);
+    str_add(out, ",");
+    str_add_jsonn(out, p->s + left, p->n - left);
+    str_add(out, "]");
+}
+
+static int add_bpe_model(struct str *out, const char *path, const struct spm *s,
+                         struct err *err)
+{
+    struct merges_piece *piece = xcalloc(s->n, sizeof(*piece));
+    struct merge *merge;
+    size_t n;
+    int ret = 0;
+
+    str_add(out, ",\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
+    str_add_json(out, s->piece[s->unk].text);
+    str_addf(out,
+             ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+             "\"fuse_unk\":true,\"byte_fallback\":%s,\"ignore_merges\":false,"
+             "\"vocab\":{",
+             s->fallback ? "true" : "false");
+    for (size_t i = 0; i < s->n; i++) {
+        const struct piece *p = &s->piece[i];
+
+        str_add(out, i ? "," : "");
+        str_add_json(out, p->text);
+        str_addf(out, ":%zu", i);
+        piece[i] = (struct merges_piece){ .s = p->text,
+                                          .n = strlen(p->text),
+                                          .score = (float)p->score,
+                                          .made = p->type == PIECE_NORMAL ||
+                                                  p->type == PIECE_USER };
+    }
+    str_add(out, "},\"merges\":[");
+    if (!merges_list(&merge, &n, piece, (uint32_t)s->n, MOST_MERGES))
+        ret = err_set(err, ERR_INPUT, "%s: too many merges", path);
+    for (size_t i = 0; ret == 0 && i < n; i++) {
+        str_add(out, i ? "," : "");
+        add_merge_parts(out, &piece[merge[i].piece], merge[i].left);
+        if (out->len > MOST_MERGES)
+            ret = err_set(err, ERR_INPUT, "%s: too many merges", path);
+    }
+    str_add(out, "]}}");
+    free(merge);
+    free(piece);
+    return ret;
+}
+
+/* The tokens around a text: add_bos_token (by default) and add_eos_token. */
+static int add_bpe_frame(struct str *out, const char *path, const struct spm *s,
+                         const cJSON *config, struct err *err)
+{
+    bool adds[2] = { setting_flag(config, "add_bos_token", true),
+                     setting_flag(config, "add_eos_token", false) };
+    long id[2] = { role_piece(s, config, "bos_token", "<s>"),
+                   role_piece(s, config, "eos_token", "</s>") };
+    bool first = true;
+
+    for (int k = 0; k < 2; k++)
+        if (adds[k] && id[k] < 0)
+            return err_set(err, ERR_INPUT, "%s: no piece for the %s of a text", path,
+                           k ? "end" : "beginning");
+    if (!adds[0] && !adds[1])
+        return 0;
+    str_add(out, ",\"post_processor\":{\"type\":\"TemplateProcessing\"");
+    for (int pair = 0; pair < 2; pair++) {
+        str_add(out, pair ? ",\"pair\":[" : ",\"single\":[");
+        for (int text = 0; text <= pair; text++) {
+            str_add(out, text ? "," : "");
+            if (adds[0]) {
+                add_special(out, s->piece[id[0]].text, text);
+                str_add(out, ",");
+            }
+            str_addf(out, "{\"Sequence\":{\"id\":\"%s\",\"type_id\":%d}}",
+                     text ? "B" : "A", text);
+            if (adds[1]) {
+                str_add(out, ",");
+                add_special(out, s->piece[id[1]].text, text);
+            }
+        }
+        str_add(out, "]");
+    }
+    str_add(out, ",\"special_tokens\":{");
+    for (int k = 0; k < 2; k++) {
+        const char *text = adds[k] ? s->piece[id[k]].text : NULL;
+
+        if (!text || (k && adds[0] && id[0] == id[1]))
+            continue;
+        str_add(out, first ? "" : ",");
+        str_add_json(out, text);
+        str_add(out, ":{\"id\":");
+        str_add_json(out, text);
+        str_addf(out, ",\"ids\":[%ld],\"tokens\":[", id[k]);
+        str_add_json(out, text);
+        str_add(out, "]}");
+        first = false;
+    }
+    str_add(out, "}}");
+    return 0;
+}
+
+/* Adds the rules of SentencePiece's normalizer; with SPACES also those that make spaces
+ * pieces, and one before a text if PREFIX. */
+static void add_bpe_rules(struct str *out, const struct spm *s, bool spaces,
+                          bool prefix)
+{
+    const char *comma = "";
+
+    str_add(out, ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+    if (s->charsmap.p < s->charsmap.end) {
+        str_add(out, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+        base64_encode(s->charsmap.p, (size_t)(s->charsmap.end - s->charsmap.p), out);
+        str_add(out, "\"}");
+        comma = ",";
+    }
+    if (s->squeeze) {
+        str_addf(out,
+                 "%s{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true},"
+                 "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},"
+                 "\"content\":\" \"}",
+                 comma);
+        comma = ",";
+    }
+    if (spaces && prefix) {
+        str_addf(out, "%s{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"}", comma);
+        comma = ",";
+    }
+    if (spaces)
+        str_addf(out,
+                 "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                 "\"content\":\"\xe2\x96\x81\"}",
+                 comma);
+    str_add(out, "]}");
+}
+
+/* As SentencePiece encodes a text, and as the tokenizer.json of Llama 2 and Mistral has
+ * it.  With "legacy": false, a space is put before the first piece alone, and not
+ * before another space: so does transformers' LlamaTokenizer. */
+static int write_bpe(struct str *out, const char *path, const struct spm *s,
+                     const cJSON *config, struct err *err)
+{
+    bool prefix = setting_flag(config, "add_prefix_space", s->prefix);
+    bool legacy = setting_flag(config, "legacy", true);
+
+    if (s->unk >= s->n)
+        return err_set(err, ERR_INPUT, "%s: no unknown piece", path);
+    str_add(out, "{\"added_tokens\":[");
+    for (size_t i = 0; i < s->n; i++)
+        if (s->piece[i].type == PIECE_CONTROL || s->piece[i].type == PIECE_UNKNOWN ||
+            s->piece[i].type == PIECE_USER)
+            add_added(out, i, s->piece[i].text, s->piece[i].type != PIECE_USER);
+    str_add(out, "]");
+    add_bpe_rules(out, s, legacy, prefix);
+    if (!legacy)
+        str_addf(out,
+                 ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+                 "\"\xe2\x96\x81\",\"prepend_scheme\":\"%s\",\"split\":false}",
+                 prefix ? "first" : "never");
+    str_addf(out,
+             ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
+             "\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":"
+             "\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}%s]}",
+             prefix ? ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"
+                    : "");
+    if (add_bpe_frame(out, path, s, config, err) < 0)
+        return -1;
+    return add_bpe_model(out, path, s, err);
+}
+
 int oldfiles_sentencepiece(struct str *out, const char *path, const void *model,
                            size_t n, const char *model_type, const cJSON *config,
                            struct err *err)
 {
     const unsigned char *p = model;
     const struct kind *k = find_kind(model_type);
-    struct spm s = { .model = MODEL_UNIGRAM };
+    struct spm s = { .model = MODEL_UNIGRAM, .prefix = true, .squeeze = true };
     int ret;
 
-    if (!k)
-        return err_set(err, ERR_INPUT,
-                       "%s: pieces of a model of type '%s' are read only from "
-                       "tokenizer.json",
-                       path, model_type ? model_type : "?");
     if (!read_model(&s, (struct proto){ p, p + n }))
         ret = err_set(err, ERR_INPUT, "%s: no SentencePiece model", path);
+    else if (s.model == MODEL_BPE)
+        ret = write_bpe(out, path, &s, config, err);
     else if (s.model != MODEL_UNIGRAM)
-        ret = err_set(err, ERR_INPUT, "%s: a SentencePiece model, but not a Unigram",
-                      path);
+        ret = err_set(err, ERR_INPUT,
+                      "%s: a SentencePiece model, but neither Unigram nor BPE", path);
+    else if (!k)
+        ret = err_set(err, ERR_INPUT,
+                      "%s: pieces of a model of type '%s' are read only from "
+                      "tokenizer.json",
+                      path, model_type ? model_type : "?");
     else
         ret = write_unigram(out, path, &s, k, config, err);
     for (size_t i = 0; i < s.n; i++)
@@ -814,8 +1004,9 @@ static int try_bytes(struct tokenizer **out, const char *dir, const char *model_
 int oldfiles_open(struct tokenizer **out, const char *dir, const char *model_type,
                   struct err *err)
 {
-    static const char *const files[] = { "vocab.txt", "spiece.model", "spm.model",
-                                         "sentencepiece.bpe.model" };
+    static const char *const files[] = { "vocab.txt",       "spiece.model",
+                                         "spm.model",       "sentencepiece.bpe.model",
+                                         "tokenizer.model", "tekken.json" };
     struct str json = { 0 };
     char *path = NULL, *bytes = NULL;
     cJSON *config = NULL;
@@ -834,8 +1025,13 @@ int oldfiles_open(struct tokenizer **out, const char *dir, const char *model_typ
     if (fs_read_regular(&bytes, &n, path, MOST, err) < 0 ||
         read_json(&config, dir, "tokenizer_config.json", err) < 0)
         goto out;
-    if ((i ? oldfiles_sentencepiece(&json, path, bytes, n, model_type, config, err)
-           : read_words(&json, path, bytes, n, config, err)) == 0)
+    if (!i)
+        ret = read_words(&json, path, bytes, n, config, err);
+    else if (i == sizeof(files) / sizeof(*files) - 1)
+        ret = tekken_convert(&json, path, bytes, n, err);
+    else
+        ret = oldfiles_sentencepiece(&json, path, bytes, n, model_type, config, err);
+    if (ret == 0)
         ret = tokenizer_parse(out, path, str_text(&json), err);
 out:
     cJSON_Delete(config);

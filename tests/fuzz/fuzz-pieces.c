@@ -1,8 +1,10 @@
-/* fuzz-pieces - a SentencePiece model, made a tokenizer.json of each kind and opened */
+/* fuzz-pieces - a SentencePiece model, or a tekken.json if it begins with a brace, made
+ * a tokenizer.json of each kind and opened */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "lib/text/oldfiles.h"
+#include "lib/text/tekken.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,8 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct tokenizer *t = NULL;
         struct err err = { 0 };
 
-        if (oldfiles_sentencepiece(&json, "fuzz", data, size, types[i], NULL, &err) ==
-                0 &&
+        if ((size && data[0] == '{'
+                 ? tekken_convert(&json, "fuzz", (const char *)data, size, &err)
+                 : oldfiles_sentencepiece(&json, "fuzz", data, size, types[i], NULL,
+                                          &err)) == 0 &&
             tokenizer_parse(&t, "fuzz", str_text(&json), &err) == 0)
             tokenizer_free(t);
         str_clear(&json);

@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """make-oldfiles.py - tokenizers that are no tokenizer.json, in tests/data/tokenizer/old
 
-    make-oldfiles.py [-o DIR]
+    make-oldfiles.py [-o DIR] [llama] [tekken]
 
 gpt2, opt and roberta: vocab.json and merges.txt, of kinds/roberta.json.
 albert, camembert, deberta-v2 and xlm-roberta: a SentencePiece model, whose pieces and rules are those of
 kinds/precompiled.json, written by hand as sentencepiece_model.proto has it; bert and mpnet: a vocab.txt, with the words of
-kinds/bert.json.  *.out are the ids by `tokenizers` of the stages that transformers 5.23 gives each kind
+kinds/bert.json.  llama and tekken: a SentencePiece BPE trained here on examples/bard/heldout.txt, whose ids are those of transformers with
+"legacy": false, and in plain those of sentencepiece; a tekken.json, whose ids are tiktoken's.
+*.out are the ids by `tokenizers` of the stages that transformers 5.23 gives each kind
 (convert_slow_tokenizer.py; for vocab.txt its own classes), as tests/tokenize -d prints ids.
 """
 import argparse
 import base64
+import io
 import json
 import os
 import struct
 
+import sentencepiece
+import tiktoken
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import Unigram
-from transformers import BertTokenizer, GPT2Tokenizer, MPNetTokenizer, RobertaTokenizer
+from transformers import BertTokenizer, GPT2Tokenizer, LlamaTokenizer, MPNetTokenizer, RobertaTokenizer
 
 here = os.path.dirname(os.path.abspath(__file__))
 data = os.path.join(here, "..", "data", "tokenizer")
@@ -88,10 +93,67 @@ def write(out, kind, encode):
         f.writelines("".join(f" {i}" for i in encode(text)) + "\n" for text in TEXTS)
 
 
+def llama(out):
+    made = io.BytesIO()
+    with open(os.path.join(here, "..", "..", "examples", "bard", "heldout.txt")) as f:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(f.read().split("\n")), model_writer=made, model_type="bpe", vocab_size=480, byte_fallback=True,
+            normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True, minloglevel=2, character_coverage=0.99,
+            allow_whitespace_only_pieces=True, user_defined_symbols=["<u>"])
+    path = os.path.join(out, "llama")
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "tokenizer.model"), "wb") as f:
+        f.write(made.getvalue())
+    with open(os.path.join(path, "tokenizer_config.json"), "w") as f:
+        json.dump(dict(legacy=False, add_bos_token=True, add_eos_token=False, bos_token="<s>", eos_token="</s>", unk_token="<unk>"), f)
+    t = LlamaTokenizer.from_pretrained(path)
+    write(out, "llama", lambda text: t(text).input_ids)
+    plain = sentencepiece.SentencePieceProcessor(model_proto=made.getvalue())
+    with open(os.path.join(path, "plain"), "w") as f:
+        f.writelines("".join(f" {i}" for i in [1] + plain.encode(text)) + "\n" for text in TEXTS if "</s>" not in text)
+
+
+def tekken(out):
+    pattern = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
+               r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    with open(os.path.join(data, "kinds", "roberta.json")) as f:
+        model = json.load(f)["model"]
+    order = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
+    byte = {chr(b): b for b in order} | {chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in order)}
+    ranks = {bytes([b]): b for b in range(256)}
+    for m in model["merges"]:
+        ranks.setdefault(bytes(byte[c] for c in (m if isinstance(m, str) else "".join(m)).replace(" ", "")), len(ranks))
+    nspecial = 20
+    path = os.path.join(out, "tekken")
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "tekken.json"), "w") as f:
+        json.dump({"config": {"pattern": pattern, "num_vocab_tokens": len(ranks), "default_vocab_size": len(ranks) + nspecial,
+                              "default_num_special_tokens": nspecial, "version": "v3"},
+                   "vocab": [{"rank": r, "token_bytes": base64.b64encode(b).decode()} for b, r in ranks.items()]}, f)
+    t = tiktoken.Encoding("tekken", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    names = {"<s>": 1, "</s>": 2, "<unk>": 0}
+
+    def encode(text):
+        ids, rest = [1], text
+        while rest:
+            at = min((rest.find(n), n) for n in names if n in rest) if any(n in rest for n in names) else (len(rest), "")
+            ids += [nspecial + i for i in t.encode(rest[:at[0]])] + ([names[at[1]]] if at[1] else [])
+            rest = rest[at[0] + len(at[1]):]
+        return ids
+    write(out, "tekken", encode)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", dest="out", metavar="DIR", default=os.path.join(data, "old"))
-    out = parser.parse_args().out
+    parser.add_argument("kinds", nargs="*", help="llama and tekken alone")
+    args = parser.parse_args()
+    out = args.out
+    for kind, make in (("llama", llama), ("tekken", tekken)):
+        if kind in args.kinds or not args.kinds:
+            make(out)
+    if args.kinds:
+        return
     source = json.load(open(os.path.join(data, "kinds", "precompiled.json")))
     charsmap = base64.b64decode(source["normalizer"]["precompiled_charsmap"])
     words = [(text, score, 1) for text, score in source["model"]["vocab"][3:]] + [("1,", -2.0, 1)]
