@@ -271,7 +271,8 @@ static void print_help(const struct cmd *cmd)
     print_name(stdout, cmd);
     printf(" %s\n%s.\n\n", cmd->synopsis, cmd->summary);
     for (const struct cmd_sub *s = cmd->subs; s && s->name; s++)
-        printf("  %-14s %s\n", s->name, s->summary);
+        if (s->summary)
+            printf("  %-14s %s\n", s->name, s->summary);
     if (cmd->subs)
         putchar('\n');
     for (const struct opt *o = cmd->opts; o && o->type != OPT_END; o++)

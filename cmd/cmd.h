@@ -65,7 +65,7 @@ struct cmd {
 
 struct cmd_sub {
     const char *name;
-    const char *summary;
+    const char *summary; /* NULL: another name, which --help leaves out */
     int (*run)(const char *program, int argc,
                char **argv); /* argv[0] is the subcommand */
 };

@@ -13,6 +13,7 @@ dist_man_MANS += \
     %D%/tp-run-bench.1 \
     %D%/tp-run-chat.1 \
     %D%/tp-run-classify.1 \
+    %D%/tp-run-detokenize.1 \
     %D%/tp-run-devices.1 \
     %D%/tp-run-embed.1 \
     %D%/tp-run-generate.1 \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tokens - texts as Megatron's indexed dataset
+# tokens - the tokens of texts, printed, and as Megatron's indexed dataset
 . "${top_srcdir:?}/tests/lib.sh"
 
 # the number of WIDTH bytes at OFFSET of FILE
@@ -150,8 +150,8 @@ run tp-run tokens -o text ids.jsonl no-such.jsonl
 status_is 4 "a file that is not there is"
 ok "what was written before is as it was" cmp text.bin before/text.bin
 ok "so is its index" cmp text.idx before/text.idx
-run tp-run tokens --tokenizer "$bard" "$bard/heldout.txt"
-status_is 2 "a place to write is needed"
+run tp-run tokens "$bard/heldout.txt"
+status_is 2 "text needs a tokenizer"
 run tp-run tokens -o x --end-id 99999 --tokenizer "$bard" "$bard/heldout.txt"
 status_is 2 "an end id is one of the tokenizer's"
 run tp-run tokens -o no/such/place --tokenizer "$bard" "$bard/heldout.txt"
@@ -267,4 +267,47 @@ else
     skip "a text whose bytes cannot be read is an error of the machine" "no such file here"
 fi
 ok "nor is anything written of these" test ! -e t.bin
+
+# ---- printed
+llama=$data/tokenizer/old/llama
+run tp-run tokens --tokenizer "$llama" -p ' is 日<u>z'
+status_is 0 "without -o tokens are printed"
+cat > want << 'END'
+      1  -              "<s>"
+    293  0-3            "▁is"
+    434  3-4            "▁"
+    234  4-7            "<0xE6>"
+    155  4-7            "<0x97>"
+    169  4-7            "<0xA5>"
+      3  7-10           "<u>"
+    126  10-11          "<0x7A>"
+END
+ok "ids, bytes and pieces; parts of a character have all of it" cmp out want
+run tp-run tokenize --json --no-special --tokenizer "$llama" -p ' is 日'
+out_is '{"type":"tokens","file":null,"count":5,"ids":[293,434,234,155,169],"pieces":["▁is","▁","<0xE6>","<0x97>","<0xA5>"],"offsets":[[0,3],[3,4],[4,7],[4,7],[4,7]]}' \
+    "tokenize is its name too; JSON, without tokens around the text"
+run tp-run tokens --json --tokenizer "$data/tokenizer/kinds/bert.json" -p 'WHERE'
+out_has '"offsets":null' "a text that a normalizer changes has no places"
+printf 'The king\n' > king.txt
+run tp-run tokens --count --tokenizer "$bard" king.txt "$bard/heldout.txt"
+out_is "$(tp-run tokens --json --count --tokenizer "$bard" king.txt | sed 's/.*"count":\([0-9]*\).*/\1/') king.txt
+5083 $bard/heldout.txt" "--count prints how many each file has"
+tp-run tokens --json --tokenizer "$bard" < "$bard/heldout.txt" | sed 's/.*"ids"://; s/\].*/]/' > ids
+tp-run detokenize --tokenizer "$bard" < ids > back
+ok "detokenize is the way back, byte for byte" cmp back "$bard/heldout.txt"
+run tp-run detokenize --json --skip-special --tokenizer "$llama" 1 293,434 '[126]'
+out_is '{"type":"text","count":4,"text":"is z"}' "ids stand in any list; special tokens are left out if asked"
+run tp-run detokenize --tokenizer "$bard" 1 1024
+status_is 3 "an id that the tokenizer lacks is refused"
+err_is "tp-run: ids: '1024' is no id from 0 to 1023" "by number"
+run tp-run detokenize 1
+status_is 2 "ids need a tokenizer"
+run tp-run tokens -o x --count --tokenizer "$bard" king.txt
+status_is 2 "what is written is not printed"
+run tp-run tokens --tokenizer "$bard" -p a king.txt
+status_is 2 "a text and files exclude one another"
+mkdir bare
+run tp-run tokens --tokenizer bare -p a
+status_is 3 "a directory without a tokenizer is refused"
+err_is "tp-run: bare: no tokenizer.json, nor an older tokenizer" "by name"
 done_testing

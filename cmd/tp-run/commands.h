@@ -15,6 +15,7 @@ int embed_main(const char *program, int argc, char **argv);
 int logits_main(const char *program, int argc, char **argv);
 int devices_main(const char *program, int argc, char **argv);
 int tokens_main(const char *program, int argc, char **argv);
+int detokenize_main(const char *program, int argc, char **argv);
 int program_main(const char *program, int argc, char **argv);
 
 #endif

@@ -9,6 +9,7 @@ bin_tp_run_SOURCES = \
     %D%/classify.c \
     %D%/commands.h \
     %D%/conversation.c %D%/conversation.h \
+    %D%/detokenize.c \
     %D%/devices.c \
     %D%/drafting.c %D%/drafting.h \
     %D%/embed.c \
@@ -34,6 +35,7 @@ bin_tp_run_SOURCES = \
     %D%/score.c \
     %D%/serve.c \
     %D%/session.c %D%/session.h \
+    %D%/tokenprint.c %D%/tokenprint.h \
     %D%/tokens.c \
     %D%/train.c %D%/train.h \
     %D%/traindir.c \

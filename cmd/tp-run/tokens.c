@@ -1,4 +1,5 @@
-/* tokens - writes the token ids of texts as Megatron's indexed dataset */
+/* tokens - prints the tokens of texts, or writes their ids as Megatron's indexed
+ * dataset */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +8,8 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/session.h"
+#include "cmd/tp-run/tokenprint.h"
 #include "lib/base/fs.h"
-#include "lib/ckpt/gguftokens.h"
 #include "lib/train/texts.h"
 #include "lib/train/tokenfile.h"
 #include "lib/train/tokenwriter.h"
@@ -17,6 +18,7 @@ struct request {
     const char *model, *end, *prefix;
     int threads, format; /* enum texts_format */
     bool json, quiet;
+    struct tokenprint print; /* without PREFIX */
 };
 
 struct tokens_run {
@@ -26,22 +28,18 @@ struct tokens_run {
     struct tokenwriter *writer;
 };
 
-/* Opens the tokenizer, in a model's directory or the file itself, and finds the end id
- * in the files beside it. */
+/* Opens the tokenizer, and finds the end id in the files beside it. */
 static int open_model(struct tokens_run *t, const char *model, struct err *err)
 {
     struct ids stop = { 0 };
-    char *file, *dir, *made = NULL;
+    char *dir;
     bool is_dir;
     int ret = -1;
 
     if (fs_find_dir(&is_dir, model, err) < 0)
         return -1;
-    file = is_dir ? fs_join_dup(model, "tokenizer.json") : NULL;
     dir = is_dir ? NULL : fs_dirname_dup(model);
-    if (gguf_read_tokenizer(&made, file ? file : model, err) == 0 &&
-        (made ? tokenizer_parse(&t->tokenizer, model, made, err)
-              : tokenizer_open(&t->tokenizer, file ? file : model, err)) == 0 &&
+    if (tokenprint_open(&t->tokenizer, model, err) == 0 &&
         session_stop_ids(&stop, dir ? dir : model, err) == 0) {
         t->texts.end_id = stop.n ? stop.v[0] : -1;
         t->texts.tokenizer = t->tokenizer;
@@ -49,8 +47,6 @@ static int open_model(struct tokens_run *t, const char *model, struct err *err)
         ret = 0;
     }
     ids_clear(&stop);
-    free(made);
-    free(file);
     free(dir);
     return ret;
 }
@@ -149,6 +145,20 @@ out:
     return ret;
 }
 
+/* Without -o. */
+static int print(struct request *r, char **file, struct err *err)
+{
+    struct tokenizer *t = NULL;
+    int ret = tokenprint_open(&t, r->model, err);
+
+    r->print.tokenizer = t;
+    r->print.json = r->json;
+    if (ret == 0)
+        ret = tokenprint_files(&r->print, file, err);
+    tokenizer_free(t);
+    return ret;
+}
+
 int tokens_main(const char *program, int argc, char **argv)
 {
     struct request r = { .threads = session_cores() };
@@ -157,6 +167,12 @@ int tokens_main(const char *program, int argc, char **argv)
           "write PREFIX.bin and PREFIX.idx", NULL, NULL },
         { OPT_STRING, '\0', "tokenizer", &r.model, "MODEL",
           "the model, or tokenizer.json, that makes tokens", NULL, NULL },
+        { OPT_STRING, 'p', "prompt", &r.print.text, "TEXT",
+          "print the tokens of this text", NULL, NULL },
+        { OPT_FLAG, '\0', "count", &r.print.count, NULL,
+          "print only how many there are", NULL, NULL },
+        { OPT_FLAG, '\0', "no-special", &r.print.bare, NULL,
+          "print none that the model puts around a text", NULL, NULL },
         { OPT_CHOICE, '\0', "input-format", &r.format, "FORMAT",
           "the texts' format: auto, text, json", input_format_names, NULL },
         { OPT_STRING, '\0', "end-id", &r.end, "ID", "id that ends a document, or none",
@@ -167,20 +183,31 @@ int tokens_main(const char *program, int argc, char **argv)
         { OPT_FLAG, 'q', "quiet", &r.quiet, NULL, "no progress", NULL, NULL },
         { .type = OPT_END },
     };
-    const struct cmd cmd = { .name = "tokens",
-                             .program = program,
-                             .own_page = true,
-                             .synopsis = "[OPTION]... -o PREFIX [FILE]...",
-                             .summary = "Write the token ids of texts for training",
-                             .opts = opts,
-                             .min_args = 0,
-                             .max_args = -1 };
+    const struct cmd cmd = {
+        .name = "tokens",
+        .program = program,
+        .own_page = true,
+        .synopsis = "[OPTION]... [FILE]...",
+        .summary = "Print the tokens of texts, or write them for training",
+        .opts = opts,
+        .min_args = 0,
+        .max_args = -1
+    };
     char **file = cmd_parse(&cmd, argc, argv);
     struct err err = { 0 };
 
-    if (!r.prefix)
-        return cmd_usage(&cmd, "-o PREFIX says where the ids go");
-    if (run(&r, file, &err) < 0)
+    if (!r.prefix && !r.model)
+        return cmd_usage(&cmd, "--tokenizer MODEL makes tokens, which are printed, or "
+                               "written to -o PREFIX");
+    if (r.prefix && (r.print.text || r.print.count || r.print.bare))
+        return cmd_usage(&cmd, "--prompt, --count and --no-special are for what is "
+                               "printed, without -o");
+    if (!r.prefix && (r.end || r.format))
+        return cmd_usage(&cmd, "--end-id and --input-format are for what is written, "
+                               "with -o PREFIX");
+    if (r.print.text && file[0])
+        return cmd_usage(&cmd, "--prompt and files exclude one another");
+    if ((r.prefix ? run(&r, file, &err) : print(&r, file, &err)) < 0)
         return cmd_fail(&cmd, &err);
     return cmd_finish(&cmd, EXIT_SUCCESS);
 }

@@ -13,10 +13,11 @@
 
 /* Opens the tokenizer of the directory DIR.  Tries vocab.txt (WordPiece); then
  * spiece.model, spm.model and sentencepiece.bpe.model, for MODEL_TYPE "albert",
- * "camembert", "deberta-v2" or "xlm-roberta", and tokenizer.model, whatever the type
- * if it is a BPE (Llama 1 and 2, Mistral, Gemma); tekken.json; then vocab.json with merges.txt, for
- * a GPT-2 or RoBERTa tokenizer according to tokenizer_config.json or MODEL_TYPE.
- * Another type, or NULL, is ERR_INPUT.  *out is NULL if DIR has none of these files. */
+ * "camembert", "deberta-v2" or "xlm-roberta", and tokenizer.model: any of these is read
+ * whatever the type if it is a BPE (Llama 1 and 2, Mistral, Gemma); then tekken.json;
+ * then vocab.json with merges.txt, for a GPT-2 or RoBERTa tokenizer according to
+ * tokenizer_config.json or MODEL_TYPE.  Another type, or NULL, is ERR_INPUT.  *out is
+ * NULL if DIR has none of these files. */
 MUST_CHECK int oldfiles_open(struct tokenizer **out, const char *dir,
                              const char *model_type, struct err *err);
 /* Converts the N bytes of a SentencePiece model (sentencepiece_model.proto) to a

@@ -305,6 +305,16 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
     pieces_clear(&tokens);
 }
 
+const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *len)
+{
+    const struct added_token *a = added_by_id(t->added, id);
+
+    if (!a)
+        return vocab_text(t->subword.vocab, id, len);
+    *len = strlen(a->text);
+    return a->text;
+}
+
 size_t tokenizer_size(const struct tokenizer *t)
 {
     size_t size = vocab_size(t->subword.vocab), added = added_size(t->added);

@@ -62,6 +62,8 @@ bool tokenizer_added(const struct tokenizer *t, size_t i, struct tokenizer_added
 /* Appends the text of N ids; unknown ids are skipped. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);
+/* The token ID as the vocabulary has it, *len bytes; NULL: there is none. */
+const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *len);
 /* Largest id + 1. */
 size_t tokenizer_size(const struct tokenizer *t);
 
