@@ -63,4 +63,33 @@ if hpo-sweep --version | grep -q '+cairo'; then
 else
     skip "plot draws a study" "built without cairo"
 fi
+# pictures of thousands of trials, and where trials were that were pruned
+if hpo-sweep --version | grep -q '+cairo'; then
+    awk 'BEGIN {
+        print "{\"op_code\":0,\"worker_id\":\"a\",\"study_name\":\"many\",\"directions\":[1]}"
+        d = "{\\\"name\\\": \\\"FloatDistribution\\\", \\\"attributes\\\": {\\\"step\\\": null, \\\"low\\\": 0.0, \\\"high\\\": 1.0, \\\"log\\\": false}}"
+        for (i = 0; i < 4000; i++) {
+            x = i * 0.6180339887 % 1; y = i * 0.7548776662 % 1
+            printf "{\"op_code\":4,\"worker_id\":\"a\",\"study_id\":0,\"datetime_start\":\"2026-11-20T16:50:20.234968\",\"datetime_complete\":\"2026-11-20T16:50:21.234968\",\"state\":1,\"value\":%g,\"params\":{\"x\":%g,\"y\":%g},\"distributions\":{\"x\":\"%s\",\"y\":\"%s\"},\"user_attrs\":{},\"system_attrs\":{},\"intermediate_values\":{}}\n", (x - 0.3) ^ 2 + y, x, y, d, d
+        }
+    }' > many.journal
+    hpo-sweep import -S many.db many.journal
+    for kind in history slice contour parallel; do
+        hpo-sweep plot -o $kind.svg $kind many.db
+        ok "a picture of 4,000 trials is small ($kind)" test "$(wc -c < $kind.svg)" -lt 700000
+    done
+    printf 'x: uniform(0, 1)\ny: uniform(0, 1)\n' > few.yaml
+    for i in 0 1 2 3 4 5 6 7; do
+        hpo-sweep ask few.yaml > ask
+        hpo-sweep report -S few.db $i 1 $i
+        if [ $i -lt 6 ]; then hpo-sweep tell -S few.db $i $i; fi
+    done
+    rings() { hpo-sweep plot -o few.svg contour few.db && grep -c "<path [^>]*rgb(100%" few.svg; }
+    before=$(rings)
+    hpo-sweep tell -S few.db --state pruned 6
+    hpo-sweep tell -S few.db --state pruned 7
+    ok "a contour shows pruned trials as rings, and says so" test "$(rings)" = $((before + 3))
+else
+    skip "pictures of thousands of trials are small" "built without cairo"
+fi
 done_testing

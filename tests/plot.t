@@ -20,7 +20,7 @@ pictures() { grep -c '<svg' "$1"; }
 whole() {
     [ "$(tail -n 1 "$1")" = '</html>' ] &&
         ! grep -iE '<script|<link|<img|<iframe|@import|@font-face' "$1" > /dev/null &&
-        ! grep -oE '(href|src)="[^#][^"]*"' "$1" > /dev/null &&
+        ! grep -oE '(href|src)="[^#][^"]*"' "$1" | grep -qv '="data:image/png;base64,' &&
         ! grep -oE 'https?://[^"]*' "$1" | grep -v '^http://www.w3.org/'
 }
 # parts of pictures have names of their own, and refer to nothing else

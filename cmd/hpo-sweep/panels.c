@@ -14,7 +14,8 @@ static const double TITLE = 12, TEXT = 9;                        /* points */
 static const double LEFT = 86, RIGHT = 14, TOP = 26, BELOW = 40; /* of a panel */
 static const double HEAD = 50;                                   /* of the picture */
 static const double DOT = 2.2;
-static const double APART = 100; /* of choices, in widths of the range */
+static const double APART = 100;         /* of choices, in widths of the range */
+static const double NEAR = 1.5, FAR = 5; /* in widths of the kernel */
 
 /* A parameter on an axis. */
 struct axis {
@@ -34,14 +35,21 @@ struct panels {
     const struct study_trial **trials; /* [ntrials]: complete, values finite */
     double *good;                      /* [ntrials]: 0 for the worst, 1 for the best */
     size_t ntrials;
+    const struct study_trial **pruned; /* [npruned] */
+    size_t npruned;
 };
+
+static double param_of(const struct panels *p, const struct axis *a,
+                       const struct study_trial *t)
+{
+    const struct study_param *v = study_find_param(p->s, t, a->param->name);
+
+    return v ? v->value : NAN;
+}
 
 static double value_of(const struct panels *p, const struct axis *a, size_t trial)
 {
-    const struct study_param *v =
-        study_find_param(p->s, p->trials[trial], a->param->name);
-
-    return v ? v->value : NAN;
+    return param_of(p, a, p->trials[trial]);
 }
 
 static void add_axis(struct panels *p, const struct space_param *param)
@@ -93,6 +101,7 @@ static void clear(struct panels *p)
         fs_list_free(p->axes[i].scale.names, p->axes[i].scale.nnames);
     free(p->axes);
     free(p->trials);
+    free(p->pruned);
     free(p->good);
     free(p->objective);
     space_clear(&p->space);
@@ -107,6 +116,10 @@ static int init(struct panels *p, const struct study *s, const struct opt_list *
     plot_fit_values(&p->values, s, 0, false);
     p->trials = xcalloc(s->n + 1, sizeof(*p->trials));
     p->good = xcalloc(s->n + 1, sizeof(*p->good));
+    p->pruned = xcalloc(s->n + 1, sizeof(*p->pruned));
+    for (size_t i = 0; i < s->n; i++)
+        if (s->trials[i].state == STUDY_PRUNED)
+            p->pruned[p->npruned++] = &s->trials[i];
     for (size_t i = 0; i < s->n; i++)
         if (plot_complete(&s->trials[i]) && isfinite(s->trials[i].values[0]))
             p->trials[p->ntrials++] = &s->trials[i];
@@ -145,9 +158,11 @@ static void draw_slice(const struct panels *p, size_t i, struct chart *c)
     c->ax = a->scale;
     c->ay = p->values;
     chart_begin(c, NULL);
+    chart_crowd(c, p->n * p->ntrials);
     for (size_t t = 0; t < p->ntrials; t++)
         chart_point(c, value_of(p, a, t), p->trials[t]->values[0], DOT,
                     canvas_shade(p->trials[t]->number / last));
+    canvas_crowd_end(c->canvas);
 }
 
 static size_t columns_of(const struct panels *p)
@@ -280,22 +295,31 @@ struct field {
     const double *x, *y, *good; /* [n] */
     size_t n;
     double width; /* of the kernel */
+    double mean;  /* of all */
 };
 
 /* The mean of the values near (X, Y), by a normal kernel (Nadaraya 1964, Watson 1964);
- * NaN where there are none. */
+ * the farther the nearest, the more it is that of all, so that nothing is best or worst
+ * by one trial far away; NaN where none is near. */
 static double estimate(const struct field *f, double x, double y)
 {
-    double sum = 0, weight = 0;
+    double sum = 0, weight = 0, nearest = 0, doubt;
 
     for (size_t t = 0; t < f->n; t++) {
         double dx = (f->x[t] - x) / f->width, dy = (f->y[t] - y) / f->width;
-        double w = exp(-0.5 * (dx * dx + dy * dy));
+        double square = dx * dx + dy * dy, w;
 
+        if (square > FAR * FAR)
+            continue;
+        w = exp(-0.5 * square);
         sum += w * f->good[t];
         weight += w;
+        nearest = fmax(nearest, w);
     }
-    return weight > 0.1 ? sum / weight : NAN;
+    doubt = 1 - nearest;
+    return nearest > exp(-0.5 * NEAR * NEAR)
+               ? (sum + doubt * f->mean) / (weight + doubt)
+               : NAN;
 }
 
 /* A rectangle of the panel, between parts of the parameters' ranges. */
@@ -331,8 +355,10 @@ static void draw_field(const struct chart *c, const struct panels *p,
             continue;
         x[f.n] = unit_of(ax, vx);
         y[f.n] = unit_of(ay, vy);
+        f.mean += p->good[t];
         good[f.n++] = p->good[t];
     }
+    f.mean /= (double)(f.n ? f.n : 1);
     f.width = fmax(0.04, 0.3 * pow((double)f.n + 1, -1.0 / 6));
     for (size_t row = 0; row < rows; row++) {
         int level = -1;
@@ -361,29 +387,65 @@ static void draw_pair(const struct panels *p, const struct axis *ax,
                       const struct axis *ay, bool ranks, struct chart *c)
 {
     const struct study_trial *best = study_best(p->s);
+    /* many are smaller, so that the estimate is seen between them */
+    double dot = fmin(1.2, fmax(0.4, 1.2 * sqrt(400 / ((double)p->s->n + 1))));
     size_t star = SIZE_MAX;
 
     c->ax = ax->scale;
     c->ay = ay->scale;
-    if (!ranks)
+    if (!ranks) {
+        chart_crowd(c, (p->n - 1) * CELLS * CELLS);
         draw_field(c, p, ax, ay);
+        canvas_crowd_end(c->canvas);
+    }
     chart_begin(c, NULL);
+    chart_crowd(c, p->n * (p->n - 1) / 2 * p->s->n);
+    for (size_t t = 0; t < p->npruned && !ranks; t++)
+        chart_ring(c, param_of(p, ax, p->pruned[t]), param_of(p, ay, p->pruned[t]),
+                   1.4 * dot, canvas_ink);
     for (size_t t = 0; t < p->ntrials; t++) {
         if (p->trials[t] == best)
             star = t;
-        chart_point(c, value_of(p, ax, t), value_of(p, ay, t), ranks ? 3 : 1.2,
+        chart_point(c, value_of(p, ax, t), value_of(p, ay, t), ranks ? 3 : dot,
                     ranks ? canvas_shade(p->good[t]) : canvas_ink);
     }
+    canvas_crowd_end(c->canvas);
     if (star != SIZE_MAX)
         chart_point(c, value_of(p, ax, star), value_of(p, ay, star), 3.2,
                     canvas_colour(5));
 }
 
+/* What marks stand for, from the right at Y. */
+static void pairs_legend(struct canvas *canvas, const struct panels *p)
+{
+    const struct {
+        const char *text;
+        bool some, hollow;
+        double radius;
+        struct colour colour;
+    } all[] = {
+        { "best trial", study_best(p->s) != NULL, false, 3.2, canvas_colour(5) },
+        { "pruned", p->npruned && !p->ranks, true, 1.7, canvas_ink },
+        { "complete", p->ntrials && !p->ranks, false, 1.2, canvas_ink },
+    };
+    double x = p->width - RIGHT, y = 40;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        if (!all[i].some)
+            continue;
+        canvas_text(canvas, x, y, TEXT, ALIGN_RIGHT, canvas_ink, all[i].text);
+        x -= canvas_text_width(canvas, TEXT, all[i].text) + 8;
+        if (all[i].hollow)
+            canvas_ring(canvas, x, y, all[i].radius, 0.7, all[i].colour);
+        else
+            canvas_circle(canvas, x, y, all[i].radius, all[i].colour);
+        x -= 14;
+    }
+}
+
 static void draw_pairs(struct canvas *canvas, const void *arg)
 {
     const struct panels *p = arg;
-    const char *best = "best trial";
-    double right = p->width - RIGHT;
 
     head(canvas, p, p->ranks ? "rank" : "contour", "worst", "best");
     for (size_t row = 0; row + 1 < p->n; row++)
@@ -392,11 +454,7 @@ static void draw_pairs(struct canvas *canvas, const void *arg)
 
             draw_pair(p, &p->axes[column], &p->axes[row + 1], p->ranks, &c);
         }
-    if (!study_best(p->s))
-        return;
-    canvas_text(canvas, right, 40, TEXT, ALIGN_RIGHT, canvas_ink, best);
-    canvas_circle(canvas, right - canvas_text_width(canvas, TEXT, best) - 8, 40, 3.2,
-                  canvas_colour(5));
+    pairs_legend(canvas, p);
 }
 
 int panels_pairs(struct figure *f, const struct study *s, const struct opt_list *params,

@@ -113,6 +113,7 @@ static void draw_history(struct canvas *canvas, const void *arg)
     beyond = fit_history(&ay, s);
     c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
+    chart_crowd(&c, s->n);
     for (size_t i = 0; i < s->n; i++) {
         const struct study_trial *t = &s->trials[i];
 
@@ -128,6 +129,7 @@ static void draw_history(struct canvas *canvas, const void *arg)
         last = i;
     }
     chart_line(&c, (double)last, best, (double)(s->n - 1), best, 1.5, canvas_colour(2));
+    canvas_crowd_end(canvas);
     if (beyond)
         chart_legend(&c, "beyond the scale", canvas_colour(3));
     chart_legend(&c, "best so far", canvas_colour(2));
@@ -169,6 +171,7 @@ static void draw_front(struct canvas *canvas, const void *arg)
     plot_fit_values(&ay, s, 1, false);
     c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
+    chart_crowd(&c, s->n);
     for (int front = 0; front < 2; front++)
         for (size_t i = 0; i < s->n; i++) {
             const struct study_trial *t = &s->trials[i];
@@ -177,6 +180,7 @@ static void draw_front(struct canvas *canvas, const void *arg)
                 chart_point(&c, t->values[0], t->values[1], front ? 3.5 : 2,
                             canvas_colour(front));
         }
+    canvas_crowd_end(canvas);
     chart_legend(&c, "Pareto front", canvas_colour(1));
     chart_legend(&c, "dominated", canvas_colour(0));
     free(names[0]);
@@ -194,7 +198,7 @@ static void draw_reports(struct canvas *canvas, const void *arg)
         enum study_state state;
         int colour;
     } kinds[] = { { "complete", STUDY_COMPLETE, 0 }, { "pruned", STUDY_PRUNED, 1 } };
-    size_t left_out = 0;
+    size_t left_out = 0, marks = 0;
     struct str title = { 0 };
     struct chart c;
 
@@ -203,6 +207,7 @@ static void draw_reports(struct canvas *canvas, const void *arg)
             chart_fit(&ax, (double)s->trials[i].steps[k]);
             chart_fit(&ay, s->trials[i].reports[k]);
             left_out += !isfinite(s->trials[i].reports[k]);
+            marks++;
         }
     ay.log = ay.fitted && is_wide(&ay);
     chart_settle(&ax);
@@ -213,6 +218,7 @@ static void draw_reports(struct canvas *canvas, const void *arg)
         str_addf(&title, " (%zu reports are not finite and left out)", left_out);
     chart_begin(&c, title.s);
     str_clear(&title);
+    chart_crowd(&c, marks);
     for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
         for (size_t i = 0; i < s->n; i++) {
             const struct study_trial *t = &s->trials[i];
@@ -227,6 +233,7 @@ static void draw_reports(struct canvas *canvas, const void *arg)
                 chart_point(&c, (double)t->steps[t->nreports - 1],
                             t->reports[t->nreports - 1], 2, colour);
         }
+    canvas_crowd_end(canvas);
     for (size_t g = sizeof(kinds) / sizeof(*kinds); g-- > 0;)
         chart_legend(&c, kinds[g].label, canvas_colour(kinds[g].colour));
     free(name);

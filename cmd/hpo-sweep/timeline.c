@@ -96,6 +96,7 @@ void timeline_draw(struct canvas *canvas, const void *arg)
     c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
     high = fmax(0.8, 0.8 * c.h / (ay.max - ay.min));
+    chart_crowd(&c, s->n);
     for (size_t i = 0; i < s->n; i++) {
         const struct study_trial *t = &s->trials[i];
         double start = seconds(t->start), end = seconds(t->complete), x0, x1, y;
@@ -110,6 +111,7 @@ void timeline_draw(struct canvas *canvas, const void *arg)
                          canvas_colour(kinds[kind].colour));
         some[kind] = true;
     }
+    canvas_crowd_end(canvas);
     for (size_t k = sizeof(kinds) / sizeof(*kinds); k-- > 0;)
         if (some[k])
             chart_legend(&c, kinds[k].label, canvas_colour(kinds[k].colour));
@@ -140,6 +142,7 @@ void timeline_draw_edf(struct canvas *canvas, const void *arg)
     chart_settle(&ay);
     c = plot_frame(canvas, &ax, &ay);
     chart_begin(&c, s->name);
+    chart_crowd(&c, n);
     for (size_t i = 0; i < n; i++) {
         double below = (double)i / (double)n, here = (double)(i + 1) / (double)n;
 
@@ -149,6 +152,7 @@ void timeline_draw_edf(struct canvas *canvas, const void *arg)
     }
     if (n > 0)
         chart_line(&c, values[n - 1], 1, ax.max, 1, 1.5, colour);
+    canvas_crowd_end(canvas);
     legend = infinite ? str_dupf("%zu trials, without %zu whose value is not finite", n,
                                  infinite)
                       : str_dupf("%zu trials", n);

@@ -72,6 +72,11 @@ bool canvas_can_draw(const char *path)
     X(cairo_image_surface_create)        \
     X(cairo_surface_write_to_png_stream) \
     X(cairo_scale)                       \
+    X(cairo_translate)                   \
+    X(cairo_save)                        \
+    X(cairo_restore)                     \
+    X(cairo_set_source_surface)          \
+    X(cairo_set_antialias)               \
     X(cairo_set_source_rgb)              \
     X(cairo_set_line_width)              \
     X(cairo_new_path)                    \
@@ -107,7 +112,10 @@ struct canvas {
     struct cairo lib;
     cairo_surface_t *surface;
     cairo_t *cr;
-    struct str bytes; /* of the finished picture */
+    struct str bytes;       /* of the finished picture */
+    cairo_surface_t *crowd; /* the image that is drawn on, or NULL */
+    cairo_t *under;         /* what it is for */
+    double crowd_x, crowd_y;
 };
 
 static cairo_status_t collect(void *arg, const unsigned char *bytes, unsigned int n)
@@ -134,6 +142,8 @@ static int load(struct cairo *lib, struct err *err)
 
 static void release(struct canvas *c)
 {
+    if (c->crowd)
+        canvas_crowd_end(c);
     if (c->cr)
         c->lib.cairo_destroy(c->cr);
     if (c->surface)
@@ -302,6 +312,54 @@ void canvas_circle(struct canvas *c, double x, double y, double radius,
     c->lib.cairo_fill(c->cr);
 }
 
+void canvas_ring(struct canvas *c, double x, double y, double radius, double width,
+                 struct colour colour)
+{
+    canvas_circle(c, x, y, radius, canvas_paper);
+    set_colour(c, colour);
+    c->lib.cairo_set_line_width(c->cr, width);
+    c->lib.cairo_new_path(c->cr);
+    c->lib.cairo_arc(c->cr, x, y, radius, 0, 2 * 3.14159265358979323846);
+    c->lib.cairo_stroke(c->cr);
+}
+
+/* Marks from which on an image is smaller, and soon much so: a circle is some 250 bytes
+ * of SVG; and from which on shades of their edges would double it. */
+enum { CROWD = 1000, THRONG = 30000 };
+
+void canvas_crowd_begin(struct canvas *c, double x, double y, double w, double h,
+                        size_t marks)
+{
+    if (marks < CROWD || c->format == FORMAT_PNG)
+        return;
+    c->crowd = c->lib.cairo_image_surface_create(
+        CAIRO_FORMAT_ARGB32, (int)ceil(2 * w) + 1, (int)ceil(2 * h) + 1);
+    c->crowd_x = floor(x);
+    c->crowd_y = floor(y);
+    c->under = c->cr;
+    c->cr = c->lib.cairo_create(c->crowd); /* a failure is told when it is painted */
+    if (marks >= THRONG)
+        c->lib.cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
+    c->lib.cairo_scale(c->cr, 2, 2);
+    c->lib.cairo_translate(c->cr, -c->crowd_x, -c->crowd_y);
+}
+
+void canvas_crowd_end(struct canvas *c)
+{
+    if (!c->crowd)
+        return;
+    c->lib.cairo_destroy(c->cr);
+    c->cr = c->under;
+    c->lib.cairo_save(c->cr);
+    c->lib.cairo_translate(c->cr, c->crowd_x, c->crowd_y);
+    c->lib.cairo_scale(c->cr, 0.5, 0.5);
+    c->lib.cairo_set_source_surface(c->cr, c->crowd, 0, 0);
+    c->lib.cairo_paint(c->cr);
+    c->lib.cairo_restore(c->cr);
+    c->lib.cairo_surface_destroy(c->crowd);
+    c->crowd = NULL;
+}
+
 /* TEXT as cairo takes it: UTF-8 without control characters. */
 static const char *printable(struct str *s, const char *text)
 {
@@ -391,6 +449,23 @@ void canvas_circle(struct canvas *c, double x, double y, double radius,
                    struct colour fill)
 {
     (void)c, (void)x, (void)y, (void)radius, (void)fill;
+}
+
+void canvas_ring(struct canvas *c, double x, double y, double radius, double width,
+                 struct colour colour)
+{
+    (void)c, (void)x, (void)y, (void)radius, (void)width, (void)colour;
+}
+
+void canvas_crowd_begin(struct canvas *c, double x, double y, double w, double h,
+                        size_t marks)
+{
+    (void)c, (void)x, (void)y, (void)w, (void)h, (void)marks;
+}
+
+void canvas_crowd_end(struct canvas *c)
+{
+    (void)c;
 }
 
 void canvas_text(struct canvas *c, double x, double y, double size, enum align align,

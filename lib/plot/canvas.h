@@ -6,6 +6,7 @@
 #define LIB_PLOT_CANVAS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
@@ -52,6 +53,15 @@ void canvas_line(struct canvas *c, double x0, double y0, double x1, double y1,
                  double width, struct colour colour);
 void canvas_circle(struct canvas *c, double x, double y, double radius,
                    struct colour fill);
+/* A circle's line alone, of WIDTH, on paper. */
+void canvas_ring(struct canvas *c, double x, double y, double radius, double width,
+                 struct colour colour);
+/* What is drawn between these two, in this rectangle, becomes one image of two pixels a
+ * point in SVG and PDF, where MARKS are so many that each by itself would take more. No
+ * text is drawn there, and a crowd has no crowd. */
+void canvas_crowd_begin(struct canvas *c, double x, double y, double w, double h,
+                        size_t marks);
+void canvas_crowd_end(struct canvas *c);
 /* Text of SIZE points, centred vertically at Y. */
 void canvas_text(struct canvas *c, double x, double y, double size, enum align align,
                  struct colour colour, const char *text);

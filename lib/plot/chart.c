@@ -241,6 +241,23 @@ void chart_point(const struct chart *c, double vx, double vy, double radius,
         canvas_circle(c->canvas, x, y, radius, colour);
 }
 
+void chart_ring(const struct chart *c, double vx, double vy, double radius,
+                struct colour colour)
+{
+    double x, y;
+
+    if (is_drawn(&c->ax, vx) && is_drawn(&c->ay, vy) && chart_place(c, vx, vy, &x, &y))
+        canvas_ring(c->canvas, x, y, radius, 0.45 * radius, colour);
+}
+
+void chart_crowd(const struct chart *c, size_t marks)
+{
+    const double around = 4; /* points: what stands at an end of the scales */
+
+    canvas_crowd_begin(c->canvas, c->x - around, c->y - around, c->w + 2 * around,
+                       c->h + 2 * around, marks);
+}
+
 /* Cuts the line from (*AX, *AY) to (*BX, *BY) off where it leaves the frame (Liang and
  * Barsky 1984, "A New Concept and Method for Line Clipping"); false when nothing is
  * left. */

@@ -54,6 +54,11 @@ void chart_begin(struct chart *c, const char *title);
 bool chart_place(const struct chart *c, double vx, double vy, double *px, double *py);
 void chart_point(const struct chart *c, double vx, double vy, double radius,
                  struct colour colour);
+/* Of the chart's frame; see canvas_crowd_begin, and canvas_crowd_end. */
+void chart_crowd(const struct chart *c, size_t marks);
+/* As chart_point, hollow. */
+void chart_ring(const struct chart *c, double vx, double vy, double radius,
+                struct colour colour);
 /* Draws the part that is inside the frame. */
 void chart_line(const struct chart *c, double x0, double y0, double x1, double y1,
                 double width, struct colour colour);

@@ -65,11 +65,14 @@ static void draw_rows(struct canvas *canvas, const struct parallel *p)
     for (size_t i = 0; i < p->nrows; i++)
         r[i] = (struct ranked){ goodness(p, p->rows[(i + 1) * p->naxes - 1]), i };
     qsort(r, p->nrows, sizeof(*r), compare_ranked);
+    canvas_crowd_begin(canvas, LEFT - 2, TOP - 2, axis_x(p->naxes - 1) - LEFT + 4,
+                       HIGH + BELOW + 4, p->nrows * p->naxes);
     for (size_t i = 0; i < p->nrows; i++)
         if (i + 1 < p->nrows)
             draw_row(canvas, p, r[i].row, 1, canvas_shade(r[i].good));
         else
             draw_row(canvas, p, r[i].row, 2, canvas_colour(5));
+    canvas_crowd_end(canvas);
     free(r);
 }
 

@@ -178,7 +178,8 @@ static int speed(char **argv)
     struct history h;
     struct rng rng;
     double x[5], best = INFINITY;
-    int trials, generation;
+    struct sampler_note note;
+    int trials;
 
     if (sampler_parse(&c, argv[0], &err) < 0 || !str_int(argv[1], &trials) ||
         sweepfile_parse(&f, "speed", text, strlen(text), &err) < 0)

@@ -8,7 +8,8 @@
 #include "lib/sweep/sampler/linalg.h"
 #include "lib/sweep/sampler/minimize.h"
 
-enum { STEPS = 60 };
+/* Of the search for the best lengths: from each start, and from the best of them on. */
+enum { FIRST_STEPS = 12, STEPS = 60, FEW = 50 };
 
 /* Of the prior: 1 / length^2 between 0.1 and 10, by and large; gamma densities of the
  * variances. */
@@ -16,6 +17,7 @@ static const double LENGTH_RATE = 0.1;
 static const double SIGNAL_SHAPE = 2, SIGNAL_RATE = 1;
 static const double NOISE_SHAPE = 1.1, NOISE_RATE = 30;
 static const double NOISE_LEAST = 1e-6;
+static const double LEVEL = 1e-5; /* a relative gain of the fit that is none */
 static const double DEVIATION_LEAST = 1e-10;
 
 static double square_distance(const struct gaussian *g, const double *a,
@@ -40,16 +42,20 @@ static double matern(double q, double *derivative)
     return (1 + a + a * a / 3) * e;
 }
 
-/* l and alpha; false when the covariance is not positive definite. */
-static bool factor(struct gaussian *g)
+/* l and alpha; false when the covariance is not positive definite.  KERNEL and SLOPE,
+ * unless NULL, become [n][n] the kernel and its derivative, the lower triangle only. */
+static bool factor(struct gaussian *g, double *kernel, double *slope)
 {
-    double slope;
-
     for (size_t i = 0; i < g->n; i++) {
         for (size_t j = 0; j < i; j++) {
-            double q = square_distance(g, g->x + i * g->d, g->x + j * g->d);
+            double q = square_distance(g, g->x + i * g->d, g->x + j * g->d), s;
+            double k = matern(q, &s);
 
-            g->l[i * g->n + j] = g->signal * matern(q, &slope);
+            if (kernel) {
+                kernel[i * g->n + j] = k;
+                slope[i * g->n + j] = s;
+            }
+            g->l[i * g->n + j] = g->signal * k;
         }
         g->l[i * g->n + i] = g->signal + g->noise;
     }
@@ -64,13 +70,14 @@ static bool factor(struct gaussian *g)
 /* The same with as much noise as that takes. */
 static void factor_surely(struct gaussian *g)
 {
-    while (!factor(g))
+    while (!factor(g, NULL, NULL))
         g->noise = 10 * fmax(g->noise, NOISE_LEAST);
 }
 
 struct fitting {
     struct gaussian *g;
-    double *inverse; /* [n][n]: of the covariance */
+    double *inverse;        /* [n][n]: of the covariance */
+    double *kernel, *slope; /* [n][n]: as of factor */
 };
 
 /* What the prior adds, as a loss, for the logarithms in P, and its gradient. */
@@ -109,7 +116,7 @@ static double badness(void *context, const double *p, double *gradient)
 
     take(g, p);
     memset(gradient, 0, (g->d + 2) * sizeof(*gradient));
-    if (!factor(g))
+    if (!factor(g, f->kernel, f->slope))
         return INFINITY;
     linalg_inverse(f->inverse, g->l, g->n);
     for (size_t i = 0; i < g->n; i++) {
@@ -121,10 +128,10 @@ static double badness(void *context, const double *p, double *gradient)
         gradient[g->d + 1] += 0.5 * w * g->noise;
         for (size_t j = 0; j < i; j++) {
             const double *b = g->x + j * g->d;
-            double slope, k = matern(square_distance(g, a, b), &slope);
+            double slope = f->slope[i * g->n + j];
 
             w = g->signal * (f->inverse[i * g->n + j] - g->alpha[i] * g->alpha[j]);
-            gradient[g->d] += w * k;
+            gradient[g->d] += w * f->kernel[i * g->n + j];
             for (size_t c = 0; c < g->d; c++) {
                 double gap = g->choice[c] ? a[c] != b[c] : a[c] - b[c];
 
@@ -144,16 +151,63 @@ static void allocate(struct gaussian *g, const double *x, const double *y, size_
     g->alpha = xcalloc(n + 1, sizeof(*g->alpha));
 }
 
+/* Improve the logarithms P of G's lengths and variances; returns the loss there. */
+static double improve(struct gaussian *g, double *p, const double *low,
+                      const double *high, int steps)
+{
+    double *room = xcalloc(3 * g->n * g->n + 1, sizeof(*room)), loss;
+    struct fitting f = { .g = g,
+                         .inverse = room,
+                         .kernel = room + g->n * g->n,
+                         .slope = room + 2 * g->n * g->n };
+
+    loss = minimize(p, g->d + 2, low, high, badness, &f, LEVEL, steps);
+    free(room);
+    return loss;
+}
+
+/* The best of a few starts, by some steps from each, of so many observations as tell
+ * them apart: BEST[d + 2]. */
+static void choose_start(double *best, const struct gaussian *g, const double *low,
+                         const double *high)
+{
+    static const double starts[] = { 0.5, 0.2, 2 };
+    size_t stride = g->n >= 2 * FEW ? 2 : 1, n = (g->n + stride - 1) / stride, d = g->d;
+    double *x = xcalloc(n, d * sizeof(*x)), *y = xcalloc(n, sizeof(*y));
+    double *p = xcalloc(d + 2, sizeof(*p)), least = INFINITY;
+    struct gaussian some;
+
+    for (size_t i = 0; i < n; i++) {
+        memcpy(x + i * d, g->x + i * stride * d, d * sizeof(*x));
+        y[i] = g->y[i * stride];
+    }
+    allocate(&some, x, y, n, g->choice, d);
+    for (size_t s = 0; s < sizeof(starts) / sizeof(*starts); s++) {
+        double loss;
+
+        for (size_t i = 0; i < d; i++)
+            p[i] = log(starts[s] * sqrt((double)d));
+        p[d] = 0;
+        p[d + 1] = log(1e-3);
+        loss = improve(&some, p, low, high, FIRST_STEPS);
+        if (s > 0 && !(loss < least))
+            continue;
+        least = loss;
+        memcpy(best, p, (d + 2) * sizeof(*p));
+    }
+    gaussian_clear(&some);
+    free(x);
+    free(y);
+    free(p);
+}
+
 void gaussian_fit(struct gaussian *g, const double *x, const double *y, size_t n,
                   const bool *choice, size_t d)
 {
-    static const double starts[] = { 0.5, 0.2, 2 };
-    double *room = xcalloc(4 * (d + 2), sizeof(*room)), least = INFINITY;
-    double *p = room, *best = p + d + 2, *low = best + d + 2, *high = low + d + 2;
-    struct fitting f = { .g = g };
+    double *room = xcalloc(3 * (d + 2), sizeof(*room));
+    double *best = room, *low = best + d + 2, *high = low + d + 2;
 
     allocate(g, x, y, n, choice, d);
-    f.inverse = xcalloc(n * n + 1, sizeof(*f.inverse));
     for (size_t i = 0; i < d; i++) {
         low[i] = log(0.005);
         high[i] = log(100);
@@ -162,22 +216,10 @@ void gaussian_fit(struct gaussian *g, const double *x, const double *y, size_t n
     high[d] = log(1000);
     low[d + 1] = log(NOISE_LEAST);
     high[d + 1] = 0;
-    for (size_t s = 0; s < sizeof(starts) / sizeof(*starts); s++) {
-        double loss;
-
-        for (size_t i = 0; i < d; i++)
-            p[i] = log(starts[s] * sqrt((double)d));
-        p[d] = 0;
-        p[d + 1] = log(1e-3);
-        loss = minimize(p, d + 2, low, high, badness, &f, STEPS);
-        if (s > 0 && !(loss < least))
-            continue;
-        least = loss;
-        memcpy(best, p, (d + 2) * sizeof(*p));
-    }
+    choose_start(best, g, low, high);
+    improve(g, best, low, high, STEPS);
     take(g, best);
     factor_surely(g);
-    free(f.inverse);
     free(room);
 }
 

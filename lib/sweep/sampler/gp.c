@@ -185,7 +185,7 @@ static void climb(const struct model *m, double *x, double *room)
             way[c.n++] = i;
         }
     if (c.n > 0)
-        minimize(t, c.n, low, high, climb_loss, &c, ASCENT);
+        minimize(t, c.n, low, high, climb_loss, &c, 1e-9, ASCENT);
     for (size_t i = 0; i < c.n; i++) {
         size_t k = m->which[way[i]];
 

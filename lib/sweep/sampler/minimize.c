@@ -10,7 +10,6 @@
 enum { MEMORY = 8, HALVINGS = 20 };
 
 static const double FLAT = 1e-5;    /* a gradient that needs no further step */
-static const double LEVEL = 1e-9;   /* a relative gain that is none */
 static const double ARMIJO = 1e-4;  /* the part of the promised gain that is asked */
 static const double CAUTIOUS = 0.1; /* how far the first step goes at most */
 
@@ -134,7 +133,7 @@ static double step(struct state *st, double *x1, double *g1, const double *x,
 }
 
 double minimize(double *x, size_t n, const double *low, const double *high,
-                minimize_function f, void *context, int steps)
+                minimize_function f, void *context, double level, int steps)
 {
     struct state st = { .n = n };
     double *room = xcalloc(n * (5 + 2 * MEMORY) + 1, sizeof(*room));
@@ -161,7 +160,7 @@ double minimize(double *x, size_t n, const double *low, const double *high,
         keep(&st, x, x1, g, g1);
         memcpy(x, x1, n * sizeof(*x));
         memcpy(g, g1, n * sizeof(*g));
-        if (value - next < LEVEL * (1 + fabs(value))) {
+        if (value - next < level * (1 + fabs(value))) {
             value = next;
             break;
         }

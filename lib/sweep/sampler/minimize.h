@@ -12,8 +12,8 @@
 typedef double (*minimize_function)(void *context, const double *x, double *gradient);
 
 /* Move X[n], between LOW[n] and HIGH[n], downhill in at most STEPS steps; returns the
- * value there. */
+ * value there.  It ends where a step gains no more than LEVEL of the value. */
 double minimize(double *x, size_t n, const double *low, const double *high,
-                minimize_function f, void *context, int steps);
+                minimize_function f, void *context, double level, int steps);
 
 #endif

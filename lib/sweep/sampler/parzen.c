@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/sweep/sampler/parzen.h"
@@ -35,13 +36,29 @@ struct ranked {
     size_t index;
 };
 
-static int compare_ranked(const void *a, const void *b)
+/* By mu, then index: merges ever longer runs (qsort's calls take most of its time). */
+static void sort_ranked(struct ranked *v, size_t n)
 {
-    const struct ranked *x = a, *y = b;
+    struct ranked *room = xcalloc(n + 1, sizeof(*room)), *from = v, *to = room, *swap;
 
-    if (x->mu != y->mu)
-        return x->mu < y->mu ? -1 : 1;
-    return x->index < y->index ? -1 : x->index > y->index;
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t at = 0; at < n; at += 2 * width) {
+            size_t middle = at + width < n ? at + width : n;
+            size_t end = middle + width < n ? middle + width : n;
+            size_t a = at, b = middle;
+
+            for (size_t k = at; k < end; k++)
+                to[k] = b >= end || (a < middle && from[a].mu <= from[b].mu)
+                            ? from[a++]
+                            : from[b++];
+        }
+        swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != v)
+        memcpy(v, from, n * sizeof(*v));
+    free(room);
 }
 
 static void weigh(double *weights, size_t n, bool even)
@@ -109,7 +126,7 @@ static void init_normals(struct parzen_dim *d, const double *x, size_t n, size_t
         d->mu[k] = space_to_scale(d->dist, x[k * stride]);
         r[k] = (struct ranked){ d->mu[k], k };
     }
-    qsort(r, n, sizeof(*r), compare_ranked);
+    sort_ranked(r, n); /* equals keep the order of their index */
     widths(d, r, n);
     if (d->dist->step > 0)
         find_distinct(d, r, n);

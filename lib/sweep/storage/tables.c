@@ -262,13 +262,22 @@ static char *time_dup(struct tables *db, struct sql_rows *q, int column)
 
     if (!*time)
         return NULL;
+    if (strlen(time) == 26)
+        return xstrdup(time);
     return str_dupf("%s%.*s", time, strlen(time) < 26 ? (int)(26 - strlen(time)) : 0,
                     strchr(time, '.') ? "000000" : ".000000");
 }
 
-static struct study_trial *trial_of(struct study *study, int64_t id)
+/* The trial with that id; rows come in order, so mostly it is NEAR or the next one. */
+static struct study_trial *trial_of(struct study *study, int64_t id,
+                                    const struct study_trial *near)
 {
-    size_t low = 0, high = study->n;
+    size_t low = near ? (size_t)(near - study->trials) : 0, high = study->n;
+
+    for (size_t i = low; near && i < high && i < low + 2; i++)
+        if (study->trials[i].id == id)
+            return &study->trials[i];
+    low = 0;
 
     while (low < high) {
         size_t mid = low + (high - low) / 2;
@@ -296,7 +305,7 @@ static int load_trials(struct tables *db, struct study *study, int64_t first,
         return -1;
     while ((more = step(db, q, err)) > 0) {
         int64_t id = db->sql->integer(q, 0);
-        struct study_trial *t = first == last ? trial_of(study, id) : NULL;
+        struct study_trial *t = first == last ? trial_of(study, id, NULL) : NULL;
         enum study_state state;
 
         if (!study_state_parse(&state, db->sql->text(q, 1))) {
@@ -372,7 +381,7 @@ static int load_part(struct tables *db, struct study *study, enum part part,
         int64_t id = db->sql->integer(q, 0);
 
         if (!t || t->id != id)
-            t = trial_of(study, id);
+            t = trial_of(study, id, t);
         if (t && add_part(db, study, t, part, q, err) < 0) {
             db->sql->release(q);
             return err_prefix(err, "%s", db->base.name);
@@ -446,7 +455,7 @@ static int find_waiting(struct tables *db, bool *still, struct study *study,
               "ii", study->id, study->trials[open].id) < 0)
         return -1;
     while ((more = step(db, q, err)) > 0) {
-        const struct study_trial *t = trial_of(study, db->sql->integer(q, 0));
+        const struct study_trial *t = trial_of(study, db->sql->integer(q, 0), NULL);
 
         if (t)
             still[(size_t)t->number - open] = t->state == STUDY_WAITING;
