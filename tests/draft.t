@@ -84,6 +84,15 @@ done
 texts "$data/models/lfm2" --input lines --max-tokens 12 > want
 ok "drafts of a model for one with states" same "$data/models/lfm2" --input lines --max-tokens 12 --draft "$model"
 
+# in a conversation, whose texts the draft model goes on reading
+printf 'Hello\nHello again\n' > said
+answers() { tp-run chat -q --seed 3 --temperature 1 --max-tokens 30 "$@" "$data/chat" < said; }
+answers > want
+for draft in lookup "$data/chat"; do
+    answers --draft "$draft" > got
+    ok "a chat is the same with --draft $draft" cmp want got
+done
+
 # what does not pay is given up
 lookups() {
     tp-run generate -v --ids 1,2,1,2,1,2 --max-tokens 230 --temperature 9 --draft lookup --cache-tokens 512 "$bard" \

@@ -14,6 +14,7 @@
 
 #include "cmd/tp-run/conversation.h"
 #include "cmd/tp-run/inputs.h"
+#include "cmd/tp-run/drafting.h"
 #include "cmd/tp-run/lineedit.h"
 #include "cmd/tp-run/sampling.h"
 #include "lib/base/clock.h"
@@ -32,6 +33,7 @@ enum {
 struct chat_session {
     struct session *session;
     struct sampling sampling;
+    struct drafting drafting;
     int cache_tokens; /* of --cache-tokens; 0: see ROOM */
     uint64_t room;    /* maximum number of tokens of the conversation */
     const char *load, *system;
@@ -45,7 +47,8 @@ struct chat_session {
     bool terminal; /* of a person */
     bool shown;    /* standard output is one */
     struct scheduler *scheduler;
-    struct answer *answer; /* in generation */
+    struct drafter *drafter; /* or NULL */
+    struct answer *answer;   /* in generation */
 };
 
 /* An answer in generation, on rank 0. */
@@ -97,6 +100,13 @@ static int not_finite(const struct answer *a, struct err *err)
     const struct inputs in = { .v = &one, .n = 1 };
 
     return inputs_not_finite(&in, a->c->session, 0, "logits", a->all.n, err);
+}
+
+static int draft(void *arg, struct scheduler_draft *v, size_t n, struct err *err)
+{
+    struct chat_session *c = arg;
+
+    return drafter_draft(c->drafter, v, n, err);
 }
 
 static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
@@ -522,15 +532,20 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
     struct chat_session *c = arg;
     const struct session *s = c->session;
     const struct program_options options = options_of(c);
+    const size_t drafts = drafting_most(&c->drafting);
     struct engine_limits limits = { .tokens = CHUNK * (size_t)s->mesh.size[MESH_SP],
                                     .context = (size_t)c->room,
                                     .sequences = 1,
                                     .snapshots = serving_snapshots(1),
                                     .segments = 1,
-                                    .wanted = 1 };
-    const struct scheduler_options how = {
-        .grow = true, .limits = &limits, .gain = gain, .arg = c
-    };
+                                    .running = drafts ? 1 + drafts : 0,
+                                    .wanted = 1 + drafts,
+                                    .drafts = drafts };
+    const struct scheduler_options how = { .grow = true,
+                                           .limits = &limits,
+                                           .gain = gain,
+                                           .draft = drafts ? draft : NULL,
+                                           .arg = c };
     struct runner r;
     struct talking t = { .c = c };
     int ret;
@@ -540,18 +555,26 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
     if (runner_open(&r, s->checkpoint, &s->mesh, &s->machine, comm, &options, &limits,
                     err) < 0)
         return -1;
-    ret = session_report(s, &r, comm, err);
+    ret = drafting_start(&c->drafter, &c->drafting, s, &r, &limits,
+                         options.tail == TAIL_SAMPLE, sampling_vocab(s), err);
+    if (ret == 0)
+        ret = drafting_report(s, &r, c->drafter, comm, err);
     if (ret == 0 && !r.program->causal)
         ret = err_set(err, ERR_INPUT, "family %s is an encoder and generates no text",
                       s->checkpoint->model->family);
     if (ret == 0) {
         if (comm->rank && c->typed)
             signal(SIGINT, SIG_IGN); /* it is about the answer, which rank 0 ends */
-        ret = scheduler_open(&c->scheduler, &r, &how, err) < 0 ? -1
-              : comm->rank == 0                                ? lead(&t, err)
-                                : scheduler_follow(c->scheduler, err);
+        ret = scheduler_open(&c->scheduler, &r, &how, err);
+        if (c->drafter)
+            drafter_try(c->drafter, c->scheduler, r.nstages);
+        if (ret == 0)
+            ret = comm->rank ? scheduler_follow(c->scheduler, err) : lead(&t, err);
+        if (ret == 0)
+            drafting_note(s, c->drafter, c->scheduler);
         ret = scheduler_close(c->scheduler, ret, err);
     }
+    drafter_close(c->drafter);
     ret = runner_finish(&r, ret, err);
     runner_close(&r);
     return ret;
@@ -601,7 +624,7 @@ static int open_chat(struct chat_session *c, struct err *err)
     struct program_options options;
 
     if (session_need_lm(s, err) < 0 || sampling_settle(&c->sampling, s, err) < 0 ||
-        check_model(c, err) < 0)
+        check_model(c, err) < 0 || drafting_open(&c->drafting, s, err) < 0)
         return -1;
     options = options_of(c);
     if (session_choose(s, &options, 1, err) < 0 ||
@@ -629,6 +652,7 @@ int chat_main(const char *program, int argc, char **argv)
         MESSAGES_OPTIONS(c.options),
         SAMPLING_OPTIONS(c.sampling, "most tokens of an answer (default: the model's)"),
         { OPT_COUNT, '\0', "cache-tokens", &c.cache_tokens, "N", NULL, NULL, NULL },
+        DRAFTING_OPTIONS(c.drafting),
         SESSION_OPTIONS(opt),
         { .type = OPT_END },
     };
@@ -661,6 +685,7 @@ int chat_main(const char *program, int argc, char **argv)
     }
     conversation_clear(&c.talk);
     messages_close(&c.form);
+    drafting_close(&c.drafting);
     sampling_clear(&c.sampling);
     session_close(&session);
     return status;

@@ -19,7 +19,7 @@ enum { PLAIN = 8, TRIED = 24, ROUNDS = 2, REST = 512, TRIALS = 2 };
 
 /* A text that a model has read. */
 struct reader {
-    uint64_t id;
+    uint64_t id, salt;
     bool used;
     uint64_t last; /* the call that used it */
     int32_t *ids;  /* [n]: in the cache */
@@ -89,19 +89,23 @@ struct drafter *drafter_lookup(void)
 static int check_model(const struct drafter *d, struct err *err)
 {
     const struct program *p = d->runner.program;
-    const char *family = d->model.checkpoint->model->family;
+    const char *path = d->model.checkpoint->path,
+               *family = d->model.checkpoint->model->family;
 
     if (!p->causal || p->source)
-        return err_set(err, ERR_INPUT, "family %s cannot draft: %s", family,
+        return err_set(err, ERR_INPUT, "%s: family %s cannot draft: %s", path, family,
                        p->source ? "it needs a source"
                                  : "it is an encoder and generates no text");
     if (p->dynamic_rope)
-        return err_set(err, ERR_INPUT,
-                       "a model with dynamic rotary angles cannot draft: what it has "
-                       "cached cannot be cut back");
+        return err_set(
+            err, ERR_INPUT,
+            "%s: a model with dynamic rotary angles cannot draft: what it has "
+            "cached cannot be cut back",
+            path);
     if (engine_has_states(d->runner.engine))
         return err_set(err, ERR_INPUT,
-                       "family %s cannot draft: its states cannot be cut back", family);
+                       "%s: family %s cannot draft: its states cannot be cut back",
+                       path, family);
     return 0;
 }
 
@@ -208,14 +212,15 @@ static bool rope_changes(const struct drafter *d, size_t from, size_t n)
     return false;
 }
 
-/* R goes on with what it has of V's text, whose last token is read in any case. */
+/* R goes on with what it has in common with V's text, if that is of the same salt
+ * (scheduler.h).  Its last token is read in any case. */
 static void begin(struct drafter *d, struct reader *r, struct scheduler_draft *v)
 {
     const size_t sequence = (size_t)(r - d->reader);
     size_t same = 0;
 
     r->to = v;
-    if (r->id != v->id) /* of another user, perhaps, who would see how fast it is */
+    if (r->salt != v->salt)
         r->n = 0;
     while (same < r->n && same + 1 < v->n && r->ids[same] == v->ids[same])
         same++;
@@ -227,6 +232,7 @@ static void begin(struct drafter *d, struct reader *r, struct scheduler_draft *v
         engine_truncate(d->runner.engine, sequence, same);
     r->n = same;
     r->id = v->id;
+    r->salt = v->salt;
     r->used = true;
     r->last = d->call;
 }

@@ -768,6 +768,7 @@ static int draft(struct scheduler *s, struct err *err)
             s->draft[n++] =
                 (struct scheduler_draft){ .id = t->id,
                                           .tag = t->in.tag,
+                                          .salt = t->in.salt,
                                           .ids = t->ids,
                                           .n = t->n,
                                           .draw = t->in.draw ? &t->draw : NULL,

@@ -114,7 +114,7 @@ struct scheduler_told {
 
 /* A text that the next step takes on, and what may follow it. */
 struct scheduler_draft {
-    uint64_t id, tag;
+    uint64_t id, tag, salt;
     const int32_t *ids; /* [n]: all its tokens */
     size_t n;
     const struct draw *draw;    /* of the text, or NULL, as it was submitted: */
