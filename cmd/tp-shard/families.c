@@ -134,7 +134,8 @@ static void add_heads(struct str *s, const struct family *f)
         { "choices", "choice" }, { "nsp", "next-sentence" }, { "pooler", "pooler" }
     };
 
-    if (has_line(f, "logits") && !family_get(&f->symbols, "mlm"))
+    if (has_line(f, "logits") && !family_get(&f->symbols, "mlm") &&
+        (!family_get(&f->symbols, "lm") || may_hold(f, "lm")))
         add_word(s, "lm");
     for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
         if (may_hold(f, heads[i][0]))

@@ -107,7 +107,8 @@ def beam_settings():
                 yield {"num_beams": n, "length_penalty": penalty, "early_stopping": early}
     yield {"num_beams": 3, "no_repeat_ngram_size": 2, "num_return_sequences": 3}
     yield {"num_beams": 4, "repetition_penalty": 1.4, "early_stopping": True}
-    yield {"num_beams": 4, "min_new_tokens": 7, "encoder_no_repeat_ngram_size": 2, "length_penalty": -1}
+    yield {"num_beams": 4, "min_new_tokens": 7, "encoder_no_repeat_ngram_size": 2, "length_penalty": -1,
+           "early_stopping": "never"}
     yield {"num_beams": 5, "forced_bos_token_id": 11, "forced_eos_token_id": 12, "early_stopping": "never"}
     yield {"num_beams": 3, "suppress_tokens": [5, 6, 7, 8], "renormalize_logits": True, "num_return_sequences": 3}
     yield {"num_beams": 2, "sequence_bias": [[[9], 2.0], [[10], -1.0]], "length_penalty": 0}

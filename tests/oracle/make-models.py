@@ -750,6 +750,20 @@ HEADS = {
     "bert-unpooled-bare": (ENCODE, bert(), {}, without_pooler),
     "neox-bare": (ENCODE, plain("GPTNeoX", hidden_size=48), {}, None),
     "falcon-bare": (ENCODE, plain("Falcon", intermediate_size=None), {"attn": "sdpa"}, None),
+    "gptj-answers": (ANSWERS, transformers.GPTJConfig(
+        vocab_size=61, n_positions=32, n_embd=16, n_layer=2, n_head=4, rotary_dim=4), {}, None),
+    "opt-score": (CLASSIFY, transformers.OPTConfig(
+        vocab_size=61, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, ffn_dim=20, word_embed_proj_dim=8,
+        max_position_embeddings=32, pad_token_id=0, num_labels=3), {}, None),
+    "phi-tags": (TAGS, transformers.PhiConfig(
+        vocab_size=61, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20,
+        max_position_embeddings=32, num_labels=3), {}, None),
+    "biogpt-bare": (ENCODE, transformers.BioGptConfig(
+        vocab_size=61, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20,
+        max_position_embeddings=32), {}, None),
+    "t5-tags": (TAGS, transformers.T5Config(
+        d_model=12, d_kv=4, d_ff=20, num_layers=2, num_heads=3, vocab_size=61, num_labels=3,
+        relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
 }
 
 
