@@ -108,6 +108,25 @@ ok "the codes are rounded, the adapter is not" "$compare" run.safetensors o.safe
 run tp-shard merge -q --adapter $step --base "$model" "$model" sum4
 status_is 2 "--base is for an adapter that is given as the checkpoint"
 
+# the model may be codes
+sgd="tp-run train -q -f --optimizer sgd --lr 1 --lr-schedule constant --clip 1e9 --dropout 0 --data two.jsonl --seq 8 --global-batch 2 --steps 1"
+for name in llama-gqa gpt2-hub; do
+    dir=$data/adapters/$name
+    tp-shard split -q -f --tp 1 --dtype int8 "$data/models/$name" codes
+    tp-shard merge -q -f --dtype f32 codes wide
+    $sgd --adapter "$dir" -o wide.run wide
+    for layout in "--tp 1" "--tp 2" "--pp 2"; do
+        # shellcheck disable=SC2086 # words
+        run $sgd $layout --weights int8 --adapter "$dir" -o codes.run "$data/models/$name"
+        status_is 0 "$name, $layout: an adapter is trained beside codes"
+        # shellcheck disable=SC2046 # words
+        ok "$name, $layout: by the gradients of the model that they are" "$compare" wide.run/step-000001/adapter_model.safetensors \
+            codes.run/step-000001/adapter_model.safetensors 2e-5 $(names "$dir/trained.safetensors")
+    done
+done
+run $sgd --weights int8 --tp 2 --deterministic --lora 2 -o codes.run "$model"
+status_is 2 "whose sums depend on tp"
+
 # what is trained can be named
 for want in "train-only q_proj" "freeze embed_tokens,lm_head,layers.0,norm,k_proj,v_proj,o_proj,mlp,input_layernorm,post_attention_layernorm"; do
     # shellcheck disable=SC2086 # words

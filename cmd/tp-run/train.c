@@ -730,6 +730,10 @@ static int set_trained(struct train *t, struct err *err)
     if (s->adapter && s->opt.draw)
         return err_set(err, ERR_USAGE,
                        "--init: an adapter needs a model that has been trained");
+    if (o->frozen != WEIGHTS_STORED && o->deterministic && s->mesh.size[MESH_TP] > 1)
+        return err_set(err, ERR_USAGE,
+                       "--deterministic: sums by codes (--weights %s) depend on tp",
+                       session_weights_names[o->frozen]);
     if (o->freeze && o->only)
         return err_set(err, ERR_USAGE,
                        "--freeze and --train-only: one of them says what is trained");

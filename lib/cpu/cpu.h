@@ -43,6 +43,9 @@ MUST_CHECK int cpu_amx_rows(struct device *d, float *y, const float *x, size_t r
 bool cpu_has_amx_rows(size_t rows, const struct matrix *w);
 /* Rounds N floats at X to bf16 at TO. */
 void cpu_round_bf16(uint16_t *to, const float *x, size_t n);
+/* y[rows][w->cols] = x[rows][w->rows] w, of codes: the derivative of such a product. */
+void cpu_codes_back(struct device *d, float *y, const float *x, size_t rows,
+                    const struct matrix *w);
 /* Is W stored as codes?  Then cpu_codes_linear makes y = x w^T. */
 bool cpu_has_codes(const struct matrix *w);
 MUST_CHECK int cpu_codes_linear(struct device *d, float *y, const float *x, size_t rows,

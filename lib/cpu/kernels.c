@@ -56,6 +56,10 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
 {
     const bool loose = is_loose(c);
 
+    if (cpu_has_codes(c->w) && c->inst->back) {
+        cpu_codes_back(d, result(c), source(c, 0), rows_of(&c->y), c->w);
+        return 0;
+    }
     if (loose && cpu_has_amx_rows(rows_of(&c->y), c->w))
         return cpu_amx_rows(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
     if (loose && cpu_has_transposed_linear(rows_of(&c->y), c->w))
@@ -1168,7 +1172,10 @@ enum {
 };
 
 const struct kernel_limits cpu_limits[OP_COUNT] = {
-    [OP_LINEAR] = { .weight = CODED },    [OP_MATMUL] = { .weight = CODED },
-    [OP_KEEP] = { .cache = CACHES },      [OP_CACHE_READ] = { .cache = CACHES },
-    [OP_ATTENTION] = { .cache = CACHES }, [OP_STREAM] = { .cache = CACHES },
+    [OP_LINEAR] = { .weight = CODED, .back = CODED },
+    [OP_MATMUL] = { .weight = CODED, .back = CODED },
+    [OP_KEEP] = { .cache = CACHES },
+    [OP_CACHE_READ] = { .cache = CACHES },
+    [OP_ATTENTION] = { .cache = CACHES },
+    [OP_STREAM] = { .cache = CACHES },
 };

@@ -111,6 +111,7 @@ struct device_request {
  * zeros takes weights of f32, bf16 and f16, a cache of f32, and any sizes. */
 struct kernel_limits {
     unsigned weight, cache; /* sets of 1 << format; 0: as above */
+    unsigned back; /* of weights of a product in the derivative (inst.back); 0: plain */
     /* Returns 0, or -1 with ERR_NO and the reason in *err, such as "choose: 600
      * experts, and there is room for 512".  NULL: nothing else is refused. */
     int (*fits)(const struct device_request *r, struct err *err);

@@ -231,6 +231,7 @@ static int product(struct reverse *r, int d, enum op back, enum op outer, bool t
     if (place_of(r, x) == PLACE_PARTIAL) /* between the two products of an adapter */
         r->p->value[inst->dst].place = PLACE_WHOLE;
     inst->weight = w;
+    inst->back = true;
     if (back == OP_HEAD_LINEAR || back == OP_HEAD_MATMUL) {
         inst->head.a = r->inst.head.b;
         inst->head.b = r->inst.head.a;

@@ -107,6 +107,8 @@ struct inst {
     int weight2; /* layernorm's bias, or -1 */
     int line;    /* index into program.line: the line that it comes from */
     int mixture; /* inside experts(): index into program.mixture; else -1 */
+    bool back;   /* of a product in the reverse: the gradient of the source of the
+                    product that reads the weight; it contracts the other axis */
     int parts;   /* a fused operation: the number of instructions, which follow it, that
                     it stands for; else 0 */
     union {

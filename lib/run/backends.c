@@ -71,9 +71,10 @@ int backend_supports(const struct backend *b, const struct device_request *r,
 {
     enum op op = r->inst->op;
     const struct kernel_limits *l = &b->limits[op];
-    unsigned weights = l->weight ? l->weight : PLAIN;
+    unsigned weights = r->inst->back ? l->back : l->weight;
     unsigned caches = l->cache ? l->cache : 1 << FORMAT_F32;
 
+    weights = weights ? weights : PLAIN;
     if (!op_table[op].on_device)
         return 0;
     if (!b->kernel[op])

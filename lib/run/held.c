@@ -7,10 +7,10 @@
 #include "lib/reshard/unpack.h"
 #include "lib/run/adapter.h"
 
-/* READER[i] of H = an instruction that reads weight I of P. */
+/* READER[i] of H = an instruction of the forward pass that reads weight I of P. */
 static void find_readers(struct held *h, const struct program *p)
 {
-    for (int k = 0; k < p->ninsts; k++) {
+    for (int k = 0; k < p->nforward; k++) {
         const struct inst *inst = &p->inst[k];
         const int of[] = { inst->weight, inst->weight2 };
 

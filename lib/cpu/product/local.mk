@@ -11,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/bf16dot-rows.c \
     %D%/bf16tile-transposed.c \
     %D%/codes-avx2.c \
+    %D%/codes-back.c \
     %D%/codes-fp8.c \
     %D%/codes-int4.c \
     %D%/codes-int8.c \
