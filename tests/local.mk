@@ -48,6 +48,7 @@ unit_tests = \
     %D%/unit-scheduler \
     %D%/unit-steps \
     %D%/unit-sequence \
+    %D%/unit-http \
     %D%/unit-serve \
     %D%/unit-serving \
     %D%/unit-space \
@@ -93,6 +94,7 @@ tests_unit_scheduler_LDFLAGS = -Wl,--wrap=engine_step
 tests_unit_draft_LDFLAGS = -Wl,--wrap=clock_seconds,--wrap=scheduler_counts
 tests_unit_sequence_LDADD = $(program_libs)
 tests_unit_serve_LDADD = $(test_libs) -lpthread
+tests_unit_http_LDADD = $(test_libs) $(MICROHTTPD_LIBS) -lpthread
 tests_unit_space_LDADD = $(test_libs) $(YAML_LIBS)
 tests_unit_tcp_LDADD = $(test_libs)
 tests_unit_train_LDADD = $(program_libs)
@@ -422,7 +424,7 @@ check-asan: asan-tree
 	cd build-asan && SHORT=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) AM_LDFLAGS="$$linked" check
 
 # What runs threads, under ThreadSanitizer; no other program is built.
-tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine tests/unit-serve
+tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine tests/unit-http tests/unit-serve
 check-tsan:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
 	    TREE_FLAGS="--without-mpi CFLAGS='-O1 -g -fsanitize=thread'"
@@ -547,6 +549,7 @@ check-mutants: all $(check_PROGRAMS)
 # killed at random moments, and held against a loop of PyTorch where the Python TORCH has it; many minutes
 TORCH = python3
 KILLS = 50
+SOAK = 1800
 long_tests = %D%/draft.t %D%/families.t %D%/faults.t %D%/generation.t %D%/gpu.t %D%/roundtrip.t %D%/unit-gpu
 check-long: all %D%/tokenize
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
@@ -557,6 +560,10 @@ check-long: all %D%/tokenize
 	        PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/$$script || exit; \
 	    else \
 	        echo "$$script: skipped, $(TORCH) has not torch, transformers and optuna"; fi; done
+	if $(TORCH) -c 1 2> /dev/null && bin/tp-run --version | grep -q +microhttpd; then \
+	    $(TORCH) $(srcdir)/%D%/oracle/serve-soak.py bin/tp-run $(srcdir)/%D%/data/chat $(SOAK); \
+	else \
+	    echo "serve-soak.py: skipped, there is no $(TORCH) or no libmicrohttpd"; fi
 	if $(TORCH) -c 'import tokenizers' 2> /dev/null; then \
 	    cd $(abs_top_builddir) && $(TORCH) $(abs_srcdir)/%D%/oracle/check-unicode.py && \
 	    $(TORCH) $(abs_srcdir)/%D%/oracle/fuzz-tokenizers.py $(abs_srcdir)/%D%/data/tokenizer/gpt2.json.gz $(abs_srcdir)/%D%/data/tokenizer/kinds/*.json; \

@@ -292,6 +292,7 @@ static void add_piece(struct answer *a, struct str *out, const struct job_piece 
     struct choice *of = &a->choice[p->choice];
     const struct str *echo = echo_of(a, (size_t)p->choice);
     struct named tokens = { 0 };
+    const bool tells = p->told && a->request->likely >= 0;
     bool first = !of->begun;
 
     a->usage.completion += p->of_prompt ? 0 : p->ntokens;
@@ -304,13 +305,13 @@ static void add_piece(struct answer *a, struct str *out, const struct job_piece 
         add_event(a, out, &c, false, NULL);
         c.len = 0;
     }
-    if (p->told) {
+    if (tells) {
         c.offset = of->offset;
         name_tokens(a, p->told, p->ntokens * p->ntold, &c, &tokens);
         of->offset += openai_characters(&c);
     }
     take_apart(a, of, p->text, p->len, p->end, &c);
-    if (c.len || c.nthought || c.ncalls || p->told)
+    if (c.len || c.nthought || c.ncalls || tells)
         add_event(a, out, &c, false, NULL);
     tokens_release(&tokens);
     if (p->end) {
