@@ -23,6 +23,7 @@ enum {
     TOLD = 7,
     PLACES = 5,
     DRAFTS = 3,
+    DRAFTED = 7,
     CACHE = 8 * 16 /* tokens: texts are preempted */
 };
 
@@ -392,9 +393,10 @@ static int run(struct job *job, struct comm *world, struct err *err)
                                              .keeps_logits = job->grow,
                                              .deterministic = true };
     const struct engine_limits limits = { .tokens = CHUNK,
-                                          .running = PLACES * (1 + DRAFTS),
-                                          .wanted = PLACES * (1 + DRAFTS) + TOLD,
+                                          .running = PLACES + DRAFTED,
+                                          .wanted = PLACES + DRAFTED + TOLD,
                                           .drafts = DRAFTS,
+                                          .drafted = DRAFTED,
                                           .segments = PLACES,
                                           .sequences = PLACES,
                                           .snapshots = PLACES,

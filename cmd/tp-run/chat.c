@@ -540,7 +540,8 @@ static int chat_rank(void *arg, struct comm *comm, struct err *err)
                                     .segments = 1,
                                     .running = drafts ? 1 + drafts : 0,
                                     .wanted = 1 + drafts,
-                                    .drafts = drafts };
+                                    .drafts = drafts,
+                                    .drafted = drafts };
     const struct scheduler_options how = { .grow = true,
                                            .limits = &limits,
                                            .gain = gain,

@@ -41,6 +41,7 @@ struct engine_limits {
                              * (states.h) */
     size_t drafts;          /* most drafted tokens of a sequence in a step; each has a
                              * record, too, after those */
+    size_t drafted;         /* most drafted tokens of a step: of .running and .wanted */
     bool whole; /* sequences are truncated by more than a step: rows stay in the cache
                  * that have left a window */
     enum format kept; /* type of the KV cache */

@@ -75,8 +75,8 @@ struct replica {
     } * snapshot;              /* [facts.snapshots]: record SEQUENCES + I */
     uint64_t step;             /* that is being assembled */
     size_t source_blocks;
-    struct plan plan;             /* of this step */
-    size_t tokens, sources, told; /* added to it */
+    struct plan plan;                      /* of this step */
+    size_t tokens, sources, told, drafted; /* added to it */
 };
 
 /* FACTS must outlive R. */

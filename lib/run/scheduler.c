@@ -269,7 +269,7 @@ static struct text *dequeue(struct scheduler *s, struct text **at)
 static size_t told_room(const struct scheduler *s)
 {
     const struct engine_limits *l = s->o.limits;
-    const size_t decide = l->segments * (1 + l->drafts);
+    const size_t decide = l->segments + l->drafted;
 
     return l->wanted > decide ? l->wanted - decide : 0;
 }
@@ -752,6 +752,18 @@ static size_t room_for_drafted(struct scheduler *s, struct text *t, size_t n)
     return n;
 }
 
+/* T takes what D has drafted, as far as its replica's step has room. */
+static void take_drafted(struct scheduler *s, struct text *t,
+                         const struct scheduler_draft *d)
+{
+    struct replica *r = &s->replica[t->replica];
+    const size_t room = s->o.limits->drafted - r->drafted;
+
+    assert(d->ndrafted <= d->most);
+    t->ndrafted = d->ndrafted < room ? d->ndrafted : room;
+    r->drafted += t->ndrafted;
+}
+
 /* Asks what follows the growing texts. */
 static int draft(struct scheduler *s, struct err *err)
 {
@@ -779,10 +791,8 @@ static int draft(struct scheduler *s, struct err *err)
     if (n && s->o.draft(s->o.arg, s->draft, n, err) < 0)
         return -1;
     for (size_t i = 0, k = 0; i < s->ngrowing && k < n; i++)
-        if (s->growing[i]->draft == s->draft[k].next) {
-            assert(s->draft[k].ndrafted <= s->draft[k].most);
-            s->growing[i]->ndrafted = s->draft[k++].ndrafted;
-        }
+        if (s->growing[i]->draft == s->draft[k].next)
+            take_drafted(s, s->growing[i], &s->draft[k++]);
     return 0;
 }
 
@@ -942,7 +952,7 @@ static int assemble(struct scheduler *s, bool *any, struct err *err)
 
         f->n = f->nanswers = f->ntold = 0;
         r->step = s->step;
-        r->tokens = r->sources = r->told = 0;
+        r->tokens = r->sources = r->told = r->drafted = 0;
     }
     if (s->o.grow && add_growing(s, err) < 0)
         return -1;

@@ -144,8 +144,8 @@ struct scheduler_options {
     int (*told)(void *arg, const struct scheduler_told *told, struct err *err);
     /* On rank 0, once before each step that has growing texts: drafts what follows
      * V[n]; or NULL.  limits->drafts is the most that a text takes, at most
-     * DRAFTS_MOST. Not with ranks that share a sequence; of dynamic RoPE nothing is
-     * drafted. */
+     * DRAFTS_MOST, and limits->drafted the most of a step, which the oldest texts take.
+     * Not with ranks that share a sequence; of dynamic RoPE nothing is drafted. */
     int (*draft)(void *arg, struct scheduler_draft *v, size_t n, struct err *err);
     void *arg;
 };

@@ -60,12 +60,13 @@ struct engine_limits serving_limits(const struct serving *s, const struct mesh *
         return l;
     }
     l.sequences = l.segments = least(places, cached);
-    l.wanted = l.segments * (1 + s->drafts) + s->told;
     l.drafts = s->drafts;
+    l.drafted = least(l.segments * s->drafts, SERVING_DRAFTED);
+    l.wanted = l.segments + l.drafted + s->told;
     l.snapshots = s->texts == 1 ? 0 : serving_snapshots(l.sequences);
     l.cache = s->cache_tokens           ? s->cache_tokens
               : s->requests && s->texts ? 0
                                         : cache_of(s, places);
-    l.running = l.sequences > 1 || s->drafts ? l.sequences * (1 + s->drafts) : 0;
+    l.running = l.sequences > 1 || l.drafted ? l.sequences + l.drafted : 0;
     return l;
 }

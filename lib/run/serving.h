@@ -15,8 +15,9 @@ enum {
                              * tokens count */
     SERVING_REQUESTS = 256, /* most texts in generation */
     SERVING_SNAPSHOTS = 64, /* most snapshots of states, two a text */
-    SERVING_TOLD = 64       /* tokens of prompts in a step whose log-probabilities are
-                             * told: each has a row of logits */
+    SERVING_DRAFTED = 64, /* drafted tokens of a step: each has a row of logits, too */
+    SERVING_TOLD = 64     /* tokens of prompts in a step whose log-probabilities are
+                           * told: each has a row of logits */
 };
 
 struct serving {
