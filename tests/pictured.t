@@ -19,6 +19,19 @@ for dir in "$data"/pictured/*/; do
     out_has "\"params\":$params," "$model: mem-estimate counts the tower from config.json"
 done
 
+# published configurations lack sizes that are the classes' defaults: counts of transformers 5.24
+# published NAME PARAMETERS JSON
+published() {
+    printf '%s' "$3" > published.json
+    run mem-estimate infer --json published.json
+    out_has "\"params\":$2," "$1 has $2 parameters"
+}
+clip='"vision_config":{"model_type":"clip_vision_model","hidden_size":1024,"image_size":336,"intermediate_size":4096,"num_attention_heads":16,"num_hidden_layers":24,"patch_size":14}'
+siglip='"vision_config":{"model_type":"siglip_vision_model","hidden_size":1152,"image_size":896,"intermediate_size":4304,"num_attention_heads":16,"num_hidden_layers":27,"patch_size":14,"vision_use_head":false}'
+published "LLaVA 1.5 7B" 7063427072 '{"model_type":"llava","architectures":["LlavaForConditionalGeneration"],"image_token_index":32000,"text_config":{"model_type":"llama","rms_norm_eps":1e-5,"vocab_size":32064},'"$clip}"
+published "Gemma 3 4B" 4300079472 '{"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"text_config":{"model_type":"gemma3_text","hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024},'"$siglip}"
+published "Qwen2.5-VL 7B" 8292166656 '{"model_type":"qwen2_5_vl","architectures":["Qwen2_5_VLForConditionalGeneration"],"hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"vocab_size":152064,"tie_word_embeddings":false,"vision_config":{"depth":32,"hidden_size":1280,"intermediate_size":3420,"num_heads":16,"out_hidden_size":3584,"patch_size":14}}'
+
 # a pipeline: the tower lies with the first stage
 tp-shard split -q --pp 2 "$data/pictured/llama4" stages && tp-shard merge -q stages whole
 ok "a tower is kept through pipeline stages" cmp "$data/pictured/llama4/model.safetensors" whole/model.safetensors

@@ -38,6 +38,8 @@ kind bert "WordPiece, with BERT's own stages"
 kind bert-cased "WordPiece, with capitals and accents"
 kind unigram "Unigram's likeliest pieces"
 kind unigram-bytes "Unigram, with bytes for what it does not know"
+kind words "WordLevel, words apart from what is none"
+kind runs "runs of a script, texts between delimiters, and pieces of one length"
 kind unicode "characters that are newer than the libraries' Unicode, or than the normal forms of tokenizers"
 kind precompiled "SentencePiece's compiled rules, in a file that does not name its model"
 
@@ -81,9 +83,9 @@ unknown() {
     run "$tokenize" unknown.json
     out_is "unknown.json: $1 of type '$2' is not known" "the $1 $2 is refused by name"
 }
-unknown model WordLevel '{"model":{"type":"WordLevel","vocab":{}}}'
+unknown model Other '{"model":{"type":"Other","vocab":{}}}'
 unknown normalizer Nmt '{"normalizer":{"type":"Nmt"},"model":{"type":"BPE"}}'
-unknown pre_tokenizer UnicodeScripts '{"pre_tokenizer":{"type":"UnicodeScripts"},"model":{"type":"BPE"}}'
+unknown pre_tokenizer Other '{"pre_tokenizer":{"type":"Other"},"model":{"type":"BPE"}}'
 unknown post_processor Other '{"post_processor":{"type":"Sequence","processors":[{"type":"Other"}]},"model":{"type":"BPE"}}'
 unknown decoder CTC '{"decoder":{"type":"CTC"},"model":{"type":"BPE"}}'
 printf '{"model":{"type":"BPE","dropout":0.1,"vocab":{},"merges":[]}}' > dropout.json

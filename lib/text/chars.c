@@ -116,3 +116,24 @@ uint32_t chars_stand_in(uint32_t cp)
     }
     return low < unicode_nstand_ins && cp >= s[low].first ? s[low].to : cp;
 }
+
+int chars_script(uint32_t cp)
+{
+    size_t low = 0, high = unicode_nscripts;
+    const struct unicode_script *s = unicode_scripts;
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (cp > s[mid].last)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < unicode_nscripts && cp >= s[low].first ? s[low].script : CHARS_JOINS;
+}
+
+int chars_word_kind(uint32_t cp)
+{
+    return chars_is_word(cp) ? 1 : chars_is_space(cp) ? 0 : 2;
+}

@@ -22,6 +22,12 @@ bool chars_is_other(uint32_t cp);       /* control, format, private use */
 /* Is CP unknown to the normal forms, which then leave it unchanged, and in its place?
  */
 bool chars_has_later_form(uint32_t cp);
+/* The script of CP in the stage UnicodeScripts, a number from 1; CHARS_JOINS: it has
+ * none, and belongs to what is before it. */
+enum { CHARS_JOINS = -1 };
+int chars_script(uint32_t cp);
+/* 1 for \w, 2 for what is neither that nor white space, 0 for white space. */
+int chars_word_kind(uint32_t cp);
 /* The lower case of CP, if that is one character; otherwise CP. */
 uint32_t chars_lower(uint32_t cp);
 /* A code point of as many bytes in UTF-8 that has in every version of Unicode the

@@ -21,4 +21,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/unicode.c %D%/unicode.h \
     %D%/unigram.c \
     %D%/vocab.c %D%/vocab.h \
+    %D%/wordlevel.c \
     %D%/wordpiece.c

@@ -11,8 +11,9 @@
 #include "lib/text/chars.h"
 
 struct pattern {
-    pcre2_code *code; /* NULL: use IS */
+    pcre2_code *code; /* NULL: use IS or KIND */
     bool (*is)(uint32_t);
+    int (*kind)(uint32_t);
     bool literal; /* no property of a character counts */
 };
 
@@ -91,6 +92,14 @@ struct pattern *pattern_new(bool (*is)(uint32_t))
     return p;
 }
 
+struct pattern *pattern_new_runs(int (*kind)(uint32_t))
+{
+    struct pattern *p = xcalloc(1, sizeof(*p));
+
+    p->kind = kind;
+    return p;
+}
+
 void pattern_free(struct pattern *p)
 {
     if (!p)
@@ -126,8 +135,8 @@ void finder_init(struct finder *f, const struct pattern *p, const char *text,
                  size_t len)
 {
     *f = (struct finder){ .pattern = p, .text = text, .len = len };
-    f->data = p->is ? NULL : xcheck(pcre2_match_data_create(16, NULL));
-    f->copy = p->is || p->literal ? NULL : with_stand_ins(text, len);
+    f->data = p->code ? xcheck(pcre2_match_data_create(16, NULL)) : NULL;
+    f->copy = p->code && !p->literal ? with_stand_ins(text, len) : NULL;
     if (f->copy)
         f->text = f->copy;
 }
@@ -152,10 +161,32 @@ static int next_character(struct finder *f)
     return 0;
 }
 
+static int next_run(struct finder *f)
+{
+    int (*kind_of)(uint32_t) = f->pattern->kind;
+    int kind = 0;
+    size_t used;
+
+    for (; f->at < f->len; f->at += used) {
+        int next = kind_of(chars_at(f->text + f->at, f->len - f->at, &used));
+
+        if (kind > 0 && next != kind && next != CHARS_JOINS)
+            break;
+        if (kind <= 0 && next > 0) {
+            kind = next;
+            f->start = f->at;
+        }
+    }
+    f->end = f->at;
+    return kind > 0;
+}
+
 int finder_next(struct finder *f, struct err *err)
 {
     if (f->pattern->is)
         return next_character(f);
+    if (f->pattern->kind)
+        return next_run(f);
     while (f->at <= f->len) {
         const pcre2_code *code = f->pattern->code;
         PCRE2_SPTR text = (PCRE2_SPTR)f->text;

@@ -23,6 +23,10 @@ MUST_CHECK int pattern_compile(struct pattern **out, const char *where,
                                const char *regex, struct err *err);
 /* A pattern that matches one character for which IS returns true. */
 struct pattern *pattern_new(bool (*is)(uint32_t));
+/* A pattern that matches runs of characters of one KIND from 1 on; characters of kind
+ * CHARS_JOINS belong to the run before them.  Those of kind 0, and such before the
+ * first run, are in no match. */
+struct pattern *pattern_new_runs(int (*kind)(uint32_t));
 void pattern_free(struct pattern *p);
 
 /* Appends the PCRE2 translation of Oniguruma's REGEX. */

@@ -24,6 +24,7 @@ struct stage {
     enum behavior behavior;
     bool invert; /* the text between matches is treated as the matches */
     enum prefix prefix;
+    size_t each; /* characters of a piece; 0: any number */
     bool bytes;  /* map the bytes of pieces to the byte alphabet */
     char *space; /* replacement for a space; NULL: none */
 };
@@ -120,6 +121,67 @@ static int add_whitespace_split(struct splitter *s, const char *where, const cJS
     return 0;
 }
 
+/* Adds a stage whose pieces are runs of characters of one KIND. */
+static void add_runs(struct splitter *s, int (*kind)(uint32_t))
+{
+    struct stage *stage = add_stage(s);
+
+    stage->behavior = REMOVED;
+    stage->invert = true;
+    stage->pattern = pattern_new_runs(kind);
+}
+
+/* \w+|[^\w\s]+ */
+static int add_whitespace(struct splitter *s, const char *where, const cJSON *j,
+                          struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_runs(s, chars_word_kind);
+    return 0;
+}
+
+static int add_scripts(struct splitter *s, const char *where, const cJSON *j,
+                       struct err *err)
+{
+    (void)where;
+    (void)j;
+    (void)err;
+    add_runs(s, chars_script);
+    return 0;
+}
+
+static int add_delimiter(struct splitter *s, const char *where, const cJSON *j,
+                         struct err *err)
+{
+    struct stage *stage = add_stage(s);
+    const char *delimiter = setting_string(j, "delimiter");
+    cJSON *pattern;
+    int ret;
+
+    if (!delimiter || !*delimiter)
+        return err_set(err, ERR_INPUT, "%s: a CharDelimiterSplit without a delimiter",
+                       where);
+    stage->behavior = REMOVED;
+    pattern = cJSON_CreateObject();
+    cJSON_AddStringToObject(pattern, "String", delimiter);
+    ret = pattern_open(&stage->pattern, where, pattern, err);
+    cJSON_Delete(pattern);
+    return ret;
+}
+
+static int add_fixed(struct splitter *s, const char *where, const cJSON *j,
+                     struct err *err)
+{
+    long length;
+
+    if (!setting_id(cJSON_GetObjectItemCaseSensitive(j, "length"), &length) || !length)
+        return err_set(err, ERR_INPUT, "%s: a FixedLength without a length", where);
+    add_stage(s)->each = (size_t)length;
+    return 0;
+}
+
 static int add_bert(struct splitter *s, const char *where, const cJSON *j,
                     struct err *err)
 {
@@ -164,6 +226,10 @@ static int add_json(struct splitter *s, const char *where, const cJSON *j, int d
         { "WhitespaceSplit", add_whitespace_split },
         { "BertPreTokenizer", add_bert },
         { "Metaspace", add_metaspace },
+        { "Whitespace", add_whitespace },
+        { "UnicodeScripts", add_scripts },
+        { "CharDelimiterSplit", add_delimiter },
+        { "FixedLength", add_fixed },
     };
     const char *type = setting_type(j);
     const cJSON *one;
@@ -271,12 +337,33 @@ static void add_stretch(struct joiner *j, size_t start, size_t end, bool match)
     j->last = match;
 }
 
+/* Gives pieces of as many characters as the stage says, the last perhaps of fewer. */
+static void give_each(struct joiner *j, size_t len)
+{
+    size_t start = 0, used, n = 0;
+
+    for (size_t at = 0; at < len; at += used) {
+        if (n == j->stage->each) {
+            give(j, start, at);
+            start = at;
+            n = 0;
+        }
+        n++;
+        chars_at(j->text + at, len - at, &used);
+    }
+    give(j, start, len);
+}
+
 static int split(struct joiner *j, size_t len, struct err *err)
 {
     struct finder f;
     size_t done = 0;
     int ret;
 
+    if (j->stage->each) {
+        give_each(j, len);
+        return 0;
+    }
     if (!j->stage->pattern) {
         give(j, 0, len);
         return 0;

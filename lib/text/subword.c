@@ -6,7 +6,7 @@
 #include "lib/text/setting.h"
 
 static const struct subword_kind *const KINDS[] = { &bpe_kind, &wordpiece_kind,
-                                                    &unigram_kind };
+                                                    &unigram_kind, &wordlevel_kind };
 
 /* Older files do not name the type of their model; guesses it from its members. */
 static const char *guess(const cJSON *model)

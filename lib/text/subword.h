@@ -20,7 +20,7 @@ struct subword_kind {
     void (*free)(void *model);
 };
 
-extern const struct subword_kind bpe_kind, wordpiece_kind, unigram_kind;
+extern const struct subword_kind bpe_kind, wordpiece_kind, unigram_kind, wordlevel_kind;
 
 struct subword {
     const struct subword_kind *kind;

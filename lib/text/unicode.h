@@ -42,4 +42,12 @@ struct unicode_stand_in {
 extern const struct unicode_stand_in unicode_stand_ins[];
 extern const size_t unicode_nstand_ins;
 
+/* The scripts of the stage UnicodeScripts, which has Hiragana and Katakana as Han. */
+struct unicode_script {
+    uint32_t first, last;
+    int script; /* a number from 1 */
+};
+extern const struct unicode_script unicode_scripts[];
+extern const size_t unicode_nscripts;
+
 #endif

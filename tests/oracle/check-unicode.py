@@ -29,7 +29,7 @@ PATTERNS = {
     "deepseek": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
     "deepseek3": [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
                   r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
-    "kimi": [r"[\p{Han}]+|\p{^Han}\p{Alphabetic}?"],
+    "kimi": [r"[\p{Han}]+|\p{^Han}!?"],
     "words": [r"\w+|[^\w\s]+", r"\b\d|\W\B"],
     "mistral": [r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
 }

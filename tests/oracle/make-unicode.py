@@ -5,7 +5,7 @@ that the stage of Python's `tokenizers` has
     make-unicode.py DIR > lib/text/unicode.c; clang-format -i lib/text/unicode.c
 
 DIR/VERSION has the package unicodedata2 of that version (pip install --target DIR/VERSION unicodedata2==VERSION),
-16.0.0 and the oldest and the newest that there are; Python's own unicodedata is one more.
+16.0.0 and the oldest and the newest that there are; Python's own unicodedata is one more.  fontTools has the scripts.
 
 `tokenizers` 0.23 has four versions.  Its normal forms are of Unicode 9, BERT's stages of Unicode 8, lower
 case, numbers and the \\w of added tokens of Unicode 17 (Rust 1.9x), its regular expressions of Unicode 16 (Oniguruma
@@ -106,6 +106,38 @@ def lower():
     return out
 
 
+def scripts():
+    """The scripts of UnicodeScripts as runs with numbers; what has none joins any other.  fontTools has the newest
+    version's; the library, which has an older one's, is asked whether a code point joins the first one of its script."""
+    from fontTools.unicodedata import script
+
+    p = pre_tokenizers.UnicodeScripts()
+
+    def joins(a, b):
+        return len(p.pre_tokenize_str(chr(a) + chr(b))) == 1
+
+    name = {c: "Hani" if c == 0x30FC or script(chr(c)) in ("Hira", "Kana") else script(chr(c)) for c in ALL}
+    chosen = [c for c in ALL if not (joins(ord("a"), c) and joins(0x3B1, c))]
+    first = {}
+    for c in chosen:
+        first.setdefault(name[c], c)
+    number = {s: i + 1 for i, s in enumerate(first)}
+    of = {c: number[name[c] if joins(first[name[c]], c) else next(s for s in first if joins(first[s], c))] for c in chosen}
+    out = []
+    for c in chosen:
+        if out and out[-1][1] == c - 1 and out[-1][2] == of[c]:
+            out[-1][1] = c
+        else:
+            out.append([c, c, of[c]])
+    return out
+
+
+def print_scripts():
+    print("\n/* UnicodeScripts */")
+    print(f"const struct unicode_script unicode_scripts[] = {{ {', '.join(f'{{ {a:#x}, {b:#x}, {s} }}' for a, b, s in scripts())} }};")
+    print("const size_t unicode_nscripts = sizeof(unicode_scripts) / sizeof(*unicode_scripts);")
+
+
 def oniguruma():
     gc = {}
     for g in GC:
@@ -175,6 +207,7 @@ def main():
     print("/* categories of regular expressions */")
     print(f"const struct unicode_stand_in unicode_stand_ins[] = {{ {', '.join(f'{{ {a:#x}, {b:#x}, {t:#x} }}' for a, b, t in r)} }};")
     print("const size_t unicode_nstand_ins = sizeof(unicode_stand_ins) / sizeof(*unicode_stand_ins);")
+    print_scripts()
 
 
 if __name__ == "__main__":

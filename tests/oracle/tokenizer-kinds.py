@@ -224,6 +224,20 @@ def unicode():
     return t
 
 
+def words():
+    t = Tokenizer(models.WordLevel({"<unk>": 0, "the": 1, "king": 2, "!": 3, "...": 4, "é": 5, "a_1": 6, "日本": 7}, unk_token="<unk>"))
+    t.pre_tokenizer = pre_tokenizers.Whitespace()
+    return t
+
+
+def runs():
+    t = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(ALPHABET))}, merges=[]))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.UnicodeScripts(), pre_tokenizers.CharDelimiterSplit("-"), pre_tokenizers.FixedLength(5),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    return t
+
+
 def charsmap(rules):
     """SentencePiece's precompiled_charsmap: a double array in darts-clone's layout, and texts."""
     texts, trie = b"", {}
@@ -267,7 +281,7 @@ KINDS = {
     "nfc": lambda: form(normalizers.NFC()), "nfkc": lambda: form(normalizers.NFKC()), "changes": changes,
     "roberta": lambda: framed(processors.RobertaProcessing), "framed": lambda: framed(processors.BertProcessing),
     "llama2": llama2, "metaspace": lambda: metaspace("always"), "metaspace-first": lambda: metaspace("first", False),
-    "gemma": gemma, "suffix": suffix, "unicode": unicode,
+    "gemma": gemma, "suffix": suffix, "unicode": unicode, "words": words, "runs": runs,
 }
 
 
@@ -288,6 +302,8 @@ CASES = {
     "unicode": ["a\U0001e030b \U0001e4d0\U0001e4f3", "a\U0002ebf0\U0002ee5db", "\u1c89\u1c8a \ua7cb\ua7da \U00010d50\U00010d4a", "x\u088f\u0c5cy",
                 "a\U000323b0b \U00016ea0\U00016ebb", "a\u0558b\u05c8", "a\u0301\u0898\u0327b", "a\u08d3\u0334", "\u1ac1\u0316\u1ac0",
                 "\U00011935\U00011930", "\U000105d2\u0307", "1\U0001ccf0\U00010d402", "a\u1b4eb\u0cf3c", "\u0295\u1715\u1734", "\U0001faf8\U0001fae9"],
+    "words": ["the king!  the...king ! é a_1 日本", "", "  ", "the\u200dking"],
+    "runs": ["  a αβ-γ, 日本のーテ1 abcdefgh", " ", "a\u0378α", "ab--cd-", "a\u0953\u061cα", "-", "日-本"],
     "nfkc": ["\u32ff㍻①", "\ua7f2ｶﾞ"],
     "precompiled": ["ﬁﬀ①½e\u0301a🏽\ufeff", "a\u0301b"],
 }
