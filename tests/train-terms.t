@@ -134,4 +134,37 @@ status_is 2 "a model without averages has none"
 printf x | dd of=resumed/step-000002/rank-tp0-pp0.safetensors bs=1 seek=4000 conv=notrunc 2> /dev/null
 run tp-shard verify resumed
 status_is 1 "damage of an older checkpoint is found"
+
+# ---- more tokens ----
+
+gqa=$data/models/llama-gqa # of f32, with 112 tokens
+head -n 2 ids.jsonl > s.jsonl
+echo '{"ids":[5,6,113]}' >> s.jsonl
+for layout in "" "--tp 2 --pp 2"; do
+    # shellcheck disable=SC2086 # options
+    run tp-run train -q --data s.jsonl --pack none --seq 16 --global-batch 3 --lr 0 --threads 1 --resize-vocab 114 $layout \
+        -o "grown$layout" "$gqa"
+    status_is 0 "a model gets two more tokens${layout:+, with $layout}"
+    run tp-run logits -q --ids 5,6 -o logits.npy "grown$layout"
+    tail -c $((2 * 114 * 4)) logits.npy | od -An -v -tf4 | tr -s ' ' '\n' | sed '/^$/d' > numbers
+    ok "whose rows are the mean of the others" awk '{ k = (NR - 1) % 114; if (!k) sum = 0
+        if (k < 112) sum += $1
+        else { d = $1 - sum / 112; n++; if (d > 1e-5 || d < -1e-5) bad = 1 } }
+        END { exit bad || n != 4 }' numbers
+done
+run tp-shard merge -q grown grown.merged
+ok "a merged config has them" grep -q '"vocab_size": 114' grown.merged/config.json
+run tp-run logits -q --ids 5,113 -o logits.npy grown.merged
+status_is 0 "and the files"
+run tp-run train -q --resume --steps 2 -o grown --threads 1
+status_is 0 "the run goes on with them"
+run tp-run train -n --data ids.jsonl --seq 16 --resize-vocab 111 "$gqa"
+status_is 2 "tokens are not taken away"
+err_has "has 112 tokens, more than 111" "which is told"
+run tp-run train -n --data ids.jsonl --seq 16 --resize-vocab 120 grown.merged
+status_is 0 "what was grown can grow again"
+run tp-run train -q --data s.jsonl --pack none --seq 16 --global-batch 3 --lr 0 --resize-vocab 114 --resize-zero -o zeros "$gqa"
+run tp-run logits -q --ids 5,113 -o logits.npy zeros
+tail -c 8 logits.npy | od -An -tf4 > numbers
+ok "or rows are zeros" grep -qx ' *-*0  *-*0' numbers
 done_testing

@@ -508,6 +508,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
                                           .config = opt->config,
                                           .draw = opt->draw,
                                           .average = opt->average,
+                                          .vocab = opt->vocab,
+                                          .vocab_zero = opt->vocab_zero,
                                           .family_path = family_path(s->cmd) };
 
     if (find_base(s, &path, err) < 0 ||

@@ -21,8 +21,10 @@ struct session_options {
     const char *devices;  /* "0,2": of the backend; NULL: all */
     int threads, timeout; /* timeout in seconds; 0: none */
     bool json, quiet;
-    bool average; /* a training's averages of weights */
-    bool draw;    /* weights are initialized at random, not read */
+    uint64_t vocab;  /* tokens that the model shall have; 0: its own */
+    bool vocab_zero; /* the new ones' rows are 0 */
+    bool average;    /* a training's averages of weights */
+    bool draw;       /* weights are initialized at random, not read */
     bool memory, same_bits;
     int compute;     /* enum session_compute */
     int weights;     /* enum weights_form */

@@ -89,6 +89,9 @@ enum { MOST_TABLE = 1 << 26 };
     SETTING(SMOOTH, DOUBLE, SHARE, "label-smoothing", terms.smooth, "X", NULL,         \
             SETTING_ADDED)                                                             \
     SETTING(EMA, DOUBLE, SHARE, "ema", terms.average, "D", NULL, SETTING_ADDED)        \
+    SETTING(RESIZE, U64, U64, "resize-vocab", vocab, "N", NULL, SETTING_ADDED)         \
+    SETTING(RESIZE_ZERO, FLAG, FLAG, "resize-zero", vocab_zero, NULL, NULL,            \
+            SETTING_ADDED)                                                             \
     SETTING(EARLY, INT, INT, "early-stop", early_stop, "N", NULL, SETTING_LATER)       \
     SETTING(LORA, STRING, TEXT, "lora", lora, "RANK[:NAMES]", NULL, SETTING_ADDED)     \
     SETTING(ALPHA, DOUBLE, DOUBLE, "lora-alpha", lora_alpha, "X", NULL, SETTING_ADDED) \
@@ -1029,6 +1032,12 @@ static int prepare(struct request *r, const struct cmd *cmd,
         parse_pipeline(r, err) < 0)
         return -1;
     opt->draw = t->o.init && !t->resumed && !t->forked;
+    opt->vocab = t->resumed || t->forked ? 0 : t->o.vocab;
+    opt->vocab_zero = t->o.vocab_zero;
+    if (t->o.vocab && t->o.init)
+        return err_set(err, ERR_USAGE, "--resize-vocab: not with --init");
+    if (t->o.vocab_zero && !t->o.vocab)
+        return err_set(err, ERR_USAGE, "--resize-zero: give --resize-vocab as well");
     opt->weights = t->o.frozen;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;

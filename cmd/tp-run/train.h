@@ -23,6 +23,8 @@ struct train_options {
     int width; /* enum token_width */
     struct schedule_options rates;
     struct trainer_terms terms;
+    uint64_t vocab;   /* tokens of the model, if it gets more; else 0 */
+    bool vocab_zero;  /* whose rows are 0 at first */
     bool last_answer; /* of chats, the last answer alone is learned */
     bool drop_last; /* no step has fewer samples: one that begins in an epoch may end in
                      * the next */

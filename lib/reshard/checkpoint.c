@@ -16,6 +16,7 @@
 #include "lib/ckpt/locate.h"
 #include "lib/ckpt/steps.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/reshard/grow.h"
 #include "lib/model/quant.h"
 #include "lib/reshard/renamed.h"
 
@@ -467,6 +468,22 @@ int checkpoint_find(const char *path, struct err *err)
     return found ? 0 : missing(path, err);
 }
 
+/* Gives C the tokens that OPT asks for. */
+static int grow(struct checkpoint *c, const struct checkpoint_options *opt,
+                struct err *err)
+{
+    if (grow_vocab(c, opt->vocab, opt, err) < 0)
+        return -1;
+    if (!c->grown)
+        return 0;
+    if (bind(c, err) < 0)
+        return err_prefix(err, "%s", c->path);
+    for (size_t i = 0; i < c->ntensors; i++)
+        c->which[i] = -1;
+    find_which(c);
+    return grow_rows(c, opt->vocab_zero, err);
+}
+
 int checkpoint_open(struct checkpoint **out, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
@@ -506,6 +523,8 @@ int checkpoint_open(struct checkpoint **out, const char *path,
         err_prefix(err, "%s", path);
         goto out;
     }
+    if (opt->vocab && grow(c, opt, err) < 0)
+        goto out;
     if (opt->average && take_averages(c, err) < 0)
         goto out;
     *out = c;
@@ -551,6 +570,7 @@ void checkpoint_close(struct checkpoint *c)
     if (!c)
         return;
     close_files(c->files);
+    grown_free(c->grown);
     model_free(c->model);
     source_clear(&c->source);
     manifest_clear(&c->manifest);
@@ -606,8 +626,16 @@ static int read_tensor(struct checkpoint *c, size_t i, int part, uint64_t offset
 {
     const struct checkpoint_files *f = c->files;
 
-    if (!c->sharded)
-        return source_read(&c->tensor[i], offset, buf, n, input_fd, c, err);
+    if (!c->sharded) {
+        const size_t stored = grown_stored(c->grown, i, offset, n);
+
+        if (stored < n)
+            grown_fill(c->grown, i, offset + stored, (unsigned char *)buf + stored,
+                       n - stored);
+        return stored
+                   ? source_read(&c->tensor[i], offset, buf, stored, input_fd, c, err)
+                   : 0;
+    }
     return fs_pread(f->fd[part], buf, n,
                     f->offset[i * (size_t)f->nparts + (size_t)part] + offset,
                     file_name(c, part), err);
@@ -1294,7 +1322,8 @@ const void *loader_map(struct loader *l, size_t t, uint64_t bytes)
     uint64_t unit = (uint64_t)dtype_bits(of->dtype) / 8, first = 0, offset;
     const struct mapped *m;
 
-    if (!bytes || c->drawn || dtype_bits(of->dtype) % 8 ||
+    if (!bytes || c->drawn || grown_stored(c->grown, i, 0, SIZE_MAX) < SIZE_MAX ||
+        dtype_bits(of->dtype) % 8 ||
         (c->sharded ? l->part < 0 || !is_as_wanted(l, t)
                     : of->boxes || of->stride || !is_one_run(l, t, &first)))
         return NULL;

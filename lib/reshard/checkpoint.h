@@ -21,6 +21,7 @@
 #include "lib/model/model.h"
 
 struct adapter;
+struct grown;
 
 struct checkpoint {
     char *path;               /* as given, or what that means (locate.h) */
@@ -37,16 +38,21 @@ struct checkpoint {
     size_t nweights; /* tensors [0, nweights) are weights; training state follows */
     long *which;     /* [ntensors] index in model; -1: not in the model, copied whole to
                       * shard 0.  Training state is sharded as its weight */
+    struct grown
+        *grown; /* private: rows that the files do not have (grow.h), or NULL */
     struct checkpoint_files *files; /* private: the open files */
     const struct adapter *adapter;  /* the adapters of .model (run/adapter.h), borrowed;
                                      * NULL: it has none */
 };
 
 struct checkpoint_options {
-    bool moments; /* --moments: an optimizer's, too, of a form that has them */
-    bool masters; /* --masters: and in place of weights its f32 masters of them */
-    bool average; /* --average: in place of weights, the moving averages of them that
-                   * the checkpoint of a training has */
+    bool moments;    /* --moments: an optimizer's, too, of a form that has them */
+    bool masters;    /* --masters: and in place of weights its f32 masters of them */
+    bool average;    /* --average: in place of weights, the moving averages of them that
+                      * the checkpoint of a training has */
+    uint64_t vocab;  /* --resize-vocab: tokens that the model shall have (grow.h); 0:
+                      * as many as it has */
+    bool vocab_zero; /* whose new rows are 0, not the mean of the others */
     const char *family_file; /* --family, or NULL */
     const char *family_path; /* SHARDUTILS_FAMILY_PATH, or NULL */
     const char *config; /* --config, a config.json or its directory, or NULL; not for

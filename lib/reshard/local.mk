@@ -9,6 +9,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/describe.c %D%/describe.h \
     %D%/export.c %D%/export.h \
     %D%/gather.c \
+    %D%/grow.c %D%/grow.h \
     %D%/idrange.c %D%/idrange.h \
     %D%/inspect.c %D%/inspect.h \
     %D%/inspection.c %D%/inspection.h \

@@ -37,6 +37,8 @@ static const struct manifest_file *listed(const struct checkpoint *c, size_t i)
  * the weights. */
 static const char *made_text(const struct checkpoint *c, size_t i)
 {
+    if (c->grown && i < c->source.nsmall && !strcmp(c->source.small[i], CONFIG))
+        return c->source.config;
     if (c->sharded || i < c->source.nsmall)
         return NULL;
     i -= c->source.nsmall;
