@@ -493,6 +493,22 @@ wait "$server" 2> /dev/null || status=$?
 status_is 143 "a second SIGTERM ends a server that cannot finish"
 wait "$client" 2> /dev/null
 
+# ---- prompts that begin alike ----
+
+printf '{"prompt":"%s","max_tokens":20,"seed":4,"logprobs":1,"ignore_eos":true}' "$(cat long)" > alike.body
+for how in --cache-tokens=1024 --no-prefix-cache; do
+    serve --requests 4 $how "$model"
+    for i in 1 2; do
+        "$talk" "$url" POST /v1/completions < alike.body > alike
+        sed 's/.*"choices"//; s/"usage".*//' alike | tail -n 1 > "alike.$i$how"
+        sed 's/.*"cached_tokens":\([0-9]*\).*/\1/' alike | tail -n 1 > "cached.$i$how"
+    done
+    ends TERM
+done
+ok "a prompt that was computed is not again" test "$(cat cached.?--cache* | paste -s -d ' ')" = "0 192"
+ok "but with --no-prefix-cache" test "$(cat cached.?--no* | paste -s -d ' ')" = "0 0"
+ok "and has the same text and log-probabilities, to the last digit" sh -c 'for i in alike.[12]*; do cmp -s alike.1--no-prefix-cache "$i" || exit 1; done'
+
 # ---- who may ask, and for how long ----
 
 printf '# ours\nfirst-key\n\n  second-key \n' > keys

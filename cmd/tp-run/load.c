@@ -575,7 +575,7 @@ int load_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "clients", &l.clients, "LIST",
           "numbers of clients at a time (default: 1,8)", NULL, NULL },
         { OPT_STRING, '\0', "rate", &l.rates, "LIST",
-          "in place of these: requests a second, at random times", NULL, NULL },
+          "or requests a second, at random times", NULL, NULL },
         { OPT_STRING, '\0', "arrivals", &l.file, "FILE",
           "or at the times of FILE, a line each", NULL, NULL },
         { OPT_U64, '\0', "seed", &l.seed, "S", "of the random times", NULL, NULL },
