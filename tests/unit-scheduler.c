@@ -23,7 +23,7 @@ enum {
     TOLD = 7,
     PLACES = 5,
     DRAFTS = 3,
-    DRAFTED = 7,
+    DRAFTED = 4,
     CACHE = 8 * 16 /* tokens: texts are preempted */
 };
 
@@ -336,6 +336,7 @@ static int compare(const struct job *job, size_t seed, struct err *err)
 static int run_schedule(struct job *job, size_t seed, struct err *err)
 {
     size_t next = 0;
+    uint64_t drafted;
     struct rng r;
     int more = 1;
 
@@ -369,9 +370,13 @@ static int run_schedule(struct job *job, size_t seed, struct err *err)
                 scheduler_cancel(job->scheduler, t->id);
             t->over = true;
         }
+        drafted = scheduler_counts(job->scheduler).drafted;
         more = scheduler_step(job->scheduler, err);
         if (more < 0)
             return -1;
+        if (scheduler_counts(job->scheduler).drafted - drafted >
+            DRAFTED * (uint64_t)job->runner->nreplicas)
+            return err_set(err, ERR_INPUT, "a step has too many drafted tokens");
         for (size_t i = 0; i < 2 * TEXTS; i++)
             if (job->text[i].waits && !job->text[i].over &&
                 (!more || rng_below(&r, 4) == 0)) {
