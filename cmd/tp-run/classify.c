@@ -184,8 +184,10 @@ static void print_text(const struct classify *c, size_t at, const float *x, size
 static void add_tokens_text(const struct classify *c, const struct input *in,
                             size_t first, size_t last, struct str *out)
 {
+    const struct ids *ids = in->source.n ? &in->source : &in->ids;
+
     if (c->session->tokenizer)
-        tokenizer_decode(c->session->tokenizer, (const uint32_t *)in->ids.v + first,
+        tokenizer_decode(c->session->tokenizer, (const uint32_t *)ids->v + first,
                          last - first + 1, false, out);
 }
 

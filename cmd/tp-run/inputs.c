@@ -285,6 +285,22 @@ static bool has_features(const struct session *s)
     return rows_root(&s->rows, ROWS_SOURCE) != ROWS_SOURCE;
 }
 
+/* The ids become the source, and the decoder reads them one later: after the start id,
+ * or where the symbol "shifted" is 2, after the last of them. */
+static void shift(struct input *one, const struct session *s)
+{
+    double how = 0;
+
+    one->source = one->ids;
+    one->ids = (struct ids){ 0 };
+    if (!one->source.n)
+        return;
+    (void)!model_number(s->checkpoint->model, "shifted", &how);
+    ids_add(&one->ids, how > 1 ? one->source.v[one->source.n - 1] : s->start);
+    for (size_t i = 0; i + 1 < one->source.n; i++)
+        ids_add(&one->ids, one->source.v[i]);
+}
+
 static int use(struct input *one, const struct session *s, enum input_use use,
                struct err *err)
 {
@@ -295,6 +311,8 @@ static int use(struct input *one, const struct session *s, enum input_use use,
         one->source = one->ids;
         one->ids = (struct ids){ 0 };
     }
+    if (s->source && !has_features(s) && !one->source.n && use == INPUT_SHIFTED)
+        shift(one, s);
     if (s->source && has_features(s) && one->source.n)
         return err_set(err, ERR_INPUT, "%s: family %s reads no ids as its source",
                        one->name, s->checkpoint->model->family);
@@ -307,7 +325,7 @@ static int use(struct input *one, const struct session *s, enum input_use use,
                        one->name, s->checkpoint->model->family);
     if (check_source(one, s, err) < 0)
         return -1;
-    if (use != INPUT_GIVEN)
+    if (use != INPUT_GIVEN && use != INPUT_SHIFTED)
         begin_text(s, &one->ids);
     return 0;
 }

@@ -38,7 +38,9 @@ enum input_use {
     INPUT_PROMPT, /* the encoder input, unless a source is given; the output begins
                      with the start id */
     INPUT_TARGET, /* the decoder's text; the start id is prepended */
-    INPUT_GIVEN   /* the decoder's text, including the start id */
+    INPUT_GIVEN,  /* the decoder's text, including the start id */
+    INPUT_SHIFTED /* the same, or without a source the encoder input, and the decoder's
+                   * text is that, shifted by the start id */
 };
 
 struct inputs {

@@ -86,7 +86,10 @@ bool outputs_last(const struct session *s, const struct input *in, const float *
 
 int outputs_check_inputs(struct inputs *in, const struct session *s, struct err *err)
 {
-    if (inputs_use(in, s, INPUT_GIVEN, err) < 0)
+    double shifted = 0;
+
+    (void)!model_number(s->checkpoint->model, "shifted", &shifted);
+    if (inputs_use(in, s, shifted > 0 ? INPUT_SHIFTED : INPUT_GIVEN, err) < 0)
         return -1;
     for (size_t i = 0; i < in->n; i++) {
         const struct input *one = &in->v[i];

@@ -761,6 +761,12 @@ HEADS = {
     "biogpt-bare": (ENCODE, transformers.BioGptConfig(
         vocab_size=61, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20,
         max_position_embeddings=32), {}, None),
+    "bart-score": (CLASSIFY, transformers.BartConfig(
+        vocab_size=61, d_model=12, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
+        encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32, num_labels=3), {}, None),
+    "mbart-answers": (ANSWERS, transformers.MBartConfig(
+        vocab_size=61, d_model=12, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
+        encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32), {}, None),
     "t5-tags": (TAGS, transformers.T5Config(
         d_model=12, d_kv=4, d_ff=20, num_layers=2, num_heads=3, vocab_size=61, num_labels=3,
         relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
@@ -769,9 +775,11 @@ HEADS = {
 
 def write_heads(path, name):
     """The output under the name that tp-run gives it; a score is a row of its own."""
-    kind, _, how, _ = HEADS[name]
+    kind, config, how, _ = HEADS[name]
     ids = np.random.RandomState(zlib.crc32(name.encode())).randint(3, 60, 20).tolist()
-    if kind == CLASSIFY:
+    if kind == CLASSIFY and config.is_encoder_decoder:
+        ids.append(config.eos_token_id)  # whose row has the score
+    elif kind == CLASSIFY:
         ids += [0, 0]  # padding at the end is passed over
     model = getattr(transformers, kind).from_pretrained(
         path, dtype=torch.float64, experts_implementation="eager",
