@@ -91,6 +91,8 @@ static bool has_text(const struct json *choice)
     const struct json *text =
         delta ? json_get(delta, "content") : json_get(choice, "text");
 
+    if (!json_string(text) || !text->n)
+        text = json_get(delta, "reasoning_content");
     return json_string(text) && text->n;
 }
 
