@@ -283,6 +283,10 @@ cat > want << 'END'
     126  10-11          "<0x7A>"
 END
 ok "ids, bytes and pieces; parts of a character have all of it" cmp out want
+run tp-run tokens --tokenizer "$llama/tokenizer.model" -p ' is 日<u>z'
+ok "tokenizer.model may be named itself" cmp out want
+run tp-run tokens --count --no-special --tokenizer "$data/tokenizer/old/tekken/tekken.json" -p 'the'
+out_is 2 "so may tekken.json"
 run tp-run tokenize --json --no-special --tokenizer "$llama" -p ' is 日'
 out_is '{"type":"tokens","file":null,"count":5,"ids":[293,434,234,155,169],"pieces":["▁is","▁","<0xE6>","<0x97>","<0xA5>"],"offsets":[[0,3],[3,4],[4,7],[4,7],[4,7]]}' \
     "tokenize is its name too; JSON, without tokens around the text"

@@ -66,6 +66,9 @@ int tokenprint_open(struct tokenizer **out, const char *model, struct err *err)
         return -1;
     if (is_dir)
         return open_directory(out, model, err);
+    ret = oldfiles_open_file(out, model, err);
+    if (ret < 0 || *out)
+        return ret;
     ret = gguf_read_tokenizer(&made, model, err);
     if (ret == 0)
         ret = made ? tokenizer_parse(out, model, made, err)

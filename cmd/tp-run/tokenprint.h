@@ -7,7 +7,7 @@
 #include "lib/text/tokenizer.h"
 
 /* Opens the tokenizer MODEL: a directory with tokenizer.json or one of the older files,
- * a tokenizer.json, or a GGUF file. */
+ * a tokenizer.json, tokenizer.model or tekken.json, or a GGUF file. */
 MUST_CHECK int tokenprint_open(struct tokenizer **out, const char *model,
                                struct err *err);
 

@@ -1040,3 +1040,32 @@ out:
     free(path);
     return ret;
 }
+
+int oldfiles_open_file(struct tokenizer **out, const char *path, struct err *err)
+{
+    const char *name = fs_basename(path);
+    bool tekken = !strcmp(name, "tekken.json");
+    struct str json = { 0 };
+    char *bytes = NULL, *dir;
+    cJSON *config = NULL;
+    size_t n;
+    int ret = -1;
+
+    *out = NULL;
+    if (!tekken && !str_ends(name, ".model"))
+        return 0;
+    dir = fs_dirname_dup(path);
+    if (fs_read_regular(&bytes, &n, path, MOST, err) < 0 ||
+        read_json(&config, dir, "tokenizer_config.json", err) < 0)
+        goto out;
+    ret = tekken ? tekken_convert(&json, path, bytes, n, err)
+                 : oldfiles_sentencepiece(&json, path, bytes, n, NULL, config, err);
+    if (ret == 0)
+        ret = tokenizer_parse(out, path, str_text(&json), err);
+out:
+    cJSON_Delete(config);
+    str_clear(&json);
+    free(bytes);
+    free(dir);
+    return ret;
+}

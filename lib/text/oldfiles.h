@@ -20,6 +20,10 @@
  * NULL if DIR has none of these files. */
 MUST_CHECK int oldfiles_open(struct tokenizer **out, const char *dir,
                              const char *model_type, struct err *err);
+/* Opens PATH if its name is tekken.json or ends in .model, a SentencePiece BPE; *out is
+ * NULL if it is another. */
+MUST_CHECK int oldfiles_open_file(struct tokenizer **out, const char *path,
+                                  struct err *err);
 /* Converts the N bytes of a SentencePiece model (sentencepiece_model.proto) to a
  * tokenizer.json.  CONFIG is tokenizer_config.json, or NULL. */
 MUST_CHECK int oldfiles_sentencepiece(struct str *out, const char *path,
