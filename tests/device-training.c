@@ -291,7 +291,7 @@ static int store_step(struct gradients *g, struct optimizer *o, int micro,
     if (gradients_sum(g, err) < 0 || gradients_squares(g, word, err) < 0)
         return -1;
     add_number(m, squares_sum(word));
-    return optimizer_step(o, g->p, 1e-2, 3, err);
+    return optimizer_step(o, g->p, 1e-2, 3, 8, err);
 }
 
 /* OWNER updates its ranges of the weights. */

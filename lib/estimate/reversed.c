@@ -40,6 +40,14 @@ void reversed_clear(struct reversed_programs *known)
     *known = (struct reversed_programs){ 0 };
 }
 
+/* Does the config ask for a balance loss of experts? */
+static bool balances(const struct model *m)
+{
+    double x;
+
+    return model_number(m, "balance", &x) && x > 0;
+}
+
 /* The program of the rank at COORD, borrowed from KNOWN; NULL with *err set. */
 static const struct program *program_at(struct reversed_programs *known,
                                         const struct model *m,
@@ -50,6 +58,7 @@ static const struct program *program_at(struct reversed_programs *known,
     const struct program_options options = { .tail = TAIL_NLL,
                                              .reverse = true,
                                              .recompute = plan,
+                                             .balance = balances(m),
                                              .dropout = o->dropout ? -1 : 0 };
     int tp = o->mesh.size[MESH_TP], pp = o->mesh.size[MESH_PP];
     struct program **p;
