@@ -32,6 +32,7 @@ struct job {
     enum weights_form form;
     enum format kept;
     bool unfused; /* also without fusing */
+    bool held;    /* some values are bf16 */
     int *refused; /* shared: the ranks cannot run this */
 };
 
@@ -79,6 +80,14 @@ static bool is_narrow(const struct runner *r)
     return narrow;
 }
 
+static bool holds_bf16(const struct runner *r)
+{
+    for (int i = 0; i < r->program->nvalues; i++)
+        if (r->program->value[i].dtype == DTYPE_BF16)
+            return true;
+    return false;
+}
+
 /* What is reported is all that has been allocated, BEFORE apart; sets *times. */
 static int check_memory(const struct runner *r, uint64_t before, uint64_t *times,
                         struct err *err)
@@ -118,7 +127,9 @@ static int run_model(const struct job *job, const struct backend *ops, bool unfu
                      struct comm *world, struct outputs *out, struct err *err)
 {
     bool taken = job->tail != TAIL_NONE;
-    struct program_options options = { .tail = job->tail, .wanted = taken };
+    struct program_options options = { .tail = job->tail,
+                                       .wanted = taken,
+                                       .rounded = how->beside != NULL };
     struct engine_limits limits = {
         .tokens = PROMPT, .wanted = 2, .context = CONTEXT, .source = SOURCE
     };
@@ -146,6 +157,11 @@ static int run_model(const struct job *job, const struct backend *ops, bool unfu
     }
     if (check_memory(&r, before, &times, err) < 0)
         goto out;
+    if (job->held && holds_bf16(&r) != (ops == how->ops)) {
+        err_set(err, ERR_INPUT, "%s: values in bf16 are %s", ops->name,
+                ops == how->ops ? "missing" : "there");
+        goto out;
+    }
     out->narrow = is_narrow(&r);
     for (size_t at = 0; at < CONTEXT; at += at ? 1 : PROMPT) {
         struct segment s = { .input = { ids + at },
@@ -196,7 +212,8 @@ static int compare(void *arg, struct comm *world, struct err *err)
     struct outputs a = { 0 }, b = { 0 }, c = { 0 };
     int ret = -1;
 
-    if (run_model(job, &backend_cpu, false, world, &a, err) < 0 ||
+    if (run_model(job, how->beside ? how->beside : &backend_cpu, false, world, &a,
+                  err) < 0 ||
         run_model(job, how->ops, false, world, &b, err) < 0 ||
         (job->unfused && run_model(job, how->ops, true, world, &c, err) < 0))
         goto out;
@@ -268,6 +285,9 @@ static void try_model(const char *name, const char *path, int *refused)
                            .form = layouts[i].form,
                            .kept = layouts[i].kept,
                            .unfused = how->unfused && is_of(name, how->unfused_of),
+                           .held = layouts[i].form == WEIGHTS_STORED &&
+                                   layouts[i].pp == 1 && how->held &&
+                                   is_of(name, how->held),
                            .refused = refused };
         int sig, ret;
 
@@ -302,7 +322,7 @@ void device_report(bool passed, const char *why, const char *name)
         printf("# %s\n", why);
 }
 
-int device_models(const struct device_models *d)
+void device_models_try(const struct device_models *d)
 {
     char *models = str_dupf("%s/tests/data/models", getenv("top_srcdir"));
     struct dirent **entry;
@@ -315,7 +335,8 @@ int device_models(const struct device_models *d)
         char *path = fs_join_dup(models, entry[i]->d_name);
         char *config = fs_join_dup(path, "config.json");
 
-        if (entry[i]->d_name[0] != '.' && access(config, F_OK) == 0)
+        if (entry[i]->d_name[0] != '.' && access(config, F_OK) == 0 &&
+            is_of(entry[i]->d_name, d->only))
             try_model(entry[i]->d_name, path, refused);
         free(config);
         free(path);
@@ -323,5 +344,11 @@ int device_models(const struct device_models *d)
     }
     free(n < 0 ? NULL : entry);
     free(models);
+    munmap(refused, PAGE);
+}
+
+int device_models(const struct device_models *d)
+{
+    device_models_try(d);
     return tap_done();
 }

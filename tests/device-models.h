@@ -10,6 +10,11 @@
 
 struct device_models {
     const struct backend *ops;
+    const struct backend *beside; /* instead of the CPU, and both round (--compute
+                                   * bf16); NULL: the CPU, and neither does */
+    const char *const *only;      /* these models, NULL at the end; NULL: all */
+    const char *const *held;      /* of these some values are bf16 on OPS, and none on
+                                   * BESIDE; or NULL */
     double bound;          /* results differ by at most so much of the largest; */
     double narrow;         /* the same where all products' weights have 16 bits */
     void (*begin)(void);   /* before a model; or NULL */
@@ -30,7 +35,9 @@ struct device_models {
 /* A test of its own, before those of device_models; WHY is printed if it has not
  * passed. */
 void device_report(bool passed, const char *why, const char *name);
-/* A test for each model and layout; returns a program's status. */
+/* A test for each model and layout. */
+void device_models_try(const struct device_models *d);
+/* The same, the last of a program, whose status is returned. */
 int device_models(const struct device_models *d);
 
 #endif

@@ -49,7 +49,24 @@ int main(void)
                                               "CUDA's kernels give what the CPU's do",
                                           .some = some };
 
+    static const char *const rounded[] = { "deepseek-v2", "gpt-oss-odd", "llama-yarn",
+                                           "mixtral",     "neox",        NULL };
+    static struct backend wide;
+    const struct device_models held = { .ops = &backend_cuda,
+                                        .beside = &wide,
+                                        .only = rounded,
+                                        .held = rounded,
+                                        .coded = true,
+                                        .begin = fake_forget,
+                                        .has_run = has_run,
+                                        .count = count,
+                                        .claim = "values in bf16 change no bit on CUDA",
+                                        .some = rounded };
+
     setenv("FAKE_GPUS", "3", 0);
+    wide = backend_cuda;
+    wide.bf16 = NULL;
     device_store(&models);
+    device_models_try(&held);
     return device_models(&models);
 }

@@ -295,14 +295,15 @@ told=0 wrong=0 turn=0 every=6
 for dir in "$models"/*/; do
     turn=$((turn + 1))
     [ $((turn % ${EVERY-$every})) = 0 ] || continue
+    compute=f32
     case $((turn % 5)) in
-    0) layout= ;;
-    1) layout="--tp 2" ;;
+    0) layout='' compute=bf16 ;;
+    1) layout="--tp 2" compute=bf16 ;;
     2) layout="--pp 2" ;;
-    3) layout="--sp 2" ;;
+    3) layout="--sp 2" compute=bf16 ;;
     4) layout="--tp 2 --pp 2" ;;
     esac
-    foretold "$dir" "$layout" "--compute f32 --kv-dtype f32"
+    foretold "$dir" "$layout" "--compute $compute --kv-dtype f32"
 done
 ok "a GPU has what is foretold, of $told models" test $wrong = 0 -a $told -gt $((every == 6 ? 15 : 1))
 told=0

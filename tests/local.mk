@@ -31,6 +31,7 @@ unit_tests = \
     %D%/unit-comm \
     %D%/unit-data \
     %D%/unit-fuse \
+    %D%/unit-types \
     %D%/unit-formats \
     %D%/unit-init \
     %D%/unit-keys \
@@ -66,6 +67,8 @@ tests_unit_ckpt_SOURCES = %D%/unit-ckpt.c %D%/fuzz/seal.h
 tests_unit_comm_SOURCES = %D%/unit-comm.c %D%/all-ranks.c %D%/all-ranks.h
 tests_unit_comm_LDADD = $(test_libs)
 tests_unit_cpu_LDADD = $(test_libs)
+tests_unit_types_SOURCES = %D%/unit-types.c %D%/device-models.c %D%/device-models.h
+tests_unit_types_LDADD = $(program_libs)
 tests_unit_fuse_SOURCES = %D%/unit-fuse.c %D%/device-models.c %D%/device-models.h
 tests_unit_fuse_LDADD = $(program_libs)
 tests_unit_device_SOURCES = %D%/unit-device.c %D%/device-models.c %D%/device-models.h %D%/device-training.c %D%/device-training.h

@@ -216,14 +216,15 @@ models=0 wrong=0
 turn=0
 for dir in "$data"/models/*/; do
     turn=$((turn + 1))
+    compute=f32
     case $((turn % 5)) in
-    0) layout= ;;
-    1) layout="--tp 2" ;;
+    0) layout='' compute=bf16 ;;
+    1) layout="--tp 2" compute=bf16 ;;
     2) layout="--pp 2" ;;
-    3) layout="--sp 2" ;;
+    3) layout="--sp 2" compute=bf16 ;;
     4) layout="--tp 2 --pp 2" ;;
     esac
-    foretold "$dir" "$layout" "--compute f32 --kv-dtype f32"
+    foretold "$dir" "$layout" "--compute $compute --kv-dtype f32"
 done
 ok "tp-run has what is foretold, of $models models" test $wrong = 0
 ok "which are most of them" test $models -gt 100

@@ -103,8 +103,13 @@ out_has "gated_linear of the next 4" "and so do gate and up"
 ok "fusing changes no cost" test "$(grep '^total: ' out | cut -d, -f2-)" = "$(cat costs)"
 run tp-run program --pass fuse --json "$bard"
 ok "JSON says it, too" test "$(grep -c '"op":"rope_keep","parts":4}' out)" -eq 6
+run tp-run program --compute bf16 --pass types "$bard"
+out_has "bf16 replicated = attention(" "what products alone read is bf16 with --compute bf16"
+ok "and residual streams are not" sh -c '! grep -q "bf16 replicated = add(" out'
+run tp-run program --pass types "$bard"
+ok "nothing is without it" test "$(grep '^total: ' out | cut -d, -f2-)" = "$(cat costs)"
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
-err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, fuse, lifetimes" "with those that are"
+err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, types, fuse, lifetimes" "with those that are"
 
 done_testing

@@ -141,7 +141,7 @@ static int amx_rows(struct device *d, float *y, const float *x, size_t rows,
                     struct err *err)
 {
     (void)tree;
-    return cpu_amx_rows(d, y, x, rows, w, err);
+    return cpu_amx_rows(d, y, x, FORMAT_F32, rows, w, err);
 }
 
 static int transposed_matmul(struct device *d, float *y, const float *x, size_t rows,
@@ -157,7 +157,7 @@ static int transposed_linear(struct device *d, float *y, const float *x, size_t 
                              struct err *err)
 {
     (void)tree;
-    return cpu_transposed_linear(d, y, x, rows, w, err);
+    return cpu_transposed_linear(d, y, x, FORMAT_F32, rows, w, err);
 }
 
 enum product {
@@ -574,7 +574,7 @@ static void numbers_are_rounded(void)
 
         memcpy(&x[i], &bits, sizeof(bits));
     }
-    wrong += cpu_linear_rounded(team, y, x, COUNT, &w, NULL, &err) < 0;
+    wrong += cpu_linear_rounded(team, y, x, FORMAT_F32, COUNT, &w, NULL, &err) < 0;
     for (size_t i = 0; i < COUNT; i++) {
         float want = dtype_bf16_to_f32(dtype_f32_to_bf16(x[i]));
 
@@ -721,7 +721,8 @@ static void groups_are_normed(bool center, enum format t)
     cpu_group_sum(team, square, x, WIDTH, sum, GROUPS, WIDTH);
     for (int g = 0; g < GROUPS; g++)
         square[g] = 1 / sqrt(square[g] / WIDTH);
-    cpu_group_scale(team, y, x, center ? sum : NULL, square, GROUPS, WIDTH, &w, 1, &b);
+    cpu_group_scale(team, y, FORMAT_F32, x, center ? sum : NULL, square, GROUPS, WIDTH,
+                    &w, 1, &b);
     tap_ok(furthest(y, want, N) < 1e-6, "%s norm with weights in %s",
            center ? "a layer" : "an RMS", format_name(t));
     matrix_free(&w);

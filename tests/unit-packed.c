@@ -373,7 +373,8 @@ static void widened_codes_are_right(enum format f)
         for (int threads = 1; threads <= 3 && cpu_has_amx_rows(rows, &w); threads++) {
             struct device *d = device_new(threads);
 
-            same &= cpu_amx_rows(d, threads > 1 ? z : y, x, rows, &w, &err) == 0;
+            same &= cpu_amx_rows(d, threads > 1 ? z : y, x, FORMAT_F32, rows, &w,
+                                 &err) == 0;
             same &= threads == 1 || !memcmp(y, z, n * sizeof(*y));
             backend_cpu.close(d);
             worst = fmax(worst, error_of(y, taken, rows, &w));

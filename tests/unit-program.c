@@ -403,6 +403,157 @@ static void test_fused(void)
     check_fused("deepseek_v2", deepseek, 1, (int[]){ 3, 2, 3, 0 });
 }
 
+/* ---- types ---- */
+
+/* Takes all, but not what REFUSED says: an operation's operands, and rows for the
+ * weight of one tensor. */
+struct refused {
+    enum op op;
+    unsigned bf16;
+    const char *tensor; /* part of its name, or NULL: of every one */
+};
+
+static bool takes_but(void *arg, const struct program *p, const struct inst *inst,
+                      unsigned bf16)
+{
+    const struct refused *r = arg;
+
+    return inst->op != r->op || !(bf16 & r->bf16) ||
+           (r->tensor &&
+            !strstr(p->model->tensor[p->weight[inst->weight].tensor].name, r->tensor));
+}
+
+static struct program *build_typed(const struct model *m, enum mesh_axis axis,
+                                   int ranks, const struct program_options *like,
+                                   const struct refused *r)
+{
+    struct program_options opt = *like;
+    const int coord[MESH_NAXES] = { 0 };
+    int size[MESH_NAXES] = { 0 };
+    struct program *p = NULL;
+    struct err err = { 0 };
+    struct mesh mesh;
+
+    size[axis] = ranks;
+    opt.types = program_types_all;
+    if (r)
+        opt.types = (struct program_types){ takes_but, (void *)(uintptr_t)r };
+    if (mesh_set(&mesh, size, NULL, &err) < 0 ||
+        program_build(&p, m, &mesh, coord, &opt, &err) < 0)
+        give_up(&err);
+    return p;
+}
+
+/* How many results of OP are bf16. */
+static int held(const struct program *p, enum op op)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->ninsts; i++)
+        n += p->inst[i].op == op && p->value[p->inst[i].dst].dtype == DTYPE_BF16;
+    return n;
+}
+
+static int held_in_all(const struct program *p)
+{
+    int n = 0;
+
+    for (int v = 0; v < p->nvalues; v++)
+        n += p->value[v].dtype == DTYPE_BF16;
+    return n;
+}
+
+/* Who reads V in bf16: products, and copies to a value in bf16; nobody in f32. */
+static bool rounds_what_it_holds(const struct program *p)
+{
+    for (int i = 0; i < p->ninsts; i++)
+        for (int k = 0; k < p->inst[i].nsrc; k++) {
+            const struct inst *inst = &p->inst[i];
+            bool copy = inst->op == OP_TAKE || inst->op == OP_EXPERT_GATHER ||
+                        inst->op == OP_ALL_TO_ALL;
+            bool narrow = p->value[inst->dst].dtype == DTYPE_BF16;
+
+            if (copy && k == 0 &&
+                narrow != (p->value[inst->src[0]].dtype == DTYPE_BF16))
+                return false;
+            if (p->value[inst->src[k]].dtype == DTYPE_BF16 && inst->op != OP_LINEAR &&
+                !(copy && k == 0))
+                return false;
+        }
+    for (int i = 0; i < p->noutputs; i++)
+        if (p->value[p->output[i].value].dtype == DTYPE_BF16)
+            return false;
+    return true;
+}
+
+static void test_types(void)
+{
+    const struct program_options
+        plain = { .tail = TAIL_NLL, .wanted = true },
+        rounded = { .tail = TAIL_NLL, .wanted = true, .rounded = true },
+        traced = { .tail = TAIL_NONE, .rounded = true, .trace = true },
+        trained = { .tail = TAIL_NLL, .rounded = true, .reverse = true };
+    const struct refused no_mul = { OP_MUL, BF16_RESULT, NULL },
+                         no_up = { OP_LINEAR, 1 << 0, "up_proj" },
+                         no_router = { OP_LINEAR, 1 << 0, "gate.weight" },
+                         no_gather = { OP_EXPERT_GATHER, BF16_RESULT, NULL };
+    struct model *m = open_model(llama);
+    struct program *p = build_typed(m, MESH_TP, 1, &plain, NULL), *wide = p;
+
+    tap_ok(!held_in_all(p), "without rounding all values are f32");
+    p = build_typed(m, MESH_TP, 1, &trained, NULL);
+    tap_ok(!held_in_all(p), "and with a derivative");
+    program_free(p);
+    p = build_typed(m, MESH_TP, 1, &rounded, NULL);
+    /* of two layers: two norms, attention, and gate times up; and the last norm */
+    tap_ok(held(p, OP_RMSNORM) == 5 && held(p, OP_ATTENTION) == 2 &&
+               held(p, OP_MUL) == 2 && held_in_all(p) == 9,
+           "llama: what products alone read is bf16: %d values", held_in_all(p));
+    tap_ok(rounds_what_it_holds(p), "llama: and nothing else reads it");
+    tap_ok(arena_of(p) < arena_of(wide), "llama: the arena is smaller: %llu of %llu",
+           (unsigned long long)arena_of(p), (unsigned long long)arena_of(wide));
+    program_free(wide);
+    program_free(p);
+    p = build_typed(m, MESH_TP, 2, &rounded, NULL);
+    tap_ok(held_in_all(p) == 9 && rounds_what_it_holds(p),
+           "llama on tp 2: the same values");
+    program_free(p);
+    p = build_typed(m, MESH_SP, 2, &rounded, NULL);
+    tap_ok(held_in_all(p) == 7 && !held(p, OP_ATTENTION),
+           "llama on sp 2: attention is merged in f32");
+    program_free(p);
+    p = build_typed(m, MESH_TP, 1, &traced, NULL);
+    tap_ok(rounds_what_it_holds(p) && !held(p, OP_MUL), "outputs stay f32");
+    program_free(p);
+    p = build_typed(m, MESH_TP, 1, &rounded, &no_mul);
+    tap_ok(held_in_all(p) == 7 && !held(p, OP_MUL),
+           "a result that its kernel makes in f32 alone is f32");
+    program_free(p);
+    p = build_typed(m, MESH_TP, 1, &rounded, &no_up);
+    tap_ok(held_in_all(p) == 7 && held(p, OP_RMSNORM) == 3,
+           "and what one of several products does not round");
+    program_free(p);
+    model_free(m);
+
+    m = open_model(mixtral);
+    p = build_typed(m, MESH_EP, 2, &rounded, NULL);
+    tap_ok(held(p, OP_EXPERT_GATHER) == 2 && held(p, OP_ALL_TO_ALL) == 2 &&
+               rounds_what_it_holds(p),
+           "mixtral on ep 2: rows are sent to experts in bf16, and come back in f32");
+    program_free(p);
+    p = build_typed(m, MESH_EP, 2, &rounded, &no_router);
+    tap_ok(!held(p, OP_EXPERT_GATHER) && !held(p, OP_ALL_TO_ALL) &&
+               held(p, OP_RMSNORM) == 3 && rounds_what_it_holds(p),
+           "in f32 where the router needs them so: a copy has the type of its source");
+    program_free(p);
+    p = build_typed(m, MESH_EP, 2, &rounded, &no_gather);
+    tap_ok(!held(p, OP_EXPERT_GATHER) && !held(p, OP_ALL_TO_ALL) &&
+               rounds_what_it_holds(p),
+           "and where they cannot be gathered");
+    program_free(p);
+    model_free(m);
+}
+
 int main(void)
 {
     test_flops();
@@ -416,5 +567,6 @@ int main(void)
     check_readers("olmo2", olmo2);
     test_print();
     test_fused();
+    test_types();
     return tap_done();
 }

@@ -6,6 +6,7 @@
 #include "cmd/conversion.h"
 #include "cmd/meshopt.h"
 #include "cmd/tp-run/commands.h"
+#include "cmd/tp-run/session.h"
 #include "lib/program/print.h"
 #include "lib/reshard/summary.h"
 
@@ -15,7 +16,7 @@ struct request {
     struct mesh_options mesh;
     const char *family, *config, *pass, *recompute;
     uint64_t tokens;
-    int rank;
+    int rank, compute; /* enum session_compute */
     bool rank_given, json, train, deterministic;
 };
 
@@ -31,6 +32,8 @@ static int build(struct program **out, const struct model *m, const struct mesh 
                                        .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL,
                                    .wanted = true,
+                                   .rounded = r->compute == COMPUTE_BF16,
+                                   .types = program_types_all,
                                    .deterministic = r->deterministic,
                                    .pass = r->pass };
     struct err first = { 0 };
@@ -112,6 +115,8 @@ int program_main(const char *program, int argc, char **argv)
           "with --train: compute activations again", NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &r.deterministic, NULL,
           "with the same bits on 1, 2, 4 and 8 ranks", NULL, NULL },
+        { OPT_CHOICE, '\0', "compute", &r.compute, "TYPE",
+          "as TYPE is computed with: f32, bf16", session_compute_names, NULL },
         { OPT_STRING, '\0', "pass", &r.pass, "NAME",
           "as the compiler's pass NAME leaves it", NULL, NULL },
         { OPT_STRING, '\0', "family", &r.family, "FILE",

@@ -116,5 +116,6 @@ const struct backend backend_cpu = {
     .taken = taken,
     .kernel = cpu_kernels,
     .limits = cpu_limits,
+    .bf16 = cpu_bf16,
     .array = cpu_arrays,
 };

@@ -30,16 +30,16 @@ void cpu_embedding(struct device *d, float *y, const struct matrix *w,
 MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                           const struct matrix *w, const struct sum_tree *tree,
                           struct err *err);
-/* The same for w in bf16, with x rounded to bf16; uses AVX512-BF16's products of pairs
- * if the CPU has them. */
-MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const float *x,
-                                  size_t rows, const struct matrix *w,
+/* The same for w in bf16, with x rounded to bf16, or in bf16 if TYPE says so and not
+ * f32; uses AVX512-BF16's products of pairs if the CPU has them. */
+MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const void *x,
+                                  enum format type, size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
 /* The same without TREE by AMX, also for codes of 4 bits, which are rounded to
  * bf16: other bits than those of the products above.  cpu_has_amx_rows: is it made for
  * ROWS rows on this CPU? */
-MUST_CHECK int cpu_amx_rows(struct device *d, float *y, const float *x, size_t rows,
-                            const struct matrix *w, struct err *err);
+MUST_CHECK int cpu_amx_rows(struct device *d, float *y, const void *x, enum format type,
+                            size_t rows, const struct matrix *w, struct err *err);
 bool cpu_has_amx_rows(size_t rows, const struct matrix *w);
 /* Rounds N floats at X to bf16 at TO. */
 void cpu_round_bf16(uint16_t *to, const float *x, size_t n);
@@ -73,13 +73,16 @@ MUST_CHECK int cpu_transposed_matmul(struct device *d, float *y, const float *x,
                                      size_t rows, const struct matrix *w,
                                      struct err *err);
 bool cpu_has_transposed_matmul(size_t rows, const struct matrix *w);
-MUST_CHECK int cpu_transposed_linear(struct device *d, float *y, const float *x,
-                                     size_t rows, const struct matrix *w,
-                                     struct err *err);
+MUST_CHECK int cpu_transposed_linear(struct device *d, float *y, const void *x,
+                                     enum format type, size_t rows,
+                                     const struct matrix *w, struct err *err);
 bool cpu_has_transposed_linear(size_t rows, const struct matrix *w);
 /* y may be x or z */
 void cpu_add(struct device *d, float *y, const float *x, const float *z, size_t n);
 void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t n);
+/* The same, rounded to bf16; y is neither. */
+void cpu_mul_bf16(struct device *d, uint16_t *y, const float *x, const float *z,
+                  size_t n);
 void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n);
 /* y[t] = x[t] s[t]; y may be x */
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
@@ -99,9 +102,10 @@ bool cpu_route_near(const struct inst *inst, const float *x, const int32_t *choi
 /* The sum of their exponentials, relative to that of the choice. */
 double cpu_route_softmax(const struct inst *inst, const float *x, size_t cols,
                          const int32_t *choice, uint64_t i);
-/* y[i] = x[row[i]], and y[row[i]] += r[row[i]][col] x[i] with R_COLS columns in r */
-void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
-                   size_t rows, size_t cols);
+/* y[i] = x[row[i]], in rows of BYTES; and y[row[i]] += r[row[i]][col] x[i] with R_COLS
+ * columns in r */
+void cpu_take_rows(struct device *d, void *y, const void *x, const int32_t *row,
+                   size_t rows, size_t bytes);
 void cpu_add_rows(struct device *d, float *y, const float *x, const int32_t *row,
                   size_t rows, size_t cols, const float *r, size_t r_cols, size_t col);
 /* of each of inst->head.count heads: y = a, then b */
@@ -123,6 +127,8 @@ void cpu_clip(struct device *d, float *y, const float *x, double least, double m
               size_t n);
 void cpu_activation(struct device *d, float *y, const float *x, enum activation act,
                     size_t n);
+void cpu_activation_bf16(struct device *d, uint16_t *y, const float *x,
+                         enum activation act, size_t n);
 /* Huang and Schlag 2024, arXiv:2411.13010, eq. 6: with b XIELU_LEAST and e XIELU_NEAR,
  * b x + above x^2 where x > 0, and b x + below (exp(min(x, e)) - 1 - x) elsewhere */
 #define XIELU_LEAST 0.5f
@@ -143,10 +149,12 @@ void cpu_mul_vector(struct device *d, float *y, const float *x, const struct mat
 void cpu_group_sum(struct device *d, double *sum, const float *x, size_t stride,
                    const double *mean, size_t groups, size_t width);
 /* y = (x - mean[g]) * factor[g] * (w + plus) + b; MEAN and W may be NULL, B too.  W and
- * B have WIDTH columns, or those of several groups, and repeat. */
-void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
-                     const double *factor, size_t groups, size_t width,
-                     const struct matrix *w, double plus, const struct matrix *b);
+ * B have WIDTH columns, or those of several groups, and repeat.  y is of TYPE, f32 or
+ * bf16. */
+void cpu_group_scale(struct device *d, void *y, enum format type, const float *x,
+                     const double *mean, const double *factor, size_t groups,
+                     size_t width, const struct matrix *w, double plus,
+                     const struct matrix *b);
 /* rotate each head by angles[row]: dim/2 cosines, then dim/2 sines */
 void cpu_rope(struct device *d, float *y, const float *x, size_t rows, size_t cols,
               size_t head, const struct rope *r, const float *angles);
@@ -267,6 +275,8 @@ bool cpu_outer(float *c, size_t ldc, const float *a, size_t lda, size_t m,
  * cpu_arranged of them, N and zeros. */
 size_t cpu_arranged(enum format type, size_t n);
 void cpu_arrange(float *to, const float *x, enum format type, size_t n);
+/* The same of X in bf16, for weights of 16 bits. */
+void cpu_arrange_bf16(float *to, const uint16_t *x, size_t n);
 /* Parts of such products, made by one thread: y[M][N] = x w^T over all columns of W,
  * rows FIRST to FIRST + N of it, x arranged; PANEL is room for cpu_panel_floats(), or
  * NULL when M is small.  And y[M][N] = x w over the rows ROW to ROW + IN, columns FIRST

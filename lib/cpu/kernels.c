@@ -30,6 +30,17 @@ static const float *source(const struct call *c, int k)
     return c->x[k].data;
 }
 
+static bool is_bf16(const struct buffer *b)
+{
+    return b->format == FORMAT_BF16;
+}
+
+/* Bytes of a row of B, which is no cache. */
+static size_t row_bytes(const struct buffer *b)
+{
+    return b->cols * (size_t)format_bits(b->format) / 8;
+}
+
 /* ---- products and elementwise operations ---- */
 
 static int kernel_embedding(struct device *d, const struct call *c, struct err *err)
@@ -55,16 +66,18 @@ static bool is_loose(const struct call *c)
 static int kernel_linear(struct device *d, const struct call *c, struct err *err)
 {
     const bool loose = is_loose(c);
+    const enum format type = c->x[0].format;
 
     if (cpu_has_codes(c->w) && c->inst->back) {
         cpu_codes_back(d, result(c), source(c, 0), rows_of(&c->y), c->w);
         return 0;
     }
     if (loose && cpu_has_amx_rows(rows_of(&c->y), c->w))
-        return cpu_amx_rows(d, result(c), source(c, 0), rows_of(&c->y), c->w, err);
+        return cpu_amx_rows(d, result(c), c->x[0].data, type, rows_of(&c->y), c->w,
+                            err);
     if (loose && cpu_has_transposed_linear(rows_of(&c->y), c->w))
-        return cpu_transposed_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
-                                     err);
+        return cpu_transposed_linear(d, result(c), c->x[0].data, type, rows_of(&c->y),
+                                     c->w, err);
     if (loose && cpu_has_codes_bf16dot(rows_of(&c->y), c->w))
         return cpu_codes_bf16dot(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                                  tree_of(c, c->inst->tree), err);
@@ -72,9 +85,11 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
         return (loose ? cpu_codes_rounded
                       : cpu_codes_linear)(d, result(c), source(c, 0), rows_of(&c->y),
                                           c->w, tree_of(c, c->inst->tree), err);
-    return (c->program->rounded ? cpu_linear_rounded : cpu_linear)(
-        d, result(c), source(c, 0), rows_of(&c->y), c->w, tree_of(c, c->inst->tree),
-        err);
+    if (c->program->rounded)
+        return cpu_linear_rounded(d, result(c), c->x[0].data, type, rows_of(&c->y),
+                                  c->w, tree_of(c, c->inst->tree), err);
+    return cpu_linear(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                      tree_of(c, c->inst->tree), err);
 }
 
 static int kernel_matmul(struct device *d, const struct call *c, struct err *err)
@@ -110,7 +125,10 @@ static int kernel_add(struct device *d, const struct call *c, struct err *err)
 static int kernel_mul(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_mul(d, result(c), source(c, 0), source(c, 1), count_of(&c->y));
+    if (is_bf16(&c->y))
+        cpu_mul_bf16(d, c->y.data, source(c, 0), source(c, 1), count_of(&c->y));
+    else
+        cpu_mul(d, result(c), source(c, 0), source(c, 1), count_of(&c->y));
     return 0;
 }
 
@@ -153,7 +171,10 @@ static int kernel_mul_rows(struct device *d, const struct call *c, struct err *e
 static int kernel_activation(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_activation(d, result(c), source(c, 0), c->inst->act, count_of(&c->y));
+    if (is_bf16(&c->y))
+        cpu_activation_bf16(d, c->y.data, source(c, 0), c->inst->act, count_of(&c->y));
+    else
+        cpu_activation(d, result(c), source(c, 0), c->inst->act, count_of(&c->y));
     return 0;
 }
 
@@ -224,8 +245,8 @@ static int norm(struct device *d, const struct call *c, bool centred, struct err
     cpu_group_sum(d, factor, source(c, 0), width, mean, groups, width);
     for (size_t i = 0; i < groups; i++)
         factor[i] = factor_of(c->inst, factor[i]);
-    cpu_group_scale(d, result(c), source(c, 0), centred ? mean : NULL, factor, groups,
-                    width, c->w, c->inst->norm.plus_one, c->w2);
+    cpu_group_scale(d, c->y.data, c->y.format, source(c, 0), centred ? mean : NULL,
+                    factor, groups, width, c->w, c->inst->norm.plus_one, c->w2);
     cpu_give(d, all);
     return 0;
 }
@@ -322,8 +343,9 @@ static int apply_norm(struct device *d, const struct call *c, const double *squa
         factor[i] = factor_of(c->inst, squares[i]);
     }
     if (c->inst->norm.width)
-        cpu_group_scale(d, result(c), source(c, 0), sum ? mean : NULL, factor, rows,
-                        c->inst->norm.width, c->w, c->inst->norm.plus_one, c->w2);
+        cpu_group_scale(d, c->y.data, c->y.format, source(c, 0), sum ? mean : NULL,
+                        factor, rows, c->inst->norm.width, c->w, c->inst->norm.plus_one,
+                        c->w2);
     cpu_give(d, all);
     return 0;
 }
@@ -821,7 +843,8 @@ static int kernel_expert_index(struct device *d, const struct call *c, struct er
 static int kernel_expert_gather(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_take_rows(d, result(c), source(c, 0), c->x[1].data, rows_of(&c->y), c->y.cols);
+    cpu_take_rows(d, c->y.data, c->x[0].data, c->x[1].data, rows_of(&c->y),
+                  row_bytes(&c->y));
     return 0;
 }
 
@@ -844,28 +867,28 @@ static int kernel_expert_combine(struct device *d, const struct call *c,
 
 static int kernel_segment(struct device *d, const struct call *c, struct err *err)
 {
-    size_t rows = rows_of(&c->y), cols = c->y.cols;
+    size_t rows = rows_of(&c->y), bytes = row_bytes(&c->y), all = row_bytes(&c->x[0]);
+    const char *from = (const char *)c->x[0].data +
+                       c->inst->segment.first * (size_t)format_bits(c->y.format) / 8;
 
     (void)d;
     (void)err;
     for (size_t i = 0; i < rows; i++)
-        memcpy(result(c) + i * cols,
-               source(c, 0) + i * c->x[0].cols + c->inst->segment.first,
-               cols * sizeof(float));
+        memcpy((char *)c->y.data + i * bytes, from + i * all, bytes);
     return 0;
 }
 
 /* y[i] = x[row[i]]; zeros if the row is on another rank. */
 static void copy_rows(const struct call *c, const int32_t *row)
 {
-    size_t rows = rows_of(&c->y), cols = c->y.cols;
+    size_t rows = rows_of(&c->y), bytes = row_bytes(&c->y);
+    char *to = c->y.data;
 
-    for (size_t i = 0; i < rows; i++)
+    for (size_t i = 0; i < rows; i++, to += bytes)
         if (row[i] >= 0)
-            memcpy(result(c) + i * cols, source(c, 0) + (size_t)row[i] * cols,
-                   cols * sizeof(float));
+            memcpy(to, (const char *)c->x[0].data + (size_t)row[i] * bytes, bytes);
         else
-            memset(result(c) + i * cols, 0, cols * sizeof(float));
+            memset(to, 0, bytes);
 }
 
 static int kernel_take(struct device *d, const struct call *c, struct err *err)
@@ -910,16 +933,18 @@ static int kernel_slice(struct device *d, const struct call *c, struct err *err)
 {
     const struct gather *g = &c->program->gather[c->inst->gather.gather];
     const struct runs *runs = &g->runs[c->program->coord[MESH_TP]];
-    size_t rows = rows_of(&c->y), whole = c->x[0].cols;
-    float *to = result(c);
+    size_t rows = rows_of(&c->y), whole = row_bytes(&c->x[0]);
+    size_t unit = (size_t)format_bits(c->y.format) / 8;
+    const char *from = c->x[0].data;
+    char *to = c->y.data;
 
     (void)d;
     (void)err;
     for (size_t i = 0; i < rows; i++)
         for (size_t k = 0; k < runs->n; k++) {
-            memcpy(to, source(c, 0) + i * whole + runs->v[k].start,
-                   runs->v[k].count * sizeof(*to));
-            to += runs->v[k].count;
+            memcpy(to, from + i * whole + runs->v[k].start * unit,
+                   runs->v[k].count * unit);
+            to += runs->v[k].count * unit;
         }
     return 0;
 }
@@ -1118,11 +1143,11 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
             continue;
         for (int k = 0; k < c->inst->nsrc; k++)
             if (c->x[k].rows == sent) {
-                one.x[k].data = (float *)c->x[k].data + first * c->x[k].cols;
+                one.x[k].data = (char *)c->x[k].data + first * row_bytes(&c->x[k]);
                 one.x[k].rows = &rows;
             }
         if (c->y.rows == sent) {
-            one.y.data = (float *)c->y.data + first * c->y.cols;
+            one.y.data = (char *)c->y.data + first * row_bytes(&c->y);
             one.y.rows = &rows;
         } else { /* the gradient of its weight */
             one.y.data = (float *)c->y.data + e * c->y.cols;

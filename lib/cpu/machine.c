@@ -162,8 +162,9 @@ static double own_rate(struct device *d, struct job *j, size_t threads, struct e
         double start = clock_seconds(), p;
 
         /* one thread's rows by all threads' outputs fill c */
-        if ((amx_has() ? cpu_amx_rows(d, j->c, j->a, j->n, &w, err)
-                       : cpu_linear_rounded(d, j->c, j->a, j->n, &w, NULL, err)) < 0)
+        if ((amx_has() ? cpu_amx_rows(d, j->c, j->a, FORMAT_F32, j->n, &w, err)
+                       : cpu_linear_rounded(d, j->c, j->a, FORMAT_F32, j->n, &w, NULL,
+                                            err)) < 0)
             return -1;
         p = 2 * n * n * n * (double)threads / (clock_seconds() - start);
         best = p > best ? p : best;

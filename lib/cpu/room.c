@@ -116,6 +116,21 @@ static uint64_t (*const room_of[OP_COUNT])(const struct cpu_most *m) = {
 /* None: see lib/cpu/kernels.c. */
 const bool cpu_fuses[OP_COUNT] = { false };
 
+const unsigned cpu_bf16[OP_COUNT] = {
+    [OP_LINEAR] = 1 << 0,
+    [OP_MUL] = BF16_RESULT,
+    [OP_ACTIVATION] = BF16_RESULT,
+    [OP_RMSNORM] = BF16_RESULT,
+    [OP_LAYERNORM] = BF16_RESULT,
+    [OP_RMS_APPLY] = BF16_RESULT,
+    [OP_LAYER_APPLY] = BF16_RESULT,
+    [OP_EXPERT_GATHER] = BF16_RESULT | 1 << 0,
+    [OP_SEGMENT] = BF16_RESULT | 1 << 0,
+    [OP_TAKE] = BF16_RESULT | 1 << 0,
+    [OP_FIRST] = BF16_RESULT | 1 << 0,
+    [OP_SLICE] = BF16_RESULT | 1 << 0,
+};
+
 static void look_at(struct cpu_most *m, int v)
 {
     const struct value *its = &m->program->value[v];

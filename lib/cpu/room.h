@@ -22,6 +22,8 @@ uint64_t cpu_room(const struct program *p, const struct room_limits *limits);
 
 /* Which fused operations there are kernels for. */
 extern const bool cpu_fuses[OP_COUNT];
+/* Which operands kernels take in bf16 (backend.bf16). */
+extern const unsigned cpu_bf16[OP_COUNT];
 
 /* y = x w^T and y = x w with IN terms, summed by TREE or, NULL, in any order; by heads
  * of IN terms. */

@@ -7,7 +7,8 @@
  *
  * Each row of the table of operations (program/op.h) that runs on a device has one
  * kernel. All kernels have the same signature: the instruction and its buffers in, a
- * status out. Activations are row-major [rows][cols] and never overlap their results.
+ * status out. Activations are row-major [rows][cols] and never overlap their results;
+ * they are f32 but where .bf16 of the backend permits and their format says bf16.
  * The number of rows, their positions and the other inputs of a step lie in device
  * memory (struct step_view), so that a step can be recorded once and replayed (CUDA
  * graphs).  Weights have their stored type and are widened on the fly.  Kernels
@@ -105,6 +106,8 @@ struct device_request {
     bool reverse;       /* it belongs to the derivative */
     enum format weight; /* of its weights */
     enum format cache;  /* of cached keys and values */
+    unsigned bf16;      /* the operands that are bf16 (program_bf16), which a fused
+                         * operation is not asked about */
 };
 
 /* What a kernel takes.  A backend's table of them stands beside its kernels; a row of
@@ -261,7 +264,12 @@ struct backend {
     void (*forget)(struct device *d, struct recording *r); /* NULL is allowed */
     kernel *const *kernel; /* [OP_COUNT]; NULL: LACKS(word), or a collective */
     const struct kernel_limits *limits; /* [OP_COUNT] */
-    array_kernel *const *array;         /* [ARRAY_COUNT]; NULL: LACKS(word) */
+    /* [OP_COUNT]: the operands that each kernel takes in bf16 as well as in f32, each
+     * by itself; a fused one takes what its parts do.  A result is rounded to the
+     * nearest, ties to even.  Predictions read it, too: it stands in room.c.  NULL:
+     * none */
+    const unsigned *bf16;
+    array_kernel *const *array; /* [ARRAY_COUNT]; NULL: LACKS(word) */
     const struct device_collectives
         *collectives; /* NULL: collectives go through the host */
 };
@@ -276,6 +284,10 @@ extern const struct backend backend_cpu, backend_cuda;
  * opened and in a process that forks later. */
 MUST_CHECK int backend_supports(const struct backend *b, const struct device_request *r,
                                 struct err *err);
+/* Can a backend with BF16, as in struct backend, read and write R's operands?  Part of
+ * what backend_supports asks. */
+MUST_CHECK int backend_takes_bf16(const unsigned *bf16, const struct device_request *r,
+                                  struct err *err);
 /* The same for an operation on arrays. */
 MUST_CHECK int backend_supports_array(const struct backend *b, enum array_op op,
                                       struct err *err);

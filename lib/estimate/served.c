@@ -108,6 +108,29 @@ static bool form_of(enum weights_form *form, const struct model *m,
     return true;
 }
 
+/* *HELD = how each weight of P is held, the caller's; NULL: that is not known.  *KNOWN:
+ * it is what tp-run does with O, and not only near it. */
+static int foretell(struct held **held, bool *known, const struct program *p,
+                    const enum dtype *stored, const struct memory_options *o,
+                    struct err *err)
+{
+    enum weights_form form = WEIGHTS_STORED;
+
+    *held = NULL;
+    *known = form_of(&form, p->model, o) && stored;
+    return stored ? held_foretell(held, stored, p, *known ? form : WEIGHTS_STORED, err)
+                  : 0;
+}
+
+/* The format of weight I, which HELD may know. */
+static enum format format_in(const struct held *held, int i,
+                             const struct memory_options *o)
+{
+    return held && !held[i].foreign     ? held[i].format
+           : o->other->block_bytes == 2 ? FORMAT_BF16
+                                        : FORMAT_F32;
+}
+
 /* *OF = the format of each weight of P, the caller's, and *BYTES those of the weights
  * that it reads, which may be fewer than the model has; 0: they are not known, and the
  * formats are OTHER's where they are not stored. */
@@ -115,25 +138,20 @@ static int weigh(enum format **of, uint64_t *bytes, const struct program *p,
                  const enum dtype *stored, const struct memory_options *o,
                  struct err *err)
 {
-    enum format *f = xcalloc((size_t)p->nweights + 1, sizeof(*f));
-    enum weights_form form = WEIGHTS_STORED;
-    bool known = form_of(&form, p->model, o) && stored, over = false;
-    struct held *h = NULL;
+    bool known, over = false;
+    struct held *h;
+    enum format *f;
 
     *bytes = 0;
-    if (stored &&
-        held_foretell(&h, stored, p, known ? form : WEIGHTS_STORED, err) < 0) {
-        free(f);
+    if (foretell(&h, &known, p, stored, o, err) < 0)
         return -1;
-    }
+    f = xcalloc((size_t)p->nweights + 1, sizeof(*f));
     for (int i = 0; i < p->nweights; i++) {
         const struct weight *w = &p->weight[i];
         bool alone = h && (h[i].packed || h[i].coded);
         uint64_t n = 0;
 
-        f[i] = h && !h[i].foreign           ? h[i].format
-               : o->other->block_bytes == 2 ? FORMAT_BF16
-                                            : FORMAT_F32;
+        f[i] = format_in(h, i, o);
         if (!h || (!alone && w->slice > 1)) /* the first slice counts all */
             continue;
         over |= !held_bytes(&n, &h[i], w) ||
@@ -156,23 +174,55 @@ static uint64_t of_device(const struct ledger *list, const char *name)
     return 0;
 }
 
+/* What the program that is built asks about. */
+struct asked {
+    const struct memory_options *o;
+    const enum dtype *stored;
+    struct held *held; /* of its weights, found when it is first needed */
+    bool looked;
+};
+
 /* Will tp-run fuse INST? */
-static bool takes(void *arg, const struct program *p, const struct inst *inst)
+static bool fuses(void *arg, const struct program *p, const struct inst *inst)
 {
-    const struct memory_options *o = arg;
+    const struct memory_options *o = ((const struct asked *)arg)->o;
 
     (void)p;
     return o->cuda ? gpu_fuses(inst->op, o->kv_format) : cpu_fuses[inst->op];
+}
+
+/* Will it hold these operands of INST in bf16?  As choice_takes asks. */
+static bool takes(void *arg, const struct program *p, const struct inst *inst,
+                  unsigned bf16)
+{
+    struct asked *a = arg;
+    struct device_request r = { .program = p, .inst = inst, .bf16 = bf16 };
+    const int w = inst->weight;
+    bool known, can = true;
+    struct err no = { 0 };
+    int n;
+
+    if (!a->looked && foretell(&a->held, &known, p, a->stored, a->o, &no) < 0)
+        a->held = NULL;
+    a->looked = true;
+    n = w < 0 || !p->weight[w].experts ? 1 : (int)p->weight[w].experts;
+    for (int i = 0; i < n && can; i++) {
+        r.weight = w < 0 ? FORMAT_F32 : format_in(a->held, w + i, a->o);
+        can = backend_takes_bf16(a->o->cuda ? gpu_bf16 : cpu_bf16, &r, &no) == 0;
+    }
+    return can;
 }
 
 int served_rank(struct rank_memory *out, const struct model *m,
                 const enum dtype *stored, const struct memory_options *o,
                 const int coord[MESH_NAXES], struct err *err)
 {
+    struct asked asked = { .o = o, .stored = stored };
     const struct program_options options = { .tail = TAIL_ARGMAX,
                                              .wanted = true,
                                              .rounded = o->compute_bytes == 2,
-                                             .fuse = { takes, (void *)(uintptr_t)o } };
+                                             .types = { takes, &asked },
+                                             .fuse = { fuses, &asked } };
     struct comm group[MESH_NAXES];
     struct engine_groups groups = { .tensor = &group[MESH_TP],
                                     .sequence = &group[MESH_SP],
@@ -189,7 +239,9 @@ int served_rank(struct rank_memory *out, const struct model *m,
 
     for (int a = 0; a < MESH_NAXES; a++)
         group[a] = (struct comm){ .rank = coord[a], .size = o->mesh.size[a] };
-    if (program_build(&p, m, &o->mesh, coord, &options, err) < 0)
+    ret = program_build(&p, m, &o->mesh, coord, &options, err);
+    free(asked.held);
+    if (ret < 0)
         return -1;
     limits = limits_of(o, p);
     ret = weigh(&of, &weights, p, stored, o, err);

@@ -72,7 +72,7 @@ static __device__ inline float pair_sum(float v)
  * and columns 4 X to 4 X + 3, 4 X + 32, ... of their results.  Tiles of keys start at
  * multiples of KEYS, so a query's sums do not depend on the other queries of its
  * block. */
-static __global__ void tiled_kernel(float *y, float *lse, const float *q,
+static __global__ void tiled_kernel(void *y, float *lse, const float *q,
                                     struct cached k, struct cached v,
                                     struct attention a, struct ranges r, int64_t least)
 {
@@ -207,10 +207,9 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
 #pragma unroll
             for (int j = 0; j < PARTS; j++)
                 if ((x + j * LANES) * 4 < a.value_dim)
-                    *(float4 *)(y + row * a.value_dim + (x + j * LANES) * 4) = {
-                        acc[i][j].x * part, acc[i][j].y * part, acc[i][j].z * part,
-                        acc[i][j].w * part
-                    };
+                    put_quad(y, a.bf16, row * a.value_dim + (x + j * LANES) * 4,
+                             { acc[i][j].x * part, acc[i][j].y * part,
+                               acc[i][j].z * part, acc[i][j].w * part });
             if (lse && x == 0)
                 lse[row] = sum[i] > 0 ? max[i] + logf(sum[i]) : -INFINITY;
         }
@@ -218,7 +217,7 @@ static __global__ void tiled_kernel(float *y, float *lse, const float *q,
 }
 
 /* True if the tiled kernel supports these sizes and alignments. */
-static bool fits_tiles(const float *y, const float *q, const struct cached &k,
+static bool fits_tiles(const void *y, const float *q, const struct cached &k,
                        const struct cached &v, const struct attention *a,
                        const struct ranges *r)
 {
@@ -235,7 +234,7 @@ static uint64_t few_of(const struct ranges &r, bool tiled)
     return tiled ? r.n > 1 ? MANY - 1 : 0 : r.most_rows;
 }
 
-extern "C" uint64_t gpu_attention_room(const float *y, const float *q, struct cached k,
+extern "C" uint64_t gpu_attention_room(const void *y, const float *q, struct cached k,
                                        struct cached v, struct attention a,
                                        struct ranges r)
 {
@@ -251,7 +250,7 @@ extern "C" uint64_t gpu_attention_room(const float *y, const float *q, struct ca
     return tiles > parts ? tiles : parts;
 }
 
-extern "C" void gpu_attention(float *y, float *lse, const float *q, struct cached k,
+extern "C" void gpu_attention(void *y, float *lse, const float *q, struct cached k,
                               struct cached v, struct attention a, struct ranges r,
                               void *room, void *stream)
 {

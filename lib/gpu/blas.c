@@ -23,7 +23,7 @@ struct blas {
     uint64_t room;
     /* whose parts they are, as long as nothing has been written there; x NULL: none */
     struct {
-        const float *x;
+        const void *x;
         uint64_t rows, cols, parts;
         enum format format;
     } of;
@@ -315,7 +315,7 @@ int blas_product(struct device *d, struct blas *b, const struct products *p,
     if (make_room(d, b, gpu_blas_bytes(p), err) < 0)
         return -1;
     s = open_problem(b, &q, p, type) ? shape_of(b, &q, p, type) : NULL;
-    if (s && narrow) {
+    if (s && parts) {
         const char *high = b->parts + GPU_BLAS_FACTORS;
 
         split(d, b, p, parts);

@@ -134,10 +134,10 @@ static inline bool gpu_blas_serves(const struct products *p)
            gpu_blas_aligned(NULL, p->x_stride, unit);
 }
 
-/* Parts of x in 16 bits. */
+/* Parts of x in 16 bits, unless it is in 16 bits. */
 static inline uint64_t gpu_blas_parts(const struct products *p)
 {
-    return p->format == FORMAT_F32 ? 0 : p->rounded ? 1 : 2;
+    return p->format == FORMAT_F32 || p->bf16 ? 0 : p->rounded ? 1 : 2;
 }
 
 /* Bytes for them. */

@@ -37,6 +37,11 @@ static const float *source(const struct call *c, int k)
     return c->x[k].data;
 }
 
+static bool is_bf16(const struct buffer *b)
+{
+    return b->format == FORMAT_BF16;
+}
+
 static struct matrix weight_of(const struct matrix *w)
 {
     return w ? *w : (struct matrix){ 0 };
@@ -128,6 +133,7 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
                           .plain = plain,
                           .rounded = c->program->rounded && !plain &&
                                      c->w->format != FORMAT_F32,
+                          .bf16 = is_bf16(&c->x[0]),
                           .cores = d->has_bf16 };
     int done;
 
@@ -204,6 +210,14 @@ static int elementwise(struct device *d, const struct call *c, int what, double 
     return launched(d, c, err);
 }
 
+static int elementwise_bf16(struct device *d, const struct call *c, int what,
+                            struct err *err)
+{
+    gpu_elementwise_bf16(what, c->y.data, source(c, 0), c->x[1].data, result_rows(c),
+                         c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(add)
 {
     return elementwise(d, c, GPU_ADD, 0, 0, err);
@@ -211,6 +225,8 @@ KERNEL(add)
 
 KERNEL(mul)
 {
+    if (is_bf16(&c->y))
+        return elementwise_bf16(d, c, GPU_MUL, err);
     return elementwise(d, c, GPU_MUL, 0, 0, err);
 }
 
@@ -231,6 +247,8 @@ KERNEL(clip)
 
 KERNEL(activation)
 {
+    if (is_bf16(&c->y))
+        return elementwise_bf16(d, c, GPU_ACTIVATION + c->inst->act, err);
     return elementwise(d, c, GPU_ACTIVATION + c->inst->act, 0, 0, err);
 }
 
@@ -293,19 +311,20 @@ static struct norm_weights norm_weights_of(const struct call *c, bool centred)
                                   .b = weight_of(c->w2),
                                   .eps = c->inst->norm.eps,
                                   .plus = c->inst->norm.plus_one,
-                                  .centred = centred };
+                                  .centred = centred,
+                                  .bf16 = is_bf16(&c->y) };
 }
 
 KERNEL(rmsnorm)
 {
-    gpu_norm(result(c), source(c, 0), groups_of(c, &c->y), norm_weights_of(c, false),
+    gpu_norm(c->y.data, source(c, 0), groups_of(c, &c->y), norm_weights_of(c, false),
              d->stream);
     return launched(d, c, err);
 }
 
 KERNEL(layernorm)
 {
-    gpu_norm(result(c), source(c, 0), groups_of(c, &c->y), norm_weights_of(c, true),
+    gpu_norm(c->y.data, source(c, 0), groups_of(c, &c->y), norm_weights_of(c, true),
              d->stream);
     return launched(d, c, err);
 }
@@ -326,14 +345,14 @@ KERNEL(row_squares)
 
 KERNEL(rms_apply)
 {
-    gpu_norm_apply(result(c), source(c, 0), c->x[1].data, NULL, groups_of(c, &c->y),
+    gpu_norm_apply(c->y.data, source(c, 0), c->x[1].data, NULL, groups_of(c, &c->y),
                    norm_weights_of(c, false), d->stream);
     return launched(d, c, err);
 }
 
 KERNEL(layer_apply)
 {
-    gpu_norm_apply(result(c), source(c, 0), c->x[1].data, c->x[2].data,
+    gpu_norm_apply(c->y.data, source(c, 0), c->x[1].data, c->x[2].data,
                    groups_of(c, &c->y), norm_weights_of(c, true), d->stream);
     return launched(d, c, err);
 }
@@ -426,14 +445,15 @@ KERNEL(attention)
 
     a.narrow = c->narrow && d->has_bf16;
     a.rounded = c->rounded;
+    a.bf16 = is_bf16(&c->y);
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
-    bytes = gpu_attention_room(result(c), source(c, 0), k, v, a, c->range);
+    bytes = gpu_attention_room(c->y.data, source(c, 0), k, v, a, c->range);
     if (bytes) {
         room = cuda_room(d, bytes, "attention", err);
         if (!room)
             return -1;
     }
-    gpu_attention(result(c), c->lse, source(c, 0), k, v, a, c->range, room, d->stream);
+    gpu_attention(c->y.data, c->lse, source(c, 0), k, v, a, c->range, room, d->stream);
     return launched(d, c, err);
 }
 
@@ -610,8 +630,8 @@ KERNEL(merge)
 static int copy_columns(struct device *d, const struct call *c, struct column_run *run,
                         size_t n, struct err *err)
 {
-    gpu_copy_columns(result(c), source(c, 0), run, n, result_rows(c), c->y.cols,
-                     d->stream);
+    gpu_copy_columns(c->y.data, c->x[0].data, is_bf16(&c->y), run, n, result_rows(c),
+                     c->y.cols, d->stream);
     free(run);
     return launched(d, c, err);
 }
@@ -634,9 +654,9 @@ static int copy_heads(struct device *d, const struct call *c, bool to_whole,
                                           to_whole ? h->group_count * count
                                                    : h->groups * h->within * h->dim };
     }
-    gpu_copy_columns(result(c), source(c, 0), run, h->group_count, result_rows(c),
-                     to_whole ? h->groups * h->within * h->dim : h->group_count * count,
-                     d->stream);
+    gpu_copy_columns(
+        c->y.data, c->x[0].data, is_bf16(&c->y), run, h->group_count, result_rows(c),
+        to_whole ? h->groups * h->within * h->dim : h->group_count * count, d->stream);
     free(run);
     return launched(d, c, err);
 }
@@ -663,8 +683,8 @@ KERNEL(concat)
 static int take_rows(struct device *d, const struct call *c, const int32_t *row,
                      uint64_t first, struct err *err)
 {
-    gpu_take_rows(result(c), source(c, 0), row, result_rows(c), c->y.cols, c->x[0].cols,
-                  first, d->stream);
+    gpu_take_rows(c->y.data, c->x[0].data, is_bf16(&c->y), row, result_rows(c),
+                  c->y.cols, c->x[0].cols, first, d->stream);
     return launched(d, c, err);
 }
 
@@ -887,7 +907,8 @@ static int run_fused(struct device *d, const struct call *c, kernel *run,
         if (c->part[i].inst->op == OP_KEEP)
             blas_forget(d->blas);
         else if (y->data)
-            blas_wrote(d->blas, y->data, y->most * y->cols * sizeof(float));
+            blas_wrote(d->blas, y->data,
+                       y->most * y->cols * (uint64_t)format_bits(y->format) / 8);
     }
     return ret;
 }
@@ -945,6 +966,7 @@ static int joined_products(struct device *d, const struct biased *b, int n,
                           .in = b[0].product->w->cols,
                           .rows = result_rows(b[0].product),
                           .rounded = b[0].product->program->rounded,
+                          .bf16 = is_bf16(&b[0].product->x[0]),
                           .cores = d->has_bf16 };
     bool alike = true;
 
@@ -998,14 +1020,18 @@ FUSED_KERNEL(linears)
     return joined_products(d, b, products_of(c, b), err);
 }
 
-/* The gate and the other factor, and what combines them. */
+/* The gate and the other factor, and what combines them: where the result is bf16, the
+ * other factor has no room in it. */
 FUSED_KERNEL(gated_linear)
 {
     const struct call *act = NULL, *mul = &c->part[c->nparts - 1];
+    const uint64_t numbers = mul->y.most * mul->y.cols;
+    const bool bf16 = is_bf16(&mul->y);
     struct biased b[GPU_JOINED];
     int n = products_of(c, b);
-    void *room = cuda_room(d, mul->y.most * mul->y.cols * sizeof(float),
-                           "the gate of a product", err);
+    float *room = cuda_room(d, numbers * sizeof(*room) * (bf16 ? 2 : 1),
+                            "the gate of a product", err);
+    float *other = bf16 && room ? room + numbers : mul->y.data;
 
     if (!room)
         return -1;
@@ -1014,13 +1040,13 @@ FUSED_KERNEL(gated_linear)
         const struct call *reader = part_reading(c, made);
         bool gate = reader && reader->inst->op == OP_ACTIVATION;
 
-        b[i].y = gate ? room : mul->y.data;
+        b[i].y = gate ? room : other;
         act = gate ? reader : act;
     }
     if (joined_products(d, b, n, err) < 0)
         return -1;
-    gpu_gate(mul->y.data, room, (int)act->inst->act, result_rows(mul), mul->y.cols,
-             d->stream);
+    gpu_gate(mul->y.data, bf16, room, other, (int)act->inst->act, result_rows(mul),
+             mul->y.cols, d->stream);
     return launched(d, c, err);
 }
 
@@ -1028,7 +1054,7 @@ FUSED_KERNEL(add_norm)
 {
     const struct call *add = &c->part[0], *norm = &c->part[1];
 
-    gpu_add_norm(result(norm), result(add), source(add, 0), source(add, 1),
+    gpu_add_norm(norm->y.data, result(add), source(add, 0), source(add, 1),
                  groups_of(norm, &norm->y),
                  norm_weights_of(norm, norm->inst->op == OP_LAYERNORM), d->stream);
     return launched(d, c, err);

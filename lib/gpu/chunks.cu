@@ -350,7 +350,7 @@ static __device__ inline float block_max(float v, float *part)
 
 /* Adds the chunks of head blockIdx.y of each query. */
 static __global__ void __launch_bounds__(ADDERS)
-    combine_kernel(float *y, float *lse, struct parts p, struct attention a,
+    combine_kernel(void *y, float *lse, struct parts p, struct attention a,
                    struct ranges r)
 {
     enum { TAKERS = ADDERS / GPU_WARP };
@@ -380,7 +380,7 @@ static __global__ void __launch_bounds__(ADDERS)
         high = end > first ? (end + CHUNK - 1) / CHUNK : low;
         if (low == high) { /* it sees no key */
             for (uint64_t d = threadIdx.x; d < a.value_dim; d += ADDERS)
-                y[row * a.value_dim + d] = 0;
+                put_number(y, a.bf16, row * a.value_dim + d, 0);
             if (lse && threadIdx.x == 0)
                 lse[row] = sink;
             continue;
@@ -419,19 +419,19 @@ static __global__ void __launch_bounds__(ADDERS)
             __syncthreads();
             if (threadIdx.x < COLUMNS / 4) {
                 float4 total = { 0, 0, 0, 0 };
-                float *to = y + row * a.value_dim;
+                uint64_t to = row * a.value_dim;
                 unsigned at = col + threadIdx.x * 4;
 
                 for (unsigned w = 0; w < TAKERS; w++)
                     add4(&total, 1, part[w * GPU_WARP + threadIdx.x]);
                 if (at < a.value_dim)
-                    to[at] = all > 0 ? total.x / all : 0;
+                    put_number(y, a.bf16, to + at, all > 0 ? total.x / all : 0);
                 if (at + 1 < a.value_dim)
-                    to[at + 1] = all > 0 ? total.y / all : 0;
+                    put_number(y, a.bf16, to + at + 1, all > 0 ? total.y / all : 0);
                 if (at + 2 < a.value_dim)
-                    to[at + 2] = all > 0 ? total.z / all : 0;
+                    put_number(y, a.bf16, to + at + 2, all > 0 ? total.z / all : 0);
                 if (at + 3 < a.value_dim)
-                    to[at + 3] = all > 0 ? total.w / all : 0;
+                    put_number(y, a.bf16, to + at + 3, all > 0 ? total.w / all : 0);
             }
         }
         if (lse && threadIdx.x == 0)
@@ -520,7 +520,7 @@ static void choose_format(const struct parts &p, bool wide, const float *q,
     }
 }
 
-extern "C" void gpu_attention_few(float *y, float *lse, const float *q, struct cached k,
+extern "C" void gpu_attention_few(void *y, float *lse, const float *q, struct cached k,
                                   struct cached v, struct attention a, struct ranges r,
                                   uint64_t rows, uint64_t fewer, void *parts,
                                   void *stream)

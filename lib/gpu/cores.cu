@@ -332,7 +332,7 @@ static __device__ inline void softmax_tile(float s[][4], float acc[DIM / 8][4],
 
 /* Writes the result in acc[.][2 h] and acc[.][2 h + 1] to row ROW of y. */
 template <int DIM>
-static __device__ inline void put_row(float *y, float *lse, const float acc[DIM / 8][4],
+static __device__ inline void put_row(void *y, float *lse, const float acc[DIM / 8][4],
                                       int h, const struct own_row *o, float unit,
                                       const struct attention &a, uint64_t row)
 {
@@ -343,8 +343,12 @@ static __device__ inline void put_row(float *y, float *lse, const float acc[DIM 
     for (unsigned j = 0; j < DIM / 8; j++)
         if (o->end >= 0 && j * 8 + col < a.value_dim) {
             float2 two = { acc[j][2 * h] * part, acc[j][2 * h + 1] * part };
+            uint64_t at = row * a.value_dim + j * 8 + col;
 
-            *(float2 *)(y + row * a.value_dim + j * 8 + col) = two;
+            if (a.bf16)
+                *(uint32_t *)((uint16_t *)y + at) = pack_bf16(two.x, two.y);
+            else
+                *(float2 *)((float *)y + at) = two;
         }
     if (lse && o->end >= 0 && col == 0)
         lse[row] = sum > 0 ? o->most * unit + logf(sum) : -INFINITY;
@@ -397,8 +401,8 @@ static __device__ inline void warp_keys(const struct own_row own[2], int *any,
  * queries of its block. */
 template <int DIM, int PARTS, bool PLAIN>
 static __global__ void __launch_bounds__(THREADS, 1)
-    cores_kernel(float *y, float *lse, const float *q, struct laid l,
-                 struct attention a, struct ranges r, int64_t least)
+    cores_kernel(void *y, float *lse, const float *q, struct laid l, struct attention a,
+                 struct ranges r, int64_t least)
 {
     enum { COUNT = tile<DIM, PARTS>::COUNT, ELEMENTS = tile<DIM, PARTS>::ELEMENTS };
     SHARED_AT_LAUNCH(uint4, memory);
@@ -506,7 +510,7 @@ static uint64_t bytes_of(const struct attention &a, const struct ranges &r)
 }
 
 template <int DIM, int PARTS>
-static void launch(float *y, float *lse, const float *q, const struct cached &k,
+static void launch(void *y, float *lse, const float *q, const struct cached &k,
                    const struct cached &v, const struct attention &a,
                    const struct ranges &r, int64_t least, const struct laid &l,
                    void *stream)
@@ -528,7 +532,7 @@ static void launch(float *y, float *lse, const float *q, const struct cached &k,
 }
 
 template <int DIM, int PARTS>
-static void launch_all(float *y, float *lse, const float *q, const struct cached &k,
+static void launch_all(void *y, float *lse, const float *q, const struct cached &k,
                        const struct cached &v, const struct attention &a,
                        const struct ranges &r, uint64_t least, void *room, void *stream)
 {
@@ -557,7 +561,7 @@ extern "C" uint64_t gpu_attention_tiles(struct attention a, struct ranges r)
     return a.rounded ? bytes_of<128, 1>(a, r) : bytes_of<128, 2>(a, r);
 }
 
-extern "C" void gpu_attention_cores(float *y, float *lse, const float *q,
+extern "C" void gpu_attention_cores(void *y, float *lse, const float *q,
                                     struct cached k, struct cached v,
                                     struct attention a, struct ranges r, uint64_t least,
                                     void *tiles, void *stream)

@@ -587,6 +587,7 @@ const struct backend backend_cuda = {
     .forget = forget,
     .kernel = cuda_kernels,
     .limits = cuda_limits,
+    .bf16 = gpu_bf16,
     .array = cuda_arrays,
     .collectives = &nccl_collectives,
 };

@@ -167,6 +167,26 @@ static __device__ inline uint16_t narrow_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
+/* Tensor cores that multiply bf16, and its conversion. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define GPU_HAS_MMA 1
+#else
+#define GPU_HAS_MMA 0
+#endif
+
+/* Two numbers rounded to bf16 (nearest even), LOW in the lower half. */
+static __device__ inline uint32_t pack_bf16(float low, float high)
+{
+#if GPU_HAS_MMA
+    uint32_t word;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#else
+    return narrow_bf16(low) | (uint32_t)narrow_bf16(high) << 16;
+#endif
+}
+
 /* Element I of memory of type T, as f32. */
 static __device__ inline float widen(enum format t, const void *p, uint64_t i)
 {

@@ -42,8 +42,18 @@ static __device__ float4 apply_quad(float4 x, float4 z, float number, float leas
                    apply<WHAT>(x.w, z.w, number, least) };
 }
 
-template <int WHAT>
-static __global__ void elementwise_kernel(float *y, const float *x, const float *z,
+static __device__ inline void put(float *y, float v)
+{
+    *y = v;
+}
+
+static __device__ inline void put(uint16_t *y, float v)
+{
+    *y = (uint16_t)pack_bf16(v, 0);
+}
+
+template <int WHAT, class Y>
+static __global__ void elementwise_kernel(Y *y, const float *x, const float *z,
                                           struct extent e, float number, float least)
 {
     constexpr bool two = WHAT == GPU_ADD || WHAT == GPU_MUL;
@@ -56,7 +66,7 @@ static __global__ void elementwise_kernel(float *y, const float *x, const float 
     if (!e.wide) {
         for (; i < end; i += step)
             for (uint64_t k = i, n = 0; n < AT_ONCE && k < end; n++, k += blockDim.x)
-                y[k] = apply<WHAT>(x[k], two ? z[k] : 0, number, least);
+                put(y + k, apply<WHAT>(x[k], two ? z[k] : 0, number, least));
         return;
     }
     for (; i < end; i += step) {
@@ -70,8 +80,8 @@ static __global__ void elementwise_kernel(float *y, const float *x, const float 
             }
         for (unsigned n = 0; n < AT_ONCE; n++)
             if (i + n * blockDim.x < end)
-                ((float4 *)y)[i + n * blockDim.x] =
-                    apply_quad<WHAT>(v[n], w[n], number, least);
+                store_quad<true>(y + 4 * (i + n * blockDim.x), 4,
+                                 apply_quad<WHAT>(v[n], w[n], number, least));
     }
 }
 
@@ -89,8 +99,8 @@ extern "C" void gpu_elementwise(int what, float *y, const float *x, const float 
         return;
 #define CASE(WHAT)                                                                   \
     case WHAT:                                                                       \
-        LAUNCH_EARLY(elementwise_kernel<WHAT>, blocks, GPU_THREADS, stream, y, x, z, \
-                     e, number, least);                                              \
+        LAUNCH_EARLY((elementwise_kernel<WHAT, float>), blocks, GPU_THREADS, stream, \
+                     y, x, z, e, number, least);                                     \
         break
 #define ROW(id, ...) CASE(GPU_ACTIVATION + ACT_##id);
     switch (what) {
@@ -105,9 +115,36 @@ extern "C" void gpu_elementwise(int what, float *y, const float *x, const float 
 #undef ROW
 }
 
-template <int ACT>
-static __global__ void gate_kernel(float *y, const float *x, struct span rows,
-                                   uint64_t cols)
+extern "C" void gpu_elementwise_bf16(int what, void *to, const float *x, const float *z,
+                                     struct span rows, uint64_t cols, void *stream)
+{
+    uint16_t *y = (uint16_t *)to;
+    bool wide = is_wide(y, cols, sizeof(*y)) && is_wide(x, cols) &&
+                (what != GPU_MUL || is_wide(z, cols));
+    unsigned blocks =
+        gpu_blocks(rows.most * cols, GPU_THREADS * AT_ONCE * (wide ? 4 : 1));
+    struct extent e = { rows, cols, wide };
+
+    if (!rows.most || !cols)
+        return;
+#define CASE(WHAT)                                                              \
+    case WHAT:                                                                  \
+        LAUNCH_EARLY((elementwise_kernel<WHAT, uint16_t>), blocks, GPU_THREADS, \
+                     stream, y, x, z, e, 0.0f, 0.0f);                           \
+        break
+#define ROW(id, ...) CASE(GPU_ACTIVATION + ACT_##id);
+    switch (what) {
+        CASE(GPU_MUL);
+        ACTIVATIONS(ROW)
+    }
+#undef CASE
+#undef ROW
+}
+
+/* y = z act(x) */
+template <int ACT, class Y>
+static __global__ void gate_kernel(Y *y, const float *x, const float *z,
+                                   struct span rows, uint64_t cols)
 {
     uint64_t i, end, step = gridDim.x * (uint64_t)blockDim.x;
 
@@ -116,25 +153,35 @@ static __global__ void gate_kernel(float *y, const float *x, struct span rows,
     i = (uint64_t)first_row(rows, 0) * cols + blockIdx.x * (uint64_t)blockDim.x +
         threadIdx.x;
     for (; i < end; i += step)
-        y[i] *= activation_value((enum activation)ACT, x[i]);
+        put(y + i, z[i] * activation_value((enum activation)ACT, x[i]));
 }
 
-extern "C" void gpu_gate(float *y, const float *x, int act, struct span rows,
-                         uint64_t cols, void *stream)
+template <class Y>
+static void launch_gate(Y *y, const float *x, const float *z, int act, struct span rows,
+                        uint64_t cols, void *stream)
 {
     unsigned blocks = gpu_blocks(rows.most * cols, GPU_THREADS);
 
-    if (!rows.most || !cols)
-        return;
-#define ROW(id, ...)                                                                 \
-    case ACT_##id:                                                                   \
-        LAUNCH_EARLY(gate_kernel<ACT_##id>, blocks, GPU_THREADS, stream, y, x, rows, \
-                     cols);                                                          \
+#define ROW(id, ...)                                                                   \
+    case ACT_##id:                                                                     \
+        LAUNCH_EARLY((gate_kernel<ACT_##id, Y>), blocks, GPU_THREADS, stream, y, x, z, \
+                     rows, cols);                                                      \
         break;
     switch (act) {
         ACTIVATIONS(ROW)
     }
 #undef ROW
+}
+
+extern "C" void gpu_gate(void *y, bool bf16, const float *x, const float *z, int act,
+                         struct span rows, uint64_t cols, void *stream)
+{
+    if (!rows.most || !cols)
+        return;
+    if (bf16)
+        launch_gate((uint16_t *)y, x, z, act, rows, cols, stream);
+    else
+        launch_gate((float *)y, x, z, act, rows, cols, stream);
 }
 
 /* One row Y of a row X and a vector W. */

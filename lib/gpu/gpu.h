@@ -1,8 +1,9 @@
 /* gpu - launchers of the CUDA kernels in *.cu
  *
  * A launcher enqueues its kernels in STREAM and returns.  Addresses are in device
- * memory; structs are passed by value.  Values are f32, row-major.  A launcher does
- * nothing for 0 rows. */
+ * memory; structs are passed by value.  Values are f32, row-major; a void * with a flag
+ * may be bf16, rounded to nearest even where it is a result.  A launcher does nothing
+ * for 0 rows. */
 #ifndef LIB_GPU_GPU_H
 #define LIB_GPU_GPU_H
 
@@ -38,9 +39,12 @@ enum gpu_elementwise {
 void gpu_elementwise(int what, float *y, const float *x, const float *z,
                      struct span rows, uint64_t cols, float number, float least,
                      void *stream);
-/* y = act(x) y */
-void gpu_gate(float *y, const float *x, int act, struct span rows, uint64_t cols,
-              void *stream);
+/* The same of GPU_MUL and activations, with y in bf16. */
+void gpu_elementwise_bf16(int what, void *y, const float *x, const float *z,
+                          struct span rows, uint64_t cols, void *stream);
+/* y = act(x) z; y is bf16 if BF16, else it may be z */
+void gpu_gate(void *y, bool bf16, const float *x, const float *z, int act,
+              struct span rows, uint64_t cols, void *stream);
 /* xIELU: ABOVE applies to x > 0, BELOW to other x; both have one element */
 void gpu_xielu(float *y, const float *x, struct matrix above, struct matrix below,
                struct span rows, uint64_t cols, void *stream);
@@ -92,21 +96,21 @@ struct norm_weights {
     struct matrix w, b;
     double eps, plus;
     bool centred;
+    bool bf16; /* y is */
 };
 /* y = the norm of each group, on one rank */
-void gpu_norm(float *y, const float *x, struct groups g, struct norm_weights n,
+void gpu_norm(void *y, const float *x, struct groups g, struct norm_weights n,
               void *stream);
 /* SUM = x + z, which may be NULL, and y = its norm */
-void gpu_add_norm(float *y, float *sum, const float *x, const float *z, struct groups g,
+void gpu_add_norm(void *y, float *sum, const float *x, const float *z, struct groups g,
                   struct norm_weights n, void *stream);
 /* sum[g] = sum of x, or of (x - mean)^2 if SQUARES; the mean is TOTAL[g] / whole_width,
  * or 0 if TOTAL is NULL.  All sums are 0 unless OWNED. */
 void gpu_group_sum(double *sum, const float *x, const double *total, bool squares,
                    bool owned, struct groups g, void *stream);
 /* y = the norm, given the all-reduced squares[g] and, if centred, total[g] */
-void gpu_norm_apply(float *y, const float *x, const double *squares,
-                    const double *total, struct groups g, struct norm_weights n,
-                    void *stream);
+void gpu_norm_apply(void *y, const float *x, const double *squares, const double *total,
+                    struct groups g, struct norm_weights n, void *stream);
 
 /* y[t] = cosines of a row's angles, then their sines; the angle of pair i < HALF is
  * position times inv_freq[i] (host memory).  Sequences longer than CONTEXT (0: no
@@ -164,26 +168,27 @@ struct attention {
     ATTENTION_SHAPE;
     bool narrow;  /* bf16 products with 16 significant bits are allowed (cores.cu) */
     bool rounded; /* and with bf16's eight */
+    bool bf16;    /* y is */
     struct matrix bias;  /* data NULL: none */
     struct matrix sinks; /* attention sinks; data NULL: none */
 };
 /* y = softmax(scale q k^T, masked) v; LSE may be NULL.  ROOM is device memory of
  * gpu_attention_room bytes, aligned to 16; NULL if that is 0. */
-void gpu_attention(float *y, float *lse, const float *q, struct cached k,
+void gpu_attention(void *y, float *lse, const float *q, struct cached k,
                    struct cached v, struct attention a, struct ranges r, void *room,
                    void *stream);
-uint64_t gpu_attention_room(const float *y, const float *q, struct cached k,
+uint64_t gpu_attention_room(const void *y, const float *q, struct cached k,
                             struct cached v, struct attention a, struct ranges r);
 /* The same on tensor cores, for texts of at least LEAST queries; TILES is device memory
  * of gpu_attention_tiles bytes.  Heads have at most 128 columns, a multiple of 4;
  * addresses are aligned to 16 bytes. */
-void gpu_attention_cores(float *y, float *lse, const float *q, struct cached k,
+void gpu_attention_cores(void *y, float *lse, const float *q, struct cached k,
                          struct cached v, struct attention a, struct ranges r,
                          uint64_t least, void *tiles, void *stream);
 uint64_t gpu_attention_tiles(struct attention a, struct ranges r);
 /* The same for texts of fewer than FEWER queries, which have at most ROWS; PARTS is
  * device memory of gpu_attention_parts bytes. */
-void gpu_attention_few(float *y, float *lse, const float *q, struct cached k,
+void gpu_attention_few(void *y, float *lse, const float *q, struct cached k,
                        struct cached v, struct attention a, struct ranges r,
                        uint64_t rows, uint64_t fewer, void *parts, void *stream);
 uint64_t gpu_attention_parts(struct attention a, struct ranges r, uint64_t rows);
@@ -274,7 +279,7 @@ struct joined {
 };
 struct products {
     float *y;
-    const float *x;
+    const void *x;
     const void *w[GPU_PRODUCTS];
     enum format format;
     uint64_t in, out;
@@ -285,6 +290,7 @@ struct products {
     unsigned n;
     bool plain;
     bool rounded; /* x is rounded to bf16, or may be; w is bf16 or f16, and not PLAIN */
+    bool bf16;    /* x is, and w, and not PLAIN; else it is f32 */
     bool cores;   /* the GPU's tensor cores multiply bf16 */
     /* Several products of one x, if the first has a y: w[i] has .out outputs, and OUT
      * is the most.  gpu_skinny alone takes them, not PLAIN. */
@@ -346,9 +352,10 @@ void gpu_expert_combine(float *y, const float *x, const float *route,
                         uint64_t cols, uint64_t count, void *stream);
 
 /* y[t] = columns [FIRST, FIRST + COLS) of x[row[t]]; ROW NULL: of x[t]; zeros if row[t]
- * < 0 */
-void gpu_take_rows(float *y, const float *x, const int32_t *row, struct span rows,
-                   uint64_t cols, uint64_t x_cols, uint64_t first, void *stream);
+ * < 0.  Both are bf16 if BF16. */
+void gpu_take_rows(void *y, const void *x, bool bf16, const int32_t *row,
+                   struct span rows, uint64_t cols, uint64_t x_cols, uint64_t first,
+                   void *stream);
 /* y = for each head, A columns of x, then B columns of z; z has a single head if
  * SHARED */
 void gpu_concat(float *y, const float *x, const float *z, struct span rows,
@@ -362,9 +369,9 @@ struct column_run {
     uint64_t base;
 };
 /* y[t][run.to + i] = x[base * rows + t * from_cols + from + i] for N runs (host
- * memory) */
-void gpu_copy_columns(float *y, const float *x, const struct column_run *run, size_t n,
-                      struct span rows, uint64_t cols, void *stream);
+ * memory); both are bf16 if BF16 */
+void gpu_copy_columns(void *y, const void *x, bool bf16, const struct column_run *run,
+                      size_t n, struct span rows, uint64_t cols, void *stream);
 
 /* y[t] = max, sum of exp(x - max), x[target - first], index of the max + first; f64.
  * PART is device memory for gpu_row_stats_part(rows.most, cols) numbers; NULL if that

@@ -70,7 +70,7 @@ static __device__ inline void widen_four(float *f, uint4 w, bool later)
     }
 }
 
-/* x, rounded to bf16 if P says so */
+/* x, rounded to bf16 if P says so, or bf16 */
 template <int TYPE>
 static __device__ inline float term(const struct products &p, float x)
 {
@@ -79,13 +79,20 @@ static __device__ inline float term(const struct products &p, float x)
     return x;
 }
 
+template <int TYPE>
+static __device__ inline float term(const struct products &p, uint16_t x)
+{
+    (void)p;
+    return widen_bf16(x);
+}
+
 /* y[t][j] for ROWS rows at a time; j is this warp's output. */
-template <int TYPE> static __global__ void dot_kernel(struct products p)
+template <int TYPE, class X> static __global__ void dot_kernel(struct products p)
 {
     unsigned lane = threadIdx.x % GPU_WARP;
     uint64_t j =
         blockIdx.x * (uint64_t)(blockDim.x / GPU_WARP) + threadIdx.x / GPU_WARP;
-    const float *x = p.x + blockIdx.z * p.x_step;
+    const X *x = (const X *)p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step;
     const void *w = matrix_of(p);
     int64_t end = end_row(p.rows, blockIdx.z);
@@ -142,10 +149,10 @@ static __device__ inline void fold(float *v)
 
 /* What a warp computes: outputs OUT to OUT + OUTS - 1, of which the last there is P's
  * last one; terms by pairs of words a lane, pairs FIRST, FIRST + STEP, ... */
-struct stripe {
+template <class X> struct stripe {
     const uint4 *w;
-    const float *x; /* its first row */
-    int32_t rows;   /* of x that can be read, from there on */
+    const X *x;   /* its first row, of f32 or bf16 */
+    int32_t rows; /* of x that can be read, from there on */
     uint64_t out;
     unsigned first, step;
 };
@@ -163,6 +170,18 @@ static __device__ inline float4 four_terms(const struct products &p, const float
         f = { term<TYPE>(p, f.x), term<TYPE>(p, f.y), term<TYPE>(p, f.z),
               term<TYPE>(p, f.w) };
     return f;
+}
+
+template <int TYPE>
+static __device__ inline float4 four_terms(const struct products &p, const uint16_t *x,
+                                           bool there)
+{
+    ushort4 f = { 0, 0, 0, 0 };
+
+    (void)p;
+    if (there)
+        f = *(const ushort4 *)x;
+    return { widen_bf16(f.x), widen_bf16(f.y), widen_bf16(f.z), widen_bf16(f.w) };
 }
 
 /* Adds to sum[i STRIDE] the products of row I with four weights of W. */
@@ -185,8 +204,9 @@ static __device__ inline void add_terms(float *sum, int stride, const float4 *x,
 }
 
 /* Starts to bring the first words of each row into the second-level cache. */
-template <int TYPE, int OUTS>
-static __device__ inline void prefetch_stripe(const struct products &p, struct stripe s)
+template <int TYPE, int OUTS, class X>
+static __device__ inline void prefetch_stripe(const struct products &p,
+                                              struct stripe<X> s)
 {
     enum { LINE = 8, LINES = 2 * GPU_WARP / LINE }; /* words; lines of a pair */
     uint32_t end = (uint32_t)(p.in / of_word<TYPE>);
@@ -203,9 +223,9 @@ static __device__ inline void prefetch_stripe(const struct products &p, struct s
 /* part[row][out] = this warp's sums.  All loads of weights of a round are under way
  * before the first is used: eight words a lane, four for eight rows.  Rows and outputs
  * beyond the last one are computed as that one. */
-template <int TYPE, int ROWS, int OUTS>
+template <int TYPE, int ROWS, int OUTS, class X>
 static __device__ inline void dot_stripe(float *part, const struct products &p,
-                                         struct stripe s)
+                                         struct stripe<X> s)
 {
     constexpr int SUMS = ROWS * OUTS, N = of_word<TYPE>,
                   WORDS = OUTS > 4 || SUMS > 16 ? 1 : 2;
@@ -228,7 +248,7 @@ static __device__ inline void dot_stripe(float *part, const struct products &p,
         for (int half = 0; half < 2; half += WORDS) {
             uint32_t k = pair + half * GPU_WARP + lane;
             const uint4 *w = s.w + k;
-            const float *from = s.x + k * N;
+            const X *from = s.x + k * N;
             uint4 word[WORDS][OUTS] = { { { 0, 0, 0, 0 } } };
 
 #pragma unroll
@@ -272,7 +292,7 @@ static __device__ inline void dot_stripe(float *part, const struct products &p,
 template <int ROWS> static constexpr int outs_of = ROWS == 4 ? 8 : 4;
 
 /* y[t][j] for ROWS rows at a time; 1 << SPLIT warps compute the same outputs. */
-template <int TYPE, int ROWS, bool EXPERT>
+template <int TYPE, int ROWS, bool EXPERT, class X>
 static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP,
                                          ROWS > 1 ? 2 : ONE_ROW_BLOCKS)
     wide_dot_kernel(struct products p, unsigned split)
@@ -282,10 +302,10 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP,
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
     unsigned outs = FEW_WARPS * OUTS >> split;
     uint64_t first = blockIdx.x * (uint64_t)outs;
-    const float *x = p.x + blockIdx.z * p.x_step;
+    const X *x = (const X *)p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step + first;
     int32_t t, end;
-    struct stripe s;
+    struct stripe<X> s;
 
     s.w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
           blockIdx.z * (p.w_step / of_word<TYPE>);
@@ -389,7 +409,7 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 4 ? 1 : 2)
     unsigned warp = threadIdx.x / GPU_WARP;
     uint64_t first = blockIdx.x * (uint64_t)OUTS;
     uint64_t mine = first + threadIdx.x % LINE * N;
-    const float *x = p.x + blockIdx.z * p.x_step;
+    const float *x = (const float *)p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step + first;
     const uint4 *w = (const uint4 *)(EXPERT ? p.w[blockIdx.z] : p.w[0]) +
                      (blockIdx.z * p.w_step + (mine < p.out ? mine : p.out - N)) / N;
@@ -427,7 +447,7 @@ static __global__ void __launch_bounds__(FEW_WARPS *GPU_WARP, ROWS > 4 ? 1 : 2)
 template <int TYPE> static __global__ void column_kernel(struct products p)
 {
     uint64_t j = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
-    const float *x = p.x + blockIdx.z * p.x_step;
+    const float *x = (const float *)p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step;
     const void *w = matrix_of(p);
     int64_t end = end_row(p.rows, blockIdx.z);
@@ -455,9 +475,9 @@ template <int TYPE> static __global__ void column_kernel(struct products p)
 
 /* Loads terms K to K + TERMS - 1 of TILE rows of x from T on and of TILE outputs from J
  * on; zeros beyond the ends. */
-template <int TYPE, bool PLAIN>
+template <int TYPE, bool PLAIN, class X>
 static __device__ void load_tiles(float *xs, float *ws, const struct products &p,
-                                  const float *x, const void *w, int64_t t, int64_t end,
+                                  const X *x, const void *w, int64_t t, int64_t end,
                                   uint64_t j, uint64_t k)
 {
     for (unsigned i = threadIdx.x; i < TILE * TERMS; i += SIDE * SIDE) {
@@ -479,11 +499,12 @@ static __device__ void load_tiles(float *xs, float *ws, const struct products &p
     }
 }
 
-template <int TYPE, bool PLAIN> static __global__ void tile_kernel(struct products p)
+template <int TYPE, bool PLAIN, class X>
+static __global__ void tile_kernel(struct products p)
 {
     SHARED(float, xs, TILE *TERMS);
     SHARED(float, ws, TILE *TERMS);
-    const float *x = p.x + blockIdx.z * p.x_step;
+    const X *x = (const X *)p.x + blockIdx.z * p.x_step;
     float *y = p.y + blockIdx.z * p.y_step;
     const void *w = matrix_of(p);
     int64_t end = end_row(p.rows, blockIdx.z);
@@ -520,7 +541,7 @@ static bool is_wide(const struct products &p, uint64_t unit)
     uint64_t bytes = (p.w_stride | p.w_step) * unit;
 
     if (!p.plain)
-        bytes |= (p.x_stride | p.x_step) * sizeof(float) | (uintptr_t)p.x;
+        bytes |= (p.x_stride | p.x_step) * x_unit(p) | (uintptr_t)p.x;
     for (unsigned i = 0; i < (p.rows.expert ? p.n : 1); i++)
         bytes |= (uintptr_t)p.w[i];
     return bytes % WORD == 0 && (p.plain ? p.out : p.in) % 8 == 0;
@@ -538,33 +559,34 @@ static unsigned split_of(const struct products &p, uint64_t pair)
     return n;
 }
 
-template <int TYPE, int ROWS, bool EXPERT>
+template <int TYPE, int ROWS, bool EXPERT, class X>
 static void launch_wide(const struct products &p, void *stream)
 {
     unsigned split = split_of(p, 2 * GPU_WARP * of_word<TYPE>);
     unsigned outs = FEW_WARPS * outs_of<ROWS> >> split;
 
-    LAUNCH_EARLY((wide_dot_kernel<TYPE, ROWS, EXPERT>),
+    LAUNCH_EARLY((wide_dot_kernel<TYPE, ROWS, EXPERT, X>),
                  dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n),
                  FEW_WARPS * GPU_WARP, stream, p, split);
 }
 
 /* Most experts have one row or none. */
-template <int TYPE> static void launch_wide(const struct products &p, void *stream)
+template <int TYPE, class X>
+static void launch_wide(const struct products &p, void *stream)
 {
     size_t rows = p.rows.most;
 
     if (p.rows.expert)
-        rows <= 2 ? launch_wide<TYPE, 2, true>(p, stream)
-                  : launch_wide<TYPE, 4, true>(p, stream);
+        rows <= 2 ? launch_wide<TYPE, 2, true, X>(p, stream)
+                  : launch_wide<TYPE, 4, true, X>(p, stream);
     else if (rows == 1)
-        launch_wide<TYPE, 1, false>(p, stream);
+        launch_wide<TYPE, 1, false, X>(p, stream);
     else if (rows == 2)
-        launch_wide<TYPE, 2, false>(p, stream);
+        launch_wide<TYPE, 2, false, X>(p, stream);
     else if (rows <= 4)
-        launch_wide<TYPE, 4, false>(p, stream);
+        launch_wide<TYPE, 4, false, X>(p, stream);
     else
-        launch_wide<TYPE, 8, false>(p, stream);
+        launch_wide<TYPE, 8, false, X>(p, stream);
 }
 
 template <int TYPE> static void launch_columns(const struct products &p, void *stream)
@@ -586,26 +608,32 @@ template <int TYPE> static void launch_columns(const struct products &p, void *s
                      stream, p);
 }
 
-template <int TYPE> static void launch(const struct products &p, void *stream)
+template <int TYPE> static void launch_plain(const struct products &p, void *stream)
 {
-    unsigned tiles = (unsigned)((p.out + TILE - 1) / TILE);
-
-    if (p.rows.most > GPU_FEW && p.plain)
-        LAUNCH((tile_kernel<TYPE, true>),
-               dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
-    else if (p.rows.most > GPU_FEW)
-        LAUNCH((tile_kernel<TYPE, false>),
-               dim3(gpu_blocks(p.rows.most, TILE), tiles, p.n), SIDE * SIDE, stream, p);
-    else if (p.plain && is_wide(p, TYPE == FORMAT_F32 ? 4 : 2))
+    if (p.rows.most > GPU_FEW)
+        LAUNCH((tile_kernel<TYPE, true, float>),
+               dim3(gpu_blocks(p.rows.most, TILE),
+                    (unsigned)((p.out + TILE - 1) / TILE), p.n),
+               SIDE * SIDE, stream, p);
+    else if (is_wide(p, TYPE == FORMAT_F32 ? 4 : 2))
         launch_columns<TYPE>(p, stream);
-    else if (p.plain)
+    else
         LAUNCH(column_kernel<TYPE>,
                dim3((unsigned)((p.out + GPU_THREADS - 1) / GPU_THREADS), 1, p.n),
                GPU_THREADS, stream, p);
+}
+
+template <int TYPE, class X> static void launch(const struct products &p, void *stream)
+{
+    if (p.rows.most > GPU_FEW)
+        LAUNCH((tile_kernel<TYPE, false, X>),
+               dim3(gpu_blocks(p.rows.most, TILE),
+                    (unsigned)((p.out + TILE - 1) / TILE), p.n),
+               SIDE * SIDE, stream, p);
     else if (is_wide(p, TYPE == FORMAT_F32 ? 4 : 2))
-        launch_wide<TYPE>(p, stream);
+        launch_wide<TYPE, X>(p, stream);
     else
-        LAUNCH(dot_kernel<TYPE>,
+        LAUNCH((dot_kernel<TYPE, X>),
                dim3((unsigned)((p.out * GPU_WARP + GPU_THREADS - 1) / GPU_THREADS), 1,
                     p.n),
                GPU_THREADS, stream, p);
@@ -619,10 +647,16 @@ extern "C" void gpu_product(struct products p, void *stream)
         gpu_skinny(p, stream);
     else if (are_words(p) && p.rows.most > GPU_FEW)
         gpu_tiles(p, stream);
+    else if (p.plain)
+        p.format == FORMAT_F32    ? launch_plain<FORMAT_F32>(p, stream)
+        : p.format == FORMAT_BF16 ? launch_plain<FORMAT_BF16>(p, stream)
+                                  : launch_plain<FORMAT_F16>(p, stream);
+    else if (p.bf16)
+        launch<FORMAT_BF16, uint16_t>(p, stream);
     else if (p.format == FORMAT_F32)
-        launch<FORMAT_F32>(p, stream);
+        launch<FORMAT_F32, float>(p, stream);
     else if (p.format == FORMAT_BF16)
-        launch<FORMAT_BF16>(p, stream);
+        launch<FORMAT_BF16, float>(p, stream);
     else
-        launch<FORMAT_F16>(p, stream);
+        launch<FORMAT_F16, float>(p, stream);
 }

@@ -17,25 +17,6 @@
 
 #include "lib/gpu/device.cuh"
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define GPU_HAS_MMA 1
-#else
-#define GPU_HAS_MMA 0
-#endif
-
-/* Two numbers rounded to bf16 (nearest even), LOW in the lower half. */
-static __device__ inline uint32_t pack_bf16(float low, float high)
-{
-#if GPU_HAS_MMA
-    uint32_t word;
-
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-#else
-    return narrow_bf16(low) | (uint32_t)narrow_bf16(high) << 16;
-#endif
-}
-
 /* Splits two numbers into hi + lo with 16 significant bits; lo is 0 for infinities. */
 static __device__ inline void split_pair(float low, float high, uint32_t *hi,
                                          uint32_t *lo)

@@ -162,10 +162,10 @@ static constexpr int most_threads(int how)
     return how & BY_WARPS ? (int)GPU_THREADS : (int)GPU_MOST_THREADS;
 }
 
-template <int HOW>
+template <int HOW, class Y>
 static __global__ void __launch_bounds__(most_threads(HOW))
-    norm_kernel(float *y, float *added, const float *x, const float *z,
-                struct span rows, struct shape s, struct norm_weights n)
+    norm_kernel(Y *y, float *added, const float *x, const float *z, struct span rows,
+                struct shape s, struct norm_weights n)
 {
     SHARED(double, sums, MOST_WARPS);
     SHARED(double, squares, MOST_WARPS);
@@ -186,7 +186,7 @@ static __global__ void __launch_bounds__(most_threads(HOW))
     i = (int64_t)first_row(rows, 0) * s.groups + (int64_t)blockIdx.x * teams +
         (by_warps ? threadIdx.x / GPU_WARP : 0);
     for (; i < end; i += (int64_t)gridDim.x * teams) {
-        float *to = y + i * s.width;
+        Y *to = y + i * s.width;
         struct pair mean = { 0, 0 }, factor;
         uint64_t from = 0;
         double middle = 0, all;
@@ -242,15 +242,17 @@ static struct shape shape_of(const struct groups *g, const struct norm_weights *
 }
 
 /* Whether all rows are WIDE. */
-static bool is_wide_norm(const float *y, const float *x, const struct groups *g,
+static bool is_wide_norm(const void *y, const float *x, const struct groups *g,
                          const struct norm_weights *n)
 {
-    return is_wide(y, g->width) && is_wide(x, g->width) &&
-           (!n->w.data || is_wide(n->w)) && (!n->b.data || is_wide(n->b));
+    return is_wide(y, g->width, n->bf16 ? sizeof(uint16_t) : sizeof(float)) &&
+           is_wide(x, g->width) && (!n->w.data || is_wide(n->w)) &&
+           (!n->b.data || is_wide(n->b));
 }
 
 /* Z NULL: of X alone. */
-static void launch_norm(float *y, float *added, const float *x, const float *z,
+template <class Y>
+static void launch_norm(Y *y, float *added, const float *x, const float *z,
                         struct groups g, struct norm_weights n, void *stream)
 {
     bool wide =
@@ -268,10 +270,10 @@ static void launch_norm(float *y, float *added, const float *x, const float *z,
     how = (wide ? WIDE : 0) | (threads > GPU_WARP ? 0 : BY_WARPS) | (z ? OF_SUM : 0);
     blocks = gpu_blocks(all, how & BY_WARPS ? GPU_THREADS / GPU_WARP : 1);
     threads = how & BY_WARPS ? (unsigned)GPU_THREADS : threads;
-#define CASE(HOW)                                                               \
-    case HOW:                                                                   \
-        LAUNCH_EARLY(norm_kernel<HOW>, blocks, threads, stream, y, added, x, z, \
-                     g.rows, s, n);                                             \
+#define CASE(HOW)                                                                    \
+    case HOW:                                                                        \
+        LAUNCH_EARLY((norm_kernel<HOW, Y>), blocks, threads, stream, y, added, x, z, \
+                     g.rows, s, n);                                                  \
         break
     switch (how) {
         CASE(0);
@@ -286,16 +288,19 @@ static void launch_norm(float *y, float *added, const float *x, const float *z,
 #undef CASE
 }
 
-extern "C" void gpu_norm(float *y, const float *x, struct groups g,
+extern "C" void gpu_norm(void *y, const float *x, struct groups g,
                          struct norm_weights n, void *stream)
 {
-    launch_norm(y, NULL, x, NULL, g, n, stream);
+    gpu_add_norm(y, NULL, x, NULL, g, n, stream);
 }
 
-extern "C" void gpu_add_norm(float *y, float *sum, const float *x, const float *z,
+extern "C" void gpu_add_norm(void *y, float *sum, const float *x, const float *z,
                              struct groups g, struct norm_weights n, void *stream)
 {
-    launch_norm(y, sum, x, z, g, n, stream);
+    if (n.bf16)
+        launch_norm((uint16_t *)y, sum, x, z, g, n, stream);
+    else
+        launch_norm((float *)y, sum, x, z, g, n, stream);
 }
 
 /* A rank that owns none of the group's columns adds 0. */
@@ -339,10 +344,10 @@ extern "C" void gpu_group_sum(double *sum, const float *x, const double *total,
                width, 1 / g.whole_width, g.rows);
 }
 
-template <bool WIDE_ROWS>
-static __global__ void
-norm_apply_kernel(float *y, const float *x, const double *squares, const double *total,
-                  struct span rows, struct shape s, struct norm_weights n)
+template <class Y, bool WIDE_ROWS>
+static __global__ void norm_apply_kernel(Y *y, const float *x, const double *squares,
+                                         const double *total, struct span rows,
+                                         struct shape s, struct norm_weights n)
 {
     EACH_ROW(t, rows)
     {
@@ -361,9 +366,10 @@ norm_apply_kernel(float *y, const float *x, const double *squares, const double 
     }
 }
 
-extern "C" void gpu_norm_apply(float *y, const float *x, const double *squares,
-                               const double *total, struct groups g,
-                               struct norm_weights n, void *stream)
+template <class Y>
+static void launch_apply(Y *y, const float *x, const double *squares,
+                         const double *total, struct groups g, struct norm_weights n,
+                         void *stream)
 {
     dim3 grid = quad_grid(g.rows.most, g.width);
     struct shape s;
@@ -372,9 +378,19 @@ extern "C" void gpu_norm_apply(float *y, const float *x, const double *squares,
         return;
     s = shape_of(&g, &n);
     if (is_wide_norm(y, x, &g, &n))
-        LAUNCH(norm_apply_kernel<true>, grid, GPU_THREADS, stream, y, x, squares, total,
-               g.rows, s, n);
-    else
-        LAUNCH(norm_apply_kernel<false>, grid, GPU_THREADS, stream, y, x, squares,
+        LAUNCH((norm_apply_kernel<Y, true>), grid, GPU_THREADS, stream, y, x, squares,
                total, g.rows, s, n);
+    else
+        LAUNCH((norm_apply_kernel<Y, false>), grid, GPU_THREADS, stream, y, x, squares,
+               total, g.rows, s, n);
+}
+
+extern "C" void gpu_norm_apply(void *y, const float *x, const double *squares,
+                               const double *total, struct groups g,
+                               struct norm_weights n, void *stream)
+{
+    if (n.bf16)
+        launch_apply((uint16_t *)y, x, squares, total, g, n, stream);
+    else
+        launch_apply((float *)y, x, squares, total, g, n, stream);
 }

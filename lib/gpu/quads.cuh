@@ -61,6 +61,42 @@ static __device__ inline void store_quad(float *y, uint32_t left, float4 v)
         y[3] = v.w;
 }
 
+/* The same in bf16. */
+template <bool WIDE>
+static __device__ inline void store_quad(uint16_t *y, uint32_t left, float4 v)
+{
+    uint32_t one = pack_bf16(v.x, v.y), two = pack_bf16(v.z, v.w);
+
+    if (WIDE) {
+        *(uint2 *)y = { one, two };
+        return;
+    }
+    y[0] = (uint16_t)one;
+    if (left > 1)
+        y[1] = (uint16_t)(one >> 16);
+    if (left > 2)
+        y[2] = (uint16_t)two;
+    if (left > 3)
+        y[3] = (uint16_t)(two >> 16);
+}
+
+/* Elements AT and on of Y, which is bf16 or f32: four, aligned; and one. */
+static __device__ inline void put_quad(void *y, bool bf16, uint64_t at, float4 v)
+{
+    if (bf16)
+        store_quad<true>((uint16_t *)y + at, 4, v);
+    else
+        store_quad<true>((float *)y + at, 4, v);
+}
+
+static __device__ inline void put_number(void *y, bool bf16, uint64_t at, float v)
+{
+    if (bf16)
+        ((uint16_t *)y)[at] = (uint16_t)pack_bf16(v, 0);
+    else
+        ((float *)y)[at] = v;
+}
+
 /* As load_quad: elements I to I + 3 of memory of type T. */
 template <bool WIDE>
 static __device__ inline float4 widen_quad(enum format t, const void *p, uint64_t i,

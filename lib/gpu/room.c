@@ -27,7 +27,8 @@ static void add_product(struct gpu_room *need, const struct program *p,
                              .w_stride = w->cols,
                              .n = 1,
                              .plain = plain,
-                             .rounded = p->rounded && !plain && type != FORMAT_F32 };
+                             .rounded = p->rounded && !plain && type != FORMAT_F32,
+                             .bf16 = p->value[inst->src[0]].dtype == DTYPE_BF16 };
 
     if (w->experts || format_is_coded(type))
         return;
@@ -50,12 +51,15 @@ static uint64_t of_attention(const struct gpu_facts *gpu, const struct inst *ins
     return gpu_attention_most(&a, l->segments, l->queries, l->padded_keys);
 }
 
+/* The gate and, if the result is bf16, the other factor. */
 static uint64_t gate_bytes(const struct program *p, const struct inst *inst,
                            const struct room_limits *l)
 {
     const struct inst *last = inst + inst->parts;
+    const struct value *y = &p->value[last->dst];
+    uint64_t n = rows_of(p, last, l) * y->cols;
 
-    return rows_of(p, last, l) * p->value[last->dst].cols * sizeof(float);
+    return n * sizeof(float) * (y->dtype == DTYPE_BF16 ? 2 : 1);
 }
 
 struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p,
@@ -80,6 +84,23 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
     }
     return need;
 }
+
+const unsigned gpu_bf16[OP_COUNT] = {
+    [OP_LINEAR] = 1 << 0,
+    [OP_MUL] = BF16_RESULT,
+    [OP_ACTIVATION] = BF16_RESULT,
+    [OP_RMSNORM] = BF16_RESULT,
+    [OP_LAYERNORM] = BF16_RESULT,
+    [OP_RMS_APPLY] = BF16_RESULT,
+    [OP_LAYER_APPLY] = BF16_RESULT,
+    [OP_ATTENTION] = BF16_RESULT,
+    [OP_EXPERT_GATHER] = BF16_RESULT | 1 << 0,
+    [OP_SEGMENT] = BF16_RESULT | 1 << 0,
+    [OP_TAKE] = BF16_RESULT | 1 << 0,
+    [OP_FIRST] = BF16_RESULT | 1 << 0,
+    [OP_ARRANGE] = BF16_RESULT | 1 << 0,
+    [OP_SLICE] = BF16_RESULT | 1 << 0,
+};
 
 bool gpu_fuses(enum op op, enum format cache)
 {

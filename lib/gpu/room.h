@@ -18,6 +18,8 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
                             const struct room_limits *l);
 /* Is there a kernel for the fused OP, with a cache of that format? */
 bool gpu_fuses(enum op op, enum format cache);
+/* Which operands kernels take in bf16 (backend.bf16). */
+extern const unsigned gpu_bf16[OP_COUNT];
 /* Adds them to LIST by name. */
 void gpu_room_add(struct ledger *list, const struct gpu_room *need);
 

@@ -60,6 +60,28 @@ template <int PARTS> static __device__ inline terms<PARTS> terms_of(float4 x)
     return t;
 }
 
+/* The same of x in bf16, which needs no parts. */
+template <int PARTS> static __device__ inline terms<PARTS> terms_of(uint2 x)
+{
+    struct terms<PARTS> t = {
+    };
+
+    t.pair[0][0] = x.x;
+    t.pair[0][1] = x.y;
+    return t;
+}
+
+/* Four neighbours at X, of f32 or bf16. */
+static __device__ inline float4 load_four(const float *x)
+{
+    return *(const float4 *)x;
+}
+
+static __device__ inline uint2 load_four(const uint16_t *x)
+{
+    return *(const uint2 *)x;
+}
+
 /* Weights in the order of a: in bf16, or the bf16 ones whose sums they are. */
 template <int TYPE> struct operand {
     uint32_t high[4], low[4];
@@ -95,14 +117,16 @@ static __device__ inline void add_products(float *sum, const struct operand<TYPE
     }
 }
 
-/* What a warp works on: rows of x from X on, ROWS of them (more are the last one). */
-struct rows {
-    const float *x;
+/* What a warp works on: rows of x from X on, of f32 or bf16, ROWS of them (more are the
+ * last one). */
+template <class X> struct rows {
+    const X *x;
     uint64_t stride;
     int32_t n;
 };
 
-static __device__ inline const float *row_at(const struct rows &r, unsigned row)
+template <class X>
+static __device__ inline const X *row_at(const struct rows<X> &r, unsigned row)
 {
     int32_t at = (int32_t)row < r.n ? (int32_t)row : r.n - 1;
 
@@ -190,10 +214,10 @@ static __device__ inline float sum_of(const struct sums<PARTS, TILES, FOLDED> &s
         return s.of[0][tile][i];
 }
 
-template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED>
+template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, class X>
 static __device__ inline void
 use_stripe(struct sums<PARTS, TILES, FOLDED> *sum, const struct stripe<HIGH> &s,
-           const struct rows &r, uint32_t step, uint32_t every, uint32_t end)
+           const struct rows<X> &r, uint32_t step, uint32_t every, uint32_t end)
 {
     unsigned g = threadIdx.x % GPU_WARP / 4 % (FOLDED ? 4 : 8), t = threadIdx.x % 4;
 
@@ -216,12 +240,12 @@ use_stripe(struct sums<PARTS, TILES, FOLDED> *sum, const struct stripe<HIGH> &s,
                 }
 #pragma unroll
                 for (int n = 0; n < TILES; n++) {
-                    float4 x = { 0, 0, 0, 0 };
+                    decltype(load_four(r.x)) x = {};
                     struct terms<PARTS> terms;
 
                     if (at < end)
-                        x = ((const float4 *)(row_at(r, n * COLUMNS + g) +
-                                              at * OF_WORD))[half];
+                        x = load_four(row_at(r, n * COLUMNS + g) + at * OF_WORD +
+                                      half * 4);
                     terms = terms_of<PARTS>(x);
 #pragma unroll
                     for (int m = 0; m < HIGH; m++)
@@ -265,7 +289,7 @@ enum which { ALONE, EXPERTS, SEVERAL };
 /* 1 << SPLIT warps compute the same outputs.  Experts' sums of one part have no room in
  * the registers of two blocks. */
 template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS,
-          enum which WHICH>
+          enum which WHICH, class X>
 static __global__ void
 __launch_bounds__(WARPS *GPU_WARP,
                   WARPS > BLOCK_WARPS || (WHICH == EXPERTS && TILES > PARTS) ? 1 : 2)
@@ -305,8 +329,10 @@ __launch_bounds__(WARPS *GPU_WARP,
         load_stripe(&s, w, start, step, every, end);
     for (;;) {
         /* p.rows.most rows of x can be read: loads do not wait for LAST */
-        struct rows r = { p.x + blockIdx.z * p.x_step + t * p.x_stride, p.x_stride,
-                          (EXPERT ? last : (int32_t)p.rows.most) - t };
+        struct rows<X> r = {
+            (const X *)p.x + blockIdx.z *p.x_step + t *p.x_stride, p.x_stride,
+                (EXPERT ? last : (int32_t)p.rows.most) - t
+        };
         struct sums<PARTS, TILES, FOLDED> sum[HIGH] = {
         };
 
@@ -374,8 +400,8 @@ static __device__ inline uint32_t word_at(uint4 w, int i)
 
 template <int TYPE, int PARTS, int TILES>
 static __device__ inline void use_rows(float (*sum)[TILES][4], const uint4 (*word)[4],
-                                       const struct rows &r, bool wide, uint32_t step,
-                                       uint32_t every, uint32_t in)
+                                       const struct rows<float> &r, bool wide,
+                                       uint32_t step, uint32_t every, uint32_t in)
 {
     unsigned g = threadIdx.x % GPU_WARP / 4;
 
@@ -430,8 +456,10 @@ static __global__ void __launch_bounds__(BLOCK_WARPS *GPU_WARP, TILES > 2 ? 1 : 
     if (EXPERT)
         load_rows<deep_of<TILES>>(word, w, stride, step, every, in);
     for (;;) {
-        struct rows r = { p.x + blockIdx.z * p.x_step + t * p.x_stride, p.x_stride,
-                          (EXPERT ? last : (int32_t)p.rows.most) - t };
+        struct rows<float> r = {
+            (const float *)p.x + blockIdx.z *p.x_step + t *p.x_stride, p.x_stride,
+                (EXPERT ? last : (int32_t)p.rows.most) - t
+        };
         float sum[PAIRS][TILES][4] = {};
 
         for (uint32_t at = step;;) {
@@ -487,18 +515,18 @@ static unsigned split_of(const struct products &p, uint64_t outs, uint64_t terms
 }
 
 template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS,
-          enum which WHICH>
+          enum which WHICH, class X>
 static void launch_rows(const struct products &p, void *stream)
 {
     unsigned split = split_of(p, OUTS, 64, WARPS), outs = WARPS * HIGH * OUTS >> split;
 
-    LAUNCH_EARLY((skinny_kernel<TYPE, PARTS, HIGH, TILES, FOLDED, WARPS, WHICH>),
+    LAUNCH_EARLY((skinny_kernel<TYPE, PARTS, HIGH, TILES, FOLDED, WARPS, WHICH, X>),
                  dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n), WARPS * GPU_WARP,
                  stream, p, split);
 }
 
 /* By the number of rows: what keeps enough warps on a multiprocessor. */
-template <int TYPE, int PARTS, int WARPS, enum which WHICH>
+template <int TYPE, int PARTS, int WARPS, enum which WHICH, class X>
 static void launch_rows(const struct products &p, void *stream)
 {
     constexpr bool FOLDED = PARTS > 1;
@@ -506,13 +534,13 @@ static void launch_rows(const struct products &p, void *stream)
     size_t rows = p.rows.most;
 
     if (FOLDED && rows <= COLUMNS / 2)
-        launch_rows<TYPE, PARTS, 1, 1, FOLDED, WARPS, WHICH>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 1, FOLDED, WARPS, WHICH, X>(p, stream);
     else if (rows <= COLUMNS)
-        launch_rows<TYPE, PARTS, 1, 1, false, WARPS, WHICH>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 1, false, WARPS, WHICH, X>(p, stream);
     else if (rows <= 2 * COLUMNS)
-        launch_rows<TYPE, PARTS, HIGH, 2, false, WARPS, WHICH>(p, stream);
+        launch_rows<TYPE, PARTS, HIGH, 2, false, WARPS, WHICH, X>(p, stream);
     else
-        launch_rows<TYPE, PARTS, 1, 4, false, WARPS, WHICH>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 4, false, WARPS, WHICH, X>(p, stream);
 }
 
 template <int TYPE, int PARTS, int TILES, bool EXPERT>
@@ -529,42 +557,55 @@ static void launch_columns(const struct products &p, void *stream)
 
 /* Few experts have many rows. */
 template <int TYPE, int PARTS>
+static void launch_plain(const struct products &p, void *stream)
+{
+    size_t rows = p.rows.most;
+
+    if (p.rows.expert)
+        rows <= COLUMNS ? launch_columns<TYPE, PARTS, 1, true>(p, stream)
+                        : launch_columns<TYPE, PARTS, 2, true>(p, stream);
+    else if (rows <= COLUMNS)
+        launch_columns<TYPE, PARTS, 1, false>(p, stream);
+    else if (rows <= 2 * COLUMNS)
+        launch_columns<TYPE, PARTS, 2, false>(p, stream);
+    else
+        launch_columns<TYPE, PARTS, 4, false>(p, stream);
+}
+
+template <int TYPE, int PARTS, class X>
 static void launch(const struct products &p, void *stream)
 {
     constexpr bool FOLDED = PARTS > 1;
     size_t rows = p.rows.most;
 
-    if (p.plain && p.rows.expert)
-        rows <= COLUMNS ? launch_columns<TYPE, PARTS, 1, true>(p, stream)
-                        : launch_columns<TYPE, PARTS, 2, true>(p, stream);
-    else if (p.plain && rows <= COLUMNS)
-        launch_columns<TYPE, PARTS, 1, false>(p, stream);
-    else if (p.plain && rows <= 2 * COLUMNS)
-        launch_columns<TYPE, PARTS, 2, false>(p, stream);
-    else if (p.plain)
-        launch_columns<TYPE, PARTS, 4, false>(p, stream);
-    else if (p.rows.expert)
+    if (p.rows.expert)
         rows <= COLUMNS / 2 && FOLDED
-            ? launch_rows<TYPE, PARTS, 1, 1, FOLDED, BLOCK_WARPS, EXPERTS>(p, stream)
+            ? launch_rows<TYPE, PARTS, 1, 1, FOLDED, BLOCK_WARPS, EXPERTS, X>(p, stream)
         : rows <= COLUMNS
-            ? launch_rows<TYPE, PARTS, 1, 1, false, BLOCK_WARPS, EXPERTS>(p, stream)
-            : launch_rows<TYPE, PARTS, 1, 2, false, BLOCK_WARPS, EXPERTS>(p, stream);
+            ? launch_rows<TYPE, PARTS, 1, 1, false, BLOCK_WARPS, EXPERTS, X>(p, stream)
+            : launch_rows<TYPE, PARTS, 1, 2, false, BLOCK_WARPS, EXPERTS, X>(p, stream);
     else if (p.joined[0].y)
-        launch_rows<TYPE, PARTS, BLOCK_WARPS, SEVERAL>(p, stream);
+        launch_rows<TYPE, PARTS, BLOCK_WARPS, SEVERAL, X>(p, stream);
     else if (p.out * p.n < FEW_OUTS)
-        launch_rows<TYPE, PARTS, 2 * BLOCK_WARPS, ALONE>(p, stream);
+        launch_rows<TYPE, PARTS, 2 * BLOCK_WARPS, ALONE, X>(p, stream);
     else
-        launch_rows<TYPE, PARTS, BLOCK_WARPS, ALONE>(p, stream);
+        launch_rows<TYPE, PARTS, BLOCK_WARPS, ALONE, X>(p, stream);
 }
 
 extern "C" void gpu_skinny(struct products p, void *stream)
 {
     if (!p.rows.most || !p.out || !p.n)
         return;
-    if (p.format == FORMAT_F16)
-        launch<FORMAT_F16, 2>(p, stream);
+    if (p.plain)
+        p.format == FORMAT_F16 ? launch_plain<FORMAT_F16, 2>(p, stream)
+        : p.rounded            ? launch_plain<FORMAT_BF16, 1>(p, stream)
+                               : launch_plain<FORMAT_BF16, 2>(p, stream);
+    else if (p.format == FORMAT_F16)
+        launch<FORMAT_F16, 2, float>(p, stream);
+    else if (p.bf16)
+        launch<FORMAT_BF16, 1, uint16_t>(p, stream);
     else if (p.rounded)
-        launch<FORMAT_BF16, 1>(p, stream);
+        launch<FORMAT_BF16, 1, float>(p, stream);
     else
-        launch<FORMAT_BF16, 2>(p, stream);
+        launch<FORMAT_BF16, 2, float>(p, stream);
 }

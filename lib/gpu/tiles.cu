@@ -21,23 +21,32 @@ enum {
 };
 enum { OWN_ROWS = 4 };
 
-/* What a thread loads of a tile: words of W, and four neighbours of x. */
-struct loads {
-    uint4 w[HIGH * DEEP / OF_WORD / THREADS];
-    float4 x[ROWS * DEEP / 4 / THREADS];
+/* Four neighbours of x, which is f32 or bf16. */
+template <class X> struct four;
+template <> struct four<float> {
+    float4 v;
+};
+template <> struct four<uint16_t> {
+    uint2 v;
 };
 
-struct place {
+/* What a thread loads of a tile: words of W, and four neighbours of x. */
+template <class X> struct loads {
+    uint4 w[HIGH * DEEP / OF_WORD / THREADS];
+    struct four<X> x[ROWS * DEEP / 4 / THREADS];
+};
+
+template <class X> struct place {
     const uint4 *w;
-    const float *x;
+    const X *x;
     int64_t row, end; /* of x, the first and behind the last */
     uint64_t out;     /* the first */
     bool wide;        /* four of x can be read at a time */
 };
 
-template <bool PLAIN>
-static __device__ inline void load(struct loads *l, const struct products &p,
-                                   const struct place &at, uint32_t k)
+template <bool PLAIN, class X>
+static __device__ inline void load(struct loads<X> *l, const struct products &p,
+                                   const struct place<X> &at, uint32_t k)
 {
 #pragma unroll
     for (unsigned i = 0; i < sizeof(l->w) / sizeof(*l->w); i++) {
@@ -56,18 +65,39 @@ static __device__ inline void load(struct loads *l, const struct products &p,
     for (unsigned i = 0; i < sizeof(l->x) / sizeof(*l->x); i++) {
         unsigned n = threadIdx.x + i * THREADS, row = n / (DEEP / 4);
 
-        l->x[i] = { 0, 0, 0, 0 };
+        l->x[i] = {};
         if (at.row + row < at.end)
-            l->x[i] = four_at(at.x + (at.row + row) * p.x_stride,
-                              k + n % (DEEP / 4) * 4, (uint32_t)p.in, at.wide);
+            l->x[i].v = four_at(at.x + (at.row + row) * p.x_stride,
+                                k + n % (DEEP / 4) * 4, (uint32_t)p.in, at.wide);
     }
 }
 
 /* Writes what was loaded to W (f16: LOW has what W lacks in bf16) and to X, of which
  * the second part is PART elements behind the first. */
-template <int TYPE, int PARTS, bool PLAIN>
+template <int PART, int PARTS>
+static __device__ inline void store_four(uint32_t *to, struct four<float> x)
+{
+    float4 v = x.v;
+
+    if (PARTS > 1) {
+        split_pair(v.x, v.y, &to[0], &to[PART / 2]);
+        split_pair(v.z, v.w, &to[1], &to[PART / 2 + 1]);
+    } else {
+        to[0] = pack_bf16(v.x, v.y);
+        to[1] = pack_bf16(v.z, v.w);
+    }
+}
+
+template <int PART, int PARTS>
+static __device__ inline void store_four(uint32_t *to, struct four<uint16_t> x)
+{
+    to[0] = x.v.x;
+    to[1] = x.v.y;
+}
+
+template <int TYPE, int PARTS, bool PLAIN, class X>
 static __device__ inline void store(uint16_t *w, uint16_t *low, uint16_t *x,
-                                    const struct loads &l)
+                                    const struct loads<X> &l)
 {
     enum { PART = ROWS * ACROSS };
 
@@ -92,15 +122,8 @@ static __device__ inline void store(uint16_t *w, uint16_t *low, uint16_t *x,
     for (unsigned i = 0; i < sizeof(l.x) / sizeof(*l.x); i++) {
         unsigned n = threadIdx.x + i * THREADS;
         uint32_t *to = (uint32_t *)(x + n / (DEEP / 4) * ACROSS + n % (DEEP / 4) * 4);
-        float4 v = l.x[i];
 
-        if (PARTS > 1) {
-            split_pair(v.x, v.y, &to[0], &to[PART / 2]);
-            split_pair(v.z, v.w, &to[1], &to[PART / 2 + 1]);
-        } else {
-            to[0] = pack_bf16(v.x, v.y);
-            to[1] = pack_bf16(v.z, v.w);
-        }
+        store_four<PART, PARTS>(to, l.x[i]);
     }
 }
 
@@ -160,7 +183,7 @@ static __device__ inline void multiply(float (*sum)[OWN_ROWS][4], const uint16_t
     }
 }
 
-template <int TYPE, int PARTS, bool PLAIN>
+template <int TYPE, int PARTS, bool PLAIN, class X>
 static __global__ void __launch_bounds__(THREADS, 2)
     mma_tile_kernel(struct products p, bool wide)
 {
@@ -171,18 +194,18 @@ static __global__ void __launch_bounds__(THREADS, 2)
     unsigned lane = threadIdx.x % GPU_WARP, warp = threadIdx.x / GPU_WARP;
     unsigned out = warp / 2 * OWN * 16, row = warp % 2 * OWN_ROWS * 8;
     float *y = p.y + blockIdx.z * p.y_step;
-    struct place at;
+    struct place<X> at;
 
     at.w = (const uint4 *)(p.rows.expert ? p.w[blockIdx.z] : p.w[0]) +
            blockIdx.z * (p.w_step / OF_WORD);
-    at.x = p.x + blockIdx.z * p.x_step;
+    at.x = (const X *)p.x + blockIdx.z * p.x_step;
     at.out = blockIdx.y * (uint64_t)HIGH;
     at.wide = wide;
     at.row = first_row(p.rows, blockIdx.z) + blockIdx.x * (int64_t)ROWS;
     at.end = end_row(p.rows, blockIdx.z);
     for (; at.row < at.end; at.row += gridDim.x * (int64_t)ROWS) {
         float sum[OWN][OWN_ROWS][4] = {};
-        struct loads l;
+        struct loads<X> l;
 
         load<PLAIN>(&l, p, at, 0);
         for (uint32_t k = 0; k < p.in; k += DEEP) {
@@ -209,17 +232,22 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-template <int TYPE, int PARTS>
+template <int TYPE, int PARTS, bool PLAIN, class X>
 static void launch(const struct products &p, void *stream)
 {
     dim3 grid(gpu_blocks(p.rows.expert ? 2 * p.each : p.rows.most, ROWS),
               (unsigned)((p.out + HIGH - 1) / HIGH), p.n);
     bool wide = are_quads(p);
 
-    if (p.plain)
-        LAUNCH((mma_tile_kernel<TYPE, PARTS, true>), grid, THREADS, stream, p, wide);
-    else
-        LAUNCH((mma_tile_kernel<TYPE, PARTS, false>), grid, THREADS, stream, p, wide);
+    LAUNCH((mma_tile_kernel<TYPE, PARTS, PLAIN, X>), grid, THREADS, stream, p, wide);
+}
+
+/* Of x in f32. */
+template <int TYPE, int PARTS>
+static void launch(const struct products &p, void *stream)
+{
+    p.plain ? launch<TYPE, PARTS, true, float>(p, stream)
+            : launch<TYPE, PARTS, false, float>(p, stream);
 }
 
 extern "C" void gpu_tiles(struct products p, void *stream)
@@ -228,6 +256,8 @@ extern "C" void gpu_tiles(struct products p, void *stream)
         return;
     if (p.format == FORMAT_F16)
         launch<FORMAT_F16, 2>(p, stream);
+    else if (p.bf16)
+        launch<FORMAT_BF16, 1, false, uint16_t>(p, stream);
     else if (p.rounded)
         launch<FORMAT_BF16, 1>(p, stream);
     else

@@ -87,6 +87,26 @@ static __device__ inline float4 four_at(const float *x, uint32_t k, uint32_t in,
     return v;
 }
 
+/* Bytes of a number of P's x. */
+static inline uint64_t x_unit(const struct products &p)
+{
+    return p.bf16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* The same of x in bf16, as they lie. */
+static __device__ inline uint2 four_at(const uint16_t *x, uint32_t k, uint32_t in,
+                                       bool wide)
+{
+    uint32_t v[4];
+
+    if (wide)
+        return k < in ? *(const uint2 *)(x + k) : uint2{ 0, 0 };
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+        v[i] = k + i < in ? x[k + i] : 0;
+    return { v[0] | v[1] << 16, v[2] | v[3] << 16 };
+}
+
 /* True if tensor cores can multiply 16-bit weights that are read 16 bytes at a time. */
 static inline bool are_words(const struct products &p)
 {
@@ -95,7 +115,7 @@ static inline bool are_words(const struct products &p)
     if (!p.cores || p.format == FORMAT_F32 || !p.in || p.in >= UINT32_MAX / 2)
         return false;
     if (!p.plain)
-        bytes |= (p.x_stride | p.x_step) * sizeof(float) | (uintptr_t)p.x;
+        bytes |= (p.x_stride | p.x_step) * x_unit(p) | (uintptr_t)p.x;
     for (unsigned i = 0; i < (p.rows.expert ? p.n : 1); i++)
         bytes |= (uintptr_t)p.w[i];
     return bytes % 16 == 0 && (p.plain ? p.out : p.in) % 8 == 0;
@@ -104,7 +124,8 @@ static inline bool are_words(const struct products &p)
 /* True if four neighbours of a row of x can be read at a time. */
 static inline bool are_quads(const struct products &p)
 {
-    return !(((uintptr_t)p.x | (p.x_stride | p.x_step) * sizeof(float)) % 16) &&
+    return !(((uintptr_t)p.x | (p.x_stride | p.x_step) * x_unit(p)) %
+             (4 * x_unit(p))) &&
            p.in % 4 == 0;
 }
 

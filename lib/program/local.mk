@@ -22,6 +22,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/pass-order.c \
     %D%/pass-recompute.c \
     %D%/pass-reverse.c %D%/pass-reverse.h \
+    %D%/pass-types.c \
     %D%/pass-unused.c \
     %D%/pass-weights.c \
     %D%/print.c %D%/print.h \

@@ -35,6 +35,9 @@
  *   .traffic     which operands it reads from and writes to memory.  TRAFFIC_MOVES
  *   .collective  which collective it is.  COLLECTIVE_NONE
  *   .loss        its result is a term of the training loss, at which the reverse begins
+ *   .rounds      the sources, 1 << K, that --compute bf16 rounds to bf16 before they
+ *                are used, if its weights are bf16.  Nothing
+ *   .copies      the result has numbers of source 0, unchanged.  False
  *   .state       ROLE_STATE: the numbers of the state, f32.  None
  *   PARTS(find)  FUSED: the function that finds the instructions that it stands for
  */
@@ -51,7 +54,7 @@
     /* y = x W^T, W [cols(y)][cols(x)] */                                              \
     ROW(LINEAR, linear, DEVICE, GRADS(1), CALL(2, 2, apply_product),                   \
         .inner = INNER_COLS, .saved = saved_product, .flops = of_matrix,               \
-        .traffic = TRAFFIC_PRODUCT)                                                    \
+        .traffic = TRAFFIC_PRODUCT, .rounds = 1 << 0)                                  \
     /* y = x W, W [cols(x)][cols(y)] */                                                \
     ROW(MATMUL, matmul, DEVICE, GRADS(1), CALL(2, 2, apply_product),                   \
         .inner = INNER_ROWS, .saved = saved_product, .flops = of_matrix,               \
@@ -198,31 +201,31 @@
     ROW(EXPERT_INDEX, expert_index, DEVICE, NO_REVERSE)                                \
     /* y[i] = a[index[i]]; src a, index */                                             \
     ROW(EXPERT_GATHER, expert_gather, DEVICE, GRADS(1), .role = ROLE_DISPATCH,         \
-        .traffic = TRAFFIC_COPIES)                                                     \
+        .traffic = TRAFFIC_COPIES, .copies = true)                                     \
     /* y[t] = sum over t's experts e of r[t][e] a[i]; src a, r, index, counts */       \
     ROW(EXPERT_COMBINE, expert_combine, DEVICE, GRADS(2), .saved = saved_source)       \
     /* y = columns [first, first + cols(y)) of a */                                    \
     ROW(SEGMENT, segment, DEVICE, GRADS(1), .result = RESULT_PART,                     \
-        .traffic = TRAFFIC_COPIES)                                                     \
+        .traffic = TRAFFIC_COPIES, .copies = true)                                     \
     /* y = the output rows of a (the rows that the step asks for: logits_to_keep) */   \
     ROW(TAKE, take, DEVICE, PASSES(1), .places = PLACES_LINEAR,                        \
-        .result = RESULT_SOURCE, .traffic = TRAFFIC_COPIES)                            \
+        .result = RESULT_SOURCE, .traffic = TRAFFIC_COPIES, .copies = true)            \
     /* y = the first row of each sequence of a */                                      \
     ROW(FIRST, first, DEVICE, GRADS(1), CALL(1, 1, apply_first),                       \
-        .places = PLACES_LINEAR, .traffic = TRAFFIC_COPIES)                            \
+        .places = PLACES_LINEAR, .traffic = TRAFFIC_COPIES, .copies = true)            \
     /* y = sum of a over the ranks of the mesh axis inst.over */                       \
     ROW(ALL_REDUCE, all_reduce, COMM, PASSES(1), .traffic = TRAFFIC_NOTHING,           \
         .collective = COLLECTIVE_ALL_REDUCE)                                           \
     /* y = a of every rank of the tensor group, one rank after another */              \
     ROW(ALL_GATHER, all_gather, COMM, GRADS(1), .traffic = TRAFFIC_NOTHING,            \
-        .collective = COLLECTIVE_ALL_GATHER)                                           \
+        .collective = COLLECTIVE_ALL_GATHER, .copies = true)                           \
     /* sends rows to the ranks of their experts, or back (see .all_to_all) */          \
     ROW(ALL_TO_ALL, all_to_all, COMM, NO_REVERSE, .traffic = TRAFFIC_NOTHING,          \
-        .collective = COLLECTIVE_ALL_TO_ALL)                                           \
+        .collective = COLLECTIVE_ALL_TO_ALL, .copies = true)                           \
     /* y = the columns of all ranks in global order (see .gather) */                   \
-    ROW(ARRANGE, arrange, DEVICE, GRADS(1))                                            \
+    ROW(ARRANGE, arrange, DEVICE, GRADS(1), .copies = true)                            \
     /* y = this rank's columns of a replicated a (see .gather) */                      \
-    ROW(SLICE, slice, DEVICE, GRADS(1), .traffic = TRAFFIC_COPIES)                     \
+    ROW(SLICE, slice, DEVICE, GRADS(1), .traffic = TRAFFIC_COPIES, .copies = true)     \
     /* y[t] = max of a[t], sum of exp(a[t] - max), a[t][target[t]], index of the max;  \
      * f64.  The sum is 0 when all are -inf, NaN with a NaN or +inf */                 \
     ROW(ROW_STATS, row_stats, DEVICE, GRADS(1), .role = ROLE_LOSS,                     \
@@ -414,6 +417,8 @@ struct op_info {
     enum op_traffic traffic;
     enum op_collective collective;
     bool loss;
+    unsigned rounds;
+    bool copies;
     uint64_t (*state)(const struct inst *inst);
     /* NULL: not fused.  Finds the fusion that instruction AT belongs to. */
     bool (*parts)(const struct fusing *f, int at, struct fusion *out);

@@ -441,6 +441,15 @@ enum feed program_positions(const struct program *p, const struct inst *inst)
                                 : FEED_POSITIONS;
 }
 
+unsigned program_bf16(const struct program *p, const struct inst *inst)
+{
+    unsigned set = p->value[inst->dst].dtype == DTYPE_BF16 ? BF16_RESULT : 0;
+
+    for (int k = 0; k < inst->nsrc; k++)
+        set |= p->value[inst->src[k]].dtype == DTYPE_BF16 ? 1U << k : 0;
+    return set;
+}
+
 /* ---- weights ---- */
 
 bool program_trains(const struct program *p, int i)

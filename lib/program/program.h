@@ -1,10 +1,10 @@
 /* program - the forward pass of one rank as instructions, typed and placed
  *
  * The family's lines, unrolled over layers, become instructions on values.  A value is
- * a matrix [rows][cols], f32 unless stated: rows are tokens, cols the columns that this
- * rank holds.  A collective is inserted where a sharded or partial value is needed
- * replicated.  All ranks of a tensor group have the same list of instructions; only
- * local sizes differ.  Each pipeline stage has its own list (pass-boundary.c). */
+ * a matrix [rows][cols], f32 or bf16 unless stated: rows are tokens, cols the columns
+ * that this rank holds.  A collective is inserted where a sharded or partial value is
+ * needed replicated.  All ranks of a tensor group have the same list of instructions;
+ * only local sizes differ.  Each pipeline stage has its own list (pass-boundary.c). */
 #ifndef LIB_PROGRAM_PROGRAM_H
 #define LIB_PROGRAM_PROGRAM_H
 
@@ -38,7 +38,7 @@ struct value {
     int rows;         /* index into program.rows */
     int mixture;      /* ROWS_SENT, ROWS_CHOSEN: index into program.mixture, else -1 */
     enum place place;
-    enum dtype dtype; /* f32; row statistics f64; indices i32 */
+    enum dtype dtype; /* f32, or bf16 (pass-types.c); row statistics f64; indices i32 */
     bool kept;        /* made by OP_KEEP: lies in the KV cache, not in the arena */
     bool inside;      /* only instructions of one fused operation make and read it: it
                          has no memory */
@@ -327,6 +327,20 @@ struct program_fuse {
 /* Takes all. */
 extern const struct program_fuse program_fuse_all;
 
+/* Which operands may be bf16: TAKES is asked whether INST can be run if those of the
+ * set BF16 are (program_bf16) and the others are f32.  What is true of each of two sets
+ * must be true of both together.  NULL: none may. */
+struct program_types {
+    bool (*takes)(void *arg, const struct program *p, const struct inst *inst,
+                  unsigned bf16);
+    void *arg;
+};
+/* Takes all, as if all weights were bf16. */
+extern const struct program_types program_types_all;
+
+/* In a set of operands of an instruction: 1 << K is source K. */
+enum { BF16_RESULT = 1 << INST_SOURCES };
+
 struct program_options {
     enum program_tail tail;
     bool wanted; /* the last section works on the output rows only: OP_TAKE is inserted
@@ -343,7 +357,8 @@ struct program_options {
                       "training" */
     bool reverse;  /* appends the gradients of the sum of "nll" to every weight
                       (reverse.h); needs TAIL_NLL, and .wanted false */
-    struct program_fuse fuse; /* without .reverse, which takes programs apart */
+    struct program_fuse fuse;   /* without .reverse, which takes programs apart */
+    struct program_types types; /* with .rounded and without .reverse */
     const char *pass; /* the last pass that runs (pass.h), to print what it leaves;
                          NULL: all of them, without which a program cannot be run */
     struct recompute_plan recompute; /* with .reverse: what is computed again there */
@@ -380,6 +395,9 @@ bool program_rope_changes(const struct program *p, uint64_t length);
 
 /* The input that holds the positions of INST's rows. */
 enum feed program_positions(const struct program *p, const struct inst *inst);
+
+/* The operands of INST that are bf16: a set of 1 << K and BF16_RESULT. */
+unsigned program_bf16(const struct program *p, const struct inst *inst);
 
 /* Most rows of value V in a step with at most MOST[k] rows of space k.
  * MOST[ROWS_SENT] is not read.  MOST[ROWS_CHOSEN] is the number of ranks that may send

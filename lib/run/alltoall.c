@@ -217,11 +217,11 @@ static int alltoall_on_devices(struct alltoall *x, const struct mixture *m, bool
     return ret < 0 ? -1 : ops->end(group, err);
 }
 
-/* Sends rows of COLS to their experts, or BACK. */
+/* Sends rows of BYTES to their experts, or BACK. */
 static int alltoall_rows(struct alltoall *x, const struct mixture *m, bool back,
-                         void *y, const void *from, uint64_t cols, struct err *err)
+                         void *y, const void *from, size_t bytes, struct err *err)
 {
-    size_t size = (size_t)x->comm->size, bytes = (size_t)cols * sizeof(float);
+    size_t size = (size_t)x->comm->size;
     size_t *out = xcalloc(2 * size, sizeof(*out)), *in = out + size;
     size_t rows = (size_t)x->sent[m->all], came = (size_t)x->came[m->count];
     struct comm_parts sent = { .count = out }, taken = { .count = in };
@@ -255,7 +255,7 @@ out:
 }
 
 int alltoall_run(struct alltoall *x, const struct inst *inst, const struct mixture *m,
-                 void *y, const void *from, uint64_t cols, const void *sent,
+                 void *y, const void *from, size_t bytes, const void *sent,
                  const void *came, size_t *chosen, struct err *err)
 {
     size_t own = (size_t)m->count;
@@ -267,6 +267,7 @@ int alltoall_run(struct alltoall *x, const struct inst *inst, const struct mixtu
         return -1;
     if (wires_of(x->link->wires, x->comm))
         return alltoall_on_devices(x, m, inst->all_to_all == ALL_TO_ALL_BACK, y, from,
-                                   (size_t)cols * sizeof(float), err);
-    return alltoall_rows(x, m, inst->all_to_all == ALL_TO_ALL_BACK, y, from, cols, err);
+                                   bytes, err);
+    return alltoall_rows(x, m, inst->all_to_all == ALL_TO_ALL_BACK, y, from, bytes,
+                         err);
 }

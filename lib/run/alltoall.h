@@ -28,11 +28,11 @@ MUST_CHECK int alltoall_open(struct alltoall *x, struct err *err);
 void alltoall_close(struct alltoall *x);
 uint64_t alltoall_bytes(const struct alltoall *x);
 /* Runs INST, an all-to-all of mixture M (enum all_to_all_what), on device memory: Y
- * from X.  SENT and CAME are the mixture's row counts.  Sets *chosen to the number of
- * received rows. */
+ * from X, whose rows have BYTES.  SENT and CAME are the mixture's row counts.  Sets
+ * *chosen to the number of received rows. */
 MUST_CHECK int alltoall_run(struct alltoall *x, const struct inst *inst,
                             const struct mixture *m, void *y, const void *from,
-                            uint64_t cols, const void *sent, const void *came,
+                            size_t bytes, const void *sent, const void *came,
                             size_t *chosen, struct err *err);
 
 #endif

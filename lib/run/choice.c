@@ -78,6 +78,7 @@ static int ask_all(const struct backend *b, const struct choice_need *need,
     for (int i = 0; i < p->ninsts && ret == 0; i++) {
         r.inst = &p->inst[i];
         r.reverse = i >= p->nforward;
+        r.bf16 = p->inst[i].parts ? 0 : program_bf16(p, r.inst);
         ret = ask_instruction(b, &r, held, err);
     }
     free(held);
@@ -118,8 +119,16 @@ int choice_supports(const struct backend *b, const struct choice_need *need,
 
 bool choice_fuses(void *arg, const struct program *p, const struct inst *inst)
 {
-    struct choice_fuser *f = arg;
-    struct device_request r = { .program = p, .inst = inst, .cache = f->need.kept };
+    return choice_takes(arg, p, inst, 0);
+}
+
+bool choice_takes(void *arg, const struct program *p, const struct inst *inst,
+                  unsigned bf16)
+{
+    struct choice_builder *f = arg;
+    struct device_request r = {
+        .program = p, .inst = inst, .cache = f->need.kept, .bf16 = bf16
+    };
     struct err no = { 0 };
 
     if (!f->held && !f->fails) {

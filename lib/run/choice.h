@@ -28,16 +28,19 @@ struct choice_need {
 MUST_CHECK int choice_supports(const struct backend *b, const struct choice_need *need,
                                enum weights_form *form, struct err *err);
 
-/* The fused operations of the program that is being built: those that BACKEND has
- * kernels for.  NEED's program is not read.  The caller frees .held. */
-struct choice_fuser {
+/* What the program that is being built may have: fused operations and operands in bf16
+ * that BACKEND has kernels for.  NEED's program is not read.  The caller frees .held.
+ */
+struct choice_builder {
     const struct backend *backend;
     struct choice_need need;
     struct held *held; /* of the weights, found when it is first asked */
-    bool fails;        /* they could not be found: nothing is fused */
+    bool fails;        /* they could not be found: there is none of either */
 };
-/* ARG is a struct choice_fuser; see struct program_fuse. */
+/* ARG is a struct choice_builder; see struct program_fuse and struct program_types. */
 bool choice_fuses(void *arg, const struct program *p, const struct inst *inst);
+bool choice_takes(void *arg, const struct program *p, const struct inst *inst,
+                  unsigned bf16);
 
 /* What the backend may be. */
 enum { CHOICE_BACKENDS = 4 }; /* of a build, at most */

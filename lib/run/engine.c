@@ -524,10 +524,10 @@ static int all_to_all(struct engine *e, const struct inst *inst, struct err *err
 {
     const struct mixture *m = &e->p->mixture[inst->mixture];
 
-    return alltoall_run(&e->alltoall, inst, m, address(e, inst->dst),
-                        address(e, inst->src[0]), e->p->value[inst->dst].cols,
-                        address(e, m->sent), address(e, m->counts),
-                        &e->chosen[inst->mixture], err);
+    return alltoall_run(
+        &e->alltoall, inst, m, address(e, inst->dst), address(e, inst->src[0]),
+        e->p->value[inst->dst].cols * unit_of(e, inst->dst), address(e, m->sent),
+        address(e, m->counts), &e->chosen[inst->mixture], err);
 }
 
 static struct call call_of(const struct engine *e, const struct inst *inst)

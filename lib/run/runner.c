@@ -188,12 +188,12 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
                 const struct engine_limits *limits, struct err *err)
 {
     struct engine_limits own = *limits;
-    struct program_options fused = *options;
+    struct program_options own_options = *options;
     enum weights_form form;
     struct choice_need need = { .checkpoint = c,
                                 .form = machine->form,
                                 .kept = machine->kept };
-    struct choice_fuser fuser = { .need = need };
+    struct choice_builder asked = { .need = need };
     int coord[MESH_NAXES];
 
     own.kept = machine->kept;
@@ -209,17 +209,19 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     r->ops = machine->ops ? machine->ops : backend_find(NULL, err);
     if (!r->ops)
         return -1;
-    fuser.backend = r->ops;
+    asked.backend = r->ops;
+    own_options.types = (struct program_types){ .takes = choice_takes, .arg = &asked };
     if (!machine->unfused)
-        fused.fuse = (struct program_fuse){ .takes = choice_fuses, .arg = &fuser };
+        own_options.fuse =
+            (struct program_fuse){ .takes = choice_fuses, .arg = &asked };
     if (runner_group(&r->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
         runner_group(&r->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
         runner_group(&r->groups.expert, world, mesh, coord, MESH_EP, err) < 0 ||
         runner_group(&r->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
-        program_build(&r->program, c->model, mesh, coord, &fused, err) < 0)
+        program_build(&r->program, c->model, mesh, coord, &own_options, err) < 0)
         goto fail;
-    free(fuser.held);
-    fuser.held = NULL;
+    free(asked.held);
+    asked.held = NULL;
     r->chunk = limits->tokens;
     need.program = r->program;
     if (choice_supports(r->ops, &need, &form, err) < 0 ||
@@ -236,7 +238,7 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
     engine_settle(r->engine, settle, r);
     return 0;
 fail:
-    free(fuser.held);
+    free(asked.held);
     runner_close(r);
     return -1;
 }

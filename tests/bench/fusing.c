@@ -1,12 +1,13 @@
-/* fusing - what fused operations bring on a backend
+/* fusing - what fused operations, or values in bf16, bring on a backend
  *
- * fusing BACKEND MODEL THREADS TEXTS PROMPT WEIGHTS [bf16]
+ * fusing BACKEND MODEL THREADS TEXTS PROMPT WEIGHTS [bf16 [types]]
  *
  * BACKEND any is the best.
  * Runs steps of one token of each of TEXTS texts and steps of a PROMPT, in turns with
- * and without fusing.  WEIGHTS is stored, int8 or int4; bf16 rounds rows.  Prints the
- * shortest time without over the shortest with it, of the processors and by the clock:
- * of a token, then of the prompt. */
+ * and without fusing or, if "types" is given, with values in bf16 where the backend
+ * takes them and without.  WEIGHTS is stored, int8 or int4; bf16 rounds rows.  Prints
+ * the shortest time without over the shortest with it, of the processors and by the
+ * clock: of a token, then of the prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,11 @@ static int number(const char *s)
     return (int)strtol(s, NULL, 10);
 }
 
-static int open_one(struct runner *r, struct checkpoint *c, char **argv, bool unfused,
+static int open_one(struct runner *r, struct checkpoint *c, char **argv, bool without,
                     struct comm *world, struct err *err)
 {
+    static struct backend wide; /* the backend, without values in bf16 */
+    const bool types = argv[7] && argv[8];
     const size_t texts = (size_t)number(argv[4]), prompt = (size_t)number(argv[5]);
     const struct program_options options = { .tail = TAIL_ARGMAX,
                                              .wanted = true,
@@ -54,18 +57,23 @@ static int open_one(struct runner *r, struct checkpoint *c, char **argv, bool un
                                                    (texts + 1) * (HELD + TURNS + BLOCK),
                                           .sequences = texts + 1,
                                           .segments = texts + 1 };
-    const struct runner_machine machine = {
+    struct runner_machine machine = {
         .ops = backend_find(strcmp(argv[1], "any") != 0 ? argv[1] : NULL, err),
         .threads = number(argv[3]),
         .form = !strcmp(argv[6], "int8")   ? WEIGHTS_INT8
                 : !strcmp(argv[6], "int4") ? WEIGHTS_INT4
                                            : WEIGHTS_STORED,
-        .unfused = unfused
+        .unfused = without && !types
     };
     struct mesh mesh;
 
     if (!machine.ops)
         return -1;
+    if (without && types) {
+        wide = *machine.ops;
+        wide.bf16 = NULL;
+        machine.ops = &wide;
+    }
     mesh_one(&mesh);
     return runner_open(r, c, &mesh, &machine, world, &options, &limits, err);
 }
@@ -174,8 +182,8 @@ int main(int argc, char **argv)
     struct err err = { .text = "" };
 
     if (argc < 7) {
-        fprintf(stderr,
-                "usage: fusing BACKEND MODEL THREADS TEXTS PROMPT WEIGHTS [bf16]\n");
+        fprintf(stderr, "usage: fusing BACKEND MODEL THREADS TEXTS PROMPT WEIGHTS "
+                        "[bf16 [types]]\n");
         return 2;
     }
     if (run(argv, &err) < 0) {

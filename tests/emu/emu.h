@@ -156,6 +156,9 @@ struct float2 {
 /* as CUDA has it; newer C libraries have a function of that name */
 #define rsqrt(x) (1 / sqrt(x))
 
+struct uint2 {
+    uint32_t x, y;
+};
 struct uint4 {
     unsigned x, y, z, w;
 };

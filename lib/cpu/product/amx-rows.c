@@ -30,6 +30,7 @@ enum {
 struct product {
     float *y;
     const float *x;
+    const uint16_t *bf16; /* instead of x, or NULL */
     const struct matrix *w;
     size_t rows, in, out;
     size_t steps, stretch; /* of a row; of a stretch */
@@ -51,10 +52,14 @@ static void pack_panel(void *arg, size_t panel, int thread)
 {
     const struct product *p = arg;
     size_t first = panel * AMX_SIDE, left = p->rows - first;
+    size_t rows = left < AMX_SIDE ? left : AMX_SIDE;
+    uint16_t *to = p->tiles + panel * p->steps * AMX_SIDE * AMX_SIDE;
 
     (void)thread;
-    amx_pack(p->tiles + panel * p->steps * AMX_SIDE * AMX_SIDE, p->x + first * p->in,
-             p->in, left < AMX_SIDE ? left : AMX_SIDE, p->in, p->steps);
+    if (p->bf16)
+        amx_turn(to, p->bf16 + first * p->in, p->in, rows, p->in, p->steps);
+    else
+        amx_pack(to, p->x + first * p->in, p->in, rows, p->in, p->steps);
 }
 
 /* Copies N <= AMX_SIDE rows of weights from row FIRST on, from step STEP on; what is
@@ -219,12 +224,13 @@ static size_t evenly(size_t n, size_t most)
     return (n + parts - 1) / parts;
 }
 
-int cpu_amx_rows(struct device *d, float *y, const float *x, size_t rows,
-                 const struct matrix *w, struct err *err)
+int cpu_amx_rows(struct device *d, float *y, const void *x, enum format type,
+                 size_t rows, const struct matrix *w, struct err *err)
 {
     const size_t threads = (size_t)cpu_threads(d);
     struct product p = { .y = y,
                          .x = x,
+                         .bf16 = type == FORMAT_BF16 ? x : NULL,
                          .w = w,
                          .rows = rows,
                          .in = (size_t)w->cols,

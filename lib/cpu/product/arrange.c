@@ -28,6 +28,17 @@ void cpu_arrange(float *to, const float *x, enum format type, size_t n)
         to[k + (i - k) / 2 + (i - k) % 2 * VEC] = x[i];
 }
 
+void cpu_arrange_bf16(float *to, const uint16_t *x, size_t n)
+{
+    size_t whole = n / (2 * VEC) * (2 * VEC);
+    uint16_t rest[2 * VEC] = { 0 };
+
+    memcpy(rest, x + whole, (n - whole) * sizeof(*rest));
+    linear_tiles(FORMAT_BF16)->widen(to, (const char *)x, whole);
+    if (whole < n)
+        linear_tiles(FORMAT_BF16)->widen(to + whole, (const char *)rest, 2 * VEC);
+}
+
 /* Widens N weights at FROM to f32, in the arrangement of x (cpu_arrange). */
 static void widen_row(float *to, const char *from, enum format type, size_t n)
 {

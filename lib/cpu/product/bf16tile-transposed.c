@@ -20,6 +20,7 @@ enum {
 struct product {
     float *y;
     const float *x;
+    const uint16_t *bf16; /* instead of x, or NULL */
     const struct matrix *w;
     bool by_output; /* w has a row for each output, else for each term */
     size_t rows, in, out;
@@ -37,7 +38,9 @@ static void round_row(void *arg, size_t row, int thread)
     const size_t n = row < p->rows ? p->in : 0;
 
     (void)thread;
-    if (n)
+    if (n && p->bf16)
+        memcpy(to, p->bf16 + row * p->in, n * sizeof(*to));
+    else if (n)
         amx_round(to, p->x + row * p->in, n);
     memset(to + n, 0, (p->stride - n) * sizeof(*to));
 }
@@ -131,12 +134,13 @@ bool cpu_has_transposed_linear(size_t rows, const struct matrix *w)
     return has(rows, LEAST_OF_ROWS, w);
 }
 
-int cpu_transposed_linear(struct device *d, float *y, const float *x, size_t rows,
-                          const struct matrix *w, struct err *err)
+int cpu_transposed_linear(struct device *d, float *y, const void *x, enum format type,
+                          size_t rows, const struct matrix *w, struct err *err)
 {
     return multiply(d,
                     (struct product){ .y = y,
                                       .x = x,
+                                      .bf16 = type == FORMAT_BF16 ? x : NULL,
                                       .w = w,
                                       .by_output = true,
                                       .rows = rows,

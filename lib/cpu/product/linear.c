@@ -178,7 +178,8 @@ static void set_apart(void *arg, size_t task, int thread)
 {
     const struct linear *p = arg;
     float *to = p->apart + task * p->x_stride;
-    const float *x = p->x + task * p->in;
+    const float *x = p->bf16 ? NULL : p->x + task * p->in;
+    const uint16_t *bf16 = p->bf16 ? p->bf16 + task * p->in : NULL;
 
     (void)thread;
     for (int k = 0; k < p->tree->n; k++) {
@@ -187,25 +188,34 @@ static void set_apart(void *arg, size_t task, int thread)
 
         if (p->tiles->paired) {
             memset(to, 0, floats * sizeof(*to));
-            cpu_round_bf16((uint16_t *)to, x, cols);
+            if (bf16)
+                memcpy(to, bf16, cols * sizeof(*bf16));
+            else
+                cpu_round_bf16((uint16_t *)to, x, cols);
+        } else if (bf16) {
+            cpu_arrange_bf16(to, bf16, cols);
         } else {
             cpu_arrange(to, x, p->w->format, cols);
             if (p->rounded)
                 linear_round(to, floats);
         }
         to += floats;
-        x += cols;
+        if (bf16)
+            bf16 += cols;
+        else
+            x += cols;
     }
 }
 
-/* y = x W^T; ROUNDED: x is rounded to bf16. */
-static int linear(struct device *d, float *y, const float *x, size_t rows,
-                  const struct matrix *w, const struct sum_tree *tree, bool rounded,
-                  struct err *err)
+/* y = x W^T; ROUNDED: x is rounded to bf16, or it is of TYPE bf16. */
+static int linear(struct device *d, float *y, const void *x, enum format type,
+                  size_t rows, const struct matrix *w, const struct sum_tree *tree,
+                  bool rounded, struct err *err)
 {
     const struct sum_tree whole = linear_whole(w);
     struct linear p = { .y = y,
                         .x = x,
+                        .bf16 = type == FORMAT_BF16 ? x : NULL,
                         .rows = rows,
                         .w = w,
                         .rounded = rounded,
@@ -253,14 +263,14 @@ static int linear(struct device *d, float *y, const float *x, size_t rows,
 int cpu_linear(struct device *d, float *y, const float *x, size_t rows,
                const struct matrix *w, const struct sum_tree *tree, struct err *err)
 {
-    return linear(d, y, x, rows, w, tree, false, err);
+    return linear(d, y, x, FORMAT_F32, rows, w, tree, false, err);
 }
 
-int cpu_linear_rounded(struct device *d, float *y, const float *x, size_t rows,
-                       const struct matrix *w, const struct sum_tree *tree,
+int cpu_linear_rounded(struct device *d, float *y, const void *x, enum format type,
+                       size_t rows, const struct matrix *w, const struct sum_tree *tree,
                        struct err *err)
 {
-    return linear(d, y, x, rows, w, tree, w->format == FORMAT_BF16, err);
+    return linear(d, y, x, type, rows, w, tree, w->format == FORMAT_BF16, err);
 }
 
 bool cpu_has_codes_bf16dot(size_t rows, const struct matrix *w)
@@ -273,5 +283,5 @@ int cpu_codes_bf16dot(struct device *d, float *y, const float *x, size_t rows,
                       const struct matrix *w, const struct sum_tree *tree,
                       struct err *err)
 {
-    return linear(d, y, x, rows, w, tree, true, err);
+    return linear(d, y, x, FORMAT_F32, rows, w, tree, true, err);
 }

@@ -133,7 +133,8 @@ static inline const char *linear_read_next(const struct matrix *w, uint64_t firs
 struct linear {
     float *y;
     const float *x;
-    float *apart; /* for y = x W^T: x arranged, with padding between rows */
+    const uint16_t *bf16; /* instead of x, or NULL */
+    float *apart;         /* for y = x W^T: x arranged, with padding between rows */
     size_t rows, x_stride;
     const struct matrix *w;
     bool rounded;                      /* terms of x are rounded to bf16 */

@@ -136,6 +136,7 @@ static void activate(float *y, const float *x, enum activation act, size_t n)
 /* One operation on N elements, or on rows of N columns. */
 struct elements {
     float *y;
+    uint16_t *bf16; /* instead of y, or NULL */
     const float *x, *z;
     size_t n;
     float number, least;
@@ -174,6 +175,37 @@ static void mul_some(void *arg, size_t task, int thread)
 
     (void)thread;
     mul(e->y + at, e->x + at, e->z + at, n);
+}
+
+/* The same for results in bf16, which are made in f32, PART at a time. */
+enum { PART = 1 << 10 };
+
+static void mul_some_bf16(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n), end = at + n;
+    float made[PART];
+
+    (void)thread;
+    for (; at < end; at += n) {
+        n = end - at < PART ? end - at : PART;
+        mul(made, e->x + at, e->z + at, n);
+        cpu_round_bf16(e->bf16 + at, made, n);
+    }
+}
+
+static void activate_some_bf16(void *arg, size_t task, int thread)
+{
+    const struct elements *e = arg;
+    size_t n, at = share(e, task, &n), end = at + n;
+    float made[PART];
+
+    (void)thread;
+    for (; at < end; at += n) {
+        n = end - at < PART ? end - at : PART;
+        activate(made, e->x + at, e->act, n);
+        cpu_round_bf16(e->bf16 + at, made, n);
+    }
 }
 
 static void scale_some(void *arg, size_t task, int thread)
@@ -266,6 +298,12 @@ void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t 
     share_out(d, mul_some, (struct elements){ .y = y, .x = x, .z = z, .n = n });
 }
 
+void cpu_mul_bf16(struct device *d, uint16_t *y, const float *x, const float *z,
+                  size_t n)
+{
+    share_out(d, mul_some_bf16, (struct elements){ .bf16 = y, .x = x, .z = z, .n = n });
+}
+
 void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n)
 {
     share_out(d, scale_some,
@@ -292,6 +330,13 @@ void cpu_activation(struct device *d, float *y, const float *x, enum activation 
 {
     share_out(d, activate_some,
               (struct elements){ .y = y, .x = x, .n = n, .act = act });
+}
+
+void cpu_activation_bf16(struct device *d, uint16_t *y, const float *x,
+                         enum activation act, size_t n)
+{
+    share_out(d, activate_some_bf16,
+              (struct elements){ .bf16 = y, .x = x, .n = n, .act = act });
 }
 
 void cpu_add_vector(struct device *d, float *y, const float *x, const struct matrix *w,

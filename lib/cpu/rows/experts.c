@@ -148,19 +148,25 @@ void cpu_route(struct device *d, float *y, const float *x, const int32_t *choice
     cpu_parallel(d, rows, route_row, &r);
 }
 
+struct row_copies {
+    char *y;
+    const char *x;
+    const int32_t *row;
+    size_t bytes;
+};
+
 static void take_row(void *arg, size_t task, int thread)
 {
-    const struct row_job *r = arg;
+    const struct row_copies *r = arg;
 
     (void)thread;
-    memcpy(r->y + task * r->cols, r->x + (size_t)r->row[task] * r->cols,
-           r->cols * sizeof(*r->y));
+    memcpy(r->y + task * r->bytes, r->x + (size_t)r->row[task] * r->bytes, r->bytes);
 }
 
-void cpu_take_rows(struct device *d, float *y, const float *x, const int32_t *row,
-                   size_t rows, size_t cols)
+void cpu_take_rows(struct device *d, void *y, const void *x, const int32_t *row,
+                   size_t rows, size_t bytes)
 {
-    struct row_job r = { .y = y, .x = x, .row = row, .cols = cols };
+    struct row_copies r = { .y = y, .x = x, .row = row, .bytes = bytes };
 
     cpu_parallel(d, rows, take_row, &r);
 }

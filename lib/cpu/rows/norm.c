@@ -91,6 +91,7 @@ CPU_CLONES static void scale(float *y, const float *x, size_t n, double mean,
 
 struct scaling {
     float *y;
+    uint16_t *bf16; /* instead of y, or NULL */
     const float *x;
     const double *mean, *factor;
     size_t groups, width, share; /* groups of a task */
@@ -105,11 +106,13 @@ static void scale_group(const struct scaling *s, size_t g)
 
     for (size_t i = 0; i < s->width; i += STEP) {
         size_t at = g * s->width + i, n = s->width - i < STEP ? s->width - i : STEP;
-        float wide[2][STEP];
+        float wide[2][STEP], made[STEP], *y = s->bf16 ? made : s->y + at;
 
-        scale(s->y + at, s->x + at, n, s->mean ? s->mean[g] : 0, s->factor[g],
+        scale(y, s->x + at, n, s->mean ? s->mean[g] : 0, s->factor[g],
               s->w ? cpu_widen(s->w, at % period, n, wide[0]) : NULL, s->plus,
               s->b ? cpu_widen(s->b, at % period, n, wide[1]) : NULL);
+        if (s->bf16)
+            cpu_round_bf16(s->bf16 + at, made, n);
     }
 }
 
@@ -123,11 +126,13 @@ static void scale_some(void *arg, size_t task, int thread)
         scale_group(s, g);
 }
 
-void cpu_group_scale(struct device *d, float *y, const float *x, const double *mean,
-                     const double *factor, size_t groups, size_t width,
-                     const struct matrix *w, double plus, const struct matrix *b)
+void cpu_group_scale(struct device *d, void *y, enum format type, const float *x,
+                     const double *mean, const double *factor, size_t groups,
+                     size_t width, const struct matrix *w, double plus,
+                     const struct matrix *b)
 {
     struct scaling s = { .y = y,
+                         .bf16 = type == FORMAT_BF16 ? y : NULL,
                          .x = x,
                          .mean = mean,
                          .factor = factor,
