@@ -35,6 +35,14 @@ run env FAKE_GPUS=1 FAKE_COMPUTE=75 "$fake" generate --backend cuda --ids 1 --ma
 status_is 4 "it is not used"
 err_is "tp-run: --backend cuda: there is no such device here that can be used: see 'tp-run devices'" \
     "and --backend cuda points to the list"
+# the tokens that the device has chosen are not lost while the logits are read
+for how in "--logprobs 1" "--presence-penalty 1"; do
+    # shellcheck disable=SC2086 # words
+    for place in "$fake generate --backend cuda" "tp-run generate --backend cpu"; do
+        $place --json --ids 1,2,3 --max-tokens 4 $how "$models/llama-gqa" | sed 's/.*"ids":\(\[[^]]*\).*/\1/'
+    done > chosen
+    ok "$how gives the tokens that the CPU gives" test "$(sort -u chosen | wc -l)" -eq 1
+done
 for cc in 80 86 120; do
     run env FAKE_GPUS=1 FAKE_COMPUTE=$cc "$fake" devices
     ok "compute $cc is served by the code of 80 or by its PTX" sh -c '! grep -q "no code" out'

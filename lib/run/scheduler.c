@@ -64,7 +64,9 @@ struct scheduler {
     size_t ngrowing;
     struct flight *flight;  /* [stages][nreplicas]: ring buffer of steps */
     size_t first, nflights; /* its first entry and number of entries */
-    struct likely *told;    /* [ntold]: of the step that this rank has run */
+    int32_t *next; /* the backend's choices in the step that this rank has run */
+    size_t cap_next;
+    struct likely *told; /* [ntold]: of that step */
     size_t ntold, cap_told;
     struct edits edits; /* of one token */
     struct picker *picker;
@@ -230,6 +232,7 @@ int scheduler_close(struct scheduler *s, int ret, struct err *err)
     free(s->flight);
     free(s->growing);
     free(s->draft);
+    free(s->next);
     free(s->told);
     edits_clear(&s->edits);
     picker_free(s->picker);
@@ -1036,7 +1039,7 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
     struct runner *r = s->runner;
     size_t rows, n = 0, at = 0, vocab;
     const float *logits;
-    const int32_t *next;
+    const int32_t *ids;
 
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->part[i].npicks; k++)
@@ -1045,8 +1048,11 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
         return 0;
     s->told = xgrow(s->told, &s->cap_told, n, sizeof(*s->told));
     s->ntold = n;
-    if (engine_ids(r->engine, 0, &next, &rows, err) < 0)
+    if (engine_ids(r->engine, 0, &ids, &rows, err) < 0)
         return -1;
+    /* of a device they stay until the next output is read */
+    s->next = xgrow(s->next, &s->cap_next, rows + 1, sizeof(*s->next));
+    memcpy(s->next, ids, rows * sizeof(*s->next));
     if (read_logits(s, p, &logits, &vocab, err) < 0)
         return -1;
     for (size_t i = 0; i < p->n; i++)
@@ -1059,7 +1065,7 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
                 pick_tell(own, vocab, pick->known, told - 1, s->told + at);
             else if (told)
                 pick_token(s->picker, own, vocab, &pick->pick, p->edit + pick->edit,
-                           pick->nedits, next[row], s->told + at);
+                           pick->nedits, s->next[row], s->told + at);
             at += told;
         }
     return runner_send(r, r->stage, s->told, s->ntold * sizeof(*s->told), err);
