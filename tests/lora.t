@@ -55,6 +55,17 @@ run $train --steps 4 --dp 2 --global-batch 2 --zero 1 -o both "$model"
 run $train --steps 4 --global-batch 2 -o one "$model"
 ok "replicas that share updates change no bit" cmp one/step-000004/rank-tp0-pp0.safetensors both/step-000004/rank-tp0-pp0.safetensors
 
+# mem-estimate knows what a rank has
+for layout in "--tp 1" "--tp 3" "--pp 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run train --data two.jsonl --seq 8 --global-batch 2 --steps 1 --threads 1 --save-every 0 --json --lora 4 $layout "$model" > out
+    # shellcheck disable=SC2086 # words
+    mem-estimate train --framework tp-run --runtime 0 --seq 8 --micro-batch 1 --global-batch 2 $layout --lora 4 --schedule 1f1b --json \
+        "$model" > estimate
+    ok "mem-estimate foretells the bytes of $layout" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
+        "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+done
+
 # the model is known again
 cp -r "$model" other
 printf X | dd of=other/model.safetensors bs=1 seek=50000 conv=notrunc 2> dd.err

@@ -73,7 +73,7 @@ static int check_training(const struct script *s, struct err *err)
         { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
-        { m->lora_rank || m->freeze, "it trains all weights" },
+        { m->lora_rank || m->freeze, "it trains all weights here" },
         { reversed_slots(m) < 0, "it has adamw, sgd and momentum" },
         { m->offload != OFFLOAD_NONE, "it offloads nothing" },
         { s->reason != NULL, s->reason },

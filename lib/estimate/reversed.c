@@ -8,6 +8,7 @@
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
 #include "lib/program/pass-reverse.h"
+#include "lib/run/adapter.h"
 
 enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
@@ -20,8 +21,8 @@ bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
            o->zero <= 1 && o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE &&
-           o->chunks <= 1 && !o->sequence_parallel && !o->lora_rank && !o->freeze &&
-           !o->eager && o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
+           o->chunks <= 1 && !o->sequence_parallel && !o->freeze && !o->eager &&
+           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
 
 /* Micro-batches in flight on stage S. */
@@ -46,6 +47,36 @@ static bool balances(const struct model *m)
     double x;
 
     return model_number(m, "balance", &x) && x > 0;
+}
+
+/* Builds the program, with the adapters that are asked for: the model has them for as
+ * long as that takes. */
+static int build(struct program **p, const struct model *m,
+                 const struct memory_options *o, const int coord[MESH_NAXES],
+                 const struct program_options *options, struct err *err)
+{
+    const struct adapter_wish wish = { .rank = o->lora_rank,
+                                       .alpha = 8,
+                                       .names = o->lora_targets };
+    struct model *own = (struct model *)(uintptr_t)m;
+    bool *frozen;
+    int ret;
+
+    if (!o->lora_rank)
+        return program_build(p, m, &o->mesh, coord, options, err);
+    frozen = xcalloc(m->ntensors + 1, sizeof(*frozen));
+    ret = adapter_foretell(own, &wish, err);
+    for (size_t t = 0; t < m->ntensors; t++) {
+        frozen[t] = m->tensor[t].frozen;
+        own->tensor[t].frozen = true;
+    }
+    if (ret == 0)
+        ret = program_build(p, m, &o->mesh, coord, options, err);
+    for (size_t t = 0; t < m->ntensors; t++)
+        own->tensor[t].frozen = frozen[t];
+    model_unadapt(own);
+    free(frozen);
+    return ret;
 }
 
 /* The program of the rank at COORD, borrowed from KNOWN; NULL with *err set. */
@@ -74,7 +105,7 @@ static const struct program *program_at(struct reversed_programs *known,
     p = &known->program[((int)plan.kind * tp + coord[MESH_TP]) * pp + coord[MESH_PP]];
     if (*p)
         return *p;
-    if (program_build(p, m, &o->mesh, coord, &options, err) < 0) {
+    if (build(p, m, o, coord, &options, err) < 0) {
         *p = NULL;
     } else if (reverse_check_model(*p, err) < 0) {
         program_free(*p);
@@ -93,15 +124,21 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     struct tally sum[MEMORY_CATEGORIES] = { 0 };
     uint64_t *offset, arena = 0, weights = 0, trained = 0, first, owned;
     const struct program *p = program_at(known, m, o, coord, err);
+    enum dtype stored = DTYPE_F32;
     bool ok;
 
     if (!p)
         return -1;
+    model_config_dtype(m, &stored);
     for (int i = 0; i < p->nweights; i++) {
-        uint64_t n = p->weight[i].rows * p->weight[i].cols;
+        const struct weight *w = &p->weight[i];
+        uint64_t n = w->rows * w->cols;
+        bool trains = o->lora_rank ? w->adapter > 0 : !m->tensor[w->tensor].frozen;
 
-        weights += n;
-        trained += m->tensor[p->weight[i].tensor].frozen ? 0 : n;
+        /* a matrix that is not trained stays as it is stored */
+        weights += n * (trains || w->rows == 1 ? sizeof(float)
+                                               : (uint64_t)dtype_bits(stored) / 8);
+        trained += trains ? n : 0;
     }
     owned = trained;
     if (o->zero)
@@ -109,7 +146,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
     ok = program_arena(p, most, offset, &arena);
     free(offset);
-    tally_add(&sum[MEMORY_WEIGHTS], weights * sizeof(float));
+    tally_add(&sum[MEMORY_WEIGHTS], weights);
     tally_add(&sum[MEMORY_GRADIENTS], trained * sizeof(float));
     tally_add(&sum[MEMORY_OPTIMIZER],
               owned * sizeof(float) * (uint64_t)reversed_slots(o));

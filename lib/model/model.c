@@ -703,9 +703,7 @@ void model_free(struct model *m)
         return;
     bind_clear(m);
     feeds_clear(m);
-    for (size_t i = 0; i < m->nadapters; i++)
-        axis_clear(&m->adapter[i].rank);
-    free(m->adapter);
+    model_unadapt(m);
     for (size_t i = 0; i < s->ndefs; i++)
         for (int k = 0; k < s->def[i].ndim; k++)
             axis_clear(&s->def[i].axis[k]);
@@ -742,6 +740,15 @@ struct model_adapter *model_adapt(struct model *m, size_t t, bool turned, uint64
     *a = (struct model_adapter){ .tensor = t, .turned = turned, .scale = scale };
     axis_copy(&a->rank, &axis);
     return a;
+}
+
+void model_unadapt(struct model *m)
+{
+    for (size_t i = 0; i < m->nadapters; i++)
+        axis_clear(&m->adapter[i].rank);
+    free(m->adapter);
+    m->adapter = NULL;
+    m->nadapters = 0;
 }
 
 void model_adapter_axes(const struct model *m, size_t i, bool up,

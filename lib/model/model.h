@@ -145,6 +145,8 @@ char *model_module_dup(const struct model *m, size_t t);
  */
 struct model_adapter *model_adapt(struct model *m, size_t t, bool turned, uint64_t rank,
                                   double scale);
+/* Removes all adapters; programs that have some no longer know them. */
+void model_unadapt(struct model *m);
 /* The axes of adapter I's A, from *axis[0] on, or of its B if UP. */
 void model_adapter_axes(const struct model *m, size_t i, bool up,
                         const struct axis *axis[2]);

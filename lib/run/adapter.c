@@ -380,29 +380,45 @@ static int adapt_all(struct adapter *a, struct model *m, const enum packable *ho
     return a->n ? 0 : err_set(err, ERR_NO, "--lora: the model has no matrix to adapt");
 }
 
-int adapter_make(struct adapter **out, struct checkpoint *c,
-                 const struct adapter_wish *w, const char *base, struct err *err)
+static int make(struct adapter *a, struct model *m, const struct adapter_wish *w,
+                const char *base, struct err *err)
 {
-    struct adapter *a = xcalloc(1, sizeof(*a));
     enum packable *how = NULL;
     char *list = NULL;
     int ret = -1;
 
     a->fd = -1;
     a->seed = w->seed;
-    a->first = c->model->nadapters;
-    if (find_names(&list, w, c->model, err) < 0)
-        goto out;
-    how = packable_new(c->model, err);
-    if (!how || adapt_all(a, c->model, how, w, list, base, err) < 0)
-        goto out;
-    c->adapter = *out = a;
-    ret = 0;
-out:
+    a->first = m->nadapters;
+    if (find_names(&list, w, m, err) < 0)
+        return -1;
+    how = packable_new(m, err);
+    if (how)
+        ret = adapt_all(a, m, how, w, list, base, err);
     free(how);
     free(list);
-    if (ret < 0)
+    return ret;
+}
+
+int adapter_make(struct adapter **out, struct checkpoint *c,
+                 const struct adapter_wish *w, const char *base, struct err *err)
+{
+    struct adapter *a = xcalloc(1, sizeof(*a));
+
+    if (make(a, c->model, w, base, err) < 0) {
         adapter_close(a);
+        return -1;
+    }
+    c->adapter = *out = a;
+    return 0;
+}
+
+int adapter_foretell(struct model *m, const struct adapter_wish *w, struct err *err)
+{
+    struct adapter *a = xcalloc(1, sizeof(*a));
+    int ret = make(a, m, w, "", err);
+
+    adapter_close(a);
     return ret;
 }
 

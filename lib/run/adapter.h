@@ -24,6 +24,9 @@ MUST_CHECK int adapter_open(struct adapter **out, struct checkpoint *c, const ch
 MUST_CHECK int adapter_make(struct adapter **out, struct checkpoint *c,
                             const struct adapter_wish *w, const char *base,
                             struct err *err);
+/* The same for predictions: adds W's adapters to M, without numbers. */
+MUST_CHECK int adapter_foretell(struct model *m, const struct adapter_wish *w,
+                                struct err *err);
 void adapter_close(struct adapter *a);
 /* Marks A's matrices in M as trained, with the dropout that its config says. */
 void adapter_train(const struct adapter *a, struct model *m);

@@ -77,7 +77,8 @@ int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct er
     int ret = 0;
 
     if (adaptersave_applies(t)) /* its matrices are read with the model's weights */
-        return whole ? adaptersave_restore(t, adapter_dir(c->adapter), err) : 0;
+        return whole ? adaptersave_restore(t, adapter_dir(c->adapter), err)
+                     : parameters_begin_average(&t->parameters, err);
     if (!c->sharded || c->nweights == c->ntensors)
         return whole && t->parameters.slots
                    ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
