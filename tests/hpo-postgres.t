@@ -182,6 +182,7 @@ become=
 [ "$(id -u)" -ne 0 ] || become='setpriv --reuid=65534 --regid=65534 --clear-groups'
 cat > "$server/restart" << END
 #!/bin/sh
+unset HPO_TRIAL_DIR # the server is to outlive the trial that starts it
 cd '$server' && exec $become '$bin/pg_ctl' -D '$server/data' -l '$server/log' -w -m immediate -o "-k '$server' -c listen_addresses= -c fsync=off" restart
 END
 chmod 755 "$server/restart"
@@ -210,9 +211,37 @@ if LD_PRELOAD=$shim hpo-sweep --version > version.out 2> version.err && [ ! -s v
     err_has "12 complete" "and the run comes to its last line"
     ok "having run each trial once" test "$(sort -n ran | uniq -c | awk '{ print $1 }' | sort | uniq -c | tr -s ' \n' ' ')" = " 12 1 "
     ok "with its value and reports" test "$(recorded each | tr '\n' ' ')" = "12|12|COMPLETE|12 24|24 "
+    # commands by hand: the second commit of each is the one that changes something
+    lost() { env LD_PRELOAD="$shim" CUT_IN=hpo-sweep CUT_EVERY=2 CUT_LOG="$scratch/cuts" hpo-sweep "$@" 2>> lost.err; }
+    rm -f cuts
+    lost enqueue -S "$db" --study hand s.yaml x=0.5 kind=3
+    lost ask -S "$db" --study hand s.yaml --json > out
+    out_has '"trial": 0, "params": {"x": 0.5' "ask gives the trial that it had started, enqueued once"
+    lost report -S "$db" --study hand 0 1 0.25
+    run lost tell -S "$db" --study hand 0 0.5
+    status_is 0 "tell finds its trial told"
+    ok "each had lost its answer" test "$(wc -l < cuts)" -ge 4
+    ok "and says that it tries again" test "$(grep -c '; trying again$' lost.err)" -ge 4
+    ok "there is one trial, with its report and value" test "$(sql one "SELECT count(*), max(value), max(intermediate_value) FROM trials JOIN studies USING (study_id) JOIN trial_values USING (trial_id) JOIN trial_intermediate_values USING (trial_id) WHERE study_name = 'hand'")" = "1|0.5|0.25"
 else
     skip "a commit whose answer is lost is found out" "nothing can be preloaded"
 fi
+
+# a server that is about to start
+owner "$bin/pg_ctl" -D "$server/data" -m immediate stop > server.out 2>&1
+hpo-sweep ask -S "$db" --study late s.yaml > asked 2> late.err &
+pid=$!
+hpo-sweep run -q -S "$db" --study late2 --trials 1 s.yaml -- echo 1 2> late2.err &
+pid2=$!
+until grep -q 'trying again' late.err && grep -q 'trying again' late2.err; do sleep 0.05; done
+"$server/restart" > restarted 2>&1
+wait $pid
+status=$?
+status_is 0 "a command waits for a server that is about to start"
+ok "and does what it was to do" grep -q '^trial.0' asked
+wait $pid2
+status=$?
+status_is 0 "so does the start of a run"
 
 # what is wrong
 run hpo-sweep show -S "postgresql://me:secret@/none?host=$server"
@@ -228,7 +257,7 @@ run hpo-sweep show -S "$two"
 status_is 3 "an unknown revision is refused"
 err_has "optuna storage upgrade" "with the upgrade hint"
 owner "$bin/pg_ctl" -D "$server/data" -m immediate stop > server.out 2>&1
-run hpo-sweep ask -S "$db" --study a s.yaml
+HPO_PATIENCE=0 run hpo-sweep ask -S "$db" --study a s.yaml
 status_is 4 "so is a server that is gone an error of the machine"
 err_lines 1 "in one line as well"
 done_testing

@@ -31,9 +31,41 @@ static void print_point(const struct session *s, int number, const double *x, bo
 
 static int take_lease(struct session *s, int number, double seconds, struct err *err)
 {
-    if (s->st->ops->load(s->st, &s->study, s->name, err) < 0)
-        return -1;
     return session_lease(s, study_find(&s->study, number)->id, seconds, NULL, err);
+}
+
+/* What ask does, and what becomes of it. */
+struct asking {
+    double seconds; /* of the lease; 0: none */
+    char *mark;
+    double *x;
+    int number, drawn;
+};
+
+static int ask(struct session *s, void *arg, bool again, struct err *err)
+{
+    struct asking *a = arg;
+    const struct study_trial *t = again ? session_marked(s, a->mark) : NULL;
+
+    if (t) { /* the answer to the first time was lost */
+        a->number = t->number;
+        a->drawn = 1;
+        session_point(a->x, s, t);
+        return 0;
+    }
+    a->drawn = 0;
+    if (session_end_leases(s, true, err) < 0)
+        return -1;
+    if (!session_is_full(s, s->file.run_cap, 0))
+        a->drawn = session_draw(s, &a->number, a->x, err);
+    if (a->drawn < 0)
+        return -1;
+    if (!a->drawn)
+        return 0;
+    if (s->st->ops->load(s->st, &s->study, s->name, err) < 0 ||
+        session_mark(s, study_find(&s->study, a->number)->id, a->mark, err) < 0)
+        return -1;
+    return a->seconds > 0 ? take_lease(s, a->number, a->seconds, err) : 0;
 }
 
 int ask_main(const char *program, int argc, char **argv)
@@ -41,7 +73,6 @@ int ask_main(const char *program, int argc, char **argv)
     struct wish w = { 0 };
     bool json = false;
     const char *lease = NULL;
-    double seconds = 0;
     const struct opt opts[] = {
         WISH_OPTIONS(w),
         { OPT_STRING, '\0', "lease", &lease, "TIME",
@@ -59,10 +90,10 @@ int ask_main(const char *program, int argc, char **argv)
     char **operand = cmd_parse(&cmd, argc, argv);
     struct session s;
     struct err err = { 0 };
-    double *x;
-    int number, drawn;
+    struct asking a = { 0 };
+    int ret;
 
-    if (lease && !session_duration(&seconds, lease))
+    if (lease && !session_duration(&a.seconds, lease))
         return cmd_usage(&cmd, "'%s' is not a time", lease);
     if (session_read_sweep(&s, operand[0], &w, &err) < 0 ||
         session_open_study(&s, &w, &err) < 0) {
@@ -77,19 +108,16 @@ int ask_main(const char *program, int argc, char **argv)
                          name);
     }
     session_advise(&s, &cmd);
-    x = xcalloc(s.file.space.n, sizeof(*x));
-    drawn = session_end_leases(&s, true, &err);
-    if (drawn == 0 && !session_is_full(&s, s.file.run_cap, 0))
-        drawn = session_draw(&s, &number, x, &err);
-    if (drawn > 0 && lease && take_lease(&s, number, seconds, &err) < 0)
-        drawn = -1;
-    if (drawn >= 0 && session_end(&s, &err) < 0)
-        drawn = -1;
-    if (drawn > 0)
-        print_point(&s, number, x, json);
-    free(x);
+    a.x = xcalloc(s.file.space.n, sizeof(*a.x));
+    ret = session_mark_new(&a.mark, &err);
+    if (ret == 0)
+        ret = session_change(&s, ask, &a, &err);
+    if (ret == 0 && a.drawn)
+        print_point(&s, a.number, a.x, json);
+    free(a.x);
+    free(a.mark);
     session_close(&s);
-    return drawn < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, drawn ? 0 : 1);
+    return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, a.drawn ? 0 : 1);
 }
 
 /* NAME=VALUE as a member of a JSON object. */
@@ -143,6 +171,26 @@ out:
     return ret;
 }
 
+struct enqueuing {
+    const char *fixed; /* the parameters, as JSON */
+    char *mark;
+};
+
+static int enqueue(struct session *s, void *arg, bool again, struct err *err)
+{
+    const struct enqueuing *q = arg;
+    int64_t id;
+    int number;
+
+    if (again && session_marked(s, q->mark))
+        return 0;
+    if (s->st->ops->add_trial(s->st, &s->study, STUDY_WAITING, &id, &number, err) < 0 ||
+        session_mark(s, id, q->mark, err) < 0)
+        return -1;
+    return s->st->ops->set_attr(s->st, s->study.id, id, true, "fixed_params", q->fixed,
+                                err);
+}
+
 int enqueue_main(const char *program, int argc, char **argv)
 {
     struct wish w = { 0 };
@@ -158,9 +206,9 @@ int enqueue_main(const char *program, int argc, char **argv)
     struct session s;
     struct err err = { 0 };
     struct str fixed = { 0 };
+    struct enqueuing q = { 0 };
     bool *named;
-    int64_t id;
-    int number, ret = 0;
+    int ret = 0;
 
     if (session_read_sweep(&s, operand[0], &w, &err) < 0)
         return cmd_fail(&cmd, &err);
@@ -174,13 +222,12 @@ int enqueue_main(const char *program, int argc, char **argv)
         ret = session_open_study(&s, &w, &err);
     if (ret == 0)
         session_advise(&s, &cmd);
+    q.fixed = fixed.s;
     if (ret == 0)
-        ret = s.st->ops->add_trial(s.st, &s.study, STUDY_WAITING, &id, &number, &err);
+        ret = session_mark_new(&q.mark, &err);
     if (ret == 0)
-        ret = s.st->ops->set_attr(s.st, s.study.id, id, true, "fixed_params", fixed.s,
-                                  &err);
-    if (ret == 0)
-        ret = session_end(&s, &err);
+        ret = session_change(&s, enqueue, &q, &err);
+    free(q.mark);
     str_clear(&fixed);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);

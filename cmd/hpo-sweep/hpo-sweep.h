@@ -64,6 +64,7 @@ struct session {
     struct study study;
     char *name, *url; /* owned */
     bool open;        /* between begin and end */
+    double given_up;  /* when session_again is to give up, by clock_seconds(); or 0 */
     size_t left;      /* points that were interrupted so often that they are left */
 
     /* of a sweep alone */
@@ -84,7 +85,10 @@ MUST_CHECK int session_open_file(struct session *s, const struct where *w,
  * check W as far as possible without opening them. */
 MUST_CHECK int session_read_sweep(struct session *s, const char *path,
                                   const struct wish *w, struct err *err);
-/* Open, or begin, its study, alone and loaded. */
+/* Open, or begin, its study, alone and loaded.  The latter alone, after session_again.
+ */
+MUST_CHECK int session_prepare(struct session *s, const struct wish *w,
+                               struct err *err);
 MUST_CHECK int session_open_study(struct session *s, const struct wish *w,
                                   struct err *err);
 /* Start the study, which has no trials, with the trials of study NAME that have values
@@ -100,7 +104,26 @@ MUST_CHECK int session_end(struct session *s, struct err *err);
 /* After a failure that is the storage's and `passing`: make ready to begin again; the
  * study is forgotten.  -1 with *err set, which may be passing in turn. */
 MUST_CHECK int session_recover(struct session *s, struct err *err);
+/* The same for a command that makes one change: wait until the storage is there again,
+ * for HPO_PATIENCE seconds in all, and begin.  -1 with *err as it was when that failure
+ * does not pass. */
+MUST_CHECK int session_again(struct session *s, struct err *err);
+/* Let CHANGE, which gets ARG, change the study, and keep that; should the connection be
+ * lost, AGAIN, when nobody may know whether it was kept before. */
+MUST_CHECK int session_change(struct session *s,
+                              int (*change)(struct session *s, void *arg, bool again,
+                                            struct err *err),
+                              void *arg, struct err *err);
+/* A mark on trials, JSON, by which a change that is made again knows what it had made
+ * before: a fresh one, owned; note it on trial ID, where connections may be lost; and
+ * the trial that has it, or NULL. */
+MUST_CHECK int session_mark_new(char **mark, struct err *err);
+MUST_CHECK int session_mark(struct session *s, int64_t id, const char *mark,
+                            struct err *err);
+const struct study_trial *session_marked(const struct session *s, const char *mark);
 void session_close(struct session *s);
+/* The point X[space.n] of T. */
+void session_point(double *x, const struct session *s, const struct study_trial *t);
 /* Whether a trial of S runs or waits. */
 bool session_is_busy(struct study *s);
 /* Bring the study of a session that only reads up to date. */

@@ -129,16 +129,7 @@ static int draw(struct loop *l, struct job *job, double *x, bool *drawn,
 static void adopt(struct loop *l, struct job *job, const struct study_trial *t,
                   double *x)
 {
-    const struct space *space = &l->s->file.space;
-
-    for (size_t i = 0; i < space->n; i++)
-        x[i] = NAN;
-    for (size_t k = 0; k < t->nparams; k++) {
-        int at = space_find(space, l->s->study.names[t->params[k].name]);
-
-        if (at >= 0)
-            x[at] = t->params[k].value;
-    }
+    session_point(x, l->s, t);
     take_trial(l, job, t);
 }
 

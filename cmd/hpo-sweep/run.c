@@ -87,7 +87,8 @@ void run_doubt(const struct loop *l)
             space->params[0].name);
 }
 
-static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
+/* The first change, from what session_prepare has begun. */
+static int begin(struct loop *l, const struct cmd *cmd, struct err *err)
 {
     struct session *s = l->s;
 
@@ -96,7 +97,7 @@ static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
         s->st->ops->hold(s->st, s->name, l->o->share, err) < 0 ||
         warm_start(l, cmd, err) < 0)
         return -1;
-    if (l->o->joblog && (l->log = joblog_open(l->o->joblog, err)) < 0)
+    if (l->o->joblog && l->log < 0 && (l->log = joblog_open(l->o->joblog, err)) < 0)
         return -1;
     l->pruning = study_attr(&s->study.system, STUDY_PRUNER_KEY) != NULL;
     if (session_pauses(&l->pauses, s, err) < 0)
@@ -106,6 +107,21 @@ static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
         (l->o->retry_failed && session_retry_failed(s, err) < 0) ||
         (loop_may_draw(l) && directory_hold(l, err) < 0) || session_end(s, err) < 0)
         return -1;
+    return 0;
+}
+
+static int execute(struct loop *l, const struct cmd *cmd, struct err *err)
+{
+    for (bool again = false;; again = true) {
+        int ret = again ? session_prepare(l->s, &l->o->wish, err) : 0;
+
+        if (ret == 0)
+            ret = begin(l, cmd, err);
+        if (ret == 0)
+            break;
+        if (session_again(l->s, err) < 0)
+            return -1;
+    }
     guard_name(&l->guard, l->base);
     return loop_run(l, err);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "cmd/hpo-sweep/hpo-sweep.h"
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
@@ -86,6 +87,16 @@ static void say_waiting(const char *what)
     str_clear(&shown);
 }
 
+static int begin_and_load(struct session *s, bool change, struct err *err)
+{
+    if (s->st->ops->begin(s->st, change, err) < 0)
+        return -1;
+    s->open = true;
+    if (!s->name && only_study(s, err) < 0)
+        return -1;
+    return load(s, err);
+}
+
 int session_open(struct session *s, const struct where *w, bool change, struct err *err)
 {
     const char *url = w->storage ? w->storage : getenv("HPO_STORAGE");
@@ -97,15 +108,10 @@ int session_open(struct session *s, const struct where *w, bool change, struct e
     s->url = xstrdup(url);
     if (storage_open(&s->st, url, false, say_waiting, err) < 0)
         goto fail;
-    if (s->st->ops->begin(s->st, change, err) < 0)
-        goto fail;
-    s->open = true;
-    if (name)
-        s->name = xstrdup(name);
-    else if (only_study(s, err) < 0)
-        goto fail;
-    if (load(s, err) < 0)
-        goto fail;
+    s->name = name ? xstrdup(name) : NULL;
+    while (begin_and_load(s, change, err) < 0)
+        if (!change || session_again(s, err) < 0)
+            goto fail;
     return 0;
 fail:
     session_close(s);
@@ -402,11 +408,20 @@ static int check_space(const struct session *s, struct err *err)
 
 int session_open_study(struct session *s, const struct wish *w, struct err *err)
 {
-    const char *seed;
-    int wider;
+    int ret;
 
     if (storage_open(&s->st, s->url, true, say_waiting, err) < 0)
         return -1;
+    while ((ret = session_prepare(s, w, err)) < 0 && session_again(s, err) == 0)
+        ;
+    return ret;
+}
+
+int session_prepare(struct session *s, const struct wish *w, struct err *err)
+{
+    const char *seed;
+    int wider;
+
     if (s->st->ops->begin(s->st, true, err) < 0)
         return -1;
     s->open = true;
@@ -464,6 +479,113 @@ int session_look_again(struct session *s, struct err *err)
     ret = load(s, err);
     s->st->ops->give_up(s->st);
     return ret;
+}
+
+/* For which a command waits for a database, in seconds. */
+static double patience(void)
+{
+    const char *text = getenv("HPO_PATIENCE");
+    double seconds;
+
+    return text && str_double(text, &seconds) && seconds >= 0 ? seconds : 60;
+}
+
+int session_again(struct session *s, struct err *err)
+{
+    struct err why = *err;
+    double nap = 0.1;
+
+    if (!s->st || !s->st->passing)
+        return -1;
+    if (s->given_up == 0) {
+        struct str shown = { 0 };
+
+        s->given_up = clock_seconds() + patience();
+        str_add_printable(&shown, err->text);
+        if (clock_seconds() < s->given_up)
+            fprintf(stderr, "hpo-sweep: %s; trying again\n", str_text(&shown));
+        str_clear(&shown);
+    }
+    for (;;) {
+        struct timespec t = { .tv_sec = (time_t)nap };
+
+        if (clock_seconds() >= s->given_up) {
+            *err = why;
+            return -1;
+        }
+        if (session_recover(s, &why) == 0)
+            break;
+        if (!s->st->passing) {
+            *err = why;
+            return -1;
+        }
+        t.tv_nsec = (long)((nap - (double)t.tv_sec) * 1e9);
+        nanosleep(&t, NULL);
+        nap = fmin(2 * nap, 5);
+    }
+    s->st->passing = false;
+    return 0;
+}
+
+int session_change(struct session *s,
+                   int (*change)(struct session *s, void *arg, bool again,
+                                 struct err *err),
+                   void *arg, struct err *err)
+{
+    for (bool again = false;; again = true) {
+        int ret = again ? session_begin(s, err) : 0;
+
+        if (ret == 0)
+            ret = change(s, arg, again, err);
+        if (ret == 0)
+            ret = session_end(s, err);
+        if (ret == 0 || session_again(s, err) < 0)
+            return ret;
+    }
+}
+
+#define MARK_KEY "hpo-sweep:mark"
+
+int session_mark_new(char **mark, struct err *err)
+{
+    uint64_t number = 0;
+
+    if (fresh_seed(&number, err) < 0)
+        return -1;
+    *mark = str_dupf("%" PRIu64, number);
+    return 0;
+}
+
+int session_mark(struct session *s, int64_t id, const char *mark, struct err *err)
+{
+    return s->st->ops->recover
+               ? s->st->ops->set_attr(s->st, s->study.id, id, true, MARK_KEY, mark, err)
+               : 0;
+}
+
+const struct study_trial *session_marked(const struct session *s, const char *mark)
+{
+    for (size_t i = s->study.n; i-- > 0;) {
+        const char *its = study_attr(&s->study.trials[i].system, MARK_KEY);
+
+        if (its && !strcmp(its, mark))
+            return &s->study.trials[i];
+    }
+    return NULL;
+}
+
+void session_point(double *x, const struct session *s, const struct study_trial *t)
+{
+    const struct space *space = &s->file.space;
+
+    for (size_t i = 0; i < space->n; i++)
+        x[i] = NAN;
+    for (size_t k = 0; k < t->nparams; k++) {
+        int at = space_find(space, s->study.names[t->params[k].name]);
+
+        if (at >= 0)
+            x[at] = t->params[k].value;
+    }
 }
 
 int session_recover(struct session *s, struct err *err)

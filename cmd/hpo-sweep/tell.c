@@ -50,6 +50,50 @@ static int refuse_nan(struct session *s, const struct study_trial *t,
     return *refused ? session_explain(s, t, &end, err) : 0;
 }
 
+/* What tell is to do. */
+struct telling {
+    char **operand; /* the trial, and its values */
+    const struct opt_list *constraints;
+    enum study_state state;
+    double *values; /* [n] */
+    size_t n;
+    bool refused; /* a value is NaN */
+};
+
+/* Has the trial ended as is to be told?  The answer to the first time was lost then. */
+static bool is_told(const struct session *s, const struct telling *a)
+{
+    const struct study_trial *t = NULL;
+    enum study_state state = a->state;
+    int number;
+
+    if (str_int(a->operand[0], &number))
+        t = study_find(&s->study, number);
+    for (size_t i = 0; i < a->n; i++)
+        if (isnan(a->values[i]))
+            state = STUDY_FAIL;
+    if (!t || t->state != state)
+        return false;
+    for (size_t i = 0; i < a->n && state == STUDY_COMPLETE; i++)
+        if (i >= t->nvalues || t->values[i] != a->values[i])
+            return false;
+    return true;
+}
+
+static int tell(struct session *s, void *arg, bool again, struct err *err)
+{
+    struct telling *a = arg;
+    struct study_trial *t;
+
+    if (again && is_told(s, a))
+        return 0;
+    t = session_trial(s, a->operand[0], a->state == STUDY_FAIL, err);
+    if (!t || constrain(s, t, a->constraints, err) < 0 ||
+        refuse_nan(s, t, a->values, a->n, &a->refused, err) < 0)
+        return -1;
+    return session_finish(s, t, a->state, a->values, a->n, err);
+}
+
 int tell_main(const char *program, int argc, char **argv)
 {
     static const char *const states[] = { "complete", "pruned", "failed", NULL };
@@ -74,29 +118,42 @@ int tell_main(const char *program, int argc, char **argv)
                              .max_args = -1,
                              .summary = "Finish a trial with its values" };
     char **operand = cmd_parse(&cmd, argc, argv);
-    struct study_trial *t;
+    struct telling a = { .operand = operand, .constraints = &constraints };
     struct session s;
     struct err err = { 0 };
-    double *values = NULL;
-    bool refused = false;
-    size_t n;
 
+    a.state = meant[state];
     if (state && operand[1])
         return cmd_usage(&cmd, "a trial that is %s has no values", states[state]);
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
-    t = session_trial(&s, operand[0], meant[state] == STUDY_FAIL, &err);
-    if (t && parse_values(&values, &n, operand + 1, &err) == 0 &&
-        constrain(&s, t, &constraints, &err) == 0 &&
-        refuse_nan(&s, t, values, n, &refused, &err) == 0 &&
-        session_finish(&s, t, meant[state], values, n, &err) == 0)
-        ret = session_end(&s, &err);
-    if (ret == 0 && refused)
+    if (session_trial(&s, operand[0], a.state == STUDY_FAIL, &err) &&
+        parse_values(&a.values, &a.n, operand + 1, &err) == 0)
+        ret = session_change(&s, tell, &a, &err);
+    if (ret == 0 && a.refused)
         cmd_warn(&cmd, "trial %s: nan is no value: the trial is recorded as FAIL",
                  operand[0]);
-    free(values);
+    free(a.values);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
+}
+
+/* What report is to do. */
+struct reporting {
+    const char *trial;
+    int64_t step;
+    double value;
+};
+
+static int report(struct session *s, void *arg, bool again, struct err *err)
+{
+    const struct reporting *a = arg;
+    const struct study_trial *t = session_trial(s, a->trial, false, err);
+
+    (void)again; /* the same once more is the same */
+    if (!t || s->st->ops->set_report(s->st, t->id, a->step, a->value, err) < 0)
+        return -1;
+    return session_renew(s, t, err);
 }
 
 int report_main(const char *program, int argc, char **argv)
@@ -111,25 +168,41 @@ int report_main(const char *program, int argc, char **argv)
                              .max_args = 3,
                              .summary = "Note a value on the way" };
     char **operand = cmd_parse(&cmd, argc, argv);
-    const struct study_trial *t;
+    struct reporting a = { .trial = operand[0] };
     struct session s;
     struct err err = { 0 };
-    double value;
-    int64_t step;
-    int ret = -1;
+    int ret;
 
-    if (!str_i64(operand[1], &step) || step < 0)
+    if (!str_i64(operand[1], &a.step) || a.step < 0)
         return cmd_usage(&cmd, "'%s' is not a step", operand[1]);
-    if (!study_value(&value, operand[2]))
+    if (!study_value(&a.value, operand[2]))
         return cmd_usage(&cmd, "'%s' is not a number", operand[2]);
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
-    t = session_trial(&s, operand[0], false, &err);
-    if (t && s.st->ops->set_report(s.st, t->id, step, value, &err) == 0 &&
-        session_renew(&s, t, &err) == 0)
-        ret = session_end(&s, &err);
+    ret = session_change(&s, report, &a, &err);
     session_close(&s);
     return ret < 0 ? cmd_fail(&cmd, &err) : cmd_finish(&cmd, 0);
+}
+
+/* What should-prune is to do, and its answer. */
+struct judging {
+    const char *trial;
+    bool prune;
+};
+
+static int judge(struct session *s, void *arg, bool again, struct err *err)
+{
+    struct judging *a = arg;
+    const struct study_trial *t = session_trial(s, a->trial, false, err);
+    bool pauses;
+
+    if (!t || session_pauses(&pauses, s, err) < 0 ||
+        session_judge(s, t, &a->prune, err) < 0 ||
+        (a->prune && session_condemn(s, t, err) < 0))
+        return -1;
+    /* of a pause the run waits for the end; and rungs are noted once */
+    a->prune |= (pauses || again) && session_condemned(t);
+    return 0;
 }
 
 int should_prune_main(const char *program, int argc, char **argv)
@@ -146,24 +219,17 @@ int should_prune_main(const char *program, int argc, char **argv)
                                  "Say whether a trial is worth finishing: status 0 "
                                  "to stop it, 1 to go on" };
     char **operand = cmd_parse(&cmd, argc, argv);
-    const struct study_trial *t;
+    struct judging a = { .trial = operand[0] };
     struct session s;
     struct err err = { 0 };
-    bool prune = false, pauses;
-    int ret = -1;
+    int ret;
 
     if (session_open(&s, &w, true, &err) < 0)
         return cmd_fail(&cmd, &err);
-    t = session_trial(&s, operand[0], false, &err);
-    if (t && session_pauses(&pauses, &s, &err) == 0 &&
-        session_judge(&s, t, &prune, &err) == 0 &&
-        (!prune || session_condemn(&s, t, &err) == 0)) {
-        prune |= pauses && session_condemned(t); /* the run waits for its end */
-        ret = session_end(&s, &err);
-    }
+    ret = session_change(&s, judge, &a, &err);
     session_close(&s);
     if (ret < 0)
         return cmd_fail(&cmd, &err);
-    puts(prune ? "prune" : "go on");
-    return cmd_finish(&cmd, prune ? 0 : 1);
+    puts(a.prune ? "prune" : "go on");
+    return cmd_finish(&cmd, a.prune ? 0 : 1);
 }

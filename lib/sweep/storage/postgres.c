@@ -17,12 +17,15 @@
 
 enum { NUMBER_SIZE = 32, MAX_VALUES = 8 };
 enum { CONNECTION_OK = 0, COMMAND_OK = 1, TUPLES_OK = 2, ANY_TYPE = 0, INT8_TYPE = 20 };
+enum { PING_REJECTED = 1, PING_NO_RESPONSE = 2 };
 enum { FLOAT8_TYPE = 701, MESSAGE_PRIMARY = 'M', SQLSTATE = 'C' };
 
 struct libpq {
     void *handle;
     void *(*PQconnectdbParams)(const char *const *keywords, const char *const *values,
                                int expand_name);
+    int (*PQpingParams)(const char *const *keywords, const char *const *values,
+                        int expand_name);
     int (*PQstatus)(const void *connection);
     char *(*PQerrorMessage)(const void *connection);
     void (*PQfinish)(void *connection);
@@ -39,18 +42,21 @@ struct libpq {
     char *(*PQgetvalue)(const void *result, int row, int column);
 };
 
-#define FUNCTIONS(f)                                                        \
-    f(PQconnectdbParams) f(PQstatus) f(PQerrorMessage) f(PQfinish)          \
-        f(PQsetNoticeProcessor) f(PQexec) f(PQexecParams) f(PQresultStatus) \
+#define FUNCTIONS(f)                                                               \
+    f(PQconnectdbParams) f(PQpingParams) f(PQstatus) f(PQerrorMessage) f(PQfinish) \
+        f(PQsetNoticeProcessor) f(PQexec) f(PQexecParams) f(PQresultStatus)        \
             f(PQresultErrorField) f(PQclear) f(PQntuples) f(PQgetvalue)
 
 struct postgres {
     struct tables base;
     struct libpq lib;
     void *connection;
-    char *url;                   /* for libpq; owned */
-    char *study;                 /* that is held, or NULL; owned */
-    bool share;                  /* how */
+    char *url;   /* for libpq; owned */
+    char *study; /* that is held, or NULL; owned */
+    bool share;  /* how */
+    bool create; /* the tables, if there are none */
+    char *away;  /* why there was no connection when it was opened: what is asked then
+                    fails, which may pass; or NULL; owned */
     char *process, *process_age; /* the server's for this connection, of a study that is
                                     held: its number, and when it began; owned */
 };
@@ -151,10 +157,19 @@ static bool lock_at_once(struct postgres *p)
     return false;
 }
 
+static int fail_away(struct postgres *p, struct err *err)
+{
+    p->base.base.passing = true;
+    return err_set(err, ERR_SYSTEM, "%s", p->away);
+}
+
 static int run(struct tables *t, const char *statements, struct err *err)
 {
     struct postgres *p = (struct postgres *)t;
     void *result;
+
+    if (p->away)
+        return fail_away(p, err);
 
     if (statements == LOCK && p->base.base.waits && lock_at_once(p))
         return 0;
@@ -187,6 +202,8 @@ static int start(struct tables *t, struct sql_rows **rows, const char *statement
     struct str numbered = { 0 };
     void *result;
 
+    if (p->away)
+        return fail_away(p, err);
     for (int i = 0; i < n; i++) {
         const struct sql_value *v = &values[i];
 
@@ -278,6 +295,7 @@ static void postgres_close(struct storage *st)
     free(p->study);
     free(p->process);
     free(p->process_age);
+    free(p->away);
     free(p);
 }
 
@@ -319,26 +337,53 @@ static char *plain_dup(const char *url)
     return str_dupf("postgresql%s", strstr(url, "://"));
 }
 
-/* Connect to p->url, whose own settings win.  An idle connection is kept from being
- * cut, and one that is dead is found within minutes instead of hours. */
+enum { NKEYWORDS = 6 };
+
+static const char *const keywords[NKEYWORDS + 1] = {
+    "connect_timeout",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+    "dbname",
+    NULL,
+};
+
+/* p->url, whose own settings win.  An idle connection is kept from being cut, and one
+ * that is dead is found within minutes instead of hours. */
+static void settings_of(const struct postgres *p, const char *values[NKEYWORDS + 1])
+{
+    static const char *const ours[] = { "10", "60", "10", "6", "60000" };
+
+    memcpy(values, ours, sizeof(ours));
+    values[NKEYWORDS - 1] = p->url;
+    values[NKEYWORDS] = NULL;
+}
+
 static int connect_server(struct postgres *p, struct err *err)
 {
-    static const char *const keywords[] = {
-        "connect_timeout",
-        "keepalives_idle",
-        "keepalives_interval",
-        "keepalives_count",
-        "tcp_user_timeout",
-        "dbname",
-        NULL,
-    };
-    const char *const values[] = { "10", "60", "10", "6", "60000", p->url, NULL };
+    const char *values[NKEYWORDS + 1];
 
+    settings_of(p, values);
     p->connection = p->lib.PQconnectdbParams(keywords, values, 1);
     if (p->lib.PQstatus(p->connection) != CONNECTION_OK)
         return fail(p, NULL, err);
     p->lib.PQsetNoticeProcessor(p->connection, ignore_notice, NULL);
     return run(&p->base, "SET datestyle TO ISO; SET client_encoding TO UTF8", err);
+}
+
+/* Does the server not answer, or is it about to start or to end?  One that refuses us
+ * does not change its mind. */
+static bool is_away(const struct postgres *p)
+{
+    const char *values[NKEYWORDS + 1];
+    int answer;
+
+    if (p->lib.PQstatus(p->connection) == CONNECTION_OK)
+        return true; /* it was there a moment ago */
+    settings_of(p, values);
+    answer = p->lib.PQpingParams(keywords, values, 1);
+    return answer == PING_REJECTED || answer == PING_NO_RESPONSE;
 }
 
 static int postgres_open(struct storage **st, const char *where, bool create,
@@ -357,8 +402,12 @@ static int postgres_open(struct storage **st, const char *where, bool create,
         err_prefix(err, "%s", p->base.base.name);
         goto fail;
     }
-    if (connect_server(p, err) < 0 || tables_prepare(&p->base, create, err) < 0)
-        goto fail;
+    p->create = create;
+    if (connect_server(p, err) < 0 || tables_prepare(&p->base, create, err) < 0) {
+        if (!p->base.base.passing || !is_away(p))
+            goto fail;
+        p->away = xstrdup(err->text); /* begin fails, and may be tried again */
+    }
     *st = &p->base.base;
     return 0;
 fail:
@@ -471,7 +520,19 @@ static int disconnect(struct postgres *p)
 static int postgres_recover(struct storage *st, struct err *err)
 {
     struct postgres *p = (struct postgres *)st;
+    char *away = p->away;
 
+    p->away = NULL;
+    if (away) { /* begin at the beginning */
+        p->lib.PQfinish(p->connection);
+        if (connect_server(p, err) < 0 ||
+            tables_prepare(&p->base, p->create, err) < 0) {
+            p->away = away;
+            return -1;
+        }
+        free(away);
+        return 0;
+    }
     if (p->lib.PQstatus(p->connection) == CONNECTION_OK)
         return run(&p->base, "ROLLBACK", err) < 0 ? disconnect(p) : 0;
     p->lib.PQfinish(p->connection);
