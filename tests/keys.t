@@ -94,6 +94,11 @@ run tp-shard split -q --tp 2 m cut5
 status_is 3 "AWQ in another layout is not cut"
 err_has "'gemv'" "the layout is named"
 
+with opt num_attention_heads 7
+run tp-run logits --ids 3 -o o m
+status_is 3 "heads that do not divide the width are refused"
+err_is "tp-run: m/config.json: hidden 24 is no multiple of heads 7" "with both numbers"
+
 # generation_config.json
 with llama-gqa use_cache true
 generate() {

@@ -251,6 +251,33 @@ static void add_other_keys(const struct model *m, const struct family_entry *tol
     str_clear(&all);
 }
 
+/* If TEXT, the expression of a symbol without a value, ends with the quotient of two
+ * symbols that do not divide, sets *err to that and returns true. */
+static bool tell_quotient(const struct model *m, const char *text, struct err *err)
+{
+    const char *slash = strrchr(text, '/'), *from = slash;
+    const struct axis_symbol *sym = m->scope.sym;
+    char *over, *under;
+    int a, b;
+
+    while (from && from > text && (isalnum((unsigned char)from[-1]) || from[-1] == '_'))
+        from--;
+    if (!slash)
+        return false;
+    over = xstrndup(from, (size_t)(slash - from));
+    under = xstrdup(slash + 1);
+    a = find_symbol(&m->scope, over);
+    b = find_symbol(&m->scope, under);
+    free(over);
+    free(under);
+    if (a < 0 || b < 0 || sym[a].value % sym[b].value == 0)
+        return false;
+    err_set(err, ERR_INPUT, "%s: %s %llu is no multiple of %s %llu",
+            m->state->config_name, sym[a].name, (unsigned long long)sym[a].value,
+            sym[b].name, (unsigned long long)sym[b].value);
+    return true;
+}
+
 /* Index in the scope of symbol NAME, which a shard rule or capture E needs.  If it has
  * no value, the error names the missing config key. */
 static int need_symbol(const struct model *m, const char *name,
@@ -263,6 +290,8 @@ static int need_symbol(const struct model *m, const char *name,
         return 0;
     if (!def)
         return family_error(e->doc, e->json, 0, err, "'%s' is no symbol", name);
+    if (json_string(def->json) && tell_quotient(m, def->json->text, err))
+        return -1;
     err_set(err, ERR_INPUT, "%s: family %s needs '%s' (%s), a whole number from 1",
             m->state->config_name, m->state->family->name, name,
             json_string(def->json) ? def->json->text : "null");
