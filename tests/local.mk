@@ -369,7 +369,7 @@ tests_fuzz_fuzz_journal_LDADD = $(test_libs) $(SQLITE3_LIBS)
 tests_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz-json.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_layout_SOURCES = %D%/fuzz/fuzz-layout.c %D%/fuzz/driver.c cmd/pp-partition/stages.c
 tests_fuzz_fuzz_layout_LDADD = $(program_libs)
-tests_fuzz_fuzz_log_SOURCES = %D%/fuzz/fuzz-log.c %D%/fuzz/driver.c cmd/tp-run/plot.c cmd/tp-run/traindir.c \
+tests_fuzz_fuzz_log_SOURCES = %D%/fuzz/fuzz-log.c %D%/fuzz/driver.c cmd/tp-run/plot.c cmd/tp-run/traindir.c cmd/tp-run/trainmix.c \
     cmd/tp-run/trainsteps.c
 tests_fuzz_fuzz_log_LDADD = $(program_libs)
 tests_fuzz_fuzz_manifest_SOURCES = %D%/fuzz/fuzz-manifest.c %D%/fuzz/driver.c %D%/fuzz/seal.h
@@ -381,7 +381,7 @@ tests_fuzz_fuzz_said_SOURCES = %D%/fuzz/fuzz-said.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_part_SOURCES = %D%/fuzz/fuzz-part.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pooling_SOURCES = %D%/fuzz/fuzz-pooling.c %D%/fuzz/driver.c cmd/tp-run/pooling.c
-tests_fuzz_fuzz_run_SOURCES = %D%/fuzz/fuzz-run.c %D%/fuzz/driver.c cmd/tp-run/traindir.c cmd/tp-run/trainsteps.c
+tests_fuzz_fuzz_run_SOURCES = %D%/fuzz/fuzz-run.c %D%/fuzz/driver.c cmd/tp-run/traindir.c cmd/tp-run/trainmix.c cmd/tp-run/trainsteps.c
 tests_fuzz_fuzz_run_LDADD = $(program_libs)
 tests_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz-safetensors.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_schedule_SOURCES = %D%/fuzz/fuzz-schedule.c %D%/fuzz/driver.c
