@@ -420,7 +420,7 @@ static int ask(struct postgres *p, const char *statement, const char *const *tex
                int ntexts, char **columns, int n, struct err *err)
 {
     struct sql_value values[MAX_VALUES];
-    struct sql_rows *rows;
+    struct sql_rows *rows = NULL; /* gcc -O3 does not see that start sets it */
 
     for (int i = 0; i < ntexts; i++)
         values[i] = (struct sql_value){ .type = SQL_TEXT, .text = texts[i] };
