@@ -136,6 +136,12 @@ struct product_result {
     bool older;   /* by older loops, but for products of pairs of bf16 */
 };
 
+static int rounded(struct device *d, float *y, const float *x, size_t rows,
+                   const struct matrix *w, const struct sum_tree *tree, struct err *err)
+{
+    return cpu_linear_rounded(d, y, x, FORMAT_F32, rows, w, tree, err);
+}
+
 static int amx_rows(struct device *d, float *y, const float *x, size_t rows,
                     const struct matrix *w, const struct sum_tree *tree,
                     struct err *err)
@@ -172,7 +178,7 @@ enum product {
 static product_fn *const product_of[] = {
     [MATMUL] = cpu_matmul,
     [LINEAR] = cpu_linear,
-    [ROUNDED] = cpu_linear_rounded,
+    [ROUNDED] = rounded,
     [AMX_ROWS_LINEAR] = amx_rows,
     [TRANSPOSED] = transposed_matmul,
     [TRANSPOSED_LINEAR] = transposed_linear,

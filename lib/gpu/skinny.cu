@@ -91,8 +91,9 @@ template <int TYPE>
 static __device__ inline struct operand<TYPE> operand_of(uint32_t a, uint32_t b,
                                                          uint32_t c, uint32_t d) {
     struct operand<TYPE> w = {
+        { a, b, c, d },
         {
-            a, b, c, d
+            0, 0, 0, 0
         }
     };
 

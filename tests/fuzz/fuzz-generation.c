@@ -23,7 +23,7 @@ static void use(char *dir)
     struct err err = { 0 };
     struct asked a;
 
-    if (asked_read(&a, &s, &err) == 0 &&
+    if (asked_read(&a, &s, true, &err) == 0 &&
         (processors_check(&a.how, "", NULL) < 0 || a.start < -1))
         abort();
     asked_clear(&a);

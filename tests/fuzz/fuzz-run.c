@@ -22,11 +22,15 @@ static void use(char *dir)
     uint64_t seq = 0;
     double lr = 0;
     struct setting set[] = {
-        { SETTING_INT, "steps", &steps, NULL, false, 0, NULL },
-        { SETTING_COUNT, "micro-batch", &micro, NULL, false, 0, NULL },
-        { SETTING_U64, "seq", &seq, NULL, false, 1, NULL },
-        { SETTING_DOUBLE, "lr", &lr, NULL, false, 1, NULL },
-        { SETTING_CHOICE, "pack", &pack, words, false, 1, NULL },
+        { .kind = SETTING_INT, .option = "steps", .value = &steps },
+        { .kind = SETTING_COUNT, .option = "micro-batch", .value = &micro },
+        { .kind = SETTING_U64, .option = "seq", .value = &seq, .fixed = 1 },
+        { .kind = SETTING_DOUBLE, .option = "lr", .value = &lr, .fixed = 1 },
+        { .kind = SETTING_CHOICE,
+          .option = "pack",
+          .value = &pack,
+          .choices = words,
+          .fixed = 1 },
     };
     struct train t = { .session = &session,
                        .resumed = true, /* the model is not read again */
