@@ -100,7 +100,8 @@ for word in $(mem-estimate infer --help=weights); do
 done
 for word in $(hpo-sweep run --help=sampler); do
     [ "$word" = grid ] && echo 'x: choice([1, 2])' > one.yaml || echo 'x: uniform(0, 1)' > one.yaml
-    ok "the sampler $word is known" hpo-sweep run -q -S "$word.db" --sampler "$word" --trials 1 one.yaml -- echo 1
+    ok "the sampler $word is known" hpo-sweep run -q -S "$word.db" --sampler "$word" --trials 1 one.yaml -- \
+        sh -c 'echo "$HPO_TRIAL_DIR" > "${HPO_CHECKPOINT-/dev/null}"; echo 1'
 done
 for word in $(hpo-sweep run --help=pruner); do
     hpo-sweep ask -S "p$word.db" --pruner "$word" one.yaml > out 2> err

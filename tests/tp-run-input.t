@@ -188,7 +188,7 @@ tp-run: kinds:4: neither a text nor an object with 'text' or 'ids'
 tp-run: kinds:5: 'ids' is no list
 tp-run: kinds:6: 'ids' has an element that is no number
 tp-run: kinds:8: family llama has no 'token_types'
-tp-run: kinds:9: 'choices' has an element that is no text
+tp-run: kinds:9: choices are texts after a 'text', or lists after 'ids'
 tp-run: kinds:7: family llama has no encoder input" "each told by its name"
 
 # prompts and the context
