@@ -104,8 +104,10 @@ run tree/bootstrap check it
 status_is 2 "an operand too many is a usage error"
 err_lines 2 "of two lines"
 
-# the demo itself
-run sh demo.sh "$bard" kept
-status_is 0 "the demo cuts, runs and merges the sample model"
-ok "and leaves what it made where it was asked to" cmp kept/bard/model.safetensors "$bard/model.safetensors"
+# the demo itself, whose programs are sanitized in tests of their own
+if [ -z "${SHORT-}" ]; then
+    run sh demo.sh "$bard" kept
+    status_is 0 "the demo cuts, runs and merges the sample model"
+    ok "and leaves what it made where it was asked to" cmp kept/bard/model.safetensors "$bard/model.safetensors"
+fi
 done_testing

@@ -448,8 +448,8 @@ fail_each() {
                 { echo "call $k: status $status" && cat err; } > bad.err
             fi
         fi
-        # the first calls prepare, then they repeat
-        [ $k -lt 60 ] && k=$((k + 1)) || k=$((k + k / 5))
+        # the first calls prepare, then they repeat; with SHORT one of three of the first
+        [ $k -lt 60 ] && k=$((k + 1${SHORT:+ + 2})) || k=$((k + k / 5))
     done
     ok "of $tried calls that fail in $what each is one true line and status 4" \
         test "$handled" -eq "$tried"
