@@ -8,8 +8,9 @@
 #include "lib/sweep/sampler/linalg.h"
 #include "lib/sweep/sampler/minimize.h"
 
-/* Of the search for the best lengths: from each start, and from the best of them on. */
-enum { FIRST_STEPS = 12, STEPS = 60, FEW = 50 };
+/* Of the search for the best lengths: from each start, and from the best of them on.
+ * FEW observations and less are fitted from each start to the end. */
+enum { FIRST_STEPS = 12, STEPS = 60, FEW = 128 };
 
 /* Of the prior: 1 / length^2 between 0.1 and 10, by and large; gamma densities of the
  * variances. */
@@ -17,7 +18,8 @@ static const double LENGTH_RATE = 0.1;
 static const double SIGNAL_SHAPE = 2, SIGNAL_RATE = 1;
 static const double NOISE_SHAPE = 1.1, NOISE_RATE = 30;
 static const double NOISE_LEAST = 1e-6;
-static const double LEVEL = 1e-5; /* a relative gain of the fit that is none */
+/* A relative gain of the fit that is none: of FEW observations, and of more. */
+static const double LEVEL_FEW = 1e-9, LEVEL = 1e-5;
 static const double DEVIATION_LEAST = 1e-10;
 
 static double square_distance(const struct gaussian *g, const double *a,
@@ -161,18 +163,19 @@ static double improve(struct gaussian *g, double *p, const double *low,
                          .kernel = room + g->n * g->n,
                          .slope = room + 2 * g->n * g->n };
 
-    loss = minimize(p, g->d + 2, low, high, badness, &f, LEVEL, steps);
+    loss = minimize(p, g->d + 2, low, high, badness, &f,
+                    g->n <= FEW ? LEVEL_FEW : LEVEL, steps);
     free(room);
     return loss;
 }
 
-/* The best of a few starts, by some steps from each, of so many observations as tell
- * them apart: BEST[d + 2]. */
+/* The best of a few starts: BEST[d + 2].  Of more than FEW observations by some steps
+ * from each, with every second, which tell them apart. */
 static void choose_start(double *best, const struct gaussian *g, const double *low,
                          const double *high)
 {
     static const double starts[] = { 0.5, 0.2, 2 };
-    size_t stride = g->n >= 2 * FEW ? 2 : 1, n = (g->n + stride - 1) / stride, d = g->d;
+    size_t stride = g->n > FEW ? 2 : 1, n = (g->n + stride - 1) / stride, d = g->d;
     double *x = xcalloc(n, d * sizeof(*x)), *y = xcalloc(n, sizeof(*y));
     double *p = xcalloc(d + 2, sizeof(*p)), least = INFINITY;
     struct gaussian some;
@@ -189,7 +192,7 @@ static void choose_start(double *best, const struct gaussian *g, const double *l
             p[i] = log(starts[s] * sqrt((double)d));
         p[d] = 0;
         p[d + 1] = log(1e-3);
-        loss = improve(&some, p, low, high, FIRST_STEPS);
+        loss = improve(&some, p, low, high, stride > 1 ? FIRST_STEPS : STEPS);
         if (s > 0 && !(loss < least))
             continue;
         least = loss;
@@ -217,7 +220,8 @@ void gaussian_fit(struct gaussian *g, const double *x, const double *y, size_t n
     low[d + 1] = log(NOISE_LEAST);
     high[d + 1] = 0;
     choose_start(best, g, low, high);
-    improve(g, best, low, high, STEPS);
+    if (g->n > FEW)
+        improve(g, best, low, high, STEPS);
     take(g, best);
     factor_surely(g);
     free(room);
