@@ -142,4 +142,5 @@ if command -v readelf > /dev/null && grep -q '^HARDEN_LDFLAGS = .*-z,now' "$top_
 else
     skip "programs are hardened" "not in this build"
 fi
+ok "what predicts carries no kernels of GPUs" sh -c '! grep -alq gpu_add_norm "$0/bin/mem-estimate" "$0/bin/pp-partition"' "$top_builddir"
 done_testing

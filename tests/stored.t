@@ -167,7 +167,7 @@ done
 cp "$model"/model* conf
 printf 'GGUF\3\0\0\0........' | tee gguf/m.gguf > m.gguf
 cp -r "$model" above/inside
-echo '{}' > adapter/adapter_config.json
+echo '{"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":["q_proj"]}' > adapter/adapter_config.json
 while IFS=@ read -r path message counted; do
     run tp-run logits --ids 1 -o l "$path"
     status_is 3 "$path is no model"
@@ -181,7 +181,7 @@ bin@/pytorch_model.bin: is a pointer of Git LFS (git lfs pull), not a file of to
 conf@/config.json: is a pointer of Git LFS (git lfs pull)@
 m.gguf@: byte 16: the file ends in its header@
 above@: $none; there is a model in above/inside@/config.json: missing; there is a model in above/inside
-adapter@: $none; it is an adapter: give the model that it belongs to@/config.json: missing; it is an adapter: give the model that it belongs to
+adapter@: an adapter, which names no base_model_name_or_path: give its model with --base@/config.json: missing; it is an adapter: give the model that it belongs to
 $bard/tokenizer.json@: is a tokenizer, not a model; give its directory, $bard@
 EOF
 mkdir -p steps/step-000005 steps/step-000040 steps/step-000050.partial
