@@ -11,7 +11,7 @@ holds() {
 }
 
 : > covered
-for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/quantized/*/ "$data"/heads/t5-*/ "$data"/encoders/*/; do
+for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/quantized/*/ "$data"/heads/t5-*/ "$data"/encoders/*/ "$data"/pictured/*/; do
     model=${model%/}
     ls "$model"/model*.safetensors > /dev/null 2>&1 || continue
     name=${model#"$data/"}
@@ -26,8 +26,8 @@ for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/qu
     done
 done
 
-# the family without a model here is Llama but for its experts, which others have
-tp-shard families | sed 's/ .*//' | grep -vx deepseek | sort > families
+# the families without a model here are Llama but for its experts, which others have, and for how positions count
+tp-shard families | sed 's/ .*//' | grep -vx -e deepseek -e ministral3 | sort > families
 sort -u covered > covered.once
 ok "every family was among them" diff families covered.once
 
