@@ -33,7 +33,7 @@ static void look_up(const char *what, const int32_t *ids, size_t n, size_t most,
     struct scheduler_draft v = { .ids = ids, .n = n, .most = most, .next = next };
     struct err err = { 0 };
     const bool right = drafter_draft(d, &v, 1, &err) == 0 && v.ndrafted == nwant &&
-                       !memcmp(next, want, nwant * sizeof(*want));
+                       (!nwant || !memcmp(next, want, nwant * sizeof(*want)));
 
     tap_ok(right, "%s", what);
     drafter_close(d);
