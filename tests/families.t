@@ -64,6 +64,8 @@ likelihood() {
         cat score.out && near "$(json score.out nll)" "$(number "$expected" nll 2)" 1e-4
 }
 
+one=1 # rank, too; but with SHORT
+[ -z "${SHORT-}" ] || one=
 for dir in "$data"/models/*/; do
     dir=${dir%/}
     model=${dir##*/}
@@ -81,6 +83,7 @@ for dir in "$data"/models/*/; do
     [ -n "$heads" ] || heads=$(number "$dir/config.json" num_heads)
     [ -n "$heads" ] || heads=$(number "$dir/config.json" attention_heads)
     all=$(tps "$heads")
+    case $all in 1*) ;; *) all="1 $all" ;; esac # with which others are compared
     rm -f tp*.safetensors
     at_tp "$model: the outputs at tp $all are those of transformers" "$all" logits
     at_tp "$model: the outputs do not depend on tp" "$all" like_one
@@ -89,9 +92,9 @@ for dir in "$data"/models/*/; do
         at_tp "$model: token types count as in transformers" "1 $heads" typed
         ;;
     *)
-        at_tp "$model: the likelihood is that of transformers, in windows too" "1 ${LONG:+2} $heads" \
+        at_tp "$model: the likelihood is that of transformers, in windows too" "$one ${LONG:+2} $heads" \
             likelihood
-        at_tp "$model: the greedy ids are those of transformers" "1 2 ${LONG:+$heads}" greedy
+        at_tp "$model: the greedy ids are those of transformers" "$one 2 ${LONG:+$heads}" greedy
         ;;
     esac
     if grep -q '"[a-z_]*experts": [0-9]' "$dir/config.json"; then
