@@ -105,6 +105,9 @@ ok "what failed is made again, from one of the best" sh -c 'grep -x "6 1 2" ran4
 ok "from its checkpoint" whole fails
 run hpo-sweep run s.yaml --study bare --sampler pbt:population=2 --trials 4 -- echo 1
 err_has "no checkpoint: the command wrote no path of one to HPO_CHECKPOINT (3)" "a part that leaves no checkpoint has failed, and why is said"
+run hpo-sweep run -q s.yaml --study odd --sampler random --trials 2 -- sh -c '[ "$HPO_TRIAL_NUMBER" != 0 ] || mkdir "$HPO_CHECKPOINT"; echo 1'
+status_is 0 "a directory in the place of the checkpoint's path ends no sweep"
+ok "but fails its trial" test "$(hpo-sweep show -S s.db --study odd --tsv | grep -c FAIL)" = 1
 run hpo-sweep ask s.yaml --sampler pbt
 err_has "pbt needs run" "ask refuses a population"
 run hpo-sweep run s.yaml --sampler pbt:distinct --trials 4 -- echo 1

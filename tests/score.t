@@ -55,6 +55,13 @@ ok "a choice's is the sum of its tokens'" near "$(awk '{ s += $1 } NR > 2 && NR 
 echo '{"source":[5,6,7],"choices":[[8,9],[9,10,11]]}' > line
 run tp-run score --json --input line "$data/stacks/bart"
 ok "of an encoder-decoder they are texts of the decoder" near "$(grep -o '"logprob":[-0-9.]*' out | head -n 1 | cut -d: -f2)" -10.611096 1e-4
+echo '{"choices":["a","b"]}' > line
+run tp-run score --input line "$data/stacks/bart"
+status_is 3 "and come after a source"
+err_is "tp-run: line:1: choices need a 'text' or a 'source'" "or are refused"
+echo '{"ids":[1,2],"choices":[[1],["x"]]}' > line
+run tp-run score --input line "$bard"
+err_is "tp-run: line:1: 'choices' has an element that is no number" "a list that is none is told by its key"
 run tp-run score --window 3 --input choices "$bard"
 err_has "tp-run: choices:1: the text and a choice have 12 tokens, a window 3" "a choice has one window"
 ok "and lines that fit are scored" grep -q '^choices:4: best 0' out

@@ -322,6 +322,11 @@ logprobs 21
 logprobs true
 echo 1
 END
+post /v1/completions '{"prompt":"a","max_tokens":2,"min_tokens":1,"stop_token_ids":[2147483647]}'
+answered 200 '"completion_tokens":2' "an id to stop at that the model lacks is none"
+ok "and takes no memory" sh -c 'awk "/^VmHWM/ { exit \$2 > 4000000 }" /proc/'"$server"/status
+post /v1/completions "{\"prompt\":\"a\",\"stop_token_ids\":[$(seq -s , 1025)]}"
+answered 400 'at most 1024 ids' "more of them than anyone needs are refused"
 for with in '"n":3' '"stream":true'; do
     post /v1/completions "{\"prompt\":\"x\",\"best_of\":2,$with}"
     answered 400 '"param":"best_of"' "best_of 2 does not go with $with"

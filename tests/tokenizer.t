@@ -171,6 +171,7 @@ tekken() {
 }
 tekken "no pattern or no vocabulary" '{"config":{"pattern":"a"}}'
 tekken "no sizes, or not such as can be" '{"config":{"pattern":"a","default_vocab_size":1,"default_num_special_tokens":1},"vocab":[]}'
+tekken "special_tokens is no list" '{"config":{"pattern":"a","default_vocab_size":2,"default_num_special_tokens":1},"vocab":[],"special_tokens":"x"}'
 tekken "the vocabulary is shorter than its size says" '{"config":{"pattern":"a","default_vocab_size":3,"default_num_special_tokens":1},"vocab":[]}'
 tekken "ranks are not in order" '{"config":{"pattern":"a","default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":1}]}'
 tekken "a token without bytes" '{"config":{"pattern":"a","default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":0,"token_bytes":"?"}]}'

@@ -281,7 +281,15 @@ static int note_checkpoint(struct loop *l, const struct job *job,
 {
     char *path = NULL;
     int ret = job->infeasible ? 0 : job_checkpoint(&path, job, err);
+    bool unusable = ret < 0 && err->kind == ERR_INPUT;
 
+    if (unusable) { /* that is this trial's alone */
+        *ok = false;
+        str_reset(why);
+        str_addf(why, "no checkpoint: %s", err->text);
+        *err = (struct err){ 0 };
+        ret = 0;
+    }
     if (ret == 0 && path)
         ret = session_note_checkpoint(l->s, t, path, err);
     *has = path != NULL;

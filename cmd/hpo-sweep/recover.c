@@ -46,11 +46,13 @@ static void take_back(struct loop *l, const struct remembered *r)
     for (int i = 0; i < l->o->jobs; i++) {
         struct job *job = &l->jobs[i];
         bool pruned = job->dir == r->jobs[i].dir && job->pruned;
+        bool paused = pruned && job->paused;
 
         if (job->dir && job->dir != r->jobs[i].dir)
             job_clear(job); /* drawn, and not started */
         *job = r->jobs[i];
         job->pruned |= pruned;
+        job->paused |= paused;
         l->over[i] = (struct job){ 0 };
     }
     l->running = r->running;

@@ -25,18 +25,20 @@ static const char *name_of(const char *path)
 static int add_numbers(const struct session *s, struct ids *out, const cJSON *array,
                        const char *name, struct err *err)
 {
+    const char *key =
+        array->string ? array->string : "choices"; /* an element of them */
     struct str list = { 0 };
     const cJSON *one;
     int ret;
 
     if (!cJSON_IsArray(array))
-        return err_set(err, ERR_INPUT, "%s: '%s' is no list", name, array->string);
+        return err_set(err, ERR_INPUT, "%s: '%s' is no list", name, key);
     cJSON_ArrayForEach(one, array)
     {
         if (!cJSON_IsNumber(one)) {
             str_clear(&list);
             return err_set(err, ERR_INPUT, "%s: '%s' has an element that is no number",
-                           name, array->string);
+                           name, key);
         }
         str_addf(&list, "%s%.17g", list.len ? "," : "", one->valuedouble);
     }
@@ -192,7 +194,10 @@ static int read_continued(const struct session *s, struct input *one, const cJSO
     const cJSON *source = member(root, "source", "source_ids");
     int ret;
 
-    if (s->source)
+    if (s->source && !source && !text)
+        ret = err_set(err, ERR_INPUT, "%s: choices need a 'text' or a 'source'",
+                      one->name);
+    else if (s->source)
         ret = take_either(s, &one->source, one->name, source ? source : text, err) < 0
                   ? -1
                   : take_either(s, &one->ids, one->name, choice, err);

@@ -138,11 +138,15 @@ static void note_end(const struct jobs *s, const struct active *a,
 /* Ends the job, and what of it still runs, because of ERR (NULL: it is done). */
 static void finish(struct jobs *s, struct active *a, const struct err *err)
 {
+    struct err slow = { 0 };
+
+    if (!err && job_is_cancelled(a->job)) /* or nobody reads it */
+        err_set(&slow, ERR_SYSTEM, "the client reads too slowly");
     for (size_t i = 0; i < a->n; i++)
         if (!a->text[i].over)
             scheduler_cancel(s->scheduler, a->text[i].id);
     note_end(s, a, err);
-    job_end(s->queue, a->job, a->cached, err);
+    job_end(s->queue, a->job, a->cached, slow.kind ? &slow : err);
     release(s, a);
 }
 

@@ -437,7 +437,8 @@ void sampling_begin(struct sampling *s, const struct session *session,
         if (model->v[i] >= 0 && (uint64_t)model->v[i] < vocab)
             ids_add(&s->stop, model->v[i]);
     for (size_t i = 0; i < s->ends.n; i++)
-        ids_add(&s->stop, s->ends.v[i]);
+        if ((uint64_t)s->ends.v[i] < vocab)
+            ids_add(&s->stop, s->ends.v[i]);
 }
 
 bool sampling_needs_logits(const struct sampling *s)

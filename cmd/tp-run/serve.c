@@ -349,8 +349,10 @@ static int prepare(struct serve *v, struct err *err)
         return -1;
     add_layout(&v->layout, &s->mesh);
     e->layout = str_text(&v->layout);
-    if (v->pooled.task != TASK_GENERATE)
+    if (v->pooled.task != TASK_GENERATE) {
+        err_set(&e->no_form, ERR_INPUT, "this server makes no chats");
         return 0;
+    }
     if (messages_open(&v->form, s, &v->options, err) == 0) {
         e->form = &v->form;
         for (size_t i = 0; i < s->stop.n; i++)

@@ -697,6 +697,10 @@ static int set_adapter(struct train *t, struct err *err)
     }
     if (o->terms.average > 0)
         return err_set(err, ERR_USAGE, "--ema: not of an adapter");
+    if (o->vocab)
+        return err_set(err, ERR_USAGE,
+                       "--resize-vocab: not with an adapter, whose checkpoints have no "
+                       "rows of the model");
     if (s->adapter) {
         adapter_train(s->adapter, s->checkpoint->model);
         return 0;

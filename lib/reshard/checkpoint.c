@@ -214,6 +214,7 @@ static int take_averages(struct checkpoint *c, struct err *err)
             exchange(c, i, (size_t)k);
             found++;
         }
+    c->averaged = true;
     return found ? 0
                  : err_set(err, ERR_USAGE, "--average: %s has no averages of weights",
                            c->path);
@@ -478,10 +479,12 @@ static int grow(struct checkpoint *c, const struct checkpoint_options *opt,
         return 0;
     if (bind(c, err) < 0)
         return err_prefix(err, "%s", c->path);
+    if (grow_rows(c, opt->vocab_zero, err) < 0 || untie(c, err) < 0)
+        return -1;
     for (size_t i = 0; i < c->ntensors; i++)
         c->which[i] = -1;
     find_which(c);
-    return grow_rows(c, opt->vocab_zero, err);
+    return 0;
 }
 
 int checkpoint_open(struct checkpoint **out, const char *path,

@@ -38,6 +38,7 @@ struct checkpoint {
     size_t nweights; /* tensors [0, nweights) are weights; training state follows */
     long *which;     /* [ntensors] index in model; -1: not in the model, copied whole to
                       * shard 0.  Training state is sharded as its weight */
+    bool averaged;   /* weights are their averages (--average) */
     struct grown
         *grown; /* private: rows that the files do not have (grow.h), or NULL */
     struct checkpoint_files *files; /* private: the open files */

@@ -179,6 +179,8 @@ static char *identity_dup(const struct convert *c, bool anywhere)
         str_add(&s, " keep_vocab");
     if (c->opt->rank_configs)
         str_add(&s, " rank_configs");
+    if (k->averaged)
+        str_add(&s, " average");
     if (c->opt->change)
         str_addf(&s, " %s", c->opt->change->identity);
     str_addf(&s, " dtype=%s", c->opt->dtype ? dtype_name(*c->opt->dtype) : "kept");

@@ -41,7 +41,7 @@ static bool list_file(struct manifest_file *out, const struct checkpoint *c, siz
     if (!c->sharded) {
         const struct source_input *f = &c->source.input[i];
 
-        *out = (struct manifest_file){ fs_basename(f->name), f->size, 0, -1 };
+        *out = (struct manifest_file){ f->name, f->size, 0, -1 };
         return false;
     }
     *out = m->training ? m->file[i]

@@ -149,6 +149,8 @@ static void keep_entropy(struct picker *p, double top_h)
     sort(p);
     p->n = p->n < TOP_H_MOST ? p->n : TOP_H_MOST;
     recount(p);
+    while (p->n > 1 && !(p->c[p->n - 1].weight > 0)) /* nothing of the entropy */
+        p->n--;
     for (size_t i = 0; i < p->n; i++)
         entropy -= p->c[i].weight / p->total * log(p->c[i].weight / p->total);
     for (; n < p->n; n++) {

@@ -333,6 +333,9 @@ static int take_stop_ids(struct openai_request *r, const struct json *j,
 
     if (j->type != JSON_ARRAY)
         return bad(e, name, "a list of token ids");
+    if (j->n > OPENAI_MOST_STOP_IDS)
+        return openai_fail(e, 400, name, "invalid_value", "%s: at most %d ids", name,
+                           OPENAI_MOST_STOP_IDS);
     r->stop_ids = xcalloc((size_t)j->n + 1, sizeof(*r->stop_ids));
     for (j = j->first; j; j = j->next) {
         if (take_count(&id, j, 0, INT32_MAX, name, e) < 0)
@@ -468,8 +471,8 @@ static int take_text(struct openai_prompt *out, const struct json *j, const char
     const struct json *text = j->type == JSON_OBJECT ? json_get(j, "text") : j;
 
     out->text = json_string(text);
-    if (!out->text)
-        return bad(e, name, "a text, or an object with \"text\"");
+    if (!out->text || strlen(out->text) < text->n)
+        return bad(e, name, "a text, or an object with \"text\", without U+0000");
     out->len = text->n;
     return 0;
 }

@@ -498,7 +498,7 @@ static bool finish(struct response *r, const char *why, struct str *out)
     if (!r->nitems && r->open == RESPONSE_NOTHING)
         open_item(r, RESPONSE_MESSAGE, out);
     close_item(r, out);
-    return !strcmp(why, "length");
+    return why && !strcmp(why, "length");
 }
 
 void response_end(struct response *r, const char *why, const struct openai_usage *usage,

@@ -60,6 +60,10 @@ static int read_config(struct tekken *t, const struct json *root, struct err *er
     t->pattern = json_string(json_get(config, "pattern"));
     t->vocab = json_get(root, "vocab");
     t->special = json_get(root, "special_tokens");
+    if (t->special && t->special->type == JSON_NULL)
+        t->special = NULL;
+    if (t->special && t->special->type != JSON_ARRAY)
+        return wrong(t, "special_tokens is no list", err);
     if (!t->pattern || !t->vocab || t->vocab->type != JSON_ARRAY)
         return wrong(t, "no pattern or no vocabulary", err);
     if (!json_u64(json_get(config, "default_vocab_size"), &t->size) ||

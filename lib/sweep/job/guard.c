@@ -32,11 +32,11 @@ static bool signal_all(const struct guard *g, int sig)
 
     for (int i = 0; i < g->slots; i++)
         left |= g->groups[i] > 0 && kill(-g->groups[i], sig) == 0;
-    for (int i = 0; sig && *g->base && i < g->slots; i++)
+    for (int i = 0; *g->base && i < g->slots; i++)
         if (g->groups[i] > 0) {
             char *dir = str_dupf(JOB_DIR, g->base, g->trials[i]);
 
-            strays_signal(dir, sig);
+            left |= strays_signal(dir, sig);
             free(dir);
         }
     return left;

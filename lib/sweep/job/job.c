@@ -1,5 +1,6 @@
 /* job - trials as processes: a directory, a process group, reports */
 #define _GNU_SOURCE /* vfork, memrchr */
+#include <limits.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -340,7 +341,10 @@ int job_checkpoint(char **out, const struct job *job, struct err *err)
     if (ret < 0 || !text)
         return ret < 0 ? -1 : 0;
     text[strcspn(text, "\n")] = '\0';
-    if (*text)
+    if (strlen(text) >= PATH_MAX)
+        ret = err_set(err, ERR_INPUT, "%s/checkpoint: a path of %zu bytes", job->dir,
+                      strlen(text));
+    else if (*text)
         ret = fs_resolve(out, text, err);
     free(text);
     return ret < 0 ? -1 : 0;

@@ -81,16 +81,18 @@ void strays_end(const char *dir, bool inside, const pid_t *keep, size_t n)
         nanosleep(&nap, NULL);
 }
 
-void strays_signal(const char *dir, int sig)
+bool strays_signal(const char *dir, int sig)
 {
     DIR *proc = opendir("/proc");
     struct dirent *e;
+    bool left = false;
     int pid;
 
     while (proc && (e = readdir(proc)))
         if (str_int(e->d_name, &pid) && pid > 1 && pid != getpid() &&
             belongs(pid, dir, false))
-            kill(pid, sig);
+            left |= kill(pid, sig) == 0;
     if (proc)
         closedir(proc);
+    return left;
 }

@@ -16,7 +16,8 @@ void strays_adopt(void);
  * DIR, or, INSIDE, to one in a directory there, and to what these leave; but to none of
  * KEEP[n].  Where the system has no /proc/PID/task/TID/children, none is found. */
 void strays_end(const char *dir, bool inside, const pid_t *keep, size_t n);
-/* Send SIG to each process of this machine that belongs to the trial in DIR. */
-void strays_signal(const char *dir, int sig);
+/* Send SIG, or with 0 none, to each process of this machine that belongs to the trial
+ * in DIR; is there one? */
+bool strays_signal(const char *dir, int sig);
 
 #endif
