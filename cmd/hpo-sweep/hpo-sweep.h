@@ -233,6 +233,8 @@ void session_add_point(struct str *out, const struct session *s,
 MUST_CHECK int session_judge(struct session *s, const struct study_trial *t,
                              bool *prune, struct err *err);
 
+/* T's user attribute KEY, owned; NULL if there is none, or it is no text. */
+char *session_text_dup(const struct study_trial *t, const char *key);
 /* The reason that is noted on T, owned; NULL without one. */
 char *session_reason_dup(const struct study_trial *t);
 /* Try again, once each, the points whose trials have all failed. */

@@ -252,18 +252,23 @@ int session_explain(struct session *s, const struct study_trial *t,
     return ret;
 }
 
-char *session_reason_dup(const struct study_trial *t)
+char *session_text_dup(const struct study_trial *t, const char *key)
 {
-    const char *text = study_attr(&t->user, SESSION_REASON_KEY);
+    const char *text = study_attr(&t->user, key);
     struct json_doc doc;
     char *out = NULL;
 
-    if (!text || json_parse(&doc, SESSION_REASON_KEY, text, strlen(text), NULL) < 0)
+    if (!text || json_parse(&doc, key, text, strlen(text), NULL) < 0)
         return NULL;
     if (json_string(doc.root))
         out = xstrdup(doc.root->text);
     json_clear(&doc);
     return out;
+}
+
+char *session_reason_dup(const struct study_trial *t)
+{
+    return session_text_dup(t, SESSION_REASON_KEY);
 }
 
 int session_retry_failed(struct session *s, struct err *err)

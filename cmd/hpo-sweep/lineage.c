@@ -19,20 +19,6 @@ static int number_of(const struct study_trial *t, const char *key)
     return text && str_int(text, &n) && n >= 0 ? n : -1;
 }
 
-static char *checkpoint_dup(const struct study_trial *t)
-{
-    const char *text = study_attr(&t->user, STUDY_CHECKPOINT_KEY);
-    struct json_doc doc;
-    char *out = NULL;
-
-    if (!text || json_parse(&doc, STUDY_CHECKPOINT_KEY, text, strlen(text), NULL) < 0)
-        return NULL;
-    if (json_string(doc.root))
-        out = xstrdup(doc.root->text);
-    json_clear(&doc);
-    return out;
-}
-
 struct origin session_origin(const struct session *s, const struct study_trial *t)
 {
     struct origin o = { .parent = number_of(t, STUDY_RESUMES_KEY),
@@ -45,7 +31,7 @@ struct origin session_origin(const struct session *s, const struct study_trial *
         o.parent = number_of(t, STUDY_PARENT_KEY);
     parent = study_find(&s->study, o.parent);
     if (parent)
-        o.checkpoint = checkpoint_dup(parent);
+        o.checkpoint = session_text_dup(parent, STUDY_CHECKPOINT_KEY);
     return o;
 }
 

@@ -336,22 +336,19 @@ static bool add_long(struct making *m)
     return true;
 }
 
-/* The keys of YaRN that transformers has not in this form: they may only say what is
- * so without them. */
+/* The keys of YaRN that transformers has not in this form: factors, which may only be
+ * 1, as without them. */
 static bool is_plain_yarn(struct making *m)
 {
-    static const struct {
-        const char *name;
-        double usual;
-    } keys[] = { { "rope.scaling.attn_factor", 1 },
-                 { "rope.scaling.yarn_ext_factor", 1 },
-                 { "rope.scaling.yarn_attn_factor", 1 } };
+    static const char *const factors[] = { "rope.scaling.attn_factor",
+                                           "rope.scaling.yarn_ext_factor",
+                                           "rope.scaling.yarn_attn_factor" };
     double x;
 
-    for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
-        if (gguf_get(m->g, m->arch, keys[k].name) &&
-            (!find_number(m, keys[k].name, &x) || x != keys[k].usual))
-            return refuse(m, "an unusual", keys[k].name);
+    for (size_t k = 0; k < sizeof(factors) / sizeof(*factors); k++)
+        if (gguf_get(m->g, m->arch, factors[k]) &&
+            (!find_number(m, factors[k], &x) || x != 1))
+            return refuse(m, "an unusual", factors[k]);
     return !gguf_get(m->g, m->arch, "rope.scaling.yarn_log_multiplier") ||
            refuse(m, "an unusual", "rope.scaling.yarn_log_multiplier");
 }

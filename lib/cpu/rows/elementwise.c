@@ -177,10 +177,10 @@ static void mul_some(void *arg, size_t task, int thread)
     mul(e->y + at, e->x + at, e->z + at, n);
 }
 
-/* The same for results in bf16, which are made in f32, PART at a time. */
+/* x z, or the activation of x without a z, in bf16: made in f32, PART at a time. */
 enum { PART = 1 << 10 };
 
-static void mul_some_bf16(void *arg, size_t task, int thread)
+static void make_some_bf16(void *arg, size_t task, int thread)
 {
     const struct elements *e = arg;
     size_t n, at = share(e, task, &n), end = at + n;
@@ -189,21 +189,10 @@ static void mul_some_bf16(void *arg, size_t task, int thread)
     (void)thread;
     for (; at < end; at += n) {
         n = end - at < PART ? end - at : PART;
-        mul(made, e->x + at, e->z + at, n);
-        cpu_round_bf16(e->bf16 + at, made, n);
-    }
-}
-
-static void activate_some_bf16(void *arg, size_t task, int thread)
-{
-    const struct elements *e = arg;
-    size_t n, at = share(e, task, &n), end = at + n;
-    float made[PART];
-
-    (void)thread;
-    for (; at < end; at += n) {
-        n = end - at < PART ? end - at : PART;
-        activate(made, e->x + at, e->act, n);
+        if (e->z)
+            mul(made, e->x + at, e->z + at, n);
+        else
+            activate(made, e->x + at, e->act, n);
         cpu_round_bf16(e->bf16 + at, made, n);
     }
 }
@@ -301,7 +290,8 @@ void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t 
 void cpu_mul_bf16(struct device *d, uint16_t *y, const float *x, const float *z,
                   size_t n)
 {
-    share_out(d, mul_some_bf16, (struct elements){ .bf16 = y, .x = x, .z = z, .n = n });
+    share_out(d, make_some_bf16,
+              (struct elements){ .bf16 = y, .x = x, .z = z, .n = n });
 }
 
 void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n)
@@ -335,7 +325,7 @@ void cpu_activation(struct device *d, float *y, const float *x, enum activation 
 void cpu_activation_bf16(struct device *d, uint16_t *y, const float *x,
                          enum activation act, size_t n)
 {
-    share_out(d, activate_some_bf16,
+    share_out(d, make_some_bf16,
               (struct elements){ .bf16 = y, .x = x, .n = n, .act = act });
 }
 

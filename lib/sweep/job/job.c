@@ -1,9 +1,9 @@
 /* job - trials as processes: a directory, a process group, reports */
 #define _GNU_SOURCE /* vfork, memrchr */
-#include <limits.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
