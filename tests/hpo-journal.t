@@ -104,6 +104,13 @@ done
 trials -S journal:kill.log > out
 ok "no trial is there without what tells whose it is" sh -c '! grep RUNNING out'
 
+# a ninth trial moves the eight in memory, of which one is handed on: what is freed is overwritten
+hpo-sweep run -q s.yaml -S journal:moved.log --trials 7 -- echo '{x}'
+hpo-sweep ask -S journal:moved.log --lease 0.001 s.yaml > asked
+run env MALLOC_PERTURB_=90 hpo-sweep ask -S journal:moved.log s.yaml
+status_is 0 "a point is handed on by a journal that grows"
+ok "as the next trial" test "$(trials -S journal:moved.log | awk '$1 >= 7 { printf "%s ", $2 }')" = "FAIL RUNNING "
+
 # many at once
 for w in 1 2 3 4 5 6 7 8; do
     (for k in 1 2 3 4 5; do

@@ -152,6 +152,18 @@ err_has "promote=yes takes resource=STEP" "rungs that may move are refused"
 run hpo-sweep run h.yaml --study both --pruner patient+successive-halving:promote=yes,resource=1 --trials 1 -- echo 1
 err_has "pauses trials only by itself" "as is a pause by another pruner's leave"
 
+# in a journal, whose eight trials move when the one that goes on is added
+cat > rung.sh << 'EOS'
+[ -z "${HPO_RESUME-}" ] || { echo "$HPO_x"; exit; }
+hpo-sweep report "$HPO_TRIAL_NUMBER" 1 "$HPO_x"
+if hpo-sweep should-prune "$HPO_TRIAL_NUMBER" > answer; then echo "$HPO_TRIAL_DIR" > "$HPO_CHECKPOINT"; else echo "$HPO_x"; fi
+EOS
+printf 'x: choice([3, 4, 2, 1, 9, 8, 7, 6])\n' > eight.yaml
+run env MALLOC_PERTURB_=90 hpo-sweep run -q eight.yaml -S journal:eight.log --sampler grid \
+    --pruner successive-halving:promote=yes,resource=1,reduction=2 -- sh rung.sh
+status_is 0 "a pause goes on in a journal that grows"
+ok "as the next trial" test "$(trials -S journal:eight.log | awk '$1 >= 7 { printf "%s %s ", $2, $4 }')" = "PRUNED 6 COMPLETE 4 "
+
 # the example over tp-run train, in parts of one step: what is forked goes on at the next one
 sed 's/100/1/' "$top_srcdir/examples/sweep/member" > member
 head -n 20 "$bard/heldout.txt" > text

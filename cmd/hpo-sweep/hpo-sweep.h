@@ -143,9 +143,9 @@ MUST_CHECK int session_draw(struct session *s, int *number, double *x, struct er
 
 /* Whether a trial waits that does. */
 bool session_goes_on(struct session *s);
-/* Trial ID, which is new, goes on with what T does. */
-MUST_CHECK int session_take_place(struct session *s, const struct study_trial *t,
-                                  int64_t id, struct err *err);
+/* Trial ID, which is new, goes on with what trial NUMBER does. */
+MUST_CHECK int session_take_place(struct session *s, int number, int64_t id,
+                                  struct err *err);
 /* Whether the study's pruner pauses trials; and enqueue the next one that is to go on,
  * if there is one. */
 MUST_CHECK int session_pauses(bool *pauses, const struct session *s, struct err *err);

@@ -127,14 +127,15 @@ int session_hand_on(struct session *s, const struct study_trial *t, struct err *
     const char *first = study_attr(&t->system, STUDY_FAILED_KEY);
     const char *history = study_attr(&t->system, STUDY_RETRY_KEY);
     size_t n = history ? strcspn(history, "]") : 0;
-    int attempt = session_attempt(t) + 1, new, ret = -1;
+    int attempt = session_attempt(t) + 1, tried = t->number, new, ret = -1;
     struct str fixed = { 0 }, number = { 0 }, all = { 0 };
     int64_t id;
 
     session_add_point(&fixed, s, t);
-    str_addf(&number, "%d", t->number);
+    str_addf(&number, "%d", tried);
     str_addn(&all, history ? history : "[", history ? n : 1);
-    str_addf(&all, "%s%d]", n > 1 ? ", " : "", t->number);
+    str_addf(&all, "%s%d]", n > 1 ? ", " : "", tried);
+    /* T is no longer there once a trial is added */
     if (s->st->ops->add_trial(s->st, &s->study, STUDY_WAITING, &id, &new, err) == 0 &&
         s->st->ops->set_attr(s->st, s->study.id, id, true, "fixed_params", fixed.s,
                              err) == 0 &&
@@ -142,7 +143,7 @@ int session_hand_on(struct session *s, const struct study_trial *t, struct err *
                              first ? first : number.s, err) == 0 &&
         s->st->ops->set_attr(s->st, s->study.id, id, true, STUDY_RETRY_KEY, all.s,
                              err) == 0 &&
-        session_take_place(s, t, id, err) == 0)
+        session_take_place(s, tried, id, err) == 0)
         ret = session_note_attempt(s, id, attempt, err);
     str_clear(&fixed);
     str_clear(&number);

@@ -42,16 +42,17 @@ static int set_attr(struct session *s, int64_t id, const char *key, const char *
                 : 0;
 }
 
-/* Trial ID has the rungs that PAUSED completed. */
-static int take_rungs(struct session *s, const struct study_trial *paused, int64_t id,
-                      struct err *err)
+/* Trial ID has the rungs that trial PAUSED completed. */
+static int take_rungs(struct session *s, int paused, int64_t id, struct err *err)
 {
+    const struct study_trial *t = study_find(&s->study, paused);
+
     for (int k = 0;; k++) {
         char key[40];
         const char *json;
 
         snprintf(key, sizeof(key), PRUNER_RUNG_KEY, k);
-        json = study_attr(&paused->system, key);
+        json = study_attr(&t->system, key);
         if (!json)
             return 0;
         if (set_attr(s, id, key, json, err) < 0)
@@ -59,18 +60,17 @@ static int take_rungs(struct session *s, const struct study_trial *paused, int64
     }
 }
 
-int session_take_place(struct session *s, const struct study_trial *t, int64_t id,
-                       struct err *err)
+int session_take_place(struct session *s, int number, int64_t id, struct err *err)
 {
     static const char *const keys[] = { PBT_GENERATION_KEY, STUDY_MEMBER_KEY,
                                         STUDY_PARENT_KEY, STUDY_RESUMES_KEY };
-    const struct study_trial *paused =
-        study_find(&s->study, number_of(t, STUDY_RESUMES_KEY));
+    const struct study_trial *t = study_find(&s->study, number);
+    int paused = number_of(t, STUDY_RESUMES_KEY);
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (set_attr(s, id, keys[i], study_attr(&t->system, keys[i]), err) < 0)
             return -1;
-    return paused ? take_rungs(s, paused, id, err) : 0;
+    return study_find(&s->study, paused) ? take_rungs(s, paused, id, err) : 0;
 }
 
 int session_pruner(struct pruner_choice *c, const struct session *s, struct err *err)
@@ -117,17 +117,16 @@ void session_add_point(struct str *out, const struct session *s,
 /* Enqueue what goes on with trial NUMBER, which is paused. */
 static int resume(struct session *s, int number, struct err *err)
 {
-    const struct study_trial *t = study_find(&s->study, number);
     struct str fixed = { 0 }, text = { 0 };
     int64_t id;
     int new, ret = -1;
 
-    session_add_point(&fixed, s, t);
+    session_add_point(&fixed, s, study_find(&s->study, number));
     str_addf(&text, "%d", number);
     if (s->st->ops->add_trial(s->st, &s->study, STUDY_WAITING, &id, &new, err) == 0 &&
         set_attr(s, id, "fixed_params", fixed.s, err) == 0 &&
         set_attr(s, id, STUDY_RESUMES_KEY, text.s, err) == 0)
-        ret = take_rungs(s, t, id, err);
+        ret = take_rungs(s, number, id, err);
     str_clear(&fixed);
     str_clear(&text);
     return ret;

@@ -35,6 +35,7 @@ struct storage_ops {
     int (*load)(struct storage *st, struct study *s, const char *name, struct err *err);
     int (*create)(struct storage *st, const char *name, const bool *maximize, size_t n,
                   struct err *err);
+    /* S's trials may have moved afterwards: find them again. */
     int (*add_trial)(struct storage *st, const struct study *s, enum study_state state,
                      int64_t *id, int *number, struct err *err);
     int (*set_param)(struct storage *st, int64_t trial, const char *name, double value,
