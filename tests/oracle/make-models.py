@@ -710,7 +710,7 @@ STACKS = {
     "umt5": (SEQ2SEQ, transformers.UMT5Config(**T5), {}, None),
     "umt5-odd": (SEQ2SEQ, transformers.UMT5Config(**ODD_T5, feed_forward_proj="relu"), {}, untied_t5),
     "longt5": (SEQ2SEQ, transformers.LongT5Config(**T5, feed_forward_proj="gated-gelu"), {}, None),
-    "longt5-odd": (SEQ2SEQ, transformers.LongT5Config(**ODD_T5, local_radius=60, tie_word_embeddings=False), {},
+    "longt5-odd": (SEQ2SEQ, transformers.LongT5Config(**ODD_T5, local_radius=7, tie_word_embeddings=False), {},
                    untied_t5),
     "marian": (SEQ2SEQ, two("Marian", **MARIAN, activation_function="swish", scale_embedding=True), {}, with_bias),
     "marian-odd": (SEQ2SEQ, two_odd("Marian", **{**MARIAN, "pad_token_id": 58}, decoder_vocab_size=59,
@@ -767,6 +767,10 @@ HEADS = {
     "mbart-answers": (ANSWERS, transformers.MBartConfig(
         vocab_size=61, d_model=12, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
         encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32), {}, None),
+    "t5-score": (CLASSIFY, transformers.T5Config(
+        d_model=12, d_kv=4, d_ff=20, num_layers=1, num_decoder_layers=2, num_heads=3, vocab_size=61, num_labels=3,
+        decoder_start_token_id=0,
+        relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
     "t5-tags": (TAGS, transformers.T5Config(
         d_model=12, d_kv=4, d_ff=20, num_layers=2, num_heads=3, vocab_size=61, num_labels=3,
         relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),

@@ -35,7 +35,7 @@ TEXT = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_atten
 NO_HEAD_DIM = {k: v for k, v in TEXT.items() if k != "head_dim"}
 V = dict(hidden_size=12, intermediate_size=20, num_hidden_layers=2, num_attention_heads=2, image_size=8, patch_size=4)
 IDS = [1, 5, 9, 13, 2, 7, 30, 31, 4, 11, 6, 29]
-COMMITTED = ["gemma3", "llava", "mistral3", "qwen2_5_vl", "qwen3_vl", "llama4"]
+COMMITTED = ["gemma3", "paligemma", "internvl", "llava", "mistral3", "qwen2_5_vl", "qwen3_vl", "llama4"]
 MODELS = {
     "gemma3": (lambda: transformers.Gemma3Config(text_config=dict(TEXT, num_hidden_layers=2,
         _sliding_window_pattern=2, sliding_window=4, query_pre_attn_scalar=8), vision_config=dict(V),
