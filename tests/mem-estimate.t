@@ -172,6 +172,64 @@ ok "q4_0 takes 18 bytes for 32 elements of every matrix" \
 ok "nf4 takes 36 bytes for 64 elements of the layers' matrices" \
     test "$(rank0 weights mem-estimate infer --weights nf4 llama.json)" = $((matrices / 64 * 36 + rest * 2))
 
+# quantized weights of a config alone: what files hold, on each rank
+same_weights() {
+    for tp in 1 2 4; do
+        mem-estimate infer --seq 32 --json --tp $tp "$1" 2>&1
+        mem-estimate infer --seq 32 --json --tp $tp --framework tp-run --threads 1 "$1" 2>&1
+    done | tr '{' '\n' | sed -n 's/.*"count":\([0-9]*\),"weights":\([0-9]*\).*/\1 \2/p' > by-files
+    for tp in 1 2 4; do
+        mem-estimate infer --seq 32 --json --tp $tp "$1/config.json" 2>&1
+        mem-estimate infer --seq 32 --json --tp $tp --framework tp-run --threads 1 "$1/config.json" 2>&1
+    done | tr '{' '\n' | sed -n 's/.*"count":\([0-9]*\),"weights":\([0-9]*\).*/\1 \2/p' > by-config
+    test -s by-files && cmp by-files by-config
+}
+for kind in quantized/awq quantized/gptq quantized/fp8 quantized/ct-fp8 quantized/ct-w4a16 quantized/int8 \
+    quantized/mxfp4 packed/ct-fp8-one packed/ct-int8 packed/ct-w8a16 packed/gptq-whole; do
+    ok "$kind: a config alone counts what its files hold" same_weights "$data/$kind"
+done
+# llama QUANTIZATION [KEY...] - llama.json with that quantization_config, as quantized.json
+quantized() { sed "s/}\$/, \"quantization_config\": $1}/" llama.json > quantized.json; }
+kept=$(((2 * 128256 + 65) * 4096 * 2))
+quantized '{"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": true}'
+ok "AWQ takes 4 bits, and a scale of 16 and a zero of 4 bits for 128 of them" \
+    test "$(rank0 weights mem-estimate infer quantized.json)" = $((matrices / 2 + matrices / 128 * 5 / 2 + kept))
+out_of_plan() { mem-estimate plan --gpu a100-80g --gpus 1 --top 1 --json "$@" | sed -n 's/.*"memory":\([0-9]*\).*/\1/p' | head -n 1; }
+ok "and a plan counts the same" test "$(out_of_plan quantized.json)" -lt "$(out_of_plan --weights fp8 llama.json)"
+run mem-estimate infer quantized.json
+out_has "assumed: weights as awq has them, others bf16" "which is said"
+ok "another type may be asked for" test "$(rank0 weights mem-estimate infer --weights bf16 quantized.json)" = $((8030261248 * 2))
+ok "training has them with adapters alone" test "$(rank0 weights mem-estimate train quantized.json)" = $((8030261248 * 2))
+ok "else not" test "$(rank0 weights mem-estimate train --lora 8 quantized.json)" -lt 6000000000
+quantized '{"quant_method": "fp8", "weight_block_size": [128, 128]}'
+ok "FP8 takes a byte, and 4 for a block" \
+    test "$(rank0 weights mem-estimate infer --weights fp8 quantized.json)" = $((matrices + matrices / 16384 * 4 + kept))
+quantized '{"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.0.mlp.down_proj", "lm_head"]}'
+ok "FBGEMM's a byte, and 4 for a row; modules that the config names stay" \
+    test "$(rank0 weights mem-estimate infer quantized.json)" = \
+    $((kept + 32 * 41943040 * 2 + 95 * 58720256 + 58720256 * 2 + (31 * (2 * 14336 + 4096) + 2 * 14336) * 4))
+quantized '{"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["re:.*lm_head", "re:model.layers.[0-9]*.self_attn"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": true}}}}'
+ok "what regular expressions name, too" \
+    test "$(rank0 weights mem-estimate infer quantized.json)" = \
+    $((kept + 32 * 41943040 * 2 + 96 * (58720256 / 2 + 58720256 / 128 * 2 + 16)))
+quantized '{"quant_method": "bitsandbytes", "load_in_4bit": true}'
+ok "bitsandbytes in 4 bits is nf4" \
+    test "$(rank0 weights mem-estimate infer quantized.json)" = "$(rank0 weights mem-estimate infer --weights nf4 llama.json)"
+quantized '{"quant_method": "quip"}'
+run mem-estimate infer quantized.json
+status_is 3 "a method that nobody here reads is refused"
+# a config without a type: bf16, in every command
+grep -v dtype "$bard/config.json" > untyped.json
+for mode in infer train; do
+    run mem-estimate $mode --tp 1 untyped.json
+    out_has "weights bf16" "$mode: a config without a type has bf16"
+    out_has "weights bf16 (the config names no type)" "which is said"
+done
+run mem-estimate plan --gpu a100-80g --gpus 1 untyped.json
+out_has "weights bf16 (the config names no type)" "as a plan does"
+ok "weights in fp8 leave the cache at bf16" \
+    test "$(rank0 kv_cache mem-estimate infer --seq 64 --weights fp8 untyped.json)" = "$(rank0 kv_cache mem-estimate infer --seq 64 untyped.json)"
+
 # what tp-run allocates: weights and cache of each rank to the byte, with the activations within 3 %
 ids=$(seq -s, 1 47)
 sizes='s/.*"weights":\([0-9]*\).*"kv_cache":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p'
@@ -335,6 +393,8 @@ cp "$bard/config.json" lone
 printf '{"weight_map":{"model.norm.weight":"a.safetensors"}}' > lone/model.safetensors.index.json
 run mem-estimate infer lone/model.safetensors.index.json
 out_has "llama, 2828736 parameters" "an index whose files are not there stands for its config"
+run mem-estimate infer lone
+out_has "llama, 2828736 parameters" "so does a directory that has nothing else"
 printf broken > lone/a.safetensors
 run mem-estimate infer lone/model.safetensors.index.json
 status_is 3 "files that are there are read"
@@ -364,7 +424,7 @@ run mem-estimate infer --json typeless
 out_has '"weights":5657472,' "a config without a type has that of its weights"
 rm typeless/model.safetensors
 run mem-estimate infer --json typeless
-out_has '"weights":11314944,' "and f32 without weights"
+out_has '"weights":5657472,' "and bf16 without weights"
 
 run mem-estimate infer no-such.json
 status_is 3 "a missing model is bad input"

@@ -422,7 +422,7 @@ for name in "V100-PCIE-32GB v100-32g" "rtx4091 rtx4090"; do
     status_is 2 "'${name% *}' is no device"
     err_has "nearest is '${name#* }'" "and the nearest is told"
 done
-mem-estimate infer --tp 2 --sp 2 --pp 2 --dp 100 llama-3-8b.json | grep -e "^GiB" -e "^tp" > out
+mem-estimate infer --tp 2 --sp 2 --pp 2 --dp 100 llama-3-8b.json | grep -e "^[GM]iB" -e "^tp" > out
 ok "columns stand under their names, however long a rank's is" awk 'NR > 1 && length() != n { bad = 1 } { n = length() } END { exit bad || NR != 3 }' out
 run mem-estimate train --tp 8 --pp 4 --dp 8 --zero 1 --eager --gpu h100 llama-3-8b.json
 ok "the table and all that is assumed fit 100 columns" awk 'length() > 100 { bad = 1 } END { exit bad }' out

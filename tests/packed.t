@@ -18,6 +18,12 @@ for kind in gptq gptq-v2-act gptq-whole awq fp8 fp8-latent int8 ct-fp8 ct-fp8-on
     ok "$kind: and of two rank files" logits "$kind.2" tp=2 1e-5
     ok "$kind: which one rank reads as well" logits "$kind.2" tp=1 1e-5
 done
+dir=$data/packed/ct-fp8
+cp -R "$dir" fbgemm
+chmod -R u+w fbgemm
+tr -d '\n' < "$dir/config.json" | sed 's/\("quantization_config": *\){.*"compressed" *}/\1'\
+'{"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"]}/' > fbgemm/config.json
+ok "FBGEMM's FP8, with a scale for each row, is read" logits fbgemm tp=2 1e-5
 # bytes of weights: those of the unpacked ones, as predicted
 for pair in gptq:f16 awq:f16 fp8:bf16 fp8-latent:bf16 int8:f16 ct-w4a16:f32; do
     kind=${pair%:*}

@@ -298,7 +298,9 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     p->gpu_memory = (uint64_t)((double)r->gpu_memory * (1 - kept->margin / 100));
     p->start = r->memory;
     p->start.inflight = NULL;
-    if (!p->start.weights)
+    if (!p->start.weights && (!train || p->start.lora_rank))
+        p->stored = r->stored;
+    if (!p->start.weights && !p->stored)
         p->start.weights = p->start.other;
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
     if (!batch)

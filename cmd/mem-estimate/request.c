@@ -11,6 +11,7 @@
 
 #include "cmd/conversion.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/foretold.h"
 #include "lib/estimate/habits.h"
 #include "lib/estimate/reversed.h"
 #include "lib/estimate/served.h"
@@ -77,9 +78,26 @@ static const struct weight_type *own_type(const struct request *r)
 {
     const struct weight_type *own = weight_type_of(r->summary.dtype);
 
-    if (r->memory.train && !r->summary.dtype_known && !r->stored)
-        return weight_type_find("bf16"); /* as models are trained */
+    if (!r->summary.dtype_known && !r->stored)
+        return weight_type_find("bf16"); /* as models are kept and trained */
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
+}
+
+/* The type that a config alone gives matrices of layers, where it is not told by each
+ * tensor (foretold.h): bitsandbytes' blocks of 4 bits, and tp-shard's codes. */
+static const struct weight_type *config_type(const struct request *r, bool adapters)
+{
+    const struct model *m = r->summary.model;
+    const char *method = model_quantized(m);
+    int bits = method ? model_code_bits(m) : 0;
+
+    if (r->memory.train && !adapters)
+        method = NULL;
+    if (method && !strcmp(method, "bitsandbytes") && model_in_nf4(m))
+        return weight_type_find(model_in_nf4(m) == 2 ? "nf4-dq" : "nf4");
+    return !method || !bits ? own_type(r)
+           : bits == 4      ? weight_type_find("int4")
+                            : weight_type_find("int8");
 }
 
 /* The type of products for --compute NAME. */
@@ -164,7 +182,7 @@ static int set_types(struct request *r, const struct request_options *o,
     if (r->memory.codes)
         assume(r, "weights",
                "FP8 and MXFP4 kept as codes, other quantized weights unpacked");
-    if (o->weights && !r->memory.codes) {
+    if (o->weights && !r->memory.codes && (!r->stored || r->summary.checkpoint)) {
         weights = weight_type_find(o->weights);
         if (!weights) {
             char *names = weight_type_names_dup();
@@ -174,7 +192,7 @@ static int set_types(struct request *r, const struct request_options *o,
             return -1;
         }
     } else if (!r->stored) {
-        weights = own;
+        weights = config_type(r, o->lora);
         if (r->summary.dtype_known)
             assume(r, "weights", "weights %s", own->name);
     }
@@ -184,7 +202,8 @@ static int set_types(struct request *r, const struct request_options *o,
          float_bytes(&r->given.grad_bytes, "--grad-dtype", o->grad_dtype, err) < 0))
         return -1;
     request_set_weights(r, weights);
-    if (!r->summary.dtype_known && r->memory.other == own)
+    if (!r->summary.dtype_known && r->memory.other == own &&
+        !(o->weights && weights && weights->scope == SCOPE_ALL))
         assume(r, "weights", "%sweights %s (the config names no type)",
                o->weights ? "other " : "", own->name);
     return 0;
@@ -683,29 +702,59 @@ static void assume_head(struct request *r)
     costmodel_close(a);
 }
 
+/* Does NAME, of --weights, leave those of M as their config has them? */
+static bool is_own(const struct model *m, const char *name)
+{
+    return !name || !strcmp(name, "codes") || str_ends(model_quantized(m), name);
+}
+
+/* Of a config alone: what it says of quantized weights, unless OTHER is asked for.  A
+ * training has them if it does not train them. */
+static int find_stated(struct request *r, const char *other, bool adapters,
+                       struct err *err)
+{
+    const struct weight_type *own = own_type(r);
+    struct model *m = r->summary.model;
+    enum dtype plain = DTYPE_BF16;
+
+    if (!model_quantized(m) || !is_own(m, other) || (r->memory.train && !adapters))
+        return 0;
+    dtype_parse(&plain, own->name);
+    if (foretold_types(&r->stored, m, plain, err) < 0)
+        return -1;
+    if (r->stored)
+        assume(r, "weights", "weights as %s has them, others %s", model_quantized(m),
+               own->name);
+    return 0;
+}
+
 /* Sets the types of the checkpoint's tensors, unless OTHER types are asked for. */
-static void find_stored(struct request *r, bool other)
+static int find_stored(struct request *r, const char *other, bool adapters,
+                       struct err *err)
 {
     const struct checkpoint *c = r->summary.checkpoint;
+    const struct model *m = r->summary.model;
     struct model_packing p;
 
-    if (!c)
-        return;
-    r->stored = xcalloc(c->ntensors + 1, sizeof(*r->stored));
-    for (size_t i = 0; i < c->ntensors; i++)
-        r->stored[i] = c->tensor[i].dtype;
-    for (size_t t = 0; t < c->model->ntensors; t++) {
-        long scales = model_packing(c->model, t, &p) ? p.part[PACKED_SCALES] : -1;
+    if (!c && find_stated(r, other, adapters, err) < 0)
+        return -1;
+    if (c) {
+        r->stored = xcalloc(c->ntensors + 1, sizeof(*r->stored));
+        for (size_t i = 0; i < c->ntensors; i++)
+            r->stored[i] = c->tensor[i].dtype;
+    }
+    for (size_t t = 0; t < m->ntensors && r->stored; t++) {
+        long scales = model_packing(m, t, &p) ? p.part[PACKED_SCALES] : -1;
 
         if (scales < 0 || other || r->memory.framework != FRAMEWORK_TP_RUN)
             continue;
         assume(
             r, "weights", "quantized weights unpacked to %s",
-            weight_type_of(model_unpacked(c->model, &p,
-                                          r->stored[c->model->tensor[scales].source]))
+            weight_type_of(model_unpacked(m, &p, r->stored[m->tensor[scales].source]))
                 ->name);
-        return;
+        break;
     }
+    return 0;
 }
 
 /* Adds replicas up to GPUS ranks, if that is given. */
@@ -761,7 +810,8 @@ int request_open(struct request *r, const struct cmd *cmd,
         r->layout |= base->nranks > 1;
     }
     r->detailed = r->layout || is_detailed(o);
-    find_stored(r, o->weights);
+    if (find_stored(r, o->weights, o->lora, err) < 0)
+        goto fail;
     assume_head(r);
     r->memory.cache_tokens = (uint64_t)o->cache_tokens;
     r->memory.threads = o->threads;

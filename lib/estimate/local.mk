@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/costmodel.c %D%/costmodel.h \
     %D%/backward.c %D%/backward.h \
     %D%/bubble.c %D%/bubble.h \
+    %D%/foretold.c %D%/foretold.h \
     %D%/gpu.c %D%/gpu.h \
     %D%/habits.c %D%/habits.h \
     %D%/measured.c %D%/measured.h \

@@ -505,7 +505,8 @@ static bool covers(const struct model *m, const struct share *a, const struct sh
 }
 
 int costmodels_all(struct costmodels *all, const struct model *m,
-                   const struct memory_options *o, struct err *err)
+                   const enum dtype *stored, const struct memory_options *o,
+                   struct err *err)
 {
     int tp = o->mesh.size[MESH_TP], ranks = tp * o->mesh.size[MESH_EP], n = 0, ret = 0;
     struct share **share = xcalloc((size_t)ranks, sizeof(*share));
@@ -531,7 +532,7 @@ int costmodels_all(struct costmodels *all, const struct model *m,
             [MESH_TP] = rank[k] % tp, [MESH_EP] = rank[k] / tp
         };
 
-        if (ret == 0 && !costmodels_at(all, m, NULL, o, coord, err))
+        if (ret == 0 && !costmodels_at(all, m, stored, o, coord, err))
             ret = -1;
         free(share[k]);
     }

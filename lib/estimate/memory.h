@@ -160,7 +160,8 @@ const struct costmodel *costmodels_at(struct costmodels *all, const struct model
  * training, ranks that have no more of anything than another one are left out: they
  * need no more bytes. */
 MUST_CHECK int costmodels_all(struct costmodels *all, const struct model *m,
-                              const struct memory_options *o, struct err *err);
+                              const enum dtype *stored, const struct memory_options *o,
+                              struct err *err);
 /* The coordinates of the I'th costmodel's first rank. */
 const int *costmodels_coord(const struct costmodels *all, size_t i);
 /* The I'th costmodel, or NULL. */

@@ -431,7 +431,7 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     size_t n = s->nprofiles;
 
     o.mesh = *mesh;
-    if (costmodels_all(&ranks, s->m, &o, err) < 0) {
+    if (costmodels_all(&ranks, s->m, s->o->stored, &o, err) < 0) {
         costmodels_clear(&ranks);
         return -1;
     }

@@ -16,6 +16,7 @@ struct planner_options {
     int gpus;
     uint64_t global_batch;       /* sequences of a step */
     struct memory_options start; /* what is not searched: types, sequence, optimizer */
+    const enum dtype *stored;    /* of the weights where START names no type, or NULL */
     int top;                     /* number of layouts to return */
     /* Fixed choices; 0, or -1 for zero, recompute and order: search. */
     int size[MESH_NAXES];

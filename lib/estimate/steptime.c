@@ -453,6 +453,21 @@ static bool time_training(struct step_time *out, const struct profile *p,
 
 /* ---- inference ---- */
 
+/* Bytes of an element of the weights of P's rank, as O has them. */
+static double weight_element(const struct profile *p, const struct memory_options *o)
+{
+    double bytes = 0, elements = 0;
+
+    if (o->weights)
+        return (double)o->weights->block_bytes / (double)o->weights->block;
+    for (int i = 0; i < p->a->nunits; i++)
+        for (int c = 0; c < WEIGHT_CLASSES; c++) {
+            bytes += (double)p->a->unit[i].weight[c].bytes;
+            elements += (double)p->a->unit[i].weight[c].elements;
+        }
+    return bytes > 0 ? bytes / elements : (double)o->other->block_bytes;
+}
+
 /* One token of every sequence of a micro-batch, on stage R. */
 static struct rank_times token_times(const struct profile *p, const struct machine *m,
                                      const struct memory_options *o, int r,
@@ -471,9 +486,7 @@ static struct rank_times token_times(const struct profile *p, const struct machi
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
     /* bytes that products read; an embedding table is read one row per token */
     elements = w.matrices / (double)o->compute_bytes - (1 - touched) * w.experts;
-    read = (elements * (double)o->weights->block_bytes / (double)o->weights->block +
-            tokens * w.cached / sp) /
-           m->memory;
+    read = (elements * weight_element(p, o) + tokens * w.cached / sp) / m->memory;
     t.forward = tokens * (product_seconds(m, &w) + w.attention / sp / m->attention);
     t.forward = read > t.forward ? read : t.forward;
     t.forward += w.instructions * m->instruction;

@@ -15,7 +15,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/partconfig.c %D%/partconfig.h \
     %D%/quant.c %D%/quant.h \
     %D%/shard.c \
-    %D%/state.h
+    %D%/state.h \
+    %D%/stated.c %D%/stated.h
 nodist_lib_libshardutils_a_SOURCES = %D%/builtins.c
 
 family_files = \

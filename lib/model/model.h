@@ -277,6 +277,9 @@ struct model_packing {
 const char *model_quantized(const struct model *m);
 /* The bits of its codes, 8 or 4, if tp-shard quantized it; else 0. */
 int model_code_bits(const struct model *m);
+/* 1: bitsandbytes has its matrices in blocks of 4 bits, 2: and the scales of these in
+ * 8; else 0. */
+int model_in_nf4(const struct model *m);
 /* Are its matrices in ggml's blocks, as GGUF has them? */
 bool model_in_blocks(const struct model *m);
 /* True if the checkpoint stores tensor T of the bound M quantized; then sets *out. */

@@ -1,13 +1,15 @@
 /* packing - the storage format of quantized weights: tensors, and quantization_config
  *
  * GPTQ: AutoGPTQ's layout, and "gptq_v2", which does not subtract 1 from the zero
- * points.  AWQ: AutoAWQ's "gemm".  FP8: weights times a scale per block, per row or per
- * tensor.  compressed-tensors: the same, and 32-bit words.  bitsandbytes: LLM.int8; a
- * row's scale is its largest magnitude, which is stored as 127.  GGUF: ggml's blocks
- * (base/ggml.h). */
+ * points.  AWQ: AutoAWQ's "gemm".  FP8: weights times a scale per block, per row
+ * (FBGEMM) or per tensor.  compressed-tensors: the same, and 32-bit words.
+ * bitsandbytes: LLM.int8; a row's scale is its largest magnitude, which is stored as
+ * 127.  GGUF: ggml's blocks (base/ggml.h). */
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/model/quant.h"
 
@@ -18,6 +20,7 @@ static const struct {
     double scale;
 } methods[] = {
     { "fp8", FORM_SCALED, FORM_SCALED, 0, 1 },
+    { "fbgemm_fp8", FORM_SCALED, FORM_SCALED, 0, 1 },
     { "compressed-tensors", FORM_SCALED, FORM_WORDS, 0, 1 },
     { "bitsandbytes", FORM_SCALED, FORM_SCALED, 0, 1.0 / 127 },
     { "shardutils", FORM_SCALED, FORM_INT4, 0, 1 },
@@ -60,6 +63,13 @@ int model_code_bits(const struct model *m)
     if (strcmp(quant_method(m), "shardutils") != 0)
         return 0;
     return cJSON_IsNumber(bits) && bits->valueint == 4 ? 4 : 8;
+}
+
+int model_in_nf4(const struct model *m)
+{
+    return !cJSON_IsTrue(quant_setting(m, "load_in_4bit"))               ? 0
+           : cJSON_IsTrue(quant_setting(m, "bnb_4bit_use_double_quant")) ? 2
+                                                                         : 1;
 }
 
 bool model_in_blocks(const struct model *m)
@@ -124,8 +134,25 @@ enum dtype model_unpacked(const struct model *m, const struct model_packing *p,
     return t == DTYPE_F16 || t == DTYPE_BF16 ? t : DTYPE_F32;
 }
 
-/* True if one of NAMES is a suffix of the weight's module NAME, or a prefix of it up to
- * a dot. */
+/* Does PATTERN, a regular expression, match NAME (N bytes) from its beginning? */
+static bool is_matched(const char *pattern, const char *name, size_t n)
+{
+    char *text = xstrndup(name, n), *whole = str_dupf("^(%s)", pattern);
+    regex_t re;
+    bool found = false;
+
+    if (regcomp(&re, whole, REG_EXTENDED | REG_NOSUB) == 0) {
+        found = regexec(&re, text, 0, NULL, 0) == 0;
+        regfree(&re);
+    }
+    free(text);
+    free(whole);
+    return found;
+}
+
+/* True if one of NAMES is a suffix of the weight's module NAME, a prefix of it up to a
+ * dot, or a regular expression that matches it: compressed-tensors marks them with
+ * "re:", transformers takes every name for one. */
 static bool is_listed(const cJSON *names, const char *name)
 {
     size_t n = strlen(name);
@@ -135,29 +162,46 @@ static bool is_listed(const cJSON *names, const char *name)
         n -= strlen(".weight");
     cJSON_ArrayForEach(j, names)
     {
-        size_t len = cJSON_IsString(j) ? strlen(j->valuestring) : 0;
+        const char *word = cJSON_IsString(j) ? j->valuestring : "";
+        size_t len = strlen(word);
 
+        if (str_starts(word, "re:") || strchr(word, '*')) {
+            if (is_matched(word + (str_starts(word, "re:") ? 3 : 0), name, n))
+                return true;
+            continue;
+        }
         if (!len || len > n)
             continue;
-        if (!memcmp(name + n - len, j->valuestring, len) ||
-            (!memcmp(name, j->valuestring, len) && (len == n || name[len] == '.')))
+        if (!memcmp(name + n - len, word, len) ||
+            (!memcmp(name, word, len) && (len == n || name[len] == '.')))
             return true;
     }
     return false;
 }
 
-static int check_listed(const struct model *m, const char *name, struct err *err)
+bool quant_excludes(const struct model *m, const char *name, const char **key)
 {
     static const char *const keys[] = { "modules_to_not_convert", "ignored_layers",
                                         "ignore", "llm_int8_skip_modules" };
+    size_t i = 0, n = sizeof(keys) / sizeof(*keys);
 
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        if (is_listed(quant_setting(m, keys[i]), name))
-            return err_set(err, ERR_INPUT,
-                           "tensor %s: is quantized, but quantization_config.%s names "
-                           "it",
-                           name, keys[i]);
-    return 0;
+    while (i < n && !is_listed(quant_setting(m, keys[i]), name))
+        i++;
+    if (i < n && key)
+        *key = keys[i];
+    return i < n;
+}
+
+static int check_listed(const struct model *m, const char *name, struct err *err)
+{
+    const char *key;
+
+    return !quant_excludes(m, name, &key)
+               ? 0
+               : err_set(err, ERR_INPUT,
+                         "tensor %s: is quantized, but quantization_config.%s names "
+                         "it",
+                         name, key);
 }
 
 int model_check_packing(const struct model *m, size_t t, const struct model_packing *p,
@@ -260,6 +304,8 @@ static const struct setting settings[] = {
     { "fp8", "dequantize", "" },
     { "fp8", "ignored_layers", "" },
     { "fp8", "modules_to_convert", "" },
+
+    { "fbgemm_fp8", "activation_scale_ub", "" },
 
     { "compressed-tensors", "config_groups", "" },
     { "compressed-tensors", "format",

@@ -28,6 +28,19 @@ enum by {
     BY_BYTES    /* of one: not divided, so many */
 };
 
+/* When files have it, as the config tells; not at all in a form that is read, but that
+ * its method no longer writes. */
+enum stated {
+    STATED_NEVER,
+    STATED_ALWAYS,
+    STATED_BLOCKS,    /* weights have scales by blocks, */
+    STATED_NO_BLOCKS, /* or one */
+    STATED_WHOLE,     /* one scale, as "strategy" has it */
+    STATED_STATIC,    /* activations have scales that are known before */
+    STATED_WORDS,     /* values are in words of 32 bits, */
+    STATED_ZEROS      /* and not symmetric */
+};
+
 struct companion {
     const char *method; /* "method/strategy" if for one strategy only */
     const char *suffix;
@@ -38,6 +51,9 @@ struct companion {
         enum along along;
         enum by by;
     } axis[3];
+    enum stated when;
+    enum dtype dtype; /* as files have it, */
+    bool plain;       /* unless it is that of weights that are not quantized */
 };
 
 static const struct companion companions[] = {
@@ -46,7 +62,9 @@ static const struct companion companions[] = {
       PACKED_SCALES,
       false,
       2,
-      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
+      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } },
+      .when = STATED_BLOCKS,
+      .dtype = DTYPE_F32 },
     { "fp8",
       "weight_scale",
       PACKED_SCALES,
@@ -54,76 +72,127 @@ static const struct companion companions[] = {
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
     { "fp8", "weight_scale", PACKED_SCALES, false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "weight_scale", PACKED_SCALES, false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "fp8",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_NO_BLOCKS,
+      .dtype = DTYPE_F32 },
     { "fp8", "input_scale", PACKED_OTHER, false, 1, { { ALONG_NONE, BY_ONE } } },
-    { "fp8", "input_scale", PACKED_OTHER, false, 0, { { ALONG_NONE, BY_ONE } } },
+    { "fp8",
+      "input_scale",
+      PACKED_OTHER,
+      false,
+      0,
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_STATIC,
+      .dtype = DTYPE_F32 },
+    { "fbgemm_fp8",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_F32 },
     { "gptq",
       "qweight",
       PACKED_VALUES,
       true,
       2,
-      { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } } },
+      { { ALONG_IN, BY_PACK }, { ALONG_OUT, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_I32 },
     { "gptq",
       "qzeros",
       PACKED_ZEROS,
       false,
       2,
-      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_I32 },
     { "gptq",
       "scales",
       PACKED_SCALES,
       false,
       2,
-      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
-    { "gptq", "g_idx", PACKED_GROUPS, false, 1, { { ALONG_IN, BY_ONE } } },
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_F16 },
+    { "gptq",
+      "g_idx",
+      PACKED_GROUPS,
+      false,
+      1,
+      { { ALONG_IN, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_I32 },
     { "awq",
       "qweight",
       PACKED_VALUES,
       true,
       2,
-      { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } } },
+      { { ALONG_IN, BY_ONE }, { ALONG_OUT, BY_PACK } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_I32 },
     { "awq",
       "qzeros",
       PACKED_ZEROS,
       false,
       2,
-      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } } },
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_PACK } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_I32 },
     { "awq",
       "scales",
       PACKED_SCALES,
       false,
       2,
-      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } } },
+      { { ALONG_IN, BY_GROUP }, { ALONG_OUT, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_F16 },
     { "compressed-tensors",
       "weight_packed",
       PACKED_VALUES,
       true,
       2,
-      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } } },
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } },
+      .when = STATED_WORDS,
+      .dtype = DTYPE_I32 },
     { "compressed-tensors/group",
       "weight_scale",
       PACKED_SCALES,
       false,
       2,
-      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } } },
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } },
+      .when = STATED_ALWAYS,
+      .plain = true },
     { "compressed-tensors/block",
       "weight_scale",
       PACKED_SCALES,
       false,
       2,
-      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } } },
+      { { ALONG_OUT, BY_BLOCK_OUT }, { ALONG_IN, BY_BLOCK_IN } },
+      .when = STATED_ALWAYS,
+      .plain = true },
     { "compressed-tensors/channel",
       "weight_scale",
       PACKED_SCALES,
       false,
       2,
-      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } } },
+      { { ALONG_OUT, BY_ONE }, { ALONG_NONE, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .plain = true },
     { "compressed-tensors",
       "weight_scale",
       PACKED_SCALES,
       false,
       1,
-      { { ALONG_NONE, BY_ONE } } },
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_WHOLE,
+      .plain = true },
     { "compressed-tensors",
       "weight_scale",
       PACKED_SCALES,
@@ -135,7 +204,9 @@ static const struct companion companions[] = {
       PACKED_OTHER,
       false,
       1,
-      { { ALONG_NONE, BY_ONE } } },
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_STATIC,
+      .plain = true },
     { "compressed-tensors",
       "input_scale",
       PACKED_OTHER,
@@ -147,20 +218,33 @@ static const struct companion companions[] = {
       PACKED_ZEROS,
       false,
       2,
-      { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } } },
+      { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } },
+      .when = STATED_ZEROS,
+      .dtype = DTYPE_I32 },
     { "compressed-tensors",
       "weight_shape",
       PACKED_OTHER,
       false,
       1,
-      { { ALONG_NONE, BY_PAIR } } },
-    { "bitsandbytes", "SCB", PACKED_SCALES, false, 1, { { ALONG_OUT, BY_ONE } } },
+      { { ALONG_NONE, BY_PAIR } },
+      .when = STATED_WORDS,
+      .dtype = DTYPE_I64 },
+    { "bitsandbytes",
+      "SCB",
+      PACKED_SCALES,
+      false,
+      1,
+      { { ALONG_OUT, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_F32 },
     { "bitsandbytes",
       "weight_format",
       PACKED_FORMAT,
       false,
       0,
-      { { ALONG_NONE, BY_ONE } } },
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_ALWAYS,
+      .dtype = DTYPE_U8 },
     /* shardutils-checkpoint(5): outputs are rows or columns of the weight; the shape
      * tells which */
     { "shardutils",
@@ -524,6 +608,100 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
     }
     return err_set(err, ERR_INPUT, "tensor %s: not known of weights quantized by %s",
                    in->name, method->valuestring);
+}
+
+/* ---- what files would hold ---- */
+
+static bool is_setting(const struct model *m, const char *key, const char *value)
+{
+    const cJSON *j = quant_setting(m, key);
+
+    return cJSON_IsString(j) && !strcmp(j->valuestring, value);
+}
+
+/* Do files of a model with M's config have a companion that is there WHEN? */
+static bool is_there(const struct model *m, enum stated when)
+{
+    const cJSON *groups = quant_setting(m, "config_groups");
+    const cJSON *inputs =
+        groups ? cJSON_GetObjectItemCaseSensitive(groups->child, "input_activations")
+               : NULL;
+    const cJSON *strategy = quant_weight_setting(m, "strategy", "strategy");
+    bool blocks = cJSON_IsArray(quant_setting(m, "weight_block_size"));
+    bool words = is_setting(m, "format", "pack-quantized");
+
+    switch (when) {
+    case STATED_NEVER:
+        break;
+    case STATED_ALWAYS:
+        return true;
+    case STATED_BLOCKS:
+        return blocks;
+    case STATED_NO_BLOCKS:
+        return !blocks;
+    case STATED_WHOLE:
+        return cJSON_IsString(strategy) && !strcmp(strategy->valuestring, "tensor");
+    case STATED_STATIC:
+        return is_setting(m, "activation_scheme", "static") ||
+               cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(inputs, "dynamic"));
+    case STATED_WORDS:
+        return words;
+    case STATED_ZEROS:
+        return words &&
+               cJSON_IsFalse(quant_weight_setting(m, "symmetric", "symmetric"));
+    }
+    return false;
+}
+
+/* Sets the K'th size of companion C of a weight of ROWS x COLS; false: it has no whole
+ * number of words. */
+static bool set_size(struct quant_part *p, const struct model *m,
+                     const struct companion *c, int k, const struct model_tensor *t)
+{
+    enum by by = c->axis[k].by;
+    uint64_t size = t->axis[c->axis[k].along == ALONG_IN]->size;
+    uint64_t each = divisor(m, by, size);
+
+    if (c->axis[k].along == ALONG_NONE)
+        p->shape[k] = by == BY_PAIR ? 2 : 1;
+    else
+        p->shape[k] = (size + each - 1) / each;
+    return by != BY_PACK || size % each == 0;
+}
+
+int quant_parts(const struct model *m, size_t t,
+                struct quant_part out[QUANT_MAX_COMPANIONS], bool *replaced)
+{
+    const char *method = quant_method(m);
+    int n = 0;
+
+    *replaced = false;
+    for (size_t i = 0; i < sizeof(companions) / sizeof(*companions); i++) {
+        const struct companion *c = &companions[i];
+        struct quant_part *p = &out[n];
+
+        if (!fits(m, c, method, c->suffix, c->ndim) || !is_there(m, c->when))
+            continue;
+        *p = (struct quant_part){
+            .suffix = c->suffix, .dtype = c->dtype, .plain = c->plain, .ndim = c->ndim
+        };
+        for (int k = 0; k < c->ndim; k++)
+            if (!set_size(p, m, c, k, &m->tensor[t]))
+                return 0;
+        *replaced |= c->replaces;
+        n++;
+    }
+    return n;
+}
+
+enum dtype quant_values(const struct model *m)
+{
+    const cJSON *type = quant_weight_setting(m, "type", "type");
+
+    if (!strcmp(quant_method(m), "bitsandbytes") ||
+        (cJSON_IsString(type) && !strcmp(type->valuestring, "int")))
+        return DTYPE_I8;
+    return is_setting(m, "fmt", "e5m2") ? DTYPE_F8_E5M2 : DTYPE_F8_E4M3;
 }
 
 /* ---- cuts ---- */

@@ -21,6 +21,29 @@ const cJSON *quant_weight_setting(const struct model *m, const char *key,
 /* The method; "unnamed" if there is none.  Early bitsandbytes files do not name it. */
 const char *quant_method(const struct model *m);
 
+/* Most companions per definition. */
+enum { QUANT_MAX_COMPANIONS = 13 }; /* one for each of ggml's blocks */
+
+/* A tensor that files would hold with a quantized weight: its name ends with SUFFIX in
+ * the place of "weight". */
+struct quant_part {
+    const char *suffix;
+    enum dtype dtype;
+    bool plain; /* of the type of weights that are not quantized, not of DTYPE */
+    int ndim;
+    uint64_t shape[3];
+};
+/* The parts that M's config tells of weight T, a matrix: their number, 0 if T cannot be
+ * quantized so.  *REPLACED: they stand in its place; otherwise it is there, of type
+ * quant_values. */
+int quant_parts(const struct model *m, size_t t,
+                struct quant_part out[QUANT_MAX_COMPANIONS], bool *replaced);
+enum dtype quant_values(const struct model *m);
+
+/* Is the module of the weight called NAME among those that the config excludes? Then
+ * *KEY, unless NULL, is the setting that names it. */
+bool quant_excludes(const struct model *m, const char *name, const char **key);
+
 /* If IN is a companion of a weight of M, adds its definition and tensors (one for each
  * layer and expert) and returns 1; returns 0 if it is not; -1 with *err set if its
  * layout is unknown. */
@@ -49,8 +72,5 @@ MUST_CHECK int quant_check_cut(const struct model *m, const struct share *share,
  * unknown settings to IGNORED. */
 MUST_CHECK int quant_check_settings(const struct model *m, struct str *ignored,
                                     struct err *err);
-
-/* Most companions per definition. */
-enum { QUANT_MAX_COMPANIONS = 13 }; /* one for each of ggml's blocks */
 
 #endif

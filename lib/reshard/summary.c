@@ -48,9 +48,10 @@ static int open_weights(struct summary *o, const char *path,
     return 0;
 }
 
-/* Does the index at PATH name files that are missing in DIR?  Not if it is no index,
- * which whoever opens it reports. */
-static int find_lacking(bool *lacks, const char *path, const char *dir, struct err *err)
+/* Are some files that the index at PATH names missing in DIR, or (ALL) are all?  Not if
+ * it is no index, which whoever opens it reports. */
+static int find_lacking(bool *lacks, bool all, const char *path, const char *dir,
+                        struct err *err)
 {
     char *text = NULL, **names;
     struct err none = { 0 };
@@ -65,7 +66,8 @@ static int find_lacking(bool *lacks, const char *path, const char *dir, struct e
         return -1;
     }
     if (hubdir_parse_index(&names, &n, path, text, n, &none) == 0) {
-        for (size_t i = 0; i < n && ret == 0 && !*lacks; i++) {
+        *lacks = all && n;
+        for (size_t i = 0; i < n && ret == 0 && *lacks == all; i++) {
             bool found = true;
 
             ret = fs_find_in(&found, dir, names[i], err);
@@ -77,18 +79,37 @@ static int find_lacking(bool *lacks, const char *path, const char *dir, struct e
     return ret;
 }
 
+/* True if directory DIR has an index of weights, its config, and none of the files. */
+static int is_index_alone(bool *alone, const char *dir, struct err *err)
+{
+    char *index = fs_join_dup(dir, "model.safetensors.index.json");
+    char *config = fs_join_dup(dir, "config.json");
+    bool one, other;
+    int ret = -1;
+
+    *alone = false;
+    if (fs_find(&one, index, err) == 0 && fs_find(&other, config, err) == 0)
+        ret = one && other ? find_lacking(alone, true, index, dir, err) : 0;
+    free(index);
+    free(config);
+    return ret;
+}
+
 /* Opens the config of a directory without weights.  An index stands for its directory;
  * if some of its files are missing, only the config is opened. */
 static int open_any(struct summary *o, const char *path,
                     const struct checkpoint_options *opt, struct err *err)
 {
-    bool dir, index, weights = false, lacks = false, found;
+    bool dir, index, weights = false, lacks = false, found, alone = false;
     char *where, *config;
     int ret = 0;
 
     if (fs_find_dir(&dir, path, err) < 0 ||
         (dir && find_weights(&weights, path, err) < 0))
         return -1;
+    if (dir && weights && is_index_alone(&alone, path, err) < 0)
+        return -1;
+    weights &= !alone;
     index = !dir && str_ends(path, ".index.json");
     if (!dir && !index && source_find_foreign(&weights, path, err) < 0)
         return -1;
@@ -107,7 +128,7 @@ static int open_any(struct summary *o, const char *path,
         free(hint);
     }
     if (ret == 0 && index)
-        ret = find_lacking(&lacks, path, where, err);
+        ret = find_lacking(&lacks, false, path, where, err);
     if (ret == 0)
         ret = index && !lacks ? open_weights(o, where, opt, err)
                               : open_config(o, config, opt, err);
