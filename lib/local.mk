@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES =
 
 include %D%/base/local.mk
 include %D%/text/local.mk
+include %D%/text/grammar/local.mk
 include %D%/text/template/local.mk
 include %D%/ckpt/local.mk
 include %D%/model/local.mk

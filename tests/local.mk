@@ -45,6 +45,7 @@ unit_tests = \
     %D%/unit-program \
     %D%/unit-pruner \
     %D%/unit-draft \
+    %D%/unit-grammar \
     %D%/unit-sampling \
     %D%/unit-scheduler \
     %D%/unit-steps \
@@ -77,6 +78,7 @@ tests_unit_device_LDADD = $(program_libs)
 tests_unit_device_LDFLAGS = -Wl,--wrap=mem_alloc,--wrap=free
 tests_unit_engine_LDADD = $(program_libs)
 tests_unit_formats_LDADD = $(test_libs) $(YAML_LIBS)
+tests_unit_grammar_LDADD = $(test_libs)
 tests_unit_gradient_LDADD = $(program_libs)
 tests_unit_init_LDADD = $(program_libs)
 tests_unit_partition_LDADD = $(test_libs)
@@ -153,13 +155,14 @@ endif
 EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
-check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/http-talk %D%/mpi-ranks %D%/on-pty %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-options
+check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/http-talk %D%/mpi-ranks %D%/on-pty %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-grammar %D%/try-options
 tests_mpi_ranks_SOURCES = %D%/mpi-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_tcp_ranks_SOURCES = %D%/tcp-ranks.c %D%/all-ranks.c %D%/all-ranks.h
 tests_http_talk_LDADD = $(test_libs)
 tests_mpi_ranks_LDADD = $(test_libs) $(MPI_LIBS)
 tests_tcp_ranks_LDADD = $(test_libs)
 tests_render_template_LDADD = $(test_libs)
+tests_try_grammar_LDADD = $(test_libs)
 tests_try_options_LDADD = $(program_libs)
 tests_foreign_names_LDADD = $(program_libs)
 # preloaded, to let one call fail
@@ -232,6 +235,7 @@ shell_tests = \
     %D%/house.t \
     %D%/draft.t \
     %D%/generation.t \
+    %D%/grammar.t \
     %D%/keys.t \
     %D%/score.t \
     %D%/serve.t \
@@ -301,7 +305,7 @@ TESTS += $(shell_tests)
 
 # fuzz targets: fuzz/fuzz-NAME.c; each reads its corpus as a test (fuzz/fuzz.t), and changed copies
 # of it in `make fuzz`
-fuzz_names = adapter calibration chats checkpoint config costs data database devices family forms generation ids index input journal json layout log manifest \
+fuzz_names = adapter calibration chats checkpoint config costs data database devices family forms generation grammar ids index input journal json layout log manifest \
     measure megatron openai part pickle pieces pooling run safetensors said schedule space study sums tcp template tokenizer words
 fuzz_programs = \
     %D%/fuzz/fuzz-adapter \
@@ -316,6 +320,7 @@ fuzz_programs = \
     %D%/fuzz/fuzz-family \
     %D%/fuzz/fuzz-forms \
     %D%/fuzz/fuzz-generation \
+    %D%/fuzz/fuzz-grammar \
     %D%/fuzz/fuzz-ids \
     %D%/fuzz/fuzz-index \
     %D%/fuzz/fuzz-input \
@@ -377,6 +382,7 @@ tests_fuzz_fuzz_measure_SOURCES = %D%/fuzz/fuzz-measure.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_gguf_SOURCES = %D%/fuzz/fuzz-gguf.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_megatron_SOURCES = %D%/fuzz/fuzz-megatron.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_openai_SOURCES = %D%/fuzz/fuzz-openai.c %D%/fuzz/driver.c
+tests_fuzz_fuzz_grammar_SOURCES = %D%/fuzz/fuzz-grammar.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_said_SOURCES = %D%/fuzz/fuzz-said.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_part_SOURCES = %D%/fuzz/fuzz-part.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz-pickle.c %D%/fuzz/driver.c

@@ -117,7 +117,7 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
     int32_t next = by->next;
 
     if (next < 0)
-        return not_finite(a, err);
+        return sampling_is_stuck(&c->sampling, a->all.n, err) ? -1 : not_finite(a, err);
     ids_add(&a->all, next);
     a->finish = sampling_is_stop(&c->sampling, next)
                     ? STOP
@@ -634,7 +634,7 @@ static int open_chat(struct chat_session *c, struct err *err)
     if (session_share_ids(s, &s->stop, err) < 0)
         return -1;
     sampling_begin(&c->sampling, s, &s->stop);
-    return 0;
+    return sampling_check_end(&c->sampling, NULL, err);
 }
 
 int chat_main(const char *program, int argc, char **argv)

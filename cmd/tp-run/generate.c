@@ -391,6 +391,8 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
     size_t n = t->prompt->n + t->ids.n;
     int32_t next = by->next;
 
+    if (next < 0 && sampling_is_stuck(t->how, n, err))
+        return err_prefix(err, "%s", t->input->name);
     if (next < 0)
         return inputs_not_finite(&g->prompts, g->session, t->at, "logits", n, err);
     if (t->choosing.of == PICK_SCORES) {
@@ -798,7 +800,9 @@ static void check_slide(const struct generate *g, size_t i, struct err *err)
         return;
     for (int k = 0; k < FEEDS_MOST; k++)
         named |= one->named[k].v != NULL;
-    if (how_of(g, i)->beams > 1)
+    if (how_of(g, i)->how.v[PROCESSOR_GRAMMAR].grammar)
+        err_set(err, ERR_INPUT, "--context slide: not with a grammar");
+    else if (how_of(g, i)->beams > 1)
         err_set(err, ERR_INPUT, "--context slide: beams do not slide");
     else if (named)
         err_set(err, ERR_INPUT,
@@ -857,7 +861,7 @@ static int read_prompts(struct generate *g, const struct sources *from, struct e
                 "the prompt has %zu tokens, and the model's max_length is %llu; give "
                 "--max-tokens",
                 one->ids.n, (unsigned long long)g->sampling.max_length);
-        if (!err->kind)
+        if (!err->kind && sampling_check_end(how_of(g, i), one->name, err) == 0)
             check_slide(g, i, err);
         if (err->kind && inputs_refuse(in, s, i, err) < 0)
             return -1;

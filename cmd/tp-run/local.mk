@@ -15,6 +15,7 @@ bin_tp_run_SOURCES = \
     %D%/embed.c \
     %D%/endpoints.c %D%/endpoints.h \
     %D%/generate.c \
+    %D%/grammars.c %D%/grammars.h \
     %D%/inputs.c %D%/inputs.h \
     %D%/inputlines.c \
     %D%/jobs.c %D%/jobs.h \

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/tp-run/asked.h"
+#include "cmd/tp-run/grammars.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
@@ -123,6 +124,14 @@ static int take_lists(struct sampling *s, const struct session *session,
             if (add[k](&s->how, session, given[k]->v[i], err) < 0)
                 return -1;
         }
+    if (s->grammar) {
+        struct grammar *g;
+
+        if (grammars_take_option(session->grammars, &g, s->grammar, err) < 0)
+            return -1;
+        processors_set_grammar(&s->how, g);
+        s->how.v[PROCESSOR_GRAMMAR].given = true;
+    }
     for (size_t i = 0; i < s->lists.ends.n; i++)
         if (session_parse_ids(session, &s->ends, s->lists.ends.v[i], "--stop-ids",
                               err) < 0)
@@ -337,6 +346,28 @@ static int read_early(struct sampling *s, const struct session *session,
     return 0;
 }
 
+/* "json", "regex:EXPRESSION", or a schema. */
+static int read_grammar(struct sampling *s, const struct session *session,
+                        const cJSON *value, const char *where, struct err *err)
+{
+    const char *text = cJSON_IsString(value) ? value->valuestring : NULL;
+    struct grammar *g;
+    char *schema = NULL;
+    int ret;
+
+    if (text && strcmp(text, "json") != 0 && !str_starts(text, "regex:"))
+        return wrong(where, value->string,
+                     "is neither \"json\", nor \"regex:...\", nor a schema", err);
+    if (!text)
+        schema = xcheck(cJSON_PrintUnformatted(value));
+    ret = grammars_take(session->grammars, &g, text ? text : schema, NULL, err);
+    free(schema);
+    if (ret < 0)
+        return err_prefix(err, "%s: %s", where, value->string);
+    processors_set_grammar(&s->how, g);
+    return 0;
+}
+
 /* What a line may set beside processors. */
 static const struct {
     const char *name;
@@ -348,6 +379,7 @@ static const struct {
     { "stop", read_stop },
     { "stop_ids", read_stop_ids },
     { "logprobs", read_logprobs },
+    { "grammar", read_grammar },
     { "ignore_eos", read_bool },
     { "renormalize_logits", read_bool },
     { "num_beams", read_beams },
@@ -439,6 +471,33 @@ void sampling_begin(struct sampling *s, const struct session *session,
     for (size_t i = 0; i < s->ends.n; i++)
         if ((uint64_t)s->ends.v[i] < vocab)
             ids_add(&s->stop, s->ends.v[i]);
+}
+
+int sampling_check_end(const struct sampling *s, const char *where, struct err *err)
+{
+    if (!s->how.v[PROCESSOR_GRAMMAR].grammar || s->stop.n)
+        return 0;
+    return err_set(err, where ? ERR_INPUT : ERR_USAGE,
+                   "%s%sa grammar needs an id that ends a text, and there is none%s",
+                   where ? where : "", where ? ": " : "",
+                   s->ignore_eos ? ": the model's are ignored"
+                   : where       ? ""
+                                 : "; give --stop-ids");
+}
+
+bool sampling_is_stuck(const struct sampling *s, size_t n, struct err *err)
+{
+    const struct grammar *g = s->how.v[PROCESSOR_GRAMMAR].grammar;
+
+    if (!g)
+        return false;
+    if (grammar_failed(g))
+        err_set(err, ERR_INPUT, "the grammar cannot be followed after %zu tokens: %s",
+                n, grammar_failed(g));
+    else
+        err_set(err, ERR_NO,
+                "after %zu tokens no token that the grammar allows is possible", n);
+    return true;
 }
 
 bool sampling_needs_logits(const struct sampling *s)

@@ -12,11 +12,12 @@ struct sampling {
     uint64_t max_length; /* including the prompt; 0: no limit */
     uint64_t seed;
     struct processors how;
-    int likely;      /* tokens that are told with each; -1: no log-probability */
-    bool processed;  /* these are of what it is drawn from, not of the logits */
-    bool ignore;     /* the settings of generation_config.json */
-    bool ignore_eos; /* the model's stop ids */
-    struct ids ends; /* other ids that end a text */
+    int likely;          /* tokens that are told with each; -1: no log-probability */
+    bool processed;      /* these are of what it is drawn from, not of the logits */
+    bool ignore;         /* the settings of generation_config.json */
+    bool ignore_eos;     /* the model's stop ids */
+    struct ids ends;     /* other ids that end a text */
+    const char *grammar; /* what an option says of it; or NULL */
     struct stops stops;
     struct ids stop; /* all ids that end a text; set by sampling_begin */
     bool searches;   /* beams, and several texts of one prompt, are possible */
@@ -63,6 +64,7 @@ struct sampling {
         SAMPLING_LIST((s).lists.bad_words, "bad-words", "TEXT"),                     \
         SAMPLING_LIST((s).lists.suppressed, "suppress-tokens", "LIST"),              \
         SAMPLING_LIST((s).lists.biases, "logit-bias", "ID:BIAS"),                    \
+        { OPT_STRING, '\0', "grammar", &(s).grammar, "WHAT", NULL, NULL, NULL },     \
         SAMPLING_LIST((s).lists.stops, "stop", "TEXT"),                              \
         SAMPLING_LIST((s).lists.ends, "stop-ids", "LIST"),                           \
         { OPT_FLAG, '\0', "ignore-eos", &(s).ignore_eos, NULL, NULL, NULL, NULL },   \
@@ -118,8 +120,8 @@ MUST_CHECK int sampling_check(const struct sampling *s, struct err *err);
 MUST_CHECK int sampling_settle(struct sampling *s, struct session *session,
                                struct err *err);
 /* OUT becomes a copy of S whose settings the JSON object LINE changes: the names of
- * processors.h, max_tokens, seed, stop, stop_ids, ignore_eos, logprobs.  WHERE begins
- * messages.  Call sampling_clear also after a failure. */
+ * processors.h, max_tokens, seed, stop, stop_ids, ignore_eos, logprobs, grammar.  WHERE
+ * begins messages.  Call sampling_clear also after a failure. */
 MUST_CHECK int sampling_read(struct sampling *out, const struct sampling *s,
                              const struct session *session, const char *line,
                              const char *where, struct err *err);
@@ -135,6 +137,13 @@ void sampling_clear(struct sampling *s);
 /* Sets .stop: MODEL, which --ignore-eos leaves out, and other ids. */
 void sampling_begin(struct sampling *s, const struct session *session,
                     const struct ids *model);
+/* After that: ERR_USAGE, or ERR_INPUT of WHERE: a grammar, and nothing to end a text
+ * with. */
+MUST_CHECK int sampling_check_end(const struct sampling *s, const char *where,
+                                  struct err *err);
+/* After N tokens none was chosen: sets *err if a grammar is the reason, and returns
+ * whether it is. */
+bool sampling_is_stuck(const struct sampling *s, size_t n, struct err *err);
 /* Does a text need its logits beside the next token (program_options.keeps_logits)? */
 bool sampling_needs_logits(const struct sampling *s);
 bool sampling_draws(const struct sampling *s);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cmd/conversion.h"
+#include "cmd/tp-run/grammars.h"
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/json.h"
@@ -539,9 +540,10 @@ static int open_model(struct session *s, const char *path, struct err *err)
     s->context = model_context(s->checkpoint->model);
     s->source = model_number(s->checkpoint->model, "start", &start);
     s->start = s->source ? (int32_t)start : 0;
-    return open_tokenizer(s, err) < 0
-               ? -1
-               : session_stop_ids(&s->stop, s->checkpoint->home, err);
+    if (open_tokenizer(s, err) < 0)
+        return -1;
+    s->grammars = s->tokenizer ? grammars_new(s->tokenizer) : NULL;
+    return session_stop_ids(&s->stop, s->checkpoint->home, err);
 }
 
 /* Does the tokenizer of T decode ids as that of S?  Some of them are asked for. */
@@ -925,6 +927,7 @@ int session_choose(struct session *s, const struct program_options *options, siz
 void session_close(struct session *s)
 {
     mapped = NULL;
+    grammars_free(s->grammars);
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
     free(s->devices);

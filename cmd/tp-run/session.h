@@ -113,6 +113,7 @@ struct session {
     const char *path;            /* as it was given */
     struct tokenizer *tokenizer; /* NULL: the model has none, or */
     struct err no_tokenizer;     /* it cannot be used because of this */
+    struct grammars *grammars;   /* with a tokenizer */
     struct ids stop;             /* ids that end a text */
     bool source;                 /* encoder-decoder model; its text begins with */
     int32_t start;               /* this id */

@@ -70,11 +70,41 @@ static float edit_logit(const struct edit *e, float x)
     return isfinite(x) ? x + fabsf(x) * e->decay : x;
 }
 
-static void edit_row(float *x, size_t vocab, const struct edit *v, size_t n)
+/* Leaves -inf in place of what is not among ALLOWED[words]. */
+static void keep_allowed(float *x, size_t vocab, const uint32_t *allowed, size_t words)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < vocab; i += 32) {
+        const uint32_t bits = i / 32 < words ? allowed[i / 32] : 0;
+        const size_t n = vocab - i < 32 ? vocab - i : 32;
+
+        for (size_t k = 0; k < n && bits != UINT32_MAX; k++)
+            x[i + k] = bits >> k & 1 ? x[i + k] : -INFINITY;
+    }
+}
+
+static void edit_row(float *x, size_t vocab, const struct pick_edits *edits)
+{
+    const struct edit *v = edits->v;
+
+    for (size_t i = 0; i < edits->n; i++)
         if (v[i].id >= 0 && (size_t)v[i].id < vocab)
             x[v[i].id] = edit_logit(&v[i], x[v[i].id]);
+    if (edits->allowed)
+        keep_allowed(x, vocab, edits->allowed, edits->words);
+}
+
+/* The likeliest of X[vocab], the first of equal ones; -1: they decide nothing. */
+static int32_t largest_of(const float *x, size_t vocab)
+{
+    int32_t at = 0;
+
+    for (size_t i = 0; i < vocab; i++) {
+        if (isnan(x[i]))
+            return -1;
+        if (x[i] > x[at])
+            at = (int32_t)i;
+    }
+    return vocab && isfinite(x[at]) ? at : -1;
 }
 
 /* log sum exp of X[n]; NaN where they decide nothing. */
@@ -433,14 +463,14 @@ static void tell_drawn(const float *x, size_t vocab, const struct pick *how,
 /* The scores of the logits in p->row become what HOW makes of them; false: a logit is
  * NaN or +inf, or all are -inf. */
 static bool score_row(struct picker *p, size_t vocab, const struct pick *how,
-                      const struct edit *v, size_t n)
+                      const struct pick_edits *edits)
 {
     double sum = log_sum(p->row, vocab);
 
     if (isnan(sum))
         return false;
     shift(p->row, vocab, -sum);
-    edit_row(p->row, vocab, v, n);
+    edit_row(p->row, vocab, edits);
     if (how->draw.temperature > 0)
         keep_candidates(p, p->row, vocab, how);
     if (how->normal) {
@@ -451,11 +481,11 @@ static bool score_row(struct picker *p, size_t vocab, const struct pick *how,
 }
 
 static void tell_scores(struct picker *p, size_t vocab, const struct pick *how,
-                        const struct edit *v, size_t n, struct likely *out)
+                        const struct pick_edits *edits, struct likely *out)
 {
     const size_t told = likeliest(how);
 
-    if (!score_row(p, vocab, how, v, n))
+    if (!score_row(p, vocab, how, edits))
         out[0].id = -1;
     else if (how->only >= 0)
         tell_only(how->only, out + 1, told);
@@ -483,7 +513,7 @@ static void pick_one(struct picker *p, const float *logits, double raw,
 }
 
 void pick_token(struct picker *p, const float *logits, size_t vocab,
-                const struct pick *how, const struct edit *v, size_t n, int32_t next,
+                const struct pick *how, const struct pick_edits *edits, int32_t next,
                 struct likely *out)
 {
     const size_t told = likeliest(how);
@@ -499,14 +529,20 @@ void pick_token(struct picker *p, const float *logits, size_t vocab,
     p->row = xgrow(p->row, &p->cap_row, vocab, sizeof(*p->row));
     memcpy(p->row, logits, vocab * sizeof(*p->row));
     if (how->of == PICK_SCORES) {
-        tell_scores(p, vocab, how, v, n, out);
+        tell_scores(p, vocab, how, edits, out);
         return;
     }
     if (how->likely >= 0 && how->of == PICK_RAW) {
         raw = log_sum(p->row, vocab);
         tell_row(p->row, vocab, raw, out + 1, told);
     }
-    edit_row(p->row, vocab, v, n);
+    edit_row(p->row, vocab, edits);
+    if (how->draw.temperature <= 0 && how->likely < 0) { /* no draw, and nothing told */
+        out[0].id = next < 0 ? -1 : largest_of(p->row, vocab);
+        for (int32_t i = 1; i < how->draws; i++)
+            out[i] = out[0];
+        return;
+    }
     if (!find_candidates(p, p->row, vocab, how) || next < 0) {
         out[0].id = -1;
         return;

@@ -50,6 +50,15 @@ struct likely {
  * replacement (Kool et al. 2019, "Stochastic beams and where to find them"). */
 double pick_noise(const struct draw *d, int32_t id);
 
+/* What becomes of single logits: V[n], each of another id; and of ids that are not
+ * ALLOWED[words], a bit each, nothing is possible (NULL: all are). */
+struct pick_edits {
+    const struct edit *v;
+    size_t n;
+    const uint32_t *allowed;
+    size_t words;
+};
+
 struct picker; /* memory */
 struct picker *picker_new(void);
 void picker_free(struct picker *p);
@@ -61,14 +70,14 @@ size_t pick_told(const struct pick *how);
  * LOGITS[vocab].  OUT[0].id is -1 where a logit is NaN or +inf, or all are -inf. */
 void pick_tell(const float *logits, size_t vocab, int32_t id, size_t likely,
                struct likely *out);
-/* OUT[pick_told(HOW)] becomes the token after LOGITS[vocab], edited by V[n], each of
- * another id, the likeliest ones, and what else is drawn.  NEXT is what the backend's
+/* OUT[pick_told(HOW)] becomes the token after LOGITS[vocab], changed by EDITS, the
+ * likeliest ones, and what else is drawn.  NEXT is what the backend's
  * sampler has chosen. Of PICK_SCORES the likeliest are those with the best scores, or
  * where tokens are drawn, with the best sums of score and noise, and OUT[0].id is NEXT.
  * OUT[0].id is -1 where the logits decide none, as of OP_SAMPLE.  LOGITS may be NULL
  * unless pick_needs_logits. */
 void pick_token(struct picker *p, const float *logits, size_t vocab,
-                const struct pick *how, const struct edit *v, size_t n, int32_t next,
+                const struct pick *how, const struct pick_edits *edits, int32_t next,
                 struct likely *out);
 
 #endif

@@ -6,12 +6,12 @@
 
 #include "lib/base/mem.h"
 
-/* How a plan travels: a head, the parts, the changes, the picks, the edits, the numbers
- * of each part's arrays; or the head and a failure.  Each begins at a multiple of 8
- * bytes. */
+/* How a plan travels: a head, the parts, the changes, the picks, the edits, the ids
+ * that are possible, the numbers of each part's arrays; or the head and a failure. Each
+ * begins at a multiple of 8 bytes. */
 struct head {
     uint64_t bytes; /* in all */
-    uint32_t kind, n, nchanges, npicks, nedits, unused;
+    uint32_t kind, n, nchanges, npicks, nedits, nallowed;
 };
 
 /* The arrays of a segment are its inputs and its labels; their numbers have four
@@ -33,6 +33,7 @@ void plan_clear(struct plan *p)
     free(p->change);
     free(p->pick);
     free(p->edit);
+    free(p->allowed);
     free(p->wanted);
     free(p->draw);
     free(p->bytes);
@@ -42,7 +43,7 @@ void plan_clear(struct plan *p)
 void plan_reset(struct plan *p)
 {
     p->kind = PLAN_STEP;
-    p->n = p->nchanges = p->npicks = p->nedits = p->nbytes = 0;
+    p->n = p->nchanges = p->npicks = p->nedits = p->nallowed = p->nbytes = 0;
 }
 
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s)
@@ -70,8 +71,27 @@ static void add_edits(struct plan *p, const struct edit *v, size_t n)
     p->nedits += n;
 }
 
-void plan_pick(struct plan *p, const struct plan_pick *pick, const struct edit *v,
-               size_t n)
+static void add_allowed(struct plan *p, const uint32_t *v, size_t n)
+{
+    if (!n)
+        return;
+    p->allowed =
+        xgrow(p->allowed, &p->cap_allowed, p->nallowed + n, sizeof(*p->allowed));
+    memcpy(p->allowed + p->nallowed, v, n * sizeof(*v));
+    p->nallowed += n;
+}
+
+struct pick_edits plan_edits(const struct plan *p, const struct plan_pick *pick)
+{
+    return (struct pick_edits){ .v = p->edit + pick->edit,
+                                .n = (size_t)pick->nedits,
+                                .allowed =
+                                    pick->nallowed ? p->allowed + pick->allowed : NULL,
+                                .words = (size_t)pick->nallowed };
+}
+
+void plan_pick(struct plan *p, const struct plan_pick *pick,
+               const struct pick_edits *edits)
 {
     p->pick = xgrow(p->pick, &p->cap_picks, p->npicks + 1, sizeof(*p->pick));
     memset(&p->pick[p->npicks], 0, sizeof(*p->pick)); /* all of it travels */
@@ -79,8 +99,11 @@ void plan_pick(struct plan *p, const struct plan_pick *pick, const struct edit *
     p->pick[p->npicks].known = pick->known;
     p->pick[p->npicks].pick = pick->pick;
     p->pick[p->npicks].edit = p->nedits;
-    p->pick[p->npicks++].nedits = n;
-    add_edits(p, v, n);
+    p->pick[p->npicks].nedits = edits->n;
+    p->pick[p->npicks].allowed = p->nallowed;
+    p->pick[p->npicks++].nallowed = edits->allowed ? edits->words : 0;
+    add_edits(p, edits->v, edits->n);
+    add_allowed(p, edits->allowed, edits->allowed ? edits->words : 0);
 }
 
 const struct segment *plan_segments(struct plan *p)
@@ -147,7 +170,8 @@ static void pack(struct plan *p, const struct runner *r)
                          .n = (uint32_t)p->n,
                          .nchanges = (uint32_t)p->nchanges,
                          .npicks = (uint32_t)p->npicks,
-                         .nedits = (uint32_t)p->nedits };
+                         .nedits = (uint32_t)p->nedits,
+                         .nallowed = (uint32_t)p->nallowed };
 
     p->nbytes = 0;
     put(p, &head, sizeof(head));
@@ -172,6 +196,7 @@ static void pack(struct plan *p, const struct runner *r)
     put(p, p->change, head.nchanges * sizeof(*p->change));
     put(p, p->pick, head.npicks * sizeof(*p->pick));
     put(p, p->edit, head.nedits * sizeof(*p->edit));
+    put(p, p->allowed, head.nallowed * sizeof(*p->allowed));
     for (size_t i = 0; i < head.n; i++)
         for (size_t k = 0; k < ARRAYS; k++)
             if (array_of(&p->segment[i], k))
@@ -212,6 +237,7 @@ static void unpack(struct plan *p, const struct runner *r)
     memcpy(p->pick, take(p, &at, head->npicks * sizeof(*p->pick)),
            head->npicks * sizeof(*p->pick));
     add_edits(p, take(p, &at, head->nedits * sizeof(*p->edit)), head->nedits);
+    add_allowed(p, take(p, &at, head->nallowed * sizeof(*p->allowed)), head->nallowed);
     for (size_t i = 0; i < p->n; i++) {
         const struct sent *sent = take(p, &parts, sizeof(*sent));
 

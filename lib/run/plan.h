@@ -36,7 +36,8 @@ struct plan_pick {
     int32_t known; /* this is the token, whose log-probability is told; -1: it is
                     * chosen */
     struct pick pick;
-    uint64_t edit, nedits; /* with these of the plan's edits */
+    uint64_t edit, nedits;      /* with these of the plan's edits, */
+    uint64_t allowed, nallowed; /* and these words of its sets of ids; 0: all */
 };
 
 /* What happens to sequences before the step, in this order. */
@@ -62,6 +63,8 @@ struct plan {
     size_t npicks, cap_picks;
     struct edit *edit; /* [nedits]: of the logits of the picks */
     size_t nedits, cap_edits;
+    uint32_t *allowed; /* [nallowed]: ids that are possible */
+    size_t nallowed, cap_allowed;
     int32_t *wanted;   /* [npicks]: as segments have them */
     struct draw *draw; /* the same */
     size_t cap_wanted, cap_draws;
@@ -77,9 +80,11 @@ void plan_reset(struct plan *p);
  * are those added since the last part: .first and .npicks are set here. */
 void plan_add(struct plan *p, const struct plan_part *part, const struct segment *s);
 void plan_change(struct plan *p, struct plan_change change);
-/* Adds a pick of the next part, with the edits V[n]. */
-void plan_pick(struct plan *p, const struct plan_pick *pick, const struct edit *v,
-               size_t n);
+/* Adds a pick of the next part, with EDITS. */
+void plan_pick(struct plan *p, const struct plan_pick *pick,
+               const struct pick_edits *edits);
+/* The edits of PICK. */
+struct pick_edits plan_edits(const struct plan *p, const struct plan_pick *pick);
 /* The segments, for engine_step. */
 const struct segment *plan_segments(struct plan *p);
 /* Rank 0: sends P to the ranks of REPLICA; to those of its own tensor and sequence

@@ -11,8 +11,9 @@
 #include "lib/base/str.h"
 
 /* What a row takes: a number, a whole number, a number above its least, ids, [start,
- * factor], sequences of ids, or sequences with a bias each. */
-enum kind { NUMBER, WHOLE, FRACTION, IDS, PAIR, SEQUENCES, BIASES };
+ * factor], sequences of ids, sequences with a bias each, or what the caller has
+ * opened. */
+enum kind { NUMBER, WHOLE, FRACTION, IDS, PAIR, SEQUENCES, BIASES, OPENED };
 enum { MOST_BIASES = 10000 }; /* each is compared with those before it */
 
 /* What a row sees of a text. */
@@ -23,6 +24,7 @@ struct seen {
     size_t n;
     struct edits *e;
     struct pick *pick;
+    struct grammar_cursor *cursor;
 };
 
 /* ---- edits ---- */
@@ -31,6 +33,7 @@ void edits_clear(struct edits *e)
 {
     free(e->v);
     free(e->at);
+    free(e->allowed);
     *e = (struct edits){ 0 };
 }
 
@@ -39,6 +42,7 @@ static void begin(struct edits *e)
     for (size_t i = 0; i < e->n; i++)
         e->at[e->v[i].id] = 0;
     e->n = 0;
+    e->made = (struct pick_edits){ 0 };
 }
 
 /* The edit of ID, which does nothing if it is new. */
@@ -238,6 +242,62 @@ static void apply_begin_suppress(const struct seen *s)
         ban_list(s);
 }
 
+static bool is_allowed(const uint32_t *bits, size_t words, int32_t id)
+{
+    return (size_t)id / 32 < words && bits[id / 32] >> id % 32 & 1;
+}
+
+/* The one id of BITS[words]; -1: there are none, or several. */
+static int32_t only_of(const uint32_t *bits, size_t words)
+{
+    int32_t only = -1;
+
+    for (size_t i = 0; i < words; i++)
+        if (bits[i] && (only >= 0 || (bits[i] & (bits[i] - 1))))
+            return -1;
+        else if (bits[i])
+            only = (int32_t)(i * 32) + __builtin_ctz(bits[i]);
+    return only;
+}
+
+/* The ids that end a text are possible where it is whole, and nowhere else.  Where it
+ * has to end, nothing keeps it from that; after drafted tokens that do not fit, of
+ * which nobody will hear, all is possible. */
+static void apply_grammar(const struct seen *s)
+{
+    struct grammar *g = s->own->grammar;
+    const struct grammar_next next =
+        grammar_follow(g, s->cursor, s->ids + s->c->prompt, s->n - s->c->prompt);
+    size_t words = next.words;
+    uint32_t *bits;
+
+    if (!next.fits && !grammar_failed(g))
+        return;
+    if (next.must && s->c->nstop) {
+        s->pick->only = s->c->stop[0];
+        return;
+    }
+    for (size_t i = 0; i < s->c->nstop; i++)
+        if ((size_t)s->c->stop[i] / 32 >= words)
+            words = (size_t)s->c->stop[i] / 32 + 1;
+    s->e->allowed =
+        xgrow(s->e->allowed, &s->e->cap_allowed, words + 1, sizeof(*s->e->allowed));
+    bits = s->e->allowed;
+    memcpy(bits, next.allowed, next.words * sizeof(*bits));
+    memset(bits + next.words, 0, (words - next.words) * sizeof(*bits));
+    for (size_t i = 0; i < s->c->nstop; i++) {
+        const uint32_t bit = 1U << s->c->stop[i] % 32;
+
+        bits[s->c->stop[i] / 32] &= ~bit;
+        bits[s->c->stop[i] / 32] |= next.may_end ? bit : 0;
+    }
+    if (s->pick->only >= 0 && is_allowed(bits, words, s->pick->only))
+        return;
+    s->pick->only = only_of(bits, words);
+    s->e->made.allowed = bits;
+    s->e->made.words = words;
+}
+
 #define MEMBER(name, member)               \
     static void name(const struct seen *s) \
     {                                      \
@@ -273,6 +333,7 @@ static void (*const apply[PROCESSORS_N])(const struct seen *s) = {
     [PROCESSOR_DECAY] = apply_decay,
     [PROCESSOR_SUPPRESS] = ban_list,
     [PROCESSOR_BEGIN_SUPPRESS] = apply_begin_suppress,
+    [PROCESSOR_GRAMMAR] = apply_grammar,
     [PROCESSOR_TEMPERATURE] = apply_temperature,
     [PROCESSOR_TOP_H] = apply_top_h,
     [PROCESSOR_TOP_K] = apply_top_k,
@@ -321,7 +382,7 @@ bool processors_edit(const struct processors *p)
 }
 
 void processors_apply(const struct choosing *c, const int32_t *ids, size_t n,
-                      struct edits *e, struct pick *pick)
+                      struct grammar_cursor *cursor, struct edits *e, struct pick *pick)
 {
     const struct draw draw = pick->draw;
 
@@ -339,8 +400,22 @@ void processors_apply(const struct choosing *c, const int32_t *ids, size_t n,
     pick->draw.top_p = 1;
     for (enum processor i = 0; i < PROCESSORS_N; i++)
         if (!processors_is_neutral(c->processors, i))
-            apply[i](&(struct seen){ c, &c->processors->v[i], ids, n, e, pick });
+            apply[i](
+                &(struct seen){ c, &c->processors->v[i], ids, n, e, pick, cursor });
     pick->edited = processors_edit(c->processors);
+    e->made.v = e->v;
+    e->made.n = e->n;
+}
+
+size_t processors_take_drafted(const struct choosing *c, const int32_t *ids, size_t n,
+                               struct grammar_cursor *cursor, const int32_t *draft,
+                               size_t ndrafted)
+{
+    struct grammar *g = c->processors->v[PROCESSOR_GRAMMAR].grammar;
+
+    return g && n >= c->prompt ? grammar_take(g, cursor, ids + c->prompt, n - c->prompt,
+                                              draft, ndrafted)
+                               : ndrafted;
 }
 
 /* ---- settings ---- */
@@ -357,6 +432,13 @@ void processors_clear(struct processors *p)
 {
     for (enum processor i = 0; i < PROCESSORS_N; i++)
         clear_list(&p->v[i].list);
+    processors_set_grammar(p, NULL);
+}
+
+void processors_set_grammar(struct processors *p, struct grammar *g)
+{
+    grammar_drop(p->v[PROCESSOR_GRAMMAR].grammar);
+    p->v[PROCESSOR_GRAMMAR].grammar = g;
 }
 
 static void add_to(struct id_lists *l, const int32_t *id, size_t n, double bias)
@@ -384,6 +466,8 @@ void processors_take(struct processors *out, const struct processors *p,
     const struct id_lists *from = &p->v[row].list;
 
     clear_list(&out->v[row].list);
+    if (row == PROCESSOR_GRAMMAR)
+        processors_set_grammar(out, grammar_hold(p->v[row].grammar));
     out->v[row].number = p->v[row].number;
     out->v[row].given = p->v[row].given;
     for (size_t k = 0, at = 0; k < from->n; at = from->end[k++])
@@ -399,7 +483,7 @@ void processors_copy(struct processors *out, const struct processors *p)
 int processors_find(const char *name)
 {
     for (enum processor i = 0; i < PROCESSORS_N; i++)
-        if (!strcmp(rows[i].name, name))
+        if (rows[i].kind != OPENED && !strcmp(rows[i].name, name))
             return (int)i;
     return -1;
 }
@@ -411,7 +495,9 @@ bool processors_is_drawn(enum processor row)
 
 bool processors_is_neutral(const struct processors *p, enum processor row)
 {
-    return is_number(row) ? p->v[row].number == rows[row].neutral : !p->v[row].list.n;
+    return is_number(row)             ? p->v[row].number == rows[row].neutral
+           : rows[row].kind == OPENED ? !p->v[row].grammar
+                                      : !p->v[row].list.n;
 }
 
 static bool is_in_range(enum processor row, double x)
@@ -473,6 +559,10 @@ void processors_print(struct str *out, const struct processors *p)
         str_addf(out, ",\"%s\":", rows[i].name);
         if (is_number(i)) {
             str_addf(out, "%.17g", p->v[i].number);
+            continue;
+        }
+        if (rows[i].kind == OPENED) {
+            str_add_json(out, grammar_source(p->v[i].grammar));
             continue;
         }
         str_addc(out, '[');

@@ -12,6 +12,7 @@
 
 #include "lib/base/err.h"
 #include "lib/run/pick.h"
+#include "lib/text/grammar/grammar.h"
 
 struct cJSON;
 struct str;
@@ -37,6 +38,7 @@ struct str;
     X(DECAY, "exponential_decay_length_penalty", NULL, PAIR, 0, 1e6, 0)             \
     X(SUPPRESS, "suppress_tokens", "suppress-tokens", IDS, 0, 0, 0)                 \
     X(BEGIN_SUPPRESS, "begin_suppress_tokens", NULL, IDS, 0, 0, 0)                  \
+    X(GRAMMAR, "grammar", "grammar", OPENED, 0, 0, 0)                               \
     X(TEMPERATURE, "temperature", "temperature", NUMBER, 0, 1e9, 0)                 \
     X(TOP_H, "top_h", NULL, NUMBER, 0, 1, 0)                                        \
     X(TOP_K, "top_k", "top-k", WHOLE, 0, 1e9, 0)                                    \
@@ -64,7 +66,8 @@ struct processors {
     struct processor_setting {
         double number;
         struct id_lists list;
-        bool given; /* by an option, a line or a request */
+        struct grammar *grammar; /* of GRAMMAR, which holds it; NULL: none */
+        bool given;              /* by an option, a line or a request */
     } v[PROCESSORS_N];
 };
 
@@ -81,7 +84,7 @@ void processors_copy(struct processors *out, const struct processors *p);
 /* The same of one row. */
 void processors_take(struct processors *out, const struct processors *p,
                      enum processor row);
-/* The row that has NAME, or -1. */
+/* The row that has NAME, or -1; GRAMMAR has none, since the caller opens it. */
 int processors_find(const char *name);
 /* Appends ',"NAME":VALUE' for each row that is not neutral. */
 void processors_print(struct str *out, const struct processors *p);
@@ -97,6 +100,8 @@ MUST_CHECK int processors_read(struct processors *p, enum processor row,
 /* Adds a sequence of N ids to the list of ROW, with BIAS. */
 void processors_add(struct processors *p, enum processor row, const int32_t *id,
                     size_t n, double bias);
+/* Replaces the grammar of P by G, which it holds from now on. */
+void processors_set_grammar(struct processors *p, struct grammar *g);
 /* Refuses a number that is out of range.  WHERE: of a line (ERR_INPUT); NULL: options
  * (ERR_USAGE). */
 MUST_CHECK int processors_check(const struct processors *p, const char *where,
@@ -126,15 +131,23 @@ struct choosing {
 
 /* Edits of one token, and the memory of finding them. */
 struct edits {
+    struct pick_edits made; /* what was found last, of this memory: */
     struct edit *v;
     size_t n, cap;
+    uint32_t *allowed;
+    size_t cap_allowed;
     uint32_t *at; /* [nat]: of an id, its place in v + 1; 0: none */
     size_t nat;
 };
 void edits_clear(struct edits *e);
 /* Replaces E by the edits for the token after IDS[n], and sets *pick but for its
- * draw's seed and position. */
+ * draw's seed and position.  CURSOR is the text's, for its grammar. */
 void processors_apply(const struct choosing *c, const int32_t *ids, size_t n,
-                      struct edits *e, struct pick *pick);
+                      struct grammar_cursor *cursor, struct edits *e,
+                      struct pick *pick);
+/* How many of the drafted tokens DRAFT[ndrafted] may follow IDS[n]. */
+size_t processors_take_drafted(const struct choosing *c, const int32_t *ids, size_t n,
+                               struct grammar_cursor *cursor, const int32_t *draft,
+                               size_t ndrafted);
 
 #endif

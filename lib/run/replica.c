@@ -37,6 +37,7 @@ void text_free(struct text *t)
 {
     free(t->own);
     free(t->block);
+    grammar_cursor_clear(&t->cursor);
     free(t);
 }
 

@@ -40,12 +40,13 @@ struct text {
     size_t blocks, cap_blocks;
     size_t source_blocks, sequence;
     struct scheduler_usage usage;
-    int replica;       /* or WAITS */
-    bool shares;       /* rows with texts that begin alike */
-    bool away;         /* a step in flight computes its next token */
-    bool over;         /* cancelled while it was away, or in its .gain */
-    bool holds;        /* until tokens are appended to it */
-    struct text *next; /* in the queue */
+    int replica;                  /* or WAITS */
+    bool shares;                  /* rows with texts that begin alike */
+    bool away;                    /* a step in flight computes its next token */
+    bool over;                    /* cancelled while it was away, or in its .gain */
+    bool holds;                   /* until tokens are appended to it */
+    struct grammar_cursor cursor; /* of .in.how's grammar */
+    struct text *next;            /* in the queue */
 };
 
 /* What is the same of all replicas. */

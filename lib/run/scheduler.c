@@ -574,7 +574,7 @@ static size_t shared_end(const struct scheduler *s, const struct text *t, size_t
 }
 
 /* How the token after T's first N is chosen, at output row ROW. */
-static size_t choose(struct scheduler *s, const struct text *t, size_t n, size_t row)
+static size_t choose(struct scheduler *s, struct text *t, size_t n, size_t row)
 {
     const bool edits = s->o.grow && t->in.how;
     struct plan_pick pick = {
@@ -585,8 +585,9 @@ static size_t choose(struct scheduler *s, const struct text *t, size_t n, size_t
 
     pick.pick.draw.position += n;
     if (edits)
-        processors_apply(t->in.how, t->ids, n, &s->edits, &pick.pick);
-    plan_pick(&s->replica[t->replica].plan, &pick, s->edits.v, edits ? s->edits.n : 0);
+        processors_apply(t->in.how, t->ids, n, &t->cursor, &s->edits, &pick.pick);
+    plan_pick(&s->replica[t->replica].plan, &pick,
+              edits ? &s->edits.made : &(struct pick_edits){ 0 });
     return pick_told(&pick.pick);
 }
 
@@ -599,7 +600,7 @@ static void tell(struct scheduler *s, const struct text *t, size_t n)
         .pick = { .typical_p = 1, .only = -1, .likely = t->in.how->likely }
     };
 
-    plan_pick(&s->replica[t->replica].plan, &pick, NULL, 0);
+    plan_pick(&s->replica[t->replica].plan, &pick, &(struct pick_edits){ 0 });
 }
 
 /* How many of the next N tokens of T tell the token after them: those of its prompt but
@@ -764,6 +765,9 @@ static void take_drafted(struct scheduler *s, struct text *t,
 
     assert(d->ndrafted <= d->most);
     t->ndrafted = d->ndrafted < room ? d->ndrafted : room;
+    if (t->in.how)
+        t->ndrafted = processors_take_drafted(t->in.how, t->ids, t->n, &t->cursor,
+                                              t->draft, t->ndrafted);
     r->drafted += t->ndrafted;
 }
 
@@ -1059,13 +1063,14 @@ static int send_next(struct scheduler *s, const struct plan *p, struct err *err)
         for (size_t k = 0; k < p->part[i].npicks; k++) {
             const size_t row = p->part[i].first + k, told = told_by(p, &p->part[i], k);
             const struct plan_pick *pick = &p->pick[row];
+            const struct pick_edits edits = plan_edits(p, pick);
             const float *own = logits ? logits + row * vocab : NULL;
 
             if (told && pick->known >= 0)
                 pick_tell(own, vocab, pick->known, told - 1, s->told + at);
             else if (told)
-                pick_token(s->picker, own, vocab, &pick->pick, p->edit + pick->edit,
-                           pick->nedits, s->next[row], s->told + at);
+                pick_token(s->picker, own, vocab, &pick->pick, &edits, s->next[row],
+                           s->told + at);
             at += told;
         }
     return runner_send(r, r->stage, s->told, s->ntold * sizeof(*s->told), err);

@@ -402,3 +402,35 @@ void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out
         str_addn(out, pieces_at(tokens, i), tokens->v[i].len);
     }
 }
+
+bool decoder_has_bytes(const struct decoder *d)
+{
+    for (size_t i = 1; i < d->n; i++)
+        if (d->stage[i].run == run_byte_level)
+            return false;
+    return !d->whole && !d->suffix;
+}
+
+void decoder_bytes(const struct decoder *d, const char *token, size_t len,
+                   struct str *out)
+{
+    static const char before[] = "a";
+    struct pieces both = { 0 };
+    struct str text = { 0 };
+
+    if (d->fallback && byte_of(token, len) >= 0) {
+        str_addc(out, (char)byte_of(token, len));
+        return;
+    }
+    if (d->n && d->stage[0].run == run_byte_level) {
+        bytelevel_decode(out, token, len);
+        return;
+    }
+    pieces_add(&both, before, strlen(before), true);
+    pieces_add(&both, token, len, false);
+    decoder_run(d, &both, &text);
+    if (text.len > strlen(before))
+        str_addn(out, text.s + strlen(before), text.len - strlen(before));
+    pieces_clear(&both);
+    str_clear(&text);
+}

@@ -20,6 +20,12 @@ void decoder_run(const struct decoder *d, struct pieces *tokens, struct str *out
  * concern.) */
 bool decoder_is_partial(const struct decoder *d, const char *token, size_t len);
 
+/* Appends the bytes that TOKEN adds within a text, if they do not depend on the tokens
+ * after it. */
+void decoder_bytes(const struct decoder *d, const char *token, size_t len,
+                   struct str *out);
+bool decoder_has_bytes(const struct decoder *d);
+
 /* Appends TEXT with U+FFFD in place of each ill-formed part. */
 void decoder_clean(struct str *out, const char *text, size_t len);
 

@@ -315,6 +315,27 @@ const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *len)
     return a->text;
 }
 
+bool tokenizer_has_bytes(const struct tokenizer *t)
+{
+    return decoder_has_bytes(t->decoder);
+}
+
+bool tokenizer_bytes(const struct tokenizer *t, uint32_t id, struct str *out, char mark)
+{
+    const struct added_token *a = added_by_id(t->added, id);
+    size_t len;
+    const char *text = token_text(t, id, false, &len);
+
+    if (!text)
+        return false;
+    if (a && a->special) {
+        str_addc(out, mark);
+        str_addn(out, text, len);
+    } else
+        decoder_bytes(t->decoder, text, len, out);
+    return true;
+}
+
 size_t tokenizer_size(const struct tokenizer *t)
 {
     size_t size = vocab_size(t->subword.vocab), added = added_size(t->added);

@@ -64,6 +64,12 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n,
                       bool skip_special, struct str *out);
 /* The token ID as the vocabulary has it, *len bytes; NULL: there is none. */
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *len);
+/* Appends the bytes that token ID adds within a text, perhaps a part of a character;
+ * before those of a special token stands MARK.  False: it has none.  Not for tokenizers
+ * of which tokenizer_has_bytes is false: there they depend on the next tokens. */
+bool tokenizer_bytes(const struct tokenizer *t, uint32_t id, struct str *out,
+                     char mark);
+bool tokenizer_has_bytes(const struct tokenizer *t);
 /* Largest id + 1. */
 size_t tokenizer_size(const struct tokenizer *t);
 

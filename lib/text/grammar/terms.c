@@ -1,0 +1,553 @@
+/* terms - sets of byte strings, and what is left of them after a byte */
+#include "lib/text/grammar/terms.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/mem.h"
+
+/* Limits: of a grammar as it is written, of what is made of it while it is used, of
+ * calls inside one another, of alternatives of a term, and of the derivatives of one
+ * mask. */
+enum {
+    MOST_WRITTEN = 200000,
+    MOST_MADE = 500000,
+    MOST_ROWS = 8 << 20, /* entries of all rows */
+    MOST_DEEP = 3000,
+    MOST_WIDE = 2000,
+    MOST_WORK = 500000,
+    MOST_ROUNDS = 50000000 /* terms that are looked at to find what is nullable */
+};
+#define UNKNOWN UINT32_MAX
+
+enum kind { NONE, EMPTY, BYTES, CAT, ALT, REPEAT, RULE };
+
+struct term {
+    uint8_t kind;
+    bool nullable;
+    bool lives;    /* some text is in it */
+    uint32_t a, b; /* BYTES: a is a set; RULE: a is the rule */
+    uint32_t min, max;
+};
+
+struct terms {
+    struct term *v; /* [n] */
+    size_t n, cap, written;
+    uint32_t *index; /* [nindex]: a hash table of ids + 1 */
+    size_t nindex;
+    uint64_t (*set)[4]; /* [nsets] */
+    size_t nsets, cap_sets;
+    uint32_t *body; /* [nrules] */
+    size_t nrules, cap_rules;
+    bool sealed;
+    uint8_t class_of[256];
+    unsigned nclasses;
+    unsigned char byte_of[256]; /* [nclasses]: one byte of each */
+    uint32_t *row;              /* [n]: of a term, 1 + the number of its row; 0: none */
+    size_t cap_row;
+    uint32_t *rows; /* [nrows][nclasses]: derivatives */
+    size_t nrows, cap_rows;
+    unsigned deep;
+    size_t work;
+    const char *failed;
+};
+
+/* ---- making terms ---- */
+
+struct terms *terms_new(void)
+{
+    struct terms *t = xcalloc(1, sizeof(*t));
+
+    t->v = xgrow(t->v, &t->cap, 2, sizeof(*t->v));
+    t->v[TERM_NONE] = (struct term){ .kind = NONE };
+    t->v[TERM_EMPTY] = (struct term){ .kind = EMPTY, .nullable = true, .lives = true };
+    t->n = 2;
+    return t;
+}
+
+void terms_free(struct terms *t)
+{
+    if (!t)
+        return;
+    free(t->v);
+    free(t->index);
+    free(t->set);
+    free(t->body);
+    free(t->row);
+    free(t->rows);
+    free(t);
+}
+
+static uint32_t fail(struct terms *t, const char *why)
+{
+    if (!t->failed)
+        t->failed = why;
+    return TERM_NONE;
+}
+
+const char *terms_failed(const struct terms *t)
+{
+    return t->failed;
+}
+
+static size_t hash(const struct term *x)
+{
+    uint64_t h = x->kind;
+
+    h = (h ^ x->a) * 0x9e3779b97f4a7c15;
+    h = (h ^ h >> 29 ^ x->b) * 0xbf58476d1ce4e5b9;
+    h = (h ^ h >> 32 ^ x->min) * 0x94d049bb133111eb;
+    h = (h ^ h >> 29 ^ x->max) * 0x9e3779b97f4a7c15;
+    return (size_t)(h ^ h >> 31);
+}
+
+static bool equal(const struct term *x, const struct term *y)
+{
+    return x->kind == y->kind && x->a == y->a && x->b == y->b && x->min == y->min &&
+           x->max == y->max;
+}
+
+static void index_all(struct terms *t, size_t size)
+{
+    free(t->index);
+    t->index = xcalloc(size, sizeof(*t->index));
+    t->nindex = size;
+    for (size_t i = 2; i < t->n; i++) {
+        size_t at = hash(&t->v[i]) & (size - 1);
+
+        while (t->index[at])
+            at = (at + 1) & (size - 1);
+        t->index[at] = (uint32_t)i + 1;
+    }
+}
+
+static bool is_nullable(const struct terms *t, const struct term *x)
+{
+    switch ((enum kind)x->kind) {
+    case CAT:
+        return t->v[x->a].nullable && t->v[x->b].nullable;
+    case ALT:
+        return t->v[x->a].nullable || t->v[x->b].nullable;
+    case REPEAT:
+        return !x->min || t->v[x->a].nullable;
+    case RULE:
+        return t->v[t->body[x->a]].nullable;
+    default:
+        return x->kind == EMPTY;
+    }
+}
+
+static bool lives(const struct terms *t, const struct term *x)
+{
+    switch ((enum kind)x->kind) {
+    case CAT:
+        return t->v[x->a].lives && t->v[x->b].lives;
+    case ALT:
+        return t->v[x->a].lives || t->v[x->b].lives;
+    case REPEAT:
+        return !x->min || t->v[x->a].lives;
+    case RULE:
+        return t->v[t->body[x->a]].lives;
+    default:
+        return x->kind != NONE;
+    }
+}
+
+/* The id of X. */
+static uint32_t intern(struct terms *t, struct term x)
+{
+    size_t at;
+
+    if ((t->n + 1) * 2 > t->nindex)
+        index_all(t, t->nindex ? t->nindex * 2 : 1024);
+    for (at = hash(&x) & (t->nindex - 1); t->index[at]; at = (at + 1) & (t->nindex - 1))
+        if (equal(&t->v[t->index[at] - 1], &x))
+            return t->index[at] - 1;
+    if (t->n >= (t->sealed ? t->written + MOST_MADE : MOST_WRITTEN))
+        return fail(t, "it has too many parts");
+    t->v = xgrow(t->v, &t->cap, t->n + 1, sizeof(*t->v));
+    x.nullable = is_nullable(t, &x);
+    x.lives = t->sealed || lives(t, &x);
+    t->v[t->n] = x;
+    t->index[at] = (uint32_t)t->n + 1;
+    return (uint32_t)t->n++;
+}
+
+uint32_t terms_bytes(struct terms *t, const uint64_t set[4])
+{
+    size_t i = 0;
+
+    if (!(set[0] | set[1] | set[2] | set[3]))
+        return TERM_NONE;
+    while (i < t->nsets && memcmp(t->set[i], set, sizeof(*t->set)) != 0)
+        i++;
+    if (i == t->nsets) {
+        if (t->nsets == 4096)
+            return fail(t, "it has too many sets of bytes");
+        t->set = xgrow(t->set, &t->cap_sets, t->nsets + 1, sizeof(*t->set));
+        memcpy(t->set[t->nsets++], set, sizeof(*t->set));
+    }
+    return intern(t, (struct term){ .kind = BYTES, .a = (uint32_t)i });
+}
+
+uint32_t terms_range(struct terms *t, unsigned first, unsigned last)
+{
+    uint64_t set[4] = { 0 };
+
+    for (unsigned b = first; b <= last; b++)
+        set[b / 64] |= (uint64_t)1 << b % 64;
+    return terms_bytes(t, set);
+}
+
+uint32_t terms_literal(struct terms *t, const char *text, size_t n)
+{
+    uint32_t out = TERM_EMPTY;
+
+    while (n--)
+        out = terms_cat(
+            t, terms_range(t, (unsigned char)text[n], (unsigned char)text[n]), out);
+    return out;
+}
+
+uint32_t terms_cat(struct terms *t, uint32_t a, uint32_t b)
+{
+    if (a == TERM_NONE || b == TERM_NONE)
+        return TERM_NONE;
+    if (a == TERM_EMPTY)
+        return b;
+    if (b == TERM_EMPTY)
+        return a;
+    if (t->v[a].kind != CAT)
+        return intern(t, (struct term){ .kind = CAT, .a = a, .b = b });
+    if (t->deep >= MOST_DEEP)
+        return fail(t, "it is too deep");
+    t->deep++;
+    b = terms_cat(t, t->v[a].b, b);
+    t->deep--;
+    return terms_cat(t, t->v[a].a, b);
+}
+
+/* Alternatives are a list with growing ids. */
+static uint32_t head_of(const struct terms *t, uint32_t a)
+{
+    return t->v[a].kind == ALT ? t->v[a].a : a;
+}
+
+static uint32_t tail_of(const struct terms *t, uint32_t a)
+{
+    return t->v[a].kind == ALT ? t->v[a].b : TERM_NONE;
+}
+
+uint32_t terms_alt(struct terms *t, uint32_t a, uint32_t b)
+{
+    uint32_t own[64], *list = own, out;
+    size_t n = 0, cap = 0;
+
+    if (a == b || b == TERM_NONE)
+        return a;
+    if (a == TERM_NONE)
+        return b;
+    while (a != TERM_NONE || b != TERM_NONE) {
+        const uint32_t x = a == TERM_NONE ? UINT32_MAX : head_of(t, a);
+        const uint32_t y = b == TERM_NONE ? UINT32_MAX : head_of(t, b);
+
+        if (n == 64 || (n > 64 && n >= cap)) {
+            uint32_t *more = xgrow(n == 64 ? NULL : list, &cap, n * 2, sizeof(*list));
+
+            if (n == 64)
+                memcpy(more, own, sizeof(own));
+            list = more;
+        }
+        list[n++] = x < y ? x : y;
+        if (x <= y)
+            a = tail_of(t, a);
+        if (y <= x)
+            b = tail_of(t, b);
+    }
+    out = n <= MOST_WIDE ? list[n - 1] : fail(t, "it has too many alternatives");
+    for (size_t i = n - 1; i-- > 0 && out != TERM_NONE;)
+        out = intern(t, (struct term){ .kind = ALT, .a = list[i], .b = out });
+    if (list != own)
+        free(list);
+    return out;
+}
+
+uint32_t terms_repeat(struct terms *t, uint32_t a, uint32_t min, uint32_t max)
+{
+    if (max < min || (a == TERM_NONE && min))
+        return TERM_NONE;
+    if (!max || a == TERM_NONE || a == TERM_EMPTY)
+        return TERM_EMPTY;
+    if (min == 1 && max == 1)
+        return a;
+    return intern(t, (struct term){ .kind = REPEAT, .a = a, .min = min, .max = max });
+}
+
+uint32_t terms_optional(struct terms *t, uint32_t a)
+{
+    return terms_alt(t, TERM_EMPTY, a);
+}
+
+uint32_t terms_rule(struct terms *t)
+{
+    t->body = xgrow(t->body, &t->cap_rules, t->nrules + 1, sizeof(*t->body));
+    t->body[t->nrules] = TERM_NONE;
+    return intern(t, (struct term){ .kind = RULE, .a = (uint32_t)t->nrules++ });
+}
+
+void terms_define(struct terms *t, uint32_t rule, uint32_t body)
+{
+    if (rule != TERM_NONE)
+        t->body[t->v[rule].a] = body;
+}
+
+/* ---- sealing ---- */
+
+/* Finds what is nullable and what has a text, until nothing changes: rules refer to
+ * terms that come after them. */
+static int settle(struct terms *t, struct err *err)
+{
+    size_t rounds = 0;
+    bool changed = true;
+
+    while (changed) {
+        changed = false;
+        for (size_t i = 2; i < t->n; i++) {
+            struct term *x = &t->v[i];
+            const bool null = is_nullable(t, x), live = lives(t, x);
+
+            changed |= null != x->nullable || live != x->lives;
+            x->nullable = null;
+            x->lives = live;
+        }
+        rounds += t->n;
+        if (rounds > MOST_ROUNDS)
+            return err_set(err, ERR_INPUT, "it has too many rules");
+    }
+    return 0;
+}
+
+/* Does a rule begin with itself?  STATE of a term: 0 not looked at, 1 being looked at,
+ * 2 done. */
+static bool begins_with_itself(struct terms *t, uint8_t *state, uint32_t a)
+{
+    const struct term *x = &t->v[a];
+    bool found;
+
+    if (state[a] || x->kind <= BYTES)
+        return state[a] == 1;
+    if (t->deep >= MOST_DEEP) {
+        fail(t, "it is too deep");
+        return false;
+    }
+    t->deep++;
+    state[a] = 1;
+    found = begins_with_itself(t, state, x->kind == RULE ? t->body[x->a] : x->a);
+    if (!found && (x->kind == ALT || (x->kind == CAT && t->v[x->a].nullable)))
+        found = begins_with_itself(t, state, x->b);
+    state[a] = 2;
+    t->deep--;
+    return found;
+}
+
+/* Removes what has no text.  Parts of a term have smaller ids, so that they are done
+ * before it; BECOMES[n]. */
+static void prune(struct terms *t, uint32_t *becomes)
+{
+    const size_t n = t->n;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct term x = t->v[i];
+
+        if (!x.lives)
+            becomes[i] = TERM_NONE;
+        else if (x.kind == CAT)
+            becomes[i] = terms_cat(t, becomes[x.a], becomes[x.b]);
+        else if (x.kind == ALT)
+            becomes[i] = terms_alt(t, becomes[x.a], becomes[x.b]);
+        else if (x.kind == REPEAT)
+            becomes[i] = terms_repeat(t, becomes[x.a], x.min, x.max);
+        else
+            becomes[i] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < t->nrules; i++)
+        t->body[i] = becomes[t->body[i]];
+}
+
+/* Bytes that are in the same sets are one class. */
+static void classify(struct terms *t)
+{
+    for (unsigned b = 0; b < 256; b++) {
+        unsigned c = 0;
+
+        for (; c < t->nclasses; c++) {
+            const unsigned o = t->byte_of[c];
+            size_t i = 0;
+
+            while (i < t->nsets && (t->set[i][b / 64] >> b % 64 & 1) ==
+                                       (t->set[i][o / 64] >> o % 64 & 1))
+                i++;
+            if (i == t->nsets)
+                break;
+        }
+        if (c == t->nclasses)
+            t->byte_of[t->nclasses++] = (unsigned char)b;
+        t->class_of[b] = (uint8_t)c;
+    }
+}
+
+int terms_seal(struct terms *t, uint32_t *start, struct err *err)
+{
+    uint8_t *state;
+    uint32_t *becomes;
+    bool loops = false;
+
+    if (t->failed)
+        return err_set(err, ERR_INPUT, "%s", t->failed);
+    if (settle(t, err) < 0)
+        return -1;
+    becomes = xcalloc(t->n, sizeof(*becomes));
+    prune(t, becomes);
+    *start = becomes[*start];
+    free(becomes);
+    if (settle(t, err) < 0)
+        return -1;
+    state = xcalloc(t->n, sizeof(*state));
+    for (uint32_t i = 2; i < t->n && !loops; i++)
+        loops = begins_with_itself(t, state, i);
+    free(state);
+    if (t->failed)
+        return err_set(err, ERR_INPUT, "%s", t->failed);
+    if (*start == TERM_NONE)
+        return err_set(err, ERR_INPUT, "no text meets it");
+    if (loops)
+        return err_set(err, ERR_INPUT,
+                       "something refers to itself before anything else");
+    classify(t);
+    t->written = t->n;
+    t->sealed = true;
+    t->work = MOST_WORK;
+    return 0;
+}
+
+/* ---- derivatives ---- */
+
+bool terms_is_nullable(const struct terms *t, uint32_t a)
+{
+    return t->v[a].nullable;
+}
+
+static uint32_t less(uint32_t n)
+{
+    return n && n != UINT32_MAX ? n - 1 : n;
+}
+
+static uint32_t after(struct terms *t, uint32_t a, unsigned c);
+
+static uint32_t derive(struct terms *t, const struct term x, unsigned c)
+{
+    const unsigned b = t->byte_of[c];
+    uint32_t out;
+
+    switch ((enum kind)x.kind) {
+    case BYTES:
+        return t->set[x.a][b / 64] >> b % 64 & 1 ? TERM_EMPTY : TERM_NONE;
+    case CAT:
+        out = terms_cat(t, after(t, x.a, c), x.b);
+        return t->v[x.a].nullable ? terms_alt(t, out, after(t, x.b, c)) : out;
+    case ALT:
+        out = after(t, x.a, c);
+        return terms_alt(t, out, after(t, x.b, c));
+    case REPEAT:
+        out = after(t, x.a, c);
+        return terms_cat(t, out, terms_repeat(t, x.a, less(x.min), less(x.max)));
+    case RULE:
+        return after(t, t->body[x.a], c);
+    default:
+        return TERM_NONE;
+    }
+}
+
+/* The place of A's derivative by class C. */
+static uint32_t *place_of(struct terms *t, uint32_t a, unsigned c)
+{
+    if (a >= t->cap_row) {
+        const size_t had = t->cap_row;
+
+        t->row = xgrow(t->row, &t->cap_row, (size_t)a + 1, sizeof(*t->row));
+        memset(t->row + had, 0, (t->cap_row - had) * sizeof(*t->row));
+    }
+    if (!t->row[a]) {
+        t->rows = xgrow(t->rows, &t->cap_rows, (t->nrows + 1) * t->nclasses,
+                        sizeof(*t->rows));
+        memset(t->rows + t->nrows * t->nclasses, 0xff, t->nclasses * sizeof(*t->rows));
+        t->row[a] = (uint32_t)++t->nrows;
+    }
+    return &t->rows[(size_t)(t->row[a] - 1) * t->nclasses + c];
+}
+
+static uint32_t after(struct terms *t, uint32_t a, unsigned c)
+{
+    uint32_t out;
+
+    if (a <= TERM_EMPTY)
+        return TERM_NONE;
+    if (t->nrows * t->nclasses >= MOST_ROWS)
+        fail(t, "it needs too much memory");
+    if (t->failed)
+        return TERM_NONE;
+    out = *place_of(t, a, c);
+    if (out != UNKNOWN)
+        return out;
+    if (!t->work || t->deep >= MOST_DEEP)
+        return fail(t, t->work ? "it is too deep" : "it needs too much work");
+    t->work--;
+    t->deep++;
+    out = derive(t, t->v[a], c);
+    t->deep--;
+    if (t->failed)
+        return TERM_NONE;
+    *place_of(t, a, c) = out;
+    return out;
+}
+
+uint32_t terms_after(struct terms *t, uint32_t a, unsigned char byte)
+{
+    const unsigned c = t->class_of[byte];
+
+    if (a < t->cap_row && t->row[a]) {
+        const uint32_t out = t->rows[(size_t)(t->row[a] - 1) * t->nclasses + c];
+
+        if (out != UNKNOWN)
+            return out;
+    }
+    return after(t, a, c);
+}
+
+bool terms_begins_with(const struct terms *t, uint32_t a, uint32_t unit, uint32_t n)
+{
+    for (; a > TERM_EMPTY; a = tail_of(t, a)) {
+        const uint32_t one = head_of(t, a);
+        const uint32_t first = t->v[one].kind == CAT ? t->v[one].a : one;
+
+        if (t->v[first].kind == REPEAT && t->v[first].a == unit && t->v[first].max >= n)
+            return true;
+    }
+    return false;
+}
+
+bool terms_trim(struct terms *t)
+{
+    if (t->n - t->written < MOST_MADE / 2 && t->nrows * t->nclasses < MOST_ROWS / 2)
+        return false;
+    t->n = t->written;
+    t->nrows = 0;
+    memset(t->row, 0, t->cap_row * sizeof(*t->row));
+    index_all(t, t->nindex);
+    return true;
+}
+
+void terms_allow(struct terms *t)
+{
+    t->work = MOST_WORK;
+}
