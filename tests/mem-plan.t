@@ -94,6 +94,26 @@ ok "over a slow one stages are preferred to replicas" test "$2" -gt 1
 ok "a large model on a node is cut over tp to answer fast" \
     test "$(best --gpu a100-80g --gpus 8 --global-batch 1 --seq 4096 llama-3-70b.json | cut -d' ' -f1)" = 8
 
+# offloading costs its transfers and the update in the host's memory
+moved() {
+    mem-estimate plan --mode train --gpu a100-80g --gpus 8 --dp 8 --zero 3 --micro-batch 1 --global-batch 8 --seq 2048 \
+        --recompute full --top 1 --offload "$@" --json llama-3-8b.json | sed -n 's/.*"seconds":\([0-9.]*\).*/\1/p' | head -n 1
+}
+set -- "$(moved none)" "$(moved optimizer)" "$(moved params)" "$(moved optimizer --host-bandwidth 400GB)"
+ok "offloading takes its bytes over the link and 28 a parameter in the host's memory" \
+    awk -v none="$1" -v half="$2" -v all="$3" -v fast="$4" 'BEGIN { n = 8030261248
+        d = half - none - n * 4 / 8 / 31e9 - n * 28 / 200e9
+        exit !(none < half && half < all && d < 0 && d > -0.1 && (half - fast - n * 28 / 400e9) ^ 2 < 1e-6) }'
+run mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 1024 llama-3-8b.json
+out_has "offload optimizer, as nothing fits without" "a plan offloads where nothing fits otherwise"
+out_has ", host " "and says what that takes"
+run mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 1024 --offload none --json llama-3-8b.json
+status_is 1 "unless it may not"
+run mem-estimate plan --mode train --gpu a100-80g --gpus 64 --net 25Gbit --zero 3 --tp 1 --pp 1 --sp 1 --global-batch 64 --top 1 llama-3-8b.json
+out_has "  3/8 " "weights are shared by the ranks of a node where the network is slow"
+mem-estimate plan --mode train --gpu a100-80g --gpus 64 --net 25Gbit --zero 3 --tp 1 --pp 1 --sp 1 --global-batch 64 --top 1 --hsdp 64 llama-3-8b.json > whole
+ok "which is faster" awk 'FNR == 1 { p = 0 } p { s[++n] = $(NF - 2); p = 0 } /tokens\/s MFU/ { p = 1 } END { exit !(n == 2 && s[1] < s[2]) }' out whole
+
 # 405B on 1,024 devices
 # shellcheck disable=SC2086 # words are wanted
 run mem-estimate plan --mode train --gpu h100-80g --gpus 1024 --global-batch 2048 --seq 8192 --weights bf16 $guide --top 1000 --json llama-3.1-405b.json
@@ -112,7 +132,7 @@ ok "all devices are used, and the whole batch" awk '!/"plan"/ { next } {
     n++ } END { exit bad || !n }' out
 ok "a step is the sum of its parts" awk -F '[:,]' '!/"plan"/ { next } {
     for (i = 1; i < NF; i++) { gsub(/[{}"]/, "", $i); v[$i] = $(i + 1) }
-    d = v["seconds"] - v["compute"] - v["tensor"] - v["exchange"] - v["pipeline"] - v["data"]
+    d = v["seconds"] - v["compute"] - v["tensor"] - v["exchange"] - v["pipeline"] - v["data"] - v["host"]
     if (d * d > 1e-12 * v["seconds"] * v["seconds"]) exit 1 }' out
 ok "without tp none of it is sums over tp" awk '!/"tp":1,/ { next } { n++ } !/"tensor":0,/ { bad = 1 } END { exit bad || !n }' out
 ok "the fastest come first" sh -c "sed -n '/\"plan\"/s/.*\"seconds\":\([0-9.e-]*\).*/\1/p' out | sort -gc"

@@ -25,6 +25,9 @@ static const double OLDER_SHARE = 0.5, UNKNOWN_SHARE = 0.5, MEMORY_SHARE = 0.9;
 static const double LINK_SHARE = 0.8, LINK_LATENCY = 2.5e-6, NET_LATENCY = 5e-6;
 static const double RING_LINK_LATENCY = 3.4e-6, RING_NET_LATENCY = 14e-6;
 static const double NET = 50e9;
+/* Of devices without a row in the table: PCIe 4; and of a host: eight channels of
+ * DDR4-3200, of each of two sockets, at half of their peak. */
+static const double HOST = 31e9, HOST_MEMORY = 200e9;
 /* Of a device whose kernels are not known: half a tile at each edge of what rows see.
  */
 enum { TILE_KEYS = 128 };
@@ -192,12 +195,21 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
                            .net_latency = NET_LATENCY,
                            .ring_link_latency = RING_LINK_LATENCY,
                            .ring_net_latency = RING_NET_LATENCY,
+                           .host = gpu ? gpu->host_rate : HOST,
+                           .host_memory = HOST_MEMORY,
                            .per_node = o->per_node ? o->per_node : PER_NODE };
     if (o->net && !parse_rate(o->net, &m->net))
         return err_set(err, ERR_USAGE,
                        "--net: '%s' is no rate such as 400Gbit (400Gb, bits) or 50GB "
                        "(bytes)",
                        o->net);
+    if (o->host_bandwidth && !parse_rate(o->host_bandwidth, &m->host_memory))
+        return err_set(err, ERR_USAGE,
+                       "--host-bandwidth: '%s' is no rate such as 200GB",
+                       o->host_bandwidth);
+    if (o->offload)
+        note(notes, "host", "%g GB/s to the host, whose memory has %g GB/s",
+             m->host / 1e9, m->host_memory / 1e9);
     if (gpu && !o->calibration)
         set_device(m, gpu, rate, notes);
     if (o->device && set_file(m, o->device, rate, err) < 0)

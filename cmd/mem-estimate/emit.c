@@ -205,6 +205,8 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
     if (p->zero)
         str_addf(&s->out, " --zero %d", p->zero);
+    if (p->hsdp)
+        str_addf(&s->out, " --hsdp %d", p->hsdp);
     if (p->recompute)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
     if (m->train && !m->flash)

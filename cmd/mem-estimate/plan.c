@@ -13,17 +13,18 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/planner.h"
 
-static void print_json(const struct planned *p, size_t rank)
+static void print_json(const struct planned *p, size_t rank, enum offload offload)
 {
     struct str s = { 0 };
     const struct {
         const char *key;
         double value;
     } numbers[] = {
-        { "seconds", p->step.seconds },     { "compute", p->step.compute },
-        { "tensor", p->step.tensor },       { "exchange", p->step.all_to_all },
-        { "pipeline", p->step.pipeline },   { "data", p->step.data },
-        { "tokens_per_second", p->tokens }, { "mfu", p->utilisation }
+        { "seconds", p->step.seconds },   { "compute", p->step.compute },
+        { "tensor", p->step.tensor },     { "exchange", p->step.all_to_all },
+        { "pipeline", p->step.pipeline }, { "data", p->step.data },
+        { "host", p->step.host },         { "tokens_per_second", p->tokens },
+        { "mfu", p->utilisation }
     };
 
     str_addf(&s, "{\"type\":\"plan\",\"rank\":%zu,\"mesh\":{", rank);
@@ -40,7 +41,7 @@ static void print_json(const struct planned *p, size_t rank)
         str_addf(&s, ",\"%s\":", numbers[i].key);
         str_add_double(&s, numbers[i].value);
     }
-    str_addc(&s, '}');
+    str_addf(&s, ",\"hsdp\":%d,\"offload\":\"%s\"}", p->hsdp, offload_names[offload]);
     puts(s.s);
     str_clear(&s);
 }
@@ -62,7 +63,7 @@ static void add_row(struct table *t, const struct planned *p,
         if (shown[a])
             table_addf(t, "%d", p->mesh.size[a]);
     if (train) {
-        table_addf(t, "%d", p->zero);
+        table_addf(t, p->hsdp ? "%d/%d" : "%d", p->zero, p->hsdp);
         table_add(t, recompute_names[p->recompute]);
         if (p->mesh.size[MESH_PP] > 1)
             table_addf(t, "%s%s%.0d", order_names[p->order.order],
@@ -81,12 +82,14 @@ static void add_row(struct table *t, const struct planned *p,
 /* Where the time of a step of P goes. */
 static void print_shares(const struct planned *p)
 {
-    static const char *const names[] = { "products", "tp", "sp and ep", "pp", "dp" };
-    const double parts[] = { p->step.compute, p->step.tensor, p->step.all_to_all,
-                             p->step.pipeline, p->step.data };
+    static const char *const names[] = { "products", "tp", "sp and ep",
+                                         "pp",       "dp", "host" };
+    const double parts[] = { p->step.compute,  p->step.tensor, p->step.all_to_all,
+                             p->step.pipeline, p->step.data,   p->step.host };
+    size_t n = sizeof(parts) / sizeof(*parts) - (p->step.host <= 0);
 
     printf("time of the first:");
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+    for (size_t i = 0; i < n; i++)
         printf("%s %s %.0f %%", i ? "," : "", names[i],
                100 * parts[i] / p->step.seconds);
     putchar('\n');
@@ -242,7 +245,8 @@ struct kept {
     const char *recompute;
     int zero, schedule, chunks, micro_batch;
     double margin; /* percent of the memory to leave free */
-    bool zero_given, schedule_given, flash_given, runtime_given, margin_given;
+    bool zero_given, schedule_given, flash_given, runtime_given, margin_given,
+        offload_given;
 };
 
 static int keep(struct planner_options *p, const struct kept *k, bool ours,
@@ -302,6 +306,7 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
         p->stored = r->stored;
     if (!p->start.weights && !p->stored)
         p->start.weights = p->start.other;
+    p->searches_offload = train && !ours && !kept->offload_given;
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
     if (!batch)
         note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
@@ -343,7 +348,7 @@ static void print(const struct plan_picture *pic, bool json)
         return;
     }
     for (size_t i = 0; i < result->n; i++)
-        print_json(&result->plan[i], i);
+        print_json(&result->plan[i], i, result->offload);
     print_others_json(result);
     summarise_json(result, str_text(&r->assumed), str_text(&r->codes));
 }
@@ -430,7 +435,10 @@ int plan_main(const char *program, int argc, char **argv)
           NULL },
         { OPT_CHOICE, '\0', "master", &o.master, "f32|none", NULL, master_names, NULL },
         { OPT_STRING, '\0', "grad-dtype", &o.grad_dtype, "TYPE", NULL, NULL, NULL },
-        { OPT_CHOICE, '\0', "offload", &o.offload, "WHAT", NULL, offload_names, NULL },
+        { OPT_CHOICE, '\0', "offload", &o.offload, "WHAT", NULL, offload_names,
+          &kept.offload_given },
+        { OPT_STRING, '\0', "host-bandwidth", &cluster.host_bandwidth, "RATE", NULL,
+          NULL, NULL },
         { OPT_COUNT, '\0', "hsdp", &o.hsdp, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "eager", &o.eager, NULL, NULL, NULL, NULL },
         { OPT_FLAG, '\0', "fused-loss", &o.fused_loss, NULL, NULL, NULL, NULL },
@@ -507,12 +515,17 @@ int plan_main(const char *program, int argc, char **argv)
     }
     set_start(&p, &r, batch, &kept);
     cluster.older = o.flash != 0;
+    cluster.offload = o.offload != OFFLOAD_NONE || cluster.host_bandwidth;
     if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, &r.assumed, &r.codes,
                         &err) < 0 ||
         planner_search(&result, r.summary.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;
     }
+    r.memory.offload = result.offload;
+    if (result.offload != p.start.offload && result.n)
+        note(&r, "offload", "--offload %s, as nothing fits without",
+             offload_names[result.offload]);
     others = others_dup(&result);
     status = answer(&cmd,
                     &(struct plan_picture){ .path = plot,

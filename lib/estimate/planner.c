@@ -108,13 +108,22 @@ static bool stage_fits(struct search *s, struct memory_options *o, int stage,
                        struct planned *p)
 {
     for (size_t i = 0; costmodels_get(&s->ranks, i); i++) {
+        struct memory_options here = *o;
         struct rank_memory r;
+        uint64_t states;
 
         if (!rank_bytes(s, &r, i, o, stage) || r.total > s->o->gpu_memory)
             return false;
         p->memory = r.total > p->memory ? r.total : p->memory;
-        if (r.bytes[MEMORY_OPTIMIZER] > p->states)
-            p->states = r.bytes[MEMORY_OPTIMIZER];
+        states = r.bytes[MEMORY_OPTIMIZER];
+        if (here.offload != OFFLOAD_NONE) {
+            here.offload = OFFLOAD_NONE;
+            if (!rank_bytes(s, &r, i, &here, stage))
+                return false;
+            states = r.bytes[MEMORY_OPTIMIZER];
+        }
+        if (states > p->states)
+            p->states = states;
     }
     return true;
 }
@@ -200,6 +209,7 @@ static void set_layout(struct memory_options *o, const struct planned *p)
 {
     o->mesh = p->mesh;
     o->zero = p->zero;
+    o->hsdp = p->hsdp;
     o->recompute = p->recompute;
     o->sequence_parallel = p->sequence_parallel;
     o->micro_batch = p->micro_batch;
@@ -225,6 +235,7 @@ static bool try_one(struct search *s, const struct memory_options *layout,
     struct memory_options o = *layout;
     struct planned p = { .mesh = o.mesh,
                          .zero = o.zero,
+                         .hsdp = o.hsdp,
                          .recompute = o.recompute,
                          .sequence_parallel = o.sequence_parallel,
                          .order = *order,
@@ -299,6 +310,44 @@ static bool tries(struct search *s, const struct memory_options *o, enum recompu
     return way == RECOMPUTE_ATTENTION ? !o->flash : way != RECOMPUTE_PRODUCTS;
 }
 
+/* Ranks of a node that share a layout's weights, if these are sharded and the groups
+ * are several; else 0.  Frameworks that shard weights over all replicas alone have
+ * none. */
+static int node_group(const struct search *s, const struct memory_options *o)
+{
+    int copies = o->mesh.nranks / o->mesh.size[MESH_TP] / o->mesh.size[MESH_PP];
+    int near = s->o->machine.per_node / o->mesh.size[MESH_TP];
+    bool has = o->framework == FRAMEWORK_NONE || o->framework == FRAMEWORK_TORCHTITAN;
+
+    return has && o->zero == 3 && !s->o->start.hsdp && near > 1 && near < copies &&
+                   copies % near == 0
+               ? near
+               : 0;
+}
+
+/* Adds the layout with all replicas as one group, or if that is faster and fits with a
+ * group for each node; false if it does not fit as one. */
+static bool try_groups(struct search *s, struct memory_options *o,
+                       const struct pipe_order *order)
+{
+    int given = o->hsdp, near = node_group(s, o);
+    bool ok = try_one(s, o, order);
+
+    if (!ok || !near)
+        return ok;
+    o->hsdp = near;
+    if (try_one(s, o, order)) {
+        struct planned *one = &s->found[s->n - 2], *node = one + 1;
+
+        if (node->step.seconds < one->step.seconds)
+            *one = *node;
+        s->n--;
+    }
+    s->out->evaluated--;
+    o->hsdp = given;
+    return true;
+}
+
 /* Tries all ZeRO stages and recomputations of a mesh, micro-batch and schedule.  FULL
  * marks those for which a smaller micro-batch did not fit. */
 static void try_states(struct search *s, struct memory_options *o,
@@ -325,7 +374,7 @@ static void try_states(struct search *s, struct memory_options *o,
             if (!keeps(s->o->recompute, way) || !tries(s, o, (enum recompute)way))
                 continue;
             o->recompute = (enum recompute)way;
-            full[zero][way] = full[zero][way] || !try_one(s, o, order);
+            full[zero][way] = full[zero][way] || !try_groups(s, o, order);
             if (full[zero][way])
                 reject(s, RULE_MEMORY);
             else
@@ -684,16 +733,33 @@ static int check_trainable(struct search *s, struct err *err)
     return is_ours(s) ? reversed_rank(&r, &s->programs, s->m, &o, origin, err) : 0;
 }
 
+/* Searches with OFFLOAD, and forgets what was tried before. */
+static int try_offload(struct search *s, struct planner_options *o,
+                       enum offload offload, struct err *err)
+{
+    o->start.offload = offload;
+    s->o = o;
+    free(s->devices.v);
+    free(s->sizes.v);
+    s->devices = s->sizes = (struct divisors){ 0 };
+    *s->out = (struct planner_result){ .offload = offload };
+    return try_all(s, err);
+}
+
 int planner_search(struct planner_result *out, const struct model *m,
                    const struct planner_options *o, struct err *err)
 {
     struct search s = {
         .m = m, .o = o, .out = out, .nlayers = model_layers(m) ? model_layers(m) : 1
     };
+    struct planner_options moved = *o;
     int ret;
 
-    *out = (struct planner_result){ 0 };
+    *out = (struct planner_result){ .offload = o->start.offload };
     ret = check_trainable(&s, err) < 0 ? -1 : try_all(&s, err);
+    for (int to = OFFLOAD_OPTIMIZER;
+         ret == 0 && !s.n && o->searches_offload && to <= OFFLOAD_PARAMS; to++)
+        ret = try_offload(&s, &moved, (enum offload)to, err);
     if (ret == 0) {
         find_fastest(&s);
         find_others(&s);

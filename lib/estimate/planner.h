@@ -22,6 +22,8 @@ struct planner_options {
     int size[MESH_NAXES];
     uint64_t micro_batch;
     int zero, recompute, order, chunks;
+    bool searches_offload; /* if nothing fits, optimizer states and then weights are
+                              tried on the host */
 };
 /* Fixes nothing. */
 void planner_options_init(struct planner_options *o);
@@ -29,7 +31,7 @@ void planner_options_init(struct planner_options *o);
 /* A layout that fits. */
 struct planned {
     struct mesh mesh;
-    int zero;
+    int zero, hsdp; /* ranks of a shard group; 0: all */
     enum recompute recompute;
     bool sequence_parallel; /* Megatron's: values replicated over tp are split by
                              * tokens */
@@ -85,6 +87,7 @@ struct planner_result {
     uint64_t evaluated; /* layouts whose memory was estimated.  A layout is skipped if a
                            smaller micro-batch did not fit already */
     uint64_t simulated; /* number of pipelines simulated */
+    enum offload offload; /* of all plans */
 };
 
 /* Searches.  0, with n = 0 if nothing fits; -1 with *err set.  The caller clears

@@ -11,7 +11,13 @@
  * (Rajbhandari et al. 2020, section 7). Sequence ranks exchange heads (Ulysses, Jacobs
  * et al. 2023) or pass keys and values round a ring (Liu et al. 2023), whichever is
  * faster.  Nothing overlaps with products unless the schedule pairs passes: what
- * frameworks hide, they lose again by kernels that share the device. */
+ * frameworks hide, they lose again by kernels that share the device.
+ *
+ * Offloading (ZeRO-Offload, Ren et al. 2021): gradients go to the host, and updated
+ * weights back; the update reads and writes the states, the gradient and the weight in
+ * the host's memory, which the devices of a node share.  Offloaded parameters come for
+ * each gathering (ZeRO-Infinity, Rajbhandari et al. 2021).  An HSDP group shards the
+ * weights; the groups all-reduce what each rank has of the gradients. */
 #include "lib/estimate/steptime.h"
 
 #include <math.h>
@@ -20,6 +26,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
+#include "lib/estimate/part.h"
 
 /* States are read and written, gradients read, weights written. */
 const double step_update_passes = 2.5;
@@ -313,6 +320,40 @@ static double stage_experts(const struct profile *p, int first, int count, bool 
                    : to->experts - from->experts;
 }
 
+/* Elements of rank 0's stage that a rank has of what O shards at ZeRO stage LEAST and
+ * above. */
+static double own_elements(const struct profile *p, const struct memory_options *o,
+                           bool trained, int least)
+{
+    bool shards = o->zero >= least;
+    int first, count;
+
+    mesh_stage(&o->mesh, p->depths, 0, &first, &count);
+    return stage_weights(p, first, count, trained) /
+               (shards ? (double)part_group(o, WEIGHT_MATRIX) : 1) +
+           stage_experts(p, first, count, trained) /
+               (shards ? (double)part_group(o, WEIGHT_EXPERT) : 1);
+}
+
+/* Seconds per step that offloading costs. */
+static double host_seconds(const struct profile *p, const struct machine *m,
+                           const struct memory_options *o, double states)
+{
+    int ranks = o->mesh.nranks < m->per_node ? o->mesh.nranks : m->per_node;
+    double trained = own_elements(p, o, true, 1), steps = (double)o->micro_batches;
+    double grads = trained * (double)o->grad_bytes,
+           each = (double)o->other->block_bytes;
+    double moved = grads * (o->zero >= 2 ? steps : 1);
+
+    if (o->offload == OFFLOAD_NONE)
+        return 0;
+    moved += o->offload == OFFLOAD_PARAMS
+                 ? 2 * steps * own_elements(p, o, false, 3) * each
+                 : trained * each;
+    return moved / m->host +
+           ranks * (2 * states + grads + trained * each) / m->host_memory;
+}
+
 /* Seconds of gathering or scattering a stage's weights (TRAINED: trained ones) over
  * their replicas, BYTES per element, in MESSAGES collectives; 0: as many as buckets.
  * Experts are not replicated over ep. */
@@ -321,8 +362,10 @@ static double spread_seconds(const struct profile *p, const struct machine *m,
                              uint64_t bytes, double messages)
 {
     int tp = o->mesh.size[MESH_TP], ep = o->mesh.size[MESH_EP], first, count;
-    int some = o->mesh.size[MESH_DP] * o->mesh.size[MESH_SP];
-    double weights, experts, more;
+    int some = (int)part_group(o, WEIGHT_EXPERT),
+        all = (int)part_group(o, WEIGHT_MATRIX);
+    int most = o->mesh.size[MESH_DP] * o->mesh.size[MESH_SP];
+    double weights, experts, more, groups = 0;
 
     mesh_stage(&o->mesh, p->depths, 0, &first, &count);
     weights = stage_weights(p, first, count, trained) * (double)bytes;
@@ -335,8 +378,12 @@ static double spread_seconds(const struct profile *p, const struct machine *m,
     if (messages <= 0)
         messages = weights / MESSAGE_BYTES + 1;
     more = experts > 0 ? messages : 0;
-    return gather_seconds(m, some * ep, tp, weights, messages) +
-           gather_seconds(m, some, tp * ep, experts, more);
+    if (trained) /* the groups add up what their ranks have */
+        groups =
+            2 * gather_seconds(m, most * ep / all, tp * all, weights / all, messages) +
+            2 * gather_seconds(m, most / some, tp * ep * some, experts / some, more);
+    return gather_seconds(m, all, tp, weights, messages) +
+           gather_seconds(m, some, tp * ep, experts, more) + groups;
 }
 
 /* Seconds per step of communicating weights and gradients over the replicas. */
@@ -445,7 +492,10 @@ static bool time_training(struct step_time *out, const struct profile *p,
     out->tensor = steps * (busy.sums + busy.back_sums + busy.again_sums);
     out->all_to_all = steps * (2 * busy.all_to_all + busy.again_all_to_all);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
-    out->data = data_seconds(p, m, o) + step_update_passes * (double)states / m->memory;
+    out->data = data_seconds(p, m, o);
+    out->host = host_seconds(p, m, o, (double)states);
+    if (o->offload == OFFLOAD_NONE)
+        out->data += step_update_passes * (double)states / m->memory;
     out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *
                  o->mesh.size[MESH_DP];
     return true;
@@ -546,7 +596,7 @@ bool step_time(struct step_time *out, const struct profile *p, const struct mach
         time_inference(out, p, m, o);
     else if (!time_training(out, p, m, o, order, states, bubbles))
         return false;
-    out->seconds =
-        out->compute + out->tensor + out->all_to_all + out->pipeline + out->data;
+    out->seconds = out->compute + out->tensor + out->all_to_all + out->pipeline +
+                   out->data + out->host;
     return true;
 }

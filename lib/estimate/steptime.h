@@ -31,6 +31,8 @@ struct machine {
                         these rates; */
     double reverse;  /* the same of the operations of tp-run's program; 0: not known */
     int per_node;    /* devices per node */
+    double host;     /* bytes/s between a device and its node's host, one direction */
+    double host_memory; /* bytes/s of a host's memory, read or written */
 };
 
 /* Seconds of a backward pass, from those of the forward pass: of attention, and of
@@ -55,12 +57,13 @@ struct step_time {
     double all_to_all; /* busiest rank: all-to-alls and rings over sp and ep */
     double pipeline;   /* bubble, and messages between stages */
     double data;       /* collectives over replicas, and the update */
-    double flops;      /* model FLOPs of all devices: nothing counted twice */
+    double host;  /* of offloading: transfers, and the update in the host's memory */
+    double flops; /* model FLOPs of all devices: nothing counted twice */
 };
 
 /* Predicts the time of O under ORDER.  STATES is the bytes of the largest rank's
- * optimizer states.  With BUBBLES NULL the pipeline is not simulated and *out is a
- * lower bound.  False if ORDER does not exist for these numbers. */
+ * optimizer states, wherever they are.  With BUBBLES NULL the pipeline is not simulated
+ * and *out is a lower bound.  False if ORDER does not exist for these numbers. */
 bool step_time(struct step_time *out, const struct profile *p, const struct machine *m,
                const struct memory_options *o, const struct pipe_order *order,
                uint64_t states, struct bubbles *bubbles);
