@@ -169,7 +169,7 @@ status_is 2 "pairs need two micro-batches a stage"
 ok "two copies split a model's FLOPs alike" schedule --pp 4 --micro-batches 8 --schedule dualpipe --plan "$bard"
 
 # tables
-for s in gpipe 1f1b "interleaved --model-chunks 2" zb-h1 zb-h2 zb-v; do
+for s in gpipe 1f1b "interleaved --model-chunks 2" zb-h1 zb-h2 zb-v dualpipe dualpipev; do
     # shellcheck disable=SC2086
     schedule --pp 4 --micro-batches 8 --schedule $s --csv > table.csv
     # shellcheck disable=SC2086
@@ -184,6 +184,11 @@ out_has '"makespan":9,' "and time is simulated"
 printf '0F0,0SEND_F0,(0F1;0B0)OVERLAP_F_B,0B1\n1RECV_F0,1F0,1B0,1F1,1B1\n' > pytorch.csv
 run schedule pytorch.csv
 status_is 0 "exchanges and overlapped pairs of PyTorch are read"
+schedule pytorch.csv --csv > again.csv
+ok "and pairs are written as PyTorch does" grep -qx '0F0,(0F1;0B0)OVERLAP_F_B,0B1' again.csv
+printf '0F0,0B0,0F1,0B1\n1F0,1B0,(1F1;1B1)OVERLAP_F_B\n' > one.csv
+run schedule one.csv
+status_is 0 "a pair whose second needs its first is one after the other"
 refused() {
     printf "$1" > bad.csv
     run schedule bad.csv
@@ -244,6 +249,11 @@ ok "uneven stages wait for the slowest" test \
     "$(values ideal --pp 4 --micro-batches 8 --forward 1,1,2,1 --backward 2,2,4,2)" = 48
 run schedule --pp 64 --micro-batches 1024 --schedule zb-v --json
 status_is 0 "64 stages and 1,024 micro-batches are simulated"
+if schedule --pp 4 --micro-batches 10 --schedule dualpipev --plot pairs.svg > /dev/null 2>&1; then
+    grep -o 'd="M [0-9.]* [0-9.]* L [0-9.]* [0-9.]* L [0-9.]* [0-9.]* L' pairs.svg | awk '{ n[$9 - $3]++ }
+        END { exit !n[10] }' && pass "the halves of a pair are drawn above each other" ||
+        fail "the halves of a pair are drawn above each other" "no half rows"
+fi
 if schedule --pp 4 --micro-batches 8 --schedule zb-h1 --plot out.svg > /dev/null 2>&1; then
     ok "the timeline is drawn" grep -q '<svg' out.svg
 else

@@ -42,21 +42,43 @@ static struct colour colour_of(const struct drawing *d, const struct action *a)
     return colour;
 }
 
-static void draw_action(struct canvas *canvas, const struct drawing *d,
-                        const struct action *a, double start, double y)
+/* A bar of A, from START for TIME units, HIGH points from Y on. */
+static void draw_bar(struct canvas *canvas, const struct drawing *d,
+                     const struct action *a, double start, double time, double y,
+                     double high)
 {
-    double x = LEFT + start * d->scale;
-    double w = pipe_duration(d->t->table, d->t->times, a) * d->scale, size = 8;
+    double x = LEFT + start * d->scale, w = time * d->scale, size = high < BAR ? 7 : 8;
     char number[16];
 
-    canvas_rectangle(canvas, x, y, w, BAR, canvas_paper);
-    canvas_rectangle(canvas, x, y, w > 2 ? w - 0.6 : w, BAR, colour_of(d, a));
+    canvas_rectangle(canvas, x, y, w, high, canvas_paper);
+    canvas_rectangle(canvas, x, y, w > 2 ? w - 0.6 : w, high, colour_of(d, a));
     snprintf(number, sizeof(number), "%d", a->micro_batch);
     while (size >= SMALLEST && canvas_text_width(canvas, size, number) + 1.5 > w)
         size -= 0.5;
     if (size >= SMALLEST)
-        canvas_text(canvas, x + w / 2, y + BAR / 2, size, ALIGN_CENTRE, canvas_ink,
+        canvas_text(canvas, x + w / 2, y + high / 2, size, ALIGN_CENTRE, canvas_ink,
                     number);
+}
+
+/* Draws rank R at Y.  The two actions of a pair have a half of the row each. */
+static void draw_row(struct canvas *canvas, const struct drawing *d, int r, double y)
+{
+    const struct action_row *row = &d->t->table->row[r];
+    const double *start = d->t->result->start[r];
+
+    for (size_t i = 0; i < row->n; i++) {
+        const struct action *a = &row->v[i];
+        double time = pipe_duration(d->t->table, d->t->times, a);
+
+        if (!a->paired || i + 1 == row->n) {
+            draw_bar(canvas, d, a, start[i], time, y, BAR);
+            continue;
+        }
+        time += pipe_duration(d->t->table, d->t->times, a + 1);
+        draw_bar(canvas, d, a, start[i], time, y, BAR / 2);
+        draw_bar(canvas, d, a + 1, start[i], time, y + BAR / 2, BAR / 2);
+        i++;
+    }
 }
 
 /* An entry for each kind of action that there is, in the order of a step. */
@@ -110,9 +132,7 @@ static void draw(struct canvas *canvas, const void *arg)
                     text);
         canvas_rectangle(canvas, LEFT, bottom, t->result->makespan * d->scale, BAR,
                          canvas_faint);
-        for (size_t i = 0; i < t->table->row[r].n; i++)
-            draw_action(canvas, d, &t->table->row[r].v[i], t->result->start[r][i],
-                        bottom);
+        draw_row(canvas, d, r, bottom);
     }
     canvas_line(canvas, LEFT, bottom, d->width - RIGHT, bottom, 0.8, canvas_ink);
     chart_fit(&axis, 0);

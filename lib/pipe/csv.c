@@ -10,9 +10,18 @@ void csv_print(struct str *out, const struct action_table *t)
 {
     for (int r = 0; r < t->ranks; r++) {
         for (size_t i = 0; i < t->row[r].n; i++) {
-            if (i)
-                str_addc(out, ',');
-            action_print(out, &t->row[r].v[i]);
+            const struct action *a = &t->row[r].v[i];
+            bool pair = a->paired && i + 1 < t->row[r].n;
+
+            str_add(out, i ? "," : "");
+            str_add(out, pair ? "(" : "");
+            action_print(out, a);
+            if (!pair)
+                continue;
+            str_addc(out, ';');
+            action_print(out, a + 1);
+            str_add(out, ")OVERLAP_F_B");
+            i++;
         }
         str_addc(out, '\n');
     }
@@ -48,6 +57,17 @@ static bool is_exchange(const char *word, size_t n)
         if (strlen(words[i]) == n && !memcmp(words[i], word, n))
             return true;
     return false;
+}
+
+/* Marks the last two actions of the row as a pair, unless one waits for the other. */
+static void pair_last(struct action_row *row, size_t had)
+{
+    struct action *a;
+
+    if (row->n != had + 2)
+        return; /* messages are left out */
+    a = &row->v[had];
+    a->paired = a[0].stage != a[1].stage || a[0].micro_batch != a[1].micro_batch;
 }
 
 static int bad_cell(const struct reader *r, const char *cell, size_t n)
@@ -87,7 +107,9 @@ static int read_action(struct reader *r, const char *cell, size_t n)
 /* A cell: nothing, an action, or "(0F3;7B1)OVERLAP_F_B". */
 static int read_cell(struct reader *r, const char *cell, size_t n)
 {
+    struct action_row *row = &r->t->row[r->rank];
     const char *close, *semicolon;
+    size_t had = row->n;
 
     while (n && (isspace((unsigned char)*cell) || *cell == '"')) {
         cell++;
@@ -107,7 +129,10 @@ static int read_cell(struct reader *r, const char *cell, size_t n)
         return bad_cell(r, cell, n);
     if (read_action(r, cell + 1, (size_t)(semicolon - cell - 1)) < 0)
         return -1;
-    return read_action(r, semicolon + 1, (size_t)(close - semicolon - 1));
+    if (read_action(r, semicolon + 1, (size_t)(close - semicolon - 1)) < 0)
+        return -1;
+    pair_last(row, had);
+    return 0;
 }
 
 static int read_row(struct reader *r, const char *row, size_t n)
@@ -140,6 +165,21 @@ static void place_stages(struct action_table *t, int *rank_of)
     for (int r = t->ranks - 1; r >= 0; r--)
         for (size_t i = 0; i < t->row[r].n; i++)
             rank_of[t->row[r].v[i].stage] = r;
+}
+
+/* Copies of the model in T: two, if the first half of the micro-batches goes through
+ * the first half of the stages alone, and the second through the others. */
+static int find_chains(const struct action_table *t)
+{
+    int half = t->stages / 2, first = t->micro_batches / 2;
+
+    if (t->stages % 2 || t->micro_batches % 2)
+        return 1;
+    for (int r = 0; r < t->ranks; r++)
+        for (size_t i = 0; i < t->row[r].n; i++)
+            if ((t->row[r].v[i].stage < half) != (t->row[r].v[i].micro_batch < first))
+                return 1;
+    return 2;
 }
 
 int csv_parse(struct action_table *t, const char *name, const char *text, size_t n,
@@ -177,6 +217,7 @@ int csv_parse(struct action_table *t, const char *name, const char *text, size_t
         made.row[i] = (struct action_row){ 0 };
     }
     place_stages(&placed, placed.rank_of);
+    placed.chains = find_chains(&placed);
     action_table_clear(&made);
     *t = placed;
     return 0;
