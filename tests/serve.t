@@ -179,7 +179,7 @@ answered 200 '"status":"completed","model":"bob","error":null,"incomplete_detail
 post /v1/responses '{"temperature":0,"stream":true,"max_output_tokens":3,"instructions":"","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}'
 ok "in a stream, too" test "$(sed -n 's/^event: //p' out | uniq | tr '\n' ' ')" = "response.created response.in_progress response.output_item.added response.content_part.added response.output_text.delta response.output_text.done response.content_part.done response.output_item.done response.incomplete "
 ok "numbered" test "$(grep -o '"sequence_number":[0-9]*' out | cut -d : -f 2 | paste -s -d ' ')" = "$(seq -s ' ' 0 "$(($(grep -c ^event out) - 1))")"
-for key in '"previous_response_id":"x"' '"store":true' '"text":{"format":{"type":"json_object"}}' '"truncation":"auto"' '"top_logprobs":1' '"reasoning":{"effort":"low"}' '"tools":[{"type":"web_search"}]' '"instructions":1'; do
+for key in '"previous_response_id":"x"' '"store":true' '"text":{"format":{"type":"grammar"}}' '"truncation":"auto"' '"top_logprobs":1' '"reasoning":{"effort":"low"}' '"tools":[{"type":"web_search"}]' '"instructions":1'; do
     post /v1/responses "{\"input\":\"x\",$key}"
     answered 400 "\"param\":\"$(echo "$key" | cut -d '"' -f 2)\"" "$key is refused"
 done
@@ -595,8 +595,36 @@ ok "with why it ended" grep -q '"delta":{},"logprobs":null,"finish_reason":"tool
 ok "and nothing else" test -z "$(texts content)"
 post /v1/chat/completions "{\"temperature\":0,\"tool_choice\":\"none\",$tools,$hello}"
 answered 200 '"content":"<tool_call>' "tool_choice none leaves it as it is"
-post /v1/chat/completions "{\"tool_choice\":\"required\",$tools,$hello}"
+post /v1/chat/completions "{\"tool_choice\":\"sometimes\",$tools,$hello}"
 answered 400 '"param":"tool_choice"' "another one is refused"
+two='"tools":[{"type":"function","function":{"name":"g","parameters":{"properties":{"n":{"$ref":"#/$defs/n"}},"required":["n"],"$defs":{"n":{"enum":[7]}}}}},{"type":"function","function":{"name":"h"}}]'
+one='"tool_choice":{"type":"function","function":{"name":"g"}}'
+must='"content":null,"tool_calls":\[{"id":"[0-9a-v]*","type":"function","function":{"name":"g","arguments":"{\\"n\\":7}"}}\]'
+forced() {
+    post /v1/chat/completions "{\"max_tokens\":90,\"seed\":3,\"logit_bias\":{\"199\":-99,\"221\":-99},$one,$two,$hello}"
+    ok "a call that is asked for is made, as the tool's schema says: $1" grep -q "$must" out
+}
+forced Hermes
+post /v1/chat/completions "{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"x\"}},$two,$hello}"
+answered 400 'there is no tool of that name' "which has to be there"
+post /v1/chat/completions "{\"tool_choice\":\"required\",$hello}"
+answered 400 'there are no tools' "and there have to be some"
+shape() {
+    post "$1" "{\"max_tokens\":60,\"seed\":1,\"logit_bias\":{\"199\":-99,\"221\":-99},$2}"
+    answered 200 "$3" "$4"
+}
+shape /v1/chat/completions '"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"enum":[[12]]}}},'"$hello" '"content":"[12]"' "an answer is what its schema says"
+shape /v1/chat/completions '"response_format":{"type":"json_object"},"stream":true,'"$hello" '"content":"{' "an object, in a stream"
+shape /v1/responses '"input":"Hello","text":{"format":{"type":"json_schema","name":"x","schema":{"const":"a"}}}' '"text":"\"a\""' "in a response, too"
+shape /v1/completions '"prompt":"Hello","guided_choice":["(no.)","yes|"]' '|","logprobs":null,"finish_reason":"stop"' "or one of some texts"
+shape /v1/completions '"prompt":"Hello","guided_regex":"[a-b]{2}\\d{0}!"' '!","logprobs":null,"finish_reason":"stop"' "or what an expression matches"
+shape /v1/completions '"prompt":"Hello","structured_outputs":{"json":{"const":null}}' '"text":"null"' "or what vLLM calls structured outputs"
+post /v1/completions '{"prompt":"Hello","guided_json":{"properties":{"a":{"not":{}}}}}'
+answered 400 "guided_json: schema:1:27: 'not' is not supported" "a schema that cannot be met here is refused"
+post /v1/completions '{"prompt":"Hello","guided_regex":"a","guided_json":{}}'
+answered 400 '"param":"guided_regex"' "and two of them"
+post /v1/completions '{"prompt":"Hello","guided_regex":"a","ignore_eos":true}'
+answered 400 'a grammar needs an id that ends a text' "and an end that does not count"
 post /v1/chat/completions "{\"tools\":[{\"type\":\"function\"}],$hello}"
 answered 400 '"param":"tools"' "a tool has a name"
 post /tokenize "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":\\\"now\\\"}\"}}]},{\"role\":\"tool\",\"content\":\"noon\"}]}"
@@ -608,10 +636,12 @@ ends TERM
 talks '{"name": function name, "parameters"' '{\\"name\\":\\"f\\",\\"parameters\\":{\\"x\\":\\"' '\\"}}'
 post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
 ok "a call of Llama's form" grep -q "\"content\":null,$called" out
+forced Llama
 ends TERM
 talks '[TOOL_CALLS]' '[TOOL_CALLS]f[ARGS]{\\"x\\":\\"' '\\"}'
 post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
 ok "and of Mistral's" grep -q "\"content\":null,$called" out
+forced Mistral
 post /v1/responses '{"temperature":0,"input":"Hello","tools":[{"type":"function","name":"f","strict":true,"parameters":{}}]}'
 answered 200 '"name":"f","arguments":"{\"x\":\"ood day to you\"}"}],"usage"' "and of a response"
 ends TERM

@@ -336,6 +336,20 @@ static void check_spaces(void)
     grammar_drop(g);
 }
 
+static void check_marks(void)
+{
+    size_t bad = 0, len;
+
+    for (uint32_t id = 0; id < vocabulary_size(bard); id++) {
+        const char *bytes = vocabulary_bytes(bard, id, false, &len);
+
+        bad += bytes && (memchr(bytes + 1, VOCABULARY_MARK, len - 1) ||
+                         (len == 1 && *bytes == VOCABULARY_MARK));
+    }
+    tap_ok(!bad,
+           "a token for the byte 0xFF is not taken for the mark of control tokens");
+}
+
 static void check_cursor(void)
 {
     struct grammar_cursor c = { 0 };
@@ -404,6 +418,7 @@ int main(void)
     check_refused(bad_regexes, sizeof(bad_regexes) / sizeof(*bad_regexes), open_regex);
     check_masks();
     check_spaces();
+    check_marks();
     check_cursor();
     check_limits();
     vocabulary_free(bard);

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "cmd/tp-run/grammars.h"
 #include "cmd/tp-run/jobs.h"
 #include "cmd/tp-run/page.h"
 #include "config.h"
@@ -83,6 +84,38 @@ static int settle_processors(const struct endpoints *e, struct serve_request *r,
     return 0;
 }
 
+/* What the answer has to be: a call, or what a parameter says; after thoughts. */
+static int settle_grammar(const struct endpoints *e, struct serve_request *r,
+                          struct openai_error *error)
+{
+    const struct openai_request *asked = &r->asked;
+    const char *param = asked->must_call ? "tool_choice" : asked->grammar_from;
+    struct grammar_frame frame = { .thinks = r->said.in_thoughts,
+                                   .may_think = r->said.thoughts };
+    struct str schema = { 0 };
+    struct grammar *g = NULL;
+    struct err err = { 0 };
+    int ret;
+
+    if (!asked->must_call && !asked->grammar)
+        return sampling_check_end(&r->how, "--grammar", &err) < 0
+                   ? bad_prompt(error, &err, "ignore_eos")
+                   : 0;
+    if (asked->must_call)
+        said_forced(r->said.calls, json_get(asked->doc.root, "tools"), asked->called,
+                    &schema, &frame.before, &frame.after);
+    ret = grammars_take(e->session->grammars, &g,
+                        asked->must_call ? str_text(&schema) : asked->grammar, &frame,
+                        &err);
+    str_clear(&schema);
+    if (ret == 0) {
+        processors_set_grammar(&r->how.how, g);
+        ret = sampling_check_end(&r->how, param, &err);
+    } else
+        err_prefix(&err, "%s", param);
+    return ret < 0 ? bad_prompt(error, &err, param) : 0;
+}
+
 /* The settings of a request: its own, else those of the server.  As for OpenAI's
  * models the temperature is 1 unless somebody says another. */
 static int settle(const struct endpoints *e, struct serve_request *r,
@@ -115,7 +148,7 @@ static int settle(const struct endpoints *e, struct serve_request *r,
         ids_add(&r->how.ends, asked->stop_ids[i]);
     sampling_begin(&r->how, e->session,
                    openai_is_chat(asked->kind) ? &e->chat_stop : &e->session->stop);
-    return settle_processors(e, r, error);
+    return settle_processors(e, r, error) < 0 ? -1 : settle_grammar(e, r, error);
 }
 
 static int check_model(const struct endpoints *e, const char *model,

@@ -83,6 +83,7 @@ static int take(struct grammars *s, struct grammar **out, const char *key,
 
     if (!s->vocabulary && vocabulary_open(&s->vocabulary, s->tokenizer, err) < 0)
         return -1;
+    vocabulary_prepare(s->vocabulary);
     for (int i = 0; i < KEPT; i++) {
         struct one *one = &s->v[i];
 

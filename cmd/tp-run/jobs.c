@@ -362,7 +362,8 @@ static void not_finite(struct jobs *s, struct text *t, size_t n)
 {
     struct err err = { 0 };
 
-    err_set(&err, ERR_SYSTEM, "the logits after %zu tokens are NaN or infinite", n);
+    if (!sampling_is_stuck(&t->of->r->how, n - t->prompt, &err))
+        err_set(&err, ERR_SYSTEM, "the logits after %zu tokens are NaN or infinite", n);
     finish(s, t->of, &err);
 }
 

@@ -420,17 +420,164 @@ static int take_tools(struct openai_request *r, const struct json *j, const char
     return 0;
 }
 
-/* To make a model call one needs a grammar. */
+static bool has_tool(const struct openai_request *r, const char *name)
+{
+    const struct json *j = json_get(r->doc.root, "tools");
+
+    for (j = j ? j->first : NULL; j; j = j->next)
+        if (!strcmp(json_string(json_get(json_get(j, "function"), "name")), name))
+            return true;
+    return false;
+}
+
 static int take_tool_choice(struct openai_request *r, const struct json *j,
                             const char *name, struct openai_error *e)
 {
-    const char *text = json_string(j);
+    const char *text = json_string(j), *type = json_string(json_get(j, "type"));
 
     if (text && !strcmp(text, "none"))
         r->tools = false;
-    else if (!text || strcmp(text, "auto") != 0)
+    if (text && (!strcmp(text, "none") || !strcmp(text, "auto")))
+        return 0;
+    r->must_call = true;
+    r->called = json_string(json_get(json_get(j, "function"), "name"));
+    if (text ? strcmp(text, "required") != 0
+             : !type || strcmp(type, "function") != 0 || !r->called)
         return openai_fail(e, 400, name, "unsupported_value",
-                           "%s: this server knows \"auto\" and \"none\"", name);
+                           "%s: this server knows \"auto\", \"none\", \"required\" and "
+                           "a function",
+                           name);
+    if (!r->tools)
+        return openai_fail(e, 400, name, "invalid_value", "%s: there are no tools",
+                           name);
+    return !r->called || has_tool(r, r->called)
+               ? 0
+               : openai_fail(e, 400, name, "invalid_value",
+                             "%s: there is no tool of that name", name);
+}
+
+/* ---- what the answer has to be ---- */
+
+/* GRAMMAR becomes what it is. */
+static int set_grammar(struct openai_request *r, struct str *grammar, const char *name,
+                       struct openai_error *e)
+{
+    if (r->grammar) {
+        str_clear(grammar);
+        return openai_fail(e, 400, name, "invalid_value", "%s: not beside %s", name,
+                           r->grammar_from);
+    }
+    r->grammar = str_steal(grammar);
+    r->grammar_from = name;
+    return 0;
+}
+
+/* A schema, or the text of one. */
+static int take_guided_json(struct openai_request *r, const struct json *j,
+                            const char *name, struct openai_error *e)
+{
+    struct str grammar = { 0 };
+    struct json_doc doc;
+    struct err err = { 0 };
+
+    if (!json_string(j))
+        json_print(&grammar, j);
+    else if (json_parse(&doc, name, j->text, j->n, &err) < 0)
+        return openai_fail(e, 400, name, "invalid_value", "%s", err.text);
+    else {
+        json_print(&grammar, doc.root);
+        json_clear(&doc);
+    }
+    return set_grammar(r, &grammar, name, e);
+}
+
+static int take_guided_regex(struct openai_request *r, const struct json *j,
+                             const char *name, struct openai_error *e)
+{
+    struct str grammar = { 0 };
+
+    if (!json_string(j) || strlen(j->text) < j->n)
+        return bad(e, name, "a regular expression");
+    str_addf(&grammar, "regex:%s", j->text);
+    return set_grammar(r, &grammar, name, e);
+}
+
+static int take_guided_choice(struct openai_request *r, const struct json *j,
+                              const char *name, struct openai_error *e)
+{
+    struct str grammar = { 0 };
+
+    if (j->type != JSON_ARRAY || !j->first)
+        return bad(e, name, "a list of texts");
+    str_add(&grammar, "regex:");
+    for (const struct json *k = j->first; k; k = k->next) {
+        if (!json_string(k) || strlen(k->text) < k->n) {
+            str_clear(&grammar);
+            return bad(e, name, "a list of texts");
+        }
+        for (const char *p = k->text; *p; p++) {
+            if (strchr("\\^$.|?*+()[]{}", *p))
+                str_addc(&grammar, '\\');
+            str_addc(&grammar, *p);
+        }
+        str_add(&grammar, k->next ? "|" : "");
+    }
+    return set_grammar(r, &grammar, name, e);
+}
+
+static int take_response_format(struct openai_request *r, const struct json *j,
+                                const char *name, struct openai_error *e)
+{
+    const char *type = json_string(json_get(j, "type"));
+    const struct json *schema = json_get(json_get(j, "json_schema"), "schema");
+    struct str grammar = { 0 };
+
+    name = r->kind == OPENAI_RESPONSE ? "text" : name; /* where it comes from there */
+    if (type && !strcmp(type, "text"))
+        return 0;
+    if (type && !strcmp(type, "json_object"))
+        str_add(&grammar, "json");
+    else if (!type || strcmp(type, "json_schema") != 0)
+        return openai_fail(e, 400, name, "unsupported_value",
+                           "%s: this server knows the types \"text\", \"json_object\" "
+                           "and \"json_schema\"",
+                           name);
+    else if (!schema || schema->type != JSON_OBJECT)
+        return bad(e, name, "a json_schema with a schema");
+    else
+        json_print(&grammar, schema);
+    return set_grammar(r, &grammar, name, e);
+}
+
+/* vLLM's newer form of guided_...: one of them in an object. */
+static int take_structured(struct openai_request *r, const struct json *j,
+                           const char *name, struct openai_error *e)
+{
+    if (j->type != JSON_OBJECT)
+        return bad(e, name, "an object");
+    for (const struct json *k = j->first; k; k = k->next) {
+        int ret = 0;
+
+        if (k->type == JSON_NULL || k->type == JSON_FALSE)
+            continue;
+        if (!strcmp(k->key, "json"))
+            ret = take_guided_json(r, k, name, e);
+        else if (!strcmp(k->key, "regex"))
+            ret = take_guided_regex(r, k, name, e);
+        else if (!strcmp(k->key, "choice"))
+            ret = take_guided_choice(r, k, name, e);
+        else if (!strcmp(k->key, "json_object") && k->type == JSON_TRUE) {
+            struct str grammar = { 0 };
+
+            str_add(&grammar, "json");
+            ret = set_grammar(r, &grammar, name, e);
+        } else
+            ret = openai_fail(e, 400, name, "unsupported_parameter",
+                              "%s: '%.40s' is not supported by this server", name,
+                              k->key);
+        if (ret < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -642,10 +789,11 @@ static const struct param params[] = {
     { "audio", CHAT, want_empty },
     { "function_call", CHAT, want_none },
     { "functions", CHAT, want_empty },
-    { "guided_choice", BOTH, want_empty },
+    { "guided_choice", BOTH, take_guided_choice },
     { "guided_grammar", BOTH, want_empty },
-    { "guided_json", BOTH, want_empty },
-    { "guided_regex", BOTH, want_empty },
+    { "guided_json", BOTH, take_guided_json },
+    { "guided_regex", BOTH, take_guided_regex },
+    { "structured_outputs", BOTH, take_structured },
     { "length_penalty", BOTH, want_one },
     { "modalities", CHAT, want_text },
     { "prediction", CHAT, want_empty },
@@ -653,7 +801,7 @@ static const struct param params[] = {
     { "n", RESPONSE, want_one },
     { "top_logprobs", RESPONSE, want_zero },
     { "reasoning_effort", CHAT, refuse },
-    { "response_format", CHOICES, want_text },
+    { "response_format", BOTH, take_response_format },
     { "suffix", COMPLETION, want_empty },
     { "truncate_prompt_tokens", EMBEDDING | RERANK, refuse },
     { "use_beam_search", BOTH, want_zero },
@@ -894,6 +1042,7 @@ int openai_parse(struct openai_request *r, enum openai_kind kind, const char *bo
 
 void openai_clear(struct openai_request *r)
 {
+    free(r->grammar);
     free(r->prompt);
     free(r->document);
     free(r->stop);

@@ -89,8 +89,13 @@ struct openai_request {
     size_t nbias;
     const char **bad_word; /* [nbad_words] texts that are not generated */
     size_t nbad_words;
-    bool tools;    /* there are some, and the model may call them, */
-    bool one_call; /* one at a time */
+    bool tools;               /* there are some, and the model may call them, */
+    bool one_call;            /* one at a time */
+    bool must_call;           /* it does call one of them: */
+    const char *called;       /* this one; NULL: any */
+    char *grammar;            /* what the answer is: "json", an object of JSON; "regex:"
+                               * and an expression; a JSON schema; NULL: any text */
+    const char *grammar_from; /* a constant: the parameter that says so */
     int likely; /* how many of the likeliest tokens are told with each; -1: none, and no
                  * log-probability */
     const char **stop; /* [nstop] texts that end an answer */

@@ -183,12 +183,9 @@ static int check(const struct json *j, struct openai_error *e)
             return openai_fail(e, 400, stored[i], "unsupported_parameter",
                                "%s: this server stores nothing", stored[i]);
     if (!strcmp(j->key, "text") && !is_null(j)) {
-        const struct json *type = json_get(json_get(j, "format"), "type");
-
-        if ((!is_null(type) && !is_text(type, "text")) ||
-            !is_null(json_get(j, "verbosity")))
+        if (!is_null(json_get(j, "verbosity")))
             return openai_fail(e, 400, "text", "unsupported_parameter",
-                               "text: this server answers with plain text");
+                               "text.verbosity is not supported by this server");
     }
     if (!strcmp(j->key, "truncation") && !is_null(j) && !is_text(j, "disabled"))
         return openai_fail(e, 400, "truncation", "unsupported_parameter",
@@ -197,6 +194,34 @@ static int check(const struct json *j, struct openai_error *e)
         return openai_fail(e, 400, "reasoning", "unsupported_parameter",
                            "reasoning.effort is not supported by this server");
     return 0;
+}
+
+/* {"format":{"type":T,"schema",...}} becomes {"type":T,"json_schema":{"schema",...}} */
+static void add_format(struct str *out, const struct json *text)
+{
+    const struct json *format = json_get(text, "format");
+
+    add_pair(out, "text", text, "");
+    if (is_null(format))
+        return;
+    str_add(out, ",\"response_format\":{");
+    if (json_get(format, "type"))
+        add_pair(out, "type", json_get(format, "type"), ",");
+    str_add(out, "\"json_schema\":{");
+    if (json_get(format, "schema"))
+        add_pair(out, "schema", json_get(format, "schema"), "");
+    str_add(out, "}}");
+}
+
+/* {"type":"function","name":N} becomes {"type":"function","function":{"name":N}} */
+static void add_choice(struct str *out, const struct json *choice)
+{
+    if (!is_text(json_get(choice, "type"), "function") || !json_get(choice, "name")) {
+        add_pair(out, "tool_choice", choice, "");
+        return;
+    }
+    str_add(out, "\"tool_choice\":{\"type\":\"function\",\"function\":{");
+    add_pair(out, "name", json_get(choice, "name"), "}}");
 }
 
 int responses_rewrite(struct str *out, const struct json *root, struct openai_error *e)
@@ -208,12 +233,17 @@ int responses_rewrite(struct str *out, const struct json *root, struct openai_er
         if (check(j, e) < 0)
             return -1;
         if (!strcmp(j->key, "input") || !strcmp(j->key, "instructions") ||
-            !strcmp(j->key, "messages") || !strcmp(j->key, "max_tokens"))
+            !strcmp(j->key, "messages") || !strcmp(j->key, "max_tokens") ||
+            !strcmp(j->key, "response_format"))
             continue;
         str_addc(out, ',');
         if (!strcmp(j->key, "tools") && j->type == JSON_ARRAY) {
             if (add_tools(out, j, e) < 0)
                 return -1;
+        } else if (!strcmp(j->key, "text")) {
+            add_format(out, j);
+        } else if (!strcmp(j->key, "tool_choice")) {
+            add_choice(out, j);
         } else {
             add_pair(out, strcmp(j->key, "max_output_tokens") ? j->key : "max_tokens",
                      j, "");
@@ -275,10 +305,16 @@ static void add_object(const struct response *r, const char *status, const char 
              ",\"instructions\":null,\"metadata\":{},\"parallel_tool_calls\":%s,"
              "\"previous_response_id\":null,\"store\":false,\"temperature\":null,"
              "\"top_p\":null,\"tool_choice\":\"%s\",\"tools\":[],"
-             "\"text\":{\"format\":{\"type\":\"text\"}},\"truncation\":\"disabled\","
-             "\"output\":[",
+             "\"text\":{\"format\":",
              r->request->one_call ? "false" : "true",
-             r->request->tools ? "auto" : "none");
+             r->request->must_call ? "required"
+             : r->request->tools   ? "auto"
+                                   : "none");
+    if (r->request->grammar)
+        json_print(out, json_get(json_get(r->request->doc.root, "text"), "format"));
+    else
+        str_add(out, "{\"type\":\"text\"}");
+    str_add(out, "},\"truncation\":\"disabled\",\"output\":[");
     str_addn(out, str_text(&r->items), r->items.len);
     str_add(out, "],\"usage\":");
     if (u)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/json.h"
 #include "lib/base/mem.h"
 
 enum state {
@@ -372,4 +371,78 @@ void said_read(struct said *s, const char *text, size_t n, bool end)
     str_addn(&s->held, text, n);
     while (s->held.len && read[s->state](s, end))
         ;
+}
+
+/* ---- calls that have to be made ---- */
+
+/* Appends J, whose references within itself lead to where it stands now: WHERE. */
+static void add_moved(struct str *out, const struct json *j, const char *where)
+{
+    const bool object = j->type == JSON_OBJECT;
+
+    if (j->key && !strcmp(j->key, "$ref") && json_string(j) && *j->text == '#') {
+        struct str ref = { 0 };
+
+        str_addf(&ref, "#%s%s", where, j->text + 1);
+        str_add_jsonn(out, ref.s, ref.len);
+        str_clear(&ref);
+    } else if (!object && j->type != JSON_ARRAY) {
+        json_print(out, j);
+    } else {
+        str_addc(out, object ? '{' : '[');
+        for (const struct json *m = j->first; m; m = m->next) {
+            if (object) {
+                str_add_json(out, m->key);
+                str_addc(out, ':');
+            }
+            add_moved(out, m, where);
+            str_add(out, m->next ? "," : "");
+        }
+        str_addc(out, object ? '}' : ']');
+    }
+}
+
+/* A call of the function F as an object, which stands at WHERE. */
+static void add_tool(struct str *out, const struct json *f, const char *arguments,
+                     const char *where)
+{
+    const struct json *parameters = json_get(f, "parameters");
+    char *at = str_dupf("%s/properties/%s", where, arguments);
+
+    str_add(out, "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":");
+    json_print(out, json_get(f, "name"));
+    str_addf(out, "},\"%s\":", arguments);
+    if (parameters && parameters->first)
+        add_moved(out, parameters, at);
+    else
+        str_add(out, "{\"type\":\"object\"}");
+    str_addf(out, "},\"required\":[\"name\",\"%s\"],\"additionalProperties\":false}",
+             arguments);
+    free(at);
+}
+
+void said_forced(enum said_calls calls, const struct json *tools, const char *name,
+                 struct str *schema, const char **before, const char **after)
+{
+    const bool listed = calls == SAID_MISTRAL;
+    const char *arguments = calls == SAID_LLAMA ? "parameters" : "arguments";
+    size_t n = 0;
+
+    *before = calls == SAID_HERMES ? TOOL_CALL : listed ? TOOL_CALLS : NULL;
+    *after = calls == SAID_HERMES ? END_CALL : NULL;
+    str_add(schema, listed
+                        ? "{\"type\":\"array\",\"minItems\":1,\"maxItems\":1,\"items\":"
+                          "{\"anyOf\":["
+                        : "{\"anyOf\":[");
+    for (const struct json *t = tools->first; t; t = t->next) {
+        const struct json *f = json_get(t, "function");
+        char *where = str_dupf("%s/anyOf/%zu", listed ? "/items" : "", n);
+
+        if (!name || !strcmp(json_string(json_get(f, "name")), name)) {
+            str_add(schema, n++ ? "," : "");
+            add_tool(schema, f, arguments, where);
+        }
+        free(where);
+    }
+    str_add(schema, listed ? "]}}" : "]}");
 }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/base/json.h"
 #include "lib/base/str.h"
 
 enum said_calls { SAID_NO_CALLS, SAID_HERMES, SAID_LLAMA, SAID_MISTRAL };
@@ -51,6 +52,12 @@ void said_init(struct said *s, const struct said_form *form);
 void said_clear(struct said *s);
 /* Reads TEXT[n], which follows; END: nothing more does. */
 void said_read(struct said *s, const char *text, size_t n, bool end);
+
+/* What a model says that calls NAME (NULL: any) of the list TOOLS, once: *SCHEMA
+ * becomes a JSON schema, before and after which stand *BEFORE and *AFTER (NULL:
+ * nothing). */
+void said_forced(enum said_calls calls, const struct json *tools, const char *name,
+                 struct str *schema, const char **before, const char **after);
 
 /* The marks of a form, which a tokenizer must not leave out: NULL-terminated. */
 const char *const *said_marks(enum said_calls calls);

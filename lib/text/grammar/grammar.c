@@ -114,7 +114,9 @@ static uint32_t framed(struct terms *t, struct vocabulary *v, uint32_t body,
     if (frame->before)
         body = terms_cat(t, mark(t, frame->before), body);
     if (frame->after)
-        body = terms_cat(t, body, mark(t, frame->after));
+        body = terms_cat(t, body,
+                         terms_cat(t, terms_optional(t, terms_range(t, '\n', '\n')),
+                                   mark(t, frame->after)));
     if (frame->thinks)
         return terms_cat(t, thoughts(t, v), terms_cat(t, spaces(t), body));
     if (frame->may_think)

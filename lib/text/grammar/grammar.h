@@ -18,7 +18,7 @@ struct grammar;
 
 /* What stands around the text of a schema. */
 struct grammar_frame {
-    const char *before, *after; /* or NULL: nothing */
+    const char *before, *after; /* or NULL: nothing; before AFTER a line may end */
     bool thinks;    /* the text begins in thoughts, which "</think>" ends, */
     bool may_think; /* or may have some in <think> and </think> */
 };

@@ -158,12 +158,13 @@ static uint32_t any_of_type(const struct maker *m, enum type type)
 static void make_basics(struct maker *m)
 {
     struct terms *t = m->t;
-    const uint32_t blank = terms_alt(t, literal(m, " "), literal(m, "\t"));
     uint32_t any = TERM_NONE;
 
     m->unit = string_unit(t);
     m->string = quoted(m, terms_repeat(t, m->unit, 0, TERMS_MANY));
-    m->space = terms_cat(t, literal(m, "\n"), terms_repeat(t, blank, 0, 24));
+    m->space = terms_alt(t, terms_repeat(t, literal(m, " "), 0, 24),
+                         terms_repeat(t, literal(m, "\t"), 0, 8));
+    m->space = terms_cat(t, literal(m, "\n"), m->space);
     m->space = terms_optional(t, terms_alt(t, m->space, literal(m, " ")));
     m->comma = terms_cat(t, literal(m, ","), m->space);
     m->value = terms_rule(t);

@@ -49,7 +49,7 @@ struct terms {
     size_t nrows, cap_rows;
     unsigned deep;
     size_t work;
-    const char *failed;
+    _Atomic(const char *) failed; /* which other threads may ask */
 };
 
 /* ---- making terms ---- */

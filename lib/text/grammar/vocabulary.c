@@ -127,6 +127,14 @@ static size_t plain_characters(const char *text, size_t n)
     return count;
 }
 
+/* A token for a byte that no text has is not to be taken for the mark of others. */
+static bool has_mark(const struct str *bytes)
+{
+    return bytes->len && (bytes->len == 1 ? *bytes->s == VOCABULARY_MARK
+                                          : memchr(bytes->s + 1, VOCABULARY_MARK,
+                                                   bytes->len - 1) != NULL);
+}
+
 static void read_tokens(struct vocabulary *v)
 {
     enum { LONGEST = 4095 };
@@ -140,7 +148,7 @@ static void read_tokens(struct vocabulary *v)
         str_reset(&one);
         if (tokenizer_piece(v->t, (uint32_t)i, &len) &&
             tokenizer_bytes(v->t, (uint32_t)i, &one, VOCABULARY_MARK) &&
-            one.len <= LONGEST)
+            one.len <= LONGEST && !has_mark(&one))
             str_addn(&v->text, str_text(&one), one.len);
     }
     v->at[v->n] = v->text.len;
