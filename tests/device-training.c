@@ -44,13 +44,23 @@ static int take(struct made *m, const struct parameters *p, const float *x, uint
     return p->ops->copy_out(p->device, m->x + m->n - n, x, (size_t)n * sizeof(*x), err);
 }
 
+/* Adds this rank's sums of gradients. */
+static int take_sums(struct made *m, const struct parameters *p, struct err *err)
+{
+    for (int i = 0; i < p->program->nweights; i++)
+        if (p->row[i].count && take(m, p, p->row[i].sum, p->row[i].count, err) < 0)
+            return -1;
+    return 0;
+}
+
 static int take_all(struct made *m, const struct parameters *p, struct err *err)
 {
-    int ret = take(m, p, p->weight, p->n, err);
+    const bool part = parameters_gathers(p);
+    int ret = take(m, p, part ? p->own : p->weight, part ? p->owned : p->n, err);
 
     for (int k = 0; k < p->slots && ret == 0; k++)
         ret = take(m, p, p->slot[k], p->owned, err);
-    return ret == 0 ? take(m, p, p->gradient + p->first, p->owned, err) : -1;
+    return ret == 0 ? take_sums(m, p, err) : -1;
 }
 
 static void add_number(struct made *m, double x)
@@ -210,6 +220,12 @@ static const struct {
       OPTIMIZER_ADAMW, 1 },
     { "gpt-oss", "dp 2 with slices, which share the state", 1, 2, 1, false, false,
       OPTIMIZER_MOMENTUM, 1 },
+    { "llama-groups", "dp 2, which share weights, and tp 2", 2, 2, 1, false, false,
+      OPTIMIZER_ADAMW, 3 },
+    { "gpt-oss", "dp 2 in a tree, which share weights", 1, 2, 1, true, true,
+      OPTIMIZER_SGD, 3 },
+    { "gpt2-hub", "dp 2, which share sums, and pp 2, which share a tensor", 1, 2, 2,
+      false, false, OPTIMIZER_MOMENTUM, 2 },
     { "gpt-oss", "one rank with slices", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
 };
 
@@ -302,6 +318,7 @@ static int run_store(const struct job *job, const struct backend *ops,
     const int coord[MESH_NAXES] = { 0 };
     struct engine_groups groups = { .across = 1 };
     struct comm *self = comm_self_open();
+    const struct gradients_replicas replicas = { .sharing = self };
     struct optimizer o = { .options = { .kind = job->optimizer,
                                         .beta1 = 0.9,
                                         .beta2 = 0.99,
@@ -322,7 +339,7 @@ static int run_store(const struct job *job, const struct backend *ops,
             0 ||
         parameters_find_shared(&p, self, err) < 0 ||
         (job->c->drawn && init_parameters(&p, 5, err) < 0) ||
-        gradients_open(&g, &p, &groups, self, 3, err) < 0)
+        gradients_open(&g, &p, &groups, replicas, 3, err) < 0)
         goto out;
     ret = take(m, &p, p.weight, p.n, err);
     m->weights = m->n;
@@ -351,8 +368,10 @@ static int check_owners(const struct job *job, const struct made *all, struct er
     int ret = 0;
 
     for (int r = 0; r < OWNERS && ret == 0; r++)
-        ret = run_store(job, how->ops, (struct parameters_owner){ r, OWNERS }, &part[r],
-                        err);
+        ret = run_store(
+            job, how->ops,
+            (struct parameters_owner){ .rank = r, .size = OWNERS, .tree = true },
+            &part[r], err);
     for (size_t i = 0; i < all->weights && ret == 0; i++) {
         float whole = all->x[all->updated + i];
         int updated = 0, left = 0;

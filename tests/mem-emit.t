@@ -136,7 +136,6 @@ while read -r said options; do
     err_has "tp-run train cannot run the fastest layout: $(printf '%s' "$said" | tr _ ' ')" "which is told"
     ok "and nothing is written" test ! -s out
 done << 'END'
---zero_1 --mesh dp=2 --zero 2
 --mesh_sp=1 --mesh sp=2
 it_trains_all --lora 8 --mesh tp=2 --zero 0 --recompute none
 it_has_adamw,_sgd_and_momentum --optimizer lion --mesh tp=2 --zero 0 --recompute none

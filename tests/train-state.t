@@ -106,28 +106,38 @@ ok "of each rank" test "$(grep -c '"type":"memory"' err)" = 2
 ok "gradients as many as weights" test "$(bytes_of gradients 1)" = "$(bytes_of weights 1)"
 ok "and twice as many moments" test "$(bytes_of optimizer 1)" = $((2 * $(bytes_of weights 1)))
 
-# ---- ZeRO: replicas share the optimizer's state ----
+# ---- ZeRO: replicas share the optimizer's state, sums of gradients, weights ----
 
-# both NAME OPTION... - without and with --zero 1
-both() {
+# alike NAME STAGES OPTION... - checkpoints of these stages of ZeRO have the same bits
+alike() {
     name=$1
-    shift
-    rm -rf zero0 zero1
-    train --steps 3 --save-every 2 "$@" -o zero0
-    train --steps 3 --save-every 2 --zero 1 "$@" -o zero1
-    ok "ZeRO 1 changes no bit: $name" sh -c "test -s zero1/step-000003/checkpoint.json" &&
-        ok "nor of a checkpoint's state: $name" same_files zero0/step-000003 zero1/step-000003
+    stages=$2
+    shift 2
+    for stage in $stages; do
+        rm -rf "zero$stage"
+        train --steps 3 --save-every 2 --zero "$stage" "$@" -o "zero$stage"
+    done
+    for stage in ${stages#* }; do
+        ok "ZeRO $stage has the bits of ZeRO ${stages%% *}: $name" test -s "zero$stage/step-000003/checkpoint.json" &&
+            ok "and those of its state: $name" same_files "zero${stages%% *}/step-000003" "zero$stage/step-000003"
+    done
 }
-both "dp 2" --dp 2 "$model"
-both "dp 4 with momentum" --dp 4 --optimizer momentum "$model"
-both "dp 2 and a tied table on two stages" --dp 2 --pp 2 "$data/models/gpt2-awkward"
-both "dp 2 where ranks of tp have a KV head in common and other shards" --dp 2 --tp 3 --clip 0.1 "$data/models/gemma3"
-both "dp 2, experts" --dp 2 --tp 2 "$data/models/mixtral"
-both "dp 2 in a tree" --dp 2 --deterministic "$model"
+alike "dp 2" "0 1" --dp 2 "$model"
+alike "dp 2" "2 3" --dp 2 "$model"
+alike "dp 2 in a tree" "0 1 2 3" --dp 2 --deterministic "$model"
+alike "dp 4, one micro-batch a replica, with momentum" "0 1 3" --dp 4 --optimizer momentum "$model"
+alike "dp 2 and a tied table on two stages" "0 1 2 3" --dp 2 --pp 2 --micro-batch 2 "$data/models/gpt2-awkward"
+alike "dp 2 where ranks of tp have a KV head in common and other shards" "0 1 3" --dp 2 --tp 3 --clip 0.1 --micro-batch 2 "$data/models/gemma3"
+alike "dp 2, experts, evaluations" "0 1 3" --dp 2 --tp 2 --micro-batch 2 --eval-fraction 0.2 --eval-every 2 "$data/models/mixtral"
+alike "an adapter" "0 3" --dp 2 --micro-batch 2 --lora 4 "$model"
+alike "recomputation and dropout" "0 3" --dp 2 --micro-batch 2 --recompute full --dropout 0.1 "$model"
+alike "pairs of four replicas share, an average" "1 2 3" --dp 4 --hsdp 2 --ema 0.9 --init "$model"
+train --steps 3 --save-every 2 --dp 4 --ema 0.9 --init -o whole "$model"
+ok "as many as share nothing" same_files whole/step-000003 zero3/step-000003
 
 # a run goes from any stage and layout to any other
 train --steps 3 --save-every 2 --deterministic -o steady "$model"
-for way in '--dp 2 --zero 1|--dp 1' '--dp 1|--dp 4 --zero 1' '--dp 4 --zero 1|--dp 2 --zero 1' '--dp 2 --zero 1|--dp 2'; do
+for way in '--dp 2 --zero 1|--dp 1' '--dp 1|--dp 4 --zero 3' '--dp 4 --zero 3|--dp 2 --zero 1' '--dp 2 --zero 2|--dp 4 --zero 3 --hsdp 2' '--dp 2 --zero 3|--dp 2'; do
     rm -rf moves
     # shellcheck disable=SC2086 # words are wanted
     train --steps 3 --save-every 2 --deterministic ${way%|*} -o moves "$model"
@@ -137,19 +147,30 @@ for way in '--dp 2 --zero 1|--dp 1' '--dp 1|--dp 4 --zero 1' '--dp 4 --zero 1|--
     status_is 0 "a run of ${way%|*} goes on with ${way#*|}"
     ok "to the same bits" same_files steady/step-000003 moves/step-000003
 done
-run train --steps 1 --save-every 0 --zero 2 "$model"
-status_is 2 "stage 2 is not there"
-err_has "--zero 2: expected 0 or 1" "which is said"
+run train --steps 1 --save-every 0 --zero 4 "$model"
+status_is 2 "there is no stage 4"
+err_has "--zero 4: no stage from 0 to 3" "which is said"
+run train --steps 1 --save-every 0 --zero 3 --dp 4 --hsdp 3 "$model"
+status_is 2 "replicas share in groups of equal size"
+err_has "--hsdp 3: does not divide dp 4" "which is said"
 
 # what each rank keeps, to the byte
-for layout in "--dp 2" "--dp 4 --tp 2" "--dp 2 --pp 2"; do
+
+# parts GATHERED - weights, what is gathered of them, gradients and optimizer of each line
+parts() {
+    awk -v gathered="$1" 'function of(name) {
+        return match($0, "\"" name "\":[0-9]+") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0 : 0
+    }
+    of("optimizer") { print of("weights"), of(gathered), of("gradients"), of("optimizer") }' | sort -u
+}
+for layout in "--zero 1 --dp 2" "--zero 1 --dp 4 --tp 2" "--zero 2 --dp 2 --pp 2" "--zero 3 --dp 4" "--zero 3 --dp 4 --hsdp 2"; do
     # shellcheck disable=SC2086 # words are wanted
-    run train --steps 1 --save-every 0 --pack none --zero 1 $layout --report-memory "$data/models/llama-gqa"
-    sed -n 's/.*"optimizer":\([0-9]*\).*/\1/p' err | sort > kept
+    run train --steps 1 --save-every 0 --pack none $layout --report-memory "$data/models/llama-gqa"
+    parts gathered_weights < err > kept
     # shellcheck disable=SC2086 # words are wanted
-    mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 --zero 1 $layout --schedule 1f1b --json \
-        "$data/models/llama-gqa" | tr '{' '\n' | sed -n 's/.*"optimizer":\([0-9]*\).*/\1/p' | sort -u > foretold
-    ok "mem-estimate foretells the state of every rank of $layout" sh -c "test -s kept && sort -u kept | cmp - foretold"
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 $layout --schedule 1f1b --json \
+        "$data/models/llama-gqa" | tr '{' '\n' | parts comm > foretold
+    ok "mem-estimate foretells the state of every rank of $layout" sh -c "test -s kept && cmp kept foretold"
 done
 
 done_testing

@@ -98,9 +98,12 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
     }
     if (backend_cpu.open(&r->device, job->threads, 0, err) < 0 ||
         parameters_open(&r->params, job->c, r->program, &backend_cpu, r->device,
-                        OPTIMIZER_SGD, (struct parameters_owner){ 0, 1 }, err) < 0 ||
+                        OPTIMIZER_SGD, (struct parameters_owner){ .size = 1 },
+                        err) < 0 ||
         parameters_find_shared(&r->params, r->groups.pipe, err) < 0 ||
-        gradients_open(&r->gradients, &r->params, &r->groups, r->alone, 0, err) < 0 ||
+        gradients_open(&r->gradients, &r->params, &r->groups,
+                       (struct gradients_replicas){ .sharing = r->alone }, 0,
+                       err) < 0 ||
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
                     &r->groups, &limits, err) < 0)
         return -1;

@@ -116,7 +116,7 @@ static int draw_rank(struct whole *w, struct checkpoint *c, const struct mesh *m
         return -1;
     if (backend_cpu.open(&device, 1, 0, err) == 0 &&
         parameters_open(&p, c, program, &backend_cpu, device, OPTIMIZER_SGD,
-                        (struct parameters_owner){ 0, 1 }, err) == 0) {
+                        (struct parameters_owner){ .size = 1 }, err) == 0) {
         ret = init_parameters(&p, seed, err);
         for (int i = 0; i < program->nweights && ret == 0; i++) {
             size_t t = program->weight[i].tensor;

@@ -69,7 +69,6 @@ static int check_training(const struct script *s, struct err *err)
     } refused[] = {
         { p->mesh.size[MESH_SP] > 1 || p->mesh.size[MESH_EP] > 1,
           "--mesh sp=1,ep=1 plans without" },
-        { p->zero > 1, "--zero 1 plans without" },
         { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },

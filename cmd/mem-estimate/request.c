@@ -901,7 +901,8 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out, "%s\n", e.text);
     if (r->memory.train && r->memory.offload == OFFLOAD_PARAMS && r->memory.zero < 3)
         str_addf(&out, "--offload params: needs --zero 3\n");
-    if (r->memory.train && r->memory.zero == 2 && r->memory.mesh.size[MESH_PP] > 1)
+    if (r->memory.train && r->memory.zero == 2 && r->memory.mesh.size[MESH_PP] > 1 &&
+        r->memory.framework != FRAMEWORK_TP_RUN)
         str_addf(&out,
                  "--zero 2: gradients cannot stay sharded over the micro-batches of "
                  "a pipeline\n");

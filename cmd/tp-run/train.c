@@ -180,8 +180,11 @@ static int parse_words(struct request *r, struct err *err)
                        "--epochs and --steps: one of them says how long to train");
     if (r->recompute && recompute_parse(&o->recompute, r->recompute, err) < 0)
         return -1;
-    if (o->zero < 0 || o->zero > 1)
-        return err_set(err, ERR_USAGE, "--zero %d: expected 0 or 1", o->zero);
+    if (o->zero < 0 || o->zero > 3)
+        return err_set(err, ERR_USAGE, "--zero %d: no stage from 0 to 3", o->zero);
+    if (o->hsdp && !o->zero)
+        return err_set(err, ERR_USAGE, "--hsdp %d: nothing is shared without --zero",
+                       o->hsdp);
     if (r->stop_after && !parse_duration(r->stop_after, &o->stop_after))
         return err_set(err, ERR_USAGE,
                        "--stop-after: expected a time such as 3h50m, not '%s'",
@@ -968,6 +971,8 @@ static int check_shares(struct request *r, struct err *err)
 
     if (check_optimizer(r, err) < 0 || derive_global(r, err) < 0)
         return -1;
+    if (o->hsdp && dp % o->hsdp)
+        return err_set(err, ERR_USAGE, "--hsdp %d: does not divide dp %d", o->hsdp, dp);
     if (r->continues && r->t.micro_before != o->micro && trainer_balances(&o->terms))
         return err_set(err, ERR_USAGE,
                        "--micro-batch %d: the run in %s was begun with %d, over whose "
@@ -1166,6 +1171,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT", NULL, NULL, NULL },
         { OPT_INT, '\0', "zero", &o->zero, "STAGE", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "hsdp", &o->hsdp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, 'o', "output", &out, "RUN",

@@ -400,9 +400,9 @@ static int run_steps(struct work *w, struct err *err)
 /* Bytes of this rank's weights, gradients, optimizer state and activations. */
 static double count_bytes(const struct trainer *t)
 {
-    static const char *const parts[] = { "weights",       "gradients",   "optimizer",
-                                         "gradient_sums", "activations", "exchange",
-                                         "kv_cache" };
+    static const char *const parts[] = { "weights",   "gathered_weights", "gradients",
+                                         "optimizer", "gradient_sums",    "activations",
+                                         "exchange",  "kv_cache" };
     struct ledger list = { 0 };
     uint64_t bytes = 0;
 
@@ -428,6 +428,7 @@ static int open_work(struct work *w, struct err *err)
         .recompute = o->recompute,
         .frozen = (enum weights_form)o->frozen,
         .zero = o->zero,
+        .hsdp = o->hsdp,
         .dropout = o->dropout,
         .seed = o->seed,
         .terms = o->terms,

@@ -8,6 +8,7 @@
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
 #include "lib/program/pass-reverse.h"
+#include "lib/program/units.h"
 #include "lib/run/adapter.h"
 
 enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
@@ -20,8 +21,8 @@ int reversed_slots(const struct memory_options *o)
 bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
-           o->zero <= 1 && o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE &&
-           o->chunks <= 1 && !o->sequence_parallel && !o->freeze && !o->eager &&
+           o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE && o->chunks <= 1 &&
+           !o->sequence_parallel && !o->freeze && !o->eager &&
            o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
 
@@ -114,6 +115,45 @@ static const struct program *program_at(struct reversed_programs *known,
     return *p;
 }
 
+/* Elements of f32 that a rank has for its trained weights. */
+struct trained {
+    uint64_t weights, gathered, gradients, slots;
+};
+
+/* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
+ * stage of ZeRO of O. */
+static struct trained count_trained(const struct program *p, const bool *trains,
+                                    const struct memory_options *o,
+                                    const int coord[MESH_NAXES])
+{
+    const int dp = o->mesh.size[MESH_DP];
+    const int size = !o->zero ? 1 : o->hsdp && o->hsdp < dp ? o->hsdp : dp;
+    const int stage = size > 1 ? o->zero : 0;
+    uint64_t all = 0, summed = 0;
+    struct unit_stays reads, makes;
+    struct trained t = { 0 };
+    struct units u;
+
+    units_find(&u, p, trains);
+    units_reads(&reads, &u, p);
+    units_makes(&makes, &u, p);
+    for (int i = 0; i < u.n; i++) {
+        uint64_t first, n;
+
+        optimizer_range(u.v[i].n, coord[MESH_DP] % size, size, &first, &n);
+        t.slots += n;
+        all += u.v[i].n;
+        summed += u.v[i].summed ? u.v[i].n : 0;
+    }
+    t.weights = stage >= 3 ? t.slots : all;
+    t.gathered = stage >= 3 ? reads.room : 0;
+    t.gradients = stage >= 2 ? t.slots + makes.room + summed : all;
+    units_clear(&u);
+    unit_stays_clear(&reads);
+    unit_stays_clear(&makes);
+    return t;
+}
+
 int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                   const struct model *m, const struct memory_options *o,
                   const int coord[MESH_NAXES], struct err *err)
@@ -122,7 +162,9 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
     };
     struct tally sum[MEMORY_CATEGORIES] = { 0 };
-    uint64_t *offset, arena = 0, weights = 0, trained = 0, first, owned;
+    uint64_t *offset, arena = 0, weights = 0;
+    struct trained trained;
+    bool *trains;
     const struct program *p = program_at(known, m, o, coord, err);
     enum dtype stored = DTYPE_F32;
     bool ok;
@@ -130,26 +172,26 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     if (!p)
         return -1;
     model_config_dtype(m, &stored);
+    trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
     for (int i = 0; i < p->nweights; i++) {
         const struct weight *w = &p->weight[i];
         uint64_t n = w->rows * w->cols;
-        bool trains = o->lora_rank ? w->adapter > 0 : !m->tensor[w->tensor].frozen;
 
-        /* a matrix that is not trained stays as it is stored */
-        weights += n * (trains || w->rows == 1 ? sizeof(float)
-                                               : (uint64_t)dtype_bits(stored) / 8);
-        trained += trains ? n : 0;
+        trains[i] = o->lora_rank ? w->adapter > 0 : !m->tensor[w->tensor].frozen;
+        if (!trains[i]) /* a matrix stays as it is stored */
+            weights +=
+                n * (w->rows == 1 ? sizeof(float) : (uint64_t)dtype_bits(stored) / 8);
     }
-    owned = trained;
-    if (o->zero)
-        optimizer_range(trained, coord[MESH_DP], o->mesh.size[MESH_DP], &first, &owned);
+    trained = count_trained(p, trains, o, coord);
+    free(trains);
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
     ok = program_arena(p, most, offset, &arena);
     free(offset);
-    tally_add(&sum[MEMORY_WEIGHTS], weights);
-    tally_add(&sum[MEMORY_GRADIENTS], trained * sizeof(float));
+    tally_add(&sum[MEMORY_WEIGHTS], weights + trained.weights * sizeof(float));
+    tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
+    tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
     tally_add(&sum[MEMORY_OPTIMIZER],
-              owned * sizeof(float) * (uint64_t)reversed_slots(o));
+              trained.slots * sizeof(float) * (uint64_t)reversed_slots(o));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++)
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);

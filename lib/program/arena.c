@@ -6,44 +6,8 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/program/gaps.h"
 #include "lib/program/program.h"
-
-struct block {
-    uint64_t start, size;
-    int last; /* the memory is free after this instruction */
-};
-
-struct blocks {
-    struct block *v; /* sorted by start */
-    size_t n, cap;
-};
-
-static void free_before(struct blocks *b, int inst)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < b->n; i++)
-        if (b->v[i].last >= inst)
-            b->v[n++] = b->v[i];
-    b->n = n;
-}
-
-/* Allocates SIZE bytes in the lowest gap that holds them; returns their offset. */
-static uint64_t take(struct blocks *b, uint64_t size, int last)
-{
-    uint64_t start = 0;
-    size_t at = 0;
-
-    while (at < b->n && b->v[at].start - start < size) {
-        start = b->v[at].start + b->v[at].size;
-        at++;
-    }
-    b->v = xgrow(b->v, &b->cap, b->n + 1, sizeof(*b->v));
-    for (size_t i = b->n++; i > at; i--)
-        b->v[i] = b->v[i - 1];
-    b->v[at] = (struct block){ start, size, last };
-    return start;
-}
 
 uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_MOST])
@@ -75,17 +39,17 @@ static bool value_bytes(const struct program *p, const struct value *v,
 
 /* Places value V, made by instruction I; *total is the end of the arena so far.  False
  * on overflow. */
-static bool place(struct blocks *live, const struct program *p, int v, int i,
+static bool place(struct gaps *live, const struct program *p, int v, int i,
                   const uint64_t most[ROWS_MOST], uint64_t *offset, uint64_t *total)
 {
     uint64_t size, end;
 
     if (p->value[v].kept || p->value[v].gradient || p->value[v].inside)
         return true;
-    free_before(live, i);
+    gaps_free_before(live, i);
     if (!value_bytes(p, &p->value[v], most, &size))
         return false;
-    offset[v] = take(live, size, p->value[v].last);
+    offset[v] = gaps_take(live, size, p->value[v].last);
     if (!mem_add(&end, offset[v], size))
         return false;
     if (end > *total)
@@ -96,7 +60,7 @@ static bool place(struct blocks *live, const struct program *p, int v, int i,
 bool program_arena(const struct program *p, const uint64_t most[ROWS_MOST],
                    uint64_t *offset, uint64_t *bytes)
 {
-    struct blocks live = { 0 };
+    struct gaps live = { 0 };
     uint64_t total = 0;
     bool ok = true;
 
@@ -116,7 +80,7 @@ bool program_arena(const struct program *p, const uint64_t most[ROWS_MOST],
         else if (i < p->ninsts && ok)
             ok = place(&live, p, p->inst[i].dst, i, most, offset, &total);
     }
-    free(live.v);
+    gaps_clear(&live);
     *bytes = total;
     return ok;
 }

@@ -15,6 +15,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/op.c %D%/op.h \
     %D%/pass.c %D%/pass.h \
     %D%/fuse.h \
+    %D%/gaps.c %D%/gaps.h \
     %D%/pass-adapters.c \
     %D%/pass-boundary.c \
     %D%/pass-fuse.c \
@@ -30,4 +31,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/recompute.c %D%/recompute.h \
     %D%/rotary.c %D%/rotary.h \
     %D%/rows.c %D%/rows.h \
-    %D%/rules.c
+    %D%/rules.c \
+    %D%/units.c %D%/units.h

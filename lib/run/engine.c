@@ -52,6 +52,8 @@ struct engine {
     bool records_not; /* some rank of them cannot record */
     void (*see)(void *arg, int part); /* or NULL */
     void *see_arg;
+    int (*before)(void *arg, int inst, bool over, struct err *err); /* or NULL */
+    void *before_arg;
     int (*settle)(void *arg, struct err *err); /* or NULL */
     void *settle_arg;
 };
@@ -769,6 +771,14 @@ void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
     e->settle_arg = arg;
 }
 
+void engine_follow(struct engine *e,
+                   int (*before)(void *arg, int inst, bool over, struct err *err),
+                   void *arg)
+{
+    e->before = before;
+    e->before_arg = arg;
+}
+
 /* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
@@ -776,6 +786,8 @@ static int run_some(struct engine *e, int first, int end, struct err *err)
 
     for (int i = first; i < end; i++) {
         tell_part(e, i);
+        if (e->before && e->before(e->before_arg, i, false, err) < 0)
+            return -1;
         if (i < part)
             continue;
         part = i + 1 + e->p->inst[i].parts;
@@ -783,7 +795,7 @@ static int run_some(struct engine *e, int first, int end, struct err *err)
             run(e, &e->p->inst[i], err) < 0)
             return -1;
     }
-    return 0;
+    return e->before ? e->before(e->before_arg, end, true, err) : 0;
 }
 
 /* ---- recorded steps ---- */

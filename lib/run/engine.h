@@ -138,6 +138,11 @@ size_t engine_cached_blocks(const struct engine *e);
 /* From now on, call SEE before the first instruction of each part of the model
  * (model_part), and with -1 after the last instruction of a step. */
 void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg);
+/* Calls BEFORE before each instruction, and with OVER at the end of a pass, with the
+ * one behind it: weights may be elsewhere afterwards.  If it fails, the step fails. */
+void engine_follow(struct engine *e,
+                   int (*before)(void *arg, int inst, bool over, struct err *err),
+                   void *arg);
 /* Calls SETTLE at the end of each step; if it fails, the step fails. */
 void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
                    void *arg);

@@ -147,21 +147,24 @@ static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *who
     struct parameters *p = &b->t->parameters;
     const struct parameter *row = e->weight < 0 ? NULL : &p->row[e->weight];
     bool first = p->program->coord[MESH_DP] == 0;
+    const bool all = e->slot < 0 && !parameters_gathers(p);
     struct placing at = { .whole = whole };
     float *host;
     int ret;
 
-    if (!row || (!first && (e->slot < 0 || p->owner.size == 1)))
+    if (!row || p->program->coord[MESH_DP] >= p->owner.size || (!first && all))
         return 0;
-    at.first = e->slot < 0 ? 0 : row->first;
-    at.count = e->slot < 0 ? row->n : row->count;
+    at.first = all ? 0 : row->first;
+    at.count = all ? row->n : row->count;
     if (!at.count)
         return 0;
     host = mem_alloc(at.count * sizeof(float), "a matrix to save", err);
     if (!host)
         return -1;
     ret = p->ops->copy_out(p->device, host,
-                           e->slot < 0 ? row->weight : row->slot[e->slot],
+                           all           ? row->weight
+                           : e->slot < 0 ? row->own
+                                         : row->slot[e->slot],
                            (size_t)at.count * sizeof(float), err);
     at.here = host;
     if (ret == 0)

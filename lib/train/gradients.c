@@ -12,7 +12,7 @@ enum { PIECE = 1 << 15 };
 
 struct finding {
     struct gradients *g;
-    uint64_t at; /* of the weight in the gradients */
+    const struct parameter *row;
     size_t cap;
 };
 
@@ -21,22 +21,22 @@ static void note_owned(void *arg, size_t here, size_t whole, size_t n, bool owne
 {
     struct finding *f = arg;
     struct gradients *g = f->g;
-    uint64_t first = f->at + here, from = 0, count = n;
+    const struct parameter *row = f->row;
+    uint64_t first = here > row->first ? here : row->first;
+    uint64_t end =
+        here + n < row->first + row->count ? here + n : row->first + row->count;
+    struct gradients_range *last = g->nowned ? &g->owned[g->nowned - 1] : NULL;
+    const float *sum = row->sum + (first - row->first);
 
     (void)whole;
-    if (g->scattered)
-        parameters_own(g->p, first, n, &from, &count);
-    if (!owned || !count)
+    if (!owned || first >= end)
         return;
-    first += from;
-    n = (size_t)count;
-    if (g->nowned &&
-        g->owned[g->nowned - 1].first + g->owned[g->nowned - 1].n == first) {
-        g->owned[g->nowned - 1].n += n;
+    if (last && last->first + last->n == sum) {
+        last->n += end - first;
         return;
     }
     g->owned = xgrow(g->owned, &f->cap, g->nowned + 1, sizeof(*g->owned));
-    g->owned[g->nowned++] = (struct gradients_range){ first, n };
+    g->owned[g->nowned++] = (struct gradients_range){ sum, end - first };
 }
 
 static void find_owned(struct gradients *g)
@@ -45,10 +45,9 @@ static void find_owned(struct gradients *g)
     struct finding f = { .g = g };
 
     for (int i = 0; i < p->program->nweights; i++) {
-        if (!p->row[i].trained || p->row[i].load)
-            continue;
-        f.at = (uint64_t)(p->row[i].gradient - p->gradient);
-        parameters_runs(p, i, note_owned, &f);
+        f.row = &p->row[i];
+        if (f.row->count && !f.row->load)
+            parameters_runs(p, i, note_owned, &f);
     }
 }
 
@@ -72,16 +71,19 @@ static uint64_t at_most(uint64_t n)
     return n < PIECE ? n : PIECE;
 }
 
+static bool is_staged(const struct gradients *g)
+{
+    const struct gradients_replicas *r = &g->replicas;
+
+    return link_is_staged(&g->link, r->sharing) || link_is_staged(&g->link, r->across);
+}
+
 /* Finds the largest exchange that needs room, and what of it goes through the host. */
 static void plan_room(struct gradients *g)
 {
     const struct engine_groups *groups = g->groups;
-    uint64_t staged = 0;
+    uint64_t staged = is_staged(g) ? at_most(g->p->trained) : 0;
 
-    if (g->level && g->data->size > 1)
-        g->nroom = at_most(g->p->trained);
-    if (link_is_staged(&g->link, g->data))
-        staged = at_most(g->p->owner.size > 1 ? g->p->n : g->p->trained);
     for (int i = 0; i < g->p->program->nweights; i++) {
         uint64_t n = is_summed(g, i) ? parameters_whole(g->p, i)
                      : is_tied(g, i) ? at_most(g->p->row[i].n)
@@ -103,8 +105,8 @@ static int make_tree(struct gradients *g, int levels, struct err *err)
 
     g->level = xcalloc((size_t)levels + 1, sizeof(*g->level));
     g->levels = levels;
-    for (int i = 0; i < levels; i++) {
-        g->level[i] = p->ops->alloc(p->device, p->trained * sizeof(float),
+    for (int i = 0; i < levels && g->sums; i++) {
+        g->level[i] = p->ops->alloc(p->device, g->sums * sizeof(float),
                                     "gradients of micro-batches", err);
         if (!g->level[i])
             return -1;
@@ -112,23 +114,88 @@ static int make_tree(struct gradients *g, int levels, struct err *err)
     return 0;
 }
 
-int gradients_open(struct gradients *g, struct parameters *p,
-                   const struct engine_groups *groups, struct comm *data, int levels,
-                   struct err *err)
+/* Makes the room for the gradients of units, and those of units that are summed over
+ * the tensor group at the end of a step. */
+static int make_rooms(struct gradients *g, struct err *err)
 {
-    const float *base;
+    struct parameters *p = g->p;
 
-    *g = (struct gradients){ .p = p, .groups = groups, .data = data };
-    g->scattered = p->owner.size > 1 && !levels;
+    units_makes(&g->makes, &p->units, p->program);
+    for (int u = 0; u < p->units.n; u++)
+        g->napart += p->units.v[u].summed ? p->units.v[u].n : 0;
+    if (g->makes.room) {
+        g->made =
+            p->ops->alloc(p->device, g->makes.room * sizeof(float), "gradients", err);
+        if (!g->made)
+            return -1;
+    }
+    if (g->napart) {
+        g->apart =
+            p->ops->alloc(p->device, g->napart * sizeof(float), "gradients", err);
+        if (!g->apart)
+            return -1;
+    }
+    return 0;
+}
+
+/* The numbers of unit U, which begin at X. */
+static void aim(struct gradients *g, int u, float *x)
+{
+    const struct parameters *p = g->p;
+    const struct weight_unit *unit = &p->units.v[u];
+
+    for (int i = unit->first; i < unit->end; i++)
+        if (p->units.of[i] == u)
+            g->into[i] = x + (p->row[i].at - unit->at);
+}
+
+/* Finds where the engine adds. */
+static void find_into(struct gradients *g)
+{
+    const struct parameters *p = g->p;
+    float *whole = g->level && !g->scattered ? g->level[0] : p->gradient;
+    uint64_t apart = 0;
+
+    for (int u = 0; u < p->units.n && !parameters_sums_late(p); u++)
+        aim(g, u, whole + p->units.v[u].at);
+    for (int k = 0; k < g->makes.n; k++)
+        aim(g, g->makes.v[k].unit, g->made + g->makes.v[k].at);
+    for (int u = 0; u < p->units.n && parameters_sums_late(p); u++)
+        if (p->units.v[u].summed) {
+            aim(g, u, g->apart + apart);
+            apart += p->units.v[u].n;
+        }
+}
+
+/* Stages exchange their ranges of a tied weight: it must be dealt alone. */
+static int check_tied(const struct gradients *g, struct err *err)
+{
+    const struct parameters *p = g->p;
+
+    for (int i = 0; i < p->program->nweights && g->scattered; i++)
+        if (is_tied(g, i) && p->units.v[p->units.of[i]].n != p->row[i].n)
+            return err_set(
+                err, ERR_NO,
+                "tensor %s: the first and the last stage have it beside "
+                "others; replicas cannot share it",
+                p->program->model->tensor[p->program->weight[i].tensor].name);
+    return 0;
+}
+
+int gradients_open(struct gradients *g, struct parameters *p,
+                   const struct engine_groups *groups,
+                   struct gradients_replicas replicas, int levels, struct err *err)
+{
+    *g = (struct gradients){ .p = p, .groups = groups, .replicas = replicas };
+    g->scattered = p->owner.size > 1;
+    g->sums = parameters_sums_own(p) ? p->owned : p->trained;
     link_init(&g->link, p->ops, p->device);
     g->link.wires = groups->wires;
     g->into = xcalloc((size_t)p->program->nweights + 1, sizeof(*g->into));
-    if (levels && make_tree(g, levels, err) < 0)
+    if (check_tied(g, err) < 0 || (levels && make_tree(g, levels, err) < 0) ||
+        (parameters_sums_late(p) && make_rooms(g, err) < 0))
         goto fail;
-    base = g->level ? g->level[0] : p->gradient;
-    for (int i = 0; i < p->program->nweights; i++)
-        if (p->row[i].trained)
-            g->into[i] = (float *)base + (p->row[i].gradient - p->gradient);
+    find_into(g);
     find_owned(g);
     plan_room(g);
     if (g->nroom) {
@@ -153,9 +220,12 @@ void gradients_close(struct gradients *g)
         return;
     for (int i = 0; g->level && i < g->levels; i++)
         g->p->ops->release(g->p->device, g->level[i]);
+    g->p->ops->release(g->p->device, g->made);
+    g->p->ops->release(g->p->device, g->apart);
     g->p->ops->release(g->p->device, g->room);
     g->p->ops->release(g->p->device, g->squares);
     link_clear(&g->link);
+    unit_stays_clear(&g->makes);
     free(g->level);
     free(g->into);
     free(g->owned);
@@ -164,64 +234,16 @@ void gradients_close(struct gradients *g)
 
 void gradients_memory(const struct gradients *g, struct ledger *list)
 {
+    ledger_add(list, "gradients", LEDGER_DEVICE,
+               (g->makes.room + g->napart) * sizeof(float));
     ledger_add(list, "gradient_sums", LEDGER_DEVICE,
-               (uint64_t)g->levels * g->p->trained * sizeof(float));
+               (uint64_t)g->levels * g->sums * sizeof(float));
     ledger_add(list, "gradient_exchange", LEDGER_DEVICE,
                g->nroom * sizeof(float) + SQUARES_WORDS * sizeof(*g->squares));
     ledger_add(list, "staging", LEDGER_HOST, link_bytes(&g->link));
 }
 
-/* ---- over micro-batches ---- */
-
-int gradients_begin(struct gradients *g, struct err *err)
-{
-    return g->level ? 0 : parameters_zero(g->p, g->p->gradient, g->p->trained, err);
-}
-
-int gradients_begin_micro(struct gradients *g, struct err *err)
-{
-    return g->level ? parameters_zero(g->p, g->level[0], g->p->trained, err) : 0;
-}
-
-/* Adds the gradients of micro-batch M to those of its neighbours in the tree, the
- * earlier first: level i has the sum of 2^(i-1) micro-batches, the store that of all.
- */
-int gradients_end_micro(struct gradients *g, int m, struct err *err)
-{
-    struct parameters *p = g->p;
-    int level = 1;
-
-    if (!g->level)
-        return 0;
-    for (; m & 1; m >>= 1, level++)
-        if (parameters_add(p, g->level[0], g->level[level], g->level[0], p->trained,
-                           err) < 0)
-            return -1;
-    return p->ops->copy(p->device, level == g->levels ? p->gradient : g->level[level],
-                        g->level[0], p->trained * sizeof(float), err);
-}
-
 /* ---- over replicas ---- */
-
-/* Exchanges N elements at X with rank OTHER of C: X becomes the sum, both ranks adding
- * the lower rank's term first. */
-static int add_other(struct gradients *g, struct comm *c, int other, float *x,
-                     uint64_t n, struct err *err)
-{
-    for (uint64_t at = 0; at < n; at += PIECE) {
-        uint64_t some = at_most(n - at);
-        size_t bytes = (size_t)some * sizeof(float);
-        bool after = other > c->rank;
-        float *own = x + at;
-
-        if (link_send(&g->link, c, own, bytes, other, err) < 0 ||
-            link_receive(&g->link, c, g->room, bytes, other, err) < 0 ||
-            parameters_add(g->p, own, after ? own : g->room, after ? g->room : own,
-                           some, err) < 0)
-            return -1;
-    }
-    return 0;
-}
 
 /* Sums over C, in place.  A sum does not depend on the elements beside it. */
 static int reduce(struct gradients *g, struct comm *c, float *x, uint64_t n,
@@ -239,73 +261,41 @@ static int reduce(struct gradients *g, struct comm *c, float *x, uint64_t n,
     return 0;
 }
 
-/* Numbers of elements [FROM, TO) of the trained that each replica owns. */
-static size_t *shares_dup(const struct gradients *g, uint64_t from, uint64_t to)
+static const size_t *shares_of(const struct gradients *g, int u)
 {
-    size_t *count = xcalloc((size_t)g->data->size, sizeof(*count));
-
-    for (int r = 0; r < g->data->size; r++) {
-        uint64_t first, n;
-
-        optimizer_range(g->p->trained, r, g->data->size, &first, &n);
-        n = first + n < to ? first + n : to;
-        first = first > from ? first : from;
-        count[r] = n > first ? (size_t)(n - first) : 0;
-    }
-    return count;
+    return g->p->share + (size_t)u * (size_t)g->p->owner.size;
 }
 
-/* Sums elements [FROM, TO), each on its owner. */
-static int scatter(struct gradients *g, uint64_t from, uint64_t to, struct err *err)
+/* Sums unit U, at X, each element on its owner. */
+static int scatter(struct gradients *g, int u, float *x, struct err *err)
 {
-    size_t *count;
-    int ret;
+    const struct gradients_replicas *r = &g->replicas;
+    const size_t *share = shares_of(g, u);
+    int ret = 0;
 
-    if (from == to)
+    if (r->sharing->size > 1)
+        ret = link_is_staged(&g->link, r->sharing)
+                  ? reduce(g, r->sharing, x, g->p->units.v[u].n, err)
+                  : link_reduce_scatter(&g->link, r->sharing, x, share, err);
+    return ret == 0 && r->across ? reduce(g, r->across, x + parameters_before(g->p, u),
+                                          share[g->p->owner.rank], err)
+                                 : ret;
+}
+
+/* This rank's sums of unit U, which scatter has made at X, are added to TO[own], or
+ * become those. */
+static int collect(struct gradients *g, int u, const float *x, float *to, bool adds,
+                   struct err *err)
+{
+    struct parameters *p = g->p;
+    const float *own = x + parameters_before(g->p, u);
+    uint64_t n = shares_of(g, u)[p->owner.rank];
+
+    to += p->place[u];
+    if (!n)
         return 0;
-    if (link_is_staged(&g->link, g->data))
-        return reduce(g, g->data, g->p->gradient + from, to - from, err);
-    count = shares_dup(g, from, to);
-    ret = link_reduce_scatter(&g->link, g->data, g->p->gradient + from, count, err);
-    free(count);
-    return ret;
-}
-
-/* A weight whose gradient other ranks of this replica add to has other elements there,
- * or the same ones with other owners: all replicas need all of it. */
-static int scatter_replicas(struct gradients *g, struct err *err)
-{
-    struct parameters *p = g->p;
-    uint64_t at = 0;
-
-    for (int i = 0; i < p->program->nweights; i++) {
-        const struct parameter *row = &p->row[i];
-        uint64_t first = row->trained ? (uint64_t)(row->gradient - p->gradient) : 0;
-
-        if (!is_summed(g, i) && !is_tied(g, i))
-            continue;
-        if (scatter(g, at, first, err) < 0 ||
-            reduce(g, g->data, row->gradient, row->n, err) < 0)
-            return -1;
-        at = first + row->n;
-    }
-    return scatter(g, at, p->trained, err);
-}
-
-/* In rank order, or in a tree. */
-static int sum_replicas(struct gradients *g, struct err *err)
-{
-    struct parameters *p = g->p;
-
-    if (g->scattered)
-        return scatter_replicas(g, err);
-    if (!g->level)
-        return reduce(g, g->data, p->gradient, p->trained, err);
-    for (int bit = 1; bit < g->data->size; bit <<= 1)
-        if (add_other(g, g->data, g->data->rank ^ bit, p->gradient, p->trained, err) <
-            0)
-            return -1;
-    return 0;
+    return adds ? parameters_add(p, to, to, own, n, err)
+                : p->ops->copy(p->device, to, own, n * sizeof(float), err);
 }
 
 /* ---- over the tensor group ---- */
@@ -335,7 +325,7 @@ static int sum_one(struct gradients *g, int i, struct err *err)
 {
     struct parameters *p = g->p;
     uint64_t n = parameters_whole(p, i);
-    struct copying copy = { .g = g, .here = p->row[i].gradient, .err = err };
+    struct copying copy = { .g = g, .here = g->into[i], .err = err };
 
     if (parameters_zero(p, g->room, n, err) < 0)
         return -1;
@@ -347,27 +337,154 @@ static int sum_one(struct gradients *g, int i, struct err *err)
     return copy.ret;
 }
 
+static int sum_tensors(struct gradients *g, struct err *err)
+{
+    for (int i = 0; i < g->p->program->nweights; i++)
+        if (is_summed(g, i) && sum_one(g, i, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- over micro-batches ---- */
+
+int gradients_begin(struct gradients *g, struct err *err)
+{
+    struct parameters *p = g->p;
+
+    if (g->napart && parameters_zero(p, g->apart, g->napart, err) < 0)
+        return -1;
+    if (g->level)
+        return 0;
+    return parameters_sums_late(p) ? parameters_zero(p, p->sum, p->owned, err)
+                                   : parameters_zero(p, p->gradient, p->trained, err);
+}
+
+int gradients_begin_micro(struct gradients *g, struct err *err)
+{
+    struct parameters *p = g->p;
+
+    if (!g->level)
+        return 0;
+    return g->scattered && !parameters_sums_late(p)
+               ? parameters_zero(p, p->gradient, p->trained, err)
+               : parameters_zero(p, g->level[0], g->sums, err);
+}
+
+int gradients_begin_unit(struct gradients *g, const struct unit_stay *s,
+                         struct err *err)
+{
+    return parameters_zero(g->p, g->made + s->at, g->p->units.v[s->unit].n, err);
+}
+
+int gradients_end_unit(struct gradients *g, const struct unit_stay *s, struct err *err)
+{
+    float *x = g->made + s->at;
+
+    return scatter(g, s->unit, x, err) < 0
+               ? -1
+               : collect(g, s->unit, x, g->level ? g->level[0] : g->p->sum, !g->level,
+                         err);
+}
+
+/* Sums the gradients of a micro-batch over replicas, to level 0. */
+static int sum_micro(struct gradients *g, struct err *err)
+{
+    struct parameters *p = g->p;
+
+    if (parameters_sums_late(p))
+        return 0;
+    if (!g->scattered)
+        return reduce(g, g->replicas.sharing, g->level[0], p->trained, err);
+    for (int u = 0; u < p->units.n; u++) {
+        float *x = p->gradient + p->units.v[u].at;
+
+        if (scatter(g, u, x, err) < 0 || collect(g, u, x, g->level[0], false, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Adds the gradients of micro-batch M to those of its neighbours in the tree, the
+ * earlier first: level i has the sum of 2^(i-1) micro-batches, the store that of all.
+ */
+int gradients_end_micro(struct gradients *g, int m, struct err *err)
+{
+    struct parameters *p = g->p;
+    float *store = parameters_sums_own(p) ? p->sum : p->gradient;
+    int level = 1;
+
+    if (!g->level)
+        return 0;
+    if (sum_micro(g, err) < 0)
+        return -1;
+    for (; m & 1; m >>= 1, level++)
+        if (parameters_add(p, g->level[0], g->level[level], g->level[0], g->sums, err) <
+            0)
+            return -1;
+    return p->ops->copy(p->device, level == g->levels ? store : g->level[level],
+                        g->level[0], g->sums * sizeof(float), err);
+}
+
 /* ---- over stages ---- */
 
-/* The gradient of a tied weight is summed over the first and the last stage. */
+/* Exchanges N elements at X with rank OTHER of C: X becomes the sum, both ranks adding
+ * the lower rank's term first. */
+static int add_other(struct gradients *g, struct comm *c, int other, float *x,
+                     uint64_t n, struct err *err)
+{
+    for (uint64_t at = 0; at < n; at += PIECE) {
+        uint64_t some = at_most(n - at);
+        size_t bytes = (size_t)some * sizeof(float);
+        bool after = other > c->rank;
+        float *own = x + at;
+
+        if (link_send(&g->link, c, own, bytes, other, err) < 0 ||
+            link_receive(&g->link, c, g->room, bytes, other, err) < 0 ||
+            parameters_add(g->p, own, after ? own : g->room, after ? g->room : own,
+                           some, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The gradient of a tied weight is summed over the first and the last stage, whose
+ * ranks have the same ranges of it. */
 static int tie_one(struct gradients *g, int i, struct err *err)
 {
     struct comm *pipe = g->groups->pipe;
 
-    return add_other(g, pipe, pipe->rank ? 0 : pipe->size - 1, g->p->row[i].gradient,
-                     g->p->row[i].n, err);
+    return add_other(g, pipe, pipe->rank ? 0 : pipe->size - 1, g->p->row[i].sum,
+                     g->p->row[i].count, err);
+}
+
+/* Without a tree: over the tensor group, then over replicas. */
+static int sum_in_order(struct gradients *g, struct err *err)
+{
+    struct parameters *p = g->p;
+
+    if (sum_tensors(g, err) < 0)
+        return -1;
+    if (!g->scattered)
+        return reduce(g, g->replicas.sharing, p->gradient, p->trained, err);
+    for (int u = 0; u < p->units.n; u++) {
+        const struct weight_unit *unit = &p->units.v[u];
+        float *x =
+            parameters_sums_late(p) ? g->into[unit->first] : p->gradient + unit->at;
+
+        if (parameters_sums_late(p) && !unit->summed)
+            continue;
+        if (scatter(g, u, x, err) < 0 ||
+            (parameters_sums_late(p) && collect(g, u, x, p->sum, true, err) < 0))
+            return -1;
+    }
+    return 0;
 }
 
 int gradients_sum(struct gradients *g, struct err *err)
 {
-    int n = g->p->program->nweights;
-
-    if (sum_replicas(g, err) < 0)
+    if (!g->level && sum_in_order(g, err) < 0)
         return -1;
-    for (int i = 0; i < n; i++)
-        if (is_summed(g, i) && sum_one(g, i, err) < 0)
-            return -1;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < g->p->program->nweights; i++)
         if (is_tied(g, i) && tie_one(g, i, err) < 0)
             return -1;
     return 0;
@@ -385,7 +502,7 @@ int gradients_squares(struct gradients *g, double word[SQUARES_WORDS], struct er
     for (size_t i = 0; i < g->nowned; i++) {
         const struct array_call c = { .n = g->owned[i].n,
                                       .y = g->squares,
-                                      .x = p->gradient + g->owned[i].first };
+                                      .x = g->owned[i].first };
 
         if (parameters_run(p, ARRAY_SQUARES, &c, err) < 0)
             return -1;
@@ -398,53 +515,70 @@ int gradients_squares(struct gradients *g, double word[SQUARES_WORDS], struct er
 
 /* ---- weights ---- */
 
-/* Through the host a piece at a time, the owner's alone not empty. */
-static int spread_pieces(struct gradients *g, size_t *count, struct err *err)
+/* All-gathers X, of unit U, to which this rank gives MINE; through the host a piece at
+ * a time, the owner's alone not empty. */
+static int gather(struct gradients *g, int u, const float *mine, float *x,
+                  struct err *err)
 {
-    float *x = g->p->weight;
+    struct comm *c = g->replicas.sharing;
+    const size_t *share = shares_of(g, u);
+    size_t *some;
     int ret = 0;
 
-    for (int r = 0; r < g->data->size && ret == 0; r++) {
-        size_t n = count[r];
-        size_t *some = xcalloc((size_t)g->data->size, sizeof(*some));
-
-        for (size_t at = 0; at < n && ret == 0; at += some[r]) {
-            some[r] = (size_t)at_most(n - at);
-            ret = link_all_gather(&g->link, g->data, x + at, x + at, some,
-                                  sizeof(float), err);
+    if (!link_is_staged(&g->link, c))
+        return link_all_gather(&g->link, c, mine, x, share, sizeof(float), err);
+    some = xcalloc((size_t)c->size, sizeof(*some));
+    for (int r = 0; r < c->size && ret == 0; r++) {
+        for (size_t at = 0; at < share[r] && ret == 0; at += some[r]) {
+            some[r] = (size_t)at_most(share[r] - at);
+            ret = link_all_gather(&g->link, c, mine + at, x + at, some, sizeof(float),
+                                  err);
         }
-        x += n;
-        free(some);
+        some[r] = 0;
+        x += share[r];
     }
+    free(some);
     return ret;
 }
 
-/* Weights that are not trained lie between others and travel with them. */
 int gradients_spread(struct gradients *g, struct err *err)
 {
     struct parameters *p = g->p;
-    int size = p->owner.size, ret;
-    size_t *count, before = 0;
 
-    if (size == 1)
+    if (p->owner.size == 1 || parameters_gathers(p))
         return 0;
-    count = xcalloc((size_t)size, sizeof(*count));
-    for (int r = 0; r < size; r++) {
-        uint64_t first, n, to = p->n;
+    for (int u = 0; u < p->units.n; u++) {
+        float *x = p->weight + p->units.v[u].at;
 
-        optimizer_range(p->trained, r, size, &first, &n);
-        if (r < size - 1)
-            to = parameters_place(p, first + n);
-        count[r] = (size_t)to - before;
-        before = (size_t)to;
+        if (gather(g, u, x + parameters_before(g->p, u), x, err) < 0)
+            return -1;
     }
-    before = 0;
-    for (int r = 0; r < p->owner.rank; r++)
-        before += count[r];
-    ret = link_is_staged(&g->link, g->data)
-              ? spread_pieces(g, count, err)
-              : link_all_gather(&g->link, g->data, p->weight + before, p->weight, count,
-                                sizeof(float), err);
-    free(count);
-    return ret;
+    return 0;
+}
+
+/* Where ranks exchange memory of the host, others go on meanwhile. */
+static bool goes_beside(const struct gradients *g)
+{
+    return g->p->ops->host_memory;
+}
+
+int gradients_gather(struct gradients *g, const struct unit_stay *s, struct err *err)
+{
+    struct parameters *p = g->p;
+    const float *mine = p->own + p->place[s->unit];
+    float *x = p->gathered + s->at;
+
+    if (!goes_beside(g))
+        return gather(g, s->unit, mine, x, err);
+    return p->ops->wait(p->device, err) < 0
+               ? -1
+               : comm_start(g->replicas.sharing,
+                            comm_all_gather_parts(mine, x, shares_of(g, s->unit),
+                                                  sizeof(float)),
+                            err);
+}
+
+int gradients_gathered(struct gradients *g, struct err *err)
+{
+    return goes_beside(g) ? comm_wait(g->replicas.sharing, err) : 0;
 }

@@ -216,12 +216,21 @@ struct filling {
     float v[1 << 14];
 };
 
+/* Copies what this rank has of the weight. */
 static void flush(struct filling *f)
 {
-    if (f->ret == 0 && f->n)
-        f->ret =
-            f->p->ops->copy_in(f->p->device, f->p->row[f->weight].weight + f->first,
-                               f->v, f->n * sizeof(*f->v), f->err);
+    const struct parameters *p = f->p;
+    const struct parameter *row = &p->row[f->weight];
+    const bool part = row->trained && parameters_gathers(p);
+    size_t low = part ? (size_t)row->first : 0;
+    size_t high = part ? (size_t)(row->first + row->count) : (size_t)row->n;
+    size_t from = f->first > low ? f->first : low;
+    size_t end = f->first + f->n < high ? f->first + f->n : high;
+
+    if (f->ret == 0 && from < end)
+        f->ret = p->ops->copy_in(
+            p->device, part ? row->own + (from - low) : row->weight + from,
+            f->v + (from - f->first), (end - from) * sizeof(*f->v), f->err);
     f->first += f->n;
     f->n = 0;
 }

@@ -15,6 +15,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/restore.c %D%/restore.h \
     %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
+    %D%/shards.c %D%/shards.h \
     %D%/sharing.c %D%/sharing.h \
     %D%/squares.c %D%/squares.h \
     %D%/textfile.c %D%/textfile.h \

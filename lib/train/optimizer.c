@@ -9,8 +9,7 @@
 static bool follows(const struct parameter *a, const struct parameter *b, int slots)
 {
     bool next = b->count && b->decays == a->decays && !a->load && !b->load &&
-                a->first + a->count == a->n && !b->first &&
-                b->weight == a->weight + a->n && b->gradient == a->gradient + a->n;
+                b->own == a->own + a->count && b->sum == a->sum + a->count;
 
     for (int k = 0; k < slots && next; k++)
         next = b->slot[k] == a->slot[k] + a->count;
@@ -23,8 +22,8 @@ static int move_bias(const struct optimizer *o, struct parameters *p,
 {
     const struct array_call c = {
         .n = row->count,
-        .y = row->weight + row->first,
-        .x = row->gradient + row->first,
+        .y = row->own,
+        .x = row->sum,
         .by.bias = { .factor = 1,
                      .mean = (float)((double)(tokens * row->load) / (double)row->loads),
                      .by = (float)o->bias_speed }
@@ -43,8 +42,8 @@ static int update(const struct optimizer *o, struct parameters *p,
     double factor = o->options.clip > 0 ? o->options.clip / (norm + 1e-6) : 1;
     struct array_call c = { .n = n };
 
-    c.y = row->weight + row->first;
-    c.x = row->gradient + row->first;
+    c.y = row->own;
+    c.x = row->sum;
     for (int k = 0; k < optimizer_slots(o->options.kind); k++)
         c.slot[k] = row->slot[k];
     how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);

@@ -96,28 +96,77 @@ static void find_loads(struct parameters *p)
 
 /* ---- memory ---- */
 
+bool parameters_gathers(const struct parameters *p)
+{
+    return p->owner.size > 1 && p->owner.stage == 3;
+}
+
+bool parameters_sums_late(const struct parameters *p)
+{
+    return p->owner.size > 1 && p->owner.stage >= 2;
+}
+
+bool parameters_sums_own(const struct parameters *p)
+{
+    return p->owner.size > 1 && (p->owner.stage >= 2 || p->owner.tree);
+}
+
+uint64_t parameters_before(const struct parameters *p, int u)
+{
+    const size_t *share = p->share + (size_t)u * (size_t)p->owner.size;
+    uint64_t first = 0;
+
+    for (int r = 0; r < p->owner.rank; r++)
+        first += share[r];
+    return first;
+}
+
+/* The unit that has element AT of the trained ones. */
+static int unit_at(const struct parameters *p, uint64_t at)
+{
+    int low = 0, high = p->units.n - 1;
+
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+
+        if (p->units.v[middle].at <= at)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 void parameters_own(const struct parameters *p, uint64_t at, uint64_t n,
                     uint64_t *first, uint64_t *count)
 {
-    uint64_t begin = p->first > at ? p->first : at;
-    uint64_t end = p->first + p->owned < at + n ? p->first + p->owned : at + n;
+    int u = unit_at(p, at);
+    uint64_t begin = p->units.v[u].at + parameters_before(p, u);
+    uint64_t end = begin + p->place[u + 1] - p->place[u];
 
+    begin = begin > at ? begin : at;
+    end = end < at + n ? end : at + n;
     *first = begin < end ? begin - at : 0;
     *count = begin < end ? end - begin : 0;
 }
 
 uint64_t parameters_place(const struct parameters *p, uint64_t at)
 {
-    uint64_t trained = 0;
+    int u = unit_at(p, at);
 
-    for (int i = 0; i < p->program->nweights; i++) {
-        const struct parameter *row = &p->row[i];
+    return p->place[u] + at - p->units.v[u].at - parameters_before(p, u);
+}
 
-        if (row->trained && at < trained + row->n)
-            return (uint64_t)(row->weight - p->weight) + at - trained;
-        trained += row->trained ? row->n : 0;
-    }
-    return p->n;
+int parameters_owner_of(const struct parameters *p, uint64_t at, uint64_t *left)
+{
+    int u = unit_at(p, at), r = 0;
+    const size_t *share = p->share + (size_t)u * (size_t)p->owner.size;
+    uint64_t end = p->units.v[u].at + share[0];
+
+    while (end <= at)
+        end += share[++r];
+    *left = end - at;
+    return r;
 }
 
 /* Does weight I stay as it is held for answers?  Vectors do not: kernels of the reverse
@@ -128,10 +177,38 @@ static bool is_held(const struct parameters *p, int i)
            p->program->weight[i].rows > 1;
 }
 
+/* Deals each unit to the ranks that share it. */
+static void deal(struct parameters *p)
+{
+    const size_t size = (size_t)p->owner.size;
+    bool *trains = xcalloc((size_t)p->program->nweights + 1, sizeof(*trains));
+
+    for (int i = 0; i < p->program->nweights; i++)
+        trains[i] = program_trains(p->program, i);
+    units_find(&p->units, p->program, trains);
+    free(trains);
+    p->share = xcalloc((size_t)p->units.n * size + 1, sizeof(*p->share));
+    p->place = xcalloc((size_t)p->units.n + 2, sizeof(*p->place));
+    for (int u = 0; u < p->units.n; u++) {
+        for (int r = 0; r < p->owner.size; r++) {
+            uint64_t first, n;
+
+            optimizer_range(p->units.v[u].n, r, p->owner.size, &first, &n);
+            p->share[(size_t)u * size + (size_t)r] = (size_t)n;
+        }
+        p->place[u + 1] =
+            p->place[u] + p->share[(size_t)u * size + (size_t)p->owner.rank];
+    }
+    p->owned = p->place[p->units.n];
+    if (parameters_gathers(p))
+        units_reads(&p->reads, &p->units, p->program);
+}
+
 static void find_sizes(struct parameters *p)
 {
     uint64_t at = 0;
 
+    deal(p);
     for (int i = 0; i < p->program->nweights; i++) {
         const struct weight *w = &p->program->weight[i];
         struct parameter *row = &p->row[i];
@@ -139,81 +216,108 @@ static void find_sizes(struct parameters *p)
         row->n = w->rows * w->cols;
         row->trained = program_trains(p->program, i);
         p->n += is_held(p, i) ? 0 : row->n;
-        p->trained += row->trained ? row->n : 0;
-    }
-    optimizer_range(p->trained, p->owner.rank, p->owner.size, &p->first, &p->owned);
-    for (int i = 0; i < p->program->nweights; i++) {
-        struct parameter *row = &p->row[i];
-
         if (!row->trained)
             continue;
+        row->at = at;
         parameters_own(p, at, row->n, &row->first, &row->count);
         at += row->n;
     }
+    p->trained = at;
 }
 
-static float *floats_new(struct parameters *p, uint64_t n, const char *what,
-                         struct err *err)
+/* Allocates N floats, which are 0; of none *OUT stays NULL. */
+static int floats_make(struct parameters *p, float **out, uint64_t n, const char *what,
+                       struct err *err)
 {
-    return p->ops->alloc(p->device, (n ? n : 1) * sizeof(float), what, err);
+    if (!n)
+        return 0;
+    *out = p->ops->alloc(p->device, n * sizeof(float), what, err);
+    return *out ? parameters_zero(p, *out, n, err) : -1;
+}
+
+/* Points a trained row at its numbers. */
+static void aim(struct parameters *p, struct parameter *row)
+{
+    uint64_t place = row->count ? parameters_place(p, row->at + row->first) : 0;
+
+    if (!parameters_gathers(p))
+        row->weight = p->weight + row->at;
+    if (!parameters_sums_late(p))
+        row->gradient = p->gradient + row->at;
+    if (!row->count)
+        return;
+    row->own = p->own ? p->own + place : row->weight + row->first;
+    row->sum = p->sum ? p->sum + place : row->gradient + row->first;
+    for (int k = 0; k < p->slots; k++)
+        row->slot[k] = p->slot[k] + place;
 }
 
 /* Allocates the arrays and points the rows at them. */
 static int make_arrays(struct parameters *p, struct err *err)
 {
-    uint64_t n = 0, trained = 0;
+    const bool gathers = parameters_gathers(p);
+    uint64_t n = gathers ? 0 : p->trained;
 
-    p->weight = floats_new(p, p->n, "the weights", err);
-    p->gradient = p->weight ? floats_new(p, p->trained, "the gradients", err) : NULL;
-    if (!p->gradient ||
-        (p->trained && parameters_zero(p, p->gradient, p->trained, err) < 0))
+    if (floats_make(p, &p->weight, gathers ? p->n - p->trained : p->n, "the weights",
+                    err) < 0 ||
+        floats_make(p, &p->own, gathers ? p->owned : 0, "the weights", err) < 0 ||
+        floats_make(p, &p->gathered, p->reads.room, "gathered weights", err) < 0 ||
+        floats_make(p, &p->gradient, parameters_sums_late(p) ? 0 : p->trained,
+                    "the gradients", err) < 0 ||
+        floats_make(p, &p->sum, parameters_sums_own(p) ? p->owned : 0, "the gradients",
+                    err) < 0)
         return -1;
-    for (int k = 0; k < p->slots && p->owned; k++) {
-        p->slot[k] = floats_new(p, p->owned, "the optimizer", err);
-        if (!p->slot[k] || parameters_zero(p, p->slot[k], p->owned, err) < 0)
+    for (int k = 0; k < p->slots; k++)
+        if (floats_make(p, &p->slot[k], p->owned, "the optimizer", err) < 0)
             return -1;
-    }
     for (int i = 0; i < p->program->nweights; i++) {
         struct parameter *row = &p->row[i];
 
         if (is_held(p, i))
             continue;
-        row->weight = p->weight + n;
-        n += row->n;
-        p->matrix[i] = (struct matrix){ .data = row->weight,
-                                        .format = FORMAT_F32,
+        p->matrix[i] = (struct matrix){ .format = FORMAT_F32,
                                         .rows = p->program->weight[i].rows,
                                         .cols = p->program->weight[i].cols };
-        if (!row->trained)
-            continue;
-        row->gradient = p->gradient + trained;
-        for (int k = 0; k < p->slots && row->count; k++)
-            row->slot[k] = p->slot[k] + (trained + row->first - p->first);
-        trained += row->n;
+        if (row->trained) {
+            aim(p, row);
+        } else {
+            row->weight = p->weight + n;
+            n += row->n;
+        }
+        p->matrix[i].data = row->weight;
     }
     return 0;
 }
 
 void parameters_memory(const struct parameters *p, struct ledger *list)
 {
-    ledger_add(list, "weights", LEDGER_DEVICE, p->n * sizeof(float));
+    const uint64_t f = sizeof(float);
+    uint64_t gradients = parameters_sums_late(p) ? 0 : p->trained;
+
+    gradients += parameters_sums_own(p) ? p->owned : 0;
+    ledger_add(list, "weights", LEDGER_DEVICE,
+               (parameters_gathers(p) ? p->n - p->trained + p->owned : p->n) * f);
     if (p->held.n)
         weights_memory(&p->held, list);
-    ledger_add(list, "gradients", LEDGER_DEVICE, p->trained * sizeof(float));
-    ledger_add(list, "optimizer", LEDGER_DEVICE,
-               (uint64_t)p->slots * p->owned * sizeof(float));
+    ledger_add(list, "gathered_weights", LEDGER_DEVICE, p->reads.room * f);
+    ledger_add(list, "gradients", LEDGER_DEVICE, gradients * f);
+    ledger_add(list, "optimizer", LEDGER_DEVICE, (uint64_t)p->slots * p->owned * f);
 }
 
 /* ---- opening ---- */
 
-/* Casts what W has of weight I to the array, and lets go of it. */
+/* Casts what this rank keeps of weight I, which W has. */
 static int take(struct parameters *p, struct weights *w, int i, struct err *err)
 {
-    const struct array_call cast = { .n = p->row[i].n,
-                                     .y = p->row[i].weight,
-                                     .x = w->matrix[i].data,
+    const struct parameter *row = &p->row[i];
+    const bool part = parameters_gathers(p) && row->trained;
+    const struct matrix *m = &w->matrix[i];
+    const uint64_t before = row->first * (uint64_t)format_bits(m->format) / 8;
+    const struct array_call cast = { .n = part ? row->count : row->n,
+                                     .y = part ? row->own : row->weight,
+                                     .x = (const char *)m->data + (part ? before : 0),
                                      .y_format = FORMAT_F32,
-                                     .x_format = w->matrix[i].format };
+                                     .x_format = m->format };
 
     return parameters_run(p, ARRAY_CAST, &cast, err);
 }
@@ -280,7 +384,7 @@ int parameters_average(struct parameters *p, const struct parameter *row, uint64
 {
     const struct array_call c = { .n = n,
                                   .y = row->slot[p->average],
-                                  .x = row->weight + row->first,
+                                  .x = row->own,
                                   .by.average = { .factor = 1, .by = (float)by } };
 
     return parameters_run(p, ARRAY_AVERAGE, &c, err);
@@ -291,19 +395,13 @@ int parameters_keep_average(struct parameters *p, struct err *err)
     const int k = p->slots;
 
     p->state[k] = (struct manifest_state){ "ema", MANIFEST_AVERAGE };
-    if (p->owned)
-        p->slot[k] = floats_new(p, p->owned, "the averages of weights", err);
-    if (p->owned && !p->slot[k])
+    if (floats_make(p, &p->slot[k], p->owned, "the averages of weights", err) < 0)
         return -1;
     p->average = k;
     p->slots++;
-    for (int i = 0; i < p->program->nweights; i++) {
-        struct parameter *row = &p->row[i];
-        const uint64_t at = row->trained ? (uint64_t)(row->gradient - p->gradient) : 0;
-
-        if (row->count)
-            row->slot[k] = p->slot[k] + (at + row->first - p->first);
-    }
+    for (int i = 0; i < p->program->nweights; i++)
+        if (p->row[i].count)
+            aim(p, &p->row[i]);
     return parameters_begin_average(p, err);
 }
 
@@ -376,9 +474,16 @@ void parameters_close(struct parameters *p)
             weights_close(&p->held);
         p->ops->release(p->device, p->weight);
         p->ops->release(p->device, p->gradient);
+        p->ops->release(p->device, p->own);
+        p->ops->release(p->device, p->sum);
+        p->ops->release(p->device, p->gathered);
         for (int k = 0; k < p->slots; k++)
             p->ops->release(p->device, p->slot[k]);
     }
+    units_clear(&p->units);
+    unit_stays_clear(&p->reads);
+    free(p->share);
+    free(p->place);
     free(p->matrix);
     free(p->row);
     free(p->shared);

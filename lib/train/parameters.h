@@ -3,16 +3,24 @@
  * One row for each weight of a program says where its numbers are: the weight in f32,
  * its gradient, and the optimizer's slots.  All of them are in memory of the backend,
  * which only its kernels and copies touch; whoever else needs numbers copies them in
- * and out.  The weights follow one another in the program's order; so do, of those that
- * are trained, the gradients and each slot.  A matrix that is not trained stays in the
- * format in which it is held for answers (held.h), mapped from its file if it can be,
- * and has no row in these arrays. */
+ * and out.  The trained weights follow one another in the program's order, and so do
+ * their gradients and each slot; then come those that are not trained.  A matrix of the
+ * latter stays in the format in which it is held for answers (held.h), mapped from its
+ * file if it can be, and has no row in these arrays.
+ *
+ * Replicas may share (ZeRO, Rajbhandari et al. 2020): each has ranges of the trained
+ * elements, one of each unit (program/units.h), and updates those.  By the stage, it
+ * has all of the rest, or only its ranges: of the slots (1), of the sums of gradients
+ * (2), of the weights (3).  What a rank has only its ranges of is an array of them, one
+ * after another.  Where it has no more of the weights or gradients, they are in a room
+ * for as long as a step needs them (shards.h). */
 #ifndef LIB_TRAIN_PARAMETERS_H
 #define LIB_TRAIN_PARAMETERS_H
 
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
 #include "lib/model/model.h"
+#include "lib/program/units.h"
 #include "lib/reshard/checkpoint.h"
 #include "lib/run/weights.h"
 #include "lib/train/optimizer.h"
@@ -21,20 +29,24 @@ enum { PARAMETER_SLOTS = ARRAY_SLOTS + 1 }; /* the optimizer's, and a moving ave
 
 /* Device memory, f32. */
 struct parameter {
-    float *weight;   /* [n]; NULL: held in another format, and not trained */
-    float *gradient; /* [n]; NULL: not trained */
-    float *slot[PARAMETER_SLOTS]; /* [count], of elements FIRST to FIRST + COUNT - 1 */
+    float *weight;   /* [n]; NULL: held in another format, or this rank has its range */
+    float *gradient; /* [n]; NULL: not trained, or this rank sums its range alone */
     uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
-    bool trained, decays;     /* weight decay applies to it */
+    uint64_t at;              /* trained elements before it */
+    float *own, *sum;         /* [count]: those weights, their summed gradients, */
+    float *slot[PARAMETER_SLOTS]; /* and what is kept for them */
+    bool trained, decays;         /* weight decay applies to it */
     uint64_t load; /* its gradient is the rows that chose each expert, this many of each
                     * row of the batch, of LOADS experts; 0: it is a gradient */
     uint64_t loads;
 };
 
-/* Ranks that have the same weights, and share their updates: each has a range of all
- * trained elements (optimizer_range). */
+/* Ranks that have the same weights, and share them: one of SIZE, by STAGE of ZeRO (0,
+ * of ranks that share all the same: as 1).  TREE: stage 1 sums its ranges apart from
+ * the gradients of a micro-batch, too. */
 struct parameters_owner {
-    int rank, size;
+    int rank, size, stage;
+    bool tree;
 };
 
 struct parameters {
@@ -45,11 +57,18 @@ struct parameters {
     struct matrix *matrix; /* [nweights]: the weights, for the engine */
     struct parameter *row; /* [nweights] */
     struct weights held;   /* those that are not trained; .n 0: none */
-    uint64_t n, trained;   /* elements in .weight; of those that are trained */
+    uint64_t n, trained;   /* elements of all rows; of those that are trained */
     struct parameters_owner owner;
-    uint64_t first, owned; /* this rank's range of the trained: elements of a slot */
-    float *weight;         /* [n], device */
-    float *gradient;       /* [trained] */
+    struct units units;
+    size_t *share;   /* [units.n][owner.size]: elements of a unit that each owns */
+    uint64_t *place; /* [units.n + 1]: of this rank's elements those in units before */
+    uint64_t owned;  /* of this rank: elements of a slot */
+    float *weight;   /* [n]; of stage 3 [n - trained], those that are not trained */
+    float *gradient; /* [trained], of stages 0 and 1 */
+    float *own;      /* [owned], of stage 3: weights */
+    float *sum;      /* [owned], of stages 2 and 3, or .tree: gradients */
+    struct unit_stays reads; /* of stage 3 */
+    float *gathered;         /* [reads.room] */
     /* What is kept for each trained weight beside its gradient: the optimizer's slots,
      * 0 at first, then its moving average, if it is kept.  Checkpoints have them, by
      * these roles. */
@@ -84,7 +103,8 @@ MUST_CHECK int parameters_begin_average(struct parameters *p, struct err *err);
 MUST_CHECK int parameters_average(struct parameters *p, const struct parameter *row,
                                   uint64_t n, double by, struct err *err);
 void parameters_close(struct parameters *p);
-/* Adds what it has allocated: "weights", "gradients", "optimizer". */
+/* Adds what it has allocated: "weights", "gathered_weights", "gradients",
+ * "optimizer". */
 void parameters_memory(const struct parameters *p, struct ledger *list);
 
 /* Runs an operation of the backend on arrays. */
@@ -97,12 +117,23 @@ MUST_CHECK int parameters_zero(struct parameters *p, void *y, uint64_t n,
 MUST_CHECK int parameters_add(struct parameters *p, float *y, const float *x,
                               const float *z, uint64_t n, struct err *err);
 
-/* The part of elements [AT, AT + N) of the trained ones that this rank updates: *COUNT
- * elements from AT + *FIRST; 0 and 0 if there is none. */
+/* The part of elements [AT, AT + N) of the trained ones, all of one unit, that this
+ * rank updates: *COUNT elements from AT + *FIRST; 0 and 0 if there is none. */
 void parameters_own(const struct parameters *p, uint64_t at, uint64_t n,
                     uint64_t *first, uint64_t *count);
-/* Elements of all weights that lie before element AT of the trained ones. */
+/* Elements of unit U before this rank's. */
+uint64_t parameters_before(const struct parameters *p, int u);
+/* The number of this rank's elements before AT, a trained one which it updates. */
 uint64_t parameters_place(const struct parameters *p, uint64_t at);
+/* The rank that updates element AT of the trained ones, and *LEFT: so does it as many,
+ * with that one. */
+int parameters_owner_of(const struct parameters *p, uint64_t at, uint64_t *left);
+/* Has this rank only its ranges of the trained weights? */
+bool parameters_gathers(const struct parameters *p);
+/* And of the gradients, but for those that are being made? */
+bool parameters_sums_late(const struct parameters *p);
+/* Has it its ranges of the sums apart from the gradients of micro-batches? */
+bool parameters_sums_own(const struct parameters *p);
 /* Finds the tensors that the first and the last stage of PIPE share. */
 MUST_CHECK int parameters_find_shared(struct parameters *p, struct comm *pipe,
                                       struct err *err);

@@ -50,17 +50,18 @@ static int load_weight(struct loading *l, int i, bool whole, struct err *err)
     const struct trainer *t = l->t;
     const struct parameters *p = &t->parameters;
     const struct parameter *row = &p->row[i];
-    uint64_t n = stored_elements(t, i), at = (uint64_t)(row->gradient - p->gradient);
-    uint64_t first, count;
+    const bool gathers = parameters_gathers(p);
+    uint64_t n = stored_elements(t, i), first, count, place;
     bool held;
 
-    if (load_one(l, i, "master", row->weight, 0, n, &held, err) < 0)
+    parameters_own(p, row->at, n, &first, &count);
+    place = count ? parameters_place(p, row->at + first) : 0;
+    if (load_one(l, i, "master", gathers ? p->own + place : row->weight,
+                 gathers ? first : 0, gathers ? count : n, &held, err) < 0)
         return -1;
-    parameters_own(p, at, n, &first, &count);
     for (int k = 0; whole && k < p->slots; k++) {
-        if (load_one(l, i, p->state[k].role,
-                     count ? p->slot[k] + (at + first - p->first) : NULL, first, count,
-                     &held, err) < 0)
+        if (load_one(l, i, p->state[k].role, p->slot[k] + place, first, count, &held,
+                     err) < 0)
             return -1;
         if (!held)
             return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,

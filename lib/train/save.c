@@ -49,6 +49,7 @@ struct saver {
     struct mesh mesh;
     int part;    /* shard index of this rank */
     bool writes; /* the first rank with this shard; it writes the file */
+    bool serves; /* it shares state with that one, which asks for it */
     bool apart;  /* no access to the directory: rank 0 writes its file */
     struct adaptersave
         *beside; /* an adapter is saved, and nothing below is used; or NULL */
@@ -67,8 +68,8 @@ struct saver {
     struct err err;
     struct outdir out;
     char *path, *last, *training;
-    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL.  Of a state: of
-                          * all trained elements, whoever owns them */
+    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL.  Of weights, and
+                          * of a state of all trained elements, whoever owns them */
     bool owns;
     uint64_t size; /* size and CRC-32 of the shard file */
     uint32_t crc;
@@ -265,6 +266,8 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
         return 0;
     }
     s->writes = coord[MESH_DP] == 0 && coord[MESH_SP] == 0;
+    s->serves = !s->writes && sharing_applies(t) && coord[MESH_SP] == 0 &&
+                coord[MESH_DP] < t->parameters.owner.size;
     coord[MESH_DP] = coord[MESH_SP] = 0;
     s->part = (coord[MESH_PP] * s->mesh.size[MESH_EP] + coord[MESH_EP]) *
                   s->mesh.size[MESH_TP] +
@@ -329,7 +332,8 @@ struct writing {
     struct saver *s;
     const char *path;
     const float *from; /* values of the weight; or, of a state on the device: */
-    int slot;          /* which, -1: none, and */
+    bool shared;       /* other ranks have some of them, */
+    int slot;          /* which, or SHARING_WEIGHTS, and */
     uint64_t first;    /* the first of its trained elements */
     uint64_t offset;   /* of the tensor in the file */
     int fd;            /* the file; or, when rank 0 writes: */
@@ -461,7 +465,7 @@ static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t 
     const struct parameters *p = &w->s->t->parameters;
 
     (void)part;
-    if (w->slot >= 0)
+    if (w->shared)
         return sharing_fetch(w->s->t, w->slot, w->first + offset / sizeof(float), buf,
                              n / sizeof(float), err);
     if (!w->s->owns)
@@ -514,13 +518,12 @@ static void find_numbers(struct writing *w, const struct entry *e)
     const struct saver *s = w->s;
     const struct parameters *p = &s->t->parameters;
     const struct parameter *row = &p->row[e->weight];
-    bool state = e->block >= BLOCK_SLOTS;
-    uint64_t at = state ? (uint64_t)(row->gradient - p->gradient)
-                        : (uint64_t)(row->weight - p->weight);
+    const bool state = e->block >= BLOCK_SLOTS;
 
-    w->slot = state && !s->owns ? (int)e->block - BLOCK_SLOTS : -1;
-    w->first = at;
-    w->from = s->owns ? s->copy[e->block] + at : row->weight;
+    w->shared = !s->owns && (state || parameters_gathers(p));
+    w->slot = state ? (int)e->block - BLOCK_SLOTS : SHARING_WEIGHTS;
+    w->first = row->at;
+    w->from = s->owns ? s->copy[e->block] + row->at : row->weight;
 }
 
 static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
@@ -675,17 +678,18 @@ static int take_copy(struct saver *s, struct err *err)
      * share its states do not wait for that */
     s->owns = s->writes && (!s->apart || sharing_applies(s->t));
     for (int i = BLOCK_WEIGHT; i < blocks && s->owns; i++) {
-        uint64_t n = i == BLOCK_WEIGHT ? p->n : p->trained;
-
-        s->copy[i] =
-            mem_alloc(n * sizeof(float), "a copy to save", s->apart ? err : NULL);
+        s->copy[i] = mem_alloc(p->trained * sizeof(float), "a copy to save",
+                               s->apart ? err : NULL);
         s->owns = s->copy[i] != NULL;
     }
     if (!s->owns && s->apart && sharing_applies(s->t))
         return -1;
     if (s->owns)
-        ret = p->ops->copy_out(p->device, s->copy[BLOCK_WEIGHT], p->weight,
-                               p->n * sizeof(float), err);
+        ret = parameters_gathers(p)
+                  ? sharing_fetch(s->t, SHARING_WEIGHTS, 0, s->copy[BLOCK_WEIGHT],
+                                  (size_t)p->trained, err)
+                  : p->ops->copy_out(p->device, s->copy[BLOCK_WEIGHT], p->weight,
+                                     (size_t)p->trained * sizeof(float), err);
     for (int k = 0; k < p->slots && s->owns && ret == 0; k++)
         ret = sharing_fetch(s->t, k, 0, s->copy[BLOCK_SLOTS + k], (size_t)p->trained,
                             err);
@@ -698,7 +702,7 @@ static int begin_part(struct saver *s, struct err *err)
     int ret;
 
     if (!s->writes)
-        return sharing_applies(s->t) ? sharing_serve(s->t, err) : 0;
+        return s->serves ? sharing_serve(s->t, err) : 0;
     ret = take_copy(s, err);
     if (ret == 0 && !s->apart) {
         if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)

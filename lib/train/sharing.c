@@ -15,7 +15,8 @@ struct request {
 
 bool sharing_applies(const struct trainer *t)
 {
-    return t->parameters.owner.size > 1 && t->parameters.slots > 0;
+    return t->parameters.owner.size > 1 &&
+           (t->parameters.slots > 0 || parameters_gathers(&t->parameters));
 }
 
 /* Copies N elements from AT, which this rank owns, of slot K to BUF. */
@@ -24,7 +25,8 @@ static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 {
     const struct parameters *p = &t->parameters;
 
-    return p->ops->copy_out(p->device, buf, p->slot[k] + (at - p->first),
+    return p->ops->copy_out(p->device, buf,
+                            (k < 0 ? p->own : p->slot[k]) + parameters_place(p, at),
                             n * sizeof(float), err);
 }
 
@@ -32,7 +34,7 @@ static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 static int copy_other(struct trainer *t, int r, int k, uint64_t at, float *buf,
                       size_t n, struct err *err)
 {
-    struct comm *c = t->data;
+    struct comm *c = t->replicas.sharing;
 
     for (size_t done = 0, some; done < n; done += some) {
         struct request ask = { .at = at + done, .slot = k };
@@ -51,14 +53,11 @@ int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 {
     const struct parameters *p = &t->parameters;
 
-    for (int r = 0; r < p->owner.size && n; r++) {
-        uint64_t first, count;
-        size_t some;
+    while (n) {
+        uint64_t left;
+        int r = parameters_owner_of(p, at, &left);
+        size_t some = left < n ? (size_t)left : n;
 
-        optimizer_range(p->trained, r, p->owner.size, &first, &count);
-        if (at < first || at >= first + count)
-            continue;
-        some = first + count - at < n ? (size_t)(first + count - at) : n;
         if ((r == p->owner.rank ? copy_own(t, k, at, buf, some, err)
                                 : copy_other(t, r, k, at, buf, some, err)) < 0)
             return -1;
@@ -71,7 +70,7 @@ int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 
 int sharing_serve(struct trainer *t, struct err *err)
 {
-    struct comm *c = t->data;
+    struct comm *c = t->replicas.sharing;
     float *buf = xmalloc(PIECE);
     struct request ask = { .n = 1 };
     int ret = 0;
@@ -90,7 +89,7 @@ int sharing_serve(struct trainer *t, struct err *err)
 int sharing_dismiss(struct trainer *t, struct err *err)
 {
     const struct request none = { 0 };
-    struct comm *c = t->data;
+    struct comm *c = t->replicas.sharing;
     int ret = 0;
 
     for (int r = 1; r < c->size && ret == 0; r++)

@@ -1,6 +1,7 @@
 /* sharing - the optimizer's state that replicas share, for one of them
  *
- * Under ZeRO each replica has a range of every slot (parameters.h).  The first replica
+ * Under ZeRO each replica has ranges of every slot, in stage 3 of the weights, too
+ * (parameters.h).  The first replica
  * fetches what it wants of all of it; meanwhile the others serve, until it dismisses
  * them. */
 #ifndef LIB_TRAIN_SHARING_H
@@ -10,8 +11,9 @@
 
 /* Do T's replicas share state? */
 bool sharing_applies(const struct trainer *t);
-/* On the first replica: copies N elements from AT of slot K to BUF, memory of the host,
- * from whoever owns them.  AT counts the trained elements. */
+enum { SHARING_WEIGHTS = -1 }; /* in place of a slot, in stage 3 */
+/* On the first replica: copies N elements from AT of slot K (SHARING_WEIGHTS) to BUF,
+ * memory of the host, from whoever owns them.  AT counts the trained elements. */
 MUST_CHECK int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf,
                              size_t n, struct err *err);
 /* On the others: answers what the first one asks for, until it asks for nothing. */

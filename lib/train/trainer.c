@@ -56,6 +56,7 @@ static int open_engines(struct trainer *t, size_t segments, struct err *err)
                         t->parameters.matrix, &t->groups, &limits, err) < 0)
             return -1;
         engine_drop(t->engine[i], t->options.seed);
+        shards_follow(&t->shards, t->engine[i]);
     }
     return 0;
 }
@@ -69,8 +70,11 @@ static int open_scorer(struct trainer *t, struct err *err)
                                     .cache = tokens + t->segments * CACHE_BLOCK,
                                     .context = t->options.length };
 
-    return engine_open(&t->scorer, t->scored, t->ops, t->device, t->parameters.matrix,
-                       &t->groups, &limits, err);
+    if (engine_open(&t->scorer, t->scored, t->ops, t->device, t->parameters.matrix,
+                    &t->groups, &limits, err) < 0)
+        return -1;
+    shards_follow(&t->scored_shards, t->scorer);
+    return 0;
 }
 
 /* Makes the program of the evaluation, if training's has dropout or another loss. */
@@ -96,6 +100,7 @@ static int make_scored(struct trainer *t, const struct model *m,
     assert(t->scored->nweights == t->program->nweights);
     for (int i = 0; i < t->program->nweights; i++)
         assert(t->scored->weight[i].tensor == t->program->weight[i].tensor);
+    shards_open(&t->scored_shards, &t->gradients, t->scored);
     return 0;
 }
 
@@ -155,7 +160,9 @@ static int find_levels(const struct trainer *t, int *levels, struct err *err)
 static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *err)
 {
     const struct parameters_owner one = { .rank = 0, .size = 1 };
-    const struct parameters_owner own = { t->data->rank, t->data->size };
+    const struct comm *sharing = t->replicas.sharing;
+    const struct parameters_owner own = { sharing->rank, sharing->size, t->options.zero,
+                                          t->options.deterministic };
     struct parameters *p = &t->parameters;
     int levels;
 
@@ -167,7 +174,10 @@ static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *
         (c->drawn && init_parameters(p, t->options.seed, err) < 0) ||
         (t->options.terms.average > 0 && parameters_keep_average(p, err) < 0))
         return -1;
-    return gradients_open(&t->gradients, p, &t->groups, t->data, levels, err);
+    if (gradients_open(&t->gradients, p, &t->groups, t->replicas, levels, err) < 0)
+        return -1;
+    shards_open(&t->shards, &t->gradients, t->program);
+    return 0;
 }
 
 /* The table must have the right number of ranks and micro-batches and only unsplit
@@ -251,6 +261,28 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     return 0;
 }
 
+/* Replicas that share follow one another. */
+static int group_replicas(struct trainer *t, struct err *err)
+{
+    struct comm *c = t->data;
+    const int n = t->options.zero && t->options.hsdp ? t->options.hsdp : c->size;
+    int *member = xcalloc((size_t)c->size, sizeof(*member)), ret = 0;
+
+    t->replicas.sharing = c;
+    if (n < c->size) {
+        for (int r = 0; r < n; r++)
+            member[r] = c->rank / n * n + r;
+        t->replicas.sharing = NULL;
+        ret = c->ops->group(c, member, n, &t->replicas.sharing, err);
+        for (int r = 0; r < c->size / n; r++)
+            member[r] = r * n + c->rank % n;
+        if (ret == 0)
+            ret = c->ops->group(c, member, c->size / n, &t->replicas.across, err);
+    }
+    free(member);
+    return ret;
+}
+
 int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mesh,
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
@@ -284,6 +316,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
         runner_group(&t->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
+        group_replicas(t, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         reverse_check_model(t->program, err) < 0)
         goto fail;
@@ -301,8 +334,9 @@ fail:
 
 void trainer_close(struct trainer *t)
 {
-    struct comm *group[] = { t->data, t->groups.pipe, t->groups.sequence,
-                             t->groups.tensor };
+    struct comm *sharing = t->replicas.sharing == t->data ? NULL : t->replicas.sharing;
+    struct comm *group[] = { sharing,        t->replicas.across, t->data,
+                             t->groups.pipe, t->groups.sequence, t->groups.tensor };
 
     for (int i = 0; i < t->in_flight && t->engine; i++)
         engine_free(t->engine[i]);
@@ -311,6 +345,8 @@ void trainer_close(struct trainer *t)
     program_free(t->scored);
     free(t->holds);
     free(t->loss);
+    shards_close(&t->shards);
+    shards_close(&t->scored_shards);
     gradients_close(&t->gradients);
     parameters_close(&t->parameters);
     if (t->device)
@@ -445,18 +481,26 @@ static void set_factors(const struct trainer *t, bool real, uint64_t counted,
     factor[FACTOR_LOAD] = real;
 }
 
+/* The index in the global batch of this replica's micro-batch M. */
+static int micro_index(const struct trainer *t, int m)
+{
+    const int rank = t->program->coord[MESH_DP];
+
+    return t->options.deterministic ? m * t->data->size + rank
+                                    : rank * t->table.micro_batches + m;
+}
+
 /* Runs all actions of this replica in the order of the table.  A micro-batch without
  * samples runs what fills up the batch, since a stage waits for it. */
 static int run_share(struct trainer *t, const struct sample *sample, uint64_t counted,
                      struct err *err)
 {
     const struct action_row *row = &t->table.row[t->program->coord[MESH_PP]];
-    int first = t->program->coord[MESH_DP] * t->table.micro_batches;
     int micro = t->options.micro_batch;
 
     for (size_t i = 0; i < row->n; i++) {
-        int m = row->v[i].micro_batch, at;
-        size_t n = real_samples(t, first + m);
+        int m = row->v[i].micro_batch, index = micro_index(t, m), at;
+        size_t n = real_samples(t, index);
         float factor[STEP_FACTORS];
 
         if (row->v[i].kind == ACTION_BACKWARD) {
@@ -468,9 +512,9 @@ static int run_share(struct trainer *t, const struct sample *sample, uint64_t co
         t->holds[at] = m;
         set_factors(t, n > 0, counted, factor);
         engine_differentiate(t->engine[at], t->gradients.into, factor);
-        if (forward(t, t->engine[at], sample + (first + m) * micro,
-                    t->first + (uint64_t)((first + m) * micro), n ? n : 1,
-                    &t->loss[(first + m) * TRAINER_TERMS], err) < 0)
+        if (forward(t, t->engine[at], sample + index * micro,
+                    t->first + (uint64_t)(index * micro), n ? n : 1,
+                    &t->loss[index * TRAINER_TERMS], err) < 0)
             return -1;
     }
     return 0;
@@ -545,7 +589,8 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
             0 ||
         sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
         (g->scattered &&
-         comm_run(t->data, comm_all_reduce_f64(squares, SQUARES_WORDS), err) < 0))
+         comm_run(t->replicas.sharing, comm_all_reduce_f64(squares, SQUARES_WORDS),
+                  err) < 0))
         return -1;
     for (size_t i = 0; i < micro_batches; i++)
         sum += t->loss[i * TRAINER_TERMS];
@@ -563,7 +608,9 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     return gradients_spread(g, err);
 }
 
-/* Replicas take the micro-batches in turn; the losses are added in their order. */
+/* Replicas take the micro-batches in turn; the losses are added in their order.  Where
+ * they gather weights from one another, all take part in a turn, some of them with a
+ * micro-batch that is another's. */
 int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
                      double *sum, uint64_t *counted, struct err *err)
 {
@@ -573,13 +620,17 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
 
     if (ret == 0 && t->scored && !t->scorer)
         ret = open_scorer(t, err);
-    for (size_t m = 0; m < batches && ret == 0; m++)
-        if (m % (size_t)t->data->size == (size_t)t->data->rank) {
-            memset(term, 0, sizeof(term));
-            ret = forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro,
-                          0, n - m * micro < micro ? n - m * micro : micro, term, err);
+    for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
+        size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
+
+        if (m != own && !parameters_gathers(&t->parameters))
+            continue;
+        memset(term, 0, sizeof(term));
+        ret = forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,
+                      n - m * micro < micro ? n - m * micro : micro, term, err);
+        if (m == own)
             loss[m] = term[0];
-        }
+    }
     if (ret == 0)
         ret = sum_over(loss, batches, t->data, t->groups.pipe, err);
     for (size_t m = 0; m < batches && ret == 0; m++)

@@ -8,7 +8,8 @@
  * are segments of a step, so they do not attend to each other.
  *
  * With .deterministic, the gradients of micro-batches are added in a binary tree over
- * their indices in the global batch, so the sums do not depend on dp. */
+ * their indices in the global batch, so the sums do not depend on dp: replicas take the
+ * micro-batches in turn, and add up those that they have at a time. */
 #ifndef LIB_TRAIN_TRAINER_H
 #define LIB_TRAIN_TRAINER_H
 
@@ -17,6 +18,7 @@
 #include "lib/train/data.h"
 #include "lib/train/gradients.h"
 #include "lib/train/optimizer.h"
+#include "lib/train/shards.h"
 
 enum { TRAINER_TERMS = 3 }; /* likelihood, balance, router's z-loss */
 
@@ -45,7 +47,11 @@ struct trainer_options {
     double dropout;                   /* too */
     uint64_t seed;                    /* seed of dropout */
     enum weights_form frozen;         /* of matrices that are not trained (held.h) */
-    int zero; /* 1: replicas share the optimizer's state (ZeRO 1); no bit changes */
+    int zero; /* stage of ZeRO: replicas share the optimizer's state (1), the sums of
+               * gradients (2), and weights (3); 0: nothing.  With one micro-batch of a
+               * replica, or .deterministic, no bit changes; 0 and 1, and 2 and 3, have
+               * the same bits always */
+    int hsdp; /* replicas that share; 0: all.  It divides dp */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
 };
@@ -68,7 +74,9 @@ struct trainer {
     struct optimizer optimizer;
     struct engine_groups groups;
     int threads;
-    struct comm *data; /* the data-parallel group of this rank */
+    struct comm *data;                  /* the data-parallel group of this rank */
+    struct gradients_replicas replicas; /* of it those that share, and not */
+    struct shards shards, scored_shards;
     struct action_table table;
     uint64_t first;         /* index in the run of the next step's first sample, for
                              * dropout */

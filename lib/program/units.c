@@ -1,0 +1,188 @@
+/* units - weights of a program that are shared out, gathered and summed together */
+#include "lib/program/units.h"
+
+#include <stdlib.h>
+
+#include "lib/base/mem.h"
+#include "lib/program/gaps.h"
+
+enum { NO_PART = -1 };
+
+/* ---- units ---- */
+
+/* Weights from I on that an instruction which names I means: those of all experts. */
+static int count_of(const struct program *p, int i)
+{
+    return p->weight[i].experts ? (int)p->weight[i].experts : 1;
+}
+
+static void see_reader(const struct program *p, int inst, int weight, int *part,
+                       bool *alone)
+{
+    const struct value *v = &p->value[p->inst[inst].dst];
+    int own = model_part(p->model, v->section, v->layer);
+
+    for (int i = weight; weight >= 0 && i < weight + count_of(p, weight); i++) {
+        alone[i] |= part[i] != NO_PART && part[i] != own;
+        part[i] = part[i] == NO_PART ? own : part[i];
+    }
+}
+
+static bool has_ties(const struct model *m, size_t tensor)
+{
+    for (size_t t = 0; t < m->ntensors; t++)
+        if (m->tensor[t].tied >= 0 && (size_t)m->tensor[t].tied == tensor)
+            return true;
+    return false;
+}
+
+void units_find(struct units *u, const struct program *p, const bool *trains)
+{
+    int *part = xmalloc(((size_t)p->nweights + 1) * sizeof(*part)), last = -1;
+    bool *alone = xcalloc((size_t)p->nweights + 1, sizeof(*alone));
+    uint64_t at = 0;
+
+    *u = (struct units){ .v = xcalloc((size_t)p->nweights + 1, sizeof(*u->v)),
+                         .of = xmalloc(((size_t)p->nweights + 1) * sizeof(*u->of)) };
+    for (int i = 0; i < p->nweights; i++)
+        part[i] = NO_PART;
+    for (int i = 0; i < p->nforward; i++) {
+        see_reader(p, i, p->inst[i].weight, part, alone);
+        see_reader(p, i, p->inst[i].weight2, part, alone);
+    }
+    for (int i = 0; i < p->nweights; i++) {
+        uint64_t n = p->weight[i].rows * p->weight[i].cols;
+
+        u->of[i] = -1;
+        if (!trains[i])
+            continue;
+        alone[i] |= !p->weight[i].adapter && has_ties(p->model, p->weight[i].tensor);
+        if (last < 0 || alone[i] || alone[last] || part[i] != part[last] ||
+            p->weight[i].summed != p->weight[last].summed)
+            u->v[u->n++] = (struct weight_unit){ .first = i,
+                                                 .at = at,
+                                                 .summed = p->weight[i].summed };
+        u->of[i] = u->n - 1;
+        u->v[u->n - 1].end = i + 1;
+        u->v[u->n - 1].n += n;
+        at += n;
+        last = i;
+    }
+    free(part);
+    free(alone);
+}
+
+void units_clear(struct units *u)
+{
+    free(u->v);
+    free(u->of);
+    *u = (struct units){ 0 };
+}
+
+/* ---- stays ---- */
+
+/* Instruction INST needs WEIGHT; SPAN[unit] grows. */
+static void need(struct unit_stay *span, const struct units *u, const struct program *p,
+                 int inst, int weight)
+{
+    for (int i = weight; weight >= 0 && i < weight + count_of(p, weight); i++) {
+        struct unit_stay *s = u->of[i] < 0 ? NULL : &span[u->of[i]];
+
+        if (s && !s->end)
+            s->begin = inst;
+        if (s)
+            s->end = inst + 1;
+    }
+}
+
+static int compare_begins(const void *a, const void *b)
+{
+    const struct unit_stay *x = a, *y = b;
+
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1)
+                                : (x->unit > y->unit) - (x->unit < y->unit);
+}
+
+/* Adds the stays of SPAN, by unit, that there are, in their order. */
+static void add_spans(struct unit_stays *s, const struct units *u,
+                      struct unit_stay *span, bool early)
+{
+    int from = s->n;
+
+    for (int i = 0; i < u->n; i++) {
+        span[i].unit = i;
+        if (span[i].end)
+            s->v[s->n++] = span[i];
+    }
+    qsort(s->v + from, (size_t)(s->n - from), sizeof(*s->v), compare_begins);
+    for (int i = from; i < s->n; i++)
+        s->v[i].fetch = s->v[early && i > from ? i - 1 : i].begin;
+    free(span);
+}
+
+/* Finds places in the room; by cache lines. */
+static void place(struct unit_stays *s, const struct units *u)
+{
+    enum { LINE = 16 };
+    struct gaps gaps = { 0 };
+
+    for (int i = 0; i < s->n; i++) {
+        uint64_t n = (u->v[s->v[i].unit].n + LINE - 1) / LINE * LINE;
+
+        gaps_free_before(&gaps, s->v[i].fetch);
+        s->v[i].at = gaps_take(&gaps, n, s->v[i].end - 1);
+        if (s->v[i].at + n > s->room)
+            s->room = s->v[i].at + n;
+    }
+    gaps_clear(&gaps);
+}
+
+static struct unit_stay *spans_new(const struct units *u)
+{
+    return xcalloc((size_t)u->n + 1, sizeof(struct unit_stay));
+}
+
+/* What makes a weight's gradient names the weight, and mostly does not read it. */
+static bool reads_weights(const struct program *p, const struct inst *inst)
+{
+    return !p->value[inst->dst].gradient || inst->op == OP_XIELU_WEIGHT;
+}
+
+void units_reads(struct unit_stays *s, const struct units *u, const struct program *p)
+{
+    const int border[] = { 0, p->nforward, p->ninsts };
+
+    *s = (struct unit_stays){ .v = xcalloc(2 * (size_t)u->n + 1, sizeof(*s->v)) };
+    for (int k = 0; k < 2; k++) {
+        struct unit_stay *span = spans_new(u);
+
+        for (int i = border[k]; i < border[k + 1]; i++) {
+            if (!reads_weights(p, &p->inst[i]))
+                continue;
+            need(span, u, p, i, p->inst[i].weight);
+            need(span, u, p, i, p->inst[i].weight2);
+        }
+        add_spans(s, u, span, true);
+    }
+    place(s, u);
+}
+
+void units_makes(struct unit_stays *s, const struct units *u, const struct program *p)
+{
+    struct unit_stay *span = spans_new(u);
+
+    *s = (struct unit_stays){ .v = xcalloc((size_t)u->n + 1, sizeof(*s->v)) };
+    for (int i = p->nforward; i < p->ninsts; i++)
+        need(span, u, p, i, p->value[p->inst[i].dst].gradient - 1);
+    for (int i = 0; i < u->n; i++)
+        if (u->v[i].summed)
+            span[i] = (struct unit_stay){ 0 };
+    add_spans(s, u, span, false);
+    place(s, u);
+}
+
+void unit_stays_clear(struct unit_stays *s)
+{
+    free(s->v);
+    *s = (struct unit_stays){ 0 };
+}

@@ -1,0 +1,53 @@
+/* units - weights of a program that are shared out, gathered and summed together
+ *
+ * Replicas can share the trained weights of a program, their gradients and the state of
+ * an optimizer (ZeRO, Rajbhandari et al. 2020).  What is dealt to them at a time is a
+ * unit: the trained weights, one after another, that one layer reads.  A tensor that
+ * several parts of the model read, or to which another one is tied, is a unit of its
+ * own, so that all stages that have it deal it alike.  Weights whose gradient is summed
+ * over the tensor group, too, are units apart from others: that sum is made once a
+ * step, since ranks of the group do not end a unit between the same collectives. */
+#ifndef LIB_PROGRAM_UNITS_H
+#define LIB_PROGRAM_UNITS_H
+
+#include "lib/program/program.h"
+
+struct weight_unit {
+    int first, end; /* weights [first, end); those that are trained are in it */
+    uint64_t at, n; /* trained elements in the units before it, and in it */
+    bool summed;    /* as in struct weight */
+};
+
+struct units { /* {0} is empty */
+    struct weight_unit *v;
+    int n;
+    int *of; /* [nweights]: the unit of each weight; -1: it is not trained */
+};
+
+/* TRAINS[i]: weight I is trained. */
+void units_find(struct units *u, const struct program *p, const bool *trains);
+void units_clear(struct units *u);
+
+/* A time during which memory holds numbers of a unit. */
+struct unit_stay {
+    int unit;
+    int fetch;      /* it has its memory from before this instruction, */
+    int begin, end; /* and instructions [begin, end) need it */
+    uint64_t at;    /* elements before it in the room of all stays */
+};
+
+struct unit_stays { /* {0} is empty */
+    struct unit_stay *v;
+    int n;         /* in the order of .begin */
+    uint64_t room; /* elements */
+};
+
+/* When a program P that has the weights of U reads those of each unit: in the forward
+ * pass, and in the reverse, if it has one.  Its memory is there while the unit before
+ * is read, so that it can be gathered meanwhile. */
+void units_reads(struct unit_stays *s, const struct units *u, const struct program *p);
+/* When the reverse of P makes the gradients of each unit that is not .summed. */
+void units_makes(struct unit_stays *s, const struct units *u, const struct program *p);
+void unit_stays_clear(struct unit_stays *s);
+
+#endif
