@@ -195,6 +195,7 @@ shell_tests = \
     %D%/calibration.t \
     %D%/faults.t \
     %D%/pictured.t \
+    %D%/train-heads.t \
     %D%/pp-schedule.t \
     %D%/models.t \
     %D%/examples.t \
@@ -564,7 +565,7 @@ check-long: all %D%/tokenize
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
 	$(MAKE) check TESTS=tests/unit-scheduler SCHEDULES=200
-	for script in train-loop.py train-balance.py population.py pruned.py; do \
+	for script in train-loop.py train-heads.py train-balance.py population.py pruned.py; do \
 	    if $(TORCH) -c 'import torch, transformers, optuna' 2> /dev/null; then \
 	        PATH="$(abs_top_builddir)/bin:$$PATH" $(TORCH) $(srcdir)/%D%/oracle/$$script || exit; \
 	    else \

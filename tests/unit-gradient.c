@@ -1,4 +1,4 @@
-/* unit-gradient - the reverse of every small causal model
+/* unit-gradient - the reverse of every small causal model, and of some encoders
  *
  * What each tensor's gradient is, by PyTorch in float64, stands in data/gradients.tsv
  * (oracle/make-gradients.py says what is in it).  Every layout gives it, to the bit

@@ -42,6 +42,7 @@ bin_tp_run_SOURCES = \
     %D%/traindir.c \
     %D%/trainexport.c \
     %D%/trainlog.c \
+    %D%/trainloss.c \
     %D%/trainmix.c \
     %D%/trainrank.c \
     %D%/trainshow.c \

@@ -101,7 +101,11 @@ enum { MOST_TABLE = 1 << 26 };
     SETTING(FREEZE, STRING, TEXT, "freeze", freeze, "NAMES", NULL, SETTING_ADDED)      \
     SETTING(ONLY, STRING, TEXT, "train-only", only, "NAMES", NULL, SETTING_ADDED)      \
     SETTING(WEIGHTS, CHOICE, CHOICE, "weights", frozen, "TYPE", session_weights_names, \
-            SETTING_ADDED)
+            SETTING_ADDED)                                                             \
+    SETTING(LOSS, CHOICE, CHOICE, "loss", loss, "NAME", loss_choices, SETTING_ADDED)   \
+    SETTING(MASKED, DOUBLE, SHARE, "mask-probability", mask_probability, "P", NULL,    \
+            SETTING_ADDED)                                                             \
+    SETTING(MASK_ID, INT, INT, "mask-id", mask_id, "ID", NULL, SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -503,7 +507,10 @@ static int open_files(struct data **out, const struct request *r,
                   &no_chat) < 0)
         o.no_chat = no_chat.text;
     o.chat = chat;
-    ret = data_open(out, &o, err);
+    ret = train_loss_labels(&o, &r->t, err);
+    if (ret == 0)
+        ret = data_open(out, &o, err);
+    train_loss_clear(&o);
     chat_free(chat);
     free(path);
     free(weight);
@@ -637,7 +644,7 @@ static int check_model(struct request *r, struct err *err)
 
     if (state && !training)
         return err_set(err, ERR_INPUT, "%s: has no state of a training", state);
-    if (session_need_lm(s, err) < 0 ||
+    if (train_loss_find(&r->t, err) < 0 ||
         check_config(NULL, s->checkpoint->model, KEYS_TRAINING, err) < 0)
         return -1;
     if (s->source)
@@ -1132,6 +1139,8 @@ int train_main(const char *program, int argc, char **argv)
                                        .beta2 = 0.999,
                                        .eps = 1e-8,
                                        .lora_alpha = 8,
+                                       .mask_probability = 0.15,
+                                       .mask_id = -1,
                                        .clip = 1,
                                        .dropout = -1,
                                        .rates = { .least = -1,

@@ -1,14 +1,15 @@
 /* train - shared by the parts of 'tp-run train'
  *
  * train.c reads options, traindir.c manages the run's directory and trainsteps.c the
- * checkpoints in it, trainrank.c is the main function of a rank, and trainlog.c writes
- * logs and reports. */
+ * checkpoints in it, trainloss.c finds the loss, trainrank.c is the main function of a
+ * rank, and trainlog.c writes logs and reports. */
 #ifndef CMD_TP_RUN_TRAIN_H
 #define CMD_TP_RUN_TRAIN_H
 
 #include "cmd/tp-run/session.h"
 #include "lib/pipe/action.h"
 #include "lib/program/recompute.h"
+#include "lib/train/losses.h"
 #include "lib/train/save.h"
 #include "lib/train/schedule.h"
 
@@ -20,7 +21,10 @@ struct train_options {
     double dropout; /* negative: the config's */
     double lr, momentum, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, optimizer, pack, order;
-    int width; /* enum token_width */
+    int width;               /* enum token_width */
+    int loss;                /* 0: that of the model's head; else enum loss_kind + 1 */
+    double mask_probability; /* of a token, where masked ones are learned */
+    int mask_id;             /* negative: the tokenizer's */
     struct schedule_options rates;
     struct trainer_terms terms;
     uint64_t vocab;   /* tokens of the model, if it gets more; else 0 */
@@ -146,8 +150,19 @@ struct train {
     int steps_before, micro_before; /* --steps and --micro-batch of the run before it
                                      * was resumed; 0: not known */
     bool replaces;                  /* an existing run is removed */
-    struct train_state state;       /* initial state */
+    enum loss_kind loss;
+    struct train_state state; /* initial state */
 };
+
+/* ---- trainloss.c ---- */
+
+/* Sets T->loss: that of --loss, or of the model's head. */
+MUST_CHECK int train_loss_find(struct train *t, struct err *err);
+/* Sets in O, which has a vocabulary, what the labels of T's loss need; released with
+ * train_loss_clear, also after a failure. */
+MUST_CHECK int train_loss_labels(struct data_options *o, const struct train *t,
+                                 struct err *err);
+void train_loss_clear(struct data_options *o);
 
 /* ---- traindir.c ---- */
 

@@ -58,9 +58,9 @@ struct step_view {
     const int32_t *length; /* [tokens]: the sequence's length at the end of the step */
     const int32_t *output; /* [outputs]: row among the step's tokens; -1: on another
                             * rank */
-    const int32_t *target[ROWS_WANTED + 1]; /* [rows]: the next token (the label), or
-                                             * -1 */
-    const struct draw *draw;                /* [outputs] */
+    const int32_t *target[ROWS_ONE + 1]; /* [rows]: the next token, or the label, or
+                                          * -1 */
+    const struct draw *draw;             /* [outputs] */
     const uint64_t *token; /* [tokens]: index of the token in the training run, for
                             * dropout */
     const uint64_t *seed;  /* of dropout's random numbers; one number */

@@ -688,6 +688,19 @@ static int check_weights(const struct reverse *r)
     return 0;
 }
 
+/* ERR_NO if the instruction, which has no derivative, lies between weights and the
+ * loss. */
+static int check_leaf(const struct reverse *r)
+{
+    const struct sums *s = &r->sums[r->inst.dst];
+
+    if ((s->partial < 0 && s->whole < 0) || (!r->inst.nsrc && r->inst.weight < 0))
+        return 0;
+    return err_set(r->b->err, ERR_NO,
+                   "family %s: '%s' has no derivative; the model cannot be trained",
+                   r->p->model->family, op_table[r->inst.op].name);
+}
+
 /* ---- the whole program ---- */
 
 int reverse_check(const struct mesh *mesh, struct err *err)
@@ -769,13 +782,6 @@ static bool is_loss(const struct program *p, int v)
 int reverse_check_model(const struct program *p, struct err *err)
 {
     for (int i = 0; i < p->nforward; i++) {
-        struct op_scores scores = op_scores(&p->inst[i]);
-
-        if (scores.heads && !scores.causal)
-            return err_set(err, ERR_NO,
-                           "family %s: attention is not causal; models that fill in "
-                           "masked tokens cannot be trained",
-                           p->model->family);
         /* Liu et al. 2023, "Sparse Backpropagation for MoE Training" */
         if (p->inst[i].op == OP_ROUTE && p->inst[i].route.near > 0)
             return err_set(
@@ -819,6 +825,8 @@ int pass_reverse(struct builder *b)
         int d;
 
         r.inst = p->inst[i];
+        if (!rules[r.inst.op] && check_leaf(&r) < 0)
+            goto out;
         if (!rules[r.inst.op])
             continue;
         d = final(&r, r.inst.dst);

@@ -84,7 +84,7 @@ static void add_offsets(struct feeds *f, size_t n)
             o->input[i] = upload_add(
                 u, NULL, f->room[f->p->input[i].rows] * f->p->input[i].feed->axis.size,
                 unit);
-    for (int k = 0; k <= ROWS_WANTED; k++)
+    for (int k = 0; k <= ROWS_ONE; k++)
         o->target[k] = upload_add(u, NULL, f->room[k], unit);
     o->length = upload_add(u, NULL, f->room[ROWS_TOKENS], unit);
     o->output = upload_add(u, NULL, f->room[ROWS_WANTED], unit);
@@ -115,7 +115,7 @@ void feeds_ready(struct feeds *f)
     for (int i = 0; i < f->p->ninputs; i++)
         if (f->p->input[i].read)
             f->view.input[i] = upload_at(u, o->input[i]);
-    for (int k = 0; k <= ROWS_WANTED; k++)
+    for (int k = 0; k <= ROWS_ONE; k++)
         f->view.target[k] = upload_at(u, o->target[k]);
     f->view.length = upload_at(u, o->length);
     f->view.output = upload_at(u, o->output);
@@ -248,8 +248,10 @@ static void put_outputs(struct feeds *f, const struct segment *s,
     int32_t *taken = upload_host(u, f->at.output);
     int32_t *taken_target = upload_host(u, f->at.target[ROWS_WANTED]);
     struct draw *draw = upload_host(u, f->at.draw);
+    int32_t *whole = upload_host(u, f->at.target[ROWS_ONE]);
     uint64_t *token = upload_host(u, f->at.token);
 
+    whole[part->first[ROWS_ONE]] = s->targets && s->n ? s->targets[s->n - 1] : -1;
     for (size_t i = 0; i < span.n; i++) {
         size_t at = span.first + i;
 

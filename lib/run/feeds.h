@@ -24,7 +24,8 @@ struct segment {
     /* Rows of the other given spaces, in the first step of a sequence; else 0.
      * [ROWS_TOKENS]: how many tokens have rows of the inputs beside ids; 0: all. */
     size_t rows[ROWS_MOST];
-    const int32_t *targets; /* [n]: labels (next tokens) for "nll"; or NULL */
+    const int32_t *targets; /* [n]: labels (next tokens) for "nll", the last one also of
+                             * outputs with a row a text; or NULL */
     size_t start;           /* position of the first token; 0 begins a new sequence */
     uint64_t token;  /* index of the first token in the training run, for dropout */
     size_t length;   /* known length of the sequence, for rotary angles that
@@ -55,7 +56,7 @@ void segment_count(const struct segment *s, const struct program *p,
 /* Offsets in the upload buffer. */
 struct feeds_offsets {
     size_t rows[ROWS_MOST], first[ROWS_MOST], input[FEEDS_MOST];
-    size_t target[ROWS_WANTED + 1];
+    size_t target[ROWS_ONE + 1];
     size_t length, output, draw, factor, token, seed;
 };
 

@@ -8,6 +8,7 @@
 #include "lib/base/rng.h"
 #include "lib/train/blend.h"
 #include "lib/train/corpus.h"
+#include "lib/train/labelled.h"
 
 const char *const data_pack_names[] = { "documents", "none", NULL };
 const char *const data_order_names[] = { "shuffled", "sequential", NULL };
@@ -24,6 +25,8 @@ struct data {
     enum data_order order;
     uint64_t seed;
     struct corpus *corpus;
+    struct labelled *labelled; /* instead, with labels */
+    struct masking mask;       /* probability 0: nothing is masked */
     struct document *document; /* [all], for DATA_PACK_NONE */
     size_t cap;
     uint64_t all, held; /* number of samples, and of those held out */
@@ -62,17 +65,21 @@ static int add_document(void *arg, uint64_t first, uint64_t n, uint64_t given,
 
 static int count_samples(struct data *d, const struct data_options *o, struct err *err)
 {
-    uint64_t tokens = corpus_tokens(d->corpus);
+    uint64_t tokens = d->labelled ? 0 : corpus_tokens(d->corpus);
 
-    if (d->pack == DATA_PACK_NONE) {
+    if (d->labelled) {
+        d->all = d->left.documents = labelled_samples(d->labelled);
+        labelled_cut(d->labelled, &d->left.cut, &d->left.tokens);
+    } else if (d->pack == DATA_PACK_NONE) {
         if (corpus_documents(d->corpus, add_document, d, err) < 0)
             return -1;
     } else if (tokens > 1) {
         d->all = (tokens - 1 + d->seq - 1) / d->seq;
     }
     if (!d->all)
-        return err_set(err, ERR_INPUT, "%s%s: no sample of two tokens", o->file[0],
-                       o->nfiles > 1 ? " and the others" : "");
+        return err_set(err, ERR_INPUT, "%s%s: no sample%s", o->file[0],
+                       o->nfiles > 1 ? " and the others" : "",
+                       d->labelled ? "" : " of two tokens");
     if (o->held > 0)
         d->held = (uint64_t)(o->held * (double)d->all);
     if (o->held > 0 && !d->held)
@@ -108,6 +115,24 @@ static int open_mixture(struct data *d, const struct data_options *o, struct err
     return 0;
 }
 
+static int open_files(struct data *d, const struct data_options *o,
+                      const struct texts_options *texts, struct err *err)
+{
+    if (o->labels == LABELS_TEXT || o->labels == LABELS_TOKENS)
+        return labelled_open(&d->labelled, o->file, o->nfiles, texts, o->seq, err);
+    return corpus_open(&d->corpus, o->file, o->nfiles, texts, o->width, err);
+}
+
+/* Keeps a copy of what is special. */
+static void keep_mask(struct data *d, const struct masking *mask)
+{
+    d->mask = *mask;
+    if (!mask->special)
+        return;
+    d->mask.special = xmalloc((size_t)mask->vocab + 1);
+    memcpy(d->mask.special, mask->special, (size_t)mask->vocab);
+}
+
 int data_open(struct data **out, const struct data_options *options, struct err *err)
 {
     const struct texts_options texts = { .tokenizer = options->tokenizer,
@@ -116,16 +141,24 @@ int data_open(struct data **out, const struct data_options *options, struct err 
                                          .last_answer = options->last_answer,
                                          .end_id = options->end_id,
                                          .vocab = options->vocab,
-                                         .threads = options->threads };
+                                         .threads = options->threads,
+                                         .labels = options->labels == LABELS_TEXT
+                                                       ? TEXTS_LABEL
+                                                   : options->labels == LABELS_TOKENS
+                                                       ? TEXTS_LABELS
+                                                       : TEXTS_NO_LABELS,
+                                         .class_name = options->class_name,
+                                         .classes = options->classes };
     struct data *d = xcalloc(1, sizeof(*d));
 
     d->seq = options->seq;
     d->pack = options->pack;
     d->order = options->order;
     d->seed = options->seed;
+    if (options->labels == LABELS_MASKED)
+        keep_mask(d, &options->mask);
     if (options->weight ? open_mixture(d, options, err) < 0
-                        : corpus_open(&d->corpus, options->file, options->nfiles,
-                                      &texts, options->width, err) < 0 ||
+                        : open_files(d, options, &texts, err) < 0 ||
                               count_samples(d, options, err) < 0) {
         data_close(d);
         return -1;
@@ -143,6 +176,8 @@ void data_close(struct data *d)
     free(d->source);
     if (d->corpus)
         corpus_close(d->corpus);
+    labelled_close(d->labelled);
+    free(d->mask.special);
     free(d->document);
     free(d->id);
     free(d->target);
@@ -160,9 +195,9 @@ int data_check(struct data *d, void (*see)(void *arg, uint64_t done, uint64_t al
                void *arg, struct err *err)
 {
     if (!d->source)
-        return corpus_check(d->corpus, see, arg, err);
+        return d->labelled ? 0 : corpus_check(d->corpus, see, arg, err);
     for (size_t s = 0; s < d->blend.n; s++)
-        if (corpus_check(d->source[s]->corpus, see, arg, err) < 0)
+        if (data_check(d->source[s], see, arg, err) < 0)
             return -1;
     return 0;
 }
@@ -179,10 +214,12 @@ uint64_t data_held(const struct data *d)
 
 uint64_t data_tokens(const struct data *d)
 {
-    uint64_t tokens = d->source ? 0 : corpus_tokens(d->corpus);
+    uint64_t tokens = 0;
 
-    for (size_t s = 0; d->source && s < d->blend.n; s++)
-        tokens += corpus_tokens(d->source[s]->corpus);
+    if (!d->source)
+        return d->labelled ? labelled_tokens(d->labelled) : corpus_tokens(d->corpus);
+    for (size_t s = 0; s < d->blend.n; s++)
+        tokens += data_tokens(d->source[s]);
     return tokens;
 }
 
@@ -308,28 +345,43 @@ static int make_room(struct data *d, size_t n, struct err *err)
     return 0;
 }
 
-/* Builds sample ID of FROM, D or a source of it, in entry I of D's buffers. */
-static int make_sample(struct data *d, const struct data *from, uint64_t id, size_t i,
-                       struct sample *out, struct err *err)
+/* Builds sample ID of FROM, D or a source of it, in entry I of D's buffers.  Its tokens
+ * are masked as INDEX says. */
+static int make_sample(struct data *d, const struct data *from, uint64_t id,
+                       uint64_t index, size_t i, struct sample *out, struct err *err)
 {
-    uint64_t first = id * d->seq, tokens = corpus_tokens(from->corpus);
+    uint64_t first = id * d->seq;
+    uint64_t tokens = from->labelled ? 0 : corpus_tokens(from->corpus);
     int32_t *ids = d->id + i * (d->seq + 1), *targets = d->target + i * (d->seq + 1);
     size_t *start = d->start + i * (d->seq + 1), n = d->seq + 1, documents = 1;
+    const bool masked = d->mask.probability > 0;
 
+    if (from->labelled) {
+        start[0] = 0;
+        n = labelled_get(from->labelled, id, ids, targets);
+        *out = (struct sample){ ids, targets, n, start, 1 };
+        return 0;
+    }
     if (d->pack == DATA_PACK_NONE) {
         first = from->document[id].first;
         n = from->document[id].n;
     } else if (tokens - first < n) {
         n = (size_t)(tokens - first);
     }
-    if (corpus_read(from->corpus, first, n--, ids, d->flag, err) < 0)
+    if (masked && n > d->seq)
+        n = d->seq;
+    if (corpus_read(from->corpus, first, n, ids, d->flag, err) < 0)
         return -1;
+    n -= !masked;
     start[0] = 0;
     for (size_t k = 0; k < n; k++) {
-        targets[k] = d->flag[k + 1] ? -1 : ids[k + 1];
+        if (!masked)
+            targets[k] = d->flag[k + 1] ? -1 : ids[k + 1];
         if (k && (d->flag[k] & CORPUS_BEGINS))
             start[documents++] = k;
     }
+    if (masked)
+        masking_apply(&d->mask, index, ids, targets, n);
     *out = (struct sample){ ids, targets, n, start, documents };
     return 0;
 }
@@ -344,7 +396,7 @@ int data_fill(struct data *d, uint64_t first, size_t n, struct sample *out,
         size_t source;
         const struct data *from = source_of(d, first + i, &source, &place);
 
-        if (make_sample(d, from, place, i, &out[i], err) < 0)
+        if (make_sample(d, from, place, first + i, i, &out[i], err) < 0)
             return -1;
     }
     return 0;
@@ -363,7 +415,8 @@ int data_fill_held(struct data *d, uint64_t first, size_t n, struct sample *out,
         for (; d->source && at >= d->source[s]->held; s++)
             at -= d->source[s]->held;
         from = d->source ? d->source[s] : d;
-        if (make_sample(d, from, data_samples(from) + at, i, &out[i], err) < 0)
+        if (make_sample(d, from, data_samples(from) + at, UINT64_MAX - (first + i), i,
+                        &out[i], err) < 0)
             return -1;
     }
     return 0;

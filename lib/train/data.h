@@ -14,10 +14,12 @@
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
 #include "lib/train/chats.h"
+#include "lib/train/losses.h"
+#include "lib/train/masking.h"
 #include "lib/train/tokenfile.h"
 
-/* A training sample.  TARGET[i] is the token after ID[i], or -1 where no loss is
- * computed.  A token attends only to its own document. */
+/* A training sample.  TARGET[i] is the token after ID[i], or the label of ID[i], or -1
+ * where no loss is computed.  A token attends only to its own document. */
 struct sample {
     const int32_t *id, *target; /* [n] */
     size_t n;
@@ -54,6 +56,11 @@ struct data_options {
     enum token_width width;            /* of the ids of token files without a header */
     double held; /* fraction of the samples to hold out, from the end; 0: none */
     int threads; /* threads of the tokenization; 0: one */
+    enum loss_labels labels;       /* those that a sample has */
+    struct masking mask;           /* with LABELS_MASKED; its special ids are not used
+                                    * after the call */
+    const char *const *class_name; /* [classes]: with LABELS_TEXT and LABELS_TOKENS */
+    size_t classes;
 };
 
 struct data;
@@ -68,7 +75,8 @@ void data_close(struct data *d);
 struct data_left {
     uint64_t documents;   /* of these in all, */
     uint64_t empty;       /* so many have no target, and are no samples; */
-    uint64_t cut, tokens; /* of so many, so many last tokens are left out */
+    uint64_t cut, tokens; /* of so many, so many last tokens are left out, or with
+                           * labels those before the last */
 };
 struct data_left data_left(const struct data *d);
 /* Reads all ids on disk: ERR_INPUT names the first that is not in the vocabulary.  SEE,

@@ -10,6 +10,9 @@ lib_libshardutils_a_SOURCES += \
     %D%/frozen.c %D%/frozen.h \
     %D%/gradients.c %D%/gradients.h \
     %D%/init.c %D%/init.h \
+    %D%/labelled.c %D%/labelled.h \
+    %D%/losses.c %D%/losses.h \
+    %D%/masking.c %D%/masking.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
     %D%/restore.c %D%/restore.h \

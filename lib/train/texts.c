@@ -22,6 +22,8 @@ struct line {
     struct tokens ids;
     size_t given;
     uint8_t *learn; /* [ids.n], or NULL */
+    int32_t *label; /* [nlabels] */
+    size_t nlabels, label_cap;
 };
 
 struct batch {
@@ -90,9 +92,18 @@ out:
 
 /* ---- JSON lines ---- */
 
-enum { FIELD_TEXT, FIELD_IDS, FIELD_PROMPT, FIELD_COMPLETION, FIELD_MESSAGES, FIELDS };
-static const char *const field_names[] = { "text", "ids", "prompt", "completion",
-                                           "messages" };
+enum {
+    FIELD_TEXT,
+    FIELD_IDS,
+    FIELD_PROMPT,
+    FIELD_COMPLETION,
+    FIELD_MESSAGES,
+    FIELD_LABEL, /* these two where there are to be labels */
+    FIELD_LABELS,
+    FIELDS
+};
+static const char *const field_names[] = { "text",     "ids",   "prompt", "completion",
+                                           "messages", "label", "labels" };
 
 /* The fields of a line. */
 struct fields {
@@ -120,6 +131,49 @@ static int read_ids(struct jsonlex *lex, const struct texts_options *o,
     return -1;
 }
 
+/* Reads the label that LEX is at: a number, or the name of a class.  -1, null and -100,
+ * which PyTorch ignores: none. */
+static int read_label(struct jsonlex *lex, const struct texts_options *o,
+                      struct line *line, struct err *err)
+{
+    const char *text = str_text(&lex->text);
+    int64_t label = -1;
+    uint64_t id;
+
+    if (lex->token == JSONLEX_NUMBER && str_u64(text, &id))
+        label = id < o->classes ? (int64_t)id : INT64_MAX;
+    else if (lex->token == JSONLEX_STRING)
+        for (label = 0; (size_t)label < o->classes; label++)
+            if (o->class_name && !strcmp(o->class_name[label], text))
+                break;
+    if (lex->token == JSONLEX_STRING && label == (int64_t)o->classes)
+        return jsonlex_error(lex, err, "'%s' is no class of the model", text);
+    if (label > INT32_MAX)
+        return jsonlex_error(lex, err, "label %s, and the model has %zu classes", text,
+                             o->classes);
+    if (lex->token != JSONLEX_STRING && lex->token != JSONLEX_NULL && label < 0 &&
+        strcmp(text, "-1") != 0 && strcmp(text, "-100") != 0)
+        return jsonlex_error(lex, err, "a label is a number or the name of a class");
+    line->label =
+        xgrow(line->label, &line->label_cap, line->nlabels + 1, sizeof(*line->label));
+    line->label[line->nlabels++] = (int32_t)label;
+    return 0;
+}
+
+static int read_labels(struct jsonlex *lex, const struct texts_options *o,
+                       struct line *line, struct err *err)
+{
+    if (lex->token != JSONLEX_ARRAY)
+        return jsonlex_error(lex, err, "'labels' is no list");
+    while (jsonlex_next(lex, err) == 0) {
+        if (lex->token == JSONLEX_ARRAY_END)
+            return 0;
+        if (read_label(lex, o, line, err) < 0)
+            return -1;
+    }
+    return -1;
+}
+
 static int read_field(struct jsonlex *lex, const struct texts_options *o, int field,
                       struct fields *f, struct line *line, struct err *err)
 {
@@ -132,6 +186,10 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
         return -1;
     if (field == FIELD_IDS)
         return read_ids(lex, o, &line->ids, err);
+    if (field == FIELD_LABEL)
+        return read_label(lex, o, line, err);
+    if (field == FIELD_LABELS)
+        return read_labels(lex, o, line, err);
     if (field == FIELD_MESSAGES) /* the line is read again, with its tools */
         return jsonlex_skip(lex, err);
     if (lex->token != JSONLEX_STRING)
@@ -155,6 +213,9 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
             return jsonlex_next(lex, err); /* nothing may follow the object */
         while (field < FIELDS && strcmp(str_text(&lex->text), field_names[field]) != 0)
             field++;
+        if ((field == FIELD_LABEL && o->labels != TEXTS_LABEL) ||
+            (field == FIELD_LABELS && o->labels != TEXTS_LABELS))
+            field = FIELDS;
         if (field < FIELDS ? read_field(lex, o, field, f, line, err) < 0
                            : jsonlex_next(lex, err) < 0 || jsonlex_skip(lex, err) < 0)
             return -1;
@@ -183,6 +244,25 @@ static int check_fields(const struct fields *f, struct err *err)
         return err_set(err, ERR_INPUT, "'%s' without '%s'",
                        has[FIELD_PROMPT] ? "prompt" : "completion",
                        has[FIELD_PROMPT] ? "completion" : "prompt");
+    return 0;
+}
+
+/* A line with labels has one, or as many as tokens, and is no answer to a prompt. */
+static int check_labels(const struct texts_options *o, const struct fields *f,
+                        const struct line *line, struct err *err)
+{
+    const int field = o->labels == TEXTS_LABEL ? FIELD_LABEL : FIELD_LABELS;
+
+    if (o->labels == TEXTS_NO_LABELS)
+        return 0;
+    if (!f->has[field])
+        return err_set(err, ERR_INPUT, "no '%s'", field_names[field]);
+    if (!f->has[FIELD_IDS] && (field == FIELD_LABELS || !f->has[FIELD_TEXT]))
+        return err_set(err, ERR_INPUT, "'%s' goes with %s", field_names[field],
+                       field == FIELD_LABEL ? "'text' or 'ids'" : "'ids'");
+    if (field == FIELD_LABELS && line->nlabels != line->ids.n)
+        return err_set(err, ERR_INPUT, "%zu labels for %zu ids", line->nlabels,
+                       line->ids.n);
     return 0;
 }
 
@@ -220,6 +300,8 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
     jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
         ret = check_fields(&f, err);
+        if (ret == 0)
+            ret = check_labels(b->o, &f, line, err);
         if (ret == 0 && (f.has[FIELD_PROMPT] || f.has[FIELD_MESSAGES]) && b->o->strict)
             ret = err_set(err, ERR_INPUT,
                           "'%s': which tokens are learnt has no place in a token file",
@@ -230,7 +312,8 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
             ret = encode(b->o, str_text(&f.text), f.text.len, &line->ids, err);
         if (ret == 0 && f.has[FIELD_PROMPT])
             ret = encode_pair(b->o, &f.text, &f.completion, line, err);
-        if (ret == 0 && !f.has[FIELD_IDS] && !f.has[FIELD_MESSAGES])
+        if (ret == 0 && !f.has[FIELD_IDS] && !f.has[FIELD_MESSAGES] &&
+            b->o->labels == TEXTS_NO_LABELS)
             add_end(b->o, &line->ids);
         if (ret < 0)
             err_prefix(err, "%s:%u", b->name, line->number);
@@ -284,6 +367,7 @@ static void clear_lines(struct batch *b)
     for (size_t i = 0; i < b->n; i++) {
         tokens_clear(&b->line[i].ids);
         free(b->line[i].learn);
+        free(b->line[i].label);
     }
     b->n = 0;
 }
@@ -316,7 +400,9 @@ static int give_line(const struct batch *b, size_t i,
     const struct texts_document d = { .id = (const int32_t *)l->ids.id,
                                       .n = l->ids.n,
                                       .given = l->given,
-                                      .learn = l->learn };
+                                      .learn = l->learn,
+                                      .label = l->label,
+                                      .nlabels = l->nlabels };
 
     if (i == b->bad) {
         *err = b->why;

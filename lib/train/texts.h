@@ -18,6 +18,10 @@
 /* AUTO: as above, by name and first line. */
 enum texts_format { TEXTS_AUTO, TEXTS_TEXT, TEXTS_JSON };
 
+/* The labels that JSON lines must have: none (they are not looked for), "label", or
+ * "labels". */
+enum texts_labels { TEXTS_NO_LABELS, TEXTS_LABEL, TEXTS_LABELS };
+
 struct texts_options {
     const struct tokenizer *tokenizer; /* NULL: only "ids" can be read */
     int32_t end_id;                    /* appended to each text; -1: none */
@@ -28,6 +32,10 @@ struct texts_options {
     const char *no_chat;               /* because of this; or NULL */
     bool last_answer;                  /* as in chats_options */
     int format;                        /* enum texts_format */
+    enum texts_labels labels;
+    const char *const *class_name; /* [classes]: a label may be the name of a class; or
+                                    * NULL: they have none */
+    size_t classes;
 };
 
 struct texts_document {
@@ -35,6 +43,8 @@ struct texts_document {
     size_t n;             /* at least 1 */
     size_t given;         /* the first tokens, a prompt without loss */
     const uint8_t *learn; /* [n]: 0 of tokens without loss; NULL: all others have one */
+    const int32_t *label; /* [nlabels]: one, or one for each token; -1: none */
+    size_t nlabels;
 };
 
 /* Calls SEE for each document of the file PATH, in order for any number of threads.

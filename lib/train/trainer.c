@@ -376,6 +376,8 @@ static int find_engine(const struct trainer *t, int micro_batch)
 static int add_loss(const struct trainer *t, struct engine *e, const struct segment *s,
                     size_t n, double *sum, struct err *err)
 {
+    const struct program *p = t->program;
+    const bool texts = p->value[p->output[0].value].rows == ROWS_ONE;
     const float *nll;
     size_t rows;
 
@@ -384,7 +386,7 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < s[i].n; k++, nll++)
+        for (size_t k = texts ? s[i].n - 1 : 0; k < s[i].n; k++, nll++)
             if (s[i].targets[k] >= 0)
                 *sum += (double)*nll;
     if (e == t->scorer || t->program->noutputs < 2)

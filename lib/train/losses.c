@@ -1,0 +1,61 @@
+/* losses - what a training run minimizes: the table of losses */
+#include "lib/train/losses.h"
+
+#include <stddef.h>
+
+const struct loss_info loss_table[LOSS_KINDS] = {
+    [LOSS_NEXT] = { .name = "next",
+                    .labels = LABELS_NEXT,
+                    .counted = "token",
+                    .heads = { "lm" } },
+    [LOSS_MASKED] = { .name = "masked",
+                      .labels = LABELS_MASKED,
+                      .counted = "token",
+                      .heads = { "lm" } },
+    [LOSS_CLASS] = { .name = "class",
+                     .labels = LABELS_TEXT,
+                     .counted = "text",
+                     .heads = { "classify", "scored" } },
+    [LOSS_TAGS] = { .name = "tags",
+                    .labels = LABELS_TOKENS,
+                    .counted = "token",
+                    .heads = { "tag", "tagged" } },
+};
+
+const char *const loss_choices[] = { "auto", "next", "masked", "class", "tags", NULL };
+
+/* Families with one head alone do not say that they have it. */
+static bool holds(const struct model *m, const char *symbol, bool unless)
+{
+    double x;
+
+    return model_number(m, symbol, &x) ? x != 0 : unless;
+}
+
+bool losses_fit(enum loss_kind kind, const struct model *m, bool causal)
+{
+    const char *const *head = loss_table[kind].heads;
+    bool found = false;
+
+    if (kind == LOSS_NEXT || kind == LOSS_MASKED)
+        return holds(m, "lm", true) && (causal || kind == LOSS_MASKED);
+    if (holds(m, "answers", false) || holds(m, "choices", false))
+        return false;
+    for (size_t i = 0; head[i]; i++)
+        found |= holds(m, head[i], false);
+    return found;
+}
+
+int losses_find(enum loss_kind *kind, const struct model *m, bool causal,
+                struct err *err)
+{
+    for (int k = 0; k < LOSS_KINDS; k++)
+        if (losses_fit((enum loss_kind)k, m, causal)) {
+            *kind = (enum loss_kind)k;
+            return 0;
+        }
+    return err_set(err, ERR_INPUT,
+                   "%s: this model has no head that can be trained: neither of a "
+                   "language model nor for classes of texts or tokens",
+                   model_config_name(m));
+}

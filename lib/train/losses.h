@@ -1,0 +1,49 @@
+/* losses - what a training run minimizes: the table of losses
+ *
+ * A row says which labels a sample has, and what the mean is taken over.  The operation
+ * that computes a loss from the logits, and its derivative, are those of the tail of
+ * the program (program_tail): every loss of this table is the negative log-likelihood
+ * of a label, of a row of tokens or of a whole text. */
+#ifndef LIB_TRAIN_LOSSES_H
+#define LIB_TRAIN_LOSSES_H
+
+#include <stdbool.h>
+
+#include "lib/base/err.h"
+#include "lib/model/model.h"
+
+enum loss_kind {
+    LOSS_NEXT,   /* of the token after each token */
+    LOSS_MASKED, /* of tokens that were masked (Devlin et al. 2018) */
+    LOSS_CLASS,  /* of a text's class */
+    LOSS_TAGS,   /* of each token's class */
+    LOSS_KINDS
+};
+
+/* The labels of a sample. */
+enum loss_labels {
+    LABELS_NEXT,   /* the next tokens */
+    LABELS_MASKED, /* the tokens that were masked */
+    LABELS_TEXT,   /* one, in "label" */
+    LABELS_TOKENS  /* one for each token, in "labels" */
+};
+
+struct loss_info {
+    const char *name; /* of --loss */
+    enum loss_labels labels;
+    const char *counted;  /* what the mean is taken over, in messages */
+    const char *heads[3]; /* symbols of families with a head for it, one of which
+                           * holds; the last is NULL */
+};
+extern const struct loss_info loss_table[LOSS_KINDS];
+/* Their names, behind "auto". */
+extern const char *const loss_choices[];
+
+/* Finds the loss of M's head, which CAUSAL attention tells from that of masked tokens;
+ * ERR_INPUT when M has no head that a loss is known for. */
+MUST_CHECK int losses_find(enum loss_kind *kind, const struct model *m, bool causal,
+                           struct err *err);
+/* Has M a head for KIND? */
+bool losses_fit(enum loss_kind kind, const struct model *m, bool causal);
+
+#endif

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""train-heads.py - tp-run train beside a plain loop of PyTorch, for losses other than that of the next token
+
+    train-heads.py [NAME...]
+    train-heads.py --fixtures       write tests/data/labelled: for models of tests/data samples, and the losses of six steps
+
+Six steps of four samples, AdamW with decay, clipping and a cosine: losses of each step within 1e-5, and the merged
+weights within ten times what f32 changes in PyTorch itself.  Dropout is off.
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+
+STEPS, GLOBAL, RATE, DECAY, CLIP, WARMUP = 6, 4, 1e-3, 0.1, 1.0, 2
+LAYOUTS = [[], ["--tp", "2"], ["--pp", "2"], ["--dp", "2"], ["--tp", "2", "--dp", "2", "--micro-batch", "2"]]
+BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, vocab_size=60,
+            max_position_embeddings=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+LLAMA = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=40,
+             vocab_size=60, max_position_embeddings=32, pad_token_id=0)
+MODELS = {
+    "bert-class": ("class", lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=3))),
+    "bert-masked": ("masked", lambda: transformers.BertForMaskedLM(transformers.BertConfig(**BERT))),
+    "bert-tags": ("tags", lambda: transformers.BertForTokenClassification(transformers.BertConfig(**BERT, num_labels=5))),
+    "roberta-class": ("class", lambda: transformers.RobertaForSequenceClassification(
+        transformers.RobertaConfig(**{**BERT, "max_position_embeddings": 34}, num_labels=3, pad_token_id=1))),
+    "llama-class": ("class", lambda: transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA, num_labels=3))),
+}
+
+FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "heads/mistral-tags": "tags",
+            "heads/qwen2-score": "class"}
+
+
+def samples(kind, model):
+    rng = random.Random(3)
+    out = []
+    for _ in range(GLOBAL * STEPS):
+        ids = [rng.randrange(3, 60) for _ in range(rng.randrange(4, 14))]
+        if kind == "class":
+            out.append({"ids": ids, "label": rng.randrange(model.config.num_labels)})
+        else:
+            most = 60 if kind == "masked" else model.config.num_labels
+            out.append({"ids": ids, "labels": [rng.randrange(most) if rng.random() < 0.4 else -100 for _ in ids]})
+    return out
+
+
+def loss_of(model, kind, s):
+    logits = model(input_ids=torch.tensor([s["ids"]])).logits
+    labels = [s["label"]] if kind == "class" else s["labels"]
+    return torch.nn.functional.cross_entropy(logits.reshape(len(labels), -1), torch.tensor(labels), reduction="sum",
+                                             ignore_index=-100), sum(x != -100 for x in labels)
+
+
+def rate(step):
+    import math
+    if step < WARMUP:
+        return step / max(1, WARMUP)
+    return max(0.0, 0.5 * (1 + math.cos(math.pi * (step - WARMUP) / max(1, STEPS - WARMUP))))
+
+
+def loop(cls, path, kind, data, dtype):
+    model = cls.from_pretrained(path, dtype=dtype).train()
+    plain = [n for n, p in model.named_parameters() if p.ndim < 2 or "norm" in n.lower() or n.endswith("bias")]
+    groups = [{"params": [p for n, p in model.named_parameters() if n not in plain], "weight_decay": DECAY},
+              {"params": [p for n, p in model.named_parameters() if n in plain], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95))
+    losses = []
+    for step in range(STEPS):
+        for g in optimizer.param_groups:
+            g["lr"] = RATE * rate(step)
+        optimizer.zero_grad()
+        parts = [loss_of(model, kind, s) for s in data[step * GLOBAL:(step + 1) * GLOBAL]]
+        counted = sum(n for _, n in parts)
+        (sum(x for x, _ in parts) / counted).backward()
+        losses.append(sum(x.item() for x, _ in parts) / counted)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+    return losses, {k: v.detach().double() for k, v in model.state_dict().items() if v.is_floating_point()}
+
+
+def run(cls, path, kind, data, layout, out):
+    file = pathlib.Path(out).with_suffix(".jsonl")
+    file.write_text("".join(json.dumps(s) + "\n" for s in data))
+    given = ["--mask-probability", "0"] if kind == "masked" else []
+    subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
+                    "--seq", "16", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
+                    "cosine", "--warmup", str(WARMUP), "--beta2", "0.95", "--weight-decay", str(DECAY), "--clip", str(CLIP),
+                    "--threads", "1", *given, *layout, "-o", out, path], check=True)
+    subprocess.run(["tp-shard", "merge", "-q", f"{out}/step-{STEPS:06}", out + ".merged"], check=True)
+    with open(f"{out}/log.jsonl", encoding="utf-8") as f:
+        lines = [json.loads(x) for x in f]
+    model = cls.from_pretrained(out + ".merged", dtype=torch.float32)
+    return [x["loss"] for x in lines if x["type"] == "step"], {k: v.double() for k, v in model.state_dict().items()}
+
+
+def fixtures():
+    here = pathlib.Path(__file__).resolve().parent.parent / "data"
+    out = here / "labelled"
+    out.mkdir(exist_ok=True)
+    lines = []
+    for name, kind in FIXTURES.items():
+        path = here / name
+        with open(path / "config.json", encoding="utf-8") as f:
+            cls = getattr(transformers, json.load(f)["architectures"][0])
+        config = transformers.AutoConfig.from_pretrained(path)
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout"):
+            if hasattr(config, key):
+                setattr(config, key, 0)
+        config.classifier_dropout = 0.0  # else 0.1 of a head on tokens
+        model = cls.from_pretrained(path, dtype=torch.float32, config=config)
+        short = name.rsplit("/", 1)[-1]
+        with tempfile.TemporaryDirectory() as scratch:
+            model.save_pretrained(scratch)
+            data = samples(kind, model)
+            losses, _ = loop(cls, scratch, kind, data, torch.float64)
+        (out / f"{short}.jsonl").write_text("".join(json.dumps(s, separators=(",", ":")) + "\n" for s in data))
+        lines.append("\t".join([name, *(f"{x:.8g}" for x in losses)]))
+    (out / "losses.tsv").write_text("\n".join(lines) + "\n")
+
+
+def main():
+    if sys.argv[1:] == ["--fixtures"]:
+        fixtures()
+        return
+    bad = 0
+    for name in sys.argv[1:] or MODELS:
+        kind, make = MODELS[name]
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, name)
+            torch.manual_seed(1)
+            model = make()
+            model.save_pretrained(path)
+            data = samples(kind, model)
+            l32, w32 = loop(type(model), path, kind, data, torch.float32)
+            _, w64 = loop(type(model), path, kind, data, torch.float64)
+            for layout in LAYOUTS:
+                try:
+                    losses, weights = run(type(model), path, kind, data, layout, os.path.join(scratch, "run" + "".join(layout)))
+                except subprocess.CalledProcessError:
+                    print(f"{name} {' '.join(layout)}: could not be trained")
+                    bad += 1
+                    continue
+                off = max(abs(a - b) / b for a, b in zip(losses, l32))
+                worst = max(((weights[k] - w32[k]).abs().max().item() /
+                             (10 * (w32[k] - w64[k]).abs().max().item() + 1e-7), k) for k in w32)
+                verdict = "ok" if off < 1e-5 and len(losses) == STEPS and worst[0] <= 1 else "NOT OK"
+                bad += verdict != "ok"
+                print(f"{name} {' '.join(layout) or 'one rank'}: losses within {off:.1e}, weights within "
+                      f"{worst[0]:.2f} of the bound ({worst[1]}): {verdict}", flush=True)
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+#!/bin/sh
+# train-heads.t - training with labels: classes of texts and of tokens, masked tokens (tests/oracle/train-heads.py)
+. "${top_srcdir:?}/tests/lib.sh"
+
+# train MODEL OPTION... - six steps on its samples, as the loop of PyTorch
+train() {
+    name=$1
+    shift
+    tp-run train -q --data "$data/labelled/${name##*/}.jsonl" --pack none --order sequential --dropout 0 --seq 16 --steps 6 \
+        --global-batch 4 --lr 1e-3 --lr-schedule cosine --warmup 2 --beta2 0.95 --weight-decay 0.1 --clip 1 --threads 1 "$@" \
+        "$data/$name"
+}
+
+# as_torch LOG MODEL - its losses are PyTorch's
+as_torch() {
+    sed -n 's/.*"type":"step".*"loss":\([^,]*\),.*/\1/p' "$1" > got
+    grep "^$2	" "$data/labelled/losses.tsv" | tr '\t' '\n' | tail -n 6 > want
+    paste got want | awk 'function abs(x) { return x < 0 ? -x : x }
+        NF != 2 || abs($1 - $2) > 2e-5 * $2 { print; bad = 1 } END { exit bad || NR != 6 }'
+}
+
+for model in models/bert-classify models/roberta-mlm heads/mistral-tags heads/qwen2-score; do
+    more=
+    test $model != models/roberta-mlm || more="--mask-probability 0"
+    for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2"; do
+        # shellcheck disable=SC2086 # words are wanted
+        rm -f log
+        run train $model $layout $more --save-every 0 --log log
+        status_is 0 "${model##*/} is trained on $layout"
+        ok "${model##*/} on $layout: the losses of PyTorch" as_torch log $model
+        test -z "${SHORT:-}" || break
+    done
+done
+
+# ---- classes ----
+
+bert=$data/models/bert-classify
+sed 's/"label":0/"label":"left"/; s/"label":1/"label":"none"/; s/"label":2/"label":"right"/' "$data/labelled/bert-classify.jsonl" > named.jsonl
+tp-run train -q --data named.jsonl --dropout 0 --seq 16 --steps 2 --global-batch 4 --threads 1 --save-every 0 --log named "$bert"
+tp-run train -q --data "$data/labelled/bert-classify.jsonl" --dropout 0 --seq 16 --steps 2 --global-batch 4 --threads 1 --save-every 0 --log numbered "$bert"
+ok "classes have the names of id2label" test "$(grep -o '"loss":[^,]*' named)" = "$(grep -o '"loss":[^,]*' numbered)"
+
+# refused LINE MESSAGE
+refused() {
+    printf '%s\n' "$1" > bad.jsonl
+    run tp-run train -q --data bad.jsonl --seq 16 --save-every 0 "${3:-$bert}"
+    status_is 3 "refused: $1"
+    err_has "$2" "which says why"
+}
+refused '{"ids":[3,4],"label":3}' "label 3, and the model has 3 classes"
+refused '{"ids":[3,4],"label":"above"}' "'above' is no class of the model"
+refused '{"ids":[3,4]}' "bad.jsonl:1: no 'label'"
+refused '{"ids":[3,4],"labels":[1]}' "1 labels for 2 ids" "$data/heads/mistral-tags"
+run tp-run train -q --data named.jsonl --save-every 0 --loss tags "$bert"
+status_is 2 "a loss that the model has no head for is refused"
+err_has "has no head for it" "by name"
+run tp-run train -q --data named.jsonl --save-every 0 "$data/encoders/bert-choice"
+status_is 3 "a head without a loss is refused"
+
+# ---- masked tokens ----
+
+mlm() {
+    tp-run train -q --data "$data/labelled/roberta-mlm.jsonl" --mask-id 5 --dropout 0 --seq 16 --steps 3 --global-batch 4 --threads 1 \
+        --save-every 0 --log "$@" "$data/models/roberta-mlm"
+}
+mlm one && mlm two --dp 2
+ok "which tokens are masked does not depend on the layout" test "$(grep -o '"loss":[0-9.]\{6\}' one)" = "$(grep -o '"loss":[0-9.]\{6\}' two)"
+mlm other --seed 2
+ok "but on the seed" test "$(grep -o '"loss":[^,]*' one)" != "$(grep -o '"loss":[^,]*' other)"
+run tp-run train -q --data "$data/labelled/roberta-mlm.jsonl" --save-every 0 "$data/models/roberta-mlm"
+status_is 2 "without a mask token"
+err_has "give --mask-id" "it is asked for"
+
+done_testing
