@@ -177,6 +177,22 @@ for s in gpipe 1f1b "interleaved --model-chunks 2" zb-h1 zb-h2 zb-v dualpipe dua
         "$(values 'makespan span peak_activations transfers' table.csv)" = \
         "$(values 'makespan span peak_activations transfers' --pp 4 --micro-batches 8 --schedule $s)"
 done
+# PyTorch's interleaved tables (oracle/torch-schedules.py)
+: > differs
+while read -r s ranks micro chunks; do
+    : > want.csv
+    for _ in $(seq "$ranks"); do
+        read -r row
+        echo "$row" >> want.csv
+    done
+    schedule --schedule "$s" --pp "$ranks" --micro-batches "$micro" --model-chunks "$chunks" --csv | cmp -s - want.csv ||
+        echo "$s $ranks $micro $chunks" >> differs
+done < "$data/torch-schedules.txt"
+ok "interleaved tables are PyTorch's, to the action" test ! -s differs
+for micro in 9 11 13; do
+    ok "groups of different sizes run too: $micro micro-batches of 4 stages" \
+        schedule --schedule interleaved --model-chunks 3 --pp 4 --micro-batches $micro
+done
 printf '0F0,0F1,,,0B0,,0B1\n,1F0,1F1,1B0,,1B1,\n' > ours.csv
 run schedule ours.csv --json
 status_is 0 "blank cells are idle steps"
@@ -203,8 +219,6 @@ refused '0F0,0B0\n1F0,1B0,0F1,0B1,1F1,1B1\n' "is of a stage that another rank ha
 refused '0F0,0X0\n' "bad.csv:1: '0X0' is no action" "a word that is none"
 refused '' "empty" "an empty table"
 
-run schedule --pp 4 --micro-batches 6 --schedule interleaved --model-chunks 2
-status_is 2 "interleaving needs whole groups"
 run schedule --pp 4 --micro-batches 8 --schedule zb-v --model-chunks 3
 status_is 2 "ZB-V has two chunks"
 run schedule --pp 4 --forward 1,2,3
@@ -218,7 +232,7 @@ ok "an order that is searched for under a cap is compared" test "$(awk '{ print 
     "schedule makespan zb 301 naive 2304"
 run schedule --pp 4 --micro-batches 8 --compare
 ok "a comparison has all, interleaved with 2, 4 and 8 chunks" test "$(awk 'NR > 1 { print $1 $2 }' out | sort | xargs)" = \
-    "1f1b1 dualpipe2 dualpipev2 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-v2 zb1"
+    "1f1b1 dualpipe2 dualpipev2 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-interleaved2 zb-interleaved4 zb-interleaved8 zb-v2 zb1"
 shape llama-3-8b
 run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --schedule 1f1b --json
 bytes=$(sed 's/.*"held_bytes":\[\([0-9]*\),.*/\1/' out)
@@ -245,6 +259,15 @@ run schedule --pp 4 --micro-batches 8 --schedule zb-v
 out_has "held       at most 4 4 4 4 micro-batches" "and of one schedule alone"
 run schedule --pp 4 --micro-batches 8 --compare --model-chunks 4
 ok "chunks that are named are those compared" test "$(awk '$1 == "interleaved" { print $2 }' out)" = 4
+ok "what holds the model twice is not best by its time alone" \
+    test "$(schedule --pp 4 --micro-batches 8 --compare | awk '$9 == 2 { twice = $1 } $NF == "best" { best = $1 } END { print twice, best }')" = "dualpipe zb-interleaved"
+ok "a backward pass takes twice its stage's forward pass" \
+    test "$(values ideal --pp 2 --micro-batches 4 --forward 1,10)" = 120
+schedule --pp 2 --plan "$bard" > by-plan
+ok "a plan's stages are those that plan prints" grep -qx "layers     $(pp-partition plan --pp 2 --json "$bard" | sed -n 's/.*"layer_count":\([0-9]*\).*/\1/p' | paste -sd, -)" by-plan
+ok "or those that are given" schedule --pp 2 --plan "$bard" --stages 1,5 --json
+run schedule --pp 2 --plan "$bard" --stages 1,1
+status_is 1 "which are all of the model's"
 ok "uneven stages wait for the slowest" test \
     "$(values ideal --pp 4 --micro-batches 8 --forward 1,1,2,1 --backward 2,2,4,2)" = 48
 run schedule --pp 64 --micro-batches 1024 --schedule zb-v --json

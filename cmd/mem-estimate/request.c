@@ -824,7 +824,7 @@ int request_open(struct request *r, const struct cmd *cmd,
         goto fail;
     r->schedule = o->schedule;
     r->chunks = o->model_chunks ? o->model_chunks
-                : o->schedule == ORDER_INTERLEAVED
+                : order_interleaves((enum order)o->schedule)
                     ? 1
                     : order_chunks((enum order)o->schedule);
     if (request_settle(r, err) < 0)

@@ -18,10 +18,10 @@
 #include "lib/plot/stacks.h"
 
 /* The schedules with a fixed order, and the search. */
-static const char *const schedule_names[] = { "naive",       "gpipe",    "1f1b",
-                                              "interleaved", "zb-h1",    "zb-h2",
-                                              "zb-v",        "dualpipe", "dualpipev",
-                                              "zb",          NULL };
+static const char *const schedule_names[] = { "naive",          "gpipe",    "1f1b",
+                                              "interleaved",    "zb-h1",    "zb-h2",
+                                              "zb-v",           "dualpipe", "dualpipev",
+                                              "zb-interleaved", "zb",       NULL };
 enum { SEARCHED = ORDERS };
 
 /* limit of any time, so that sums stay finite */
@@ -30,7 +30,8 @@ static const double LONGEST = 1e100;
 struct settings {
     int name, ranks, micro_batches, chunks;
     const char *forward, *backward, *input, *weight; /* numbers or lists */
-    const char *plan;        /* or a model to derive the times from */
+    const char *plan;        /* or a model to derive the times from, */
+    const char *stages;      /* with so many layers on each stage, or NULL */
     const char *families;    /* SHARDUTILS_FAMILY_PATH, for that model */
     const char *calibration; /* or a calibration file, which is read into: */
     struct calibration measured;
@@ -46,6 +47,7 @@ struct settings {
 struct times {
     double *forward, *input, *weight;
     double *bytes; /* activations of one micro-batch; NULL without a model */
+    int *layers;   /* [stages] of it; NULL without a model */
 };
 
 static void clear_times(struct times *t)
@@ -54,6 +56,7 @@ static void clear_times(struct times *t)
     free(t->input);
     free(t->weight);
     free(t->bytes);
+    free(t->layers);
 }
 
 /* ---- options ---- */
@@ -118,7 +121,7 @@ static int parse_backward(struct times *out, const struct settings *s, int ranks
             out->input[r] = out->weight && s->backward ? whole[r] - out->weight[r]
                             : s->backward              ? whole[r] / 2
                             : out->weight              ? out->weight[r]
-                                                       : 1;
+                                                       : out->forward[r];
     }
     if (!out->weight) {
         out->weight = xcalloc((size_t)ranks, sizeof(double));
@@ -150,8 +153,9 @@ static int plan_times(struct times *out, const struct settings *s,
     size_t bytes = (size_t)t->ranks * sizeof(double);
     int chunks = t->stages / t->ranks / t->chains;
 
-    if (s->plan ? stages_times(&out->forward, &out->bytes, s->plan, s->families,
-                               t->ranks, chunks, t->rank_of, err) < 0
+    if (s->plan ? stages_times(&out->forward, &out->bytes, &out->layers, s->plan,
+                               s->families, s->stages, t->ranks, chunks, t->rank_of,
+                               err) < 0
                 : stages_calibrated(&out->forward, &s->measured, t->ranks, chunks,
                                     t->rank_of, err) < 0)
         return -1;
@@ -244,7 +248,8 @@ static double held_bytes(const struct action_table *t, const struct pipe_result 
 
 /* Prints the result; BYTES: a micro-batch's activations on each rank, or NULL. */
 static void print_json(const char *name, const struct action_table *t,
-                       const struct pipe_result *r, const double *bytes)
+                       const struct pipe_result *r, const double *bytes,
+                       const int *layers)
 {
     struct ratios ratio = ratios_of(r);
     const struct {
@@ -279,14 +284,18 @@ static void print_json(const char *name, const struct action_table *t,
                  held_bytes(t, r, bytes, i));
     str_addf(&s, "],\"transfers\":%" PRIu64 ",\"transferred_bytes\":", r->transfers);
     str_add_double(&s, r->transferred_bytes);
-    str_addc(&s, '}');
+    str_addf(&s, ",\"copies\":%d", t->chains);
+    for (int i = 0; i < t->stages / t->chains && layers; i++)
+        str_addf(&s, "%s%d", i ? "," : ",\"layers\":[", layers[i]);
+    str_add(&s, layers ? "]}" : "}");
     puts(s.s);
     str_clear(&s);
 }
 
 /* Appends the result as text. */
 static void add_text(struct str *s, const char *name, const struct action_table *t,
-                     const struct pipe_result *r, const double *bytes)
+                     const struct pipe_result *r, const double *bytes,
+                     const int *layers)
 {
     struct ratios ratio = ratios_of(r);
     char size[32];
@@ -294,6 +303,8 @@ static void add_text(struct str *s, const char *name, const struct action_table 
     str_addf(s, "%s, %d stages, %d micro-batches", name, t->ranks, t->micro_batches);
     if (t->stages > t->ranks)
         str_addf(s, ", %d chunks a stage", t->stages / t->ranks);
+    for (int i = 0; i < t->stages / t->chains && layers; i++)
+        str_addf(s, "%s%d", i ? "," : "\nlayers     ", layers[i]);
     str_addf(s, "\nmakespan   %g, of which the busiest stage works %g\n", r->makespan,
              r->ideal);
     str_addf(s, "bubble     %.2f %% of the makespan, %.2f %% of the work\n",
@@ -321,7 +332,8 @@ static const struct column compared_columns[] = {
     { "makespan", 1, 12, true, 0, false },  { "span", 1, 12, true, 2, false },
     { "% total", 1, 9, true, 0, false },    { "% ideal", 1, 9, true, 4, false },
     { "% span", 1, 9, true, 3, false },     { "held", 1, 8, true, 0, false },
-    { "transfers", 1, 10, true, 1, false }, { "", 2, 0, false, 0, false },
+    { "models", 1, 6, true, 0, false },     { "transfers", 1, 10, true, 1, false },
+    { "", 2, 0, false, 0, false },
 };
 
 static void add_row(struct table *out, const char *name, const struct action_table *t,
@@ -337,6 +349,7 @@ static void add_row(struct table *out, const char *name, const struct action_tab
     table_addf(out, "%.2f", 100 * ratio.of_ideal);
     table_addf(out, "%.2f", 100 * ratio.of_span);
     table_addf(out, "%.4g", largest_held(r) * t->ranks * t->chains / t->stages);
+    table_addf(out, "%d", t->chains);
     table_addf(out, "%" PRIu64, r->transfers);
     table_add(out, best ? "best" : "");
     table_paint(out, PAINT_GOOD);
@@ -437,7 +450,7 @@ static int show(const struct settings *s, const struct action_table *t,
 
     if (simulate(&r, t, s, &times, &set, err) < 0)
         goto out;
-    add_text(&lines, name, t, &r, times.bytes);
+    add_text(&lines, name, t, &r, times.bytes, times.layers);
     *fits = !over_cap(s, t, &r, times.bytes);
     if (s->csv) {
         struct str text = { 0 };
@@ -446,7 +459,7 @@ static int show(const struct settings *s, const struct action_table *t,
         fputs(str_text(&text), stdout);
         str_clear(&text);
     } else if (s->json) {
-        print_json(name, t, &r, times.bytes);
+        print_json(name, t, &r, times.bytes, times.layers);
     } else {
         fputs(lines.s, stdout);
     }
@@ -499,11 +512,12 @@ struct compared {
     struct action_table table;
     struct pipe_result result;
     double *bytes; /* of a micro-batch on each rank, or NULL */
+    int *layers;   /* of the model's stages, or NULL */
 };
 
 struct comparison {
-    struct compared v[ORDERS + 3]; /* interleaved is tried three times, and the search
-                                    * once */
+    struct compared v[ORDERS + 5]; /* interleaved ones are tried three times, and the
+                                    * search once */
     int n;
 };
 
@@ -553,7 +567,9 @@ static int add_compared(struct comparison *all, const struct settings *s, int wh
         action_table_clear(&c->table);
     } else {
         c->bytes = times.bytes;
+        c->layers = times.layers;
         times.bytes = NULL;
+        times.layers = NULL;
         all->n++;
     }
     clear_times(&times);
@@ -563,7 +579,7 @@ static int add_compared(struct comparison *all, const struct settings *s, int wh
 static int add_all(struct comparison *all, const struct settings *s, struct err *err)
 {
     for (int i = 0; i < ORDERS; i++) {
-        bool interleaved = i == ORDER_INTERLEAVED;
+        bool interleaved = order_interleaves((enum order)i);
         int chunks = order_chunks((enum order)i);
         int most = interleaved ? 8 : chunks;
 
@@ -643,13 +659,22 @@ static int draw_compared(const struct settings *s, const struct comparison *all,
     return ret;
 }
 
+/* The shortest of those that hold the model once, or of all. */
+static int find_best(const struct comparison *all)
+{
+    for (int i = 0; i < all->n; i++)
+        if (all->v[i].table.chains == 1)
+            return i;
+    return 0;
+}
+
 /* Compares all schedules that exist for these numbers and respect the cap, shortest
  * first. */
 static int compare(const struct settings *s, bool *fits, struct err *err)
 {
     struct comparison all = { 0 };
     struct table *out = NULL;
-    int ret;
+    int ret, best;
 
     ret = add_all(&all, s, err);
     qsort(all.v, (size_t)all.n, sizeof(*all.v), by_makespan);
@@ -658,16 +683,18 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
     if (!s->json && ret == 0)
         out = table_new(compared_columns,
                         sizeof(compared_columns) / sizeof(*compared_columns));
+    best = find_best(&all);
     for (int i = 0; i < all.n; i++) {
         struct compared *c = &all.v[i];
 
         if (ret == 0 && s->json)
-            print_json(c->name, &c->table, &c->result, c->bytes);
+            print_json(c->name, &c->table, &c->result, c->bytes, c->layers);
         else if (ret == 0)
-            add_row(out, c->name, &c->table, &c->result, i == 0);
+            add_row(out, c->name, &c->table, &c->result, i == best);
         pipe_result_clear(&c->result);
         action_table_clear(&c->table);
         free(c->bytes);
+        free(c->layers);
     }
     if (out)
         table_print(out);
@@ -700,7 +727,8 @@ static int run(const struct settings *s, const char *path, bool *fits, struct er
 {
     struct action_table t;
     int chunks = s->chunks ? s->chunks
-                 : s->name > ORDER_INTERLEAVED && s->name < ORDERS
+                 : s->name > ORDER_INTERLEAVED && s->name < ORDERS &&
+                         !order_interleaves((enum order)s->name)
                      ? order_chunks((enum order)s->name)
                      : 1;
     int ret;
@@ -740,6 +768,7 @@ int schedule_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "backward-weight", &s.weight, "T", NULL, NULL, NULL },
         { OPT_STRING, '\0', "plan", &s.plan, "MODEL", "take times from a model's FLOPs",
           NULL, NULL },
+        { OPT_STRING, '\0', "stages", &s.stages, "N,N,...", NULL, NULL, NULL },
         { OPT_STRING, '\0', "calibration", &s.calibration, "FILE", NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "latency", &s.latency, "T", "of a message", NULL, NULL },
         { OPT_DOUBLE, '\0', "bandwidth", &s.bandwidth, "RATE", NULL, NULL,
@@ -780,6 +809,8 @@ int schedule_main(const char *program, int argc, char **argv)
                          s.plan ? "plan" : "calibration");
     if (s.plan)
         s.families = family_path(&cmd);
+    if (s.stages && !s.plan)
+        return cmd_usage(&cmd, "--stages: are of --plan MODEL");
     if (s.plan && s.calibration)
         return cmd_usage(&cmd, "--plan and --calibration: each gives all times");
     if (s.compare && (s.csv || operand[0]))

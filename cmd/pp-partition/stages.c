@@ -514,10 +514,11 @@ static int add_costs(double *out, const struct mesh *mesh, const struct model *m
     return ret;
 }
 
-int stages_times(double **out, double **bytes, const char *path, const char *families,
-                 int ranks, int chunks, const int *rank_of, struct err *err)
+int stages_times(double **out, double **bytes, int **layers, const char *path,
+                 const char *families, const char *given, int ranks, int chunks,
+                 const int *rank_of, struct err *err)
 {
-    const struct stage_options o = { .pp = ranks, .balance = "flops" };
+    const struct stage_options o = { .pp = ranks, .stages = given };
     const struct checkpoint_options options = { .family_path = families };
     double *time, *held, sum = 0;
     struct summary summary;
@@ -529,9 +530,9 @@ int stages_times(double **out, double **bytes, const char *path, const char *fam
     time = xcalloc((size_t)ranks, sizeof(*time));
     held = xcalloc((size_t)ranks, sizeof(*held));
     mesh_one(&mesh);
-    if (summary.checkpoint && chunks == 1)
+    if (summary.checkpoint && chunks == 1 && !given)
         mesh = summary.checkpoint->mesh;
-    if (mesh.size[MESH_PP] != ranks * chunks) {
+    if (given || mesh.size[MESH_PP] != ranks * chunks) {
         if (stages_choose(&stages, &parts, &o, chunks, summary.model, NULL, err) < 0)
             goto out;
         mesh.size[MESH_PP] = parts;
@@ -546,6 +547,9 @@ int stages_times(double **out, double **bytes, const char *path, const char *fam
         time[r] *= ranks / sum;
     *out = time;
     *bytes = held;
+    *layers = xcalloc((size_t)ranks * (size_t)chunks, sizeof(**layers));
+    for (int s = 0, first; s < ranks * chunks; s++)
+        mesh_stage(&mesh, model_layers(summary.model), s, &first, &(*layers)[s]);
     ret = 0;
 out:
     if (ret < 0) {

@@ -66,14 +66,15 @@ MUST_CHECK int stages_by_memory(int *count, double *bytes, const struct model *m
                                 int pp, struct err *err);
 
 /* For the model at PATH: sets *out to a new array of the forward FLOPs of each of RANKS
- * ranks, relative to their mean, and *bytes to a new array of the bf16 activations in
- * bytes that each rank saves for one sequence of the model's context.  Uses the
- * checkpoint's own stages if it has RANKS stages and CHUNKS is 1; otherwise balances
- * FLOPs.  RANK_OF[RANKS * CHUNKS] is the rank of each chunk.  FAMILIES is
+ * ranks, relative to their mean, *bytes to a new array of the bf16 activations in bytes
+ * that each rank saves for one sequence of the model's context, and *layers to one of
+ * the layers of each stage.  GIVEN is a list of them; if it is NULL, they are the
+ * checkpoint's own if it has RANKS stages and CHUNKS is 1, otherwise even, as 'plan'
+ * has them.  RANK_OF[RANKS * CHUNKS] is the rank of each chunk.  FAMILIES is
  * SHARDUTILS_FAMILY_PATH, or NULL. */
-MUST_CHECK int stages_times(double **out, double **bytes, const char *path,
-                            const char *families, int ranks, int chunks,
-                            const int *rank_of, struct err *err);
+MUST_CHECK int stages_times(double **out, double **bytes, int **layers,
+                            const char *path, const char *families, const char *given,
+                            int ranks, int chunks, const int *rank_of, struct err *err);
 /* The same from the measured seconds of a step in C; the stages balance these. */
 MUST_CHECK int stages_calibrated(double **out, const struct calibration *c, int ranks,
                                  int chunks, const int *rank_of, struct err *err);

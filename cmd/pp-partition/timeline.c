@@ -175,7 +175,7 @@ static int write_page(const struct timeline *t, const struct figure *f, struct e
         html_cell(&page, "%.6g", work);
         html_cell(&page, "%.2f",
                   t->result->makespan > 0
-                      ? 100 * (t->result->makespan - work) / t->result->makespan
+                      ? 100 * fmax(0, t->result->makespan - work) / t->result->makespan
                       : 0);
         html_cell(&page, "%.4g",
                   t->result->held[r] * t->table->ranks * t->table->chains /

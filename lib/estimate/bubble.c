@@ -98,13 +98,17 @@ static const struct bubble_table *find_table(struct bubbles *b, enum order order
 }
 
 /* Number of micro-batches to simulate: without whole rounds in the middle, except for
- * GPipe, where all micro-batches are in flight at once. */
+ * GPipe, where all micro-batches are in flight at once, and for interleaved groups of
+ * different sizes. */
 static int simulated(enum order order, int ranks, int micro_batches)
 {
     int most = ROUNDS * ranks;
 
-    return micro_batches <= most || order == ORDER_GPIPE ? micro_batches
-                                                         : most + micro_batches % ranks;
+    bool whole =
+        order == ORDER_GPIPE || (order_interleaves(order) && micro_batches % ranks);
+
+    return micro_batches <= most || whole ? micro_batches
+                                          : most + micro_batches % ranks;
 }
 
 const uint64_t *bubbles_inflight(struct bubbles *b, enum order order, int ranks,

@@ -264,7 +264,7 @@ static bool keeps(int kept, int value)
 static bool suits(const struct search *s, enum order order, int chunks, int pp,
                   int each)
 {
-    if (order == ORDER_INTERLEAVED)
+    if (order_interleaves(order))
         return chunks > 1 && (chunks == s->o->chunks || each % chunks == 0);
     if (order == ORDER_DUALPIPE && pp % 2)
         return false;
@@ -383,6 +383,16 @@ static void try_states(struct search *s, struct memory_options *o,
     }
 }
 
+/* Would groups of interleaved micro-batches differ in size?  Frameworks have none. */
+static bool is_ragged(const struct search *s, const struct memory_options *o,
+                      enum order order)
+{
+    uint64_t pp = (uint64_t)o->mesh.size[MESH_PP];
+
+    return order_interleaves(order) && s->o->order < 0 && o->micro_batches > pp &&
+           o->micro_batches % pp;
+}
+
 static void try_orders(struct search *s, struct memory_options *o,
                        const struct orders *orders, bool full[MAX_ORDERS][STAGES][WAYS])
 {
@@ -395,7 +405,7 @@ static void try_orders(struct search *s, struct memory_options *o,
         o->fold = memory_fold(order->order);
         o->chunks = order->chunks;
         if (o->train && pp * order->chunks <= s->nlayers &&
-            o->micro_batches <= INT32_MAX)
+            o->micro_batches <= INT32_MAX && !is_ragged(s, o, order->order))
             o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,
                                            (int)o->micro_batches, order->chunks);
         if (o->train && !o->inflight)

@@ -6,14 +6,19 @@
 
 #include "lib/base/mem.h"
 
-const char *const order_names[ORDERS + 1] = { "naive",       "gpipe",    "1f1b",
-                                              "interleaved", "zb-h1",    "zb-h2",
-                                              "zb-v",        "dualpipe", "dualpipev",
-                                              NULL };
+const char *const order_names[ORDERS + 1] = { "naive",          "gpipe",    "1f1b",
+                                              "interleaved",    "zb-h1",    "zb-h2",
+                                              "zb-v",           "dualpipe", "dualpipev",
+                                              "zb-interleaved", NULL };
 
 int order_chunks(enum order name)
 {
     return name >= ORDER_ZB_V || name == ORDER_INTERLEAVED ? 2 : 1;
+}
+
+bool order_interleaves(enum order name)
+{
+    return name == ORDER_INTERLEAVED || name == ORDER_ZB_INTERLEAVED;
 }
 
 bool order_pairs(enum order name)
@@ -92,52 +97,81 @@ static void make_zb_h2(struct action_table *t)
 
 /* ---- several stages a rank ---- */
 
-/* The K-th of a rank's steps in one direction, micro-batches taken in groups of as many
- * as there are ranks, each group through all chunks: its chunk and micro-batch. */
+/* Groups of micro-batches, as many as fill the ranks: of one size, or the first ones of
+ * one more. */
+struct groups {
+    int least, more; /* size of the others; number of those that have one more */
+};
+
+static struct groups interleaved_groups(const struct action_table *t)
+{
+    int rounds = t->micro_batches / t->ranks;
+
+    rounds = rounds ? rounds : 1;
+    return (struct groups){ t->micro_batches / rounds, t->micro_batches % rounds };
+}
+
+/* The K-th of a rank's steps in one direction, each group through all chunks: its chunk
+ * and micro-batch. */
 static void interleaved_step(const struct action_table *t, int k, int *chunk,
                              int *micro_batch)
 {
-    int chunks = t->stages / t->ranks, group = t->ranks;
-    int begin = k / (group * chunks) * group, size, within;
+    struct groups g = interleaved_groups(t);
+    int chunks = t->stages / t->ranks, large = g.more * (g.least + 1), begin, size;
 
-    if (t->micro_batches - begin < group) { /* the last group is smaller */
-        size = t->micro_batches - begin;
-        within = k - begin * chunks;
-    } else {
-        size = group;
-        within = k % (group * chunks);
-    }
-    *chunk = within / size;
-    *micro_batch = begin + within % size;
+    size = k < large * chunks ? g.least + 1 : g.least;
+    begin = k < large * chunks ? 0 : large;
+    k -= begin * chunks;
+    begin += k / (size * chunks) * size;
+    k %= size * chunks;
+    *chunk = k / size;
+    *micro_batch = begin + k % size;
 }
 
-static void add_interleaved(struct action_table *t, int r, int k, bool forward)
+static void add_interleaved(struct action_table *t, int r, int k, enum action_kind kind)
 {
     int chunk, m;
 
     interleaved_step(t, k, &chunk, &m);
-    if (!forward)
+    if (kind != ACTION_FORWARD)
         chunk = t->stages / t->ranks - 1 - chunk;
-    action_add(t, r, forward ? ACTION_FORWARD : ACTION_BACKWARD, chunk * t->ranks + r,
-               m);
+    action_add(t, r, kind, chunk * t->ranks + r, m);
+}
+
+/* AHEAD forwards for each rank behind before the first backward.  Where the backward is
+ * split, rank R puts off R gradients of weights. */
+static void interleave(struct action_table *t, int ahead, bool split)
+{
+    struct groups g = interleaved_groups(t);
+    int chunks = t->stages / t->ranks, all = t->micro_batches * chunks;
+
+    for (int r = 0; r < t->ranks; r++) {
+        int first = g.least + (g.more > 0); /* of the first group */
+        int warm = smaller(ahead * (t->ranks - r - 1) + (chunks - 1) * first, all);
+        int forward = 0, weight = 0;
+
+        while (forward < warm)
+            add_interleaved(t, r, forward++, ACTION_FORWARD);
+        for (int back = 0; back < all; back++) {
+            if (forward < all)
+                add_interleaved(t, r, forward++, ACTION_FORWARD);
+            add_interleaved(t, r, back, split ? ACTION_INPUT : ACTION_BACKWARD);
+            if (split && back >= r)
+                add_interleaved(t, r, weight++, ACTION_WEIGHT);
+        }
+        while (split && weight < all)
+            add_interleaved(t, r, weight++, ACTION_WEIGHT);
+    }
 }
 
 static void make_interleaved(struct action_table *t)
 {
-    int chunks = t->stages / t->ranks, all = t->micro_batches * chunks;
+    interleave(t, 2, false);
+}
 
-    for (int r = 0; r < t->ranks; r++) {
-        int warm = smaller(2 * (t->ranks - r - 1) + (chunks - 1) * t->ranks, all);
-        int forward = 0, back = 0;
-
-        while (forward < warm)
-            add_interleaved(t, r, forward++, true);
-        while (back < all) {
-            if (forward < all)
-                add_interleaved(t, r, forward++, true);
-            add_interleaved(t, r, back++, false);
-        }
-    }
+static void make_zb_interleaved(struct action_table *t)
+{
+    interleave(t, 1, true);
 }
 
 /* A rank of the V: its two stages, and how far it is with each. */
@@ -353,7 +387,7 @@ static int check_numbers(enum order name, int ranks, int micro_batches, int chun
         (int64_t)ranks * micro_batches * chunks > MAX_ACTIONS)
         return err_set(err, ERR_USAGE, "%s: %d stages and %d micro-batches: too many",
                        text, ranks, micro_batches);
-    if (name != ORDER_INTERLEAVED && chunks != has)
+    if (!order_interleaves(name) && chunks != has)
         return err_set(err, ERR_USAGE, "%s: has %d model chunk%s, not %d", text, has,
                        has > 1 ? "s" : "", chunks);
     if (name == ORDER_DUALPIPE && (ranks % 2 || micro_batches % 2))
@@ -363,12 +397,8 @@ static int check_numbers(enum order name, int ranks, int micro_batches, int chun
         return err_set(err, ERR_USAGE,
                        "%s: needs two micro-batches a stage at least, %d", text,
                        2 * ranks);
-    if (name == ORDER_INTERLEAVED && chunks < 2)
+    if (order_interleaves(name) && chunks < 2)
         return err_set(err, ERR_USAGE, "%s: needs 2 model chunks at least", text);
-    if (name == ORDER_INTERLEAVED && micro_batches > ranks && micro_batches % ranks)
-        return err_set(err, ERR_USAGE,
-                       "%s: %d micro-batches are no multiple of %d stages", text,
-                       micro_batches, ranks);
     return 0;
 }
 
@@ -377,7 +407,7 @@ int order_make(struct action_table *t, enum order name, int ranks, int micro_bat
 {
     static void (*const makers[ORDERS])(struct action_table * t) = {
         make_naive, make_gpipe, make_1f1b,     make_interleaved, make_zb_h1,
-        make_zb_h2, make_zb_v,  make_dualpipe, make_dualpipe_v,
+        make_zb_h2, make_zb_v,  make_dualpipe, make_dualpipe_v,  make_zb_interleaved,
     };
 
     if (check_numbers(name, ranks, micro_batches, chunks, err) < 0)

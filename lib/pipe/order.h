@@ -1,9 +1,11 @@
 /* order - the schedules that are known, by name
  *
  * gpipe: Huang et al. 2019.  1f1b: Narayanan et al. 2019.  interleaved: Narayanan et
- * al. 2021.  zb-h1, zb-h2, zb-v: Qi et al. 2023 and 2024.  dualpipe, dualpipev:
- * DeepSeek-AI 2024 and Qi et al. 2025: forward and backward passes of different
- * micro-batches run in pairs, one's exchanges behind the other's products. */
+ * al. 2021, with groups of micro-batches as PyTorch makes them.  zb-h1, zb-h2, zb-v: Qi
+ * et al. 2023 and 2024.  zb-interleaved: the same of interleaved, as in PyTorch.
+ * dualpipe, dualpipev: DeepSeek-AI 2024 and Qi et al. 2025: forward and backward passes
+ * of different micro-batches run in pairs, one's exchanges behind the other's products.
+ */
 #ifndef LIB_PIPE_ORDER_H
 #define LIB_PIPE_ORDER_H
 
@@ -19,13 +21,16 @@ enum order {
     ORDER_ZB_V,
     ORDER_DUALPIPE, /* two copies of the model, from both ends */
     ORDER_DUALPIPE_V,
+    ORDER_ZB_INTERLEAVED,
     ORDERS
 };
 extern const char *const order_names[ORDERS + 1];
 
-/* Stages of a rank: 2 of zb-v, dualpipe and dualpipev, 1 of others; interleaved has
- * this or more. */
+/* Stages of a rank: 2 of zb-v, dualpipe and dualpipev, 1 of others; interleaved and
+ * zb-interleaved have this or more. */
 int order_chunks(enum order name);
+/* May it have more? */
+bool order_interleaves(enum order name);
 /* Do its passes run in pairs? */
 bool order_pairs(enum order name);
 
