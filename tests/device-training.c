@@ -23,6 +23,7 @@ struct job {
     struct mesh mesh;
     bool deterministic;
     int zero;
+    bool offload;
     enum optimizer_kind optimizer;
     const char *scratch; /* directory */
 };
@@ -58,8 +59,11 @@ static int take_all(struct made *m, const struct parameters *p, struct err *err)
     const bool part = parameters_gathers(p);
     int ret = take(m, p, part ? p->own : p->weight, part ? p->owned : p->n, err);
 
-    for (int k = 0; k < p->slots && ret == 0; k++)
-        ret = take(m, p, p->slot[k], p->owned, err);
+    for (int k = 0; k < p->slots && ret == 0; k++) {
+        m->x = xgrow(m->x, &m->cap, m->n + (size_t)p->owned + 1, sizeof(*m->x));
+        ret = parameters_take_slot(p, m->x + m->n, p->slot[k], p->owned, err);
+        m->n += (size_t)p->owned;
+    }
     return ret == 0 ? take_sums(m, p, err) : -1;
 }
 
@@ -126,6 +130,7 @@ static int open_trainer(struct trainer *t, const struct job *job,
         .order = ORDER_1F1B,
         .deterministic = job->deterministic,
         .zero = job->zero,
+        .offload = job->offload,
         .seed = 5,
         .optimizer = { .kind = job->optimizer,
                        .beta1 = 0.9,
@@ -206,27 +211,32 @@ static const struct {
     bool deterministic, draw;
     enum optimizer_kind optimizer;
     int zero;
+    bool offload;
 } runs[] = {
-    { "llama-groups", "one rank", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
-    { "llama-groups", "one rank, drawn", 1, 1, 1, false, true, OPTIMIZER_MOMENTUM, 0 },
+    { "llama-groups", "one rank", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0, false },
+    { "llama-groups", "one rank, drawn", 1, 1, 1, false, true, OPTIMIZER_MOMENTUM, 0,
+      false },
     { "llama-groups", "tp 2, which sums gradients", 2, 1, 1, false, false,
-      OPTIMIZER_ADAMW, 0 },
-    { "llama-groups", "dp 2", 1, 2, 1, false, false, OPTIMIZER_SGD, 0 },
-    { "llama-groups", "dp 2 in a tree", 1, 2, 1, true, false, OPTIMIZER_ADAMW, 0 },
+      OPTIMIZER_ADAMW, 0, false },
+    { "llama-groups", "dp 2", 1, 2, 1, false, false, OPTIMIZER_SGD, 0, false },
+    { "llama-groups", "dp 2 in a tree", 1, 2, 1, true, false, OPTIMIZER_ADAMW, 0,
+      false },
     { "gpt2-hub", "pp 2, which share a tensor", 1, 1, 2, false, false,
-      OPTIMIZER_MOMENTUM, 0 },
-    { "mixtral", "tp 2 with experts", 2, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
+      OPTIMIZER_MOMENTUM, 0, false },
+    { "mixtral", "tp 2 with experts", 2, 1, 1, false, false, OPTIMIZER_ADAMW, 0,
+      false },
     { "llama-groups", "dp 2, which share the state", 1, 2, 1, false, false,
-      OPTIMIZER_ADAMW, 1 },
+      OPTIMIZER_ADAMW, 1, false },
     { "gpt-oss", "dp 2 with slices, which share the state", 1, 2, 1, false, false,
-      OPTIMIZER_MOMENTUM, 1 },
+      OPTIMIZER_MOMENTUM, 1, false },
     { "llama-groups", "dp 2, which share weights, and tp 2", 2, 2, 1, false, false,
-      OPTIMIZER_ADAMW, 3 },
+      OPTIMIZER_ADAMW, 3, true },
     { "gpt-oss", "dp 2 in a tree, which share weights", 1, 2, 1, true, true,
-      OPTIMIZER_SGD, 3 },
+      OPTIMIZER_SGD, 3, false },
     { "gpt2-hub", "dp 2, which share sums, and pp 2, which share a tensor", 1, 2, 2,
-      false, false, OPTIMIZER_MOMENTUM, 2 },
-    { "gpt-oss", "one rank with slices", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0 },
+      false, false, OPTIMIZER_MOMENTUM, 2, false },
+    { "gpt-oss", "one rank with slices", 1, 1, 1, false, false, OPTIMIZER_ADAMW, 0,
+      false },
 };
 
 void device_training(const struct device_models *d)
@@ -245,6 +255,7 @@ void device_training(const struct device_models *d)
                                        [MESH_PP] = runs[i].pp };
         struct job job = { .deterministic = runs[i].deterministic,
                            .zero = runs[i].zero,
+                           .offload = runs[i].offload,
                            .optimizer = runs[i].optimizer,
                            .scratch = scratch };
         struct err err = { .text = "" };

@@ -135,6 +135,18 @@ alike "pairs of four replicas share, an average" "1 2 3" --dp 4 --hsdp 2 --ema 0
 train --steps 3 --save-every 2 --dp 4 --ema 0.9 --init -o whole "$model"
 ok "as many as share nothing" same_files whole/step-000003 zero3/step-000003
 
+# ---- the optimizer's state in memory of the host ----
+
+train --steps 3 --save-every 2 --dp 4 --zero 1 --ema 0.9 --init --offload optimizer -o away "$model"
+ok "what is offloaded has the same bits" same_files whole/step-000003 away/step-000003
+rm -r away/step-000003
+run train --resume --zero 2 --dp 4 --offload optimizer -o away
+status_is 0 "a run that offloads goes on"
+ok "to the same bits" same_files whole/step-000003 away/step-000003
+train --steps 1 --save-every 0 --pack none --dp 2 --offload optimizer --json "$data/models/llama-gqa" > out
+mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --dp 2 --offload optimizer --json "$data/models/llama-gqa" > foretold
+ok "mem-estimate counts it apart" test "$(sed -n 's/.*"memory":\([0-9]*\).*/\1/p' out)" = "$(sed -n 's/.*"peak":\([0-9]*\).*/\1/p' foretold)"
+
 # a run goes from any stage and layout to any other
 train --steps 3 --save-every 2 --deterministic -o steady "$model"
 for way in '--dp 2 --zero 1|--dp 1' '--dp 1|--dp 4 --zero 3' '--dp 4 --zero 3|--dp 2 --zero 1' '--dp 2 --zero 2|--dp 4 --zero 3 --hsdp 2' '--dp 2 --zero 3|--dp 2'; do

@@ -74,7 +74,7 @@ static int check_training(const struct script *s, struct err *err)
           "--schedule 1f1b plans with what it has" },
         { m->lora_rank || m->freeze, "it trains all weights here" },
         { reversed_slots(m) < 0, "it has adamw, sgd and momentum" },
-        { m->offload != OFFLOAD_NONE, "it offloads nothing" },
+        { m->offload == OFFLOAD_PARAMS, "--offload optimizer is what it has" },
         { s->reason != NULL, s->reason },
     };
 
@@ -272,6 +272,10 @@ static void add_training(struct script *s, const char *args, const char *model)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
     if (p->zero)
         str_addf(&s->out, " --zero %d", p->zero);
+    if (p->hsdp)
+        str_addf(&s->out, " --hsdp %d", p->hsdp);
+    if (s->o->start.offload != OFFLOAD_NONE)
+        str_addf(&s->out, " --offload %s", offload_names[s->o->start.offload]);
     if (s->o->start.optimizer != OPTIMIZER_ADAMW)
         str_addf(&s->out, " --optimizer %s", optimizer_names[s->o->start.optimizer]);
     if (p->mesh.size[MESH_PP] > 1)

@@ -1160,6 +1160,7 @@ int train_main(const char *program, int argc, char **argv)
                                            .lowest = (double)INFINITY },
                                 .nsettings = SETTINGS } };
     struct train_options *o = &r.t.o;
+    static const char *const offloads[] = { "none", "optimizer", NULL };
     const char *out = NULL;
     bool has_epochs = false;
 #define SETTING(id, type, kind, name, member, arg, choices, fixed) \
@@ -1180,6 +1181,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT", NULL, NULL, NULL },
         { OPT_INT, '\0', "zero", &o->zero, "STAGE", NULL, NULL, NULL },
+        { OPT_CHOICE, '\0', "offload", &o->offload, "WHAT", NULL, offloads, NULL },
         { OPT_COUNT, '\0', "hsdp", &o->hsdp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },

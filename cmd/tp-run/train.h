@@ -36,6 +36,7 @@ struct train_options {
     struct recompute_plan recompute;
     int zero;       /* stage of ZeRO */
     int hsdp;       /* replicas that share by it; 0: all */
+    int offload;    /* 1: the optimizer's state */
     bool init;      /* initialize weights at random */
     int keep;       /* number of newest checkpoints to keep; 0: all */
     bool keep_best; /* and the one with the lowest evaluation loss */

@@ -397,7 +397,8 @@ static int run_steps(struct work *w, struct err *err)
     return finish_save(w, err);
 }
 
-/* Bytes of this rank's weights, gradients, optimizer state and activations. */
+/* Bytes of this rank's weights, gradients, optimizer state and activations, but for
+ * what is offloaded. */
 static double count_bytes(const struct trainer *t)
 {
     static const char *const parts[] = { "weights",   "gathered_weights", "gradients",
@@ -407,8 +408,11 @@ static double count_bytes(const struct trainer *t)
     uint64_t bytes = 0;
 
     trainer_memory(t, &list);
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-        bytes += ledger_of(&list, parts[i]);
+    for (int k = 0; k < list.n; k++)
+        for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+            if (list.part[k].where != LEDGER_HOST &&
+                !strcmp(list.part[k].name, parts[i]))
+                bytes += list.part[k].bytes;
     return (double)bytes;
 }
 
@@ -429,6 +433,7 @@ static int open_work(struct work *w, struct err *err)
         .frozen = (enum weights_form)o->frozen,
         .zero = o->zero,
         .hsdp = o->hsdp,
+        .offload = o->offload > 0,
         .dropout = o->dropout,
         .seed = o->seed,
         .terms = o->terms,

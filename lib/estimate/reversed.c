@@ -21,7 +21,7 @@ int reversed_slots(const struct memory_options *o)
 bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
-           o->offload == OFFLOAD_NONE && o->fold == FOLD_NONE && o->chunks <= 1 &&
+           o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
            !o->sequence_parallel && !o->freeze && !o->eager &&
            o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
@@ -161,7 +161,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     const uint64_t most[ROWS_MOST] = {
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
     };
-    struct tally sum[MEMORY_CATEGORIES] = { 0 };
+    struct tally sum[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     uint64_t *offset, arena = 0, weights = 0;
     struct trained trained;
     bool *trains;
@@ -190,12 +190,13 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     tally_add(&sum[MEMORY_WEIGHTS], weights + trained.weights * sizeof(float));
     tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
     tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
-    tally_add(&sum[MEMORY_OPTIMIZER],
+    tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_OPTIMIZER],
               trained.slots * sizeof(float) * (uint64_t)reversed_slots(o));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++)
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);
-    *out = (struct rank_memory){ .moment = MOMENT_BACKWARD };
+    *out = (struct rank_memory){ .moment = MOMENT_BACKWARD, .host = host.v };
+    ok &= !host.over;
     for (int c = 0; c < MEMORY_CATEGORIES; c++) {
         out->peak[c] = out->bytes[c] = sum[c].v;
         out->total += sum[c].v;
@@ -237,7 +238,8 @@ static void add_kind(struct memory_estimate *e, const struct rank_memory *one,
     size_t i = 0;
 
     while (i < e->nkinds &&
-           memcmp(e->kind[i].bytes, one->bytes, sizeof(one->bytes)) != 0)
+           (e->kind[i].host != one->host ||
+            memcmp(e->kind[i].bytes, one->bytes, sizeof(one->bytes)) != 0))
         i++;
     if (i == e->nkinds) {
         e->kind = xrealloc(e->kind, sizeof(*e->kind) * (e->nkinds + 1));

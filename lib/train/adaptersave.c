@@ -161,11 +161,10 @@ static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *who
     host = mem_alloc(at.count * sizeof(float), "a matrix to save", err);
     if (!host)
         return -1;
-    ret = p->ops->copy_out(p->device, host,
-                           all           ? row->weight
-                           : e->slot < 0 ? row->own
-                                         : row->slot[e->slot],
-                           (size_t)at.count * sizeof(float), err);
+    ret = e->slot >= 0
+              ? parameters_take_slot(p, host, row->slot[e->slot], at.count, err)
+              : p->ops->copy_out(p->device, host, all ? row->weight : row->own,
+                                 (size_t)at.count * sizeof(float), err);
     at.here = host;
     if (ret == 0)
         parameters_runs(p, e->weight, place_run, &at);
@@ -414,8 +413,7 @@ static int restore_slot(struct trainer *t, int i, int k, const struct safetensor
         if (take.here &&
             fs_pread(fd, whole, (size_t)bytes, st->tensor[at].offset, path, err) == 0) {
             parameters_runs(p, i, take_run, &take);
-            ret = p->ops->copy_in(p->device, row->slot[k], take.here,
-                                  (size_t)row->count * sizeof(float), err);
+            ret = parameters_put_slot(p, row->slot[k], take.here, row->count, err);
         }
         free(take.here);
         free(whole);

@@ -13,6 +13,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/labelled.c %D%/labelled.h \
     %D%/losses.c %D%/losses.h \
     %D%/masking.c %D%/masking.h \
+    %D%/offload.c %D%/offload.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
     %D%/restore.c %D%/restore.h \

@@ -48,7 +48,7 @@ static int update(const struct optimizer *o, struct parameters *p,
         c.slot[k] = row->slot[k];
     how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
     c.by.factor = factor < 1 ? (float)factor : 1;
-    return parameters_run(p, how->update, &c, err);
+    return parameters_update(p, how->update, &c, err);
 }
 
 /* Neighbours are updated by one call. */

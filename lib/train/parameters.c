@@ -16,6 +16,31 @@ int parameters_run(struct parameters *p, enum array_op op, const struct array_ca
     return p->ops->array[op](p->device, c, err);
 }
 
+int parameters_update(struct parameters *p, enum array_op op,
+                      const struct array_call *c, struct err *err)
+{
+    return p->offload ? offload_run(p->offload, op, c, false, err)
+                      : parameters_run(p, op, c, err);
+}
+
+int parameters_take_slot(const struct parameters *p, float *to, const float *slot,
+                         uint64_t n, struct err *err)
+{
+    if (!p->offload)
+        return p->ops->copy_out(p->device, to, slot, (size_t)n * sizeof(*to), err);
+    memcpy(to, slot, (size_t)n * sizeof(*to));
+    return 0;
+}
+
+int parameters_put_slot(const struct parameters *p, float *slot, const float *from,
+                        uint64_t n, struct err *err)
+{
+    if (!p->offload)
+        return p->ops->copy_in(p->device, slot, from, (size_t)n * sizeof(*from), err);
+    memcpy(slot, from, (size_t)n * sizeof(*from));
+    return 0;
+}
+
 int parameters_zero(struct parameters *p, void *y, uint64_t n, struct err *err)
 {
     const struct array_call c = { .n = n, .y = y };
@@ -235,6 +260,14 @@ static int floats_make(struct parameters *p, float **out, uint64_t n, const char
     return *out ? parameters_zero(p, *out, n, err) : -1;
 }
 
+static int slot_make(struct parameters *p, int k, struct err *err)
+{
+    if (!p->offload || !p->owned)
+        return floats_make(p, &p->slot[k], p->owned, "the optimizer", err);
+    p->slot[k] = offload_slot_new(p->owned, err);
+    return p->slot[k] ? 0 : -1;
+}
+
 /* Points a trained row at its numbers. */
 static void aim(struct parameters *p, struct parameter *row)
 {
@@ -268,7 +301,7 @@ static int make_arrays(struct parameters *p, struct err *err)
                     err) < 0)
         return -1;
     for (int k = 0; k < p->slots; k++)
-        if (floats_make(p, &p->slot[k], p->owned, "the optimizer", err) < 0)
+        if (slot_make(p, k, err) < 0)
             return -1;
     for (int i = 0; i < p->program->nweights; i++) {
         struct parameter *row = &p->row[i];
@@ -301,7 +334,10 @@ void parameters_memory(const struct parameters *p, struct ledger *list)
         weights_memory(&p->held, list);
     ledger_add(list, "gathered_weights", LEDGER_DEVICE, p->reads.room * f);
     ledger_add(list, "gradients", LEDGER_DEVICE, gradients * f);
-    ledger_add(list, "optimizer", LEDGER_DEVICE, (uint64_t)p->slots * p->owned * f);
+    ledger_add(list, "optimizer", p->offload ? LEDGER_HOST : LEDGER_DEVICE,
+               (uint64_t)p->slots * p->owned * f);
+    if (p->offload)
+        offload_memory(p->offload, list);
 }
 
 /* ---- opening ---- */
@@ -387,7 +423,8 @@ int parameters_average(struct parameters *p, const struct parameter *row, uint64
                                   .x = row->own,
                                   .by.average = { .factor = 1, .by = (float)by } };
 
-    return parameters_run(p, ARRAY_AVERAGE, &c, err);
+    return p->offload ? offload_run(p->offload, ARRAY_AVERAGE, &c, true, err)
+                      : parameters_run(p, ARRAY_AVERAGE, &c, err);
 }
 
 int parameters_keep_average(struct parameters *p, struct err *err)
@@ -395,7 +432,7 @@ int parameters_keep_average(struct parameters *p, struct err *err)
     const int k = p->slots;
 
     p->state[k] = (struct manifest_state){ "ema", MANIFEST_AVERAGE };
-    if (floats_make(p, &p->slot[k], p->owned, "the averages of weights", err) < 0)
+    if (slot_make(p, k, err) < 0)
         return -1;
     p->average = k;
     p->slots++;
@@ -409,7 +446,9 @@ int parameters_begin_average(struct parameters *p, struct err *err)
 {
     if (p->average < 0 || !p->owned)
         return 0;
-    if (parameters_zero(p, p->slot[p->average], p->owned, err) < 0)
+    if (p->offload)
+        memset(p->slot[p->average], 0, (size_t)p->owned * sizeof(float));
+    else if (parameters_zero(p, p->slot[p->average], p->owned, err) < 0)
         return -1;
     for (int i = 0; i < p->program->nweights; i++)
         if (p->row[i].count &&
@@ -455,7 +494,8 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
     find_sizes(p);
     find_decay(p);
     find_loads(p);
-    if (make_arrays(p, err) < 0 ||
+    if ((owner.offloads && offload_open(&p->offload, ops, device, threads, err) < 0) ||
+        make_arrays(p, err) < 0 ||
         cutter_open(&p->cutter, c->model, &program->mesh, coord, err) < 0 ||
         load(p, c, form, tensor, threads, err) < 0) {
         parameters_close(p);
@@ -477,8 +517,12 @@ void parameters_close(struct parameters *p)
         p->ops->release(p->device, p->own);
         p->ops->release(p->device, p->sum);
         p->ops->release(p->device, p->gathered);
-        for (int k = 0; k < p->slots; k++)
-            p->ops->release(p->device, p->slot[k]);
+        for (int k = 0; k < PARAMETER_SLOTS; k++)
+            if (p->offload)
+                free(p->slot[k]);
+            else
+                p->ops->release(p->device, p->slot[k]);
+        offload_close(p->offload);
     }
     units_clear(&p->units);
     unit_stays_clear(&p->reads);

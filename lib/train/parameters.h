@@ -23,6 +23,7 @@
 #include "lib/program/units.h"
 #include "lib/reshard/checkpoint.h"
 #include "lib/run/weights.h"
+#include "lib/train/offload.h"
 #include "lib/train/optimizer.h"
 
 enum { PARAMETER_SLOTS = ARRAY_SLOTS + 1 }; /* the optimizer's, and a moving average */
@@ -43,10 +44,11 @@ struct parameter {
 
 /* Ranks that have the same weights, and share them: one of SIZE, by STAGE of ZeRO (0,
  * of ranks that share all the same: as 1).  TREE: stage 1 sums its ranges apart from
- * the gradients of a micro-batch, too. */
+ * the gradients of a micro-batch, too.  OFFLOADS: the slots are in memory of the host
+ * (offload.h). */
 struct parameters_owner {
     int rank, size, stage;
-    bool tree;
+    bool tree, offloads;
 };
 
 struct parameters {
@@ -67,8 +69,9 @@ struct parameters {
     float *gradient; /* [trained], of stages 0 and 1 */
     float *own;      /* [owned], of stage 3: weights */
     float *sum;      /* [owned], of stages 2 and 3, or .tree: gradients */
-    struct unit_stays reads; /* of stage 3 */
-    float *gathered;         /* [reads.room] */
+    struct unit_stays reads;    /* of stage 3 */
+    float *gathered;            /* [reads.room] */
+    struct offloading *offload; /* of .offloads, else NULL */
     /* What is kept for each trained weight beside its gradient: the optimizer's slots,
      * 0 at first, then its moving average, if it is kept.  Checkpoints have them, by
      * these roles. */
@@ -110,6 +113,14 @@ void parameters_memory(const struct parameters *p, struct ledger *list);
 /* Runs an operation of the backend on arrays. */
 MUST_CHECK int parameters_run(struct parameters *p, enum array_op op,
                               const struct array_call *c, struct err *err);
+/* The same of an update of weights, with their slots. */
+MUST_CHECK int parameters_update(struct parameters *p, enum array_op op,
+                                 const struct array_call *c, struct err *err);
+/* Copies N elements from SLOT, in one of the slots, to memory of the host, and back. */
+MUST_CHECK int parameters_take_slot(const struct parameters *p, float *to,
+                                    const float *slot, uint64_t n, struct err *err);
+MUST_CHECK int parameters_put_slot(const struct parameters *p, float *slot,
+                                   const float *from, uint64_t n, struct err *err);
 /* y[n] = 0 */
 MUST_CHECK int parameters_zero(struct parameters *p, void *y, uint64_t n,
                                struct err *err);

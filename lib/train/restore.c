@@ -21,9 +21,9 @@ static uint64_t stored_elements(const struct trainer *t, int i)
     return t->parameters.row[i].n * (w->slice ? w->experts : 1);
 }
 
-/* Reads weight I in ROLE, COUNT elements from FIRST to TO, device memory; *HELD: the
- * checkpoint has it. */
-static int load_one(struct loading *l, int i, const char *role, float *to,
+/* Reads weight I in ROLE, COUNT elements from FIRST to TO, weights or with SLOT a slot;
+ * *HELD: the checkpoint has it. */
+static int load_one(struct loading *l, int i, const char *role, float *to, bool slot,
                     uint64_t first, uint64_t count, bool *held, struct err *err)
 {
     struct checkpoint *c = l->c;
@@ -40,8 +40,9 @@ static int load_one(struct loading *l, int i, const char *role, float *to,
                        c->tensor[from].name, dtype_name(c->tensor[from].dtype));
     if (loader_read_state(l->loader, tensor, (size_t)from, l->room, err) < 0)
         return -1;
-    return p->ops->copy_in(p->device, to, l->room + first,
-                           (size_t)count * sizeof(float), err);
+    return slot ? parameters_put_slot(p, to, l->room + first, count, err)
+                : p->ops->copy_in(p->device, to, l->room + first,
+                                  (size_t)count * sizeof(float), err);
 }
 
 /* Reads all of weight I that is there, and WHOLE: all that must be. */
@@ -56,12 +57,12 @@ static int load_weight(struct loading *l, int i, bool whole, struct err *err)
 
     parameters_own(p, row->at, n, &first, &count);
     place = count ? parameters_place(p, row->at + first) : 0;
-    if (load_one(l, i, "master", gathers ? p->own + place : row->weight,
+    if (load_one(l, i, "master", gathers ? p->own + place : row->weight, false,
                  gathers ? first : 0, gathers ? count : n, &held, err) < 0)
         return -1;
     for (int k = 0; whole && k < p->slots; k++) {
-        if (load_one(l, i, p->state[k].role, p->slot[k] + place, first, count, &held,
-                     err) < 0)
+        if (load_one(l, i, p->state[k].role, p->slot[k] + place, true, first, count,
+                     &held, err) < 0)
             return -1;
         if (!held)
             return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,

@@ -25,9 +25,11 @@ static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 {
     const struct parameters *p = &t->parameters;
 
-    return p->ops->copy_out(p->device, buf,
-                            (k < 0 ? p->own : p->slot[k]) + parameters_place(p, at),
-                            n * sizeof(float), err);
+    const uint64_t place = parameters_place(p, at);
+
+    return k < 0 ? p->ops->copy_out(p->device, buf, p->own + place, n * sizeof(float),
+                                    err)
+                 : parameters_take_slot(p, buf, p->slot[k] + place, n, err);
 }
 
 /* The same of those that rank R of the replicas owns, which serves. */

@@ -159,10 +159,11 @@ static int find_levels(const struct trainer *t, int *levels, struct err *err)
 /* Makes the parameters, and what sums their gradients. */
 static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *err)
 {
-    const struct parameters_owner one = { .rank = 0, .size = 1 };
+    const struct parameters_owner one = { .size = 1, .offloads = t->options.offload };
     const struct comm *sharing = t->replicas.sharing;
     const struct parameters_owner own = { sharing->rank, sharing->size, t->options.zero,
-                                          t->options.deterministic };
+                                          t->options.deterministic,
+                                          t->options.offload };
     struct parameters *p = &t->parameters;
     int levels;
 

@@ -52,6 +52,7 @@ struct trainer_options {
                * replica, or .deterministic, no bit changes; 0 and 1, and 2 and 3, have
                * the same bits always */
     int hsdp; /* replicas that share; 0: all.  It divides dp */
+    bool offload; /* the optimizer's state is in memory of the host (offload.h) */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
 };
