@@ -238,6 +238,7 @@ static const struct refusal bad_regexes[] = {
     { "[b-a]", "a bad range" },
     { "a\\", "a backslash at the end" },
     { "\xff", "ill-formed" },
+    { "\\u{41", "a bad \\u{...}" },
 };
 
 /* Is each mask on the way of random texts what a plain walk of each token says? */

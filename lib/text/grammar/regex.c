@@ -256,7 +256,10 @@ static int take_escape(struct reader *r, struct set *s, bool *one, uint32_t *c)
                 return -1;
             *c = *c * 16 + digit;
         }
-        return *r->p++ == '}' && *c <= LAST ? 0 : refuse(r, "a bad \\u{...}");
+        if (*r->p != '}' || *c > LAST)
+            return refuse(r, "a bad \\u{...}");
+        r->p++;
+        return 0;
     }
     if (letter == 'u')
         return hex(r, 4, c);
@@ -447,7 +450,7 @@ static int take_sequence(struct reader *r, uint32_t *out)
         r->p++;
     else
         *out = other;
-    while (!is_end(r->p) && ret == 0) {
+    while (ret == 0 && !is_end(r->p)) {
         if (outer && *r->p == '$' && is_end(r->p + 1)) {
             r->p++;
             all = TERM_EMPTY;
