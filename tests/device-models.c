@@ -299,6 +299,7 @@ static void try_model(const char *name, const char *path, int *refused)
             (layouts[i].form != WEIGHTS_STORED && !how->coded))
             continue;
         if (mesh_set(&job.mesh, size, NULL, &err) < 0 ||
+            (how->alone && job.mesh.nranks > 1) ||
             model_check_mesh(c->model, &job.mesh, &err) < 0)
             continue;
         ret = launch_ranks(job.mesh.nranks, compare, &job, &sig, &err);

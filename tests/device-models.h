@@ -27,6 +27,7 @@ struct device_models {
     /* How much this process has asked the backends called by their names for, and how
      * often; or NULL. */
     void (*count)(const char *backend, uint64_t *bytes, uint64_t *times);
+    bool alone;              /* one rank alone: ranks would be forked */
     bool counts_host;        /* also the host's memory beside a device's */
     const char *const *some; /* models that run on several ranks, NULL at the end; NULL:
                                 all */

@@ -506,6 +506,9 @@ races-tree:
 races_flags = LDFLAGS=-fsanitize=thread EMU_CPPFLAGS=-DEMU_TSAN
 check-emu-races: races-tree
 	cd build-races && $(MAKE) $(AM_MAKEFLAGS) $(races_flags) check TESTS='$(gpu_tests)'
+# what a kernel reads before those launched before it have ended: weights, or the process dies there
+check-emu-early: all
+	FAKE_EARLY=1 $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/gpu-models
 # each barrier left out: what then passes all tests is not needed, or not tested (tests/emu/record)
 check-emu-barriers: all races-tree
 	$(MAKE) $(AM_MAKEFLAGS) tests/unit-gpu
@@ -524,6 +527,7 @@ endif
 # what only a GPU can show
 gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c
+tests_gpu_real_kernels_CPPFLAGS = -DGPU_REAL=1 $(AM_CPPFLAGS)
 tests_gpu_real_kernels_LDADD = %D%/emu/fragments.o $(test_libs)
 tests_gpu_real_models_SOURCES = %D%/gpu/real-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_real_models_LDADD = $(program_libs)
@@ -545,7 +549,7 @@ gpu-archive:
 	cd build-gpu && $(MAKE) $(AM_MAKEFLAGS) bin/tp-run $(gpu_real) %D%/gpu/write-model %D%/compare-tensors
 	$(SHELL) $(top_srcdir)/%D%/gpu/pack build-gpu $(top_srcdir) shardutils-gpu.tar.xz
 .PHONY: check-gpu gpu-archive
-.PHONY: check-emu check-emu-barriers check-emu-races races-tree
+.PHONY: check-emu check-emu-barriers check-emu-early check-emu-races races-tree
 
 check-valgrind: all $(unit_tests)
 	for t in $(unit_tests); do \

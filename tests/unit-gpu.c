@@ -2502,6 +2502,7 @@ static void try_arrays(void)
 enum { BESIDE_LAYERS = 10 }; /* launches of a step, at most */
 
 /* Launches of a step of one token, after a prompt of two; sets *layers. */
+#ifndef GPU_REAL /* the fakes count launches */
 static unsigned long launches_of(const char *name, bool unfused, int *layers)
 {
     const struct program_options options = { .tail = TAIL_ARGMAX, .wanted = true };
@@ -2554,12 +2555,17 @@ static void check_launches(const char *name, int most, int less)
            m);
 }
 
+#endif
+
 static void try_launches(void)
 {
     bool as_said = true;
 
-    check_launches("mistral-window", 10, 8);
-    check_launches("qwen2-window", 10, 11);
+#ifndef GPU_REAL
+    check_launches("mistral-window", 9, 9);
+    check_launches("qwen2-window", 9, 12);
+    check_launches("deepseek-v2", 30, 0);
+#endif
     for (int op = 0; op < OP_COUNT; op++)
         as_said &= !op_table[op].parts || gpu_fuses((enum op)op, FORMAT_F32) ==
                                               (backend_cuda.kernel[op] != NULL);

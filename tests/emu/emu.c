@@ -25,7 +25,7 @@ void __sanitizer_finish_switch_fiber(void *save, const void **bottom, size_t *si
 #endif
 
 enum { STACK = 1 << 17, BOX = 16, THREADS = 1024, SHARES = 16, COPIES = 64 };
-enum waiting { NOT, BARRIER, WARP };
+enum waiting { NOT, BARRIER, WARP, OTHERS };
 
 struct fiber {
     ucontext_t context;
@@ -42,8 +42,8 @@ struct thread {
     enum waiting wait;
     unsigned generation;
     const char *where;
-    int ncopies; /* that it has started and not waited for */
-    bool waited; /* for kernels before its own */
+    int ncopies;     /* that it has started and not waited for */
+    bool waited;     /* for kernels before its own */
 };
 
 /* Lanes that meet bring something each; when all have taken, the next may meet. */
@@ -66,6 +66,8 @@ static struct fiber fiber[THREADS];
 static int nfibers; /* that have a stack */
 static int idle[THREADS], nidle;
 static unsigned nthreads, barrier_generation, arrived, alive;
+static unsigned unready; /* threads that have not called emu_others_ended */
+void (*emu_shut)(bool shut);
 static struct thread *now;
 static struct fiber scheduler;
 static void (*body)(void *);
@@ -365,7 +367,20 @@ void emu_copies_wait(void)
 
 void emu_others_ended(void)
 {
-    now->waited = true;
+    struct thread *t = now;
+
+    if (t->waited)
+        return;
+    t->waited = true;
+    if (!launch.early || !emu_shut)
+        return;
+    if (--unready == 0) {
+        emu_shut(false);
+        return;
+    }
+    t->wait = OTHERS;
+    t->where = "others_ended";
+    pause_thread(t);
 }
 
 /* ---- blocks ---- */
@@ -380,7 +395,8 @@ static unsigned random_below(unsigned n)
 
 static bool is_waiting(const struct thread *t)
 {
-    return (t->wait == BARRIER && t->generation == barrier_generation) ||
+    return (t->wait == OTHERS && unready) ||
+           (t->wait == BARRIER && t->generation == barrier_generation) ||
            (t->wait == WARP && t->generation == warp[t->t.warp].generation);
 }
 
@@ -434,6 +450,9 @@ static void run_block(unsigned order)
 #ifdef EMU_TSAN
     __tsan_release(&block_token);
 #endif
+    unready = nthreads;
+    if (launch.early && emu_shut)
+        emu_shut(true);
     while (alive) {
         if (run_threads(order, permutation))
             continue;

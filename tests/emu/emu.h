@@ -17,6 +17,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -66,6 +67,9 @@ void *emu_shared_at_launch(void);
 void emu_copy_start(void *to, const void *from);
 void emu_copies_wait(void);
 void emu_others_ended(void);
+/* If not NULL: called with true when a block of an early kernel begins, and with false
+ * when all of its threads have called emu_others_ended. */
+extern void (*emu_shut)(bool shut);
 
 #ifdef __cplusplus
 }
@@ -142,6 +146,15 @@ static inline float __uint_as_float(unsigned u)
 
     memcpy(&f, &u, sizeof(f));
     return f;
+}
+
+static inline unsigned atomicAdd(unsigned *p, unsigned v)
+{
+    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+}
+
+static inline void __threadfence()
+{
 }
 
 static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long v)

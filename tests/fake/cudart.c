@@ -55,6 +55,7 @@ struct memory {
     char *data;  /* right before their end */
     size_t size, room;
     bool host;
+    bool weight; /* filled by the host before a kernel ran, and by nobody since */
     struct memory *next;
 };
 
@@ -62,6 +63,7 @@ static struct memory *memory;
 static struct CUstream_st *streams;
 static size_t used, live; /* bytes; things that are not released */
 static size_t times;      /* that device memory was allocated */
+static bool ran;          /* a kernel, since device memory was allocated first */
 static long calls, products, exchanges, graphs;
 static int current = -1; /* device */
 static pid_t process;    /* that uses it */
@@ -183,6 +185,18 @@ static void allow(int what)
             abort();
 }
 
+/* FAKE_EARLY: all but weights can be read and written only if not SHUT. */
+static void shut_all(bool shut)
+{
+    for (struct memory *m = memory; m; m = m->next) {
+        int left = m->weight ? PROT_READ : PROT_NONE;
+
+        if (!m->host &&
+            mprotect(m->start, m->room, shut ? left : PROT_READ | PROT_WRITE) < 0)
+            abort();
+    }
+}
+
 static cudaError_t add_memory(void **p, size_t size, bool host)
 {
     struct memory *m;
@@ -206,6 +220,7 @@ static cudaError_t add_memory(void **p, size_t size, bool host)
         abort();
     m->next = memory;
     memory = m;
+    ran = ran && (host || used);
     used += host ? 0 : size;
     times += !host;
     live++;
@@ -213,9 +228,9 @@ static cudaError_t add_memory(void **p, size_t size, bool host)
     return cudaSuccess;
 }
 
-static const struct memory *find(const void *p)
+static struct memory *find(const void *p)
 {
-    for (const struct memory *m = memory; m; m = m->next)
+    for (struct memory *m = memory; m; m = m->next)
         if ((const char *)p >= m->start && (const char *)p < m->start + m->room)
             return m;
     return NULL;
@@ -412,6 +427,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
                             enum cudaMemcpyKind kind, cudaStream_t s)
 {
     const struct memory *m = find(from);
+    struct memory *filled = find(to);
     struct copy c = { to, from, NULL, n };
     cudaError_t e;
 
@@ -424,6 +440,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
         c.own = malloc(n);
         memcpy(c.own, from, n);
     }
+    if (filled)
+        filled->weight = kind == cudaMemcpyHostToDevice && !ran;
     fake_enqueue(s, run_copy, &c, sizeof(c));
     return cudaSuccess;
 }
@@ -669,6 +687,8 @@ void emu_launch(const char *kernel, void *stream, struct emu_dim grid,
     launches++;
     if (fails(&e, cudaErrorLaunchFailure))
         return;
+    ran = true;
+    emu_shut = number("FAKE_EARLY", 0) ? shut_all : NULL;
     if (size > sizeof(l.closure)) {
         fprintf(stderr, "fake cudart: %s: %zu bytes of arguments\n", kernel, size);
         _exit(99);

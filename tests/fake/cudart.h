@@ -16,6 +16,8 @@
  *   FAKE_CAPTURE 0: streams cannot be captured
  *   FAKE_ON      the GPU whose process the last four are meant for (all)
  *   FAKE_DRIVER  version that the driver is for (13000); 0: there is none
+ *   FAKE_EARLY   1: until a block of a kernel that is launched early has waited for the
+ *                others, it can read weights alone: what was copied before a kernel ran
  *   FAKE_LOG     a file to which a line is added when a process's last stream goes:
  *                "calls N live N blocks N products N exchanges N graphs N": what has
  * not been released, and what has been run */
