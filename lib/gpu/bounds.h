@@ -148,4 +148,21 @@ static inline uint64_t gpu_blas_bytes(const struct products *p)
     return parts ? GPU_BLAS_FACTORS + parts * p->rows.most * p->in * 2 : 0;
 }
 
+/* ---- products of few rows (skinny.cu) ---- */
+
+/* Rows from which on x is split before the product, and not by each warp. */
+enum { GPU_SPLIT_ROWS = 5 };
+
+/* Bytes for the parts of P's x, of which there are up to GPU_SKINNY rows. */
+static inline uint64_t gpu_skinny_parts(const struct products *p)
+{
+    uint64_t rows =
+        p->rows.most < (uint64_t)GPU_SKINNY ? p->rows.most : (uint64_t)GPU_SKINNY;
+
+    return rows < GPU_SPLIT_ROWS || p->rows.expert || p->plain || p->bf16 ||
+                   (p->rounded && p->format != FORMAT_F16) || p->format == FORMAT_F32
+               ? 0
+               : rows * p->x_stride * 4;
+}
+
 #endif

@@ -118,6 +118,15 @@ static int coded_product(struct device *d, const struct call *c, struct err *err
     return launched(d, c, err);
 }
 
+/* Memory for the parts of P's x, if skinny.cu wants it. */
+static int take_parts(struct device *d, struct products *p, struct err *err)
+{
+    uint64_t bytes = gpu_is_skinny(p) ? gpu_skinny_parts(p) : 0;
+
+    p->parts = bytes ? cuda_room(d, bytes, "parts of rows", err) : NULL;
+    return bytes && !p->parts ? -1 : 0;
+}
+
 /* A product, or one for each expert. */
 static int product(struct device *d, const struct call *c, bool plain, struct err *err)
 {
@@ -145,6 +154,8 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
         p.n = (unsigned)(n - first < GPU_PRODUCTS ? n - first : GPU_PRODUCTS);
         for (size_t i = 0; i < p.n; i++)
             p.w[i] = c->w[first + i].data;
+        if (take_parts(d, &p, err) < 0)
+            return -1;
         done = gpu_is_skinny(&p) ? 0 : blas_product(d, d->blas, &p, err);
         if (done < 0)
             return -1;
@@ -188,6 +199,8 @@ static int head_product(struct device *d, const struct call *c, bool plain,
                           .cores = d->has_bf16 };
 
     p.w[0] = (const char *)c->w->data + c->inst->head.row * c->w->cols * unit;
+    if (take_parts(d, &p, err) < 0)
+        return -1;
     gpu_product(p, d->stream);
     return launched(d, c, err);
 }
@@ -993,6 +1006,8 @@ static int joined_products(struct device *d, const struct biased *b, int n,
         p.w[i] = b[i].product->w->data;
         p.out = p.joined[i].out > p.out ? p.joined[i].out : p.out;
     }
+    if (take_parts(d, &p, err) < 0)
+        return -1;
     gpu_skinny(p, d->stream);
     return launched(d, b[0].product, err);
 }
@@ -1029,12 +1044,16 @@ FUSED_KERNEL(gated_linear)
     const bool bf16 = is_bf16(&mul->y);
     struct biased b[GPU_JOINED];
     int n = products_of(c, b);
-    float *room = cuda_room(d, numbers * sizeof(*room) * (bf16 ? 2 : 1),
+    /* the parts of x are at the beginning of the same room */
+    const uint64_t before = GPU_SKINNY * b[0].product->x[0].cols;
+    float *room = cuda_room(d, (before + numbers * (bf16 ? 2 : 1)) * sizeof(*room),
                             "the gate of a product", err);
-    float *other = bf16 && room ? room + numbers : mul->y.data;
+    float *other;
 
     if (!room)
         return -1;
+    room += before;
+    other = bf16 ? room + numbers : mul->y.data;
     for (int i = 0; i < n; i++) {
         int made = b[i].bias ? b[i].bias->inst->dst : b[i].product->inst->dst;
         const struct call *reader = part_reading(c, made);

@@ -4,8 +4,9 @@
  * CHUNK, counted from its first key, and a block handles one query with one chunk, for
  * up to HEADS query heads that share a head of keys and values, which it reads once for
  * them.  It writes the largest score, the sum of exponentials, and the values weighted
- * by these.  A second kernel adds the chunks of each head in a fixed order.  So a
- * query's result has the same bits alone and in any batch.
+ * by these.  The last block of a query adds its chunks if they are few, else a second
+ * kernel does, in a fixed order.  So a query's result has the same bits alone and in
+ * any batch.
  *
  * Scores: eight lanes share a key, so that a warp reads four keys at a time, each
  * 128 bytes of it; KEYS of them per lane are read before they are used.  Values: a warp
@@ -17,9 +18,9 @@
 #include "lib/gpu/score.cuh"
 
 #ifdef __CUDACC__
-enum { THREADS = 256, ADDERS = 512, WEIGHTS = 1024 };
+enum { THREADS = 256, ADDERS = 512, WEIGHTS = 1024, FEW_CHUNKS = GPU_WARP };
 #else
-enum { THREADS = 64, ADDERS = 64, WEIGHTS = 4 };
+enum { THREADS = 64, ADDERS = 64, WEIGHTS = 4, FEW_CHUNKS = 4 };
 #endif
 enum {
     CHUNK = GPU_KEY_CHUNK,
@@ -33,8 +34,12 @@ enum {
     QUERY = 4096,               /* numbers of the queries that a block has */
     TOTALS = GPU_TOTALS         /* numbers before the values of a chunk */
 };
-/* Bytes of results of chunks at a time, unless one query has more. */
-enum { MOST_PARTS = GPU_MOST_PARTS };
+/* Bytes of results of chunks at a time, unless one query has more; heads of queries at
+ * a time. */
+enum { MOST_PARTS = GPU_MOST_PARTS, MOST_HEADS = 1 << 16 };
+
+/* How many blocks have made their chunk of some heads of a query; 0 between kernels. */
+static __device__ unsigned arrived[MOST_HEADS];
 
 /* Results of chunks, [texts][queries][heads][chunks][TOTALS + value_dim], the last
  * rounded up to four: for TEXTS texts from TEXT on, and QUERIES queries of each from
@@ -278,17 +283,86 @@ weigh_values(float4 *part, const float *score, const struct cached &v, unsigned 
     }
 }
 
+/* Chunks with the keys from LOW to HIGH - 1. */
+static __device__ inline unsigned chunks_seen(int64_t low, int64_t high)
+{
+    return high > low ? (unsigned)((high + CHUNK - 1) / CHUNK - low / CHUNK) : 0;
+}
+
+/* y[row + col ...] = V / ALL, four numbers of a head's value_dim. */
+static __device__ inline void put_four(void *y, const struct attention &a, uint64_t row,
+                                       unsigned col, float4 v, float all)
+{
+    if (col < a.value_dim)
+        put_number(y, a.bf16, row + col, all > 0 ? v.x / all : 0);
+    if (col + 1 < a.value_dim)
+        put_number(y, a.bf16, row + col + 1, all > 0 ? v.y / all : 0);
+    if (col + 2 < a.value_dim)
+        put_number(y, a.bf16, row + col + 2, all > 0 ? v.z / all : 0);
+    if (col + 3 < a.value_dim)
+        put_number(y, a.bf16, row + col + 3, all > 0 ? v.w / all : 0);
+}
+
+/* y = what the N chunks of a head at FROM add up to, in columns FIRST + 4 * lane and
+ * on; N is at most GPU_WARP. */
+static __device__ inline void add_few(void *y, float *lse, const float *from,
+                                      unsigned n, uint64_t stride, unsigned first,
+                                      uint64_t row, const struct attention &a,
+                                      uint64_t head)
+{
+    unsigned lane = threadIdx.x % GPU_WARP, col = first + lane * 4;
+    float sink = sink_of(&a, head), most, weight = 0, all;
+    float2 total = { -INFINITY, 0 };
+    float4 value = { 0, 0, 0, 0 };
+
+    if (lane < n)
+        total = load_written((const float2 *)(from + lane * stride));
+    most = warp_max(total.x > sink ? total.x : sink);
+    if (total.x > -INFINITY)
+        weight = expf(total.x - most);
+    all = (float)warp_sum((double)(total.y * weight));
+    all += sink > -INFINITY ? expf(sink - most) : 0;
+#pragma unroll 4
+    for (unsigned k = 0; k < n; k++) {
+        float own = __shfl_sync(~0u, weight, k);
+
+        if (col < a.value_dim)
+            add4(&value, own,
+                 load_written((const float4 *)(from + k * stride + TOTALS + col)));
+    }
+    put_four(y, a, row * a.value_dim, col, value, all);
+    if (lse && first == 0 && lane == 0)
+        lse[row] = all > 0 ? most + logf(all) : -INFINITY;
+}
+
+/* The chunks of O's heads, whose first is LOW, are there: adds them. */
+static __device__ inline void add_chunks(void *y, float *lse, const struct parts &p,
+                                         const struct attention &a, int64_t query,
+                                         uint64_t row, int64_t low, unsigned n,
+                                         const struct piece &o)
+{
+    unsigned each = ((unsigned)a.value_dim + COLUMNS - 1) / COLUMNS;
+
+    for (unsigned i = threadIdx.x / GPU_WARP; i < o.count * each; i += WARPS) {
+        uint64_t head = o.head + i / each;
+
+        add_few(y, lse, part_of(p, a, query, head, low), n, p.stride,
+                i % each * COLUMNS, row * a.heads + head, a, head);
+    }
+}
+
 /* Blocks: queries and chunks, heads of keys and groups of the heads that share them,
  * texts. */
 template <int HEADS, enum format F, bool WIDE>
 static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
-    chunk_kernel(struct parts p, const float *q, struct cached k, struct cached v,
-                 struct attention a, struct ranges r)
+    chunk_kernel(void *y, float *lse, struct parts p, const float *q, struct cached k,
+                 struct cached v, struct attention a, struct ranges r)
 {
     enum { VALUES = WARPS * HEADS * GPU_WARP };
     SHARED(float4, memory, (int)VALUES > QUERY / 4 ? (int)VALUES : QUERY / 4);
     SHARED(float, score, HEADS *CHUNK);
     SHARED(int32_t, rows, CHUNK);
+    SHARED(int, is_last, 1);
     struct range one;
     unsigned per = (unsigned)(a.heads / a.kv_heads), groups = (per + HEADS - 1) / HEADS;
     unsigned group = blockIdx.y % groups * HEADS;
@@ -305,13 +379,18 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
     o.count = per - group < HEADS ? (int)(per - group) : (int)HEADS;
     for (int64_t i = blockIdx.x; i < p.queries * p.chunks; i += gridDim.x) {
         int64_t own = i / p.chunks, chunk = i % p.chunks, row = p.first + own;
-        unsigned dim = (unsigned)a.head_dim, stride = (dim + 3) / 4;
+        unsigned dim = (unsigned)a.head_dim, stride = (dim + 3) / 4, n;
+        int64_t least;
 
         if (row >= one.rows)
             break;
         o.position = one.start + row;
         o.begin = chunk * CHUNK;
         visible(&a, one, o.position, &o.low, &o.high);
+        n = chunks_seen(o.low, o.high);
+        least = o.low / CHUNK;
+        if (n == 0 && chunk == 0)
+            add_chunks(y, lse, p, a, own, one.row + row, 0, 0, o);
         o.low = o.low > o.begin ? o.low : o.begin;
         o.high = o.high < o.begin + CHUNK ? o.high : o.begin + CHUNK;
         if (o.low >= o.high)
@@ -333,6 +412,15 @@ static __global__ void __launch_bounds__(THREADS, HEADS > 4 ? 1 : 2)
             weigh_values<HEADS, F, WIDE>(part, score, v, first, a, p, own, chunk, o);
             __syncthreads();
         }
+        if (n > FEW_CHUNKS)
+            continue;
+        if (threadIdx.x == 0)
+            *is_last = has_arrived(
+                &arrived[(blockIdx.z * p.queries + own) * gridDim.y + blockIdx.y], n);
+        __syncthreads();
+        if (*is_last)
+            add_chunks(y, lse, p, a, own, one.row + row, least, n, o);
+        __syncthreads();
     }
 }
 
@@ -377,14 +465,9 @@ static __global__ void __launch_bounds__(ADDERS)
 
         visible(&a, one, one.start + p.first + i, &first, &end);
         low = first / CHUNK;
-        high = end > first ? (end + CHUNK - 1) / CHUNK : low;
-        if (low == high) { /* it sees no key */
-            for (uint64_t d = threadIdx.x; d < a.value_dim; d += ADDERS)
-                put_number(y, a.bf16, row * a.value_dim + d, 0);
-            if (lse && threadIdx.x == 0)
-                lse[row] = sink;
+        high = low + chunks_seen(first, end);
+        if (high - low <= FEW_CHUNKS) /* its last block has added them */
             continue;
-        }
         for (int64_t c = low + threadIdx.x; c < high; c += ADDERS)
             most = from[c * p.stride] > most ? from[c * p.stride] : most;
         most = block_max(most, largest);
@@ -424,14 +507,7 @@ static __global__ void __launch_bounds__(ADDERS)
 
                 for (unsigned w = 0; w < TAKERS; w++)
                     add4(&total, 1, part[w * GPU_WARP + threadIdx.x]);
-                if (at < a.value_dim)
-                    put_number(y, a.bf16, to + at, all > 0 ? total.x / all : 0);
-                if (at + 1 < a.value_dim)
-                    put_number(y, a.bf16, to + at + 1, all > 0 ? total.y / all : 0);
-                if (at + 2 < a.value_dim)
-                    put_number(y, a.bf16, to + at + 2, all > 0 ? total.z / all : 0);
-                if (at + 3 < a.value_dim)
-                    put_number(y, a.bf16, to + at + 3, all > 0 ? total.w / all : 0);
+                put_four(y, a, to, at, total, all);
             }
         }
         if (lse && threadIdx.x == 0)
@@ -447,10 +523,11 @@ static struct parts sizes_of(const struct attention &a, const struct ranges &r,
     struct parts p = {};
     int64_t most;
 
-    p.chunks = (int64_t)gpu_key_chunks(r.most_keys);
+    p.chunks = (int64_t)gpu_key_chunks(r.most_keys ? r.most_keys : 1);
     p.stride = gpu_chunk_numbers(&a);
     most = MOST_PARTS /
            (int64_t)(a.heads * (uint64_t)p.chunks * p.stride * sizeof(float) + 1);
+    most = most < MOST_HEADS / (int64_t)a.heads ? most : MOST_HEADS / (int64_t)a.heads;
     most = most < 1 ? 1 : most; /* queries of all texts */
     p.texts = (int64_t)r.n < most ? (int64_t)r.n : most;
     p.queries = most / p.texts < rows ? most / p.texts : rows;
@@ -467,56 +544,56 @@ extern "C" uint64_t gpu_attention_parts(struct attention a, struct ranges r,
 }
 
 template <int HEADS, enum format F, bool WIDE>
-static void launch(const struct parts &p, const float *q, const struct cached &k,
-                   const struct cached &v, const struct attention &a,
-                   const struct ranges &r, void *stream)
+static void launch(void *y, float *lse, const struct parts &p, const float *q,
+                   const struct cached &k, const struct cached &v,
+                   const struct attention &a, const struct ranges &r, void *stream)
 {
     uint64_t per = a.heads / a.kv_heads, groups = (per + HEADS - 1) / HEADS;
 
     LAUNCH_EARLY((chunk_kernel<HEADS, F, WIDE>),
                  dim3(gpu_blocks((uint64_t)(p.queries * p.chunks), 1),
                       (unsigned)(a.kv_heads * groups), (unsigned)p.texts),
-                 THREADS, stream, p, q, k, v, a, r);
+                 THREADS, stream, y, lse, p, q, k, v, a, r);
 }
 
 template <enum format F, bool WIDE>
-static void choose(const struct parts &p, const float *q, const struct cached &k,
-                   const struct cached &v, const struct attention &a,
-                   const struct ranges &r, void *stream)
+static void choose(void *y, float *lse, const struct parts &p, const float *q,
+                   const struct cached &k, const struct cached &v,
+                   const struct attention &a, const struct ranges &r, void *stream)
 {
     uint64_t heads = a.heads / a.kv_heads, most = QUERY / ((a.head_dim + 3) / 4 * 4);
 
     heads = heads < most ? heads : most;
     if (heads >= 8)
-        launch<8, F, WIDE>(p, q, k, v, a, r, stream);
+        launch<8, F, WIDE>(y, lse, p, q, k, v, a, r, stream);
     else if (heads > 2 && most >= 4)
-        launch<4, F, WIDE>(p, q, k, v, a, r, stream);
+        launch<4, F, WIDE>(y, lse, p, q, k, v, a, r, stream);
     else if (heads == 2)
-        launch<2, F, WIDE>(p, q, k, v, a, r, stream);
+        launch<2, F, WIDE>(y, lse, p, q, k, v, a, r, stream);
     else
-        launch<1, F, WIDE>(p, q, k, v, a, r, stream);
+        launch<1, F, WIDE>(y, lse, p, q, k, v, a, r, stream);
 }
 
 /* K and V have one format. */
-static void choose_format(const struct parts &p, bool wide, const float *q,
-                          const struct cached &k, const struct cached &v,
-                          const struct attention &a, const struct ranges &r,
-                          void *stream)
+static void choose_format(void *y, float *lse, const struct parts &p, bool wide,
+                          const float *q, const struct cached &k,
+                          const struct cached &v, const struct attention &a,
+                          const struct ranges &r, void *stream)
 {
     if (!wide && k.format != FORMAT_F32)
-        return choose<FORMAT_COUNT, false>(p, q, k, v, a, r, stream);
+        return choose<FORMAT_COUNT, false>(y, lse, p, q, k, v, a, r, stream);
     switch (k.format) {
     case FORMAT_BF16:
-        return choose<FORMAT_BF16, true>(p, q, k, v, a, r, stream);
+        return choose<FORMAT_BF16, true>(y, lse, p, q, k, v, a, r, stream);
     case FORMAT_CACHE_INT8:
-        return choose<FORMAT_CACHE_INT8, true>(p, q, k, v, a, r, stream);
+        return choose<FORMAT_CACHE_INT8, true>(y, lse, p, q, k, v, a, r, stream);
     case FORMAT_CACHE_FP8:
-        return choose<FORMAT_CACHE_FP8, true>(p, q, k, v, a, r, stream);
+        return choose<FORMAT_CACHE_FP8, true>(y, lse, p, q, k, v, a, r, stream);
     case FORMAT_CACHE_INT4:
-        return choose<FORMAT_CACHE_INT4, true>(p, q, k, v, a, r, stream);
+        return choose<FORMAT_CACHE_INT4, true>(y, lse, p, q, k, v, a, r, stream);
     default:
-        return wide ? choose<FORMAT_F32, true>(p, q, k, v, a, r, stream)
-                    : choose<FORMAT_F32, false>(p, q, k, v, a, r, stream);
+        return wide ? choose<FORMAT_F32, true>(y, lse, p, q, k, v, a, r, stream)
+                    : choose<FORMAT_F32, false>(y, lse, p, q, k, v, a, r, stream);
     }
 }
 
@@ -535,7 +612,9 @@ extern "C" void gpu_attention_few(void *y, float *lse, const float *q, struct ca
     for (; p.text < (int64_t)r.n; p.text += texts) {
         p.texts = (int64_t)r.n - p.text < texts ? (int64_t)r.n - p.text : texts;
         for (p.first = 0; p.first < (int64_t)rows; p.first += p.queries) {
-            choose_format(p, wide, q, k, v, a, r, stream);
+            choose_format(y, lse, p, wide, q, k, v, a, r, stream);
+            if (p.chunks <= FEW_CHUNKS)
+                continue;
             LAUNCH_EARLY(combine_kernel,
                          dim3(gpu_blocks((uint64_t)p.queries, 1), (unsigned)a.heads,
                               (unsigned)p.texts),

@@ -84,6 +84,34 @@ static __device__ inline void prefetch_line(const void *p)
 #endif
 }
 
+/* Blocks of one kernel that make parts of something: each calls this in one thread
+ * after a barrier that follows its last write of a part; true for the last of N, which
+ * then reads, after a barrier, all parts by load_written.  *ARRIVED is 0 before and
+ * after. */
+static __device__ inline bool has_arrived(unsigned *arrived, unsigned n)
+{
+    bool last;
+
+    if (n == 1)
+        return true;
+    __threadfence();
+    last = atomicAdd(arrived, 1u) == n - 1;
+    if (last)
+        *arrived = 0;
+    __threadfence();
+    return last;
+}
+
+/* What another block may have written, past the first-level cache. */
+template <class T> static __device__ inline T load_written(const T *p)
+{
+#ifdef __CUDACC__
+    return __ldcg(p);
+#else
+    return *p;
+#endif
+}
+
 /* Number of blocks for N items, EACH per block at a time. */
 static inline unsigned gpu_blocks(uint64_t n, uint64_t each)
 {

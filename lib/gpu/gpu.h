@@ -292,8 +292,9 @@ struct products {
     bool rounded; /* x is rounded to bf16, or may be; w is bf16 or f16, and not PLAIN */
     bool bf16;    /* x is, and w, and not PLAIN; else it is f32 */
     bool cores;   /* the GPU's tensor cores multiply bf16 */
-    /* Several products of one x, if the first has a y: w[i] has .out outputs, and OUT
-     * is the most.  gpu_skinny alone takes them, not PLAIN. */
+    void *parts;  /* gpu_skinny: memory for gpu_skinny_parts bytes; NULL if that is 0 */
+    /* Several products of one x, if the first has outputs: w[i] has .out outputs, and
+     * OUT is the most.  gpu_skinny alone takes them, not PLAIN. */
     struct joined joined[GPU_JOINED];
 };
 void gpu_product(struct products p, void *stream);
@@ -319,6 +320,8 @@ void gpu_tiles(struct products p, void *stream);
 /* hi + lo = x[n] with 16 significant bits; both are bf16; LO may be NULL.  N is a
  * multiple of 8, addresses are aligned to 16 bytes. */
 void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n, void *stream);
+/* The same as pairs: eight numbers of hi, then theirs of lo. */
+void gpu_split_pairs(void *pairs, const float *x, uint64_t n, void *stream);
 /* (hi + lo) FACTOR[GPU_FACTOR] = x[rows][cols]; hi and lo are f16, LO may be NULL.  The
  * factor is a power of two, so that the largest number of hi is close to f16's largest.
  * FACTOR is device memory for GPU_FACTORS numbers, and also gets 1 and 0.  If x has

@@ -51,15 +51,31 @@ static uint64_t of_attention(const struct gpu_facts *gpu, const struct inst *ins
     return gpu_attention_most(&a, l->segments, l->queries, l->padded_keys);
 }
 
-/* The gate and, if the result is bf16, the other factor. */
+/* The rows of a product by skinny.cu. */
+static uint64_t parts_bytes(const struct program *p, const struct inst *inst,
+                            const struct room_limits *l)
+{
+    bool by_heads = inst->op == OP_HEAD_LINEAR;
+    const struct products made = { .format = l->stored[inst->weight],
+                                   .x_stride = p->value[inst->src[0]].cols,
+                                   .rows.most = rows_of(p, inst, l),
+                                   .rounded = p->rounded && !by_heads,
+                                   .bf16 = p->value[inst->src[0]].dtype == DTYPE_BF16 };
+
+    return p->weight[inst->weight].experts || format_is_coded(made.format)
+               ? 0
+               : gpu_skinny_parts(&made);
+}
+
+/* The gate and, if the result is bf16, the other factor, after the parts of x. */
 static uint64_t gate_bytes(const struct program *p, const struct inst *inst,
                            const struct room_limits *l)
 {
     const struct inst *last = inst + inst->parts;
     const struct value *y = &p->value[last->dst];
-    uint64_t n = rows_of(p, last, l) * y->cols;
+    uint64_t n = rows_of(p, last, l) * y->cols * (y->dtype == DTYPE_BF16 ? 2 : 1);
 
-    return n * sizeof(float) * (y->dtype == DTYPE_BF16 ? 2 : 1);
+    return (GPU_SKINNY * p->value[inst[1].src[0]].cols + n) * sizeof(float);
 }
 
 struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p,
@@ -70,6 +86,8 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
 
+        if (gpu->bf16 && (inst->op == OP_LINEAR || inst->op == OP_HEAD_LINEAR))
+            need.room = larger(need.room, parts_bytes(p, inst, l));
         if (inst->op == OP_ATTENTION)
             need.room = larger(need.room, of_attention(gpu, inst, l));
         else if (inst->op == OP_ROW_STATS)

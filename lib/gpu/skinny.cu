@@ -4,8 +4,9 @@
  * Weights are read once, 16 bytes a lane, straight into the operand of a tensor core: a
  * sum may take its terms in any order, so a lane's neighbouring terms stand where the
  * tensor core has terms that are apart, in W and in x alike.  x is split into two bf16
- * parts, 16 bits, as it is read; or it is rounded to bf16.  (A third part would be lost
- * in the rounding of a tensor core's sums.)  An f16 weight is the sum of two bf16 ones.
+ * parts, 16 bits, as it is read, or before that for many rows, which every warp reads;
+ * or it is rounded to bf16.  (A third part would be lost in the rounding of a tensor
+ * core's sums.)  An f16 weight is the sum of two bf16 ones.
  * The products of the parts are added up by themselves, and these two sums last; so
  * parts of up to four rows can be columns of the same mma.  Warps of a block divide the
  * terms of a sum, in a way that depends on the shape of W alone: a row has the same
@@ -13,6 +14,8 @@
  */
 #include "lib/gpu/mma.cuh"
 #include "lib/gpu/words.cuh"
+
+#include <type_traits>
 
 enum {
     COLUMNS = 8, /* of d, an mma's result: rows of x */
@@ -23,11 +26,11 @@ enum {
 };
 
 /* Warps of a block, twice as many for fewer than FEW_OUTS outputs; warps of a launch
- * that keep enough loads in flight. */
+ * that keep enough loads in flight; outputs for which a warp may have twice as many. */
 #ifdef __CUDACC__
-enum { BLOCK_WARPS = 8, WANTED = 4096, FEW_OUTS = 2048 };
+enum { BLOCK_WARPS = 8, WANTED = 4096, FEW_OUTS = 2048, MANY_OUTS = 8192 };
 #else
-enum { BLOCK_WARPS = 4, WANTED = 16, FEW_OUTS = 48 };
+enum { BLOCK_WARPS = 4, WANTED = 16, FEW_OUTS = 48, MANY_OUTS = 128 };
 #endif
 
 /* part[i] = pair (A, B) in bf16, or in parts whose sum has 16 of its bits. */
@@ -60,30 +63,82 @@ template <int PARTS> static __device__ inline terms<PARTS> terms_of(float4 x)
     return t;
 }
 
-/* The same of x in bf16, which needs no parts. */
-template <int PARTS> static __device__ inline terms<PARTS> terms_of(uint2 x)
+/* x that has been split: the first parts of eight neighbours, then their second ones.
+ */
+struct halves;
+
+/* What a warp works on: rows of x from X on, ROWS of them (more are the last one). */
+template <class X> struct rows {
+    const X *x;
+    uint64_t stride;
+    int32_t n;
+};
+template <> struct rows<struct halves> {
+    const uint16_t *x;
+    uint64_t stride;
+    int32_t n;
+};
+
+template <class R>
+static __device__ inline auto row_at(const R &r, unsigned row) -> decltype(r.x)
 {
+    int32_t at = (int32_t)row < r.n ? (int32_t)row : r.n - 1;
+
+    return r.x + (uint32_t)at * (uint32_t)r.stride;
+}
+
+/* Eight neighbours of a row, as they are read; zeros beyond its end. */
+template <class X> struct eight {
+    static constexpr uint32_t TIMES = 1; /* elements of memory for a number */
+    uint4 word[2];
+};
+template <> struct eight<uint16_t> {
+    static constexpr uint32_t TIMES = 1;
+    uint4 word[1];
+};
+template <> struct eight<struct halves> {
+    static constexpr uint32_t TIMES = 2;
+    uint4 word[2];
+};
+
+template <class X>
+static __device__ inline struct eight<X>
+load_eight(const struct rows<X> &r, unsigned row, uint32_t k, bool there) {
+    struct eight<X> v = {
+    };
+
+    const uint4 *x = (const uint4 *)(row_at(r, row) + k * eight<X>::TIMES);
+
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(v) / sizeof(*v.word); i++)
+        if (there)
+            v.word[i] = x[i];
+    return v;
+}
+
+/* The first (HALF 0) or last four of them, as terms. */
+template <int PARTS, class X>
+static __device__ inline struct terms<PARTS> terms_of(const struct eight<X> &v,
+                                                      int half) {
     struct terms<PARTS> t = {
     };
 
-    t.pair[0][0] = x.x;
-    t.pair[0][1] = x.y;
+    if constexpr (std::is_same_v<X, float>)
+        return terms_of<PARTS>(
+            float4{ __uint_as_float(v.word[half].x), __uint_as_float(v.word[half].y),
+                    __uint_as_float(v.word[half].z), __uint_as_float(v.word[half].w) });
+    else
+#pragma unroll
+        for (unsigned i = 0; i < sizeof(v) / sizeof(*v.word); i++) {
+            t.pair[i][0] = half ? v.word[i].z : v.word[i].x;
+            t.pair[i][1] = half ? v.word[i].w : v.word[i].y;
+        }
     return t;
 }
 
-/* Four neighbours at X, of f32 or bf16. */
-static __device__ inline float4 load_four(const float *x)
-{
-    return *(const float4 *)x;
-}
-
-static __device__ inline uint2 load_four(const uint16_t *x)
-{
-    return *(const uint2 *)x;
-}
-
 /* Weights in the order of a: in bf16, or the bf16 ones whose sums they are. */
-template <int TYPE> struct operand {
+template <int TYPE>
+struct operand {
     uint32_t high[4], low[4];
 };
 
@@ -116,22 +171,6 @@ static __device__ inline void add_products(float *sum, const struct operand<TYPE
         if (TYPE == FORMAT_F16 && i == 0)
             mma(sum, w.low, x.pair[i]);
     }
-}
-
-/* What a warp works on: rows of x from X on, of f32 or bf16, ROWS of them (more are the
- * last one). */
-template <class X> struct rows {
-    const X *x;
-    uint64_t stride;
-    int32_t n;
-};
-
-template <class X>
-static __device__ inline const X *row_at(const struct rows<X> &r, unsigned row)
-{
-    int32_t at = (int32_t)row < r.n ? (int32_t)row : r.n - 1;
-
-    return r.x + (uint32_t)at * (uint32_t)r.stride;
 }
 
 /* ---- y = x W^T ---- */
@@ -227,33 +266,50 @@ use_stripe(struct sums<PARTS, TILES, FOLDED> *sum, const struct stripe<HIGH> &s,
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             uint32_t at = (step + d * every) * 8 + c * 4 + t;
+            constexpr int SOME = TILES < 2 ? TILES : 2; /* tiles that x is read for */
 
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                struct operand<TYPE> w[HIGH];
+            for (int from = 0; from < TILES; from += SOME) {
+                struct eight<X> x[SOME];
 
 #pragma unroll
-                for (int m = 0; m < HIGH; m++) {
-                    const uint4 *v = s.word[d][c][m];
-
-                    w[m] = half ? operand_of<TYPE>(v[0].z, v[1].z, v[0].w, v[1].w)
-                                : operand_of<TYPE>(v[0].x, v[1].x, v[0].y, v[1].y);
-                }
+                for (int n = 0; n < SOME; n++)
+                    x[n] =
+                        load_eight(r, (from + n) * COLUMNS + g, at * OF_WORD, at < end);
 #pragma unroll
-                for (int n = 0; n < TILES; n++) {
-                    decltype(load_four(r.x)) x = {};
-                    struct terms<PARTS> terms;
+                for (int half = 0; half < 2; half++) {
+                    struct operand<TYPE> w[HIGH];
 
-                    if (at < end)
-                        x = load_four(row_at(r, n * COLUMNS + g) + at * OF_WORD +
-                                      half * 4);
-                    terms = terms_of<PARTS>(x);
 #pragma unroll
-                    for (int m = 0; m < HIGH; m++)
-                        add_parts<TYPE, PARTS, TILES, FOLDED>(&sum[m], n, w[m], terms);
+                    for (int m = 0; m < HIGH; m++) {
+                        const uint4 *v = s.word[d][c][m];
+
+                        w[m] = half ? operand_of<TYPE>(v[0].z, v[1].z, v[0].w, v[1].w)
+                                    : operand_of<TYPE>(v[0].x, v[1].x, v[0].y, v[1].y);
+                    }
+#pragma unroll
+                    for (int n = 0; n < SOME; n++) {
+                        struct terms<PARTS> terms = terms_of<PARTS, X>(x[n], half);
+
+#pragma unroll
+                        for (int m = 0; m < HIGH; m++)
+                            add_parts<TYPE, PARTS, TILES, FOLDED>(&sum[m], from + n,
+                                                                  w[m], terms);
+                    }
                 }
             }
         }
+}
+
+/* The sum of what the warps that divide it have, STRIDE apart. */
+static __device__ inline float sum_up(const float *part, unsigned split,
+                                      uint64_t stride)
+{
+    float sum = part[0];
+
+    for (unsigned k = 1; k < 1U << split; k++)
+        sum += part[k * stride];
+    return sum;
 }
 
 /* y[t][first + i] = the sum, for the rows T to END - 1, of what the warps that divide
@@ -272,20 +328,36 @@ static __device__ inline void join(const struct products &p, const float *part,
         unsigned row = i / outs, out = i % outs;
         const float *v =
             part + ((out / WIDE << split) * ROWS + row) * WIDE + out % WIDE;
-        float sum = v[0];
+        float sum;
 
         if (t + (int32_t)row >= end || first + out >= all)
             continue;
-        for (unsigned k = 1; k < 1U << split; k++)
-            sum += v[k * ROWS * WIDE];
+        sum = sum_up(v, split, ROWS * WIDE);
         if (JOINED && own.bias)
             sum += widen(own.bias_format, own.bias, first + out);
         y[(t + row) * stride + first + out] = sum;
     }
 }
 
+/* N rows of P's x from row T on. */
+template <class X>
+static __device__ inline struct rows<X> rows_from(const struct products &p, int32_t t,
+                                                  int32_t n) {
+    if constexpr (std::is_same_v<X, struct halves>)
+        return { (const uint16_t *)p.parts +
+                     2 * (blockIdx.z * p.x_step + t * p.x_stride),
+                 2 * p.x_stride, n };
+    else
+        return { (const X *)p.x + blockIdx.z * p.x_step + t * p.x_stride, p.x_stride,
+                 n };
+}
+
 /* One product, or one by head; products of experts; several of one x. */
-enum which { ALONE, EXPERTS, SEVERAL };
+enum which {
+    ALONE,
+    EXPERTS,
+    SEVERAL
+};
 
 /* 1 << SPLIT warps compute the same outputs.  Experts' sums of one part have no room in
  * the registers of two blocks. */
@@ -330,10 +402,8 @@ __launch_bounds__(WARPS *GPU_WARP,
         load_stripe(&s, w, start, step, every, end);
     for (;;) {
         /* p.rows.most rows of x can be read: loads do not wait for LAST */
-        struct rows<X> r = {
-            (const X *)p.x + blockIdx.z *p.x_step + t *p.x_stride, p.x_stride,
-                (EXPERT ? last : (int32_t)p.rows.most) - t
-        };
+        struct rows<X> r =
+            rows_from<X>(p, t, (EXPERT ? last : (int32_t)p.rows.most) - t);
         struct sums<PARTS, TILES, FOLDED> sum[HIGH] = {
         };
 
@@ -519,29 +589,35 @@ template <int TYPE, int PARTS, int HIGH, int TILES, bool FOLDED, int WARPS,
           enum which WHICH, class X>
 static void launch_rows(const struct products &p, void *stream)
 {
-    unsigned split = split_of(p, OUTS, 64, WARPS), outs = WARPS * HIGH * OUTS >> split;
+    unsigned split = split_of(p, OUTS, 64, WARPS);
+    unsigned outs = WARPS * HIGH * OUTS >> split;
 
     LAUNCH_EARLY((skinny_kernel<TYPE, PARTS, HIGH, TILES, FOLDED, WARPS, WHICH, X>),
                  dim3((unsigned)((p.out + outs - 1) / outs), 1, p.n), WARPS * GPU_WARP,
                  stream, p, split);
 }
 
-/* By the number of rows: what keeps enough warps on a multiprocessor. */
+/* By the number of rows: what keeps enough warps on a multiprocessor, and reads x,
+ * which all of them do, seldom enough. */
 template <int TYPE, int PARTS, int WARPS, enum which WHICH, class X>
 static void launch_rows(const struct products &p, void *stream)
 {
     constexpr bool FOLDED = PARTS > 1;
     constexpr int HIGH = WARPS == BLOCK_WARPS ? 2 : 1;
+    using MANY = std::conditional_t<(PARTS > 1), struct halves, X>;
     size_t rows = p.rows.most;
 
     if (FOLDED && rows <= COLUMNS / 2)
         launch_rows<TYPE, PARTS, 1, 1, FOLDED, WARPS, WHICH, X>(p, stream);
     else if (rows <= COLUMNS)
-        launch_rows<TYPE, PARTS, 1, 1, false, WARPS, WHICH, X>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 1, false, WARPS, WHICH, MANY>(p, stream);
     else if (rows <= 2 * COLUMNS)
-        launch_rows<TYPE, PARTS, HIGH, 2, false, WARPS, WHICH, X>(p, stream);
+        launch_rows<TYPE, PARTS, HIGH, 2, false, WARPS, WHICH, MANY>(p, stream);
+    else if (PARTS == 1 && p.out * p.n >= MANY_OUTS)
+        launch_rows<TYPE, PARTS, PARTS == 1 ? HIGH : 1, 4, false, WARPS, WHICH, MANY>(
+            p, stream);
     else
-        launch_rows<TYPE, PARTS, 1, 4, false, WARPS, WHICH, X>(p, stream);
+        launch_rows<TYPE, PARTS, 1, 4, false, WARPS, WHICH, MANY>(p, stream);
 }
 
 template <int TYPE, int PARTS, int TILES, bool EXPERT>
@@ -585,7 +661,7 @@ static void launch(const struct products &p, void *stream)
         : rows <= COLUMNS
             ? launch_rows<TYPE, PARTS, 1, 1, false, BLOCK_WARPS, EXPERTS, X>(p, stream)
             : launch_rows<TYPE, PARTS, 1, 2, false, BLOCK_WARPS, EXPERTS, X>(p, stream);
-    else if (p.joined[0].y)
+    else if (p.joined[0].out)
         launch_rows<TYPE, PARTS, BLOCK_WARPS, SEVERAL, X>(p, stream);
     else if (p.out * p.n < FEW_OUTS)
         launch_rows<TYPE, PARTS, 2 * BLOCK_WARPS, ALONE, X>(p, stream);
@@ -597,6 +673,8 @@ extern "C" void gpu_skinny(struct products p, void *stream)
 {
     if (!p.rows.most || !p.out || !p.n)
         return;
+    if (p.parts)
+        gpu_split_pairs(p.parts, (const float *)p.x, p.rows.most * p.x_stride, stream);
     if (p.plain)
         p.format == FORMAT_F16 ? launch_plain<FORMAT_F16, 2>(p, stream)
         : p.rounded            ? launch_plain<FORMAT_BF16, 1>(p, stream)

@@ -6,12 +6,13 @@
 #include "lib/gpu/words.cuh"
 
 /* hi = bf16(x), lo = bf16(x - hi) unless NULL; lo of an infinity is 0; eight numbers a
- * thread */
-static __global__ void split_bf16_kernel(uint4 *hi, uint4 *lo, const float4 *x,
-                                         uint64_t n)
+ * thread, APART words from the next */
+static __global__ void split_bf16_kernel(uint4 *hi, uint4 *lo, unsigned apart,
+                                         const float4 *x, uint64_t n)
 {
     uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
 
+    others_ended();
     for (; i < n / 8; i += (uint64_t)gridDim.x * blockDim.x) {
         float4 a = x[2 * i], b = x[2 * i + 1];
         uint4 high, low;
@@ -20,18 +21,29 @@ static __global__ void split_bf16_kernel(uint4 *hi, uint4 *lo, const float4 *x,
         split_pair(a.z, a.w, &high.y, &low.y);
         split_pair(b.x, b.y, &high.z, &low.z);
         split_pair(b.z, b.w, &high.w, &low.w);
-        hi[i] = high;
+        hi[i * apart] = high;
         if (lo)
-            lo[i] = low;
+            lo[i * apart] = low;
     }
+}
+
+static void launch_split(uint4 *hi, uint4 *lo, unsigned apart, const float *x,
+                         uint64_t n, void *stream)
+{
+    if (n)
+        LAUNCH_EARLY(split_bf16_kernel, gpu_blocks(n / 8, GPU_THREADS), GPU_THREADS,
+                     stream, hi, lo, apart, (const float4 *)x, n);
 }
 
 extern "C" void gpu_split_bf16(void *hi, void *lo, const float *x, uint64_t n,
                                void *stream)
 {
-    if (n)
-        LAUNCH(split_bf16_kernel, gpu_blocks(n / 8, GPU_THREADS), GPU_THREADS, stream,
-               (uint4 *)hi, (uint4 *)lo, (const float4 *)x, n);
+    launch_split((uint4 *)hi, (uint4 *)lo, 1, x, n, stream);
+}
+
+extern "C" void gpu_split_pairs(void *pairs, const float *x, uint64_t n, void *stream)
+{
+    launch_split((uint4 *)pairs, (uint4 *)pairs + 1, 2, x, n, stream);
 }
 
 /* ---- f16 ---- */
