@@ -2562,8 +2562,9 @@ static void try_launches(void)
     bool as_said = true;
 
 #ifndef GPU_REAL
-    check_launches("mistral-window", 9, 9);
-    check_launches("qwen2-window", 9, 12);
+    /* one more than on a GPU, whose chunks of keys are larger */
+    check_launches("mistral-window", 10, 8);
+    check_launches("qwen2-window", 10, 11);
     check_launches("deepseek-v2", 30, 0);
 #endif
     for (int op = 0; op < OP_COUNT; op++)

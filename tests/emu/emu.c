@@ -42,8 +42,8 @@ struct thread {
     enum waiting wait;
     unsigned generation;
     const char *where;
-    int ncopies;     /* that it has started and not waited for */
-    bool waited;     /* for kernels before its own */
+    int ncopies; /* that it has started and not waited for */
+    bool waited; /* for kernels before its own */
 };
 
 /* Lanes that meet bring something each; when all have taken, the next may meet. */
