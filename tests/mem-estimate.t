@@ -230,6 +230,26 @@ out_has "weights bf16 (the config names no type)" "as a plan does"
 ok "weights in fp8 leave the cache at bf16" \
     test "$(rank0 kv_cache mem-estimate infer --seq 64 --weights fp8 untyped.json)" = "$(rank0 kv_cache mem-estimate infer --seq 64 untyped.json)"
 
+# verdicts: what leaves little is tight
+total=$(mem-estimate infer --seq 2048 --json llama.json | sed -n 's/.*"peak":\([0-9]*\).*/\1/p')
+run mem-estimate infer --seq 2048 --gpu-mem $((total + total / 50)) llama.json
+status_is 0 "what fits tightly fits"
+out_has "tight in " "and says so"
+run mem-estimate infer --seq 2048 --gpu-mem $((total + total / 50)) --margin 1 --json llama.json
+out_has '"fits":true,"tight":false' "less than the margin that is given"
+run mem-estimate infer --seq 2048 --gpu-mem $((total - 1)) llama.json
+status_is 1 "one byte too little is not tight"
+run mem-estimate infer --seq 2048 --gpu a100-80g llama.json
+n=$(sed -n 's/^at most \([0-9]*\) requests of 2048 tokens$/\1/p' out)
+ok "the requests that fit are counted" mem-estimate infer --seq 2048 --gpu a100-80g --micro-batch "$n" llama.json
+run mem-estimate infer --seq 2048 --gpu a100-80g --micro-batch $((n + 1)) llama.json
+status_is 1 "and are the most"
+ok "a batch of inference is all requests, whatever the stages" \
+    test "$(rank0 kv_cache mem-estimate infer --seq 64 --pp 2 --micro-batch 16 llama.json)" = $((16 * 64 * 65536))
+run mem-estimate infer --seq 100000 llama.json
+status_is 0 "more tokens than the model has positions are counted"
+err_has "--seq 100000: the model has 8192 positions" "with a warning"
+
 # what tp-run allocates: weights and cache of each rank to the byte, with the activations within 3 %
 ids=$(seq -s, 1 47)
 sizes='s/.*"weights":\([0-9]*\).*"kv_cache":\([0-9]*\).*"total":\([0-9]*\).*/\1 \2 \3/p'

@@ -114,6 +114,28 @@ out_has "  3/8 " "weights are shared by the ranks of a node where the network is
 mem-estimate plan --mode train --gpu a100-80g --gpus 64 --net 25Gbit --zero 3 --tp 1 --pp 1 --sp 1 --global-batch 64 --top 1 --hsdp 64 llama-3-8b.json > whole
 ok "which is faster" awk 'FNR == 1 { p = 0 } p { s[++n] = $(NF - 2); p = 0 } /tokens\/s MFU/ { p = 1 } END { exit !(n == 2 && s[1] < s[2]) }' out whole
 
+# whole runs
+run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --seq 4096 --global-batch 64 --top 1 --train-tokens 15T --price 2.5 --watts 700 --json llama-3-8b.json
+ok "a whole run takes its tokens at the first plan's speed, in days, money and energy" awk -F '[:,{}]' '{
+    for (i = 1; i < NF; i++) if ($i ~ /^"/) v[$i] = $(i + 1) }
+    END { days = 15e12 / v["\"tokens_per_second\""] / 86400
+        exit !((v["\"days\""] / days - 1) ^ 2 < 1e-12 && (v["\"price\""] / (days * 24 * 64 * 2.5) - 1) ^ 2 < 1e-12 &&
+            (v["\"kwh\""] / (days * 24 * 64 * 0.7) - 1) ^ 2 < 1e-12 && v["\"days_most\""] > days) }' out
+run mem-estimate plan --gpu h100-80g --gpus 8 --train-tokens 15T llama-3-8b.json
+status_is 2 "which inference has not"
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --train-tokens 15X llama-3-8b.json
+status_is 2 "a count has a unit that is known"
+# verdicts of a plan
+run mem-estimate plan --mode train --gpu a100-80g --gpus 8 --seq 4096 --micro-batch 16 llama-3-8b.json
+ok "a micro-batch without a batch is not refused for its division" sh -c '! grep -q "0 fit" out || grep -q "too large" out'
+run mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 1024 --offload none llama-3-8b.json
+out_has "what would fit:" "where nothing fits, what would is told"
+sed '1,/^what would fit/d' out > ways
+ok "and train takes it" sh -c 'test -s ways && while IFS= read -r way; do
+    mem-estimate train --gpu rtx3090 --seq 1024 $(echo "$way" | sed "s/: [0-9.]* [GM]iB$//; s/^[0-9]* ranks*: //") llama-3-8b.json > /dev/null || exit 1; done < ways'
+fast() { mem-estimate plan --mode train --gpu rtx3090 --gpus 2 --dp 2 --zero 0 --seq 128 --top 1 --json "$@" "$bard" | sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' | head -n 1; }
+ok "a link that is named is the link" awk -v a="$(fast --link 1GB)" -v b="$(fast --link 100GB)" 'BEGIN { exit !(a > b) }'
+
 # 405B on 1,024 devices
 # shellcheck disable=SC2086 # words are wanted
 run mem-estimate plan --mode train --gpu h100-80g --gpus 1024 --global-batch 2048 --seq 8192 --weights bf16 $guide --top 1000 --json llama-3.1-405b.json

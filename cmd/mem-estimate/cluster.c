@@ -220,6 +220,8 @@ int cluster_machine(struct machine *m, const struct cluster_options *o,
         set_link(m, gpu, notes);
     if (!o->device)
         set_attention(m, gpu, rate, o->older, notes);
+    if (o->link && !parse_rate(o->link, &m->link))
+        return err_set(err, ERR_USAGE, "--link: '%s' is no rate such as 50GB", o->link);
     if (m->link <= 0) {
         m->link = m->net;
         note(notes, "links", "links as the network");

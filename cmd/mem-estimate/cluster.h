@@ -9,7 +9,7 @@
 
 /* The options that describe it. */
 struct cluster_options {
-    const char *net, *calibration, *host_bandwidth; /* or NULL */
+    const char *net, *calibration, *host_bandwidth, *link; /* or NULL */
     bool offload; /* something may go to the host: what is assumed of it is noted */
     const struct measured *device; /* the only source of rates, or NULL */
     int per_node;                  /* 0: not given */

@@ -14,6 +14,7 @@ struct output_options {
 #define OUTPUT_OPTIONS(o)                                                             \
     { OPT_FLAG, '\0', "json", &(o).json, NULL, "print one JSON object", NULL, NULL }, \
         { OPT_FLAG, '\0', "explain", &(o).explain, NULL, NULL, NULL, NULL },          \
+        { OPT_DOUBLE, '\0', "margin", &r.margin, "PERCENT", NULL, NULL, NULL },       \
     {                                                                                 \
         OPT_STRING, '\0', "plot", &(o).plot, "FILE", NULL, NULL, NULL                 \
     }
@@ -42,6 +43,9 @@ static int estimate(const struct cmd *cmd, const struct request_options *options
     } else {
         report.estimate = &e;
         report.fits = request_fits(&request, &e);
+        report.tight = request_is_tight(&request, &e);
+        if (!train && request.gpu_memory && report.fits)
+            report.requests = requests_most(&request);
     }
     if (report.estimate && !report.fits)
         report.ways_out = ways = ways_out_dup(&request);

@@ -21,6 +21,8 @@ struct report {
     const char *ways_out;    /* what would fit, a line each; NULL: not searched */
     const char *explanation; /* lines of --explain; NULL: not asked for */
     bool fits;               /* also true if no memory was named */
+    bool tight;              /* it fits, but leaves less than the margin */
+    uint64_t requests; /* most sequences of a step that fit; 0: not searched, or none */
 };
 
 void report_json(const struct report *r);
@@ -45,6 +47,13 @@ char *report_model_dup(const struct request *q);
 MUST_CHECK int report_plot(const struct report *r, const char *path,
                            const char *command, struct err *err);
 
+/* A whole training, of the first plan. */
+struct whole_run {
+    const char *text; /* --train-tokens, or NULL */
+    double tokens;
+    double price, watts; /* of a device, for an hour; 0: not given */
+};
+
 /* A plan and where to draw it. */
 struct plan_picture {
     const char *path, *command, *device;
@@ -52,10 +61,15 @@ struct plan_picture {
     const struct planner_result *result;
     const char *others; /* "tp 4 +20.4 %; ...": the best with another choice */
     const struct request *request;
+    const struct whole_run *run;
+    const char *ways; /* what would fit, if nothing does; or NULL */
 };
 /* Draws the time of the layouts as stacked bars; nothing if none fits, unless it is a
  * page, which has the reasons. */
 MUST_CHECK int plan_plot(const struct plan_picture *pic, struct err *err);
+
+/* The most sequences of its length, in one micro-batch, with which R fits. */
+uint64_t requests_most(const struct request *r);
 
 /* What would make R fit, one way a line, the smallest change first.  The caller frees
  * it. */

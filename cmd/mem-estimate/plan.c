@@ -1,4 +1,5 @@
 /* plan - the fastest layouts of a cluster that fit */
+#define _DEFAULT_SOURCE
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +13,10 @@
 #include "cmd/table.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/planner.h"
+
+/* Published speeds as a share of predicted ones, of most sources of the bench
+ * (tests/bench/accuracy.txt). */
+static const double SLOWEST = 0.8, FASTEST = 1.0;
 
 static void print_json(const struct planned *p, size_t rank, enum offload offload)
 {
@@ -200,7 +205,7 @@ static void print_others_json(const struct planner_result *r)
 }
 
 static void summarise_json(const struct planner_result *r, const char *assumed,
-                           const char *codes)
+                           const char *codes, const char *ways)
 {
     struct str s = { 0 };
 
@@ -217,7 +222,12 @@ static void summarise_json(const struct planner_result *r, const char *assumed,
     for (int i = 0; i < RULES; i++)
         str_addf(&s, "%s{\"code\":\"%s\",\"count\":%" PRIu64 ",\"text\":\"%s\"}",
                  i ? "," : "", planner_codes[i], r->rejected[i], planner_rules[i]);
-    str_addf(&s, "],\"assumptions\":[%s]}", codes);
+    str_addf(&s, "],\"assumptions\":[%s]", codes);
+    if (ways) {
+        str_add(&s, ",\"ways_out\":");
+        report_add_lines(&s, ways);
+    }
+    str_addc(&s, '}');
     puts(s.s);
     str_clear(&s);
 }
@@ -308,6 +318,8 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
         p->start.weights = p->start.other;
     p->searches_offload = train && !ours && !kept->offload_given;
     p->global_batch = batch ? (uint64_t)batch : train ? (uint64_t)p->gpus : 1;
+    if (!batch && kept->micro_batch) /* of each replica, of which there are so many */
+        p->global_batch *= (uint64_t)kept->micro_batch;
     if (!batch)
         note(r, "global_batch", "global batch %" PRIu64, p->global_batch);
     if (!ours)
@@ -321,6 +333,68 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     if (train && p->gpus > 1 && !ours)
         note(r, "sequence_parallel",
              "activations that tp replicates sharded by tokens");
+}
+
+/* Counts such as 15T, 300B, 1.5M: powers of 1000. */
+static int parse_run(struct whole_run *w, struct err *err)
+{
+    static const char units[] = "KMBT";
+    size_t n = w->text ? strlen(w->text) : 0;
+    const char *unit = n ? strchr(units, w->text[n - 1]) : NULL;
+    char *number;
+    bool ok;
+
+    if (!w->text)
+        return w->price > 0 || w->watts > 0
+                   ? err_set(err, ERR_USAGE,
+                             "--price and --watts: are of --train-tokens")
+                   : 0;
+    number = xstrndup(w->text, n - (unit != NULL));
+    ok = str_double(number, &w->tokens) && w->tokens > 0 && w->tokens < 1e15;
+    free(number);
+    for (long i = unit ? unit - units : -1; i >= 0; i--)
+        w->tokens *= 1000;
+    if (!ok || w->price < 0 || w->watts < 0)
+        return err_set(
+            err, ERR_USAGE,
+            "--train-tokens, --price, --watts: '%s' is no count such as 15T, "
+            "300B or 1.5M, or a rate is negative",
+            w->text);
+    return 0;
+}
+
+static double run_days(const struct whole_run *w, const struct planned *p)
+{
+    return w->tokens / p->tokens / 86400;
+}
+
+static void print_run(const struct whole_run *w, const struct planned *p, int gpus)
+{
+    double days = run_days(w, p), hours = days * 24 * gpus;
+
+    printf("%s tokens: %.4g days (%.3g to %.3g), %.4g device hours", w->text, days,
+           days / FASTEST, days / SLOWEST, hours);
+    if (w->price > 0)
+        printf(", %.4g of money (to %.3g)", hours * w->price,
+               hours * w->price / SLOWEST);
+    if (w->watts > 0)
+        printf(", %.4g kWh (to %.3g)", hours * w->watts / 1000,
+               hours * w->watts / 1000 / SLOWEST);
+    putchar('\n');
+}
+
+static void print_run_json(const struct whole_run *w, const struct planned *p, int gpus)
+{
+    double days = run_days(w, p), hours = days * 24 * gpus;
+
+    printf("{\"type\":\"run\",\"tokens\":%.9g,\"days\":%.9g,\"days_least\":%.9g,"
+           "\"days_most\":%.9g,\"device_hours\":%.9g",
+           w->tokens, days, days / FASTEST, days / SLOWEST, hours);
+    if (w->price > 0)
+        printf(",\"price\":%.9g", hours * w->price);
+    if (w->watts > 0)
+        printf(",\"kwh\":%.9g", hours * w->watts / 1000);
+    puts("}");
 }
 
 static void print(const struct plan_picture *pic, bool json)
@@ -344,13 +418,55 @@ static void print(const struct plan_picture *pic, bool json)
             print_table(result, p->start.train);
         if (*pic->others)
             report_items("other choices take longer:", pic->others);
+        if (result->n && pic->run->text)
+            print_run(pic->run, &result->plan[0], p->gpus);
         summarise(result);
+        if (pic->ways && *pic->ways)
+            printf("what would fit:\n%s", pic->ways);
         return;
     }
     for (size_t i = 0; i < result->n; i++)
         print_json(&result->plan[i], i, result->offload);
     print_others_json(result);
-    summarise_json(result, str_text(&r->assumed), str_text(&r->codes));
+    if (result->n && pic->run->text)
+        print_run_json(pic->run, &result->plan[0], p->gpus);
+    summarise_json(result, str_text(&r->assumed), str_text(&r->codes), pic->ways);
+}
+
+/* What would fit of one replica a device, or of one over all of a node: "--lora 16",
+ * and so on, a line each, with the layout.  The caller frees it; NULL: nothing. */
+static char *plan_ways_dup(struct request *r, const struct planner_options *p)
+{
+    int size[MESH_NAXES] = { 0 };
+    struct str out = { 0 };
+    struct err no;
+    struct mesh was = r->memory.mesh;
+    char *ways, *line;
+
+    for (int a = 0; a < MESH_NAXES; a++)
+        size[a] = p->size[a] ? p->size[a] : 1;
+    if (r->memory.train && !p->size[MESH_DP])
+        size[MESH_DP] = p->gpus;
+    else if (!r->memory.train && !p->size[MESH_TP])
+        size[MESH_TP] = p->gpus < p->machine.per_node ? p->gpus : p->machine.per_node;
+    if (mesh_set(&r->memory.mesh, size, NULL, &no) < 0)
+        return NULL;
+    r->memory.zero = r->memory.train && r->memory.mesh.nranks > 1 ? 3 : 0;
+    r->batch.size = p->micro_batch ? p->micro_batch : 1;
+    r->batch.number = r->batch.global = 0;
+    ways = request_settle(r, &no) == 0 ? ways_out_dup(r) : NULL;
+    for (char *rest = ways; rest && (line = strsep(&rest, "\n")) && *line;) {
+        bool whole = strstr(line, " ranks: ") || strstr(line, " rank: ");
+
+        if (!whole)
+            str_addf(&out, "--%s %d%s ", r->memory.train ? "dp" : "tp",
+                     size[r->memory.train ? MESH_DP : MESH_TP],
+                     r->memory.zero ? " --zero 3" : "");
+        str_addf(&out, "%s\n", line);
+    }
+    free(ways);
+    r->memory.mesh = was;
+    return out.s ? str_steal(&out) : NULL;
 }
 
 /* Prints the result: as a script of FORMAT, or for -1 as a table or JSON.  Draws it. */
@@ -385,6 +501,7 @@ int plan_main(const char *program, int argc, char **argv)
     struct cluster_options cluster = { 0 };
     struct kept kept = { .margin = 5 };
     struct planner_options p;
+    struct whole_run whole = { NULL, 0, 0, 0 };
     bool json = false, emitting = false;
     const char *plot = NULL;
     const char *command = picture_command(program, argc, argv);
@@ -437,6 +554,10 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "grad-dtype", &o.grad_dtype, "TYPE", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "offload", &o.offload, "WHAT", NULL, offload_names,
           &kept.offload_given },
+        { OPT_STRING, '\0', "train-tokens", &whole.text, "N", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "price", &whole.price, "AMOUNT", NULL, NULL, NULL },
+        { OPT_DOUBLE, '\0', "watts", &whole.watts, "W", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "link", &cluster.link, "RATE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "host-bandwidth", &cluster.host_bandwidth, "RATE", NULL,
           NULL, NULL },
         { OPT_COUNT, '\0', "hsdp", &o.hsdp, "N", NULL, NULL, NULL },
@@ -464,7 +585,7 @@ int plan_main(const char *program, int argc, char **argv)
         .max_args = 1,
     };
     struct planner_result result;
-    char *others;
+    char *others, *ways = NULL;
     struct request r;
     struct err err = { 0 };
     char **operand;
@@ -495,6 +616,10 @@ int plan_main(const char *program, int argc, char **argv)
     if (!o.runtime_given)
         o.runtime = default_runtime(p.gpus);
     o.runtime_given = true;
+    if (parse_run(&whole, &err) < 0)
+        return cmd_fail(&cmd, &err);
+    if (whole.text && mode == 0)
+        return cmd_usage(&cmd, "--train-tokens: is an option of training");
     if (keep(&p, &kept, o.framework == FRAMEWORK_TP_RUN, &err) < 0 ||
         request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
@@ -527,6 +652,8 @@ int plan_main(const char *program, int argc, char **argv)
         note(&r, "offload", "--offload %s, as nothing fits without",
              offload_names[result.offload]);
     others = others_dup(&result);
+    if (!result.n)
+        ways = plan_ways_dup(&r, &p);
     status = answer(&cmd,
                     &(struct plan_picture){ .path = plot,
                                             .command = command,
@@ -536,10 +663,13 @@ int plan_main(const char *program, int argc, char **argv)
                                             .options = &p,
                                             .result = &result,
                                             .others = others,
+                                            .run = &whole,
+                                            .ways = ways,
                                             .request = &r },
                     emitting ? (int)format : -1, json);
     planner_result_clear(&result);
     free(others);
+    free(ways);
 out:
     request_close(&r);
     return status;

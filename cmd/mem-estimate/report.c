@@ -126,6 +126,12 @@ void report_json(const struct report *r)
              : !q->gpu_memory ? "null"
              : r->fits        ? "true"
                               : "false");
+    str_addf(&s, ",\"tight\":%s",
+             !q->gpu_memory ? "null"
+             : r->tight     ? "true"
+                            : "false");
+    if (r->requests)
+        str_addf(&s, ",\"requests\":%" PRIu64, r->requests);
     if (r->obstacles && *r->obstacles) {
         str_add(&s, ",\"reasons\":");
         report_add_lines(&s, r->obstacles);
@@ -357,14 +363,23 @@ static void print_kinds(const struct report *r)
 }
 
 /* A line that answers the question. */
-static void print_verdict(bool fits, uint64_t memory)
+static void print_verdict(const struct report *r)
 {
-    enum paint paint = fits ? PAINT_GOOD : PAINT_BAD;
+    const struct request *q = r->request;
+    enum paint paint = r->fits ? PAINT_GOOD : PAINT_BAD;
     char size[32];
 
-    printf("%s%s%s in %s\n", terminal_paint(stdout, paint),
-           fits ? "fits" : "does not fit", terminal_plain(stdout, paint),
-           str_human(size, memory));
+    printf("%s%s%s in %s", terminal_paint(stdout, paint),
+           !r->fits   ? "does not fit"
+           : r->tight ? "tight"
+                      : "fits",
+           terminal_plain(stdout, paint), str_human(size, q->gpu_memory));
+    if (r->tight)
+        printf(": less than %g %% is left", 100 * q->margin);
+    putchar('\n');
+    if (r->requests)
+        printf("at most %" PRIu64 " request%s of %" PRIu64 " tokens\n", r->requests,
+               r->requests > 1 ? "s" : "", q->memory.seq);
 }
 
 void report_items(const char *head, const char *items)
@@ -411,9 +426,9 @@ void report_text(const struct report *r)
     if (q->detailed)
         print_kinds(r);
     if (q->gpu_memory && r->fits)
-        print_verdict(true, q->gpu_memory);
+        print_verdict(r);
     if (!r->fits) {
-        print_verdict(false, q->gpu_memory);
+        print_verdict(r);
         if (r->ways_out && *r->ways_out)
             printf("what would fit:\n%s", r->ways_out);
     }

@@ -239,7 +239,9 @@ static int derive_batch(struct request *r, struct err *err)
     if (!size && !(global && number))
         size = 1;
     if (!number && !global) /* tp-run: one, as of a device's batch size in Trainer */
-        number = ours && r->batch.size ? 1 : (uint64_t)m->mesh.size[MESH_PP];
+        number = (ours || !m->train) && r->batch.size
+                     ? 1 /* in inference, a batch is all requests */
+                     : (uint64_t)m->mesh.size[MESH_PP];
     if (global % replicas)
         return err_set(err, ERR_USAGE,
                        "--global-batch %" PRIu64
@@ -510,6 +512,10 @@ static int set_device(struct request *r, const struct request_options *o,
     r->memory.fragmentation = o->fragmentation / 100;
     if (!o->fragmentation_given && o->framework && habits_of(&r->memory).reserved > 0)
         r->memory.fragmentation = habits_of(&r->memory).reserved;
+    if (!(o->margin >= 0 && o->margin < 100))
+        return err_set(err, ERR_USAGE, "--margin %g: not from 0 to below 100",
+                       o->margin);
+    r->margin = o->margin / 100;
     r->memory.runtime = o->runtime;
     if (!o->runtime_given) {
         r->runtime_follows = true;
@@ -787,6 +793,7 @@ int request_open(struct request *r, const struct cmd *cmd,
     };
     const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;
+    uint64_t context;
 
     if (foreign)
         return err_set(err, ERR_USAGE, "--%s is an option of %s", foreign,
@@ -813,6 +820,10 @@ int request_open(struct request *r, const struct cmd *cmd,
     if (find_stored(r, o->weights, o->lora, err) < 0)
         goto fail;
     assume_head(r);
+    context = model_context(r->summary.model);
+    if (cmd && context && o->seq > context)
+        cmd_warn(cmd, "--seq %" PRIu64 ": the model has %" PRIu64 " positions", o->seq,
+                 context);
     r->memory.cache_tokens = (uint64_t)o->cache_tokens;
     r->memory.threads = o->threads;
     r->memory.cuda = o->backend == BACKEND_CUDA;
@@ -858,6 +869,12 @@ int request_estimate(const struct request *r, struct memory_estimate *e,
 bool request_fits(const struct request *r, const struct memory_estimate *e)
 {
     return !r->gpu_memory || e->peak->total <= r->gpu_memory;
+}
+
+bool request_is_tight(const struct request *r, const struct memory_estimate *e)
+{
+    return r->gpu_memory && request_fits(r, e) &&
+           (double)e->peak->total > (double)r->gpu_memory * (1 - r->margin);
 }
 
 /* Each chunk of a stage needs a layer. */

@@ -24,7 +24,7 @@ struct request_options {
     int optimizer, master, offload, flash;
     bool sequence_parallel, fused_loss, dropout, eager;
     bool seq_given, memory_given, runtime_given, fragmentation_given, backend_given;
-    double fragmentation;
+    double fragmentation, margin;
 };
 
 extern const char *const flash_names[], *const balance_names[], *const backend_names[];
@@ -34,9 +34,9 @@ extern const char *const master_names[];
 /* Common types of weights; types of activations. */
 extern const char *const weight_words[], *const float_words[], *const cache_words[];
 
-#define REQUEST_DEFAULTS                           \
-    {                                              \
-        .fragmentation = 5, .schedule = ORDER_1F1B \
+#define REQUEST_DEFAULTS                                        \
+    {                                                           \
+        .fragmentation = 5, .margin = 5, .schedule = ORDER_1F1B \
     }
 
 #define REQUEST_ROW(type, name, value, arg, help, choices, given) \
@@ -145,6 +145,7 @@ struct request {
     const struct gpu *gpu;     /* or NULL */
     struct measured *measured; /* the device of --gpu-file, or NULL */
     uint64_t gpu_memory;       /* 0: not named */
+    double margin;             /* share of it below which what is left is little */
     bool runtime_follows;      /* the runtime depends on the number of ranks */
     bool layout;               /* an axis of the mesh was given */
     bool detailed;      /* a layout, a device, or another option of a rank's bytes */
@@ -179,7 +180,9 @@ MUST_CHECK int request_settle(struct request *r, struct err *err);
 /* Why R's layout is impossible, a reason a line; "" if it is possible.  The caller
  * frees it. */
 char *request_obstacles_dup(const struct request *r);
-/* True if the largest rank fits, or no memory was named. */
+/* True if the largest rank fits, or no memory was named; and if it fits, but leaves
+ * less than the margin. */
 bool request_fits(const struct request *r, const struct memory_estimate *e);
+bool request_is_tight(const struct request *r, const struct memory_estimate *e);
 
 #endif

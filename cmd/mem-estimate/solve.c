@@ -76,6 +76,21 @@ static uint64_t largest_batch(struct request *r, uint64_t limit)
     return found;
 }
 
+uint64_t requests_most(const struct request *request)
+{
+    struct request r = *request;
+    uint64_t n;
+
+    r.inflight = NULL;
+    r.stages = NULL;
+    r.batch.number = 1;
+    r.batch.global = 0;
+    n = largest(&r, &r.batch.size, 1 << 24);
+    free(r.inflight);
+    free(r.stages);
+    return n * (uint64_t)(r.memory.mesh.size[MESH_DP] * r.memory.mesh.size[MESH_EP]);
+}
+
 /* Bytes of R's weights and states on a single rank: any N ranks share at least
  * these. */
 static uint64_t states(struct request *r)
@@ -237,7 +252,15 @@ static void add_ranks(struct str *out, const struct request *r, const struct mes
 /* ---- what would fit ---- */
 
 /* Options that save memory. */
-enum { WAY_TYPE = 1, WAY_RECOMPUTE = 2, WAY_ADAPTERS = 4, WAY_ZERO = 8, WAY_HOST = 16 };
+enum {
+    WAY_TYPE = 1,
+    WAY_RECOMPUTE = 2,
+    WAY_ADAPTERS = 4,
+    WAY_ZERO = 8,
+    WAY_HOST = 16,
+    WAY_NF4 = 32, /* of what adapters leave as it is */
+    WAY_STATES = 64
+};
 
 /* Adds a line with TEXT, the options that R now has, if R fits. */
 static bool try_way(struct str *out, struct request *r, const char *text)
@@ -262,6 +285,12 @@ static int open_ways(const struct request *r, int ways)
         ways &= ~WAY_RECOMPUTE;
     if (m->lora_rank)
         ways &= ~WAY_ADAPTERS;
+    if (m->weights && m->weights->scope != SCOPE_ALL)
+        ways &= ~WAY_NF4;
+    if (m->optimizer != OPTIMIZER_ADAMW)
+        ways &= ~WAY_STATES;
+    if (m->framework == FRAMEWORK_TP_RUN)
+        ways &= ~(WAY_HOST | WAY_NF4 | WAY_STATES);
     if (m->zero == 3 || !shards(&m->mesh))
         ways &= ~WAY_ZERO;
     if (m->offload != OFFLOAD_NONE)
@@ -283,6 +312,14 @@ static void go(struct str *text, struct request *r, int ways)
     if (ways & WAY_ADAPTERS) {
         r->memory.lora_rank = 16;
         str_add(text, " --lora 16");
+    }
+    if (ways & WAY_NF4) {
+        request_set_weights(r, weight_type_find("nf4"));
+        str_add(text, " --weights nf4");
+    }
+    if (ways & WAY_STATES) {
+        r->memory.optimizer = OPTIMIZER_ADAM8BIT;
+        str_add(text, " --optimizer adam8bit");
     }
     if (ways & WAY_ZERO) {
         r->memory.zero = 3;
@@ -317,12 +354,16 @@ static void add_training(struct str *out, struct request *r)
         WAY_ADAPTERS,
         WAY_ZERO,
         WAY_HOST,
+        WAY_STATES,
         WAY_TYPE | WAY_RECOMPUTE,
         WAY_TYPE | WAY_ADAPTERS,
         WAY_RECOMPUTE | WAY_ADAPTERS,
         WAY_RECOMPUTE | WAY_ZERO,
         WAY_TYPE | WAY_RECOMPUTE | WAY_ADAPTERS,
         WAY_TYPE | WAY_RECOMPUTE | WAY_ZERO,
+        WAY_ADAPTERS | WAY_NF4,
+        WAY_RECOMPUTE | WAY_HOST,
+        WAY_RECOMPUTE | WAY_ADAPTERS | WAY_NF4,
     };
     int found = 0, options = 0;
 
