@@ -114,6 +114,26 @@ out_has "  3/8 " "weights are shared by the ranks of a node where the network is
 mem-estimate plan --mode train --gpu a100-80g --gpus 64 --net 25Gbit --zero 3 --tp 1 --pp 1 --sp 1 --global-batch 64 --top 1 --hsdp 64 llama-3-8b.json > whole
 ok "which is faster" awk 'FNR == 1 { p = 0 } p { s[++n] = $(NF - 2); p = 0 } /tokens\/s MFU/ { p = 1 } END { exit !(n == 2 && s[1] < s[2]) }' out whole
 
+# what frameworks run
+plans() { mem-estimate plan --mode train --gpu h100-80g --gpus 64 --seq 4096 --global-batch 256 --top 500 --json "$@" llama-3-70b.json; }
+schedules() { plans "$@" | sed -n 's/.*"schedule":"\([^"]*\)".*/\1/p' | sort -u | xargs; }
+ok "Megatron has 1f1b and interleaved" test "$(schedules --framework megatron)" = "1f1b interleaved"
+ok "DeepSpeed 1f1b" test "$(schedules --framework deepspeed)" = 1f1b
+plans --framework torchtitan > titan
+ok "torchtitan shards weights or nothing" sh -c 'grep -q "\"zero\":3" titan && ! grep -q "\"zero\":[12]," titan'
+ok "interleaved stages of Megatron divide the micro-batches" sh -c 'mem-estimate plan --mode train --framework megatron --gpu h100-80g --gpus 64 --seq 4096 --global-batch 192 --top 500 --json llama-3-70b.json |
+    sed -n "s/.*\"pp\":\([0-9]*\)}.*\"micro_batches\":\([0-9]*\),\"schedule\":\"interleaved\".*/\1 \2/p" | awk "\$2 > \$1 && \$2 % \$1 { bad = 1 } END { exit bad || !NR }"'
+run mem-estimate plan --mode train --framework deepspeed --schedule zb-v --gpu h100-80g --gpus 8 llama-3-8b.json
+status_is 2 "what a framework lacks is refused"
+err_has "--schedule zb-v: deepspeed does not have it" "by name"
+run mem-estimate train --framework vllm llama-3-8b.json
+status_is 2 "vLLM trains nothing"
+run mem-estimate plan --framework vllm --gpu h100-80g --gpus 8 --global-batch 64 --seq 4096 --json llama-3-70b.json
+ok "and shares no sequence" sh -c 'grep -q "\"plan\"" out && ! grep -q "\"sp\":[2-9]" out'
+out_has '"framework' "which is counted"
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 llama-3-8b.json
+out_has "any layout" "without a framework any layout is planned, which is said"
+
 # whole runs
 run mem-estimate plan --mode train --gpu h100-80g --gpus 64 --seq 4096 --global-batch 64 --top 1 --train-tokens 15T --price 2.5 --watts 700 --json llama-3-8b.json
 ok "a whole run takes its tokens at the first plan's speed, in days, money and energy" awk -F '[:,{}]' '{

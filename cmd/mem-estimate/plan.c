@@ -12,6 +12,7 @@
 #include "cmd/picture.h"
 #include "cmd/table.h"
 #include "lib/base/mem.h"
+#include "lib/estimate/habits.h"
 #include "lib/estimate/planner.h"
 
 /* Published speeds as a share of predicted ones, of most sources of the bench
@@ -259,9 +260,10 @@ struct kept {
         offload_given;
 };
 
-static int keep(struct planner_options *p, const struct kept *k, bool ours,
-                struct err *err)
+static int keep(struct planner_options *p, const struct kept *k,
+                enum framework framework, bool train, struct err *err)
 {
+    bool ours = framework == FRAMEWORK_TP_RUN;
     struct recompute_plan plan = { 0 };
 
     if (k->mesh && mesh_parse(p->size, k->mesh, err) < 0)
@@ -283,6 +285,12 @@ static int keep(struct planner_options *p, const struct kept *k, bool ours,
     if (plan.layers || (plan.kind == RECOMPUTE_PRODUCTS && !ours))
         return err_set(err, ERR_USAGE, "--recompute %s: a plan does not try it%s",
                        k->recompute, plan.layers ? "" : " but for tp-run");
+    if (train && k->schedule_given && !(abilities[framework].orders >> k->schedule & 1))
+        return err_set(err, ERR_USAGE, "--schedule %s: %s does not have it",
+                       order_names[k->schedule], framework_names[framework]);
+    if (train && k->zero_given && !(abilities[framework].zero >> k->zero & 1))
+        return err_set(err, ERR_USAGE, "--zero %d: %s does not have it", k->zero,
+                       framework_names[framework]);
     p->recompute = k->recompute ? (int)plan.kind : -1;
     p->order = k->schedule_given ? k->schedule : -1;
     p->chunks = k->chunks;
@@ -328,6 +336,8 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
         note(r, "margin", "%g %% of the memory left free", kept->margin);
     if (!kept->runtime_given)
         note(r, "runtime", "runtime %.2f GiB", (double)p->start.runtime / (1 << 30));
+    if (train && !r->memory.framework)
+        note(r, "framework", "any layout (--framework NAME: what that runs)");
     if (train && !ours && !kept->flash_given)
         note(r, "flash", "flash attention");
     if (train && p->gpus > 1 && !ours)
@@ -620,7 +630,7 @@ int plan_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     if (whole.text && mode == 0)
         return cmd_usage(&cmd, "--train-tokens: is an option of training");
-    if (keep(&p, &kept, o.framework == FRAMEWORK_TP_RUN, &err) < 0 ||
+    if (keep(&p, &kept, (enum framework)o.framework, mode == 1, &err) < 0 ||
         request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (cluster.calibration && !r.gpu_memory) {
@@ -652,8 +662,10 @@ int plan_main(const char *program, int argc, char **argv)
         note(&r, "offload", "--offload %s, as nothing fits without",
              offload_names[result.offload]);
     others = others_dup(&result);
-    if (!result.n)
+    if (!result.n) {
+        r.runtime_follows |= !kept.runtime_given;
         ways = plan_ways_dup(&r, &p);
+    }
     status = answer(&cmd,
                     &(struct plan_picture){ .path = plot,
                                             .command = command,

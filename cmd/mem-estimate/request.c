@@ -798,6 +798,8 @@ int request_open(struct request *r, const struct cmd *cmd,
     if (foreign)
         return err_set(err, ERR_USAGE, "--%s is an option of %s", foreign,
                        train ? "inference" : "training");
+    if (train && o->framework == FRAMEWORK_VLLM)
+        return err_set(err, ERR_USAGE, "--framework vllm: trains nothing");
     if (check_engine(o, err) < 0)
         return -1;
     *r = (struct request){ .path = path,

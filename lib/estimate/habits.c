@@ -20,9 +20,9 @@
  * stage3_max_live_parameters 1e9.  Its pipeline engine refuses ZeRO-2 and ZeRO-3. */
 #include "lib/estimate/habits.h"
 
-const char *const framework_names[FRAMEWORKS + 1] = { "none",       "megatron",
-                                                      "torchtitan", "deepspeed",
-                                                      "tp-run",     NULL };
+const char *const framework_names[FRAMEWORKS + 1] = {
+    "none", "megatron", "torchtitan", "deepspeed", "tp-run", "vllm", NULL
+};
 
 enum { WIDE = 4, BUCKET = 500000000, LIVE = 1000000000 };
 
@@ -63,8 +63,28 @@ struct habits habits_of(const struct memory_options *o)
         h.grad_bytes = WIDE;
         break;
     case FRAMEWORK_NONE:
+    case FRAMEWORK_VLLM:
     case FRAMEWORKS:
         break;
     }
     return h;
 }
+
+/* Megatron-LM's --num-layers-per-virtual-pipeline-stage and distributed optimizer;
+ * DeepSpeed's TrainSchedule; the seven schedules of torch.distributed.pipelining that
+ * torchtitan takes by name; its weights are whole or sharded (FSDP).  tp-run:
+ * --pipeline and --zero of tp-run-train(1).  vLLM: --tensor-parallel-size, -pipeline-,
+ * -data- and
+ * --enable-expert-parallel. */
+const struct abilities abilities[FRAMEWORKS] = {
+    [FRAMEWORK_NONE] = { ~0U, 0xf, true, false },
+    [FRAMEWORK_MEGATRON] = { 1U << ORDER_1F1B | 1U << ORDER_INTERLEAVED, 0x3, true,
+                             true },
+    [FRAMEWORK_TORCHTITAN] = { 1U << ORDER_GPIPE | 1U << ORDER_1F1B |
+                                   1U << ORDER_INTERLEAVED | 1U << ORDER_ZB_V |
+                                   1U << ORDER_DUALPIPE_V | 1U << ORDER_ZB_INTERLEAVED,
+                               0x9, true, false },
+    [FRAMEWORK_DEEPSPEED] = { 1U << ORDER_1F1B, 0xf, true, false },
+    [FRAMEWORK_TP_RUN] = { 1U << ORDER_1F1B | 1U << ORDER_GPIPE, 0xf, true, false },
+    [FRAMEWORK_VLLM] = { ~0U, 0x1, false, false },
+};

@@ -30,6 +30,15 @@ struct habits {
 /* The habits of O's framework.  torchtitan's if none is named and ZeRO-3 is used in a
  * pipeline: no known framework shards weights there between micro-batches. */
 struct habits habits_of(const struct memory_options *o);
+/* What a framework runs of the layouts that a plan could have. */
+struct abilities {
+    unsigned orders; /* set of 1 << order */
+    unsigned zero;   /* set of 1 << stage */
+    bool sequence;   /* sp */
+    bool divides;    /* interleaved: stages divide the micro-batches */
+};
+extern const struct abilities abilities[FRAMEWORKS];
+
 /* The framework that habits_of uses. */
 enum framework habits_framework(const struct memory_options *o);
 

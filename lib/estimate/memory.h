@@ -42,6 +42,7 @@ enum framework {
     FRAMEWORK_TORCHTITAN,
     FRAMEWORK_DEEPSPEED,
     FRAMEWORK_TP_RUN,
+    FRAMEWORK_VLLM, /* inference alone */
     FRAMEWORKS
 };
 extern const char *const framework_names[FRAMEWORKS + 1];

@@ -23,7 +23,7 @@ const char *const planner_rules[RULES] = {
     [RULE_RECOMPUTE] = "recomputing attention: flash attention keeps no scores",
     [RULE_EXPERTS] = "no experts to shard over ep",
     [RULE_KEPT] = "the axes that are kept do not divide the devices",
-    [RULE_FRAMEWORK] = "tp-run train does not have it",
+    [RULE_FRAMEWORK] = "the framework does not have it",
 };
 
 const char *const planner_codes[RULES] = {
@@ -228,6 +228,12 @@ static void set_own(struct search *s, struct memory_options *o,
         reversed_applies(o) ? reversed_own(&s->programs, profile->a, o, &no) : NULL;
 }
 
+/* What the plan's framework runs. */
+static const struct abilities *has(const struct search *s)
+{
+    return &abilities[s->o->start.framework];
+}
+
 /* Adds the layout to s->found; false if it does not fit. */
 static bool try_one(struct search *s, const struct memory_options *layout,
                     const struct pipe_order *order)
@@ -283,7 +289,8 @@ static void find_orders(const struct search *s, int pp, bool exchanges,
     out->n = 0;
     for (int order = 0; order < ORDERS; order++) {
         if (s->o->order >= 0 ? s->o->order != order
-                             : order < ORDER_1F1B || (order > ORDER_1F1B && !many) ||
+                             : !(has(s)->orders >> order & 1) || order < ORDER_1F1B ||
+                                   (order > ORDER_1F1B && !many) ||
                                    (order > ORDER_1F1B && is_ours(s)) ||
                                    (order_pairs((enum order)order) && !exchanges))
             continue;
@@ -365,7 +372,8 @@ static void try_states(struct search *s, struct memory_options *o,
             reject(s, RULE_ZERO);
             continue;
         }
-        if (is_ours(s) && zero > 1 && s->o->zero < 0) {
+        if ((is_ours(s) && zero > 1 && s->o->zero < 0) ||
+            (o->train && s->o->zero < 0 && !(has(s)->zero >> zero & 1))) {
             reject(s, RULE_FRAMEWORK);
             continue;
         }
@@ -454,7 +462,7 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
 
         if (rest % sp || (s->o->size[MESH_SP] && s->o->size[MESH_SP] != sp))
             continue;
-        if (is_ours(s) && sp > 1 && !s->o->size[MESH_SP]) {
+        if ((is_ours(s) || !has(s)->sequence) && sp > 1 && !s->o->size[MESH_SP]) {
             reject(s, RULE_FRAMEWORK);
             continue;
         }
