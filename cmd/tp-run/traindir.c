@@ -432,12 +432,15 @@ const char *train_setting_fault(const struct setting *s)
 static bool read_value(struct setting *s, const struct json *j)
 {
     const char *word = json_string(j);
+    int least = s->kind == SETTING_COUNT, usual;
     int64_t i;
 
     switch (s->kind) {
     case SETTING_INT:
     case SETTING_COUNT:
-        if (!json_i64(j, &i) || i < (s->kind == SETTING_COUNT) || i > INT32_MAX)
+        if (s->usual && str_int(s->usual, &usual) && usual < least)
+            least = usual; /* what is not given */
+        if (!json_i64(j, &i) || i < least || i > INT32_MAX)
             return false;
         *(int *)s->value = (int)i;
         return true;
