@@ -183,6 +183,11 @@ for layout in "--zero 1 --dp 2" "--zero 1 --dp 4 --tp 2" "--zero 2 --dp 2 --pp 2
     mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 $layout --schedule 1f1b --json \
         "$data/models/llama-gqa" | tr '{' '\n' | parts comm > foretold
     ok "mem-estimate foretells the state of every rank of $layout" sh -c "test -s kept && cmp kept foretold"
+    sed -n 's/.*"total":\([0-9]*\).*/\1/p' err | sort -u > kept
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 $layout --schedule 1f1b --threads 1 --json \
+        "$data/models/llama-gqa" | tr '{' '\n' | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -u > foretold
+    ok "and with its threads all bytes that it has" sh -c "test -s kept && cmp kept foretold"
 done
 
 done_testing

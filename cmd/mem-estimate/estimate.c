@@ -110,6 +110,7 @@ int train_main(const char *program, int argc, char **argv)
         REQUEST_OPTIONS(r),
         REQUEST_TRAIN_OPTIONS(r),
         { OPT_COUNT, '\0', "gpus", &r.gpus, "N", NULL, NULL, NULL },
+        REQUEST_ROW(OPT_COUNT, "threads", &r.threads, "N", NULL, NULL, NULL),
         OUTPUT_OPTIONS(out),
         { .type = OPT_END },
     };

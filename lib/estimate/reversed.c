@@ -5,11 +5,15 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/device/arrays.h"
+#include "lib/estimate/served.h"
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
 #include "lib/program/pass-reverse.h"
 #include "lib/program/units.h"
 #include "lib/run/adapter.h"
+#include "lib/run/cache.h"
+#include "lib/run/engine.h"
 
 enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
@@ -115,6 +119,80 @@ static const struct program *program_at(struct reversed_programs *known,
     return *p;
 }
 
+/* ---- what a CPU takes beside: where the threads are known ---- */
+
+/* Is weight I of P, of a stage at an end, on the stage at the other end, too? */
+static bool is_tied(const struct program *p, const struct program *other, int i)
+{
+    for (int k = 0; other && !p->weight[i].adapter && k < other->nweights; k++)
+        if (!other->weight[k].adapter && other->weight[k].tensor == p->weight[i].tensor)
+            return true;
+    return false;
+}
+
+/* Elements of the room in which gradients come from other ranks (train/gradients.c). */
+static uint64_t exchanged(const struct program *p, const struct program *other,
+                          const bool *trains)
+{
+    enum { PIECE = 1 << 15 };
+    uint64_t most = 0;
+
+    for (int i = 0; i < p->nweights; i++) {
+        const struct axis *axis[MODEL_MAX_DIMS];
+        const struct weight *w = &p->weight[i];
+        uint64_t n = 1, own = w->rows * w->cols;
+        int ndim = w->adapter ? 0 : program_weight_axes(p, i, axis);
+
+        for (int k = 0; k < ndim; k++)
+            n *= axis[k]->size;
+        if (w->adapter) /* one that is summed is not sharded */
+            n = own;
+        if (!trains[i] || (!w->summed && !is_tied(p, other, i)))
+            continue;
+        n = w->summed ? n : own < PIECE ? own : PIECE;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Adds what the engine of a micro-batch takes to LIST, but for the arena. */
+static int add_engine(struct ledger *list, const struct program *p, const bool *trains,
+                      enum dtype stored, const struct memory_options *o,
+                      const int coord[MESH_NAXES], struct err *err)
+{
+    const size_t tokens = (size_t)(o->micro_batch * o->seq);
+    const size_t texts = (size_t)o->micro_batch;
+    const struct engine_limits limits = { .tokens = tokens,
+                                          .segments = texts,
+                                          .sequences = texts,
+                                          .cache = tokens + texts * CACHE_BLOCK,
+                                          .context = (size_t)o->seq };
+    struct comm group[MESH_NAXES];
+    const struct engine_groups groups = { .tensor = &group[MESH_TP],
+                                          .sequence = &group[MESH_SP],
+                                          .pipe = &group[MESH_PP],
+                                          .across = 1 };
+    enum format *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
+    struct engine *e = NULL;
+    int ret;
+
+    for (int a = 0; a < MESH_NAXES; a++)
+        group[a] = (struct comm){ .rank = coord[a], .size = o->mesh.size[a] };
+    for (int i = 0; i < p->nweights; i++) {
+        of[i] = FORMAT_F32;
+        if (!trains[i] && p->weight[i].rows > 1)
+            (void)format_of(&of[i], stored);
+    }
+    ret = engine_plan(&e, p, &served_cpu, o->threads, of, &groups, &limits, err);
+    if (ret == 0) {
+        engine_memory(e, list);
+        engine_room(e, NULL, list);
+    }
+    engine_free(e);
+    free(of);
+    return ret;
+}
+
 /* Elements of f32 that a rank has for its trained weights. */
 struct trained {
     uint64_t weights, gathered, gradients, slots;
@@ -162,7 +240,8 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
     };
     struct tally sum[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
-    uint64_t *offset, arena = 0, weights = 0;
+    uint64_t *offset, arena = 0, weights = 0, beside = 0;
+    struct ledger list = { 0 };
     struct trained trained;
     bool *trains;
     const struct program *p = program_at(known, m, o, coord, err);
@@ -183,6 +262,25 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                 n * (w->rows == 1 ? sizeof(float) : (uint64_t)dtype_bits(stored) / 8);
     }
     trained = count_trained(p, trains, o, coord);
+    if (o->threads) {
+        int there[MESH_NAXES];
+        const int last = o->mesh.size[MESH_PP] - 1;
+        const struct program *other = NULL;
+
+        memcpy(there, coord, sizeof(there));
+        there[MESH_PP] = last - coord[MESH_PP];
+        if (last && (coord[MESH_PP] == 0 || coord[MESH_PP] == last))
+            other = program_at(known, m, o, there, err);
+        tally_add(&sum[MEMORY_COMM], exchanged(p, other, trains) * sizeof(float) +
+                                         SQUARES_WORDS * sizeof(uint64_t));
+        if (add_engine(&list, p, trains, stored, o, coord, err) < 0) {
+            free(trains);
+            return -1;
+        }
+        beside = ledger_sum(&list, LEDGER_DEVICE) - ledger_of(&list, "activations") -
+                 ledger_of(&list, "kernels");
+        tally_add(&sum[MEMORY_WORKING], ledger_of(&list, "kernels"));
+    }
     free(trains);
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
     ok = program_arena(p, most, offset, &arena);
@@ -193,8 +291,10 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_OPTIMIZER],
               trained.slots * sizeof(float) * (uint64_t)reversed_slots(o));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
-    for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++)
+    for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++) {
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);
+        tally_add(&sum[MEMORY_WORKING], beside);
+    }
     *out = (struct rank_memory){ .moment = MOMENT_BACKWARD, .host = host.v };
     ok &= !host.over;
     for (int c = 0; c < MEMORY_CATEGORIES; c++) {

@@ -49,15 +49,15 @@ static void room_on_old_gpu(const struct device *d, const struct program *progra
     room_on_gpu(&(struct gpu_facts){ .blas = true }, program, limits, list);
 }
 
-static const struct backend on_cpu = { .name = "cpu",
-                                       .host_memory = true,
-                                       .room = room_on_cpu };
+const struct backend served_cpu = { .name = "cpu",
+                                    .host_memory = true,
+                                    .room = room_on_cpu };
 static const struct backend on_new_gpu = { .name = "cuda", .room = room_on_new_gpu };
 static const struct backend on_old_gpu = { .name = "cuda", .room = room_on_old_gpu };
 
 static const struct backend *planned(const struct memory_options *o)
 {
-    return !o->cuda ? &on_cpu : o->no_bf16 ? &on_old_gpu : &on_new_gpu;
+    return !o->cuda ? &served_cpu : o->no_bf16 ? &on_old_gpu : &on_new_gpu;
 }
 
 /* The limits of 'tp-run generate' for as many texts as the estimate has sequences. */

@@ -7,8 +7,11 @@
 #ifndef LIB_ESTIMATE_SERVED_H
 #define LIB_ESTIMATE_SERVED_H
 
+#include "lib/device/device.h"
 #include "lib/estimate/memory.h"
 
+/* The CPU as far as engines are planned for it: without kernels. */
+extern const struct backend served_cpu;
 /* True if O asks for what tp-run generate does, on CPUs or GPUs. */
 bool served_applies(const struct memory_options *o);
 /* Replaces the categories of OUT by those of the rank at COORD, weights only where they
