@@ -57,6 +57,35 @@ err_has "has no head for it" "by name"
 run tp-run train -q --data named.jsonl --save-every 0 "$data/encoders/bert-choice"
 status_is 3 "a head without a loss is refused"
 
+# ---- pairs ----
+
+# the answers have log-likelihoods of -10.182558 and -14.776303 (tp-run score --per-token)
+echo '{"prompt":[3,9],"chosen":[4,8],"rejected":[5,7,6],"ref_chosen_logps":-10,"ref_rejected_logps":-12}' > pair.jsonl
+for layout in "--tp 1" "--tp 2" "--pp 2"; do
+    # shellcheck disable=SC2086 # words are wanted
+    tp-run train -q --loss dpo --dpo-beta 0.5 --optimizer sgd --lr-schedule constant --clip 1000 --lr 1e-5 --data pair.jsonl --seq 16 \
+        --steps 2 --global-batch 1 --threads 1 --dropout 0 --save-every 0 --json $layout "$data/models/llama-groups" > steps
+    ok "dpo on $layout: -log sigmoid(0.5 ((c - c') - (r - r'))), which falls by the rate times the squared norm" awk -F '[:,]' \
+        'function abs(x) { return x < 0 ? -x : x }
+        BEGIN { n = 0 } /"step",/ { for (i = 1; i < NF; i++) { if ($i == "\"loss\"") loss[n] = $(i + 1); if ($i == "\"grad_norm\"") norm[n] = $(i + 1) } n++ }
+        END { z = 0.5 * ((-10.182558 + 10) - (-14.776303 + 12)); fell = 1e-5 * ((norm[0] + norm[1]) / 2) ^ 2
+            exit !(n == 2 && abs(loss[0] - log(1 + exp(-z))) < 2e-6 && abs(loss[0] - loss[1] - fell) < 0.005 * fell) }' steps
+    test -z "${SHORT:-}" || break
+done
+
+# dpo LINE MESSAGE - is refused
+dpo() {
+    printf '%s\n' "$1" > bad.jsonl
+    run tp-run train -q --loss dpo --data bad.jsonl --seq 16 --save-every 0 "$data/models/llama-groups"
+    status_is 3 "refused: $1"
+    err_has "$2" "which says why"
+}
+dpo '{"prompt":[3],"chosen":[4],"rejected":[5],"ref_chosen_logps":-1}' "bad.jsonl:1: no 'ref_rejected_logps'"
+dpo '{"prompt":[3],"chosen":[4],"rejected":"x","ref_chosen_logps":-1,"ref_rejected_logps":-2}' "are all texts, or all ids"
+dpo '{"prompt":[3,4,5,6,7,8],"chosen":[4,5,6,7],"rejected":[5,6],"ref_chosen_logps":-1,"ref_rejected_logps":-2}' "a pair of 18 tokens in all, more than --seq 16"
+run tp-run train -q --loss dpo --data named.jsonl --save-every 0 "$bert"
+status_is 2 "an encoder prefers nothing"
+
 # ---- masked tokens ----
 
 mlm() {

@@ -105,7 +105,11 @@ enum { MOST_TABLE = 1 << 26 };
     SETTING(LOSS, CHOICE, CHOICE, "loss", loss, "NAME", loss_choices, SETTING_ADDED)   \
     SETTING(MASKED, DOUBLE, SHARE, "mask-probability", mask_probability, "P", NULL,    \
             SETTING_ADDED)                                                             \
-    SETTING(MASK_ID, INT, INT, "mask-id", mask_id, "ID", NULL, SETTING_ADDED)
+    SETTING(MASK_ID, INT, INT, "mask-id", mask_id, "ID", NULL, SETTING_ADDED)          \
+    SETTING(DPO_BETA, DOUBLE, DOUBLE, "dpo-beta", pairs.beta, "X", NULL,               \
+            SETTING_ADDED)                                                             \
+    SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", pairs.smoothing, "X", NULL, \
+            SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -1141,6 +1145,7 @@ int train_main(const char *program, int argc, char **argv)
                                        .lora_alpha = 8,
                                        .mask_probability = 0.15,
                                        .mask_id = -1,
+                                       .pairs = { .beta = 0.1 },
                                        .clip = 1,
                                        .dropout = -1,
                                        .rates = { .least = -1,

@@ -25,6 +25,7 @@ struct train_options {
     int loss;                /* 0: that of the model's head; else enum loss_kind + 1 */
     double mask_probability; /* of a token, where masked ones are learned */
     int mask_id;             /* negative: the tokenizer's */
+    struct loss_numbers pairs;
     struct schedule_options rates;
     struct trainer_terms terms;
     uint64_t vocab;   /* tokens of the model, if it gets more; else 0 */

@@ -437,6 +437,8 @@ static int open_work(struct work *w, struct err *err)
         .dropout = o->dropout,
         .seed = o->seed,
         .terms = o->terms,
+        .loss = t->loss,
+        .numbers = o->pairs,
         .optimizer = { .kind = (enum optimizer_kind)o->optimizer,
                        .momentum = o->momentum,
                        .beta1 = o->beta1,

@@ -1039,8 +1039,8 @@ static int kernel_nll(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
-/* Task: factor (softmax(a) - (1 - smooth) [target] - smooth / vocab) of a row; zeros
- * without a target. */
+/* Task: factor times the row's weight, (softmax(a) - (1 - smooth) [target] - smooth /
+ * vocab) of a row; zeros without a target. */
 static void nll_row_back(void *arg, size_t i, int thread)
 {
     enum { PART = 256 };
@@ -1051,7 +1051,9 @@ static void nll_row_back(void *arg, size_t i, int thread)
     const float *x = source(c, 1) + i * cols;
     float *y = result(c) + i * cols;
     int64_t own = (int64_t)target - (int64_t)c->inst->row.first;
-    const float factor = c->step->factor[FACTOR_NLL];
+    const bool tokens = c->program->value[c->inst->src[1]].rows == ROWS_TOKENS;
+    const float factor = c->step->factor[FACTOR_NLL] *
+                         (tokens && c->step->weight ? c->step->weight[i] : 1);
     const double smooth = c->inst->row.smooth;
     const double each = smooth > 0 ? smooth / (double)c->inst->row.vocab : 0;
     double term[PART];

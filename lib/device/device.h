@@ -65,6 +65,8 @@ struct step_view {
                             * dropout */
     const uint64_t *seed;  /* of dropout's random numbers; one number */
     const float *factor;   /* [STEP_FACTORS] */
+    const float *weight; /* [tokens]: of each one's likelihood, beside its factor; NULL
+                          * without a derivative */
 };
 
 /* The arguments of one execution of an instruction.  A fused operation has those of its

@@ -370,6 +370,13 @@ void engine_differentiate(struct engine *e, float *const *gradient,
     memcpy(e->feeds.factor, factor, sizeof(e->feeds.factor));
 }
 
+int engine_weigh(struct engine *e, const float *weight, size_t n, struct err *err)
+{
+    void *to = (void *)e->feeds.view.weight;
+
+    return e->ops->copy_in(e->device, to, weight, n * sizeof(*weight), err);
+}
+
 void engine_drop(struct engine *e, uint64_t seed)
 {
     e->feeds.seed = seed;

@@ -97,6 +97,10 @@ struct engine_repeats engine_repeats(const struct engine *e);
  * GRADIENT[nweights] must outlive E.  FACTOR: as in step_view. */
 void engine_differentiate(struct engine *e, float *const *gradient,
                           const float factor[STEP_FACTORS]);
+/* After engine_forward: the derivative of the likelihood of token I of the step is
+ * multiplied by WEIGHT[I], of N, beside its factor. */
+MUST_CHECK int engine_weigh(struct engine *e, const float *weight, size_t n,
+                            struct err *err);
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);

@@ -92,6 +92,8 @@ static void add_offsets(struct feeds *f, size_t n)
     o->factor = upload_add(u, f->factor, STEP_FACTORS, sizeof(f->factor[0]));
     o->token = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(uint64_t));
     o->seed = upload_add(u, &f->seed, 1, sizeof(f->seed));
+    if (f->p->nforward < f->p->ninsts)
+        o->weight = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(float));
 }
 
 void feeds_plan(struct feeds *f, const uint64_t most[ROWS_MOST], size_t segments)
@@ -123,6 +125,8 @@ void feeds_ready(struct feeds *f)
     f->view.factor = upload_at(u, o->factor);
     f->view.token = upload_at(u, o->token);
     f->view.seed = upload_at(u, o->seed);
+    if (f->p->nforward < f->p->ninsts)
+        f->view.weight = upload_at(u, o->weight);
 }
 
 /* ---- inputs ---- */
@@ -314,6 +318,12 @@ void feeds_begin(struct feeds *f, const struct segment *s, size_t n,
             if (p->input[k].read && p->input[k].rows != ROWS_TABLE)
                 put_input(f, k, &s[i], &part[i]);
         put_outputs(f, &s[i], &part[i]);
+    }
+    if (p->nforward < p->ninsts) {
+        float *weight = upload_host(f->upload, f->at.weight);
+
+        for (size_t i = 0; i < f->room[ROWS_TOKENS]; i++)
+            weight[i] = 1;
     }
     every = p->input[FEED_EVERY].read ? upload_host(f->upload, f->at.input[FEED_EVERY])
                                       : NULL;

@@ -57,7 +57,7 @@ void segment_count(const struct segment *s, const struct program *p,
 struct feeds_offsets {
     size_t rows[ROWS_MOST], first[ROWS_MOST], input[FEEDS_MOST];
     size_t target[ROWS_ONE + 1];
-    size_t length, output, draw, factor, token, seed;
+    size_t length, output, draw, factor, token, seed, weight;
 };
 
 struct feeds {

@@ -115,10 +115,27 @@ static int open_mixture(struct data *d, const struct data_options *o, struct err
     return 0;
 }
 
+/* What JSON lines must have for samples with these labels. */
+static enum texts_labels texts_labels_of(enum loss_labels labels)
+{
+    switch (labels) {
+    case LABELS_TEXT:
+        return TEXTS_LABEL;
+    case LABELS_TOKENS:
+        return TEXTS_LABELS;
+    case LABELS_PAIR:
+        return TEXTS_PAIRS;
+    case LABELS_NEXT:
+    case LABELS_MASKED:
+        break;
+    }
+    return TEXTS_NO_LABELS;
+}
+
 static int open_files(struct data *d, const struct data_options *o,
                       const struct texts_options *texts, struct err *err)
 {
-    if (o->labels == LABELS_TEXT || o->labels == LABELS_TOKENS)
+    if (texts->labels != TEXTS_NO_LABELS)
         return labelled_open(&d->labelled, o->file, o->nfiles, texts, o->seq, err);
     return corpus_open(&d->corpus, o->file, o->nfiles, texts, o->width, err);
 }
@@ -142,11 +159,7 @@ int data_open(struct data **out, const struct data_options *options, struct err 
                                          .end_id = options->end_id,
                                          .vocab = options->vocab,
                                          .threads = options->threads,
-                                         .labels = options->labels == LABELS_TEXT
-                                                       ? TEXTS_LABEL
-                                                   : options->labels == LABELS_TOKENS
-                                                       ? TEXTS_LABELS
-                                                       : TEXTS_NO_LABELS,
+                                         .labels = texts_labels_of(options->labels),
                                          .class_name = options->class_name,
                                          .classes = options->classes };
     struct data *d = xcalloc(1, sizeof(*d));
@@ -358,8 +371,10 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
 
     if (from->labelled) {
         start[0] = 0;
-        n = labelled_get(from->labelled, id, ids, targets);
-        *out = (struct sample){ ids, targets, n, start, 1 };
+        *out = (struct sample){ ids, targets, 0, start, 1, { 0 } };
+        out->n =
+            labelled_get(from->labelled, id, ids, targets, &start[1], out->reference);
+        out->documents += start[1] > 0;
         return 0;
     }
     if (d->pack == DATA_PACK_NONE) {
@@ -382,7 +397,7 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
     }
     if (masked)
         masking_apply(&d->mask, index, ids, targets, n);
-    *out = (struct sample){ ids, targets, n, start, documents };
+    *out = (struct sample){ ids, targets, n, start, documents, { 0 } };
     return 0;
 }
 

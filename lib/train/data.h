@@ -25,6 +25,8 @@ struct sample {
     size_t n;
     const size_t *start; /* [documents]: first token of each; start[0] is 0 */
     size_t documents;    /* 0: one document, without START */
+    double reference[2]; /* of a pair, which has two: their negative log-likelihoods by
+                          * the model at the beginning */
 };
 
 enum data_pack {

@@ -11,22 +11,44 @@ struct labelled {
     int32_t *id, *target; /* [tokens] */
     size_t tokens, cap, target_cap;
     size_t *start; /* [samples + 1] */
-    size_t samples, start_cap;
+    struct pair {
+        size_t second;
+        double reference[2];
+    } * pair; /* [samples] */
+    size_t samples, start_cap, pair_cap;
     uint64_t cut, left; /* samples that were too long; their tokens that are not here */
 };
+
+/* The token after token K of a pair, if it belongs to an answer. */
+static int32_t next_of(const struct texts_document *d, size_t k)
+{
+    const bool later = k >= d->second;
+    const size_t end = later ? d->n : d->second;
+    const size_t learnt = later ? d->second + d->second_given : d->given;
+
+    return k + 1 < end && k + 1 >= learnt ? d->id[k + 1] : -1;
+}
 
 static int add_sample(void *arg, const struct texts_document *d, struct err *err)
 {
     struct labelled *l = arg;
     size_t n = d->n < l->seq ? d->n : l->seq, at = l->tokens;
 
-    (void)err;
+    if (d->second && d->n > l->seq)
+        return err_set(err, ERR_INPUT,
+                       "a pair of %zu tokens in all, more than --seq %zu", d->n,
+                       l->seq);
     l->id = xgrow(l->id, &l->cap, at + n, sizeof(*l->id));
     l->target = xgrow(l->target, &l->target_cap, at + n, sizeof(*l->target));
     l->start = xgrow(l->start, &l->start_cap, l->samples + 2, sizeof(*l->start));
+    l->pair = xgrow(l->pair, &l->pair_cap, l->samples + 1, sizeof(*l->pair));
+    l->pair[l->samples] =
+        (struct pair){ d->second, { d->reference[0], d->reference[1] } };
     memcpy(l->id + at, d->id, n * sizeof(*l->id));
     for (size_t k = 0; k < n; k++)
-        l->target[at + k] = d->nlabels == d->n && d->nlabels > 1 ? d->label[k] : -1;
+        l->target[at + k] = d->second                              ? next_of(d, k)
+                            : d->nlabels == d->n && d->nlabels > 1 ? d->label[k]
+                                                                   : -1;
     if (n < d->n) {
         l->id[at + n - 1] = d->id[d->n - 1];
         if (d->nlabels == d->n)
@@ -64,6 +86,7 @@ void labelled_close(struct labelled *l)
     free(l->id);
     free(l->target);
     free(l->start);
+    free(l->pair);
     free(l);
 }
 
@@ -83,11 +106,14 @@ void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens)
     *tokens = l->left;
 }
 
-size_t labelled_get(const struct labelled *l, uint64_t i, int32_t *id, int32_t *target)
+size_t labelled_get(const struct labelled *l, uint64_t i, int32_t *id, int32_t *target,
+                    size_t *second, double reference[2])
 {
     size_t at = l->start[i], n = l->start[i + 1] - at;
 
     memcpy(id, l->id + at, n * sizeof(*id));
     memcpy(target, l->target + at, n * sizeof(*target));
+    *second = l->pair[i].second;
+    memcpy(reference, l->pair[i].reference, sizeof(l->pair[i].reference));
     return n;
 }

@@ -1,7 +1,8 @@
 /* labelled - texts with labels, in memory
  *
  * Each object of the JSON lines is one sample: "ids" or "text", and "label", the class
- * of the text, or "labels", that of each token. */
+ * of the text, or "labels", that of each token; or a prompt with two answers, "chosen"
+ * and "rejected", and their log-likelihoods by the model at the beginning. */
 #ifndef LIB_TRAIN_LABELLED_H
 #define LIB_TRAIN_LABELLED_H
 
@@ -22,7 +23,9 @@ uint64_t labelled_tokens(const struct labelled *l);
 /* Samples that were too long, and the tokens that were left out of them. */
 void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens);
 /* Copies sample I; returns the number of its tokens.  TARGET[k] is the label of token
- * k, or -1; that of a text is at its last token. */
-size_t labelled_get(const struct labelled *l, uint64_t i, int32_t *id, int32_t *target);
+ * k, or -1; that of a text is at its last token.  *second is the first token of the
+ * second answer, 0 if there is none, and REFERENCE their negative log-likelihoods. */
+size_t labelled_get(const struct labelled *l, uint64_t i, int32_t *id, int32_t *target,
+                    size_t *second, double reference[2]);
 
 #endif

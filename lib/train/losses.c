@@ -1,7 +1,27 @@
 /* losses - what a training run minimizes: the table of losses */
 #include "lib/train/losses.h"
 
+#include <math.h>
 #include <stddef.h>
+
+/* log(sigmoid(x)), for any x. */
+static double log_sigmoid(double x)
+{
+    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
+}
+
+/* Rafailov et al. 2023, equation 7, with the smoothing of cDPO (Mitchell 2023). */
+static double dpo(const struct loss_numbers *o, const double nll[2],
+                  const double reference[2], double by[2])
+{
+    const double z = o->beta * ((reference[0] - nll[0]) - (reference[1] - nll[1]));
+    const double smoothing = o->smoothing;
+
+    by[0] = o->beta *
+            ((1 - smoothing) * exp(log_sigmoid(-z)) - smoothing * exp(log_sigmoid(z)));
+    by[1] = -by[0];
+    return -(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z);
+}
 
 const struct loss_info loss_table[LOSS_KINDS] = {
     [LOSS_NEXT] = { .name = "next",
@@ -20,9 +40,15 @@ const struct loss_info loss_table[LOSS_KINDS] = {
                     .labels = LABELS_TOKENS,
                     .counted = "token",
                     .heads = { "tag", "tagged" } },
+    [LOSS_DPO] = { .name = "dpo",
+                   .labels = LABELS_PAIR,
+                   .counted = "pair",
+                   .pair = dpo,
+                   .heads = { "lm" } },
 };
 
-const char *const loss_choices[] = { "auto", "next", "masked", "class", "tags", NULL };
+const char *const loss_choices[] = { "auto", "next", "masked", "class",
+                                     "tags", "dpo",  NULL };
 
 /* Families with one head alone do not say that they have it. */
 static bool holds(const struct model *m, const char *symbol, bool unless)
@@ -37,6 +63,8 @@ bool losses_fit(enum loss_kind kind, const struct model *m, bool causal)
     const char *const *head = loss_table[kind].heads;
     bool found = false;
 
+    if (loss_table[kind].labels == LABELS_PAIR)
+        return holds(m, "lm", true) && causal;
     if (kind == LOSS_NEXT || kind == LOSS_MASKED)
         return holds(m, "lm", true) && (causal || kind == LOSS_MASKED);
     if (holds(m, "answers", false) || holds(m, "choices", false))

@@ -2,8 +2,9 @@
  *
  * A row says which labels a sample has, and what the mean is taken over.  The operation
  * that computes a loss from the logits, and its derivative, are those of the tail of
- * the program (program_tail): every loss of this table is the negative log-likelihood
- * of a label, of a row of tokens or of a whole text. */
+ * the program (program_tail): the negative log-likelihood of a label, of a row of
+ * tokens or of a whole text.  A loss of pairs is a function of these, by whose
+ * derivative that of each row is multiplied. */
 #ifndef LIB_TRAIN_LOSSES_H
 #define LIB_TRAIN_LOSSES_H
 
@@ -17,6 +18,7 @@ enum loss_kind {
     LOSS_MASKED, /* of tokens that were masked (Devlin et al. 2018) */
     LOSS_CLASS,  /* of a text's class */
     LOSS_TAGS,   /* of each token's class */
+    LOSS_DPO,    /* of which of two answers is preferred (Rafailov et al. 2023) */
     LOSS_KINDS
 };
 
@@ -25,13 +27,24 @@ enum loss_labels {
     LABELS_NEXT,   /* the next tokens */
     LABELS_MASKED, /* the tokens that were masked */
     LABELS_TEXT,   /* one, in "label" */
-    LABELS_TOKENS  /* one for each token, in "labels" */
+    LABELS_TOKENS, /* one for each token, in "labels" */
+    LABELS_PAIR    /* the next tokens of two answers, "chosen" and "rejected" */
+};
+
+/* The numbers of losses of pairs. */
+struct loss_numbers {
+    double beta, smoothing;
 };
 
 struct loss_info {
     const char *name; /* of --loss */
     enum loss_labels labels;
-    const char *counted;  /* what the mean is taken over, in messages */
+    const char *counted; /* what the mean is taken over, in messages */
+    /* Of pairs: returns the loss of one, whose answers have the negative
+     * log-likelihoods NLL, and REFERENCE by the model at the beginning; BY becomes its
+     * derivative by NLL. NULL: the loss is the sum of likelihoods. */
+    double (*pair)(const struct loss_numbers *o, const double nll[2],
+                   const double reference[2], double by[2]);
     const char *heads[3]; /* symbols of families with a head for it, one of which
                            * holds; the last is NULL */
 };

@@ -24,6 +24,8 @@ struct line {
     uint8_t *learn; /* [ids.n], or NULL */
     int32_t *label; /* [nlabels] */
     size_t nlabels, label_cap;
+    size_t second, second_given;
+    double reference[2];
 };
 
 struct batch {
@@ -100,15 +102,23 @@ enum {
     FIELD_MESSAGES,
     FIELD_LABEL, /* these two where there are to be labels */
     FIELD_LABELS,
+    FIELD_CHOSEN, /* and these of pairs */
+    FIELD_REJECTED,
+    FIELD_CHOSEN_LOGP,
+    FIELD_REJECTED_LOGP,
     FIELDS
 };
-static const char *const field_names[] = { "text",     "ids",   "prompt", "completion",
-                                           "messages", "label", "labels" };
+static const char *const field_names[] = {
+    "text",   "ids",    "prompt",   "completion",       "messages",          "label",
+    "labels", "chosen", "rejected", "ref_chosen_logps", "ref_rejected_logps"
+};
 
 /* The fields of a line. */
 struct fields {
     bool has[FIELDS];
     struct str text, completion; /* the text or the prompt, and the completion */
+    struct str answer[2];        /* chosen and rejected, */
+    struct tokens ids[3];        /* or their ids, and those of the prompt */
 };
 
 static int read_ids(struct jsonlex *lex, const struct texts_options *o,
@@ -174,6 +184,31 @@ static int read_labels(struct jsonlex *lex, const struct texts_options *o,
     return -1;
 }
 
+/* Reads a text of a pair, or its ids, or a likelihood. */
+static int read_pair_field(struct jsonlex *lex, const struct texts_options *o,
+                           int field, struct fields *f, struct line *line,
+                           struct err *err)
+{
+    const int of = field == FIELD_PROMPT ? 2 : field == FIELD_CHOSEN ? 0 : 1;
+    struct str *s = of == 2 ? &f->text : &f->answer[of];
+
+    if (field == FIELD_CHOSEN_LOGP || field == FIELD_REJECTED_LOGP) {
+        double *x = &line->reference[field == FIELD_REJECTED_LOGP];
+
+        if (lex->token != JSONLEX_NUMBER || !str_double(str_text(&lex->text), x))
+            return jsonlex_error(lex, err, "'%s' is no number", field_names[field]);
+        *x = -*x;
+        return 0;
+    }
+    if (lex->token == JSONLEX_ARRAY)
+        return read_ids(lex, o, &f->ids[of], err);
+    if (lex->token != JSONLEX_STRING)
+        return jsonlex_error(lex, err, "'%s' is neither a text nor ids",
+                             field_names[field]);
+    str_addn(s, lex->text.s ? lex->text.s : "", lex->text.len);
+    return 0;
+}
+
 static int read_field(struct jsonlex *lex, const struct texts_options *o, int field,
                       struct fields *f, struct line *line, struct err *err)
 {
@@ -186,6 +221,8 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
         return -1;
     if (field == FIELD_IDS)
         return read_ids(lex, o, &line->ids, err);
+    if (field >= FIELD_CHOSEN || (o->labels == TEXTS_PAIRS && field == FIELD_PROMPT))
+        return read_pair_field(lex, o, field, f, line, err);
     if (field == FIELD_LABEL)
         return read_label(lex, o, line, err);
     if (field == FIELD_LABELS)
@@ -214,13 +251,30 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
         while (field < FIELDS && strcmp(str_text(&lex->text), field_names[field]) != 0)
             field++;
         if ((field == FIELD_LABEL && o->labels != TEXTS_LABEL) ||
-            (field == FIELD_LABELS && o->labels != TEXTS_LABELS))
+            (field == FIELD_LABELS && o->labels != TEXTS_LABELS) ||
+            (field >= FIELD_CHOSEN && o->labels != TEXTS_PAIRS))
             field = FIELDS;
         if (field < FIELDS ? read_field(lex, o, field, f, line, err) < 0
                            : jsonlex_next(lex, err) < 0 || jsonlex_skip(lex, err) < 0)
             return -1;
     }
     return -1;
+}
+
+/* A pair has all of its fields. */
+static int check_pair(const struct fields *f, struct err *err)
+{
+    static const int all[] = { FIELD_PROMPT, FIELD_CHOSEN, FIELD_REJECTED,
+                               FIELD_CHOSEN_LOGP, FIELD_REJECTED_LOGP };
+    const bool ids = f->ids[0].n;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (!f->has[all[i]])
+            return err_set(err, ERR_INPUT, "no '%s'", field_names[all[i]]);
+    if ((f->ids[1].n > 0) != ids || (f->ids[2].n > 0) != ids)
+        return err_set(err, ERR_INPUT,
+                       "'prompt', 'chosen' and 'rejected' are all texts, or all ids");
+    return 0;
 }
 
 /* Exactly one of: text; ids; prompt and completion; messages. */
@@ -266,6 +320,42 @@ static int check_labels(const struct texts_options *o, const struct fields *f,
     return 0;
 }
 
+/* Appends the prompt and answer OF to the line; *given is the prompt's tokens. */
+static int encode_answer(const struct texts_options *o, const struct fields *f, int of,
+                         struct line *line, size_t *given, struct err *err)
+{
+    struct line one = { 0 };
+    struct str prompt = { 0 };
+    int ret = 0;
+
+    if (f->ids[0].n) {
+        for (size_t i = 0; i < f->ids[2].n; i++)
+            tokens_add(&one.ids, f->ids[2].id[i]);
+        for (size_t i = 0; i < f->ids[of].n; i++)
+            tokens_add(&one.ids, f->ids[of].id[i]);
+        one.given = f->ids[2].n;
+    } else {
+        str_addn(&prompt, str_text(&f->text), f->text.len);
+        ret = encode_pair(o, &prompt, &f->answer[of], &one, err);
+        add_end(o, &one.ids);
+    }
+    for (size_t i = 0; i < one.ids.n && ret == 0; i++)
+        tokens_add(&line->ids, one.ids.id[i]);
+    *given = one.given;
+    tokens_clear(&one.ids);
+    str_clear(&prompt);
+    return ret;
+}
+
+static int encode_answers(const struct texts_options *o, const struct fields *f,
+                          struct line *line, struct err *err)
+{
+    if (check_pair(f, err) < 0 || encode_answer(o, f, 0, line, &line->given, err) < 0)
+        return -1;
+    line->second = line->ids.n;
+    return encode_answer(o, f, 1, line, &line->second_given, err);
+}
+
 static int encode_chat(const struct batch *b, struct line *line, struct err *err)
 {
     const struct chats_options chats = { .chat = b->o->chat,
@@ -290,6 +380,30 @@ static int encode_chat(const struct batch *b, struct line *line, struct err *err
     return ret;
 }
 
+/* Makes the ids of a line of fields F. */
+static int encode_line(const struct batch *b, struct fields *f, struct line *line,
+                       struct err *err)
+{
+    int ret = check_fields(f, err);
+
+    if (ret == 0)
+        ret = check_labels(b->o, f, line, err);
+    if (ret == 0 && (f->has[FIELD_PROMPT] || f->has[FIELD_MESSAGES]) && b->o->strict)
+        ret = err_set(err, ERR_INPUT,
+                      "'%s': which tokens are learnt has no place in a token file",
+                      f->has[FIELD_PROMPT] ? "prompt" : "messages");
+    if (ret == 0 && f->has[FIELD_MESSAGES])
+        ret = encode_chat(b, line, err);
+    if (ret == 0 && f->has[FIELD_TEXT])
+        ret = encode(b->o, str_text(&f->text), f->text.len, &line->ids, err);
+    if (ret == 0 && f->has[FIELD_PROMPT])
+        ret = encode_pair(b->o, &f->text, &f->completion, line, err);
+    if (ret == 0 && !f->has[FIELD_IDS] && !f->has[FIELD_MESSAGES] &&
+        b->o->labels == TEXTS_NO_LABELS)
+        add_end(b->o, &line->ids);
+    return ret;
+}
+
 /* Prefixes an error with the line number, unless the JSON reader has named it. */
 static int read_line(const struct batch *b, struct line *line, struct err *err)
 {
@@ -299,27 +413,17 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
 
     jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
-        ret = check_fields(&f, err);
-        if (ret == 0)
-            ret = check_labels(b->o, &f, line, err);
-        if (ret == 0 && (f.has[FIELD_PROMPT] || f.has[FIELD_MESSAGES]) && b->o->strict)
-            ret = err_set(err, ERR_INPUT,
-                          "'%s': which tokens are learnt has no place in a token file",
-                          f.has[FIELD_PROMPT] ? "prompt" : "messages");
-        if (ret == 0 && f.has[FIELD_MESSAGES])
-            ret = encode_chat(b, line, err);
-        if (ret == 0 && f.has[FIELD_TEXT])
-            ret = encode(b->o, str_text(&f.text), f.text.len, &line->ids, err);
-        if (ret == 0 && f.has[FIELD_PROMPT])
-            ret = encode_pair(b->o, &f.text, &f.completion, line, err);
-        if (ret == 0 && !f.has[FIELD_IDS] && !f.has[FIELD_MESSAGES] &&
-            b->o->labels == TEXTS_NO_LABELS)
-            add_end(b->o, &line->ids);
+        ret = b->o->labels == TEXTS_PAIRS ? encode_answers(b->o, &f, line, err)
+                                          : encode_line(b, &f, line, err);
         if (ret < 0)
             err_prefix(err, "%s:%u", b->name, line->number);
     }
     str_clear(&f.text);
     str_clear(&f.completion);
+    for (int i = 0; i < 3; i++)
+        tokens_clear(&f.ids[i]);
+    str_clear(&f.answer[0]);
+    str_clear(&f.answer[1]);
     jsonlex_clear(&lex);
     return ret;
 }
@@ -402,7 +506,11 @@ static int give_line(const struct batch *b, size_t i,
                                       .given = l->given,
                                       .learn = l->learn,
                                       .label = l->label,
-                                      .nlabels = l->nlabels };
+                                      .nlabels = l->nlabels,
+                                      .second = l->second,
+                                      .second_given = l->second_given,
+                                      .reference = { l->reference[0],
+                                                     l->reference[1] } };
 
     if (i == b->bad) {
         *err = b->why;

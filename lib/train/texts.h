@@ -18,9 +18,9 @@
 /* AUTO: as above, by name and first line. */
 enum texts_format { TEXTS_AUTO, TEXTS_TEXT, TEXTS_JSON };
 
-/* The labels that JSON lines must have: none (they are not looked for), "label", or
- * "labels". */
-enum texts_labels { TEXTS_NO_LABELS, TEXTS_LABEL, TEXTS_LABELS };
+/* The labels that JSON lines must have: none (they are not looked for), "label",
+ * "labels", or "prompt", "chosen" and "rejected", with their likelihoods. */
+enum texts_labels { TEXTS_NO_LABELS, TEXTS_LABEL, TEXTS_LABELS, TEXTS_PAIRS };
 
 struct texts_options {
     const struct tokenizer *tokenizer; /* NULL: only "ids" can be read */
@@ -45,6 +45,9 @@ struct texts_document {
     const uint8_t *learn; /* [n]: 0 of tokens without loss; NULL: all others have one */
     const int32_t *label; /* [nlabels]: one, or one for each token; -1: none */
     size_t nlabels;
+    size_t second, second_given; /* of a pair: the first token of its second text, and
+                                  * the tokens of its prompt; 0: none */
+    double reference[2];         /* their negative log-likelihoods */
 };
 
 /* Calls SEE for each document of the file PATH, in order for any number of threads.

@@ -427,6 +427,40 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
     return s;
 }
 
+/* Adds the losses of the pairs among N samples to *SUM, and unless in an evaluation
+ * gives E the weights of their tokens. */
+static int add_pairs(const struct trainer *t, struct engine *e,
+                     const struct sample *sample, size_t n, double *sum,
+                     struct err *err)
+{
+    const struct loss_info *loss = &loss_table[t->options.loss];
+    size_t rows, at = 0;
+    const float *nll;
+    float *weight;
+    int ret = 0;
+
+    if (engine_output(e, 0, &nll, &rows, err) < 0)
+        return -1;
+    weight = xcalloc(rows + 1, sizeof(*weight));
+    for (size_t i = 0; i < n; at += sample[i++].n) {
+        const struct sample *s = &sample[i];
+        double part[2] = { 0 }, by[2];
+
+        if (s->documents != 2)
+            continue;
+        for (size_t k = 0; k < s->n; k++)
+            if (s->target[k] >= 0)
+                part[k >= s->start[1]] += (double)nll[at + k];
+        *sum += loss->pair(&t->options.numbers, part, s->reference, by);
+        for (size_t k = 0; k < s->n; k++)
+            weight[at + k] = (float)by[k >= s->start[1]];
+    }
+    if (e != t->scorer)
+        ret = engine_weigh(e, weight, rows, err);
+    free(weight);
+    return ret;
+}
+
 /* Runs the forward pass of N samples from index NUMBER through E; adds losses to
  * SUM[TRAINER_TERMS]. */
 static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
@@ -437,7 +471,10 @@ static int forward(struct trainer *t, struct engine *e, const struct sample *sam
     int ret = engine_forward(e, s, count, err);
 
     if (ret == 0)
-        ret = add_loss(t, e, s, count, sum, err);
+        ret = !loss_table[t->options.loss].pair ? add_loss(t, e, s, count, sum, err)
+              : t->program->output[0].stage == t->program->coord[MESH_PP]
+                  ? add_pairs(t, e, sample, n, sum, err)
+                  : 0;
     free(s);
     return ret;
 }
@@ -533,11 +570,15 @@ static int sum_over(double *x, size_t n, struct comm *a, struct comm *b,
                : 0;
 }
 
-static uint64_t count_targets(const struct sample *sample, size_t n)
+static uint64_t count_targets(const struct trainer *t, const struct sample *sample,
+                              size_t n)
 {
+    const bool pairs = loss_table[t->options.loss].pair;
     uint64_t counted = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && pairs; i++)
+        counted += sample[i].documents == 2;
+    for (size_t i = 0; i < n && !pairs; i++)
         for (size_t k = 0; k < sample[i].n; k++)
             counted += sample[i].target[k] >= 0;
     return counted;
@@ -572,7 +613,7 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
 {
     struct gradients *g = &t->gradients;
     size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
-    uint64_t counted = count_targets(sample, (size_t)t->options.global);
+    uint64_t counted = count_targets(t, sample, (size_t)t->options.global);
     double sum = 0, squares[SQUARES_WORDS];
 
     if (!counted) {
@@ -638,7 +679,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
         ret = sum_over(loss, batches, t->data, t->groups.pipe, err);
     for (size_t m = 0; m < batches && ret == 0; m++)
         *sum += loss[m];
-    *counted += count_targets(sample, n);
+    *counted += count_targets(t, sample, n);
     free(loss);
     return ret;
 }

@@ -55,6 +55,8 @@ struct trainer_options {
     bool offload; /* the optimizer's state is in memory of the host (offload.h) */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
+    enum loss_kind loss;
+    struct loss_numbers numbers; /* of a loss of pairs */
 };
 
 struct trainer_result {

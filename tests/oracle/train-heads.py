@@ -31,16 +31,32 @@ MODELS = {
     "roberta-class": ("class", lambda: transformers.RobertaForSequenceClassification(
         transformers.RobertaConfig(**{**BERT, "max_position_embeddings": 34}, num_labels=3, pad_token_id=1))),
     "llama-class": ("class", lambda: transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA, num_labels=3))),
+    "llama-dpo": ("dpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
 }
 
 FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "heads/mistral-tags": "tags",
             "heads/qwen2-score": "class"}
+BETA, SMOOTHING = 0.3, 0.1
+
+
+def likelihood(model, s, which):
+    ids = torch.tensor(s["prompt"] + s[which])
+    n = len(s["prompt"])
+    logits = model(input_ids=ids[None]).logits[0, n - 1:-1]
+    return -torch.nn.functional.cross_entropy(logits, ids[n:], reduction="sum")
 
 
 def samples(kind, model):
     rng = random.Random(3)
     out = []
     for _ in range(GLOBAL * STEPS):
+        if kind == "dpo":
+            s = {k: [rng.randrange(3, 60) for _ in range(rng.randrange(2, 7))] for k in ("prompt", "chosen", "rejected")}
+            with torch.no_grad():
+                for k in ("chosen", "rejected"):
+                    s[f"ref_{k}_logps"] = round(likelihood(model, s, k).item(), 5)
+            out.append(s)
+            continue
         ids = [rng.randrange(3, 60) for _ in range(rng.randrange(4, 14))]
         if kind == "class":
             out.append({"ids": ids, "label": rng.randrange(model.config.num_labels)})
@@ -51,6 +67,10 @@ def samples(kind, model):
 
 
 def loss_of(model, kind, s):
+    if kind == "dpo":
+        z = BETA * ((likelihood(model, s, "chosen") - s["ref_chosen_logps"]) - (likelihood(model, s, "rejected") - s["ref_rejected_logps"]))
+        sigmoid = torch.nn.functional.logsigmoid
+        return -(1 - SMOOTHING) * sigmoid(z) - SMOOTHING * sigmoid(-z), 1
     logits = model(input_ids=torch.tensor([s["ids"]])).logits
     labels = [s["label"]] if kind == "class" else s["labels"]
     return torch.nn.functional.cross_entropy(logits.reshape(len(labels), -1), torch.tensor(labels), reduction="sum",
@@ -87,7 +107,8 @@ def loop(cls, path, kind, data, dtype):
 def run(cls, path, kind, data, layout, out):
     file = pathlib.Path(out).with_suffix(".jsonl")
     file.write_text("".join(json.dumps(s) + "\n" for s in data))
-    given = ["--mask-probability", "0"] if kind == "masked" else []
+    given = {"masked": ["--mask-probability", "0"],
+             "dpo": ["--loss", "dpo", "--dpo-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
     subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
                     "--seq", "16", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
                     "cosine", "--warmup", str(WARMUP), "--beta2", "0.95", "--weight-decay", str(DECAY), "--clip", str(CLIP),
