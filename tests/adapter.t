@@ -38,6 +38,56 @@ run tp-run logits --tp 2 --deterministic --adapter "$dir" --ids $ids -o o.safete
 status_is 1 "but no sum over ranks that no tree fixes"
 err_has "that no tree fixes" "which is told"
 
+# several: their sum, or one for each text
+other=$dir/other
+for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run logits $layout --adapter "$dir" --adapter "$other@0.5" --ids $ids -o o.safetensors "$model"
+    ok "$layout: adapters are summed, by their weights, as PEFT does" "$compare" "$other/summed.safetensors" o.safetensors 1e-5 logits
+done
+long=$ids,$(seq -s , 8 40)
+for one in one two none; do
+    case $one in one) set -- --adapter "$dir" ;; two) set -- --adapter "$other" ;; none) set -- ;; esac
+    tp-run score -q --json "$@" --ids-file - "$model" << END | grep -o '"nll":[0-9.]*' > $one.nll
+$ids
+END
+    tp-run generate -q --json --max-tokens 9 "$@" --ids "$long" "$model" | grep -o '"ids":.*]' > $one.ids
+    shift $#
+done
+for one in one two none one two; do
+    [ $one = none ] && chosen=null || chosen=\"$one\"
+    printf '{"ids":[%s],"adapter":%s}\n' $ids $chosen >> mixed.jsonl
+    printf '{"ids":[%s],"adapter":%s}\n' "$long" $chosen >> long.jsonl
+    cat $one.nll >> want.nll
+    cat $one.ids >> want.ids
+done
+for layout in "--tp 1" "--pp 2" "--dp 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run score -q --json $layout --adapter one="$dir" --adapter two="$other" --input mixed.jsonl "$model" |
+        grep -o '"nll":[0-9.]*' > got.nll
+    ok "$layout: each text has the score of the adapter that it chooses" cmp want.nll got.nll
+    # shellcheck disable=SC2086 # words
+    tp-run generate -q --json --max-tokens 9 $layout --adapter one="$dir" --adapter two="$other" --input long.jsonl "$model" |
+        grep -o '"ids":.*]' > got.ids
+    ok "$layout: and goes on as alone, sharing no row of another's" cmp want.ids got.ids
+done
+run tp-run score --json --adapter one="$dir" --adapter one="$other@0.5" --tp 2 --input mixed.jsonl "$model"
+status_is 3 "a text that names no adapter is refused"
+err_has "mixed.jsonl:2: no adapter is called 'two' (--adapter)" "with its place"
+tp-run score -q --json --adapter "$dir" --adapter "$other@0.5" --ids-file - "$model" << END | grep -o '"nll":[0-9.]*' > sum.nll
+$ids
+END
+head -n 1 mixed.jsonl > one.jsonl
+tp-run score -q --json --adapter one="$dir" --adapter one="$other@0.5" --input one.jsonl "$model" | grep -o '"nll":[0-9.]*' > got.nll
+ok "adapters of one name are summed, too" cmp sum.nll got.nll
+run tp-run chat --adapter one="$dir" "$model"
+status_is 2 "a chat chooses none"
+run tp-run train --adapter "$dir" --adapter "$other" --data mixed.jsonl -o never "$model"
+status_is 2 "one is trained"
+run tp-run logits --adapter "$dir@x" --ids $ids -o o.safetensors "$model"
+status_is 2 "a weight is a number"
+err_has "'x' is no weight: expected [NAME=]DIR[@WEIGHT]" "which is told"
+
 # what is not read is refused by its name
 # changed SED - the adapter with another config
 changed() {
@@ -52,6 +102,7 @@ while read -r want said edit; do
     err_has "$(printf '%s' "$said" | tr _ ' ')" "by its name"
 done << 'END'
 1 use:dora s/"use_dora": false/"use:dora": true/
+3 an_adapter's_config s/"peft_type"/"other"/
 1 bias: s/"bias": "none"/"bias": "all"/
 1 modules s/"modules_to_save": null/"modules": ["lm_head"]/
 1 init s/"init_lora_weights": true/"init": "pissa"/
@@ -133,8 +184,9 @@ err_has "layers.0.self_attn.q_proj.lora_A.weight are of one module" "and the ten
 cp -r "$model" beside
 cp "$dir"/adapter_* beside
 run tp-run logits --ids $ids -o o.safetensors beside
-status_is 3 "an adapter beside the model is not applied unasked"
-err_has "not applied unasked" "with the cause"
+err_is "tp-run: beside/adapter_config.json: the adapter beside the model is applied; --ignore-adapter runs the model without it" \
+    "an adapter beside the model is applied, which is told"
+ok "as PEFT does" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
 run tp-run logits --adapter beside --ids $ids -o o.safetensors beside
-ok "asked, it is" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
+ok "once, if it is asked for" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
 done_testing

@@ -60,14 +60,23 @@ run tp-shard merge -q -f cut merged
 ok "and merged with its adapter" cmp m/adapter_config.json merged/adapter_config.json
 ok "whole" cmp m/adapter_model.safetensors merged/adapter_model.safetensors
 for what in m cut; do
-    refused="tp-run: $what/adapter_config.json: an adapter of this model, which is not applied unasked; --ignore-adapter runs the model without it"
+    refused="tp-run: $what/adapter_model.safetensors: "
     for command in "generate --ids 1" "score --ids-file ids" "logits --ids 1 -o l" "embed --ids 1" "bench" \
         "train --data ids.jsonl --steps 1 -o run"; do
         echo 1,2 > ids
         echo '{"ids":[1,2,3]}' > ids.jsonl
         run tp-run $command $what
-        status_is 3 "$command refuses $what with an adapter"
-        err_is "$refused" "and names it and the option"
+        case $command in
+        train*)
+            status_is 2 "$command asks whether $what with an adapter trains it"
+            err_has "tp-run: $what/adapter_config.json: an adapter of this model: --adapter $what trains it, --ignore-adapter passes it over" \
+                "and names both options"
+            ;;
+        *)
+            status_is 3 "$command reads $what with its adapter, which is none"
+            err_has "$refused" "and names the file"
+            ;;
+        esac
     done
     run tp-run generate --ignore-adapter --ids 5,6,7 --max-tokens 3 $what
     status_is 0 "--ignore-adapter runs $what"

@@ -105,6 +105,10 @@ tp-run logits -q --ids 1,2,3 -o o.safetensors sum2
 ok "and answers as the run" "$compare" run.safetensors o.safetensors 2e-5 logits
 tp-shard diff "$model" sum2 > diff.out
 ok "what has changed are the adapted matrices" sh -c 'test $(grep -c "_proj.weight: .* elements differ" diff.out) -eq 14 && ! grep -e norm -e embed diff.out'
+run tp-shard merge -q --dtype f32 --adapter "$data/adapters/llama-gqa" --adapter "$data/adapters/llama-gqa/other@0.5" "$model" sum5
+status_is 0 "several are merged"
+tp-run logits -q --ids 1,2,3,4,5,6,7 -o o.safetensors sum5
+ok "by their weights" "$compare" "$data/adapters/llama-gqa/other/summed.safetensors" o.safetensors 1e-5 logits
 tp-shard split -q --tp 2 --dtype int8 "$model" codes
 run tp-shard merge -q --adapter $step codes sum3
 status_is 2 "the sum of codes needs a type"

@@ -61,7 +61,9 @@ hello='"messages":[{"role":"user","content":"Hello"}]'
 
 # ---- the interface ----
 
-serve --served-name bob --body-timeout 600 --idle-timeout 600 "$model"
+printf '{"ids":[40,69,76,76,79,40,69,76]}\n' > some.jsonl
+tp-run train -q --backend cpu --data some.jsonl --seq 8 --steps 2 --lr 0.1 --lora 2 -o other "$model"
+serve --served-name bob --body-timeout 600 --idle-timeout 600 --adapter carol=other/step-000002 "$model"
 ok "when it listens it says where, as JSON" grep -q '^{"type":"listening","url":"http://127.0.0.1:[0-9]*","model":"bob","max_model_len":256}$' listening
 get /health
 answered 200 "" "it is healthy"
@@ -69,6 +71,20 @@ get /v1/models
 answered 200 '{"object":"list","data":[{"id":"bob","object":"model","created":' "it lists its model"
 get /v1/models/bob
 answered 200 '{"id":"bob","object":"model"' "and tells of it"
+get /v1/models
+answered 200 ',"owned_by":"shardutils","max_model_len":256,"parent":"bob"}]}' "and the adapters that it can have,"
+get /v1/models/carol
+answered 200 '{"id":"carol","object":"model"' "by name"
+for of in bob carol; do
+    [ $of = bob ] || set -- --adapter other/step-000002
+    tp-run generate --backend cpu --json --temperature 0 --max-tokens 8 --prompt Hello "$@" "$model" > alone
+    text=$(json alone text | head -c 6)
+    post /v1/completions "{\"model\":\"$of\",\"temperature\":0,\"max_tokens\":8,\"prompt\":\"Hello\"}"
+    answered 200 "\"model\":\"$of\"" "$of is asked for by its name"
+    answered 200 "\"text\":\"$text" "and answers as tp-run generate"
+    echo "$text" > "text.$of"
+done
+ok "which are two texts" sh -c '! cmp -s text.bob text.carol'
 post /v1/chat/completions "{\"model\":\"bob\",\"temperature\":0,$hello}"
 answered 200 '"choices":[{"index":0,"message":{"role":"assistant","content":"Good day to you."},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":22,"completion_tokens":13,"total_tokens":35' "a chat is answered as generate --chat does"
 post /v1/chat/completions "{\"temperature\":0,\"stream\":true,\"stream_options\":{\"include_usage\":true},$hello}"

@@ -423,6 +423,9 @@ static void try_rows(void)
             t = plain(OP_MUL_ROWS, 2, rows, cols);
             t.x_cols[1] = 1;
             rows_too = run_all(&t) && rows_too;
+            t.x_cols[1] = 3;
+            t.inst.column = 2;
+            rows_too = run_all(&t) && rows_too;
             t = plain(OP_EMBEDDING, 0, rows, cols);
             t.inst.embedding.offset = 2;
             t.inst.embedding.first = 3;

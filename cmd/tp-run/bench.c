@@ -671,6 +671,7 @@ int bench_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    opt.no_choice = true;
     if (session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||
         choose_backend(&b, &err) < 0) {
         status = cmd_fail(&cmd, &err);

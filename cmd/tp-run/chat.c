@@ -671,6 +671,7 @@ int chat_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int status;
 
+    opt.no_choice = true;
     c.typed = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
     if (sampling_check(&c.sampling, &err) < 0 ||
         session_open(&session, &cmd, &opt, operand[0], &err) < 0 ||

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/run/adapter.h"
 #include "lib/serve/answer.h"
 
 enum { RETRY_S = 1, SLOW_READER = 1 << 20 /* bytes */ };
@@ -151,14 +152,26 @@ static int settle(const struct endpoints *e, struct serve_request *r,
     return settle_processors(e, r, error) < 0 ? -1 : settle_grammar(e, r, error);
 }
 
-static int check_model(const struct endpoints *e, const char *model,
-                       struct openai_error *error)
+/* The name of the model with adapter I, or of the model itself; NULL: there is none. */
+static const char *name_of(const struct endpoints *e, int i)
 {
+    return i ? adapter_name(e->session->checkpoint->adapter, i) : e->name;
+}
+
+/* Sets *adapter to the one that is called MODEL, or to 0 for the model itself. */
+static int find_model(const struct endpoints *e, int *adapter, const char *model,
+                      struct openai_error *error)
+{
+    *adapter = 0;
     if (!model || !strcmp(model, e->name))
         return 0;
-    return openai_fail(error, 404, "model", "model_not_found",
-                       "the model '%.200s' does not exist; this server has '%s'", model,
-                       e->name);
+    *adapter = adapter_find(e->session->checkpoint->adapter, model);
+    return *adapter
+               ? 0
+               : openai_fail(error, 404, "model", "model_not_found",
+                             "the model '%.200s' does not exist; this server has "
+                             "'%s'%s",
+                             model, e->name, name_of(e, 1) ? " and its adapters" : "");
 }
 
 /* Is there room for the prompt, and for all tokens that are asked for? */
@@ -358,7 +371,7 @@ static int push(const struct endpoints *e, struct http_exchange *x, struct job *
 {
     const struct serve_request *r = j->request;
     struct answer_form form = { .request = &r->asked,
-                                .model = e->name,
+                                .model = name_of(e, r->adapter),
                                 .decode = decode,
                                 .arg = e,
                                 .nchoices = serve_choices(r),
@@ -423,7 +436,8 @@ static void generate(const struct endpoints *e, enum openai_kind kind,
     j->most = SLOW_READER;
     if (check_task(e, kind, &error) == 0 &&
         openai_parse(&r->asked, kind, in->body, in->nbody, &error) == 0 &&
-        check_model(e, r->asked.model, &error) == 0 && make(e, r, &error) == 0) {
+        find_model(e, &r->adapter, r->asked.model, &error) == 0 &&
+        make(e, r, &error) == 0) {
         if (r->asked.echo)
             make_echo(e, r);
         if (push(e, x, j, &error) == 0)
@@ -474,10 +488,11 @@ static void tokenize(struct endpoints *e, const struct http_request *in,
     struct openai_error error = { 0 };
     struct ids ids = { 0 };
     int ret = openai_parse(&r, OPENAI_TOKENIZE, in->body, in->nbody, &error);
+    int adapter;
 
     (void)x;
     if (ret == 0)
-        ret = check_model(e, r.model, &error);
+        ret = find_model(e, &adapter, r.model, &error);
     if (ret == 0)
         ret = r.prompt ? add_prompt(e, &ids, r.prompt, &error)
                        : add_chat(e, &ids, &r, NULL, &error);
@@ -502,10 +517,11 @@ static void detokenize(struct endpoints *e, const struct http_request *in,
     struct openai_request r;
     struct openai_error error = { 0 };
     struct str text = { 0 };
+    int adapter;
 
     (void)x;
     if (openai_parse(&r, OPENAI_DETOKENIZE, in->body, in->nbody, &error) < 0 ||
-        check_model(e, r.model, &error) < 0) {
+        find_model(e, &adapter, r.model, &error) < 0) {
         reply_error(reply, &error);
     } else {
         add_text_of(e, r.tokens, &text);
@@ -521,14 +537,19 @@ static void detokenize(struct endpoints *e, const struct http_request *in,
 
 /* ---- what the server is ---- */
 
-static void add_model(const struct endpoints *e, struct str *out)
+static void add_model(const struct endpoints *e, int adapter, struct str *out)
 {
     str_add(out, "{\"id\":");
-    str_add_json(out, e->name);
+    str_add_json(out, name_of(e, adapter));
     str_addf(out,
              ",\"object\":\"model\",\"created\":%" PRId64
-             ",\"owned_by\":\"shardutils\",\"max_model_len\":%" PRIu64 "}",
+             ",\"owned_by\":\"shardutils\",\"max_model_len\":%" PRIu64,
              e->created, e->context);
+    if (adapter) {
+        str_add(out, ",\"parent\":");
+        str_add_json(out, e->name);
+    }
+    str_addc(out, '}');
 }
 
 static void models(struct endpoints *e, const struct http_request *r,
@@ -539,7 +560,10 @@ static void models(struct endpoints *e, const struct http_request *r,
     reply->status = 200;
     reply->type = json_type;
     str_add(&reply->body, "{\"object\":\"list\",\"data\":[");
-    add_model(e, &reply->body);
+    for (int i = 0; name_of(e, i); i++) {
+        str_add(&reply->body, i ? "," : "");
+        add_model(e, i, &reply->body);
+    }
     str_add(&reply->body, "]}");
 }
 
@@ -547,15 +571,16 @@ static void model(struct endpoints *e, const struct http_request *r,
                   struct http_exchange *x, struct http_reply *reply)
 {
     struct openai_error error;
+    int adapter;
 
     (void)x;
-    if (check_model(e, r->path + strlen("/v1/models/"), &error) < 0) {
+    if (find_model(e, &adapter, r->path + strlen("/v1/models/"), &error) < 0) {
         reply_error(reply, &error);
         return;
     }
     reply->status = 200;
     reply->type = json_type;
-    add_model(e, &reply->body);
+    add_model(e, adapter, &reply->body);
 }
 
 static void health(struct endpoints *e, const struct http_request *r,

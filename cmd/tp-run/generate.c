@@ -349,6 +349,7 @@ static int slide(struct generate *g, struct text *t, struct err *err)
     t->choosing.most = longest - t->dropped;
     t->choosing.draws = 0;
     draw = draw_of(g, t);
+    next.adapter = t->input->adapter;
     next.draw = &draw;
     next.ids = t->slid.v;
     next.n = t->slid.n;
@@ -478,6 +479,7 @@ static int submit(struct generate *g, struct err *err)
                                            t->how, g->session->context, t->prompt->n),
                                        .draw = &draw,
                                        .how = &t->choosing,
+                                       .adapter = t->input->adapter,
                                        .tag = g->first[i] };
         uint64_t id;
 
@@ -745,7 +747,8 @@ static int add_chat(void *arg, const struct chatfile_chat *chat, struct err *err
 {
     struct chat_reader *to = arg;
     struct input one = { .name = xstrdup(chat->name), .line = chat->line };
-    const struct json *id = json_get(chat->chat, "id");
+    const struct json *id = json_get(chat->chat, "id"),
+                      *adapter = json_get(chat->chat, "adapter");
     struct str text = { 0 };
     struct messages messages;
     int ret = chat->chat ? messages_parse(&messages, chat->doc, chat->chat, err) : -1;
@@ -754,6 +757,10 @@ static int add_chat(void *arg, const struct chatfile_chat *chat, struct err *err
         *err = chat->err;
     if (ret == 0)
         ret = messages_ids(to->form, &messages, &one.ids, &text, err);
+    if (ret == 0 && adapter && adapter->type != JSON_NULL)
+        ret = json_string(adapter)
+                  ? session_adapter(to->g->session, &one.adapter, adapter->text, err)
+                  : json_error(chat->doc, adapter, err, "adapter is no text");
     one.prompt = str_steal(&text);
     if (id) {
         json_print(&text, id);

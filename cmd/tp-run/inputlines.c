@@ -260,11 +260,27 @@ static void keep_settings(const struct inputs *in, struct input *one, const cJSO
         one->settings = xstrndup(line, len);
 }
 
-static int add_json(struct inputs *in, const struct session *s, const char *name,
-                    size_t number, const char *line, size_t len, bool *has_text,
-                    struct err *err)
+/* Sets *number to the adapter that the line ROOT chooses; 0: none. */
+static int read_adapter(const struct session *s, int *number, const char *name,
+                        const cJSON *root, struct err *err)
 {
-    cJSON *root = parse_line(name, line, len, err);
+    const cJSON *adapter = cJSON_GetObjectItemCaseSensitive(root, "adapter");
+    struct err cause = { 0 };
+
+    if (!adapter || cJSON_IsNull(adapter))
+        return 0;
+    if (!cJSON_IsString(adapter))
+        return err_set(err, ERR_INPUT, "%s: 'adapter' is no text", name);
+    return session_adapter(s, number, adapter->valuestring, &cause) < 0
+               ? err_set(err, cause.kind, "%s: %s", name, cause.text)
+               : 0;
+}
+
+/* Adds what ROOT, the line LINE[len], says. */
+static int add_root(struct inputs *in, const struct session *s, const char *name,
+                    size_t number, const cJSON *root, const char *line, size_t len,
+                    bool *has_text, struct err *err)
+{
     const cJSON *text = root, *ids = NULL, *source = NULL, *pair = NULL;
     const cJSON *choices = NULL;
     struct input one = { .name = xstrdup(name) };
@@ -285,22 +301,18 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
             source = cJSON_GetObjectItemCaseSensitive(root, "source_ids");
     }
     *has_text = cJSON_IsString(text) || cJSON_IsString(source);
-    if (!root)
-        ret = -1;
-    else if ((pair && !cJSON_IsString(pair)) || (choices && !cJSON_IsArray(choices)))
+    if ((pair && !cJSON_IsString(pair)) || (choices && !cJSON_IsArray(choices)))
         ret = err_set(err, ERR_INPUT, "%s: '%s' is no %s", name,
                       (cJSON_IsString(pair) || !pair ? choices : pair)->string,
                       cJSON_IsString(pair) || !pair ? "list" : "text");
     else if (in->continues && choices) {
         ret = add_continued(in, s, name, root, choices, number, err);
-        cJSON_Delete(root);
         inputs_drop(&one);
         return ret;
     } else if (ids)
         ret = add_numbers(s, &one.ids, ids, name, err);
     else if (cJSON_IsString(text) && cJSON_IsArray(choices)) {
         ret = add_choices(in, s, name, text->valuestring, choices, number, err);
-        cJSON_Delete(root);
         inputs_drop(&one);
         return ret;
     } else if (cJSON_IsString(text) && cJSON_IsString(pair))
@@ -328,8 +340,25 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     if (ret == 0 && cJSON_IsObject(root))
         ret = named_add_json(&one, s, root, err);
     keep_settings(in, &one, root, line, len);
-    cJSON_Delete(root);
     return inputs_add(in, &one, ret);
+}
+
+static int add_json(struct inputs *in, const struct session *s, const char *name,
+                    size_t number, const char *line, size_t len, bool *has_text,
+                    struct err *err)
+{
+    cJSON *root = parse_line(name, line, len, err);
+    size_t first = in->n;
+    int ret, adapter = 0;
+
+    *has_text = true;
+    ret = root ? read_adapter(s, &adapter, name, root, err) : -1;
+    if (ret == 0)
+        ret = add_root(in, s, name, number, root, line, len, has_text, err);
+    for (size_t i = first; i < in->n; i++)
+        in->v[i].adapter = adapter;
+    cJSON_Delete(root);
+    return ret;
 }
 
 /* The bytes of the value of "id" in the JSON object TEXT[len], in one line; NULL: there

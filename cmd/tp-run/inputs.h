@@ -14,6 +14,7 @@ struct input {
         size_t n;      /* rows */
     } named[FEEDS_MOST];
     size_t rows[ROWS_MOST]; /* of all its tokens, after inputs_use */
+    int adapter;            /* that its line chooses, as of a segment */
     size_t pair[2];         /* range of the second text of a pair in ids; or 0, 0 */
     size_t choices;         /* in the first of several inputs made from one line: their
                              * number; else 0 */

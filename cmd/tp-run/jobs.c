@@ -154,7 +154,9 @@ static int submit_input(struct jobs *s, struct active *a, size_t i, struct err *
 {
     const struct input *in = &a->r->inputs.v[i];
     struct text *t = &a->text[i];
-    struct scheduler_text plan = { .ids = in->ids.v, .n = in->ids.n };
+    struct scheduler_text plan = { .ids = in->ids.v,
+                                   .n = in->ids.n,
+                                   .adapter = a->r->adapter };
 
     *t = (struct text){
         .of = a, .choice = (int)i, .prompt = in->ids.n, .number = ++s->numbers
@@ -178,6 +180,7 @@ static int submit(struct jobs *s, struct active *a, size_t i, struct err *err)
                                        sampling_most(&r->how, s->context, prompt->n),
                                    .draw = &draw,
                                    .how = &t->choosing,
+                                   .adapter = r->adapter,
                                    .tells = r->asked.echo && r->how.likely >= 0,
                                    .tag = (uint64_t)(uintptr_t)t };
 

@@ -16,6 +16,7 @@
 /* What a job's .request points to. */
 struct serve_request {
     struct openai_request asked;
+    int adapter;        /* by whose name the model was asked for, or 0 */
     struct ids *prompt; /* [nprompts] */
     size_t nprompts;
     struct str *echo;      /* [nprompts]: texts that answers begin with; or NULL */

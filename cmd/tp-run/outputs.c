@@ -112,7 +112,9 @@ int outputs_run_inputs(struct scheduler *s, const struct session *session,
 {
     for (size_t i = 0; i < inputs->n; i++) {
         const struct input *in = &inputs->v[i];
-        struct scheduler_text text = { .ids = in->ids.v, .n = in->ids.n, .tag = i };
+        struct scheduler_text text = {
+            .ids = in->ids.v, .n = in->ids.n, .adapter = in->adapter, .tag = i
+        };
         uint64_t id;
 
         named_give(in, session, 0, text.input, text.rows);

@@ -346,9 +346,11 @@ static int submit_window(struct score *s, struct scheduler *to, size_t i,
 {
     const struct window *w = &s->window_of[i];
     const struct input *d = &s->inputs.v[w->document];
-    struct scheduler_text text = {
-        .ids = d->ids.v + w->at, .targets = d->ids.v + w->at + 1, .n = w->n, .tag = i
-    };
+    struct scheduler_text text = { .ids = d->ids.v + w->at,
+                                   .targets = d->ids.v + w->at + 1,
+                                   .n = w->n,
+                                   .adapter = d->adapter,
+                                   .tag = i };
     uint64_t id;
 
     named_give(d, s->session, w->at, text.input, text.rows);

@@ -22,6 +22,7 @@
 #include "cmd/tp-run/jobs.h"
 #include "cmd/tp-run/pooled.h"
 #include "lib/base/fs.h"
+#include "lib/run/adapter.h"
 #include "lib/run/serving.h"
 #include "lib/serve/address.h"
 
@@ -330,6 +331,11 @@ static int prepare(struct serve *v, struct err *err)
     struct endpoints *e = &v->endpoints;
     const char *given = getenv("SHARDUTILS_API_KEY");
 
+    if (adapter_find(s->checkpoint->adapter, v->name))
+        return err_set(err, ERR_USAGE,
+                       "--adapter: '%s' is the name of the model; --served-name gives "
+                       "it another",
+                       v->name);
     if (!s->tokenizer && s->no_tokenizer.kind)
         return err_set(err, s->no_tokenizer.kind, "%s", s->no_tokenizer.text);
     if (!s->tokenizer)

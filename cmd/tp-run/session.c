@@ -416,11 +416,11 @@ static int add_identity(struct str *all, const struct session *s, struct err *er
             str_addn(all, text, len);
         free(text);
     }
-    if (s->adapter) {
+    for (const struct adapter *a = c->adapter; a; a = adapter_next(a)) {
         uint64_t size;
-        const char *file = adapter_file(s->adapter, &size);
+        const char *file = adapter_file(a, &size);
 
-        str_add(all, adapter_config(s->adapter));
+        str_addf(all, "%.17g %s", adapter_weight(a), adapter_config(a));
         if (file && add_samples(all, file, size, err) < 0)
             ret = -1;
     }
@@ -454,24 +454,69 @@ static int compare_checkpoints(const struct session *s, struct err *err)
     return ret;
 }
 
-/* transformers applies an adapter beside a model without being asked. */
-static int check_adapter(struct session *s, struct err *err)
+static int add_adapter(struct session *s, const struct adapter_spec *spec,
+                       struct err *err)
+{
+    if (s->opt.trains &&
+        (s->checkpoint->adapter || spec->name || spec->weight < 1 || spec->weight > 1))
+        return err_set(err, ERR_USAGE,
+                       "--adapter: one adapter is trained, without a name or weight");
+    if (spec->name && s->opt.no_choice)
+        return err_set(err, ERR_USAGE,
+                       "--adapter: %s=: no text chooses an adapter here: give it "
+                       "without a name",
+                       spec->name);
+    if (adapter_open(s->checkpoint, spec, err) < 0)
+        return -1;
+    return launcher_is_front(&s->launcher) ? base_check(s->checkpoint, spec->dir, err)
+                                           : 0;
+}
+
+/* Opens the adapters that are asked for, or the one beside the model, which
+ * transformers applies, too. */
+static int add_adapters(struct session *s, struct err *err)
 {
     static const char name[] = "adapter_config.json";
+    const struct opt_list *asked = &s->opt.adapters;
+    struct adapter_spec spec = { .weight = 1 };
+    int ret = 0;
 
-    if (s->opt.no_adapter && s->opt.adapter)
+    if (s->opt.no_adapter && (asked->n || s->located))
         return err_set(err, ERR_USAGE, "--ignore-adapter and --adapter: one of them");
-    if (s->opt.adapter)
-        return adapter_open(&s->adapter, s->checkpoint, s->opt.adapter, err) < 0 ? -1
-               : launcher_is_front(&s->launcher)
-                   ? base_check(s->checkpoint, s->opt.adapter, err)
-                   : 0;
-    if (s->opt.no_adapter || !smallfile_has(s->checkpoint, name))
-        return 0;
-    return err_set(err, ERR_INPUT,
-                   "%s/%s: an adapter of this model, which is not applied unasked; "
-                   "--ignore-adapter runs the model without it",
-                   s->checkpoint->home, name);
+    if (s->located) {
+        spec.dir = s->located;
+        return add_adapter(s, &spec, err);
+    }
+    for (size_t i = 0; i < asked->n && ret == 0; i++) {
+        ret = adapter_spec_parse(&spec, asked->v[i], err);
+        if (ret == 0)
+            ret = add_adapter(s, &spec, err);
+        adapter_spec_clear(&spec);
+    }
+    if (ret < 0 || asked->n || s->opt.no_adapter || !smallfile_has(s->checkpoint, name))
+        return ret;
+    if (s->opt.trains)
+        return err_set(err, ERR_USAGE,
+                       "%s/%s: an adapter of this model: --adapter %s trains it, "
+                       "--ignore-adapter passes it over",
+                       s->checkpoint->home, name, s->checkpoint->home);
+    spec = (struct adapter_spec){ .dir = (char *)s->checkpoint->home, .weight = 1 };
+    ret = add_adapter(s, &spec, err);
+    if (ret == 0 && launcher_is_front(&s->launcher) && !s->opt.quiet)
+        cmd_warn(s->cmd,
+                 "%s/%s: the adapter beside the model is applied; --ignore-adapter "
+                 "runs the model without it",
+                 s->checkpoint->home, name);
+    return ret;
+}
+
+int session_adapter(const struct session *s, int *out, const char *name,
+                    struct err *err)
+{
+    *out = adapter_find(s->checkpoint->adapter, name);
+    return *out
+               ? 0
+               : err_set(err, ERR_INPUT, "no adapter is called '%s' (--adapter)", name);
 }
 
 /* Where *PATH is an adapter alone, it becomes the model that it belongs to: that of
@@ -491,10 +536,9 @@ static int find_base(struct session *s, const char **path, struct err *err)
                              : 0;
     }
     s->located = located;
-    if (s->opt.adapter || s->opt.no_adapter)
+    if (s->opt.adapters.n || s->opt.no_adapter)
         return err_set(err, ERR_USAGE, "--%s: %s is an adapter itself",
-                       s->opt.adapter ? "adapter" : "ignore-adapter", *path);
-    s->opt.adapter = located;
+                       s->opt.adapters.n ? "adapter" : "ignore-adapter", *path);
     if (!s->opt.base && base_find(&s->base, located, err) < 0)
         return -1;
     *path = s->opt.base ? s->opt.base : s->base;
@@ -521,7 +565,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
                        "%s: a single file has no config.json to run by; give the "
                        "directory of both",
                        path);
-    if (check_adapter(s, err) < 0)
+    if (add_adapters(s, err) < 0)
         return -1;
     if (!opt->quiet && launcher_is_front(&s->launcher))
         warn_source(s->cmd, s->checkpoint);
@@ -931,7 +975,8 @@ void session_close(struct session *s)
     tokenizer_free(s->tokenizer);
     ids_clear(&s->stop);
     free(s->devices);
-    adapter_close(s->adapter);
+    if (s->checkpoint)
+        adapter_close(s->checkpoint->adapter);
     checkpoint_close(s->checkpoint);
     free(s->located);
     free(s->base);

@@ -16,10 +16,10 @@
 /* Set by options. */
 struct session_options {
     struct mesh_options mesh;
-    const char *family, *config, *sp_mode, *launcher, *backend, *comm, *kv_dtype,
-        *adapter, *base;
-    const char *devices;  /* "0,2": of the backend; NULL: all */
-    int threads, timeout; /* timeout in seconds; 0: none */
+    const char *family, *config, *sp_mode, *launcher, *backend, *comm, *kv_dtype, *base;
+    struct opt_list adapters; /* [NAME=]DIR[@WEIGHT] */
+    const char *devices;      /* "0,2": of the backend; NULL: all */
+    int threads, timeout;     /* timeout in seconds; 0: none */
     bool json, quiet;
     uint64_t vocab;  /* tokens that the model shall have; 0: its own */
     bool vocab_zero; /* the new ones' rows are 0 */
@@ -31,6 +31,9 @@ struct session_options {
     bool share_gpu;  /* several ranks may use one GPU */
     bool unfused;    /* each operation of a program by itself */
     bool no_adapter; /* the model is run without the adapter beside it */
+    /* Set by commands: */
+    bool no_choice; /* texts cannot choose an adapter */
+    bool trains;    /* one adapter at most, which is trained */
 };
 
 /* The type in which products are computed. */
@@ -82,7 +85,7 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
         { OPT_STRING, '\0', "comm", &(o).comm, "HOW", NULL, NULL, NULL },              \
         { OPT_FLAG, '\0', "share-gpu", &(o).share_gpu, NULL, NULL, NULL, NULL },       \
         { OPT_INT, '\0', "rank-timeout", &(o).timeout, "SECONDS", NULL, NULL, NULL },  \
-        { OPT_STRING, '\0', "adapter", &(o).adapter, "DIR", NULL, NULL, NULL },        \
+        { OPT_LIST, '\0', "adapter", &(o).adapters, "DIR", NULL, NULL, NULL },         \
         { OPT_STRING, '\0', "base", &(o).base, "MODEL", NULL, NULL, NULL },            \
         { OPT_FLAG, '\0', "ignore-adapter", &(o).no_adapter, NULL, NULL, NULL, NULL }, \
         { OPT_FLAG, '\0', "unfused", &(o).unfused, NULL, NULL, NULL, NULL },           \
@@ -101,8 +104,7 @@ struct session {
     struct session_options opt;
     struct launcher launcher;
     struct checkpoint *checkpoint;
-    struct adapter *adapter; /* of --adapter, or the MODEL is one; or NULL */
-    char *located, *base;    /* the adapter that MODEL is, and its model; or NULL */
+    char *located, *base; /* the adapter that MODEL is, and its model; or NULL */
     struct mesh mesh;
     int local_ranks;               /* ranks on this machine */
     int *devices;                  /* of --devices */
@@ -123,6 +125,9 @@ struct session {
     bool replaces; /* bytes that are not UTF-8 become U+FFFD instead of an error */
 };
 
+/* Sets *out to the number of the adapters called NAME; ERR_INPUT: there are none. */
+MUST_CHECK int session_adapter(const struct session *s, int *out, const char *name,
+                               struct err *err);
 /* Opens the model at PATH.  Call session_close also after a failure. */
 MUST_CHECK int session_open(struct session *s, const struct cmd *cmd,
                             const struct session_options *opt, const char *path,

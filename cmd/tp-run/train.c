@@ -642,9 +642,10 @@ static int check_model(struct request *r, struct err *err)
     struct train_options *o = &r->t.o;
     const char *state = r->weights ? r->weights : r->fork;
     struct schedule schedule;
-    const char *training = s->adapter               ? adapter_training(s->adapter)
-                           : s->checkpoint->sharded ? s->checkpoint->manifest.training
-                                                    : NULL;
+    const struct checkpoint *c = s->checkpoint;
+    const char *training = c->adapter   ? adapter_training(c->adapter)
+                           : c->sharded ? c->manifest.training
+                                        : NULL;
 
     if (state && !training)
         return err_set(err, ERR_INPUT, "%s: has no state of a training", state);
@@ -702,7 +703,7 @@ static int set_adapter(struct train *t, struct err *err)
     char *rank, *base;
     int ret = 0;
 
-    if (!o->lora && !s->adapter) {
+    if (!o->lora && !s->checkpoint->adapter) {
         for (int i = S_ALPHA; i <= S_RSLORA; i++)
             if (t->setting[i].given)
                 return err_set(err, ERR_USAGE, "--%s: give --lora as well",
@@ -715,8 +716,8 @@ static int set_adapter(struct train *t, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--resize-vocab: not with an adapter, whose checkpoints have no "
                        "rows of the model");
-    if (s->adapter) {
-        adapter_train(s->adapter, s->checkpoint->model);
+    if (s->checkpoint->adapter) {
+        adapter_train(s->checkpoint->adapter, s->checkpoint->model);
         return 0;
     }
     rank = xstrndup(o->lora, n);
@@ -730,7 +731,7 @@ static int set_adapter(struct train *t, struct err *err)
         return -1;
     w.names = o->lora[n] ? o->lora + n + 1 : NULL;
     base = base_path_dup(s);
-    ret = adapter_make(&s->adapter, s->checkpoint, &w, base, err);
+    ret = adapter_make(s->checkpoint, &w, base, err);
     free(base);
     return ret;
 }
@@ -744,11 +745,11 @@ static int set_trained(struct train *t, struct err *err)
 
     if (set_adapter(t, err) < 0)
         return -1;
-    if (s->adapter && (o->freeze || o->only))
+    if (s->checkpoint->adapter && (o->freeze || o->only))
         return err_set(err, ERR_USAGE,
                        "--%s: an adapter alone is trained, and all else is frozen",
                        o->freeze ? "freeze" : "train-only");
-    if (s->adapter && s->opt.draw)
+    if (s->checkpoint->adapter && s->opt.draw)
         return err_set(err, ERR_USAGE,
                        "--init: an adapter needs a model that has been trained");
     if (o->frozen != WEIGHTS_STORED && o->deterministic && s->mesh.size[MESH_TP] > 1)
@@ -758,7 +759,7 @@ static int set_trained(struct train *t, struct err *err)
     if (o->freeze && o->only)
         return err_set(err, ERR_USAGE,
                        "--freeze and --train-only: one of them says what is trained");
-    if (s->adapter)
+    if (s->checkpoint->adapter)
         frozen_all(m);
     return (o->freeze && frozen_names(m, "--freeze", o->freeze, true, err) < 0) ||
                    (o->only && frozen_names(m, "--train-only", o->only, false, err) < 0)
@@ -1213,7 +1214,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "family", &opt.family, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "config", &opt.config, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "launcher", &opt.launcher, "WHO", NULL, NULL, NULL },
-        { OPT_STRING, '\0', "adapter", &opt.adapter, "DIR", NULL, NULL, NULL },
+        { OPT_LIST, '\0', "adapter", &opt.adapters, "DIR", NULL, NULL, NULL },
         { OPT_STRING, '\0', "base", &opt.base, "MODEL", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "ignore-adapter", &opt.no_adapter, NULL, NULL, NULL, NULL },
         { OPT_COUNT, '\0', "threads", &opt.threads, "N", NULL, NULL, NULL },
@@ -1240,6 +1241,7 @@ int train_main(const char *program, int argc, char **argv)
 
     train_settings_note(set, SETTINGS);
     operand = cmd_parse(&cmd, argc, argv);
+    opt.trains = true;
     r.t.command = command;
     r.t.setting = set;
     r.model = operand[0];

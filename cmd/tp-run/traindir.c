@@ -554,8 +554,8 @@ int train_files_note(struct train *t, struct err *err)
     uint64_t size;
     int ret = 0;
 
-    if (s->adapter)
-        file = adapter_file(s->adapter, &size);
+    if (c->adapter)
+        file = adapter_file(c->adapter, &size);
     if (file && add_weights(list, file, NULL, err) < 0)
         return -1;
     if (s->located) { /* the model is that of an adapter */

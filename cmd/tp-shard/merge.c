@@ -30,37 +30,36 @@ static int merge_codes(const struct cmd *cmd, struct checkpoint *ckpt,
 
 /* What is added to the weights. */
 struct merging {
-    struct adapter *adapter;
     struct adaptermerge *merge;
     char *located, *base; /* the adapter that CHECKPOINT is, and its model; or NULL */
 };
 
-static void close_adapter(struct merging *m)
+static void close_all(struct merging *m, struct checkpoint *c)
 {
+    if (c)
+        adapter_close(c->adapter);
+    checkpoint_close(c);
     adaptermerge_free(m->merge);
-    adapter_close(m->adapter);
     free(m->located);
     free(m->base);
 }
 
-/* Where *PATH is an adapter alone, it becomes *ADAPTER, and *PATH its model: BASE, or
+/* Where *PATH is an adapter alone, which *is becomes, *PATH becomes its model: BASE, or
  * the one that its config names. */
-static int find_model(struct merging *m, char **path, const char **adapter,
-                      const char *base, struct err *err)
+static int find_model(struct merging *m, bool *is, char **path,
+                      const struct opt_list *adapters, const char *base,
+                      struct err *err)
 {
-    bool is;
-
     if (checkpoint_find(*path, err) < 0 ||
         locate_model(&m->located, *path, true, err) < 0 ||
-        base_is_adapter(&is, m->located, err) < 0)
+        base_is_adapter(is, m->located, err) < 0)
         return -1;
-    if (!is && base)
+    if (!*is && base)
         return err_set(err, ERR_USAGE, "--base: %s is no adapter, but a model", *path);
-    if (!is)
+    if (!*is)
         return 0;
-    if (*adapter)
+    if (adapters->n)
         return err_set(err, ERR_USAGE, "--adapter: %s is an adapter itself", *path);
-    *adapter = m->located;
     if (base)
         m->base = xstrdup(base);
     else if (base_find(&m->base, m->located, err) < 0)
@@ -69,10 +68,23 @@ static int find_model(struct merging *m, char **path, const char **adapter,
     return 0;
 }
 
-static int open_adapter(struct merging *m, struct convert_change *change,
-                        struct checkpoint *c, const char *dir, const enum dtype *dtype,
+static int open_adapter(struct checkpoint *c, const struct adapter_spec *spec,
                         struct err *err)
 {
+    if (spec->name)
+        return err_set(err, ERR_USAGE, "--adapter: %s=: what is merged has no name",
+                       spec->name);
+    return adapter_open(c, spec, err) < 0 ? -1 : base_check(c, spec->dir, err);
+}
+
+/* Opens the adapter that CHECKPOINT is, or those of LIST. */
+static int open_adapters(struct merging *m, struct convert_change *change,
+                         struct checkpoint *c, const struct opt_list *list,
+                         const enum dtype *dtype, struct err *err)
+{
+    struct adapter_spec spec = { .weight = 1 };
+    int ret = 0;
+
     const char *method = c->model ? model_quantized(c->model) : NULL;
 
     if (!c->model)
@@ -87,10 +99,19 @@ static int open_adapter(struct merging *m, struct convert_change *change,
                        "--adapter: the weights of %s are quantized: give the type of "
                        "the sum (--dtype)",
                        c->path);
-    if (adapter_open(&m->adapter, c, dir, err) < 0 || base_check(c, dir, err) < 0)
-        return -1;
-    m->merge = adaptermerge_new(change, m->adapter, c);
-    return 0;
+    if (!list->n) {
+        spec.dir = m->located;
+        ret = open_adapter(c, &spec, err);
+    }
+    for (size_t i = 0; i < list->n && ret == 0; i++) {
+        ret = adapter_spec_parse(&spec, list->v[i], err);
+        if (ret == 0)
+            ret = open_adapter(c, &spec, err);
+        adapter_spec_clear(&spec);
+    }
+    if (ret == 0)
+        m->merge = adaptermerge_new(change, c);
+    return ret;
 }
 
 int merge_main(const char *program, int argc, char **argv)
@@ -98,7 +119,9 @@ int merge_main(const char *program, int argc, char **argv)
     static const char *const formats[] = { "dcp", NULL };
     static converter *const exports[] = { export_dcp };
     const char *dtype = NULL, *ranks = NULL;
-    const char *adapter = NULL, *base = NULL;
+    const char *base = NULL;
+    struct opt_list adapters = { 0 };
+    bool adapter = false;
     struct open_options from = { 0 };
     struct write_options w = { 0 };
     bool given = false;
@@ -109,7 +132,7 @@ int merge_main(const char *program, int argc, char **argv)
         CONFIG_OPTION(from.config),
         MASTERS_OPTION(from.masters),
         AVERAGE_OPTION(from.average),
-        { OPT_STRING, '\0', "adapter", &adapter, "DIR",
+        { OPT_LIST, '\0', "adapter", &adapters, "DIR",
           "add this adapter to the weights", NULL, NULL },
         { OPT_STRING, '\0', "base", &base, "MODEL", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
@@ -139,13 +162,14 @@ int merge_main(const char *program, int argc, char **argv)
 
     if (ranks_from_option(&opt, ranks, &err) < 0 ||
         dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
-        find_model(&m, &operand[0], &adapter, base, &err) < 0 ||
+        find_model(&m, &adapter, &operand[0], &adapters, base, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], &from, &err) < 0 ||
-        (adapter && open_adapter(&m, &change, ckpt, adapter, opt.dtype, &err) < 0)) {
-        close_adapter(&m);
-        checkpoint_close(ckpt);
+        ((adapter || adapters.n) &&
+         open_adapters(&m, &change, ckpt, &adapters, opt.dtype, &err) < 0)) {
+        close_all(&m, ckpt);
         return cmd_fail(&cmd, &err);
     }
+    adapter |= adapters.n > 0;
     opt.change = adapter ? &change : NULL;
     coded = ckpt->model && (model_in_blocks(ckpt->model) ||
                             (ckpt->sharded && model_code_bits(ckpt->model)));
@@ -162,7 +186,6 @@ int merge_main(const char *program, int argc, char **argv)
     else
         status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
                              &opt, &w);
-    close_adapter(&m);
-    checkpoint_close(ckpt);
+    close_all(&m, ckpt);
     return status;
 }

@@ -84,9 +84,9 @@ void cpu_mul(struct device *d, float *y, const float *x, const float *z, size_t 
 void cpu_mul_bf16(struct device *d, uint16_t *y, const float *x, const float *z,
                   size_t n);
 void cpu_scale(struct device *d, float *y, const float *x, double number, size_t n);
-/* y[t] = x[t] s[t]; y may be x */
+/* y[t] = x[t] s[t * stride]; y may be x */
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
-                  size_t rows, size_t cols);
+                  size_t stride, size_t rows, size_t cols);
 void cpu_softmax(struct device *d, float *y, const float *x, size_t rows, size_t cols);
 /* The top-k router (inst->route): the experts of each row by score, [rows][top]; BIAS
  * (or NULL) is added to the scores for the choice only.  And their weights. */

@@ -164,7 +164,8 @@ static int kernel_scale(struct device *d, const struct call *c, struct err *err)
 static int kernel_mul_rows(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
-    cpu_mul_rows(d, result(c), source(c, 0), source(c, 1), rows_of(&c->y), c->y.cols);
+    cpu_mul_rows(d, result(c), source(c, 0), source(c, 1) + c->inst->column,
+                 c->x[1].cols, rows_of(&c->y), c->y.cols);
     return 0;
 }
 

@@ -297,8 +297,8 @@ KERNEL(xielu)
 
 KERNEL(mul_rows)
 {
-    gpu_mul_rows(result(c), source(c, 0), source(c, 1), result_rows(c), c->y.cols,
-                 d->stream);
+    gpu_mul_rows(result(c), source(c, 0), source(c, 1) + c->inst->column, c->x[1].cols,
+                 result_rows(c), c->y.cols, d->stream);
     return launched(d, c, err);
 }
 

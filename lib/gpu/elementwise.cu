@@ -325,14 +325,14 @@ extern "C" void gpu_xielu(float *y, const float *x, struct matrix above,
                (uint32_t)cols);
 }
 
-/* y[t][k] = x[t][k] s[t] */
+/* y[t][k] = x[t][k] s[t * stride] */
 template <bool WIDE>
 static __global__ void mul_rows_kernel(float *y, const float *x, const float *s,
-                                       struct span rows, uint32_t cols)
+                                       uint64_t stride, struct span rows, uint32_t cols)
 {
     EACH_ROW(t, rows)
     {
-        float by = s[t];
+        float by = s[t * stride];
 
         EACH_QUAD(k, cols, y)
         {
@@ -345,17 +345,17 @@ static __global__ void mul_rows_kernel(float *y, const float *x, const float *s,
     }
 }
 
-extern "C" void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
-                             uint64_t cols, void *stream)
+extern "C" void gpu_mul_rows(float *y, const float *x, const float *s, uint64_t stride,
+                             struct span rows, uint64_t cols, void *stream)
 {
     dim3 grid = quad_grid(rows.most, cols);
 
     if (!rows.most || !cols)
         return;
     if (is_wide(y, cols) && is_wide(x, cols))
-        LAUNCH(mul_rows_kernel<true>, grid, GPU_THREADS, stream, y, x, s, rows,
+        LAUNCH(mul_rows_kernel<true>, grid, GPU_THREADS, stream, y, x, s, stride, rows,
                (uint32_t)cols);
     else
-        LAUNCH(mul_rows_kernel<false>, grid, GPU_THREADS, stream, y, x, s, rows,
+        LAUNCH(mul_rows_kernel<false>, grid, GPU_THREADS, stream, y, x, s, stride, rows,
                (uint32_t)cols);
 }

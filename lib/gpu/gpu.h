@@ -64,9 +64,9 @@ void gpu_add_vectors(float *y, const float *x, struct vectors w, struct span row
                      void *stream);
 void gpu_mul_vector(float *y, const float *x, struct matrix w, struct span rows,
                     void *stream);
-/* y[t] = x[t] s[t] */
-void gpu_mul_rows(float *y, const float *x, const float *s, struct span rows,
-                  uint64_t cols, void *stream);
+/* y[t] = x[t] s[t * stride] */
+void gpu_mul_rows(float *y, const float *x, const float *s, uint64_t stride,
+                  struct span rows, uint64_t cols, void *stream);
 /* y[t] = softmax of x[t] */
 void gpu_softmax(float *y, const float *x, struct span rows, uint64_t cols,
                  void *stream);

@@ -2,6 +2,7 @@
 #include "lib/model/feed.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +26,17 @@ static const struct model_feed plain[FEED_OWN] = {
 /* Words of "otherwise". */
 static const char *const fills[] = {
     [FILL_ZERO] = "zero",     [FILL_POSITION] = "position", [FILL_FIRST] = "first",
-    [FILL_BEFORE] = "before", [FILL_AFTER] = "after",       [FILL_ALIKE] = "alike",
-    [FILL_ALIKE + 1] = NULL
+    [FILL_BEFORE] = "before", [FILL_AFTER] = "after",       [FILL_CHOSEN] = "",
+    [FILL_ALIKE] = "alike",   [FILL_ALIKE + 1] = NULL
+};
+
+/* The inputs of a text that chooses an adapter. */
+static const struct model_feed choices[] = {
+    { .name = "adapters", .rows = "tokens", .dtype = DTYPE_F32, .fill = FILL_CHOSEN },
+    { .name = "source_adapters",
+      .rows = "source",
+      .dtype = DTYPE_F32,
+      .fill = FILL_CHOSEN },
 };
 
 const struct model_feed *model_feeds(const struct model *m, int *n)
@@ -147,7 +157,8 @@ static int read_fill(struct model *m, struct model_feed *f,
         return -1;
     while (fills[fill] && !(v.kind == EXPR_WORD && expr_word_is(&v, fills[fill])))
         fill++;
-    if (!fills[fill] || f->dtype != DTYPE_I32 || f->axis.size != 1)
+    if (!fills[fill] || fill == FILL_CHOSEN || f->dtype != DTYPE_I32 ||
+        f->axis.size != 1)
         return family_error(e->doc, j, 0, err,
                             "expected how a column of whole numbers is filled");
     f->fill = (enum feed_fill)fill;
@@ -263,5 +274,40 @@ int feeds_make(struct model *m, struct err *err)
     m->state->feed[FEED_TOKEN_TYPES].given =
         m->state->feed[FEED_TOKEN_TYPES].below ||
         family_get(t, plain[FEED_TOKEN_TYPES].name);
+    return 0;
+}
+
+int feeds_choice(const struct model *m, const char *rows)
+{
+    for (int i = FEED_OWN; i < m->state->nfeeds; i++)
+        if (m->state->feed[i].fill == FILL_CHOSEN &&
+            !strcmp(m->state->feed[i].rows, rows))
+            return i;
+    return -1;
+}
+
+int feeds_offer(struct model *m, int n, struct err *err)
+{
+    struct axis axis;
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", n);
+    for (size_t k = 0; k < sizeof(choices) / sizeof(*choices); k++) {
+        int i = feeds_choice(m, choices[k].rows);
+
+        if (i < 0 && m->state->nfeeds == FEEDS_MOST)
+            return err_set(err, ERR_NO,
+                           "family %s has %d inputs: none is left by which a text "
+                           "chooses an adapter",
+                           m->family, FEEDS_MOST);
+        if (axis_parse(&axis, text, &m->scope, err) < 0)
+            return -1;
+        if (i < 0) {
+            i = m->state->nfeeds++;
+            m->state->feed[i] = choices[k];
+        } else
+            axis_clear(&m->state->feed[i].axis);
+        m->state->feed[i].axis = axis;
+    }
     return 0;
 }

@@ -31,6 +31,7 @@ enum feed_fill {
     FILL_FIRST,    /* 1 for the first token, 0 for the others */
     FILL_BEFORE,   /* 1 for tokens before the first one with the id .separator */
     FILL_AFTER,    /* 1 for tokens beyond the one that follows it */
+    FILL_CHOSEN,   /* 1 in the column of the adapter that the text chooses, else 0 */
     FILL_ALIKE     /* place of a token among those that have, in the input .of, the same
                       numbers in the columns .column: the distance from the first */
 };
@@ -57,6 +58,12 @@ int model_feed_find(const struct model *m, const char *name, size_t len);
 
 /* Has any built-in family an input called NAME? */
 bool feeds_any_has(const char *name);
+
+/* Adds the inputs by which a text chooses one of N adapters, of the tokens and of the
+ * source, or gives them N columns.  ERR_NO: M has too many inputs. */
+MUST_CHECK int feeds_offer(struct model *m, int n, struct err *err);
+/* The input of these for the rows called ROWS; -1: there is none. */
+int feeds_choice(const struct model *m, const char *rows);
 
 /* For model.c: makes the list, which feeds_clear releases. */
 MUST_CHECK int feeds_make(struct model *m, struct err *err);

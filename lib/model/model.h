@@ -50,7 +50,8 @@ struct model_adapter {
     bool turned;      /* which is [in][out] */
     struct axis rank; /* sharded by no mesh */
     double scale;
-    bool trained;   /* training changes A and B */
+    int chosen;   /* from 1: of texts that choose it by this number alone; 0: of all */
+    bool trained; /* training changes A and B */
     double dropout; /* and drops elements of what A reads at this rate */
 };
 

@@ -9,19 +9,22 @@
  *   replicated replicated        replicated   replicated      replicated
  *
  * So an adapter costs no collective: its sum over ranks is y's own.  A program with a
- * derivative drops elements of x before A, if the adapter asks for it. */
+ * derivative drops elements of x before A, if the adapter asks for it.  The rows u of
+ * texts that do not choose the adapter become 0, where texts choose. */
 #include "lib/program/pass.h"
 
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/model/feed.h"
 
 struct adapting {
     struct builder *b;
     const struct inst *old;
-    int *now;         /* [nvalues before]: the value to read instead */
-    int (*weight)[2]; /* [nadapters]: A and B in p->weight, plus 1; 0: not yet */
+    int *now;              /* [nvalues before]: the value to read instead */
+    int (*weight)[2];      /* [nadapters]: A and B in p->weight, plus 1; 0: not yet */
+    int choice[ROWS_MOST]; /* what the texts of these rows choose, plus 1; 0: not yet */
 };
 
 static void append(struct adapting *a, const struct inst *inst)
@@ -55,7 +58,8 @@ static int weight_of(struct adapting *a, size_t i, bool up)
     return a->weight[i][up] - 1;
 }
 
-/* Emits OP of X with the columns COL, placed as PLACE, beside the product INST. */
+/* Emits OP of X, or of nothing if that is -1, with the columns COL, placed as PLACE,
+ * beside the product INST. */
 static struct inst *emit(struct adapting *a, enum op op, const struct inst *inst, int x,
                          const struct axis *col, enum place place)
 {
@@ -63,7 +67,8 @@ static struct inst *emit(struct adapting *a, enum op op, const struct inst *inst
     struct value like = p->value[inst->dst], *v;
     struct inst *made = build_emit(a->b, op, col, place, like.rows);
 
-    made->src[made->nsrc++] = x;
+    if (x >= 0)
+        made->src[made->nsrc++] = x;
     made->line = inst->line;
     v = &p->value[made->dst];
     v->section = like.section;
@@ -103,28 +108,77 @@ static int drop(struct adapting *a, const struct inst *inst, size_t i, int x)
     return made->dst;
 }
 
-/* Appends adapter I of the product INST, whose result is Y so far; returns the sum. */
+/* What the texts of the rows ROWS choose, [rows][adapters]: 1 in the column of one.
+ * Made beside the product INST; -1: *err is set. */
+static int choice_of(struct adapting *a, const struct inst *inst, int rows)
+{
+    struct builder *b = a->b;
+    struct program *p = b->p;
+    const char *name = p->rows.v[rows].name;
+    struct inst *made;
+    struct axis col; /* the types move */
+    int from;
+
+    if (a->choice[rows])
+        return a->choice[rows] - 1;
+    if (rows == ROWS_WANTED || rows == ROWS_ONE) {
+        from = choice_of(a, inst, ROWS_TOKENS);
+        if (from < 0)
+            return -1;
+        axis_copy(&col, &b->type[from].col);
+        made = emit(a, rows == ROWS_ONE ? OP_FIRST : OP_TAKE, inst, from, &col,
+                    PLACE_WHOLE);
+        axis_clear(&col);
+        p->value[made->dst].rows = rows;
+        a->choice[rows] = build_shared_rows(b, made->dst) + 1;
+        return a->choice[rows] - 1;
+    }
+    from = feeds_choice(b->m, name);
+    if (from < 0)
+        return err_set(b->err, ERR_NO,
+                       "tensor %s: its product is of %s, for which no text chooses an "
+                       "adapter: give this one without a name",
+                       b->m->tensor[p->weight[inst->weight].tensor].name, name);
+    made = emit(a, OP_INPUT, inst, -1, &p->input[from].feed->axis, PLACE_WHOLE);
+    made->input = from;
+    p->value[made->dst].rows = rows;
+    a->choice[rows] = made->dst + 1;
+    return made->dst;
+}
+
+/* Appends adapter I of the product INST, whose result is Y so far; returns the sum, or
+ * -1. */
 static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
 {
     struct program *p = a->b->p;
     enum place place = p->value[inst->dst].place;
     bool cut = place == PLACE_CUT;
     struct axis col; /* the types move */
+    const struct model_adapter *own = &a->b->m->adapter[i];
     struct inst *made;
     int u, w = weight_of(a, i, false);
+    int chosen = own->chosen ? choice_of(a, inst, p->value[inst->dst].rows) : 0;
 
-    made = emit(a, OP_LINEAR, inst, drop(a, inst, i, inst->src[0]),
-                &a->b->m->adapter[i].rank, cut ? PLACE_WHOLE : place);
+    if (chosen < 0)
+        return -1;
+    made = emit(a, OP_LINEAR, inst, drop(a, inst, i, inst->src[0]), &own->rank,
+                cut ? PLACE_WHOLE : place);
     made->weight = w;
     made->tree = inst->tree; /* it sums over the same columns */
     u = made->dst;
+    if (own->chosen) {
+        made = emit(a, OP_MUL_ROWS, inst, u, &own->rank, cut ? PLACE_WHOLE : place);
+        made->src[made->nsrc++] = chosen;
+        made->column = (uint64_t)own->chosen - 1;
+        u = made->dst;
+    }
     axis_copy(&col, &a->b->type[inst->dst].col);
     w = weight_of(a, i, true);
     made = emit(a, OP_LINEAR, inst, u, &col, place);
     made->weight = w;
     u = made->dst;
     made = emit(a, OP_SCALE, inst, u, &col, place);
-    made->scalar = a->b->m->adapter[i].scale;
+    made->scalar = own->scale;
     u = made->dst;
     made = emit(a, OP_ADD, inst, y, &col, place);
     made->src[made->nsrc++] = u;
@@ -152,6 +206,8 @@ static int adapt(struct adapting *a, const struct inst *inst)
                            "that no tree fixes: --deterministic is not possible",
                            m->tensor[tensor].name);
         y = add_one(a, inst, i, y);
+        if (y < 0)
+            return -1;
     }
     if (y != inst->dst) {
         p->value[y].name = p->value[inst->dst].name;

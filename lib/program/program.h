@@ -122,7 +122,8 @@ struct inst {
              * padding token's; UINT64_MAX: none */
             uint64_t padding;
         } embedding;
-        double scalar; /* OP_SCALE, OP_SOFTCAP */
+        double scalar;   /* OP_SCALE, OP_SOFTCAP */
+        uint64_t column; /* OP_MUL_ROWS: the column of the second source */
         struct {
             double most, least;
         } clip;

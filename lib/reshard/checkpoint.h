@@ -42,7 +42,7 @@ struct checkpoint {
     struct grown
         *grown; /* private: rows that the files do not have (grow.h), or NULL */
     struct checkpoint_files *files; /* private: the open files */
-    const struct adapter *adapter;  /* the adapters of .model (run/adapter.h), borrowed;
+    struct adapter *adapter;        /* the adapters of .model (run/adapter.h), borrowed;
                                      * NULL: it has none */
 };
 

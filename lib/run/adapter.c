@@ -1,6 +1,7 @@
 /* adapter - low-rank adapters of a model, as PEFT writes them */
 #include "lib/run/adapter.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,12 +15,17 @@
 #include "lib/ckpt/safetensors.h"
 #include "lib/model/expr.h"
 #include "lib/model/family.h"
+#include "lib/model/feed.h"
 #include "lib/program/packable.h"
 
 static const char PREFIX[] = "base_model.model.";
 static const char *const sides[2] = { ".lora_A.weight", ".lora_B.weight" };
 
 struct adapter {
+    struct adapter *next;
+    char *name; /* or NULL */
+    int chosen; /* as in struct model_adapter */
+    double weight;
     struct adapter_config config; /* of a new one: .text alone */
     char *dir, *path;             /* and of the weights; NULL: it is new, */
     struct manifest manifest;     /* of a checkpoint of tp-run train; else empty */
@@ -33,6 +39,46 @@ struct adapter {
     } * pair;                         /* [n] */
     size_t n;
 };
+
+/* ---- what a command line says ---- */
+
+int adapter_spec_parse(struct adapter_spec *out, const char *text, struct err *err)
+{
+    const char *sign = strchr(text, '='), *at;
+    bool found;
+    char *end;
+
+    *out = (struct adapter_spec){ .weight = 1 };
+    if (fs_find(&found, text, err) < 0)
+        return -1;
+    if (!found && sign && sign - text == (ptrdiff_t)strcspn(text, "/@=")) {
+        if (sign == text)
+            return err_set(err, ERR_USAGE, "--adapter: %s: expected a name before '='",
+                           text);
+        out->name = xstrndup(text, (size_t)(sign - text));
+        text = sign + 1;
+        if (fs_find(&found, text, err) < 0)
+            return -1;
+    }
+    at = found ? NULL : strrchr(text, '@');
+    if (at) {
+        out->weight = strtod(at + 1, &end);
+        if (end == at + 1 || *end || !isfinite(out->weight))
+            return err_set(err, ERR_USAGE,
+                           "--adapter: '%s' is no weight: expected "
+                           "[NAME=]DIR[@WEIGHT]",
+                           at + 1);
+    }
+    out->dir = at ? xstrndup(text, (size_t)(at - text)) : xstrdup(text);
+    return 0;
+}
+
+void adapter_spec_clear(struct adapter_spec *s)
+{
+    free(s->dir);
+    free(s->name);
+    *s = (struct adapter_spec){ 0 };
+}
 
 /* ---- the tensors ---- */
 
@@ -126,9 +172,12 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
     if (ret == 0)
         ret = adapter_config_scale(&scale, &a->config, module, rank, err);
     free(module);
+    if (ret == 0 && !(fabs(scale * a->weight) <= (double)FLT_MAX))
+        ret = err_set(err, ERR_INPUT, "%s: lora_alpha times @%g is more than f32 holds",
+                      a->path, a->weight);
     if (ret < 0)
         return -1;
-    model_adapt(m, t, turned, rank, scale);
+    model_adapt(m, t, turned, rank, scale * a->weight)->chosen = a->chosen;
     a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
     a->pair[a->n++] = (struct pair){ { tensor, up } };
     return 0;
@@ -189,8 +238,35 @@ static int open_files(struct adapter *a, const char *dir, struct err *err)
     return ret;
 }
 
-int adapter_open(struct adapter **out, struct checkpoint *c, const char *dir,
-                 struct err *err)
+/* Appends A to those of C. */
+static void join(struct checkpoint *c, struct adapter *a)
+{
+    struct adapter **end = &c->adapter;
+
+    while (*end)
+        end = &(*end)->next;
+    *end = a;
+}
+
+/* Gives A the number of its name, a new one where C's adapters have it not. */
+static int take_name(struct adapter *a, struct checkpoint *c, const char *name,
+                     struct err *err)
+{
+    int n = 0;
+
+    if (!name)
+        return 0;
+    a->name = xstrdup(name);
+    a->chosen = adapter_find(c->adapter, name);
+    if (a->chosen)
+        return 0;
+    while (adapter_name(c->adapter, n + 1))
+        n++;
+    a->chosen = n + 1;
+    return feeds_offer(c->model, a->chosen, err);
+}
+
+int adapter_open(struct checkpoint *c, const struct adapter_spec *spec, struct err *err)
 {
     struct adapter *a = xcalloc(1, sizeof(*a));
     enum packable *how = NULL;
@@ -198,12 +274,13 @@ int adapter_open(struct adapter **out, struct checkpoint *c, const char *dir,
 
     a->fd = -1;
     a->first = c->model->nadapters;
-    if (open_files(a, dir, err) < 0)
+    a->weight = spec->weight;
+    if (open_files(a, spec->dir, err) < 0 || take_name(a, c, spec->name, err) < 0)
         goto out;
     how = packable_new(c->model, err);
     if (!how || add_all(a, c->model, how, err) < 0)
         goto out;
-    c->adapter = *out = a;
+    join(c, a);
     ret = 0;
 out:
     free(how);
@@ -216,6 +293,7 @@ void adapter_close(struct adapter *a)
 {
     if (!a)
         return;
+    adapter_close(a->next);
     if (a->opened)
         safetensors_clear(&a->stored);
     if (a->fd >= 0)
@@ -225,7 +303,34 @@ void adapter_close(struct adapter *a)
     manifest_clear(&a->manifest);
     free(a->dir);
     free(a->path);
+    free(a->name);
     free(a);
+}
+
+double adapter_weight(const struct adapter *a)
+{
+    return a->weight;
+}
+
+const struct adapter *adapter_next(const struct adapter *a)
+{
+    return a->next;
+}
+
+int adapter_find(const struct adapter *a, const char *name)
+{
+    for (; a; a = a->next)
+        if (a->name && !strcmp(a->name, name))
+            return a->chosen;
+    return 0;
+}
+
+const char *adapter_name(const struct adapter *a, int i)
+{
+    for (; a; a = a->next)
+        if (a->name && a->chosen == i)
+            return a->name;
+    return NULL;
 }
 
 const char *adapter_config(const struct adapter *a)
@@ -388,6 +493,7 @@ static int make(struct adapter *a, struct model *m, const struct adapter_wish *w
     int ret = -1;
 
     a->fd = -1;
+    a->weight = 1;
     a->seed = w->seed;
     a->first = m->nadapters;
     if (find_names(&list, w, m, err) < 0)
@@ -400,8 +506,8 @@ static int make(struct adapter *a, struct model *m, const struct adapter_wish *w
     return ret;
 }
 
-int adapter_make(struct adapter **out, struct checkpoint *c,
-                 const struct adapter_wish *w, const char *base, struct err *err)
+int adapter_make(struct checkpoint *c, const struct adapter_wish *w, const char *base,
+                 struct err *err)
 {
     struct adapter *a = xcalloc(1, sizeof(*a));
 
@@ -409,7 +515,7 @@ int adapter_make(struct adapter **out, struct checkpoint *c,
         adapter_close(a);
         return -1;
     }
-    c->adapter = *out = a;
+    join(c, a);
     return 0;
 }
 
@@ -451,14 +557,26 @@ char *adapter_tensor_dup(const struct model *m, size_t i, bool up)
 
 /* ---- a rank's shards ---- */
 
-static const struct tensor *tensor_of(const struct adapter *a, const struct weight *w)
+/* The one of A and those after it that has adapter I of the model. */
+static const struct adapter *owner(const struct adapter *a, size_t i)
 {
-    return a->pair[(size_t)w->adapter - 1 - a->first].side[w->up];
+    while (i >= a->first + a->n)
+        a = a->next;
+    return a;
+}
+
+/* NULL: it is new. */
+static const struct tensor *tensor_of(const struct adapter *a, size_t i, bool up)
+{
+    return a->pair[i - a->first].side[up];
 }
 
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w)
 {
-    return a->opened ? tensor_of(a, w)->dtype : DTYPE_F32;
+    size_t i = (size_t)w->adapter - 1;
+    const struct tensor *t = tensor_of(owner(a, i), i, w->up);
+
+    return t ? t->dtype : DTYPE_F32;
 }
 
 /* Refuses a number of ROW, row I of T, that is NaN or infinite. */
@@ -478,11 +596,12 @@ static int check_finite(const struct adapter *a, const struct tensor *t, uint64_
 
 int adapter_read(const struct adapter *a, size_t i, bool up, float *to, struct err *err)
 {
-    const struct tensor *t = a->pair[i - a->first].side[up];
+    const struct tensor *t = tensor_of(owner(a, i), i, up);
     uint64_t cols = t->shape[1], bytes = cols * (uint64_t)dtype_bits(t->dtype) / 8;
     void *row = mem_alloc(bytes + 1, t->name, err);
     int ret = row ? 0 : -1;
 
+    a = owner(a, i);
     for (uint64_t k = 0; k < t->shape[0] && ret == 0; k++) {
         ret = fs_pread(a->fd, row, (size_t)bytes, t->offset + k * bytes, a->path, err);
         if (ret == 0)
@@ -527,7 +646,7 @@ static int read_row(const struct adapter *a, const struct program *p,
                     const struct weight *w, uint64_t i, void *row, uint64_t cols,
                     struct err *err)
 {
-    const struct tensor *t = tensor_of(a, w);
+    const struct tensor *t = tensor_of(a, (size_t)w->adapter - 1, w->up);
     uint64_t bytes;
 
     if (!t) {
@@ -550,6 +669,7 @@ int adapter_load(const struct adapter *a, const struct program *p,
     char *row = NULL, *at = to;
     int ret = -1;
 
+    a = owner(a, (size_t)w->adapter - 1);
     model_adapter_axes(p->model, (size_t)w->adapter - 1, w->up, axis);
     cols = (size_t)axis[1]->size;
     for (int k = 0; k < 2; k++)

@@ -14,19 +14,39 @@
 
 struct adapter;
 
-/* Reads DIR, adds its adapters to C's model (model_adapt), and sets C->adapter.  Call
- * it before a program is built.  ERR_INPUT names file and cause; ERR_NO: a setting, or
- * an adapter of something else than a plain product.  Close it after C's last use. */
-MUST_CHECK int adapter_open(struct adapter **out, struct checkpoint *c, const char *dir,
+/* "[NAME=]DIR[@WEIGHT]" */
+struct adapter_spec {
+    char *dir;
+    char *name; /* of texts that choose it; adapters of one name are summed.  NULL: it
+                 * acts on all texts */
+    double weight; /* factor of what it adds */
+};
+/* Reads TEXT, which is a directory itself if there is one of that name.  ERR_USAGE. */
+MUST_CHECK int adapter_spec_parse(struct adapter_spec *out, const char *text,
+                                  struct err *err);
+void adapter_spec_clear(struct adapter_spec *s);
+
+/* Reads SPEC's directory, adds its adapters to C's model (model_adapt), and itself to
+ * those of C->adapter.  Call it before a program is built.  ERR_INPUT names file and
+ * cause; ERR_NO: a setting, or an adapter of something else than a plain product.
+ * Close C->adapter, the first one, after C's last use. */
+MUST_CHECK int adapter_open(struct checkpoint *c, const struct adapter_spec *spec,
                             struct err *err);
-/* The same of a new adapter W, which is trained; BASE is the model's path for its
+double adapter_weight(const struct adapter *a);
+/* The one that was opened after A, or NULL. */
+const struct adapter *adapter_next(const struct adapter *a);
+/* The number by which a text chooses the adapters called NAME, of A and those after it;
+ * 0: there are none.  The name of number I; NULL: there are fewer. */
+int adapter_find(const struct adapter *a, const char *name);
+const char *adapter_name(const struct adapter *a, int i);
+/* A new adapter W, which is trained; BASE is the model's path for its
  * config.  ERR_USAGE: names that the model has not. */
-MUST_CHECK int adapter_make(struct adapter **out, struct checkpoint *c,
-                            const struct adapter_wish *w, const char *base,
-                            struct err *err);
+MUST_CHECK int adapter_make(struct checkpoint *c, const struct adapter_wish *w,
+                            const char *base, struct err *err);
 /* The same for predictions: adds W's adapters to M, without numbers. */
 MUST_CHECK int adapter_foretell(struct model *m, const struct adapter_wish *w,
                                 struct err *err);
+/* A, and those after it. */
 void adapter_close(struct adapter *a);
 /* Marks A's matrices in M as trained, with the dropout that its config says. */
 void adapter_train(const struct adapter *a, struct model *m);
@@ -40,6 +60,8 @@ char *adapter_tensor_dup(const struct model *m, size_t i, bool up);
  * NULL of a new one.  Borrowed. */
 const char *adapter_config(const struct adapter *a);
 const char *adapter_file(const struct adapter *a, uint64_t *size);
+
+/* Of A or of those after it: */
 
 /* The stored type of weight W, which has .adapter. */
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w);

@@ -63,11 +63,11 @@ static int check_settings(const struct adapter_config *a, struct err *err)
     const struct json *root = a->doc.root, *type = json_get(root, "peft_type");
     const struct json *rs = json_get(root, "use_rslora");
 
-    if (root->type != JSON_OBJECT)
-        return json_error(&a->doc, root, err, "not an adapter's config");
-    if (!type || !json_string(type) || strcmp(type->text, "LORA") != 0)
+    if (root->type != JSON_OBJECT || !type)
+        return json_error(&a->doc, root, err, "not an adapter's config: no peft_type");
+    if (!json_string(type) || strcmp(type->text, "LORA") != 0)
         return err_set(err, ERR_NO, "%s: peft_type %s: only LORA is read", a->path,
-                       type && json_string(type) ? type->text : "is not given");
+                       json_string(type) ? type->text : "is no text");
     if (rs && rs->type != JSON_TRUE && rs->type != JSON_FALSE && rs->type != JSON_NULL)
         return json_error(&a->doc, rs, err, "use_rslora is neither true nor false");
     for (const struct json *j = root->first; j; j = j->next) {

@@ -1,6 +1,7 @@
-/* adaptermerge - adds an adapter to weights while they are copied */
+/* adaptermerge - adds adapters to weights while they are copied */
 #include "lib/run/adaptermerge.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,27 +10,18 @@
 #include "lib/base/str.h"
 
 struct adaptermerge {
-    const struct adapter *a;
     const struct checkpoint *c;
     char *identity;
-    char *name;                /* the weight whose matrices are here; NULL: none */
-    long at;                   /* its adapter; -1: it has none */
-    uint64_t rows, cols, rank; /* of the weight as it is stored */
-    float *left, *right;       /* [rows][rank], [rank][cols]: their product is added */
-    double *sum;               /* [cols] */
+    char *name;          /* the weight whose matrices are here; NULL: none */
+    uint64_t rows, cols; /* of it as it is stored */
+    struct term {
+        double scale;
+        uint64_t rank;
+        float *left, *right; /* [rows][rank], [rank][cols]: their product is added */
+    } * term;                /* [n]: of its adapters */
+    size_t n;
+    double *sum; /* [2][cols] */
 };
-
-/* The adapter of the weight NAME, or -1. */
-static long find(const struct adaptermerge *m, const char *name)
-{
-    const struct model *model = m->c->model;
-    long t = model_find(model, name);
-
-    for (size_t i = 0; t >= 0 && i < model->nadapters; i++)
-        if (model->adapter[i].tensor == (size_t)t)
-            return (long)i;
-    return -1;
-}
 
 /* TO[cols][rows] = FROM[rows][cols] */
 static void transpose(float *to, const float *from, uint64_t rows, uint64_t cols)
@@ -41,12 +33,16 @@ static void transpose(float *to, const float *from, uint64_t rows, uint64_t cols
 
 static void forget(struct adaptermerge *m)
 {
+    for (size_t i = 0; i < m->n; i++) {
+        free(m->term[i].left);
+        free(m->term[i].right);
+    }
+    free(m->term);
     free(m->name);
-    free(m->left);
-    free(m->right);
     free(m->sum);
+    m->term = NULL;
+    m->n = 0;
     m->name = NULL;
-    m->left = m->right = NULL;
     m->sum = NULL;
 }
 
@@ -55,37 +51,60 @@ static int read_matrices(struct adaptermerge *m, size_t i, struct err *err)
 {
     const struct model_adapter *it = &m->c->model->adapter[i];
     const struct model_tensor *t = &m->c->model->tensor[it->tensor];
+    const struct adapter *a = m->c->adapter;
     uint64_t rank = it->rank.size, n;
+    struct term *term;
     float *turned;
+    int ret = -1;
 
-    m->rows = t->axis[0]->size;
-    m->cols = t->axis[1]->size;
-    m->rank = rank;
-    m->left = mem_alloc(m->rows * rank * sizeof(float), t->name, err);
-    m->right = m->left ? mem_alloc(m->cols * rank * sizeof(float), t->name, err) : NULL;
-    m->sum = m->right ? mem_alloc(m->cols * sizeof(double), t->name, err) : NULL;
-    if (!m->sum)
+    m->term = xrealloc(m->term, (m->n + 1) * sizeof(*m->term));
+    term = &m->term[m->n++];
+    *term = (struct term){ .scale = it->scale, .rank = rank };
+    term->left = mem_alloc(m->rows * rank * sizeof(float), t->name, err);
+    term->right =
+        term->left ? mem_alloc(m->cols * rank * sizeof(float), t->name, err) : NULL;
+    if (!term->right)
         return -1;
     if (!it->turned) /* [out][in] = B [out][rank] A [rank][in] */
-        return adapter_read(m->a, i, true, m->left, err) < 0 ||
-                       adapter_read(m->a, i, false, m->right, err) < 0
+        return adapter_read(a, i, true, term->left, err) < 0 ||
+                       adapter_read(a, i, false, term->right, err) < 0
                    ? -1
                    : 0;
     n = m->rows > m->cols ? m->rows : m->cols;
     turned = mem_alloc(n * rank * sizeof(float), t->name, err);
     if (!turned)
         return -1;
-    if (adapter_read(m->a, i, false, turned, err) < 0) {
-        free(turned);
-        return -1;
-    }
-    transpose(m->left, turned, rank, m->rows);
-    if (adapter_read(m->a, i, true, turned, err) < 0) {
-        free(turned);
-        return -1;
-    }
-    transpose(m->right, turned, m->cols, rank);
+    if (adapter_read(a, i, false, turned, err) < 0)
+        goto out;
+    transpose(term->left, turned, rank, m->rows);
+    if (adapter_read(a, i, true, turned, err) < 0)
+        goto out;
+    transpose(term->right, turned, m->cols, rank);
+    ret = 0;
+out:
     free(turned);
+    return ret;
+}
+
+/* Reads the matrices of all adapters of the weight NAME. */
+static int read_all(struct adaptermerge *m, const char *name, struct err *err)
+{
+    const struct model *model = m->c->model;
+    long t = model_find(model, name);
+
+    forget(m);
+    for (size_t i = 0; t >= 0 && i < model->nadapters; i++) {
+        if (model->adapter[i].tensor != (size_t)t)
+            continue;
+        m->rows = model->tensor[t].axis[0]->size;
+        m->cols = model->tensor[t].axis[1]->size;
+        if (read_matrices(m, i, err) < 0)
+            return -1;
+    }
+    m->sum = m->n ? mem_alloc(2 * m->cols * sizeof(double), name, err) : NULL;
+    if (m->n && !m->sum)
+        return -1;
+    m->name = xstrdup(name);
     return 0;
 }
 
@@ -104,20 +123,25 @@ static void put(enum dtype type, void *buf, uint64_t i, double x)
 static void add_row(struct adaptermerge *m, uint64_t row, uint64_t col, uint64_t n,
                     enum dtype type, void *buf)
 {
-    double scale = m->c->model->adapter[m->at].scale;
-    double *sum = m->sum;
+    double *all = m->sum, *sum = m->sum + m->cols;
 
     for (uint64_t k = 0; k < n; k++)
-        sum[k] = 0;
-    for (uint64_t j = 0; j < m->rank; j++) {
-        double x = (double)m->left[row * m->rank + j];
-        const float *right = m->right + j * m->cols + col;
-
+        all[k] = 0;
+    for (const struct term *t = m->term; t < m->term + m->n; t++) {
         for (uint64_t k = 0; k < n; k++)
-            sum[k] += x * (double)right[k];
+            sum[k] = 0;
+        for (uint64_t j = 0; j < t->rank; j++) {
+            double x = (double)t->left[row * t->rank + j];
+            const float *right = t->right + j * m->cols + col;
+
+            for (uint64_t k = 0; k < n; k++)
+                sum[k] += x * (double)right[k];
+        }
+        for (uint64_t k = 0; k < n; k++)
+            all[k] += t->scale * sum[k];
     }
     for (uint64_t k = 0; k < n; k++)
-        put(type, buf, k, dtype_get(type, buf, k) + scale * sum[k]);
+        put(type, buf, k, dtype_get(type, buf, k) + all[k]);
 }
 
 static int add(void *arg, const char *name, enum dtype type, uint64_t offset, void *buf,
@@ -127,14 +151,9 @@ static int add(void *arg, const char *name, enum dtype type, uint64_t offset, vo
     uint64_t unit = (uint64_t)dtype_bits(type) / 8, at, left;
     char *to = buf;
 
-    if (!m->name || strcmp(m->name, name) != 0) {
-        forget(m);
-        m->at = find(m, name);
-        if (m->at >= 0 && read_matrices(m, (size_t)m->at, err) < 0)
-            return -1;
-        m->name = xstrdup(name);
-    }
-    if (m->at < 0)
+    if ((!m->name || strcmp(m->name, name) != 0) && read_all(m, name, err) < 0)
+        return -1;
+    if (!m->n)
         return 0;
     if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
         return err_set(err, ERR_NO,
@@ -155,18 +174,22 @@ static int add(void *arg, const char *name, enum dtype type, uint64_t offset, vo
 }
 
 struct adaptermerge *adaptermerge_new(struct convert_change *change,
-                                      const struct adapter *a,
                                       const struct checkpoint *c)
 {
     struct adaptermerge *m = xcalloc(1, sizeof(*m));
-    uint64_t size;
-    const char *file = adapter_file(a, &size);
+    struct str text = { 0 };
 
-    *m = (struct adaptermerge){ .a = a, .c = c };
-    m->identity = str_dupf(
-        "adapter=%08lx:%llu:%s",
-        (unsigned long)hash_crc32(0, adapter_config(a), strlen(adapter_config(a))),
-        (unsigned long long)size, file);
+    for (const struct adapter *a = c->adapter; a; a = adapter_next(a)) {
+        const char *config = adapter_config(a);
+        uint64_t size;
+        const char *file = adapter_file(a, &size);
+
+        str_addf(&text, "%sadapter=%08lx:%" PRIu64 ":%.17g:%s", text.len ? " " : "",
+                 (unsigned long)hash_crc32(0, config, strlen(config)), size,
+                 adapter_weight(a), file);
+    }
+    m->c = c;
+    m->identity = str_steal(&text);
     *change = (struct convert_change){ .add = add, .identity = m->identity, .arg = m };
     return m;
 }

@@ -1,4 +1,4 @@
-/* adaptermerge - adds an adapter to weights while they are copied
+/* adaptermerge - adds adapters to weights while they are copied
  *
  * W + SCALE * B A (Hu et al. 2021, section 4.1), as merge_and_unload of PEFT.  The
  * matrices of one weight are in memory at a time; a weight is never whole. */
@@ -10,10 +10,9 @@
 
 struct adaptermerge;
 
-/* Makes *CHANGE, for struct convert_options, of A, the adapter of C's model.  All must
- * outlive the conversion. */
+/* Makes *CHANGE, for struct convert_options, of the adapters of C's model, which act on
+ * all texts.  All must outlive the conversion. */
 struct adaptermerge *adaptermerge_new(struct convert_change *change,
-                                      const struct adapter *a,
                                       const struct checkpoint *c);
 void adaptermerge_free(struct adaptermerge *m);
 

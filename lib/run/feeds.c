@@ -180,6 +180,7 @@ static void fill(int32_t *y, const struct program *p, const struct segment *s,
 
         switch (f->fill) {
         case FILL_ZERO:
+        case FILL_CHOSEN: /* not one number a row: put_chosen */
             y[i] = 0;
             break;
         case FILL_POSITION:
@@ -201,6 +202,14 @@ static void fill(int32_t *y, const struct program *p, const struct segment *s,
     }
 }
 
+/* The rows of SPAN, of COLS columns each, of a text that chooses adapter CHOSEN. */
+static void put_chosen(float *y, struct span span, size_t cols, int chosen)
+{
+    memset(y, 0, span.n * cols * sizeof(*y));
+    for (size_t i = 0; chosen && i < span.n; i++)
+        y[i * cols + (size_t)chosen - 1] = 1;
+}
+
 /* Copies or fills in this rank's rows of input I of segment S. */
 static void put_input(struct feeds *f, int i, const struct segment *s,
                       const struct feeds_part *part)
@@ -210,6 +219,10 @@ static void put_input(struct feeds *f, int i, const struct segment *s,
     size_t cols = in->feed->axis.size, known = span.n;
     int32_t *y = (int32_t *)upload_host(f->upload, f->at.input[i]) + span.to * cols;
 
+    if (in->feed->fill == FILL_CHOSEN) {
+        put_chosen((float *)y, span, cols, s->adapter);
+        return;
+    }
     if (in->rows == ROWS_TOKENS && i != FEED_IDS && s->rows[ROWS_TOKENS])
         known = s->rows[ROWS_TOKENS] <= span.first ? 0
                 : s->rows[ROWS_TOKENS] - span.first < span.n

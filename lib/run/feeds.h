@@ -20,7 +20,8 @@ struct segment {
     /* By program.input, [rows of its space here][columns]; NULL: what the model has
      * otherwise, and of source ids zeros.  The ids of the tokens are always there. */
     const void *input[FEEDS_MOST];
-    size_t n; /* tokens */
+    size_t n;    /* tokens */
+    int adapter; /* from 1: the adapter that the text chooses; 0: none */
     /* Rows of the other given spaces, in the first step of a sequence; else 0.
      * [ROWS_TOKENS]: how many tokens have rows of the inputs beside ids; 0: all. */
     size_t rows[ROWS_MOST];

@@ -23,7 +23,7 @@ struct sent {
     uint64_t n, start, length, sequence;
     uint64_t rows[ROWS_MOST];
     uint32_t arrays; /* a set of 1 << index */
-    uint32_t unused;
+    int32_t adapter;
 };
 
 void plan_clear(struct plan *p)
@@ -187,6 +187,7 @@ static void pack(struct plan *p, const struct runner *r)
         sent.start = s->start;
         sent.length = s->length;
         sent.sequence = s->sequence;
+        sent.adapter = s->adapter;
         for (int k = 0; k < ROWS_MOST; k++)
             sent.rows[k] = s->rows[k];
         for (size_t k = 0; k < ARRAYS; k++)
@@ -220,7 +221,8 @@ static void unpack(struct plan *p, const struct runner *r)
         struct segment s = { .n = sent->n,
                              .start = sent->start,
                              .length = sent->length,
-                             .sequence = sent->sequence };
+                             .sequence = sent->sequence,
+                             .adapter = sent->adapter };
 
         for (int k = 0; k < ROWS_MOST; k++)
             s.rows[k] = (size_t)sent->rows[k];

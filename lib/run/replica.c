@@ -293,6 +293,11 @@ size_t replica_find_sequence(struct replica *r)
 
 /* ---- texts that begin ---- */
 
+bool text_may_share(const struct text *a, const struct text *b)
+{
+    return a->in.salt == b->in.salt && a->in.adapter == b->in.adapter;
+}
+
 size_t text_common(const struct text *a, const struct text *b, size_t most)
 {
     size_t n = 0;
@@ -340,7 +345,7 @@ void replica_consider(const struct replica *r, struct start *how, const struct t
     int32_t record = -1;
 
     /* it has lost rows that have left a window */
-    if (!from->shares || from->over || from->in.salt != t->in.salt ||
+    if (!from->shares || from->over || !text_may_share(from, t) ||
         (r->facts->window && from->n > r->facts->window) || most <= how->n)
         return;
     most = text_common(t, from, most);

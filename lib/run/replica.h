@@ -130,6 +130,8 @@ int32_t replica_save_drafted(const struct replica *r, const struct text *t, size
                              struct segment_save save[SAVES_MOST]);
 /* Drops the rows of drafted tokens of T that were not gained, and blocks for them. */
 void replica_undo_drafted(struct replica *r, struct text *t);
+/* May A and B share blocks, as far as they begin alike? */
+bool text_may_share(const struct text *a, const struct text *b);
 /* Tokens with which A and B begin, at most MOST. */
 size_t text_common(const struct text *a, const struct text *b, size_t most);
 

@@ -563,7 +563,7 @@ static size_t shared_end(const struct scheduler *s, const struct text *t, size_t
     for (const struct text *q = s->queue; q && looks < LOOKS; q = q->next, looks++) {
         size_t alike;
 
-        if (!q->shares || q->in.salt != t->in.salt)
+        if (!q->shares || !text_may_share(q, t))
             continue;
         alike = text_common(t, q, q->n - 1 < t->n ? q->n - 1 : t->n);
         alike = alike / CACHE_BLOCK * CACHE_BLOCK;
@@ -674,7 +674,8 @@ static void add(struct scheduler *s, struct text *t, size_t n)
     struct segment to = { .n = n + t->ndrafted,
                           .start = t->done,
                           .length = t->n + t->ndrafted,
-                          .sequence = t->sequence };
+                          .sequence = t->sequence,
+                          .adapter = t->in.adapter };
 
     if (t->ndrafted) {
         append_drafted(t);

@@ -67,9 +67,10 @@ struct scheduler_text {
                                  * temperature, top_k and top_p; needs a program that
                                  * .keeps_logits unless it edits and tells nothing; or
                                  * NULL */
+    int adapter;                /* as of a segment */
     uint64_t tag;               /* the caller's number of it, known on every rank */
     uint64_t salt; /* texts of different salts share no blocks: of users who may
-                    * not learn what others ask, or of other weights */
+                    * not learn what others ask; nor do those of different adapters */
     bool tells;    /* .told has the log-probabilities of its tokens after the first: it
                     * takes over no rows of others, and needs .how with .likely of at
                     * least 0 */

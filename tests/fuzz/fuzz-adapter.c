@@ -24,29 +24,34 @@ static void use(const char *dir)
     const int coord[MESH_NAXES] = { [MESH_TP] = 1 };
     const struct mesh mesh = { .size = { 2, 1, 1, 1, 1 }, .nranks = 2 };
     struct checkpoint c = { .home = dir };
-    struct adapter *a;
+    /* the last one acts on the texts that choose it */
+    const struct adapter_spec spec[] = {
+        { .dir = (char *)dir, .weight = 1 },
+        { .dir = (char *)dir, .name = (char *)"b", .weight = 0.5 },
+    };
     struct program *p;
     struct err err = { 0 };
 
     if (model_open(&c.model, "config.json", config, NULL, NULL, &err) < 0)
         abort();
-    if (adapter_open(&a, &c, dir, &err) == 0) {
+    if (adapter_open(&c, &spec[0], &err) == 0 &&
+        adapter_open(&c, &spec[1], &err) == 0) {
         if (program_build(&p, c.model, &mesh, coord, &options, &err) < 0)
             abort();
         for (int i = 0; i < p->nweights; i++) {
             const struct weight *w = &p->weight[i];
             float *to = malloc((size_t)(w->rows * w->cols) * sizeof(*to) + 1);
 
-            if (w->adapter && to && adapter_load(a, p, w, to, &err) < 0 &&
+            if (w->adapter && to && adapter_load(c.adapter, p, w, to, &err) < 0 &&
                 !strstr(err.text, " at ["))
                 abort(); /* the header has checked the size of the file */
             free(to);
         }
         program_free(p);
-        adapter_close(a);
     } else if (!err.kind) {
         abort();
     }
+    adapter_close(c.adapter);
     model_free(c.model);
 }
 

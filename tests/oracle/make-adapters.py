@@ -5,6 +5,7 @@
 
 Each directory NAME has an adapter of tests/data/models/NAME, the ids of a text, and its logits in float64 (rounded to
 float32), by PEFT.  Random B, which training would make; ranks, alphas and modules differ from one another.
+llama-gqa/other is a second adapter of it; "summed" are the logits with both, of which it counts half.
 trained.safetensors has its matrices after one step of SGD with rate 1 on TEXTS, that is less their gradients.
 """
 import json
@@ -30,6 +31,8 @@ ADAPTERS = {
     # q, k and v interleaved by head; an expression for the modules
     "neox": dict(target_modules=r".*\.(query_key_value|dense|dense_4h_to_h)", r=3, lora_alpha=4),
 }
+# of other modules, the head among them
+OTHER = dict(target_modules=["k_proj", "v_proj", "up_proj", "lm_head"], r=2, lora_alpha=3)
 
 
 def make(name, options):
@@ -40,10 +43,38 @@ def make(name, options):
         for key, p in peft.named_parameters():
             if "lora_" in key:
                 p.normal_(0, 0.2)
-    out = os.path.join(DATA, "adapters", name)
-    peft.save_pretrained(out)
+    write(peft, os.path.join(DATA, "adapters", name), name)
+    train(name)
+    if name == "llama-gqa":
+        make_other(name)
+
+
+def make_other(name):
+    """A second adapter, and both: that of NAME and half of it."""
+    first = os.path.join(DATA, "adapters", name)
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32)
+    torch.manual_seed(99)
+    peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **OTHER))
+    with torch.no_grad():
+        for key, p in peft.named_parameters():
+            if "lora_" in key:
+                p.normal_(0, 0.2)
+    write(peft, os.path.join(first, "other"), name)
+    peft.load_adapter(first, "first")
+    peft.base_model.set_adapter(["default", "first"])
+    peft = peft.double().eval()
+    for module in peft.modules():
+        if isinstance(getattr(module, "scaling", None), dict) and "default" in module.scaling:
+            module.scaling["default"] *= 0.5
+    with torch.no_grad():
+        logits = peft(torch.tensor([IDS])).logits[0]
+    save_file({"logits": logits.float().contiguous()}, os.path.join(first, "other", "summed.safetensors"))
+
+
+def write(peft, out, name):
+    peft.save_pretrained(out, save_embedding_layers=False)
     for extra in os.listdir(out):
-        if not extra.startswith("adapter_"):
+        if not extra.startswith("adapter_") and extra != "other":
             os.remove(os.path.join(out, extra))
     path = os.path.join(out, "adapter_config.json")
     with open(path) as f:
@@ -56,8 +87,8 @@ def make(name, options):
         f.write("\n")
     with torch.no_grad():
         logits = peft.double().eval()(torch.tensor([IDS])).logits[0]
+    peft.float()
     save_file({"logits": logits.float().contiguous()}, os.path.join(out, "expected.safetensors"))
-    train(name)
 
 
 def train(name):
@@ -73,6 +104,9 @@ def train(name):
 
 
 for name in sys.argv[1:] or ADAPTERS:
+    if name == "other":
+        make_other("llama-gqa")
+        continue
     if name.startswith("train="):  # its matrices stay
         train(name[6:])
         continue

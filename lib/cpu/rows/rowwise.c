@@ -8,7 +8,7 @@
 struct row_job {
     float *y;
     const float *x, *s;
-    size_t cols;
+    size_t stride, cols;
     const struct inst *inst;
 };
 
@@ -18,13 +18,13 @@ static void mul_row(void *arg, size_t task, int thread)
 
     (void)thread;
     for (size_t k = 0; k < r->cols; k++)
-        r->y[task * r->cols + k] = r->x[task * r->cols + k] * r->s[task];
+        r->y[task * r->cols + k] = r->x[task * r->cols + k] * r->s[task * r->stride];
 }
 
 void cpu_mul_rows(struct device *d, float *y, const float *x, const float *s,
-                  size_t rows, size_t cols)
+                  size_t stride, size_t rows, size_t cols)
 {
-    struct row_job r = { .y = y, .x = x, .s = s, .cols = cols };
+    struct row_job r = { .y = y, .x = x, .s = s, .stride = stride, .cols = cols };
 
     cpu_parallel(d, rows, mul_row, &r);
 }
