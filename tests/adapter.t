@@ -88,6 +88,28 @@ run tp-run logits --adapter "$dir@x" --ids $ids -o o.safetensors "$model"
 status_is 2 "a weight is a number"
 err_has "'x' is no weight: expected [NAME=]DIR[@WEIGHT]" "which is told"
 
+# tensors in place of the model's (modules_to_save)
+saved=$dir/saved
+for layout in "--tp 1" "--tp 2" "--pp 2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run logits $layout --adapter "$saved" --ids $ids -o o.safetensors "$model"
+    ok "$layout: norms of the adapter's own are the model's, as PEFT has them" "$compare" "$saved/expected.safetensors" o.safetensors 1e-5 logits
+done
+for from in "$model" llama-gqa.2; do
+    run tp-shard merge -q -f --adapter "$saved" $from merged
+    tp-run logits -q --ids $ids -o o.safetensors merged
+    ok "and are merged" "$compare" "$saved/expected.safetensors" o.safetensors 1e-5 logits
+done
+run tp-run logits --adapter "$saved" --ids $ids -o o.safetensors llama-gqa.2
+status_is 1 "not beside shards"
+err_has "layernorm.weight stands in place of the model's, which is sharded: tp-shard merge --adapter makes a model of both" "which is told"
+run tp-run logits --adapter one="$saved" --ids $ids -o o.safetensors "$model"
+status_is 1 "nor for some texts"
+err_has "for all texts: give the adapter without a name and a weight" "which is told"
+run tp-run train --adapter "$saved" --data mixed.jsonl --seq 4 --steps 1 --global-batch 1 -o never "$model"
+status_is 1 "nor is it trained"
+err_has "such a tensor is not trained with an adapter" "which is told"
+
 # what is not read is refused by its name
 # changed SED - the adapter with another config
 changed() {

@@ -66,6 +66,9 @@ for layout in "--tp 1" "--tp 3" "--pp 2"; do
         "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
 done
 
+run tp-run train -n --data two.jsonl --seq 8 --global-batch 2 --steps 1 --lora 4 "$model"
+ok "a dry run tells what is trained" grep -q "weights a rank, [0-9]* trained; .* for these, gradients and optimizer" out
+
 # the model is known again
 cp -r "$model" other
 printf X | dd of=other/model.safetensors bs=1 seek=50000 conv=notrunc 2> dd.err

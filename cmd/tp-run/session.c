@@ -565,7 +565,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
                        "%s: a single file has no config.json to run by; give the "
                        "directory of both",
                        path);
-    if (add_adapters(s, err) < 0)
+    if (add_adapters(s, err) < 0 || adapter_replace(s->checkpoint, err) < 0)
         return -1;
     if (!opt->quiet && launcher_is_front(&s->launcher))
         warn_source(s->cmd, s->checkpoint);

@@ -716,6 +716,11 @@ static int set_adapter(struct train *t, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--resize-vocab: not with an adapter, whose checkpoints have no "
                        "rows of the model");
+    if (adapter_replaces(s->checkpoint->adapter))
+        return err_set(err, ERR_NO,
+                       "--adapter: %s stands in place of the model's: such a tensor is "
+                       "not trained with an adapter",
+                       adapter_replaces(s->checkpoint->adapter));
     if (s->checkpoint->adapter) {
         adapter_train(s->checkpoint->adapter, s->checkpoint->model);
         return 0;
@@ -890,24 +895,30 @@ static int print_plan(const struct request *r, struct err *err)
                                                  .reverse = true,
                                                  .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
-        uint64_t n = 0, bytes = 0, first, owned;
+        uint64_t all = 0, n = 0, bytes = 0, first, owned;
         struct program *p;
 
         if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
             return -1;
-        for (int k = 0; k < p->nweights; k++)
-            n += p->weight[k].rows * p->weight[k].cols;
+        for (int k = 0; k < p->nweights; k++) {
+            uint64_t some = p->weight[k].rows * p->weight[k].cols;
+
+            all += some;
+            n += program_trains(p, k) ? some : 0;
+        }
         bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
         program_free(p);
         optimizer_range(n, 0, o->zero ? dp : 1, &first, &owned);
-        printf("stage %d:   %" PRIu64 " weights a rank; %s for them, gradients and "
-               "optimizer",
-               i, n,
+        printf("stage %d:   %" PRIu64 " weights a rank", i, all);
+        if (n < all)
+            printf(", %" PRIu64 " trained", n);
+        printf("; %s for %s, gradients and optimizer",
                str_human(size,
                          8 * n + 4 * owned *
                                      (uint64_t)(optimizer_slots(
                                                     (enum optimizer_kind)o->optimizer) +
-                                                (o->terms.average > 0))));
+                                                (o->terms.average > 0))),
+               n < all ? "these" : "them");
         printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
     }
     printf("step:      %d samples of up to %" PRIu64

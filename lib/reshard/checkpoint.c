@@ -13,6 +13,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/ckpt/form.h"
 #include "lib/ckpt/locate.h"
 #include "lib/ckpt/steps.h"
 #include "lib/ckpt/safetensors.h"
@@ -827,6 +828,28 @@ int checkpoint_open_files(struct checkpoint *c, int p, struct err *err)
     for (int i = 0; i < f->nfiles; i++)
         if ((p < 0 || !c->sharded || p == i) && open_file(c, i, err) < 0)
             return -1;
+    return 0;
+}
+
+int checkpoint_replace(struct checkpoint *c, size_t i, const struct tensor *by,
+                       const char *path, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+    struct tensor *t = &c->tensor[i];
+    int input;
+
+    if (form_add_input(&c->source, path, path, &input, NULL, err) < 0)
+        return -1;
+    f->nfiles = (int)c->source.ninputs;
+    f->fd = xrealloc(f->fd, (size_t)f->nfiles * sizeof(*f->fd));
+    f->fd[input] = -1;
+    t->dtype = by->dtype;
+    t->input = input;
+    t->offset = by->offset;
+    t->size = by->size;
+    t->stride = NULL;
+    t->boxes = NULL;
+    t->blocks = NULL;
     return 0;
 }
 

@@ -95,6 +95,12 @@ mode_t checkpoint_mode(const struct checkpoint *c);
 MUST_CHECK int checkpoint_spares(const struct checkpoint *c, const char *path,
                                  struct err *err);
 
+/* From now on tensor I of C, which is not sharded, is BY, a tensor of the same shape in
+ * the file PATH, whose type it has.  Call it before files are opened for reading. */
+MUST_CHECK int checkpoint_replace(struct checkpoint *c, size_t i,
+                                  const struct tensor *by, const char *path,
+                                  struct err *err);
+
 /* Copies tensor I to TO as DTYPE and checks the CRC-32 of each shard that it reads.
  * WHOLE_CRC, unless NULL, becomes the CRC-32 of the tensor's bytes when the checkpoint
  * is not sharded.  TO_CRC and OVERFLOWS as in cut_copy. */

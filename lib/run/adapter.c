@@ -38,6 +38,11 @@ struct adapter {
         const struct tensor *side[2]; /* A, B; NULL: new */
     } * pair;                         /* [n] */
     size_t n;
+    struct saved {
+        size_t tensor; /* of the model */
+        const struct tensor *by;
+    } * saved; /* [nsaved]: modules_to_save, which stand in place of the model's */
+    size_t nsaved;
 };
 
 /* ---- what a command line says ---- */
@@ -183,9 +188,53 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
     return 0;
 }
 
-static int add_all(struct adapter *a, struct model *m, const enum packable *how,
-                   struct err *err)
+/* T stands in place of a tensor of C's model. */
+static int add_saved(struct adapter *a, const struct checkpoint *c,
+                     const struct tensor *t, struct err *err)
 {
+    const struct model *m = c->model;
+    long at = model_match(m, t->name + strlen(PREFIX));
+    const struct model_tensor *own = at < 0 ? NULL : &m->tensor[at];
+    bool alike = own && own->ndim == t->ndim;
+
+    for (int k = 0; alike && k < t->ndim; k++)
+        alike = own->axis[k]->size == t->shape[k];
+    for (size_t i = 0; own && i < m->ntensors; i++)
+        if (m->tensor[i].tied == (int)at)
+            own = NULL;
+    if (at < 0)
+        return err_set(err, ERR_INPUT, "%s: tensor %s: the model has no such tensor",
+                       a->path, t->name);
+    if (!own || own->tied >= 0 || own->source < 0)
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s: the model's is tied to another one: nothing "
+                       "stands in its place alone",
+                       a->path, t->name);
+    if (!alike)
+        return err_set(err, ERR_INPUT, "%s: tensor %s has another shape than %s",
+                       a->path, t->name, own->name);
+    if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16 && t->dtype != DTYPE_F16)
+        return err_set(err, ERR_INPUT, "%s: tensor %s: cannot compute with type %s",
+                       a->path, t->name, dtype_name(t->dtype));
+    if (a->name || a->weight < 1 || a->weight > 1)
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s stands in place of the model's, for all texts: "
+                       "give the adapter without a name and a weight",
+                       a->path, t->name);
+    for (const struct adapter *other = c->adapter; other; other = other->next)
+        for (size_t i = 0; i < other->nsaved; i++)
+            if (other->saved[i].tensor == (size_t)at)
+                return err_set(err, ERR_NO, "%s: tensor %s is that of %s, too", a->path,
+                               t->name, other->path);
+    a->saved = xrealloc(a->saved, (a->nsaved + 1) * sizeof(*a->saved));
+    a->saved[a->nsaved++] = (struct saved){ (size_t)at, t };
+    return 0;
+}
+
+static int add_all(struct adapter *a, const struct checkpoint *c,
+                   const enum packable *how, struct err *err)
+{
+    struct model *m = c->model;
     struct tensor_index index;
     const struct tensor *twice =
         tensor_index_init(&index, a->stored.tensor, a->stored.n);
@@ -200,7 +249,9 @@ static int add_all(struct adapter *a, struct model *m, const enum packable *how,
 
         if (known && str_ends(t->name, sides[1]))
             continue;
-        if (!known || !str_ends(t->name, sides[0]))
+        if (known && !strstr(t->name, ".lora_"))
+            ret = add_saved(a, c, t, err);
+        else if (!known || !str_ends(t->name, sides[0]))
             ret = err_set(err, ERR_NO, "%s: tensor %s: only LoRA's matrices are read",
                           a->path, t->name);
         else
@@ -210,7 +261,7 @@ static int add_all(struct adapter *a, struct model *m, const enum packable *how,
     if (ret == 0 && !a->stored.n)
         return err_set(err, ERR_INPUT, "%s: no lora_A: an adapter without matrices",
                        a->path);
-    if (ret == 0 && 2 * a->n != a->stored.n)
+    if (ret == 0 && 2 * a->n + a->nsaved != a->stored.n)
         return err_set(err, ERR_INPUT, "%s: a lora_B lacks its lora_A", a->path);
     return ret;
 }
@@ -278,7 +329,7 @@ int adapter_open(struct checkpoint *c, const struct adapter_spec *spec, struct e
     if (open_files(a, spec->dir, err) < 0 || take_name(a, c, spec->name, err) < 0)
         goto out;
     how = packable_new(c->model, err);
-    if (!how || add_all(a, c->model, how, err) < 0)
+    if (!how || add_all(a, c, how, err) < 0)
         goto out;
     join(c, a);
     ret = 0;
@@ -299,12 +350,50 @@ void adapter_close(struct adapter *a)
     if (a->fd >= 0)
         close(a->fd);
     free(a->pair);
+    free(a->saved);
     adapter_config_clear(&a->config);
     manifest_clear(&a->manifest);
     free(a->dir);
     free(a->path);
     free(a->name);
     free(a);
+}
+
+static int replace(struct checkpoint *c, const struct adapter *a,
+                   const struct saved *saved, struct err *err)
+{
+    size_t i = (size_t)c->model->tensor[saved->tensor].source;
+    enum dtype type = c->tensor[i].dtype;
+
+    if (c->sharded || c->grown)
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s stands in place of the model's, which is %s: "
+                       "tp-shard merge --adapter makes a model of both",
+                       a->path, saved->by->name,
+                       c->sharded ? "sharded" : "given more rows");
+    if (c->tensor[i].blocks ||
+        (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16))
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s stands in place of the model's, which is "
+                       "quantized",
+                       a->path, saved->by->name);
+    return checkpoint_replace(c, i, saved->by, a->path, err);
+}
+
+int adapter_replace(struct checkpoint *c, struct err *err)
+{
+    for (const struct adapter *a = c->adapter; a; a = a->next)
+        for (size_t i = 0; i < a->nsaved; i++)
+            if (replace(c, a, &a->saved[i], err) < 0)
+                return -1;
+    return 0;
+}
+
+const char *adapter_replaces(const struct adapter *a)
+{
+    while (a && !a->nsaved)
+        a = a->next;
+    return a ? a->saved->by->name : NULL;
 }
 
 double adapter_weight(const struct adapter *a)
@@ -610,6 +699,40 @@ int adapter_read(const struct adapter *a, size_t i, bool up, float *to, struct e
             (void)dtype_to_f32(t->dtype, row, to + k * cols, (size_t)cols);
     }
     free(row);
+    return ret;
+}
+
+int adapter_read_saved(const struct adapter *a, bool *found, size_t t, uint64_t first,
+                       float *to, size_t n, struct err *err)
+{
+    const struct tensor *by = NULL;
+    size_t unit;
+    void *from;
+    int ret;
+
+    *found = false;
+    for (; a; a = a->next)
+        for (size_t i = 0; i < a->nsaved; i++)
+            if (a->saved[i].tensor == t) {
+                by = a->saved[i].by;
+                goto out;
+            }
+    return 0;
+out:
+    *found = true;
+    unit = (size_t)dtype_bits(by->dtype) / 8;
+    from = mem_alloc(n * unit + 1, by->name, err);
+    if (!from)
+        return -1;
+    ret = fs_pread(a->fd, from, n * unit, by->offset + first * unit, a->path, err);
+    if (ret == 0)
+        (void)dtype_to_f32(by->dtype, from, to, n);
+    for (size_t i = 0; i < n && ret == 0; i++)
+        if (!isfinite(to[i]))
+            ret = err_set(err, ERR_INPUT, "%s: tensor %s: %s at element %" PRIu64,
+                          a->path, by->name, isnan(to[i]) ? "NaN" : "infinity",
+                          first + i);
+    free(from);
     return ret;
 }
 

@@ -32,6 +32,15 @@ void adapter_spec_clear(struct adapter_spec *s);
  * Close C->adapter, the first one, after C's last use. */
 MUST_CHECK int adapter_open(struct checkpoint *c, const struct adapter_spec *spec,
                             struct err *err);
+/* Puts the tensors that C's adapters have in place of the model's there
+ * (modules_to_save).  ERR_NO: C is sharded, or its own are no plain numbers. */
+MUST_CHECK int adapter_replace(struct checkpoint *c, struct err *err);
+/* The first of A's, or of those after it; NULL: there are none. */
+const char *adapter_replaces(const struct adapter *a);
+/* What stands in place of tensor T of the model: sets *found, and reads its elements
+ * [FIRST, FIRST + N) to TO, as f32. */
+MUST_CHECK int adapter_read_saved(const struct adapter *a, bool *found, size_t t,
+                                  uint64_t first, float *to, size_t n, struct err *err);
 double adapter_weight(const struct adapter *a);
 /* The one that was opened after A, or NULL. */
 const struct adapter *adapter_next(const struct adapter *a);

@@ -53,6 +53,7 @@ static const char *const told[] = { "peft_type",
                                     "qalora_group_size",
                                     "ensure_weight_tying",
                                     "megatron_core",
+                                    "modules_to_save",
                                     NULL };
 
 /* Initializations that leave the model's own weights alone. */

@@ -13,6 +13,7 @@ struct adaptermerge {
     const struct checkpoint *c;
     char *identity;
     char *name;          /* the weight whose matrices are here; NULL: none */
+    long tensor;         /* of the model, if adapters change it; else -1 */
     uint64_t rows, cols; /* of it as it is stored */
     struct term {
         double scale;
@@ -91,8 +92,13 @@ static int read_all(struct adaptermerge *m, const char *name, struct err *err)
 {
     const struct model *model = m->c->model;
     long t = model_find(model, name);
+    bool saved = false;
 
     forget(m);
+    m->tensor = -1;
+    if (t >= 0 &&
+        adapter_read_saved(m->c->adapter, &saved, (size_t)t, 0, NULL, 0, err) < 0)
+        return -1;
     for (size_t i = 0; t >= 0 && i < model->nadapters; i++) {
         if (model->adapter[i].tensor != (size_t)t)
             continue;
@@ -101,6 +107,7 @@ static int read_all(struct adaptermerge *m, const char *name, struct err *err)
         if (read_matrices(m, i, err) < 0)
             return -1;
     }
+    m->tensor = saved || m->n ? t : -1;
     m->sum = m->n ? mem_alloc(2 * m->cols * sizeof(double), name, err) : NULL;
     if (m->n && !m->sum)
         return -1;
@@ -144,16 +151,37 @@ static void add_row(struct adaptermerge *m, uint64_t row, uint64_t col, uint64_t
         put(type, buf, k, dtype_get(type, buf, k) + all[k]);
 }
 
+/* What an adapter has in place of tensor T, from element AT on. */
+static int put_saved(struct adaptermerge *m, bool *found, size_t t, enum dtype type,
+                     uint64_t at, void *buf, size_t n, struct err *err)
+{
+    enum { SOME = 4096 };
+    float x[SOME];
+
+    *found = false;
+    for (size_t done = 0, some; done < n; done += some) {
+        some = n - done < SOME ? n - done : SOME;
+        if (adapter_read_saved(m->c->adapter, found, t, at + done, x, some, err) < 0)
+            return -1;
+        if (!*found)
+            return 0;
+        for (size_t i = 0; i < some; i++)
+            put(type, buf, done + i, (double)x[i]);
+    }
+    return 0;
+}
+
 static int add(void *arg, const char *name, enum dtype type, uint64_t offset, void *buf,
                size_t n, struct err *err)
 {
     struct adaptermerge *m = arg;
     uint64_t unit = (uint64_t)dtype_bits(type) / 8, at, left;
     char *to = buf;
+    bool found;
 
     if ((!m->name || strcmp(m->name, name) != 0) && read_all(m, name, err) < 0)
         return -1;
-    if (!m->n)
+    if (m->tensor < 0)
         return 0;
     if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
         return err_set(err, ERR_NO,
@@ -162,6 +190,10 @@ static int add(void *arg, const char *name, enum dtype type, uint64_t offset, vo
                        name, dtype_name(type));
     at = offset / unit;
     left = n / unit;
+    if (put_saved(m, &found, (size_t)m->tensor, type, at, buf, (size_t)left, err) < 0)
+        return -1;
+    if (found)
+        return 0;
     while (left) {
         uint64_t col = at % m->cols, some = m->cols - col < left ? m->cols - col : left;
 
