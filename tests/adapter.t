@@ -55,7 +55,8 @@ END
     shift $#
 done
 for one in one two none one two; do
-    [ $one = none ] && chosen=null || chosen=\"$one\"
+    chosen='"'$one'"'
+    [ $one != none ] || chosen=null
     printf '{"ids":[%s],"adapter":%s}\n' $ids $chosen >> mixed.jsonl
     printf '{"ids":[%s],"adapter":%s}\n' "$long" $chosen >> long.jsonl
     cat $one.nll >> want.nll
@@ -100,6 +101,18 @@ for from in "$model" llama-gqa.2; do
     tp-run logits -q --ids $ids -o o.safetensors merged
     ok "and are merged" "$compare" "$saved/expected.safetensors" o.safetensors 1e-5 logits
 done
+for kind in dora:DoRA table:embedding; do
+    run tp-shard merge -q -f --adapter "$dir/${kind%:*}" "$model" merged
+    tp-run logits -q --ids $ids -o o.safetensors merged
+    ok "${kind#*:}: merged, the logits are PEFT's" "$compare" "$dir/${kind%:*}/expected.safetensors" o.safetensors 1e-5 logits
+    run tp-run logits --adapter "$dir/${kind%:*}" --ids $ids -o o.safetensors "$model"
+    status_is 1 "but it is not applied beside the model"
+    err_has "${kind#*:}" "which is told"
+    err_has "not applied beside the model: tp-shard merge --adapter makes a model of both" "with the way out"
+done
+run tp-shard merge -q -f --adapter "$dir/dora" llama-gqa.2 merged
+status_is 1 "DoRA is not merged with shards"
+err_has "down_proj.weight: DoRA needs the norms of a weight that is neither sharded nor quantized: merge it first" "which is told"
 run tp-run logits --adapter "$saved" --ids $ids -o o.safetensors llama-gqa.2
 status_is 1 "not beside shards"
 err_has "layernorm.weight stands in place of the model's, which is sharded: tp-shard merge --adapter makes a model of both" "which is told"

@@ -82,7 +82,7 @@ static int open_adapters(struct merging *m, struct convert_change *change,
                          struct checkpoint *c, const struct opt_list *list,
                          const enum dtype *dtype, struct err *err)
 {
-    struct adapter_spec spec = { .weight = 1 };
+    struct adapter_spec spec = { .weight = 1, .merges = true };
     int ret = 0;
 
     const char *method = c->model ? model_quantized(c->model) : NULL;
@@ -105,6 +105,7 @@ static int open_adapters(struct merging *m, struct convert_change *change,
     }
     for (size_t i = 0; i < list->n && ret == 0; i++) {
         ret = adapter_spec_parse(&spec, list->v[i], err);
+        spec.merges = true;
         if (ret == 0)
             ret = open_adapter(c, &spec, err);
         adapter_spec_clear(&spec);

@@ -76,7 +76,7 @@
         .saved = saved_source)                                                         \
     /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, GRADS(1), .places = PLACES_LINEAR)                       \
-    /* y[t] = a[t] * s[t][column] */                                                      \
+    /* y[t] = a[t] * s[t][column] */                                                   \
     ROW(MUL_ROWS, mul_rows, DEVICE, GRADS(2), .places = PLACES_LINEAR,                 \
         .saved = saved_both)                                                           \
     ROW(ACTIVATION, activation, DEVICE, GRADS(1), CALL(2, 2, apply_activation),        \

@@ -20,12 +20,16 @@
 
 static const char PREFIX[] = "base_model.model.";
 static const char *const sides[2] = { ".lora_A.weight", ".lora_B.weight" };
+/* of an embedding, whose A has a column for each id */
+static const char *const tables[2] = { ".lora_embedding_A", ".lora_embedding_B" };
+static const char MAGNITUDE[] = ".lora_magnitude_vector";
 
 struct adapter {
     struct adapter *next;
     char *name; /* or NULL */
     int chosen; /* as in struct model_adapter */
     double weight;
+    bool merges;
     struct adapter_config config; /* of a new one: .text alone */
     char *dir, *path;             /* and of the weights; NULL: it is new, */
     struct manifest manifest;     /* of a checkpoint of tp-run train; else empty */
@@ -35,14 +39,15 @@ struct adapter {
     struct safetensors stored;
     size_t first; /* in model.adapter */
     struct pair {
-        const struct tensor *side[2]; /* A, B; NULL: new */
-    } * pair;                         /* [n] */
-    size_t n;
+        const struct tensor *side[2];   /* A, B; NULL: new */
+        const struct tensor *magnitude; /* or NULL */
+    } * pair;                           /* [n] */
+    size_t n, nmagnitudes;
     struct saved {
         size_t tensor; /* of the model */
         const struct tensor *by;
     } * saved; /* [nsaved]: modules_to_save, which stand in place of the model's */
-    size_t nsaved;
+    size_t nsaved, ncopies; /* copies: of the model's, which say nothing */
 };
 
 /* ---- what a command line says ---- */
@@ -87,21 +92,31 @@ void adapter_spec_clear(struct adapter_spec *s)
 
 /* ---- the tensors ---- */
 
-/* The tensor beside A, "...lora_A.weight", on the other side; NULL: there is none. */
+/* The tensor of A's module, whose name has N bytes, that ends with END; NULL: there is
+ * none. */
 static const struct tensor *beside(const struct tensor_index *index,
-                                   const struct tensor *a, size_t n)
+                                   const struct tensor *a, size_t n, const char *end)
 {
-    char *name = str_dupf("%.*s%s", (int)n, a->name, sides[1]);
+    char *name = str_dupf("%.*s%s", (int)n, a->name, end);
     long at = tensor_index_find(index, name);
 
     free(name);
     return at < 0 ? NULL : &index->tensor[at];
 }
 
-/* Finds the weight of the module NAME, N bytes, in M: *t, and whether it is [in][out].
- */
+/* Does another tensor have the values of T? */
+static bool has_ties(const struct model *m, long t)
+{
+    for (size_t i = 0; i < m->ntensors; i++)
+        if (m->tensor[i].tied == (int)t)
+            return true;
+    return false;
+}
+
+/* Finds the weight of the module NAME, N bytes, in M, an embedding if TABLE: *t, and
+ * whether it is [in][out]. */
 static int find_weight(size_t *t, bool *turned, const struct adapter *a,
-                       const struct model *m, const enum packable *how,
+                       const struct model *m, const enum packable *how, bool table,
                        const char *name, size_t n, struct err *err)
 {
     char *weight = str_dupf("%.*s.weight", (int)n, name);
@@ -111,15 +126,20 @@ static int find_weight(size_t *t, bool *turned, const struct adapter *a,
     if (at < 0) {
         err_set(err, ERR_INPUT, "%s: %.*s: the model has no such module", a->path,
                 (int)n, name);
-    } else if (how[at] == PACKABLE_NOT || m->tensor[at].expert >= 0 ||
-               m->tensor[at].ndim != 2) {
+    } else if (m->tensor[at].ndim != 2 || m->tensor[at].tied >= 0 ||
+               (table ? has_ties(m, at) : how[at] == PACKABLE_NOT)) {
         err_set(err, ERR_NO,
                 "%s: %.*s: more than one product reads its weight, or none does: an "
                 "adapter of it is not read",
                 a->path, (int)n, name);
+    } else if (!a->merges && (table || m->tensor[at].expert >= 0)) {
+        err_set(err, ERR_NO,
+                "%s: %.*s: an adapter of %s is not applied beside the model: tp-shard "
+                "merge --adapter makes a model of both",
+                a->path, (int)n, name, table ? "an embedding" : "an expert");
     } else {
         *t = (size_t)at;
-        *turned = how[at] == PACKABLE_COLS;
+        *turned = table || how[at] == PACKABLE_COLS;
         ret = 0;
     }
     free(weight);
@@ -139,14 +159,35 @@ static int check_shape(const struct adapter *a, const struct tensor *t,
     return 0;
 }
 
+/* DoRA (Liu et al. 2024): a weight becomes its direction times the magnitudes T. */
+static int check_magnitude(const struct adapter *a, const struct tensor *t,
+                           uint64_t out, struct err *err)
+{
+    if (!a->merges)
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s: DoRA (use_dora) is not applied beside the "
+                       "model: tp-shard merge --adapter makes a model of both",
+                       a->path, t->name);
+    if (a->weight < 1 || a->weight > 1)
+        return err_set(err, ERR_NO, "%s: DoRA (use_dora) has no weight: give no @%g",
+                       a->path, a->weight);
+    return (t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16 && t->dtype != DTYPE_F16) ||
+                   t->ndim != 1 || t->shape[0] != out
+               ? err_set(err, ERR_INPUT, "%s: tensor %s is not [%" PRIu64 "] f32",
+                         a->path, t->name, out)
+               : 0;
+}
+
 /* Adds the adapter whose A is TENSOR to M. */
 static int add_pair(struct adapter *a, struct model *m, const enum packable *how,
                     const struct tensor_index *index, const struct tensor *tensor,
                     struct err *err)
 {
-    size_t n = strlen(tensor->name) - strlen(sides[0]), t;
+    bool table = str_ends(tensor->name, tables[0]);
+    size_t n = strlen(tensor->name) - strlen((table ? tables : sides)[0]), t;
     const char *name = tensor->name + strlen(PREFIX);
-    const struct tensor *up = beside(index, tensor, n);
+    const struct tensor *up = beside(index, tensor, n, (table ? tables : sides)[1]);
+    const struct tensor *magnitude = beside(index, tensor, n, MAGNITUDE);
     uint64_t rank = tensor->ndim == 2 ? tensor->shape[0] : 0;
     const struct axis *axis[2];
     double scale = 0;
@@ -161,7 +202,7 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
     if (!rank || rank > UINT32_MAX)
         return err_set(err, ERR_INPUT, "%s: tensor %s has no rank", a->path,
                        tensor->name);
-    if (find_weight(&t, &turned, a, m, how, name, n, err) < 0)
+    if (find_weight(&t, &turned, a, m, how, table, name, n, err) < 0)
         return -1;
     for (size_t i = 0; i < a->n; i++)
         if (m->adapter[a->first + i].tensor == t)
@@ -171,6 +212,8 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
     axis[1] = m->tensor[t].axis[!turned];
     if (check_shape(a, tensor, (const uint64_t[2]){ rank, axis[1]->size }, err) < 0 ||
         check_shape(a, up, (const uint64_t[2]){ axis[0]->size, rank }, err) < 0)
+        return -1;
+    if (magnitude && check_magnitude(a, magnitude, axis[0]->size, err) < 0)
         return -1;
     module = xstrndup(name, n);
     ret = adapter_config_check_rank(&a->config, module, tensor, err);
@@ -184,18 +227,67 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
         return -1;
     model_adapt(m, t, turned, rank, scale * a->weight)->chosen = a->chosen;
     a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
-    a->pair[a->n++] = (struct pair){ { tensor, up } };
+    a->pair[a->n++] = (struct pair){ { tensor, up }, magnitude };
+    a->nmagnitudes += magnitude != NULL;
     return 0;
 }
 
+/* The model's tensor that T stands for; PEFT writes a copy of an adapted embedding or
+ * head, as its module's base_layer, which *copy becomes.  -1: there is none. */
+static long find_own(const struct model *m, const struct tensor *t, bool *copy)
+{
+    static const char layer[] = ".base_layer";
+    const char *name = t->name + strlen(PREFIX), *base = strstr(name, layer);
+    char *own = base
+                    ? str_dupf("%.*s%s", (int)(base - name), name, base + strlen(layer))
+                    : xstrdup(name);
+    long at = model_match(m, own);
+
+    *copy = base;
+    free(own);
+    return at;
+}
+
+/* Sets *same: T has the bytes of C's tensor I. */
+static int compare_own(bool *same, const struct adapter *a, struct checkpoint *c,
+                       size_t i, const struct tensor *t, struct err *err)
+{
+    enum { SOME = 1 << 16 };
+    char *x = xmalloc(2 * SOME);
+    int ret = 0;
+
+    *same = !c->sharded && !c->grown && !c->tensor[i].blocks &&
+            c->tensor[i].dtype == t->dtype && c->tensor[i].size == t->size;
+    if (*same)
+        ret = checkpoint_open_files(c, -1, err);
+    for (uint64_t done = 0, n; *same && done < t->size && ret == 0; done += n) {
+        n = t->size - done < SOME ? t->size - done : SOME;
+        ret = fs_pread(a->fd, x, (size_t)n, t->offset + done, a->path, err);
+        if (ret == 0)
+            ret = checkpoint_read(c, i, done, x + SOME, (size_t)n, err);
+        *same = ret == 0 && !memcmp(x, x + SOME, (size_t)n);
+    }
+    free(x);
+    return ret;
+}
+
 /* T stands in place of a tensor of C's model. */
-static int add_saved(struct adapter *a, const struct checkpoint *c,
-                     const struct tensor *t, struct err *err)
+static int add_saved(struct adapter *a, struct checkpoint *c, const struct tensor *t,
+                     struct err *err)
 {
     const struct model *m = c->model;
-    long at = model_match(m, t->name + strlen(PREFIX));
+    bool copy, same = false;
+    long at = find_own(m, t, &copy);
     const struct model_tensor *own = at < 0 ? NULL : &m->tensor[at];
     bool alike = own && own->ndim == t->ndim;
+
+    if (copy && own && own->source >= 0 && !c->drawn &&
+        compare_own(&same, a, c, (size_t)own->source, t, err) < 0)
+        return -1;
+    if (same) {
+        a->ncopies++;
+        return 0;
+    }
 
     for (int k = 0; alike && k < t->ndim; k++)
         alike = own->axis[k]->size == t->shape[k];
@@ -231,8 +323,8 @@ static int add_saved(struct adapter *a, const struct checkpoint *c,
     return 0;
 }
 
-static int add_all(struct adapter *a, const struct checkpoint *c,
-                   const enum packable *how, struct err *err)
+static int add_all(struct adapter *a, struct checkpoint *c, const enum packable *how,
+                   struct err *err)
 {
     struct model *m = c->model;
     struct tensor_index index;
@@ -247,11 +339,13 @@ static int add_all(struct adapter *a, const struct checkpoint *c,
         const struct tensor *t = &a->stored.tensor[i];
         bool known = str_starts(t->name, PREFIX);
 
-        if (known && str_ends(t->name, sides[1]))
+        if (known && (str_ends(t->name, sides[1]) || str_ends(t->name, tables[1]) ||
+                      str_ends(t->name, MAGNITUDE)))
             continue;
         if (known && !strstr(t->name, ".lora_"))
             ret = add_saved(a, c, t, err);
-        else if (!known || !str_ends(t->name, sides[0]))
+        else if (!known ||
+                 (!str_ends(t->name, sides[0]) && !str_ends(t->name, tables[0])))
             ret = err_set(err, ERR_NO, "%s: tensor %s: only LoRA's matrices are read",
                           a->path, t->name);
         else
@@ -261,7 +355,7 @@ static int add_all(struct adapter *a, const struct checkpoint *c,
     if (ret == 0 && !a->stored.n)
         return err_set(err, ERR_INPUT, "%s: no lora_A: an adapter without matrices",
                        a->path);
-    if (ret == 0 && 2 * a->n + a->nsaved != a->stored.n)
+    if (ret == 0 && 2 * a->n + a->nmagnitudes + a->nsaved + a->ncopies != a->stored.n)
         return err_set(err, ERR_INPUT, "%s: a lora_B lacks its lora_A", a->path);
     return ret;
 }
@@ -326,6 +420,7 @@ int adapter_open(struct checkpoint *c, const struct adapter_spec *spec, struct e
     a->fd = -1;
     a->first = c->model->nadapters;
     a->weight = spec->weight;
+    a->merges = spec->merges;
     if (open_files(a, spec->dir, err) < 0 || take_name(a, c, spec->name, err) < 0)
         goto out;
     how = packable_new(c->model, err);
@@ -551,7 +646,7 @@ static int adapt_all(struct adapter *a, struct model *m, const enum packable *ho
             made->dropout = w->dropout;
             turned |= made->turned;
             a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
-            a->pair[a->n++] = (struct pair){ { NULL, NULL } };
+            a->pair[a->n++] = (struct pair){ .magnitude = NULL };
             if (every)
                 add_word(&word, &words, module);
         }
@@ -699,6 +794,26 @@ int adapter_read(const struct adapter *a, size_t i, bool up, float *to, struct e
             (void)dtype_to_f32(t->dtype, row, to + k * cols, (size_t)cols);
     }
     free(row);
+    return ret;
+}
+
+int adapter_magnitudes(const struct adapter *a, size_t i, float **out, struct err *err)
+{
+    const struct tensor *t;
+    void *from;
+    int ret;
+
+    *out = NULL;
+    a = owner(a, i);
+    t = a->pair[i - a->first].magnitude;
+    if (!t)
+        return 0;
+    from = mem_alloc(t->size + 1, t->name, err);
+    *out = from ? mem_alloc(t->shape[0] * sizeof(**out) + 1, t->name, err) : NULL;
+    ret = *out ? fs_pread(a->fd, from, (size_t)t->size, t->offset, a->path, err) : -1;
+    if (ret == 0)
+        (void)dtype_to_f32(t->dtype, from, *out, (size_t)t->shape[0]);
+    free(from);
     return ret;
 }
 

@@ -20,6 +20,7 @@ struct adapter_spec {
     char *name; /* of texts that choose it; adapters of one name are summed.  NULL: it
                  * acts on all texts */
     double weight; /* factor of what it adds */
+    bool merges;   /* it is merged: it may have experts, embeddings and magnitudes */
 };
 /* Reads TEXT, which is a directory itself if there is one of that name.  ERR_USAGE. */
 MUST_CHECK int adapter_spec_parse(struct adapter_spec *out, const char *text,
@@ -41,6 +42,10 @@ const char *adapter_replaces(const struct adapter *a);
  * [FIRST, FIRST + N) to TO, as f32. */
 MUST_CHECK int adapter_read_saved(const struct adapter *a, bool *found, size_t t,
                                   uint64_t first, float *to, size_t n, struct err *err);
+/* The magnitudes of adapter I's outputs (DoRA), [out], or NULL: it has none.  The
+ * caller frees *OUT. */
+MUST_CHECK int adapter_magnitudes(const struct adapter *a, size_t i, float **out,
+                                  struct err *err);
 double adapter_weight(const struct adapter *a);
 /* The one that was opened after A, or NULL. */
 const struct adapter *adapter_next(const struct adapter *a);

@@ -54,6 +54,7 @@ static const char *const told[] = { "peft_type",
                                     "ensure_weight_tying",
                                     "megatron_core",
                                     "modules_to_save",
+                                    "use_dora",
                                     NULL };
 
 /* Initializations that leave the model's own weights alone. */

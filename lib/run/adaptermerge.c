@@ -2,6 +2,7 @@
 #include "lib/run/adaptermerge.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "lib/base/str.h"
 
 struct adaptermerge {
-    const struct checkpoint *c;
+    struct checkpoint *c;
     char *identity;
     char *name;          /* the weight whose matrices are here; NULL: none */
     long tensor;         /* of the model, if adapters change it; else -1 */
@@ -19,9 +20,12 @@ struct adaptermerge {
         double scale;
         uint64_t rank;
         float *left, *right; /* [rows][rank], [rank][cols]: their product is added */
+        float *magnitude;    /* [outputs] of the sum; or NULL */
     } * term;                /* [n]: of its adapters */
     size_t n;
-    double *sum; /* [2][cols] */
+    double *sum;    /* [2][cols] */
+    double *factor; /* [outputs], of the sum; or NULL */
+    bool turned;    /* outputs are columns */
 };
 
 /* TO[cols][rows] = FROM[rows][cols] */
@@ -37,11 +41,14 @@ static void forget(struct adaptermerge *m)
     for (size_t i = 0; i < m->n; i++) {
         free(m->term[i].left);
         free(m->term[i].right);
+        free(m->term[i].magnitude);
     }
     free(m->term);
     free(m->name);
     free(m->sum);
+    free(m->factor);
     m->term = NULL;
+    m->factor = NULL;
     m->n = 0;
     m->name = NULL;
     m->sum = NULL;
@@ -64,8 +71,9 @@ static int read_matrices(struct adaptermerge *m, size_t i, struct err *err)
     term->left = mem_alloc(m->rows * rank * sizeof(float), t->name, err);
     term->right =
         term->left ? mem_alloc(m->cols * rank * sizeof(float), t->name, err) : NULL;
-    if (!term->right)
+    if (!term->right || adapter_magnitudes(a, i, &term->magnitude, err) < 0)
         return -1;
+    m->turned = it->turned;
     if (!it->turned) /* [out][in] = B [out][rank] A [rank][in] */
         return adapter_read(a, i, true, term->left, err) < 0 ||
                        adapter_read(a, i, false, term->right, err) < 0
@@ -84,6 +92,95 @@ static int read_matrices(struct adaptermerge *m, size_t i, struct err *err)
     ret = 0;
 out:
     free(turned);
+    return ret;
+}
+
+static void put(enum dtype type, void *buf, uint64_t i, double x)
+{
+    float f = (float)x;
+    uint16_t half = type == DTYPE_BF16 ? dtype_f32_to_bf16(f) : dtype_f32_to_f16(f);
+
+    if (type == DTYPE_F32)
+        memcpy((char *)buf + i * sizeof(f), &f, sizeof(f));
+    else
+        memcpy((char *)buf + i * sizeof(half), &half, sizeof(half));
+}
+
+/* M's sum of the N elements of row ROW from column COL on, which M->sum becomes, to be
+ * added to the weight. */
+static void sum_row(struct adaptermerge *m, uint64_t row, uint64_t col, uint64_t n)
+{
+    double *all = m->sum, *sum = m->sum + m->cols;
+
+    for (uint64_t k = 0; k < n; k++)
+        all[k] = 0;
+    for (const struct term *t = m->term; t < m->term + m->n; t++) {
+        for (uint64_t k = 0; k < n; k++)
+            sum[k] = 0;
+        for (uint64_t j = 0; j < t->rank; j++) {
+            double x = (double)t->left[row * t->rank + j];
+            const float *right = t->right + j * m->cols + col;
+
+            for (uint64_t k = 0; k < n; k++)
+                sum[k] += x * (double)right[k];
+        }
+        for (uint64_t k = 0; k < n; k++)
+            all[k] += t->scale * sum[k];
+    }
+}
+
+/* Adds to the N elements of row ROW from column COL on, which lie at BUF. */
+static void add_row(struct adaptermerge *m, uint64_t row, uint64_t col, uint64_t n,
+                    enum dtype type, void *buf)
+{
+    sum_row(m, row, col, n);
+    for (uint64_t k = 0; k < n; k++)
+        put(type, buf, k,
+            (dtype_get(type, buf, k) + m->sum[k]) *
+                (m->factor ? m->factor[m->turned ? col + k : row] : 1));
+}
+
+/* Finds what the sum with the weight NAME, tensor T, is multiplied by.  SAVED: an
+ * adapter has another one in its place. */
+static int find_factors(struct adaptermerge *m, size_t t, bool saved, const char *name,
+                        struct err *err)
+{
+    size_t i = (size_t)m->c->model->tensor[t].source;
+    const struct tensor *from = &m->c->tensor[i];
+    size_t unit = (size_t)dtype_bits(from->dtype) / 8;
+    uint64_t outputs = m->turned ? m->cols : m->rows;
+    void *row;
+    int ret = 0;
+
+    if (m->n > 1 || saved)
+        return err_set(
+            err, ERR_NO,
+            "tensor %s: DoRA (use_dora) is merged with no other change of it", name);
+    if (m->c->sharded || from->blocks ||
+        (from->dtype != DTYPE_F32 && from->dtype != DTYPE_BF16 &&
+         from->dtype != DTYPE_F16))
+        return err_set(err, ERR_NO,
+                       "tensor %s: DoRA needs the norms of a weight that is neither "
+                       "sharded nor quantized: merge it first",
+                       name);
+    m->factor = mem_alloc(outputs * sizeof(double), name, err);
+    row = m->factor ? mem_alloc(m->cols * unit + 1, name, err) : NULL;
+    if (!row)
+        return -1;
+    for (uint64_t k = 0; k < outputs; k++)
+        m->factor[k] = 0;
+    for (uint64_t r = 0; r < m->rows && ret == 0; r++) {
+        ret = checkpoint_read(m->c, i, r * m->cols * unit, row, m->cols * unit, err);
+        sum_row(m, r, 0, m->cols);
+        for (uint64_t k = 0; k < m->cols && ret == 0; k++) {
+            double x = dtype_get(from->dtype, row, k) + m->sum[k];
+
+            m->factor[m->turned ? k : r] += x * x;
+        }
+    }
+    for (uint64_t k = 0; k < outputs; k++)
+        m->factor[k] = (double)m->term->magnitude[k] / sqrt(m->factor[k]);
+    free(row);
     return ret;
 }
 
@@ -111,44 +208,11 @@ static int read_all(struct adaptermerge *m, const char *name, struct err *err)
     m->sum = m->n ? mem_alloc(2 * m->cols * sizeof(double), name, err) : NULL;
     if (m->n && !m->sum)
         return -1;
+    for (size_t i = 0; i < m->n && !m->factor; i++)
+        if (m->term[i].magnitude && find_factors(m, (size_t)t, saved, name, err) < 0)
+            return -1;
     m->name = xstrdup(name);
     return 0;
-}
-
-static void put(enum dtype type, void *buf, uint64_t i, double x)
-{
-    float f = (float)x;
-    uint16_t half = type == DTYPE_BF16 ? dtype_f32_to_bf16(f) : dtype_f32_to_f16(f);
-
-    if (type == DTYPE_F32)
-        memcpy((char *)buf + i * sizeof(f), &f, sizeof(f));
-    else
-        memcpy((char *)buf + i * sizeof(half), &half, sizeof(half));
-}
-
-/* Adds to the N elements of row ROW from column COL on, which lie at BUF. */
-static void add_row(struct adaptermerge *m, uint64_t row, uint64_t col, uint64_t n,
-                    enum dtype type, void *buf)
-{
-    double *all = m->sum, *sum = m->sum + m->cols;
-
-    for (uint64_t k = 0; k < n; k++)
-        all[k] = 0;
-    for (const struct term *t = m->term; t < m->term + m->n; t++) {
-        for (uint64_t k = 0; k < n; k++)
-            sum[k] = 0;
-        for (uint64_t j = 0; j < t->rank; j++) {
-            double x = (double)t->left[row * t->rank + j];
-            const float *right = t->right + j * m->cols + col;
-
-            for (uint64_t k = 0; k < n; k++)
-                sum[k] += x * (double)right[k];
-        }
-        for (uint64_t k = 0; k < n; k++)
-            all[k] += t->scale * sum[k];
-    }
-    for (uint64_t k = 0; k < n; k++)
-        put(type, buf, k, dtype_get(type, buf, k) + all[k]);
 }
 
 /* What an adapter has in place of tensor T, from element AT on. */
@@ -192,7 +256,7 @@ static int add(void *arg, const char *name, enum dtype type, uint64_t offset, vo
     left = n / unit;
     if (put_saved(m, &found, (size_t)m->tensor, type, at, buf, (size_t)left, err) < 0)
         return -1;
-    if (found)
+    if (!m->n)
         return 0;
     while (left) {
         uint64_t col = at % m->cols, some = m->cols - col < left ? m->cols - col : left;
@@ -206,7 +270,7 @@ static int add(void *arg, const char *name, enum dtype type, uint64_t offset, vo
 }
 
 struct adaptermerge *adaptermerge_new(struct convert_change *change,
-                                      const struct checkpoint *c)
+                                      struct checkpoint *c)
 {
     struct adaptermerge *m = xcalloc(1, sizeof(*m));
     struct str text = { 0 };

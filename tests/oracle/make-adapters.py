@@ -6,7 +6,7 @@
 Each directory NAME has an adapter of tests/data/models/NAME, the ids of a text, and its logits in float64 (rounded to
 float32), by PEFT.  Random B, which training would make; ranks, alphas and modules differ from one another.
 llama-gqa/other is a second adapter of it; "summed" are the logits with both, of which it counts half.
-llama-gqa/saved has a norm of its own (modules_to_save).
+llama-gqa/saved has norms of its own (modules_to_save), llama-gqa/dora magnitudes, llama-gqa/table adapts the embedding.
 trained.safetensors has its matrices after one step of SGD with rate 1 on TEXTS, that is less their gradients.
 """
 import json
@@ -34,7 +34,11 @@ ADAPTERS = {
 }
 # of other modules, the head among them
 OTHER = dict(target_modules=["k_proj", "v_proj", "up_proj", "lm_head"], r=2, lora_alpha=3)
-SAVED = dict(target_modules=["q_proj"], r=1, lora_alpha=2, modules_to_save=["norm"])
+MORE = {
+    "saved": dict(target_modules=["q_proj"], r=1, lora_alpha=2, modules_to_save=["norm"]),
+    "dora": dict(target_modules=["q_proj", "down_proj"], r=1, lora_alpha=2, use_dora=True),
+    "table": dict(target_modules=["q_proj", "embed_tokens"], r=1, lora_alpha=2),
+}
 
 
 def make(name, options):
@@ -49,7 +53,8 @@ def make(name, options):
     train(name)
     if name == "llama-gqa":
         make_other(name)
-        make_saved(name)
+        for which in MORE:
+            make_more(name, which)
 
 
 def make_other(name):
@@ -74,21 +79,23 @@ def make_other(name):
     save_file({"logits": logits.float().contiguous()}, os.path.join(first, "other", "summed.safetensors"))
 
 
-def make_saved(name):
+def make_more(name, which):
     model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32)
     torch.manual_seed(98)
-    peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **SAVED))
+    peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **MORE[which]))
     with torch.no_grad():
         for key, p in peft.named_parameters():
-            if "lora_" in key or "modules_to_save" in key:
+            if "magnitude" in key:
+                p.mul_(1 + 0.3 * torch.rand_like(p))
+            elif "lora_" in key or "modules_to_save" in key:
                 p.normal_(0.5, 0.2)
-    write(peft, os.path.join(DATA, "adapters", name, "saved"), name)
+    write(peft, os.path.join(DATA, "adapters", name, which), name, which == "table")
 
 
-def write(peft, out, name):
-    peft.save_pretrained(out, save_embedding_layers=False)
+def write(peft, out, name, embedding=False):
+    peft.save_pretrained(out, save_embedding_layers=embedding)
     for extra in os.listdir(out):
-        if not extra.startswith("adapter_") and extra not in ("other", "saved"):
+        if not extra.startswith("adapter_") and extra not in ["other", *MORE]:
             os.remove(os.path.join(out, extra))
     path = os.path.join(out, "adapter_config.json")
     with open(path) as f:
@@ -118,8 +125,8 @@ def train(name):
 
 
 for name in sys.argv[1:] or ADAPTERS:
-    if name in ("other", "saved"):
-        {"other": make_other, "saved": make_saved}[name]("llama-gqa")
+    if name == "other" or name in MORE:
+        make_other("llama-gqa") if name == "other" else make_more("llama-gqa", name)
         continue
     if name.startswith("train="):  # its matrices stay
         train(name[6:])
