@@ -110,7 +110,7 @@ def run(cls, path, kind, data, layout, out):
     given = {"masked": ["--mask-probability", "0"],
              "dpo": ["--loss", "dpo", "--dpo-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
     subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
-                    "--seq", "16", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
+                    "--seq", "32", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
                     "cosine", "--warmup", str(WARMUP), "--beta2", "0.95", "--weight-decay", str(DECAY), "--clip", str(CLIP),
                     "--threads", "1", *given, *layout, "-o", out, path], check=True)
     subprocess.run(["tp-shard", "merge", "-q", f"{out}/step-{STEPS:06}", out + ".merged"], check=True)
