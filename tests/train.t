@@ -122,9 +122,11 @@ descend() {
     tp-run train -q --data ids.jsonl --seq 24 --global-batch 34 --steps 8 --lr 1 --weight-decay 0.01 --threads 1 "$@" "$model"
 }
 
-for optimizer in sgd momentum; do
+for optimizer in sgd momentum lion; do
     if [ $optimizer = momentum ]; then
         set -- --momentum 0.5
+    elif [ $optimizer = lion ]; then
+        set -- --lr 0.02
     else
         set --
     fi

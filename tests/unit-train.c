@@ -86,14 +86,16 @@ static void try_adamw(const char *file)
         printf("# %zu of %d differ, %zu by more\n", off, 3 * N, far);
 }
 
-/* All steps from the first weights: as far from float64 as PyTorch's f32 is. */
-static void try_sgd(const char *file)
+/* Optimizers of one slot.  All steps from the first weights: as far from float64 as
+ * another implementation in f32 is. */
+static void try_slot(const char *file, enum optimizer_kind kind, double rate,
+                     const char *name)
 {
     enum { N = 200 };
-    const struct optimizer_options o = { .kind = OPTIMIZER_MOMENTUM,
-                                         .momentum = 0.9,
-                                         .decay = 0.01 };
-    static float p[N], b[N];
+    const struct optimizer_options o = {
+        .kind = kind, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.01
+    };
+    float p[N] = { 0 }, b[N] = { 0 };
     FILE *f = fopen(file, "r");
     double far[2] = { 0 }, off[2] = { 0 }, p64, b64;
     size_t n = 0, same = 0;
@@ -109,9 +111,9 @@ static void try_sgd(const char *file)
             p[i] = row.p;
             continue;
         }
-        optimizer_table[o.kind].set(&c.by, &o, 1e-2, (uint64_t)step, o.decay);
+        optimizer_table[o.kind].set(&c.by, &o, rate, (uint64_t)step, o.decay);
         c.by.factor = 1;
-        run(ARRAY_MOMENTUM, &c);
+        run(optimizer_table[kind].update, &c);
         same += p[i] == row.p && b[i] == row.v;
         far[0] = fmax(far[0], fabs((double)row.p - p64));
         far[1] = fmax(far[1], fabs((double)row.v - b64));
@@ -121,8 +123,8 @@ static void try_sgd(const char *file)
     if (f)
         fclose(f);
     if (!tap_ok(n == 5 * N && off[0] <= 1.5 * far[0] && off[1] <= 1.5 * far[1],
-                "SGD with momentum is as near to float64 as PyTorch's"))
-        printf("# %g and %g, PyTorch %g and %g\n", off[0], off[1], far[0], far[1]);
+                "%s is as near to float64 as another in f32", name))
+        printf("# %g and %g, the other %g and %g\n", off[0], off[1], far[0], far[1]);
     if (!tap_ok(same == 4 * N, "and has its bits"))
         printf("# %zu of %d\n", same, 4 * N);
 }
@@ -679,6 +681,7 @@ int main(int argc, char **argv)
     char *schedules = fs_join_dup(data, "schedules.tsv");
     char *events = fs_join_dup(data, "events.hex");
     char *adamw = fs_join_dup(data, "adamw.tsv"), *sgd = fs_join_dup(data, "sgd.tsv");
+    char *lion = fs_join_dup(data, "lion.tsv");
     struct shared *out =
         mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct err err;
@@ -686,7 +689,8 @@ int main(int argc, char **argv)
     if (backend_cpu.open(&device, 1, 0, &err) < 0)
         abort();
     try_adamw(adamw);
-    try_sgd(sgd);
+    try_slot(sgd, OPTIMIZER_MOMENTUM, 1e-2, "SGD with momentum");
+    try_slot(lion, OPTIMIZER_LION, 1e-3, "Lion");
     try_squares();
     backend_cpu.close(device);
     try_rates();
@@ -698,6 +702,7 @@ int main(int argc, char **argv)
     try_models(models, padding, argc > 1 ? argv[1] : NULL, true, out);
     free(padding);
     free(adamw);
+    free(lion);
     free(sgd);
     free(training);
     free(models);

@@ -1253,6 +1253,8 @@ int train_main(const char *program, int argc, char **argv)
     train_settings_note(set, SETTINGS);
     operand = cmd_parse(&cmd, argc, argv);
     opt.trains = true;
+    if (!set[S_BETA2].given && optimizer_table[o->optimizer].beta2 > 0)
+        o->beta2 = optimizer_table[o->optimizer].beta2;
     r.t.command = command;
     r.t.setting = set;
     r.model = operand[0];

@@ -121,6 +121,16 @@ AS_WRITTEN static void momentum_loop(const struct array_call *c, size_t i, size_
         update_momentum(&by, &p[i], g[i], &b[i]);
 }
 
+AS_WRITTEN static void lion_loop(const struct array_call *c, size_t i, size_t end)
+{
+    const struct lion_numbers by = c->by.lion;
+    const float *restrict g = c->x;
+    float *restrict p = c->y, *restrict m = c->slot[0];
+
+    for (; i < end; i++)
+        update_lion(&by, &p[i], g[i], &m[i]);
+}
+
 /* ---- the table ---- */
 
 struct some {

@@ -36,7 +36,9 @@
     /* none; */                                                                        \
     ROW(SGD, sgd)                                                                      \
     /* the sum of gradients */                                                         \
-    ROW(MOMENTUM, momentum)
+    ROW(MOMENTUM, momentum)                                                            \
+    /* an average of gradients */                                                      \
+    ROW(LION, lion)
 /* clang-format on */
 
 enum array_op {

@@ -4,10 +4,9 @@
 #include <math.h>
 #include <stddef.h>
 
-#define TRAINED "adamw", "sgd", "momentum"
-const char *const optimizer_names[OPTIMIZER_KINDS + 1] = { TRAINED,     "adam8bit",
-                                                           "adafactor", "lion",
-                                                           "muon",      NULL };
+#define TRAINED "adamw", "sgd", "momentum", "lion"
+const char *const optimizer_names[OPTIMIZER_KINDS + 1] = { TRAINED, "adam8bit",
+                                                           "adafactor", "muon", NULL };
 const char *const optimizer_choices[OPTIMIZER_TRAINED + 1] = { TRAINED, NULL };
 
 /* PyTorch computes scalars in double and rounds them to f32 once. */
@@ -34,6 +33,20 @@ static void set_sgd(union update_numbers *by, const struct optimizer_options *o,
     by->sgd.by = (float)-rate;
 }
 
+static void set_lion(union update_numbers *by, const struct optimizer_options *o,
+                     double rate, uint64_t t, double decay)
+{
+    struct lion_numbers *a = &by->lion;
+
+    (void)t;
+    a->keep = (float)(1 - rate * decay);
+    a->b1 = (float)o->beta1;
+    a->one_b1 = (float)(1 - o->beta1);
+    a->b2 = (float)o->beta2;
+    a->one_b2 = (float)(1 - o->beta2);
+    a->by = (float)-rate;
+}
+
 const struct optimizer_info optimizer_table[OPTIMIZER_TRAINED] = {
     [OPTIMIZER_ADAMW] = { .slot = { "exp_avg", "exp_avg_sq" },
                           .update = ARRAY_ADAMW,
@@ -44,6 +57,11 @@ const struct optimizer_info optimizer_table[OPTIMIZER_TRAINED] = {
                              .update = ARRAY_MOMENTUM,
                              .uses = OPTIMIZER_USES_MOMENTUM,
                              .set = set_sgd },
+    [OPTIMIZER_LION] = { .slot = { "exp_avg" },
+                         .update = ARRAY_LION,
+                         .uses = OPTIMIZER_USES_BETAS,
+                         .beta2 = 0.99,
+                         .set = set_lion },
 };
 
 int optimizer_slots(enum optimizer_kind kind)

@@ -21,10 +21,10 @@ enum optimizer_kind {
     OPTIMIZER_ADAMW,
     OPTIMIZER_SGD,
     OPTIMIZER_MOMENTUM,
+    OPTIMIZER_LION,
     OPTIMIZER_TRAINED, /* number of those that backends compute */
     OPTIMIZER_ADAM8BIT = OPTIMIZER_TRAINED,
     OPTIMIZER_ADAFACTOR,
-    OPTIMIZER_LION,
     OPTIMIZER_MUON,
     OPTIMIZER_KINDS
 };
@@ -49,6 +49,7 @@ struct optimizer_info {
                                         * update */
     enum array_op update;
     unsigned uses;
+    double beta2; /* when no other is asked for; 0: the option's default */
     /* The numbers of update T, from 1, but for .factor.  DECAY is 0 for weights that do
      * not decay. */
     void (*set)(union update_numbers *by, const struct optimizer_options *o,

@@ -31,6 +31,9 @@ struct adamw_numbers {
 struct sgd_numbers {
     float factor, decay, momentum, by;
 };
+struct lion_numbers {
+    float factor, keep, b1, one_b1, b2, one_b2, by;
+};
 struct average_numbers {
     float factor, by;
 };
@@ -43,6 +46,7 @@ union update_numbers {
     struct bias_numbers bias;
     struct adamw_numbers adamw;
     struct sgd_numbers sgd;
+    struct lion_numbers lion;
 };
 
 /* AdamW (Loshchilov and Hutter 2019) as torch.optim.AdamW: decay apart from the
@@ -86,6 +90,18 @@ UPDATE void update_momentum(const struct sgd_numbers *a, float *p, float g, floa
     g = fmaf(*p, a->decay, UPDATE_MUL(g, a->factor));
     *b = UPDATE_ADD(UPDATE_MUL(*b, a->momentum), g);
     *p = fmaf(*b, a->by, *p);
+}
+
+/* Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", program 1):
+ * the sign of a mixture of momentum M and gradient, decay apart from it.  A sign of 0
+ * is 0. */
+UPDATE void update_lion(const struct lion_numbers *a, float *p, float g, float *m)
+{
+    float own = UPDATE_MUL(g, a->factor), w = UPDATE_MUL(*p, a->keep);
+    float c = fmaf(own, a->one_b1, UPDATE_MUL(*m, a->b1));
+
+    *p = fmaf((float)((c > 0) - (c < 0)), a->by, w);
+    *m = fmaf(own, a->one_b2, UPDATE_MUL(*m, a->b2));
 }
 
 #endif

@@ -30,6 +30,8 @@ template <int OP> static __global__ void array_kernel_of(struct array_call c)
             update_sgd(&c.by.sgd, &y[i], x[i]);
         else if (OP == ARRAY_MOMENTUM)
             update_momentum(&c.by.sgd, &y[i], x[i], &c.slot[0][i]);
+        else if (OP == ARRAY_LION)
+            update_lion(&c.by.lion, &y[i], x[i], &c.slot[0][i]);
     }
 }
 
@@ -116,6 +118,9 @@ extern "C" void gpu_array(enum array_op op, struct array_call c, void *stream)
         break;
     case ARRAY_MOMENTUM:
         LAUNCH(array_kernel_of<ARRAY_MOMENTUM>, blocks, GPU_THREADS, stream, c);
+        break;
+    case ARRAY_LION:
+        LAUNCH(array_kernel_of<ARRAY_LION>, blocks, GPU_THREADS, stream, c);
         break;
     case ARRAY_COUNT:
         break;

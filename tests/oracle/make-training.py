@@ -16,6 +16,8 @@ the table gets no gradient as an input, though as a row of a tied head.
 sgd.tsv: lines `step p g b p64 b64`, the same of torch.optim.SGD(momentum=0.9) in float32, and what it
 makes in float64 of the same gradients.
 
+lion.tsv: the same of lion_pytorch's Lion in float32, and of the paper's equations in float64.
+
 adamw.tsv: lines `step p g m v`, in hexadecimal, of torch.optim.AdamW(foreach=False, fused=False):
 after each step, and the gradient of that step; step 0 is before the first.
 
@@ -158,12 +160,33 @@ def write_sgd(file):
             write(step, p[0].detach(), gradient, b[0], p[1].detach(), b[1])
 
 
+def write_lion(file):
+    from lion_pytorch import Lion
+    torch.manual_seed(9)
+    p = torch.nn.Parameter(torch.randn(200))
+    lion = Lion([p], lr=1e-3, betas=(0.9, 0.99), weight_decay=0.01)
+    wide, m = p.detach().double(), torch.zeros(200, dtype=torch.float64)
+    with open(file, "w") as f:
+        def write(step, *columns):
+            for row in zip(*(c.tolist() for c in columns)):
+                f.write("\t".join([str(step), *(x.hex() for x in row)]) + "\n")
+        write(0, p.detach(), m.float(), m.float(), wide, m)
+        for step in range(1, 5):
+            p.grad = torch.randn(200) * 0.1
+            lion.step()
+            g = p.grad.double()
+            wide = wide - 1e-3 * ((0.9 * m + 0.1 * g).sign() + 0.01 * wide)
+            m = 0.99 * m + 0.01 * g
+            write(step, p.detach(), p.grad, lion.state[p]["exp_avg"], wide, m)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", dest="out", metavar="DIR", default=gradients.data)
     args = parser.parse_args()
     write_adamw(os.path.join(args.out, "adamw.tsv"))
     write_sgd(os.path.join(args.out, "sgd.tsv"))
+    write_lion(os.path.join(args.out, "lion.tsv"))
     write_training(os.path.join(args.out, "training.tsv"), NAMES, False)
     write_training(os.path.join(args.out, "padding.tsv"), PADDED, True)
 
