@@ -58,7 +58,7 @@ const struct foreign foreign_table[] = {
     /* types */
     { "torch-dtype", "tp-shard", NULL, "dtype", VALUES(types) },
     { "kv-cache-dtype", ANY, "kv-dtype", VALUES(types) },
-    { "dtype", TRAIN, INSTEAD("training computes in f32") },
+    { "dtype", TRAIN, INSTEAD("see --compute, the type of products; all else is f32") },
     { "dtype", ANY,
       INSTEAD("see --compute, the type of products, and --weights, how weights are "
               "held") },
@@ -68,8 +68,7 @@ const struct foreign foreign_table[] = {
     { "cache-type-k", ANY, INSTEAD("--kv-dtype TYPE sets keys and values") },
     { "cache-type-v", ANY, INSTEAD("--kv-dtype TYPE sets keys and values") },
     { "bf16", RUNS, "compute", FLAG("bf16") },
-    { "bf16", TRAIN, INSTEAD("training computes in f32") },
-    { "fp16", TRAIN, INSTEAD("training computes in f32") },
+    { "bf16", TRAIN, "compute", FLAG("bf16") },
     { "bf16", "mem-estimate", NULL, INSTEAD("see --weights bf16 and --compute bf16") },
     { "fp16", "mem-estimate", NULL, INSTEAD("see --weights f16 and --compute f16") },
     { "fp16", "tp-run", NULL,

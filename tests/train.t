@@ -139,6 +139,38 @@ for optimizer in sgd momentum lion; do
         "$model" > estimate
     ok "mem-estimate --framework tp-run foretells the bytes of $optimizer" test "$(json step.json memory)" = "$(json estimate peak)"
 done
+# ---- products in bf16 ----
+
+descend --lr 0.003 --save-every 0 -o wide
+descend --lr 0.003 --compute bf16 --stop-after 0.000001 -o narrow
+run tp-run train -q --resume --threads 1 -o narrow
+status_is 0 "a training with products in bf16 goes on"
+losses wide > wide.losses
+losses narrow > narrow.losses
+paste wide.losses narrow.losses > pairs
+ok "its losses are those of f32, but for the roundings" awk '{ d = $1 - $2; d = d < 0 ? -d : d; if (d) some = 1; if (d > 0.01 * $1) bad = 1 }
+    END { exit bad || !some || NR != 8 }' pairs
+descend --lr 0.003 --compute bf16 -o narrow.whole
+ok "and of a run that was not stopped, to the bit" same_files narrow.whole/step-000008 narrow/step-000008
+grep -m 1 '"type":"step"' narrow/log.jsonl > step.json
+mem-estimate train --framework tp-run --runtime 0 --seq 24 --micro-batch 1 --global-batch 34 --compute bf16 --json "$model" > estimate
+ok "mem-estimate --framework tp-run foretells its bytes" test "$(json step.json memory)" = "$(json estimate peak)"
+for layout in "--tp 2" "--pp 2 --dp 2 --zero 2"; do
+    # shellcheck disable=SC2086 # words
+    descend --lr 0.003 --compute bf16 --save-every 0 $layout -o narrow.other
+    losses narrow.other > other.losses
+    paste narrow.losses other.losses > pairs
+    ok "$layout has the same losses within a thousandth" awk '{ d = $1 - $2; d = d < 0 ? -d : d; if (d > 0.001 * $1) bad = 1 }
+        END { exit bad || NR != 8 }' pairs
+    rm -r narrow.other
+done
+run descend --compute bf16 --dp 2 --zero 3 -o refused
+status_is 2 "copies of weights are not made of what is gathered"
+err_has "--compute bf16: --zero 3 gathers weights in f32; give --zero 2" "which is said"
+run tp-run train -q --resume --compute f32 --steps 9 -o narrow
+status_is 2 "a run keeps its type of products"
+err_has '--compute "f32": the run in narrow/run.json was begun with "bf16"' "with both"
+
 run descend --optimizer sgd --momentum 0.5 -o refused
 status_is 2 "SGD without a sum has no momentum"
 err_has "--momentum: --optimizer sgd has none; with one it is --optimizer momentum" "and the name of what has is told"

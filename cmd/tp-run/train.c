@@ -19,6 +19,7 @@
 #include "lib/estimate/memory.h"
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
+#include "lib/program/roundable.h"
 #include "lib/run/adapter.h"
 #include "lib/train/frozen.h"
 
@@ -109,7 +110,9 @@ enum { MOST_TABLE = 1 << 26 };
     SETTING(DPO_BETA, DOUBLE, DOUBLE, "dpo-beta", pairs.beta, "X", NULL,               \
             SETTING_ADDED)                                                             \
     SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", pairs.smoothing, "X", NULL, \
-            SETTING_ADDED)
+            SETTING_ADDED)                                                             \
+    SETTING(COMPUTE, CHOICE, CHOICE, "compute", compute, "TYPE",                       \
+            session_compute_names, SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -777,6 +780,7 @@ static struct program_options options_of(const struct train *t)
     return (struct program_options){ .tail = TAIL_NLL,
                                      .reverse = true,
                                      .deterministic = t->o.deterministic,
+                                     .rounded = t->o.compute == COMPUTE_BF16,
                                      .balance = trainer_balances(&t->o.terms),
                                      .loads = t->o.terms.bias_speed > 0,
                                      .smooth = t->o.terms.smooth,
@@ -864,6 +868,19 @@ static int take_dir(struct request *r, struct err *err)
 
 /* ---- a dry run ---- */
 
+/* Bytes of the copies that --compute bf16 makes of P's weights. */
+static uint64_t count_copies(const struct train *t, const struct program *p)
+{
+    bool *rounded = roundable_new(p);
+    uint64_t n = 0;
+
+    for (int i = 0; i < p->nweights && t->o.compute == COMPUTE_BF16; i++)
+        n += rounded[i] && program_trains(p, i) ? p->weight[i].rows * p->weight[i].cols
+                                                : 0;
+    free(rounded);
+    return n * sizeof(uint16_t);
+}
+
 /* The epochs of all steps. */
 static double count_epochs(const struct train *t)
 {
@@ -895,7 +912,7 @@ static int print_plan(const struct request *r, struct err *err)
                                                  .reverse = true,
                                                  .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
-        uint64_t all = 0, n = 0, bytes = 0, first, owned;
+        uint64_t all = 0, n = 0, bytes = 0, copies, first, owned;
         struct program *p;
 
         if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
@@ -907,18 +924,20 @@ static int print_plan(const struct request *r, struct err *err)
             n += program_trains(p, k) ? some : 0;
         }
         bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
+        copies = count_copies(t, p);
         program_free(p);
         optimizer_range(n, 0, o->zero ? dp : 1, &first, &owned);
         printf("stage %d:   %" PRIu64 " weights a rank", i, all);
         if (n < all)
             printf(", %" PRIu64 " trained", n);
-        printf("; %s for %s, gradients and optimizer",
-               str_human(size,
-                         8 * n + 4 * owned *
-                                     (uint64_t)(optimizer_slots(
-                                                    (enum optimizer_kind)o->optimizer) +
-                                                (o->terms.average > 0))),
-               n < all ? "these" : "them");
+        printf(
+            "; %s for %s, gradients and optimizer",
+            str_human(size, 8 * n + copies +
+                                4 * owned *
+                                    (uint64_t)(optimizer_slots(
+                                                   (enum optimizer_kind)o->optimizer) +
+                                               (o->terms.average > 0))),
+            n < all ? "these" : "them");
         printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
     }
     printf("step:      %d samples of up to %" PRIu64
@@ -996,6 +1015,10 @@ static int check_shares(struct request *r, struct err *err)
         return -1;
     if (o->hsdp && dp % o->hsdp)
         return err_set(err, ERR_USAGE, "--hsdp %d: does not divide dp %d", o->hsdp, dp);
+    if (o->zero == 3 && o->compute == COMPUTE_BF16)
+        return err_set(
+            err, ERR_USAGE,
+            "--compute bf16: --zero 3 gathers weights in f32; give --zero 2");
     if (r->continues && r->t.micro_before != o->micro && trainer_balances(&o->terms))
         return err_set(err, ERR_USAGE,
                        "--micro-batch %d: the run in %s was begun with %d, over whose "

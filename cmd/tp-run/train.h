@@ -48,6 +48,7 @@ struct train_options {
     bool rslora;
     const char *freeze, *only; /* names of what is not trained; of all that is */
     int frozen;                /* enum weights_form of matrices that are not trained */
+    int compute;               /* enum session_compute */
     int early_stop; /* evaluations without gain that end the run; 0: any number */
 };
 

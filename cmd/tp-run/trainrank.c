@@ -431,6 +431,7 @@ static int open_work(struct work *w, struct err *err)
         .deterministic = o->deterministic,
         .recompute = o->recompute,
         .frozen = (enum weights_form)o->frozen,
+        .rounded = o->compute == COMPUTE_BF16,
         .zero = o->zero,
         .hsdp = o->hsdp,
         .offload = o->offload > 0,

@@ -10,6 +10,7 @@
 #include "lib/estimate/tally.h"
 #include "lib/program/program.h"
 #include "lib/program/pass-reverse.h"
+#include "lib/program/roundable.h"
 #include "lib/program/units.h"
 #include "lib/run/adapter.h"
 #include "lib/run/cache.h"
@@ -27,7 +28,8 @@ bool reversed_applies(const struct memory_options *o)
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
            o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
            !o->sequence_parallel && !o->freeze && !o->eager &&
-           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
+           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1 &&
+           (o->zero < 3 || o->compute_bytes == sizeof(float));
 }
 
 /* Micro-batches in flight on stage S. */
@@ -232,6 +234,24 @@ static struct trained count_trained(const struct program *p, const bool *trains,
     return t;
 }
 
+/* Bytes of the copies in bf16 that products read (train/rounded.h). */
+static uint64_t copies(const struct program *p, const struct model *m,
+                       const struct memory_options *o)
+{
+    bool *rounded = roundable_new(p);
+    uint64_t n = 0;
+
+    for (int i = 0; i < p->nweights && o->compute_bytes == sizeof(uint16_t); i++) {
+        const struct weight *w = &p->weight[i];
+        bool trains = o->lora_rank ? w->adapter > 0 : !m->tensor[w->tensor].frozen;
+
+        /* the store has f32 numbers of what is trained, and of vectors */
+        n += rounded[i] && (trains || w->rows == 1) ? w->rows * w->cols : 0;
+    }
+    free(rounded);
+    return n * sizeof(uint16_t);
+}
+
 int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                   const struct model *m, const struct memory_options *o,
                   const int coord[MESH_NAXES], struct err *err)
@@ -285,7 +305,8 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
     ok = program_arena(p, most, offset, &arena);
     free(offset);
-    tally_add(&sum[MEMORY_WEIGHTS], weights + trained.weights * sizeof(float));
+    tally_add(&sum[MEMORY_WEIGHTS],
+              weights + trained.weights * sizeof(float) + copies(p, m, o));
     tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
     tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
     tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_OPTIMIZER],

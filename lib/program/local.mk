@@ -30,6 +30,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/program.c %D%/program.h \
     %D%/recompute.c %D%/recompute.h \
     %D%/rotary.c %D%/rotary.h \
+    %D%/roundable.c %D%/roundable.h \
     %D%/rows.c %D%/rows.h \
     %D%/rules.c \
     %D%/units.c %D%/units.h

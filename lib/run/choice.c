@@ -8,6 +8,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/program/roundable.h"
 
 /* ---- what a backend can run ---- */
 
@@ -64,6 +65,17 @@ static int ask_sequence(const struct backend *b, const struct device_request *li
     return 0;
 }
 
+/* Products of a training that rounds have weights in bf16. */
+static void round_held(struct held *held, const struct program *p)
+{
+    bool *rounded = roundable_new(p);
+
+    for (int i = 0; i < p->nweights; i++)
+        if (rounded[i] && held[i].format == FORMAT_F32)
+            held[i].format = FORMAT_BF16;
+    free(rounded);
+}
+
 static int ask_all(const struct backend *b, const struct choice_need *need,
                    enum weights_form form, struct err *err)
 {
@@ -74,6 +86,8 @@ static int ask_all(const struct backend *b, const struct choice_need *need,
 
     if (held_find(&held, need->checkpoint, p, form, need->trains, err) < 0)
         return -1;
+    if (need->trains && p->rounded)
+        round_held(held, p);
     ret = ask_sequence(b, &r, err);
     for (int i = 0; i < p->ninsts && ret == 0; i++) {
         r.inst = &p->inst[i];

@@ -17,7 +17,8 @@ struct choice_need {
     const struct checkpoint *checkpoint; /* that its weights come from */
     enum weights_form form;
     enum format kept;     /* type of the KV cache */
-    bool trains;          /* weights are f32, and operations on arrays update them: */
+    bool trains;          /* weights are f32, or rounded (roundable.h), and operations
+                           * on arrays update them: */
     enum array_op update; /* the optimizer's */
 };
 

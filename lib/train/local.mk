@@ -17,6 +17,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/parameters.c %D%/parameters.h \
     %D%/restore.c %D%/restore.h \
+    %D%/rounded.c %D%/rounded.h \
     %D%/save.c %D%/save.h \
     %D%/schedule.c %D%/schedule.h \
     %D%/shards.c %D%/shards.h \

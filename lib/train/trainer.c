@@ -83,8 +83,8 @@ static int make_scored(struct trainer *t, const struct model *m,
                        struct err *err)
 {
     const struct program_options options = { .tail = TAIL_NLL,
-                                             .deterministic =
-                                                 t->options.deterministic };
+                                             .deterministic = t->options.deterministic,
+                                             .rounded = t->options.rounded };
     bool drops = false;
 
     for (int i = 0; i < t->program->nforward; i++) {
@@ -291,6 +291,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     struct program_options program = { .tail = TAIL_NLL,
                                        .reverse = true,
                                        .deterministic = options->deterministic,
+                                       .rounded = options->rounded,
                                        .recompute = options->recompute,
                                        .balance = trainer_balances(&options->terms),
                                        .loads = options->terms.bias_speed > 0,
@@ -324,8 +325,9 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     need.program = t->program;
     if (choice_supports(t->ops, &need, NULL, err) < 0 ||
         runner_device(&t->device, t->ops, machine, world, err) < 0 ||
-        open_parameters(t, c, err) < 0 || make_engines(t, err) < 0 ||
-        make_scored(t, c->model, mesh, coord, err) < 0)
+        open_parameters(t, c, err) < 0 ||
+        (options->rounded && rounded_open(&t->rounded, &t->parameters, err) < 0) ||
+        make_engines(t, err) < 0 || make_scored(t, c->model, mesh, coord, err) < 0)
         goto fail;
     return 0;
 fail:
@@ -349,6 +351,7 @@ void trainer_close(struct trainer *t)
     shards_close(&t->shards);
     shards_close(&t->scored_shards);
     gradients_close(&t->gradients);
+    rounded_close(&t->rounded);
     parameters_close(&t->parameters);
     if (t->device)
         t->ops->close(t->device);
@@ -627,8 +630,9 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     if (trainer_make_room(t, sample, (size_t)t->options.global, err) < 0)
         return -1;
     memset(t->loss, 0, micro_batches * TRAINER_TERMS * sizeof(*t->loss));
-    if (gradients_begin(g, err) < 0 || run_share(t, sample, counted, err) < 0 ||
-        gradients_sum(g, err) < 0 || gradients_squares(g, squares, err) < 0 ||
+    if (rounded_make(&t->rounded, err) < 0 || gradients_begin(g, err) < 0 ||
+        run_share(t, sample, counted, err) < 0 || gradients_sum(g, err) < 0 ||
+        gradients_squares(g, squares, err) < 0 ||
         sum_over(t->loss, micro_batches * TRAINER_TERMS, t->data, t->groups.pipe, err) <
             0 ||
         sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
@@ -646,6 +650,7 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                       (t->most_norm > 0 && result->norm > t->most_norm);
     if (result->skipped)
         return 0;
+    t->rounded.current = false;
     if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm,
                        count_tokens(t, sample), err) < 0)
         return -1;
@@ -662,6 +667,8 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     double *loss = xcalloc(batches + 1, sizeof(*loss)), term[TRAINER_TERMS];
     int ret = trainer_make_room(t, sample, n, err);
 
+    if (ret == 0)
+        ret = rounded_make(&t->rounded, err);
     if (ret == 0 && t->scored && !t->scorer)
         ret = open_scorer(t, err);
     for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
@@ -698,6 +705,7 @@ uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments)
 void trainer_memory(const struct trainer *t, struct ledger *list)
 {
     parameters_memory(&t->parameters, list);
+    rounded_memory(&t->rounded, list);
     gradients_memory(&t->gradients, list);
     for (int i = 0; i < t->in_flight; i++)
         engine_memory(t->engine[i], list);

@@ -18,6 +18,7 @@
 #include "lib/train/data.h"
 #include "lib/train/gradients.h"
 #include "lib/train/optimizer.h"
+#include "lib/train/rounded.h"
 #include "lib/train/shards.h"
 
 enum { TRAINER_TERMS = 3 }; /* likelihood, balance, router's z-loss */
@@ -53,6 +54,8 @@ struct trainer_options {
                * the same bits always */
     int hsdp; /* replicas that share; 0: all.  It divides dp */
     bool offload; /* the optimizer's state is in memory of the host (offload.h) */
+    bool rounded; /* products in bf16, of weights that are rounded (rounded.h); not with
+                   * stage 3 */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
     enum loss_kind loss;
@@ -73,6 +76,7 @@ struct trainer {
     struct device *device;
     struct program *program;
     struct parameters parameters;
+    struct rounded rounded;
     struct gradients gradients;
     struct optimizer optimizer;
     struct engine_groups groups;

@@ -7,8 +7,9 @@ Each model is stored in f32, then trained for 12 steps by tp-run train, on the l
 a loop over the same documents with the definitions of Hugging Face's trainer: the mean over all
 tokens of the global batch, clip_grad_norm_, AdamW without decay of biases and norms, a cosine with
 warm-up.  Each loss must agree to 1e-5, and the weights of each tensor within ten times the distance
-between the loop in float32 and in float64.  Needs torch, transformers, safetensors, and the
-programs in PATH.
+between the loop in float32 and in float64.  With --compute bf16 losses and weights may be at most
+twice as far from those of float32 as the loop's under torch.autocast.  Needs torch, transformers,
+safetensors, and the programs in PATH.
 """
 import json
 import math
@@ -38,7 +39,7 @@ def is_spared(name):
             any(part == "norm" or part.endswith("_norm") for part in low.split(".")))
 
 
-def loop(path, docs, dtype):
+def loop(path, docs, dtype, cast=False):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="eager")
     model.eval()  # as --dropout 0
@@ -62,7 +63,8 @@ def loop(path, docs, dtype):
         total = 0.0
         for d in batch:
             ids = torch.tensor([d])
-            logits = model(ids).logits[0, :-1]
+            with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+                logits = model(ids).logits[0, :-1].to(dtype)
             nll = torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
             (nll / counted).backward()
             total += nll.item()
@@ -88,6 +90,23 @@ def run(path, docs, layout, out):
         {k: v.double() for k, v in model.state_dict().items()}
 
 
+def far(a, b):
+    """The largest distance of losses, and the mean distance of weights."""
+    losses = max(abs(x - y) for x, y in zip(a[0], b[0]))
+    total = sum((a[1][k] - b[1][k]).abs().sum().item() for k in b[1])
+    return losses, total / sum(b[1][k].numel() for k in b[1])
+
+
+def check_rounded(name, path, docs, exact, scratch):
+    """Whether --compute bf16 is as near to EXACT as torch.autocast."""
+    ours = far(run(path, docs, ["--compute", "bf16"], os.path.join(scratch, "rounded")), exact)
+    torchs = far(loop(path, docs, torch.float32, cast=True), exact)
+    good = ours[0] <= 2 * torchs[0] and ours[1] <= 2 * torchs[1]
+    print(f"{name} --compute bf16: losses {ours[0]:.1e} from those of f32, weights {ours[1]:.1e}; under autocast "
+          f"{torchs[0]:.1e} and {torchs[1]:.1e}: {'ok' if good else 'NOT OK'}", flush=True)
+    return good
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parent
     bad = 0
@@ -99,6 +118,7 @@ def main():
             docs = documents(model.config.vocab_size)
             l32, w32 = loop(path, docs, torch.float32)
             _, w64 = loop(path, docs, torch.float64)
+            bad += not check_rounded(name, path, docs, (l32, w32), scratch)
             for layout in LAYOUTS:
                 try:
                     losses, weights = run(path, docs, layout, os.path.join(scratch, "run" + "".join(layout)))
