@@ -19,7 +19,7 @@
 #   shape NAME                    the public model of that name, as NAME.json
 #   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
 #   tps N                         1, 2, 3 and N; with SHORT set the last, and one time of three 1, with LONG 1 to N
-#   $heldout                      a text for bard; with SHORT set its beginning
+#   $heldout                      a text for bard, with SHORT set its beginning, and $heldout_nll, what it scores
 #
 # Each test runs in a scratch directory of its own, removed at the end: in memory, where 2 GiB of that are free and TMPDIR
 # names no other place, as most tests sync what they write; the tests of 42 GB have their files on the disk.
@@ -34,9 +34,9 @@ scratch=$(mktemp -d "$scratch/shardutils-test.XXXXXX") || exit 99
 trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
 trap 'exit 99' HUP INT TERM
 cd "$scratch" || exit 99
-# a text for bard; with SHORT its beginning
-heldout=$bard/heldout.txt
-[ -z "${SHORT-}" ] || { head -n 150 "$heldout" > "$scratch/.heldout" && heldout=$scratch/.heldout; }
+heldout=$bard/heldout.txt heldout_nll=3.30536
+[ -z "${SHORT-}" ] ||
+    { head -n 150 "$heldout" > "$scratch/.heldout" && heldout=$scratch/.heldout heldout_nll=3.2146; }
 count=0
 failed=0
 status=0

@@ -1,7 +1,6 @@
 #!/bin/sh
 # tp-run-input.t - lines that are prompts: their format, and those that cannot be used
 . "${top_srcdir:?}/tests/lib.sh"
-heldout=$bard/heldout.txt
 
 # what begins as JSON and is none
 printf '%s\n' '"Hello," said she.' 'and went' > said

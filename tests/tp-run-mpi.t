@@ -2,7 +2,6 @@
 # tp-run-mpi.t - under mpirun a model answers as it does with local ranks, and failures end all ranks
 TMPDIR=${TMPDIR:-/tmp} # not in /dev/shm, in whose place the second machine has one of its own
 . "${top_srcdir:?}/tests/lib.sh"
-heldout=$bard/heldout.txt
 
 # srun without PMI: tasks that do not know one another
 for task in 0 1; do

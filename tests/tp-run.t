@@ -1,7 +1,6 @@
 #!/bin/sh
 # tp-run.t - generating, scoring, and what goes wrong
 . "$top_srcdir/tests/lib.sh"
-heldout=$bard/heldout.txt
 
 run tp-run generate --prompt 'ROMEO:' --max-tokens 12 --tp 2 "$bard"
 status_is 0 "a Hugging Face directory is cut while it is loaded"
@@ -32,11 +31,12 @@ tp-run generate --prompt 'O' --temperature 1 --top-k 50 --top-p 0.9 --seed 6 --j
 ok "--seed makes a run reproducible" cmp one two
 ok "another seed gives another text" sh -c '! cmp -s one three'
 
+tokens=5082 nll=3.00387
+[ -z "${SHORT-}" ] || tokens=1548 nll=2.93608
 for tp in 1 2 3 6; do
     run tp-run score --window 256 --json --tp "$tp" "$heldout" "$bard"
-    ok "bard scores 3.00387 at tp $tp" \
-        awk -v x="$(json out nll)" 'BEGIN { exit !(x > 3.00386 && x < 3.00388) }'
-    out_has '"tokens":5082' "and predicts every token but the first at tp $tp"
+    ok "bard scores $nll at tp $tp" near "$nll" "$(json out nll)" 1e-5
+    out_has "\"tokens\":$tokens" "and predicts every token but the first at tp $tp"
 done
 run tp-run score "$heldout" "$heldout" "$bard"
 ok "several files need no reload" test "$(wc -l < out)" -eq 2
@@ -74,7 +74,7 @@ fi
 
 tp-shard split --tp 2 "$bard" b2
 run tp-run score --window 256 --json --tp 3 "$heldout" b2
-out_has '"nll":3.0038' "a checkpoint is cut anew while it is loaded"
+out_has "\"nll\":${nll%?}" "a checkpoint is cut anew while it is loaded"
 cp -r b2 flipped
 size=$(wc -c < flipped/rank-tp1-pp0.safetensors)
 printf '\377' | dd of=flipped/rank-tp1-pp0.safetensors bs=1 seek=$((size / 2)) conv=notrunc 2> dd.err

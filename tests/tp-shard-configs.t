@@ -17,8 +17,8 @@ tp-shard show cut/hf-tp1-pp0 | tail -n 1 > out
 out_has "llama: 57 tensors" "a part is a model with all its tensors"
 run tp-run generate --ids 5,9,3 --max-tokens 3 cut/hf-tp1-pp0
 status_is 0 "and runs"
-run tp-run score "$bard/heldout.txt" cut
-out_has "nll 3.30536" "the checkpoint itself runs as ever"
+run tp-run score "$heldout" cut
+out_has "nll $heldout_nll" "the checkpoint itself runs as ever"
 tp-shard merge -q cut whole
 ok "merging leaves the directories out" test ! -e whole/hf-tp0-pp0
 tp-shard reshard -q --tp 2 cut two

@@ -36,11 +36,11 @@ for model in "$data"/models/*/; do
 done
 for tp in 1 3 6; do
     ok "bard comes back from tp $tp padded to multiples of 1000" comes_back "$bard" "$tp" 1000
-    run tp-run score "$bard/heldout.txt" cut
-    out_has "nll 3.30536" "and scores as ever on $tp ranks, some without a row"
+    run tp-run score "$heldout" cut
+    out_has "nll $heldout_nll" "and scores as ever on $tp ranks, some without a row"
 done
-run tp-run score --tp 2 "$bard/heldout.txt" cut
-out_has "nll 3.30536" "on other ranks than it was cut for as well"
+run tp-run score --tp 2 "$heldout" cut
+out_has "nll $heldout_nll" "on other ranks than it was cut for as well"
 tp-run generate --max-tokens 12 --prompt ROMEO: "$bard" > want
 tp-run generate --max-tokens 12 --prompt ROMEO: cut > got
 ok "it generates the same text" diff want got
