@@ -9,9 +9,10 @@
  *   d[i]: row g + 8 (i / 2), column 2 t + i % 2
  *
  * The twin fetches the operands from other lanes and uses FMAs, in the order of the
- * columns of a.  The emulation runs it, and so do GPUs without bf16 tensor cores
- * (before sm_80).  The order of sums within a tensor core is unspecified.
- * tests/emu/fragments.cu checks both against the tables of the PTX ISA. */
+ * columns of a.  GPUs without bf16 tensor cores run it (before sm_80), and the emulation
+ * sums in its order, with one meeting of the lanes.  That of the sums within a tensor
+ * core is unspecified.  tests/emu/fragments.cu checks all against the tables of the PTX
+ * ISA. */
 #ifndef LIB_GPU_MMA_CUH
 #define LIB_GPU_MMA_CUH
 
@@ -82,8 +83,25 @@ static __device__ inline void mma(float *d, const uint32_t *a, const uint32_t *b
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
+#elif defined(__CUDACC__)
     mma_twin(d, a, b);
+#else
+    unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4, meeting;
+    const struct emu_box mine = { { a[0], a[1], a[2], a[3], b[0], b[1] } };
+    const struct emu_box *of = emu_meet(~0u, &mine, sizeof(mine), &meeting, EMU_AT);
+
+    for (unsigned half = 0; half < 2; half++)
+        for (unsigned s = 0; s < 4; s++) {
+            const uint32_t *rows = of[4 * g + s].word + 2 * half;
+            uint32_t left = of[8 * t + s].word[4 + half],
+                     right = of[8 * t + 4 + s].word[4 + half];
+
+            d[0] = fma_pair(rows[0], left, d[0]);
+            d[1] = fma_pair(rows[0], right, d[1]);
+            d[2] = fma_pair(rows[1], left, d[2]);
+            d[3] = fma_pair(rows[1], right, d[3]);
+        }
+    emu_part(meeting);
 #endif
 }
 
@@ -110,16 +128,19 @@ static __device__ inline void load_matrices(uint32_t *word, const uint16_t *base
                      : "r"(at)
                      : "memory");
 #else
-    unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4;
+    unsigned lane = threadIdx.x % GPU_WARP, g = lane / 4, t = lane % 4, meeting;
+    const struct emu_box *of =
+        emu_meet(~0u, &offset, sizeof(offset), &meeting, EMU_AT);
 
     for (unsigned m = 0; m < 4; m++) {
-        unsigned one = __shfl_sync(~0u, offset, 8 * m + (TRANSPOSED ? 2 * t : g));
-        unsigned next = __shfl_sync(~0u, offset, 8 * m + (TRANSPOSED ? 2 * t + 1 : g));
+        unsigned one = of[8 * m + (TRANSPOSED ? 2 * t : g)].word[0];
+        unsigned next = of[8 * m + (TRANSPOSED ? 2 * t + 1 : g)].word[0];
         unsigned at = TRANSPOSED ? g : 2 * t;
 
         word[m] = base[one + at] | (uint32_t)base[next + (TRANSPOSED ? at : at + 1)]
                                        << 16;
     }
+    emu_part(meeting);
 #endif
 }
 

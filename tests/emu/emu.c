@@ -24,7 +24,7 @@ void __sanitizer_start_switch_fiber(void **save, const void *bottom, size_t size
 void __sanitizer_finish_switch_fiber(void *save, const void **bottom, size_t *size);
 #endif
 
-enum { STACK = 1 << 17, BOX = 16, THREADS = 1024, SHARES = 16, COPIES = 64 };
+enum { STACK = 1 << 17, COPY = 16, THREADS = 1024, SHARES = 16, COPIES = 64 };
 enum waiting { NOT, BARRIER, WARP, OTHERS };
 
 struct fiber {
@@ -46,11 +46,18 @@ struct thread {
     bool waited; /* for kernels before its own */
 };
 
-/* Lanes that meet bring something each; when all have taken, the next may meet. */
-struct warp {
-    unsigned arrived, left, generation, mask;
-    char box[32][BOX];
+/* Lanes that meet bring something each, and take when all have: by then some may have
+ * arrived at the next meeting, but not at the one after it. */
+struct meeting {
+    unsigned arrived, left, mask;
+    struct emu_box box[32];
     const char *where;
+};
+
+struct warp {
+    struct meeting meeting[2];
+    unsigned held;       /* meetings that all have arrived at; the next one is open */
+    unsigned generation; /* of what lanes wait for */
 };
 
 struct emu_thread *emu_now;
@@ -224,8 +231,12 @@ static void copy_bytes(void *to, const void *from, size_t n)
         memcpy(to, from, 4);
         return;
     }
-    if (n == BOX) {
-        memcpy(to, from, BOX);
+    if (n == COPY) {
+        memcpy(to, from, COPY);
+        return;
+    }
+    if (n == sizeof(struct emu_box)) {
+        memcpy(to, from, sizeof(struct emu_box));
         return;
     }
 #endif
@@ -273,48 +284,72 @@ void emu_barrier(const char *where)
 #endif
 }
 
-void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
-              const char *where)
+static void wait_in_warp(struct thread *t, const struct warp *w, const char *where)
+{
+    t->wait = WARP;
+    t->generation = w->generation;
+    t->where = where;
+    pause_thread(t);
+}
+
+const struct emu_box *emu_meet(unsigned mask, const void *mine, size_t size,
+                               unsigned *meeting, const char *where)
 {
     struct thread *t = now;
     struct warp *w = &warp[t->t.warp];
-    static const char poison[BOX] = { -1, -1, -1, -1, -1, -1, -1, -1,
-                                      -1, -1, -1, -1, -1, -1, -1, -1 };
+    struct meeting *m;
+    unsigned number;
 
     if (!(mask >> t->t.lane & 1))
         die("the lane is not in the mask", t, where);
-    while (w->left) { /* some have yet to take what was brought before */
-        t->wait = WARP;
-        t->generation = w->generation;
-        t->where = where;
-        pause_thread(t);
-    }
-    if (w->arrived && (w->mask != mask || w->where != where))
+    while ((m = &w->meeting[w->held % 2])->left) /* some have yet to take */
+        wait_in_warp(t, w, where);
+    if (m->arrived && (m->mask != mask || m->where != where))
         die("lanes of a warp meet at different places", t, where);
-    w->mask = mask;
-    w->where = where;
-    copy_bytes(w->box[t->t.lane], mine, size);
-    w->arrived |= 1u << t->t.lane;
+    number = w->held;
+    m->mask = mask;
+    m->where = where;
+    copy_bytes(&m->box[t->t.lane], mine, size);
+    m->arrived |= 1u << t->t.lane;
 #ifdef EMU_TSAN
-    __tsan_release(w);
+    __tsan_release(m);
 #endif
     t->where = where;
-    if (w->arrived == mask) {
+    if (m->arrived == mask) {
+        w->held++;
         w->generation++;
-        w->left = mask;
-        w->arrived = 0;
-    } else {
-        t->wait = WARP;
-        t->generation = w->generation;
-        pause_thread(t);
+        m->left = mask;
+        m->arrived = 0;
     }
+    while (w->held == number)
+        wait_in_warp(t, w, where);
 #ifdef EMU_TSAN
-    __tsan_acquire(w);
+    __tsan_acquire(m);
 #endif
-    copy_bytes(out, mask >> from & 1 ? w->box[from] : poison, size);
-    w->left &= ~(1u << t->t.lane);
-    if (!w->left)
+    *meeting = number;
+    return m->box;
+}
+
+void emu_part(unsigned meeting)
+{
+    struct warp *w = &warp[now->t.warp];
+    struct meeting *m = &w->meeting[meeting % 2];
+
+    m->left &= ~(1u << now->t.lane);
+    if (!m->left)
         w->generation++;
+}
+
+void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
+              const char *where)
+{
+    static const char poison[16] = { -1, -1, -1, -1, -1, -1, -1, -1,
+                                     -1, -1, -1, -1, -1, -1, -1, -1 };
+    unsigned meeting;
+    const struct emu_box *box = emu_meet(mask, mine, size, &meeting, where);
+
+    copy_bytes(out, mask >> from & 1 ? (const void *)&box[from] : poison, size);
+    emu_part(meeting);
 }
 
 void *emu_shared(const void *key, size_t size)
@@ -349,9 +384,9 @@ void emu_copy_start(void *to, const void *from)
 
     if (i == COPIES)
         die("more copies than the emulation remembers", t, "copy_start");
-    if ((uintptr_t)to % BOX || (uintptr_t)from % BOX)
+    if ((uintptr_t)to % COPY || (uintptr_t)from % COPY)
         die("a copy that is not aligned", t, "copy_start");
-    memset(to, 0xff, BOX);
+    memset(to, 0xff, COPY);
     copy[t - thread][i].to = to;
     copy[t - thread][i].from = from;
 }
@@ -361,7 +396,7 @@ void emu_copies_wait(void)
     struct thread *t = now;
 
     for (int i = 0; i < t->ncopies; i++)
-        copy_bytes(copy[t - thread][i].to, copy[t - thread][i].from, BOX);
+        copy_bytes(copy[t - thread][i].to, copy[t - thread][i].from, COPY);
     t->ncopies = 0;
 }
 

@@ -55,8 +55,16 @@ unsigned long emu_blocks(void);
 
 void emu_barrier(const char *where);
 int emu_is_without(const char *where);
+/* Lanes of MASK meet: what each has brought, until this one parts.  MEETING tells
+ * emu_part which it was. */
+struct emu_box {
+    uint32_t word[6];
+};
+const struct emu_box *emu_meet(unsigned mask, const void *mine, size_t size,
+                               unsigned *meeting, const char *where);
+void emu_part(unsigned meeting);
 /* Lanes of MASK meet: *out is what lane FROM brought, poison where it is none of them.
- */
+ * At most 16 bytes. */
 void emu_warp(unsigned mask, const void *mine, size_t size, unsigned from, void *out,
               const char *where);
 /* The block's SIZE bytes known as KEY. */
