@@ -402,7 +402,7 @@ tests_fuzz_fuzz_tcp_SOURCES = %D%/fuzz/fuzz-tcp.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_template_SOURCES = %D%/fuzz/fuzz-template.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_tokenizer_SOURCES = %D%/fuzz/fuzz-tokenizer.c %D%/fuzz/driver.c
 tests_fuzz_fuzz_words_SOURCES = %D%/fuzz/fuzz-words.c %D%/fuzz/driver.c
-fuzz_session = cmd/tp-run/asked.c cmd/tp-run/launcher.c cmd/tp-run/session.c
+fuzz_session = cmd/tp-run/asked.c cmd/tp-run/launcher.c cmd/tp-run/session.c cmd/tp-run/grammars.c
 LDADD = $(test_libs)
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/grow.sh %D%/fuzz/make-seeds.sh %D%/fuzz/oss-fuzz
 
