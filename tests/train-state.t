@@ -134,6 +134,14 @@ alike "recomputation and dropout" "0 3" --dp 2 --micro-batch 2 --recompute full 
 alike "pairs of four replicas share, an average" "1 2 3" --dp 4 --hsdp 2 --ema 0.9 --init "$model"
 train --steps 3 --save-every 2 --dp 4 --ema 0.9 --init -o whole "$model"
 ok "as many as share nothing" same_files whole/step-000003 zero3/step-000003
+for more in "" --deterministic; do
+    rm -rf whole1 alone1
+    # shellcheck disable=SC2086 # no word
+    train --steps 2 --dp 2 $more -o whole1 "$model"
+    # shellcheck disable=SC2086 # no word
+    train --steps 2 --dp 2 --zero 1 --hsdp 1 $more -o alone1 "$model"
+    ok "replicas that share with none sum gradients all the same${more:+, with $more}" same_files whole1/step-000002 alone1/step-000002
+done
 
 # ---- the optimizer's state in memory of the host ----
 

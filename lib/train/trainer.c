@@ -312,6 +312,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                           .optimizer = { .options = options->optimizer,
                                          .bias_speed = options->terms.bias_speed,
                                          .average = options->terms.average } };
+    if (t->options.hsdp == 1) /* a replica alone shares nothing */
+        t->options.zero = 0;
     mesh_coord(mesh, world->rank, coord);
     if (!t->ops || open_table(t, mesh, err) < 0 ||
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
