@@ -51,6 +51,15 @@ refused '{"ids":[3,4],"label":3}' "label 3, and the model has 3 classes"
 refused '{"ids":[3,4],"label":"above"}' "'above' is no class of the model"
 refused '{"ids":[3,4]}' "bad.jsonl:1: no 'label'"
 refused '{"ids":[3,4],"labels":[1]}' "1 labels for 2 ids" "$data/heads/mistral-tags"
+refused '{"ids":[3,4],"label":-1}' "bad.jsonl: no sample has a label that counts"
+echo 'Speak, what trade art thou?' > plain.txt
+for loss in next dpo; do
+    run tp-run train -q -n --loss $loss --data plain.txt --seq 64 --global-batch 1 "$bard"
+    [ $loss = next ] && status_is 0 "a text is learned" || status_is 3 "which no pairs are in"
+done
+err_has "plain.txt: a text, and pairs come from JSON lines" "which is said"
+run tp-run train -q -n --data plain.txt "$bert"
+err_has "plain.txt: a text, and labels come from JSON lines" "nor labels"
 run tp-run train -q --data named.jsonl --save-every 0 --loss tags "$bert"
 status_is 2 "a loss that the model has no head for is refused"
 err_has "has no head for it" "by name"
@@ -83,6 +92,12 @@ dpo() {
 dpo '{"prompt":[3],"chosen":[4],"rejected":[5],"ref_chosen_logps":-1}' "bad.jsonl:1: no 'ref_rejected_logps'"
 dpo '{"prompt":[3],"chosen":[4],"rejected":"x","ref_chosen_logps":-1,"ref_rejected_logps":-2}' "are all texts, or all ids"
 dpo '{"prompt":[3,4,5,6,7,8],"chosen":[4,5,6,7],"rejected":[5,6],"ref_chosen_logps":-1,"ref_rejected_logps":-2}' "a pair of 18 tokens in all, more than --seq 16"
+sed 's/{/{"text":"x","ids":[7,9],"messages":[],"completion":" y",/' pair.jsonl > more.jsonl
+for of in pair more; do
+    tp-run train -q --loss dpo --data $of.jsonl --seq 16 --steps 1 --global-batch 1 --threads 1 --save-every 0 --json \
+        "$data/models/llama-groups" | grep -o '"loss":[^,]*' > $of.loss
+done
+ok "fields of other samples are none of a pair" sh -c 'test -s more.loss && cmp pair.loss more.loss'
 run tp-run train -q --loss dpo --data named.jsonl --save-every 0 "$bert"
 status_is 2 "an encoder prefers nothing"
 

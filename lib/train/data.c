@@ -80,6 +80,9 @@ static int count_samples(struct data *d, const struct data_options *o, struct er
         return err_set(err, ERR_INPUT, "%s%s: no sample%s", o->file[0],
                        o->nfiles > 1 ? " and the others" : "",
                        d->labelled ? "" : " of two tokens");
+    if (d->labelled && !labelled_counts(d->labelled))
+        return err_set(err, ERR_INPUT, "%s%s: no sample has a label that counts",
+                       o->file[0], o->nfiles > 1 ? " and the others" : "");
     if (o->held > 0)
         d->held = (uint64_t)(o->held * (double)d->all);
     if (o->held > 0 && !d->held)

@@ -17,6 +17,7 @@ struct labelled {
     } * pair; /* [samples] */
     size_t samples, start_cap, pair_cap;
     uint64_t cut, left; /* samples that were too long; their tokens that are not here */
+    bool counts;        /* a label is one, not -1 */
 };
 
 /* The token after token K of a pair, if it belongs to an answer. */
@@ -58,6 +59,8 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
     }
     if (d->nlabels == 1)
         l->target[at + n - 1] = d->label[0];
+    for (size_t k = 0; k < n; k++)
+        l->counts |= l->target[at + k] >= 0;
     l->start[l->samples] = at;
     l->tokens += n;
     l->start[++l->samples] = l->tokens;
@@ -98,6 +101,11 @@ uint64_t labelled_samples(const struct labelled *l)
 uint64_t labelled_tokens(const struct labelled *l)
 {
     return l->tokens;
+}
+
+bool labelled_counts(const struct labelled *l)
+{
+    return l->counts;
 }
 
 void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens)

@@ -20,6 +20,8 @@ void labelled_close(struct labelled *l);
 
 uint64_t labelled_samples(const struct labelled *l);
 uint64_t labelled_tokens(const struct labelled *l);
+/* Has any sample a label, or a pair an answer? */
+bool labelled_counts(const struct labelled *l);
 /* Samples that were too long, and the tokens that were left out of them. */
 void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens);
 /* Copies sample I; returns the number of its tokens.  TARGET[k] is the label of token

@@ -235,6 +235,15 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
     return 0;
 }
 
+/* Is FIELD read where lines have these labels?  Others are as fields without a name. */
+static bool is_read(int field, enum texts_labels labels)
+{
+    if (labels == TEXTS_PAIRS)
+        return field == FIELD_PROMPT || field >= FIELD_CHOSEN;
+    return field < FIELD_LABEL || (field == FIELD_LABEL && labels == TEXTS_LABEL) ||
+           (field == FIELD_LABELS && labels == TEXTS_LABELS);
+}
+
 static int read_object(struct jsonlex *lex, const struct texts_options *o,
                        struct fields *f, struct line *line, struct err *err)
 {
@@ -250,12 +259,9 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
             return jsonlex_next(lex, err); /* nothing may follow the object */
         while (field < FIELDS && strcmp(str_text(&lex->text), field_names[field]) != 0)
             field++;
-        if ((field == FIELD_LABEL && o->labels != TEXTS_LABEL) ||
-            (field == FIELD_LABELS && o->labels != TEXTS_LABELS) ||
-            (field >= FIELD_CHOSEN && o->labels != TEXTS_PAIRS))
-            field = FIELDS;
-        if (field < FIELDS ? read_field(lex, o, field, f, line, err) < 0
-                           : jsonlex_next(lex, err) < 0 || jsonlex_skip(lex, err) < 0)
+        if (field < FIELDS && is_read(field, o->labels)
+                ? read_field(lex, o, field, f, line, err) < 0
+                : jsonlex_next(lex, err) < 0 || jsonlex_skip(lex, err) < 0)
             return -1;
     }
     return -1;
@@ -724,6 +730,9 @@ int texts_read(const char *path, const struct texts_options *options,
     ret = textfile_next(&t, PIECE, &text, &n, err);
     if (ret == 0)
         ret = find_form(&form, t.name, text, n, options, err);
+    if (ret == 0 && form == FORM_TEXT && options->labels != TEXTS_NO_LABELS)
+        ret = err_set(err, ERR_INPUT, "%s: a text, and %s come from JSON lines", t.name,
+                      options->labels == TEXTS_PAIRS ? "pairs" : "labels");
     if (ret == 0 && form != FORM_LINES)
         ret = textfile_rest(&t, &text, &n, err);
     if (ret == 0)
