@@ -60,6 +60,17 @@ done
 err_has "plain.txt: a text, and pairs come from JSON lines" "which is said"
 run tp-run train -q -n --data plain.txt "$bert"
 err_has "plain.txt: a text, and labels come from JSON lines" "nor labels"
+mkdir single
+sed 's/"model_type"/"num_labels": 1, &/' "$data/heads/qwen2-score/config.json" > single/config.json
+run tp-run train -q --init --data named.jsonl --save-every 0 single
+status_is 3 "a classifier of one class is refused"
+err_has "single/config.json: one label (num_labels): the loss of a single class is 0" "since its loss would be 0"
+for option in "--dpo-beta 0.2" "--dpo-smoothing 0.1" "--mask-id 5" "--mask-probability 0.2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train -q -n $option --data named.jsonl "$bert"
+    status_is 2 "classes have no ${option% *}"
+    err_has "${option% *}: --loss class has none" "which is said"
+done
 run tp-run train -q --data named.jsonl --save-every 0 --loss tags "$bert"
 status_is 2 "a loss that the model has no head for is refused"
 err_has "has no head for it" "by name"
@@ -98,6 +109,9 @@ for of in pair more; do
         "$data/models/llama-groups" | grep -o '"loss":[^,]*' > $of.loss
 done
 ok "fields of other samples are none of a pair" sh -c 'test -s more.loss && cmp pair.loss more.loss'
+run tp-run train -q --loss dpo --label-smoothing 0.1 --data pair.jsonl --save-every 0 "$data/models/llama-groups"
+status_is 2 "pairs have no smoothing of tokens"
+err_has "--label-smoothing: --loss dpo has none; what it has is --dpo-smoothing" "but one of their own"
 run tp-run train -q --loss dpo --data named.jsonl --save-every 0 "$bert"
 status_is 2 "an encoder prefers nothing"
 

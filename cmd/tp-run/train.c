@@ -977,6 +977,27 @@ static int check_optimizer(const struct request *r, struct err *err)
     return 0;
 }
 
+/* What is given is used by the loss. */
+static int check_loss(const struct request *r, struct err *err)
+{
+    static const struct {
+        int setting;
+        unsigned labels; /* bits of the losses that use it */
+        const char *other;
+    } of[] = { { S_MASKED, 1U << LABELS_MASKED, "" },
+               { S_MASK_ID, 1U << LABELS_MASKED, "" },
+               { S_DPO_BETA, 1U << LABELS_PAIR, "" },
+               { S_DPO_SMOOTHING, 1U << LABELS_PAIR, "" },
+               { S_SMOOTH, ~(1U << LABELS_PAIR), "; what it has is --dpo-smoothing" } };
+    const struct loss_info *loss = &loss_table[r->t.loss];
+
+    for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
+        if (r->t.setting[of[i].setting].given && !(of[i].labels >> loss->labels & 1))
+            return err_set(err, ERR_USAGE, "--%s: --loss %s has none%s",
+                           r->t.setting[of[i].setting].option, loss->name, of[i].other);
+    return 0;
+}
+
 /* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
  * a run that goes on has its global batch.  With --micro-batch alone a replica takes
  * one a step, as with the batch size of a device in Trainer, DeepSpeed and Megatron. */
@@ -1011,7 +1032,8 @@ static int check_shares(struct request *r, struct err *err)
     int dp = r->t.session->mesh.size[MESH_DP];
     int64_t share = (int64_t)o->micro * dp;
 
-    if (check_optimizer(r, err) < 0 || derive_global(r, err) < 0)
+    if (check_optimizer(r, err) < 0 || check_loss(r, err) < 0 ||
+        derive_global(r, err) < 0)
         return -1;
     if (o->hsdp && dp % o->hsdp)
         return err_set(err, ERR_USAGE, "--hsdp %d: does not divide dp %d", o->hsdp, dp);

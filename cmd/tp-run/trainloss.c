@@ -21,10 +21,17 @@ static int find_causal(bool *causal, const struct session *s, struct err *err)
     return 0;
 }
 
+static bool takes_classes(enum loss_kind kind)
+{
+    return loss_table[kind].labels == LABELS_TEXT ||
+           loss_table[kind].labels == LABELS_TOKENS;
+}
+
 int train_loss_find(struct train *t, struct err *err)
 {
     const struct model *m = t->session->checkpoint->model;
     const char *problem;
+    double classes = 0;
     bool causal;
 
     if (find_causal(&causal, t->session, err) < 0)
@@ -46,6 +53,11 @@ int train_loss_find(struct train *t, struct err *err)
                        "%s: problem_type %s: only classes of which a text has one can "
                        "be trained",
                        model_config_name(m), problem);
+    if (takes_classes(t->loss) && model_number(m, "labels", &classes) && classes < 2)
+        return err_set(err, ERR_INPUT,
+                       "%s: one label (num_labels): the loss of a single class is 0, "
+                       "and nothing is learned; a regression cannot be trained",
+                       model_config_name(m));
     return 0;
 }
 
@@ -112,7 +124,7 @@ int train_loss_labels(struct data_options *o, const struct train *t, struct err 
         o->classes = (size_t)o->vocab;
         return 0;
     }
-    if (o->labels == LABELS_TEXT || o->labels == LABELS_TOKENS)
+    if (takes_classes(t->loss))
         find_classes(o, t->session->checkpoint->model);
     return o->labels == LABELS_MASKED ? find_mask(o, t, err) : 0;
 }
