@@ -125,6 +125,33 @@ mlm one && mlm two --dp 2
 ok "which tokens are masked does not depend on the layout" test "$(grep -o '"loss":[0-9.]\{6\}' one)" = "$(grep -o '"loss":[0-9.]\{6\}' two)"
 mlm other --seed 2
 ok "but on the seed" test "$(grep -o '"loss":[^,]*' one)" != "$(grep -o '"loss":[^,]*' other)"
+
+# ---- layers that share their weights ----
+
+for i in 1 2 3 4 5 6 7 8; do
+    echo "{\"ids\":[3,$((i + 5)),$((3 * i + 7)),$((i * i % 41 + 6)),$((5 * i + 7)),9]}"
+done > ids.jsonl
+shared() {
+    tp-run train -q --data ids.jsonl --mask-id 4 --dropout 0 --seq 16 --steps 2 --global-batch 4 --lr 1e-2 --threads 1 --save-every 0 \
+        --json "$@" "$data/encoders/albert"
+}
+for layout in "--pp 1" "--pp 2" "--pp 2 --dp 2 --zero 1"; do
+    # shellcheck disable=SC2086 # words are wanted
+    shared $layout | sed -n 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/p' > got
+    [ "$layout" != "--pp 1" ] || cp got one
+    paste one got > both
+    ok "layers that share their weights have one gradient on $layout" awk 'function far(a, b) { return a - b > 1e-5 * a || b - a > 1e-5 * a }
+        NF != 4 || far($1, $3) || far($2, $4) { bad = 1 } END { exit bad || NR != 2 }' both
+done
+run shared --pp 3
+status_is 1 "but not on three stages"
+err_has "3 stages share it, and only the first and the last can train one together" "which is said"
+run shared --pp 2 --lora 4:query
+status_is 1 "nor has an adapter of them on two"
+err_has "2 stages share its adapter" "which is said too"
+
+# ---- a mask token ----
+
 run tp-run train -q --data "$data/labelled/roberta-mlm.jsonl" --save-every 0 "$data/models/roberta-mlm"
 status_is 2 "without a mask token"
 err_has "give --mask-id" "it is asked for"

@@ -23,7 +23,9 @@ static void see_reader(const struct program *p, int inst, int weight, int *part,
     int own = model_part(p->model, v->section, v->layer);
 
     for (int i = weight; weight >= 0 && i < weight + count_of(p, weight); i++) {
-        alone[i] |= part[i] != NO_PART && part[i] != own;
+        alone[i] |= (part[i] != NO_PART && part[i] != own) ||
+                    (v->layer >= 0 && !p->weight[i].adapter &&
+                     p->model->tensor[p->weight[i].tensor].section < 0);
         part[i] = part[i] == NO_PART ? own : part[i];
     }
 }

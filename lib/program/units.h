@@ -3,10 +3,11 @@
  * Replicas can share the trained weights of a program, their gradients and the state of
  * an optimizer (ZeRO, Rajbhandari et al. 2020).  What is dealt to them at a time is a
  * unit: the trained weights, one after another, that one layer reads.  A tensor that
- * several parts of the model read, or to which another one is tied, is a unit of its
- * own, so that all stages that have it deal it alike.  Weights whose gradient is summed
- * over the tensor group, too, are units apart from others: that sum is made once a
- * step, since ranks of the group do not end a unit between the same collectives. */
+ * several parts of the model may read, as one that layers share, or to which another
+ * one is tied, is a unit of its own, so that all stages that have it deal it alike.
+ * Weights whose gradient is summed over the tensor group, too, are units apart from
+ * others: that sum is made once a step, since ranks of the group do not end a unit
+ * between the same collectives. */
 #ifndef LIB_PROGRAM_UNITS_H
 #define LIB_PROGRAM_UNITS_H
 

@@ -457,6 +457,19 @@ static int tie_one(struct gradients *g, int i, struct err *err)
                      g->p->row[i].count, err);
 }
 
+/* In the order of tensors: the two stages have their weights in other orders. */
+static int sum_tied(struct gradients *g, struct err *err)
+{
+    const struct program *program = g->p->program;
+
+    for (size_t t = 0; t < program->model->ntensors; t++)
+        for (int i = 0; g->p->shared[t] && i < program->nweights; i++)
+            if (program->weight[i].tensor == t && is_tied(g, i) &&
+                tie_one(g, i, err) < 0)
+                return -1;
+    return 0;
+}
+
 /* Without a tree: over the tensor group, then over replicas. */
 static int sum_in_order(struct gradients *g, struct err *err)
 {
@@ -484,10 +497,7 @@ int gradients_sum(struct gradients *g, struct err *err)
 {
     if (!g->level && sum_in_order(g, err) < 0)
         return -1;
-    for (int i = 0; i < g->p->program->nweights; i++)
-        if (is_tied(g, i) && tie_one(g, i, err) < 0)
-            return -1;
-    return 0;
+    return sum_tied(g, err);
 }
 
 /* ---- the norm ---- */

@@ -536,21 +536,50 @@ void parameters_close(struct parameters *p)
 
 /* ---- positions of elements ---- */
 
+/* ERR_NO when a stage between the ends has a trained tensor that others have, too, or
+ * several have an adapter: their gradients would not be summed. */
+static int check_shared(const struct model *m, const double *ends,
+                        const double *between, const double *adapters, struct err *err)
+{
+    for (size_t t = 0; t < m->ntensors; t++)
+        if (between[t] > 0 && ends[t] + between[t] > 1)
+            return err_set(err, ERR_NO,
+                           "tensor %s: %g stages share it, and only the first and the "
+                           "last can train one together: give --pp 2 at most",
+                           m->tensor[t].name, ends[t] + between[t]);
+    for (size_t i = 0; i < m->nadapters; i++)
+        if (adapters[i] > 1)
+            return err_set(err, ERR_NO,
+                           "tensor %s: %g stages share its adapter, which they cannot "
+                           "train together: give --pp 1",
+                           m->tensor[m->adapter[i].tensor].name, adapters[i]);
+    return 0;
+}
+
 /* A tied tensor is used by the first and the last stage, or twice on a single stage. */
 int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *err)
 {
-    size_t n = p->program->model->ntensors;
-    double *has = xcalloc(n + 1, sizeof(*has));
+    const struct model *m = p->program->model;
+    const size_t n = m->ntensors, all = 2 * n + m->nadapters;
+    double *ends = xcalloc(all + 1, sizeof(*ends));
+    double *between = ends + n, *adapters = between + n;
     bool end = pipe->rank == 0 || pipe->rank == pipe->size - 1;
     int ret;
 
-    for (int i = 0; i < p->program->nweights && end; i++)
-        if (!p->program->weight[i].adapter)
-            has[p->program->weight[i].tensor] = 1;
-    ret = comm_run(pipe, comm_all_reduce_f64(has, n), err);
+    for (int i = 0; i < p->program->nweights; i++) {
+        const struct weight *w = &p->program->weight[i];
+
+        if (w->adapter)
+            adapters[w->adapter - 1] = p->row[i].trained;
+        else if (end || p->row[i].trained)
+            (end ? ends : between)[w->tensor] = 1;
+    }
+    ret = comm_run(pipe, comm_all_reduce_f64(ends, all), err);
     for (size_t t = 0; t < n; t++)
-        p->shared[t] = has[t] > 1;
-    free(has);
+        p->shared[t] = ends[t] > 1;
+    if (ret == 0)
+        ret = check_shared(m, ends, between, adapters, err);
+    free(ends);
     return ret;
 }
 

@@ -145,7 +145,8 @@ bool parameters_gathers(const struct parameters *p);
 bool parameters_sums_late(const struct parameters *p);
 /* Has it its ranges of the sums apart from the gradients of micro-batches? */
 bool parameters_sums_own(const struct parameters *p);
-/* Finds the tensors that the first and the last stage of PIPE share. */
+/* Finds the tensors that the first and the last stage of PIPE share; ERR_NO when what
+ * is trained is on other stages, too. */
 MUST_CHECK int parameters_find_shared(struct parameters *p, struct comm *pipe,
                                       struct err *err);
 /* Calls SEE for each run of weight I that is contiguous both here and in the global
