@@ -58,6 +58,18 @@ run tp-run train -n --data ids.jsonl --seq 16 --balance-loss 0.7 "$data/models/l
 status_is 1 "a model without experts has no balance"
 err_is "tp-run: family llama: this model has no router whose experts could be balanced" "which is told"
 
+# experts see the same rows of two answers as of the texts that end one token later
+echo '{"prompt":[3,9],"chosen":[4,8],"rejected":[5,7,6],"ref_chosen_logps":-10,"ref_rejected_logps":-12}' > pair.jsonl
+printf '%s\n' '{"ids":[3,9,4,8,5]}' '{"ids":[3,9,5,7,6,5]}' > texts.jsonl
+docs=texts.jsonl
+run train --steps 1 --global-batch 2 --balance-loss 0.7 --router-z-loss 0.05 -o texts "$mixtral"
+docs=pair.jsonl
+run train --steps 1 --global-batch 1 --micro-batch 1 --loss dpo --balance-loss 0.7 --router-z-loss 0.05 -o pair "$mixtral"
+docs=ids.jsonl
+for term in aux_loss router_z_loss; do
+    ok "pairs have $term, too" near "$(key $term texts/log.jsonl)" "$(key $term pair/log.jsonl)"
+done
+
 # ---- biases of a router ----
 
 for layout in "--tp 2" "--pp 2" "--dp 2 --zero 1"; do

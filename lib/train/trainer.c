@@ -377,8 +377,7 @@ static int find_engine(const struct trainer *t, int micro_batch)
     return i;
 }
 
-/* Adds the losses of N segments to SUM[TRAINER_TERMS], on the stage that computes
- * them. */
+/* Adds the losses of N segments to *SUM. */
 static int add_loss(const struct trainer *t, struct engine *e, const struct segment *s,
                     size_t n, double *sum, struct err *err)
 {
@@ -387,20 +386,28 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
     const float *nll;
     size_t rows;
 
-    if (t->program->output[0].stage != t->program->coord[MESH_PP])
-        return 0;
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++)
         for (size_t k = texts ? s[i].n - 1 : 0; k < s[i].n; k++, nll++)
             if (s[i].targets[k] >= 0)
                 *sum += (double)*nll;
+    return 0;
+}
+
+/* Adds the further terms of the loss to SUM[TRAINER_TERMS]. */
+static int add_terms(const struct trainer *t, struct engine *e, double *sum,
+                     struct err *err)
+{
+    const float *term;
+    size_t rows;
+
     if (e == t->scorer || t->program->noutputs < 2)
         return 0;
-    if (engine_output(e, 1, &nll, &rows, err) < 0)
+    if (engine_output(e, 1, &term, &rows, err) < 0)
         return -1;
-    sum[1] += (double)nll[0];
-    sum[2] += (double)nll[1];
+    sum[1] += (double)term[0];
+    sum[2] += (double)term[1];
     return 0;
 }
 
@@ -467,7 +474,7 @@ static int add_pairs(const struct trainer *t, struct engine *e,
 }
 
 /* Runs the forward pass of N samples from index NUMBER through E; adds losses to
- * SUM[TRAINER_TERMS]. */
+ * SUM[TRAINER_TERMS], on the stage that computes them. */
 static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
                    uint64_t number, size_t n, double *sum, struct err *err)
 {
@@ -475,11 +482,12 @@ static int forward(struct trainer *t, struct engine *e, const struct sample *sam
     struct segment *s = segments_of(t, sample, number, n, &count);
     int ret = engine_forward(e, s, count, err);
 
-    if (ret == 0)
-        ret = !loss_table[t->options.loss].pair ? add_loss(t, e, s, count, sum, err)
-              : t->program->output[0].stage == t->program->coord[MESH_PP]
-                  ? add_pairs(t, e, sample, n, sum, err)
-                  : 0;
+    if (ret == 0 && t->program->output[0].stage == t->program->coord[MESH_PP]) {
+        ret = loss_table[t->options.loss].pair ? add_pairs(t, e, sample, n, sum, err)
+                                               : add_loss(t, e, s, count, sum, err);
+        if (ret == 0)
+            ret = add_terms(t, e, sum, err);
+    }
     free(s);
     return ret;
 }
