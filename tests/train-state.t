@@ -155,6 +155,9 @@ train --steps 1 --save-every 0 --pack none --dp 2 --offload optimizer --json "$d
 mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --dp 2 --offload optimizer --json "$data/models/llama-gqa" > foretold
 ok "mem-estimate counts it apart" test "$(sed -n 's/.*"memory":\([0-9]*\).*/\1/p' out)" = "$(sed -n 's/.*"peak":\([0-9]*\).*/\1/p' foretold)"
 
+run train -n --dp 2 --offload optimizer "$data/models/llama-gqa"
+out_has "; 225.25 KiB for them and gradients, 225.25 KiB for the optimizer in memory of the host," "and so does a dry run"
+
 # a run goes from any stage and layout to any other
 train --steps 3 --save-every 2 --deterministic -o steady "$model"
 for way in '--dp 2 --zero 1|--dp 1' '--dp 1|--dp 4 --zero 3' '--dp 4 --zero 3|--dp 2 --zero 1' '--dp 2 --zero 2|--dp 4 --zero 3 --hsdp 2' '--dp 2 --zero 3|--dp 2'; do
@@ -190,6 +193,10 @@ for layout in "--zero 1 --dp 2" "--zero 1 --dp 4 --tp 2" "--zero 2 --dp 2 --pp 2
     # shellcheck disable=SC2086 # words are wanted
     mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 $layout --schedule 1f1b --json \
         "$data/models/llama-gqa" | tr '{' '\n' | parts comm > foretold
+    # shellcheck disable=SC2086 # words are wanted
+    train -n --pack none $layout "$data/models/llama-gqa" | sed -n 's/^stage.*; \([0-9.]* KiB\) for them, gradients and optimizer.*/\1/p' > planned
+    awk '{ printf "%.2f KiB\n", ($1 + $2 + $3 + $4) / 1024 }' kept > summed
+    ok "a dry run counts them" sh -c "test -s planned && ! grep -vxFf summed planned"
     ok "mem-estimate foretells the state of every rank of $layout" sh -c "test -s kept && cmp kept foretold"
     sed -n 's/.*"total":\([0-9]*\).*/\1/p' err | sort -u > kept
     # shellcheck disable=SC2086 # words are wanted

@@ -17,6 +17,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/locate.h"
 #include "lib/estimate/memory.h"
+#include "lib/estimate/reversed.h"
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
 #include "lib/program/roundable.h"
@@ -892,6 +893,31 @@ static double count_epochs(const struct train *t)
                : floor(steps / per) + fmod(steps, per) * global / samples;
 }
 
+/* Bytes for what P trains: in *DEVICE, and the state of the optimizer that is in memory
+ * of the host. */
+static void count_bytes(const struct train *t, const struct program *p,
+                        uint64_t *device, uint64_t *host)
+{
+    const struct train_options *o = &t->o;
+    const struct memory_options share = { .mesh = t->session->mesh,
+                                          .zero = o->zero,
+                                          .hsdp = o->hsdp };
+    const int slots =
+        optimizer_slots((enum optimizer_kind)o->optimizer) + (o->terms.average > 0);
+    bool *trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
+    struct reversed_trained n;
+    uint64_t state;
+
+    for (int i = 0; i < p->nweights; i++)
+        trains[i] = program_trains(p, i);
+    n = reversed_trained(p, trains, &share, p->coord);
+    free(trains);
+    state = n.slots * sizeof(float) * (uint64_t)slots;
+    *host = o->offload ? state : 0;
+    *device = (n.weights + n.gathered + n.gradients) * sizeof(float) +
+              count_copies(t, p) + state - *host;
+}
+
 static int print_plan(const struct request *r, struct err *err)
 {
     const struct train *t = &r->t;
@@ -912,7 +938,7 @@ static int print_plan(const struct request *r, struct err *err)
                                                  .reverse = true,
                                                  .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
-        uint64_t all = 0, n = 0, bytes = 0, copies, first, owned;
+        uint64_t all = 0, n = 0, bytes, device, host;
         struct program *p;
 
         if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
@@ -924,20 +950,16 @@ static int print_plan(const struct request *r, struct err *err)
             n += program_trains(p, k) ? some : 0;
         }
         bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
-        copies = count_copies(t, p);
+        count_bytes(t, p, &device, &host);
         program_free(p);
-        optimizer_range(n, 0, o->zero ? dp : 1, &first, &owned);
         printf("stage %d:   %" PRIu64 " weights a rank", i, all);
         if (n < all)
             printf(", %" PRIu64 " trained", n);
-        printf(
-            "; %s for %s, gradients and optimizer",
-            str_human(size, 8 * n + copies +
-                                4 * owned *
-                                    (uint64_t)(optimizer_slots(
-                                                   (enum optimizer_kind)o->optimizer) +
-                                               (o->terms.average > 0))),
-            n < all ? "these" : "them");
+        printf("; %s for %s%s", str_human(size, device), n < all ? "these" : "them",
+               host ? " and gradients" : ", gradients and optimizer");
+        if (host)
+            printf(", %s for the optimizer in memory of the host",
+                   str_human(size, host));
         printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
     }
     printf("step:      %d samples of up to %" PRIu64

@@ -195,23 +195,16 @@ static int add_engine(struct ledger *list, const struct program *p, const bool *
     return ret;
 }
 
-/* Elements of f32 that a rank has for its trained weights. */
-struct trained {
-    uint64_t weights, gathered, gradients, slots;
-};
-
-/* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
- * stage of ZeRO of O. */
-static struct trained count_trained(const struct program *p, const bool *trains,
-                                    const struct memory_options *o,
-                                    const int coord[MESH_NAXES])
+struct reversed_trained reversed_trained(const struct program *p, const bool *trains,
+                                         const struct memory_options *o,
+                                         const int coord[MESH_NAXES])
 {
     const int dp = o->mesh.size[MESH_DP];
     const int size = !o->zero ? 1 : o->hsdp && o->hsdp < dp ? o->hsdp : dp;
     const int stage = size > 1 ? o->zero : 0;
     uint64_t all = 0, summed = 0;
     struct unit_stays reads, makes;
-    struct trained t = { 0 };
+    struct reversed_trained t = { 0 };
     struct units u;
 
     units_find(&u, p, trains);
@@ -262,7 +255,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     struct tally sum[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     uint64_t *offset, arena = 0, weights = 0, beside = 0;
     struct ledger list = { 0 };
-    struct trained trained;
+    struct reversed_trained trained;
     bool *trains;
     const struct program *p = program_at(known, m, o, coord, err);
     enum dtype stored = DTYPE_F32;
@@ -281,7 +274,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
             weights +=
                 n * (w->rows == 1 ? sizeof(float) : (uint64_t)dtype_bits(stored) / 8);
     }
-    trained = count_trained(p, trains, o, coord);
+    trained = reversed_trained(p, trains, o, coord);
     if (o->threads) {
         int there[MESH_NAXES];
         const int last = o->mesh.size[MESH_PP] - 1;

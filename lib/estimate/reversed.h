@@ -19,6 +19,15 @@ void reversed_clear(struct reversed_programs *known);
 /* Number of arrays that O's optimizer keeps, each with the sizes of the weights;
  * -1: tp-run train does not have it. */
 int reversed_slots(const struct memory_options *o);
+/* Elements of f32 that a rank has for its trained weights. */
+struct reversed_trained {
+    uint64_t weights, gathered, gradients, slots;
+};
+/* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
+ * stage of ZeRO of O. */
+struct reversed_trained reversed_trained(const struct program *p, const bool *trains,
+                                         const struct memory_options *o,
+                                         const int coord[MESH_NAXES]);
 /* True if O asks for exactly what tp-run train does. */
 bool reversed_applies(const struct memory_options *o);
 /* The bytes of the rank at COORD for such O; KNOWN keeps its program.  ERR_NO if M
