@@ -60,6 +60,9 @@ done
 err_has "plain.txt: a text, and pairs come from JSON lines" "which is said"
 run tp-run train -q -n --data plain.txt "$bert"
 err_has "plain.txt: a text, and labels come from JSON lines" "nor labels"
+echo '{"ids":[3,4,5,6,7,8],"label":0}' > long.jsonl
+run tp-run train -n --data long.jsonl --seq 4 --global-batch 1 "$bert"
+err_is "tp-run: 1 of 1 documents are longer than --seq 4: tokens before their last one, 2 in all, are left out" "the last token of a text is kept"
 mkdir single
 sed 's/"model_type"/"num_labels": 1, &/' "$data/heads/qwen2-score/config.json" > single/config.json
 run tp-run train -q --init --data named.jsonl --save-every 0 single

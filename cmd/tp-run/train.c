@@ -576,8 +576,10 @@ static void tell_data(const struct request *r)
     if (left.cut)
         cmd_warn(s->cmd,
                  "%" PRIu64 " of %" PRIu64 " documents are longer than --seq "
-                 "%" PRIu64 ": their last tokens, %" PRIu64 " in all, are left out",
-                 left.cut, left.documents, t->o.seq, left.tokens);
+                 "%" PRIu64 ": %s, %" PRIu64 " in all, are left out",
+                 left.cut, left.documents, t->o.seq,
+                 left.keeps_last ? "tokens before their last one" : "their last tokens",
+                 left.tokens);
     if (samples < (uint64_t)t->o.global)
         cmd_warn(s->cmd,
                  "%" PRIu64 " samples are fewer than the global batch, %d: "

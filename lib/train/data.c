@@ -70,6 +70,7 @@ static int count_samples(struct data *d, const struct data_options *o, struct er
     if (d->labelled) {
         d->all = d->left.documents = labelled_samples(d->labelled);
         labelled_cut(d->labelled, &d->left.cut, &d->left.tokens);
+        d->left.keeps_last = true;
     } else if (d->pack == DATA_PACK_NONE) {
         if (corpus_documents(d->corpus, add_document, d, err) < 0)
             return -1;
@@ -114,6 +115,7 @@ static int open_mixture(struct data *d, const struct data_options *o, struct err
         d->left.empty += d->source[s]->left.empty;
         d->left.cut += d->source[s]->left.cut;
         d->left.tokens += d->source[s]->left.tokens;
+        d->left.keeps_last = d->source[s]->left.keeps_last;
     }
     return 0;
 }

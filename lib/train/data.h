@@ -77,8 +77,8 @@ void data_close(struct data *d);
 struct data_left {
     uint64_t documents;   /* of these in all, */
     uint64_t empty;       /* so many have no target, and are no samples; */
-    uint64_t cut, tokens; /* of so many, so many last tokens are left out, or with
-                           * labels those before the last */
+    uint64_t cut, tokens; /* of so many, so many last tokens are left out, */
+    bool keeps_last;      /* or, with labels, those before the last */
 };
 struct data_left data_left(const struct data *d);
 /* Reads all ids on disk: ERR_INPUT names the first that is not in the vocabulary.  SEE,
