@@ -153,6 +153,9 @@ out_has "what would fit:" "where nothing fits, what would is told"
 sed '1,/^what would fit/d' out > ways
 ok "and train takes it" sh -c 'test -s ways && while IFS= read -r way; do
     mem-estimate train --gpu rtx3090 --seq 1024 $(echo "$way" | sed "s/: [0-9.]* [GM]iB$//; s/^[0-9]* ranks*: //") llama-3-8b.json > /dev/null || exit 1; done < ways'
+mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 1024 llama-3-8b.json > out
+sed '1,/^what would fit/d' out > searched
+ok "and the ways are the same where offloading was tried" cmp ways searched
 fast() { mem-estimate plan --mode train --gpu rtx3090 --gpus 2 --dp 2 --zero 0 --seq 128 --top 1 --json "$@" "$bard" | sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' | head -n 1; }
 ok "a link that is named is the link" awk -v a="$(fast --link 1GB)" -v b="$(fast --link 100GB)" 'BEGIN { exit !(a > b) }'
 

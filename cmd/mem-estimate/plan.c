@@ -657,7 +657,9 @@ int plan_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
         goto out;
     }
-    r.memory.offload = result.offload;
+    /* where nothing fits, the ways out are from what was asked for */
+    if (result.n)
+        r.memory.offload = result.offload;
     if (result.offload != p.start.offload && result.n)
         note(&r, "offload", "--offload %s, as nothing fits without",
              offload_names[result.offload]);

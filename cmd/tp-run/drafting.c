@@ -60,6 +60,7 @@ int drafting_start(struct drafter **out, const struct drafting *d,
         .draws = draws,
         .deterministic = s->opt.same_bits,
         .rounded = s->opt.compute == COMPUTE_BF16,
+        .beside = r,
     };
 
     *out = NULL;

@@ -420,7 +420,9 @@ static int add_identity(struct str *all, const struct session *s, struct err *er
         uint64_t size;
         const char *file = adapter_file(a, &size);
 
-        str_addf(all, "%.17g %s", adapter_weight(a), adapter_config(a));
+        str_addf(all, "%.17g %s=%s", adapter_weight(a),
+                 adapter_chosen(a) ? adapter_name(a, adapter_chosen(a)) : "",
+                 adapter_config(a));
         if (file && add_samples(all, file, size, err) < 0)
             ret = -1;
     }

@@ -509,6 +509,11 @@ int adapter_find(const struct adapter *a, const char *name)
     return 0;
 }
 
+int adapter_chosen(const struct adapter *a)
+{
+    return a->chosen;
+}
+
 const char *adapter_name(const struct adapter *a, int i)
 {
     for (; a; a = a->next)
@@ -813,6 +818,10 @@ int adapter_magnitudes(const struct adapter *a, size_t i, float **out, struct er
     ret = *out ? fs_pread(a->fd, from, (size_t)t->size, t->offset, a->path, err) : -1;
     if (ret == 0)
         (void)dtype_to_f32(t->dtype, from, *out, (size_t)t->shape[0]);
+    for (uint64_t k = 0; k < t->shape[0] && ret == 0; k++)
+        if (!isfinite((*out)[k]))
+            ret = err_set(err, ERR_INPUT, "%s: tensor %s: %s at [%" PRIu64 "]", a->path,
+                          t->name, isnan((*out)[k]) ? "NaN" : "infinity", k);
     free(from);
     return ret;
 }

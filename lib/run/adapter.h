@@ -53,6 +53,8 @@ const struct adapter *adapter_next(const struct adapter *a);
  * 0: there are none.  The name of number I; NULL: there are fewer. */
 int adapter_find(const struct adapter *a, const char *name);
 const char *adapter_name(const struct adapter *a, int i);
+/* A's own number; 0: it acts on all texts. */
+int adapter_chosen(const struct adapter *a);
 /* A new adapter W, which is trained; BASE is the model's path for its
  * config.  ERR_USAGE: names that the model has not. */
 MUST_CHECK int adapter_make(struct checkpoint *c, const struct adapter_wish *w,

@@ -178,8 +178,14 @@ static int find_factors(struct adaptermerge *m, size_t t, bool saved, const char
             m->factor[m->turned ? k : r] += x * x;
         }
     }
-    for (uint64_t k = 0; k < outputs; k++)
+    for (uint64_t k = 0; k < outputs && ret == 0; k++) {
+        if (!(m->factor[k] > 0) || !isfinite(m->factor[k]))
+            ret = err_set(err, ERR_INPUT,
+                          "tensor %s: output %" PRIu64 " has a norm of %g, by which "
+                          "DoRA cannot divide",
+                          name, k, sqrt(m->factor[k]));
         m->factor[k] = (double)m->term->magnitude[k] / sqrt(m->factor[k]);
+    }
     free(row);
     return ret;
 }

@@ -338,7 +338,10 @@ static int run_model(struct drafter *d, struct scheduler_draft *v, size_t n,
 {
     const int32_t *next;
     size_t segments, rows;
+    const struct runner *beside = d->model.beside;
 
+    if (beside && beside->ops->wait(beside->device, err) < 0)
+        return -1;
     d->call++;
     for (size_t i = 0; i < n; i++) {
         struct reader *r = can_read(d, &v[i]) ? reader_of(d, v[i].id) : NULL;

@@ -29,6 +29,9 @@ struct drafter_model {
     uint64_t vocab;                /* tokens of its ids */
     bool draws;                    /* some are drawn */
     bool deterministic, rounded;   /* as of program_options */
+    /* What else this rank runs, whose steps have ended before a draft begins: kernels
+     * of one process share counters on its device.  NULL is allowed. */
+    const struct runner *beside;
 };
 enum { DRAFTER_TEXTS = 32 };
 /* Opens the model.  ERR_INPUT: it cannot draft. */
