@@ -224,4 +224,20 @@ err_is "tp-run: beside/adapter_config.json: the adapter beside the model is appl
 ok "as PEFT does" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
 run tp-run logits --adapter beside --ids $ids -o o.safetensors beside
 ok "once, if it is asked for" "$compare" "$dir/expected.safetensors" o.safetensors 1e-5 logits
+
+# a magnitude, and the names by which texts choose, which --resume compares
+(dir=$dir/dora && damage layers.0.mlp.down_proj.lora_magnitude_vector 4 '\0\0\300\177')
+run tp-shard merge -q -f --adapter changed "$model" merged
+status_is 3 "NaN in a magnitude is refused"
+err_has "lora_magnitude_vector: NaN at [1]" "with the place"
+printf '%s\n' '{"ids":[1,2,3],"adapter":"a"}' > chosen
+both="--adapter a=$dir --adapter b=$other"
+# shellcheck disable=SC2086 # words
+run tp-run generate -q --max-tokens 2 --input chosen --output answers.jsonl $both "$model"
+status_is 0 "answers are written"
+# shellcheck disable=SC2086 # words
+run tp-run generate -q --max-tokens 2 --input chosen --output answers.jsonl --resume $both "$model"
+status_is 0 "and continued"
+run tp-run generate -q --max-tokens 2 --input chosen --output answers.jsonl --resume --adapter "b=$dir" --adapter "a=$other" "$model"
+ok "but not with the names changed round" test "$status" -ne 0
 done_testing

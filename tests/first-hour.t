@@ -148,7 +148,7 @@ ok "a config without a type is trained in bf16" test "$(head -n 1 out)" = \
     "untyped.json: llama, 2828736 parameters, weights bf16"
 out_has "master weights f32" "with f32 states"
 run mem-estimate infer untyped.json
-ok "and runs in f32, as it is read" test "$(head -n 1 out)" = "untyped.json: llama, 2828736 parameters, weights f32"
+ok "and is run in bf16" test "$(head -n 1 out)" = "untyped.json: llama, 2828736 parameters, weights bf16"
 run mem-estimate plan --gpu 8xh200 --mode train untyped.json
 ok "a plan has it in its first line too" test "$(head -n 1 out)" = \
     "untyped.json: 8 x h200, batch 8, 512 tokens each, weights bf16, products bf16"

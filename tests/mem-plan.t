@@ -153,9 +153,11 @@ out_has "what would fit:" "where nothing fits, what would is told"
 sed '1,/^what would fit/d' out > ways
 ok "and train takes it" sh -c 'test -s ways && while IFS= read -r way; do
     mem-estimate train --gpu rtx3090 --seq 1024 $(echo "$way" | sed "s/: [0-9.]* [GM]iB$//; s/^[0-9]* ranks*: //") llama-3-8b.json > /dev/null || exit 1; done < ways'
-mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 1024 llama-3-8b.json > out
-sed '1,/^what would fit/d' out > searched
-ok "and the ways are the same where offloading was tried" cmp ways searched
+for how in none searched; do
+    offload=--offload=none && [ $how = none ] || offload=
+    mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 8192 $offload llama-3-8b.json | sed '1,/^what would fit/d' > $how
+done
+ok "and the ways are the same where offloading was tried in vain" sh -c 'test -s none && cmp none searched'
 fast() { mem-estimate plan --mode train --gpu rtx3090 --gpus 2 --dp 2 --zero 0 --seq 128 --top 1 --json "$@" "$bard" | sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' | head -n 1; }
 ok "a link that is named is the link" awk -v a="$(fast --link 1GB)" -v b="$(fast --link 100GB)" 'BEGIN { exit !(a > b) }'
 
@@ -280,7 +282,7 @@ ok "80g is 80 GiB, whatever the case" grep -q '"gpu_memory":85899345920,' sizes
 ok "all three" test "$(wc -l < sizes)" = 1
 ok "80gb is 80 GB" sh -c 'mem-estimate infer --seq 64 --json --gpu-mem 80gb llama-3-8b.json | grep -q "\"gpu_memory\":80000000000,"'
 ok "every option of train is one of plan" sh -c 'mem-estimate train --help | grep -o -e "--[a-z-]*" | sort -u > a; mem-estimate plan --help | grep -o -e "--[a-z-]*" | sort -u > b
-    test -z "$(comm -23 a b | grep -v -x -e --micro-batches -e --requests -e --explain -e --plot -e --sequence-parallel -e --stages -e --balance)"'
+    test -z "$(comm -23 a b | grep -v -x -e --micro-batches -e --requests -e --explain -e --plot -e --sequence-parallel -e --stages -e --balance -e --threads)"'
 
 # Layers that differ: stages between the first and the last may be the largest
 shape deepseek-moe-16b

@@ -809,6 +809,9 @@ int schedule_main(const char *program, int argc, char **argv)
                          s.plan ? "plan" : "calibration");
     if (s.plan)
         s.families = family_path(&cmd);
+    /* one number is how many there are, as other tools have it */
+    if (s.stages && !s.plan && !s.ranks && str_int(s.stages, &s.ranks) && s.ranks > 0)
+        s.stages = NULL;
     if (s.stages && !s.plan)
         return cmd_usage(&cmd, "--stages: are of --plan MODEL");
     if (s.plan && s.calibration)

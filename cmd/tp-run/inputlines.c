@@ -351,10 +351,15 @@ static int add_json(struct inputs *in, const struct session *s, const char *name
     size_t first = in->n;
     int ret, adapter = 0;
 
-    *has_text = true;
-    ret = root ? read_adapter(s, &adapter, name, root, err) : -1;
-    if (ret == 0)
+    *has_text = false;
+    if (root && read_adapter(s, &adapter, name, root, err) == 0)
         ret = add_root(in, s, name, number, root, line, len, has_text, err);
+    else {
+        struct input one = { .name = xstrdup(name) };
+
+        keep_settings(in, &one, root, line, len);
+        ret = inputs_add(in, &one, -1);
+    }
     for (size_t i = first; i < in->n; i++)
         in->v[i].adapter = adapter;
     cJSON_Delete(root);
