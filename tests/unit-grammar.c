@@ -182,6 +182,19 @@ static const struct texts regexes[] = {
     { "a{2}b{0}c{1,}?", { "aac", "aaccc", NULL, "aabc", "aa" } },
     { "(?:a(?<n>b)c)*{x}", { "{x}", "abcabc{x}", NULL, "x" } },
     { "[\xce\xb1-\xcf\x89]+\\s\\w\\S", { "\xce\xb1\xcf\x89 a!", NULL, "a a!" } },
+    { "a[^\\S\n]b",
+      { "a b", "a\tb", NULL,
+        "a\xc3\xa9"
+        "b",
+        "a\nb",
+        "a\x1c"
+        "b" } },
+    { "[^\\W_][^\\D]",
+      { "a1", NULL, "_1",
+        "\xc3\xa9"
+        "1",
+        "1\xc3\xa9" } },
+    { "[^\\sa]", { "b", "\xc3\xa9", NULL, "a", " ", "\xc2\xa0", "\xe3\x80\x80" } },
 };
 
 struct refusal {

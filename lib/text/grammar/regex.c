@@ -21,6 +21,7 @@ struct reader {
     struct terms *t;
     const char *text, *p;
     bool json;
+    bool without; /* in [^...] */
     int depth;
     struct err *err;
 };
@@ -198,9 +199,15 @@ static int hex(struct reader *r, int n, uint32_t *out)
     return 0;
 }
 
-/* \d, \w, \s, and what is none of them.  False: C is another letter. */
-static bool add_class(struct set *s, char c)
+/* \d, \w, \s, and what is none of them.  WITHOUT: S is what a character must not be, so
+ * that all are added that may be meant.  False: C is another letter. */
+static bool add_class(struct set *s, char c, bool without)
 {
+    static const struct range spaces[] = {
+        { 0x1c, 0x1f },     { 0x85, 0x85 },     { 0xa0, 0xa0 },     { 0x1680, 0x1680 },
+        { 0x2000, 0x200a }, { 0x2028, 0x2029 }, { 0x202f, 0x202f }, { 0x205f, 0x205f },
+        { 0x3000, 0x3000 }, { 0xfeff, 0xfeff },
+    };
     struct set own = { 0 };
 
     if (c == 'd' || c == 'D' || c == 'w' || c == 'W')
@@ -216,10 +223,11 @@ static bool add_class(struct set *s, char c)
     }
     if (!own.n)
         return false;
-    if (c < 'a') {
-        add(&own, 0x1c, 0x1f); /* which are white space to some */
-        negate(&own, 0x7f);
-    }
+    if (c == (without ? 's' : 'S')) /* which are white space to some */
+        for (size_t i = 0; i < sizeof(spaces) / sizeof(*spaces); i++)
+            add(&own, spaces[i].first, spaces[i].last);
+    if (c < 'a')
+        negate(&own, without ? LAST : 0x7f);
     for (size_t i = 0; i < own.n; i++)
         add(s, own.v[i].first, own.v[i].last);
     free(own.v);
@@ -235,7 +243,7 @@ static int take_escape(struct reader *r, struct set *s, bool *one, uint32_t *c)
     *one = false;
     if (!letter)
         return refuse(r, "a backslash at the end");
-    if (add_class(s, letter)) {
+    if (add_class(s, letter, r->without)) {
         r->p++;
         return 0;
     }
@@ -279,6 +287,7 @@ static int take_set(struct reader *r, uint32_t *out)
     int ret = 0;
 
     r->p += negative;
+    r->without = negative;
     while (*r->p != ']' && ret == 0) {
         uint32_t first = 0, last;
         bool one = true;
@@ -306,6 +315,7 @@ static int take_set(struct reader *r, uint32_t *out)
         if (ret == 0)
             add(&s, first, last);
     }
+    r->without = false;
     r->p += ret == 0;
     if (ret == 0 && negative)
         negate(&s, LAST);

@@ -4,7 +4,8 @@
  * backreferences, lookaround or word boundaries, and ^ and $ only at the ends of the
  * whole expression's alternatives; what is not supported is refused by name.  \d, \w
  * and \s are ASCII's, and \D, \W and \S characters of ASCII that are none of them, so
- * that engines that mean more by them agree. */
+ * that engines that mean more by them agree; in [^...] they leave out all that any of
+ * these means. */
 #ifndef LIB_TEXT_GRAMMAR_REGEX_H
 #define LIB_TEXT_GRAMMAR_REGEX_H
 
