@@ -137,6 +137,11 @@ static const struct texts schemas[] = {
     { "{\"patternProperties\":{\"^n\":{\"type\":\"integer\"}},"
       "\"additionalProperties\":false}",
       { "{\"n1\":1,\"n\":2}", "{}", NULL, "{\"m\":1}", "{\"n\":null}" } },
+    { "{\"allOf\":[{\"patternProperties\":{\"^n\":{\"type\":[\"integer\",\"null\"]}},"
+      "\"additionalProperties\":true},{\"additionalProperties\":{\"type\":\"integer\"}}"
+      "]"
+      "}",
+      { "{\"n1\":1}", "{}", NULL, "{\"n\":null}" } },
     { "{\"type\":\"object\",\"maxProperties\":2,\"minProperties\":1}",
       { "{\"a\":1}", "{\"a\":1,\"b\":2}", NULL, "{}", "{\"a\":1,\"b\":2,\"c\":3}" } },
     { "{\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":2}",

@@ -839,20 +839,20 @@ static int gather_names(struct maker *m, const struct all *a, struct object *o)
 }
 
 /* The property NAME; NULL: one of the others. */
-static int make_property(struct maker *m, const struct all *a, const struct object *o,
-                         const char *name, uint32_t *out)
+static int make_property(struct maker *m, const struct all *a, const char *name,
+                         uint32_t *out)
 {
     struct all own = { .n = 0 };
     bool never = false;
 
     for (size_t i = 0; i < a->n; i++) {
-        const struct json *j =
-            name ? json_get(get(&a->v[i], "properties"), name) : NULL;
+        const struct json *each = get(&a->v[i], "patternProperties");
+        const struct json *j = name   ? json_get(get(&a->v[i], "properties"), name)
+                               : each ? each->first
+                                      : NULL;
 
-        if (!j && !(o->each && !name))
+        if (!j)
             j = get(&a->v[i], "additionalProperties");
-        if (!j && o->each && !name && get(&a->v[i], "patternProperties"))
-            j = o->each;
         if (j && gather(m, &own, j, &never) < 0)
             return -1;
     }
@@ -867,7 +867,7 @@ static int make_other(struct maker *m, const struct all *a, struct object *o)
     o->other = TERM_NONE;
     if (o->closed && !o->each)
         return 0;
-    if (make_property(m, a, o, NULL, &value) < 0)
+    if (make_property(m, a, NULL, &value) < 0)
         return -1;
     for (size_t i = 0; i < o->names.n; i++)
         if (strlen(o->names.v[i]) > MOST_NAME)
@@ -920,7 +920,7 @@ static int make_members(struct maker *m, const struct all *a, struct object *o,
         const bool must = is_in(&o->required, o->names.v[i]);
         uint32_t value, one, more;
 
-        if (make_property(m, a, o, o->names.v[i], &value) < 0)
+        if (make_property(m, a, o->names.v[i], &value) < 0)
             return -1;
         one = member(m, key_of(m, o->names.v[i]), value);
         more = terms_cat(m->t, terms_cat(m->t, m->comma, one), next);
