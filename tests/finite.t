@@ -71,4 +71,12 @@ run tp-run classify --ids 5,6,7 m
 status_is 3 "classify refuses a NaN"
 err_has "tensor classifier.bias: NaN at [0], and text 1 has NaN or infinite logits after 3 tokens" "by name"
 
+# under a grammar, too, whose tokens are not to blame
+rm -rf m
+cp -r "$top_srcdir/examples/bard" m && chmod -R u+w m
+truncate -s -4 m/model.safetensors && printf '\377\377\377\377' >> m/model.safetensors
+run tp-run generate --grammar 'regex:[a-z]{9}' -p ROMEO: --max-tokens 3 m
+status_is 3 "a grammar hides no NaN"
+err_has "model.norm.weight: NaN at" "and it is named"
+
 done_testing

@@ -117,7 +117,9 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
     int32_t next = by->next;
 
     if (next < 0)
-        return sampling_is_stuck(&c->sampling, a->all.n, err) ? -1 : not_finite(a, err);
+        return sampling_is_stuck(&c->sampling, next, a->all.n, err)
+                   ? -1
+                   : not_finite(a, err);
     ids_add(&a->all, next);
     a->finish = sampling_is_stop(&c->sampling, next)
                     ? STOP

@@ -392,7 +392,7 @@ static int gain(void *arg, const struct scheduler_gain *by, struct err *err)
     size_t n = t->prompt->n + t->ids.n;
     int32_t next = by->next;
 
-    if (next < 0 && sampling_is_stuck(t->how, n, err))
+    if (next < 0 && sampling_is_stuck(t->how, next, n, err))
         return err_prefix(err, "%s", t->input->name);
     if (next < 0)
         return inputs_not_finite(&g->prompts, g->session, t->at, "logits", n, err);

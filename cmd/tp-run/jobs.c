@@ -360,12 +360,13 @@ static void end_prompt(struct jobs *s, struct text *t)
     over(s, t, JOB_LENGTH);
 }
 
-/* A NaN is of this text alone; others go on. */
-static void not_finite(struct jobs *s, struct text *t, size_t n)
+/* After N tokens none is chosen, but NEXT.  A NaN is of this text alone; others go on.
+ */
+static void not_finite(struct jobs *s, struct text *t, int32_t next, size_t n)
 {
     struct err err = { 0 };
 
-    if (!sampling_is_stuck(&t->of->r->how, n - t->prompt, &err))
+    if (!sampling_is_stuck(&t->of->r->how, next, n - t->prompt, &err))
         err_set(&err, ERR_SYSTEM, "the logits after %zu tokens are NaN or infinite", n);
     finish(s, t->of, &err);
 }
@@ -380,7 +381,7 @@ int jobs_told(void *arg, const struct scheduler_told *of, struct err *err)
     (void)err;
     for (size_t i = 0; i < of->n; i++)
         if (of->likely[i * each].id < 0) {
-            not_finite(s, t, of->first + i);
+            not_finite(s, t, of->likely[i * each].id, of->first + i);
             return 0;
         }
     if (of->first == 1)
@@ -441,7 +442,7 @@ int jobs_gain(void *arg, const struct scheduler_gain *gain, struct err *err)
     (void)err;
     if (next < 0) {
         t->over = true; /* ends by itself, since it gains nothing */
-        not_finite(s, t, t->n);
+        not_finite(s, t, next, t->n);
         return 0;
     }
     if (r->how.likely >= 0 && r->asked.echo && t->prompt == 1 && t->n == 1)

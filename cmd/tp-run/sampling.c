@@ -11,6 +11,7 @@
 #include "cmd/tp-run/grammars.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/run/pick.h"
 
 enum { MOST_LIKELY = 10000 }; /* tokens that are told with each */
 
@@ -485,11 +486,12 @@ int sampling_check_end(const struct sampling *s, const char *where, struct err *
                                  : "; give --stop-ids");
 }
 
-bool sampling_is_stuck(const struct sampling *s, size_t n, struct err *err)
+bool sampling_is_stuck(const struct sampling *s, int32_t next, size_t n,
+                       struct err *err)
 {
     const struct grammar *g = s->how.v[PROCESSOR_GRAMMAR].grammar;
 
-    if (!g)
+    if (!g || next != PICK_NOTHING)
         return false;
     if (grammar_failed(g))
         err_set(err, ERR_INPUT, "the grammar cannot be followed after %zu tokens: %s",

@@ -141,9 +141,10 @@ void sampling_begin(struct sampling *s, const struct session *session,
  * with. */
 MUST_CHECK int sampling_check_end(const struct sampling *s, const char *where,
                                   struct err *err);
-/* After N tokens none was chosen: sets *err if a grammar is the reason, and returns
- * whether it is. */
-bool sampling_is_stuck(const struct sampling *s, size_t n, struct err *err);
+/* After N tokens none was chosen, but NEXT, which is negative: sets *err if a grammar
+ * is the reason, and returns whether it is. */
+bool sampling_is_stuck(const struct sampling *s, int32_t next, size_t n,
+                       struct err *err);
 /* Does a text need its logits beside the next token (program_options.keeps_logits)? */
 bool sampling_needs_logits(const struct sampling *s);
 bool sampling_draws(const struct sampling *s);

@@ -538,13 +538,15 @@ void pick_token(struct picker *p, const float *logits, size_t vocab,
     }
     edit_row(p->row, vocab, edits);
     if (how->draw.temperature <= 0 && how->likely < 0) { /* no draw, and nothing told */
-        out[0].id = next < 0 ? -1 : largest_of(p->row, vocab);
+        out[0].id = next < 0 ? PICK_NOT_FINITE : largest_of(p->row, vocab);
+        if (next >= 0 && out[0].id < 0)
+            out[0].id = PICK_NOTHING;
         for (int32_t i = 1; i < how->draws; i++)
             out[i] = out[0];
         return;
     }
     if (!find_candidates(p, p->row, vocab, how) || next < 0) {
-        out[0].id = -1;
+        out[0].id = next < 0 ? PICK_NOT_FINITE : PICK_NOTHING;
         return;
     }
     if (how->of == PICK_PROCESSED && how->only >= 0)

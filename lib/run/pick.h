@@ -70,12 +70,17 @@ size_t pick_told(const struct pick *how);
  * LOGITS[vocab].  OUT[0].id is -1 where a logit is NaN or +inf, or all are -inf. */
 void pick_tell(const float *logits, size_t vocab, int32_t id, size_t likely,
                struct likely *out);
+/* In place of a token: */
+enum {
+    PICK_NOT_FINITE = -1, /* a logit is NaN or +inf, or all are -inf, */
+    PICK_NOTHING = -2     /* or edits leave none */
+};
 /* OUT[pick_told(HOW)] becomes the token after LOGITS[vocab], changed by EDITS, the
  * likeliest ones, and what else is drawn.  NEXT is what the backend's
  * sampler has chosen. Of PICK_SCORES the likeliest are those with the best scores, or
  * where tokens are drawn, with the best sums of score and noise, and OUT[0].id is NEXT.
- * OUT[0].id is -1 where the logits decide none, as of OP_SAMPLE.  LOGITS may be NULL
- * unless pick_needs_logits. */
+ * OUT[0].id is one of the above where none is decided.  LOGITS may be NULL unless
+ * pick_needs_logits. */
 void pick_token(struct picker *p, const float *logits, size_t vocab,
                 const struct pick *how, const struct pick_edits *edits, int32_t next,
                 struct likely *out);
