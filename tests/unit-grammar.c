@@ -400,6 +400,43 @@ static void check_cursor(void)
     grammar_drop(g);
 }
 
+/* An object of N members that are required or not, in another: GIVEN has them all. */
+static struct grammar *open_wide(int n, bool required, struct str *given,
+                                 struct err *err)
+{
+    struct str text = { 0 };
+    struct grammar *g;
+
+    str_add(&text, "{\"properties\":{\"o\":{\"properties\":{");
+    str_reset(given);
+    str_add(given, "{\"o\":{");
+    for (int i = 0; i < n; i++) {
+        str_addf(&text, "%s\"a-name-of-some-%05d\":{\"const\":%d}", i ? "," : "", i, i);
+        str_addf(given, "%s\"a-name-of-some-%05d\":%d", i ? "," : "", i, i);
+    }
+    str_add(given, "}}");
+    str_add(&text, "},\"required\":[");
+    for (int i = 0; i < n && required; i++)
+        str_addf(&text, "%s\"a-name-of-some-%05d\"", i ? "," : "", i);
+    str_add(&text, "]}}}");
+    g = open_schema(str_text(&text), err);
+    str_clear(&text);
+    return g;
+}
+
+/* Large schemas that are in use. */
+static void check_large(void)
+{
+    struct str given = { 0 };
+    struct err err;
+    struct grammar *g = open_wide(200, true, &given, &err);
+
+    tap_ok(g && has(g, str_text(&given)) && !has(g, "{\"o\":{}}"),
+           "an object of 200 members in another");
+    grammar_drop(g);
+    str_clear(&given);
+}
+
 /* What would take much time or memory ends with a reason. */
 static void check_limits(void)
 {
@@ -439,6 +476,7 @@ int main(void)
     check_spaces();
     check_marks();
     check_cursor();
+    check_large();
     check_limits();
     vocabulary_free(bard);
     vocabulary_free(spaces);

@@ -209,22 +209,48 @@ uint32_t terms_literal(struct terms *t, const char *text, size_t n)
     return out;
 }
 
+/* Ids, of which few need no memory. */
+struct list {
+    uint32_t few[64], *v; /* [n] */
+    size_t n, cap;
+};
+
+static void list_add(struct list *l, uint32_t id)
+{
+    if (l->n == 64 && !l->cap) {
+        l->v = xgrow(NULL, &l->cap, 128, sizeof(*l->v));
+        memcpy(l->v, l->few, sizeof(l->few));
+    } else if (l->n >= 64)
+        l->v = xgrow(l->v, &l->cap, l->n + 1, sizeof(*l->v));
+    l->v[l->n++] = id;
+}
+
+static void list_clear(struct list *l)
+{
+    if (l->cap)
+        free(l->v);
+}
+
 uint32_t terms_cat(struct terms *t, uint32_t a, uint32_t b)
 {
+    struct list l;
+
+    l.v = l.few;
+    l.n = l.cap = 0;
     if (a == TERM_NONE || b == TERM_NONE)
         return TERM_NONE;
     if (a == TERM_EMPTY)
         return b;
     if (b == TERM_EMPTY)
         return a;
-    if (t->v[a].kind != CAT)
-        return intern(t, (struct term){ .kind = CAT, .a = a, .b = b });
-    if (t->deep >= MOST_DEEP)
-        return fail(t, "it is too deep");
-    t->deep++;
-    b = terms_cat(t, t->v[a].b, b);
-    t->deep--;
-    return terms_cat(t, t->v[a].a, b);
+    /* parts follow one another: only the second of two may have parts */
+    for (; t->v[a].kind == CAT; a = t->v[a].b)
+        list_add(&l, t->v[a].a);
+    list_add(&l, a);
+    while (l.n && b != TERM_NONE)
+        b = intern(t, (struct term){ .kind = CAT, .a = l.v[--l.n], .b = b });
+    list_clear(&l);
+    return b;
 }
 
 /* Alternatives are a list with growing ids. */
