@@ -434,6 +434,22 @@ static void check_large(void)
     tap_ok(g && has(g, str_text(&given)) && !has(g, "{\"o\":{}}"),
            "an object of 200 members in another");
     grammar_drop(g);
+    g = open_wide(1000, false, &given, &err);
+    tap_ok(g && has(g, str_text(&given)) && has(g, "{\"o\":{}}") &&
+               has(g, "{\"o\":{\"a-name-of-some-00777\":777}}") &&
+               !has(g, "{\"o\":{\"a-name-of-some-00777\":77}}"),
+           "1000 members that may be left out: %s", g ? "" : err.text);
+    grammar_drop(g);
+    str_reset(&given);
+    str_add(&given, "{\"enum\":[");
+    for (int i = 0; i < 1000; i++)
+        str_addf(&given, "%s\"%d words\"", i ? "," : "", i * 7919 % 100003);
+    str_add(&given, "]}");
+    g = open_schema(str_text(&given), &err);
+    tap_ok(g && has(g, "\"7919 words\"") && has(g, "\"0 words\"") &&
+               !has(g, "\"words\"") && !has(g, "\"7919 word\""),
+           "one of 1000 words: %s", g ? "" : err.text);
+    grammar_drop(g);
     str_clear(&given);
 }
 

@@ -211,16 +211,22 @@ uint32_t terms_literal(struct terms *t, const char *text, size_t n)
 
 /* Ids, of which few need no memory. */
 struct list {
-    uint32_t few[64], *v; /* [n] */
+    uint32_t few[16], *v; /* [n] */
     size_t n, cap;
 };
 
+static void list_init(struct list *l)
+{
+    l->v = l->few;
+    l->n = l->cap = 0;
+}
+
 static void list_add(struct list *l, uint32_t id)
 {
-    if (l->n == 64 && !l->cap) {
-        l->v = xgrow(NULL, &l->cap, 128, sizeof(*l->v));
+    if (l->n == 16 && !l->cap) {
+        l->v = xgrow(NULL, &l->cap, 64, sizeof(*l->v));
         memcpy(l->v, l->few, sizeof(l->few));
-    } else if (l->n >= 64)
+    } else if (l->n >= 16)
         l->v = xgrow(l->v, &l->cap, l->n + 1, sizeof(*l->v));
     l->v[l->n++] = id;
 }
@@ -235,8 +241,7 @@ uint32_t terms_cat(struct terms *t, uint32_t a, uint32_t b)
 {
     struct list l;
 
-    l.v = l.few;
-    l.n = l.cap = 0;
+    list_init(&l);
     if (a == TERM_NONE || b == TERM_NONE)
         return TERM_NONE;
     if (a == TERM_EMPTY)
@@ -253,7 +258,8 @@ uint32_t terms_cat(struct terms *t, uint32_t a, uint32_t b)
     return b;
 }
 
-/* Alternatives are a list with growing ids. */
+/* Alternatives are a list with falling ids, so that one that is made after the others
+ * comes before them, and lists that grow have them in common.  .max is their number. */
 static uint32_t head_of(const struct terms *t, uint32_t a)
 {
     return t->v[a].kind == ALT ? t->v[a].a : a;
@@ -264,37 +270,62 @@ static uint32_t tail_of(const struct terms *t, uint32_t a)
     return t->v[a].kind == ALT ? t->v[a].b : TERM_NONE;
 }
 
+/* A, which is none of the alternatives B and has a larger id, before them. */
+static uint32_t prepend(struct terms *t, uint32_t a, uint32_t b)
+{
+    const uint32_t n = t->v[b].kind == ALT ? t->v[b].max : 1;
+
+    if (b == TERM_NONE)
+        return a;
+    if (n >= MOST_WIDE)
+        return fail(t, "it has too many alternatives");
+    return intern(t, (struct term){ .kind = ALT, .a = a, .b = b, .max = n + 1 });
+}
+
 uint32_t terms_alt(struct terms *t, uint32_t a, uint32_t b)
 {
-    uint32_t own[64], *list = own, out;
-    size_t n = 0, cap = 0;
+    struct list l;
 
-    if (a == b || b == TERM_NONE)
-        return a;
-    if (a == TERM_NONE)
-        return b;
-    while (a != TERM_NONE || b != TERM_NONE) {
-        const uint32_t x = a == TERM_NONE ? UINT32_MAX : head_of(t, a);
-        const uint32_t y = b == TERM_NONE ? UINT32_MAX : head_of(t, b);
+    list_init(&l);
+    while (a != TERM_NONE && b != TERM_NONE && a != b) {
+        const uint32_t x = head_of(t, a), y = head_of(t, b);
 
-        if (n == 64 || (n > 64 && n >= cap)) {
-            uint32_t *more = xgrow(n == 64 ? NULL : list, &cap, n * 2, sizeof(*list));
-
-            if (n == 64)
-                memcpy(more, own, sizeof(own));
-            list = more;
-        }
-        list[n++] = x < y ? x : y;
-        if (x <= y)
+        list_add(&l, x > y ? x : y);
+        if (x >= y)
             a = tail_of(t, a);
-        if (y <= x)
+        if (y >= x)
             b = tail_of(t, b);
     }
-    out = n <= MOST_WIDE ? list[n - 1] : fail(t, "it has too many alternatives");
-    for (size_t i = n - 1; i-- > 0 && out != TERM_NONE;)
-        out = intern(t, (struct term){ .kind = ALT, .a = list[i], .b = out });
-    if (list != own)
-        free(list);
+    a = a == TERM_NONE ? b : a;
+    while (l.n && !t->failed)
+        a = prepend(t, l.v[--l.n], a);
+    list_clear(&l);
+    return t->failed ? TERM_NONE : a;
+}
+
+static int by_falling_id(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+
+    return (*x < *y) - (*x > *y);
+}
+
+/* One of those in L, which it clears. */
+static uint32_t one_of(struct terms *t, struct list *l)
+{
+    uint32_t out = TERM_NONE;
+    struct list all;
+
+    list_init(&all);
+    for (size_t i = 0; i < l->n; i++)
+        for (uint32_t a = l->v[i]; a != TERM_NONE; a = tail_of(t, a))
+            list_add(&all, head_of(t, a));
+    list_clear(l);
+    qsort(all.v, all.n, sizeof(*all.v), by_falling_id);
+    while (all.n-- > 0 && !t->failed)
+        if (all.v[all.n] != head_of(t, out))
+            out = prepend(t, all.v[all.n], out);
+    list_clear(&all);
     return out;
 }
 
@@ -472,18 +503,22 @@ static uint32_t after(struct terms *t, uint32_t a, unsigned c);
 
 static uint32_t derive(struct terms *t, const struct term x, unsigned c)
 {
-    const unsigned b = t->byte_of[c];
+    const unsigned byte = t->byte_of[c];
+    struct list l;
     uint32_t out;
 
     switch ((enum kind)x.kind) {
     case BYTES:
-        return t->set[x.a][b / 64] >> b % 64 & 1 ? TERM_EMPTY : TERM_NONE;
+        return t->set[x.a][byte / 64] >> byte % 64 & 1 ? TERM_EMPTY : TERM_NONE;
     case CAT:
         out = terms_cat(t, after(t, x.a, c), x.b);
         return t->v[x.a].nullable ? terms_alt(t, out, after(t, x.b, c)) : out;
     case ALT:
-        out = after(t, x.a, c);
-        return terms_alt(t, out, after(t, x.b, c));
+        list_init(&l);
+        list_add(&l, after(t, x.a, c));
+        for (uint32_t b = x.b; b != TERM_NONE && !t->failed; b = tail_of(t, b))
+            list_add(&l, after(t, head_of(t, b), c));
+        return one_of(t, &l);
     case REPEAT:
         out = after(t, x.a, c);
         return terms_cat(t, out, terms_repeat(t, x.a, less(x.min), less(x.max)));
