@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
@@ -480,6 +481,62 @@ static void check_limits(void)
     str_clear(&text);
 }
 
+/* Opens what FIRST, N times EACH with a number, and LAST give; it is to be refused with
+ * WORDS, and soon. */
+static void check_soon(const char *first, const char *each, int n, const char *last,
+                       bool regex, const char *words)
+{
+    struct str text = { 0 };
+    struct grammar *g;
+    struct err err;
+    const double from = clock_seconds();
+
+    str_add(&text, first);
+    for (int i = 0; i < n; i++)
+        for (const char *p = each; *p; p++)
+            if (*p == '#')
+                str_addf(&text, "%d", 1000 + i);
+            else
+                str_addc(&text, *p);
+    str_add(&text, last);
+    g = (regex ? open_regex : open_schema)(str_text(&text), &err);
+    tap_ok(!g && strstr(err.text, words), "%.30s... is refused: %s (%.2f s)", first,
+           g ? "" : err.text, clock_seconds() - from);
+    grammar_drop(g);
+    str_clear(&text);
+}
+
+/* Grammars that are cheap to write and dear to read. */
+static void check_costs(void)
+{
+    struct str text = { 0 }, sets = { 0 };
+
+    str_add(&text, "{\"oneOf\":[{\"$ref\":\"#/$defs/A\"},{\"$ref\":\"#/$defs/A\"}],"
+                   "\"$defs\":{\"A\":{\"type\":\"object\",\"required\":[");
+    for (int i = 0; i < 30; i++)
+        str_addf(&text, "%s\"%d\"", i ? "," : "", 1000 + i);
+    str_add(&text, "],\"properties\":{");
+    for (int i = 0; i < 30; i++)
+        str_addf(&text, "%s\"%d\":{\"$ref\":\"#/$defs/A\"}", i ? "," : "", 1000 + i);
+    check_soon(str_text(&text), "", 0, "}}}}", false, "too much work");
+    str_clear(&text);
+    check_soon("{\"enum\":[1", ",#", 150000, "]}", false, "too many alternatives");
+    check_soon("{\"enum\":[\"a\"],\"allOf\":[{\"enum\":[1", ",#", 150000,
+               ",\"a\"]},{\"enum\":[2]}]}", false, "no text meets it");
+    check_soon("{\"oneOf\":[{\"enum\":[{}", ",{\"a\":#}", 30000,
+               "]},{\"enum\":[[1]]}]}", false, "too many");
+    check_soon("{\"prefixItems\":[true", ",true", 200000, "]}", false, "too much work");
+    check_soon("{\"properties\":{\"a\":true", ",\"#\":true", 80000, "}}", false,
+               "too much work");
+    check_soon("{\"required\":[\"a\"", ",\"#\"", 100000, "]}", false, "too much work");
+    for (int i = 0; i < 4000; i++)
+        str_addf(&sets, "[%c%c%c%c]", 'A' + i % 10, 'K' + i / 10 % 10,
+                 'k' + i / 100 % 10, 'a' + i / 1000);
+    check_soon(str_text(&sets), ".", 1000000, "", true, "too ");
+    check_soon("{\"pattern\":\"a", "|.", 400000, "\"}", false, "too ");
+    str_clear(&sets);
+}
+
 int main(void)
 {
     struct tokenizer *other, *t = open_tokenizers(&other);
@@ -494,6 +551,7 @@ int main(void)
     check_cursor();
     check_large();
     check_limits();
+    check_costs();
     vocabulary_free(bard);
     vocabulary_free(spaces);
     tokenizer_free(t);

@@ -75,32 +75,57 @@ static void add_frame(struct str *key, const struct grammar_frame *frame)
                  frame->after ? frame->after : "", frame->thinks, frame->may_think);
 }
 
-/* With the lock held. */
-static int take(struct grammars *s, struct grammar **out, const char *key,
-                const char *spec, const struct grammar_frame *frame, struct err *err)
+static bool has(const struct one *one, const char *key)
+{
+    return one->key && !strcmp(one->key, key) && !grammar_failed(one->grammar);
+}
+
+/* With the lock held: the one that has KEY, or else where another may be put. */
+static struct one *find(struct grammars *s, const char *key)
 {
     struct one *oldest = &s->v[0];
 
-    if (!s->vocabulary && vocabulary_open(&s->vocabulary, s->tokenizer, err) < 0)
-        return -1;
-    vocabulary_prepare(s->vocabulary);
     for (int i = 0; i < KEPT; i++) {
         struct one *one = &s->v[i];
 
-        if (one->key && !strcmp(one->key, key) && !grammar_failed(one->grammar)) {
-            one->used = ++s->clock;
-            *out = grammar_hold(one->grammar);
-            return 0;
-        }
+        if (has(one, key))
+            return one;
         if (one->used < oldest->used)
             oldest = one;
     }
-    if (open_spec(out, s->vocabulary, spec, frame, err) < 0)
-        return -1;
-    grammar_name(*out, spec);
-    clear(oldest);
-    *oldest = (struct one){ xstrdup(key), grammar_hold(*out), ++s->clock };
-    return 0;
+    return oldest;
+}
+
+/* A known grammar, or NULL, with the vocabulary for another. */
+static int look_up(struct grammars *s, struct grammar **out, const char *key,
+                   struct err *err)
+{
+    struct one *one;
+    int ret = 0;
+
+    *out = NULL;
+    pthread_mutex_lock(&s->lock);
+    one = find(s, key);
+    if (has(one, key)) {
+        one->used = ++s->clock;
+        *out = grammar_hold(one->grammar);
+    } else if (!s->vocabulary)
+        ret = vocabulary_open(&s->vocabulary, s->tokenizer, err);
+    if (ret == 0)
+        vocabulary_prepare(s->vocabulary);
+    pthread_mutex_unlock(&s->lock);
+    return ret;
+}
+
+static void keep(struct grammars *s, struct grammar *g, const char *key)
+{
+    struct one *one;
+
+    pthread_mutex_lock(&s->lock);
+    one = find(s, key);
+    clear(one);
+    *one = (struct one){ xstrdup(key), grammar_hold(g), ++s->clock };
+    pthread_mutex_unlock(&s->lock);
 }
 
 int grammars_take(struct grammars *s, struct grammar **out, const char *spec,
@@ -115,9 +140,14 @@ int grammars_take(struct grammars *s, struct grammar **out, const char *spec,
         return err_set(err, ERR_INPUT, "a grammar has at most %d bytes", MOST_BYTES);
     add_frame(&key, frame);
     str_add(&key, spec);
-    pthread_mutex_lock(&s->lock);
-    ret = take(s, out, str_text(&key), spec, frame, err);
-    pthread_mutex_unlock(&s->lock);
+    ret = look_up(s, out, str_text(&key), err);
+    if (ret == 0 && !*out) { /* others need not wait for it */
+        ret = open_spec(out, s->vocabulary, spec, frame, err);
+        if (ret == 0) {
+            grammar_name(*out, spec);
+            keep(s, *out, str_text(&key));
+        }
+    }
     str_clear(&key);
     return ret;
 }

@@ -13,7 +13,8 @@ enum {
     MOST_KNOWN = 5000,  /* sets of such schemas */
     MOST_DEPTH = 500,
     MOST_NAME = 512, /* bytes of a property's name, beside which others are allowed */
-    MOST_COUNT = 1000000
+    MOST_COUNT = 1000000,
+    LOOKS = 100 /* times that a keyword is looked for in a schema, at most */
 };
 
 enum type { NUL, BOOLEAN, INTEGER, NUMBER, STRING, ARRAY, OBJECT, NTYPES };
@@ -59,6 +60,14 @@ static int refuse(const struct maker *m, const struct json *at, const char *word
 static int unsupported(const struct maker *m, const struct json *at, const char *word)
 {
     return refuse(m, at, word, "is not supported");
+}
+
+/* Schemas come from strangers: each loop over one of their lists takes N steps. */
+static int spend(const struct maker *m, size_t n)
+{
+    return terms_spend(m->t, n)
+               ? 0
+               : json_error(m->doc, NULL, m->err, "%s", terms_failed(m->t));
 }
 
 static uint32_t literal(const struct maker *m, const char *text)
@@ -284,10 +293,13 @@ static void pointer_part(const char **p, struct str *out)
     }
 }
 
-static const struct json *step(const struct json *j, const char *name)
+static const struct json *step(const struct maker *m, const struct json *j,
+                               const char *name)
 {
     uint64_t n;
 
+    if (spend(m, j->n) < 0)
+        return NULL;
     if (j->type != JSON_ARRAY)
         return json_get(j, name);
     if (!str_u64(name, &n))
@@ -310,10 +322,12 @@ static int resolve(const struct maker *m, const struct json *ref,
     for (p++; *p && at;) {
         p++;
         pointer_part(&p, &name);
-        at = step(at, str_text(&name));
+        at = step(m, at, str_text(&name));
     }
     str_clear(&name);
     *out = at;
+    if (spend(m, strlen(json_string(ref))) < 0)
+        return -1;
     return at ? 0 : refuse(m, ref, "$ref", "refers to nothing");
 }
 
@@ -326,6 +340,8 @@ static int gather(struct maker *m, struct all *a, const struct json *schema,
     size_t i = 0;
     int ret = 0;
 
+    if (spend(m, MOST_TOGETHER) < 0)
+        return -1;
     if (schema->type == JSON_TRUE)
         return 0;
     *never |= schema->type == JSON_FALSE;
@@ -342,7 +358,7 @@ static int gather(struct maker *m, struct all *a, const struct json *schema,
         return 0;
     if (a->n == MOST_TOGETHER)
         return json_error(m->doc, schema, m->err, "too many schemas of one value");
-    if (check_words(m, schema) < 0)
+    if (spend(m, LOOKS * schema->n) < 0 || check_words(m, schema) < 0)
         return -1;
     a->v[a->n++] = (struct part){ .schema = schema };
     ref = json_get(schema, "$ref");
@@ -396,17 +412,20 @@ static int add_types(const struct maker *m, const struct json *j, unsigned *out)
     return 0;
 }
 
-static bool is_same(const struct json *a, const struct json *b)
+static bool is_same(const struct maker *m, const struct json *a, const struct json *b)
 {
     struct str x = { 0 }, y = { 0 };
     double p, q;
     bool same;
 
+    if (!terms_spend(m->t, 16) || a->type != b->type)
+        return false;
     if (json_double(a, &p) && json_double(b, &q))
         return p == q;
     json_print(&x, a);
     json_print(&y, b);
     same = x.len == y.len && !memcmp(str_text(&x), str_text(&y), x.len);
+    terms_spend(m->t, x.len + y.len);
     str_clear(&x);
     str_clear(&y);
     return same;
@@ -421,13 +440,14 @@ static const struct json *values_of(const struct json *s, bool *alone)
     return j ? j : list_of ? list_of->first : NULL;
 }
 
-static bool share_value(const struct json *a, const struct json *b)
+static bool share_value(const struct maker *m, const struct json *a,
+                        const struct json *b)
 {
     bool one, other;
 
     for (const struct json *x = values_of(a, &one); x; x = one ? NULL : x->next)
         for (const struct json *y = values_of(b, &other); y; y = other ? NULL : y->next)
-            if (is_same(x, y))
+            if (is_same(m, x, y) || terms_failed(m->t))
                 return true;
     return false;
 }
@@ -443,20 +463,30 @@ static bool requires(const struct json *s, const char *name)
 }
 
 /* Does A, an object, ask for what B has no room for? */
-static bool asks_for_more(const struct json *a, const struct json *b)
+static bool asks_for_more(const struct maker *m, const struct json *a,
+                          const struct json *b)
 {
     const struct json *more = json_get(b, "additionalProperties");
-    const struct json *j = json_get(a, "required");
+    const struct json *j = json_get(a, "required"), *own = json_get(b, "properties");
 
     if (!more || more->type != JSON_FALSE || json_get(b, "patternProperties"))
         return false;
     for (j = j && j->type == JSON_ARRAY ? j->first : NULL; j; j = j->next)
-        if (json_string(j) && !json_get(json_get(b, "properties"), json_string(j)))
+        if (!terms_spend(m->t, own ? own->n : 1))
+            return false;
+        else if (json_string(j) && !json_get(own, json_string(j)))
             return true;
     return false;
 }
 
-/* Is there no value that meets both? */
+static size_t size_of(const struct json *s, const char *word)
+{
+    const struct json *j = json_get(s, word);
+
+    return j ? j->n : 0;
+}
+
+/* Is there no value that meets both?  False, too, where that needs too much work. */
 static bool are_apart(const struct maker *m, const struct json *a, const struct json *b,
                       int depth)
 {
@@ -466,6 +496,8 @@ static bool are_apart(const struct maker *m, const struct json *a, const struct 
     bool one;
 
     quiet.err = &unused;
+    if (!terms_spend(m->t, 16 * (1 + (size_t)a->n + b->n)))
+        return false;
     for (int i = 0; i < 16 && json_get(a, "$ref"); i++)
         if (resolve(&quiet, json_get(a, "$ref"), &a) < 0)
             return false;
@@ -479,20 +511,24 @@ static bool are_apart(const struct maker *m, const struct json *a, const struct 
         return false;
     if (!(x & y))
         return true;
-    if (values_of(a, &one) && values_of(b, &one) && !share_value(a, b))
+    if (values_of(a, &one) && values_of(b, &one) && !share_value(m, a, b))
         return true;
     if ((x & y) != 1U << OBJECT)
         return false;
     for (const struct json *p =
              json_get(a, "properties") ? json_get(a, "properties")->first : NULL;
          p; p = p->next) {
-        const struct json *q = json_get(json_get(b, "properties"), p->key);
+        const struct json *q;
 
+        if (!terms_spend(m->t, 1 + size_of(b, "properties") + size_of(a, "required") +
+                                   size_of(b, "required")))
+            return false;
+        q = json_get(json_get(b, "properties"), p->key);
         if (q && requires(a, p->key) && requires(b, p->key) &&
             are_apart(m, p, q, depth + 1))
             return true;
     }
-    return asks_for_more(a, b) || asks_for_more(b, a);
+    return asks_for_more(m, a, b) || asks_for_more(m, b, a);
 }
 
 static int check_one_of(const struct maker *m, const struct json *alternatives)
@@ -500,8 +536,11 @@ static int check_one_of(const struct maker *m, const struct json *alternatives)
     for (const struct json *a = alternatives->first; a; a = a->next)
         for (const struct json *b = a->next; b; b = b->next)
             if (!are_apart(m, a, b, 0))
-                return refuse(m, alternatives, "oneOf",
-                              "has alternatives that may both be met; use 'anyOf'");
+                return spend(m, 0) < 0
+                           ? -1
+                           : refuse(
+                                 m, alternatives, "oneOf",
+                                 "has alternatives that may both be met; use 'anyOf'");
     return 0;
 }
 
@@ -656,6 +695,8 @@ static int make_element(struct maker *m, const struct all *a, size_t i, uint32_t
         if (prefix && i < prefix->n) {
             size_t at = 0;
 
+            if (spend(m, i) < 0)
+                return -1;
             for (j = prefix->first; at < i; at++)
                 j = j->next;
         }
@@ -723,12 +764,15 @@ static bool is_in(const struct names *names, const char *name)
     return false;
 }
 
-static void add_name(struct names *names, const char *name)
+static int add_name(const struct maker *m, struct names *names, const char *name)
 {
+    if (spend(m, names->n) < 0)
+        return -1;
     if (is_in(names, name))
-        return;
+        return 0;
     names->v = xgrow(names->v, &names->cap, names->n + 1, sizeof(*names->v));
     names->v[names->n++] = name;
+    return 0;
 }
 
 static int by_text(const void *a, const void *b)
@@ -742,6 +786,8 @@ static uint32_t key_characters(const struct maker *m, const uint32_t *other, siz
 {
     uint32_t out = TERM_NONE, from = 0x20;
 
+    if (!terms_spend(m->t, (n + 2) * (n + 2)))
+        return TERM_NONE;
     for (size_t i = 0; i <= n + 2 && from <= 0x10ffff; i++) {
         uint32_t stop = 0x110000;
 
@@ -770,6 +816,8 @@ static uint32_t other_key(const struct maker *m, const char *const *v, size_t n,
     uint32_t *seen = xcalloc(n + 1, sizeof(*seen));
     size_t nseen = 0;
 
+    if (!terms_spend(m->t, n))
+        n = 0;
     for (size_t i = n && !v[0][at] ? 1 : 0, to; i < n; i = to) {
         uint32_t c;
         size_t used = str_utf8_decode(v[i] + at, strlen(v[i] + at), &c);
@@ -812,7 +860,8 @@ static int gather_names(struct maker *m, const struct all *a, struct object *o)
             return refuse(m, own, "properties", "is no object");
         named |= own && own->n;
         for (own = own ? own->first : NULL; own; own = own->next)
-            add_name(&o->names, own->key);
+            if (add_name(m, &o->names, own->key) < 0)
+                return -1;
         if (each && (each->type != JSON_OBJECT || each->n > 1 || o->each ||
                      get(&a->v[i], "properties")))
             return refuse(m, each, "patternProperties",
@@ -828,7 +877,8 @@ static int gather_names(struct maker *m, const struct all *a, struct object *o)
         for (need = need ? need->first : NULL; need; need = need->next) {
             if (!json_string(need))
                 return refuse(m, need, "required", "has an element that is no text");
-            add_name(&o->required, json_string(need));
+            if (add_name(m, &o->required, json_string(need)) < 0)
+                return -1;
         }
     }
     if (o->each && o->names.n)
@@ -851,6 +901,8 @@ static int make_property(struct maker *m, const struct all *a, const char *name,
                                : each ? each->first
                                       : NULL;
 
+        if (spend(m, name ? size_of(a->v[i].schema, "properties") : 0) < 0)
+            return -1;
         if (!j)
             j = get(&a->v[i], "additionalProperties");
         if (j && gather(m, &own, j, &never) < 0)
@@ -920,6 +972,8 @@ static int make_members(struct maker *m, const struct all *a, struct object *o,
         const bool must = is_in(&o->required, o->names.v[i]);
         uint32_t value, one, more;
 
+        if (spend(m, o->required.n) < 0)
+            return -1;
         if (make_property(m, a, o->names.v[i], &value) < 0)
             return -1;
         one = member(m, key_of(m, o->names.v[i]), value);
@@ -974,7 +1028,7 @@ static int make_object(struct maker *m, const struct all *a, uint32_t *out)
         ret = json_error(m->doc, NULL, m->err,
                          "'required' beside 'patternProperties' is not supported");
     for (size_t i = 0; i < o.required.n && ret == 0; i++)
-        add_name(&o.names, o.required.v[i]);
+        ret = add_name(m, &o.names, o.required.v[i]);
     if (ret == 0)
         ret = make_other(m, a, &o);
     if (ret == 0)
@@ -1051,10 +1105,13 @@ static int make_values(struct maker *m, const struct all *a, unsigned types,
             bool one, found = false;
             const struct json *k = values_of(a->v[i].schema, &one);
 
-            for (bool any = k != NULL; k && any && !found; k = one ? NULL : k->next)
-                found = is_same(j, k);
+            found = k == first; /* the list that J is of */
+            for (; k && !found && !terms_failed(m->t); k = one ? NULL : k->next)
+                found = is_same(m, j, k);
             good = found || (!get(&a->v[i], "const") && !get(&a->v[i], "enum"));
         }
+        if (spend(m, 1) < 0)
+            return -1;
         if (!good)
             continue;
         json_print(&text, j);
@@ -1092,6 +1149,9 @@ static int make(struct maker *m, const struct all *a, uint32_t *out)
 {
     unsigned types;
 
+    for (size_t i = 0; i < a->n; i++)
+        if (spend(m, LOOKS * a->v[i].schema->n + size_of(a->v[i].schema, "type")) < 0)
+            return -1;
     for (size_t i = 0; i < a->n; i++)
         for (int k = 0; k < 2; k++)
             if (!(k ? a->v[i].one_of : a->v[i].any_of) &&
@@ -1150,6 +1210,8 @@ static int compile(struct maker *m, const struct all *a, bool never, uint32_t *o
     *out = never ? TERM_NONE : m->value;
     if (never || !a->n)
         return 0;
+    if (spend(m, m->nknown) < 0)
+        return -1;
     for (size_t i = 0; i < m->nknown; i++)
         if (is_known(&m->known[i], a)) {
             *out = m->known[i].rule;

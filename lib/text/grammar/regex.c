@@ -461,6 +461,10 @@ static int take_sequence(struct reader *r, uint32_t *out)
     else
         *out = other;
     while (ret == 0 && !is_end(r->p)) {
+        if (!terms_spend(r->t, 1))
+            ret = refuse(r, terms_failed(r->t));
+        if (ret < 0)
+            break;
         if (outer && *r->p == '$' && is_end(r->p + 1)) {
             r->p++;
             all = TERM_EMPTY;
@@ -493,6 +497,8 @@ static int take_alternatives(struct reader *r, uint32_t *out)
         *out = terms_alt(r->t, *out, one);
         if (*r->p != '|')
             break;
+        if (!terms_spend(r->t, 1))
+            return refuse(r, terms_failed(r->t));
         r->p++;
     }
     r->depth--;

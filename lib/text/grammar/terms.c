@@ -16,6 +16,8 @@ enum {
     MOST_DEEP = 3000,
     MOST_WIDE = 2000,
     MOST_WORK = 500000,
+    MOST_STEPS = 15000000, /* small ones, of reading a grammar or of a mask */
+    MOST_SETS = 4096,
     MOST_ROUNDS = 50000000 /* terms that are looked at to find what is nullable */
 };
 #define UNKNOWN UINT32_MAX
@@ -37,7 +39,8 @@ struct terms {
     size_t nindex;
     uint64_t (*set)[4]; /* [nsets] */
     size_t nsets, cap_sets;
-    uint32_t *body; /* [nrules] */
+    uint16_t set_at[2 * MOST_SETS]; /* a hash table of sets + 1 */
+    uint32_t *body;                 /* [nrules] */
     size_t nrules, cap_rules;
     bool sealed;
     uint8_t class_of[256];
@@ -48,7 +51,7 @@ struct terms {
     uint32_t *rows; /* [nrows][nclasses]: derivatives */
     size_t nrows, cap_rows;
     unsigned deep;
-    size_t work;
+    size_t work, steps;
     _Atomic(const char *) failed; /* which other threads may ask */
 };
 
@@ -62,6 +65,7 @@ struct terms *terms_new(void)
     t->v[TERM_NONE] = (struct term){ .kind = NONE };
     t->v[TERM_EMPTY] = (struct term){ .kind = EMPTY, .nullable = true, .lives = true };
     t->n = 2;
+    t->steps = MOST_STEPS;
     return t;
 }
 
@@ -88,6 +92,15 @@ static uint32_t fail(struct terms *t, const char *why)
 const char *terms_failed(const struct terms *t)
 {
     return t->failed;
+}
+
+bool terms_spend(struct terms *t, size_t n)
+{
+    if (t->steps < n)
+        fail(t, "it needs too much work");
+    else
+        t->steps -= n;
+    return !t->failed;
 }
 
 static size_t hash(const struct term *x)
@@ -158,6 +171,8 @@ static uint32_t intern(struct terms *t, struct term x)
 {
     size_t at;
 
+    if (!t->sealed && !terms_spend(t, 1))
+        return TERM_NONE;
     if ((t->n + 1) * 2 > t->nindex)
         index_all(t, t->nindex ? t->nindex * 2 : 1024);
     for (at = hash(&x) & (t->nindex - 1); t->index[at]; at = (at + 1) & (t->nindex - 1))
@@ -175,19 +190,24 @@ static uint32_t intern(struct terms *t, struct term x)
 
 uint32_t terms_bytes(struct terms *t, const uint64_t set[4])
 {
-    size_t i = 0;
+    uint64_t h = 0;
+    size_t at;
 
     if (!(set[0] | set[1] | set[2] | set[3]))
         return TERM_NONE;
-    while (i < t->nsets && memcmp(t->set[i], set, sizeof(*t->set)) != 0)
-        i++;
-    if (i == t->nsets) {
-        if (t->nsets == 4096)
+    for (int i = 0; i < 4; i++)
+        h = (h ^ h >> 29 ^ set[i]) * 0x9e3779b97f4a7c15;
+    for (at = h >> 51; t->set_at[at]; at = (at + 1) % (2 * MOST_SETS))
+        if (!memcmp(t->set[t->set_at[at] - 1], set, sizeof(*t->set)))
+            break;
+    if (!t->set_at[at]) {
+        if (t->nsets == MOST_SETS)
             return fail(t, "it has too many sets of bytes");
         t->set = xgrow(t->set, &t->cap_sets, t->nsets + 1, sizeof(*t->set));
         memcpy(t->set[t->nsets++], set, sizeof(*t->set));
+        t->set_at[at] = (uint16_t)t->nsets;
     }
-    return intern(t, (struct term){ .kind = BYTES, .a = (uint32_t)i });
+    return intern(t, (struct term){ .kind = BYTES, .a = t->set_at[at] - 1U });
 }
 
 uint32_t terms_range(struct terms *t, unsigned first, unsigned last)
@@ -252,10 +272,10 @@ uint32_t terms_cat(struct terms *t, uint32_t a, uint32_t b)
     for (; t->v[a].kind == CAT; a = t->v[a].b)
         list_add(&l, t->v[a].a);
     list_add(&l, a);
-    while (l.n && b != TERM_NONE)
+    while (l.n && b != TERM_NONE && terms_spend(t, 1))
         b = intern(t, (struct term){ .kind = CAT, .a = l.v[--l.n], .b = b });
     list_clear(&l);
-    return b;
+    return t->failed ? TERM_NONE : b;
 }
 
 /* Alternatives are a list with falling ids, so that one that is made after the others
@@ -297,7 +317,7 @@ uint32_t terms_alt(struct terms *t, uint32_t a, uint32_t b)
             b = tail_of(t, b);
     }
     a = a == TERM_NONE ? b : a;
-    while (l.n && !t->failed)
+    while (l.n && terms_spend(t, 1))
         a = prepend(t, l.v[--l.n], a);
     list_clear(&l);
     return t->failed ? TERM_NONE : a;
@@ -321,6 +341,7 @@ static uint32_t one_of(struct terms *t, struct list *l)
         for (uint32_t a = l->v[i]; a != TERM_NONE; a = tail_of(t, a))
             list_add(&all, head_of(t, a));
     list_clear(l);
+    terms_spend(t, all.n);
     qsort(all.v, all.n, sizeof(*all.v), by_falling_id);
     while (all.n-- > 0 && !t->failed)
         if (all.v[all.n] != head_of(t, out))
@@ -431,28 +452,26 @@ static void prune(struct terms *t, uint32_t *becomes)
         t->body[i] = becomes[t->body[i]];
 }
 
-/* Bytes that are in the same sets are one class. */
+/* Bytes that are in the same sets are one class: each set divides those so far. */
 static void classify(struct terms *t)
 {
-    for (unsigned b = 0; b < 256; b++) {
-        unsigned c = 0;
+    t->nclasses = 1;
+    for (size_t i = 0; i < t->nsets && t->nclasses < 256; i++) {
+        int part[256][2];
+        unsigned n = 0;
 
-        for (; c < t->nclasses; c++) {
-            const unsigned o = t->byte_of[c];
-            size_t i = 0;
+        memset(part, 0xff, sizeof(part));
+        for (unsigned b = 0; b < 256; b++) {
+            int *of = &part[t->class_of[b]][t->set[i][b / 64] >> b % 64 & 1];
 
-            while (i < t->nsets && (t->set[i][b / 64] >> b % 64 & 1) ==
-                                       (t->set[i][o / 64] >> o % 64 & 1))
-                i++;
-            if (i == t->nsets)
-                break;
+            *of = *of < 0 ? (int)n++ : *of;
+            t->class_of[b] = (uint8_t)*of;
         }
-        if (c == t->nclasses)
-            t->byte_of[t->nclasses++] = (unsigned char)b;
-        t->class_of[b] = (uint8_t)c;
+        t->nclasses = n;
     }
+    for (unsigned b = 256; b-- > 0;)
+        t->byte_of[t->class_of[b]] = (unsigned char)b;
 }
-
 int terms_seal(struct terms *t, uint32_t *start, struct err *err)
 {
     uint8_t *state;
@@ -483,7 +502,7 @@ int terms_seal(struct terms *t, uint32_t *start, struct err *err)
     classify(t);
     t->written = t->n;
     t->sealed = true;
-    t->work = MOST_WORK;
+    terms_allow(t);
     return 0;
 }
 
@@ -610,5 +629,6 @@ bool terms_trim(struct terms *t)
 
 void terms_allow(struct terms *t)
 {
+    t->steps = MOST_STEPS;
     t->work = MOST_WORK;
 }

@@ -41,6 +41,9 @@ uint32_t terms_optional(struct terms *t, uint32_t a);
 /* A new rule, which terms_define is to give a body before terms_seal. */
 uint32_t terms_rule(struct terms *t);
 void terms_define(struct terms *t, uint32_t rule, uint32_t body);
+/* Takes N small steps from what may be spent on reading a grammar.  False: there are
+ * none left, or a limit was passed before, and what reads it should stop. */
+bool terms_spend(struct terms *t, size_t n);
 
 /* To be called once, when all is defined: *START becomes the term that it is without
  * rules that no text meets.  ERR_INPUT: no text meets it at all, a rule refers to
