@@ -454,6 +454,40 @@ static void check_large(void)
     str_clear(&given);
 }
 
+/* A text of N characters, in which a step costs no more in the end than at first. */
+static void check_long(size_t n)
+{
+    struct grammar_cursor c = { 0 };
+    struct err err;
+    struct grammar *g = open_schema("{\"type\":\"string\",\"maxLength\":400000}", &err);
+    int32_t *ids = xcalloc(n + 1, sizeof(*ids)), quote = -1, letter = -1;
+    const double from = clock_seconds();
+    size_t len, bad = 0;
+
+    for (int32_t id = 0; id < (int32_t)vocabulary_size(bard); id++) {
+        const char *bytes = vocabulary_bytes(bard, (uint32_t)id, false, &len);
+
+        if (bytes && len == 1 && *bytes == '"')
+            quote = id;
+        if (bytes && len == 1 && *bytes == 'a')
+            letter = id;
+    }
+    for (size_t i = 0; i < n; i++)
+        ids[i] = i ? letter : quote;
+    for (size_t i = 0; i < n && !bad; i += 50)
+        bad +=
+            clock_seconds() - from > 60 || grammar_take(g, &c, ids, i, &ids[i], 1) != 1;
+    tap_ok(!bad && grammar_take(g, &c, ids, n - 3, ids + 1, 1) &&
+               grammar_take(g, &c, ids, n, &quote, 1) &&
+               !grammar_take(g, &c, ids, 0, &letter, 1) &&
+               grammar_take(g, &c, ids, n, &quote, 1),
+           "%zu characters of a text that may have many (%.2f s): %s", n,
+           clock_seconds() - from, grammar_failed(g) ? grammar_failed(g) : "");
+    grammar_cursor_clear(&c);
+    grammar_drop(g);
+    free(ids);
+}
+
 /* What would take much time or memory ends with a reason. */
 static void check_limits(void)
 {
@@ -552,6 +586,7 @@ int main(void)
     check_large();
     check_limits();
     check_costs();
+    check_long(150000);
     vocabulary_free(bard);
     vocabulary_free(spaces);
     tokenizer_free(t);

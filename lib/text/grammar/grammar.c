@@ -10,7 +10,10 @@
 #include "lib/text/grammar/regex.h"
 #include "lib/text/grammar/terms.h"
 
-enum { MOST_MASKS = 32 << 20 /* bytes that are kept */ };
+enum {
+    MOST_MASKS = 32 << 20, /* bytes that are kept */
+    KEPT = 64              /* tokens that a cursor may go back when memory is cleared */
+};
 
 /* The tokens that may follow a term. */
 struct mask {
@@ -339,6 +342,23 @@ static uint32_t after_token(struct grammar *g, uint32_t term, int32_t id, bool f
     return term;
 }
 
+/* Makes room for more terms.  C goes on from its last ones; others begin again. */
+static void trim(struct grammar *g, struct grammar_cursor *c)
+{
+    size_t kept;
+
+    if (c->turn != g->turn)
+        c->n = c->from = 0;
+    kept = c->n - c->from < KEPT ? c->n - c->from : KEPT;
+    if (terms_trim(g->terms, c->term + (c->n - kept), c->n ? kept + 1 : 0)) {
+        g->turn++;
+        if (g->nindex)
+            clear_masks(g);
+        c->from = c->n - kept;
+    }
+    c->turn = g->turn;
+}
+
 /* Moves C to the end of IDS[n], and returns what may follow. */
 static uint32_t move(struct grammar *g, struct grammar_cursor *c, const int32_t *ids,
                      size_t n)
@@ -347,24 +367,26 @@ static uint32_t move(struct grammar *g, struct grammar_cursor *c, const int32_t 
 
     vocabulary_prepare(g->vocabulary);
     terms_allow(g->terms);
-    if (terms_trim(g->terms)) {
-        g->turn++;
-        if (g->nindex)
-            clear_masks(g);
-    }
-    if (c->turn != g->turn)
-        c->n = 0;
-    c->turn = g->turn;
+    trim(g, c);
+    if (c->n <= n && (!c->n || !memcmp(c->ids, ids, c->n * sizeof(*ids))))
+        same = c->n;
     while (same < c->n && same < n && c->ids[same] == ids[same])
         same++;
+    if (same < c->from)
+        same = c->from = 0;
     c->ids = xgrow(c->ids, &c->cap_ids, n + 1, sizeof(*c->ids));
     c->term = xgrow(c->term, &c->cap_term, n + 1, sizeof(*c->term));
-    c->term[0] = g->start;
-    for (; same < n; same++) {
-        c->ids[same] = ids[same];
-        c->term[same + 1] = after_token(g, c->term[same], ids[same], !same);
+    if (!same)
+        c->term[0] = g->start;
+    for (c->n = same; c->n < n; c->n++) {
+        if (c->n - same == 64) { /* a long way, from the beginning */
+            trim(g, c);
+            terms_allow(g->terms);
+            same = c->n;
+        }
+        c->ids[c->n] = ids[c->n];
+        c->term[c->n + 1] = after_token(g, c->term[c->n], ids[c->n], !c->n);
     }
-    c->n = n;
     return c->term[n];
 }
 

@@ -45,6 +45,7 @@ struct grammar_cursor {
     int32_t *ids;   /* [n] */
     uint32_t *term; /* [n + 1]: what may follow before each, and in the end */
     size_t n, cap_ids, cap_term;
+    size_t from; /* the first of the terms that are known; before it the first alone */
     uint64_t turn; /* of the grammar's memory */
 };
 void grammar_cursor_clear(struct grammar_cursor *c);

@@ -616,14 +616,61 @@ bool terms_begins_with(const struct terms *t, uint32_t a, uint32_t unit, uint32_
     return false;
 }
 
-bool terms_trim(struct terms *t)
+static void forget_rows(struct terms *t)
 {
-    if (t->n - t->written < MOST_MADE / 2 && t->nrows * t->nclasses < MOST_ROWS / 2)
-        return false;
-    t->n = t->written;
     t->nrows = 0;
     memset(t->row, 0, t->cap_row * sizeof(*t->row));
+}
+
+/* Marks the made terms that A is made of, itself too. */
+static void mark_parts(const struct terms *t, uint8_t *is, uint32_t a)
+{
+    for (; a >= t->written && !is[a - t->written]; a = t->v[a].b) {
+        is[a - t->written] = 1;
+        if (t->v[a].kind != BYTES && t->v[a].kind != RULE)
+            mark_parts(t, is, t->v[a].a);
+        if (t->v[a].kind != CAT && t->v[a].kind != ALT)
+            break;
+    }
+}
+
+bool terms_trim(struct terms *t, uint32_t *keep, size_t n)
+{
+    const size_t made = t->n - t->written;
+    uint32_t *becomes;
+    uint8_t *is;
+    struct term *v;
+
+    if (made < MOST_MADE / 2 && t->nrows * t->nclasses < MOST_ROWS / 2)
+        return false;
+    forget_rows(t);
+    if (made < MOST_MADE / 2)
+        return false;
+    is = xcalloc(made, sizeof(*is));
+    becomes = xcalloc(made, sizeof(*becomes));
+    v = xcalloc(made, sizeof(*v));
+    for (size_t i = 0; i < n; i++)
+        mark_parts(t, is, keep[i]);
+    memcpy(v, t->v + t->written, made * sizeof(*v));
+    t->n = t->written;
     index_all(t, t->nindex);
+    for (size_t i = 0; i < made; i++) { /* parts have smaller ids */
+        struct term x = v[i];
+
+        if (!is[i])
+            continue;
+        if (x.kind != BYTES && x.kind != RULE && x.a >= t->written)
+            x.a = becomes[x.a - t->written];
+        if ((x.kind == CAT || x.kind == ALT) && x.b >= t->written)
+            x.b = becomes[x.b - t->written];
+        becomes[i] = intern(t, x);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (keep[i] >= t->written)
+            keep[i] = becomes[keep[i] - t->written];
+    free(is);
+    free(becomes);
+    free(v);
     return true;
 }
 

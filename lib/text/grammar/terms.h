@@ -58,9 +58,9 @@ uint32_t terms_after(struct terms *t, uint32_t a, unsigned char byte);
 bool terms_is_nullable(const struct terms *t, uint32_t a);
 /* Has A, or one of its alternatives, at least N more times UNIT at its beginning? */
 bool terms_begins_with(const struct terms *t, uint32_t a, uint32_t unit, uint32_t n);
-/* Forgets what terms_after has made, if that is much: ids from it are invalid then, and
- * the result is true. */
-bool terms_trim(struct terms *t);
+/* Forgets what terms_after has made, if that is much: other ids from it than KEEP[n],
+ * which become the new ones, are invalid then, and the result is true. */
+bool terms_trim(struct terms *t, uint32_t *keep, size_t n);
 /* Why terms_after cannot go on; or NULL. */
 const char *terms_failed(const struct terms *t);
 /* Allows the work of another mask. */
