@@ -630,6 +630,13 @@ shape() {
     answered 200 "$3" "$4"
 }
 shape /v1/chat/completions '"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"enum":[[12]]}}},'"$hello" '"content":"[12]"' "an answer is what its schema says"
+twelve='"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"enum":[[12]]}}}'
+post /v1/chat/completions "{\"temperature\":0,$twelve,$tools,$hello}"
+ok "or a call, where there are tools" grep -q "\"content\":null,$called" out
+post /v1/chat/completions "{\"temperature\":0,\"logit_bias\":{\"39\":-99,\"199\":-99,\"221\":-99},$twelve,$tools,$hello}"
+answered 200 '"content":"[12]"' "which need not be made"
+post /v1/chat/completions "{\"temperature\":0,\"tool_choice\":\"none\",$twelve,$tools,$hello}"
+answered 200 '[12]"' "or must not"
 shape /v1/chat/completions '"response_format":{"type":"json_object"},"stream":true,'"$hello" '"content":"{' "an object, in a stream"
 shape /v1/responses '"input":"Hello","text":{"format":{"type":"json_schema","name":"x","schema":{"const":"a"}}}' '"text":"\"a\""' "in a response, too"
 shape /v1/completions '"prompt":"Hello","guided_choice":["(no.)","yes|"]' '|","logprobs":null,"finish_reason":"stop"' "or one of some texts"

@@ -85,7 +85,8 @@ static int settle_processors(const struct endpoints *e, struct serve_request *r,
     return 0;
 }
 
-/* What the answer has to be: a call, or what a parameter says; after thoughts. */
+/* What the answer has to be: a call, or what a parameter says, in place of which there
+ * may be a call where there are tools; after thoughts. */
 static int settle_grammar(const struct endpoints *e, struct serve_request *r,
                           struct openai_error *error)
 {
@@ -102,9 +103,11 @@ static int settle_grammar(const struct endpoints *e, struct serve_request *r,
         return sampling_check_end(&r->how, "--grammar", &err) < 0
                    ? bad_prompt(error, &err, "ignore_eos")
                    : 0;
-    if (asked->must_call)
+    if (asked->must_call || (asked->tools && r->said.calls != SAID_NO_CALLS))
         said_forced(r->said.calls, json_get(asked->doc.root, "tools"), asked->called,
                     &schema, &frame.before, &frame.after);
+    if (!asked->must_call && schema.len)
+        frame.other = str_text(&schema);
     ret = grammars_take(e->session->grammars, &g,
                         asked->must_call ? str_text(&schema) : asked->grammar, &frame,
                         &err);

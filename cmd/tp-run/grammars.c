@@ -71,8 +71,9 @@ static int open_spec(struct grammar **out, struct vocabulary *v, const char *spe
 static void add_frame(struct str *key, const struct grammar_frame *frame)
 {
     if (frame)
-        str_addf(key, "%s\n%s\n%d %d\n", frame->before ? frame->before : "",
-                 frame->after ? frame->after : "", frame->thinks, frame->may_think);
+        str_addf(key, "%s\n%s\n%s\n%d %d\n", frame->before ? frame->before : "",
+                 frame->after ? frame->after : "", frame->other ? frame->other : "",
+                 frame->thinks, frame->may_think);
 }
 
 static bool has(const struct one *one, const char *key)

@@ -108,18 +108,43 @@ static uint32_t spaces(struct terms *t)
         t, terms_alt(t, terms_range(t, ' ', ' '), terms_range(t, '\n', '\n')), 0, 4);
 }
 
-/* BODY with what stands around it. */
-static uint32_t framed(struct terms *t, struct vocabulary *v, uint32_t body,
+static uint32_t marked(struct terms *t, uint32_t body,
                        const struct grammar_frame *frame)
 {
-    if (!frame)
-        return body;
     if (frame->before)
         body = terms_cat(t, mark(t, frame->before), body);
     if (frame->after)
         body = terms_cat(t, body,
                          terms_cat(t, terms_optional(t, terms_range(t, '\n', '\n')),
                                    mark(t, frame->after)));
+    return body;
+}
+
+/* What may stand in place of the text. */
+static int make_other(struct grammar *g, const struct grammar_frame *frame,
+                      uint32_t *out, struct err *err)
+{
+    uint32_t unit = TERM_NONE;
+    struct json_doc doc;
+    int ret;
+
+    if (json_parse(&doc, "calls", frame->other, strlen(frame->other), err) < 0)
+        return -1;
+    ret = jsonschema_compile(g->terms, &doc, doc.root, out, &unit, err);
+    json_clear(&doc);
+    if (g->unit == TERM_NONE)
+        g->unit = unit;
+    *out = marked(g->terms, *out, frame);
+    return ret;
+}
+
+/* BODY, or OTHER, after thoughts. */
+static uint32_t framed(struct terms *t, struct vocabulary *v, uint32_t body,
+                       uint32_t other, const struct grammar_frame *frame)
+{
+    if (!frame)
+        return body;
+    body = frame->other ? terms_alt(t, body, other) : marked(t, body, frame);
     if (frame->thinks)
         return terms_cat(t, thoughts(t, v), terms_cat(t, spaces(t), body));
     if (frame->may_think)
@@ -135,8 +160,12 @@ static uint32_t framed(struct terms *t, struct vocabulary *v, uint32_t body,
 static int seal(struct grammar **out, struct grammar *g, uint32_t body,
                 const struct grammar_frame *frame, int ret, struct err *err)
 {
+    uint32_t other = TERM_NONE;
+
+    if (ret == 0 && frame && frame->other)
+        ret = make_other(g, frame, &other, err);
     if (ret == 0) {
-        g->start = framed(g->terms, g->vocabulary, body, frame);
+        g->start = framed(g->terms, g->vocabulary, body, other, frame);
         ret = terms_seal(g->terms, &g->start, err);
     }
     if (ret < 0)

@@ -19,8 +19,10 @@ struct grammar;
 /* What stands around the text of a schema. */
 struct grammar_frame {
     const char *before, *after; /* or NULL: nothing; before AFTER a line may end */
-    bool thinks;    /* the text begins in thoughts, which "</think>" ends, */
-    bool may_think; /* or may have some in <think> and </think> */
+    const char *other; /* or NULL: a schema of what may be in place of the text, and
+                        * around which alone BEFORE and AFTER stand */
+    bool thinks;       /* the text begins in thoughts, which "</think>" ends, */
+    bool may_think;    /* or may have some in <think> and </think> */
 };
 
 /* Texts of JSON that SCHEMA describes, of which DOC is the document; NULL: any object.
