@@ -660,6 +660,8 @@ talks '{"name": function name, "parameters"' '{\\"name\\":\\"f\\",\\"parameters\
 post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"
 ok "a call of Llama's form" grep -q "\"content\":null,$called" out
 forced Llama
+post /v1/chat/completions "{\"temperature\":0,$twelve,$tools,$hello}"
+ok "or may be, beside a schema" grep -q "\"content\":null,$called" out
 ends TERM
 talks '[TOOL_CALLS]' '[TOOL_CALLS]f[ARGS]{\\"x\\":\\"' '\\"}'
 post /v1/chat/completions "{\"temperature\":0,$tools,$hello}"

@@ -132,7 +132,7 @@ def check_schemas():
         for out in run("make", [{"schema": s}], SEED * 100000 + i, TEXTS, 400):
             if "error" in out:
                 refused += 1
-                word = out["error"].split(": ", 1)[1]
+                word = out["error"].split(": ", 1)[-1]
                 meant[word] = meant.get(word, 0) + 1
             elif "stuck" in out or "failed" in out:
                 stuck += 1
