@@ -191,6 +191,62 @@ mem-estimate plan --gpu h100-80g --gpus 2 --global-batch 8 --mesh ep=2 --emit sh
 tp-run generate --ids 3,4 --max-tokens 5 -q "$data/models/mixtral" > dealt
 ok "which tp-run does" sh -c 'sh run.sh --ids 3,4 --max-tokens 5 -q > got && cmp dealt got'
 
+# for other frameworks: what tests/oracle/check-launch.py gives to their own parsers
+for name in llama-3-8b llama-3-70b; do shape $name; done
+# told FORMAT MODEL OPTION... - the fastest layout to 'out', a command in one line
+told() {
+    told_format=$1 told_model=$2
+    shift 2
+    mem-estimate plan --gpu h100-80g --seq 4096 --emit "$told_format" "$@" "$told_model.json" > launch
+    sed -e :a -e '/\\$/{N; s/ *\\\n */ /; ta' -e '}' launch | sed '/^#/d; /^set/d' > out
+}
+told megatron llama-3-70b --mode train --gpus 64 --global-batch 256 --mesh tp=4,pp=8,dp=2,sp=1,ep=1 --schedule interleaved --model-chunks 2 \
+    --zero 1 --recompute full --micro-batch 1
+# shellcheck disable=SC2016 # as it stands there
+out_is 'exec torchrun --nproc-per-node 8 --nnodes 8 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" "${MEGATRON:-Megatron-LM}/pretrain_gpt.py" --tensor-model-parallel-size 4 --pipeline-model-parallel-size 8 --num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1 --global-batch-size 256 --seq-length 4096 --sequence-parallel --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 --attention-backend flash --bf16 "$@"' "Megatron is told every degree"
+told megatron llama-3-8b --mode train --gpus 6 --global-batch 12 --mesh pp=3,tp=2,sp=1 --schedule 1f1b
+out_has "--pipeline-model-parallel-layout 'Ettttttttttt|ttttttttttt|ttttttttttL'" "and stages that differ"
+told megatron mixtral-8x7b --mode train --gpus 64 --global-batch 256 --mesh ep=8,tp=1,sp=2,pp=1 --offload optimizer --zero 1
+out_has "--context-parallel-size 2 --expert-model-parallel-size 8 --micro-batch-size" "and ranks of experts and of sequences"
+out_has "--optimizer-cpu-offload --use-precision-aware-optimizer" "and what is offloaded"
+told torchtitan llama-3-70b --mode train --gpus 64 --global-batch 256 --mesh tp=4,pp=4,dp=4,sp=1,ep=1 --schedule interleaved --model-chunks 4 \
+    --zero 3 --recompute full --micro-batch 1
+# shellcheck disable=SC2016 # as it stands there
+out_is 'exec torchrun --nproc-per-node 8 --nnodes 8 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" -m torchtitan.train --module "${MODULE:-llama3}" --config "${CONFIG:?}" --parallelism.tensor-parallel-degree 4 --parallelism.data-parallel-shard-degree 4 --parallelism.data-parallel-replicate-degree 1 --parallelism.pipeline-parallel-degree 4 --parallelism.pipeline-parallel-schedule Interleaved1F1B --parallelism.pipeline-parallel-microbatch-size 1 --parallelism.pipeline-parallel-first-stage-less-layers 0 --parallelism.pipeline-parallel-last-stage-less-layers 0 --parallelism.pipeline-parallel-layers-per-stage 5 --training.disable-cuda-graphs --training.local-batch-size 64 --training.global-batch-size 256 --training.seq-len 4096 "$@" activation-checkpoint:full' "torchtitan is"
+told torchtitan mixtral-8x7b --mode train --gpus 64 --global-batch 256 --mesh tp=2,ep=4,sp=2,pp=1 --zero 3 --hsdp 8
+out_has "--parallelism.data-parallel-shard-degree 4 --parallelism.data-parallel-replicate-degree 4 --parallelism.context-parallel-degree 2 --parallelism.expert-parallel-degree 8" "its experts are on ranks of tp, too, its groups hold all of sp"
+told deepspeed llama-3-8b --mode train --gpus 16 --global-batch 64 --mesh tp=2,sp=2 --zero 3 --offload params --micro-batch 2
+out_is '{
+  "train_batch_size": 64,
+  "train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": 8,
+  "tensor_parallel": { "autotp_size": 2 },
+  "sequence_parallel_size": 2,
+  "bf16": { "enabled": true },
+  "zero_optimization": { "stage": 3,
+    "offload_optimizer": { "device": "cpu", "pin_memory": true },
+    "offload_param": { "device": "cpu", "pin_memory": true } }
+}' "DeepSpeed is, in JSON"
+told vllm mixtral-8x7b --gpus 16 --global-batch 32 --mesh tp=4,ep=2,pp=2 --kv-dtype fp8 --margin 8
+# shellcheck disable=SC2016 # as it stands there
+out_is 'exec vllm serve "${MODEL:?}" --tensor-parallel-size 4 --pipeline-parallel-size 2 --data-parallel-size 2 --enable-expert-parallel --nnodes 2 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" $([ "$NODE_RANK" = 0 ] || echo --headless) --max-model-len 4096 --max-num-seqs 16 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.92 --dtype bfloat16 --kv-cache-dtype fp8 "$@"' "vLLM is, whose replicas deal experts"
+while IFS=';' read -r said format options; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate plan --gpu h100-80g --gpus 16 --global-batch 64 --seq 4096 --emit $format $options
+    ok "$format with $options is no script" test "$(wc -c < out)" -eq 0
+    err_has "$said" "which says why"
+done << 'END'
+it is a framework of training: --mode train;megatron;llama-3-8b.json
+--framework vllm: trains nothing;vllm;--mode train llama-3-8b.json
+--emit vllm and --framework megatron: one of them;vllm;--framework megatron llama-3-8b.json
+it is told nothing of --lora and --freeze;megatron;--mode train --lora 8 llama-3-8b.json
+its files determine how weights are quantized;vllm;--weights int8 llama-3-8b.json
+--kv-dtype fp8 is the narrow cache;vllm;--kv-dtype int8 llama-3-8b.json
+nothing fits;deepspeed;--mode train --mesh sp=2,pp=2 llama-3-8b.json
+nothing fits;torchtitan;--mode train --mesh ep=8 --zero 0 mixtral-8x7b.json
+nothing fits;vllm;--mesh ep=2,dp=2 mixtral-8x7b.json
+END
+
 # the example: measured here, planned, run
 mkdir work && cd work || exit 99
 run sh "$top_srcdir/examples/machines/plan.sh" ../bard 2 --prompt 'ROMEO:' --max-tokens 12 -q

@@ -1,8 +1,9 @@
-/* emit - a plan as a script of this toolkit's commands
+/* emit - a plan as a script of this toolkit's commands, or for another framework
  *
- * The script shards the model once, in its current directory.  Then tp-run generates
- * text, or with an encoder writes logits: on this machine if one node is enough, else
- * started by mpirun or srun.  The script's arguments are passed to tp-run. */
+ * Other frameworks are launch.c's.  A script of this toolkit shards the model once, in
+ * its current directory.  Then tp-run generates text, or with an encoder writes logits:
+ * on this machine if one node is enough, else started by mpirun or srun.  The script's
+ * arguments are passed to tp-run. */
 #include "cmd/mem-estimate/emit.h"
 
 #include <inttypes.h>
@@ -10,12 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/mem-estimate/launch.h"
 #include "cmd/picture.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/reversed.h"
 #include "lib/sweep/format/words.h"
 
-const char *const emit_names[] = { "sh", "make", "slurm", NULL };
+const char *const emit_names[] = { "sh",        "make",       "slurm", "megatron",
+                                   "deepspeed", "torchtitan", "vllm",  NULL };
+
+enum framework emit_framework(enum emit_format format)
+{
+    static const enum framework of[] = { [EMIT_MEGATRON] = FRAMEWORK_MEGATRON,
+                                         [EMIT_DEEPSPEED] = FRAMEWORK_DEEPSPEED,
+                                         [EMIT_TORCHTITAN] = FRAMEWORK_TORCHTITAN,
+                                         [EMIT_VLLM] = FRAMEWORK_VLLM };
+
+    return of[format];
+}
 
 struct script {
     const struct planned *p;
@@ -197,6 +210,8 @@ static void add_estimate(struct script *s)
     const struct memory_options *m = &s->o->start;
 
     str_addf(&s->out, "# mem-estimate %s", m->train ? "train" : "infer");
+    if (m->framework)
+        str_addf(&s->out, " --framework %s", framework_names[m->framework]);
     add_layout(&s->out, p, " --", " ");
     str_addf(&s->out,
              " --micro-batch %" PRIu64 " --micro-batches %" PRIu64 " --seq %" PRIu64,
@@ -207,12 +222,18 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --runtime %" PRIu64, m->runtime);
     if (m->train && p->mesh.size[MESH_PP] > 1)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
+    if (m->train && order_interleaves(p->order.order))
+        str_addf(&s->out, " --model-chunks %d", p->order.chunks);
     if (p->zero)
         str_addf(&s->out, " --zero %d", p->zero);
     if (p->hsdp)
         str_addf(&s->out, " --hsdp %d", p->hsdp);
     if (p->recompute)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
+    if (m->offload != OFFLOAD_NONE)
+        str_addf(&s->out, " --offload %s", offload_names[m->offload]);
+    if (m->train && m->optimizer != OPTIMIZER_ADAMW)
+        str_addf(&s->out, " --optimizer %s", optimizer_names[m->optimizer]);
     if (m->train && !m->flash)
         str_add(&s->out, " --flash off");
     if (p->sequence_parallel)
@@ -228,7 +249,7 @@ static void add_comments(struct script *s)
                                           : "measured devices";
     char size[32];
 
-    if (s->reason)
+    if (s->reason && !emit_framework(s->format))
         str_addf(&s->out, "# estimate-only: %s\n", s->reason);
     str_addf(&s->out, "# %s on %d x %s:", s->name, s->o->gpus, device);
     if (p->mesh.nranks == 1)
@@ -240,7 +261,7 @@ static void add_comments(struct script *s)
              "# predicted: %s a rank at most, %.4g s a step, %.4g tokens/s there\n",
              str_human(size, p->memory), p->step.seconds, p->tokens);
     add_estimate(s);
-    if (!s->reason)
+    if (!s->reason && !emit_framework(s->format))
         str_add(&s->out, "# tp-run computes on CPUs; the times are of the devices "
                          "planned for\n");
 }
@@ -418,21 +439,23 @@ int emit_plan(struct str *out, const struct planned *p, const struct planner_opt
               const struct request *r, enum emit_format format, struct err *err)
 {
     struct script s = { .p = p, .o = o, .r = r, .format = format };
+    int ret = 0;
 
     if (!can_name(r->path, format) || (r->family && !can_name(r->family, format)))
         return err_set(err, ERR_USAGE, "--emit %s: it cannot name '%s'",
                        emit_names[format],
                        can_name(r->path, format) ? r->family : r->path);
     begin(&s);
-    if (o->start.train && check_training(&s, err) < 0) {
-        end(&s);
-        return -1;
+    if (emit_framework(format)) {
+        add_comments(&s);
+        ret = launch_plan(out, p, o, r, str_text(&s.out), err);
+    } else if (!o->start.train || (ret = check_training(&s, err)) == 0) {
+        if (format == EMIT_MAKE)
+            emit_make(&s);
+        else
+            emit_shell(&s);
+        str_addn(out, str_text(&s.out), s.out.len);
     }
-    if (format == EMIT_MAKE)
-        emit_make(&s);
-    else
-        emit_shell(&s);
-    str_addn(out, str_text(&s.out), s.out.len);
     end(&s);
-    return 0;
+    return ret;
 }

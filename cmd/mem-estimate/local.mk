@@ -7,6 +7,7 @@ bin_mem_estimate_SOURCES = \
     %D%/estimate.c \
     %D%/estimateplot.c \
     %D%/gpus.c \
+    %D%/launch.c %D%/launch.h \
     %D%/main.c \
     %D%/mem-estimate.h \
     %D%/plan.c \

@@ -532,7 +532,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_TOKENS, '\0', "seq", &o.seq, "N", NULL, NULL, &o.seq_given },
         { OPT_COUNT, '\0', "top", &p.top, "N", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "emit", &format, "FORMAT",
-          "write the best as a script: sh, make or slurm", emit_names, &emitting },
+          "write the best: sh, make, slurm; megatron ...", emit_names, &emitting },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
         { OPT_STRING, '\0', "plot", &plot, "FILE", NULL, NULL, NULL },
@@ -615,6 +615,12 @@ int plan_main(const char *program, int argc, char **argv)
         return status;
     if (emitting && json)
         return cmd_usage(&cmd, "--emit and --json: one of them");
+    if (emitting && emit_framework((enum emit_format)format)) {
+        if (o.framework && o.framework != (int)emit_framework((enum emit_format)format))
+            return cmd_usage(&cmd, "--emit %s and --framework %s: one of them",
+                             emit_names[format], framework_names[o.framework]);
+        o.framework = emit_framework((enum emit_format)format);
+    }
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* the search sets them */

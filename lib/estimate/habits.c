@@ -88,3 +88,51 @@ const struct abilities abilities[FRAMEWORKS] = {
     [FRAMEWORK_TP_RUN] = { 1U << ORDER_1F1B | 1U << ORDER_GPIPE, 0xf, true, false },
     [FRAMEWORK_VLLM] = { ~0U, 0x1, false, false },
 };
+
+/* Megatron-LM: its optimizer is offloaded by the distributed one alone
+ * (--optimizer-cpu-offload).  DeepSpeed: sequences are split by Ulysses, whose groups
+ * its pipeline engine does not make; AutoEP with AutoTP needs ep above 1 and no offload
+ * (module_inject/auto_ep_folding.py).  torchtitan: weights are sharded over its context
+ * ranks, and experts dealt over ranks that shard (config/configs.py), while its offload
+ * takes parameters along; recomputing is full, or of every second product.  vLLM deals
+ * experts over all ranks of tp and dp. */
+const char *framework_lacks(const struct memory_options *o, bool experts)
+{
+    const int *size = o->mesh.size;
+    bool tp = size[MESH_TP] > 1, sp = size[MESH_SP] > 1, ep = size[MESH_EP] > 1,
+         dp = size[MESH_DP] > 1, pp = size[MESH_PP] > 1;
+    const struct {
+        enum framework framework;
+        bool asked;
+        const char *without;
+    } list[] = {
+        { FRAMEWORK_MEGATRON, o->offload == OFFLOAD_PARAMS,
+          "--offload optimizer is what it has" },
+        { FRAMEWORK_MEGATRON, o->offload != OFFLOAD_NONE && !o->zero,
+          "--zero 1 offloads" },
+        { FRAMEWORK_MEGATRON, o->hsdp > 0, "it has no groups of --hsdp" },
+        { FRAMEWORK_DEEPSPEED, sp && pp, "--sp 1 plans pipelines" },
+        { FRAMEWORK_DEEPSPEED, tp && experts && !ep,
+          "--tp 1 plans experts without ep" },
+        { FRAMEWORK_DEEPSPEED, tp && ep && o->offload != OFFLOAD_NONE,
+          "--offload none shards experts over tp" },
+        { FRAMEWORK_DEEPSPEED, o->offload != OFFLOAD_NONE && !o->zero,
+          "--zero 1 offloads" },
+        { FRAMEWORK_DEEPSPEED, o->hsdp > 0, "it has no groups of --hsdp" },
+        { FRAMEWORK_TORCHTITAN, !o->zero && (sp || ep),
+          "--zero 3 shards over sp and ep" },
+        { FRAMEWORK_TORCHTITAN, o->hsdp % size[MESH_SP] != 0,
+          "a group of --hsdp holds all ranks of sp" },
+        { FRAMEWORK_TORCHTITAN, o->recompute == RECOMPUTE_ATTENTION,
+          "--recompute none or full is what it has" },
+        { FRAMEWORK_TORCHTITAN, o->offload == OFFLOAD_OPTIMIZER,
+          "--offload params takes both" },
+        { FRAMEWORK_VLLM, sp, "--sp 1 plans what it runs" },
+        { FRAMEWORK_VLLM, dp && ep, "--dp 1 deals experts over all ranks" },
+    };
+
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
+        if (list[i].framework == o->framework && list[i].asked)
+            return list[i].without;
+    return NULL;
+}

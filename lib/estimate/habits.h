@@ -38,6 +38,10 @@ struct abilities {
     bool divides;    /* interleaved: stages divide the micro-batches */
 };
 extern const struct abilities abilities[FRAMEWORKS];
+/* What O's framework has not of O's layout, of a model with EXPERTS, as what plans
+ * without it: "--sp 1 plans pipelines"; NULL: it has all of it.  Orders and ZeRO stages
+ * are in abilities. */
+const char *framework_lacks(const struct memory_options *o, bool experts);
 
 /* The framework that habits_of uses. */
 enum framework habits_framework(const struct memory_options *o);

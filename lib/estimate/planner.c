@@ -66,6 +66,7 @@ struct search {
     struct planned *found; /* all layouts that fit */
     size_t n, cap;
     int nlayers;
+    bool experts;                   /* that can be sharded */
     struct divisors devices, sizes; /* of the number of devices; of the batch */
 };
 
@@ -382,6 +383,10 @@ static void try_states(struct search *s, struct memory_options *o,
             if (!keeps(s->o->recompute, way) || !tries(s, o, (enum recompute)way))
                 continue;
             o->recompute = (enum recompute)way;
+            if (framework_lacks(o, s->experts)) {
+                reject(s, RULE_FRAMEWORK);
+                continue;
+            }
             full[zero][way] = full[zero][way] || !try_groups(s, o, order);
             if (full[zero][way])
                 reject(s, RULE_MEMORY);
@@ -546,8 +551,7 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
     return 0;
 }
 
-/* True if the model's experts can be sharded. */
-static bool has_experts(const struct model *m)
+bool planner_has_experts(const struct model *m)
 {
     const int size[MESH_NAXES] = { [MESH_EP] = 2 };
     struct mesh mesh;
@@ -594,8 +598,9 @@ static bool kept_divide(const struct planner_options *o)
 
 static int try_all(struct search *s, struct err *err)
 {
-    bool experts = has_experts(s->m);
+    bool experts = planner_has_experts(s->m);
 
+    s->experts = experts;
     if (!kept_divide(s->o)) {
         reject(s, RULE_KEPT);
         return 0;

@@ -28,6 +28,9 @@ struct planner_options {
 /* Fixes nothing. */
 void planner_options_init(struct planner_options *o);
 
+/* True if M has experts that can be sharded over ep. */
+bool planner_has_experts(const struct model *m);
+
 /* A layout that fits. */
 struct planned {
     struct mesh mesh;
