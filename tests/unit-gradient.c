@@ -1,4 +1,4 @@
-/* unit-gradient - the reverse of every small causal model, and of some encoders
+/* unit-gradient - the reverse of every small causal model, and of two stacks
  *
  * What each tensor's gradient is, by PyTorch in float64, stands in data/gradients.tsv
  * (oracle/make-gradients.py says what is in it).  Every layout gives it, to the bit
@@ -36,7 +36,9 @@ struct job {
     struct checkpoint *c;
     struct mesh mesh;
     const int32_t *ids;
-    size_t n, begin; /* tokens; a rank of threads THREADS */
+    size_t n, begin;    /* tokens; a rank of threads THREADS */
+    const void *source; /* of two stacks: NSOURCE ids, or features */
+    size_t nsource;
     int threads;
     bool differences, training; /* the lines that training runs */
     double dropout;
@@ -80,7 +82,9 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                                        .training = job->training,
                                        .recompute = job->recompute,
                                        .dropout = job->dropout };
-    struct engine_limits limits = { .tokens = job->n, .context = job->n };
+    struct engine_limits limits = { .tokens = job->n,
+                                    .context = job->n,
+                                    .source = job->nsource };
     int coord[MESH_NAXES];
 
     *r = (struct rank){ .job = job,
@@ -139,6 +143,8 @@ static int step(struct rank *r, bool reverse, double *loss, struct err *err)
     const float *nll;
     size_t rows;
 
+    if (job->nsource)
+        segment_source(&s, r->program, job->source, job->nsource);
     for (size_t i = 0; i < job->n; i++)
         target[i] = i + 1 < job->n ? job->ids[i + 1] : -1;
     if (engine_forward(r->engine, &s, 1, err) < 0)
@@ -173,7 +179,27 @@ static void give(struct rank *r)
         struct giving g = { r->params.row[i].gradient,
                             r->job->out->x + r->job->out->at[tensor] - 1 };
 
-        parameters_runs(&r->params, i, give_run, &g);
+        if (g.here) /* not of what is frozen */
+            parameters_runs(&r->params, i, give_run, &g);
+    }
+}
+
+/* Moves what is trained by H along the direction, or adds the gradient along it to
+ * *ALONG and its square to *SIZE. */
+static void move(struct rank *r, float h, double *along, double *size)
+{
+    uint64_t at = 0;
+
+    for (int w = 0; w < r->program->nweights; w++) {
+        const struct parameter *p = &r->params.row[w];
+
+        for (uint64_t i = 0; i < p->n && p->trained; i++, at++) {
+            p->weight[i] += h * (float)sign(at, 9);
+            if (along) {
+                *along += sign(at, 9) * (double)p->gradient[i];
+                *size += (double)p->gradient[i] * (double)p->gradient[i];
+            }
+        }
     }
 }
 
@@ -189,15 +215,12 @@ static int difference(struct rank *r, double *found, double *wanted, double *siz
 
     memcpy(old, r->params.weight, n * sizeof(*old));
     *wanted = *size = 0;
-    for (size_t i = 0; i < n; i++) {
-        *wanted += sign(i, 9) * (double)r->params.gradient[i];
-        *size += (double)r->params.gradient[i] * (double)r->params.gradient[i];
-    }
+    move(r, 0, wanted, size);
     *size = sqrt(*size);
     for (int side = 0; side < 2 && ret == 0; side++) {
-        for (size_t i = 0; i < n; i++)
-            r->params.weight[i] = old[i] + (side ? h : -h) * (float)sign(i, 9);
+        move(r, side ? h : -h, NULL, NULL);
         ret = step(r, false, &loss[side], err);
+        memcpy(r->params.weight, old, n * sizeof(*old));
     }
     *found = (loss[1] - loss[0]) / (2 * (double)h);
     free(old);
@@ -227,7 +250,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     if (job->differences && !r.program->nmixtures) { /* a choice jumps */
         if (difference(&r, &found, &wanted, &size, err) < 0)
             ret = -1;
-        else if (!(fabs(found - wanted) < 0.04 * size + 3e-3))
+        else if (!(fabs(found - wanted) < (job->nsource ? 0.08 : 0.04) * size + 3e-3))
             ret = err_set(err, ERR_INPUT, "%.6g along a direction, not %.6g (of %.3g)",
                           wanted, found, size);
     }
@@ -254,7 +277,8 @@ static bool read_line(FILE *f, struct line *l)
                   &l->sum[3], &l->some[0], &l->some[1], &l->some[2], &l->some[3]) == 12;
 }
 
-static int read_ids(const char *path, int32_t *ids)
+/* The list KEY; 0 without it. */
+static int read_list(const char *path, const char *key, int32_t *ids)
 {
     char *file = fs_join_dup(path, "expected.json"), *text;
     struct json_doc doc;
@@ -266,8 +290,9 @@ static int read_ids(const char *path, int32_t *ids)
         abort();
     if (json_parse(&doc, file, text, size, &err) < 0)
         abort();
-    for (const struct json *j = json_get(doc.root, "ids")->first; j && n < MOST;
-         j = j->next) {
+    for (const struct json *list = json_get(doc.root, key),
+                           *j = list ? list->first : NULL;
+         j && n < MOST; j = j->next) {
         double x;
 
         json_double(j, &x);
@@ -277,6 +302,11 @@ static int read_ids(const char *path, int32_t *ids)
     free(text);
     free(file);
     return n;
+}
+
+static int read_ids(const char *path, int32_t *ids)
+{
+    return read_list(path, "ids", ids);
 }
 
 /* Lay out room for every tensor; bytes in all. */
@@ -436,7 +466,9 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
         return;
     }
     off = compare(job->c, job->out, line, n, &text);
-    if (!tap_ok(off < 1e-5, "%s on %s: gradients as PyTorch's", line->name, l->name))
+    /* of two stacks, f32 in PyTorch is up to 2.2e-5 off itself */
+    if (!tap_ok(off < (strchr(line->name, '/') ? 2.5e-5 : 1e-5),
+                "%s on %s: gradients as PyTorch's", line->name, l->name))
         printf("# %s\n", text ? text : "");
     free(text);
     if (l->threads > 1 && *one)
@@ -475,10 +507,11 @@ static size_t run_dropped(struct job *job, const struct layout *l, const char *n
     return end;
 }
 
-/* With SHORT models take the layouts but the first in turns. */
-static bool is_tried(size_t layout, size_t turn)
+/* With SHORT models take the layouts but the first in turns; and so do those of the
+ * other directories (OTHER). */
+static bool is_tried(size_t layout, size_t turn, bool other)
 {
-    return !layout || !tap_short() || (layout + turn) % 4 == 0;
+    return !layout || !(tap_short() || other) || (layout + turn) % 4 == 0;
 }
 
 static void try_dropout(struct job *job, const char *name)
@@ -494,7 +527,7 @@ static void try_dropout(struct job *job, const char *name)
     turn++;
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
         double off = 0, most = 0;
-        size_t end = is_tried(i, turn) ? run_dropped(job, &layouts[i], name) : 0;
+        size_t end = is_tried(i, turn, false) ? run_dropped(job, &layouts[i], name) : 0;
 
         if (end && !one) {
             one = xmalloc(end * sizeof(float) + 1);
@@ -559,11 +592,12 @@ static void try_model(const char *models, const struct line *line, size_t n,
                       struct shared *out)
 {
     static size_t turn;
-    char *path = fs_join_dup(models, line->name);
+    char *path = strchr(line->name, '/') ? str_dupf("%s/../%s", models, line->name)
+                                         : fs_join_dup(models, line->name);
     struct checkpoint_options options = { 0 };
     struct err err = { .text = "" };
-    int32_t ids[MOST];
-    struct job job = { .ids = ids, .out = out };
+    int32_t ids[MOST], source[MOST];
+    struct job job = { .ids = ids, .source = source, .out = out };
     float *one = NULL;
 
     if (checkpoint_open(&job.c, path, &options, &err) < 0) {
@@ -572,8 +606,9 @@ static void try_model(const char *models, const struct line *line, size_t n,
         return;
     }
     job.n = (size_t)read_ids(path, ids);
+    job.nsource = (size_t)read_list(path, "source_ids", source);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
-        if (is_tried(i, turn))
+        if (is_tried(i, turn, strchr(line->name, '/')))
             try_layout(&job, &layouts[i], line, n, &one);
     turn++;
     free(one);

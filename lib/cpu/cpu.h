@@ -192,9 +192,10 @@ MUST_CHECK int cpu_attention(struct device *d, float *y, const float *q,
                              const struct inst *inst, const struct attention_step *step,
                              struct err *err);
 
-/* The gradients of q, k, v and, if the step has sinks, of the sinks for each row, side
- * by side in y's rows of STRIDE columns; D is the gradient of the result.  The keys are
- * those of the same rows.  Fails only for want of memory. */
+/* The gradients that INST asks for (.gradients), side by side in y's rows of STRIDE
+ * columns: of q, k and v, where the keys are the queries' rows, and for each query
+ * those of the sinks, if the step has these, or where there are columns for it, of the
+ * table of biases; D is the gradient of the result.  Fails only for want of memory. */
 MUST_CHECK int cpu_attention_back(struct device *dev, float *y, size_t stride,
                                   const float *d, const float *q,
                                   const struct inst *inst,

@@ -553,28 +553,32 @@ static int kernel_stream(struct device *d, const struct call *c, struct err *err
     return attend(d, c, err);
 }
 
-/* One sequence after another; the keys are its own rows. */
+/* One sequence after another; the keys are its own rows, or those of its source. */
 static int kernel_attention_back(struct device *d, const struct call *c,
                                  struct err *err)
 {
+    const bool keys = c->inst->attention.gradients == GRADIENTS_KEYS;
+
     for (size_t i = 0; i < c->range.n; i++) {
         const struct range *r = &c->range.v[i];
-        size_t row = (size_t)r->row;
+        size_t row = (size_t)r->row, key_row = (size_t)r->key_row;
         struct attention_step step = { .rows = (size_t)r->rows,
                                        .start = (size_t)r->start,
                                        .keys = (size_t)r->keys,
                                        .first_key = (size_t)r->first_key,
-                                       .k = source(c, 2) + row * c->x[2].cols,
-                                       .v = source(c, 3) + row * c->x[3].cols,
-                                       .sinks = c->w };
+                                       .k = source(c, 2) + key_row * c->x[2].cols,
+                                       .v = source(c, 3) + key_row * c->x[3].cols,
+                                       .bias = c->inst->attention.sinks ? NULL : c->w,
+                                       .sinks =
+                                           c->inst->attention.sinks ? c->w : NULL };
 
         if (c->inst->attention.drop > 0) {
             step.token = c->step->token + row;
             step.seed = *c->step->seed;
         }
 
-        if (cpu_attention_back(d, result(c) + row * c->y.cols, c->y.cols,
-                               source(c, 0) + row * c->x[0].cols,
+        if (cpu_attention_back(d, result(c) + (keys ? key_row : row) * c->y.cols,
+                               c->y.cols, source(c, 0) + row * c->x[0].cols,
                                source(c, 1) + row * c->x[1].cols, c->inst, &step,
                                err) < 0)
             return -1;

@@ -283,8 +283,8 @@
     ROW(NORM_APPLY_BACK, norm_apply_back, DEVICE, NO_REVERSE)                          \
     /* rotates back; src d, angles */                                                  \
     ROW(ROPE_BACK, rope_back, DEVICE, NO_REVERSE)                                      \
-    /* y = the gradients of q, k and v side by side, then those of the attention sinks,\
-     * if any; src d, q, k, v */                                                       \
+    /* y = the gradients of q, k and v side by side (see .gradients), then those of the\
+     * attention sinks, or of the table of biases for each query; src d, q, k, v */    \
     ROW(ATTENTION_BACK, attention_back, DEVICE, NO_REVERSE,                            \
         .flops = of_attention_back, .scores = of_query)                                \
     /* src d, scores, choice */                                                        \

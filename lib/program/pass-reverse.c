@@ -31,6 +31,12 @@ static enum place place_of(const struct reverse *r, int v)
     return r->p->value[v].place;
 }
 
+/* The row space of source K of the instruction being reversed. */
+static int rows_of(const struct reverse *r, int k)
+{
+    return r->p->value[r->inst.src[k]].rows;
+}
+
 /* Emits OP with the fields of the instruction being reversed.  The result has LIKE's
  * rows and placement, and COLS columns. */
 static struct inst *emit(struct reverse *r, enum op op, int like, uint64_t cols,
@@ -436,44 +442,70 @@ static int reverse_rope(struct reverse *r, int d)
     return 0;
 }
 
-static int reverse_attention(struct reverse *r, int d)
+/* Emits the gradients WHICH of an attention, with the sources [FROM, END) and MORE
+ * columns beside theirs (WHOLE_MORE of all ranks) in the rows of LIKE, and adds the
+ * sources' parts. */
+static struct inst *attention_gradients(struct reverse *r, int d, int like,
+                                        enum attention_gradients which, uint64_t more,
+                                        uint64_t whole_more)
 {
-    int *src = r->inst.src, all;
-    uint64_t first = 0, cols = 0, whole_cols = 0;
-    bool sinks = r->inst.attention.sinks;
-    int w = r->inst.weight;
+    const int *src = r->inst.src;
+    const int from = which == GRADIENTS_KEYS, end = which == GRADIENTS_QUERIES ? 1 : 3;
+    uint64_t first = 0, cols = more, whole_cols = whole_more;
     struct inst *inst;
+    int all;
 
-    if (w >= 0 && !sinks)
-        return err_set(r->b->err, ERR_NO,
-                       "a table of biases by distance cannot be trained");
-    for (int k = 0; k < 3; k++) {
+    for (int k = from; k < end; k++) {
         cols += r->p->value[src[k]].cols;
         whole_cols += r->p->value[src[k]].whole_cols;
     }
-    if (sinks) { /* each row also has a gradient for the sink of each head */
-        cols += r->inst.attention.heads;
-        whole_cols += r->inst.attention.all_heads;
-    }
-    inst = emit(r, OP_ATTENTION_BACK, d, cols, whole_cols);
-    inst->weight = w;
+    inst = emit(r, OP_ATTENTION_BACK, like, cols, whole_cols);
+    inst->attention.gradients = which;
+    inst->weight = r->inst.weight;
     inst->src[0] = d;
     memcpy(inst->src + 1, src, 3 * sizeof(*src));
     inst->nsrc = 4;
     all = inst->dst;
-    for (int k = 0; k < 3; k++) {
-        inst = emit_like(r, OP_SEGMENT, src[k], 1, &all);
-        inst->segment.first = first;
+    for (int k = from; k < end; k++) {
+        struct inst *part = emit_like(r, OP_SEGMENT, src[k], 1, &all);
+
+        part->segment.first = first;
         first += r->p->value[src[k]].cols;
-        add_to_source(r, k, inst->dst);
+        add_to_source(r, k, part->dst);
     }
-    if (sinks) {
-        inst = emit(r, OP_SEGMENT, d, r->inst.attention.heads,
-                    r->inst.attention.all_heads);
-        inst->src[inst->nsrc++] = all;
-        inst->segment.first = first;
-        emit_gradient(r, OP_COLUMN_SUM, w, 1, (const int[]){ inst->dst });
+    if (!more)
+        return NULL;
+    inst = emit(r, OP_SEGMENT, like, more, whole_more);
+    inst->src[inst->nsrc++] = all;
+    inst->segment.first = first;
+    return inst;
+}
+
+/* Each row also has a gradient for what is added to its scores: the sink of each head,
+ * or the table of biases. */
+static int reverse_attention(struct reverse *r, int d)
+{
+    const bool sinks = r->inst.attention.sinks;
+    const bool apart = rows_of(r, 0) != rows_of(r, 1);
+    const int w = r->inst.weight;
+    uint64_t more = 0, whole = 0;
+    struct inst *added;
+
+    if (w >= 0 && sinks) {
+        more = r->inst.attention.heads;
+        whole = r->inst.attention.all_heads;
+    } else if (w >= 0 && program_trains(r->p, w)) {
+        const uint64_t buckets = r->p->weight[w].rows;
+
+        more = buckets * r->p->weight[w].cols;
+        whole = buckets * r->inst.attention.all_heads;
     }
+    added = attention_gradients(r, d, d, apart ? GRADIENTS_QUERIES : GRADIENTS_ALL,
+                                more, whole);
+    if (added)
+        emit_gradient(r, OP_COLUMN_SUM, w, 1, (const int[]){ added->dst });
+    if (apart)
+        attention_gradients(r, d, r->inst.src[1], GRADIENTS_KEYS, 0, 0);
     return 0;
 }
 

@@ -176,6 +176,11 @@ struct inst {
                            tokens are not 0 */
             bool sinks; /* attention sinks: the instruction's weight is a score per
                            head, of a key without a value */
+            enum attention_gradients {
+                GRADIENTS_ALL,     /* of q, k and v */
+                GRADIENTS_QUERIES, /* keys have other rows than queries: of q, */
+                GRADIENTS_KEYS     /* or of k and v */
+            } gradients;           /* OP_ATTENTION_BACK: its columns */
         } attention;
         struct {
             uint64_t count; /* heads on this rank */

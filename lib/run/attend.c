@@ -56,6 +56,7 @@ struct attend {
     struct set *group;                 /* [cache.ngroups]: queries and cached keys */
     struct set kept_source;            /* appended rows of encoder inputs */
     struct set self, source_self;      /* over the step's own rows */
+    struct set across;                 /* of its rows, over those of the encoder */
     struct set none;                   /* over no keys */
     struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
     size_t room;                       /* as in attend_begin */
@@ -461,6 +462,28 @@ static int32_t table_of(const struct attend *a, int group, size_t sequence)
     return cache_table(&a->cache, group, sequence);
 }
 
+/* The ranges of queries that are the segments' rows, or those of their SOURCES, over
+ * keys that are as well (SOURCE_KEYS). */
+static void add_uncached(const struct attend *a, struct set *set,
+                         const struct attend_segment *s, size_t n, bool sources,
+                         bool source_keys, struct upload *u)
+{
+    struct range *v = xcalloc(n + 1, sizeof(*v));
+
+    for (size_t i = 0; i < n; i++)
+        v[i] = (struct range){
+            .row = (int32_t)(sources ? s[i].source_row : s[i].row),
+            .rows = (int32_t)(sources ? s[i].nsource : s[i].n),
+            .start = sources ? 0 : (int32_t)s[i].start,
+            .keys = (int32_t)(source_keys ? s[i].nsource : s[i].n),
+            .first_key = source_keys ? 0 : (int32_t)s[i].start,
+            .key_row = (int32_t)(source_keys ? s[i].source_row : s[i].row),
+            .block = -1,
+        };
+    add_set(a, set, u, v, n);
+    free(v);
+}
+
 /* The ranges of a step without sequence parallelism. */
 static void add_own_sets(struct attend *a, const struct attend_segment *s, size_t n,
                          struct upload *u)
@@ -491,21 +514,9 @@ static void add_own_sets(struct attend *a, const struct attend_segment *s, size_
         if (group->source)
             add_set(a, &a->kept_source, u, v, n);
     }
-    for (int source = 0; source < 2; source++) {
-        for (size_t i = 0; i < n; i++) {
-            size_t row = source ? s[i].source_row : s[i].row;
-            size_t rows = source ? s[i].nsource : s[i].n;
-
-            v[i] = (struct range){ .row = (int32_t)row,
-                                   .rows = (int32_t)rows,
-                                   .start = source ? 0 : (int32_t)s[i].start,
-                                   .keys = (int32_t)rows,
-                                   .first_key = source ? 0 : (int32_t)s[i].start,
-                                   .key_row = (int32_t)row,
-                                   .block = -1 };
-        }
-        add_set(a, source ? &a->source_self : &a->self, u, v, n);
-    }
+    add_uncached(a, &a->self, s, n, false, false, u);
+    add_uncached(a, &a->source_self, s, n, true, true, u);
+    add_uncached(a, &a->across, s, n, false, true, u);
     free(v);
 }
 
@@ -548,6 +559,9 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
                         .keys = (int32_t)s->nsource,
                         .block = -1 };
     add_set(a, &a->source_self, u, &r, 1);
+    r.rows = (int32_t)a->s->gathered;
+    r.start = (int32_t)(s->start + a->s->begin);
+    add_set(a, &a->across, u, &r, 1);
     for (int g = 0; g < a->cache.ngroups; g++) {
         if (a->cache.group[g].source) {
             r = (struct range){ .rows = (int32_t)a->from->gathered,
@@ -706,7 +720,7 @@ void attend_begin_most(const struct attend *a, size_t n, struct upload *u)
         upload_add(u, NULL, n, of_set); /* group, kept_source */
         upload_add(u, NULL, n, of_set);
     }
-    for (int i = 0; i < 3; i++) /* self, source_self, none */
+    for (int i = 0; i < 4; i++) /* self, source_self, across, none */
         upload_add(u, NULL, n, of_set);
     for (int i = 0; i < a->s->ring && a->s->ring > 1; i++) {
         upload_add(u, NULL, a->most_pieces, of_set);
@@ -728,6 +742,7 @@ void attend_ready(struct attend *a, const struct upload *u)
     set_ready(&a->kept_source, u);
     set_ready(&a->self, u);
     set_ready(&a->source_self, u);
+    set_ready(&a->across, u);
     set_ready(&a->none, u);
     for (int i = 0; i < a->s->ring; i++) {
         set_ready(&a->ring_kept[i], u);
@@ -748,6 +763,7 @@ void attend_shape(const struct attend *a, struct shape *shape)
     set_shape(&a->kept_source, shape);
     set_shape(&a->self, shape);
     set_shape(&a->source_self, shape);
+    set_shape(&a->across, shape);
 }
 
 static struct ranges ranges_of(const struct attend *a, const struct set *s)
@@ -1054,6 +1070,14 @@ static int take_side(struct attend *a, struct call *call, const struct inst *ins
     return 0;
 }
 
+/* The ranges of the queries Q over the keys K, which are not cached. */
+static const struct set *uncached(const struct attend *a, int q, int k)
+{
+    if (a->p->value[q].rows == ROWS_SOURCE)
+        return &a->source_self;
+    return a->p->value[k].rows == ROWS_SOURCE ? &a->across : &a->self;
+}
+
 int attend_run(struct attend *a, struct call *call, struct err *err)
 {
     const struct inst *inst = call->inst;
@@ -1069,10 +1093,8 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
         else if (!alone(a) &&
                  take_side(a, call, inst, side, side == 1 ? a->k : a->v, err) < 0)
             return -1;
-    call->range =
-        ranges_of(a, group >= 0                                      ? &a->group[group]
-                     : a->p->value[inst->src[0]].rows == ROWS_SOURCE ? &a->source_self
-                                                                     : &a->self);
+    call->range = ranges_of(a, group >= 0 ? &a->group[group]
+                                          : uncached(a, inst->src[0], inst->src[1]));
     if (alone(a))
         return run(a, inst->op, call, err);
     part = part_inst(a, inst);
@@ -1091,6 +1113,6 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
 
 int attend_back(struct attend *a, struct call *call, struct err *err)
 {
-    call->range = ranges_of(a, &a->self);
+    call->range = ranges_of(a, uncached(a, call->inst->src[1], call->inst->src[2]));
     return run(a, OP_ATTENTION_BACK, call, err);
 }

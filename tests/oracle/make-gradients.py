@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""make-gradients.py - the gradients of the tiny causal models of make-models.py
+"""make-gradients.py - the gradients of tiny models of make-models.py and make-encoders.py
 
     make-gradients.py [-o FILE] [NAME...]
 
 For each tensor of a checkpoint, that of the mean negative log-likelihood of all targets of the
-model's ids (expected.json), by PyTorch in float64 with eager attention. A line of FILE
+model's ids (expected.json), by PyTorch in float64 with eager attention.  NAME is that of a causal
+model; stacks/NAME of one of two stacks, whose ids the decoder reads; or encoders/NAME, whose targets
+follow from its head (targets()). A line of FILE
 (tests/data/gradients.tsv) has what tells one gradient from another, separated by tabs:
 
     model  tensor  elements  largest absolute value  4 sums under signs  4 elements
@@ -18,6 +20,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -29,8 +32,16 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+# of two stacks, and encoders with a head
+MORE = ["stacks/t5", "stacks/t5-gated", "stacks/bart", "stacks/bart-odd", "stacks/mbart", "stacks/plbart", "stacks/blenderbot",
+        "stacks/blenderbot-small", "stacks/led", "stacks/bigbird-pegasus", "stacks/umt5", "stacks/longt5", "stacks/marian",
+        "stacks/marian-odd", "stacks/pegasus", "stacks/m2m-100", "stacks/fsmt"]
+
 CARRIED = (".act_fn.beta", ".act_fn.eps")  # numbers of xIELU that are no weights
 data = os.path.join(here, "..", "data")
+spec = importlib.util.spec_from_file_location("encoders", os.path.join(here, "make-encoders.py"))
+encoders = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(encoders)
 
 
 def signs(n, k):
@@ -45,20 +56,65 @@ def place(n, k):
     return (k * 7919 + 13) * 104729 % n
 
 
-def gradients(name):
-    """Tensor name -> float64 gradient."""
-    kind, _, how, after = models.MODELS[name]
+def targets(n, classes):
+    """The label of each of N tokens, or with N 1 of a text: tests/unit-gradient.c has them, too."""
+    return [(i * 7 + 3) % classes if i % 3 == 0 else -100 for i in range(n)]
+
+
+def loss_of_stack(model, name, how):
+    with open(os.path.join(data, "stacks", name, "expected.json")) as f:
+        facts = json.load(f)
+    ids = torch.tensor([facts["ids"]])
+    if "source_ids" in facts:
+        source = torch.tensor([facts["source_ids"]])
+    else:
+        source = load_file(os.path.join(data, "stacks", name, "features.safetensors"))["input_features"][None].to(model.dtype)
+    logits = model(**{model.main_input_name: source}, decoder_input_ids=ids, use_cache=False).logits[0]
+    return torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:])
+
+
+def loss_of_encoder(model, name, how):
+    path = os.path.join(data, "encoders", name)
+    with open(os.path.join(path, "ids")) as f:
+        ids = [int(x) for x in f.read().split(",")]
+    more = {}
+    if os.path.exists(os.path.join(path, "line.json")):
+        with open(os.path.join(path, "line.json")) as f:
+            line = json.load(f)
+        more = {"token_type_ids" if k == "token_types" else k: torch.tensor([v]) for k, v in line.items() if k != "ids"}
+    out = model(input_ids=torch.tensor([ids]), **more, return_dict=True)
+    logits = out.prediction_logits if "prediction_logits" in out else out.logits
+    logits = logits.reshape(-1, logits.shape[-1])
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(targets(len(logits), logits.shape[-1])))
+
+
+def loss_of_causal(model, name, how):
     with open(os.path.join(data, "models", name, "expected.json")) as f:
         ids = torch.tensor([json.load(f)["ids"]])
+    if "dynamic" in name:  # as make-models.py: a short input makes it forget longer ones
+        model(ids[:, :1], use_cache=False)
+    logits = model(ids, use_cache=False).logits[0]
+    return torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:])
+
+
+def gradients(name):
+    """Tensor name -> float64 gradient."""
+    where, _, base = name.rpartition("/")
+    after, how = None, {}
     with tempfile.TemporaryDirectory() as tmp:
-        models.write_model(tmp, name)
+        if where == "encoders":
+            kind = encoders.MODELS[base][0]
+            shutil.copytree(os.path.join(data, name), tmp, dirs_exist_ok=True)
+            loss_of, how = loss_of_encoder, {"attn": None if kind.startswith("Longformer") else "eager",
+                                             "wide": torch.float32 if kind.startswith("XLNet") else torch.float64}
+        else:
+            kind, _, how, after = (models.STACKS if where else models.MODELS)[base]
+            models.write_model(tmp, base)
+            loss_of = loss_of_stack if where else loss_of_causal
         model = getattr(transformers, kind).from_pretrained(
             tmp, dtype=how.get("wide", torch.float64), experts_implementation="eager",
             attn_implementation=how.get("attn", "eager")).eval()
-        if "dynamic" in name:  # as make-models.py: a short input makes it forget longer ones
-            model(ids[:, :1], use_cache=False)
-        logits = model(ids, use_cache=False).logits[0]
-        loss = torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:])
+        loss = loss_of(model, base, how)
         loss.backward()
         with torch.no_grad():
             for p in model.parameters():
@@ -67,7 +123,7 @@ def gradients(name):
                 if b.is_floating_point():
                     b.zero_()
         model.save_pretrained(tmp)
-        if after:
+        if after and not where:
             after(tmp)
         if "last" in how:
             how["last"](tmp)
@@ -84,7 +140,7 @@ def main():
                         default=os.path.join(data, "gradients.tsv"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    names = args.names or [n for n, m in models.MODELS.items() if m[0] == models.CAUSAL]
+    names = args.names or [n for n, m in models.MODELS.items() if m[0] == models.CAUSAL] + MORE
     lines = []
     for name in names:
         wanted = gradients(name)

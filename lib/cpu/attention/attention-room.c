@@ -100,7 +100,9 @@ uint64_t attention_room_back(const struct cpu_most *m)
 {
     const struct sizes s = sizes_of(m);
 
-    return of_runs(m) + cpu_whole(s.heads * sizeof(float)) +
+    return of_runs(m) + of_biases(m, &s) +
+           cpu_whole((s.keys + s.rows) * sizeof(int32_t)) +
+           cpu_whole(s.heads * sizeof(float)) +
            cpu_whole(s.rows * s.heads * sizeof(float)) +
            cpu_whole(s.threads * 2 * BLOCK * s.keys * sizeof(float)) +
            cpu_whole(s.heads * s.keys * (s.dim + s.value_dim) * sizeof(float));

@@ -19,6 +19,10 @@ struct back {
     float *own;     /* [heads][keys][dim + value_dim]: a head's contribution to the
                      * gradients of k and v */
     size_t k_at, v_at, sink_at; /* columns of y: gradients of k, v and the sinks */
+    size_t bias_at, bias_cols;  /* and of the table of biases, [buckets][bias_cols];
+                                 * bias_cols 0: there are none */
+    int32_t *bucket;            /* [distances], from j.least on */
+    bool queries, keys;         /* which gradients there are */
     atomic_bool *lost;          /* a product failed */
 };
 
@@ -42,6 +46,22 @@ static double weights_back(const struct back *b, float *ds, const float *p, size
     return delta;
 }
 
+/* The gradients of the table's column for HEAD: those of the N scores DS of query ROW,
+ * times the scale, of the keys from LOW on. */
+static void add_buckets(const struct back *b, size_t row, size_t head, const float *ds,
+                        size_t low, size_t n)
+{
+    const struct attention_job *j = &b->j;
+    const float by = 1 / (float)j->inst->attention.scale;
+    const int32_t *bucket = b->bucket + ((int64_t)(j->step->first_key + low) -
+                                         (int64_t)(j->step->start + row) - j->least);
+    float *y =
+        j->y + row * j->y_stride + b->bias_at + j->inst->attention.bias_first + head;
+
+    for (size_t k = 0; k < n; k++)
+        y[(size_t)bucket[k] * b->bias_cols] += by * ds[k];
+}
+
 /* Task: one head, block by block of queries. */
 static void head_back(void *arg, size_t head, int thread)
 {
@@ -51,9 +71,10 @@ static void head_back(void *arg, size_t head, int thread)
     size_t keys = j->step->keys, both = dim + value_dim;
     size_t kv = head / (j->inst->attention.heads / j->inst->attention.kv_heads);
     float *p = b->weights + (size_t)thread * 2 * BLOCK * keys, *ds = p + BLOCK * keys;
-    float *own = b->own + head * keys * both;
+    float *own = b->keys ? b->own + head * keys * both : NULL;
 
-    memset(own, 0, keys * both * sizeof(*own));
+    if (own)
+        memset(own, 0, keys * both * sizeof(*own));
     for (size_t row = 0; row < j->step->rows; row += BLOCK) {
         size_t left = j->step->rows - row, rows = left < BLOCK ? left : BLOCK;
         size_t low = 0, n = prefill_weigh(j, row, rows, head, kv, p, thread, &low);
@@ -62,11 +83,11 @@ static void head_back(void *arg, size_t head, int thread)
             j->step->v + low * j->v_stride + kv * j->inst->attention.value_cols;
         const float *q = j->q + row * j->q_stride + head * dim;
         const float *d = b->d + row * b->d_stride + head * value_dim;
-        float *dq = j->y + row * j->y_stride + head * dim;
+        float *dq = b->queries ? j->y + row * j->y_stride + head * dim : NULL;
 
-        for (size_t i = 0; i < rows; i++)
+        for (size_t i = 0; i < rows && dq; i++)
             memset(dq + i * j->y_stride, 0, dim * sizeof(*dq));
-        for (size_t i = 0; i < rows && j->sink; i++)
+        for (size_t i = 0; i < rows && j->sink && dq; i++)
             j->y[(row + i) * j->y_stride + b->sink_at + head] = 0;
         if (!n)
             continue;
@@ -76,11 +97,16 @@ static void head_back(void *arg, size_t head, int thread)
             float lse = b->lse[(row + i) * j->inst->attention.heads + head];
             double delta = weights_back(b, ds + i * n, p + i * n, n, lse);
 
-            if (j->sink) /* the sink's value vector is 0 */
+            if (j->sink && dq) /* the sink's value vector is 0 */
                 j->y[(row + i) * j->y_stride + b->sink_at + head] =
                     -expf(j->sink[head] - lse) * (float)delta;
+            if (b->bias_cols)
+                add_buckets(b, row + i, head, ds + i * n, low, n);
         }
-        cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
+        if (dq)
+            cpu_add_weighted(dq, j->y_stride, ds, n, rows, k, j->k_stride, dim, n);
+        if (!b->keys)
+            continue;
         own += low * both;
         if (!cpu_outer(own, both, ds, n, n, q, j->q_stride, dim, rows))
             atomic_store(b->lost, true);
@@ -118,6 +144,26 @@ static void add_heads(void *arg, size_t row, int thread)
     }
 }
 
+/* Finds the bucket of each distance, and clears the gradients of the table. */
+static int open_buckets(struct back *b, struct device *d, struct err *err)
+{
+    const struct attention_job *j = &b->j;
+    const struct matrix *m = j->step->bias;
+
+    b->bias_cols = m->cols;
+    b->bucket = cpu_take(d, j->distances * sizeof(*b->bucket), "attention biases", err);
+    if (!b->bucket)
+        return -1;
+    for (size_t i = 0; i < j->distances; i++)
+        b->bucket[i] = (int32_t)positions_bucket(j->least + (int64_t)i, m->rows,
+                                                 j->inst->attention.far,
+                                                 !j->inst->attention.causal);
+    for (size_t i = 0; i < j->step->rows; i++)
+        memset(j->y + i * j->y_stride + b->bias_at, 0,
+               m->rows * m->cols * sizeof(*j->y));
+    return 0;
+}
+
 int cpu_attention_back(struct device *dev, float *y, size_t stride, const float *d,
                        const float *q, const struct inst *inst,
                        const struct attention_step *step, struct err *err)
@@ -137,30 +183,40 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
                              .block = BLOCK },
                       .d = d,
                       .d_stride = heads * inst->attention.value_dim,
+                      .queries = inst->attention.gradients != GRADIENTS_KEYS,
+                      .keys = inst->attention.gradients != GRADIENTS_QUERIES,
                       .lost = &lost };
     int ret = -1;
 
     if (!heads || !step->rows)
         return 0;
-    b.k_at = b.j.q_stride;
+    b.k_at = b.queries ? b.j.q_stride : 0;
     b.v_at = b.k_at + b.j.k_stride;
-    b.sink_at = b.v_at + b.j.v_stride;
+    b.sink_at = b.bias_at = b.keys ? b.v_at + b.j.v_stride : b.j.q_stride;
     b.lse = cpu_take(dev, step->rows * heads * sizeof(float), "attention scores", err);
     b.weights = cpu_take(
         dev, (uint64_t)cpu_threads(dev) * 2 * BLOCK * step->keys * sizeof(float),
         "attention scores", err);
-    b.own = cpu_take(dev, heads * step->keys * both * sizeof(float),
-                     "gradients of keys", err);
-    if (!b.lse || !b.weights || !b.own || attention_open_runs(&b.j, dev, err) < 0 ||
-        (step->sinks && bias_open_sinks(&b.j, dev, err) < 0))
+    if (b.keys)
+        b.own = cpu_take(dev, heads * step->keys * both * sizeof(float),
+                         "gradients of keys", err);
+    if (!b.lse || !b.weights || (b.keys && !b.own) ||
+        attention_open_runs(&b.j, dev, err) < 0 ||
+        (step->sinks && bias_open_sinks(&b.j, dev, err) < 0) ||
+        (step->bias && bias_open(&b.j, dev, err) < 0) ||
+        (step->bias && stride > b.bias_at && b.queries &&
+         open_buckets(&b, dev, err) < 0))
         goto out;
     own.lse = b.lse;
     cpu_parallel(dev, heads, head_back, &b);
-    cpu_parallel(dev, step->keys, add_heads, &b);
+    if (b.keys)
+        cpu_parallel(dev, step->keys, add_heads, &b);
     ret = lost ? err_set(err, ERR_SYSTEM, CPU_OUTER_LOST) : 0;
 out:
     cpu_give(dev, b.j.run);
     cpu_give(dev, b.j.sink);
+    cpu_give(dev, b.j.bias);
+    cpu_give(dev, b.bucket);
     cpu_give(dev, b.lse);
     cpu_give(dev, b.weights);
     cpu_give(dev, b.own);

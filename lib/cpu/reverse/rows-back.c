@@ -56,7 +56,7 @@ int kernel_column_sum(struct device *d, const struct call *c, struct err *err)
 {
     struct gradient_columns s = { .y = c->y.data,
                                   .d = c->x[0].data,
-                                  .cols = c->w->cols };
+                                  .cols = c->w->rows * c->w->cols };
 
     (void)err;
     if (s.cols) /* a vector may stand for every group of a row's columns */
