@@ -164,9 +164,39 @@ for layout in "--tp 2" "--pp 2 --dp 2 --zero 2"; do
         END { exit bad || NR != 8 }' pairs
     rm -r narrow.other
 done
-run descend --compute bf16 --dp 2 --zero 3 -o refused
-status_is 2 "copies of weights are not made of what is gathered"
-err_has "--compute bf16: --zero 3 gathers weights in f32; give --zero 2" "which is said"
+for type in bf16 f16; do
+    for zero in 2 3; do
+        descend --lr 0.003 --compute $type --dp 2 --zero $zero --micro-batch 17 -o narrow.$zero
+    done
+    ok "$type: weights gathered as products read them give the bits of those that are kept" same_files narrow.2/step-000008 narrow.3/step-000008
+    grep -m 1 '"type":"step"' narrow.3/log.jsonl > step.json
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --micro-batch 17 --global-batch 34 --dp 2 --zero 3 --compute $type --json "$model" > estimate
+    ok "$type: mem-estimate foretells the bytes of --zero 3" test "$(json step.json memory)" = "$(json estimate peak)"
+    rm -r narrow.2 narrow.3
+done
+# in f16 the loss is scaled: a text of two tokens, one of which counts, has gradients above its range at first
+descend --lr 0.003 --compute f16 --stop-after 0.000001 -o half
+run tp-run train -q --resume --threads 1 -o half
+status_is 0 "a training with products in f16 goes on"
+losses half > half.losses
+paste wide.losses half.losses > pairs
+ok "its losses are nearer to those of f32 than those of bf16" awk '{ d = $1 - $2; d = d < 0 ? -d : d; if (d) some = 1; if (d > 0.001 * $1) bad = 1 }
+    END { exit bad || !some || NR != 8 }' pairs
+echo '{"ids":[5,7]}' > two.jsonl
+tp-run train -q --data two.jsonl --pack none --global-batch 1 --steps 30 --lr 1e-2 --threads 1 -o sure "$model"
+echo '{"ids":[5,9]}' > two.jsonl
+for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2 --zero 3 --global-batch 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run train --data two.jsonl --pack none --global-batch 1 --steps 4 --lr 1e-2 --threads 1 --compute f16 --stop-after 0.000001 $layout \
+        -o scaled --weights-from sure/step-000030 > out 2> /dev/null
+    # shellcheck disable=SC2086
+    tp-run train -q --resume --threads 1 ${layout% --global-batch 2} -o scaled 2> /dev/null
+    sed -n 's/.*"type":"step".*"learning_rate":\([^,]*\),.*"loss_scale":\([0-9]*\)\(.*\)}/\1 \2\3/p' scaled/log.jsonl > scales
+    ok "$layout: a step whose gradients overflow is skipped with its rate, and the scale halved" test "$(tr '\n' ' ' < scales)" = \
+        '0.01 65536,"skipped":true 0.01 32768 0.0075 32768 0.005 32768 '
+    ok "$layout: which is said" grep -q 'skipped: overflow of f16' out
+    rm -r scaled
+done
 run tp-run train -q --resume --compute f32 --steps 9 -o narrow
 status_is 2 "a run keeps its type of products"
 err_has '--compute "f32": the run in narrow/run.json was begun with "bf16"' "with both"

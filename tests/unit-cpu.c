@@ -11,6 +11,7 @@
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/simd/avx512bf16.h"
 #include "lib/cpu/attention/prefill-bf16.h"
+#include "lib/cpu/product/linear.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
@@ -1952,6 +1953,30 @@ static void products_and_caches_are_right(void)
     caches_are_right();
 }
 
+/* Every number of f16 and what lies around it, between it and the next. */
+static void numbers_become_halves(void)
+{
+    size_t bad = 0;
+
+    for (uint32_t h = 0; h < 1 << 16; h++) {
+        const float a = dtype_f16_to_f32((uint16_t)h);
+        const float b = dtype_f16_to_f32((uint16_t)(h + 1)), middle = a + (b - a) / 2;
+        const float x[] = {
+            a,     middle,       nextafterf(middle, a), nextafterf(middle, b),
+            2 * a, a * 0x1p-10f, a * 0x1p100f
+        };
+        float y[sizeof(x) / sizeof(*x)];
+
+        linear_round_half(y, x, sizeof(x) / sizeof(*x));
+        for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++) {
+            const float want = dtype_f16_to_f32(dtype_f32_to_f16(x[i]));
+
+            bad += isnan(want) ? !isnan(y[i]) : memcmp(&want, &y[i], sizeof(want)) != 0;
+        }
+    }
+    tap_ok(bad == 0, "floats are rounded to f16 as they are converted");
+}
+
 int main(void)
 {
     team = device_new(2);
@@ -1964,6 +1989,7 @@ int main(void)
     products_are_right(TRANSPOSED);
     products_are_right(TRANSPOSED_LINEAR);
     numbers_are_rounded();
+    numbers_become_halves();
     fastest_way_is_kept();
     no_rows_give_nothing();
     dropout_keeps_the_mean();

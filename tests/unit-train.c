@@ -672,6 +672,27 @@ static void try_models(const char *models, const char *file, const char *only,
     free(w);
 }
 
+/* As torch.amp.GradScaler with its defaults. */
+static void try_scaler(void)
+{
+    struct scaler s = { .scale = SCALER_FIRST };
+
+    for (int i = 0; i < 1999; i++)
+        scaler_see(&s, false);
+    tap_ok(s.scale == 65536, "a loss scale stays for 1999 updates");
+    scaler_see(&s, false);
+    tap_ok(s.scale == 131072 && s.good == 0, "and is doubled after 2000");
+    for (int i = 0; i < 1999; i++)
+        scaler_see(&s, false);
+    scaler_see(&s, true);
+    tap_ok(s.scale == 65536 && s.overflowed == 1, "one that is no number halves it");
+    for (int i = 0; i < 1999; i++)
+        scaler_see(&s, false);
+    tap_ok(s.scale == 65536, "and 2000 more are counted from there");
+    scaler_see(&s, false);
+    tap_ok(s.scale == 131072 && s.overflowed == 1, "after which it is doubled");
+}
+
 int main(int argc, char **argv)
 {
     char *data = str_dupf("%s/tests/data", getenv("top_srcdir"));
@@ -692,6 +713,7 @@ int main(int argc, char **argv)
     try_slot(sgd, OPTIMIZER_MOMENTUM, 1e-2, "SGD with momentum");
     try_slot(lion, OPTIMIZER_LION, 1e-3, "Lion");
     try_squares();
+    try_scaler();
     backend_cpu.close(device);
     try_rates();
     try_schedules(schedules);

@@ -88,9 +88,6 @@ static int check_training(const struct script *s, struct err *err)
           "--schedule 1f1b plans with what it has" },
         { m->lora_rank || m->freeze, "it trains all weights here" },
         { reversed_slots(m) < 0, lacking },
-        { m->framework == FRAMEWORK_TP_RUN && p->zero > 2 &&
-              m->compute_bytes < sizeof(float),
-          "--compute f32 plans what shares weights" },
         { m->offload == OFFLOAD_PARAMS, "--offload optimizer is what it has" },
         { s->reason != NULL, s->reason },
     };
@@ -304,7 +301,7 @@ static void add_training(struct script *s, const char *args, const char *model)
         str_addf(&s->out, " --offload %s", offload_names[s->o->start.offload]);
     if (s->o->start.framework == FRAMEWORK_TP_RUN &&
         s->o->start.compute_bytes == sizeof(uint16_t))
-        str_add(&s->out, " --compute bf16");
+        str_addf(&s->out, " --compute %s", s->o->start.half ? "f16" : "bf16");
     if (s->o->start.optimizer != OPTIMIZER_ADAMW)
         str_addf(&s->out, " --optimizer %s", optimizer_names[s->o->start.optimizer]);
     if (p->mesh.size[MESH_PP] > 1)

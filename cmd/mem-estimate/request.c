@@ -118,6 +118,7 @@ static int set_compute(struct request *r, const char *name, struct err *err)
 {
     r->rate_given = true;
     r->rate = rate_named(name);
+    r->memory.half = r->rate == GPU_FP16;
     if (r->rate == GPU_TF32)
         name = "f32";
     else if (r->rate == GPU_FP4 || (r->rate == GPU_FP8 && r->memory.train))

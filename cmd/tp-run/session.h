@@ -37,7 +37,7 @@ struct session_options {
 };
 
 /* The type in which products are computed. */
-enum session_compute { COMPUTE_F32, COMPUTE_BF16 };
+enum session_compute { COMPUTE_F32, COMPUTE_BF16, COMPUTE_F16 /* train */ };
 extern const char *const session_compute_names[];
 extern const char *const session_weights_names[]; /* by enum weights_form */
 

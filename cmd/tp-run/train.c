@@ -20,11 +20,14 @@
 #include "lib/estimate/reversed.h"
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
-#include "lib/program/roundable.h"
 #include "lib/run/adapter.h"
 #include "lib/train/frozen.h"
 
 enum { MOST_TABLE = 1 << 26 };
+
+static const char *const compute_names[] = {
+    [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", [COMPUTE_F16] = "f16", NULL
+};
 
 /* Options that are stored in the run's directory, in the order of run.json:
  * SETTING(ID, type of the option, kind of the setting, name, member of train_options,
@@ -112,8 +115,8 @@ enum { MOST_TABLE = 1 << 26 };
             SETTING_ADDED)                                                             \
     SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", pairs.smoothing, "X", NULL, \
             SETTING_ADDED)                                                             \
-    SETTING(COMPUTE, CHOICE, CHOICE, "compute", compute, "TYPE",                       \
-            session_compute_names, SETTING_ADDED)
+    SETTING(COMPUTE, CHOICE, CHOICE, "compute", compute, "TYPE", compute_names,        \
+            SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -784,6 +787,7 @@ static struct program_options options_of(const struct train *t)
                                      .reverse = true,
                                      .deterministic = t->o.deterministic,
                                      .rounded = t->o.compute == COMPUTE_BF16,
+                                     .half = t->o.compute == COMPUTE_F16,
                                      .balance = trainer_balances(&t->o.terms),
                                      .loads = t->o.terms.bias_speed > 0,
                                      .smooth = t->o.terms.smooth,
@@ -871,19 +875,6 @@ static int take_dir(struct request *r, struct err *err)
 
 /* ---- a dry run ---- */
 
-/* Bytes of the copies that --compute bf16 makes of P's weights. */
-static uint64_t count_copies(const struct train *t, const struct program *p)
-{
-    bool *rounded = roundable_new(p);
-    uint64_t n = 0;
-
-    for (int i = 0; i < p->nweights && t->o.compute == COMPUTE_BF16; i++)
-        n += rounded[i] && program_trains(p, i) ? p->weight[i].rows * p->weight[i].cols
-                                                : 0;
-    free(rounded);
-    return n * sizeof(uint16_t);
-}
-
 /* The epochs of all steps. */
 static double count_epochs(const struct train *t)
 {
@@ -903,7 +894,9 @@ static void count_bytes(const struct train *t, const struct program *p,
     const struct train_options *o = &t->o;
     const struct memory_options share = { .mesh = t->session->mesh,
                                           .zero = o->zero,
-                                          .hsdp = o->hsdp };
+                                          .hsdp = o->hsdp,
+                                          .compute_bytes =
+                                              o->compute == COMPUTE_F32 ? 4 : 2 };
     const int slots =
         optimizer_slots((enum optimizer_kind)o->optimizer) + (o->terms.average > 0);
     bool *trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
@@ -916,8 +909,8 @@ static void count_bytes(const struct train *t, const struct program *p,
     free(trains);
     state = n.slots * sizeof(float) * (uint64_t)slots;
     *host = o->offload ? state : 0;
-    *device = (n.weights + n.gathered + n.gradients) * sizeof(float) +
-              count_copies(t, p) + state - *host;
+    *device = (n.weights + n.gathered + n.gradients) * sizeof(float) + n.copies +
+              state - *host;
 }
 
 static int print_plan(const struct request *r, struct err *err)
@@ -1061,10 +1054,6 @@ static int check_shares(struct request *r, struct err *err)
         return -1;
     if (o->hsdp && dp % o->hsdp)
         return err_set(err, ERR_USAGE, "--hsdp %d: does not divide dp %d", o->hsdp, dp);
-    if (o->zero == 3 && o->compute == COMPUTE_BF16)
-        return err_set(
-            err, ERR_USAGE,
-            "--compute bf16: --zero 3 gathers weights in f32; give --zero 2");
     if (r->continues && r->t.micro_before != o->micro && trainer_balances(&o->terms))
         return err_set(err, ERR_USAGE,
                        "--micro-batch %d: the run in %s was begun with %d, over whose "
@@ -1243,7 +1232,8 @@ int train_main(const char *program, int argc, char **argv)
                                        .save_every = SAVE_AT_END },
                                 .state = { .best = (double)INFINITY,
                                            .eval_loss = (double)NAN,
-                                           .lowest = (double)INFINITY },
+                                           .lowest = (double)INFINITY,
+                                           .scaler.scale = SCALER_FIRST },
                                 .nsettings = SETTINGS } };
     struct train_options *o = &r.t.o;
     static const char *const offloads[] = { "none", "optimizer", NULL };

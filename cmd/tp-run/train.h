@@ -99,8 +99,9 @@ struct train_state {
     double norm;      /* mean of recent gradient norms; 0: none yet */
     double best;      /* lowest evaluation loss of a saved step, and that step */
     uint64_t best_step;
-    double lowest;  /* evaluation loss of all, */
-    uint64_t stale; /* and the evaluations since */
+    struct scaler scaler; /* of --compute f16 */
+    double lowest;        /* evaluation loss of all, */
+    uint64_t stale;       /* and the evaluations since */
 };
 
 /* Files, by name and contents. */

@@ -796,6 +796,12 @@ char *train_state_dup(const struct train *t, const struct train_state *s)
         str_add_double(&out, s->lowest);
         str_addf(&out, ",\"stale\":%" PRIu64, s->stale);
     }
+    if (t->o.compute == COMPUTE_F16) {
+        str_add(&out, ",\"loss_scale\":");
+        str_add_double(&out, s->scaler.scale);
+        str_addf(&out, ",\"loss_scale_updates\":%" PRIu64 ",\"overflows\":%" PRIu64,
+                 s->scaler.good, s->scaler.overflowed);
+    }
     if (schedule_follows((enum schedule_kind)t->o.schedule))
         add_rates(&out, &s->rates);
     if (data_sources(t->data)) {
@@ -816,6 +822,19 @@ static char *json_dup(const struct json *j)
 
     json_print(&text, j);
     return str_steal(&text);
+}
+
+/* A scale is a power of two. */
+static bool read_scaler(struct scaler *s, const struct json *root)
+{
+    int exponent;
+
+    return json_double(json_get(root, "loss_scale"), &s->scale) && s->scale > 0 &&
+           isfinite(s->scale) && frexp(s->scale, &exponent) == 0.5 &&
+           json_u64(json_get(root, "loss_scale_updates"), &s->good) &&
+           s->good < SCALER_INTERVAL &&
+           json_u64(json_get(root, "overflows"), &s->overflowed) &&
+           s->overflowed <= UINT64_MAX / 2;
 }
 
 int train_state_read(struct train *t, const char *text, const char *path,
@@ -845,6 +864,9 @@ int train_state_read(struct train *t, const char *text, const char *path,
     if (!json_u64(json_get(doc.root, "samples"), &s.samples))
         s.samples = s.step * (uint64_t)t->o.global;
     s.rates = t->state.rates;
+    s.scaler = t->state.scaler;
+    if (t->o.compute == COMPUTE_F16 && !read_scaler(&s.scaler, doc.root))
+        ret = json_error(&doc, NULL, err, "its loss scale is not as expected");
     sources = json_get(doc.root, "sources");
     free(t->cursors);
     t->cursors = sources ? json_dup(sources) : NULL;

@@ -171,6 +171,8 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
         add_key(&line, "flops_per_second", s->flops / s->seconds);
         add_key(&line, "peak_share", s->flops / s->seconds / l->peak);
     }
+    if (l->t->o.compute == COMPUTE_F16)
+        add_key(&line, "loss_scale", s->result.scale);
     if (s->result.skipped)
         str_add(&line, ",\"skipped\":true");
     for (size_t i = 0; s->id && i < s->samples; i++)
@@ -189,7 +191,9 @@ int train_log_step(struct train_log *l, const struct train_told *s, struct err *
                      "tokens/s%s",
                      l->state.step, l->t->o.steps, s->result.loss, s->result.norm,
                      s->rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0,
-                     s->result.skipped ? "  skipped" : "");
+                     s->result.overflows ? "  skipped: overflow of f16"
+                     : s->result.skipped ? "  skipped"
+                                         : "");
     if (ret == 0 && (l->state.step % (uint64_t)l->t->log_every == 0 ||
                      l->state.step == (uint64_t)l->t->o.steps))
         ret = say(l, plain, err);

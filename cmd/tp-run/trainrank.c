@@ -246,7 +246,8 @@ static double count_flops(struct work *w, const struct sample *s)
 
 /* ---- a step ---- */
 
-static int refuse(struct work *w, const struct trainer_result *r, struct err *err)
+/* WHAT is so at this step. */
+static int refuse(struct work *w, const char *what, struct err *err)
 {
     struct err look = { 0 };
     char *last = NULL;
@@ -255,9 +256,7 @@ static int refuse(struct work *w, const struct trainer_result *r, struct err *er
         return -1;
     if (w->t->dir && train_newest(&last, w->t->dir, &look) < 0)
         last = NULL;
-    err_set(err, ERR_NO, "step %llu: the %s is not a number; %s%s",
-            (unsigned long long)w->state.step,
-            isfinite(r->loss) ? "gradients' norm" : "loss",
+    err_set(err, ERR_NO, "step %llu: %s; %s%s", (unsigned long long)w->state.step, what,
             last        ? "the last good checkpoint is "
             : look.kind ? "no checkpoint can be looked for: "
                         : "there is no checkpoint",
@@ -301,11 +300,13 @@ static int step(struct work *w, struct err *err)
     uint64_t first = w->state.samples;
     double begun = clock_seconds();
     const struct schedule schedule = train_schedule(o);
-    struct train_told told = { .rate = schedule_rate(&schedule, w->state.step,
-                                                     &w->state.rates),
-                               .samples = w->count,
-                               .id = w->id,
-                               .source = w->source };
+    struct train_told told = {
+        .rate = schedule_rate(&schedule, w->state.step - w->state.scaler.overflowed,
+                              &w->state.rates),
+        .samples = w->count,
+        .id = w->id,
+        .source = w->source
+    };
     struct trainer_result *r = &told.result;
 
     for (size_t i = 0; i < w->count; i++) {
@@ -325,8 +326,15 @@ static int step(struct work *w, struct err *err)
     w->state.eval_loss = (double)NAN;
     w->state.tokens += told.tokens;
     told.seconds = clock_seconds() - begun;
-    if (r->skipped && r->counted && !(o->spikes > 0))
-        return refuse(w, r, err);
+    w->state.scaler = w->trainer.scaler;
+    if (r->overflows && w->state.scaler.scale < 1)
+        return refuse(w, "gradients are no numbers of f16, with a loss scale of 1",
+                      err);
+    if (r->skipped && r->counted && !r->overflows && !(o->spikes > 0))
+        return refuse(w,
+                      isfinite(r->loss) ? "the gradients' norm is not a number"
+                                        : "the loss is not a number",
+                      err);
     if (!r->skipped) {
         w->state.norm =
             w->state.updates ? 0.9 * w->state.norm + 0.1 * r->norm : r->norm;
@@ -431,7 +439,9 @@ static int open_work(struct work *w, struct err *err)
         .deterministic = o->deterministic,
         .recompute = o->recompute,
         .frozen = (enum weights_form)o->frozen,
-        .rounded = o->compute == COMPUTE_BF16,
+        .compute = o->compute == COMPUTE_BF16  ? FORMAT_BF16
+                   : o->compute == COMPUTE_F16 ? FORMAT_F16
+                                               : FORMAT_F32,
         .zero = o->zero,
         .hsdp = o->hsdp,
         .offload = o->offload > 0,
@@ -464,6 +474,8 @@ static int open_work(struct work *w, struct err *err)
         restore_state(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
         return -1;
     w->trainer.optimizer.t = w->state.updates;
+    if (o->compute == COMPUTE_F16)
+        w->trainer.scaler = w->state.scaler;
     if (t->dir && o->save_every &&
         saver_open(&w->saver, &w->trainer, s->checkpoint, w->world, err) < 0)
         return -1;

@@ -35,6 +35,14 @@ MUST_CHECK int cpu_linear(struct device *d, float *y, const float *x, size_t row
 MUST_CHECK int cpu_linear_rounded(struct device *d, float *y, const void *x,
                                   enum format type, size_t rows, const struct matrix *w,
                                   const struct sum_tree *tree, struct err *err);
+/* The same for w in f16, with x rounded to f16; and y = x w, which takes room for the
+ * rounded x: product_room_half. */
+MUST_CHECK int cpu_linear_half(struct device *d, float *y, const float *x, size_t rows,
+                               const struct matrix *w, const struct sum_tree *tree,
+                               struct err *err);
+MUST_CHECK int cpu_matmul_half(struct device *d, float *y, const float *x, size_t rows,
+                               const struct matrix *w, const struct sum_tree *tree,
+                               struct err *err);
 /* The same without TREE by AMX, also for codes of 4 bits, which are rounded to
  * bf16: other bits than those of the products above.  cpu_has_amx_rows: is it made for
  * ROWS rows on this CPU? */

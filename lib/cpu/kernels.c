@@ -85,6 +85,9 @@ static int kernel_linear(struct device *d, const struct call *c, struct err *err
         return (loose ? cpu_codes_rounded
                       : cpu_codes_linear)(d, result(c), source(c, 0), rows_of(&c->y),
                                           c->w, tree_of(c, c->inst->tree), err);
+    if (c->program->half && c->w->format == FORMAT_F16)
+        return cpu_linear_half(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                               tree_of(c, c->inst->tree), err);
     if (c->program->rounded)
         return cpu_linear_rounded(d, result(c), c->x[0].data, type, rows_of(&c->y),
                                   c->w, tree_of(c, c->inst->tree), err);
@@ -99,8 +102,10 @@ static int kernel_matmul(struct device *d, const struct call *c, struct err *err
     if (is_loose(c) && cpu_has_transposed_matmul(rows_of(&c->y), c->w))
         return cpu_transposed_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
                                      err);
-    return cpu_matmul(d, result(c), source(c, 0), rows_of(&c->y), c->w,
-                      tree_of(c, c->inst->tree), err);
+    return (c->program->half && c->w->format == FORMAT_F16
+                ? cpu_matmul_half
+                : cpu_matmul)(d, result(c), source(c, 0), rows_of(&c->y), c->w,
+                              tree_of(c, c->inst->tree), err);
 }
 
 static int kernel_head_linear(struct device *d, const struct call *c, struct err *err)

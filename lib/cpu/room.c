@@ -31,7 +31,10 @@ static uint64_t linear(const struct cpu_most *m)
 
 static uint64_t matmul(const struct cpu_most *m)
 {
-    return product_room_matmul(m, weight_of(m)->rows, tree_of(m, m->inst->tree));
+    const uint64_t in = weight_of(m)->rows;
+
+    return product_room_matmul(m, in, tree_of(m, m->inst->tree)) +
+           (m->program->half ? product_room_half(m, in) : 0);
 }
 
 static uint64_t head_linear(const struct cpu_most *m)

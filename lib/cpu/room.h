@@ -31,6 +31,8 @@ uint64_t product_room_linear(const struct cpu_most *m, uint64_t in,
                              const struct sum_tree *tree);
 uint64_t product_room_matmul(const struct cpu_most *m, uint64_t in,
                              const struct sum_tree *tree);
+/* What cpu_matmul_half takes beside. */
+uint64_t product_room_half(const struct cpu_most *m, uint64_t in);
 uint64_t product_room_heads(const struct cpu_most *m, uint64_t in);
 /* OP_ATTENTION and OP_STREAM; its reverse; OP_RELATE and OP_RELATE_XL;
  * OP_GLOBAL_ATTENTION. */

@@ -72,6 +72,7 @@ struct memory_options {
     const struct weight_type
         *other;             /* type of weights that WEIGHTS does not quantize */
     uint64_t compute_bytes; /* per element of an activation */
+    bool half;              /* of tp-run, 2 bytes: products are in f16, not bf16 */
     enum format kv_format;  /* of the KV cache; of codes, */
     bool kv_scales;         /* each row has scales, as in tp-run */
     uint64_t kv_block;      /* tokens of a block of it, 1: no blocks */

@@ -28,8 +28,7 @@ bool reversed_applies(const struct memory_options *o)
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
            o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
            !o->sequence_parallel && !o->freeze && !o->eager &&
-           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1 &&
-           (o->zero < 3 || o->compute_bytes == sizeof(float));
+           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
 }
 
 /* Micro-batches in flight on stage S. */
@@ -93,8 +92,11 @@ static const struct program *program_at(struct reversed_programs *known,
                                         const int coord[MESH_NAXES], struct err *err)
 {
     const struct recompute_plan plan = { o->recompute, o->recompute_layers };
+    const bool rounds = o->compute_bytes == sizeof(uint16_t);
     const struct program_options options = { .tail = TAIL_NLL,
                                              .reverse = true,
+                                             .rounded = rounds && !o->half,
+                                             .half = rounds && o->half,
                                              .recompute = plan,
                                              .balance = balances(m),
                                              .dropout = o->dropout ? -1 : 0 };
@@ -175,6 +177,7 @@ static int add_engine(struct ledger *list, const struct program *p, const bool *
                                           .pipe = &group[MESH_PP],
                                           .across = 1 };
     enum format *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
+    bool *rounded = roundable_new(p);
     struct engine *e = NULL;
     int ret;
 
@@ -184,6 +187,8 @@ static int add_engine(struct ledger *list, const struct program *p, const bool *
         of[i] = FORMAT_F32;
         if (!trains[i] && p->weight[i].rows > 1)
             (void)format_of(&of[i], stored);
+        else if (rounded[i] && (p->rounded || p->half))
+            of[i] = p->half ? FORMAT_F16 : FORMAT_BF16;
     }
     ret = engine_plan(&e, p, &served_cpu, o->threads, of, &groups, &limits, err);
     if (ret == 0) {
@@ -191,8 +196,26 @@ static int add_engine(struct ledger *list, const struct program *p, const bool *
         engine_room(e, NULL, list);
     }
     engine_free(e);
+    free(rounded);
     free(of);
     return ret;
+}
+
+/* Numbers of the copies that products read (train/rounded.h): of what the store has as
+ * f32 numbers, which is what is TRAINED, and vectors. */
+static uint64_t copies(const struct program *p, const bool *trained, bool gathers)
+{
+    bool *rounded = roundable_new(p);
+    uint64_t n = 0;
+
+    for (int i = 0; i < p->nweights; i++) {
+        const struct weight *w = &p->weight[i];
+
+        n += rounded[i] && (trained[i] ? !gathers : w->rows == 1) ? w->rows * w->cols
+                                                                  : 0;
+    }
+    free(rounded);
+    return n;
 }
 
 struct reversed_trained reversed_trained(const struct program *p, const bool *trains,
@@ -203,12 +226,15 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     const int size = !o->zero ? 1 : o->hsdp && o->hsdp < dp ? o->hsdp : dp;
     const int stage = size > 1 ? o->zero : 0;
     uint64_t all = 0, summed = 0;
+    const bool narrow = o->compute_bytes == sizeof(uint16_t);
     struct unit_stays reads, makes;
     struct reversed_trained t = { 0 };
+    struct unit_images image;
     struct units u;
 
     units_find(&u, p, trains);
-    units_reads(&reads, &u, p);
+    unit_images_find(&image, &u, p, narrow);
+    units_reads(&reads, &u, p, &image);
     units_makes(&makes, &u, p);
     for (int i = 0; i < u.n; i++) {
         uint64_t first, n;
@@ -220,29 +246,13 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     }
     t.weights = stage >= 3 ? t.slots : all;
     t.gathered = stage >= 3 ? reads.room : 0;
+    t.copies = narrow ? copies(p, trains, stage >= 3) * sizeof(uint16_t) : 0;
     t.gradients = stage >= 2 ? t.slots + makes.room + summed : all;
     units_clear(&u);
+    unit_images_clear(&image);
     unit_stays_clear(&reads);
     unit_stays_clear(&makes);
     return t;
-}
-
-/* Bytes of the copies in bf16 that products read (train/rounded.h). */
-static uint64_t copies(const struct program *p, const struct model *m,
-                       const struct memory_options *o)
-{
-    bool *rounded = roundable_new(p);
-    uint64_t n = 0;
-
-    for (int i = 0; i < p->nweights && o->compute_bytes == sizeof(uint16_t); i++) {
-        const struct weight *w = &p->weight[i];
-        bool trains = o->lora_rank ? w->adapter > 0 : !m->tensor[w->tensor].frozen;
-
-        /* the store has f32 numbers of what is trained, and of vectors */
-        n += rounded[i] && (trains || w->rows == 1) ? w->rows * w->cols : 0;
-    }
-    free(rounded);
-    return n * sizeof(uint16_t);
 }
 
 int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
@@ -299,7 +309,7 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     ok = program_arena(p, most, offset, &arena);
     free(offset);
     tally_add(&sum[MEMORY_WEIGHTS],
-              weights + trained.weights * sizeof(float) + copies(p, m, o));
+              weights + trained.weights * sizeof(float) + trained.copies);
     tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
     tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
     tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_OPTIMIZER],

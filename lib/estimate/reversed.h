@@ -19,9 +19,10 @@ void reversed_clear(struct reversed_programs *known);
 /* Number of arrays that O's optimizer keeps, each with the sizes of the weights;
  * -1: tp-run train does not have it. */
 int reversed_slots(const struct memory_options *o);
-/* Elements of f32 that a rank has for its trained weights. */
+/* Elements of f32 that a rank has for its trained weights, and bytes of the copies that
+ * products read. */
 struct reversed_trained {
-    uint64_t weights, gathered, gradients, slots;
+    uint64_t weights, gathered, gradients, slots, copies;
 };
 /* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
  * stage of ZeRO of O. */

@@ -391,6 +391,7 @@ int program_build(struct program **out, const struct model *model,
     p->mesh = *mesh;
     memcpy(p->coord, coord, sizeof(p->coord));
     p->rounded = opt->rounded;
+    p->half = opt->half;
     p->deterministic = opt->deterministic;
     if (model_check_mesh(model, mesh, err) < 0 ||
         (opt->reverse && reverse_check(mesh, err) < 0))

@@ -310,7 +310,8 @@ struct program {
     bool source;        /* an encoder reads a source */
     bool causal;        /* some attention is causal: the model can generate */
     bool rounded;       /* as in the options, */
-    bool deterministic; /* too */
+    bool half;          /* too; */
+    bool deterministic; /* and this */
     bool dynamic_rope;  /* dynamic NTK: keys cached while a text grew differ from those
                            of the same text read at once */
 };
@@ -359,6 +360,8 @@ struct program_options {
                            axis that a mesh may shard is made by one binary tree.  Fails
                            on meshes whose shards are not subtrees of it */
     bool rounded;       /* products x W^T of weights in bf16 take x rounded to bf16 */
+    bool half;          /* with .reverse: products, and their derivatives, of weights in
+                         * f16 take x rounded to f16 */
     bool training; /* includes the lines that the family runs in training: "when" reads
                       "training" */
     bool reverse;  /* appends the gradients of the sum of "nll" to every weight

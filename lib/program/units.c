@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/program/gaps.h"
+#include "lib/program/roundable.h"
 
 enum { NO_PART = -1 };
 
@@ -81,6 +82,35 @@ void units_clear(struct units *u)
     *u = (struct units){ 0 };
 }
 
+/* ---- what is gathered ---- */
+
+void unit_images_find(struct unit_images *m, const struct units *u,
+                      const struct program *p, bool narrow)
+{
+    *m = (struct unit_images){ .at = xcalloc((size_t)p->nweights + 1, sizeof(*m->at)),
+                               .bytes = xcalloc((size_t)u->n + 1, sizeof(*m->bytes)),
+                               .narrow = narrow ? roundable_new(p)
+                                                : xcalloc((size_t)p->nweights + 1,
+                                                          sizeof(*m->narrow)) };
+    for (int i = 0; i < p->nweights; i++) {
+        const uint64_t n = p->weight[i].rows * p->weight[i].cols;
+
+        if (u->of[i] < 0)
+            continue;
+        m->at[i] = m->bytes[u->of[i]];
+        m->bytes[u->of[i]] +=
+            m->narrow[i] ? (n + n % 2) * sizeof(uint16_t) : n * sizeof(float);
+    }
+}
+
+void unit_images_clear(struct unit_images *m)
+{
+    free(m->at);
+    free(m->bytes);
+    free(m->narrow);
+    *m = (struct unit_images){ 0 };
+}
+
 /* ---- stays ---- */
 
 /* Instruction INST needs WEIGHT; SPAN[unit] grows. */
@@ -123,13 +153,17 @@ static void add_spans(struct unit_stays *s, const struct units *u,
 }
 
 /* Finds places in the room; by cache lines. */
-static void place(struct unit_stays *s, const struct units *u)
+static void place(struct unit_stays *s, const struct units *u,
+                  const struct unit_images *m)
 {
     enum { LINE = 16 };
     struct gaps gaps = { 0 };
 
     for (int i = 0; i < s->n; i++) {
-        uint64_t n = (u->v[s->v[i].unit].n + LINE - 1) / LINE * LINE;
+        const int unit = s->v[i].unit;
+        uint64_t n = m ? m->bytes[unit] / sizeof(float) : u->v[unit].n;
+
+        n = (n + LINE - 1) / LINE * LINE;
 
         gaps_free_before(&gaps, s->v[i].fetch);
         s->v[i].at = gaps_take(&gaps, n, s->v[i].end - 1);
@@ -150,7 +184,8 @@ static bool reads_weights(const struct program *p, const struct inst *inst)
     return !p->value[inst->dst].gradient || inst->op == OP_XIELU_WEIGHT;
 }
 
-void units_reads(struct unit_stays *s, const struct units *u, const struct program *p)
+void units_reads(struct unit_stays *s, const struct units *u, const struct program *p,
+                 const struct unit_images *m)
 {
     const int border[] = { 0, p->nforward, p->ninsts };
 
@@ -166,7 +201,7 @@ void units_reads(struct unit_stays *s, const struct units *u, const struct progr
         }
         add_spans(s, u, span, true);
     }
-    place(s, u);
+    place(s, u, m);
 }
 
 void units_makes(struct unit_stays *s, const struct units *u, const struct program *p)
@@ -180,7 +215,7 @@ void units_makes(struct unit_stays *s, const struct units *u, const struct progr
         if (u->v[i].summed)
             span[i] = (struct unit_stay){ 0 };
     add_spans(s, u, span, false);
-    place(s, u);
+    place(s, u, NULL);
 }
 
 void unit_stays_clear(struct unit_stays *s)

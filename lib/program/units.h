@@ -34,19 +34,34 @@ struct unit_stay {
     int unit;
     int fetch;      /* it has its memory from before this instruction, */
     int begin, end; /* and instructions [begin, end) need it */
-    uint64_t at;    /* elements before it in the room of all stays */
+    uint64_t at;    /* f32 numbers before it in the room of all stays */
 };
 
 struct unit_stays { /* {0} is empty */
     struct unit_stay *v;
     int n;         /* in the order of .begin */
-    uint64_t room; /* elements */
+    uint64_t room; /* f32 numbers */
 };
 
+/* How the numbers of units lie while their weights are gathered. */
+struct unit_images { /* {0} is empty */
+    uint64_t *at;    /* [nweights]: bytes of its unit before a weight */
+    uint64_t *bytes; /* [units.n]: of a unit, a multiple of 4 */
+    bool *narrow;    /* [nweights]: it has 2 bytes a number, else 4 */
+};
+
+/* Of the units U of P; NARROW: matrices that products read (roundable.h) have 2 bytes a
+ * number. */
+void unit_images_find(struct unit_images *m, const struct units *u,
+                      const struct program *p, bool narrow);
+void unit_images_clear(struct unit_images *m);
+
 /* When a program P that has the weights of U reads those of each unit: in the forward
- * pass, and in the reverse, if it has one.  Its memory is there while the unit before
- * is read, so that it can be gathered meanwhile. */
-void units_reads(struct unit_stays *s, const struct units *u, const struct program *p);
+ * pass, and in the reverse, if it has one.  Its memory, of the size in M, is there
+ * while the unit before is read, so that it can be gathered meanwhile.  P may be
+ * another program than that of M, with the same weights. */
+void units_reads(struct unit_stays *s, const struct units *u, const struct program *p,
+                 const struct unit_images *m);
 /* When the reverse of P makes the gradients of each unit that is not .summed. */
 void units_makes(struct unit_stays *s, const struct units *u, const struct program *p);
 void unit_stays_clear(struct unit_stays *s);

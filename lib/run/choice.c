@@ -65,14 +65,14 @@ static int ask_sequence(const struct backend *b, const struct device_request *li
     return 0;
 }
 
-/* Products of a training that rounds have weights in bf16. */
+/* Products of a training that rounds have weights in bf16 or f16. */
 static void round_held(struct held *held, const struct program *p)
 {
     bool *rounded = roundable_new(p);
 
     for (int i = 0; i < p->nweights; i++)
         if (rounded[i] && held[i].format == FORMAT_F32)
-            held[i].format = FORMAT_BF16;
+            held[i].format = p->half ? FORMAT_F16 : FORMAT_BF16;
     free(rounded);
 }
 
@@ -86,7 +86,7 @@ static int ask_all(const struct backend *b, const struct choice_need *need,
 
     if (held_find(&held, need->checkpoint, p, form, need->trains, err) < 0)
         return -1;
-    if (need->trains && p->rounded)
+    if (need->trains && (p->rounded || p->half))
         round_held(held, p);
     ret = ask_sequence(b, &r, err);
     for (int i = 0; i < p->ninsts && ret == 0; i++) {

@@ -525,30 +525,55 @@ int gradients_squares(struct gradients *g, double word[SQUARES_WORDS], struct er
 
 /* ---- weights ---- */
 
-/* All-gathers X, of unit U, to which this rank gives MINE; through the host a piece at
- * a time, the owner's alone not empty. */
-static int gather(struct gradients *g, int u, const float *mine, float *x,
-                  struct err *err)
+/* All-gathers X, to which each rank R gives SHARE[R] numbers of SIZE bytes, and this
+ * one MINE; through the host a piece at a time, the owner's alone not empty. */
+static int gather(struct gradients *g, const size_t *share, size_t size,
+                  const void *mine, void *x, struct err *err)
 {
     struct comm *c = g->replicas.sharing;
-    const size_t *share = shares_of(g, u);
+    const char *from = mine;
+    char *to = x;
     size_t *some;
     int ret = 0;
 
     if (!link_is_staged(&g->link, c))
-        return link_all_gather(&g->link, c, mine, x, share, sizeof(float), err);
+        return link_all_gather(&g->link, c, mine, x, share, size, err);
     some = xcalloc((size_t)c->size, sizeof(*some));
     for (int r = 0; r < c->size && ret == 0; r++) {
         for (size_t at = 0; at < share[r] && ret == 0; at += some[r]) {
             some[r] = (size_t)at_most(share[r] - at);
-            ret = link_all_gather(&g->link, c, mine + at, x + at, some, sizeof(float),
-                                  err);
+            ret = link_all_gather(&g->link, c, from + at * size, to + at * size, some,
+                                  size, err);
         }
         some[r] = 0;
-        x += share[r];
+        to += share[r] * size;
     }
     free(some);
     return ret;
+}
+
+/* Puts this rank's numbers of unit U, which is gathered at X, at their place there. */
+static int put_own(struct gradients *g, int u, char *x, struct err *err)
+{
+    struct parameters *p = g->p;
+    const struct weight_unit *unit = &p->units.v[u];
+
+    for (int i = unit->first; i < unit->end; i++) {
+        const struct parameter *row = &p->row[i];
+        const bool narrow = p->image.narrow[i];
+        const struct array_call c = {
+            .n = row->count,
+            .y = x + p->image.at[i] + row->first * (narrow ? 2 : sizeof(float)),
+            .x = row->own,
+            .y_format = narrow ? p->owner.gathers : FORMAT_F32,
+            .x_format = FORMAT_F32
+        };
+
+        if (p->units.of[i] == u && row->count &&
+            parameters_run(p, ARRAY_CAST, &c, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 int gradients_spread(struct gradients *g, struct err *err)
@@ -560,7 +585,8 @@ int gradients_spread(struct gradients *g, struct err *err)
     for (int u = 0; u < p->units.n; u++) {
         float *x = p->weight + p->units.v[u].at;
 
-        if (gather(g, u, x + parameters_before(g->p, u), x, err) < 0)
+        if (gather(g, shares_of(g, u), sizeof(float), x + parameters_before(g->p, u), x,
+                   err) < 0)
             return -1;
     }
     return 0;
@@ -575,17 +601,25 @@ static bool goes_beside(const struct gradients *g)
 int gradients_gather(struct gradients *g, const struct unit_stay *s, struct err *err)
 {
     struct parameters *p = g->p;
-    const float *mine = p->own + p->place[s->unit];
-    float *x = p->gathered + s->at;
+    const size_t *share = p->share_bytes + (size_t)s->unit * (size_t)p->owner.size;
+    const void *mine = p->own + p->place[s->unit];
+    char *x = (char *)(p->gathered + s->at);
 
+    if (p->owner.gathers != FORMAT_F32) { /* in its place, where it is narrow */
+        size_t before = 0;
+
+        for (int r = 0; r < p->owner.rank; r++)
+            before += share[r];
+        if (put_own(g, s->unit, x, err) < 0)
+            return -1;
+        mine = x + before;
+    }
     if (!goes_beside(g))
-        return gather(g, s->unit, mine, x, err);
+        return gather(g, share, 1, mine, x, err);
     return p->ops->wait(p->device, err) < 0
                ? -1
                : comm_start(g->replicas.sharing,
-                            comm_all_gather_parts(mine, x, shares_of(g, s->unit),
-                                                  sizeof(float)),
-                            err);
+                            comm_all_gather_parts(mine, x, share, 1), err);
 }
 
 int gradients_gathered(struct gradients *g, struct err *err)

@@ -19,6 +19,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/restore.c %D%/restore.h \
     %D%/rounded.c %D%/rounded.h \
     %D%/save.c %D%/save.h \
+    %D%/scaler.c %D%/scaler.h \
     %D%/schedule.c %D%/schedule.h \
     %D%/shards.c %D%/shards.h \
     %D%/sharing.c %D%/sharing.h \

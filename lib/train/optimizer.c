@@ -48,6 +48,8 @@ static int update(const struct optimizer *o, struct parameters *p,
         c.slot[k] = row->slot[k];
     how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
     c.by.factor = factor < 1 ? (float)factor : 1;
+    if (o->scale > 0)
+        c.by.factor /= (float)o->scale;
     return parameters_update(p, how->update, &c, err);
 }
 

@@ -13,6 +13,8 @@ struct optimizer {
     double bias_speed; /* of the biases of routers: see struct parameter's load */
     double average;    /* decay of the moving average of weights, if P keeps it */
     uint64_t t;        /* number of updates so far */
+    double scale;      /* the gradients that P has are those times it, a power of 2; 0:
+                        * they are those */
 };
 
 /* Makes one update of P's weights with learning rate RATE; NORM is the norm of the

@@ -202,6 +202,44 @@ static bool is_held(const struct parameters *p, int i)
            p->program->weight[i].rows > 1;
 }
 
+/* Bytes of unit U, as it is gathered, before its element AT. */
+static uint64_t bytes_before(const struct parameters *p, int u, uint64_t at)
+{
+    const struct weight_unit *unit = &p->units.v[u];
+    uint64_t first = 0;
+
+    for (int i = unit->first; i < unit->end; i++) {
+        const uint64_t n = p->program->weight[i].rows * p->program->weight[i].cols;
+
+        if (p->units.of[i] != u)
+            continue;
+        if (at < first + n)
+            return p->image.at[i] +
+                   (at - first) *
+                       (p->image.narrow[i] ? sizeof(uint16_t) : sizeof(float));
+        first += n;
+    }
+    return p->image.bytes[u];
+}
+
+static void plan_gathering(struct parameters *p)
+{
+    const size_t size = (size_t)p->owner.size;
+
+    unit_images_find(&p->image, &p->units, p->program, p->owner.gathers != FORMAT_F32);
+    units_reads(&p->reads, &p->units, p->program, &p->image);
+    p->share_bytes = xcalloc((size_t)p->units.n * size + 1, sizeof(*p->share_bytes));
+    for (int u = 0; u < p->units.n; u++) {
+        uint64_t at = 0;
+
+        for (size_t k = (size_t)u * size; k < ((size_t)u + 1) * size; k++) {
+            p->share_bytes[k] =
+                (size_t)(bytes_before(p, u, at + p->share[k]) - bytes_before(p, u, at));
+            at += p->share[k];
+        }
+    }
+}
+
 /* Deals each unit to the ranks that share it. */
 static void deal(struct parameters *p)
 {
@@ -226,7 +264,7 @@ static void deal(struct parameters *p)
     }
     p->owned = p->place[p->units.n];
     if (parameters_gathers(p))
-        units_reads(&p->reads, &p->units, p->program);
+        plan_gathering(p);
 }
 
 static void find_sizes(struct parameters *p)
@@ -308,9 +346,12 @@ static int make_arrays(struct parameters *p, struct err *err)
 
         if (is_held(p, i))
             continue;
-        p->matrix[i] = (struct matrix){ .format = FORMAT_F32,
-                                        .rows = p->program->weight[i].rows,
-                                        .cols = p->program->weight[i].cols };
+        p->matrix[i] =
+            (struct matrix){ .format = row->trained && gathers && p->image.narrow[i]
+                                           ? p->owner.gathers
+                                           : FORMAT_F32,
+                             .rows = p->program->weight[i].rows,
+                             .cols = p->program->weight[i].cols };
         if (row->trained) {
             aim(p, row);
         } else {
@@ -526,6 +567,8 @@ void parameters_close(struct parameters *p)
     }
     units_clear(&p->units);
     unit_stays_clear(&p->reads);
+    unit_images_clear(&p->image);
+    free(p->share_bytes);
     free(p->share);
     free(p->place);
     free(p->matrix);

@@ -45,10 +45,12 @@ struct parameter {
 /* Ranks that have the same weights, and share them: one of SIZE, by STAGE of ZeRO (0,
  * of ranks that share all the same: as 1).  TREE: stage 1 sums its ranges apart from
  * the gradients of a micro-batch, too.  OFFLOADS: the slots are in memory of the host
- * (offload.h). */
+ * (offload.h).  GATHERS is FORMAT_F32, but for */
 struct parameters_owner {
     int rank, size, stage;
     bool tree, offloads;
+    enum format gathers; /* FORMAT_BF16, FORMAT_F16: stage 3 gathers the matrices that
+                          * products read in it */
 };
 
 struct parameters {
@@ -69,7 +71,9 @@ struct parameters {
     float *gradient; /* [trained], of stages 0 and 1 */
     float *own;      /* [owned], of stage 3: weights */
     float *sum;      /* [owned], of stages 2 and 3, or .tree: gradients */
-    struct unit_stays reads;    /* of stage 3 */
+    struct unit_images image; /* of stage 3: how a unit is gathered, */
+    size_t *share_bytes;      /* [units.n][owner.size]: and who gives how much */
+    struct unit_stays reads;
     float *gathered;            /* [reads.room] */
     struct offloading *offload; /* of .offloads, else NULL */
     /* What is kept for each trained weight beside its gradient: the optimizer's slots,

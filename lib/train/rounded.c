@@ -1,4 +1,4 @@
-/* rounded - the weights in bf16 that products read in a training with --compute bf16 */
+/* rounded - the weights in bf16 or f16 that products read in mixed precision */
 #include "lib/train/rounded.h"
 
 #include <stdlib.h>
@@ -11,11 +11,12 @@ static bool is_rounded(const struct rounded *r, int i)
     return r->is[i] && r->p->row[i].weight;
 }
 
-int rounded_open(struct rounded *r, struct parameters *p, struct err *err)
+int rounded_open(struct rounded *r, struct parameters *p, enum format format,
+                 struct err *err)
 {
     uint64_t at = 0;
 
-    *r = (struct rounded){ .p = p, .is = roundable_new(p->program) };
+    *r = (struct rounded){ .p = p, .format = format, .is = roundable_new(p->program) };
     for (int i = 0; i < p->program->nweights; i++)
         r->n += is_rounded(r, i) ? p->row[i].n : 0;
     if (!r->n)
@@ -28,7 +29,7 @@ int rounded_open(struct rounded *r, struct parameters *p, struct err *err)
         if (!is_rounded(r, i))
             continue;
         p->matrix[i].data = r->copy + at;
-        p->matrix[i].format = FORMAT_BF16;
+        p->matrix[i].format = format;
         at += p->row[i].n;
     }
     return 0;
@@ -54,7 +55,7 @@ int rounded_make(struct rounded *r, struct err *err)
     for (int i = 0, next; i < n; i = next) {
         struct array_call c = { .y = r->copy + at,
                                 .x = p->row[i].weight,
-                                .y_format = FORMAT_BF16,
+                                .y_format = r->format,
                                 .x_format = FORMAT_F32 };
 
         for (next = i; next < n && is_rounded(r, next) &&

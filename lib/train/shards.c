@@ -12,7 +12,7 @@ void shards_open(struct shards *s, struct gradients *g, const struct program *pr
     *s = (struct shards){ .g = g };
     s->turns = xcalloc((size_t)program->ninsts + 2, sizeof(*s->turns));
     if (parameters_gathers(g->p))
-        units_reads(&s->reads, &g->p->units, program);
+        units_reads(&s->reads, &g->p->units, program, &g->p->image);
     if (reverse)
         s->makes = &g->makes;
     for (int i = 0; i < s->reads.n; i++) {
@@ -41,7 +41,7 @@ static void aim(struct shards *s, const struct unit_stay *stay, const float *x)
 
     for (int i = unit->first; i < unit->end; i++)
         if (p->units.of[i] == stay->unit)
-            p->matrix[i].data = x ? x + (p->row[i].at - unit->at) : NULL;
+            p->matrix[i].data = x ? (const char *)x + p->image.at[i] : NULL;
 }
 
 /* What is over before instruction INST leaves its memory first. */

@@ -84,7 +84,9 @@ static int make_scored(struct trainer *t, const struct model *m,
 {
     const struct program_options options = { .tail = TAIL_NLL,
                                              .deterministic = t->options.deterministic,
-                                             .rounded = t->options.rounded };
+                                             .rounded =
+                                                 t->options.compute == FORMAT_BF16,
+                                             .half = t->options.compute == FORMAT_F16 };
     bool drops = false;
 
     for (int i = 0; i < t->program->nforward; i++) {
@@ -161,9 +163,9 @@ static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *
 {
     const struct parameters_owner one = { .size = 1, .offloads = t->options.offload };
     const struct comm *sharing = t->replicas.sharing;
-    const struct parameters_owner own = { sharing->rank, sharing->size, t->options.zero,
-                                          t->options.deterministic,
-                                          t->options.offload };
+    const struct parameters_owner own = { sharing->rank,      sharing->size,
+                                          t->options.zero,    t->options.deterministic,
+                                          t->options.offload, t->options.compute };
     struct parameters *p = &t->parameters;
     int levels;
 
@@ -291,7 +293,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     struct program_options program = { .tail = TAIL_NLL,
                                        .reverse = true,
                                        .deterministic = options->deterministic,
-                                       .rounded = options->rounded,
+                                       .rounded = options->compute == FORMAT_BF16,
+                                       .half = options->compute == FORMAT_F16,
                                        .recompute = options->recompute,
                                        .balance = trainer_balances(&options->terms),
                                        .loads = options->terms.bias_speed > 0,
@@ -309,6 +312,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                           .ops = machine->ops ? machine->ops : backend_find("cpu", err),
                           .groups.across = 1,
                           .threads = machine->threads,
+                          .scaler.scale =
+                              options->compute == FORMAT_F16 ? SCALER_FIRST : 1,
                           .optimizer = { .options = options->optimizer,
                                          .bias_speed = options->terms.bias_speed,
                                          .average = options->terms.average } };
@@ -328,7 +333,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     if (choice_supports(t->ops, &need, NULL, err) < 0 ||
         runner_device(&t->device, t->ops, machine, world, err) < 0 ||
         open_parameters(t, c, err) < 0 ||
-        (options->rounded && rounded_open(&t->rounded, &t->parameters, err) < 0) ||
+        (options->compute != FORMAT_F32 &&
+         rounded_open(&t->rounded, &t->parameters, options->compute, err) < 0) ||
         make_engines(t, err) < 0 || make_scored(t, c->model, mesh, coord, err) < 0)
         goto fail;
     return 0;
@@ -528,7 +534,8 @@ static void set_factors(const struct trainer *t, bool real, uint64_t counted,
 {
     double by = t->options.terms.balance_sum ? 1 : 1 / (double)real_micro_batches(t);
 
-    factor[FACTOR_NLL] = (float)(1 / (double)counted);
+    by *= t->scaler.scale;
+    factor[FACTOR_NLL] = (float)(t->scaler.scale / (double)counted);
     factor[FACTOR_BALANCE] = real ? (float)(t->options.terms.balance * by) : 0;
     factor[FACTOR_ROUTER_Z] = real ? (float)(t->options.terms.router_z * by) : 0;
     factor[FACTOR_LOAD] = real;
@@ -652,15 +659,22 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
         return -1;
     for (size_t i = 0; i < micro_batches; i++)
         sum += t->loss[i * TRAINER_TERMS];
-    *result = (struct trainer_result){ .loss = sum / (double)counted,
-                                       .norm = sqrt(squares_sum(squares)),
-                                       .counted = counted };
+    *result =
+        (struct trainer_result){ .loss = sum / (double)counted,
+                                 .norm = sqrt(squares_sum(squares)) / t->scaler.scale,
+                                 .scale = t->scaler.scale,
+                                 .counted = counted };
     set_terms(t, result);
     result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
                       (t->most_norm > 0 && result->norm > t->most_norm);
+    if (t->options.compute == FORMAT_F16 && isfinite(result->loss)) {
+        result->overflows = !isfinite(result->norm);
+        scaler_see(&t->scaler, result->overflows);
+    }
     if (result->skipped)
         return 0;
     t->rounded.current = false;
+    t->optimizer.scale = result->scale;
     if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm,
                        count_tokens(t, sample), err) < 0)
         return -1;

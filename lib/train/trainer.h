@@ -19,6 +19,7 @@
 #include "lib/train/gradients.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/rounded.h"
+#include "lib/train/scaler.h"
 #include "lib/train/shards.h"
 
 enum { TRAINER_TERMS = 3 }; /* likelihood, balance, router's z-loss */
@@ -54,8 +55,8 @@ struct trainer_options {
                * the same bits always */
     int hsdp; /* replicas that share; 0: all.  It divides dp */
     bool offload; /* the optimizer's state is in memory of the host (offload.h) */
-    bool rounded; /* products in bf16, of weights that are rounded (rounded.h); not with
-                   * stage 3 */
+    enum format compute; /* FORMAT_BF16, FORMAT_F16: products of weights that are
+                          * rounded so (rounded.h), by what is rounded; FORMAT_F32 */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
     enum loss_kind loss;
@@ -67,7 +68,9 @@ struct trainer_result {
                         * before clipping */
     double balance, router_z; /* means over the micro-batches; NaN: not computed */
     uint64_t counted;         /* number of targets */
-    bool skipped;             /* the update was skipped */
+    bool skipped;             /* the update was skipped, */
+    bool overflows; /* because gradients times the scale are no numbers of f16 */
+    double scale;   /* that the loss had */
 };
 
 struct trainer {
@@ -79,6 +82,7 @@ struct trainer {
     struct rounded rounded;
     struct gradients gradients;
     struct optimizer optimizer;
+    struct scaler scaler;
     struct engine_groups groups;
     int threads;
     struct comm *data;                  /* the data-parallel group of this rank */
@@ -120,7 +124,7 @@ MUST_CHECK int trainer_make_room(struct trainer *t, const struct sample *sample,
 /* Makes one update with learning rate RATE from the global batch at SAMPLE.  SAMPLE is
  * the same on all ranks, and so is *result.  Skips the update when loss or norm is not
  * finite, or the norm exceeds .most_norm, or no token has a target: then loss and norm
- * are NaN. */
+ * are NaN.  In f16 the scale of the loss follows. */
 MUST_CHECK int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                             struct trainer_result *result, struct err *err);
 /* Adds the losses of all targets of the N samples at SAMPLE to *SUM, and their number

@@ -7,7 +7,7 @@ Each model is stored in f32, then trained for 12 steps by tp-run train, on the l
 a loop over the same documents with the definitions of Hugging Face's trainer: the mean over all
 tokens of the global batch, clip_grad_norm_, AdamW without decay of biases and norms, a cosine with
 warm-up.  Each loss must agree to 1e-5, and the weights of each tensor within ten times the distance
-between the loop in float32 and in float64.  With --compute bf16 losses and weights may be at most
+between the loop in float32 and in float64.  With --compute bf16 and f16 losses and weights may be at most
 twice as far from those of float32 as the loop's under torch.autocast.  Needs torch, transformers,
 safetensors, and the programs in PATH.
 """
@@ -25,6 +25,7 @@ from transformers import AutoModelForCausalLM
 
 MODELS = ["llama-groups", "gpt2-untied", "neox", "bloom", "gemma2", "qwen3", "opt", "starcoder2"]
 LAYOUTS = [[], ["--tp", "2", "--pp", "2", "--dp", "2"]]
+TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 STEPS, GLOBAL, WARMUP, RATE, DECAY, CLIP = 12, 4, 2, 3e-3, 0.1, 1.0
 
 
@@ -39,7 +40,7 @@ def is_spared(name):
             any(part == "norm" or part.endswith("_norm") for part in low.split(".")))
 
 
-def loop(path, docs, dtype, cast=False):
+def loop(path, docs, dtype, cast=None):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="eager")
     model.eval()  # as --dropout 0
@@ -63,7 +64,7 @@ def loop(path, docs, dtype, cast=False):
         total = 0.0
         for d in batch:
             ids = torch.tensor([d])
-            with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+            with torch.autocast("cpu", cast or torch.bfloat16, enabled=cast is not None):
                 logits = model(ids).logits[0, :-1].to(dtype)
             nll = torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
             (nll / counted).backward()
@@ -97,12 +98,12 @@ def far(a, b):
     return losses, total / sum(b[1][k].numel() for k in b[1])
 
 
-def check_rounded(name, path, docs, exact, scratch):
-    """Whether --compute bf16 is as near to EXACT as torch.autocast."""
-    ours = far(run(path, docs, ["--compute", "bf16"], os.path.join(scratch, "rounded")), exact)
-    torchs = far(loop(path, docs, torch.float32, cast=True), exact)
+def check_rounded(name, path, docs, exact, scratch, kind):
+    """Whether --compute TYPE is as near to EXACT as torch.autocast."""
+    ours = far(run(path, docs, ["--compute", kind], os.path.join(scratch, kind)), exact)
+    torchs = far(loop(path, docs, torch.float32, cast=TYPES[kind]), exact)
     good = ours[0] <= 2 * torchs[0] and ours[1] <= 2 * torchs[1]
-    print(f"{name} --compute bf16: losses {ours[0]:.1e} from those of f32, weights {ours[1]:.1e}; under autocast "
+    print(f"{name} --compute {kind}: losses {ours[0]:.1e} from those of f32, weights {ours[1]:.1e}; under autocast "
           f"{torchs[0]:.1e} and {torchs[1]:.1e}: {'ok' if good else 'NOT OK'}", flush=True)
     return good
 
@@ -118,7 +119,8 @@ def main():
             docs = documents(model.config.vocab_size)
             l32, w32 = loop(path, docs, torch.float32)
             _, w64 = loop(path, docs, torch.float64)
-            bad += not check_rounded(name, path, docs, (l32, w32), scratch)
+            for kind in TYPES:
+                bad += not check_rounded(name, path, docs, (l32, w32), scratch, kind)
             for layout in LAYOUTS:
                 try:
                     losses, weights = run(path, docs, layout, os.path.join(scratch, "run" + "".join(layout)))

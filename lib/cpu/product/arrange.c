@@ -1,4 +1,5 @@
 /* arrange - rows of x, and panels of weights, in the order that the loops read */
+#include <math.h>
 #include <string.h>
 
 #include "lib/cpu/product/linear.h"
@@ -94,6 +95,26 @@ CPU_CLONES void linear_round(float *x, size_t n)
         vec_load_f32(&v, x + k);
         vec_round_bf16(&v);
         memcpy(x + k, &v, sizeof(v));
+    }
+}
+
+/* To the nearest multiple of the spacing of f16's numbers, the even one of two: adding
+ * 1/2 leaves multiples of 2^-24, the spacing of the subnormal ones. */
+CPU_CLONES void linear_round_half(float *to, const float *x, size_t n)
+{
+    const float least = 0x1p-14f, limit = 65520;
+
+    for (size_t k = 0; k < n; k++) {
+        const float size = fabsf(x[k]);
+        uint32_t bits;
+        float near, y;
+
+        memcpy(&bits, &size, sizeof(bits));
+        bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffU;
+        memcpy(&near, &bits, sizeof(near));
+        y = size < least ? (size + 0.5f) - 0.5f : near;
+        y = size < limit ? y : size * INFINITY;
+        to[k] = copysignf(y, x[k]);
     }
 }
 

@@ -196,7 +196,9 @@ static void set_apart(void *arg, size_t task, int thread)
             cpu_arrange_bf16(to, bf16, cols);
         } else {
             cpu_arrange(to, x, p->w->format, cols);
-            if (p->rounded)
+            if (p->rounded && p->w->format == FORMAT_F16)
+                linear_round_half(to, to, floats);
+            else if (p->rounded)
                 linear_round(to, floats);
         }
         to += floats;
@@ -207,7 +209,8 @@ static void set_apart(void *arg, size_t task, int thread)
     }
 }
 
-/* y = x W^T; ROUNDED: x is rounded to bf16, or it is of TYPE bf16. */
+/* y = x W^T; ROUNDED: x is rounded to bf16, or it is of TYPE bf16; to f16 for W in f16.
+ */
 static int linear(struct device *d, float *y, const void *x, enum format type,
                   size_t rows, const struct matrix *w, const struct sum_tree *tree,
                   bool rounded, struct err *err)
@@ -219,7 +222,8 @@ static int linear(struct device *d, float *y, const void *x, enum format type,
                         .rows = rows,
                         .w = w,
                         .rounded = rounded,
-                        .tiles = rounded ? tile_bf16dot() : NULL,
+                        .tiles =
+                            rounded && w->format != FORMAT_F16 ? tile_bf16dot() : NULL,
                         .tree = tree ? tree : &whole,
                         .in = w->cols,
                         .out = w->rows,
@@ -271,6 +275,13 @@ int cpu_linear_rounded(struct device *d, float *y, const void *x, enum format ty
                        struct err *err)
 {
     return linear(d, y, x, type, rows, w, tree, w->format == FORMAT_BF16, err);
+}
+
+int cpu_linear_half(struct device *d, float *y, const float *x, size_t rows,
+                    const struct matrix *w, const struct sum_tree *tree,
+                    struct err *err)
+{
+    return linear(d, y, x, FORMAT_F32, rows, w, tree, true, err);
 }
 
 bool cpu_has_codes_bf16dot(size_t rows, const struct matrix *w)

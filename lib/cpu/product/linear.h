@@ -137,7 +137,7 @@ struct linear {
     float *apart;         /* for y = x W^T: x arranged, with padding between rows */
     size_t rows, x_stride;
     const struct matrix *w;
-    bool rounded;                      /* terms of x are rounded to bf16 */
+    bool rounded;                      /* terms of x are rounded to bf16, or f16 */
     const struct tiles *tiles, *panel; /* loops; those for panels in f32 */
     uint64_t in, out;                  /* columns of x and y */
     uint64_t share;                    /* outputs per task */
@@ -157,6 +157,8 @@ struct weight_rows linear_widen_panel(const struct matrix *w, uint64_t first, si
                                       uint64_t col, size_t terms, float *to);
 /* Rounds the N floats at X to bf16 in place; N is a multiple of VEC. */
 void linear_round(float *x, size_t n);
+/* TO[N] = the numbers at X, which may be TO, rounded to f16. */
+void linear_round_half(float *to, const float *x, size_t n);
 
 /* Runs RUN in tasks of SHARE outputs each. */
 void linear_share_out(struct device *d, struct linear *p, uint64_t share,

@@ -126,3 +126,33 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
     cpu_give(d, p.rooms);
     return 0;
 }
+
+struct rounding {
+    float *to;
+    const float *x;
+    size_t cols;
+};
+
+static void round_row(void *arg, size_t row, int thread)
+{
+    const struct rounding *r = arg;
+
+    (void)thread;
+    linear_round_half(r->to + row * r->cols, r->x + row * r->cols, r->cols);
+}
+
+int cpu_matmul_half(struct device *d, float *y, const float *x, size_t rows,
+                    const struct matrix *w, const struct sum_tree *tree,
+                    struct err *err)
+{
+    struct rounding r = { .x = x, .cols = (size_t)w->rows };
+    int ret;
+
+    r.to = cpu_take(d, (rows * r.cols + 1) * sizeof(*r.to), "rows of a product", err);
+    if (!r.to)
+        return -1;
+    cpu_parallel(d, rows, round_row, &r);
+    ret = cpu_matmul(d, y, r.to, rows, w, tree, err);
+    cpu_give(d, r.to);
+    return ret;
+}

@@ -71,6 +71,11 @@ uint64_t product_room_matmul(const struct cpu_most *m, uint64_t in,
                   sizeof(float)));
 }
 
+uint64_t product_room_half(const struct cpu_most *m, uint64_t in)
+{
+    return cpu_whole((m->rows * in + 1) * sizeof(float));
+}
+
 uint64_t product_room_heads(const struct cpu_most *m, uint64_t in)
 {
     uint64_t arranged = (in + 2 * VEC - 1) / (2 * VEC) * (2 * VEC);
