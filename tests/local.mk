@@ -622,7 +622,7 @@ check-quick: all
 bench_programs = %D%/bench/bench-sampler %D%/bench/fusing %D%/bench/long-cache %D%/bench/make-model %D%/bench/probe
 EXTRA_PROGRAMS = $(bench_programs) $(gpu_real)
 CLEANFILES += $(bench_programs)
-EXTRA_DIST += %D%/bench/accuracy.txt %D%/bench/figures.py %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/peers.py %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/tp-run.sh \
+EXTRA_DIST += %D%/bench/accuracy.txt %D%/bench/figures.py %D%/bench/hardening.sh %D%/bench/hpo-sweep.sh %D%/bench/peers.py %D%/bench/planner.sh %D%/bench/samplers.py %D%/bench/samplers.sh %D%/bench/serving.sh %D%/bench/tp-run.sh \
     %D%/bench/tp-shard.sh
 tests_bench_bench_sampler_SOURCES = %D%/bench/bench-sampler.c \
     %D%/bench/objectives.c %D%/bench/objectives.h

@@ -618,4 +618,71 @@ done
 # a batch is dealt evenly
 search --mode train --gpu h100-80g --gpus 4 --global-batch 6 --seq 1024 smollm2-135m.json
 ok "no layout has a number of replicas that does not divide the batch" every '6 % dp == 0'
+
+# requests: until their first token, between tokens, how many fit; nothing is fitted, every rate is the data sheet's
+served() {
+    mem-estimate plan --gpu h100-80g --weights fp8 --compute fp8 --kv-dtype fp8 --json --top 50 "$@" llama-3-70b.json > served.json
+}
+# field NAME - of the first layout
+field() { sed -n '1s/.*"'"$1"'":\([^,}]*\).*/\1/p' served.json; }
+less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a + 0 < b + 0) }'; }
+served --gpus 8 --mesh tp=4,dp=2 --prompt-tokens 1000 --output-tokens 500 --requests 64
+first=$(field ttft) next=$(field itl) fit=$(field requests_fit)
+# a step reads 17 GB of weights and 32 x 1,250 tokens of 40 KB, 19.2 GB at 3.015 TB/s: 6.4 ms; a prompt of 1,000 has 35 TFLOP at 1,306: 27 ms
+ok "a token takes the time of its reads and more" less 0.0064 "$next"
+ok "but not twice as long" less "$next" 0.0128
+ok "a prompt that of its products and more" less 0.027 "$first"
+ok "but not twice as long" less "$first" 0.054
+# room REQUESTS - they fit
+room() {
+    mem-estimate infer --tp 4 --dp 2 --micro-batch $(($1 / 2)) --micro-batches 1 --seq 1500 --weights fp8 --compute fp8 --kv-dtype fp8 \
+        --gpu-mem 76GiB --runtime 1GiB llama-3-70b.json
+}
+served --gpus 8 --mesh tp=4,dp=2 --prompt-tokens 1000 --output-tokens 500 --requests 64 --gpu-mem 76GiB --margin 0 --runtime 1GiB
+ok "what fits, fits" room "$(field requests_fit)"
+run room $(($(field requests_fit) + 2))
+status_is 1 "and no more"
+ok "tokens a second are those of all requests" awk -v t="$(field tokens_per_second)" -v d="$(field tokens_per_second_device)" 'BEGIN { exit !(t / d > 7.99 && t / d < 8.01) }'
+served --gpus 8 --mesh tp=4,dp=2 --prompt-tokens 4000 --output-tokens 500 --requests 64
+ok "a longer prompt takes longer" less "$first" "$(field ttft)"
+ok "and others wait for it" less "$next" "$(field itl)"
+ok "fewer of them fit" less "$(field requests_fit)" "$fit"
+served --gpus 8 --mesh tp=4,dp=2 --prompt-tokens 4000 --output-tokens 500 --requests 64 --prefill-tokens 500
+ok "in parts, more so" less "$first" "$(field ttft)"
+served --gpus 8 --mesh tp=4,dp=2 --prompt-tokens 1000 --output-tokens 500 --requests 512
+ok "more requests are slower each" less "$next" "$(field itl)"
+ok "and faster together" less 5000 "$(field tokens_per_second)"
+served --gpus 8 --mesh tp=4,dp=2 --prompt-tokens 128 --output-tokens 8 --requests 1024
+ok "prompts that are most of the work are packed into steps" less "$(field ttft)" 2
+# 30 requests of 4 replicas: 8 each at most
+served --gpus 8 --mesh tp=2,dp=4 --prompt-tokens 1000 --output-tokens 500 --requests 30
+ok "requests need not divide" test "$(field micro_batch)" = 8
+served --gpus 8 --mesh tp=4,pp=2,dp=1 --prompt-tokens 1000 --output-tokens 500 --requests 30
+ok "stages have as many micro-batches" test "$(field micro_batch) $(field micro_batches)" = "15 2"
+served --gpus 8 --prompt-tokens 1000 --output-tokens 500 --requests 64
+best=$(field tp) fastest=$(field ttft)
+ok "the layout with the most tokens a second is the first" sh -c 'sed -n "s/.*\"tokens_per_second\":\([^,]*\).*/\1/p" served.json | sort -c -rg'
+served --gpus 8 --prompt-tokens 1000 --output-tokens 500 --requests 64 --ttft 35ms
+ok "but for one whose first token comes in time" less "$(field ttft)" 0.035
+ok "which the other does not" less 0.035 "$fastest"
+ok "and is another" test "$(field tp)" -gt "$best"
+ok "it is said" test "$(field meets)" = true
+served --gpus 8 --prompt-tokens 1000 --output-tokens 500 --requests 64 --itl 0.001
+ok "of none in time it is said, too" test "$(field meets)" = false
+run mem-estimate plan --gpu h100-80g --gpus 8 --weights fp8 --prompt-tokens 1000 --itl 30ms --ttft 0.5 llama-3-70b.json
+out_has "30 wanted" "the table tells what is wanted"
+out_has "requests of 1256 tokens fit" "and how many fit"
+while IFS=';' read -r said options; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate plan --gpu h100-80g --gpus 8 $options llama-3-70b.json
+    status_is 2 "$options: usage"
+    err_has "$said" "which says why"
+done << 'END'
+are of inference;--mode train --prompt-tokens 5
+are of requests;--ttft 5ms
+no time such as;--prompt-tokens 5 --itl 5m
+no time such as;--prompt-tokens 5 --ttft 0
+one of them;--requests 5 --global-batch 4
+a request has 9 tokens;--seq 12 --prompt-tokens 9 --output-tokens 4
+END
 done_testing

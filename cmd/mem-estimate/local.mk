@@ -13,5 +13,6 @@ bin_mem_estimate_SOURCES = \
     %D%/plan.c \
     %D%/request.c %D%/request.h \
     %D%/report.c \
+    %D%/serving.c %D%/serving.h \
     %D%/solve.c
 bin_mem_estimate_LDADD = $(program_libs) -lpthread

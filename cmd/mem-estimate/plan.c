@@ -9,6 +9,7 @@
 #include "cmd/mem-estimate/cluster.h"
 #include "cmd/mem-estimate/emit.h"
 #include "cmd/mem-estimate/mem-estimate.h"
+#include "cmd/mem-estimate/serving.h"
 #include "cmd/picture.h"
 #include "cmd/table.h"
 #include "lib/base/mem.h"
@@ -19,7 +20,8 @@
  * (tests/bench/accuracy.txt). */
 static const double SLOWEST = 0.8, FASTEST = 1.0;
 
-static void print_json(const struct planned *p, size_t rank, enum offload offload)
+static void print_json(const struct planned *p, size_t rank, enum offload offload,
+                       const struct planner_options *o)
 {
     struct str s = { 0 };
     const struct {
@@ -47,7 +49,10 @@ static void print_json(const struct planned *p, size_t rank, enum offload offloa
         str_addf(&s, ",\"%s\":", numbers[i].key);
         str_add_double(&s, numbers[i].value);
     }
-    str_addf(&s, ",\"hsdp\":%d,\"offload\":\"%s\"}", p->hsdp, offload_names[offload]);
+    str_addf(&s, ",\"hsdp\":%d,\"offload\":\"%s\"", p->hsdp, offload_names[offload]);
+    if (o->requests.tokens)
+        serving_add_json(&s, p, o);
+    str_addc(&s, '}');
     puts(s.s);
     str_clear(&s);
 }
@@ -63,8 +68,10 @@ static void find_axes(const struct planner_result *r, bool shown[MESH_NAXES])
 }
 
 static void add_row(struct table *t, const struct planned *p,
-                    const bool shown[MESH_NAXES], bool train)
+                    const bool shown[MESH_NAXES], const struct planner_options *o)
 {
+    bool train = o->start.train;
+
     for (int a = 0; a < MESH_NAXES; a++)
         if (shown[a])
             table_addf(t, "%d", p->mesh.size[a]);
@@ -77,6 +84,10 @@ static void add_row(struct table *t, const struct planned *p,
                        p->order.chunks > 1 ? p->order.chunks : 0);
         else
             table_add(t, "-");
+    }
+    if (o->requests.tokens) {
+        serving_add_row(t, p, o);
+        return;
     }
     table_addf(t, "%" PRIu64 " x %" PRIu64, p->micro_batch, p->micro_batches);
     table_addf(t, "%.2f", (double)p->memory / 1024 / 1024 / 1024);
@@ -101,8 +112,10 @@ static void print_shares(const struct planned *p)
     putchar('\n');
 }
 
-static void print_table(const struct planner_result *r, bool train)
+static void print_table(const struct planner_result *r, const struct planner_options *o)
 {
+    bool train = o->start.train;
+    const struct column *behind = o->requests.tokens ? serving_columns : NULL;
     static const struct column of_train[] = { { "zero", 1, 4, true, 0, false },
                                               { "recompute", 1, 9, true, 0, false },
                                               { "schedule", 1, 15, true, 0, false } },
@@ -111,7 +124,7 @@ static void print_table(const struct planner_result *r, bool train)
                                           { "step s", 1, 9, true, 0, false },
                                           { "tokens/s", 1, 9, true, 1, false },
                                           { "MFU %", 1, 5, true, 2, false } };
-    struct column column[MESH_NAXES + 8];
+    struct column column[MESH_NAXES + 10];
     bool shown[MESH_NAXES];
     struct table *t;
     int n = 0;
@@ -126,11 +139,11 @@ static void print_table(const struct planner_result *r, bool train)
         }
     for (int i = 0; i < 3 && train; i++)
         column[n++] = of_train[i];
-    for (int i = 0; i < 5; i++)
-        column[n++] = last[i];
+    for (int i = 0; i < (behind ? SERVING_COLUMNS : 5); i++)
+        column[n++] = behind ? behind[i] : last[i];
     t = table_new(column, n);
     for (size_t i = 0; i < r->n; i++)
-        add_row(t, &r->plan[i], shown, train);
+        add_row(t, &r->plan[i], shown, o);
     table_print(t);
     print_shares(&r->plan[0]);
 }
@@ -425,7 +438,9 @@ static void print(const struct plan_picture *pic, bool json)
         free(line);
         report_items("assumed:", str_text(&r->assumed));
         if (result->n)
-            print_table(result, p->start.train);
+            print_table(result, p);
+        if (result->n && p->requests.tokens)
+            serving_print(&result->plan[0], p);
         if (*pic->others)
             report_items("other choices take longer:", pic->others);
         if (result->n && pic->run->text)
@@ -436,7 +451,7 @@ static void print(const struct plan_picture *pic, bool json)
         return;
     }
     for (size_t i = 0; i < result->n; i++)
-        print_json(&result->plan[i], i, result->offload);
+        print_json(&result->plan[i], i, result->offload, p);
     print_others_json(result);
     if (result->n && pic->run->text)
         print_run_json(pic->run, &result->plan[0], p->gpus);
@@ -509,6 +524,7 @@ int plan_main(const char *program, int argc, char **argv)
     static const char *const modes[] = { "infer", "train", NULL };
     struct request_options o = REQUEST_DEFAULTS;
     struct cluster_options cluster = { 0 };
+    struct serving_options serving = { 0 };
     struct kept kept = { .margin = 5 };
     struct planner_options p;
     struct whole_run whole = { NULL, 0, 0, 0 };
@@ -558,6 +574,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "ep", &kept.axis[MESH_EP], "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "sp", &kept.axis[MESH_SP], "N", NULL, NULL, NULL },
         REQUEST_INFER_OPTIONS(o),
+        SERVING_OPTIONS(serving),
         { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
           NULL },
         { OPT_CHOICE, '\0', "master", &o.master, "f32|none", NULL, master_names, NULL },
@@ -621,6 +638,8 @@ int plan_main(const char *program, int argc, char **argv)
                              emit_names[format], framework_names[o.framework]);
         o.framework = emit_framework((enum emit_format)format);
     }
+    if (serving_set(&p, &o, &serving, mode == 1, &err) < 0)
+        return cmd_fail(&cmd, &err);
     batch = o.global_batch;
     o.global_batch = 0;
     o.micro_batch = o.micro_batches = 1; /* the search sets them */

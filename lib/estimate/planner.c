@@ -60,7 +60,7 @@ struct search {
     const struct profile *profile;     /* of rank 0 of these */
     const int *run;                    /* [nlayers]: see runs_new */
     struct costmodels *taken;          /* [nprofiles]: those of every tp and ep tried */
-    struct profile **profiles;
+    struct profile **profiles, **prompts;
     int **runs;
     size_t nprofiles;
     struct planned *found; /* all layouts that fit */
@@ -235,6 +235,31 @@ static const struct abilities *has(const struct search *s)
     return &abilities[s->o->start.framework];
 }
 
+/* Sets the keys that a token of requests sees in the mean. */
+static void set_keys(const struct search *s, struct memory_options *o)
+{
+    if (s->o->requests.tokens)
+        o->seq = s->o->requests.tokens + s->o->requests.output / 2;
+}
+
+/* Times P's requests, and by what factor they miss what is wanted. */
+static void time_requests(const struct search *s, struct planned *p,
+                          struct memory_options *o)
+{
+    double first = s->o->requests.first, next = s->o->requests.next;
+    uint64_t seq = o->seq;
+
+    set_keys(s, o);
+    step_requests(&p->step, &p->times, s->profile, s->prompts[p->apart], &s->o->machine,
+                  o, s->o->requests.tokens, s->o->requests.output);
+    o->seq = seq;
+    p->late = 1;
+    if (first > 0 && p->times.first / first > p->late)
+        p->late = p->times.first / first;
+    if (next > 0 && p->times.next / next > p->late)
+        p->late = p->times.next / next;
+}
+
 /* Adds the layout to s->found; false if it does not fit. */
 static bool try_one(struct search *s, const struct memory_options *layout,
                     const struct pipe_order *order)
@@ -248,13 +273,17 @@ static bool try_one(struct search *s, const struct memory_options *layout,
                          .order = *order,
                          .micro_batch = o.micro_batch,
                          .micro_batches = o.micro_batches,
-                         .profile = s->profile };
+                         .profile = s->profile,
+                         .apart = s->nprofiles - 1 };
 
     s->out->evaluated++;
     if (!memory_fits(s, &o, &p))
         return false;
     set_own(s, &o, s->profile);
-    step_time(&p.step, s->profile, &s->o->machine, &o, order, p.states, NULL);
+    if (s->o->requests.tokens)
+        time_requests(s, &p, &o);
+    else
+        step_time(&p.step, s->profile, &s->o->machine, &o, order, p.states, NULL);
     s->found = xgrow(s->found, &s->cap, s->n + 1, sizeof(p));
     s->found[s->n++] = p;
     return true;
@@ -428,6 +457,27 @@ static void try_orders(struct search *s, struct memory_options *o,
     }
 }
 
+/* The layout of EACH requests of a replica: as many micro-batches as stages. */
+static void spread_requests(struct memory_options *o, uint64_t each)
+{
+    uint64_t pp = (uint64_t)o->mesh.size[MESH_PP];
+
+    o->micro_batches = each < pp ? each : pp;
+    o->micro_batch = (each + o->micro_batches - 1) / o->micro_batches;
+}
+
+static void try_requests(struct search *s, const struct mesh *mesh,
+                         const struct orders *orders, uint64_t each)
+{
+    bool full[MAX_ORDERS][STAGES][WAYS] = { 0 };
+    struct memory_options o = s->o->start;
+
+    o.cache = &s->known;
+    o.mesh = *mesh;
+    spread_requests(&o, each);
+    try_orders(s, &o, orders, full);
+}
+
 static void try_mesh(struct search *s, const struct mesh *mesh)
 {
     uint64_t copies = (uint64_t)mesh->size[MESH_DP] * (uint64_t)mesh->size[MESH_EP];
@@ -435,6 +485,11 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
     bool full[MAX_ORDERS][STAGES][WAYS] = { 0 };
     struct orders orders;
 
+    if (s->o->requests.tokens) {
+        find_orders(s, mesh->size[MESH_PP], false, &orders);
+        try_requests(s, mesh, &orders, (s->o->global_batch + copies - 1) / copies);
+        return;
+    }
     if (s->o->global_batch % copies) {
         reject(s, RULE_BATCH);
         return;
@@ -495,6 +550,17 @@ static void try_rest(struct search *s, int size[MESH_NAXES], int rest)
     }
 }
 
+/* The mean row of a prompt. */
+static struct profile *prompt_profile(const struct search *s,
+                                      const struct costmodels *ranks)
+{
+    struct memory_options o = s->o->start;
+
+    o.train = o.flash = o.fused_loss = true;
+    o.seq = s->o->requests.tokens;
+    return profile_new(costmodels_get(ranks, 0), &o);
+}
+
 /* Makes the costmodels of MESH's tp and ep; they live until the end of the search. */
 static int take_apart(struct search *s, const struct mesh *mesh, struct err *err)
 {
@@ -509,10 +575,13 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     }
     s->taken = xrealloc(s->taken, (n + 1) * sizeof(*s->taken));
     s->profiles = xrealloc(s->profiles, (n + 1) * sizeof(*s->profiles));
+    s->prompts = xrealloc(s->prompts, (n + 1) * sizeof(*s->prompts));
     s->runs = xrealloc(s->runs, (n + 1) * sizeof(*s->runs));
     s->run = s->runs[n] = runs_new(&ranks, s->nlayers);
     s->ranks = s->taken[n] = ranks;
-    s->profile = s->profiles[n] = profile_new(costmodels_get(&ranks, 0), &s->o->start);
+    set_keys(s, &o);
+    s->profile = s->profiles[n] = profile_new(costmodels_get(&ranks, 0), &o);
+    s->prompts[n] = s->o->requests.tokens ? prompt_profile(s, &ranks) : NULL;
     if (s->o->start.train)
         costmodels_drop_programs(&s->taken[n]);
     s->nprofiles++;
@@ -631,6 +700,8 @@ static int compare_plans(const void *a, const void *b)
 {
     const struct planned *x = a, *y = b;
 
+    if (x->late != y->late)
+        return x->late < y->late ? -1 : 1;
     if (x->step.seconds != y->step.seconds)
         return x->step.seconds < y->step.seconds ? -1 : 1;
     if (x->zero != y->zero)
@@ -675,6 +746,29 @@ static bool simulate(struct search *s, struct planned *p)
     return true;
 }
 
+/* Sets how many requests P's layout has memory for. */
+static void find_most(struct search *s, struct planned *p)
+{
+    uint64_t copies = (uint64_t)p->mesh.size[MESH_DP] * (uint64_t)p->mesh.size[MESH_EP];
+    uint64_t least = 1, most = UINT32_MAX / 2;
+    struct memory_options o = s->o->start;
+
+    s->ranks = s->taken[p->apart];
+    s->run = s->runs[p->apart];
+    set_layout(&o, p);
+    while (least < most) { /* least fits: fewer than asked for do */
+        struct planned one = { .apart = p->apart };
+        uint64_t middle = least + (most - least + 1) / 2;
+
+        spread_requests(&o, middle);
+        if (memory_fits(s, &o, &one))
+            least = middle;
+        else
+            most = middle - 1;
+    }
+    p->most = least * copies;
+}
+
 /* Simulates the layouts by ascending bound, until no bound is below the time of the
  * last one wanted. */
 static void find_fastest(struct search *s)
@@ -688,11 +782,14 @@ static void find_fastest(struct search *s)
     for (size_t i = 0; i < s->n; i++) {
         struct planned *p = &s->found[i];
 
-        if (n == most && p->step.seconds > best[n - 1].step.seconds)
+        if (n == most && p->late >= best[n - 1].late &&
+            p->step.seconds > best[n - 1].step.seconds)
             break;
         if (simulate(s, p) && (n < most || compare_plans(p, &best[n - 1]) < 0))
             insert(best, &n, most, p);
     }
+    for (size_t i = 0; i < n && s->o->requests.tokens; i++)
+        find_most(s, &best[i]);
     s->out->plan = best;
     s->out->n = n;
     s->out->fit = s->n;
@@ -732,9 +829,8 @@ static void find_others(struct search *s)
         bool wanted = false;
 
         for (int c = 0; c < CHOICES; c++)
-            wanted |=
-                differs(p, best, (enum planner_choice)c) &&
-                (other[c].step.seconds <= 0 || p->step.seconds < other[c].step.seconds);
+            wanted |= differs(p, best, (enum planner_choice)c) &&
+                      (other[c].step.seconds <= 0 || compare_plans(p, &other[c]) < 0);
         if (!wanted || !simulate(s, p))
             continue;
         for (int c = 0; c < CHOICES; c++)
@@ -789,10 +885,12 @@ int planner_search(struct planner_result *out, const struct model *m,
     }
     for (size_t i = 0; i < s.nprofiles; i++) {
         profile_free(s.profiles[i]);
+        profile_free(s.prompts[i]);
         costmodels_clear(&s.taken[i]);
         free(s.runs[i]);
     }
     free(s.profiles);
+    free(s.prompts);
     free(s.taken);
     free(s.runs);
     free(s.found);

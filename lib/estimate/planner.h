@@ -18,6 +18,11 @@ struct planner_options {
     struct memory_options start; /* what is not searched: types, sequence, optimizer */
     const enum dtype *stored;    /* of the weights where START names no type, or NULL */
     int top;                     /* number of layouts to return */
+    struct {
+        uint64_t tokens, output; /* of a request: of its prompt, and after it; 0: an
+                                    inference is timed for one token of each text */
+        double first, next;      /* wanted times in seconds; 0: any */
+    } requests;
     /* Fixed choices; 0, or -1 for zero, recompute and order: search. */
     int size[MESH_NAXES];
     uint64_t micro_batch;
@@ -40,12 +45,17 @@ struct planned {
                              * tokens */
     struct pipe_order order;
     uint64_t micro_batch, micro_batches;
-    uint64_t memory;       /* bytes of the largest rank */
-    uint64_t states;       /* bytes of the largest rank's optimizer states */
-    struct step_time step; /* one training step; or one token for each sequence */
-    double tokens;         /* tokens/s of all devices */
-    double utilisation;    /* MFU: model FLOPs / peak of all devices; training */
+    uint64_t memory;            /* bytes of the largest rank */
+    uint64_t states;            /* bytes of the largest rank's optimizer states */
+    struct step_time step;      /* one training step; or one token for each sequence */
+    struct request_times times; /* of planner_options.requests */
+    double late;                /* by what factor these miss what is wanted; 1: they do
+                                   not; 0: it is not asked */
+    uint64_t most;              /* requests that fit */
+    double tokens;              /* tokens/s of all devices */
+    double utilisation;         /* MFU: model FLOPs / peak of all devices; training */
     const struct profile *profile; /* private */
+    size_t apart;                  /* private: index of the profile */
     bool simulated;                /* private: step is exact, not a bound */
 };
 

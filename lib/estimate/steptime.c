@@ -518,28 +518,42 @@ static double weight_element(const struct profile *p, const struct memory_option
     return bytes > 0 ? bytes / elements : (double)o->other->block_bytes;
 }
 
-/* One token of every sequence of a micro-batch, on stage R. */
+/* What a stage of inference works on in a step. */
+struct inputs {
+    double texts;                 /* sequences that get one token */
+    double tokens;                /* of prompts beside them, */
+    const struct profile *prompt; /* whose mean rows this is of; or NULL */
+};
+
+/* A step of inference on stage R. */
 static struct rank_times token_times(const struct profile *p, const struct machine *m,
-                                     const struct memory_options *o, int r,
-                                     double *flops)
+                                     const struct memory_options *o,
+                                     const struct inputs *in, int r, double *flops)
 {
     const struct pipe_order order = { ORDER_1F1B, 1 };
     int sp = o->mesh.size[MESH_SP];
-    double tokens = (double)o->micro_batch, read, touched, elements;
-    struct work w, again;
+    double texts = in->texts, tokens = texts + in->tokens, read, touched, elements;
+    struct work w, again, of_prompt = { 0 };
     struct rank_times t = { 0 };
 
     rank_work(p, &order, o->mesh.size[MESH_PP], r, &w, &again);
-    *flops += tokens * (w.products + w.attention -
-                        w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP]));
+    if (in->prompt)
+        rank_work(in->prompt, &order, o->mesh.size[MESH_PP], r, &of_prompt, &again);
+    *flops += tokens * (w.products - w.repeated * (1 - 1.0 / o->mesh.size[MESH_TP])) -
+              in->tokens * w.head + texts * w.attention +
+              in->tokens * of_prompt.attention;
     /* an expert's weights are read if any token of the ep ranks chooses it */
     touched = 1 - pow(1 - p->chosen, tokens * o->mesh.size[MESH_EP]);
     /* bytes that products read; an embedding table is read one row per token */
     elements = w.matrices / (double)o->compute_bytes - (1 - touched) * w.experts;
-    read = (elements * weight_element(p, o) + tokens * w.cached / sp) / m->memory;
-    t.forward = tokens * (product_seconds(m, &w) + w.attention / sp / m->attention);
-    t.forward = read > t.forward ? read : t.forward;
-    t.forward += w.instructions * m->instruction;
+    read = (elements * weight_element(p, o) + texts * w.cached / sp) / m->memory;
+    t.forward = tokens * product_seconds(m, &w) - in->tokens * w.head / m->head +
+                texts * w.attention / sp / m->attention;
+    if (in->prompt) /* of whose rows the head sees the last alone */
+        t.forward +=
+            in->tokens * (attention_seconds(m, &of_prompt) / sp +
+                          m->light * (of_prompt.cut + of_prompt.whole) / m->memory);
+    t.forward += read + w.instructions * m->instruction;
     t.sums = tensor_seconds(m, o, &w, tokens);
     if (sp > 1) { /* partial results of each head are reduced */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);
@@ -560,7 +574,8 @@ static struct rank_times token_times(const struct profile *p, const struct machi
 /* Micro-batches follow one another through the stages.  A round takes the time of one
  * micro-batch through all stages, or of all micro-batches on the slowest stage. */
 static void time_inference(struct step_time *out, const struct profile *p,
-                           const struct machine *m, const struct memory_options *o)
+                           const struct machine *m, const struct memory_options *o,
+                           const struct inputs *in)
 {
     int pp = o->mesh.size[MESH_PP];
     double steps = (double)o->micro_batches, round = 0, most = 0, flops = 0;
@@ -568,7 +583,7 @@ static void time_inference(struct step_time *out, const struct profile *p,
     struct rank_times busy = { 0 };
 
     for (int r = 0; r < pp; r++) {
-        struct rank_times t = token_times(p, m, o, r, &flops);
+        struct rank_times t = token_times(p, m, o, in, r, &flops);
 
         round += forward_of(&t);
         if (forward_of(&t) <= most)
@@ -577,14 +592,61 @@ static void time_inference(struct step_time *out, const struct profile *p,
         busy = t;
     }
     round +=
-        (pp - 1) * (next.latency + (double)o->micro_batch * p->boundary / next.rate);
+        (pp - 1) * (next.latency + (in->texts + in->tokens) * p->boundary / next.rate);
     out->compute = steps * busy.forward;
     out->tensor = steps * busy.sums;
     out->all_to_all = steps * busy.all_to_all;
     out->pipeline = pp > 1 && round > most * steps ? round - most * steps : 0;
+    out->seconds = out->compute + out->tensor + out->all_to_all + out->pipeline;
     /* all ranks of sp have the same tokens */
     out->flops = flops * steps * o->mesh.size[MESH_TP] * o->mesh.size[MESH_EP] *
                  o->mesh.size[MESH_DP];
+}
+
+/* TO = sum of WEIGHT[i] * FROM[i]. */
+static void mix_steps(struct step_time *to, const struct step_time from[2],
+                      const double weight[2])
+{
+    double *a = (double *)to;
+
+    for (size_t i = 0; i < sizeof(*to) / sizeof(double); i++)
+        a[i] = weight[0] * ((const double *)&from[0])[i] +
+               weight[1] * ((const double *)&from[1])[i];
+}
+
+void step_requests(struct step_time *out, struct request_times *times,
+                   const struct profile *p, const struct profile *prompt,
+                   const struct machine *m, const struct memory_options *o,
+                   uint64_t tokens, uint64_t output)
+{
+    double texts = (double)o->micro_batch, most = (double)o->prefill;
+    double part = most > 0 && most < (double)tokens ? most : (double)tokens;
+    double parts = ceil((double)tokens / part), all = texts * (double)tokens;
+    /* steps of a request; those that have a part of one prompt, or of several */
+    double steps = (double)output + parts, mixed = texts * parts, cycle;
+    struct step_time kind[2]; /* without prompts, and with */
+    double number[2];
+
+    part = (double)tokens / parts;
+    if (mixed > steps) { /* every step has some */
+        part = all / steps;
+        part = most > 0 && part > most ? most : part;
+        mixed = all / part;
+    }
+    number[0] = mixed < steps ? steps - mixed : 0;
+    number[1] = mixed;
+    time_inference(&kind[0], p, m, o, &(struct inputs){ texts, 0, NULL });
+    time_inference(&kind[1], p, m, o, &(struct inputs){ texts - 1, part, prompt });
+    cycle = number[0] * kind[0].seconds + number[1] * kind[1].seconds;
+    times->first = parts * kind[1].seconds;
+    times->next = output ? (cycle - times->first) / (double)output : 0;
+    if (mixed > steps) { /* prompts wait for their turn */
+        times->next = kind[1].seconds;
+        times->first = cycle - (double)output * times->next;
+    }
+    for (int i = 0; i < 2; i++)
+        number[i] /= (double)output;
+    mix_steps(out, kind, number);
 }
 
 bool step_time(struct step_time *out, const struct profile *p, const struct machine *m,
@@ -593,7 +655,8 @@ bool step_time(struct step_time *out, const struct profile *p, const struct mach
 {
     memset(out, 0, sizeof(*out));
     if (!o->train)
-        time_inference(out, p, m, o);
+        time_inference(out, p, m, o,
+                       &(struct inputs){ (double)o->micro_batch, 0, NULL });
     else if (!time_training(out, p, m, o, order, states, bubbles))
         return false;
     out->seconds = out->compute + out->tensor + out->all_to_all + out->pipeline +

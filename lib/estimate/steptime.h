@@ -68,4 +68,21 @@ bool step_time(struct step_time *out, const struct profile *p, const struct mach
                const struct memory_options *o, const struct pipe_order *order,
                uint64_t states, struct bubbles *bubbles);
 
+/* Of a request, in seconds: until its first token, and between tokens. */
+struct request_times {
+    double first, next;
+};
+
+/* Predicts how O serves requests of TOKENS of prompt and OUTPUT further tokens, as many
+ * at once as it has sequences: continuous batching (Yu et al. 2022), where an ended
+ * request is followed by another, and a step has up to O's prefill tokens of one prompt
+ * beside one token of every other sequence (chunked prefill, Agrawal et al. 2024).  P
+ * is of O's seq, the mean number of keys while tokens are generated; PROMPT, of a
+ * training step over TOKENS, has the mean row of a prompt.  *out is the time in which
+ * every request gets one token, the prompts' share included. */
+void step_requests(struct step_time *out, struct request_times *times,
+                   const struct profile *p, const struct profile *prompt,
+                   const struct machine *m, const struct memory_options *o,
+                   uint64_t tokens, uint64_t output);
+
 #endif
