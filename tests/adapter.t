@@ -105,10 +105,38 @@ for kind in dora:DoRA table:embedding; do
     run tp-shard merge -q -f --adapter "$dir/${kind%:*}" "$model" merged
     tp-run logits -q --ids $ids -o o.safetensors merged
     ok "${kind#*:}: merged, the logits are PEFT's" "$compare" "$dir/${kind%:*}/expected.safetensors" o.safetensors 1e-5 logits
-    run tp-run logits --adapter "$dir/${kind%:*}" --ids $ids -o o.safetensors "$model"
-    status_is 1 "but it is not applied beside the model"
-    err_has "${kind#*:}" "which is told"
-    err_has "not applied beside the model: tp-shard merge --adapter makes a model of both" "with the way out"
+done
+run tp-run logits --adapter "$dir/table" --ids $ids -o o.safetensors "$model"
+status_is 1 "an adapter of an embedding is not applied beside the model"
+err_has "an embedding is not applied beside the model: tp-shard merge --adapter makes a model of both" "with the way out"
+
+# magnitudes (DoRA), of all texts or of those that choose them
+for name in llama-gqa gpt2-hub neox; do
+    for layout in "--tp 1" "--tp 2" "--tp 3" "--pp 2"; do
+        # shellcheck disable=SC2086 # words
+        run tp-run logits $layout --adapter "$data/adapters/$name/dora" --ids $ids -o o.safetensors "$data/models/$name"
+        ok "$name, $layout: outputs are divided by the norms of their sums" "$compare" "$data/adapters/$name/dora/expected.safetensors" \
+            o.safetensors 1e-5 logits
+    done
+done
+printf '{"ids":[%s],"adapter":"%s"}\n' $ids d $ids one > dora.jsonl
+for name in d one; do
+    set -- --adapter "$dir"
+    [ $name = one ] || set -- --adapter "$dir/dora"
+    printf '%s\n' $ids | tp-run score -q --json "$@" --ids-file - "$model" | grep -o '"nll":[0-9.]*'
+done > want.nll
+tp-run score -q --json --tp 2 --adapter d="$dir/dora" --adapter one="$dir" --input dora.jsonl "$model" | grep -o '"nll":[0-9.]*' > got.nll
+ok "a text may choose them" sh -c 'paste want.nll got.nll | tr ":" " " | awk "{ d = \$2 - \$4; if (d * d > 1e-10) exit 1 } END { exit NR != 2 }"'
+run tp-run logits --adapter a="$dir/dora" --adapter a="$dir" --ids $ids -o o.safetensors "$model"
+status_is 1 "but no sum of them with another of the same name"
+err_has "shares its name with no other of the module" "which is told"
+tp-shard split -q -f --tp 1 --dtype int8 "$model" codes
+tp-shard merge -q -f --dtype f32 codes wide
+tp-run logits --adapter "$dir/dora" --ids $ids -o wide.safetensors wide
+for layout in "--tp 1" "--tp 2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run logits --weights int8 $layout --adapter "$dir/dora" --ids $ids -o o.safetensors "$model"
+    ok "$layout: the norms are those of the codes" "$compare" wide.safetensors o.safetensors 1e-4 logits
 done
 run tp-shard merge -q -f --adapter "$dir/dora" llama-gqa.2 merged
 status_is 1 "DoRA is not merged with shards"
@@ -119,10 +147,6 @@ err_has "layernorm.weight stands in place of the model's, which is sharded: tp-s
 run tp-run logits --adapter one="$saved" --ids $ids -o o.safetensors "$model"
 status_is 1 "nor for some texts"
 err_has "for all texts: give the adapter without a name and a weight" "which is told"
-run tp-run train --adapter "$saved" --data mixed.jsonl --seq 4 --steps 1 --global-batch 1 -o never "$model"
-status_is 1 "nor is it trained"
-err_has "such a tensor is not trained with an adapter" "which is told"
-
 # what is not read is refused by its name
 # changed SED - the adapter with another config
 changed() {

@@ -12,8 +12,9 @@ names() {
 }
 
 # a step of SGD with rate 1 leaves the matrices less their gradients, by PEFT in float64
-for name in llama-gqa gpt2-hub neox; do
+for name in llama-gqa gpt2-hub neox llama-gqa/dora gpt2-hub/dora neox/dora llama-gqa/saved; do
     dir=$data/adapters/$name
+    name=${name%/*}
     for layout in "--tp 1" "--tp 2" "--tp 3" "--pp 2" "--dp 2 --tp 2"; do
         # shellcheck disable=SC2086 # words
         run tp-run train -q -f $layout --adapter "$dir" --optimizer sgd --lr 1 --lr-schedule constant --clip 1e9 \
@@ -21,7 +22,7 @@ for name in llama-gqa gpt2-hub neox; do
         status_is 0 "$name, $layout: an adapter is trained"
         # shellcheck disable=SC2046 # words
         ok "$name, $layout: by PEFT's gradients" "$compare" "$dir/trained.safetensors" \
-            g/step-000001/adapter_model.safetensors 4e-6 $(names "$dir/trained.safetensors")
+            g/step-000001/adapter_model.safetensors 1e-5 $(names "$dir/trained.safetensors")
     done
 done
 
@@ -54,6 +55,73 @@ ok "with the same numbers, whatever dropout took" "$compare" $step/adapter_model
 run $train --steps 4 --dp 2 --global-batch 2 --zero 1 -o both "$model"
 run $train --steps 4 --global-batch 2 -o one "$model"
 ok "replicas that share updates change no bit" cmp one/step-000004/rank-tp0-pp0.safetensors both/step-000004/rank-tp0-pp0.safetensors
+
+
+# with magnitudes (DoRA), which begin as the norms
+dora="tp-run train -q --data two.jsonl --seq 8 --lora 4:all-linear --dora"
+run $dora --lr 1e-9 --global-batch 1 --steps 1 -o still "$model"
+tp-run logits -q --ids 1,2,3 -o o.safetensors still
+ok "new magnitudes change nothing" "$compare" model.safetensors o.safetensors 1e-5 logits
+run $dora --lr 1e-2 --lora-dropout 0.1 --global-batch 1 --steps 2 --save-every 1 -o dora "$model"
+tp-run logits -q --ids 1,2,3 -o o.safetensors dora
+tp-shard merge -q -f dora sum
+tp-run logits -q --ids 1,2,3 -o sum.safetensors sum
+ok "a run with magnitudes is what it is merged" "$compare" sum.safetensors o.safetensors 1e-5 logits
+cp -r dora again.dora
+rm -r again.dora/step-000002
+tp-run train -q --resume -o again.dora
+for file in adapter_model rank-tp0-pp0; do
+    ok "and is resumed with the same bits of $file" cmp dora/step-000002/$file.safetensors again.dora/step-000002/$file.safetensors
+done
+for layout in "--zero 1" "--zero 2" "--zero 3"; do
+    # shellcheck disable=SC2086 # words
+    run $dora -f --lr 1e-2 --dp 2 --global-batch 2 --steps 2 $layout -o shared "$model"
+    mv shared/step-000002/adapter_model.safetensors "shared${layout#* }"
+done
+ok "replicas share them" sh -c 'cmp shared1 shared2 && cmp shared2 shared3'
+# dropout takes another way, on which W reads what A reads: of a rate that drops nothing the same gradients
+cp -r "$data/adapters/llama-gqa/dora" nearly && chmod -R u+w nearly
+sed -i 's/"lora_dropout": 0.0/"lora_dropout": 1e-12/' nearly/adapter_config.json
+for layout in "--tp 1" "--tp 2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train -q -f $layout --adapter nearly --optimizer sgd --lr 1 --lr-schedule constant --clip 1e9 \
+        --dropout 0 --data two.jsonl --seq 8 --global-batch 2 --steps 1 -o g "$model"
+    # shellcheck disable=SC2046 # words
+    ok "$layout: also on the way that dropout takes" "$compare" nearly/trained.safetensors g/step-000001/adapter_model.safetensors 1e-5 \
+        $(names nearly/trained.safetensors)
+done
+
+# modules that are trained whole (modules_to_save)
+run tp-run train -q --data two.jsonl --seq 8 --lora 4 --modules-to-save lm_head,norm,embed_tokens --tp 2 --global-batch 2 --lr 1e-2 --steps 2 \
+    --save-every 1 -o saved "$model"
+status_is 0 "modules are trained with an adapter"
+ok "which names them as PEFT does" grep -q '"modules_to_save": \["lm_head", "norm", "embed_tokens"\]' saved/step-000002/adapter_config.json
+names saved/step-000002/adapter_model.safetensors | grep -v lora | sort > got
+cat > want << 'END'
+base_model.model.lm_head.weight
+base_model.model.model.embed_tokens.weight
+base_model.model.model.layers.0.input_layernorm.weight
+base_model.model.model.layers.0.post_attention_layernorm.weight
+base_model.model.model.layers.1.input_layernorm.weight
+base_model.model.model.layers.1.post_attention_layernorm.weight
+base_model.model.model.norm.weight
+END
+ok "and has their tensors" cmp want got
+tp-run logits -q --ids 1,2,3 -o o.safetensors saved
+tp-shard merge -q -f saved sum
+tp-run logits -q --ids 1,2,3 -o sum.safetensors sum
+ok "the run is what it is merged" "$compare" sum.safetensors o.safetensors 1e-5 logits
+cp -r saved again.saved
+rm -r again.saved/step-000002
+tp-run train -q --resume --tp 2 -o again.saved
+for file in adapter_model rank-tp0-pp0; do
+    ok "and is resumed with the same bits of $file" cmp saved/step-000002/$file.safetensors again.saved/step-000002/$file.safetensors
+done
+
+tp-shard split -q -f --tp 2 "$model" cut
+run tp-run train -q -f --data two.jsonl --seq 8 --steps 1 --global-batch 1 --lora 4 --modules-to-save norm -o never cut
+status_is 1 "not beside shards, which nothing would stand in place of again"
+err_has "stands in place of the model's, which is sharded" "which is told"
 
 # mem-estimate knows what a rank has
 for layout in "--tp 1" "--tp 3" "--pp 2"; do
@@ -166,5 +234,8 @@ an_adapter_alone_is_trained --lora 8 --freeze norm
 no_tensor_called_'nothing' --freeze nothing
 one_of_them --freeze norm --train-only norm
 needs_a_model_that_has_been_trained --lora 8 --init
+give_--lora_as_well --modules-to-save norm
+no_module_called_'nothing' --lora 8 --modules-to-save nothing
+has_an_adapter --lora 8 --modules-to-save q_proj
 END
 done_testing

@@ -103,6 +103,9 @@ static const char *const compute_names[] = {
     SETTING(LORA_DROPOUT, DOUBLE, SHARE, "lora-dropout", lora_dropout, "X", NULL,      \
             SETTING_ADDED)                                                             \
     SETTING(RSLORA, FLAG, FLAG, "rslora", rslora, NULL, NULL, SETTING_ADDED)           \
+    SETTING(DORA, FLAG, FLAG, "dora", dora, NULL, NULL, SETTING_ADDED)                 \
+    SETTING(SAVED, STRING, TEXT, "modules-to-save", saved, "NAMES", NULL,              \
+            SETTING_ADDED)                                                             \
     SETTING(FREEZE, STRING, TEXT, "freeze", freeze, "NAMES", NULL, SETTING_ADDED)      \
     SETTING(ONLY, STRING, TEXT, "train-only", only, "NAMES", NULL, SETTING_ADDED)      \
     SETTING(WEIGHTS, CHOICE, CHOICE, "weights", frozen, "TYPE", session_weights_names, \
@@ -699,6 +702,15 @@ static char *base_path_dup(const struct session *s)
     return full ? full : xstrdup(s->checkpoint->path);
 }
 
+/* What PEFT calls the task of a model with this head: it then looks for the head's own
+ * weights in the adapter. */
+static const char *peft_task(const struct train *t)
+{
+    return t->loss == LOSS_CLASS  ? "SEQ_CLS"
+           : t->loss == LOSS_TAGS ? "TOKEN_CLS"
+                                  : "CAUSAL_LM";
+}
+
 /* Makes the adapter of --lora, or trains the one that the run goes on with. */
 static int set_adapter(struct train *t, struct err *err)
 {
@@ -707,13 +719,16 @@ static int set_adapter(struct train *t, struct err *err)
     struct adapter_wish w = { .alpha = o->lora_alpha,
                               .dropout = o->lora_dropout,
                               .rslora = o->rslora,
+                              .dora = o->dora,
+                              .saved = o->saved,
+                              .task = peft_task(t),
                               .seed = o->seed };
     size_t n = o->lora ? strcspn(o->lora, ":") : 0;
     char *rank, *base;
     int ret = 0;
 
     if (!o->lora && !s->checkpoint->adapter) {
-        for (int i = S_ALPHA; i <= S_RSLORA; i++)
+        for (int i = S_ALPHA; i <= S_SAVED; i++)
             if (t->setting[i].given)
                 return err_set(err, ERR_USAGE, "--%s: give --lora as well",
                                t->setting[i].option);
@@ -725,11 +740,6 @@ static int set_adapter(struct train *t, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--resize-vocab: not with an adapter, whose checkpoints have no "
                        "rows of the model");
-    if (adapter_replaces(s->checkpoint->adapter))
-        return err_set(err, ERR_NO,
-                       "--adapter: %s stands in place of the model's: such a tensor is "
-                       "not trained with an adapter",
-                       adapter_replaces(s->checkpoint->adapter));
     if (s->checkpoint->adapter) {
         adapter_train(s->checkpoint->adapter, s->checkpoint->model);
         return 0;
@@ -744,6 +754,11 @@ static int set_adapter(struct train *t, struct err *err)
     if (ret < 0)
         return -1;
     w.names = o->lora[n] ? o->lora + n + 1 : NULL;
+    if (w.saved && (s->checkpoint->sharded || s->checkpoint->grown))
+        return err_set(err, ERR_NO,
+                       "--modules-to-save: a tensor of the adapter stands in place of "
+                       "the model's, which is %s: give the model as it was before",
+                       s->checkpoint->sharded ? "sharded" : "given more rows");
     base = base_path_dup(s);
     ret = adapter_make(s->checkpoint, &w, base, err);
     free(base);
@@ -774,7 +789,7 @@ static int set_trained(struct train *t, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--freeze and --train-only: one of them says what is trained");
     if (s->checkpoint->adapter)
-        frozen_all(m);
+        adapter_freeze(s->checkpoint->adapter, m);
     return (o->freeze && frozen_names(m, "--freeze", o->freeze, true, err) < 0) ||
                    (o->only && frozen_names(m, "--train-only", o->only, false, err) < 0)
                ? -1

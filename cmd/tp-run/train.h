@@ -44,8 +44,9 @@ struct train_options {
     bool log_samples;
     double stop_after; /* seconds; 0: never */
     const char *lora;  /* RANK[:NAMES] of an adapter that is trained; or NULL */
+    const char *saved; /* modules that are trained with it; or NULL */
     double lora_alpha, lora_dropout;
-    bool rslora;
+    bool rslora, dora;
     const char *freeze, *only; /* names of what is not trained; of all that is */
     int frozen;                /* enum weights_form of matrices that are not trained */
     int compute;               /* enum session_compute */

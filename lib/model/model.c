@@ -780,14 +780,15 @@ void model_unadapt(struct model *m)
     m->nadapters = 0;
 }
 
-void model_adapter_axes(const struct model *m, size_t i, bool up,
-                        const struct axis *axis[2])
+int model_adapter_axes(const struct model *m, size_t i, enum adapter_part part,
+                       const struct axis *axis[2])
 {
     const struct model_adapter *a = &m->adapter[i];
     const struct model_tensor *t = &m->tensor[a->tensor];
 
-    axis[0] = up ? t->axis[a->turned] : &a->rank;
-    axis[1] = up ? &a->rank : t->axis[!a->turned];
+    axis[0] = part == ADAPTER_A ? &a->rank : t->axis[a->turned];
+    axis[1] = part == ADAPTER_A ? t->axis[!a->turned] : &a->rank;
+    return part <= ADAPTER_B ? 2 : 1;
 }
 
 const char *model_family_text(const struct model *m)

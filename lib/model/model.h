@@ -43,15 +43,21 @@ struct model_tensor {
     int source;    /* after model_bind: index of the input, or -1: not stored */
 };
 
-/* Low-rank adaptation of a weight (Hu et al. 2021, "LoRA"): SCALE * B A is added to it,
- * where A is [rank][in] and B is [out][rank]. */
+/* What an adapter has: its matrices A [rank][in] and B [out][rank], and with magnitudes
+ * these and the inverse norms by which outputs are multiplied, [out] each. */
+enum adapter_part { ADAPTER_A, ADAPTER_B, ADAPTER_MAGNITUDE, ADAPTER_NORM };
+
+/* Low-rank adaptation of a weight (Hu et al. 2021, "LoRA"): SCALE * B A is added to it.
+ * With magnitudes (Liu et al. 2024, "DoRA") each output of the sum is divided by its
+ * norm over the inputs, and multiplied by its magnitude. */
 struct model_adapter {
     size_t tensor;    /* the weight; not a tied one */
     bool turned;      /* which is [in][out] */
     struct axis rank; /* sharded by no mesh */
     double scale;
-    int chosen;   /* from 1: of texts that choose it by this number alone; 0: of all */
-    bool trained; /* training changes A and B */
+    int chosen; /* from 1: of texts that choose it by this number alone; 0: of all */
+    bool magnitudes;
+    bool trained;   /* training changes all parts but the norms */
     double dropout; /* and drops elements of what A reads at this rate */
 };
 
@@ -148,9 +154,9 @@ struct model_adapter *model_adapt(struct model *m, size_t t, bool turned, uint64
                                   double scale);
 /* Removes all adapters; programs that have some no longer know them. */
 void model_unadapt(struct model *m);
-/* The axes of adapter I's A, from *axis[0] on, or of its B if UP. */
-void model_adapter_axes(const struct model *m, size_t i, bool up,
-                        const struct axis *axis[2]);
+/* The axes of adapter I's PART, from *axis[0] on; returns their number. */
+int model_adapter_axes(const struct model *m, size_t i, enum adapter_part part,
+                       const struct axis *axis[2]);
 
 /* Is NAME that of a tensor, or of one that is carried?  Before or after model_bind. */
 bool model_knows(const struct model *m, const char *name);

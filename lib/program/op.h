@@ -72,7 +72,7 @@
     /* y = a + w, w a weight [cols], to every row */                                   \
     ROW(ADD_VECTOR, add_vector, DEVICE, PASSES(1), .places = PLACES_SUMMED)            \
     /* y = a * w, w a weight [cols], every row */                                      \
-    ROW(MUL_VECTOR, mul_vector, DEVICE, NO_REVERSE, .places = PLACES_SUMMED,           \
+    ROW(MUL_VECTOR, mul_vector, DEVICE, GRADS(1), .places = PLACES_SUMMED,             \
         .saved = saved_source)                                                         \
     /* y = a * number */                                                               \
     ROW(SCALE, scale, DEVICE, GRADS(1), .places = PLACES_LINEAR)                       \

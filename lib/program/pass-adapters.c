@@ -10,7 +10,13 @@
  *
  * So an adapter costs no collective: its sum over ranks is y's own.  A program with a
  * derivative drops elements of x before A, if the adapter asks for it.  The rows u of
- * texts that do not choose the adapter become 0, where texts choose. */
+ * texts that do not choose the adapter become 0, where texts choose.
+ *
+ * With magnitudes m (Liu et al. 2024, "DoRA: Weight-Decomposed Low-Rank Adaptation",
+ * equation 5) the sum is multiplied by m / |W + s B A|, the norms of the rows, which
+ * count as constants (section 4.3).  Where elements are dropped, W reads them as well,
+ * as PEFT has it: y + g (W + s B A) x' - W x', g the factor.  Texts that choose the
+ * adapter get the difference to W x. */
 #include "lib/program/pass.h"
 
 #include <stdlib.h>
@@ -23,7 +29,7 @@ struct adapting {
     struct builder *b;
     const struct inst *old;
     int *now;              /* [nvalues before]: the value to read instead */
-    int (*weight)[2];      /* [nadapters]: A and B in p->weight, plus 1; 0: not yet */
+    int (*weight)[4];      /* [nadapters]: its parts in p->weight, plus 1; 0: not yet */
     int choice[ROWS_MOST]; /* what the texts of these rows choose, plus 1; 0: not yet */
 };
 
@@ -35,27 +41,28 @@ static void append(struct adapting *a, const struct inst *inst)
     p->inst[p->ninsts++] = *inst;
 }
 
-/* Index of adapter I's A, or B if UP, in p->weight. */
-static int weight_of(struct adapting *a, size_t i, bool up)
+/* Index of adapter I's PART in p->weight. */
+static int weight_of(struct adapting *a, size_t i, enum adapter_part part)
 {
     struct builder *b = a->b;
     struct program *p = b->p;
     const struct axis *axis[2];
 
-    if (!a->weight[i][up]) {
-        model_adapter_axes(b->m, i, up, axis);
+    if (!a->weight[i][part]) {
+        int n = model_adapter_axes(b->m, i, part, axis);
+
         p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1,
                           sizeof(*p->weight));
         p->weight[p->nweights++] = (struct weight){
             .tensor = b->m->adapter[i].tensor,
-            .rows = axis_count(axis[0], NULL, &b->m->scope, b->share),
-            .cols = axis_count(axis[1], NULL, &b->m->scope, b->share),
+            .rows = n < 2 ? 1 : axis_count(axis[0], NULL, &b->m->scope, b->share),
+            .cols = axis_count(axis[n - 1], NULL, &b->m->scope, b->share),
             .adapter = (int)i + 1,
-            .up = up,
+            .part = part,
         };
-        a->weight[i][up] = p->nweights;
+        a->weight[i][part] = p->nweights;
     }
-    return a->weight[i][up] - 1;
+    return a->weight[i][part] - 1;
 }
 
 /* Emits OP of X, or of nothing if that is -1, with the columns COL, placed as PLACE,
@@ -146,44 +153,109 @@ static int choice_of(struct adapting *a, const struct inst *inst, int rows)
     return made->dst;
 }
 
+/* What emit made, one after another, is placed as the product's result and has its
+ * columns. */
+struct shape {
+    const struct inst *inst;
+    const struct axis *col;
+    enum place place;
+};
+
+static int emit_sum(struct adapting *a, const struct shape *s, int x, int y)
+{
+    struct inst *made = emit(a, OP_ADD, s->inst, x, s->col, s->place);
+
+    made->src[made->nsrc++] = y;
+    return made->dst;
+}
+
+static int emit_scaled(struct adapting *a, const struct shape *s, int x, double by)
+{
+    struct inst *made = emit(a, OP_SCALE, s->inst, x, s->col, s->place);
+
+    made->scalar = by;
+    return made->dst;
+}
+
+static int emit_weighed(struct adapting *a, const struct shape *s, enum op op, int x,
+                        int weight)
+{
+    struct inst *made = emit(a, op, s->inst, x, s->col, s->place);
+
+    made->weight = weight;
+    return made->dst;
+}
+
+/* The rows X of texts that choose OWN, the others 0. */
+static int emit_chosen(struct adapting *a, const struct shape *s,
+                       const struct model_adapter *own, int x, int chosen)
+{
+    struct inst *made;
+
+    if (!own->chosen)
+        return x;
+    made = emit(a, OP_MUL_ROWS, s->inst, x, s->col, s->place);
+    made->src[made->nsrc++] = chosen;
+    made->column = (uint64_t)own->chosen - 1;
+    return made->dst;
+}
+
+/* s B A x, of adapter I; with CHOSEN, of the texts that choose it. */
+static int emit_product(struct adapting *a, const struct shape *s, size_t i, int x,
+                        int chosen)
+{
+    const struct model_adapter *own = &a->b->m->adapter[i];
+    const struct shape inner = { s->inst, &own->rank,
+                                 s->place == PLACE_CUT ? PLACE_WHOLE : s->place };
+    int w = weight_of(a, i, ADAPTER_A), u;
+    struct inst *made = emit(a, OP_LINEAR, s->inst, x, inner.col, inner.place);
+
+    made->weight = w;
+    made->tree = s->inst->tree; /* it sums over the same columns */
+    u = made->dst;
+    if (!own->magnitudes)
+        u = emit_chosen(a, &inner, own, u, chosen);
+    u = emit_weighed(a, s, OP_LINEAR, u, weight_of(a, i, ADAPTER_B));
+    return emit_scaled(a, s, u, own->scale);
+}
+
+/* Y, the sum of W x and s B A x of adapter I, times its factors. */
+static int emit_factors(struct adapting *a, const struct shape *s, size_t i, int y)
+{
+    y = emit_weighed(a, s, OP_MUL_VECTOR, y, weight_of(a, i, ADAPTER_NORM));
+    return emit_weighed(a, s, OP_MUL_VECTOR, y, weight_of(a, i, ADAPTER_MAGNITUDE));
+}
+
 /* Appends adapter I of the product INST, whose result is Y so far; returns the sum, or
  * -1. */
 static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
 {
     struct program *p = a->b->p;
-    enum place place = p->value[inst->dst].place;
-    bool cut = place == PLACE_CUT;
     struct axis col; /* the types move */
     const struct model_adapter *own = &a->b->m->adapter[i];
-    struct inst *made;
-    int u, w = weight_of(a, i, false);
+    const struct shape s = { inst, &col, p->value[inst->dst].place };
     int chosen = own->chosen ? choice_of(a, inst, p->value[inst->dst].rows) : 0;
+    int x, u, plain = own->chosen ? inst->dst : y;
 
     if (chosen < 0)
         return -1;
-    made = emit(a, OP_LINEAR, inst, drop(a, inst, i, inst->src[0]), &own->rank,
-                cut ? PLACE_WHOLE : place);
-    made->weight = w;
-    made->tree = inst->tree; /* it sums over the same columns */
-    u = made->dst;
-    if (own->chosen) {
-        made = emit(a, OP_MUL_ROWS, inst, u, &own->rank, cut ? PLACE_WHOLE : place);
-        made->src[made->nsrc++] = chosen;
-        made->column = (uint64_t)own->chosen - 1;
-        u = made->dst;
-    }
+    x = drop(a, inst, i, inst->src[0]);
     axis_copy(&col, &a->b->type[inst->dst].col);
-    w = weight_of(a, i, true);
-    made = emit(a, OP_LINEAR, inst, u, &col, place);
-    made->weight = w;
-    u = made->dst;
-    made = emit(a, OP_SCALE, inst, u, &col, place);
-    made->scalar = own->scale;
-    u = made->dst;
-    made = emit(a, OP_ADD, inst, y, &col, place);
-    made->src[made->nsrc++] = u;
+    if (own->magnitudes && x != inst->src[0]) {
+        plain = emit_weighed(a, &s, inst->op, x, inst->weight);
+        a->b->p->inst[a->b->p->ninsts - 1].tree = inst->tree;
+    }
+    u = emit_product(a, &s, i, x, chosen);
+    if (own->magnitudes)
+        u = emit_factors(a, &s, i, emit_sum(a, &s, plain, u));
+    if (own->magnitudes && (own->chosen || plain != y)) {
+        u = emit_sum(a, &s, u, emit_scaled(a, &s, plain, -1));
+        u = emit_chosen(a, &s, own, u, chosen);
+    }
+    if (!own->magnitudes || own->chosen || plain != y)
+        u = emit_sum(a, &s, y, u);
     axis_clear(&col);
-    return made->dst;
+    return u;
 }
 
 static int adapt(struct adapting *a, const struct inst *inst)

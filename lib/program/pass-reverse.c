@@ -285,6 +285,23 @@ static int reverse_mul(struct reverse *r, int d)
     return 0;
 }
 
+/* The weight's gradient is the sum of d a over the rows; the norms of DoRA, which are
+ * frozen, have none. */
+static int reverse_mul_vector(struct reverse *r, int d)
+{
+    const int src[] = { d, r->inst.src[0] };
+    struct inst *inst = emit_like(r, OP_MUL_VECTOR, d, 1, &d);
+    int w = r->inst.weight, each;
+
+    inst->weight = w;
+    add_to_source(r, 0, inst->dst);
+    if (!program_trains(r->p, w))
+        return 0;
+    each = emit_like(r, OP_MUL, d, 2, src)->dst;
+    emit_gradient(r, OP_COLUMN_SUM, w, 1, &each);
+    return 0;
+}
+
 static int reverse_scale(struct reverse *r, int d)
 {
     add_to_source(r, 0, emit_like(r, OP_SCALE, d, 1, &d)->dst);

@@ -91,10 +91,8 @@ static void add_weight(struct str *out, const struct program *p, int weight)
 {
     const struct weight *w = &p->weight[weight];
 
-    str_addf(out, "%s%s [%" PRIu64 "][%" PRIu64 "]", tensor_name(p, weight),
-             !w->adapter ? ""
-             : w->up     ? " lora_B"
-                         : " lora_A",
+    str_addf(out, "%s%s%s [%" PRIu64 "][%" PRIu64 "]", tensor_name(p, weight),
+             w->adapter ? " " : "", w->adapter ? program_part_names[w->part] : "",
              w->rows, w->cols);
     if (w->experts)
         str_addf(out, " x %" PRIu64, w->experts);

@@ -453,12 +453,19 @@ unsigned program_bf16(const struct program *p, const struct inst *inst)
 
 /* ---- weights ---- */
 
+const char *const program_part_names[] = { [ADAPTER_A] = "lora_A",
+                                           [ADAPTER_B] = "lora_B",
+                                           [ADAPTER_MAGNITUDE] =
+                                               "lora_magnitude_vector",
+                                           [ADAPTER_NORM] = "inverse norms" };
+
 bool program_trains(const struct program *p, int i)
 {
     const struct weight *w = &p->weight[i];
 
-    return w->adapter ? p->model->adapter[w->adapter - 1].trained
-                      : !p->model->tensor[w->tensor].frozen;
+    return w->adapter
+               ? p->model->adapter[w->adapter - 1].trained && w->part != ADAPTER_NORM
+               : !p->model->tensor[w->tensor].frozen;
 }
 
 int program_weight_axes(const struct program *p, int i,
@@ -467,10 +474,8 @@ int program_weight_axes(const struct program *p, int i,
     const struct weight *w = &p->weight[i];
     const struct model_tensor *t = &p->model->tensor[w->tensor];
 
-    if (w->adapter) {
-        model_adapter_axes(p->model, (size_t)w->adapter - 1, w->up, axis);
-        return 2;
-    }
+    if (w->adapter)
+        return model_adapter_axes(p->model, (size_t)w->adapter - 1, w->part, axis);
     memcpy(axis, t->axis, (size_t)t->ndim * sizeof(*axis));
     return t->ndim;
 }
@@ -479,10 +484,8 @@ char *program_weight_name_dup(const struct program *p, int i)
 {
     const struct weight *w = &p->weight[i];
 
-    return str_dupf("%s%s", p->model->tensor[w->tensor].name,
-                    !w->adapter ? ""
-                    : w->up     ? " lora_B"
-                                : " lora_A");
+    return str_dupf("%s%s%s", p->model->tensor[w->tensor].name, w->adapter ? " " : "",
+                    w->adapter ? program_part_names[w->part] : "");
 }
 
 void program_free(struct program *p)

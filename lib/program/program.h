@@ -61,7 +61,7 @@ struct weight {
     uint64_t slice;   /* from 1: the expert's slice of one tensor that has an axis of
                          experts; 0: each expert has a tensor of its own */
     int adapter;      /* from 1: it is of this one of model.adapter; 0: of no adapter */
-    bool up;          /* its B, not its A; TENSOR is then the adapted weight */
+    enum adapter_part part; /* of that; TENSOR is then the adapted weight */
     bool summed; /* its gradient must be summed over the tensor group, over all replicas
                     of each element */
 };
@@ -387,6 +387,8 @@ MUST_CHECK int program_build(struct program **out, const struct model *model,
                              const struct program_options *opt, struct err *err);
 void program_free(struct program *p);
 
+/* What each part of an adapter is called in messages: "lora_A". */
+extern const char *const program_part_names[];
 /* Does training change weight I? */
 bool program_trains(const struct program *p, int i);
 /* The axes of weight I's tensor, from AXIS[0] on; returns their number. */

@@ -840,6 +840,7 @@ int checkpoint_replace(struct checkpoint *c, size_t i, const struct tensor *by,
 
     if (form_add_input(&c->source, path, path, &input, NULL, err) < 0)
         return -1;
+    c->replaced += c->source.ninputs - (size_t)f->nfiles;
     f->nfiles = (int)c->source.ninputs;
     f->fd = xrealloc(f->fd, (size_t)f->nfiles * sizeof(*f->fd));
     f->fd[input] = -1;

@@ -29,7 +29,9 @@ struct checkpoint {
     bool sharded;             /* has a manifest */
     bool drawn;               /* weights will be initialized at random: none is ever
                                * read */
-    struct source source;     /* unless sharded */
+    struct source source;     /* unless sharded; the last REPLACED inputs are other
+                               * files (checkpoint_replace) */
+    size_t replaced;
     struct manifest manifest; /* when sharded */
     struct model *model;      /* bound to the tensors; NULL when there is no config */
     struct mesh mesh;         /* of the shard files; one rank unless sharded */

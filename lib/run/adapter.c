@@ -44,8 +44,8 @@ struct adapter {
     } * pair;                           /* [n] */
     size_t n, nmagnitudes;
     struct saved {
-        size_t tensor; /* of the model */
-        const struct tensor *by;
+        size_t tensor;           /* of the model */
+        const struct tensor *by; /* NULL: new, it begins as the model's */
     } * saved; /* [nsaved]: modules_to_save, which stand in place of the model's */
     size_t nsaved, ncopies; /* copies: of the model's, which say nothing */
 };
@@ -163,11 +163,6 @@ static int check_shape(const struct adapter *a, const struct tensor *t,
 static int check_magnitude(const struct adapter *a, const struct tensor *t,
                            uint64_t out, struct err *err)
 {
-    if (!a->merges)
-        return err_set(err, ERR_NO,
-                       "%s: tensor %s: DoRA (use_dora) is not applied beside the "
-                       "model: tp-shard merge --adapter makes a model of both",
-                       a->path, t->name);
     if (a->weight < 1 || a->weight > 1)
         return err_set(err, ERR_NO, "%s: DoRA (use_dora) has no weight: give no @%g",
                        a->path, a->weight);
@@ -190,6 +185,7 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
     const struct tensor *magnitude = beside(index, tensor, n, MAGNITUDE);
     uint64_t rank = tensor->ndim == 2 ? tensor->shape[0] : 0;
     const struct axis *axis[2];
+    struct model_adapter *made;
     double scale = 0;
     bool turned;
     char *module;
@@ -208,6 +204,13 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
         if (m->adapter[a->first + i].tensor == t)
             return err_set(err, ERR_INPUT, "%s: tensors %s and %s are of one module",
                            a->path, a->pair[i].side[0]->name, tensor->name);
+    for (size_t i = 0; i < m->nadapters && a->chosen; i++)
+        if (m->adapter[i].tensor == t && m->adapter[i].chosen == a->chosen &&
+            (m->adapter[i].magnitudes || magnitude))
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: an adapter with DoRA (use_dora) shares its "
+                           "name with no other of the module",
+                           a->path, tensor->name);
     axis[0] = m->tensor[t].axis[turned];
     axis[1] = m->tensor[t].axis[!turned];
     if (check_shape(a, tensor, (const uint64_t[2]){ rank, axis[1]->size }, err) < 0 ||
@@ -225,7 +228,9 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
                       a->path, a->weight);
     if (ret < 0)
         return -1;
-    model_adapt(m, t, turned, rank, scale * a->weight)->chosen = a->chosen;
+    made = model_adapt(m, t, turned, rank, scale * a->weight);
+    made->chosen = a->chosen;
+    made->magnitudes = magnitude;
     a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
     a->pair[a->n++] = (struct pair){ { tensor, up }, magnitude };
     a->nmagnitudes += magnitude != NULL;
@@ -479,16 +484,9 @@ int adapter_replace(struct checkpoint *c, struct err *err)
 {
     for (const struct adapter *a = c->adapter; a; a = a->next)
         for (size_t i = 0; i < a->nsaved; i++)
-            if (replace(c, a, &a->saved[i], err) < 0)
+            if (a->saved[i].by && replace(c, a, &a->saved[i], err) < 0)
                 return -1;
     return 0;
-}
-
-const char *adapter_replaces(const struct adapter *a)
-{
-    while (a && !a->nsaved)
-        a = a->next;
-    return a ? a->saved->by->name : NULL;
 }
 
 double adapter_weight(const struct adapter *a)
@@ -649,6 +647,7 @@ static int adapt_all(struct adapter *a, struct model *m, const enum packable *ho
             made = model_adapt(m, t, how[t] == PACKABLE_COLS, w->rank, scale);
             made->trained = true;
             made->dropout = w->dropout;
+            made->magnitudes = w->dora;
             turned |= made->turned;
             a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
             a->pair[a->n++] = (struct pair){ .magnitude = NULL };
@@ -674,6 +673,81 @@ static int adapt_all(struct adapter *a, struct model *m, const enum packable *ho
     return a->n ? 0 : err_set(err, ERR_NO, "--lora: the model has no matrix to adapt");
 }
 
+/* Is the module that has the tensor called NAME, or one around it, called as one of the
+ * names in LIST, or does its name end so, as PEFT has it?  *MARK[k]: name k was met. */
+static bool is_saved(const char *name, const char *list, bool *mark)
+{
+    bool found = false;
+    int k = 0;
+
+    for (const char *p = list; *p; k++) {
+        size_t n = strcspn(p, ",");
+
+        for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+            size_t all = (size_t)(dot - name);
+
+            if (n && n <= all && !memcmp(dot - n, p, n))
+                mark[k] = found = true;
+        }
+        p += n + (p[n] == ',');
+    }
+    return found;
+}
+
+/* ERR_NO: tensor T of C's model, which has a name in W's list of modules to save,
+ * cannot stand in place of the model's. */
+static int check_saved(const struct adapter *a, const struct model *m, size_t t,
+                       struct err *err)
+{
+    static const char option[] = "--modules-to-save";
+    const struct model_tensor *own = &m->tensor[t];
+
+    for (size_t i = a->first; i < m->nadapters; i++)
+        if (m->adapter[i].tensor == t)
+            return err_set(err, ERR_USAGE, "%s: %s has an adapter (--lora)", option,
+                           own->name);
+    if (own->tied >= 0 || has_ties(m, (long)t))
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s is tied to another one: nothing stands in its "
+                       "place alone",
+                       option, own->name);
+    if (own->expert >= 0 || own->ndim > 2)
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s is of experts, which stay as they are", option,
+                       own->name);
+    return 0;
+}
+
+/* The tensors of the modules that LIST names are trained, too. */
+static int save_all(struct adapter *a, const struct model *m, const char *list,
+                    struct err *err)
+{
+    bool *mark = xcalloc(strlen(list) + 1, sizeof(*mark));
+    int ret = 0, k = 0;
+
+    for (size_t t = 0; t < m->ntensors && ret == 0; t++) {
+        char *name = adapter_saved_dup(m, t);
+
+        if (!m->tensor[t].frozen && is_saved(name + strlen(PREFIX), list, mark)) {
+            ret = check_saved(a, m, t, err);
+            a->saved = xrealloc(a->saved, (a->nsaved + 1) * sizeof(*a->saved));
+            a->saved[a->nsaved++] = (struct saved){ .tensor = t };
+        }
+        free(name);
+    }
+    for (const char *p = list; *p && ret == 0; k++) {
+        size_t n = strcspn(p, ",");
+
+        if (!mark[k])
+            ret = err_set(err, ERR_USAGE,
+                          "--modules-to-save: the model has no module called '%.*s'",
+                          (int)n, p);
+        p += n + (p[n] == ',');
+    }
+    free(mark);
+    return ret;
+}
+
 static int make(struct adapter *a, struct model *m, const struct adapter_wish *w,
                 const char *base, struct err *err)
 {
@@ -690,6 +764,8 @@ static int make(struct adapter *a, struct model *m, const struct adapter_wish *w
     how = packable_new(m, err);
     if (how)
         ret = adapt_all(a, m, how, w, list, base, err);
+    if (ret == 0 && w->saved)
+        ret = save_all(a, m, w->saved, err);
     free(how);
     free(list);
     return ret;
@@ -713,8 +789,18 @@ int adapter_foretell(struct model *m, const struct adapter_wish *w, struct err *
     struct adapter *a = xcalloc(1, sizeof(*a));
     int ret = make(a, m, w, "", err);
 
+    if (ret == 0)
+        adapter_freeze(a, m);
     adapter_close(a);
     return ret;
+}
+
+void adapter_freeze(const struct adapter *a, struct model *m)
+{
+    for (size_t t = 0; t < m->ntensors; t++)
+        m->tensor[t].frozen = true;
+    for (size_t i = 0; i < a->nsaved; i++)
+        m->tensor[a->saved[i].tensor].frozen = false;
 }
 
 void adapter_train(const struct adapter *a, struct model *m)
@@ -735,13 +821,24 @@ const char *adapter_dir(const struct adapter *a)
     return a->dir;
 }
 
-char *adapter_tensor_dup(const struct model *m, size_t i, bool up)
+char *adapter_tensor_dup(const struct model *m, size_t i, enum adapter_part part)
 {
     char *module = model_module_dup(m, m->adapter[i].tensor);
-    char *name = str_dupf("%s%s%s", PREFIX, module, sides[up]);
+    char *name = str_dupf("%s%s%s", PREFIX, module,
+                          part == ADAPTER_MAGNITUDE ? MAGNITUDE : sides[part]);
 
     free(module);
     return name;
+}
+
+char *adapter_saved_dup(const struct model *m, size_t t)
+{
+    const char *name = m->tensor[t].name, *dot = strrchr(name, '.');
+    char *module = model_module_dup(m, t);
+    char *full = str_dupf("%s%s%s", PREFIX, module, dot ? dot : "");
+
+    free(module);
+    return full;
 }
 
 /* ---- a rank's shards ---- */
@@ -755,109 +852,120 @@ static const struct adapter *owner(const struct adapter *a, size_t i)
 }
 
 /* NULL: it is new. */
-static const struct tensor *tensor_of(const struct adapter *a, size_t i, bool up)
+static const struct tensor *tensor_of(const struct adapter *a, size_t i,
+                                      enum adapter_part part)
 {
-    return a->pair[i - a->first].side[up];
+    const struct pair *p = &a->pair[i - a->first];
+
+    return part == ADAPTER_NORM        ? NULL
+           : part == ADAPTER_MAGNITUDE ? p->magnitude
+                                       : p->side[part];
+}
+
+bool adapter_stores(const struct adapter *a, size_t i, enum adapter_part part)
+{
+    return tensor_of(owner(a, i), i, part);
 }
 
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w)
 {
     size_t i = (size_t)w->adapter - 1;
-    const struct tensor *t = tensor_of(owner(a, i), i, w->up);
+    const struct tensor *t = tensor_of(owner(a, i), i, w->part);
 
     return t ? t->dtype : DTYPE_F32;
 }
 
-/* Refuses a number of ROW, row I of T, that is NaN or infinite. */
-static int check_finite(const struct adapter *a, const struct tensor *t, uint64_t i,
-                        const void *row, struct err *err)
+/* Appends the place of element I of T: "[2, 3]". */
+static void add_place(struct str *out, const struct tensor *t, uint64_t i)
 {
-    for (uint64_t k = 0; k < t->shape[1]; k++) {
-        double x = dtype_get(t->dtype, row, k);
+    uint64_t inner = 1;
 
-        if (!isfinite(x))
-            return err_set(err, ERR_INPUT,
-                           "%s: tensor %s: %s at [%" PRIu64 ", %" PRIu64 "]", a->path,
-                           t->name, isnan(x) ? "NaN" : "infinity", i, k);
+    for (int k = 1; k < t->ndim; k++)
+        inner *= t->shape[k];
+    str_add(out, "[");
+    for (int k = 0; k < t->ndim; k++) {
+        str_addf(out, "%s%" PRIu64, k ? ", " : "", i / inner);
+        i %= inner;
+        inner /= k + 1 < t->ndim ? t->shape[k + 1] : 1;
     }
-    return 0;
+    str_add(out, "]");
 }
 
-int adapter_read(const struct adapter *a, size_t i, bool up, float *to, struct err *err)
+/* Reads elements [FIRST, FIRST + N) of T, of A's file, to TO, and refuses any that is
+ * NaN or infinite. */
+static int read_elements(const struct adapter *a, const struct tensor *t,
+                         uint64_t first, uint64_t n, void *to, struct err *err)
 {
-    const struct tensor *t = tensor_of(owner(a, i), i, up);
-    uint64_t cols = t->shape[1], bytes = cols * (uint64_t)dtype_bits(t->dtype) / 8;
-    void *row = mem_alloc(bytes + 1, t->name, err);
-    int ret = row ? 0 : -1;
+    const uint64_t unit = (uint64_t)dtype_bits(t->dtype) / 8;
+    struct str place = { 0 };
+    uint64_t k = 0;
+    double x = 0;
+
+    if (fs_pread(a->fd, to, (size_t)(n * unit), t->offset + first * unit, a->path,
+                 err) < 0)
+        return -1;
+    while (k < n && isfinite(x = dtype_get(t->dtype, to, k)))
+        k++;
+    if (k == n)
+        return 0;
+    add_place(&place, t, first + k);
+    err_set(err, ERR_INPUT, "%s: tensor %s: %s at %s", a->path, t->name,
+            isnan(x) ? "NaN" : "infinity", place.s);
+    str_clear(&place);
+    return -1;
+}
+
+/* The same, as f32. */
+static int read_wide(const struct adapter *a, const struct tensor *t, uint64_t first,
+                     uint64_t n, float *to, struct err *err)
+{
+    enum { SOME = 4096 };
+    float raw[SOME];
+    int ret = 0;
+
+    for (uint64_t done = 0, some; done < n && ret == 0; done += some) {
+        some = n - done < SOME ? n - done : SOME;
+        ret = read_elements(a, t, first + done, some, raw, err);
+        if (ret == 0)
+            (void)dtype_to_f32(t->dtype, raw, to + done, (size_t)some);
+    }
+    return ret;
+}
+
+int adapter_read(const struct adapter *a, size_t i, enum adapter_part part, float *to,
+                 struct err *err)
+{
+    const struct tensor *t;
 
     a = owner(a, i);
-    for (uint64_t k = 0; k < t->shape[0] && ret == 0; k++) {
-        ret = fs_pread(a->fd, row, (size_t)bytes, t->offset + k * bytes, a->path, err);
-        if (ret == 0)
-            ret = check_finite(a, t, k, row, err);
-        if (ret == 0)
-            (void)dtype_to_f32(t->dtype, row, to + k * cols, (size_t)cols);
-    }
-    free(row);
-    return ret;
+    t = tensor_of(a, i, part);
+    return read_wide(a, t, 0, t->shape[0] * t->shape[1], to, err);
 }
 
 int adapter_magnitudes(const struct adapter *a, size_t i, float **out, struct err *err)
 {
     const struct tensor *t;
-    void *from;
-    int ret;
 
     *out = NULL;
     a = owner(a, i);
     t = a->pair[i - a->first].magnitude;
     if (!t)
         return 0;
-    from = mem_alloc(t->size + 1, t->name, err);
-    *out = from ? mem_alloc(t->shape[0] * sizeof(**out) + 1, t->name, err) : NULL;
-    ret = *out ? fs_pread(a->fd, from, (size_t)t->size, t->offset, a->path, err) : -1;
-    if (ret == 0)
-        (void)dtype_to_f32(t->dtype, from, *out, (size_t)t->shape[0]);
-    for (uint64_t k = 0; k < t->shape[0] && ret == 0; k++)
-        if (!isfinite((*out)[k]))
-            ret = err_set(err, ERR_INPUT, "%s: tensor %s: %s at [%" PRIu64 "]", a->path,
-                          t->name, isnan((*out)[k]) ? "NaN" : "infinity", k);
-    free(from);
-    return ret;
+    *out = mem_alloc(t->shape[0] * sizeof(**out) + 1, t->name, err);
+    return *out ? read_wide(a, t, 0, t->shape[0], *out, err) : -1;
 }
 
 int adapter_read_saved(const struct adapter *a, bool *found, size_t t, uint64_t first,
                        float *to, size_t n, struct err *err)
 {
-    const struct tensor *by = NULL;
-    size_t unit;
-    void *from;
-    int ret;
-
-    *found = false;
     for (; a; a = a->next)
         for (size_t i = 0; i < a->nsaved; i++)
-            if (a->saved[i].tensor == t) {
-                by = a->saved[i].by;
-                goto out;
+            if (a->saved[i].tensor == t && a->saved[i].by) {
+                *found = true;
+                return read_wide(a, a->saved[i].by, first, n, to, err);
             }
+    *found = false;
     return 0;
-out:
-    *found = true;
-    unit = (size_t)dtype_bits(by->dtype) / 8;
-    from = mem_alloc(n * unit + 1, by->name, err);
-    if (!from)
-        return -1;
-    ret = fs_pread(a->fd, from, n * unit, by->offset + first * unit, a->path, err);
-    if (ret == 0)
-        (void)dtype_to_f32(by->dtype, from, to, n);
-    for (size_t i = 0; i < n && ret == 0; i++)
-        if (!isfinite(to[i]))
-            ret = err_set(err, ERR_INPUT, "%s: tensor %s: %s at element %" PRIu64,
-                          a->path, by->name, isnan(to[i]) ? "NaN" : "infinity",
-                          first + i);
-    free(from);
-    return ret;
 }
 
 /* Row I of a new matrix of COLS columns: A is uniform within 1 / sqrt(COLS), as PEFT's
@@ -865,7 +973,7 @@ out:
 static void draw_row(const struct adapter *a, const struct program *p,
                      const struct weight *w, uint64_t i, float *row, uint64_t cols)
 {
-    char *name = adapter_tensor_dup(p->model, (size_t)w->adapter - 1, w->up);
+    char *name = adapter_tensor_dup(p->model, (size_t)w->adapter - 1, w->part);
     double bound = 1 / sqrt((double)cols);
     uint64_t stream = 0xCBF29CE484222325;
     struct rng rng;
@@ -883,27 +991,28 @@ static void draw_row(const struct adapter *a, const struct program *p,
                 rng_u32(&rng);
         }
         row[k] =
-            w->up ? 0
-                  : (float)(bound * (2 * ((double)rng_u32(&rng) + 0.5) * 0x1p-32 - 1));
+            w->part == ADAPTER_B
+                ? 0
+                : (float)(bound * (2 * ((double)rng_u32(&rng) + 0.5) * 0x1p-32 - 1));
     }
 }
 
-/* Row I of W's matrix to ROW. */
+/* Row I of W's matrix, or its vector, to ROW; of the norms and of new magnitudes, which
+ * follow from the weights, ones. */
 static int read_row(const struct adapter *a, const struct program *p,
                     const struct weight *w, uint64_t i, void *row, uint64_t cols,
                     struct err *err)
 {
-    const struct tensor *t = tensor_of(a, (size_t)w->adapter - 1, w->up);
-    uint64_t bytes;
+    const struct tensor *t = tensor_of(a, (size_t)w->adapter - 1, w->part);
+    float *to = row;
 
-    if (!t) {
+    if (t)
+        return read_elements(a, t, i * cols, cols, row, err);
+    if (w->part <= ADAPTER_B)
         draw_row(a, p, w, i, row, cols);
-        return 0;
-    }
-    bytes = cols * (uint64_t)dtype_bits(t->dtype) / 8;
-    return fs_pread(a->fd, row, bytes, t->offset + i * bytes, a->path, err) < 0
-               ? -1
-               : check_finite(a, t, i, row, err);
+    for (uint64_t k = 0; k < cols && w->part > ADAPTER_B; k++)
+        to[k] = 1;
+    return 0;
 }
 
 int adapter_load(const struct adapter *a, const struct program *p,
@@ -911,16 +1020,17 @@ int adapter_load(const struct adapter *a, const struct program *p,
 {
     struct share *share = model_shares(p->model, &p->mesh, p->coord);
     size_t unit = (size_t)dtype_bits(adapter_dtype(a, w)) / 8, cols;
+    struct run one = { .count = 1, .owned = true };
+    struct runs runs[2] = { { .v = &one, .n = 1 } };
     const struct axis *axis[2];
-    struct runs runs[2];
     char *row = NULL, *at = to;
-    int ret = -1;
+    int ret = -1, n;
 
     a = owner(a, (size_t)w->adapter - 1);
-    model_adapter_axes(p->model, (size_t)w->adapter - 1, w->up, axis);
-    cols = (size_t)axis[1]->size;
-    for (int k = 0; k < 2; k++)
-        axis_runs(&runs[k], axis[k], &p->model->scope, share);
+    n = model_adapter_axes(p->model, (size_t)w->adapter - 1, w->part, axis);
+    cols = (size_t)axis[n - 1]->size;
+    for (int k = 0; k < n; k++) /* a vector is one row */
+        axis_runs(&runs[2 - n + k], axis[k], &p->model->scope, share);
     row = mem_alloc(cols * unit + 1, "a row of an adapter", err);
     if (!row)
         goto out;
@@ -929,17 +1039,18 @@ int adapter_load(const struct adapter *a, const struct program *p,
             if (read_row(a, p, w, runs[0].v[r].start + i, row, cols, err) < 0)
                 goto out;
             for (size_t k = 0; k < runs[1].n; k++) {
-                size_t n = (size_t)runs[1].v[k].count * unit;
+                size_t some = (size_t)runs[1].v[k].count * unit;
 
-                memcpy(at, row + runs[1].v[k].start * unit, n);
-                at += n;
+                memcpy(at, row + runs[1].v[k].start * unit, some);
+                at += some;
             }
         }
     ret = 0;
 out:
     free(row);
     free(share);
-    runs_clear(&runs[0]);
+    if (n > 1)
+        runs_clear(&runs[0]);
     runs_clear(&runs[1]);
     return ret;
 }

@@ -36,8 +36,6 @@ MUST_CHECK int adapter_open(struct checkpoint *c, const struct adapter_spec *spe
 /* Puts the tensors that C's adapters have in place of the model's there
  * (modules_to_save).  ERR_NO: C is sharded, or its own are no plain numbers. */
 MUST_CHECK int adapter_replace(struct checkpoint *c, struct err *err);
-/* The first of A's, or of those after it; NULL: there are none. */
-const char *adapter_replaces(const struct adapter *a);
 /* What stands in place of tensor T of the model: sets *found, and reads its elements
  * [FIRST, FIRST + N) to TO, as f32. */
 MUST_CHECK int adapter_read_saved(const struct adapter *a, bool *found, size_t t,
@@ -59,19 +57,22 @@ int adapter_chosen(const struct adapter *a);
  * config.  ERR_USAGE: names that the model has not. */
 MUST_CHECK int adapter_make(struct checkpoint *c, const struct adapter_wish *w,
                             const char *base, struct err *err);
-/* The same for predictions: adds W's adapters to M, without numbers. */
+/* The same for predictions: adds W's adapters to M, without numbers, and freezes what
+ * is not trained. */
 MUST_CHECK int adapter_foretell(struct model *m, const struct adapter_wish *w,
                                 struct err *err);
 /* A, and those after it. */
 void adapter_close(struct adapter *a);
 /* Marks A's matrices in M as trained, with the dropout that its config says. */
 void adapter_train(const struct adapter *a, struct model *m);
+/* Freezes all tensors of M but those that A has in their place. */
+void adapter_freeze(const struct adapter *a, struct model *m);
 /* The state of a training, as JSON, that its directory's manifest has; or NULL. */
 const char *adapter_training(const struct adapter *a);
 /* The directory that it was read from; NULL of a new one.  Borrowed. */
 const char *adapter_dir(const struct adapter *a);
-/* PEFT's name of A, or of B if UP, of adapter I of M.  The caller frees it. */
-char *adapter_tensor_dup(const struct model *m, size_t i, bool up);
+/* PEFT's name of PART of adapter I of M.  The caller frees it. */
+char *adapter_tensor_dup(const struct model *m, size_t i, enum adapter_part part);
 /* What tells it apart from another: its config's text, and the file of its matrices,
  * NULL of a new one.  Borrowed. */
 const char *adapter_config(const struct adapter *a);
@@ -81,10 +82,15 @@ const char *adapter_file(const struct adapter *a, uint64_t *size);
 
 /* The stored type of weight W, which has .adapter. */
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w);
-/* Reads the whole A of adapter I, or its B if UP, as f32 to TO [rows][cols]. */
-MUST_CHECK int adapter_read(const struct adapter *a, size_t i, bool up, float *to,
-                            struct err *err);
-/* Reads the shard of W, a weight of P, in that type to TO [rows][cols].  ERR_INPUT: a
+/* The same of tensor T, which an adapter has in place of the model's. */
+char *adapter_saved_dup(const struct model *m, size_t t);
+/* Has a file PART of adapter I, or is it new? */
+bool adapter_stores(const struct adapter *a, size_t i, enum adapter_part part);
+/* Reads the whole A or B of adapter I, as f32 to TO [rows][cols]. */
+MUST_CHECK int adapter_read(const struct adapter *a, size_t i, enum adapter_part part,
+                            float *to, struct err *err);
+/* Reads the shard of W, a weight of P, in that type to TO [rows][cols]; norms, and new
+ * magnitudes, become 1 (adapternorm.h).  ERR_INPUT: a
  * number is NaN or infinite. */
 MUST_CHECK int adapter_load(const struct adapter *a, const struct program *p,
                             const struct weight *w, void *to, struct err *err);

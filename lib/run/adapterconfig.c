@@ -196,6 +196,22 @@ static void add_flag(struct str *out, const char *key, bool is)
     str_addf(out, ",\n  \"%s\": %s", key, is ? "true" : "false");
 }
 
+/* The names in LIST, between commas, or null. */
+static void add_list(struct str *out, const char *list)
+{
+    str_add(out, list ? "[" : "null");
+    for (const char *p = list; p && *p;) {
+        size_t n = strcspn(p, ",");
+        char *one = xstrndup(p, n);
+
+        str_add(out, p == list ? "" : ", ");
+        str_add_json(out, one);
+        free(one);
+        p += n + (p[n] == ',');
+    }
+    str_add(out, list ? "]" : "");
+}
+
 void adapter_config_print(struct str *out, const struct adapter_wish *w,
                           const char *base, const char *const *module, size_t n,
                           bool turned)
@@ -209,14 +225,16 @@ void adapter_config_print(struct str *out, const struct adapter_wish *w,
     str_add_double(out, w->alpha);
     str_add(out, ",\n  \"lora_dropout\": ");
     str_add_double(out, w->dropout);
-    str_addf(out, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\"");
+    str_add(out, ",\n  \"modules_to_save\": ");
+    add_list(out, w->saved);
+    str_addf(out, ",\n  \"peft_type\": \"LORA\"");
     str_addf(out, ",\n  \"r\": %" PRIu64 ",\n  \"target_modules\": [", w->rank);
     for (size_t i = 0; i < n; i++) {
         str_add(out, i ? ", " : "");
         str_add_json(out, module[i]);
     }
-    str_add(out, "],\n  \"task_type\": \"CAUSAL_LM\"");
-    add_flag(out, "use_dora", false);
+    str_addf(out, "],\n  \"task_type\": \"%s\"", w->task ? w->task : "CAUSAL_LM");
+    add_flag(out, "use_dora", w->dora);
     add_flag(out, "use_rslora", w->rslora);
     str_add(out, "\n}\n");
 }

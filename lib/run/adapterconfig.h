@@ -22,9 +22,12 @@ struct adapter_wish {
     uint64_t rank; /* 8 */
     double alpha;  /* 8 */
     double dropout;
-    bool rslora;
+    bool rslora, dora;
     const char *names; /* comma-separated ends of modules' names; "all-linear": of all
                         * that are in layers; NULL: those of the family */
+    const char *saved; /* comma-separated ends of the names of modules whose own tensors
+                        * are trained, too (modules_to_save); or NULL */
+    const char *task;  /* PEFT's task_type; NULL: CAUSAL_LM */
     uint64_t seed;     /* A is drawn with it */
 };
 

@@ -75,18 +75,18 @@ static int read_matrices(struct adaptermerge *m, size_t i, struct err *err)
         return -1;
     m->turned = it->turned;
     if (!it->turned) /* [out][in] = B [out][rank] A [rank][in] */
-        return adapter_read(a, i, true, term->left, err) < 0 ||
-                       adapter_read(a, i, false, term->right, err) < 0
+        return adapter_read(a, i, ADAPTER_B, term->left, err) < 0 ||
+                       adapter_read(a, i, ADAPTER_A, term->right, err) < 0
                    ? -1
                    : 0;
     n = m->rows > m->cols ? m->rows : m->cols;
     turned = mem_alloc(n * rank * sizeof(float), t->name, err);
     if (!turned)
         return -1;
-    if (adapter_read(a, i, false, turned, err) < 0)
+    if (adapter_read(a, i, ADAPTER_A, turned, err) < 0)
         goto out;
     transpose(term->left, turned, rank, m->rows);
-    if (adapter_read(a, i, true, turned, err) < 0)
+    if (adapter_read(a, i, ADAPTER_B, turned, err) < 0)
         goto out;
     transpose(term->right, turned, m->cols, rank);
     ret = 0;

@@ -57,7 +57,7 @@ static size_t count_files(const struct checkpoint *c)
 {
     const struct manifest *m = &c->manifest;
 
-    return !c->sharded   ? c->source.ninputs
+    return !c->sharded   ? c->source.ninputs - c->replaced
            : m->training ? (size_t)m->nparts
                          : m->nsources;
 }

@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/adapter.c %D%/adapter.h \
     %D%/adapterconfig.c %D%/adapterconfig.h \
     %D%/adaptermerge.c %D%/adaptermerge.h \
+    %D%/adapternorm.c %D%/adapternorm.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
     %D%/beams.c %D%/beams.h \

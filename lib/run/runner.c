@@ -7,6 +7,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/run/adapternorm.h"
 #include "lib/run/choice.h"
 
 int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
@@ -228,6 +229,13 @@ int runner_open(struct runner *r, struct checkpoint *c, const struct mesh *mesh,
         open_device(r, machine, err) < 0 || plan(r, c, machine, &own, form, err) < 0 ||
         weights_open(&r->weights, c, r->program, r->ops, r->device, form,
                      r->groups.tensor, machine->threads, err) < 0 ||
+        adapternorm_make(&(struct adapternorm){ .program = r->program,
+                                                .ops = r->ops,
+                                                .device = r->device,
+                                                .matrix = r->weights.matrix,
+                                                .tensor = r->groups.tensor,
+                                                .threads = machine->threads },
+                         err) < 0 ||
         engine_start(r->engine, r->device, r->weights.matrix, err) < 0)
         goto fail;
     /* what one rank finds wrong in its first step the others may have told by then */

@@ -18,14 +18,17 @@ enum { SOME = 1 << 16 }; /* numbers that are summed at a time */
 static const char MATRICES[] = "adapter_model.safetensors",
                   CONFIG[] = "adapter_config.json";
 
-/* A tensor of the checkpoint: matrix UP of adapter INDEX, or a slot of it. */
+/* A tensor of the checkpoint: PART of adapter INDEX, or what stands in place of the
+ * model's tensor INDEX, or a slot of either. */
 struct entry {
     char *name;
     size_t index;
-    bool up;
-    int slot;   /* -1: the matrix */
+    bool saved; /* the latter */
+    enum adapter_part part;
+    int slot;   /* -1: the part itself */
     int weight; /* of this rank's program; -1: on another stage */
-    uint64_t shape[2], offset;
+    uint64_t shape[MODEL_MAX_DIMS], n, offset;
+    int ndim;
     uint32_t crc;
 };
 
@@ -59,31 +62,65 @@ bool adaptersave_applies(const struct trainer *t)
 
 /* ---- opening ---- */
 
-static int find_weight(const struct program *p, size_t index, bool up)
+static int find_weight(const struct program *p, size_t index, enum adapter_part part)
 {
     for (int i = 0; i < p->nweights; i++)
-        if (p->weight[i].adapter == (int)index + 1 && p->weight[i].up == up)
+        if (p->weight[i].adapter == (int)index + 1 && p->weight[i].part == part)
             return i;
     return -1;
 }
 
-static void add_entry(struct adaptersave *b, size_t index, bool up, int slot)
+static int find_saved(const struct program *p, size_t index)
+{
+    for (int i = 0; i < p->nweights; i++)
+        if (!p->weight[i].adapter && p->weight[i].tensor == index)
+            return i;
+    return -1;
+}
+
+/* Adds E, of the axes AXIS, which is called NAME, or SLOT of it. */
+static void add_one(struct adaptersave *b, struct entry e, char *name, int slot,
+                    const struct axis *const *axis)
+{
+    e.slot = slot;
+    e.name = slot < 0 ? xstrdup(name)
+                      : str_dupf("%s.%s", name, b->t->parameters.state[slot].role);
+    e.n = 1;
+    for (int k = 0; k < e.ndim; k++) {
+        e.shape[k] = axis[k]->size;
+        e.n *= axis[k]->size;
+    }
+    b->entry[b->n++] = e;
+    free(name);
+}
+
+static void add_saved(struct adaptersave *b, size_t index, int slot)
 {
     const struct model *m = b->t->program->model;
-    char *name = adapter_tensor_dup(m, index, up);
-    struct entry *e = &b->entry[b->n++];
-    const struct axis *axis[2];
 
-    model_adapter_axes(m, index, up, axis);
-    *e = (struct entry){ .name = slot < 0 ? xstrdup(name)
-                                          : str_dupf("%s.%s", name,
-                                                     b->t->parameters.state[slot].role),
-                         .index = index,
-                         .up = up,
-                         .slot = slot,
-                         .weight = find_weight(b->t->program, index, up),
-                         .shape = { axis[0]->size, axis[1]->size } };
-    free(name);
+    if (!m->tensor[index].frozen)
+        add_one(b,
+                (struct entry){ .saved = true,
+                                .index = index,
+                                .weight = find_saved(b->t->program, index),
+                                .ndim = m->tensor[index].ndim },
+                adapter_saved_dup(m, index), slot,
+                (const struct axis *const *)m->tensor[index].axis);
+}
+
+static void add_entry(struct adaptersave *b, size_t index, enum adapter_part part,
+                      int slot)
+{
+    const struct model *m = b->t->program->model;
+    const struct axis *axis[2];
+    int ndim = model_adapter_axes(m, index, part, axis);
+
+    add_one(b,
+            (struct entry){ .index = index,
+                            .part = part,
+                            .weight = find_weight(b->t->program, index, part),
+                            .ndim = ndim },
+            adapter_tensor_dup(m, index, part), slot, axis);
 }
 
 int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpoint *c,
@@ -94,11 +131,18 @@ int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpo
     int slots = t->parameters.slots, ret = 0;
 
     *b = (struct adaptersave){ .t = t, .c = c, .world = world };
-    b->entry = xcalloc(2 * m->nadapters * (size_t)(slots + 1) + 1, sizeof(*b->entry));
-    for (int k = -1; k < slots; k++)
+    b->entry =
+        xcalloc((ADAPTER_NORM * m->nadapters + m->ntensors) * (size_t)(slots + 1) + 1,
+                sizeof(*b->entry));
+    for (int k = -1; k < slots; k++) {
         for (size_t i = 0; i < m->nadapters; i++)
-            for (int up = 0; up < 2 && m->adapter[i].trained; up++)
-                add_entry(b, i, up, k);
+            for (enum adapter_part part = 0;
+                 part < ADAPTER_NORM && m->adapter[i].trained; part++)
+                if (part < ADAPTER_MAGNITUDE || m->adapter[i].magnitudes)
+                    add_entry(b, i, part, k);
+        for (size_t i = 0; i < m->ntensors; i++)
+            add_saved(b, i, k);
+    }
     b->some = xcalloc(SOME, sizeof(*b->some));
     if (world->rank == 0)
         ret = base_identify(&b->base, &b->nbase, &b->pool, c, err);
@@ -212,8 +256,8 @@ static int begin_file(struct adaptersave *b, size_t from, size_t to, int fd,
         struct entry *e = &b->entry[i];
 
         e->offset = h.end;
-        safetensors_header_add(&h, e->name, DTYPE_F32, 2, e->shape,
-                               e->shape[0] * e->shape[1] * sizeof(float));
+        safetensors_header_add(&h, e->name, DTYPE_F32, e->ndim, e->shape,
+                               e->n * sizeof(float));
     }
     ret = safetensors_header_finish(&h, path, err);
     if (ret == 0)
@@ -228,7 +272,7 @@ static int write_entry(struct adaptersave *b, struct entry *e, int fd,
                        struct written *w, const char *path, struct err *err, int *ret,
                        struct err *first)
 {
-    uint64_t n = e->shape[0] * e->shape[1], bytes = n * sizeof(float);
+    uint64_t n = e->n, bytes = n * sizeof(float);
     uint32_t *whole = mem_alloc(bytes, "a matrix to save", err);
 
     if (whole)
@@ -327,7 +371,7 @@ static void add_tensors(struct adaptersave *b, struct manifest *m)
                                       .crc = crc,
                                       .held = held,
                                       .dtype = DTYPE_F32,
-                                      .ndim = 2 };
+                                      .ndim = e->ndim };
     }
 }
 
@@ -390,7 +434,9 @@ static int restore_slot(struct trainer *t, int i, int k, const struct safetensor
     struct parameters *p = &t->parameters;
     const struct weight *w = &p->program->weight[i];
     const struct parameter *row = &p->row[i];
-    char *name = adapter_tensor_dup(p->program->model, (size_t)w->adapter - 1, w->up);
+    const struct model *m = p->program->model;
+    char *name = w->adapter ? adapter_tensor_dup(m, (size_t)w->adapter - 1, w->part)
+                            : adapter_saved_dup(m, w->tensor);
     char *full = str_dupf("%s.%s", name, p->state[k].role);
     long at = tensor_index_find(index, full);
     struct taking take = { .first = row->first, .count = row->count };

@@ -6,12 +6,6 @@
 
 #include "lib/base/mem.h"
 
-void frozen_all(struct model *m)
-{
-    for (size_t i = 0; i < m->ntensors; i++)
-        m->tensor[i].frozen = true;
-}
-
 /* Do the N bytes at NAME stand in FULL between full stops, or its ends? */
 static bool is_part(const char *full, const char *name, size_t n)
 {

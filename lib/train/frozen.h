@@ -5,8 +5,6 @@
 #include "lib/base/err.h"
 #include "lib/model/model.h"
 
-/* Freezes all tensors of M. */
-void frozen_all(struct model *m);
 /* Freezes those that LIST names, or with IS false all others.  A name, of several with
  * commas between, is the family's word for a tensor, its name in files, or such a name
  * from or up to a full stop: "model.layers.0" is the whole layer, "q_proj" the module

@@ -12,6 +12,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/init.c %D%/init.h \
     %D%/labelled.c %D%/labelled.h \
     %D%/losses.c %D%/losses.h \
+    %D%/magnitudes.c %D%/magnitudes.h \
     %D%/masking.c %D%/masking.h \
     %D%/offload.c %D%/offload.h \
     %D%/optimizer.c %D%/optimizer.h \

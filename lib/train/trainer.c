@@ -12,6 +12,7 @@
 #include "lib/run/cache.h"
 #include "lib/run/choice.h"
 #include "lib/train/init.h"
+#include "lib/train/magnitudes.h"
 
 /* ---- opening ---- */
 
@@ -175,6 +176,8 @@ static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *
                            t->options.frozen, t->groups.tensor, t->threads, err) < 0 ||
         parameters_find_shared(p, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(p, t->options.seed, err) < 0) ||
+        magnitudes_follow(p, c->adapter, t->groups.tensor, t->replicas.sharing,
+                          t->threads, err) < 0 ||
         (t->options.terms.average > 0 && parameters_keep_average(p, err) < 0))
         return -1;
     if (gradients_open(&t->gradients, p, &t->groups, t->replicas, levels, err) < 0)
@@ -676,9 +679,11 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     t->rounded.current = false;
     t->optimizer.scale = result->scale;
     if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm,
-                       count_tokens(t, sample), err) < 0)
+                       count_tokens(t, sample), err) < 0 ||
+        gradients_spread(g, err) < 0)
         return -1;
-    return gradients_spread(g, err);
+    return magnitudes_follow(&t->parameters, NULL, t->groups.tensor,
+                             t->replicas.sharing, t->threads, err);
 }
 
 /* Replicas take the micro-batches in turn; the losses are added in their order.  Where

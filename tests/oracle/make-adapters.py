@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """make-adapters - tests/data/adapters: LoRA adapters that PEFT wrote, and what they answer
 
-  make-adapters.py [[train=]NAME...]     needs torch, transformers, peft, safetensors
+  make-adapters.py [[train=|dora=]NAME...]     needs torch, transformers, peft, safetensors
 
 Each directory NAME has an adapter of tests/data/models/NAME, the ids of a text, and its logits in float64 (rounded to
 float32), by PEFT.  Random B, which training would make; ranks, alphas and modules differ from one another.
 llama-gqa/other is a second adapter of it; "summed" are the logits with both, of which it counts half.
-llama-gqa/saved has norms of its own (modules_to_save), llama-gqa/dora magnitudes, llama-gqa/table adapts the embedding.
+llama-gqa/saved has norms of its own (modules_to_save), NAME/dora magnitudes, llama-gqa/table adapts the embedding.
 trained.safetensors has its matrices after one step of SGD with rate 1 on TEXTS, that is less their gradients.
 """
 import json
@@ -54,7 +54,9 @@ def make(name, options):
     if name == "llama-gqa":
         make_other(name)
         for which in MORE:
-            make_more(name, which)
+            if which != "dora":
+                make_more(name, which)
+    make_more(name, "dora")
 
 
 def make_other(name):
@@ -79,10 +81,18 @@ def make_other(name):
     save_file({"logits": logits.float().contiguous()}, os.path.join(first, "other", "summed.safetensors"))
 
 
+# NAME/dora of other models: a part of a fused projection and of a product whose inputs are sharded
+DORA = {
+    "llama-gqa": MORE["dora"],
+    "gpt2-hub": dict(target_modules=["c_attn", "c_proj"], r=1, lora_alpha=2, use_dora=True, fan_in_fan_out=True),
+    "neox": dict(target_modules=["query_key_value", "dense_4h_to_h"], r=1, lora_alpha=2, use_dora=True),
+}
+
+
 def make_more(name, which):
     model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32)
     torch.manual_seed(98)
-    peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **MORE[which]))
+    peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **(DORA[name] if which == "dora" else MORE[which])))
     with torch.no_grad():
         for key, p in peft.named_parameters():
             if "magnitude" in key:
@@ -90,6 +100,8 @@ def make_more(name, which):
             elif "lora_" in key or "modules_to_save" in key:
                 p.normal_(0.5, 0.2)
     write(peft, os.path.join(DATA, "adapters", name, which), name, which == "table")
+    if which != "table":
+        train(name + "/" + which)
 
 
 def write(peft, out, name, embedding=False):
@@ -114,19 +126,23 @@ def write(peft, out, name, embedding=False):
 
 def train(name):
     out = os.path.join(DATA, "adapters", name)
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float64)
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name.split("/")[0]), dtype=torch.float64)
     peft = PeftModel.from_pretrained(model, out, is_trainable=True).double().eval()
     loss = sum(functional.cross_entropy(peft(torch.tensor([t])).logits[0, :-1], torch.tensor(t[1:]), reduction="sum")
                for t in TEXTS) / sum(len(t) - 1 for t in TEXTS)
     loss.backward()
     print(name, float(loss))
-    save_file({key.replace(".default", ""): (p - p.grad).float().contiguous() for key, p in peft.named_parameters()
+    save_file({key.replace(".default", "").replace("vector.weight", "vector").replace(".modules_to_save", ""):
+               (p - p.grad).float().contiguous() for key, p in peft.named_parameters()
                if p.requires_grad}, os.path.join(out, "trained.safetensors"))
 
 
 for name in sys.argv[1:] or ADAPTERS:
     if name == "other" or name in MORE:
         make_other("llama-gqa") if name == "other" else make_more("llama-gqa", name)
+        continue
+    if name.startswith("dora="):
+        make_more(name[5:], "dora")
         continue
     if name.startswith("train="):  # its matrices stay
         train(name[6:])
