@@ -34,8 +34,10 @@ PATTERNS = {
     "mistral": [r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
 }
 CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Co Cn".split()
-for c in CATEGORIES:
-    PATTERNS["category-" + c] = [r"\p{%s}+" % c]
+# one text is cut by all of them: a code point of another category than the oracle's shows; `category-Lu` says which
+PATTERNS["categories"] = [r"\p{%s}+" % c for c in CATEGORIES if len(c) == 2]
+PATTERNS["kinds"] = [r"\p{%s}+" % c for c in CATEGORIES if len(c) == 1]
+ALONE = {"category-" + c: [r"\p{%s}+" % c] for c in CATEGORIES}
 NORMALIZERS = {
     "nfc": normalizers.NFC(), "nfd": normalizers.NFD(), "nfkc": normalizers.NFKC(), "nfkd": normalizers.NFKD(),
     "lower": normalizers.Lowercase(), "accents": normalizers.StripAccents(), "strip": normalizers.Strip(),
@@ -72,7 +74,8 @@ def main():
     parser.add_argument("stages", nargs="*")
     args = parser.parse_args()
     chosen = args.stages
-    kinds = {n: tokenizer(None, [pre_tokenizers.Split(Regex(p), "isolated") for p in ps]) for n, ps in PATTERNS.items()}
+    patterns = PATTERNS | {n: ps for n, ps in ALONE.items() if n in args.stages}
+    kinds = {n: tokenizer(None, [pre_tokenizers.Split(Regex(p), "isolated") for p in ps]) for n, ps in patterns.items()}
     kinds |= {n: tokenizer(s, []) for n, s in NORMALIZERS.items()} | {n: tokenizer(None, [s]) for n, s in STAGES.items()}
     every = list(texts())[::args.e]
     lines = "".join(json.dumps(t) + "\n" for t in every).encode()
