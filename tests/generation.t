@@ -210,6 +210,14 @@ while IFS=$tab read -r setting p; do
     ok "what is drawn with $setting has transformers' distribution" is_drawn
 done < "$data/generation/draws"
 
+# the beams of a text share what its encoder made
+printf '{"ids":[0],"source_ids":[%s]}\n' "$(seq -s , 3 57)" > long
+cached() { # BEAMS
+    tp-run generate --report-memory --max-tokens 4 --beams "$1" --input long "$data/stacks/t5" 2>&1 |
+        sed -n 's/.*"kv_cache":\([0-9]*\).*/\1/p'
+}
+ok "seven beams hold the encoder's keys and values once" test "$(cached 7)" -lt $((3 * $(cached 1)))
+
 # equals at the border of --top-k are all kept
 printf '%s\n' '{"ids":[3],"seed":1}' '{"ids":[3],"seed":2}' '{"ids":[3],"seed":3}' '{"ids":[3],"seed":4}' |
     sed 's/}/,"logit_bias":{"5":1e9,"6":1e9,"7":1e9},"temperature":1,"top_k":1,"max_tokens":9}/' > ties

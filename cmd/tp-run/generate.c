@@ -589,6 +589,11 @@ static struct engine_limits limits_of(const struct generate *g)
         all = sizes.longest;
     limits.tokens = limits.tokens > all ? all : limits.tokens;
     limits.sources = limits.sources > sizes.sources ? sizes.sources : limits.sources;
+    /* beams are forks, which read what their text's encoder has made; where a fork may
+     * have to wait, it makes that again */
+    if (g->widest > 1 && !limits.cache && g->session->mesh.size[MESH_DP] == 1 &&
+        g->session->mesh.size[MESH_EP] == 1 && g->session->mesh.size[MESH_SP] == 1)
+        limits.texts = (limits.sequences + g->widest - 1) / g->widest;
     inputs_limit(&sizes, &limits);
     return limits;
 }

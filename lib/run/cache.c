@@ -117,6 +117,7 @@ static void size_group(struct cache *c, struct cache_group *g,
                        const struct cache_limits *l)
 {
     size_t blocks, all = blocks_of(g->source ? l->source : l->context);
+    size_t texts = g->source && l->texts ? l->texts : c->sequences;
 
     blocks = all;
     if (g->window && g->window - 1 < l->context && l->tokens < l->context)
@@ -124,7 +125,7 @@ static void size_group(struct cache *c, struct cache_group *g,
     if (blocks > all)
         blocks = all;
     g->most = blocks;
-    blockpool_init(&g->pool, cache_blocks(blocks * CACHE_BLOCK, c->sequences, l->rows));
+    blockpool_init(&g->pool, cache_blocks(blocks * CACHE_BLOCK, texts, l->rows));
     g->rows = g->pool.n * CACHE_BLOCK;
     if (g->pool.n == all &&
         c->sequences == 1) /* the last block ends at the text's end */

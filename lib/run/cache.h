@@ -55,6 +55,7 @@ struct cache_limits {
     size_t rows; /* capacity of a pool, a multiple of CACHE_BLOCK; 0: all sequences at
                   * their maximum length */
     size_t sequences;
+    size_t texts; /* encoder inputs of the sequences; 0: one each */
     enum format format;
     bool whole;   /* or, if sequences may be cut back by more than a step, do not: */
     bool windows; /* free blocks that have left the attention window */

@@ -184,6 +184,7 @@ int engine_plan(struct engine **out, const struct program *program,
                                   .source = limits->source,
                                   .rows = limits->cache,
                                   .context = limits->context,
+                                  .texts = limits->texts,
                                   .whole = limits->whole,
                                   .format = limits->kept,
                                   .sequences = limits->sequences + !limits->sequences };

@@ -37,6 +37,8 @@ struct engine_limits {
     size_t cache;           /* tokens in all blocks of the KV cache; 0: enough for all
                              * sequences */
     size_t sequences;       /* sequences in the KV cache at a time; 0: 1 */
+    size_t texts;           /* of these, with sources of their own: others have that of
+                             * the sequence that they were forked from; 0: all */
     size_t snapshots;       /* records for states beside those of the sequences
                              * (states.h) */
     size_t drafts;          /* most drafted tokens of a sequence in a step; each has a

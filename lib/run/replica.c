@@ -37,6 +37,7 @@ void text_free(struct text *t)
 {
     free(t->own);
     free(t->block);
+    (void)replica_drop_source(t);
     grammar_cursor_clear(&t->cursor);
     free(t);
 }
@@ -201,16 +202,29 @@ static void change(struct replica *r, enum plan_change_kind kind, const struct t
                                                 .from = (int32_t)from });
 }
 
+size_t replica_drop_source(struct text *t)
+{
+    struct source_blocks *source = t->source;
+    size_t n = 0;
+
+    t->source = NULL;
+    if (source && --source->texts == 0) {
+        n = source->n;
+        free(source);
+    }
+    return n;
+}
+
 /* The sequence of T, whose blocks and snapshots it drops, is free before the next
  * step. */
 static void forget(struct replica *r, struct text *t)
 {
     change(r, PLAN_FORGET, t, 0, 0);
     r->taken[t->sequence] = false;
-    r->source_blocks -= t->source_blocks;
+    r->source_blocks -= replica_drop_source(t);
     drop_blocks(r, t, 0);
     drop_snapshots(r, t, 0);
-    t->source_blocks = t->done = 0;
+    t->done = 0;
 }
 
 static void remove_text(struct text **v, size_t *n, const struct text *t)
@@ -440,6 +454,8 @@ void replica_fork(struct replica *r, struct text *f, const struct text *t,
            more_blocks) /* before the rows after the blocks are copied */
         evict(r);
     share(r, f, t, t->done);
+    f->source = t->source;
+    f->source->texts++;
     restore(r, f, record_of(r, t));
 }
 
@@ -457,10 +473,14 @@ void replica_join(struct replica *r, struct text *t, size_t done)
 {
     size_t at;
 
-    t->source_blocks = replica_blocks(t->nsource);
+    if (!t->source) {
+        t->source = xmalloc(sizeof(*t->source));
+        *t->source =
+            (struct source_blocks){ .n = replica_blocks(t->nsource), .texts = 1 };
+        r->source_blocks += t->source->n;
+    }
     t->done = done;
     r->taken[t->sequence] = true;
-    r->source_blocks += t->source_blocks;
     for (at = r->nrunning++; at && r->running[at - 1]->id > t->id; at--)
         r->running[at] = r->running[at - 1];
     r->running[at] = t;

@@ -19,6 +19,12 @@
 
 enum { WAITS = -1 }; /* in place of a replica */
 
+/* The blocks of what an encoder has made of a source, which a text and its forks
+ * hold together. */
+struct source_blocks {
+    size_t n, texts;
+};
+
 /* A text that is not over, on rank 0. */
 struct text {
     struct scheduler_text in;
@@ -38,7 +44,8 @@ struct text {
     size_t eager;               /* tokens that are drafted next */
     int32_t *block;             /* [blocks] */
     size_t blocks, cap_blocks;
-    size_t source_blocks, sequence;
+    struct source_blocks *source; /* or NULL */
+    size_t sequence;
     struct scheduler_usage usage;
     int replica;                  /* or WAITS */
     bool shares;                  /* rows with texts that begin alike */
@@ -85,6 +92,8 @@ void replica_init(struct replica *r, const struct replica_facts *facts, size_t b
 void replica_clear(struct replica *r);
 void text_free(struct text *t);
 size_t replica_blocks(size_t rows);
+/* T drops its source: the blocks that nobody holds any more. */
+size_t replica_drop_source(struct text *t);
 
 /* Blocks that are free, or would be without the texts that are over. */
 size_t replica_room(const struct replica *r);

@@ -145,7 +145,8 @@ int scheduler_open(struct scheduler **out, struct runner *r,
     s->runner = r;
     s->o = *options;
     s->nreplicas = r->world->rank == 0 ? r->nreplicas : 1;
-    s->source_all = cache_blocks(l->source, l->sequences, l->cache);
+    s->source_all =
+        cache_blocks(l->source, l->texts ? l->texts : l->sequences, l->cache);
     s->facts.sequences = l->sequences;
     s->facts.snapshots = l->snapshots;
     s->facts.drafts = options->draft ? l->drafts : 0;
@@ -492,8 +493,7 @@ static bool can_fork(const struct scheduler *s, const struct text *t)
     const struct replica *r = t->replica == WAITS ? NULL : &s->replica[t->replica];
 
     return r && s->forks && t->done && r->nrunning < s->o.limits->sequences &&
-           blocks_of_fork(s, t) <= replica_room(r) &&
-           t->source_blocks <= s->source_all - r->source_blocks;
+           blocks_of_fork(s, t) <= replica_room(r);
 }
 
 /* F, of whom everything else is T's, begins with its rows. */
