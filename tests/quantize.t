@@ -115,6 +115,7 @@ status_is 2 "an unknown type is a usage error"
 run tp-run generate --ids 1 --max-tokens 1 --weights int4 --tp 3 "$bard"
 status_is 1 "a layout that divides blocks is refused"
 err_has "mlp.down_proj.weight: this layout divides a block of 32 inputs" "and says where"
+err_has "whole blocks at tp: 1, 2" "and at which tp there are whole ones"
 run tp-run train --weights int8 --steps 1 "$bard"
 status_is 2 "training has no such option"
 

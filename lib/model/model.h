@@ -345,5 +345,9 @@ void cutter_free(struct cutter *c);
  * SLICE_ORIGINAL. */
 void cutter_set_order(struct cutter *c, enum slice_order order);
 void cutter_slice(struct cutter *c, size_t tensor, struct slice *out);
+/* Appends to *err, which tells that MESH divides a block of BLOCK along AXIS of TENSOR,
+ * at which smaller tp every rank has whole blocks. */
+void cutter_tell_whole(const struct model *m, const struct mesh *mesh, size_t tensor,
+                       int axis, uint64_t block, struct err *err);
 
 #endif

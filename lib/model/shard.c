@@ -447,3 +447,42 @@ void cutter_slice(struct cutter *c, size_t tensor, struct slice *out)
     if (out->held && earlier_stage(c, t))
         out->primary = false;
 }
+
+static bool is_whole(const struct model *m, const struct mesh *mesh, size_t tensor,
+                     int axis, uint64_t block)
+{
+    int coord[MESH_NAXES] = { 0 };
+    bool whole = true;
+
+    for (; coord[MESH_TP] < mesh->size[MESH_TP] && whole; coord[MESH_TP]++) {
+        struct cutter *c;
+        struct slice slice;
+        struct err err;
+
+        if (cutter_open(&c, m, mesh, coord, &err) < 0)
+            return false;
+        cutter_slice(c, tensor, &slice);
+        for (size_t i = 0; i < slice.runs[axis]->n; i++)
+            whole &= slice.runs[axis]->v[i].start % block == 0 &&
+                     slice.runs[axis]->v[i].count % block == 0;
+        cutter_free(c);
+    }
+    return whole;
+}
+
+void cutter_tell_whole(const struct model *m, const struct mesh *mesh, size_t tensor,
+                       int axis, uint64_t block, struct err *err)
+{
+    struct mesh tried = *mesh;
+    struct str text = { 0 };
+
+    for (int n = 1; n < mesh->size[MESH_TP]; n++) {
+        tried.size[MESH_TP] = n;
+        if (is_whole(m, &tried, tensor, axis, block))
+            str_addf(&text, text.len ? ", %d" : "%d", n);
+    }
+    if (text.len)
+        snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
+                 "; whole blocks at tp: %s", str_text(&text));
+    str_clear(&text);
+}

@@ -149,13 +149,15 @@ static int share_work(const struct coding *c, int (*work)(struct coding *c),
     return ret;
 }
 
-/* ERR_NO unless RUNS, and the leaves of INST's tree, are whole blocks of F, if it has
- * any. */
+/* ERR_NO unless the runs of SLICE along AXIS, and the leaves of INST's tree, are whole
+ * blocks of F, if it has any. */
 static int check_blocks(const struct encoder *e, const struct inst *inst,
-                        const struct runs *runs, enum format f, const char *name,
-                        struct err *err)
+                        const struct slice *slice, int axis, size_t tensor,
+                        enum format f, struct err *err)
 {
     const struct sum_tree *t = inst->tree ? &e->program->tree[inst->tree - 1] : NULL;
+    const char *name = e->program->model->tensor[tensor].name;
+    const struct runs *runs = slice->runs[axis];
     const size_t block = format_table[f].numbers;
     bool divided = false;
 
@@ -163,11 +165,15 @@ static int check_blocks(const struct encoder *e, const struct inst *inst,
         return 0;
     for (size_t i = 0; i < runs->n; i++)
         divided |= runs->v[i].start % block || runs->v[i].count % block;
-    if (divided)
-        return err_set(err, ERR_NO,
-                       "tensor %s: this layout divides a block of %zu inputs, which "
-                       "share a scale in %s; try int8 or fewer ranks",
-                       name, block, format_name(f));
+    if (divided) {
+        err_set(err, ERR_NO,
+                "tensor %s: this layout divides a block of %zu inputs, which share a "
+                "scale in %s; int8 has none",
+                name, block, format_name(f));
+        cutter_tell_whole(e->program->model, &e->program->mesh, tensor, axis, block,
+                          err);
+        return -1;
+    }
     for (int i = 0; t && i < t->n; i++)
         if (t->leaf[i].cols % block)
             return err_set(err, ERR_NO,
@@ -288,7 +294,7 @@ int encode_weight(const struct encoder *e, int i, const struct matrix *m,
 
     held_shape(h, need, &c.rows, &c.cols);
     c.codes = (struct format_codes){ .rows = c.rows, .cols = c.cols };
-    if (check_blocks(e, h->reader, slice->runs[axis], h->format, c.name, err) < 0)
+    if (check_blocks(e, h->reader, slice, axis, need->tensor, h->format, err) < 0)
         return -1;
     c.largest = mem_alloc((c.rows + 1) * sizeof(*c.largest), c.name, err);
     if (!c.largest)
@@ -320,7 +326,8 @@ int encode_keep(const struct encoder *e, int i, size_t n, struct loader *l,
     int ret;
 
     loader_slice(l, need->tensor, &slice);
-    ret = check_blocks(e, h->reader, slice.runs[slice.ndim - 1], h->format, name, err);
+    ret = check_blocks(e, h->reader, &slice, slice.ndim - 1, need->tensor, h->format,
+                       err);
     for (; ret == 0 && opened < n; opened++) {
         codes[opened] = (struct format_codes){ .rows = need->rows,
                                                .cols = need->cols,
