@@ -913,6 +913,19 @@ static double own_key(const float *q, const struct inst *inst,
     return exp(score * inst->attention.scale + own_bias(inst, s, i, h, 0));
 }
 
+/* How often the query at OWN counts key T of N in blocks: it sees its own block, those
+ * beside it, the last, and the first, several times; those at both ends see all. */
+static double seen_in_blocks(const struct attention_shape *a, size_t own, size_t t,
+                             size_t n)
+{
+    size_t size = (size_t)a->block, last = (n + size - 1) / size - 1;
+    long apart = (long)(own / size) - (long)(t / size);
+
+    if (own < size || own / size == last)
+        return 1;
+    return t < size ? a->copies : labs(apart) < 2 || t / size == last;
+}
+
 static void attention_by_hand(double *y, const float *q, const struct inst *inst,
                               const struct attention_step *s)
 {
@@ -947,6 +960,9 @@ static void attention_by_hand(double *y, const float *q, const struct inst *inst
                     (inst->attention.window &&
                      labs(far) >= (long)inst->attention.window))
                     p[t] = 0;
+                if (inst->attention.block && s->keys > inst->attention.over)
+                    p[t] *= seen_in_blocks(&inst->attention.shape, s->start + i, t,
+                                           s->keys);
                 total += p[t];
             }
             for (size_t k = 0; k < vdim; k++)
@@ -967,9 +983,11 @@ struct attention_case {
     uint64_t heads, kv_heads, dim, value_dim, window;
     double softcap;
     bool causal;
-    uint64_t more;    /* columns of a head in v that are no values */
-    uint64_t buckets; /* of biases that each query brings; 0: none */
-    bool own;         /* each query also has a key and a value of its own */
+    uint64_t more;        /* columns of a head in v that are no values */
+    uint64_t buckets;     /* of biases that each query brings; 0: none */
+    bool own;             /* each query also has a key and a value of its own */
+    uint64_t block, over; /* more keys than OVER are seen in blocks */
+    double copies;
 };
 
 /* The same keys and values in blocks that do not follow each other. */
@@ -1024,6 +1042,9 @@ static void attention_is_right(const struct attention_case *c)
                                         .window = c->window,
                                         .far = 40,
                                         .span = c->buckets,
+                                        .block = c->block,
+                                        .over = c->over,
+                                        .copies = c->copies,
                                         .causal = c->causal } };
     size_t keys = c->start + c->rows, n = c->rows * c->heads * c->value_dim;
     float *q = numbers_new(c->rows * c->heads * c->dim, 12),
@@ -1304,6 +1325,14 @@ static void attentions_are_right(void)
         { "keys that only their query sees", 70, 0, 3, 3, 9, 9, 0, 0, true, 0, 12,
           true },
         { "one query with its key", 1, 65, 4, 4, 8, 8, 0, 0, true, 0, 8, true },
+        { "a text in blocks", 333, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false, 16, 80,
+          3 },
+        { "a text in blocks, the last whole", 352, 0, 2, 1, 8, 8, 0, 0, false, 0, 0,
+          false, 32, 300, 1 },
+        { "blocks of one token", 90, 0, 1, 1, 6, 6, 0, 0, false, 0, 0, false, 1, 6, 2 },
+        { "few blocks", 70, 0, 1, 1, 6, 6, 0, 0, false, 0, 0, false, 20, 69, 4 },
+        { "a text that is too short for blocks", 80, 0, 1, 1, 6, 6, 0, 0, false, 0, 0,
+          false, 16, 80, 3 },
     };
     static const struct attention_case rounded[] = {
         { "a prompt", 150, 0, 4, 2, 64, 64, 0, 0, true, 0, 0, false },
@@ -1581,6 +1610,111 @@ static void global_tokens_see_all(enum global_tokens who, uint64_t window)
            (int)window);
     for (int i = 0; i < 6; i++)
         free(x[i]);
+}
+
+/* ---- side rows ---- */
+
+/* T5's bucket, by its definition. */
+static size_t bucket_by_hand(long far, size_t buckets, double most)
+{
+    size_t half = buckets / 2, base = far > 0 ? half : 0, exact = half / 2;
+    double away = fabs((double)far);
+    size_t at = (size_t)away;
+
+    if (at >= exact)
+        at = exact + (size_t)(log(away / (double)exact) / log(most / (double)exact) *
+                              (double)(half - exact));
+    return base + (at < half ? at : half - 1);
+}
+
+/* Two texts with a side row for each BLOCK tokens; a token sees the window and all side
+ * rows of its text. */
+static void side_rows_are_seen(uint64_t window, uint64_t block)
+{
+    enum { TEXTS = 2, ROWS = 87, HEADS = 3, DIM = 5, COLS = HEADS * DIM, BUCKETS = 8 };
+    static const int32_t first[TEXTS] = { 0, 37 };
+    static const size_t end[TEXTS] = { 37, ROWS };
+    const int32_t at_side[TEXTS] = { 0, 37 / (int32_t)block };
+    const size_t sides = 37 / block + 50 / block;
+    struct inst inst = { .op = OP_SIDE_ATTENTION,
+                         .block = block,
+                         .attention = { .heads = HEADS,
+                                        .head_dim = DIM,
+                                        .window = window,
+                                        .block = block,
+                                        .far = 20,
+                                        .scale = 0.4 } };
+    struct inst sum = { .op = OP_BLOCK_SUM, .block = block };
+    float *x[5], y[ROWS * COLS], again[ROWS * COLS], blocks[ROWS * COLS];
+    struct matrix near = matrix_new(FORMAT_BF16, BUCKETS, HEADS, 3),
+                  far = matrix_new(FORMAT_F32, BUCKETS, HEADS, 4);
+    double want[ROWS * COLS] = { 0 }, sums[ROWS * COLS] = { 0 };
+    struct cpu_side c = { .bias = &near,
+                          .side = &far,
+                          .texts = { first, TEXTS, ROWS },
+                          .sides = { at_side, TEXTS, sides } };
+    struct cpu_taps taps = {
+        .y = blocks, .from = c.texts, .to = c.sides, .cols = COLS
+    };
+    struct err err;
+    bool same = true;
+
+    for (int i = 0; i < 5; i++)
+        x[i] = numbers_new(ROWS * COLS, 60 + (uint64_t)i);
+    c.q = x[0], c.k = x[1], c.v = x[2], c.side_k = x[3], c.side_v = x[4];
+    for (size_t t = 0; t < TEXTS; t++)
+        for (size_t at = 0; at < (end[t] - (size_t)first[t]) * HEADS; at++) {
+            size_t i = at / HEADS, h = at % HEADS, low = (size_t)first[t];
+            size_t n = end[t] - low, made = n / block, own = i / block;
+            size_t row = (low + i) * COLS + h * DIM;
+            double total = 0;
+
+            own = own < made ? own : made - 1;
+            for (size_t k = 0; k < n + made; k++) {
+                bool side = k >= n;
+                size_t key = side ? (size_t)at_side[t] + k - n : low + k;
+                long apart = side ? (long)(k - n) - (long)own : (long)k - (long)i;
+                double s = 0;
+
+                if (!side && labs(apart) >= (long)window)
+                    continue;
+                for (size_t d = 0; d < DIM; d++)
+                    s += (double)x[0][row + d] *
+                         x[side ? 3 : 1][key * COLS + h * DIM + d];
+                s = exp(s * 0.4 + weight_at(side ? &far : &near,
+                                            bucket_by_hand(apart, BUCKETS, 20), h));
+                total += s;
+                for (size_t d = 0; d < DIM; d++)
+                    want[row + d] += s * x[side ? 4 : 2][key * COLS + h * DIM + d];
+            }
+            for (size_t d = 0; d < DIM; d++) {
+                want[row + d] /= total;
+                if (made)
+                    sums[((size_t)at_side[t] + own) * COLS + h * DIM + d] +=
+                        (double)x[0][row + d];
+            }
+        }
+    c.y = y;
+    same &= cpu_side_attention(team, &inst, &c, &err) == 0;
+    for (int i = 0; i < NTHREADS; i++) {
+        struct device *d = device_new(thread_counts[i]);
+
+        c.y = again;
+        same &=
+            cpu_side_attention(d, &inst, &c, &err) == 0 && !memcmp(y, again, sizeof(y));
+        backend_cpu.close(d);
+    }
+    tap_ok(same && furthest(y, want, ROWS * COLS) < 3e-6,
+           "a token sees a window of %d and the side rows of blocks of %d", (int)window,
+           (int)block);
+    taps.x = x[0];
+    cpu_block_sum(team, &sum, &taps);
+    tap_ok(furthest(blocks, sums, sides * COLS) < 1e-5,
+           "blocks of %d rows are added up, what is left to the last", (int)block);
+    for (int i = 0; i < 5; i++)
+        free(x[i]);
+    matrix_free(&near);
+    matrix_free(&far);
 }
 
 /* ---- experts ---- */
@@ -2013,6 +2147,10 @@ int main(void)
         global_tokens_see_all((enum global_tokens)who, 6);
         global_tokens_see_all((enum global_tokens)who, 30);
     }
+    side_rows_are_seen(1, 4);
+    side_rows_are_seen(9, 16);
+    side_rows_are_seen(100, 38);
+    side_rows_are_seen(7, 60);
     experts_are_chosen();
     a_weight_of_nothing_is_a_choice();
     cache_rows_are_read_again();

@@ -780,6 +780,7 @@ struct attention_trial {
         BIASES, /* of each query, by OP_STREAM */
         OWN     /* and a key and a value of its own */
     } added;
+    uint64_t block, over; /* more keys than OVER are seen in blocks */
 };
 
 enum { BLOCK_ROWS = 16, MOST_BLOCKS = 16, BUCKETS = 10 };
@@ -865,6 +866,7 @@ static double attend(const struct attention_trial *t, int bits)
     float *y = xcalloc(2 * n, sizeof(*y)), *lse = xcalloc(2 * sums, sizeof(*lse));
     struct matrix w = { 0 }, device_w;
     double apart, more;
+    void *far_lse;
 
     if (t->added >= BIASES) {
         inst.op = OP_STREAM;
@@ -885,11 +887,15 @@ static double attend(const struct attention_trial *t, int bits)
     inst.attention.window = t->window;
     inst.attention.causal = t->mask != ALL;
     inst.attention.chunked = t->mask == CHUNKS;
+    inst.attention.block = t->block;
+    inst.attention.over = t->over;
+    inst.attention.copies = 3;
     c.range = ranges_of(&m, &m.range, m.block);
     c.y = (struct buffer){
         y, &t->rows, c.range.most_rows, t->heads * t->value_dim, FORMAT_F32, 0
     };
-    c.lse = t->added < BIASES ? lse : NULL; /* no ring asks OP_STREAM for them */
+    /* no ring asks OP_STREAM for them, nor attention in blocks */
+    c.lse = t->added < BIASES && !t->block ? lse : NULL;
     if (t->added == TABLE || t->added == SINKS) {
         w = added_to(&inst, t);
         c.w = &w;
@@ -906,7 +912,8 @@ static double attend(const struct attention_trial *t, int bits)
     d.y.rows = copy_new(&t->rows, sizeof(t->rows), 0);
     memset(y + n, 0xff, n * sizeof(*y));
     d.y.data = copy_new(y + n, n * sizeof(*y), 4);
-    d.lse = copy_new(lse, sums * sizeof(*lse), 4);
+    far_lse = copy_new(lse, sums * sizeof(*lse), 4);
+    d.lse = c.lse ? far_lse : NULL;
     for (int k = 0; k < inst.nsrc; k++) {
         uint64_t cols = k == 0 || k > 3 ? t->heads * t->dim
                         : k == 3        ? t->heads * BUCKETS
@@ -922,7 +929,7 @@ static double attend(const struct attention_trial *t, int bits)
     check(backend_cpu.kernel[inst.op](cpu, &c, &err) == 0);
     check(backend_cuda.kernel[inst.op](gpu, &d, &err) == 0);
     check(backend_cuda.copy_out(gpu, y + n, d.y.data, n * sizeof(*y), &err) == 0 &&
-          backend_cuda.copy_out(gpu, lse + sums, d.lse, sums * sizeof(*lse), &err) ==
+          backend_cuda.copy_out(gpu, lse + sums, far_lse, sums * sizeof(*lse), &err) ==
               0);
     apart = largest_difference(y, y + n, n);
     more = largest_difference(lse, lse + sums, sums);
@@ -997,6 +1004,9 @@ static void try_attention(void)
         { "within chunks", 75, 60, 2, 1, 4, 4, 19, 0, 0, CHUNKS, true, NOTHING },
         { "of one query in its chunk", 1, 40, 2, 1, 4, 4, 7, 0, 0, CHUNKS, true,
           NOTHING },
+        { "in blocks", 75, 0, 4, 2, 8, 8, 0, 0, 0, ALL, false, NOTHING, 7, 40 },
+        { "in as many blocks as are few", 28, 0, 1, 1, 9, 5, 0, 0, 0, ALL, false,
+          NOTHING, 7, 28 },
     };
 
     try_trials(all, sizeof(all) / sizeof(*all));
@@ -1050,7 +1060,7 @@ static double backends_differ(const struct call *c, float *y)
     for (size_t o = 0; o < norders(); o++) {
         struct step_view far_view = *view;
         struct call d = *c;
-        struct matrix far_w;
+        struct matrix far_w, far_w2;
         double apart;
 
         setenv("EMU_ORDER", orders[o], 1);
@@ -1071,6 +1081,10 @@ static double backends_differ(const struct call *c, float *y)
         if (c->w) {
             far_w = matrix_copy(c->w);
             d.w = &far_w;
+        }
+        if (c->w2) {
+            far_w2 = matrix_copy(c->w2);
+            d.w2 = &far_w2;
         }
         d.y.rows = copy_new(c->y.rows, sizeof(*c->y.rows), 0);
         d.y.data = copy_new(y + n, n * sizeof(*y), 4);
@@ -1229,6 +1243,67 @@ static void try_global(int from, int end, int step)
         printf("# apart by %.3g\n", worst);
     for (int k = 0; k < inst.nsrc; k++)
         free(x[k]);
+}
+
+/* Attention within a window, and to the side rows of blocks of tokens, of two texts,
+ * and the sums of blocks. */
+static void try_side(int32_t one, int32_t two, uint64_t block)
+{
+    enum { ROWS = 40, HEADS_ = 2, DIM = 9, COLS = HEADS_ * DIM };
+    static const int depth[5] = { 0, 0, 0, 1, 1 };
+    struct inst inst = { .op = OP_SIDE_ATTENTION,
+                         .nsrc = 5,
+                         .weight = -1,
+                         .weight2 = -1,
+                         .attention = { .heads = HEADS_,
+                                        .head_dim = DIM,
+                                        .window = 4,
+                                        .far = 20,
+                                        .block = block,
+                                        .scale = 0.3 } };
+    struct inst sum = { .op = OP_BLOCK_SUM, .nsrc = 1, .block = block };
+    struct texts_of_rows t;
+    struct call c = { .inst = &inst, .program = &t.program, .step = &t.view };
+    struct matrix near = { .format = FORMAT_F32, .rows = 8, .cols = HEADS_ },
+                  far = near;
+    float *x[INST_SOURCES], y[2 * ROWS * COLS];
+    double worst;
+
+    sum.weight = sum.weight2 = -1;
+    set_texts(&t, &inst, one, two, false, false, depth, 0);
+    t.first[1][1] = one / (int32_t)block;
+    t.rows[1] = t.first[1][1] + two / (int32_t)block;
+    near.data = numbers_new(8 * HEADS_, FORMAT_F32, 57);
+    far.data = numbers_new(8 * HEADS_, FORMAT_F32, 58);
+    for (int k = 0; k < inst.nsrc; k++) {
+        x[k] = numbers_new(ROWS * COLS, FORMAT_F32, (uint64_t)k + 31);
+        c.x[k] = (struct buffer){ x[k], &t.rows[depth[k]], ROWS, COLS, FORMAT_F32, 0 };
+    }
+    c.w = &near;
+    c.w2 = &far;
+    c.y = (struct buffer){ y, &t.rows[0], ROWS, COLS, FORMAT_F32, 0 };
+    worst = backends_differ(&c, y);
+    if (!tap_ok(worst < 3e-6, "attention to side rows is the CPU's"))
+        printf("# apart by %.3g\n", worst);
+    sum.dst = 4; /* of a value in the space of side rows */
+    sum.src[0] = 1;
+    c = (struct call){ .inst = &sum, .program = &t.program, .step = &t.view };
+    c.x[0] = (struct buffer){ x[0], &t.rows[0], ROWS, COLS, FORMAT_F32, 0 };
+    c.y = (struct buffer){ y, &t.rows[1], (size_t)t.rows[1], COLS, FORMAT_F32, 0 };
+    worst = backends_differ(&c, y);
+    if (!tap_ok(worst == 0, "and so are the sums of blocks"))
+        printf("# apart by %.3g\n", worst);
+    for (int k = 0; k < inst.nsrc; k++)
+        free(x[k]);
+    free((void *)(uintptr_t)near.data);
+    free((void *)(uintptr_t)far.data);
+}
+
+static void try_sides(void)
+{
+    try_side(23, 17, 4);
+    try_side(3, 37, 5);
+    try_side(20, 20, 1);
 }
 
 static void try_globals(void)
@@ -2357,8 +2432,10 @@ static void try_lacks(void)
     struct inst fused[2] = {
         { .op = OP_ROPE_KEEP, .parts = 1, .weight = -1, .weight2 = -1 }
     };
-    static const enum op wide[] = { OP_ATTENTION, OP_STREAM, OP_RELATE, OP_RELATE_XL,
-                                    OP_GLOBAL_ATTENTION };
+    static const enum op wide[] = {
+        OP_ATTENTION, OP_STREAM,           OP_RELATE,
+        OP_RELATE_XL, OP_GLOBAL_ATTENTION, OP_SIDE_ATTENTION
+    };
     bool small = true, large = false;
 
     tap_ok(supports(&inst, 8, FORMAT_F32), "a product can be run on GPUs");
@@ -2606,6 +2683,7 @@ int main(int argc, char **argv)
         { "stream", try_streams },
         { "relative", try_relate },
         { "longformer", try_globals },
+        { "side", try_sides },
         { "beside", try_beside },
         { "states", try_states },
         { "embedding", try_unfolds },

@@ -354,6 +354,16 @@ struct cpu_globals {
 };
 MUST_CHECK int cpu_global_attention(struct device *d, const struct inst *inst,
                                     const struct cpu_globals *c, struct err *err);
+/* Attention within a window and to side rows (side.c). */
+struct cpu_side {
+    float *y;
+    const float *q, *k, *v;           /* [rows][heads][dim], as y */
+    const float *side_k, *side_v;     /* [side rows][heads][dim] */
+    const struct matrix *bias, *side; /* [buckets][heads] */
+    struct cpu_texts texts, sides;
+};
+MUST_CHECK int cpu_side_attention(struct device *d, const struct inst *inst,
+                                  const struct cpu_side *c, struct err *err);
 /* Operations on the rows beside a row of X (conv-pool.c). */
 struct cpu_taps {
     float *y;
@@ -366,6 +376,8 @@ struct cpu_taps {
 void cpu_shift(struct device *d, const struct inst *inst, const struct cpu_taps *c);
 /* Pools, or unpools, by INST. */
 void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *c);
+/* The sums of blocks of rows. */
+void cpu_block_sum(struct device *d, const struct inst *inst, const struct cpu_taps *c);
 /* The rows around each of some rows, side by side. */
 void cpu_unfold(struct device *d, const struct inst *inst, const struct cpu_taps *c);
 /* The token at which a row begins that was pooled TIMES times as P says: for a first

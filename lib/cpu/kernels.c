@@ -724,6 +724,23 @@ static int kernel_global_attention(struct device *d, const struct call *c,
     return cpu_global_attention(d, c->inst, &g, err);
 }
 
+static int kernel_side_attention(struct device *d, const struct call *c,
+                                 struct err *err)
+{
+    struct cpu_side s = { .y = result(c),
+                          .q = source(c, 0),
+                          .k = source(c, 1),
+                          .v = source(c, 2),
+                          .side_k = source(c, 3),
+                          .side_v = source(c, 4),
+                          .bias = c->w,
+                          .side = c->w2,
+                          .texts = texts_of(c, c->inst->dst),
+                          .sides = texts_of(c, c->inst->src[3]) };
+
+    return cpu_side_attention(d, c->inst, &s, err);
+}
+
 /* ---- rows beside a row ---- */
 
 static struct cpu_taps taps_of(const struct call *c)
@@ -759,6 +776,15 @@ static int kernel_pool(struct device *d, const struct call *c, struct err *err)
 
     (void)err;
     cpu_pool(d, c->inst, &t);
+    return 0;
+}
+
+static int kernel_block_sum(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_taps t = taps_of(c);
+
+    (void)err;
+    cpu_block_sum(d, c->inst, &t);
     return 0;
 }
 

@@ -110,6 +110,7 @@ static uint64_t (*const room_of[OP_COUNT])(const struct cpu_most *m) = {
     [OP_RELATE] = attention_room_relate,
     [OP_RELATE_XL] = attention_room_relate,
     [OP_GLOBAL_ATTENTION] = attention_room_globals,
+    [OP_SIDE_ATTENTION] = attention_room_side,
     [OP_CONVOLVE] = convolve,
     [OP_CAUSAL_CONVOLVE] = convolve,
     [OP_EXPERT_INDEX] = expert_index,

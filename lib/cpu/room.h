@@ -40,5 +40,6 @@ uint64_t attention_room(const struct cpu_most *m);
 uint64_t attention_room_back(const struct cpu_most *m);
 uint64_t attention_room_relate(const struct cpu_most *m);
 uint64_t attention_room_globals(const struct cpu_most *m);
+uint64_t attention_room_side(const struct cpu_most *m);
 
 #endif

@@ -32,6 +32,33 @@ HOST_DEVICE void positions_visible(int64_t position, int32_t first_key, int32_t 
     *end = high > low ? high - first_key : *first;
 }
 
+/* Attention in blocks (Zaheer et al. 2020, "Big Bird", arXiv:2007.14062, section 2):
+ * how the query at POSITION of a text of KEYS tokens sees a key.  A query of the first
+ * or the last block sees all; others the blocks beside their own, the last, and the
+ * first, whose keys count struct attention_shape's COPIES times. */
+enum { UNSEEN, SEEN, SEEN_COPIES };
+HOST_DEVICE int positions_in_blocks(int64_t position, int64_t key, int64_t keys,
+                                    int64_t block)
+{
+    int64_t own = position / block, at = key / block, last = (keys - 1) / block;
+
+    if (own == 0 || own >= last)
+        return SEEN;
+    if (at == 0)
+        return SEEN_COPIES;
+    return at == last || (at + 1 >= own && at <= own + 1) ? SEEN : UNSEEN;
+}
+
+/* Side attention (Guo et al. 2021, "LongT5", arXiv:2112.07916, section 2.2): the side
+ * row of the token at POSITION, one of SIDES, of BLOCK tokens each; those after the
+ * last whole block belong to it. */
+HOST_DEVICE int64_t positions_side(int64_t position, int64_t sides, int64_t block)
+{
+    int64_t at = position / block;
+
+    return at < sides ? at : sides - 1;
+}
+
 /* Index in the whole model of a rank's HEAD, PER of which share keys and values: groups
  * have PER_GROUP heads in the model, and the rank's begin with GROUP, at its head
  * WITHIN. */

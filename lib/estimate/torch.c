@@ -102,6 +102,7 @@ static struct op_torch (*const usual[OP_COUNT])(const struct inst *) = {
     [OP_RELATE] = torch_relate,
     [OP_RELATE_XL] = torch_attention,
     [OP_GLOBAL_ATTENTION] = torch_attention,
+    [OP_SIDE_ATTENTION] = torch_attention,
     [OP_DYNAMIC] = torch_dynamic,
     [OP_CHOOSE] = torch_free,
     [OP_EXPERT_COUNT] = torch_free,

@@ -268,6 +268,8 @@ extern "C" void gpu_attention(void *y, float *lse, const float *q, struct cached
     if (few)
         gpu_attention_few(y, lse, q, k, v, a, r, few,
                           tiled ? (uint64_t)MANY : UINT64_MAX / 2, room, stream);
+    if (a.block && r.most_keys > a.over) /* these results replace those of long texts */
+        gpu_attention_blocks(y, q, k, v, a, r, stream);
 }
 
 /* y, lse = attention over the keys of both (y, lse) and (z, more).  lse is the log of

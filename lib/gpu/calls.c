@@ -570,7 +570,35 @@ KERNEL(global_attention)
     return launched(d, c, err);
 }
 
+KERNEL(side_attention)
+{
+    const struct inst *inst = c->inst;
+    struct sides a = { .heads = inst->attention.heads,
+                       .dim = inst->attention.head_dim,
+                       .window = (int64_t)inst->attention.window,
+                       .block = (int64_t)inst->attention.block,
+                       .far = inst->attention.far,
+                       .scale = inst->attention.scale,
+                       .k = source(c, 3),
+                       .v = source(c, 4),
+                       .bias = weight_of(c->w),
+                       .side = weight_of(c->w2),
+                       .texts = texts_of(c, inst->dst),
+                       .sides = texts_of(c, inst->src[3]) };
+
+    gpu_side_attention(result(c), source(c, 0), source(c, 1), source(c, 2), a,
+                       result_rows(c), d->stream);
+    return launched(d, c, err);
+}
+
 /* ---- rows beside a row ---- */
+
+KERNEL(block_sum)
+{
+    gpu_block_sum(result(c), source(c, 0), c->inst->block, texts_of(c, c->inst->src[0]),
+                  texts_of(c, c->inst->dst), result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
 
 KERNEL(unfold)
 {
@@ -1257,5 +1285,6 @@ const struct kernel_limits cuda_limits[OP_COUNT] = {
     [OP_RELATE] = { .fits = fits_heads },
     [OP_RELATE_XL] = { .fits = fits_heads },
     [OP_GLOBAL_ATTENTION] = { .fits = fits_heads },
+    [OP_SIDE_ATTENTION] = { .fits = fits_heads },
     [OP_CHOOSE] = { .fits = fits_choose },
 };

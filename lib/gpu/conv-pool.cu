@@ -79,6 +79,37 @@ extern "C" void gpu_pool(float *y, const float *x, struct pooled p, bool most,
                most, back, from, to, rows, cols);
 }
 
+/* y[i] = the sum of BLOCK rows of its text, the last of all that are left */
+static __global__ void block_sum_kernel(float *y, const float *x, int64_t block,
+                                        struct texts from, struct texts to,
+                                        struct span rows, uint64_t cols)
+{
+    EACH_ROW(t, rows)
+    {
+        int32_t text = text_at(&to, t);
+        int64_t low = from.first[text], n = text_end(&from, text) - low;
+        int64_t made = text_end(&to, text) - to.first[text], i = t - to.first[text];
+        int64_t end = i + 1 < made ? (i + 1) * block : n;
+
+        for (uint64_t k = threadIdx.x; k < cols; k += blockDim.x) {
+            float sum = 0;
+
+            for (int64_t at = i * block; at < end; at++)
+                sum += x[(uint64_t)(low + at) * cols + k];
+            y[t * cols + k] = sum;
+        }
+    }
+}
+
+extern "C" void gpu_block_sum(float *y, const float *x, uint64_t block,
+                              struct texts from, struct texts to, struct span rows,
+                              uint64_t cols, void *stream)
+{
+    if (rows.most && cols)
+        LAUNCH(block_sum_kernel, gpu_blocks(rows.most, 1), GPU_THREADS, stream, y, x,
+               (int64_t)block, from, to, rows, cols);
+}
+
 /* y[t][c][k] = x[t stride + k - before][c], counted in the text */
 static __global__ void unfold_kernel(float *y, const float *x, struct texts from,
                                      struct texts to, struct span rows, uint64_t cols,

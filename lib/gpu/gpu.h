@@ -192,6 +192,9 @@ void gpu_attention_few(void *y, float *lse, const float *q, struct cached k,
                        struct cached v, struct attention a, struct ranges r,
                        uint64_t rows, uint64_t fewer, void *parts, void *stream);
 uint64_t gpu_attention_parts(struct attention a, struct ranges r, uint64_t rows);
+/* Attention in blocks of the texts of more than a.over keys (blocks.cu). */
+void gpu_attention_blocks(void *y, const float *q, struct cached k, struct cached v,
+                          struct attention a, struct ranges r, void *stream);
 /* Attention of a stream of predictions (stream.cu): a.bias.rows buckets of biases for
  * each query and head; OWN_K and OWN_V may be NULL. */
 struct streams {
@@ -238,6 +241,21 @@ struct globals {
 };
 void gpu_global_attention(float *y, const float *q, const float *k, const float *v,
                           struct globals a, struct span rows, void *stream);
+/* Attention within a window and to side rows (side.cu). */
+struct sides {
+    uint64_t heads, dim;
+    int64_t window, block;
+    uint64_t far;
+    double scale;
+    const float *k, *v;       /* [side rows][heads][dim] */
+    struct matrix bias, side; /* [buckets][heads] */
+    struct texts texts, sides;
+};
+void gpu_side_attention(float *y, const float *q, const float *k, const float *v,
+                        struct sides a, struct span rows, void *stream);
+/* y[i] = the sum of BLOCK rows, the last of all that are left */
+void gpu_block_sum(float *y, const float *x, uint64_t block, struct texts from,
+                   struct texts to, struct span rows, uint64_t cols, void *stream);
 /* Operations on the rows beside a row (conv-pool.cu). */
 void gpu_shift(float *y, const float *x, int64_t by, struct texts text,
                struct span rows, uint64_t cols, void *stream);

@@ -9,6 +9,7 @@ gpu_headers = %D%/bounds.h %D%/cached.cuh %D%/device.cuh %D%/gpu.h %D%/mma.cuh %
 gpu_kernels = \
     %D%/arrays.cu \
     %D%/attention.cu \
+    %D%/blocks.cu \
     %D%/chunks.cu \
     %D%/codes.cu \
     %D%/columns.cu \
@@ -26,6 +27,7 @@ gpu_kernels = \
     %D%/result.cu \
     %D%/rope.cu \
     %D%/sample.cu \
+    %D%/side.cu \
     %D%/skinny.cu \
     %D%/split.cu \
     %D%/stream.cu \

@@ -38,7 +38,7 @@ static __global__ void globals_kernel(float *y, const float *q, const float *k,
                 s += qi[d] * kt[d];
             add_key(&p, warp_sum(s) * (float)a.scale, vt, a.dim);
         }
-        join_parts(y + i * stride + head * a.dim, &p, shared, a.dim);
+        join_parts(y, false, i * stride + head * a.dim, &p, shared, a.dim);
     }
 }
 

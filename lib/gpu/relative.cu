@@ -64,7 +64,7 @@ static __global__ void relate_kernel(float *y, const float *q, const float *k,
             }
             add_key(&part, s * (float)a.scale, vt, a.dim);
         }
-        join_parts(y + i * stride + head * a.dim, &part, shared, a.dim);
+        join_parts(y, false, i * stride + head * a.dim, &part, shared, a.dim);
     }
 }
 

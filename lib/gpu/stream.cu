@@ -52,7 +52,7 @@ static __global__ void stream_kernel(float *y, const float *q, struct cached k,
         if (o.own_k && threadIdx.x < GPU_WARP)
             add_key(&p, score(q + at * dim, o.own_k + at * dim, dim, a.scale, bias[0]),
                     o.own_v + at * dim, dim);
-        join_parts(y + at * dim, &p, shared, dim);
+        join_parts(y, false, at * dim, &p, shared, dim);
     }
 }
 

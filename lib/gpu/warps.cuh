@@ -3,7 +3,7 @@
 #ifndef LIB_GPU_WARPS_CUH
 #define LIB_GPU_WARPS_CUH
 
-#include "lib/gpu/device.cuh"
+#include "lib/gpu/quads.cuh"
 
 enum { WARPS = GPU_THREADS / GPU_WARP };
 
@@ -42,10 +42,12 @@ static __device__ inline void add_key(struct part *p, float s, VALUE v, uint64_t
     p->max = most;
 }
 
-/* y[DIM] = the values by the softmax of all warps' scores, or 0 without scores; all
- * threads of the block.  The memory S can be used again. */
-static __device__ inline void join_parts(float *y, const struct part *p,
-                                         struct shared_parts s, uint64_t dim)
+/* The numbers of Y, bf16 or f32, from AT on: DIM values by the softmax of all warps'
+ * scores, or 0 without scores; all threads of the block.  The memory S can be used
+ * again. */
+static __device__ inline void join_parts(void *y, bool bf16, uint64_t at,
+                                         const struct part *p, struct shared_parts s,
+                                         uint64_t dim)
 {
     float max = -INFINITY, sum = 0;
 
@@ -63,7 +65,7 @@ static __device__ inline void join_parts(float *y, const struct part *p,
 
         for (unsigned w = 0; w < WARPS; w++)
             all += s.value[w * dim + d] * expf(s.max[w] - max);
-        y[d] = max == -INFINITY ? 0 : all / sum;
+        put_number(y, bf16, at + d, max == -INFINITY ? 0 : all / sum);
     }
     __syncthreads();
 }

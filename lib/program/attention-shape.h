@@ -21,6 +21,10 @@
     double scale, softcap; /* softcap 0: none */                                       \
     double alibi; /* alibi * slope of the head * distance is added to the scaled score \
                    * (Press et al. 2022); 0: nothing */                                \
+    uint64_t block, over; /* texts of more than OVER keys are read in blocks of BLOCK: \
+                           * see positions_in_blocks.  0: none are.                    \
+                           * OP_SIDE_ATTENTION: so many tokens have a side row */      \
+    double copies; /* how often the keys of the first block count */                   \
     bool causal;                                                                       \
     bool chunked; /* the window begins at a multiple of its size */                    \
     uint64_t bias_first; /* column of the table for the first head held */             \

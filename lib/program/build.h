@@ -178,7 +178,8 @@ build_rule apply_embedding, apply_product, apply_elementwise, apply_activation,
     apply_xielu, apply_temper, apply_bound, apply_dropout, apply_norm, apply_rope,
     apply_sinusoid, apply_keep, apply_first;
 build_rule apply_attention, apply_stream, apply_concat, apply_head_product,
-    apply_relate, apply_relate_xl, apply_global_attention;
+    apply_relate, apply_relate_xl, apply_global_attention, apply_side_attention,
+    apply_block_sum;
 build_rule apply_unfold, apply_convolve, apply_dynamic, apply_shift, apply_pool,
     apply_join, apply_view;
 build_rule apply_route;

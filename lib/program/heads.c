@@ -186,14 +186,40 @@ static int attention_values(struct builder *b, const struct node *call,
     return 0;
 }
 
+/* Options "block", "over" and "copies": texts of more than "over" tokens are read in
+ * blocks. */
+static int attention_blocks(struct builder *b, const struct node *call,
+                            struct inst *inst)
+{
+    double block = 0, over = 0, copies = 1;
+
+    if (build_number_option(b, call, "block", 0, &block) < 0 ||
+        build_number_option(b, call, "over", 0, &over) < 0 ||
+        build_number_option(b, call, "copies", 1, &copies) < 0)
+        return -1;
+    if (block == 0)
+        return 0;
+    if (!(block >= 1 && block < 1 << 30) || block != floor(block) ||
+        !(over >= 1 && over < 1 << 30) || over != floor(over) || !(copies >= 1))
+        return build_error(b, call->at,
+                           "'block' and 'over' are numbers of tokens, 'copies' is at "
+                           "least 1");
+    inst->attention.block = (uint64_t)block;
+    inst->attention.over = (uint64_t)over;
+    inst->attention.copies = copies;
+    return 0;
+}
+
 int apply_attention(struct builder *b, enum op op, const struct node *call,
                     const struct operand *arg, int n, struct operand *out)
 {
-    static const char *const known[] = { "scale", "window", "softcap", "alibi", "far",
-                                         "chunk", "values", "dropout", NULL };
+    static const char *const known[] = { "scale", "window", "softcap", "alibi",
+                                         "far",   "chunk",  "values",  "dropout",
+                                         "block", "over",   "copies",  NULL };
     struct program *p = b->p;
     struct inst layout = { 0 }, *inst;
     double scale = 0, window = 0, softcap = 0, alibi = 0, far = 0, drop = 0, chunk = 0;
+    struct inst blocks = { 0 };
     struct axis col;
     struct digit values;
     int src[3];
@@ -207,8 +233,12 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
         build_number_option(b, call, "softcap", 0, &softcap) < 0 ||
         build_number_option(b, call, "alibi", 0, &alibi) < 0 ||
         build_number_option(b, call, "far", 0, &far) < 0 ||
-        build_number_option(b, call, "dropout", 0, &drop) < 0)
+        build_number_option(b, call, "dropout", 0, &drop) < 0 ||
+        attention_blocks(b, call, &blocks) < 0)
         return -1;
+    if (blocks.attention.block && (window > 0 || softcap != 0 || causal))
+        return build_error(b, call->at,
+                           "'block' goes with all, without a window or a softcap");
     if (chunk > 0 && (window > 0 || !causal))
         return build_error(b, call->at, "'chunk' goes with causal, without a window");
     drop = build_drop_rate(b, drop);
@@ -251,6 +281,9 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
     inst->attention.softcap = softcap;
     inst->attention.alibi = alibi;
     inst->attention.chunked = chunk > 0;
+    inst->attention.block = blocks.attention.block;
+    inst->attention.over = blocks.attention.over;
+    inst->attention.copies = blocks.attention.copies;
     window = chunk > 0 ? chunk : window;
     inst->attention.window = window > 0 ? (uint64_t)window : 0;
     inst->attention.causal = causal;
@@ -508,6 +541,82 @@ int apply_global_attention(struct builder *b, enum op op, const struct node *cal
     inst = emit_relate(b, op, src, n - 1, &layout, NAN);
     inst->attention.window = (uint64_t)window;
     inst->attention.mask = arg[6].index;
+    build_operand(out, inst);
+    return 0;
+}
+
+/* The arguments K and V of the side rows, of which BLOCK rows of Q have one. */
+static int side_sources(struct builder *b, const struct operand *arg, uint64_t block,
+                        int *src)
+{
+    const struct row_spaces *spaces = &b->p->rows;
+    int rows = b->p->value[src[0]].rows;
+
+    for (int i = 0; i < 2; i++) {
+        const struct row_space *own;
+
+        if (build_need_value(b, &arg[i]) < 0)
+            return -1;
+        own = &spaces->v[b->p->value[arg[i].index].rows];
+        if (own->how != HOW_RATIO || own->parent != rows || own->times != 1 ||
+            own->by != block || own->plus != 0)
+            return build_error(b, arg[i].at,
+                               "expected the rows of block_sum, of blocks of 'block'");
+        src[3 + i] = build_cut(b, arg[i].index);
+        if (!axis_equal(&b->type[src[0]].col, &b->type[src[3 + i]].col))
+            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
+                                    &b->type[src[3 + i]].col);
+    }
+    return 0;
+}
+
+/* side_attention(q, k, v, bias, side_k, side_v, side_bias): a token sees the window
+ * around it, and the side rows of all blocks (Guo et al. 2021, "LongT5",
+ * arXiv:2112.07916, section 2.2). */
+int apply_side_attention(struct builder *b, enum op op, const struct node *call,
+                         const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "scale", "window", "far", "block", NULL };
+    struct inst layout = { 0 }, other = { 0 }, *inst;
+    double scale = 0, window = 0, far = 0, block = 0;
+    int src[INST_SOURCES], rows = -1;
+
+    (void)n;
+    if (build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "scale", NAN, &scale) < 0 ||
+        build_number_option(b, call, "window", 0, &window) < 0 ||
+        build_number_option(b, call, "far", 0, &far) < 0 ||
+        build_number_option(b, call, "block", 0, &block) < 0)
+        return -1;
+    if (!(window >= 1 && window < 1 << 30) || window != floor(window) ||
+        !(block >= 1 && block < 1 << 30) || block != floor(block))
+        return build_error(b, call->at, "'window' and 'block' are numbers of tokens");
+    for (int i = 0; i < 3; i++) {
+        if (build_need_value(b, &arg[i]) < 0)
+            return -1;
+        rows = i ? rows : b->p->value[arg[i].index].rows;
+        if (!build_has_all_rows(b, &arg[i]) || b->p->value[arg[i].index].rows != rows)
+            return build_error(b, arg[i].at, "expected the rows of all tokens");
+        src[i] = build_cut(b, arg[i].index);
+        if (!axis_equal(&b->type[src[0]].col, &b->type[src[i]].col))
+            return build_type_error(b, arg[i].at, "the heads", &b->type[src[0]].col,
+                                    &b->type[src[i]].col);
+    }
+    if (!head_layout(b, &b->type[src[0]].col, &b->type[src[1]].col, &layout))
+        return build_type_error(b, arg[1].at, "the heads", &b->type[src[0]].col,
+                                &b->type[src[1]].col);
+    if (side_sources(b, &arg[4], (uint64_t)block, src) < 0)
+        return -1;
+    layout.attention.far = other.attention.far = far > 0 ? (uint64_t)far : 0;
+    if (attention_bias(b, &arg[3], &b->type[src[0]].col, &layout) < 0 ||
+        attention_bias(b, &arg[6], &b->type[src[0]].col, &other) < 0)
+        return -1;
+    inst = emit_relate(b, op, src, 5, &layout, scale);
+    inst->weight = layout.weight;
+    inst->weight2 = other.weight;
+    inst->attention.window = (uint64_t)window;
+    inst->attention.block = (uint64_t)block;
+    b->beside |= rows_root(&b->p->rows, rows) == ROWS_TOKENS;
     build_operand(out, inst);
     return 0;
 }

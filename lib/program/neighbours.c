@@ -147,6 +147,34 @@ int apply_pool(struct builder *b, enum op op, const struct node *call,
     return 0;
 }
 
+/* block_sum(x, by = n): the sums of N rows each. */
+int apply_block_sum(struct builder *b, enum op op, const struct node *call,
+                    const struct operand *arg, int n, struct operand *out)
+{
+    static const char *const known[] = { "by", "rows", NULL };
+    struct row_space of = { .how = HOW_RATIO, .times = 1 };
+    struct inst *inst;
+    double by = 0;
+    int rows;
+
+    (void)n;
+    if (need_texts(b, &arg[0]) < 0 || build_check_options(b, call, known) < 0 ||
+        build_number_option(b, call, "by", 0, &by) < 0)
+        return -1;
+    if (!(by >= 1 && by < 1 << 30) || by != floor(by))
+        return build_error(b, call->at, "'by' is a number of rows");
+    of.parent = b->p->value[arg[0].index].rows;
+    of.by = (uint64_t)by;
+    rows = derive(b, call, &of);
+    if (rows < 0)
+        return -1;
+    inst = build_unary(b, op, arg[0].index);
+    b->p->value[inst->dst].rows = rows;
+    inst->block = (uint64_t)by;
+    build_operand(out, inst);
+    return 0;
+}
+
 /* The tokens of a text, of which a step may have a part. */
 static int need_tokens(struct builder *b, const struct operand *o)
 {

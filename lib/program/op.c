@@ -80,7 +80,9 @@ static struct op_scores of_query(const struct inst *inst)
     return (struct op_scores){
         .heads = inst->attention.heads,
         .spread = (inst->attention.heads - inst->attention.kv_heads) * each,
-        .window = inst->attention.window,
+        .window = inst->attention.block && inst->op != OP_SIDE_ATTENTION
+                      ? inst->attention.over
+                      : inst->attention.window,
         .causal = inst->attention.causal,
         .capped = inst->attention.softcap > 0,
     };

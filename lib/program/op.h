@@ -151,6 +151,12 @@
     ROW(GLOBAL_ATTENTION, global_attention, DEVICE, NO_REVERSE,                        \
         CALL(7, 7, apply_global_attention), .role = ROLE_TEXT, .saved = saved_all,     \
         .flops = of_attention, .scores = of_query)                                     \
+    /* attention within a window, with biases by distance, and to the side rows of     \
+     * blocks of tokens, with biases by distance in blocks (LongT5); src q, k, v, and  \
+     * the keys and values of side rows */                                             \
+    ROW(SIDE_ATTENTION, side_attention, DEVICE, NO_REVERSE,                            \
+        CALL(7, 7, apply_side_attention), .role = ROLE_TEXT, .saved = saved_all,       \
+        .flops = of_attention, .scores = of_query)                                     \
     /* for each head: y = x W^T, W [dim(y)][dim(x)], the head's rows of the weight */  \
     ROW(HEAD_LINEAR, head_linear, DEVICE, GRADS(1), CALL(2, 2, apply_head_product),    \
         .saved = saved_product, .flops = of_heads, .traffic = TRAFFIC_PRODUCT)         \
@@ -178,6 +184,9 @@
     /* y[i] = the mean, or the larger, of two neighbours of a */                       \
     ROW(POOL, pool, DEVICE, NO_REVERSE, CALL(1, 1, apply_pool),                        \
         .places = PLACES_SUMMED, .role = ROLE_TEXT, .saved = saved_source)             \
+    /* y[i] = the sum of a block of rows of a; the last has those that are left over */\
+    ROW(BLOCK_SUM, block_sum, DEVICE, NO_REVERSE, CALL(1, 1, apply_block_sum),         \
+        .places = PLACES_LINEAR, .role = ROLE_TEXT)                                    \
     /* y[t] = the row of a, pooled pool.times times, that token t went into; or 0 */   \
     ROW(UNPOOL, unpool, DEVICE, NO_REVERSE, CALL(1, 1, apply_pool),                    \
         .places = PLACES_SUMMED, .role = ROLE_TEXT, .traffic = TRAFFIC_COPIES)         \

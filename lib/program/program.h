@@ -197,7 +197,8 @@ struct inst {
                 at;    /* OP_POOL: of the result; OP_UNPOOL: of the source */
             bool most; /* the largest instead of the mean */
         } pool;
-        int64_t shift; /* OP_SHIFT: row t reads row t + shift of its text */
+        uint64_t block; /* OP_BLOCK_SUM: rows of one of the result */
+        int64_t shift;  /* OP_SHIFT: row t reads row t + shift of its text */
         struct {
             uint64_t count;      /* rows that each row reads: itself and as many on each
                                     side */

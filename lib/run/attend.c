@@ -138,7 +138,7 @@ static int check_sharing(const struct attend *a, struct err *err)
                            p->model->family);
         if (inst->op != OP_ATTENTION)
             continue;
-        if (p->source && a->s->ring > 1)
+        if ((p->source || inst->attention.block) && a->s->ring > 1)
             return err_set(err, ERR_NO,
                            "a ring of ranks cannot share the sequences of family %s: "
                            "--sp-mode ulysses",

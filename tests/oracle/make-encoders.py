@@ -76,6 +76,9 @@ MODELS = {
     "big-bird": ("BigBird" + MLM, "BigBird", dict(SMALL, attention_type="original_full")),
     "big-bird-answers": ("BigBird" + ANSWERS, "BigBird", dict(
         ODD, attention_type="original_full", use_bias=False, rescale_embeddings=True)),
+    "big-bird-blocks": ("BigBird" + MLM, "BigBird", dict(SMALL, max_position_embeddings=66, block_size=4, num_random_blocks=1)),
+    "big-bird-blocks-tags": ("BigBird" + TAGS, "BigBird", dict(ODD, max_position_embeddings=66, block_size=3, num_random_blocks=2,
+                                                               num_labels=3)),
     "luke": ("LukeModel", "Luke", {**SMALL, "pad_token_id": 1, "entity_vocab_size": 5, "entity_emb_size": 6}),
     "luke-class": ("Luke" + CLASS, "Luke", {**ODD, "pad_token_id": 1, "entity_vocab_size": 5, "entity_emb_size": 6,
                                             "use_entity_aware_attention": False, "num_labels": 3}),
@@ -128,6 +131,8 @@ MODELS = {
     "convbert-class": ("ConvBert" + CLASS, "ConvBert", dict(
         ODD, hidden_size=30, num_attention_heads=10, embedding_size=30, conv_kernel_size=5, num_labels=3)),
 }
+
+LENGTHS = {"big-bird-blocks": 43, "big-bird-blocks-tags": 57}  # other than 20 tokens: in blocks, the last not whole
 
 # FlauBERT normed early asks transformers' cache for a layer, which 5.23's cannot give
 transformers.EncoderDecoderCache.__getitem__ = lambda self, layer: None
@@ -194,7 +199,7 @@ def write(path, name):
         stored = load_file(os.path.join(path, "model.safetensors"))
         save_file({key: t for key, t in stored.items() if "embed_positions" not in key},
                   os.path.join(path, "model.safetensors"), {"format": "pt"})
-    ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, 20).tolist()
+    ids = np.random.RandomState(zlib.crc32(name.encode()) ^ 0x1D5).randint(3, 40, LENGTHS.get(name, 20)).tolist()
     if config == "Longformer" and kind.endswith((ANSWERS, CHOICE)):  # a question, and what it is about
         for at in 6, 7, 19:
             ids[at] = model.config.sep_token_id

@@ -126,3 +126,20 @@ uint64_t attention_room_globals(const struct cpu_most *m)
     return cpu_whole(m->threads * GLOBALS_BLOCK * m->rows * sizeof(float)) +
            cpu_whole(m->threads * globals_parts(m->rows) * sizeof(struct globals_part));
 }
+
+/* The tables of biases while they are made, then these and the scores. */
+uint64_t attention_room_side(const struct cpu_most *m)
+{
+    const struct program *p = m->program;
+    const struct inst *inst = m->inst;
+    uint64_t heads = inst->attention.heads, reach = inst->attention.window;
+    uint64_t sides = program_rows(p, &p->value[inst->src[3]], m->limits->most);
+    uint64_t near = side_distances(m->rows < reach ? m->rows : reach);
+    uint64_t apart = side_distances(sides), most = larger(near, apart);
+
+    return cpu_whole(near * heads * sizeof(float)) +
+           cpu_whole(apart * heads * sizeof(float)) +
+           cpu_whole(most * heads * sizeof(float)) + cpu_whole(most * sizeof(int32_t)) +
+           cpu_whole(m->threads * SIDE_BLOCK * (near + SIDE_BLOCK + sides) *
+                     sizeof(float));
+}

@@ -28,6 +28,44 @@ void attention_visible(const struct attention_job *j, size_t position, size_t *f
     *end = (size_t)high;
 }
 
+bool attention_in_blocks(const struct attention_job *j)
+{
+    return j->inst->attention.block && j->step->keys > j->inst->attention.over;
+}
+
+/* Adds [FIRST, END) of [LOW, HIGH) to SPAN[N], whose last may reach into it. */
+static int add_span(struct attention_span *span, int n, size_t first, size_t end,
+                    size_t low, size_t high)
+{
+    first = first > low ? first : low;
+    end = end < high ? end : high;
+    if (first >= end)
+        return n;
+    if (n && first <= span[n - 1].end)
+        span[n - 1].end = end > span[n - 1].end ? end : span[n - 1].end;
+    else
+        span[n++] = (struct attention_span){ first, end };
+    return n;
+}
+
+int attention_spans(const struct attention_job *j, size_t row, size_t rows, size_t low,
+                    size_t high, struct attention_span *span)
+{
+    size_t block = (size_t)j->inst->attention.block, from, to, last;
+    int n;
+
+    if (!attention_in_blocks(j))
+        return add_span(span, 0, low, high, low, high);
+    from = (j->step->start + row) / block;
+    to = (j->step->start + row + rows - 1) / block;
+    last = (j->step->keys - 1) / block;
+    if (from == 0 || to >= last)
+        return add_span(span, 0, low, high, low, high);
+    n = add_span(span, 0, 0, block, low, high);
+    n = add_span(span, n, (from - 1) * block, (to + 2) * block, low, high);
+    return add_span(span, n, last * block, j->step->keys, low, high);
+}
+
 void attention_set_lse(const struct attention_job *j, size_t row, size_t head,
                        float lse)
 {

@@ -19,6 +19,7 @@ enum {
     BLOCK = 64,              /* queries per task */
     RELATE_BLOCK = 16,       /* queries of a block of scores of relative.c */
     GLOBALS_BLOCK = 16,      /* and of longformer.c */
+    SIDE_BLOCK = 16,         /* and of side.c */
     WIDE = 64,               /* cached keys that are converted to f32 at a time */
     PART = DECODE_INT8_PART, /* positions whose values are added up by themselves, and
                               * then to the sum of those before, so that threads can
@@ -34,6 +35,17 @@ static inline uint64_t globals_parts(uint64_t n)
 {
     return n / 2 + 3;
 }
+
+/* Of side.c: the distances of N rows from each other, key - query. */
+static inline uint64_t side_distances(uint64_t n)
+{
+    return n ? 2 * n - 1 : 0;
+}
+
+/* Some keys: from FIRST to before END. */
+struct attention_span {
+    size_t first, end;
+};
 
 /* Keys whose rows are contiguous. */
 struct attention_run {
@@ -126,6 +138,12 @@ uint64_t attention_global_head(const struct inst *inst, size_t head);
 void attention_drop(const struct attention_job *j, size_t row, size_t rows, size_t head,
                     float *score, size_t low, size_t n);
 void attention_add_part(float *y, const float *x, size_t n);
+/* Is the text read in blocks? */
+bool attention_in_blocks(const struct attention_job *j);
+/* The keys of [LOW, HIGH) that some of ROWS queries from ROW on see, or more, in order:
+ * SPAN[3].  Returns how many spans there are. */
+int attention_spans(const struct attention_job *j, size_t row, size_t rows, size_t low,
+                    size_t high, struct attention_span *span);
 /* Finds the contiguous rows: one run without block table, else one for each group of
  * adjacent blocks. */
 int attention_open_runs(struct attention_job *j, struct device *d, struct err *err);

@@ -149,6 +149,26 @@ void bias_add_own_values(const struct attention_job *j, size_t row, size_t rows,
                 j->own[i * heads + head] * j->step->own_v[(i * heads + head) * dim + k];
 }
 
+/* Of a text in blocks: the scores S of unseen keys become -INFINITY, whatever they
+ * were. */
+static void add_blocks(const struct attention_job *j, size_t position, float *s,
+                       size_t first, size_t n)
+{
+    const struct inst *inst = j->inst;
+    size_t block = (size_t)inst->attention.block, end;
+    float more = (float)(log(inst->attention.copies) / inst->attention.scale);
+
+    for (size_t key = first; key < first + n; key = end) {
+        int seen = positions_in_blocks((int64_t)position, (int64_t)key,
+                                       (int64_t)j->step->keys, (int64_t)block);
+
+        end = (key / block + 1) * block;
+        end = end < first + n ? end : first + n;
+        for (size_t t = key; t < end && seen != SEEN; t++)
+            s[t - first] = seen == UNSEEN ? -INFINITY : s[t - first] + more;
+    }
+}
+
 /* Adds the biases by distance to the scores S of the keys [FIRST, FIRST + N). */
 void bias_add(const struct attention_job *j, size_t head, size_t position, float *s,
               size_t first, size_t n)
@@ -163,4 +183,6 @@ void bias_add(const struct attention_job *j, size_t head, size_t position, float
         bias += (int64_t)(j->step->first_key + first) - (int64_t)position - j->least;
     for (size_t t = 0; t < n && bias; t++)
         s[t] += bias[t];
+    if (attention_in_blocks(j))
+        add_blocks(j, position, s, first, n);
 }

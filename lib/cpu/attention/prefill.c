@@ -25,6 +25,33 @@ static void sum_values(const struct attention_job *j, float *y, float *weight, s
     }
 }
 
+/* Scores of ROWS queries Q, with their codes in BYTES, with the keys of SPAN; SCORE has
+ * a stride of N. */
+static void score_keys(const struct attention_job *j, float *score, size_t n,
+                       const float *q, size_t rows, struct attention_span span,
+                       size_t kv, const struct decode_int8_queries *bytes, int thread)
+{
+    for (size_t r = 0; r < j->runs; r++) {
+        size_t key, some = attention_keys_in(&j->run[r], span.first, span.end, &key);
+        size_t from = j->run[r].row + key - j->run[r].key;
+
+        if (some && bytes->term)
+            decode_int8_dots(
+                &(struct decode_int8_dots){ .score = score + (key - span.first),
+                                            .stride = n,
+                                            .query = bytes,
+                                            .k = &j->keys,
+                                            .group = rows,
+                                            .head = kv,
+                                            .heads = 1,
+                                            .first = from,
+                                            .n = some });
+        else if (some)
+            kv_products_score(j, score + (key - span.first), n, q, j->q_stride, rows,
+                              from, some, kv, attention_wide(j, thread));
+    }
+}
+
 /* Computes the attention weights of ROWS queries from ROW on over the keys that at
  * least one of them sees, or more: returns their number N, *first_key is the first.  N
  * is 0 if no key is visible.  SCORE is [BLOCK][attention_room_of_keys]. */
@@ -36,6 +63,8 @@ size_t prefill_weigh(const struct attention_job *j, size_t row, size_t rows,
     size_t low = j->step->keys, high = 0, n;
     const float *q = j->q + row * j->q_stride + head * dim;
     struct decode_int8_queries bytes;
+    struct attention_span span[3];
+    int spans;
 
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
@@ -61,24 +90,10 @@ size_t prefill_weigh(const struct attention_job *j, size_t row, size_t rows,
     bytes = kv_products_queries(j, (size_t)thread * j->block);
     if (bytes.term && !j->bf16)
         decode_int8_round(&bytes, 0, q, j->q_stride, rows);
-    for (size_t r = 0; r < j->runs && !j->bf16; r++) {
-        size_t key, some = attention_keys_in(&j->run[r], low, high, &key);
-        size_t from = j->run[r].row + key - j->run[r].key;
-
-        if (some && bytes.term)
-            decode_int8_dots(&(struct decode_int8_dots){ .score = score + (key - low),
-                                                         .stride = n,
-                                                         .query = &bytes,
-                                                         .k = &j->keys,
-                                                         .group = rows,
-                                                         .head = kv,
-                                                         .heads = 1,
-                                                         .first = from,
-                                                         .n = some });
-        else if (some)
-            kv_products_score(j, score + (key - low), n, q, j->q_stride, rows, from,
-                              some, kv, attention_wide(j, thread));
-    }
+    spans = attention_spans(j, row, rows, low, high, span);
+    for (int i = 0; i < spans && !j->bf16; i++)
+        score_keys(j, score + (span[i].first - low), n, q, rows, span[i], kv, &bytes,
+                   thread);
     for (size_t i = 0; i < rows; i++) {
         size_t first, end;
         float *s = score + i * n;
@@ -99,6 +114,14 @@ size_t prefill_weigh(const struct attention_job *j, size_t row, size_t rows,
     return n;
 }
 
+static bool has_keys(const struct attention_span *span, int n, size_t first, size_t end)
+{
+    for (int i = 0; i < n; i++)
+        if (span[i].first < end && first < span[i].end)
+            return true;
+    return false;
+}
+
 /* Attention of ROWS queries from ROW on; SCORE is [BLOCK][attention_room_of_keys], PART
  * [BLOCK][value_dim]. */
 static void queries(const struct attention_job *j, size_t row, size_t rows, size_t head,
@@ -107,6 +130,8 @@ static void queries(const struct attention_job *j, size_t row, size_t rows, size
     size_t value_dim = j->inst->attention.value_dim, low = 0;
     size_t n = prefill_weigh(j, row, rows, head, kv, score, thread, &low);
     float *y = j->y + row * j->y_stride + head * value_dim;
+    struct attention_span span[3];
+    int spans = attention_spans(j, row, rows, low, low + n, span);
 
     attention_drop(j, row, rows, head, score, low, n);
     for (size_t i = 0; i < rows; i++)
@@ -116,6 +141,8 @@ static void queries(const struct attention_job *j, size_t row, size_t rows, size
                             low / AMX_SIDE, n / AMX_SIDE);
     for (size_t at = low, end; at < low + n && !j->bf16; at = end) {
         end = attention_part_end(j, at, low + n);
+        if (!has_keys(span, spans, at, end))
+            continue;
         sum_values(j, part, score + (at - low), n, rows, at, end, kv, thread);
         for (size_t i = 0; i < rows; i++)
             attention_add_part(y + i * j->y_stride, part + i * value_dim, value_dim);

@@ -97,6 +97,32 @@ void cpu_pool(struct device *d, const struct inst *inst, const struct cpu_taps *
     cpu_parallel(d, c->to.rows, pool_text_row, &j);
 }
 
+/* y[i] = the sum of the rows of block I of the text, the last of which has all that are
+ * left. */
+static void sum_block(void *arg, size_t row, int thread)
+{
+    const struct job *j = arg;
+    const struct cpu_taps *c = j->c;
+    size_t text = cpu_text_at(&c->to, row), by = (size_t)j->inst->block, made, n, i;
+    float *y = c->y + row * c->cols;
+    const float *x;
+
+    (void)thread;
+    i = row - cpu_text(&c->to, text, &made);
+    x = c->x + cpu_text(&c->from, text, &n) * c->cols;
+    memset(y, 0, c->cols * sizeof(*y));
+    for (size_t at = i * by; at < (i + 1 < made ? (i + 1) * by : n); at++)
+        for (size_t k = 0; k < c->cols; k++)
+            y[k] += x[at * c->cols + k];
+}
+
+void cpu_block_sum(struct device *d, const struct inst *inst, const struct cpu_taps *c)
+{
+    struct job j = { .c = c, .inst = inst };
+
+    cpu_parallel(d, c->to.rows, sum_block, &j);
+}
+
 /* y[t][c][k] = x[t stride + k - before][c], 0 beyond the text. */
 static void unfold_row(void *arg, size_t row, int thread)
 {
