@@ -522,6 +522,15 @@ mem-estimate plan --mode train --gpu l40s --gpus 8 --global-batch 64 --seq 2048 
 ok "a twentieth of the memory is left free" awk '/"plan"/ { match($0, /"memory":[0-9]+/); n++; if (substr($0, RSTART + 9, RLENGTH - 9) > most) most = substr($0, RSTART + 9, RLENGTH - 9) + 0 }
     END { exit !n || most > 0.95 * '"$(mem-estimate gpus --json | sed -n 's/.*"l40s".*"memory":\([0-9]*\).*/\1/p')"' }' tight
 ok "which is told" grep -q '5 % of the memory left free' tight
+# narrow - the least memory of one device, in bytes
+narrow=$(mem-estimate plan --mode train --gpu l40s --gpus 1 --seq 1024 --weights bf16 --json smollm2-135m.json | sed -n '1s/.*"memory":\([0-9]*\).*/\1/p')
+run mem-estimate plan --mode train --gpu-mem "$narrow" --gpu l40s --gpus 1 --seq 1024 --weights bf16 --recompute none --offload none --json smollm2-135m.json
+status_is 0 "what fits tightly alone is planned"
+out_has '"tight":true' "and says so"
+run mem-estimate plan --mode train --gpu-mem "$narrow" --gpu l40s --gpus 1 --seq 1024 --weights bf16 --recompute none --offload none smollm2-135m.json
+out_has "tight: these leave less than the margin" "in the table, too"
+run mem-estimate plan --mode train --gpu-mem 1MiB --gpu l40s --gpus 1 --seq 1024 --weights bf16 smollm2-135m.json
+status_is 1 "what does not fit is not tight"
 run mem-estimate plan --mode train --gpu-mem 40GiB --gpu l40s --gpus 1 --seq 1024 --margin 100 smollm2-135m.json
 status_is 2 "no margin is all of it"
 fit() { mem-estimate plan --mode train --gpu l40s --gpus 8 --global-batch 64 --seq 2048 --weights bf16 --json "$@" llama-2-13b.json | sed -n 's/.*"fit":\([0-9]*\).*/\1/p'; }
@@ -552,7 +561,7 @@ status_is 2 "inference has no adapters to train"
 run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --freeze nothing llama-3-8b.json
 status_is 2 "a tensor that is not there cannot be frozen"
 
-run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 llama-3-70b.json
+run mem-estimate plan --mode train --gpu t4 --gpus 2 --weights bf16 --offload optimizer llama-3-70b.json
 status_is 1 "when nothing fits the status is 1"
 out_has "0 fit" "and that is said"
 run mem-estimate plan --gpu h100-80g llama-3-8b.json

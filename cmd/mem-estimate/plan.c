@@ -20,7 +20,8 @@
  * (tests/bench/accuracy.txt). */
 static const double SLOWEST = 0.8, FASTEST = 1.0;
 
-static void print_json(const struct planned *p, size_t rank, enum offload offload,
+static void print_json(const struct planned *p, size_t rank,
+                       const struct planner_result *result,
                        const struct planner_options *o)
 {
     struct str s = { 0 };
@@ -49,7 +50,9 @@ static void print_json(const struct planned *p, size_t rank, enum offload offloa
         str_addf(&s, ",\"%s\":", numbers[i].key);
         str_add_double(&s, numbers[i].value);
     }
-    str_addf(&s, ",\"hsdp\":%d,\"offload\":\"%s\"", p->hsdp, offload_names[offload]);
+    str_addf(&s, ",\"hsdp\":%d,\"offload\":\"%s\"", p->hsdp,
+             offload_names[result->offload]);
+    str_addf(&s, ",\"tight\":%s", result->tight ? "true" : "false");
     if (o->requests.tokens)
         serving_add_json(&s, p, o);
     str_addc(&s, '}');
@@ -439,6 +442,9 @@ static void print(const struct plan_picture *pic, bool json)
         report_items("assumed:", str_text(&r->assumed));
         if (result->n)
             print_table(result, p);
+        if (result->tight)
+            puts("tight: these leave less than the margin of the memory free, and none "
+                 "leaves more");
         if (result->n && p->requests.tokens)
             serving_print(&result->plan[0], p);
         if (*pic->others)
@@ -451,7 +457,7 @@ static void print(const struct plan_picture *pic, bool json)
         return;
     }
     for (size_t i = 0; i < result->n; i++)
-        print_json(&result->plan[i], i, result->offload, p);
+        print_json(&result->plan[i], i, result, p);
     print_others_json(result);
     if (result->n && pic->run->text)
         print_run_json(pic->run, &result->plan[0], p->gpus);
@@ -681,6 +687,16 @@ int plan_main(const char *program, int argc, char **argv)
         planner_search(&result, r.summary.model, &p, &err) < 0) {
         status = cmd_fail(&cmd, &err);
         goto out;
+    }
+    if (!result.n && kept.margin > 0) { /* with less than the margin left */
+        p.gpu_memory = r.gpu_memory;
+        planner_result_clear(&result);
+        if (planner_search(&result, r.summary.model, &p, &err) < 0) {
+            status = cmd_fail(&cmd, &err);
+            goto out;
+        }
+        result.tight = result.n > 0;
+        p.gpu_memory = (uint64_t)((double)r.gpu_memory * (1 - kept.margin / 100));
     }
     /* where nothing fits, the ways out are from what was asked for */
     if (result.n)

@@ -101,6 +101,7 @@ struct planner_result {
                            smaller micro-batch did not fit already */
     uint64_t simulated; /* number of pipelines simulated */
     enum offload offload; /* of all plans */
+    bool tight;           /* the caller's: they leave less than was wanted */
 };
 
 /* Searches.  0, with n = 0 if nothing fits; -1 with *err set.  The caller clears
