@@ -81,8 +81,9 @@ static void make_batch(int step, struct sample *sample, int32_t (*ids)[LENGTH])
     for (int i = 0; i < GLOBAL; i++) {
         for (int k = 0; k < LENGTH; k++)
             ids[i][k] = 3 + (step * 131 + i * 31 + k * k * 7 + k * 11) % 56;
-        sample[i] = (struct sample){ ids[i], ids[i] + 1, LENGTH - 1 - (size_t)i % 3,
-                                     NULL,   0,          { 0 } };
+        sample[i] = (struct sample){ .id = ids[i],
+                                     .target = ids[i] + 1,
+                                     .n = LENGTH - 1 - (size_t)i % 3 };
     }
 }
 

@@ -19,9 +19,11 @@ as_torch() {
         NF != 2 || abs($1 - $2) > 2e-5 * $2 { print; bad = 1 } END { exit bad || NR != 6 }'
 }
 
-for model in models/bert-classify models/roberta-mlm heads/mistral-tags heads/qwen2-score; do
+for model in models/bert-classify models/roberta-mlm heads/mistral-tags heads/qwen2-score \
+    stacks/t5 stacks/mbart stacks/bart; do
     more=
     test $model != models/roberta-mlm || more="--mask-probability 0"
+    test $model != stacks/bart || more="--label-smoothing 0.1"
     for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2"; do
         # shellcheck disable=SC2086 # words are wanted
         rm -f log
@@ -79,6 +81,25 @@ status_is 2 "a loss that the model has no head for is refused"
 err_has "has no head for it" "by name"
 run tp-run train -q --data named.jsonl --save-every 0 "$data/encoders/bert-choice"
 status_is 3 "a head without a loss is refused"
+
+# ---- sources and targets ----
+
+# target LINE MESSAGE - is refused
+target() {
+    printf '%s\n' "$1" > bad.jsonl
+    run tp-run train -q --data bad.jsonl --seq 16 --save-every 0 "$data/stacks/bart"
+    status_is 3 "refused: $1"
+    err_has "$2" "which says why"
+}
+target '{"source":[3,4]}' "bad.jsonl:1: neither 'target' nor 'target_ids'"
+target '{"source":[3],"source_ids":[4],"target":[5]}' "'source' and 'source_ids' are both there"
+target '{"source":[3],"target":[60]}' "id 60, and the vocabulary has 60"
+target '{"source":[],"target":[6]}' "an empty 'source'"
+target "{\"source\":[$(seq -s, 3 50),$(seq -s, 3 50)],\"target\":[6]}" "a source of 96 tokens; the model takes 80"
+run tp-run train -q -n --data plain.txt "$data/stacks/t5"
+err_has "plain.txt: a text, and sources and targets come from JSON lines" "a text is no source with its target"
+run tp-run train -q --loss next --data plain.txt "$data/stacks/t5"
+status_is 2 "a decoder that reads a source does not go on with a text"
 
 # ---- pairs ----
 

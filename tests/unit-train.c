@@ -376,7 +376,8 @@ static void make_batch(int step, uint64_t vocab, int pad, struct sample *sample,
             ids[i][k] = pad;
         for (int k = 0; k < n; k++)
             targets[i][k] = k + 1 < n && k + 1 > i % 3 ? ids[i][k + 1] : -1;
-        sample[i] = (struct sample){ ids[i], targets[i], (size_t)n, NULL, 0, { 0 } };
+        sample[i] =
+            (struct sample){ .id = ids[i], .target = targets[i], .n = (size_t)n };
     }
 }
 

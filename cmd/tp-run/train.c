@@ -664,9 +664,6 @@ static int check_model(struct request *r, struct err *err)
     if (train_loss_find(&r->t, err) < 0 ||
         check_config(NULL, s->checkpoint->model, KEYS_TRAINING, err) < 0)
         return -1;
-    if (s->source)
-        return err_set(err, ERR_NO, "%s: a model that reads a source cannot be trained",
-                       model_config_name(s->checkpoint->model));
     if (s->mesh.size[MESH_SP] > 1)
         return err_set(err, ERR_NO, "training does not share sequences (sp)");
     if (s->mesh.pad_vocab)
@@ -959,7 +956,9 @@ static int print_plan(const struct request *r, struct err *err)
             all += some;
             n += program_trains(p, k) ? some : 0;
         }
-        bytes = trainer_arena(p, (size_t)o->micro * (size_t)o->seq, (size_t)o->micro);
+        bytes =
+            trainer_arena(p, (size_t)o->micro * (size_t)o->seq,
+                          (size_t)o->micro * train_source_most(t), (size_t)o->micro);
         count_bytes(t, p, &device, &host);
         program_free(p);
         printf("stage %d:   %" PRIu64 " weights a rank", i, all);

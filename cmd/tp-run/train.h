@@ -168,6 +168,8 @@ MUST_CHECK int train_loss_find(struct train *t, struct err *err);
 MUST_CHECK int train_loss_labels(struct data_options *o, const struct train *t,
                                  struct err *err);
 void train_loss_clear(struct data_options *o);
+/* Tokens of the longest source of T's samples. */
+size_t train_source_most(const struct train *t);
 
 /* ---- traindir.c ---- */
 

@@ -116,9 +116,31 @@ static int find_mask(struct data_options *o, const struct train *t, struct err *
     return 0;
 }
 
+/* How a decoder reads what it is to make, and what its encoder reads. */
+static void find_source(struct data_options *o, const struct train *t)
+{
+    const struct model *m = t->session->checkpoint->model;
+    const char *how = t->loss == LOSS_CLASS ? "shifted" : "target_shift";
+    double x;
+
+    o->shift.is = losses_source(m, &o->shift.start);
+    o->shift.wraps = model_number(m, how, &x) && x > 1;
+    o->source_vocab = model_number(m, "source_vocab", &x) ? (uint64_t)x : o->vocab;
+    o->source_most = model_number(m, "source_context", &x) ? (size_t)x : 0;
+}
+
+size_t train_source_most(const struct train *t)
+{
+    const size_t a = data_source_most(t->data);
+    const size_t b = t->eval ? data_source_most(t->eval) : 0;
+
+    return a > b ? a : b;
+}
+
 int train_loss_labels(struct data_options *o, const struct train *t, struct err *err)
 {
     o->labels = loss_table[t->loss].labels;
+    find_source(o, t);
     if (o->labels == LABELS_MASKED && !(t->o.mask_probability > 0)) {
         o->labels = LABELS_TOKENS; /* the files say which tokens are masked */
         o->classes = (size_t)o->vocab;

@@ -432,6 +432,7 @@ static int open_work(struct work *w, struct err *err)
     const struct train_options *o = &t->o;
     const struct trainer_options options = {
         .length = (size_t)o->seq,
+        .source = train_source_most(t),
         .micro_batch = o->micro,
         .global = o->global,
         .order = t->pipeline,

@@ -130,6 +130,8 @@ static enum texts_labels texts_labels_of(enum loss_labels labels)
         return TEXTS_LABELS;
     case LABELS_PAIR:
         return TEXTS_PAIRS;
+    case LABELS_TARGET:
+        return TEXTS_TARGETS;
     case LABELS_NEXT:
     case LABELS_MASKED:
         break;
@@ -141,7 +143,8 @@ static int open_files(struct data *d, const struct data_options *o,
                       const struct texts_options *texts, struct err *err)
 {
     if (texts->labels != TEXTS_NO_LABELS)
-        return labelled_open(&d->labelled, o->file, o->nfiles, texts, o->seq, err);
+        return labelled_open(&d->labelled, o->file, o->nfiles, texts, &o->shift, o->seq,
+                             err);
     return corpus_open(&d->corpus, o->file, o->nfiles, texts, o->width, err);
 }
 
@@ -163,6 +166,8 @@ int data_open(struct data **out, const struct data_options *options, struct err 
                                          .last_answer = options->last_answer,
                                          .end_id = options->end_id,
                                          .vocab = options->vocab,
+                                         .source_vocab = options->source_vocab,
+                                         .source_most = options->source_most,
                                          .threads = options->threads,
                                          .labels = texts_labels_of(options->labels),
                                          .class_name = options->class_name,
@@ -239,6 +244,20 @@ uint64_t data_tokens(const struct data *d)
     for (size_t s = 0; s < d->blend.n; s++)
         tokens += data_tokens(d->source[s]);
     return tokens;
+}
+
+size_t data_source_most(const struct data *d)
+{
+    size_t most = 0;
+
+    if (!d->source)
+        return d->labelled ? labelled_source_most(d->labelled) : 0;
+    for (size_t s = 0; s < d->blend.n; s++) {
+        const size_t one = data_source_most(d->source[s]);
+
+        most = one > most ? one : most;
+    }
+    return most;
 }
 
 size_t data_sources(const struct data *d)
@@ -375,11 +394,16 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
     const bool masked = d->mask.probability > 0;
 
     if (from->labelled) {
-        start[0] = 0;
-        *out = (struct sample){ ids, targets, 0, start, 1, { 0 } };
-        out->n =
-            labelled_get(from->labelled, id, ids, targets, &start[1], out->reference);
-        out->documents += start[1] > 0;
+        const struct labelled_sample s = labelled_get(from->labelled, id);
+
+        *out = (struct sample){ .id = s.id,
+                                .target = s.target,
+                                .n = s.n,
+                                .start = s.start,
+                                .documents = s.documents,
+                                .source = s.source,
+                                .nsource = s.nsource,
+                                .reference = { s.reference[0], s.reference[1] } };
         return 0;
     }
     if (d->pack == DATA_PACK_NONE) {
@@ -402,7 +426,9 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
     }
     if (masked)
         masking_apply(&d->mask, index, ids, targets, n);
-    *out = (struct sample){ ids, targets, n, start, documents, { 0 } };
+    *out = (struct sample){
+        .id = ids, .target = targets, .n = n, .start = start, .documents = documents
+    };
     return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
 #include "lib/train/chats.h"
+#include "lib/train/labelled.h"
 #include "lib/train/losses.h"
 #include "lib/train/masking.h"
 #include "lib/train/tokenfile.h"
@@ -23,8 +24,10 @@
 struct sample {
     const int32_t *id, *target; /* [n] */
     size_t n;
-    const size_t *start; /* [documents]: first token of each; start[0] is 0 */
-    size_t documents;    /* 0: one document, without START */
+    const size_t *start;   /* [documents]: first token of each; start[0] is 0 */
+    size_t documents;      /* 0: one document, without START */
+    const int32_t *source; /* [nsource]: what an encoder reads; or NULL */
+    size_t nsource;
     double reference[2]; /* of a pair, which has two: their negative log-likelihoods by
                           * the model at the beginning */
 };
@@ -61,6 +64,9 @@ struct data_options {
     enum loss_labels labels;       /* those that a sample has */
     struct masking mask;           /* with LABELS_MASKED; its special ids are not used
                                     * after the call */
+    struct labelled_shift shift;   /* of a decoder that reads a source, */
+    uint64_t source_vocab;         /* whose ids are smaller; 0: no limit; */
+    size_t source_most;            /* and which is at most so long; 0: any length */
     const char *const *class_name; /* [classes]: with LABELS_TEXT and LABELS_TOKENS */
     size_t classes;
 };
@@ -87,8 +93,9 @@ MUST_CHECK int data_check(struct data *d,
                           void (*see)(void *arg, uint64_t done, uint64_t all),
                           void *arg, struct err *err);
 
-uint64_t data_samples(const struct data *d); /* per epoch; at least 1 */
-uint64_t data_tokens(const struct data *d);  /* in all files, including end ids */
+uint64_t data_samples(const struct data *d);   /* per epoch; at least 1 */
+uint64_t data_tokens(const struct data *d);    /* in all files, including end ids */
+size_t data_source_most(const struct data *d); /* tokens of the longest source */
 
 /* Fills OUT with the samples [FIRST, FIRST + N) of the endless sequence of epochs; each
  * epoch has its own order.  Of a mixture, epochs are those of each source, and what

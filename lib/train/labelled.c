@@ -8,14 +8,15 @@
 
 struct labelled {
     size_t seq;
-    int32_t *id, *target; /* [tokens] */
-    size_t tokens, cap, target_cap;
-    size_t *start; /* [samples + 1] */
-    struct pair {
-        size_t second;
+    struct labelled_shift shift;
+    int32_t *id, *target, *source; /* [tokens], and [sources] */
+    size_t tokens, cap, target_cap, sources, source_cap;
+    struct entry {
+        size_t at, n, source, nsource;
+        size_t start[2]; /* of its documents */
         double reference[2];
-    } * pair; /* [samples] */
-    size_t samples, start_cap, pair_cap;
+    } * entry; /* [samples] */
+    size_t samples, entry_cap, source_most;
     uint64_t cut, left; /* samples that were too long; their tokens that are not here */
     bool counts;        /* a label is one, not -1 */
 };
@@ -30,6 +31,29 @@ static int32_t next_of(const struct texts_document *d, size_t k)
     return k + 1 < end && k + 1 >= learnt ? d->id[k + 1] : -1;
 }
 
+/* What a decoder is to make is what it reads, one token later; the labels of a line
+ * without a source are those that they are, and its ids are the source. */
+static void add_source(struct labelled *l, const struct texts_document *d,
+                       struct entry *e)
+{
+    int32_t *id = l->id + e->at;
+    const int32_t last = id[e->n - 1];
+    const int32_t *from = d->nsource ? d->source : id;
+
+    e->source = l->sources;
+    e->nsource = d->nsource ? d->nsource : e->n;
+    l->source =
+        xgrow(l->source, &l->source_cap, l->sources + e->nsource, sizeof(*l->source));
+    memcpy(l->source + e->source, from, e->nsource * sizeof(*l->source));
+    l->sources += e->nsource;
+    if (e->nsource > l->source_most)
+        l->source_most = e->nsource;
+    if (d->nsource)
+        memcpy(l->target + e->at, id, e->n * sizeof(*id));
+    memmove(id + 1, id, (e->n - 1) * sizeof(*id));
+    id[0] = l->shift.wraps ? last : l->shift.start;
+}
+
 static int add_sample(void *arg, const struct texts_document *d, struct err *err)
 {
     struct labelled *l = arg;
@@ -41,10 +65,12 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
                        l->seq);
     l->id = xgrow(l->id, &l->cap, at + n, sizeof(*l->id));
     l->target = xgrow(l->target, &l->target_cap, at + n, sizeof(*l->target));
-    l->start = xgrow(l->start, &l->start_cap, l->samples + 2, sizeof(*l->start));
-    l->pair = xgrow(l->pair, &l->pair_cap, l->samples + 1, sizeof(*l->pair));
-    l->pair[l->samples] =
-        (struct pair){ d->second, { d->reference[0], d->reference[1] } };
+    l->entry = xgrow(l->entry, &l->entry_cap, l->samples + 1, sizeof(*l->entry));
+    l->entry[l->samples] =
+        (struct entry){ .at = at,
+                        .n = n,
+                        .start = { 0, d->second },
+                        .reference = { d->reference[0], d->reference[1] } };
     memcpy(l->id + at, d->id, n * sizeof(*l->id));
     for (size_t k = 0; k < n; k++)
         l->target[at + k] = d->second                              ? next_of(d, k)
@@ -59,20 +85,23 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
     }
     if (d->nlabels == 1)
         l->target[at + n - 1] = d->label[0];
+    if (l->shift.is)
+        add_source(l, d, &l->entry[l->samples]);
     for (size_t k = 0; k < n; k++)
         l->counts |= l->target[at + k] >= 0;
-    l->start[l->samples] = at;
     l->tokens += n;
-    l->start[++l->samples] = l->tokens;
+    l->samples++;
     return 0;
 }
 
 int labelled_open(struct labelled **out, const char *const *file, size_t n,
-                  const struct texts_options *options, size_t seq, struct err *err)
+                  const struct texts_options *options,
+                  const struct labelled_shift *shift, size_t seq, struct err *err)
 {
     struct labelled *l = xcalloc(1, sizeof(*l));
 
     l->seq = seq;
+    l->shift = *shift;
     for (size_t i = 0; i < n; i++)
         if (texts_read(file[i], options, add_sample, l, err) < 0) {
             labelled_close(l);
@@ -88,8 +117,8 @@ void labelled_close(struct labelled *l)
         return;
     free(l->id);
     free(l->target);
-    free(l->start);
-    free(l->pair);
+    free(l->source);
+    free(l->entry);
     free(l);
 }
 
@@ -114,14 +143,22 @@ void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens)
     *tokens = l->left;
 }
 
-size_t labelled_get(const struct labelled *l, uint64_t i, int32_t *id, int32_t *target,
-                    size_t *second, double reference[2])
+size_t labelled_source_most(const struct labelled *l)
 {
-    size_t at = l->start[i], n = l->start[i + 1] - at;
+    return l->source_most;
+}
 
-    memcpy(id, l->id + at, n * sizeof(*id));
-    memcpy(target, l->target + at, n * sizeof(*target));
-    *second = l->pair[i].second;
-    memcpy(reference, l->pair[i].reference, sizeof(l->pair[i].reference));
-    return n;
+struct labelled_sample labelled_get(const struct labelled *l, uint64_t i)
+{
+    const struct entry *e = &l->entry[i];
+
+    return (
+        struct labelled_sample){ .id = l->id + e->at,
+                                 .target = l->target + e->at,
+                                 .n = e->n,
+                                 .source = e->nsource ? l->source + e->source : NULL,
+                                 .nsource = e->nsource,
+                                 .start = e->start,
+                                 .documents = 1 + (e->start[1] > 0),
+                                 .reference = { e->reference[0], e->reference[1] } };
 }

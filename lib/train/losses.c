@@ -28,6 +28,10 @@ const struct loss_info loss_table[LOSS_KINDS] = {
                     .labels = LABELS_NEXT,
                     .counted = "token",
                     .heads = { "lm" } },
+    [LOSS_TARGET] = { .name = "target",
+                      .labels = LABELS_TARGET,
+                      .counted = "token",
+                      .heads = { "lm" } },
     [LOSS_MASKED] = { .name = "masked",
                       .labels = LABELS_MASKED,
                       .counted = "token",
@@ -47,8 +51,8 @@ const struct loss_info loss_table[LOSS_KINDS] = {
                    .heads = { "lm" } },
 };
 
-const char *const loss_choices[] = { "auto", "next", "masked", "class",
-                                     "tags", "dpo",  NULL };
+const char *const loss_choices[] = { "auto",  "next", "target", "masked",
+                                     "class", "tags", "dpo",    NULL };
 
 /* Families with one head alone do not say that they have it. */
 static bool holds(const struct model *m, const char *symbol, bool unless)
@@ -58,11 +62,25 @@ static bool holds(const struct model *m, const char *symbol, bool unless)
     return model_number(m, symbol, &x) ? x != 0 : unless;
 }
 
+bool losses_source(const struct model *m, int32_t *start)
+{
+    double x = 0;
+    bool is = model_number(m, "start", &x);
+
+    *start = (int32_t)x;
+    return is;
+}
+
 bool losses_fit(enum loss_kind kind, const struct model *m, bool causal)
 {
     const char *const *head = loss_table[kind].heads;
     bool found = false;
+    int32_t start;
 
+    if (losses_source(m, &start) != (kind == LOSS_TARGET) && kind != LOSS_CLASS)
+        return false;
+    if (kind == LOSS_TARGET)
+        return holds(m, "lm", true);
     if (loss_table[kind].labels == LABELS_PAIR)
         return holds(m, "lm", true) && causal;
     if (kind == LOSS_NEXT || kind == LOSS_MASKED)

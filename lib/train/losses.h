@@ -9,12 +9,14 @@
 #define LIB_TRAIN_LOSSES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "lib/base/err.h"
 #include "lib/model/model.h"
 
 enum loss_kind {
     LOSS_NEXT,   /* of the token after each token */
+    LOSS_TARGET, /* of each token of a text, which a decoder makes of a source */
     LOSS_MASKED, /* of tokens that were masked (Devlin et al. 2018) */
     LOSS_CLASS,  /* of a text's class */
     LOSS_TAGS,   /* of each token's class */
@@ -25,6 +27,7 @@ enum loss_kind {
 /* The labels of a sample. */
 enum loss_labels {
     LABELS_NEXT,   /* the next tokens */
+    LABELS_TARGET, /* the tokens of "target"; an encoder reads "source" */
     LABELS_MASKED, /* the tokens that were masked */
     LABELS_TEXT,   /* one, in "label" */
     LABELS_TOKENS, /* one for each token, in "labels" */
@@ -52,6 +55,9 @@ extern const struct loss_info loss_table[LOSS_KINDS];
 /* Their names, behind "auto". */
 extern const char *const loss_choices[];
 
+/* Does a decoder of M read what an encoder makes of a source?  *START: the id that its
+ * text begins with. */
+bool losses_source(const struct model *m, int32_t *start);
 /* Finds the loss of M's head, which CAUSAL attention tells from that of masked tokens;
  * ERR_INPUT when M has no head that a loss is known for. */
 MUST_CHECK int losses_find(enum loss_kind *kind, const struct model *m, bool causal,

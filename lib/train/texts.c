@@ -24,6 +24,7 @@ struct line {
     uint8_t *learn; /* [ids.n], or NULL */
     int32_t *label; /* [nlabels] */
     size_t nlabels, label_cap;
+    struct tokens source;
     size_t second, second_given;
     double reference[2];
 };
@@ -41,26 +42,37 @@ struct batch {
 
 /* ---- ids ---- */
 
-static int check_id(const struct texts_options *o, uint64_t id, struct err *err)
+static int check_below(uint64_t vocab, uint64_t id, struct err *err)
 {
-    uint64_t limit = o->vocab ? o->vocab : INT32_MAX;
+    uint64_t limit = vocab ? vocab : INT32_MAX;
 
     return id < limit ? 0
                       : err_set(err, ERR_INPUT, "id %llu, and the vocabulary has %llu",
                                 (unsigned long long)id, (unsigned long long)limit);
 }
 
-static int encode(const struct texts_options *o, const char *text, size_t len,
-                  struct tokens *out, struct err *err)
+static int check_id(const struct texts_options *o, uint64_t id, struct err *err)
+{
+    return check_below(o->vocab, id, err);
+}
+
+static int encode_below(const struct texts_options *o, uint64_t vocab, const char *text,
+                        size_t len, struct tokens *out, struct err *err)
 {
     if (!o->tokenizer)
         return err_set(err, ERR_INPUT, "a text, and there is no tokenizer.json");
     if (tokenizer_encode(o->tokenizer, text, len, true, out, err) < 0)
         return -1;
     for (size_t i = 0; i < out->n; i++)
-        if (check_id(o, out->id[i], err) < 0)
+        if (check_below(vocab, out->id[i], err) < 0)
             return -1;
     return 0;
+}
+
+static int encode(const struct texts_options *o, const char *text, size_t len,
+                  struct tokens *out, struct err *err)
+{
+    return encode_below(o, o->vocab, text, len, out, err);
 }
 
 /* Appends the end id, unless a post-processor has done so. */
@@ -106,12 +118,27 @@ enum {
     FIELD_REJECTED,
     FIELD_CHOSEN_LOGP,
     FIELD_REJECTED_LOGP,
+    FIELD_SOURCE, /* and these of a text that is made of a source */
+    FIELD_SOURCE_IDS,
+    FIELD_TARGET,
+    FIELD_TARGET_IDS,
     FIELDS
 };
-static const char *const field_names[] = {
-    "text",   "ids",    "prompt",   "completion",       "messages",          "label",
-    "labels", "chosen", "rejected", "ref_chosen_logps", "ref_rejected_logps"
-};
+static const char *const field_names[] = { "text",
+                                           "ids",
+                                           "prompt",
+                                           "completion",
+                                           "messages",
+                                           "label",
+                                           "labels",
+                                           "chosen",
+                                           "rejected",
+                                           "ref_chosen_logps",
+                                           "ref_rejected_logps",
+                                           "source",
+                                           "source_ids",
+                                           "target",
+                                           "target_ids" };
 
 /* The fields of a line. */
 struct fields {
@@ -121,8 +148,8 @@ struct fields {
     struct tokens ids[3];        /* or their ids, and those of the prompt */
 };
 
-static int read_ids(struct jsonlex *lex, const struct texts_options *o,
-                    struct tokens *ids, struct err *err)
+static int read_ids(struct jsonlex *lex, uint64_t vocab, struct tokens *ids,
+                    struct err *err)
 {
     struct err why = { 0 };
     uint64_t id;
@@ -134,7 +161,7 @@ static int read_ids(struct jsonlex *lex, const struct texts_options *o,
             return 0;
         if (lex->token != JSONLEX_NUMBER || !str_u64(str_text(&lex->text), &id))
             return jsonlex_error(lex, err, "'ids' holds what is no id");
-        if (check_id(o, id, &why) < 0)
+        if (check_below(vocab, id, &why) < 0)
             return jsonlex_error(lex, err, "%s", why.text);
         tokens_add(ids, (uint32_t)id);
     }
@@ -184,6 +211,19 @@ static int read_labels(struct jsonlex *lex, const struct texts_options *o,
     return -1;
 }
 
+/* Reads a text to S, or ids to IDS. */
+static int read_either(struct jsonlex *lex, uint64_t vocab, int field, struct str *s,
+                       struct tokens *ids, struct err *err)
+{
+    if (lex->token == JSONLEX_ARRAY)
+        return read_ids(lex, vocab, ids, err);
+    if (lex->token != JSONLEX_STRING)
+        return jsonlex_error(lex, err, "'%s' is neither a text nor ids",
+                             field_names[field]);
+    str_addn(s, lex->text.s ? lex->text.s : "", lex->text.len);
+    return 0;
+}
+
 /* Reads a text of a pair, or its ids, or a likelihood. */
 static int read_pair_field(struct jsonlex *lex, const struct texts_options *o,
                            int field, struct fields *f, struct line *line,
@@ -200,13 +240,18 @@ static int read_pair_field(struct jsonlex *lex, const struct texts_options *o,
         *x = -*x;
         return 0;
     }
-    if (lex->token == JSONLEX_ARRAY)
-        return read_ids(lex, o, &f->ids[of], err);
-    if (lex->token != JSONLEX_STRING)
-        return jsonlex_error(lex, err, "'%s' is neither a text nor ids",
-                             field_names[field]);
-    str_addn(s, lex->text.s ? lex->text.s : "", lex->text.len);
-    return 0;
+    return read_either(lex, o->vocab, field, s, &f->ids[of], err);
+}
+
+/* Reads a source or a target, or its ids. */
+static int read_end(struct jsonlex *lex, const struct texts_options *o, int field,
+                    struct fields *f, struct line *line, struct err *err)
+{
+    const bool source = field < FIELD_TARGET;
+
+    return source
+               ? read_either(lex, o->source_vocab, field, &f->text, &line->source, err)
+               : read_either(lex, o->vocab, field, &f->answer[0], &line->ids, err);
 }
 
 static int read_field(struct jsonlex *lex, const struct texts_options *o, int field,
@@ -220,7 +265,9 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
     if (jsonlex_next(lex, err) < 0)
         return -1;
     if (field == FIELD_IDS)
-        return read_ids(lex, o, &line->ids, err);
+        return read_ids(lex, o->vocab, &line->ids, err);
+    if (field >= FIELD_SOURCE)
+        return read_end(lex, o, field, f, line, err);
     if (field >= FIELD_CHOSEN || (o->labels == TEXTS_PAIRS && field == FIELD_PROMPT))
         return read_pair_field(lex, o, field, f, line, err);
     if (field == FIELD_LABEL)
@@ -238,8 +285,10 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
 /* Is FIELD read where lines have these labels?  Others are as fields without a name. */
 static bool is_read(int field, enum texts_labels labels)
 {
+    if (labels == TEXTS_TARGETS)
+        return field >= FIELD_SOURCE;
     if (labels == TEXTS_PAIRS)
-        return field == FIELD_PROMPT || field >= FIELD_CHOSEN;
+        return field == FIELD_PROMPT || (field >= FIELD_CHOSEN && field < FIELD_SOURCE);
     return field < FIELD_LABEL || (field == FIELD_LABEL && labels == TEXTS_LABEL) ||
            (field == FIELD_LABELS && labels == TEXTS_LABELS);
 }
@@ -362,6 +411,40 @@ static int encode_answers(const struct texts_options *o, const struct fields *f,
     return encode_answer(o, f, 1, line, &line->second_given, err);
 }
 
+/* A source and a target, each a text or ids. */
+static int encode_ends(const struct texts_options *o, const struct fields *f,
+                       struct line *line, struct err *err)
+{
+    for (int end = 0; end < 2; end++) {
+        const int text = end ? FIELD_TARGET : FIELD_SOURCE;
+        const struct str *s = end ? &f->answer[0] : &f->text;
+        struct tokens *ids = end ? &line->ids : &line->source;
+
+        if (f->has[text] == f->has[text + 1])
+            return err_set(err, ERR_INPUT,
+                           f->has[text] ? "'%s' and '%s' are both there"
+                                        : "neither '%s' nor '%s'",
+                           field_names[text], field_names[text + 1]);
+        if (!ids->n && s->len &&
+            encode_below(o, end ? o->vocab : o->source_vocab, str_text(s), s->len, ids,
+                         err) < 0)
+            return -1;
+        if (!ids->n)
+            return err_set(err, ERR_INPUT, "an empty '%s'", field_names[text]);
+    }
+    return 0;
+}
+
+/* A source is not longer than the model takes. */
+static int check_source(const struct texts_options *o, const struct line *line,
+                        struct err *err)
+{
+    return o->source_most && line->source.n > o->source_most
+               ? err_set(err, ERR_INPUT, "a source of %zu tokens; the model takes %zu",
+                         line->source.n, o->source_most)
+               : 0;
+}
+
 static int encode_chat(const struct batch *b, struct line *line, struct err *err)
 {
     const struct chats_options chats = { .chat = b->o->chat,
@@ -419,8 +502,11 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
 
     jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
-        ret = b->o->labels == TEXTS_PAIRS ? encode_answers(b->o, &f, line, err)
-                                          : encode_line(b, &f, line, err);
+        ret = b->o->labels == TEXTS_PAIRS     ? encode_answers(b->o, &f, line, err)
+              : b->o->labels == TEXTS_TARGETS ? encode_ends(b->o, &f, line, err)
+                                              : encode_line(b, &f, line, err);
+        if (ret == 0)
+            ret = check_source(b->o, line, err);
         if (ret < 0)
             err_prefix(err, "%s:%u", b->name, line->number);
     }
@@ -476,6 +562,7 @@ static void clear_lines(struct batch *b)
 {
     for (size_t i = 0; i < b->n; i++) {
         tokens_clear(&b->line[i].ids);
+        tokens_clear(&b->line[i].source);
         free(b->line[i].learn);
         free(b->line[i].label);
     }
@@ -513,6 +600,8 @@ static int give_line(const struct batch *b, size_t i,
                                       .learn = l->learn,
                                       .label = l->label,
                                       .nlabels = l->nlabels,
+                                      .source = (const int32_t *)l->source.id,
+                                      .nsource = l->source.n,
                                       .second = l->second,
                                       .second_given = l->second_given,
                                       .reference = { l->reference[0],
@@ -732,7 +821,9 @@ int texts_read(const char *path, const struct texts_options *options,
         ret = find_form(&form, t.name, text, n, options, err);
     if (ret == 0 && form == FORM_TEXT && options->labels != TEXTS_NO_LABELS)
         ret = err_set(err, ERR_INPUT, "%s: a text, and %s come from JSON lines", t.name,
-                      options->labels == TEXTS_PAIRS ? "pairs" : "labels");
+                      options->labels == TEXTS_PAIRS     ? "pairs"
+                      : options->labels == TEXTS_TARGETS ? "sources and targets"
+                                                         : "labels");
     if (ret == 0 && form != FORM_LINES)
         ret = textfile_rest(&t, &text, &n, err);
     if (ret == 0)

@@ -19,13 +19,22 @@
 enum texts_format { TEXTS_AUTO, TEXTS_TEXT, TEXTS_JSON };
 
 /* The labels that JSON lines must have: none (they are not looked for), "label",
- * "labels", or "prompt", "chosen" and "rejected", with their likelihoods. */
-enum texts_labels { TEXTS_NO_LABELS, TEXTS_LABEL, TEXTS_LABELS, TEXTS_PAIRS };
+ * "labels", "prompt", "chosen" and "rejected" with their likelihoods, or "source" and
+ * "target". */
+enum texts_labels {
+    TEXTS_NO_LABELS,
+    TEXTS_LABEL,
+    TEXTS_LABELS,
+    TEXTS_PAIRS,
+    TEXTS_TARGETS
+};
 
 struct texts_options {
     const struct tokenizer *tokenizer; /* NULL: only "ids" can be read */
     int32_t end_id;                    /* appended to each text; -1: none */
-    uint64_t vocab;                    /* ids are smaller; 0: no limit */
+    uint64_t vocab;                    /* ids are smaller; 0: no limit, */
+    uint64_t source_vocab;             /* and those of a source */
+    size_t source_most;                /* most tokens of a source; 0: no limit */
     int threads;                       /* threads of the tokenization; 0: one */
     bool strict;                       /* prompts and chats are an error */
     const struct chat *chat;           /* template of chats; NULL: there is none, */
@@ -45,6 +54,8 @@ struct texts_document {
     const uint8_t *learn; /* [n]: 0 of tokens without loss; NULL: all others have one */
     const int32_t *label; /* [nlabels]: one, or one for each token; -1: none */
     size_t nlabels;
+    const int32_t *source; /* [nsource]: what an encoder reads */
+    size_t nsource;
     size_t second, second_given; /* of a pair: the first token of its second text, and
                                   * the tokens of its prompt; 0: none */
     double reference[2];         /* their negative log-likelihoods */

@@ -34,16 +34,28 @@ static int most_in_flight(const struct action_row *row)
     return most;
 }
 
+/* What a micro-batch of SEGMENTS documents needs. */
+static struct engine_limits limits_of(const struct trainer *t, size_t segments)
+{
+    const size_t micro = (size_t)t->options.micro_batch;
+    const size_t tokens = micro * t->options.length,
+                 sources = micro * t->options.source;
+
+    return (struct engine_limits){ .tokens = tokens,
+                                   .segments = segments,
+                                   .sequences = segments,
+                                   .cache = (tokens > sources ? tokens : sources) +
+                                            segments * CACHE_BLOCK,
+                                   .context = t->options.length,
+                                   .source = t->options.source,
+                                   .sources = sources };
+}
+
 /* Opens engines for micro-batches of up to SEGMENTS documents; none may be in
  * flight. */
 static int open_engines(struct trainer *t, size_t segments, struct err *err)
 {
-    size_t tokens = (size_t)t->options.micro_batch * t->options.length;
-    struct engine_limits limits = { .tokens = tokens,
-                                    .segments = segments,
-                                    .sequences = segments,
-                                    .cache = tokens + segments * CACHE_BLOCK,
-                                    .context = t->options.length };
+    const struct engine_limits limits = limits_of(t, segments);
 
     for (int i = 0; i < t->in_flight; i++) {
         engine_free(t->engine[i]);
@@ -64,12 +76,7 @@ static int open_engines(struct trainer *t, size_t segments, struct err *err)
 
 static int open_scorer(struct trainer *t, struct err *err)
 {
-    size_t tokens = (size_t)t->options.micro_batch * t->options.length;
-    struct engine_limits limits = { .tokens = tokens,
-                                    .segments = t->segments,
-                                    .sequences = t->segments,
-                                    .cache = tokens + t->segments * CACHE_BLOCK,
-                                    .context = t->options.length };
+    const struct engine_limits limits = limits_of(t, t->segments);
 
     if (engine_open(&t->scorer, t->scored, t->ops, t->device, t->parameters.matrix,
                     &t->groups, &limits, err) < 0)
@@ -442,6 +449,8 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
                                       .n = to - from,
                                       .token = (number + i) * t->options.length + from,
                                       .sequence = at };
+            if (sample[i].nsource)
+                segment_source(&s[at], t->program, sample[i].source, sample[i].nsource);
             at++;
         }
     *count = at;
@@ -720,9 +729,12 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     return ret;
 }
 
-uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments)
+uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
+                       size_t segments)
 {
-    const uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] = tokens, [ROWS_ONE] = segments };
+    const uint64_t most[ROWS_MOST] = {
+        [ROWS_TOKENS] = tokens, [ROWS_SOURCE] = sources, [ROWS_ONE] = segments
+    };
     uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes;
 
     if (!program_arena(p, most, offset, &bytes))

@@ -38,7 +38,8 @@ struct trainer_terms {
 };
 
 struct trainer_options {
-    size_t length;           /* of a sample, at most */
+    size_t length;           /* of a sample, at most, */
+    size_t source;           /* and of its source; 0: the model reads none */
     int micro_batch, global; /* samples; global = micro_batch * micro-batches of a
                               * replica * dp */
     enum order order;        /* ORDER_GPIPE or ORDER_1F1B */
@@ -133,8 +134,9 @@ MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
                                 size_t n, double *sum, uint64_t *counted,
                                 struct err *err);
 /* Bytes of the saved activations of a micro-batch in flight: TOKENS in SEGMENTS
- * documents. */
-uint64_t trainer_arena(const struct program *p, size_t tokens, size_t segments);
+ * documents, which have SOURCES source tokens. */
+uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
+                       size_t segments);
 /* Adds what this rank has allocated: parameters, gradients, engines, kernels. */
 void trainer_memory(const struct trainer *t, struct ledger *list);
 

@@ -2,7 +2,7 @@
 """train-heads.py - tp-run train beside a plain loop of PyTorch, for losses other than that of the next token
 
     train-heads.py [NAME...]
-    train-heads.py --fixtures       write tests/data/labelled: for models of tests/data samples, and the losses of six steps
+    train-heads.py --fixtures [NAME...]  write tests/data/labelled: for models of tests/data samples, and the losses of six steps
 
 Six steps of four samples, AdamW with decay, clipping and a cosine: losses of each step within 1e-5, and the merged
 weights within ten times what f32 changes in PyTorch itself.  Dropout is off.
@@ -24,6 +24,10 @@ BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermed
             max_position_embeddings=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
 LLAMA = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=40,
              vocab_size=60, max_position_embeddings=32, pad_token_id=0)
+T5 = dict(d_model=32, d_kv=8, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=4, vocab_size=60, dropout_rate=0,
+          relative_attention_num_buckets=8, relative_attention_max_distance=20, decoder_start_token_id=0)
+BART = dict(d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=40,
+            decoder_ffn_dim=40, vocab_size=60, max_position_embeddings=64, dropout=0)
 MODELS = {
     "bert-class": ("class", lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=3))),
     "bert-masked": ("masked", lambda: transformers.BertForMaskedLM(transformers.BertConfig(**BERT))),
@@ -31,11 +35,21 @@ MODELS = {
     "roberta-class": ("class", lambda: transformers.RobertaForSequenceClassification(
         transformers.RobertaConfig(**{**BERT, "max_position_embeddings": 34}, num_labels=3, pad_token_id=1))),
     "llama-class": ("class", lambda: transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA, num_labels=3))),
+    "t5": ("target", lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))),
+    "t5-smoothed": ("smoothed", lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5))),
+    "bart": ("target", lambda: transformers.BartForConditionalGeneration(transformers.BartConfig(**BART, decoder_start_token_id=2))),
+    "mbart": ("target", lambda: transformers.MBartForConditionalGeneration(transformers.MBartConfig(**BART))),
+    "pegasus": ("target", lambda: transformers.PegasusForConditionalGeneration(transformers.PegasusConfig(**BART))),
+    "marian": ("target", lambda: transformers.MarianMTModel(transformers.MarianConfig(
+        **BART, pad_token_id=59, decoder_start_token_id=59, eos_token_id=0))),
+    "m2m": ("target", lambda: transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(
+        **BART, decoder_start_token_id=2, encoder_layerdrop=0, decoder_layerdrop=0))),
     "llama-dpo": ("dpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
 }
 
 FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "heads/mistral-tags": "tags",
-            "heads/qwen2-score": "class"}
+            "heads/qwen2-score": "class", "stacks/t5": "target", "stacks/mbart": "target", "stacks/bart": "smoothed"}
+SMOOTHED = 0.1
 BETA, SMOOTHING = 0.3, 0.1
 
 
@@ -57,7 +71,10 @@ def samples(kind, model):
                     s[f"ref_{k}_logps"] = round(likelihood(model, s, k).item(), 5)
             out.append(s)
             continue
-        ids = [rng.randrange(3, 60) for _ in range(rng.randrange(4, 14))]
+        ids = [rng.randrange(3, 58 if kind in ("target", "smoothed") else 60) for _ in range(rng.randrange(4, 14))]
+        if kind in ("target", "smoothed"):
+            out.append({"source": ids, "target": [rng.randrange(3, 58) for _ in range(rng.randrange(3, 9))]})
+            continue
         if kind == "class":
             out.append({"ids": ids, "label": rng.randrange(model.config.num_labels)})
         else:
@@ -71,6 +88,11 @@ def loss_of(model, kind, s):
         z = BETA * ((likelihood(model, s, "chosen") - s["ref_chosen_logps"]) - (likelihood(model, s, "rejected") - s["ref_rejected_logps"]))
         sigmoid = torch.nn.functional.logsigmoid
         return -(1 - SMOOTHING) * sigmoid(z) - SMOOTHING * sigmoid(-z), 1
+    if kind in ("target", "smoothed"):
+        labels = torch.tensor([s["target"]])
+        logits = model(input_ids=torch.tensor([s["source"]]), labels=labels).logits[0]
+        return torch.nn.functional.cross_entropy(logits, labels[0], reduction="sum",
+                                                 label_smoothing=SMOOTHED if kind == "smoothed" else 0), len(s["target"])
     logits = model(input_ids=torch.tensor([s["ids"]])).logits
     labels = [s["label"]] if kind == "class" else s["labels"]
     return torch.nn.functional.cross_entropy(logits.reshape(len(labels), -1), torch.tensor(labels), reduction="sum",
@@ -107,7 +129,7 @@ def loop(cls, path, kind, data, dtype):
 def run(cls, path, kind, data, layout, out):
     file = pathlib.Path(out).with_suffix(".jsonl")
     file.write_text("".join(json.dumps(s) + "\n" for s in data))
-    given = {"masked": ["--mask-probability", "0"],
+    given = {"masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
              "dpo": ["--loss", "dpo", "--dpo-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
     subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
                     "--seq", "32", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
@@ -120,17 +142,22 @@ def run(cls, path, kind, data, layout, out):
     return [x["loss"] for x in lines if x["type"] == "step"], {k: v.double() for k, v in model.state_dict().items()}
 
 
-def fixtures():
+def fixtures(names):
     here = pathlib.Path(__file__).resolve().parent.parent / "data"
     out = here / "labelled"
     out.mkdir(exist_ok=True)
     lines = []
+    old = {x.split("\t")[0]: x for x in (out / "losses.tsv").read_text().splitlines()}
     for name, kind in FIXTURES.items():
+        if names and name not in names:
+            lines.append(old[name])
+            continue
         path = here / name
         with open(path / "config.json", encoding="utf-8") as f:
             cls = getattr(transformers, json.load(f)["architectures"][0])
         config = transformers.AutoConfig.from_pretrained(path)
-        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout"):
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "dropout",
+                    "dropout_rate"):
             if hasattr(config, key):
                 setattr(config, key, 0)
         config.classifier_dropout = 0.0  # else 0.1 of a head on tokens
@@ -146,8 +173,8 @@ def fixtures():
 
 
 def main():
-    if sys.argv[1:] == ["--fixtures"]:
-        fixtures()
+    if sys.argv[1:2] == ["--fixtures"]:
+        fixtures(sys.argv[2:])
         return
     bad = 0
     for name in sys.argv[1:] or MODELS:
