@@ -199,6 +199,7 @@ shell_tests = \
     %D%/pp-schedule.t \
     %D%/models.t \
     %D%/examples.t \
+    %D%/adapted.t \
     %D%/adapter.t \
     %D%/lora.t \
     %D%/alloc.t \

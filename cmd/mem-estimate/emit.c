@@ -86,7 +86,7 @@ static int check_training(const struct script *s, struct err *err)
         { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
-        { m->lora_rank || m->freeze, "it trains all weights here" },
+        { m->lora_rank || m->freeze || m->only, "it trains all weights here" },
         { reversed_slots(m) < 0, lacking },
         { m->offload == OFFLOAD_PARAMS, "--offload optimizer is what it has" },
         { s->reason != NULL, s->reason },

@@ -174,7 +174,9 @@ static int set_types(struct request *r, const struct request_options *o,
     const struct weight_type *own = own_type(r), *weights = NULL;
 
     r->memory.codes = o->weights && !strcmp(o->weights, "codes");
-    if (r->memory.codes && (!r->stored || !served_applies(&r->memory)))
+    if (r->memory.codes &&
+        (!r->stored || (!served_applies(&r->memory) &&
+                        !(r->memory.train && r->memory.framework == FRAMEWORK_TP_RUN))))
         return err_set(err, ERR_USAGE,
                        "--weights codes: is of a checkpoint, --framework=tp-run and "
                        "--threads or --backend");
@@ -356,6 +358,22 @@ static int set_training(struct request *r, const struct request_options *o,
     m->sequence_parallel =
         o->sequence_parallel || (m->framework == FRAMEWORK_TORCHTITAN && m->train);
     m->freeze = o->freeze;
+    m->only = o->only;
+    m->lora_saved = o->saved;
+    m->dora = o->dora;
+    if ((o->saved || o->dora) && !o->lora)
+        return err_set(err, ERR_USAGE, "--%s: give --lora as well",
+                       o->saved ? "modules-to-save" : "dora");
+    if (o->dora && m->framework != FRAMEWORK_TP_RUN)
+        return err_set(err, ERR_USAGE,
+                       "--dora: is estimated with --framework tp-run alone");
+    if (o->freeze && o->only)
+        return err_set(err, ERR_USAGE,
+                       "--freeze and --train-only: one of them says what is trained");
+    if (o->lora && (o->freeze || o->only) && m->framework == FRAMEWORK_TP_RUN)
+        return err_set(err, ERR_USAGE,
+                       "--%s: an adapter alone is trained, and all else is frozen",
+                       o->freeze ? "freeze" : "train-only");
     if (set_recompute(m, o, err) < 0)
         return -1;
     if (m->zero > 3)
@@ -621,6 +639,9 @@ static const char *foreign_option(const struct request_options *o, bool train)
         { o->sequence_parallel, "sequence-parallel" },
         { o->lora, "lora" },
         { o->freeze, "freeze" },
+        { o->only, "train-only" },
+        { o->saved, "modules-to-save" },
+        { o->dora, "dora" },
     };
 
     if (train)
@@ -641,7 +662,7 @@ static bool is_detailed(const struct request_options *o)
     bool types = o->weights || o->compute || o->kv_dtype || o->grad_dtype;
     bool batch = o->micro_batch || o->micro_batches || o->global_batch || o->seq_given;
     bool states = o->optimizer || o->master || o->zero || o->hsdp || o->offload ||
-                  o->lora || o->freeze;
+                  o->lora || o->freeze || o->only;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block ||
                   o->cache_tokens || o->threads || o->backend_given;
@@ -865,7 +886,7 @@ int request_estimate(const struct request *r, struct memory_estimate *e,
                      struct err *err)
 {
     return reversed_applies(&r->memory)
-               ? reversed_estimate(e, r->summary.model, &r->memory, err)
+               ? reversed_estimate(e, r->summary.model, r->stored, &r->memory, err)
                : memory_estimate(e, r->summary.model, r->stored, &r->memory, err);
 }
 

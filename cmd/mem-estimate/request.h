@@ -13,8 +13,8 @@
 /* The options as given. */
 struct request_options {
     struct mesh_options mesh;
-    const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *freeze, *gpu,
-        *recompute, *gpu_file, *family, *config;
+    const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *saved, *freeze,
+        *only, *gpu, *recompute, *gpu_file, *family, *config;
     int gpus; /* ranks in all, 0: not given */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp, threads;
@@ -22,7 +22,7 @@ struct request_options {
     int schedule, model_chunks, framework, balance, backend;
     const char *stages;
     int optimizer, master, offload, flash;
-    bool sequence_parallel, fused_loss, dropout, eager;
+    bool sequence_parallel, fused_loss, dropout, eager, dora;
     bool seq_given, memory_given, runtime_given, fragmentation_given, backend_given;
     double fragmentation, margin;
 };
@@ -112,7 +112,11 @@ extern const char *const weight_words[], *const float_words[], *const cache_word
                     NULL),                                                             \
         REQUEST_ROW(OPT_COUNT, "hsdp", &(r).hsdp, "N", NULL, NULL, NULL),              \
         REQUEST_ROW(OPT_FLAG, "eager", &(r).eager, NULL, NULL, NULL, NULL),            \
+        REQUEST_ROW(OPT_FLAG, "dora", &(r).dora, NULL, NULL, NULL, NULL),              \
+        REQUEST_ROW(OPT_STRING, "modules-to-save", &(r).saved, "NAMES", NULL, NULL,    \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_STRING, "freeze", &(r).freeze, "NAMES", NULL, NULL, NULL),     \
+        REQUEST_ROW(OPT_STRING, "train-only", &(r).only, "NAMES", NULL, NULL, NULL),   \
         REQUEST_ROW(OPT_CHOICE, "flash", &(r).flash, "on|off|2", NULL, flash_names,    \
                     NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \

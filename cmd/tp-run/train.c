@@ -21,7 +21,7 @@
 #include "lib/pipe/csv.h"
 #include "lib/program/pass-reverse.h"
 #include "lib/run/adapter.h"
-#include "lib/train/frozen.h"
+#include "lib/model/frozen.h"
 
 enum { MOST_TABLE = 1 << 26 };
 

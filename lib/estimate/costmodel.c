@@ -20,6 +20,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/estimate/backward.h"
+#include "lib/model/frozen.h"
+#include "lib/run/adapter.h"
 #include "lib/reshard/summary.h"
 #include "lib/program/packable.h"
 
@@ -43,21 +45,6 @@ struct builder {
     int *cache_of; /* [nvalues]: index in its unit's cache, or -1 */
 };
 
-/* True if the N bytes at NAME are T's key, its name, or the name of its module. */
-
-/* Is NAME (N bytes) the family's word for T, its name, or the module that has it? */
-static bool is_called(const struct model_tensor *t, const char *name, size_t n)
-{
-    const char *end = strrchr(t->name, '.'), *begin = end;
-
-    if ((strlen(t->key) == n && !memcmp(t->key, name, n)) ||
-        (strlen(t->name) == n && !memcmp(t->name, name, n)))
-        return true;
-    while (begin && begin > t->name && begin[-1] != '.')
-        begin--;
-    return end && (size_t)(end - begin) == n && !memcmp(begin, name, n);
-}
-
 /* Sets the training of every tensor that LIST names; LoRA adapts only matrices. */
 static int mark_named(struct builder *b, const char *option, const char *list,
                       enum training training, struct err *err)
@@ -69,7 +56,8 @@ static int mark_named(struct builder *b, const char *option, const char *list,
         bool found = false;
 
         for (size_t i = 0; i < b->m->ntensors; i++)
-            if (b->m->tensor[i].ndim >= least && is_called(&b->m->tensor[i], p, n)) {
+            if (b->m->tensor[i].ndim >= least &&
+                frozen_is_called(&b->m->tensor[i], p, n)) {
                 b->training[i] = training;
                 found = true;
             }
@@ -88,12 +76,18 @@ static int find_training(struct builder *b, const struct costmodel_options *opt,
         const struct model_tensor *t = &b->m->tensor[i];
 
         b->training[i] = model_kind(b->m, t->kind).beside                  ? FROZEN
+                         : opt && opt->only                                ? FROZEN
                          : !opt || !opt->lora                              ? TRAINED
                          : !opt->targets && t->section >= 0 && t->ndim > 1 ? ADAPTED
                                                                            : FROZEN;
     }
     if (opt && opt->lora && opt->targets &&
         mark_named(b, "--lora", opt->targets, ADAPTED, err) < 0)
+        return -1;
+    for (size_t i = 0; i < b->m->ntensors && opt && opt->lora && opt->saved; i++)
+        if (adapter_saves(b->m, i, opt->saved))
+            b->training[i] = TRAINED;
+    if (opt && opt->only && mark_named(b, "--train-only", opt->only, TRAINED, err) < 0)
         return -1;
     if (opt && opt->freeze && mark_named(b, "--freeze", opt->freeze, FROZEN, err) < 0)
         return -1;

@@ -152,11 +152,13 @@ struct costmodel_options {
     bool lora;           /* only LoRA adapters are trained */
     const char *targets; /* comma-separated names of the tensors with adapters; NULL:
                             all matrices of layers */
-    const char *freeze;  /* names of tensors without gradients, or NULL */
-    bool eager;          /* PyTorch's eager mode: one kernel per operation */
-    bool narrow;         /* activations have fewer bits than f32 */
-    bool scores;         /* attention saves its scores (no flash attention) */
-    bool unpacked;       /* quantized weights are unpacked when they are loaded */
+    const char *saved; /* modules that are trained with them, as PEFT has it; or NULL */
+    const char *freeze; /* names of tensors without gradients, or NULL, */
+    const char *only;   /* or of those that have some */
+    bool eager;         /* PyTorch's eager mode: one kernel per operation */
+    bool narrow;        /* activations have fewer bits than f32 */
+    bool scores;        /* attention saves its scores (no flash attention) */
+    bool unpacked;      /* quantized weights are unpacked when they are loaded */
 };
 
 /* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]

@@ -104,7 +104,8 @@ struct memory_options {
     bool flash, fused_loss, dropout;
     bool eager;         /* PyTorch's eager mode: one kernel per operation */
     uint64_t lora_rank; /* 0: no LoRA */
-    const char *lora_targets, *freeze;
+    const char *lora_targets, *lora_saved, *freeze, *only;
+    bool dora;
     struct training_cache *cache; /* reused by a search (training.h), or NULL */
     uint64_t runtime;             /* bytes of MEMORY_RUNTIME */
     double fragmentation; /* fraction of activations, logits, buffers and messages */

@@ -101,7 +101,7 @@ static bool rank_bytes(struct search *s, struct rank_memory *r, size_t i,
         return memory_of_stage(r, costmodels_get(&s->ranks, i), o, stage);
     coord[MESH_TP] = costmodels_coord(&s->ranks, i)[MESH_TP];
     coord[MESH_DP] = o->mesh.size[MESH_DP] - 1; /* no range of ZeRO is longer */
-    return reversed_rank(r, &s->programs, s->m, o, coord, &no) == 0;
+    return reversed_rank(r, &s->programs, s->m, s->o->stored, o, coord, &no) == 0;
 }
 
 /* Checks one stage's ranks; they differ if tp does not divide the heads. */
@@ -849,7 +849,9 @@ static int check_trainable(struct search *s, struct err *err)
 
     mesh_one(&o.mesh);
     o.micro_batch = o.micro_batches = 1;
-    return is_ours(s) ? reversed_rank(&r, &s->programs, s->m, &o, origin, err) : 0;
+    return is_ours(s)
+               ? reversed_rank(&r, &s->programs, s->m, s->o->stored, &o, origin, err)
+               : 0;
 }
 
 /* Searches with OFFLOAD, and forgets what was tried before. */

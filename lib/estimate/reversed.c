@@ -8,6 +8,7 @@
 #include "lib/device/arrays.h"
 #include "lib/estimate/served.h"
 #include "lib/estimate/tally.h"
+#include "lib/model/frozen.h"
 #include "lib/program/program.h"
 #include "lib/program/pass-reverse.h"
 #include "lib/program/roundable.h"
@@ -15,6 +16,7 @@
 #include "lib/run/adapter.h"
 #include "lib/run/cache.h"
 #include "lib/run/engine.h"
+#include "lib/run/held.h"
 
 enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
@@ -27,8 +29,8 @@ bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
            o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
-           !o->sequence_parallel && !o->freeze && !o->eager &&
-           o->mesh.size[MESH_SP] == 1 && o->mesh.size[MESH_EP] == 1;
+           !o->sequence_parallel && !o->eager && o->mesh.size[MESH_SP] == 1 &&
+           o->mesh.size[MESH_EP] == 1;
 }
 
 /* Micro-batches in flight on stage S. */
@@ -44,6 +46,7 @@ void reversed_clear(struct reversed_programs *known)
     for (int k = 0; k < RECOMPUTE_KINDS; k++)
         free(known->own[k]);
     free(known->program);
+    free(known->trained);
     *known = (struct reversed_programs){ 0 };
 }
 
@@ -55,34 +58,54 @@ static bool balances(const struct model *m)
     return model_number(m, "balance", &x) && x > 0;
 }
 
-/* Builds the program, with the adapters that are asked for: the model has them for as
- * long as that takes. */
-static int build(struct program **p, const struct model *m,
-                 const struct memory_options *o, const int coord[MESH_NAXES],
-                 const struct program_options *options, struct err *err)
+/* Marks in M what is not trained, and adds the adapters that are asked for. */
+static int prepare(struct model *m, const struct memory_options *o, struct err *err)
 {
     const struct adapter_wish wish = { .rank = o->lora_rank,
                                        .alpha = 8,
-                                       .names = o->lora_targets };
+                                       .dora = o->dora,
+                                       .names = o->lora_targets,
+                                       .saved = o->lora_saved };
+
+    if (o->lora_rank)
+        return adapter_foretell(m, &wish, err);
+    return (o->freeze && frozen_names(m, "--freeze", o->freeze, true, err) < 0) ||
+                   (o->only && frozen_names(m, "--train-only", o->only, false, err) < 0)
+               ? -1
+               : 0;
+}
+
+/* Builds the program of what is trained: the model knows it for as long as that takes.
+ * TRAINED[ntensors] becomes what it is, beside adapters. */
+static int build(struct program **p, bool *trained, const struct model *m,
+                 const struct memory_options *o, const int coord[MESH_NAXES],
+                 const struct program_options *options, struct err *err)
+{
     struct model *own = (struct model *)(uintptr_t)m;
-    bool *frozen;
+    bool *frozen = xcalloc(m->ntensors + 1, sizeof(*frozen));
     int ret;
 
-    if (!o->lora_rank)
-        return program_build(p, m, &o->mesh, coord, options, err);
-    frozen = xcalloc(m->ntensors + 1, sizeof(*frozen));
-    ret = adapter_foretell(own, &wish, err);
-    for (size_t t = 0; t < m->ntensors; t++) {
+    for (size_t t = 0; t < m->ntensors; t++)
         frozen[t] = m->tensor[t].frozen;
-        own->tensor[t].frozen = true;
-    }
+    ret = prepare(own, o, err);
     if (ret == 0)
         ret = program_build(p, m, &o->mesh, coord, options, err);
-    for (size_t t = 0; t < m->ntensors; t++)
+    for (size_t t = 0; t < m->ntensors; t++) {
+        trained[t] = !m->tensor[t].frozen;
         own->tensor[t].frozen = frozen[t];
+    }
     model_unadapt(own);
     free(frozen);
     return ret;
+}
+
+/* Is weight I of P, one of KNOWN, trained? */
+static bool trains_weight(const struct reversed_programs *known,
+                          const struct program *p, int i)
+{
+    const struct weight *w = &p->weight[i];
+
+    return w->adapter ? w->part != ADAPTER_NORM : known->trained[w->tensor];
 }
 
 /* The program of the rank at COORD, borrowed from KNOWN; NULL with *err set. */
@@ -110,11 +133,12 @@ static const struct program *program_at(struct reversed_programs *known,
         known->tp = tp;
         known->pp = pp;
         known->layers = plan.layers;
+        known->trained = xcalloc(m->ntensors + 1, sizeof(*known->trained));
     }
     p = &known->program[((int)plan.kind * tp + coord[MESH_TP]) * pp + coord[MESH_PP]];
     if (*p)
         return *p;
-    if (build(p, m, o, coord, &options, err) < 0) {
+    if (build(p, known->trained, m, o, coord, &options, err) < 0) {
         *p = NULL;
     } else if (reverse_check_model(*p, err) < 0) {
         program_free(*p);
@@ -160,9 +184,10 @@ static uint64_t exchanged(const struct program *p, const struct program *other,
 }
 
 /* Adds what the engine of a micro-batch takes to LIST, but for the arena. */
-static int add_engine(struct ledger *list, const struct program *p, const bool *trains,
-                      enum dtype stored, const struct memory_options *o,
-                      const int coord[MESH_NAXES], struct err *err)
+static int add_engine(struct ledger *list, const struct program *p,
+                      const struct held *held, const bool *trains,
+                      const struct memory_options *o, const int coord[MESH_NAXES],
+                      struct err *err)
 {
     const size_t tokens = (size_t)(o->micro_batch * o->seq);
     const size_t texts = (size_t)o->micro_batch;
@@ -184,10 +209,9 @@ static int add_engine(struct ledger *list, const struct program *p, const bool *
     for (int a = 0; a < MESH_NAXES; a++)
         group[a] = (struct comm){ .rank = coord[a], .size = o->mesh.size[a] };
     for (int i = 0; i < p->nweights; i++) {
-        of[i] = FORMAT_F32;
-        if (!trains[i] && p->weight[i].rows > 1)
-            (void)format_of(&of[i], stored);
-        else if (rounded[i] && (p->rounded || p->half))
+        of[i] = held[i].format;
+        if ((trains[i] || p->weight[i].rows == 1) && rounded[i] &&
+            (p->rounded || p->half))
             of[i] = p->half ? FORMAT_F16 : FORMAT_BF16;
     }
     ret = engine_plan(&e, p, &served_cpu, o->threads, of, &groups, &limits, err);
@@ -255,9 +279,44 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     return t;
 }
 
+/* Adds to *BYTES those of weight I of P, which is not trained: a matrix as HELD, a
+ * vector in f32.  False on overflow. */
+static bool add_held(uint64_t *bytes, const struct held *held, const struct program *p,
+                     int i)
+{
+    const struct weight *w = &p->weight[i];
+    const bool alone = held[i].packed || held[i].coded;
+    uint64_t n = w->rows * w->cols * sizeof(float);
+
+    if (w->rows > 1 && !alone && w->slice > 1) /* the first slice counts all */
+        return true;
+    if (w->rows > 1 && (!held_bytes(&n, &held[i], w) ||
+                        (!alone && w->slice && !mem_mul(&n, n, w->experts))))
+        return false;
+    return mem_add(bytes, *bytes, n);
+}
+
+/* *HELD = how the weights of P are held, of which TRAINS are trained. */
+static int foretell(struct held **held, const struct program *p, const bool *trains,
+                    const enum dtype *stored, const struct memory_options *o,
+                    struct err *err)
+{
+    const char *asked = o->weights ? o->weights->name : "";
+    const enum weights_form form = o->codes                 ? WEIGHTS_CODES
+                                   : !strcmp(asked, "int8") ? WEIGHTS_INT8
+                                   : !strcmp(asked, "int4") ? WEIGHTS_INT4
+                                                            : WEIGHTS_STORED;
+    struct held_types types = { .stored = stored };
+
+    if (!stored)
+        model_config_dtype(p->model, &types.all);
+    return held_foretell(held, &types, p, form, trains, err);
+}
+
 int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
-                  const struct model *m, const struct memory_options *o,
-                  const int coord[MESH_NAXES], struct err *err)
+                  const struct model *m, const enum dtype *stored,
+                  const struct memory_options *o, const int coord[MESH_NAXES],
+                  struct err *err)
 {
     const uint64_t most[ROWS_MOST] = {
         [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
@@ -268,22 +327,20 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     struct reversed_trained trained;
     bool *trains;
     const struct program *p = program_at(known, m, o, coord, err);
-    enum dtype stored = DTYPE_F32;
-    bool ok;
+    struct held *held;
+    bool ok = true;
 
     if (!p)
         return -1;
-    model_config_dtype(m, &stored);
     trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
-    for (int i = 0; i < p->nweights; i++) {
-        const struct weight *w = &p->weight[i];
-        uint64_t n = w->rows * w->cols;
-
-        trains[i] = o->lora_rank ? w->adapter > 0 : !m->tensor[w->tensor].frozen;
-        if (!trains[i]) /* a matrix stays as it is stored */
-            weights +=
-                n * (w->rows == 1 ? sizeof(float) : (uint64_t)dtype_bits(stored) / 8);
+    for (int i = 0; i < p->nweights; i++)
+        trains[i] = trains_weight(known, p, i);
+    if (foretell(&held, p, trains, stored, o, err) < 0) {
+        free(trains);
+        return -1;
     }
+    for (int i = 0; i < p->nweights && ok; i++)
+        ok = trains[i] || add_held(&weights, held, p, i);
     trained = reversed_trained(p, trains, o, coord);
     if (o->threads) {
         int there[MESH_NAXES];
@@ -296,8 +353,9 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
             other = program_at(known, m, o, there, err);
         tally_add(&sum[MEMORY_COMM], exchanged(p, other, trains) * sizeof(float) +
                                          SQUARES_WORDS * sizeof(uint64_t));
-        if (add_engine(&list, p, trains, stored, o, coord, err) < 0) {
+        if (add_engine(&list, p, held, trains, o, coord, err) < 0) {
             free(trains);
+            free(held);
             return -1;
         }
         beside = ledger_sum(&list, LEDGER_DEVICE) - ledger_of(&list, "activations") -
@@ -305,8 +363,9 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
         tally_add(&sum[MEMORY_WORKING], ledger_of(&list, "kernels"));
     }
     free(trains);
+    free(held);
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
-    ok = program_arena(p, most, offset, &arena);
+    ok &= program_arena(p, most, offset, &arena);
     free(offset);
     tally_add(&sum[MEMORY_WEIGHTS],
               weights + trained.weights * sizeof(float) + trained.copies);
@@ -373,7 +432,8 @@ static void add_kind(struct memory_estimate *e, const struct rank_memory *one,
 }
 
 int reversed_estimate(struct memory_estimate *e, const struct model *m,
-                      const struct memory_options *o, struct err *err)
+                      const enum dtype *stored, const struct memory_options *o,
+                      struct err *err)
 {
     struct memory_estimate made = { 0 };
     struct reversed_programs known = { 0 };
@@ -388,7 +448,7 @@ int reversed_estimate(struct memory_estimate *e, const struct model *m,
             struct rank_memory one;
 
             for (; *dp < each; ++*dp) {
-                if (reversed_rank(&one, &known, m, o, coord, err) < 0)
+                if (reversed_rank(&one, &known, m, stored, o, coord, err) < 0)
                     goto out;
                 add_kind(&made, &one, (uint64_t)(o->mesh.size[MESH_DP] / each));
             }

@@ -13,6 +13,7 @@ struct reversed_programs {
     struct program **program; /* [RECOMPUTE_KINDS][tp][pp]; NULL: not built */
     struct own_work *own[RECOMPUTE_KINDS]; /* [pp] of work_own; NULL: not known */
     int tp, pp, layers;                    /* layers: of recompute_plan */
+    bool *trained; /* [ntensors of the model]: beside adapters */
 };
 void reversed_clear(struct reversed_programs *known);
 
@@ -32,9 +33,10 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
 /* True if O asks for exactly what tp-run train does. */
 bool reversed_applies(const struct memory_options *o);
 /* The bytes of the rank at COORD for such O; KNOWN keeps its program.  ERR_NO if M
- * cannot be trained. */
+ * cannot be trained; STORED has the types of its checkpoint's tensors, or is NULL. */
 MUST_CHECK int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
-                             const struct model *m, const struct memory_options *o,
+                             const struct model *m, const enum dtype *stored,
+                             const struct memory_options *o,
                              const int coord[MESH_NAXES], struct err *err);
 /* The reverse of the ranks of tp 0 on each stage under such O; A is the costmodel of
  * one of them.  Borrowed from KNOWN until it is asked for another tp or pp; NULL
@@ -44,6 +46,7 @@ const struct own_work *reversed_own(struct reversed_programs *known,
                                     const struct memory_options *o, struct err *err);
 /* As memory_estimate, for such O.  ERR_NO if M cannot be trained. */
 MUST_CHECK int reversed_estimate(struct memory_estimate *e, const struct model *m,
+                                 const enum dtype *stored,
                                  const struct memory_options *o, struct err *err);
 
 #endif

@@ -118,7 +118,8 @@ static int foretell(struct held **held, bool *known, const struct program *p,
 
     *held = NULL;
     *known = form_of(&form, p->model, o) && stored;
-    return stored ? held_foretell(held, stored, p, *known ? form : WEIGHTS_STORED, err)
+    return stored ? held_foretell(held, &(struct held_types){ .stored = stored }, p,
+                                  *known ? form : WEIGHTS_STORED, NULL, err)
                   : 0;
 }
 

@@ -1,5 +1,6 @@
 # lib/model - families, shapes and how they are sharded
 lib_libshardutils_a_SOURCES += \
+    %D%/frozen.c %D%/frozen.h \
     %D%/axis.c %D%/axis.h \
     %D%/bind.c %D%/bind.h \
     %D%/deal.c %D%/deal.h \

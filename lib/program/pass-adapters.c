@@ -1,4 +1,4 @@
-/* pass-adapters - adds s * B (A x) to the products of the weights that have adapters
+/* pass-adapters - adds B (s * A x) to the products of the weights that have adapters
  *
  * Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", equation 3.
  * x is the product's source and y its result; r is the adapter's rank.
@@ -171,8 +171,11 @@ static int emit_sum(struct adapting *a, const struct shape *s, int x, int y)
 
 static int emit_scaled(struct adapting *a, const struct shape *s, int x, double by)
 {
-    struct inst *made = emit(a, OP_SCALE, s->inst, x, s->col, s->place);
+    struct inst *made;
 
+    if (by >= 1 && by <= 1)
+        return x;
+    made = emit(a, OP_SCALE, s->inst, x, s->col, s->place);
     made->scalar = by;
     return made->dst;
 }
@@ -200,7 +203,7 @@ static int emit_chosen(struct adapting *a, const struct shape *s,
     return made->dst;
 }
 
-/* s B A x, of adapter I; with CHOSEN, of the texts that choose it. */
+/* B s A x, of adapter I; with CHOSEN, of the texts that choose it. */
 static int emit_product(struct adapting *a, const struct shape *s, size_t i, int x,
                         int chosen)
 {
@@ -215,8 +218,8 @@ static int emit_product(struct adapting *a, const struct shape *s, size_t i, int
     u = made->dst;
     if (!own->magnitudes)
         u = emit_chosen(a, &inner, own, u, chosen);
-    u = emit_weighed(a, s, OP_LINEAR, u, weight_of(a, i, ADAPTER_B));
-    return emit_scaled(a, s, u, own->scale);
+    u = emit_scaled(a, &inner, u, own->scale);
+    return emit_weighed(a, s, OP_LINEAR, u, weight_of(a, i, ADAPTER_B));
 }
 
 /* Y, the sum of W x and s B A x of adapter I, times its factors. */

@@ -694,6 +694,17 @@ static bool is_saved(const char *name, const char *list, bool *mark)
     return found;
 }
 
+bool adapter_saves(const struct model *m, size_t t, const char *list)
+{
+    bool *mark = xcalloc(strlen(list) + 1, sizeof(*mark));
+    char *name = adapter_saved_dup(m, t);
+    bool is = is_saved(name + strlen(PREFIX), list, mark);
+
+    free(name);
+    free(mark);
+    return is;
+}
+
 /* ERR_NO: tensor T of C's model, which has a name in W's list of modules to save,
  * cannot stand in place of the model's. */
 static int check_saved(const struct adapter *a, const struct model *m, size_t t,

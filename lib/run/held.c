@@ -28,7 +28,8 @@ static void find_readers(struct held *h, const struct program *p)
 /* What there is of a checkpoint. */
 struct origin {
     const struct model *model;
-    const enum dtype *stored; /* [sources] */
+    const enum dtype *stored; /* [sources]; NULL: all is of this type */
+    enum dtype all;
     const struct adapter *adapter;
 };
 
@@ -39,7 +40,11 @@ static void find_stored(struct held *h, const struct origin *o, size_t t)
     long source = m->tensor[t].source;
     enum dtype type = DTYPE_F32;
 
-    h->packed = model_packing(m, t, &h->packing);
+    h->packed = o->stored && model_packing(m, t, &h->packing);
+    if (!o->stored) {
+        h->foreign = !format_of(&h->wide, o->all);
+        return;
+    }
     if (h->packed) {
         long scales = h->packing.part[PACKED_SCALES];
 
@@ -86,8 +91,8 @@ static void find_kept(struct held *h, const struct origin *o, size_t t)
 }
 
 static int find_all(struct held **out, const struct origin *o,
-                    const struct program *program, enum weights_form form, bool trains,
-                    bool drawn, struct err *err)
+                    const struct program *program, enum weights_form form,
+                    const bool *trained, bool drawn, struct err *err)
 {
     static const enum format made[] = { [WEIGHTS_STORED] = FORMAT_F32,
                                         [WEIGHTS_INT8] = FORMAT_INT8,
@@ -112,8 +117,7 @@ static int find_all(struct held **out, const struct origin *o,
             find_beside(&h[i], o, &program->weight[i]);
         else
             find_stored(&h[i], o, t);
-        wide = trains &&
-               (drawn || program->weight[i].rows == 1 || program_trains(program, i));
+        wide = trained && (drawn || program->weight[i].rows == 1 || trained[i]);
         h[i].format = wide ? FORMAT_F32 : h[i].wide;
         if (!how || wide || program->weight[i].adapter)
             continue;
@@ -138,22 +142,32 @@ int held_find(struct held **out, const struct checkpoint *c,
               struct err *err)
 {
     enum dtype *stored = xcalloc(c->ntensors + 1, sizeof(*stored));
+    bool *trained =
+        trains ? xcalloc((size_t)program->nweights + 1, sizeof(*trained)) : NULL;
     int ret;
 
     for (size_t i = 0; i < c->ntensors; i++)
         stored[i] = c->tensor[i].dtype;
-    ret = find_all(out, &(struct origin){ c->model, stored, c->adapter }, program, form,
-                   trains, c->drawn, err);
+    for (int i = 0; i < program->nweights && trained; i++)
+        trained[i] = program_trains(program, i);
+    ret = find_all(
+        out,
+        &(struct origin){ .model = c->model, .stored = stored, .adapter = c->adapter },
+        program, form, trained, c->drawn, err);
+    free(trained);
     free(stored);
     return ret;
 }
 
-int held_foretell(struct held **out, const enum dtype *stored,
+int held_foretell(struct held **out, const struct held_types *types,
                   const struct program *program, enum weights_form form,
-                  struct err *err)
+                  const bool *trained, struct err *err)
 {
-    return find_all(out, &(struct origin){ program->model, stored, NULL }, program,
-                    form, false, false, err);
+    return find_all(out,
+                    &(struct origin){ .model = program->model,
+                                      .stored = types->stored,
+                                      .all = types->all },
+                    program, form, trained, false, err);
 }
 
 void held_shape(const struct held *h, const struct weight *w, uint64_t *rows,

@@ -38,10 +38,15 @@ MUST_CHECK int held_find(struct held **out, const struct checkpoint *c,
                          const struct program *program, enum weights_form form,
                          bool trains, struct err *err);
 /* The same of a checkpoint without an adapter, of which the types are known:
- * STORED[source]. */
-MUST_CHECK int held_foretell(struct held **out, const enum dtype *stored,
+ * STORED[source], or with NULL that of all.  TRAINED[weight]: what is trained; NULL:
+ * nothing is, and the program answers. */
+struct held_types {
+    const enum dtype *stored;
+    enum dtype all;
+};
+MUST_CHECK int held_foretell(struct held **out, const struct held_types *types,
                              const struct program *program, enum weights_form form,
-                             struct err *err);
+                             const bool *trained, struct err *err);
 /* The shape of weight W, held as H, in memory: codes have a row for each output. */
 void held_shape(const struct held *h, const struct weight *w, uint64_t *rows,
                 uint64_t *cols);

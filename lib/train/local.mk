@@ -7,7 +7,6 @@ lib_libshardutils_a_SOURCES += \
     %D%/data.c %D%/data.h \
     %D%/decompress.c %D%/decompress.h \
     %D%/events.c %D%/events.h \
-    %D%/frozen.c %D%/frozen.h \
     %D%/gradients.c %D%/gradients.h \
     %D%/init.c %D%/init.h \
     %D%/labelled.c %D%/labelled.h \

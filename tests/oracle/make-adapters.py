@@ -7,6 +7,7 @@ Each directory NAME has an adapter of tests/data/models/NAME, the ids of a text,
 float32), by PEFT.  Random B, which training would make; ranks, alphas and modules differ from one another.
 llama-gqa/other is a second adapter of it; "summed" are the logits with both, of which it counts half.
 llama-gqa/saved has norms of its own (modules_to_save), NAME/dora magnitudes, llama-gqa/table adapts the embedding.
+tests/data/adapted has others, of encoders and classifiers.
 trained.safetensors has its matrices after one step of SGD with rate 1 on TEXTS, that is less their gradients.
 """
 import json
@@ -18,7 +19,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 from torch.nn import functional
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 IDS = [1, 2, 3, 4, 5, 6, 7]
@@ -136,8 +137,45 @@ def train(name):
                (p - p.grad).float().contiguous() for key, p in peft.named_parameters()
                if p.requires_grad}, os.path.join(out, "trained.safetensors"))
 
+# tests/data/adapted/NAME: adapters of other kinds of models, each with a second one, "other".  Those of classifiers have
+# heads of their own.  "expected" are the logits of IDS (of a source and the beginning of its answer).
+KINDS = {
+    "t5": ("stacks/t5", AutoModelForSeq2SeqLM, dict(task_type="SEQ_2_SEQ_LM", target_modules=["q", "v", "wi"])),
+    "qwen2-score": ("heads/qwen2-score", AutoModelForSequenceClassification,
+                    dict(task_type="SEQ_CLS", target_modules=["q_proj", "v_proj"])),
+    "bert-classify": ("models/bert-classify", AutoModelForSequenceClassification,
+                      dict(task_type="SEQ_CLS", target_modules=["query", "value"])),
+}
 
-for name in sys.argv[1:] or ADAPTERS:
+
+def make_kind(name):
+    where, kind, options = KINDS[name]
+    out = os.path.join(DATA, "adapted", name)
+    shutil.rmtree(out, ignore_errors=True)
+    for k, dir in enumerate([out, os.path.join(out, "other")]):
+        torch.manual_seed(k)
+        peft = get_peft_model(kind.from_pretrained(os.path.join(DATA, where), dtype=torch.float32),
+                              LoraConfig(r=1 + k, lora_alpha=2, **options))
+        with torch.no_grad():
+            for key, p in peft.named_parameters():
+                if p.requires_grad:
+                    p.normal_(0, 0.3)
+        peft.peft_config["default"].base_model_name_or_path = name
+        peft.save_pretrained(dir, save_embedding_layers=False)
+        os.remove(os.path.join(dir, "README.md"))
+        more = dict(decoder_input_ids=torch.tensor([IDS[:3]])) if name == "t5" else {}
+        with torch.no_grad():
+            logits = peft.double().eval()(torch.tensor([IDS]), **more).logits
+        save_file({"logits": (logits[0] if name == "t5" else logits).float().contiguous()},
+                  os.path.join(dir, "expected.safetensors"))
+        if name != "t5":
+            break
+
+
+for name in sys.argv[1:] or [*ADAPTERS, *KINDS]:
+    if name in KINDS:
+        make_kind(name)
+        continue
     if name == "other" or name in MORE:
         make_other("llama-gqa") if name == "other" else make_more("llama-gqa", name)
         continue

@@ -1,10 +1,13 @@
 /* frozen - which of a model's tensors training does not change */
-#ifndef LIB_TRAIN_FROZEN_H
-#define LIB_TRAIN_FROZEN_H
+#ifndef LIB_MODEL_FROZEN_H
+#define LIB_MODEL_FROZEN_H
 
 #include "lib/base/err.h"
 #include "lib/model/model.h"
 
+/* Is T called NAME, of N bytes: by the family's word for it, its name in files, or such
+ * a name from or up to a full stop? */
+bool frozen_is_called(const struct model_tensor *t, const char *name, size_t n);
 /* Freezes those that LIST names, or with IS false all others.  A name, of several with
  * commas between, is the family's word for a tensor, its name in files, or such a name
  * from or up to a full stop: "model.layers.0" is the whole layer, "q_proj" the module

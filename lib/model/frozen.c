@@ -1,5 +1,5 @@
 /* frozen - which of a model's tensors training does not change */
-#include "lib/train/frozen.h"
+#include "lib/model/frozen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,12 @@ static bool is_part(const char *full, const char *name, size_t n)
     return false;
 }
 
+bool frozen_is_called(const struct model_tensor *t, const char *name, size_t n)
+{
+    return (strlen(t->key) == n && !memcmp(t->key, name, n)) ||
+           is_part(t->name, name, n);
+}
+
 int frozen_names(struct model *m, const char *option, const char *list, bool is,
                  struct err *err)
 {
@@ -28,8 +34,7 @@ int frozen_names(struct model *m, const char *option, const char *list, bool is,
         for (size_t i = 0; i < m->ntensors && n; i++) {
             const struct model_tensor *t = &m->tensor[i];
 
-            if ((strlen(t->key) == n && !memcmp(t->key, p, n)) ||
-                is_part(t->name, p, n)) {
+            if (frozen_is_called(t, p, n)) {
                 named[i] = found = true;
                 if (t->tied >= 0)
                     named[t->tied] = true;
