@@ -97,7 +97,7 @@ for dir in "$data"/models/*/; do
         at_tp "$model: the greedy ids are those of transformers" "$one 2 ${LONG:+$heads}" greedy
         ;;
     esac
-    if grep -q '"[a-z_]*experts": [0-9]' "$dir/config.json"; then
+    if grep -q '"[a-z_]*experts": [1-9]' "$dir/config.json"; then
         at_tp "$model: experts on two ranks answer as on one" "1 2" experts
     fi
     run tp-run logits --tp $((heads + 1)) --ids "$ids" -o too.safetensors "$dir"

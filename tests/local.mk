@@ -47,6 +47,7 @@ unit_tests = \
     %D%/unit-draft \
     %D%/unit-grammar \
     %D%/unit-sampling \
+    %D%/unit-scan \
     %D%/unit-scheduler \
     %D%/unit-steps \
     %D%/unit-sequence \
@@ -61,6 +62,7 @@ TESTS += $(unit_tests)
 tests_unit_base_LDADD = $(test_libs)
 tests_unit_boxes_LDADD = $(test_libs)
 tests_unit_activation_LDADD = $(test_libs)
+tests_unit_scan_LDADD = $(test_libs)
 tests_unit_bubble_LDADD = $(test_libs)
 tests_unit_choice_LDADD = $(program_libs)
 tests_unit_ckpt_LDADD = $(program_libs)

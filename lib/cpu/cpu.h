@@ -401,6 +401,17 @@ struct cpu_tail {
 };
 MUST_CHECK int cpu_causal_convolve(struct device *d, const struct cpu_tail *c,
                                    struct err *err);
+/* OP_SCAN of INST (state-scan.c). */
+struct cpu_scan {
+    float *y;
+    const float *x[INST_SOURCES]; /* as the kind has them (program/recurrence.h) */
+    const struct matrix *w, *w2;
+    const struct states_view *state;
+    size_t rows;
+};
+uint64_t cpu_scan_room(const struct inst *inst, uint64_t rows);
+MUST_CHECK int cpu_scan(struct device *d, const struct inst *inst,
+                        const struct cpu_scan *c, struct err *err);
 /* C[m][n] = A[m][k] B[n][k]^T by one thread, as fast as it gets: by oneDNN where it is
  * there.  For measuring. */
 void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, float *c);

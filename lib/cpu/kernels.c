@@ -319,6 +319,26 @@ static int kernel_row_sum(struct device *d, const struct call *c, struct err *er
     return sum_rows(d, c, NULL, err);
 }
 
+/* The sums of squares of groups of columns, of which this rank has some, or a part of
+ * one; others are 0. */
+static int group_squares(struct device *d, const struct call *c, struct err *err)
+{
+    size_t rows = rows_of(&c->y), width = c->inst->norm.width,
+           own = width ? c->x[0].cols / width : 0, all = c->inst->norm.groups;
+    double *mean, *sum, *to = c->y.data,
+                        *room = statistics(d, rows * own, &mean, &sum, err);
+
+    if (!room)
+        return -1;
+    memset(mean, 0, rows * own * sizeof(*mean));
+    memset(to, 0, rows * all * sizeof(*to));
+    cpu_group_sum(d, sum, source(c, 0), width, mean, rows * own, width);
+    for (size_t i = 0; i < rows * own; i++)
+        to[i / own * all + c->inst->norm.first + i % own] = sum[i];
+    cpu_give(d, room);
+    return 0;
+}
+
 static int kernel_row_squares(struct device *d, const struct call *c, struct err *err)
 {
     size_t rows = rows_of(&c->y);
@@ -328,6 +348,10 @@ static int kernel_row_squares(struct device *d, const struct call *c, struct err
 
     if (!all)
         return -1;
+    if (c->inst->norm.groups) {
+        cpu_give(d, all);
+        return group_squares(d, c, err);
+    }
     for (size_t i = 0; i < rows; i++)
         mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
     ret = sum_rows(d, c, mean, err);
@@ -339,19 +363,22 @@ static int kernel_row_squares(struct device *d, const struct call *c, struct err
 static int apply_norm(struct device *d, const struct call *c, const double *squares,
                       const double *sum, struct err *err)
 {
-    size_t rows = rows_of(&c->y);
-    double *mean, *factor, *all = statistics(d, rows, &mean, &factor, err);
+    size_t rows = rows_of(&c->y), width = c->inst->norm.width,
+           groups = c->inst->norm.groups ? c->inst->norm.groups : 1,
+           own = c->inst->norm.groups && width ? c->y.cols / width : 1;
+    double *mean, *factor, *all = statistics(d, rows * own, &mean, &factor, err);
 
     if (!all)
         return -1;
-    for (size_t i = 0; i < rows; i++) {
+    for (size_t i = 0; i < rows * own; i++) {
+        size_t at = i / own * groups + c->inst->norm.first + i % own;
+
         mean[i] = sum ? sum[i] / (double)c->inst->norm.whole_width : 0;
-        factor[i] = factor_of(c->inst, squares[i]);
+        factor[i] = factor_of(c->inst, squares[at]);
     }
-    if (c->inst->norm.width)
+    if (width)
         cpu_group_scale(d, c->y.data, c->y.format, source(c, 0), sum ? mean : NULL,
-                        factor, rows, c->inst->norm.width, c->w, c->inst->norm.plus_one,
-                        c->w2);
+                        factor, rows * own, width, c->w, c->inst->norm.plus_one, c->w2);
     cpu_give(d, all);
     return 0;
 }
@@ -813,6 +840,19 @@ static int kernel_causal_convolve(struct device *d, const struct call *c,
                                 .taps = c->inst->taps.count };
 
     return cpu_causal_convolve(d, &t, err);
+}
+
+static int kernel_scan(struct device *d, const struct call *c, struct err *err)
+{
+    struct cpu_scan s = { .y = result(c),
+                          .w = c->w,
+                          .w2 = c->w2,
+                          .state = &c->state,
+                          .rows = rows_of(&c->y) };
+
+    for (int i = 0; i < c->inst->nsrc; i++)
+        s.x[i] = source(c, i);
+    return cpu_scan(d, c->inst, &s, err);
 }
 
 static int kernel_dynamic(struct device *d, const struct call *c, struct err *err)

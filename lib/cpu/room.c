@@ -53,7 +53,8 @@ static uint64_t norm(const struct cpu_most *m)
 /* And the sums of a tree. */
 static uint64_t norm_sums(const struct cpu_most *m)
 {
-    return norm(m) + doubles(m->rows * TREE_LEAVES);
+    return norm(m) + doubles(m->rows * TREE_LEAVES) +
+           doubles(2 * m->rows * m->inst->norm.groups);
 }
 
 /* And terms of each group, and the weight in f32. */
@@ -74,6 +75,11 @@ static uint64_t rope_back(const struct cpu_most *m)
 static uint64_t convolve(const struct cpu_most *m)
 {
     return cpu_whole((m->cols * m->inst->taps.count + 1) * sizeof(float));
+}
+
+static uint64_t scan(const struct cpu_most *m)
+{
+    return cpu_whole(cpu_scan_room(m->inst, m->rows));
 }
 
 static uint64_t expert_index(const struct cpu_most *m)
@@ -113,6 +119,7 @@ static uint64_t (*const room_of[OP_COUNT])(const struct cpu_most *m) = {
     [OP_SIDE_ATTENTION] = attention_room_side,
     [OP_CONVOLVE] = convolve,
     [OP_CAUSAL_CONVOLVE] = convolve,
+    [OP_SCAN] = scan,
     [OP_EXPERT_INDEX] = expert_index,
     [OP_SAMPLE] = sample,
 };

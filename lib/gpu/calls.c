@@ -1150,6 +1150,9 @@ FUSED_KERNEL(rope_keep)
     return launched(d, c, err);
 }
 
+/* models with scans run on CPUs */
+#define kernel_scan LACKS(scan)
+
 /* for training */
 #define kernel_dropout          LACKS(dropout)
 #define kernel_outer            LACKS(outer)
@@ -1225,8 +1228,18 @@ static int fits_product(const struct device_request *r, struct err *err)
     return fits_tree(r, r->inst->tree, err);
 }
 
+static int fits_groups(const struct device_request *r, struct err *err)
+{
+    return r->inst->norm.groups
+               ? err_set(err, ERR_NO, "no kernel for %s of groups on several ranks",
+                         op_table[r->inst->op].name)
+               : 0;
+}
+
 static int fits_row_sum(const struct device_request *r, struct err *err)
 {
+    if (fits_groups(r, err) < 0)
+        return -1;
     return fits_tree(r, r->inst->norm.tree, err);
 }
 
@@ -1280,6 +1293,7 @@ const struct kernel_limits cuda_limits[OP_COUNT] = {
     [OP_GATED_LINEAR] = { .weight = CODED },
     [OP_ROW_SUM] = { .fits = fits_row_sum },
     [OP_ROW_SQUARES] = { .fits = fits_row_sum },
+    [OP_RMS_APPLY] = { .fits = fits_groups },
     [OP_ATTENTION] = { .cache = CACHES, .fits = fits_attention },
     [OP_STREAM] = { .cache = CACHES, .fits = fits_heads },
     [OP_RELATE] = { .fits = fits_heads },

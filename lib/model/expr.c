@@ -33,8 +33,26 @@ static struct expr_value boolean(bool b)
     return (struct expr_value){ .kind = EXPR_BOOL, .number = b };
 }
 
+/* transformers writes infinity as { "__float__": "Infinity" }. */
+static bool is_infinity(const cJSON *json, double *out)
+{
+    const char *word = cJSON_IsObject(json) && cJSON_GetArraySize(json) == 1
+                           ? cJSON_GetStringValue(
+                                 cJSON_GetObjectItemCaseSensitive(json, "__float__"))
+                           : NULL;
+
+    if (!word || (strcmp(word, "Infinity") != 0 && strcmp(word, "-Infinity") != 0))
+        return false;
+    *out = *word == '-' ? -INFINITY : INFINITY;
+    return true;
+}
+
 struct expr_value expr_from_json(const cJSON *json)
 {
+    double infinity;
+
+    if (is_infinity(json, &infinity))
+        return number(infinity);
     if (cJSON_IsNumber(json))
         return number(json->valuedouble);
     if (cJSON_IsBool(json))

@@ -24,6 +24,7 @@ family_files = \
     %D%/families/albert.json \
     %D%/families/apertus.json \
     %D%/families/arcee.json \
+    %D%/families/bamba.json \
     %D%/families/bart.json \
     %D%/families/bert.json \
     %D%/families/bert_generation.json \
@@ -52,6 +53,7 @@ family_files = \
     %D%/families/ernie4_5_moe.json \
     %D%/families/exaone4.json \
     %D%/families/falcon.json \
+    %D%/families/falcon_h1.json \
     %D%/families/flaubert.json \
     %D%/families/fsmt.json \
     %D%/families/funnel.json \
@@ -69,6 +71,7 @@ family_files = \
     %D%/families/gptj.json \
     %D%/families/granite.json \
     %D%/families/granitemoe.json \
+    %D%/families/granitemoehybrid.json \
     %D%/families/helium.json \
     %D%/families/hunyuan_v1_dense.json \
     %D%/families/hunyuan_v1_moe.json \
@@ -87,6 +90,7 @@ family_files = \
     %D%/families/longt5.json \
     %D%/families/luke.json \
     %D%/families/m2m_100.json \
+    %D%/families/mamba2.json \
     %D%/families/marian.json \
     %D%/families/mbart.json \
     %D%/families/megatron_bert.json \
@@ -118,7 +122,10 @@ family_files = \
     %D%/families/qwen2_moe.json \
     %D%/families/qwen2_vl.json \
     %D%/families/qwen3.json \
+    %D%/families/qwen3_5.json \
+    %D%/families/qwen3_5_moe.json \
     %D%/families/qwen3_moe.json \
+    %D%/families/qwen3_next.json \
     %D%/families/qwen3_vl.json \
     %D%/families/roberta.json \
     %D%/families/roformer.json \

@@ -300,7 +300,8 @@ static int need_symbol(const struct model *m, const char *name,
 }
 
 static int deal_in_groups(struct model *m, struct deal_def *d, const char *groups,
-                          const struct family_entry *e, struct err *err)
+                          const char *group, const struct family_entry *e,
+                          struct err *err)
 {
     struct axis_symbol *sym = m->state->scope;
 
@@ -313,7 +314,7 @@ static int deal_in_groups(struct model *m, struct deal_def *d, const char *group
                        (unsigned long long)sym[d->group].value);
     d->within = m->scope.n++;
     sym[d->within] =
-        (struct axis_symbol){ .name = "group",
+        (struct axis_symbol){ .name = group,
                               .value = sym[d->sym].value / sym[d->group].value,
                               .dealt = true,
                               .group = -1,
@@ -330,6 +331,7 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
     struct deal_def *d = &s->deal[s->ndeals];
     const char *over = json_string(json_get(e->json, "over"));
     const struct json *groups = json_get(e->json, "groups"),
+                      *group = json_get(e->json, "group"),
                       *grain = json_get(e->json, "grain");
     int axis = 0;
 
@@ -338,7 +340,7 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
         return family_error(e->doc, e->json, 0, err, "a deal must be an object");
     for (const struct json *j = e->json->first; j; j = j->next)
         if (strcmp(j->key, "over") && strcmp(j->key, "groups") &&
-            strcmp(j->key, "grain"))
+            strcmp(j->key, "group") && strcmp(j->key, "grain"))
             return family_error(e->doc, j, 0, err, "unknown key '%s' of a deal",
                                 j->key);
     while (mesh_axis_names[axis] && (!over || strcmp(mesh_axis_names[axis], over)))
@@ -362,7 +364,9 @@ static int read_deal(struct model *m, const struct family_entry *e, struct err *
         return 0;
     if (!json_string(groups))
         return family_error(e->doc, groups, 0, err, "expected a symbol's name");
-    return deal_in_groups(m, d, groups->text, e, err);
+    if (group && (!json_string(group) || find_symbol(&m->scope, group->text) >= 0))
+        return family_error(e->doc, group, 0, err, "expected a name of its own");
+    return deal_in_groups(m, d, groups->text, group ? group->text : "group", e, err);
 }
 
 static int make_deals(struct model *m, struct err *err)

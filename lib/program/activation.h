@@ -44,7 +44,8 @@
     ROW(MISH, mish, SOURCE, NULL, NULL, "mish")                                        \
     ROW(LAPLACE, laplace, SOURCE, NULL, NULL, "laplace")                               \
     ROW(HARDSWISH, hardswish, SOURCE, NULL, NULL, "hardswish")                         \
-    ROW(SQRT_SOFTPLUS, sqrt_softplus, SOURCE, NULL, NULL, "sqrtsoftplus")
+    ROW(SQRT_SOFTPLUS, sqrt_softplus, SOURCE, NULL, NULL, "sqrtsoftplus")              \
+    ROW(SOFTPLUS, softplus, SOURCE, NULL, NULL, "softplus")
 /* clang-format on */
 
 #define ROW(id, formula, saved, loop, back, ...) ACT_##id,
@@ -71,6 +72,16 @@ HOST_DEVICE float activation_sigmoid(float x)
 HOST_DEVICE float activation_softplus(float x)
 {
     return x > 20 ? x : log1pf(expf(x));
+}
+
+HOST_DEVICE float softplus_value(float x)
+{
+    return activation_softplus(x);
+}
+
+HOST_DEVICE float softplus_derivative(float x)
+{
+    return x > 20 ? 1 : activation_sigmoid(x);
 }
 
 /* Elfwing et al. 2018 */

@@ -182,6 +182,9 @@ build_rule apply_attention, apply_stream, apply_concat, apply_head_product,
     apply_block_sum;
 build_rule apply_unfold, apply_convolve, apply_dynamic, apply_shift, apply_pool,
     apply_join, apply_view;
+build_rule apply_scan;
+/* The kind of scan (recurrence.h) that the LEN bytes at NAME name, or -1. */
+int scan_kind_find(const char *name, size_t len);
 build_rule apply_route;
 /* experts(route, name = rows : line); see mixture.c */
 int mixture_each(struct builder *b, const struct node *each, struct operand *out);

@@ -393,6 +393,10 @@ static int eval_name(struct builder *b, const struct node *n, struct operand *ou
             *out = (struct operand){ .kind = OPERAND_ABSENT };
         return 0;
     }
+    if (scan_kind_find(n->text, n->len) >= 0) {
+        memcpy(out->word, n->text, n->len);
+        return 0;
+    }
     return build_error(b, n->at, "'%.*s' is no value, tensor or symbol here",
                        (int)n->len, n->text);
 }

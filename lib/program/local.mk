@@ -33,4 +33,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/roundable.c %D%/roundable.h \
     %D%/rows.c %D%/rows.h \
     %D%/rules.c \
+    %D%/recurrence.c %D%/recurrence.h \
     %D%/units.c %D%/units.h

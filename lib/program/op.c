@@ -64,6 +64,21 @@ static uint64_t tail_of_taps(const struct inst *inst)
     return (inst->taps.count - 1) * inst->taps.heads * inst->taps.dim;
 }
 
+/* The state is scaled, added to and read, and for the delta rule read once before. */
+static struct op_flops of_scan(const struct program *p, const struct inst *inst)
+{
+    (void)p;
+    return (struct op_flops){ .row = (inst->scan.kind == SCAN_DELTA ? 7 : 5) *
+                                     (double)inst->scan.heads *
+                                     (double)inst->scan.keys *
+                                     (double)inst->scan.values };
+}
+
+static uint64_t state_of_scan(const struct inst *inst)
+{
+    return inst->scan.heads * inst->scan.keys * inst->scan.values;
+}
+
 /* q k^T and the weighted sum of v, for each head. */
 static struct op_flops of_attention(const struct program *p, const struct inst *inst)
 {

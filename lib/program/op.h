@@ -174,6 +174,10 @@
     ROW(CAUSAL_CONVOLVE, causal_convolve, DEVICE, NO_REVERSE,                          \
         CALL(2, 2, apply_convolve), .role = ROLE_STATE, .saved = saved_source,         \
         .flops = of_taps, .state = tail_of_taps)                                       \
+    /* for each head a matrix S[keys][values], the state, zeros before the first row:  \
+     * S = decay S + key value^T, y = S^T query; src by kind (recurrence.h) */         \
+    ROW(SCAN, scan, DEVICE, NO_REVERSE, CALL(3, 8, apply_scan), .role = ROLE_STATE,    \
+        .saved = saved_all, .flops = of_scan, .state = state_of_scan)                  \
     /* for each head: y[t] = sum over k of softmax(s[t])[k] * a[t + k - taps/2]; src a,\
      * s [heads][taps] */                                                              \
     ROW(DYNAMIC, dynamic, DEVICE, NO_REVERSE, CALL(2, 2, apply_dynamic),               \

@@ -443,6 +443,11 @@ static int norm_over_ranks(struct reverse *r, int d, bool centred)
 
 static int reverse_rms_apply(struct reverse *r, int d)
 {
+    if (r->inst.norm.groups)
+        return err_set(r->b->err, ERR_NO,
+                       "family %s: a norm over groups of columns of which a rank has a "
+                       "part cannot be trained",
+                       r->p->model->family);
     return norm_over_ranks(r, d, false);
 }
 

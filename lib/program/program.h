@@ -23,6 +23,7 @@
 #include "lib/program/op.h"
 #include "lib/program/recompute.h"
 #include "lib/program/rows.h"
+#include "lib/program/recurrence.h"
 
 /* Placement of a value over the tensor group (DTensor: Replicate, Shard, Partial). */
 enum place {
@@ -138,13 +139,15 @@ struct inst {
         enum activation act;
         struct {
             double eps;
-            uint64_t width;       /* columns of a group on this rank */
-            uint64_t whole_width; /* columns of a group over all ranks */
-            int tree;             /* OP_ROW_SUM, OP_ROW_SQUARES: as above */
-            bool plus_one;        /* the factor is weight + 1 (Gemma) */
-            bool owned;           /* this rank adds its columns to the sums; false on a
-                                     replica */
-            bool centred;         /* in the reverse: the norm was a layernorm */
+            uint64_t width;         /* columns of a group on this rank */
+            uint64_t whole_width;   /* columns of a group over all ranks */
+            uint64_t groups, first; /* groups of a row that OP_ROW_SQUARES sums, of all
+                                       ranks, and the first here; 0: the row is one */
+            int tree;               /* OP_ROW_SUM, OP_ROW_SQUARES: as above */
+            bool plus_one;          /* the factor is weight + 1 (Gemma) */
+            bool owned;   /* this rank adds its columns to the sums; false on a
+                             replica */
+            bool centred; /* in the reverse: the norm was a layernorm */
         } norm;
         struct {
             int table;      /* index into program.rope */
@@ -205,6 +208,16 @@ struct inst {
             uint64_t heads, dim; /* on this rank: the columns of a head have the same
                                     taps; OP_CONVOLVE: a head is a column */
         } taps;
+        struct {
+            enum scan_kind kind;
+            uint64_t heads;        /* on this rank; */
+            uint64_t within;       /* as many in a row read the same key and query */
+            uint64_t keys, values; /* the state of a head is [keys][values] */
+            uint64_t first, all;   /* the number of the first head here, and of all */
+            double slope;       /* SCAN_LIGHTNING: factor of the decays' logarithms */
+            double least, most; /* bounds of a step's size */
+            bool each; /* SCAN_DELTA: each column of a key has a decay of its own */
+        } scan;
         struct {
             uint64_t top;    /* k of the top-k router */
             uint64_t groups; /* the experts form this many groups (DeepSeek-V3) */

@@ -237,7 +237,8 @@ static struct inst *norm_step(struct builder *b, enum op op, int x,
 static int norm_sum(struct builder *b, enum op op, int x, int sum,
                     const struct inst *layout)
 {
-    struct inst *inst = build_emit_plain(b, op, 1, DTYPE_F64, b->p->value[x].rows);
+    uint64_t n = layout->norm.groups ? layout->norm.groups : 1;
+    struct inst *inst = build_emit_plain(b, op, n, DTYPE_F64, b->p->value[x].rows);
 
     inst->norm = layout->norm;
     inst->src[inst->nsrc++] = x;
@@ -266,12 +267,39 @@ static struct inst *norm_over_ranks(struct builder *b, enum op op, int x,
     return inst;
 }
 
-/* Is the last digit of A, of one leaf, SIZE and not dealt? */
-static bool ends_with(const struct axis *a, double size)
+/* Groups of SIZE columns, which are the last digits of A: their columns on this rank go
+ * to *TO.  *SPLIT: some ranks have a part of a group.  False if there are none. */
+static bool norm_groups(const struct builder *b, const struct axis *a, double size,
+                        struct inst *to, bool *split)
 {
     const struct leaf *l = &a->leaf[0];
+    uint64_t width = 1, here = 1, ranks = 1;
+    bool dealt = false;
+    int at = l->n;
 
-    return a->n == 1 && l->n > 1 && (double)l->digit[l->n - 1].size == size;
+    while (a->n == 1 && at > 1 && (double)width < size) {
+        const struct digit *d = &l->digit[--at];
+        bool own = d->sym >= 0 && b->m->scope.sym[d->sym].dealt;
+
+        width *= d->size;
+        here *= own ? b->share[d->sym].count : d->size;
+        dealt |= own;
+    }
+    if ((double)width != size)
+        return false;
+    to->norm.groups = 1;
+    while (at-- > 0) {
+        const struct digit *d = &l->digit[at];
+        bool own = d->sym >= 0 && b->m->scope.sym[d->sym].dealt;
+
+        to->norm.first += own ? b->share[d->sym].start * to->norm.groups : 0;
+        to->norm.groups *= d->size;
+        ranks *= own ? d->size : 1;
+    }
+    to->norm.whole_width = width;
+    to->norm.width = here;
+    *split = dealt && (uint64_t)b->p->mesh.size[MESH_TP] > ranks;
+    return true;
 }
 
 /* norm(x, [weight, [bias,]] eps): over the last axis of the weight, or over all columns
@@ -315,11 +343,17 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
             return build_type_error(b, arg[i].at, "the norm's weight", &b->type[x].col,
                                     over);
     }
-    if (each > 0 && (n > 2 || !ends_with(over, each)))
+    if (each > 0 && (n > 2 || !norm_groups(b, over, each, &layout, &over_ranks)))
         return build_error(b, call->at,
-                           "'each' must be the columns of a head, without a weight");
-    layout.norm.whole_width = layout.norm.width =
-        each > 0 ? (uint64_t)each : over->size;
+                           "'each' must be the last factors of the columns, without a "
+                           "weight");
+    if (over_ranks && (op == OP_LAYERNORM || b->opt->deterministic))
+        return build_error(b, call->at, "ranks that have a part of a group cannot %s",
+                           op == OP_LAYERNORM ? "norm it" : "sum it in a fixed order");
+    if (each <= 0)
+        layout.norm.whole_width = layout.norm.width = over->size;
+    else if (!over_ranks)
+        layout.norm.groups = layout.norm.first = 0;
     layout.norm.eps = eps->number;
     layout.norm.plus_one = plus != 0;
     layout.norm.owned = true;

@@ -64,6 +64,16 @@ TWO = dict(d_model=24, encoder_layers=1, decoder_layers=2, encoder_attention_hea
 # type: (class, settings); None: those of base.json
 BASE = {
     "llama": (CAUSAL, GROUPED), "mistral": (CAUSAL, dict(GROUPED, sliding_window=8)),
+    "bamba": (CAUSAL, dict(GROUPED, **models.SSD, mamba_n_groups=3, attn_layer_indices=[1])),
+    "granitemoehybrid": (CAUSAL, dict(EXPERTS, **models.SSD, mamba_n_groups=3, layer_types=["linear_attention", "full_attention"],
+                                      num_local_experts=4, shared_intermediate_size=20)),
+    "falcon_h1": (CAUSAL, dict(GROUPED, **models.SSD, mamba_n_groups=3, mamba_d_ssm=48)),
+    "mamba2": (CAUSAL, dict(hidden_size=24, num_hidden_layers=2, num_heads=6, head_dim=8, n_groups=3, state_size=10, vocab_size=64)),
+    "qwen3_next": (CAUSAL, dict(EXPERTS, num_experts=4, moe_intermediate_size=20, shared_expert_intermediate_size=28, head_dim=8,
+                                layer_types=["linear_attention", "full_attention"], **models.DELTA)),
+    "qwen3_5_text": (CAUSAL, dict(GROUPED, head_dim=8, layer_types=["linear_attention", "full_attention"], **models.DELTA)),
+    "qwen3_5_moe_text": (CAUSAL, dict(EXPERTS, num_experts=4, moe_intermediate_size=20, shared_expert_intermediate_size=28, head_dim=8,
+                                      intermediate_size=None, layer_types=["linear_attention", "full_attention"], **models.DELTA)),
     "lfm2": (CAUSAL, dict(GROUPED, layer_types=["conv", "full_attention"], block_multiple_of=8)),
     "qwen2": (CAUSAL, GROUPED), "qwen3": (CAUSAL, dict(GROUPED, head_dim=8)),
     "gemma": (CAUSAL, dict(GROUPED, head_dim=8)),
@@ -250,7 +260,7 @@ def values(key, base, cls_map):
     name = key.split(".")[-1]
     target = cls_map.get(name)
     if key == "layer_types":
-        return [(v * len(base))[:len(base)] for v in LAYERS] + [None]
+        return [None] if base is None else [(v * len(base))[:len(base)] for v in LAYERS] + [None]
     if key == "no_rope_layers":
         return [[0, 1] * 2, [1, 1, 1, 0], [0] * 4, None]
     for table in (ENUMS, NUMBERS):

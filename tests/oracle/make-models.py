@@ -52,7 +52,9 @@ def fill(model, name):
             if id(p) in computed:
                 continue
             draw = torch.from_numpy(rng.standard_normal(tuple(p.shape)))
-            if "norm" in key.lower() or "ln_" in key:
+            if key.endswith("A_log"):  # decays from fast to slow
+                draw = draw - 1.0
+            elif "norm" in key.lower() or "ln_" in key:
                 draw = draw * 0.25 + (1.0 if key.endswith("weight") else 0.0)
             elif p.dim() == 1:
                 draw = draw * 0.25
@@ -225,6 +227,14 @@ def odd(kind, **kw):
            "intermediate_size": 29, "vocab_size": 61, **kw})
 
 
+def mamba(kind, **kw):
+    """No attention."""
+    base = dict(hidden_size=24, num_hidden_layers=2, vocab_size=64, bos_token_id=1, eos_token_id=None, pad_token_id=0)
+    return getattr(transformers, kind + "Config")(**{**base, **kw})
+
+
+SSD = dict(mamba_n_heads=6, mamba_d_state=10, mamba_chunk_size=8)
+DELTA = dict(linear_num_key_heads=3, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=10)
 NARROW = {"wide": torch.float32}  # of FSMT and XGLM: their masks do not go with float64
 GROUPS = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1, first_k_dense_replace=1)
 LATENT = dict(kv_lora_rank=20, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
@@ -440,6 +450,39 @@ MODELS = {
                                intermediate_size=40, conv_bias=True, conv_L_cache=4, block_multiple_of=7, vocab_size=53,
                                tie_word_embeddings=False,
                                layer_types=["full_attention", "conv", "conv"]), {"tokens": 40}, None),
+    "mamba2": (CAUSAL, mamba("Mamba2", num_heads=6, head_dim=8, n_groups=1, state_size=12), {"tokens": 40}, None),
+    "mamba2-odd": (CAUSAL, mamba("Mamba2", num_heads=6, head_dim=8, n_groups=3, state_size=10, use_bias=True, use_conv_bias=False,
+                                 conv_kernel=3, chunk_size=8, vocab_size=61, tie_word_embeddings=True), {"tokens": 40}, None),
+    "qwen3-next": (CAUSAL, small("Qwen3Next", head_dim=8, num_experts=6, moe_intermediate_size=12, shared_expert_intermediate_size=16,
+                                 num_experts_per_tok=2, **DELTA, layer_types=["linear_attention", "full_attention"]), {"tokens": 40}, None),
+    "qwen3-next-odd": (CAUSAL, odd("Qwen3Next", num_experts=3, moe_intermediate_size=9, shared_expert_intermediate_size=11,
+                                   num_experts_per_tok=2, mlp_only_layers=[1], linear_num_key_heads=1, linear_num_value_heads=5, num_hidden_layers=3,
+                                   linear_key_head_dim=9, linear_value_head_dim=6, linear_conv_kernel_dim=3, attention_bias=True,
+                                   rope_parameters=rope("default", partial_rotary_factor=0.5),
+                                   layer_types=["full_attention", "linear_attention", "linear_attention"]), {"tokens": 40}, None),
+    "qwen3-5": (CAUSAL, small("Qwen3_5Text", head_dim=8, **{**DELTA, "linear_num_key_heads": 2}, layer_types=["linear_attention", "full_attention"],
+                              rope_parameters=rope("default", partial_rotary_factor=0.5)), {"tokens": 40}, None),
+    "qwen3-5-odd": (CAUSAL, odd("Qwen3_5Text", linear_num_key_heads=5, linear_num_value_heads=5, linear_key_head_dim=7,
+                                linear_value_head_dim=6, linear_conv_kernel_dim=3, tie_word_embeddings=True,
+                                layer_types=["full_attention", "linear_attention"], rope_parameters=rope("default", partial_rotary_factor=0.5)),
+                    {"tokens": 40}, None),
+    "qwen3-5-moe": (CAUSAL, small("Qwen3_5MoeText", head_dim=8, num_experts=5, moe_intermediate_size=12, shared_expert_intermediate_size=16,
+                                  num_experts_per_tok=2, **DELTA, layer_types=["linear_attention", "full_attention"],
+                                  rope_parameters=rope("default", partial_rotary_factor=0.5)), {"tokens": 40}, None),
+    "bamba": (CAUSAL, small("Bamba", **SSD, mamba_n_groups=1, attn_layer_indices=[1]), {"tokens": 40}, None),
+    "bamba-odd": (CAUSAL, small("Bamba", **{**SSD, "mamba_d_conv": 3}, mamba_n_groups=3, attn_layer_indices=[0], mamba_proj_bias=True, attention_bias=True,
+                                mamba_conv_bias=False, mlp_bias=True, intermediate_size=29, vocab_size=61, tie_word_embeddings=True), {"tokens": 40}, None),
+    "granite-hybrid": (CAUSAL, small("GraniteMoeHybrid", **SSD, mamba_n_groups=1, layer_types=["linear_attention", "full_attention"], num_local_experts=4,
+                                     num_experts_per_tok=2, intermediate_size=16, shared_intermediate_size=20, embedding_multiplier=3.0,
+                                     attention_multiplier=0.4, residual_multiplier=0.3, logits_scaling=4.0), {"tokens": 40}, None),
+    "granite-hybrid-odd": (CAUSAL, small("GraniteMoeHybrid", **SSD, mamba_n_groups=2, layer_types=["full_attention", "linear_attention"], num_local_experts=0,
+                                         shared_intermediate_size=29, position_embedding_type="rope", mamba_proj_bias=True, attention_bias=True,
+                                         attention_multiplier=0.4, vocab_size=61, tie_word_embeddings=True), {"tokens": 40}, None),
+    "falcon-h1": (CAUSAL, small("FalconH1", **SSD, mamba_n_groups=1, mamba_d_ssm=48, mlp_multipliers=[0.8, 0.7], ssm_multipliers=[0.7, 0.8, 0.9, 1.1, 1.2],
+                                embedding_multiplier=1.3, lm_head_multiplier=0.6, key_multiplier=0.7, attention_in_multiplier=0.9,
+                                attention_out_multiplier=0.8, ssm_in_multiplier=1.2, ssm_out_multiplier=0.6), {"tokens": 40}, None),
+    "falcon-h1-odd": (CAUSAL, small("FalconH1", **SSD, mamba_n_groups=3, mamba_d_ssm=42, mamba_rms_norm=True, projectors_bias=True, mamba_proj_bias=True,
+                                    attention_bias=True, mlp_bias=True, intermediate_size=29, vocab_size=61), {"tokens": 40}, None),
     "neox": (CAUSAL, plain("GPTNeoX", hidden_size=48), {}, None),
     "neox-serial": (CAUSAL, plain("GPTNeoX", hidden_size=48, use_parallel_residual=False,
                                   vocab_size=50), {"dtype": torch.float16}, None),

@@ -5,6 +5,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/balance.c \
     %D%/conv-pool.c \
     %D%/state-conv.c \
+    %D%/state-scan.c \
     %D%/dropout.c \
     %D%/elementwise.c \
     %D%/embedding.c \
