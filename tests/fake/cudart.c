@@ -55,6 +55,7 @@ struct memory {
     char *data;  /* right before their end */
     size_t size, room;
     bool host;
+    bool open;   /* something that runs has touched it */
     bool weight; /* filled by the host before a kernel ran, and by nobody since */
     struct memory *next;
 };
@@ -178,11 +179,51 @@ static int stream_poll_fails(void)
 
 /* ---- memory ---- */
 
-static void allow(int what)
+/* What runs on a device opens the memory that it touches, by a fault; to open all of it
+ * for each kernel took most of a test's time. */
+static bool opening;
+static struct sigaction before;
+
+static struct memory *find(const void *p)
 {
     for (struct memory *m = memory; m; m = m->next)
-        if (!m->host && mprotect(m->start, m->room, what) < 0)
-            abort();
+        if ((const char *)p >= m->start && (const char *)p < m->start + m->room)
+            return m;
+    return NULL;
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+    struct memory *m = opening ? find(info->si_addr) : NULL;
+
+    (void)context;
+    if (!m || m->host || m->open ||
+        mprotect(m->start, m->room, PROT_READ | PROT_WRITE) < 0)
+        sigaction(sig, &before, NULL); /* where the fault comes again */
+    else
+        m->open = true;
+}
+
+static void open_by_faults(void)
+{
+    struct sigaction a = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+    static bool installed;
+
+    if (!installed && sigaction(SIGSEGV, &a, &before) < 0)
+        abort();
+    installed = true;
+    opening = true;
+}
+
+static void close_all(void)
+{
+    opening = false;
+    for (struct memory *m = memory; m; m = m->next)
+        if (m->open) {
+            if (mprotect(m->start, m->room, PROT_NONE) < 0)
+                abort();
+            m->open = false;
+        }
 }
 
 /* FAKE_EARLY: all but weights can be read and written only if not SHUT. */
@@ -194,6 +235,7 @@ static void shut_all(bool shut)
         if (!m->host &&
             mprotect(m->start, m->room, shut ? left : PROT_READ | PROT_WRITE) < 0)
             abort();
+        m->open = !m->host;
     }
 }
 
@@ -226,14 +268,6 @@ static cudaError_t add_memory(void **p, size_t size, bool host)
     live++;
     *p = m->data;
     return cudaSuccess;
-}
-
-static struct memory *find(const void *p)
-{
-    for (struct memory *m = memory; m; m = m->next)
-        if ((const char *)p >= m->start && (const char *)p < m->start + m->room)
-            return m;
-    return NULL;
 }
 
 void fake_memory(size_t *bytes, size_t *so_often)
@@ -328,7 +362,7 @@ static bool advance(cudaStream_t s)
 
     if (!q->first)
         return true;
-    allow(PROT_READ | PROT_WRITE);
+    open_by_faults();
     while (q->first) {
         struct work *w = q->first;
 
@@ -339,7 +373,7 @@ static bool advance(cudaStream_t s)
         q->first = w->next;
         free(w);
     }
-    allow(PROT_NONE);
+    close_all();
     if (!q->first)
         q->last = &q->first;
     return !q->first;
