@@ -89,8 +89,8 @@ status_is 4 "a journal in no directory cannot be made"
 hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 100 -- echo 1
 for i in 1 2 3 4 5; do
     hpo-sweep run s.yaml -S journal:kill.log --study kill --sampler tpe:candidates=10000 --trials 9999 -j 8 -- echo 1 &
-    pid=$!
-    sleep 0.4
+    pid=$! size=$(wc -c < kill.log)
+    while [ "$(wc -c < kill.log)" = "$size" ] && kill -0 $pid 2> /dev/null; do sleep 0.02; done
     kill -KILL $pid
     wait $pid 2> err
     rm -f kill.log.lock
@@ -98,7 +98,7 @@ done
 n=0 # a child of the killed run may hold its lock until it has begun its command
 while :; do
     run hpo-sweep run s.yaml -S journal:kill.log --study kill --trials 1 -- echo 1
-    [ "$status" -eq 75 ] && [ $((n += 1)) -lt 100 ] || break
+    [ "$status" -eq 75 ] && [ $((n += 1)) -lt 600 ] || break
     sleep 0.1
 done
 trials -S journal:kill.log > out

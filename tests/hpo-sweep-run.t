@@ -104,10 +104,11 @@ done
 run hpo-sweep run s.yaml --storage 'sqlite:///wait.db?timeout=0.2&check_same_thread=false' --trials 1 -- echo 1
 ok "SQLAlchemy's options are no part of a file's name" test -f wait.db
 if command -v sqlite3 > /dev/null; then
-    { echo 'BEGIN IMMEDIATE;'; sleep 2; } | sqlite3 wait.db &
-    sleep 0.5
+    { printf 'BEGIN IMMEDIATE;\n.system : > begun\n'; until [ -e waited ]; do sleep 0.05; done; } | sqlite3 wait.db &
+    until [ -e begun ] || ! kill -0 $!; do sleep 0.02; done 2> wait.err
     run hpo-sweep enqueue s.yaml --storage 'sqlite:///wait.db?timeout=0.2' x=1
     err_has "wait.db: database is locked" "a lock is waited for as long as timeout says"
+    : > waited
     wait
 fi
 run hpo-sweep show --storage 'sqlite:///wait.db?timeout=x'
@@ -340,8 +341,9 @@ echo 1
 EOS
 chmod +x group.sh
 hpo-sweep run s.yaml --study group --trials 1 -- ./group.sh
-sleep 0.2
 # Where nobody waits for orphans, a dead one stays as a zombie.
+tries=600
+while [ $((tries -= 1)) -gt 0 ] && grep -qs "^State:[[:space:]]*[RSDT]" "/proc/$(cat group.trials/000000/child)/status"; do sleep 0.05; done
 ok "what a command leaves running in its group is ended" \
     sh -c '! grep -qs "^State:[[:space:]]*[RSDT]" "/proc/$(cat group.trials/000000/child)/status"'
 
