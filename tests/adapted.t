@@ -78,6 +78,10 @@ for layout in "--tp 1" "--pp 2"; do
 done
 
 # shared sequences, codes, drafts
+tp-shard split -q --tp 1 --dtype bf16 "$model" short
+model=short
+together "values in bf16" nll tp-run score -q --json --compute bf16
+model=$data/models/llama-gqa
 together "sp" nll tp-run score -q --json --sp 2
 together "int8" nll tp-run score -q --json --weights int8
 together "int8, tp 2" nll tp-run score -q --json --weights int8 --tp 2

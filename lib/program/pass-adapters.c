@@ -157,13 +157,24 @@ static int choice_of(struct adapting *a, const struct inst *inst, int rows)
  * columns. */
 struct shape {
     const struct inst *inst;
+    int chosen, column; /* as inst.only: the value, from 1; 0: of all texts */
     const struct axis *col;
     enum place place;
 };
 
+static struct inst *emit_as(struct adapting *a, const struct shape *s, enum op op,
+                            int x)
+{
+    struct inst *made = emit(a, op, s->inst, x, s->col, s->place);
+
+    made->only.by = s->chosen;
+    made->only.column = s->column;
+    return made;
+}
+
 static int emit_sum(struct adapting *a, const struct shape *s, int x, int y)
 {
-    struct inst *made = emit(a, OP_ADD, s->inst, x, s->col, s->place);
+    struct inst *made = emit_as(a, s, OP_ADD, x);
 
     made->src[made->nsrc++] = y;
     return made->dst;
@@ -175,7 +186,7 @@ static int emit_scaled(struct adapting *a, const struct shape *s, int x, double 
 
     if (by >= 1 && by <= 1)
         return x;
-    made = emit(a, OP_SCALE, s->inst, x, s->col, s->place);
+    made = emit_as(a, s, OP_SCALE, x);
     made->scalar = by;
     return made->dst;
 }
@@ -183,7 +194,7 @@ static int emit_scaled(struct adapting *a, const struct shape *s, int x, double 
 static int emit_weighed(struct adapting *a, const struct shape *s, enum op op, int x,
                         int weight)
 {
-    struct inst *made = emit(a, op, s->inst, x, s->col, s->place);
+    struct inst *made = emit_as(a, s, op, x);
 
     made->weight = weight;
     return made->dst;
@@ -197,7 +208,7 @@ static int emit_chosen(struct adapting *a, const struct shape *s,
 
     if (!own->chosen)
         return x;
-    made = emit(a, OP_MUL_ROWS, s->inst, x, s->col, s->place);
+    made = emit_as(a, s, OP_MUL_ROWS, x);
     made->src[made->nsrc++] = chosen;
     made->column = (uint64_t)own->chosen - 1;
     return made->dst;
@@ -208,10 +219,14 @@ static int emit_product(struct adapting *a, const struct shape *s, size_t i, int
                         int chosen)
 {
     const struct model_adapter *own = &a->b->m->adapter[i];
-    const struct shape inner = { s->inst, &own->rank,
-                                 s->place == PLACE_CUT ? PLACE_WHOLE : s->place };
+    const struct shape inner = { .inst = s->inst,
+                                 .chosen = s->chosen,
+                                 .column = s->column,
+                                 .col = &own->rank,
+                                 .place =
+                                     s->place == PLACE_CUT ? PLACE_WHOLE : s->place };
     int w = weight_of(a, i, ADAPTER_A), u;
-    struct inst *made = emit(a, OP_LINEAR, s->inst, x, inner.col, inner.place);
+    struct inst *made = emit_as(a, &inner, OP_LINEAR, x);
 
     made->weight = w;
     made->tree = s->inst->tree; /* it sums over the same columns */
@@ -236,12 +251,16 @@ static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
     struct program *p = a->b->p;
     struct axis col; /* the types move */
     const struct model_adapter *own = &a->b->m->adapter[i];
-    const struct shape s = { inst, &col, p->value[inst->dst].place };
+    struct shape s = { .inst = inst, .col = &col, .place = p->value[inst->dst].place };
     int chosen = own->chosen ? choice_of(a, inst, p->value[inst->dst].rows) : 0;
     int x, u, plain = own->chosen ? inst->dst : y;
 
     if (chosen < 0)
         return -1;
+    if (own->chosen) {
+        s.chosen = chosen + 1;
+        s.column = own->chosen - 1;
+    }
     x = drop(a, inst, i, inst->src[0]);
     axis_copy(&col, &a->b->type[inst->dst].col);
     if (own->magnitudes && x != inst->src[0]) {
@@ -255,8 +274,10 @@ static int add_one(struct adapting *a, const struct inst *inst, size_t i, int y)
         u = emit_sum(a, &s, u, emit_scaled(a, &s, plain, -1));
         u = emit_chosen(a, &s, own, u, chosen);
     }
-    if (!own->magnitudes || own->chosen || plain != y)
+    if (!own->magnitudes || own->chosen || plain != y) {
         u = emit_sum(a, &s, y, u);
+        p->inst[p->ninsts - 1].only.keeps = true;
+    }
     axis_clear(&col);
     return u;
 }

@@ -27,10 +27,12 @@ const struct program_fuse program_fuse_all = { .takes = take };
 
 /* ---- what the rules look at ---- */
 
-/* Instruction I, if it is an OP that nothing has fused yet; else NULL. */
+/* Instruction I, if it is an OP of all rows that nothing has fused yet; else NULL. */
 static const struct inst *alone_at(const struct fusing *f, int i, enum op op)
 {
-    return i >= 0 && f->p->inst[i].op == op && !f->part[i] ? &f->p->inst[i] : NULL;
+    return i >= 0 && f->p->inst[i].op == op && !f->p->inst[i].only.by && !f->part[i]
+               ? &f->p->inst[i]
+               : NULL;
 }
 
 static void add_part(struct fusion *out, int i)

@@ -110,8 +110,15 @@ struct inst {
     int mixture; /* inside experts(): index into program.mixture; else -1 */
     bool back;   /* of a product in the reverse: the gradient of the source of the
                     product that reads the weight; it contracts the other axis */
-    int parts;   /* a fused operation: the number of instructions, which follow it, that
-                    it stands for; else 0 */
+    /* Only rows of texts that choose an adapter matter: those of which the value BY - 1
+     * has 1 in COLUMN.  KEEPS: the others are those of the first source; else nobody
+     * reads them.  0: all rows matter.  A backend may compute all. */
+    struct {
+        int by, column;
+        bool keeps;
+    } only;
+    int parts; /* a fused operation: the number of instructions, which follow it, that
+                  it stands for; else 0 */
     union {
         struct {
             int input;       /* index into program.input, */

@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
 #include "lib/run/alltoall.h"
+#include "lib/run/chosenrows.h"
 #include "lib/run/replays.h"
 #include "lib/run/upload.h"
 
@@ -39,7 +40,8 @@ struct engine {
     /* the current step */
     struct feeds feeds;
     size_t *chosen; /* [nmixtures]: rows received, with expert parallelism */
-    struct whole {  /* [noutputs]: rows of all tokens, with sequence parallelism */
+    struct chosenrows adapted;
+    struct whole { /* [noutputs]: rows of all tokens, with sequence parallelism */
         float *x;
         uint64_t bytes;
     } * whole;
@@ -346,6 +348,7 @@ void engine_free(struct engine *e)
     attend_free(e->attend);
     states_close(&e->states);
     alltoall_close(&e->alltoall);
+    chosenrows_clear(&e->adapted);
     sequence_clear(&e->sequence);
     sequence_clear(&e->source);
     upload_clear(&e->upload);
@@ -576,6 +579,19 @@ static int run_fused(struct engine *e, const struct inst *inst, struct err *err)
     return e->ops->kernel[inst->op](e->device, &call, err);
 }
 
+/* The rows of texts that choose the adapter of INST; NULL: they are not known. */
+static const struct row_span *adapted_rows(struct engine *e, const struct inst *inst,
+                                           size_t *n)
+{
+    const int v = inst->only.by - 1, at = (int)(inst - e->p->inst);
+    const struct value *choice = &e->p->value[v];
+    const bool lives = choice->first < at && choice->last >= at;
+
+    return chosenrows_find(&e->adapted, n, inst,
+                           lives ? (const float *)(const void *)address(e, v) : NULL,
+                           rows_of(e, v), (size_t)choice->cols);
+}
+
 static int run(struct engine *e, const struct inst *inst, struct err *err)
 {
     struct call call;
@@ -597,6 +613,14 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return attend_back(e->attend, &call, err);
     if (op_table[inst->op].role == ROLE_STATE)
         states_aim(&e->states, &call);
+    if (inst->only.by && e->ops->host_memory) {
+        size_t n;
+        const struct row_span *span = adapted_rows(e, inst, &n);
+
+        if (span)
+            return chosenrows_run(span, n, e->ops, e->device, &call,
+                                  rows_of(e, inst->dst), err);
+    }
     return e->ops->kernel[inst->op](e->device, &call, err);
 }
 
@@ -731,6 +755,7 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     size_t room = 0;
     int ret = -1;
 
+    chosenrows_begin(&e->adapted);
     upload_begin(&e->upload);
     e->repeats = is_recordable(e, s, n);
     feeds_begin(&e->feeds, s, n, e->repeats ? e->most : NULL, part);

@@ -11,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/blockpool.c %D%/blockpool.h \
     %D%/cache.c %D%/cache.h \
     %D%/choice.c %D%/choice.h \
+    %D%/chosenrows.c %D%/chosenrows.h \
     %D%/draft.c %D%/draft.h \
     %D%/encode.c %D%/encode.h \
     %D%/engine.c %D%/engine.h \
