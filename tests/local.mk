@@ -582,6 +582,7 @@ long_tests = %D%/draft.t %D%/families.t %D%/faults.t %D%/generation.t %D%/gpu.t 
 check-long: all %D%/tokenize
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)
+	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS) --zero 3
 	$(MAKE) check TESTS=tests/unit-scheduler SCHEDULES=200
 	for script in train-loop.py train-heads.py train-balance.py population.py pruned.py; do \
 	    if $(TORCH) -c 'import torch, transformers, optuna' 2> /dev/null; then \

@@ -174,6 +174,20 @@ for type in bf16 f16; do
     ok "$type: mem-estimate foretells the bytes of --zero 3" test "$(json step.json memory)" = "$(json estimate peak)"
     rm -r narrow.2 narrow.3
 done
+# with recomputation, the logits of 1024 tokens or more are made and learnt in chunks of rows, the last of which has the rest
+awk 'BEGIN { for (i = 0; i < 120; i++) { printf "{\"ids\":[%d", 3 + i % 90
+    for (k = 1; k < 24; k++) printf ",%d", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+    print "]}" } }' > many.jsonl
+for how in "--threads 1" "--threads 2 --compute bf16" "--compute f16 --dp 2 --zero 3" "--deterministic" "--pp 2"; do
+    for recompute in none full; do
+        # shellcheck disable=SC2086 # words
+        tp-run train -q --data many.jsonl --seq 24 --global-batch 120 --micro-batch 60 --steps 2 --lr 1e-2 --threads 1 $how \
+            --recompute $recompute -o chunks.$recompute "$model"
+    done
+    ok "$how: the head and the loss in chunks of rows have the same bits" same_files chunks.none/step-000002 chunks.full/step-000002
+    rm -r chunks.none chunks.full
+done
+
 # in f16 the loss is scaled: a text of two tokens, one of which counts, has gradients above its range at first
 descend --lr 0.003 --compute f16 --stop-after 0.000001 -o half
 run tp-run train -q --resume --threads 1 -o half

@@ -29,7 +29,11 @@ uint64_t program_rows(const struct program *p, const struct value *v,
 static bool value_bytes(const struct program *p, const struct value *v,
                         const uint64_t most[ROWS_MOST], uint64_t *bytes)
 {
-    if (!mem_mul(bytes, program_rows(p, v, most), v->cols) ||
+    uint64_t rows = program_rows(p, v, most);
+
+    if (v->chunked && rows >= 2 * PROGRAM_CHUNK)
+        rows = 2 * PROGRAM_CHUNK - 1;
+    if (!mem_mul(bytes, rows, v->cols) ||
         !mem_mul(bytes, *bytes, (uint64_t)dtype_bits(v->dtype) / 8) ||
         !mem_add(bytes, *bytes, 63))
         return false;

@@ -18,6 +18,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/gaps.c %D%/gaps.h \
     %D%/pass-adapters.c \
     %D%/pass-boundary.c \
+    %D%/pass-chunks.c \
     %D%/pass-fuse.c \
     %D%/pass-lifetimes.c \
     %D%/pass-order.c \

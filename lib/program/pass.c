@@ -16,6 +16,7 @@ const struct pass pass_all[] = {
     { "types", pass_types },
     { "fuse", pass_fuse },
     { "lifetimes", pass_lifetimes },
+    { "chunks", pass_chunks },
     { .name = NULL },
 };
 

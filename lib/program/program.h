@@ -45,6 +45,7 @@ struct value {
                          has no memory */
     int gradient;     /* number of the weight, from 1, whose gradient it is: the engine
                          is given its memory; 0: not a weight's gradient */
+    bool chunked;     /* memory holds a chunk of its rows (pass-chunks.c) */
     bool again;       /* computed a second time, in the reverse (pass-recompute.c) */
     bool elsewhere;   /* until the pass recompute: the gradient has this term on another
                          rank of the tensor group alone */
@@ -81,7 +82,7 @@ struct rope {
     uint64_t context; /* length that the model was trained on */
 };
 
-enum { INST_SOURCES = 6, INST_PARTS = 6 };
+enum { INST_SOURCES = 6, INST_PARTS = 6, PROGRAM_CHUNK = 512 };
 
 /* Rows of a text that were pooled in pairs. */
 struct pooled_text {
@@ -321,9 +322,14 @@ struct program {
     int *import, nimports; /* values received from the previous stage, in this order */
     int *export, nexports; /* values sent to the next stage, in the order that it has */
     int nforward;          /* number of instructions before those of the reverse */
-    int *back_import;      /* [nexports]: gradients received from the next stage */
-    int *back_export;      /* [nimports]: gradients sent to the previous stage */
-    char **line;           /* "layer.3.q = ..."; see inst.line */
+    /* Instructions [first, end) that are run for a chunk of rows at a time; those of
+     * the reverse begin with the others again (pass-chunks.c).  0: none. */
+    struct program_chunk {
+        int first, end;
+    } forward_chunk, reverse_chunk;
+    int *back_import; /* [nexports]: gradients received from the next stage */
+    int *back_export; /* [nimports]: gradients sent to the previous stage */
+    char **line;      /* "layer.3.q = ..."; see inst.line */
     int nlines;
     struct row_spaces rows;
     struct program_input input[FEEDS_MOST]; /* those of the model, in its order */
@@ -436,6 +442,12 @@ unsigned program_bf16(const struct program *p, const struct inst *inst);
  * all their rows to the experts of one rank; 0: all of ep. */
 uint64_t program_rows(const struct program *p, const struct value *v,
                       const uint64_t most[ROWS_MOST]);
+/* The rows of the next chunk where LEFT are left: the last one takes what would be less
+ * than a chunk, too, so that no chunk has so few that kernels take other loops. */
+static inline size_t program_chunk_rows(size_t left)
+{
+    return left < 2 * PROGRAM_CHUNK ? left : PROGRAM_CHUNK;
+}
 /* Offsets of all values in one arena, for a step with at most MOST[k] rows of space k
  * (see rows_most and program_rows): *bytes in all; offset[nvalues], 64-byte aligned,
  * UINT64_MAX for cached values, gradients of weights and what is inside a fused

@@ -113,17 +113,23 @@ void unit_images_clear(struct unit_images *m)
 
 /* ---- stays ---- */
 
-/* Instruction INST needs WEIGHT; SPAN[unit] grows. */
+/* Instruction INST needs WEIGHT, for as long as the chunk lasts that it is in;
+ * SPAN[unit] grows. */
 static void need(struct unit_stay *span, const struct units *u, const struct program *p,
                  int inst, int weight)
 {
+    const struct program_chunk *c =
+        inst < p->nforward ? &p->forward_chunk : &p->reverse_chunk;
+    const bool in = inst >= c->first && inst < c->end;
+    const int begin = in ? c->first : inst, end = in ? c->end : inst + 1;
+
     for (int i = weight; weight >= 0 && i < weight + count_of(p, weight); i++) {
         struct unit_stay *s = u->of[i] < 0 ? NULL : &span[u->of[i]];
 
         if (s && !s->end)
-            s->begin = inst;
-        if (s)
-            s->end = inst + 1;
+            s->begin = begin;
+        if (s && s->end < end)
+            s->end = end;
     }
 }
 
@@ -198,6 +204,10 @@ void units_reads(struct unit_stays *s, const struct units *u, const struct progr
                 continue;
             need(span, u, p, i, p->inst[i].weight);
             need(span, u, p, i, p->inst[i].weight2);
+            /* a chunk of the reverse begins with the logits again */
+            for (int f = p->forward_chunk.first;
+                 k == 1 && i == p->reverse_chunk.first && f < p->forward_chunk.end; f++)
+                need(span, u, p, i, p->inst[f].weight);
         }
         add_spans(s, u, span, true);
     }

@@ -39,6 +39,11 @@ struct engine {
     struct upload upload;
     /* the current step */
     struct feeds feeds;
+    struct chunk { /* rows that are run now; .n 0: all */
+        size_t first, n;
+        size_t counts;         /* in the upload: of a chunk, and of the last one */
+        struct step_view view; /* of these rows */
+    } chunk;
     size_t *chosen; /* [nmixtures]: rows received, with expert parallelism */
     struct chosenrows adapted;
     struct whole { /* [noutputs]: rows of all tokens, with sequence parallelism */
@@ -495,6 +500,12 @@ static struct buffer value(const struct engine *e, int v)
         b.data = e->gradient[its->gradient - 1];
     else if (!its->kept && !its->inside)
         b.data = address(e, v);
+    if (e->chunk.n && !its->gradient) {
+        b.rows = e->chunk.view.rows[its->rows];
+        b.most = e->chunk.n;
+        if (!its->chunked)
+            b.data = (char *)b.data + e->chunk.first * its->cols * unit_of(e, v);
+    }
     if (its->rows == ROWS_CHOSEN) {
         b.rows = expert_rows(e, its->mixture, &n);
         b.rows += n;
@@ -548,7 +559,7 @@ static struct call call_of(const struct engine *e, const struct inst *inst)
     struct call call = { .program = e->p,
                          .inst = inst,
                          .y = value(e, inst->dst),
-                         .step = &e->feeds.view,
+                         .step = e->chunk.n ? &e->chunk.view : &e->feeds.view,
                          .narrow = e->narrow,
                          .rounded = e->rounded };
 
@@ -735,11 +746,23 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
     return 0;
 }
 
+/* Uploads the rows of a chunk, and those of the last one of ROWS. */
+static void add_counts(struct engine *e, size_t rows)
+{
+    const size_t last =
+        rows < 2 * PROGRAM_CHUNK ? rows : PROGRAM_CHUNK + rows % PROGRAM_CHUNK;
+    const int32_t counts[] = { PROGRAM_CHUNK, (int32_t)last };
+
+    if (e->p->reverse_chunk.end)
+        e->chunk.counts = upload_add(&e->upload, counts, 2, sizeof(*counts));
+}
+
 /* Finds the bytes of the largest step's inputs. */
 static void plan_upload(struct engine *e)
 {
     upload_plan(&e->upload);
     feeds_plan(&e->feeds, e->most, e->limits.segments);
+    add_counts(e, 0);
     attend_begin_most(e->attend, e->limits.segments, &e->upload);
     states_begin_most(&e->states, e->limits.segments, &e->upload);
 }
@@ -761,6 +784,7 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
     feeds_begin(&e->feeds, s, n, e->repeats ? e->most : NULL, part);
     if (e->repeats)
         room = e->feeds.room[ROWS_ONE];
+    add_counts(e, e->feeds.rows[ROWS_TOKENS]);
     for (size_t i = 0; i < n; i++) {
         state[i] = (struct states_segment){ .sequence = s[i].sequence,
                                             .start = s[i].start,
@@ -812,12 +836,70 @@ void engine_follow(struct engine *e,
     e->before_arg = arg;
 }
 
+/* Sets the rows from FIRST on, of ALL, that instructions are run for. */
+static void set_chunk(struct engine *e, size_t first, size_t all)
+{
+    const int32_t *counts = upload_at(&e->upload, e->chunk.counts);
+    struct step_view *v = &e->chunk.view;
+
+    e->chunk.first = first;
+    e->chunk.n = program_chunk_rows(all - first);
+    *v = e->feeds.view;
+    v->rows[ROWS_TOKENS] = counts + (first + e->chunk.n == all);
+    v->target[ROWS_TOKENS] += first;
+    v->weight += first;
+}
+
+/* The chunk of instructions that begins with INST, and has more rows than are run at
+ * once; or NULL. */
+static const struct program_chunk *chunk_at(const struct engine *e, int inst)
+{
+    const struct program *p = e->p;
+
+    return e->feeds.rows[ROWS_TOKENS] < 2 * PROGRAM_CHUNK || !p->reverse_chunk.end
+               ? NULL
+           : inst == p->forward_chunk.first ? &p->forward_chunk
+           : inst == p->reverse_chunk.first ? &p->reverse_chunk
+                                            : NULL;
+}
+
+static int run_chunk(struct engine *e, const struct program_chunk *c, struct err *err)
+{
+    const struct program_chunk *f = &e->p->forward_chunk;
+    const size_t all = e->feeds.rows[ROWS_TOKENS];
+    int ret = 0;
+
+    for (int i = c->first; i < c->end; i++) {
+        tell_part(e, i);
+        if (e->before && e->before(e->before_arg, i, false, err) < 0)
+            return -1;
+    }
+    for (size_t at = 0; at < all && ret == 0; at += program_chunk_rows(all - at)) {
+        set_chunk(e, at, all);
+        for (int i = f->first; c != f && i < f->end && ret == 0; i++)
+            ret = run(e, &e->p->inst[i], err);
+        for (int i = c->first; i < c->end && ret == 0; i++)
+            ret = run(e, &e->p->inst[i], err);
+    }
+    e->chunk.n = 0;
+    return ret;
+}
+
 /* Runs the instructions [FIRST, END). */
 static int run_some(struct engine *e, int first, int end, struct err *err)
 {
     int part = first; /* instructions before this one have run in a fused one */
 
     for (int i = first; i < end; i++) {
+        const struct program_chunk *c = chunk_at(e, i);
+
+        if (c) {
+            if (run_chunk(e, c, err) < 0)
+                return -1;
+            part = c->end;
+            i = c->end - 1;
+            continue;
+        }
         tell_part(e, i);
         if (e->before && e->before(e->before_arg, i, false, err) < 0)
             return -1;

@@ -24,7 +24,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 MODELS = ["llama-groups", "gpt2-untied", "neox", "bloom", "gemma2", "qwen3", "opt", "starcoder2"]
-LAYOUTS = [[], ["--tp", "2", "--pp", "2", "--dp", "2"]]
+LAYOUTS = [[], ["--tp", "2", "--pp", "2", "--dp", "2"], ["--dp", "2", "--zero", "1"],
+           ["--dp", "2", "--zero", "2", "--recompute", "full"], ["--dp", "4", "--zero", "3"],
+           ["--tp", "2", "--dp", "2", "--zero", "3", "--recompute", "full"]]
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 STEPS, GLOBAL, WARMUP, RATE, DECAY, CLIP = 12, 4, 2, 3e-3, 0.1, 1.0
 

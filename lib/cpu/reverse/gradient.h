@@ -36,7 +36,7 @@ struct gradient_columns {
     const struct call *c;
     float *y;
     const float *d, *x;
-    size_t rows, cols;
+    size_t rows, cols, part; /* PART: of a column sum, its rows for each of a value */
     const double *mean, *factor; /* of each group of width columns */
     size_t width, period;
 };

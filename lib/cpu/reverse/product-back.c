@@ -36,6 +36,18 @@ struct outer {
     atomic_bool *lost; /* a product failed */
 };
 
+/* cpu_outer for as many rows at a time as a program that runs in chunks has: the bits
+ * are those of all rows at once. */
+static void outer_in_chunks(float *c, size_t ldc, const float *a, size_t lda, size_t m,
+                            const float *b, size_t ldb, const struct outer *o)
+{
+    for (size_t t = 0, some; t < o->rows; t += some) {
+        some = program_chunk_rows(o->rows - t);
+        if (!cpu_outer(c, ldc, a + t * lda, lda, m, b + t * ldb, ldb, o->cols_b, some))
+            atomic_store(o->lost, true);
+    }
+}
+
 static void outer_some(void *arg, size_t task, int thread)
 {
     const struct outer *o = arg;
@@ -49,8 +61,8 @@ static void outer_some(void *arg, size_t task, int thread)
     (void)thread;
     if (o->in_order)
         outer_in_order(c, ldc, a, lda, m, b, ldb, o->cols_b, o->rows);
-    else if (!cpu_outer(c, ldc, a, lda, m, b, ldb, o->cols_b, o->rows))
-        atomic_store(o->lost, true);
+    else
+        outer_in_chunks(c, ldc, a, lda, m, b, ldb, o);
 }
 
 /* The share depends only on the sizes, and so does the order of the sums. */

@@ -42,14 +42,18 @@ static void add_columns(void *arg, size_t task, int thread)
 {
     const struct gradient_columns *s = arg;
     size_t end, first = gradient_span(task, GRADIENT_COLS, s->cols, &end);
-    double sum[GRADIENT_COLS] = { 0 };
 
     (void)thread;
-    for (size_t t = 0; t < s->rows; t++)
+    for (size_t from = 0, to; from < s->rows; from = to) {
+        double sum[GRADIENT_COLS] = { 0 };
+
+        to = from + program_chunk_rows((s->rows - from) / s->part) * s->part;
+        for (size_t t = from; t < to; t++)
+            for (size_t k = first; k < end; k++)
+                sum[k - first] += (double)s->d[t * s->cols + k];
         for (size_t k = first; k < end; k++)
-            sum[k - first] += (double)s->d[t * s->cols + k];
-    for (size_t k = first; k < end; k++)
-        s->y[k] += (float)sum[k - first];
+            s->y[k] += (float)sum[k - first];
+    }
 }
 
 int kernel_column_sum(struct device *d, const struct call *c, struct err *err)
@@ -59,8 +63,10 @@ int kernel_column_sum(struct device *d, const struct call *c, struct err *err)
                                   .cols = c->w->rows * c->w->cols };
 
     (void)err;
-    if (s.cols) /* a vector may stand for every group of a row's columns */
+    if (s.cols) { /* a vector may stand for every group of a row's columns */
         s.rows = gradient_rows(&c->x[0]) * (c->x[0].cols / s.cols);
+        s.part = c->x[0].cols / s.cols;
+    }
     cpu_parallel(d, gradient_blocks(s.cols, GRADIENT_COLS), add_columns, &s);
     return 0;
 }
