@@ -36,6 +36,7 @@ int open_checkpoint(const struct cmd *cmd, struct checkpoint **out, const char *
     opt.family_file = o->family;
     opt.config = o->config;
     opt.moments = o->moments;
+    opt.any_moments = o->any_moments;
     opt.masters = o->masters;
     opt.average = o->average;
     if (checkpoint_is_sharded(&sharded, path, err) < 0)
@@ -220,8 +221,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
         opt->progress = show_progress;
         opt->arg = &meter;
     }
-    if (w->dry && how != convert)
-        return cmd_usage(cmd, "-n: not for --export, and not for codes of 8 or 4 bits");
+    if (w->dry && !opt->exports && how != convert)
+        return cmd_usage(cmd, "-n: not for codes of 8 or 4 bits");
     opt->dry = w->dry;
     if (how(ckpt, output, opt, &result, &err) < 0)
         return cmd_fail(cmd, &err);

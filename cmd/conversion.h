@@ -13,6 +13,7 @@ const char *family_path(const struct cmd *cmd);
 struct open_options {
     const char *family, *config; /* --family and --config, or NULL */
     bool moments, masters;       /* --moments, --masters */
+    bool any_moments;            /* those there are */
     bool average;                /* --average */
 };
 

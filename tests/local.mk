@@ -295,6 +295,7 @@ shell_tests = \
     %D%/tp-shard-configs.t \
     %D%/tp-shard-disk.t \
     %D%/tp-shard-export.t \
+    %D%/tp-shard-frameworks.t \
     %D%/tp-shard-keep.t \
     %D%/tp-shard-memory.t \
     %D%/tp-shard-pad.t \

@@ -833,15 +833,15 @@ static void wide_numbers(void)
                                    .dtype = DTYPE_F32,
                                    .ndim = 2,
                                    .shape = shape,
-                                   .offset = UINT64_C(1) << 31,
-                                   .length = (UINT64_C(1) << 31) - 1 };
+                                   .save = { .offset = UINT64_C(1) << 31,
+                                             .length = (UINT64_C(1) << 31) - 1 } };
     char path[] = "/tmp/unit-ckpt.XXXXXX", *text = NULL;
     int fd = mkstemp(path);
     const struct pickled *state, *size, *place;
     struct pickled *root = NULL;
     struct unpickle m;
     struct err err = { 0 };
-    bool good = fd >= 0 && dcp_metadata_write(fd, path, &item, 1, &err) == 0;
+    bool good = fd >= 0 && dcp_metadata_write(fd, path, &item, 1, true, &err) == 0;
     size_t n = 0;
 
     if (fd >= 0)
@@ -856,9 +856,9 @@ static void wide_numbers(void)
         place = pickled_get(root->record.state, "storage_data")->list.v[1];
         tap_ok(size->list.v[0]->number == 256 && size->list.v[1]->number == 255 &&
                    pickled_get(place->record.state, "offset")->number ==
-                       (int64_t)item.offset &&
+                       (int64_t)item.save.offset &&
                    pickled_get(place->record.state, "length")->number ==
-                       (int64_t)item.length,
+                       (int64_t)item.save.length,
                "numbers of .metadata come back, whatever their width");
     } else {
         tap_ok(false, "%s", err.text);

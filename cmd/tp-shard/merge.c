@@ -1,8 +1,10 @@
 /* merge - merges rank files into a Hugging Face directory */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/tp-shard/tp-shard.h"
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
 #include "lib/ckpt/locate.h"
 #include "lib/reshard/export.h"
 #include "lib/reshard/quantize.h"
@@ -115,17 +117,30 @@ static int open_adapters(struct merging *m, struct convert_change *change,
     return ret;
 }
 
+/* Types of weights: also those of blocks, which GGUF has. */
+static const char *const types[] = { "f32", "f16", "bf16", "q8_0", NULL };
+
+/* What is exported, and how; a converter has no argument of its own. */
+static int export_form;
+static bool export_weights_only;
+
+static int export(struct checkpoint *ckpt, const char *path,
+                  const struct convert_options *opt, struct convert_result *result,
+                  struct err *err)
+{
+    return export_checkpoint(ckpt, path, export_form, export_weights_only, opt, result,
+                             err);
+}
+
 int merge_main(const char *program, int argc, char **argv)
 {
-    static const char *const formats[] = { "dcp", NULL };
-    static converter *const exports[] = { export_dcp };
     const char *dtype = NULL, *ranks = NULL;
     const char *base = NULL;
     struct opt_list adapters = { 0 };
     bool adapter = false;
     struct open_options from = { 0 };
     struct write_options w = { 0 };
-    bool given = false;
+    bool given = false, weights_only = false;
     int format = 0;
     const struct opt opts[] = {
         DTYPE_OPTION(dtype),
@@ -137,7 +152,9 @@ int merge_main(const char *program, int argc, char **argv)
           "add this adapter to the weights", NULL, NULL },
         { OPT_STRING, '\0', "base", &base, "MODEL", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "export", &format, "FORMAT",
-          "write what another engine loads: dcp", formats, &given },
+          "write what another framework loads", export_names, &given },
+        { OPT_FLAG, '\0', "weights-only", &weights_only, NULL,
+          "export no state of an optimizer", NULL, NULL },
         SOME_RANKS_OPTION(ranks),
         WRITE_OPTIONS(w),
         { .type = OPT_END },
@@ -161,8 +178,9 @@ int merge_main(const char *program, int argc, char **argv)
     bool coded;
     int status;
 
+    from.any_moments = given && !weights_only;
     if (ranks_from_option(&opt, ranks, &err) < 0 ||
-        dtype_from_option(&opt.dtype, &type, dtype_words, dtype, &err) < 0 ||
+        dtype_from_option(&opt.dtype, &type, types, dtype, &err) < 0 ||
         find_model(&m, &adapter, &operand[0], &adapters, base, &err) < 0 ||
         open_checkpoint(&cmd, &ckpt, operand[0], &from, &err) < 0 ||
         ((adapter || adapters.n) &&
@@ -171,10 +189,25 @@ int merge_main(const char *program, int argc, char **argv)
         return cmd_fail(&cmd, &err);
     }
     adapter |= adapters.n > 0;
+    if (given) {
+        export_form = format;
+        export_weights_only = weights_only;
+        opt.exports = true;
+    }
+    opt.codes = dtype && !opt.dtype ? 8 : 0;
     opt.change = adapter ? &change : NULL;
     coded = ckpt->model && (model_in_blocks(ckpt->model) ||
                             (ckpt->sharded && model_code_bits(ckpt->model)));
-    if (adapter && (given || opt.some))
+    if (weights_only && !given)
+        status = cmd_usage(&cmd, "--weights-only: with --export");
+    else if (opt.codes && (!given || strcmp(export_names[format], "gguf") != 0))
+        status = cmd_usage(&cmd, "--dtype %s: with --export gguf", dtype);
+    else if (given && str_ends(operand[1], ".gguf"))
+        status = cmd_usage(&cmd,
+                           "%s: the output is a directory; the file in it is "
+                           "model.gguf",
+                           operand[1]);
+    else if (adapter && (given || opt.some))
         status =
             cmd_usage(&cmd, "--adapter: not with %s", given ? "--export" : "--ranks");
     else if (opt.some && (given || coded))
@@ -185,8 +218,8 @@ int merge_main(const char *program, int argc, char **argv)
     else if (coded && !given)
         status = merge_codes(&cmd, ckpt, operand[1], &opt, &w);
     else
-        status = run_convert(&cmd, ckpt, operand[1], given ? exports[format] : convert,
-                             &opt, &w);
+        status =
+            run_convert(&cmd, ckpt, operand[1], given ? export : convert, &opt, &w);
     close_all(&m, ckpt);
     return status;
 }

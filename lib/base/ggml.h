@@ -30,4 +30,10 @@ const struct ggml_row *ggml_named(const char *name);
 /* X[N] = the numbers of N / R->numbers blocks at B. */
 void ggml_widen(const struct ggml_row *r, float *x, const uint8_t *b, size_t n);
 
+/* A block of Q8_0: GGML_Q8_BYTES at B of the GGML_Q8_NUMBERS finite numbers at X.  The
+ * bytes are those of quantize_row_q8_0_ref; where the scale is 0 as a half, so are the
+ * codes. */
+enum { GGML_Q8_TYPE = 8, GGML_Q8_NUMBERS = 32, GGML_Q8_BYTES = 34 };
+void ggml_q8(uint8_t *b, const float *x);
+
 #endif

@@ -10,6 +10,7 @@
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/form.h"
 #include "lib/ckpt/hubdir.h"
 
 /* Collects what is carried, and what is left. */
@@ -44,6 +45,9 @@ static bool is_of_model(const struct source *s, const char *name)
         return true;
     for (size_t i = 0; i < s->ninputs; i++)
         if (!strcmp(s->input[i].name, name))
+            return true;
+    for (const char *const *own = s->ops->own; own && *own; own++)
+        if (!strcmp(*own, name))
             return true;
     return false;
 }

@@ -16,7 +16,9 @@
 #include "lib/ckpt/tensor.h"
 
 struct source_ops {
-    const char *name; /* for messages, such as "a Hugging Face directory" */
+    const char *name;       /* for messages, such as "a Hugging Face directory" */
+    const char *const *own; /* [to NULL] names of its files that describe weights, and
+                             * are not carried; NULL: none but those that are read */
     /* Does PATH, a directory if IS_DIR, have this form?  Decided by names only,
      * that of a file also by its first bytes. */
     int (*probe)(bool *found, const char *path, bool is_dir, struct err *err);

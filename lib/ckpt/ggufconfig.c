@@ -478,3 +478,270 @@ void gguf_config(struct source *s, const struct gguf *g)
     str_clear(&m.text);
     free(m.arch);
 }
+
+/* ---- writing ---- */
+
+struct writing {
+    struct ggufwriter *w;
+    const struct json *root;
+    const char *name; /* of the config */
+    const struct kind *k;
+    double width, heads, head, context;
+};
+
+static int refuse_key(const struct writing *m, const char *key, struct err *err)
+{
+    return err_set(err, ERR_NO, "%s: %s: GGUF cannot represent its value of a model %s",
+                   m->name, key, m->k->type);
+}
+
+/* The value of KEY; NULL: it has none. */
+static const struct json *find_key(const struct json *j, const char *key)
+{
+    const struct json *v = json_get(j, key);
+
+    return v && v->type != JSON_NULL ? v : NULL;
+}
+
+static int write_field(const struct writing *m, const struct field *f, struct err *err)
+{
+    const struct json *v = find_key(m->root, f->key);
+    double x;
+
+    if (!v && !strcmp(f->key, "num_key_value_heads"))
+        v = find_key(m->root, "num_attention_heads");
+    if (!v)
+        return f->required && !!strcmp(f->key, "head_dim")
+                   ? err_set(err, ERR_NO, "%s: no %s, which GGUF needs", m->name,
+                             f->key)
+                   : 0;
+    if (!json_double(v, &x) || x < 0 ||
+        (f->what == NUMBER && (x > 1e9 || x != (double)(int)x)))
+        return refuse_key(m, f->key, err);
+    if (f->what == NUMBER)
+        ggufwriter_u32(m->w, m->k->arch, f->name, (uint32_t)x);
+    else
+        ggufwriter_f32(m->w, m->k->arch, f->name, (float)x);
+    return 0;
+}
+
+static int write_fields(const struct writing *m, const struct field *f, struct err *err)
+{
+    for (; f && f->key; f++)
+        if (write_field(m, f, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* What a file of the architecture is always read as must be so. */
+static int check_text(const struct writing *m, struct err *err)
+{
+    char *text = str_dupf("{%s}", m->k->text);
+    struct json_doc doc;
+    int ret = json_parse(&doc, "kind", text, strlen(text), err);
+
+    for (const struct json *j = ret == 0 ? doc.root->first : NULL; j && ret == 0;
+         j = j->next) {
+        const struct json *is = find_key(m->root, j->key);
+        double x, y;
+
+        if (!is || j->type == JSON_NULL)
+            continue;
+        if (j->type == JSON_STRING
+                ? !json_string(is) || strcmp(is->text, j->text) != 0
+                : !json_double(j, &x) || !json_double(is, &y) || x != y)
+            ret = refuse_key(m, j->key, err);
+    }
+    if (doc.root)
+        json_clear(&doc);
+    free(text);
+    return ret;
+}
+
+/* A window that no key says, and scores of another scale. */
+static int check_attention(const struct writing *m, struct err *err)
+{
+    const struct json *use = json_get(m->root, "use_sliding_window");
+    double window, layers = 0, scale;
+    bool said = false;
+
+    for (const struct field *f = m->k->more; f && f->key; f++)
+        said |= !strcmp(f->key, "sliding_window");
+    if (!said && (!use || json_is_true(use)) &&
+        json_double(find_key(m->root, "sliding_window"), &window) &&
+        window < m->context)
+        return refuse_key(m, "sliding_window", err);
+    if (!m->k->largest ||
+        !json_double(find_key(m->root, "query_pre_attn_scalar"), &scale))
+        return 0;
+    json_double(find_key(m->root, "num_hidden_layers"), &layers);
+    return scale == (layers == m->k->largest ? floor(m->width / m->heads) : m->head)
+               ? 0
+               : refuse_key(m, "query_pre_attn_scalar", err);
+}
+
+/* ---- positions that are written ---- */
+
+static float *take_factors(struct ggufconfig_factors *f, const char *name, size_t n)
+{
+    f->name = name;
+    f->n = n;
+    f->v = xcalloc(n + 1, sizeof(*f->v));
+    return f->v;
+}
+
+/* The divisors of Llama 3.1's scaling (llama-models' apply_scaling). */
+static int write_llama3(const struct writing *m, const struct json *how, double base,
+                        double turning, struct ggufconfig_factors *f, struct err *err)
+{
+    const double pi = 3.14159265358979323846;
+    size_t n = (size_t)turning / 2;
+    double factor, low, high, original;
+    float *v;
+
+    if (!json_double(find_key(how, "factor"), &factor) ||
+        !json_double(find_key(how, "low_freq_factor"), &low) ||
+        !json_double(find_key(how, "high_freq_factor"), &high) ||
+        !json_double(find_key(how, "original_max_position_embeddings"), &original) ||
+        high <= low)
+        return refuse_key(m, "rope_scaling", err);
+    v = take_factors(f, "rope_freqs.weight", n);
+    for (size_t i = 0; i < n; i++) {
+        double turns = original / (2 * pi * pow(base, (double)i / (double)n));
+        double share = fmin(fmax((turns - low) / (high - low), 0), 1);
+
+        v[i] = (float)(1 / ((1 - share) / factor + share));
+    }
+    return 0;
+}
+
+/* Two lists of divisors. */
+static int write_longrope(const struct writing *m, const struct json *how,
+                          double turning, struct ggufconfig_factors *f, struct err *err)
+{
+    static const char *const keys[] = { "short_factor", "long_factor" };
+    static const char *const names[] = { "rope_factors_short.weight",
+                                         "rope_factors_long.weight" };
+    const struct json *given = find_key(m->root, "original_max_position_embeddings");
+    double original, attention;
+
+    given = given ? given : find_key(how, "original_max_position_embeddings");
+    if (!json_double(given, &original) || original < 2)
+        return refuse_key(m, "rope_scaling", err);
+    for (int k = 0; k < 2; k++) {
+        const struct json *list = find_key(how, keys[k]);
+        double x;
+        float *v;
+        size_t i = 0;
+
+        if (!list || list->type != JSON_ARRAY || list->n != (size_t)turning / 2)
+            return refuse_key(m, keys[k], err);
+        v = take_factors(&f[k], names[k], list->n);
+        for (const struct json *j = list->first; j; j = j->next) {
+            if (!json_double(j, &x))
+                return refuse_key(m, keys[k], err);
+            v[i++] = (float)x;
+        }
+    }
+    ggufwriter_u32(m->w, m->k->arch, "rope.scaling.original_context_length",
+                   (uint32_t)original);
+    if (!json_double(find_key(how, "attention_factor"), &attention))
+        attention = m->context <= original
+                        ? 1
+                        : sqrt(1 + log(m->context / original) / log(original));
+    ggufwriter_f32(m->w, m->k->arch, "rope.scaling.attn_factor", (float)attention);
+    return 0;
+}
+
+static int write_scaling(const struct writing *m, const struct json *how, double base,
+                         double turning, struct ggufconfig_factors *f, struct err *err)
+{
+    const struct json *type = find_key(how, "rope_type");
+    const char *word;
+    double x;
+
+    type = type ? type : find_key(how, "type");
+    word = json_string(type);
+    if (!word || !strcmp(word, "default"))
+        return 0;
+    if (!strcmp(word, "llama3"))
+        return write_llama3(m, how, base, turning, f, err);
+    if (!strcmp(word, "longrope") || !strcmp(word, "su"))
+        return write_longrope(m, how, turning, f, err);
+    if ((strcmp(word, "linear") != 0 && strcmp(word, "yarn") != 0) ||
+        !json_double(find_key(how, "factor"), &x) ||
+        find_key(how, "attention_factor") || find_key(how, "mscale"))
+        return refuse_key(m, "rope_scaling", err);
+    ggufwriter_text(m->w, m->k->arch, "rope.scaling.type", word, strlen(word));
+    ggufwriter_f32(m->w, m->k->arch, "rope.scaling.factor", (float)x);
+    if (json_double(find_key(how, "original_max_position_embeddings"), &x))
+        ggufwriter_u32(m->w, m->k->arch, "rope.scaling.original_context_length",
+                       (uint32_t)x);
+    if (json_double(find_key(how, "beta_fast"), &x))
+        ggufwriter_f32(m->w, m->k->arch, "rope.scaling.yarn_beta_fast", (float)x);
+    if (json_double(find_key(how, "beta_slow"), &x))
+        ggufwriter_f32(m->w, m->k->arch, "rope.scaling.yarn_beta_slow", (float)x);
+    return 0;
+}
+
+static int write_rotary(const struct writing *m, struct ggufconfig_factors *f,
+                        struct err *err)
+{
+    const struct json *how = find_key(m->root, "rope_parameters"), *inner;
+    const struct json *part = find_key(m->root, "partial_rotary_factor");
+    double base = 10000, local = 10000, share = 1;
+
+    inner = find_key(how, "full_attention"); /* of each kind of layer */
+    if (inner &&
+        json_double(find_key(find_key(how, "sliding_attention"), "rope_theta"),
+                    &local) &&
+        local != 10000)
+        return refuse_key(m, "rope_parameters", err);
+    how = inner ? inner : how ? how : find_key(m->root, "rope_scaling");
+    if (!json_double(find_key(m->root, "rope_theta"), &base) &&
+        !json_double(find_key(how, "rope_theta"), &base))
+        base = 10000;
+    part = part ? part : find_key(how, "partial_rotary_factor");
+    if (part && (!json_double(part, &share) || (share != 1 && !m->k->partial)))
+        return refuse_key(m, "partial_rotary_factor", err);
+    ggufwriter_f32(m->w, m->k->arch, "rope.freq_base", (float)base);
+    ggufwriter_u32(m->w, m->k->arch, "rope.dimension_count",
+                   (uint32_t)(m->head * share));
+    return write_scaling(m, how, base, floor(m->head * share), f, err);
+}
+
+int gguf_config_write(struct ggufwriter *w,
+                      struct ggufconfig_factors factors[GGUFCONFIG_FACTORS],
+                      const struct json *root, const char *name, struct err *err)
+{
+    struct writing m = { .w = w, .root = root, .name = name };
+    const char *type = json_string(json_get(root, "model_type"));
+    double rows;
+
+    for (int i = 0; i < NKINDS && type; i++)
+        if (!strcmp(kinds[i].type, strcmp(type, "mistral") != 0 ? type : "llama"))
+            m.k = &kinds[i];
+    if (!m.k)
+        return err_set(err, ERR_NO,
+                       "%s: model_type %s: no GGUF is written of it; there are llama, "
+                       "mistral, mixtral, qwen2, qwen3, phi3, gemma, gemma2 and "
+                       "gemma3_text",
+                       name, type ? type : "(none)");
+    if (!json_double(find_key(root, "hidden_size"), &m.width) ||
+        !json_double(find_key(root, "num_attention_heads"), &m.heads) || m.heads < 1 ||
+        !json_double(find_key(root, "max_position_embeddings"), &m.context) ||
+        !json_double(find_key(root, "vocab_size"), &rows))
+        return err_set(err, ERR_NO, "%s: no sizes of a model", name);
+    if (!json_double(find_key(root, "head_dim"), &m.head))
+        m.head = floor(m.width / m.heads);
+    ggufwriter_text(w, NULL, "general.architecture", m.k->arch, strlen(m.k->arch));
+    if (check_text(&m, err) < 0 || check_attention(&m, err) < 0 ||
+        write_fields(&m, fields, err) < 0 || write_fields(&m, m.k->more, err) < 0 ||
+        write_rotary(&m, factors, err) < 0)
+        return -1;
+    if (!find_key(root, "head_dim"))
+        ggufwriter_u32(w, m.k->arch, "attention.key_length", (uint32_t)m.head);
+    ggufwriter_u32(w, m.k->arch, "attention.value_length", (uint32_t)m.head);
+    ggufwriter_u32(w, m.k->arch, "vocab_size", (uint32_t)rows);
+    return 0;
+}

@@ -15,12 +15,50 @@
 
 enum { MOST_FILES = 99999 };
 
-/* By its first bytes, or by its name: what is cut short or a pointer has no others. */
+/* Sets *file, which the caller frees, to the only GGUF file of DIR, or the first of the
+ * only set of several; NULL: it has none, or more than one model, or other weights. */
+static int find_only(char **file, const char *dir, struct err *err)
+{
+    static const char *const others[] = { ".safetensors", ".bin", ".pth", ".distcp" };
+    char **names = NULL;
+    size_t n = 0, models = 0;
+    int ret = fs_list(&names, &n, dir, err);
+
+    *file = NULL;
+    for (size_t i = 0; i < n && ret == 0; i++) {
+        for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
+            models += str_ends(names[i], others[k]) ? 2 : 0;
+        if (!str_ends(names[i], ".gguf") ||
+            (strstr(names[i], "-of-") && !strstr(names[i], "-00001-of-")))
+            continue;
+        models++;
+        free(*file);
+        *file = fs_join_dup(dir, names[i]);
+    }
+    fs_list_free(names, n);
+    if (ret < 0 || models != 1) {
+        free(*file);
+        *file = NULL;
+    }
+    return ret;
+}
+
+/* By its first bytes, or by its name: what is cut short or a pointer has no others.  A
+ * directory with one model, as tp-shard merge --export gguf makes it, is that. */
 static int probe(bool *found, const char *path, bool is_dir, struct err *err)
 {
     char magic[4];
     int fd = is_dir ? -1 : fs_open_regular(path, NULL);
 
+    if (is_dir) {
+        char *file;
+
+        if (find_only(&file, path, NULL) < 0) /* who lists it tells why not */
+            file = NULL;
+        *found = file != NULL;
+        free(file);
+        return 0;
+    }
     (void)err; /* who reads the file tells why it cannot be read */
     *found =
         fd >= 0 && (str_ends(path, ".gguf") ||
@@ -147,6 +185,7 @@ static int read_file(struct source *s, const char *path, int number, int n, size
                      struct err *err)
 {
     struct gguf g;
+    bool tokenizer = false;
     int fd, input, ret;
 
     if (form_add_input(s, fs_basename(path), path, &input, &fd, err) < 0)
@@ -158,9 +197,16 @@ static int read_file(struct source *s, const char *path, int number, int n, size
     ret = check_place(&g, number, n, err);
     if (ret == 0)
         ret = add_tensors(s, &g, input, cap, err);
+    for (size_t i = 0; ret == 0 && !number && s->config && i < g.n && !s->given; i++)
+        if (g.tensor[i].blocks) { /* what lies beside them does not know of blocks */
+            free(s->config);
+            s->config = NULL;
+        }
     if (ret == 0 && !number && !s->config)
         gguf_config(s, &g);
-    if (ret == 0 && !number)
+    if (ret == 0 && !number && s->home)
+        ret = fs_find_in(&tokenizer, s->home, "tokenizer.json", err);
+    if (ret == 0 && !number && !tokenizer)
         ret = make_tokenizer(s, &g, err);
     gguf_clear(&g);
     return ret;
@@ -169,9 +215,17 @@ static int read_file(struct source *s, const char *path, int number, int n, size
 static int open_file(struct source *s, const char *path, struct err *err)
 {
     char *stem;
-    int n = count_files(&stem, path), ret = 0;
+    char *only = NULL;
     size_t cap = 0;
+    bool is_dir = false;
+    int n, ret = fs_find_dir(&is_dir, path, err);
 
+    if (ret == 0 && is_dir)
+        ret = find_only(&only, path, err);
+    if (ret < 0)
+        return -1;
+    path = only ? only : path;
+    n = count_files(&stem, path);
     s->dialect = "gguf";
     if (s->home && !strcmp(s->home, path)) { /* a file has nothing beside it */
         free(s->home);
@@ -185,6 +239,7 @@ static int open_file(struct source *s, const char *path, struct err *err)
         free(name);
     }
     free(stem);
+    free(only);
     return ret < 0 ? -1 : form_present_shards(s, err);
 }
 

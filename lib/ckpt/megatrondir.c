@@ -13,8 +13,9 @@
 #include "lib/ckpt/megatronranks.h"
 #include "lib/ckpt/pickle.h"
 
-static const char LATEST[] = "latest_checkpointed_iteration.txt",
-                  COMMON[] = "common.pt";
+#define LATEST   "latest_checkpointed_iteration.txt"
+#define METADATA "metadata.json"
+#define COMMON   "common.pt"
 
 enum { MOST_WORD = 64 };
 
@@ -61,7 +62,7 @@ static int find_torch_dist(bool *found, const char *dir, struct err *err)
     bool metadata;
 
     if (fs_find_in(&metadata, dir, ".metadata", err) < 0 ||
-        fs_find_in(found, dir, "metadata.json", err) < 0)
+        fs_find_in(found, dir, METADATA, err) < 0)
         return -1;
     *found = *found && metadata;
     return 0;
@@ -137,6 +138,9 @@ static int open_directory(struct source *s, const char *path, struct err *err)
     return ret;
 }
 
+static const char *const own[] = { LATEST, METADATA, COMMON, NULL };
+
 const struct source_ops megatron_ops = { .name = "a checkpoint of Megatron-LM",
+                                         .own = own,
                                          .probe = probe,
                                          .open = open_directory };

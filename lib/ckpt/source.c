@@ -122,13 +122,14 @@ int source_open(struct source *s, const char *path, const struct source_options 
     int ret = 0;
 
     opt = opt ? opt : &none;
-    made.moments = opt->moments;
+    made.moments = opt->moments || opt->any_moments;
     made.masters = opt->masters;
     if (find_form(&made.ops, path, err) < 0)
         return -1;
     if (!made.ops)
         made.ops = &hubdir_ops;
     made.path = xstrdup(path);
+    made.given = opt->config != NULL;
     if (opt->config)
         ret = read_given(&made, opt->config, err);
     else if (made.ops != &hubfile_ops)

@@ -67,6 +67,7 @@ struct source {
     bool single;                  /* a single file: no config, no small files */
     char *config;                 /* text of config.json; NULL when there is none */
     char *config_path;
+    bool given;   /* by the user */
     char *unmade; /* why the form, which describes the model otherwise, gives no config;
                    * NULL: it does, or has no description */
     struct source_text made[SOURCE_MOST_MADE];
@@ -120,6 +121,7 @@ enum { SOURCE_MOST_SMALL = 1000 };
 struct source_options {
     const char *config; /* the config.json to use, or its directory, or NULL */
     bool moments;       /* read an optimizer's moments, too, if the form has them */
+    bool any_moments;   /* the same, and having none is no error */
     bool masters;       /* and in place of weights its f32 masters of them */
 };
 

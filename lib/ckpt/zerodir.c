@@ -225,7 +225,15 @@ static int add_universal(struct reader *r, const struct tensor *t, int vector,
     char *path = NULL,
          *file = str_dupf("zero/%s/%s.pt", t->name, zerovectors_names[vector]);
     int input, ret = -1;
+    bool there = true;
 
+    /* weights alone have no moments */
+    if (vector != ZEROVECTORS_MASTERS && fs_find_in(&there, r->dir, file, err) < 0)
+        goto out;
+    if (!there) {
+        ret = 0;
+        goto out;
+    }
     if (open_values(r, &v, file, &path, &input, err) < 0)
         goto out;
     param = pickled_is(v.root, PICKLED_DICT) ? pickled_get(v.root, "param") : v.root;
@@ -602,6 +610,9 @@ static int open_directory(struct source *s, const char *path, struct err *err)
     return ret;
 }
 
+static const char *const own[] = { "latest", "latest_universal", NULL };
+
 const struct source_ops zerodir_ops = { .name = "a checkpoint of DeepSpeed",
+                                        .own = own,
                                         .probe = probe,
                                         .open = open_directory };

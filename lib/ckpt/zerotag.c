@@ -110,10 +110,19 @@ int zerotag_list(struct zerotag_files *models, struct zerotag_files *optims,
                  const char *dir, int wanted, char *const *names, size_t n,
                  struct err *err)
 {
+    bool universal = false, whole = false;
+
+    for (size_t i = 0; i < n; i++) {
+        universal |= !strcmp(names[i], "zero");
+        whole |= !strcmp(names[i], "mp_rank_00_model_states.pt");
+    }
     for (size_t i = 0; i < n; i++) {
         int rank, part;
         bool model = is_file(names[i], "model_states.pt", &rank, &part);
 
+        /* the universal form may have the model states twice, for stage 3, too */
+        if (universal && whole && str_starts(names[i], "zero_pp_rank_"))
+            continue;
         if ((model || is_file(names[i], "optim_states.pt", &rank, &part)) &&
             part == wanted)
             add_file(model ? models : optims, names[i], rank);

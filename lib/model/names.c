@@ -165,10 +165,11 @@ static int read_options(struct names_view *out, const struct model *m,
     for (const struct json *j = options->first; j; j = j->next)
         if (strcmp(j->key, "rows") != 0 && strcmp(j->key, "first") != 0 &&
             strcmp(j->key, "transposed") != 0 && strcmp(j->key, "padded") != 0 &&
-            strcmp(j->key, "plus") != 0)
+            strcmp(j->key, "plus") != 0 && strcmp(j->key, "unwritten") != 0)
             return family_error(e->doc, j, 0, err, "unknown key '%s'", j->key);
     out->transposed = json_is_true(json_get(options, "transposed"));
     out->padded = json_is_true(json_get(options, "padded"));
+    out->unwritten = json_is_true(json_get(options, "unwritten"));
     if (rows && rows->type != JSON_ARRAY)
         return family_error(e->doc, rows, 0, err, "expected a list");
     if (rows && read_rows(out, m, e, rows, layer, shards, err) < 0)
@@ -229,6 +230,21 @@ int names_view(struct names_view *out, const struct model *m, const char *dialec
     else
         out->stored = str_steal(&stored);
     return ret < 0 ? -1 : 1;
+}
+
+int names_written(struct names_view *out, const struct model *m, const char *dialect,
+                  size_t t, unsigned stacks, struct err *err)
+{
+    const struct model_tensor *mt = &m->tensor[t];
+    unsigned left = stacks & ((mt->layer >= 0 ? 1u : 0) | (mt->expert >= 0 ? 2u : 0));
+
+    for (size_t way = left;; way += 4) {
+        int ret = names_view(out, m, dialect, t, way, 1, err);
+
+        if (ret <= 0 || !out->unwritten)
+            return ret;
+        free(out->stored);
+    }
 }
 
 /* ---- the check ---- */

@@ -33,6 +33,7 @@ struct names_view {
     bool transposed; /* of two axes, they are stored the other way round */
     bool padded;     /* more rows may be stored, which are padding */
     uint64_t plus;   /* of a vector of f32: what is stored is so much larger */
+    bool unwritten;  /* is read, but not written */
 };
 
 /* Has M's family names of DIALECT? */
@@ -45,6 +46,11 @@ bool names_ignores(const struct model *m, const char *dialect, const char *name)
 MUST_CHECK int names_view(struct names_view *out, const struct model *m,
                           const char *dialect, size_t t, size_t way, uint64_t shards,
                           struct err *err);
+/* The same for the way in which DIALECT is written.  Bit K of STACKS: what capture K,
+ * layer or expert, counts is stored along a first axis. */
+MUST_CHECK int names_written(struct names_view *out, const struct model *m,
+                             const char *dialect, size_t t, unsigned stacks,
+                             struct err *err);
 /* Checks all dialects of M's family: rows are as many as the tensor has, and each row
  * of a fused tensor is a row of one tensor. */
 MUST_CHECK int names_check(const struct model *m, struct err *err);

@@ -375,7 +375,10 @@ static int unstack(struct checkpoint *c, struct err *err)
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
-    const struct source_options options = { opt->config, opt->moments, opt->masters };
+    const struct source_options options = { .config = opt->config,
+                                            .moments = opt->moments,
+                                            .any_moments = opt->any_moments,
+                                            .masters = opt->masters };
     bool bare = false, weights = false;
 
     if (opt->draw && fs_find_dir(&bare, c->path, err) < 0)

@@ -49,8 +49,9 @@ struct checkpoint {
 };
 
 struct checkpoint_options {
-    bool moments;    /* --moments: an optimizer's, too, of a form that has them */
-    bool masters;    /* --masters: and in place of weights its f32 masters of them */
+    bool moments;     /* --moments: an optimizer's, too, of a form that has them */
+    bool any_moments; /* those there are, also of the checkpoint of a training */
+    bool masters;     /* --masters: and in place of weights its f32 masters of them */
     bool average;    /* --average: in place of weights, the moving averages of them that
                       * the checkpoint of a training has */
     uint64_t vocab;  /* --resize-vocab: tokens that the model shall have (grow.h); 0:

@@ -60,32 +60,6 @@ static const enum dtype *merged_type(const struct convert *c)
     return NULL;
 }
 
-/* Sets the type of weights that the config.json at *TEXT names to TYPE. */
-static void name_type(char **text, size_t *n, enum dtype type)
-{
-    struct str out = { 0 };
-    struct jsonlex lex;
-    size_t copied = 0;
-
-    jsonlex_init(&lex, "config.json", *text, *n);
-    while (jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
-        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
-            (strcmp(lex.text.s, "dtype") != 0 &&
-             strcmp(lex.text.s, "torch_dtype") != 0))
-            continue;
-        if (jsonlex_next(&lex, NULL) < 0 || lex.token != JSONLEX_STRING)
-            continue;
-        str_addn(&out, *text + copied, lex.start - copied);
-        str_add_json(&out, dtype_pytorch(type));
-        copied = lex.end;
-    }
-    jsonlex_clear(&lex);
-    str_addn(&out, *text + copied, *n - copied);
-    free(*text);
-    *n = out.len;
-    *text = str_steal(&out);
-}
-
 /* Writes F and lists it. */
 static int write_small(struct convert *c, struct smallfile *f, struct err *err)
 {
@@ -104,7 +78,7 @@ static int copy_small(struct convert *c, size_t i, struct err *err)
     if (smallfile_read(&f, c->to.from, i, err) < 0)
         return -1;
     if (type && !strcmp(f.name, "config.json"))
-        name_type(&f.text, &f.n, *type);
+        smallfile_retype(&f, *type);
     ret = write_small(c, &f, err);
     smallfile_clear(&f);
     return ret;

@@ -29,6 +29,7 @@ struct convert_options {
     const int *outputs; /* quantize: for each of the model's tensors, the axis with the
                          * outputs; -1: stays as it is */
     const struct convert_change *change; /* of a merge; NULL: none */
+    bool exports;                        /* the converter is an export's */
     bool dry;                            /* check and count everything, write nothing */
     bool force;                          /* replace an existing output of ours */
     bool rank_configs; /* also write a directory per shard (rankconfig.h) */

@@ -1,147 +1,152 @@
-/* export - writes a checkpoint in the format of other frameworks */
+/* export - writes a checkpoint in the form of another framework */
 #include "lib/reshard/export.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lib/base/fs.h"
 #include "lib/base/mem.h"
-#include "lib/ckpt/dcp.h"
-#include "lib/ckpt/outdir.h"
+#include "lib/reshard/exportforms.h"
+#include "lib/reshard/smallfile.h"
 
-struct export
-{
-    struct checkpoint *ckpt;
-    const struct convert_options *opt;
-    struct convert_result *result;
-    struct outdir out;
-    struct dcp_item *item; /* [ntensors] */
-    struct dcp_item *now;  /* being written */
-    char *path;            /* of the file of items */
-    int fd;
-    uint64_t total, done;
+static const struct export_form *const forms[] = {
+    &export_dcp_form,
+    &export_megatron_form,
+    &export_zero_form,
+    &export_gguf_form,
 };
 
-static int write_item(void *arg, int part, uint64_t offset, void *buf, size_t n,
-                      struct err *err)
-{
-    struct export *x = arg;
+const char *const export_names[] = { "dcp", "megatron-dist", "deepspeed-universal",
+                                     "gguf", NULL };
 
-    (void)part;
-    if (fs_pwrite(x->fd, buf, n, x->now->data + offset, x->path, err) < 0)
-        return -1;
-    x->done += n;
-    if (x->opt->progress)
-        x->opt->progress(x->opt->arg, x->done, x->total);
-    return 0;
-}
+/* ---- small files ---- */
 
-static int lay_out(struct export *x, struct err *err)
+/* The type of weights, if it differs from what the config says; else NULL. */
+static const enum dtype *new_type(const struct exporting *x)
 {
     const struct checkpoint *c = x->ckpt;
-    uint64_t end = 0;
 
-    x->item = xcalloc(c->nweights + 1, sizeof(*x->item));
-    for (size_t i = 0; i < c->nweights; i++) {
-        enum dtype t = c->tensor[i].dtype;
-        bool cast = x->opt->dtype && c->which[i] >= 0 && dtype_is_float(t) &&
-                    dtype_bits(t) >= 16;
+    if (x->opt->dtype || !c->sharded || !c->manifest.cast)
+        return x->opt->dtype;
+    for (size_t i = 0; i < c->nweights; i++)
+        if (c->which[i] >= 0 && dtype_is_float(c->tensor[i].dtype) &&
+            dtype_bits(c->tensor[i].dtype) >= 16)
+            return &c->tensor[i].dtype;
+    return NULL;
+}
 
-        x->item[i] = (struct dcp_item){ .name = c->tensor[i].name,
-                                        .dtype = cast ? *x->opt->dtype : t,
-                                        .ndim = c->tensor[i].ndim,
-                                        .shape = c->tensor[i].shape };
-        if (dcp_item_place(&x->item[i], end, err) < 0)
-            return err_prefix(err, "%s", c->path);
-        end += x->item[i].length;
-        x->total += x->item[i].bytes;
+static int copy_small(struct exporting *x, struct err *err)
+{
+    const enum dtype *type = new_type(x);
+
+    for (size_t i = 0; i < smallfile_count(x->ckpt); i++) {
+        struct smallfile f;
+        int ret;
+
+        if (smallfile_read(&f, x->ckpt, i, err) < 0)
+            return -1;
+        if (type && !strcmp(f.name, "config.json"))
+            smallfile_retype(&f, *type);
+        ret = outdir_write(&x->out, f.name, f.text, f.n, f.mode, err);
+        smallfile_clear(&f);
+        if (ret < 0)
+            return -1;
     }
     return 0;
 }
 
-static int write_tensor(struct export *x, struct cut *cut, size_t i, struct err *err)
+static void own_small(struct exporting *x)
 {
-    const struct cut_side to = { .nparts = 1, .io = write_item, .arg = x };
-    struct dcp_item *item = x->now = &x->item[i];
-    struct str s = { 0 };
-    int ret = -1;
-
-    if (checkpoint_copy(x->ckpt, cut, i, item->dtype, &to, NULL, &item->crc,
-                        &x->result->overflows, err) < 0)
-        return -1;
-    dcp_item_head(&s, item);
-    if (fs_pwrite(x->fd, s.s, s.len, item->offset, x->path, err) < 0)
-        goto out;
-    dcp_item_tail(&s, item);
-    ret = fs_pwrite(x->fd, s.s, s.len, item->data + item->bytes, x->path, err);
-out:
-    str_clear(&s);
-    return ret;
+    for (size_t i = 0; i < smallfile_count(x->ckpt); i++)
+        exporting_own(x, smallfile_name(x->ckpt, i));
 }
 
-static int write_items(struct export *x, struct err *err)
-{
-    struct cut *cut = cut_new();
-    int ret = -1;
+/* ---- the training ---- */
 
-    x->path = fs_join_dup(x->out.partial, DCP_ITEMS);
-    x->fd = outdir_create(&x->out, DCP_ITEMS, err);
-    if (x->fd < 0)
-        goto out;
-    for (size_t i = 0; i < x->ckpt->nweights; i++)
-        if (write_tensor(x, cut, i, err) < 0)
-            goto out;
-    if (outdir_share(&x->out, x->fd, checkpoint_mode(x->ckpt), x->path, err) < 0)
-        goto out;
-    ret = fsync(x->fd) < 0 ? err_errno(err, "%s", x->path) : 0;
-out:
-    cut_free(cut);
-    return ret;
+static void read_run(struct exporting_run *r, const struct checkpoint *c)
+{
+    struct json_doc doc;
+    const struct json *o;
+
+    *r =
+        (struct exporting_run){ .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 };
+    if (!c->sharded || !c->manifest.training ||
+        json_parse(&doc, "training", c->manifest.training, strlen(c->manifest.training),
+                   NULL) < 0)
+        return;
+    o = json_get(doc.root, "options");
+    if (!json_u64(json_get(doc.root, "updates"), &r->step))
+        r->step = 0;
+    if (!json_double(json_get(doc.root, "rate"), &r->lr))
+        json_double(json_get(o, "lr"), &r->lr);
+    json_double(json_get(o, "beta1"), &r->beta1);
+    json_double(json_get(o, "beta2"), &r->beta2);
+    json_double(json_get(o, "eps"), &r->eps);
+    json_double(json_get(o, "weight_decay"), &r->decay);
+    json_clear(&doc);
 }
 
-static int write_metadata(struct export *x, struct err *err)
+/* Has C the moments of Adam of some weight? */
+static bool has_moments(const struct checkpoint *c)
 {
-    char *path = fs_join_dup(x->out.partial, DCP_METADATA);
-    int fd = outdir_create(&x->out, DCP_METADATA, err), ret = -1;
-
-    if (fd < 0 || dcp_metadata_write(fd, path, x->item, x->ckpt->nweights, err) < 0 ||
-        outdir_share(&x->out, fd, checkpoint_mode(x->ckpt), path, err) < 0)
-        goto out;
-    ret = fsync(fd) < 0 ? err_errno(err, "%s", path) : 0;
-out:
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    return ret;
+    for (size_t i = c->nweights; i < c->ntensors; i++)
+        if (!strcmp(checkpoint_role(c, i), "exp_avg_sq"))
+            return true;
+    return false;
 }
 
-int export_dcp(struct checkpoint *ckpt, const char *path,
-               const struct convert_options *opt, struct convert_result *result,
-               struct err *err)
+static int read_config(struct exporting *x, struct err *err)
 {
-    const char *const ours[] = { DCP_METADATA, DCP_ITEMS };
-    struct export x = { .ckpt = ckpt,
-                        .opt = opt,
-                        .result = result,
-                        .fd = -1,
-                        .out = { .dir = -1, .journal = -1 } };
+    const struct checkpoint *c = x->ckpt;
+    const char *text = c->sharded ? c->manifest.config : c->source.config;
+
+    return json_parse_config(&x->config, model_config_name(c->model), text,
+                             strlen(text), err);
+}
+
+int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
+                      bool weights_only, const struct convert_options *opt,
+                      struct convert_result *result, struct err *err)
+{
+    struct exporting x = { .form = forms[form],
+                           .ckpt = ckpt,
+                           .opt = opt,
+                           .result = result,
+                           .states = !weights_only && has_moments(ckpt),
+                           .out = { .dir = -1, .journal = -1 } };
+    char *identity = str_dupf("export %s", x.form->name);
     int ret = -1;
 
     *result = (struct convert_result){ 0 };
-    if (checkpoint_open_files(ckpt, -1, err) < 0 ||
-        checkpoint_spares(ckpt, path, err) < 0 || lay_out(&x, err) < 0 ||
-        outdir_open(&x.out, path, "export dcp", "", opt->force, ours, 2, err) < 0 ||
-        write_items(&x, err) < 0 || write_metadata(&x, err) < 0 ||
-        outdir_finish(&x.out, err) < 0)
+    x.cut = cut_new();
+    tensor_index_init(&x.index, ckpt->tensor, ckpt->ntensors);
+    if (ckpt->model && read_config(&x, err) < 0)
         goto out;
+    read_run(&x.run, ckpt);
+    own_small(&x);
+    if (checkpoint_open_files(ckpt, -1, err) < 0 ||
+        checkpoint_spares(ckpt, path, err) < 0 || x.form->lay_out(&x, err) < 0)
+        goto out;
+    if (opt->dry) {
+        ret = outdir_check(path, opt->force, (const char *const *)x.ours, x.nours, err);
+    } else {
+        if (outdir_open(&x.out, path, identity, "", opt->force,
+                        (const char *const *)x.ours, x.nours, err) < 0 ||
+            x.form->write(&x, err) < 0 || copy_small(&x, err) < 0 ||
+            checkpoint_unchanged(ckpt, err) < 0 || outdir_finish(&x.out, err) < 0)
+            goto out;
+        ret = 0;
+    }
     result->bytes = x.total;
-    ret = 0;
 out:
-    if (x.fd >= 0)
-        close(x.fd);
     outdir_close(&x.out);
-    free(x.path);
-    free(x.item);
+    x.form->clear(&x);
+    cut_free(x.cut);
+    tensor_index_clear(&x.index);
+    if (x.config.root)
+        json_clear(&x.config);
+    for (size_t i = 0; i < x.nours; i++)
+        free(x.ours[i]);
+    free(x.ours);
+    free(identity);
     return ret;
 }

@@ -7,7 +7,8 @@ lib_libshardutils_a_SOURCES += \
     %D%/convert.c %D%/convert.h \
     %D%/cut.c %D%/cut.h \
     %D%/describe.c %D%/describe.h \
-    %D%/export.c %D%/export.h \
+    %D%/export.c %D%/export.h %D%/exporting.c %D%/exporting.h %D%/exportforms.h %D%/exportitems.c %D%/exportitems.h %D%/placed.c %D%/placed.h \
+    %D%/exportdcp.c %D%/exportgguf.c %D%/exportmegatron.c %D%/exportzero.c \
     %D%/gather.c \
     %D%/grow.c %D%/grow.h \
     %D%/idrange.c %D%/idrange.h \

@@ -7,6 +7,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/hash.h"
+#include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 
 static const char CONFIG[] = "config.json";
@@ -109,6 +110,32 @@ bool smallfile_index(struct smallfile *out, const struct checkpoint *c)
     out->crc = hash_crc32(0, out->text, out->n);
     out->mode = checkpoint_mode(c);
     return true;
+}
+
+void smallfile_retype(struct smallfile *f, enum dtype type)
+{
+    struct str out = { 0 };
+    struct jsonlex lex;
+    size_t copied = 0;
+
+    jsonlex_init(&lex, "config.json", f->text, f->n);
+    while (jsonlex_next(&lex, NULL) == 0 && lex.token != JSONLEX_END) {
+        if (lex.token != JSONLEX_KEY || lex.depth != 1 ||
+            (strcmp(lex.text.s, "dtype") != 0 &&
+             strcmp(lex.text.s, "torch_dtype") != 0))
+            continue;
+        if (jsonlex_next(&lex, NULL) < 0 || lex.token != JSONLEX_STRING)
+            continue;
+        str_addn(&out, f->text + copied, lex.start - copied);
+        str_add_json(&out, dtype_pytorch(type));
+        copied = lex.end;
+    }
+    jsonlex_clear(&lex);
+    str_addn(&out, f->text + copied, f->n - copied);
+    free(f->text);
+    f->n = out.len;
+    f->text = str_steal(&out);
+    f->crc = hash_crc32(0, f->text, f->n);
 }
 
 void smallfile_clear(struct smallfile *f)

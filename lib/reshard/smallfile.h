@@ -32,6 +32,8 @@ MUST_CHECK int smallfile_read(struct smallfile *out, const struct checkpoint *c,
 /* The index for several files of torch.save, of which safetensors files are made.
  * False if none is needed.  The weight files must be open. */
 bool smallfile_index(struct smallfile *out, const struct checkpoint *c);
+/* Sets the type of weights that F, a config.json, names to TYPE. */
+void smallfile_retype(struct smallfile *f, enum dtype type);
 void smallfile_clear(struct smallfile *f);
 
 #endif
