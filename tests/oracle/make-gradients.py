@@ -34,7 +34,7 @@ from safetensors.torch import load_file
 
 # of two stacks, and encoders with a head
 MORE = ["stacks/t5", "stacks/t5-gated", "stacks/bart", "stacks/bart-odd", "stacks/mbart", "stacks/plbart", "stacks/blenderbot",
-        "stacks/blenderbot-small", "stacks/led", "stacks/bigbird-pegasus", "stacks/umt5", "stacks/longt5", "stacks/marian",
+        "stacks/blenderbot-small", "stacks/led", "stacks/bigbird-pegasus", "stacks/bigbird-pegasus-blocks", "stacks/umt5", "stacks/longt5", "stacks/marian",
         "stacks/marian-odd", "stacks/pegasus", "stacks/m2m-100", "stacks/fsmt"]
 
 CARRIED = (".act_fn.beta", ".act_fn.eps")  # numbers of xIELU that are no weights

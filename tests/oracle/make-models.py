@@ -813,6 +813,12 @@ HEADS = {
     "mbart-answers": (ANSWERS, transformers.MBartConfig(
         vocab_size=61, d_model=12, encoder_layers=1, decoder_layers=2, encoder_attention_heads=3, decoder_attention_heads=3,
         encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32), {}, None),
+    "plbart-score": (CLASSIFY, transformers.PLBartConfig(
+        vocab_size=61, d_model=9, encoder_layers=1, decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=3,
+        encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32, num_labels=3), {}, None),
+    "umt5-encoder-bare": ("AutoModelForTextEncoding", transformers.UMT5Config(
+        d_model=9, d_kv=4, d_ff=20, num_layers=2, num_heads=3, vocab_size=61, relative_attention_num_buckets=8,
+        relative_attention_max_distance=20), {}, None),
     "t5-score": (CLASSIFY, transformers.T5Config(
         d_model=12, d_kv=4, d_ff=20, num_layers=1, num_decoder_layers=2, num_heads=3, vocab_size=61, num_labels=3,
         decoder_start_token_id=0,
