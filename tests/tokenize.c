@@ -122,6 +122,28 @@ static int both_texts(const struct tokenizer *t, const char *line, size_t len)
     return !ok;
 }
 
+/* A JSON string: the ids of its text, and the bytes that each stands for. */
+static int with_places(const struct tokenizer *t, const char *line, size_t len)
+{
+    struct tokens tokens = { .traced = true };
+    struct json_doc doc;
+    struct err err = { 0 };
+    bool ok;
+
+    if (json_parse(&doc, "-", line, len, &err) < 0) {
+        puts(err.text);
+        return 1;
+    }
+    ok = encode(t, json_string(doc.root), doc.root->n, true, &tokens);
+    putchar('\t');
+    for (size_t i = 0; i < tokens.n && ok; i++)
+        printf(" %zu-%zu", tokens.from[i].start, tokens.from[i].end);
+    putchar('\n');
+    tokens_clear(&tokens);
+    json_clear(&doc);
+    return !ok;
+}
+
 static int of_bytes(const struct tokenizer *t, const char *line, size_t len)
 {
     struct tokens tokens = { 0 };
@@ -156,8 +178,9 @@ static int open_file(struct tokenizer **t, const char *path, struct err *err)
 int main(int argc, char **argv)
 {
     bool bytes = argc == 3 && !strcmp(argv[1], "-x");
+    bool places = argc == 3 && !strcmp(argv[1], "-p");
     bool old = argc == 4 && !strcmp(argv[1], "-m");
-    bool lines = old || (argc == 3 && (bytes || !strcmp(argv[1], "-d")));
+    bool lines = old || (argc == 3 && (bytes || places || !strcmp(argv[1], "-d")));
     const char *part = lines ? "\n" : "\n__ggml_vocab_test__\n";
     struct tokenizer *t = NULL;
     struct err err = { 0 };
@@ -172,9 +195,10 @@ int main(int argc, char **argv)
         return 2;
     }
     for (p = text; (end = strstr(p, part)); p = end + strlen(part))
-        bad |= (bytes   ? of_bytes
-                : lines ? both_texts
-                        : there_and_back)(t, p, (size_t)(end - p));
+        bad |= (bytes    ? of_bytes
+                : places ? with_places
+                : lines  ? both_texts
+                         : there_and_back)(t, p, (size_t)(end - p));
     tokenizer_free(t);
     free(text);
     return bad;

@@ -290,8 +290,18 @@ out_is 2 "so may tekken.json"
 run tp-run tokenize --json --no-special --tokenizer "$llama" -p ' is 日'
 out_is '{"type":"tokens","file":null,"count":5,"ids":[293,434,234,155,169],"pieces":["▁is","▁","<0xE6>","<0x97>","<0xA5>"],"offsets":[[0,3],[3,4],[4,7],[4,7],[4,7]]}' \
     "tokenize is its name too; JSON, without tokens around the text"
-run tp-run tokens --json --tokenizer "$data/tokenizer/kinds/bert.json" -p 'WHERE'
-out_has '"offsets":null' "a text that a normalizer changes has no places"
+# those of tokenizers: tests/oracle/fuzz-tokenizers.py compares more of them
+kinds=$data/tokenizer/kinds
+run tp-run tokens --json --tokenizer "$kinds/bert.json" -p 'WHERE Élan 文本'
+out_has '"offsets":[[0,0],[0,5],[6,8],[8,9],[9,11],[12,15],[15,18],[0,0]]' "a text that a normalizer changes has its own places"
+run tp-run tokens --json --tokenizer "$kinds/nfkc.json" -p 'ﬁne ½'
+out_has '"offsets":[[0,3],[0,4],[4,5],[5,6],[6,8],[6,8],[6,8],[6,8],[6,8]]' "what a character becomes has its place"
+run tp-run tokens --json --tokenizer "$kinds/precompiled.json" -p 'Ａﬁ ①'
+out_has '"offsets":[[0,3],[0,3],[3,6],[3,6],[7,10],[7,10],[0,0]]' "and so with a precompiled map"
+run tp-run tokens --json --tokenizer "$kinds/roberta.json" -p ' the  king'
+out_has '"offsets":[[0,0],[0,4],[5,5],[6,6],[6,7],[7,10],[0,0]]' "spaces at a token's ends are left out where the file says so"
+run tp-run tokens --json --tokenizer "$kinds/bert.json" -p "$(printf 'a\377b')"
+out_has '"offsets":null' "bytes that are no UTF-8 have none"
 printf 'The king\n' > king.txt
 run tp-run tokens --count --tokenizer "$bard" king.txt "$bard/heldout.txt"
 out_is "$(tp-run tokens --json --count --tokenizer "$bard" king.txt | sed 's/.*"count":\([0-9]*\).*/\1/') king.txt

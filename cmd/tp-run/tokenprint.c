@@ -79,72 +79,9 @@ int tokenprint_open(struct tokenizer **out, const char *model, struct err *err)
 
 /* ---- tokens ---- */
 
-struct place {
-    size_t start, end; /* bytes of the text */
-};
-
-/* How many bytes at the end of the N bytes at GIVEN are those of token ID, if that is
- * less than all of them: the bytes before were held back, as those of a character that
- * had no token of its own. */
-static size_t own_bytes(const struct tokenizer *t, uint32_t id, const char *given,
-                        size_t n)
-{
-    struct str own = { 0 };
-    size_t len;
-
-    tokenizer_decode(t, &id, 1, false, &own);
-    len = own.len < n && !memcmp(given + n - own.len, str_text(&own), own.len) ? own.len
-                                                                               : 0;
-    str_clear(&own);
-    return len;
-}
-
-/* Sets PLACE[i] to what token i is of the LEN bytes at TEXT.  Tokens that are parts of
- * a character have all of it.  Returns false if the tokens' text is not the text, but
- * for spaces before it, which decoders drop: a normalizer has changed it. */
-static bool find_places(const struct tokenizer *t, const struct tokens *tokens,
-                        const char *text, size_t len, struct place *place)
-{
-    struct token_stream *stream = token_stream_new(t, false);
-    struct str back = { 0 };
-    size_t open = 0, lost;
-    bool same;
-
-    for (size_t i = 0; i <= tokens->n; i++) {
-        size_t before = back.len;
-
-        if (i < tokens->n)
-            token_stream_feed(stream, tokens->id[i], &back);
-        else
-            token_stream_end(stream, &back);
-        if (back.len == before && i < tokens->n)
-            continue;
-        if (open < i && i < tokens->n) {
-            size_t own =
-                own_bytes(t, tokens->id[i], back.s + before, back.len - before);
-
-            for (; open < i && own; open++)
-                place[open] = (struct place){ before, back.len - own };
-            before = own ? back.len - own : before;
-        }
-        for (; open <= i && open < tokens->n; open++)
-            place[open] = (struct place){ before, back.len };
-    }
-    lost = back.len < len ? len - back.len : 0;
-    same = strspn(text, " ") >= lost && back.len + lost == len &&
-           !memcmp(str_text(&back), text + lost, back.len);
-    for (size_t i = 0; i < tokens->n && lost; i++) {
-        place[i].start += i ? lost : 0;
-        place[i].end += lost;
-    }
-    token_stream_free(stream);
-    str_clear(&back);
-    return same;
-}
-
+/* PLACE[ids->n], or NULL: of each token in the text. */
 static void print_json(const struct tokenprint *p, const char *name,
-                       const struct tokens *ids, size_t front, size_t n,
-                       const struct place *place, size_t len)
+                       const struct tokens *ids, const struct origin *place)
 {
     struct str out = { 0 };
 
@@ -164,21 +101,16 @@ static void print_json(const struct tokenprint *p, const char *name,
         }
         str_addc(&out, '[');
         for (size_t i = 0; i < ids->n; i++) {
-            size_t piece_len;
-            const char *piece = tokenizer_piece(p->tokenizer, ids->id[i], &piece_len);
+            size_t len;
+            const char *piece = tokenizer_piece(p->tokenizer, ids->id[i], &len);
 
             str_add(&out, i ? "," : "");
             if (part == 0)
                 str_addf(&out, "%u", (unsigned)ids->id[i]);
             else if (part == 1)
-                str_add_jsonn(&out, piece ? piece : "", piece ? piece_len : 0);
-            else if (i < front)
-                str_add(&out, "[0,0]");
-            else if (i >= front + n)
-                str_addf(&out, "[%zu,%zu]", len, len);
+                str_add_jsonn(&out, piece ? piece : "", piece ? len : 0);
             else
-                str_addf(&out, "[%zu,%zu]", place[i - front].start,
-                         place[i - front].end);
+                str_addf(&out, "[%zu,%zu]", place[i].start, place[i].end);
         }
         str_addc(&out, ']');
     }
@@ -188,7 +120,7 @@ static void print_json(const struct tokenprint *p, const char *name,
 }
 
 static void print_table(const struct tokenprint *p, const struct tokens *ids,
-                        size_t front, size_t n, const struct place *place)
+                        const struct origin *place)
 {
     for (size_t i = 0; i < ids->n; i++) {
         size_t len;
@@ -196,8 +128,8 @@ static void print_table(const struct tokenprint *p, const struct tokens *ids,
         struct str quoted = { 0 }, at = { 0 };
 
         str_add_jsonn(&quoted, piece ? piece : "", piece ? len : 0);
-        if (place && i >= front && i < front + n)
-            str_addf(&at, "%zu-%zu", place[i - front].start, place[i - front].end);
+        if (place && place[i].end)
+            str_addf(&at, "%zu-%zu", place[i].start, place[i].end);
         else
             str_addc(&at, '-');
         printf("%7u  %-13s  %s\n", (unsigned)ids->id[i], at.s, quoted.s);
@@ -206,44 +138,22 @@ static void print_table(const struct tokenprint *p, const struct tokens *ids,
     }
 }
 
-/* How many of IDS are before the ids of the text alone, OWN. */
-static size_t find_front(const struct tokens *ids, const struct tokens *own)
-{
-    for (size_t front = 0; front + own->n <= ids->n; front++)
-        if (!own->n || !memcmp(ids->id + front, own->id, own->n * sizeof(*own->id)))
-            return front;
-    return 0;
-}
-
 /* NAME: of the file, or NULL. */
 static int print_text(const struct tokenprint *p, const char *name, const char *text,
                       size_t len, struct err *err)
 {
-    struct tokens ids = { 0 }, own = { 0 };
-    struct place *place = NULL;
+    struct tokens ids = { .traced = true };
     int ret = tokenizer_encode(p->tokenizer, text, len, !p->bare, &ids, err);
+    /* of ill-formed bytes, which became U+FFFD, there are no places */
+    const struct origin *place = str_is_utf8(text, len) ? ids.from : NULL;
 
-    if (ret == 0 && !p->count)
-        ret = tokenizer_encode(p->tokenizer, text, len, false, &own, err);
-    if (ret < 0)
-        goto out;
-    if (!p->count) {
-        place = xcalloc(own.n + 1, sizeof(*place));
-        if (!find_places(p->tokenizer, &own, text, len, place)) {
-            free(place);
-            place = NULL;
-        }
-    }
-    if (p->json)
-        print_json(p, name, &ids, find_front(&ids, &own), own.n, place, len);
-    else if (!p->count)
-        print_table(p, &ids, find_front(&ids, &own), own.n, place);
-    else
+    if (ret == 0 && p->json)
+        print_json(p, name, &ids, place);
+    else if (ret == 0 && !p->count)
+        print_table(p, &ids, place);
+    else if (ret == 0)
         printf(name ? "%zu %s\n" : "%zu\n", ids.n, name);
-out:
-    free(place);
     tokens_clear(&ids);
-    tokens_clear(&own);
     return ret;
 }
 

@@ -22,7 +22,8 @@ static int set_match(struct added_token *a, const char *path,
 
     if (!a->normalized) {
         a->match = xstrdup(a->text);
-    } else if (normalizer_run(n, a->text, strlen(a->text), &match, &kept, err) < 0) {
+    } else if (normalizer_run(n, a->text, strlen(a->text), &match, &kept, NULL, err) <
+               0) {
         str_clear(&match);
         return err_prefix(err, "%s: added_tokens", path);
     } else {

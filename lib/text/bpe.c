@@ -167,6 +167,7 @@ static int bpe_open(void **out, struct vocab **vocab, const char *path,
  * position). */
 struct symbol {
     uint32_t id;
+    uint32_t len;   /* bytes of the piece */
     int prev, next; /* -1 at the ends; a merged-away symbol has id UINT32_MAX */
 };
 
@@ -242,6 +243,7 @@ static void merge_all(const struct bpe *b, struct symbol *s, int n)
         if (s[c.at].id != c.left || next < 0 || s[next].id != c.right)
             continue; /* outdated: one of the two symbols has been merged */
         s[c.at].id = c.id;
+        s[c.at].len += s[next].len;
         s[next].id = UINT32_MAX;
         s[c.at].next = s[next].next;
         if (s[next].next >= 0)
@@ -257,32 +259,34 @@ struct symbols {
     struct symbol *v;
     int n;
     long held; /* an unknown token that may still be fused with the next, or NONE */
+    size_t held_len;
 };
 
-static void add_symbol(struct symbols *s, long id)
+static void add_symbol(struct symbols *s, long id, size_t len)
 {
-    s->v[s->n] = (struct symbol){ (uint32_t)id, s->n - 1, s->n + 1 };
+    s->v[s->n] = (struct symbol){ (uint32_t)id, (uint32_t)len, s->n - 1, s->n + 1 };
     s->n++;
 }
 
 static void add_held(struct symbols *s)
 {
     if (s->held >= 0)
-        add_symbol(s, s->held);
+        add_symbol(s, s->held, s->held_len);
     s->held = NONE;
+    s->held_len = 0;
 }
 
-/* Adds a character of N bytes that is not in the vocabulary: its bytes, or the unknown
- * token, or nothing. */
+/* Adds a character of N bytes, LEN of the piece, that is not in the vocabulary: its
+ * bytes, or the unknown token, or nothing. */
 static int add_unknown(const struct bpe *b, struct symbols *s, const char *text,
-                       size_t n, struct err *err)
+                       size_t n, size_t len, struct err *err)
 {
     bool all = b->byte_fallback;
 
     for (size_t i = 0; i < n && all; i++)
         all = vocab_byte(b->vocab, (unsigned char)text[i]) >= 0;
     for (size_t i = 0; i < n && all; i++)
-        add_symbol(s, vocab_byte(b->vocab, (unsigned char)text[i]));
+        add_symbol(s, vocab_byte(b->vocab, (unsigned char)text[i]), 1);
     if (all || b->unknown == NONE)
         return 0;
     if (b->unknown == MISSING)
@@ -292,6 +296,7 @@ static int add_unknown(const struct bpe *b, struct symbols *s, const char *text,
     if (!b->fuse_unknown)
         add_held(s);
     s->held = b->unknown;
+    s->held_len += len;
     return 0;
 }
 
@@ -319,11 +324,11 @@ static int add_symbols(const struct bpe *b, struct symbols *s, const char *piece
         }
         id = vocab_id(b->vocab, symbol, n);
         if (id < 0) {
-            ret = add_unknown(b, s, symbol, n, err);
+            ret = add_unknown(b, s, symbol, n, used, err);
             continue;
         }
         add_held(s);
-        add_symbol(s, id);
+        add_symbol(s, id, used);
     }
     add_held(s);
     str_clear(&text);
@@ -338,10 +343,11 @@ static int bpe_encode(const void *model, const char *piece, size_t len,
     size_t affixes =
         (b->prefix ? strlen(b->prefix) : 0) + (b->suffix ? strlen(b->suffix) : 0);
     struct symbols s = { .held = NONE };
+    size_t at = 0;
     int ret;
 
     if (whole >= 0) {
-        tokens_add(out, (uint32_t)whole);
+        tokens_add_part(out, (uint32_t)whole, 0, len);
         return 0;
     }
     s.v = xmalloc(sizeof(*s.v) * (len * (1 + affixes) + 1));
@@ -350,8 +356,10 @@ static int bpe_encode(const void *model, const char *piece, size_t len,
         s.v[s.n - 1].next = -1;
     if (ret == 0)
         merge_all(b, s.v, s.n);
-    for (int i = s.n && ret == 0 ? 0 : -1; i >= 0; i = s.v[i].next)
-        tokens_add(out, s.v[i].id);
+    for (int i = s.n && ret == 0 ? 0 : -1; i >= 0; i = s.v[i].next) {
+        tokens_add_part(out, s.v[i].id, at, at + s.v[i].len);
+        at += s.v[i].len;
+    }
     free(s.v);
     return ret;
 }

@@ -35,6 +35,13 @@ void bytelevel_encode(struct str *out, const char *bytes, size_t n)
     }
 }
 
+size_t bytelevel_width(char byte)
+{
+    char utf8[4];
+
+    return str_utf8_encode(char_of((unsigned char)byte), utf8);
+}
+
 void bytelevel_decode(struct str *out, const char *text, size_t n)
 {
     size_t before = out->len, used;
@@ -49,4 +56,19 @@ void bytelevel_decode(struct str *out, const char *text, size_t n)
         }
         str_addc(out, (char)b);
     }
+}
+
+size_t bytelevel_spaces(const char *text, size_t len, bool end)
+{
+    size_t n = 0, used;
+
+    for (; len; n++) {
+        uint32_t cp = end ? chars_before(text, len, &used) : chars_at(text, len, &used);
+
+        if (cp != char_of(' ') && !chars_is_space(cp))
+            break;
+        text += end ? 0 : used;
+        len -= used;
+    }
+    return n;
 }

@@ -111,7 +111,7 @@ static size_t grapheme(const char *text, size_t len)
 /* As the `tokenizers` library does: replaces a short grapheme cluster as a whole if a
  * key is a prefix of it, and otherwise character by character. */
 void charsmap_run(const struct charsmap *c, const char *text, size_t len,
-                  struct str *out)
+                  struct str *out, struct rewriting *r)
 {
     for (size_t at = 0, n, used; at < len; at += n) {
         const char *made;
@@ -120,15 +120,20 @@ void charsmap_run(const struct charsmap *c, const char *text, size_t len,
         made = n < 6 ? rule(c, text + at, n) : NULL;
         if (made) {
             str_add(out, made);
+            rewriting_replace(r, text + at, n, made, strlen(made));
             continue;
         }
         for (size_t i = 0; i < n; i += used) {
             chars_at(text + at + i, n - i, &used);
             made = rule(c, text + at + i, used);
-            if (made)
+            if (made) {
                 str_add(out, made);
-            else
+                rewriting_replace(r, text + at + i, used, made, strlen(made));
+            } else {
                 str_addn(out, text + at + i, used);
+                rewriting_replace(r, text + at + i, used, text + at + i, used);
+            }
         }
     }
+    rewriting_flush(r);
 }

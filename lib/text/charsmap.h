@@ -7,6 +7,7 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/text/origins.h"
 
 struct charsmap;
 
@@ -14,8 +15,8 @@ struct charsmap;
 MUST_CHECK int charsmap_open(struct charsmap **out, const char *where,
                              const char *base64, struct err *err);
 void charsmap_free(struct charsmap *c);
-/* Appends the LEN bytes at TEXT with replacements applied. */
+/* Appends the LEN bytes at TEXT with replacements applied, and tells R, or NULL. */
 void charsmap_run(const struct charsmap *c, const char *text, size_t len,
-                  struct str *out);
+                  struct str *out, struct rewriting *r);
 
 #endif

@@ -127,6 +127,8 @@ static int read_sequence(struct frame *f, const char *where, const cJSON *j, int
                     ret = add(&both, f->id[k], where, err);
             else
                 ret = add(&both, outer.id[i], where, err);
+        both.trims = f->trims | outer.trims;
+        both.prefix = outer.trims ? outer.prefix : f->prefix;
         frame_clear(&outer);
         frame_clear(f);
         *f = both;
@@ -139,8 +141,12 @@ static int read_any(struct frame *f, const char *where, const cJSON *j, int dept
 {
     const char *type = setting_type(j);
 
+    if (!strcmp(type, "ByteLevel") || !strcmp(type, "RobertaProcessing")) {
+        f->trims = setting_flag(j, "trim_offsets", true);
+        f->prefix = setting_flag(j, "add_prefix_space", true);
+    }
     if (!strcmp(type, "ByteLevel"))
-        return add(f, FRAME_TEXT, where, err); /* changes only offsets */
+        return add(f, FRAME_TEXT, where, err);
     if (!strcmp(type, "TemplateProcessing"))
         return read_template(f, where, j, "single", err);
     if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))

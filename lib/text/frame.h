@@ -3,6 +3,7 @@
 #define LIB_TEXT_FRAME_H
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/base/err.h"
@@ -15,6 +16,9 @@ struct frame {
     long *id;
     int *type; /* [n]: token type of each entry */
     size_t n, cap, type_cap;
+    bool
+        trims; /* spaces at the ends of a token are not part of its place in the text */
+    bool prefix; /* but for the one that was put before the text */
 };
 
 /* Reads "post_processor"; null adds nothing.  *pair is the frame of two texts; it is

@@ -10,6 +10,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/normalizer.c %D%/normalizer.h \
     %D%/oldfiles.c %D%/oldfiles.h \
     %D%/onig.c \
+    %D%/origins.c %D%/origins.h \
     %D%/pattern.c %D%/pattern.h \
     %D%/pieces.c %D%/pieces.h \
     %D%/setting.c %D%/setting.h \

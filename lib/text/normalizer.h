@@ -6,6 +6,7 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/text/origins.h"
 
 struct normalizer;
 
@@ -14,8 +15,9 @@ MUST_CHECK int normalizer_open(struct normalizer **out, const char *path,
                                const cJSON *j, struct err *err);
 void normalizer_free(struct normalizer *n);
 /* Appends the normalized LEN bytes at TEXT.  *kept: the first character was not
- * removed. */
+ * removed.  ORIGINS, or NULL: those of TEXT become those of the result. */
 MUST_CHECK int normalizer_run(const struct normalizer *n, const char *text, size_t len,
-                              struct str *out, bool *kept, struct err *err);
+                              struct str *out, bool *kept, struct origins *origins,
+                              struct err *err);
 
 #endif

@@ -8,6 +8,7 @@
 void pieces_clear(struct pieces *p)
 {
     free(p->v);
+    origins_clear(&p->origins);
     str_clear(&p->text);
     *p = (struct pieces){ 0 };
 }

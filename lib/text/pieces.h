@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "lib/base/str.h"
+#include "lib/text/origins.h"
 
 struct piece {
     size_t start, len; /* byte range in the buffer */
@@ -15,6 +16,7 @@ struct piece {
 /* `struct pieces p = { 0 }` is empty. */
 struct pieces {
     struct str text;
+    struct origins origins; /* of text, where somebody asks for them */
     struct piece *v;
     size_t n, cap;
 };

@@ -280,6 +280,7 @@ void splitter_free(struct splitter *s)
 struct joiner {
     const struct stage *stage;
     const char *text;
+    const struct origins *origins; /* of text, or none */
     struct pieces *out;
     size_t open; /* start of the current group of stretches */
     bool growing, last,
@@ -296,6 +297,11 @@ static void give(struct joiner *j, size_t start, size_t end)
         bytelevel_encode(&j->out->text, j->text + start, end - start);
     else
         str_addn(&j->out->text, j->text + start, end - start);
+    for (size_t i = start; i < end && j->origins->n; i++) {
+        size_t n = j->stage->bytes ? bytelevel_width(j->text[i]) : 1;
+
+        origins_add(&j->out->origins, j->origins->v[i], n);
+    }
     pieces_end(j->out, from, j->first && !start);
 }
 
@@ -382,54 +388,63 @@ static int split(struct joiner *j, size_t len, struct err *err)
     return ret;
 }
 
-/* Replaces spaces, and prepends one if the stage requires it. */
-static void prepare(const struct stage *s, const char *text, size_t len, bool first,
-                    struct str *out)
+/* Replaces spaces in piece P, and prepends one if the stage requires it. */
+static void prepare(const struct stage *s, const struct pieces *in,
+                    const struct piece *p, struct str *out, struct origins *origins)
 {
-    const char *space = s->space ? s->space : " ";
-    size_t start = out->len;
+    const char *space = s->space ? s->space : " ",
+               *text = str_text(&in->text) + p->start;
+    const struct origin *from = in->origins.n ? in->origins.v + p->start : NULL;
+    size_t width = strlen(space);
+    bool begins =
+        p->len && (*text == ' ' || (p->len >= width && !memcmp(text, space, width)));
 
-    for (size_t i = 0; i < len; i++)
+    if ((s->prefix == ALWAYS || (s->prefix == FIRST && p->first)) && !begins) {
+        str_add(out, space);
+        if (from)
+            origins_add(origins, p->len ? *from : (struct origin){ 0, 0 }, width);
+    }
+    for (size_t i = 0; i < p->len; i++) {
         if (text[i] == ' ')
             str_add(out, space);
         else
             str_addc(out, text[i]);
-    if ((s->prefix == ALWAYS || (s->prefix == FIRST && first)) &&
-        strncmp(str_text(out) + start, space, strlen(space))) {
-        char *rest = xstrndup(str_text(out) + start, out->len - start);
-        size_t n = out->len - start;
-
-        out->len = start;
-        str_add(out, space);
-        str_addn(out, rest, n);
-        free(rest);
+        if (from)
+            origins_add(origins, from[i], text[i] == ' ' ? width : 1);
     }
 }
 
 static int run_stage(const struct stage *s, const struct pieces *in, struct pieces *out,
                      struct err *err)
 {
+    struct origins origins = { 0 };
     struct str text = { 0 };
     int ret = 0;
 
     for (size_t i = 0; i < in->n && ret == 0; i++) {
-        struct joiner j = { .stage = s, .out = out, .first = in->v[i].first };
+        struct joiner j = {
+            .stage = s, .out = out, .origins = &origins, .first = in->v[i].first
+        };
 
         str_reset(&text);
-        prepare(s, pieces_at(in, i), in->v[i].len, j.first, &text);
+        origins.n = 0;
+        prepare(s, in, &in->v[i], &text, &origins);
         j.text = str_text(&text);
         ret = split(&j, text.len, err);
     }
+    origins_clear(&origins);
     str_clear(&text);
     return ret;
 }
 
 int splitter_run(const struct splitter *s, const char *text, size_t len, bool first,
-                 struct pieces *out, struct err *err)
+                 const struct origin *origins, struct pieces *out, struct err *err)
 {
     int ret = 0;
 
     pieces_add(out, text, len, first);
+    for (size_t i = 0; i < len && origins; i++)
+        origins_add(&out->origins, origins[i], 1);
     for (size_t i = 0; i < s->n && ret == 0; i++) {
         struct pieces next = { 0 };
 

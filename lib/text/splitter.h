@@ -14,8 +14,10 @@ MUST_CHECK int splitter_open(struct splitter **out, const char *path, const cJSO
                              struct err *err);
 void splitter_free(struct splitter *s);
 /* Splits the LEN bytes at TEXT into *out, an empty list; stages may also rewrite the
- * pieces.  FIRST: TEXT begins at the start of the input. */
+ * pieces.  FIRST: TEXT begins at the start of the input.  ORIGINS[LEN], or NULL: those
+ * of TEXT, which the pieces then have, too. */
 MUST_CHECK int splitter_run(const struct splitter *s, const char *text, size_t len,
-                            bool first, struct pieces *out, struct err *err);
+                            bool first, const struct origin *origins,
+                            struct pieces *out, struct err *err);
 
 #endif

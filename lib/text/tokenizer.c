@@ -9,6 +9,8 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/text/added.h"
+#include "lib/text/bytelevel.h"
+#include "lib/text/chars.h"
 #include "lib/text/decoder.h"
 #include "lib/text/frame.h"
 #include "lib/text/normalizer.h"
@@ -29,12 +31,22 @@ struct tokenizer {
 void tokens_clear(struct tokens *t)
 {
     free(t->id);
+    free(t->from);
     *t = (struct tokens){ 0 };
 }
 
 void tokens_add(struct tokens *t, uint32_t id)
 {
+    tokens_add_part(t, id, 0, 0);
+}
+
+void tokens_add_part(struct tokens *t, uint32_t id, size_t start, size_t end)
+{
     t->id = xgrow(t->id, &t->cap, t->n + 1, sizeof(*t->id));
+    if (t->traced) {
+        t->from = xgrow(t->from, &t->cap_from, t->n + 1, sizeof(*t->from));
+        t->from[t->n] = (struct origin){ start, end };
+    }
     t->id[t->n++] = id;
 }
 
@@ -123,16 +135,23 @@ static const char *clean(struct str *s, const char *text, size_t *len)
     return s->s;
 }
 
-/* Encodes text without added tokens. */
+/* Encodes text without added tokens, with its ORIGINS[LEN], or NULL. */
 static int encode_plain(const struct tokenizer *t, const char *text, size_t len,
-                        bool first, struct tokens *out, struct err *err)
+                        bool first, const struct origin *origins, struct tokens *out,
+                        struct err *err)
 {
     struct pieces pieces = { 0 };
-    int ret = splitter_run(t->splitter, text, len, first, &pieces, err);
+    int ret = splitter_run(t->splitter, text, len, first, origins, &pieces, err);
 
-    for (size_t i = 0; i < pieces.n && ret == 0; i++)
+    for (size_t i = 0; i < pieces.n && ret == 0; i++) {
+        size_t at = out->n, start = pieces.v[i].start;
+
         ret = subword_encode(&t->subword, pieces_at(&pieces, i), pieces.v[i].len, out,
                              err);
+        for (; at < out->n && pieces.origins.n; at++)
+            out->from[at] = origins_range(&pieces.origins, start + out->from[at].start,
+                                          start + out->from[at].end);
+    }
     pieces_clear(&pieces);
     return ret;
 }
@@ -146,9 +165,9 @@ int tokenizer_encode_plain(const struct tokenizer *t, const char *text, size_t l
     int ret;
 
     text = clean(&cleaned, text, &len);
-    ret = normalizer_run(t->normalizer, text, len, &normal, &kept, err);
+    ret = normalizer_run(t->normalizer, text, len, &normal, &kept, NULL, err);
     if (ret == 0)
-        ret = encode_plain(t, str_text(&normal), normal.len, kept, out, err);
+        ret = encode_plain(t, str_text(&normal), normal.len, kept, NULL, out, err);
     if (ret < 0)
         out->n = before;
     str_clear(&cleaned);
@@ -170,35 +189,84 @@ bool tokenizer_added(const struct tokenizer *t, size_t i, struct tokenizer_added
     return a != NULL;
 }
 
-/* Encodes text between added tokens that match the original text. */
+/* Encodes text between added tokens that match the original text, in which it begins at
+ * AT. */
 static int encode_section(const struct tokenizer *t, const char *text, size_t len,
-                          bool first, struct tokens *out, struct err *err)
+                          size_t at, struct tokens *out, struct err *err)
 {
     struct str s = { 0 };
+    struct origins origins = { 0 };
     struct added_splits splits = { 0 };
-    bool kept;
-    int ret = normalizer_run(t->normalizer, text, len, &s, &kept, err);
+    bool kept, traced = out->traced;
+    int ret;
 
+    if (traced)
+        origins_begin(&origins, text, len, at);
+    ret = normalizer_run(t->normalizer, text, len, &s, &kept, traced ? &origins : NULL,
+                         err);
     if (ret == 0)
         added_find(t->added, true, str_text(&s), s.len, &splits);
     for (size_t i = 0; i < splits.n && ret == 0; i++) {
         const struct added_split *p = &splits.v[i];
+        struct origin o = origins_range(&origins, p->start, p->end);
 
         if (p->token)
-            tokens_add(out, p->token->id);
+            tokens_add_part(out, p->token->id, o.start, o.end);
         else
             ret = encode_plain(t, s.s + p->start, p->end - p->start,
-                               first && kept && !p->start, out, err);
+                               !at && kept && !p->start,
+                               traced ? origins.v + p->start : NULL, out, err);
     }
     added_splits_clear(&splits);
+    origins_clear(&origins);
     str_clear(&s);
     return ret;
+}
+
+/* Where N characters from AT on, or before it, end in TEXT; at most at MOST. */
+static size_t forward(const char *text, size_t at, size_t n, size_t most)
+{
+    for (size_t used; n && at < most; n--, at += used)
+        (void)chars_at(text + at, most - at, &used);
+    return at;
+}
+
+static size_t backward(const char *text, size_t at, size_t n, size_t least)
+{
+    for (size_t used; n && at > least; n--, at -= used)
+        (void)chars_before(text, at, &used);
+    return at > least ? at : least;
+}
+
+/* As ByteLevel's and RoBERTa's post-processor: the spaces at both ends of the tokens
+ * from AT on are not theirs; but the one that was put before the text has no place in
+ * it. */
+static void trim(const struct tokenizer *t, const char *text, struct tokens *out,
+                 size_t at)
+{
+    for (size_t i = at; i < out->n; i++) {
+        struct origin *o = &out->from[i];
+        bool added = added_by_id(t->added, out->id[i]) != NULL;
+        size_t len = o->end - o->start, before, behind;
+        const char *piece =
+            added ? text + o->start : vocab_text(t->subword.vocab, out->id[i], &len);
+
+        if (!piece)
+            continue;
+        before = bytelevel_spaces(piece, len, false);
+        behind = bytelevel_spaces(piece, len, true);
+        if (before && (i == at || !o->start) && t->frame.prefix)
+            before--;
+        o->start = forward(text, o->start, before, o->end);
+        o->end = backward(text, o->end, behind, o->start);
+    }
 }
 
 static int encode_text(const struct tokenizer *t, const char *text, size_t len,
                        struct tokens *out, struct err *err)
 {
     struct added_splits splits = { 0 };
+    size_t before = out->n;
     int ret = 0;
 
     added_find(t->added, false, text, len, &splits);
@@ -206,11 +274,13 @@ static int encode_text(const struct tokenizer *t, const char *text, size_t len,
         const struct added_split *p = &splits.v[i];
 
         if (p->token)
-            tokens_add(out, p->token->id);
+            tokens_add_part(out, p->token->id, p->start, p->end);
         else
-            ret = encode_section(t, text + p->start, p->end - p->start, !p->start, out,
+            ret = encode_section(t, text + p->start, p->end - p->start, p->start, out,
                                  err);
     }
+    if (ret == 0 && out->traced && t->frame.trims)
+        trim(t, text, out, before);
     added_splits_clear(&splits);
     return ret;
 }

@@ -12,15 +12,22 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/text/origins.h"
 
 struct tokenizer;
 
 struct tokens {
     uint32_t *id;
     size_t n, cap;
+    bool traced; /* set by the caller: */
+    struct origin
+        *from; /* [n]: the bytes of the text that each is; special ones 0, 0 */
+    size_t cap_from;
 };
 
 void tokens_add(struct tokens *t, uint32_t id);
+/* The same of what is [START, END) of the piece at hand. */
+void tokens_add_part(struct tokens *t, uint32_t id, size_t start, size_t end);
 void tokens_clear(struct tokens *t);
 
 /* Opens the file at PATH.  ERR_INPUT names file and cause. */

@@ -163,18 +163,20 @@ static int find_path(const struct unigram *u, const char *text, size_t len,
 }
 
 /* A run of unknown characters becomes one piece: its bytes, or the unknown token. */
-static void add_unknown(const struct unigram *u, const char *text, size_t len,
-                        struct tokens *out)
+static void add_unknown(const struct unigram *u, const char *text, size_t start,
+                        size_t end, struct tokens *out)
 {
-    long id = vocab_id(u->vocab, text, len);
+    size_t len = end - start;
+    long id = vocab_id(u->vocab, text += start, len);
     bool all = u->byte_fallback && id < 0;
 
     for (size_t i = 0; i < len && all; i++)
         all = vocab_byte(u->vocab, (unsigned char)text[i]) >= 0;
     for (size_t i = 0; i < len && all; i++)
-        tokens_add(out, (uint32_t)vocab_byte(u->vocab, (unsigned char)text[i]));
+        tokens_add_part(out, (uint32_t)vocab_byte(u->vocab, (unsigned char)text[i]),
+                        start, end);
     if (!all)
-        tokens_add(out, (uint32_t)(id < 0 ? u->unknown : id));
+        tokens_add_part(out, (uint32_t)(id < 0 ? u->unknown : id), start, end);
 }
 
 static int unigram_encode(const void *model, const char *text, size_t len,
@@ -194,13 +196,13 @@ static int unigram_encode(const void *model, const char *text, size_t len,
         if (unknown) {
             run += cut[n] - start;
             if (!n)
-                add_unknown(u, text + cut[n] - run, run, out);
+                add_unknown(u, text, cut[n] - run, cut[n], out);
             continue;
         }
         if (run)
-            add_unknown(u, text + start - run, run, out);
+            add_unknown(u, text, start - run, start, out);
         run = 0;
-        tokens_add(out, (uint32_t)node[cut[n]].id);
+        tokens_add_part(out, (uint32_t)node[cut[n]].id, start, cut[n]);
     }
     free(node);
     free(cut);

@@ -41,7 +41,7 @@ static int wordlevel_encode(const void *model, const char *word, size_t len,
         return err_set(err, ERR_INPUT,
                        "neither '%.*s' nor the unknown token is in the vocabulary",
                        len < 100 ? (int)len : 100, word);
-    tokens_add(out, (uint32_t)id);
+    tokens_add_part(out, (uint32_t)id, 0, len);
     return 0;
 }
 

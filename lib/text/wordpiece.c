@@ -86,10 +86,10 @@ static int wordpiece_encode(const void *model, const char *word, size_t len,
                     err, ERR_INPUT,
                     "neither '%.*s' nor the unknown token is in the vocabulary",
                     len < 100 ? (int)len : 100, word);
-            tokens_add(out, (uint32_t)w->unknown);
+            tokens_add_part(out, (uint32_t)w->unknown, 0, len);
             return 0;
         }
-        tokens_add(out, (uint32_t)id);
+        tokens_add_part(out, (uint32_t)id, at, end);
     }
     return 0;
 }

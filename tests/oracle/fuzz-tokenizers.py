@@ -6,7 +6,8 @@
 Ids (with special tokens) and the texts of the ids must be the same, or a difference is
 printed and the status is 1.  The texts mix scripts, emoji and control characters, NUL, runs of
 punctuation and blanks, any code points, and the tokenizer's own special and added tokens; the last one has
-a million characters without a blank.  Then a tenth as many that are no UTF-8: lone
+a million characters without a blank.  Of a tenth of them the places of tokens
+in the text must be the same, too.  Then a tenth as many that are no UTF-8: lone
 surrogates, overlong forms, parts of characters.  A Python string cannot hold them; the ids
 must be those of the text that bytes.decode("utf-8", "replace") makes of them.
 """
@@ -78,6 +79,34 @@ def check_bytes(path, raw, tok, special, count, seed):
     return wrong
 
 
+def in_bytes(text, offsets):
+    """Offsets in characters as offsets in bytes."""
+    at = [0]
+    for c in text:
+        at.append(at[-1] + len(c.encode()))
+    return " ".join(f"{at[a]}-{at[b]}" for a, b in offsets)
+
+
+def check_places(path, raw, tok, texts):
+    with tempfile.NamedTemporaryFile(suffix=".json") as f:
+        f.write(raw)
+        f.flush()
+        got = subprocess.run([os.path.join(HERE, "..", "tokenize"), "-p", f.name],
+                             input="".join(json.dumps(t) + "\n" for t in texts).encode(),
+                             capture_output=True).stdout.decode().split("\n")
+    wrong = 0
+    for t, line in zip(texts, got):
+        e = tok.encode(t)
+        mine = line.split("\t")[-1].strip()
+        want = in_bytes(t, e.offsets)
+        if mine != want:
+            wrong += 1
+            if wrong <= 5:
+                print(f"{path}: {json.dumps(t)[:300]}\n  {e.tokens[:40]}\n  got  {mine[:300]}\n  want {want[:300]}")
+    print(f"{path}: the places of tokens in {len(texts)} texts, {wrong} differ", flush=True)
+    return wrong
+
+
 def check(path, count, seed):
     raw = gzip.open(path, "rb").read() if path.endswith(".gz") else open(path, "rb").read()
     try:
@@ -109,7 +138,7 @@ def check(path, count, seed):
                 print(f"{path}: {json.dumps(t)[:300]}"
                       f"\n  got  {str(mine)[:300]}\n  want {str(want)[:300]}")
     print(f"{path}: {len(texts)} texts, {wrong} differ", flush=True)
-    return wrong + check_bytes(path, raw, tok, special, count // 10, seed)
+    return wrong + check_bytes(path, raw, tok, special, count // 10, seed) + check_places(path, raw, tok, texts[:count // 10])
 
 
 def main():
