@@ -5,7 +5,7 @@ uneven=$data/calibration/uneven.json
 
 # the bench's own file
 for how in "" "--tp 2" "--pp 2" "--tp 2 --pp 3" "--sp 2" "--dp 2"; do
-    case ${SHORT:+short}$how in short | short--[tp]p\ 2) continue ;; esac # the fourth has their parts
+    case ${LONG:+long}$how in '' | --[tp]p\ 2) continue ;; esac # the fourth has their parts; LONG=1: all
     run tp-run bench -q --tokens 32 --repeat 1 -o here.json $how "$bard"
     status_is 0 "bard is measured with ${how:-one rank}"
     ok "and the file is read: $how" pp-partition plan --pp 2 --balance here.json "$bard"
