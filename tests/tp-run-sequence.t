@@ -29,7 +29,7 @@ done
 turn=0
 for dir in "$data"/models/*/; do
     use_model "$dir"
-    if grep -q '"\(conv_L_cache\|[a-z_]*conv_kernel[a-z_]*\|mamba_d_conv\)"' "$dir/config.json"; then
+    if grep -q '"\(conv_L_cache\|[a-z_]*conv_kernel[a-z_]*\|mamba_d_conv\|conv1d_width\|linear_attn_[a-z_]*\)"' "$dir/config.json"; then
         # a state that is handed on from token to token
         run tp-run logits --sp 2 --ids "$ids" -o none.safetensors "$dir"
         status_is 1 "$name is refused with --sp 2"

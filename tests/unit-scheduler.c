@@ -740,6 +740,7 @@ static const struct {
     { "tp 2, pp 2", "chat", 2, 2, 1, 1 },
     { "states and blocks", "models/lfm2", 1, 1, 1, 1 },
     { "states, tp 2, pp 3", "models/lfm2", 2, 3, 1, 1 },
+    { "matrices as states, tp 2", "models/qwen3-next", 2, 1, 1, 1 },
     { "windows of 9 tokens", "models/mixtral", 1, 1, 1, 1 },
     { "ep 2, windows of 9 tokens", "models/mixtral", 1, 1, 1, 2 },
 };

@@ -36,10 +36,10 @@ static struct expr_value boolean(bool b)
 /* transformers writes infinity as { "__float__": "Infinity" }. */
 static bool is_infinity(const cJSON *json, double *out)
 {
-    const char *word = cJSON_IsObject(json) && cJSON_GetArraySize(json) == 1
-                           ? cJSON_GetStringValue(
-                                 cJSON_GetObjectItemCaseSensitive(json, "__float__"))
-                           : NULL;
+    const char *word =
+        cJSON_IsObject(json) && cJSON_GetArraySize(json) == 1
+            ? cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "__float__"))
+            : NULL;
 
     if (!word || (strcmp(word, "Infinity") != 0 && strcmp(word, "-Infinity") != 0))
         return false;
@@ -184,6 +184,8 @@ static int call(struct reader *r, const char *at, size_t len, struct expr_value 
                            r->env->given(r->env->arg, arg[0].word, arg[0].len));
         else if (arg[0].kind == EXPR_JSON)
             *out = number(cJSON_GetArraySize(arg[0].json));
+        else if (arg[0].kind == EXPR_WORD)
+            *out = number((double)arg[0].len);
         return 0;
     }
     if (!is_numeric(&arg[0]) || (n == 2 && !is_numeric(&arg[1])))
@@ -300,6 +302,11 @@ static int parse_postfix(struct reader *r, struct expr_value *out)
                 is_numeric(&index) && index.number >= 0 &&
                 index.number < cJSON_GetArraySize(out->json))
                 *out = expr_from_json(cJSON_GetArrayItem(out->json, (int)index.number));
+            else if (out->kind == EXPR_WORD && is_numeric(&index) &&
+                     index.number >= 0 && index.number < (double)out->len)
+                *out = (struct expr_value){ .kind = EXPR_WORD,
+                                            .word = out->word + (size_t)index.number,
+                                            .len = 1 };
             else
                 *out = null_value();
         } else {

@@ -54,6 +54,7 @@ family_files = \
     %D%/families/exaone4.json \
     %D%/families/falcon.json \
     %D%/families/falcon_h1.json \
+    %D%/families/falcon_mamba.json \
     %D%/families/flaubert.json \
     %D%/families/fsmt.json \
     %D%/families/funnel.json \
@@ -79,9 +80,12 @@ family_files = \
     %D%/families/internlm2.json \
     %D%/families/internlm3.json \
     %D%/families/iquestcoder.json \
+    %D%/families/jamba.json \
+    %D%/families/kimi_linear.json \
     %D%/families/layoutlm.json \
     %D%/families/led.json \
     %D%/families/lfm2.json \
+    %D%/families/lfm2_moe.json \
     %D%/families/llama.json \
     %D%/families/llama4.json \
     %D%/families/llama4_text.json \
@@ -90,10 +94,12 @@ family_files = \
     %D%/families/longt5.json \
     %D%/families/luke.json \
     %D%/families/m2m_100.json \
+    %D%/families/mamba.json \
     %D%/families/mamba2.json \
     %D%/families/marian.json \
     %D%/families/mbart.json \
     %D%/families/megatron_bert.json \
+    %D%/families/minimax.json \
     %D%/families/minimax_m2.json \
     %D%/families/ministral.json \
     %D%/families/ministral3.json \
@@ -104,6 +110,7 @@ family_files = \
     %D%/families/mpnet.json \
     %D%/families/mpt.json \
     %D%/families/nemotron.json \
+    %D%/families/nemotron_h.json \
     %D%/families/nomic_bert.json \
     %D%/families/olmo.json \
     %D%/families/olmo2.json \
@@ -127,6 +134,7 @@ family_files = \
     %D%/families/qwen3_moe.json \
     %D%/families/qwen3_next.json \
     %D%/families/qwen3_vl.json \
+    %D%/families/recurrent_gemma.json \
     %D%/families/roberta.json \
     %D%/families/roformer.json \
     %D%/families/seed_oss.json \

@@ -129,6 +129,20 @@ SHAPES = {
         layer_types=["attention" if i in (5, 15, 25, 35) else "mamba" for i in range(40)])),
     "falcon-h1-1.5b": ("falcon_h1", dict(vocab_size=65537, hidden_size=2048, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=8,
         num_key_value_heads=2, head_dim=128, mamba_d_ssm=3072, mamba_n_heads=48, mamba_d_head=64, mamba_d_state=256)),
+    "mamba-2.8b": ("mamba", dict(vocab_size=50280, hidden_size=2560, num_hidden_layers=64)),
+    "falcon-mamba-7b": ("falcon_mamba", dict(vocab_size=65024, hidden_size=4096, num_hidden_layers=64, tie_word_embeddings=False)),
+    "jamba-v0.1": ("jamba", dict(vocab_size=65536)),
+    "nemotron-h-8b": ("nemotron_h", dict(vocab_size=131072, hidden_size=4096, intermediate_size=21504, num_attention_heads=32, num_key_value_heads=8,
+        mamba_num_heads=128, mamba_head_dim=64, n_groups=8, ssm_state_size=128,
+        hybrid_override_pattern="M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", num_hidden_layers=52)),
+    "lfm2-8b-a1b": ("lfm2_moe", dict(vocab_size=65536, num_hidden_layers=24,
+        layer_types=["full_attention" if i in (2, 6, 10, 14, 18, 21) else "conv" for i in range(24)])),
+    "minimax-text-01": ("minimax", dict(vocab_size=200064, hidden_size=6144, intermediate_size=9216, num_hidden_layers=80, num_attention_heads=64,
+        num_key_value_heads=8, head_dim=128, num_local_experts=32,
+        layer_types=["full_attention" if i % 8 == 7 else "linear_attention" for i in range(80)])),
+    "recurrentgemma-2b": ("recurrent_gemma", dict(num_key_value_heads=1)),
+    "kimi-linear-48b-a3b": ("kimi_linear", dict(num_key_value_heads=32, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128,
+        num_experts_per_tok=8)),
     "lfm2-1.2b": ("lfm2", dict(vocab_size=65536, hidden_size=2048, intermediate_size=12288, num_hidden_layers=16, num_attention_heads=32,
         num_key_value_heads=8, layer_types=["full_attention" if i in (2, 5, 8, 10, 12, 14) else "conv" for i in range(16)])),
     "ctrl": ("ctrl", dict(vocab_size=246534, n_embd=1280, n_layer=48, n_head=16, dff=8192)),
@@ -201,6 +215,6 @@ for name, (kind, settings) in {**SHAPES, **ENCODERS}.items():
                       transformers.AutoModelForSeq2SeqLM)
         model = loader.from_config(config)
     count = model.num_parameters() + sum(
-        b.numel() for key, b in model.named_buffers() if key.endswith(("e_score_correction_bias", "final_logits_bias")))
+        b.numel() for key, b in model.named_buffers() if key.endswith(("e_score_correction_bias", "expert_bias", "final_logits_bias")))
     config = {"model_type": kind, "architectures": [type(model).__name__], **settings}
     print(name, "exact", count, json.dumps(config), sep="\t")

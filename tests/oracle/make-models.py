@@ -98,6 +98,27 @@ def old_form(path, drop=(), **extra):
     write_config(path, c)
 
 
+def pattern_of(path):
+    """Layers as a word, a letter for each, as NVIDIA's files have them."""
+    c = read_config(path)
+    kinds = c.pop("layers_block_type", None) or c.pop("layer_types")
+    c["hybrid_override_pattern"] = "".join({"full_attention": "*", "attention": "*", "moe": "E", "mlp": "-"}.get(k, "M") for k in kinds)
+    c["num_hidden_layers"] = len(kinds)
+    write_config(path, c)
+
+
+def kimi_files(path):
+    """The sizes of linear attention and its layers, counted from 1, in an object of their own, as Moonshot's files have them."""
+    c = read_config(path)
+    kinds = c.pop("layer_types")
+    c["linear_attn_config"] = {"head_dim": c.pop("linear_head_dim"), "num_heads": c.pop("linear_num_heads"),
+                               "short_conv_kernel_size": c.pop("linear_conv_kernel_dim"),
+                               "full_attn_layers": [i + 1 for i, k in enumerate(kinds) if k == "full_attention"],
+                               "kda_layers": [i + 1 for i, k in enumerate(kinds) if k != "full_attention"]}
+    c.pop("mlp_layer_types")
+    write_config(path, c)
+
+
 def weights(path):
     return os.path.join(path, "model.safetensors")
 
@@ -234,6 +255,12 @@ def mamba(kind, **kw):
 
 
 SSD = dict(mamba_n_heads=6, mamba_d_state=10, mamba_chunk_size=8)
+NEMOTRON = dict(head_dim=8, mamba_num_heads=6, mamba_head_dim=8, n_groups=3, ssm_state_size=10, chunk_size=8, n_routed_experts=4, num_experts_per_tok=2,
+                moe_intermediate_size=16, moe_shared_expert_intermediate_size=12,
+                layers_block_type=["linear_attention", "moe", "full_attention", "mlp"])
+KIMI = dict(kv_lora_rank=20, q_lora_rank=None, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=12,
+            num_local_experts=4, n_shared_experts=1, linear_head_dim=6, linear_num_heads=6, linear_conv_kernel_dim=3,
+            layer_types=["linear_attention", "full_attention"])
 DELTA = dict(linear_num_key_heads=3, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=10)
 NARROW = {"wide": torch.float32}  # of FSMT and XGLM: their masks do not go with float64
 GROUPS = dict(moe_intermediate_size=20, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1, first_k_dense_replace=1)
@@ -358,6 +385,7 @@ SEQ2SEQ = "AutoModelForSeq2SeqLM"
 # training.tsv, version-1 and numbers in tests were made from some of them, and in bfloat16 smollm3 is beyond the
 # bound of gpu-models, whose attention takes two bf16 parts.
 WIDE = {
+    "minimax-odd",
     "llama-gqa", "gpt2-hub", "gpt2-untied", "bert-mlm", "bigcode", "bigcode-heads", "olmo2", "phi", "starcoder2",
     "xglm", "phi3-long", "smollm3", "llama-bare", "mistral-tags", "bart",
 }
@@ -483,6 +511,40 @@ MODELS = {
                                 attention_out_multiplier=0.8, ssm_in_multiplier=1.2, ssm_out_multiplier=0.6), {"tokens": 40}, None),
     "falcon-h1-odd": (CAUSAL, small("FalconH1", **SSD, mamba_n_groups=3, mamba_d_ssm=42, mamba_rms_norm=True, projectors_bias=True, mamba_proj_bias=True,
                                     attention_bias=True, mlp_bias=True, intermediate_size=29, vocab_size=61), {"tokens": 40}, None),
+    "mamba": (CAUSAL, mamba("Mamba", num_hidden_layers=2, state_size=6, time_step_rank=5), {"tokens": 40}, None),
+    "mamba-odd": (CAUSAL, mamba("Mamba", hidden_size=22, state_size=5, use_bias=True, use_conv_bias=False, conv_kernel=3, tie_word_embeddings=False,
+                                vocab_size=61), {"tokens": 40}, None),
+    "falcon-mamba": (CAUSAL, mamba("FalconMamba", state_size=6, time_step_rank=5), {"tokens": 40}, None),
+    "falcon-mamba-odd": (CAUSAL, mamba("FalconMamba", hidden_size=22, state_size=5, use_bias=True, mixer_rms_eps=0.01, tie_word_embeddings=False,
+                                       vocab_size=61), {"tokens": 40}, None),
+    "jamba": (CAUSAL, small("Jamba", mamba_d_state=6, mamba_dt_rank=5, num_experts=4, num_experts_per_tok=2, attn_layer_period=2, intermediate_size=20,
+                            attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=0), {"tokens": 40}, None),
+    "jamba-odd": (CAUSAL, small("Jamba", mamba_d_state=5, mamba_d_conv=3, mamba_proj_bias=True, mamba_conv_bias=False, num_experts=1, vocab_size=61,
+                                attn_layer_period=2, attn_layer_offset=0, tie_word_embeddings=True), {"tokens": 40}, None),
+    "nemotron-h": (CAUSAL, small("NemotronH", num_hidden_layers=4, **NEMOTRON), {"tokens": 40}, None),
+    "nemotron-h-odd": (CAUSAL, small("NemotronH", **{**NEMOTRON, "layers_block_type": ["full_attention", "moe", "linear_attention", "mlp"], "n_groups": 2},
+                                     num_hidden_layers=4, moe_latent_size=10, use_bias=True, mlp_bias=True, use_conv_bias=False, conv_kernel=3,
+                                     routed_scaling_factor=1.5, vocab_size=61), {"tokens": 40}, pattern_of),
+    "lfm2-moe": (CAUSAL, small("Lfm2Moe", num_hidden_layers=3, moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2, num_dense_layers=1,
+                               layer_types=["conv", "full_attention", "conv"]), {"tokens": 40}, None),
+    "lfm2-moe-odd": (CAUSAL, small("Lfm2Moe", hidden_size=30, num_attention_heads=5, num_key_value_heads=1, moe_intermediate_size=9, num_experts=3,
+                                   num_experts_per_tok=2, num_dense_layers=1, conv_bias=True, conv_L_cache=4, use_expert_bias=False, norm_topk_prob=False,
+                                   routed_scaling_factor=1.5, vocab_size=53, tie_word_embeddings=False, layer_types=["full_attention", "conv"]),
+                     {"tokens": 40}, None),
+    "minimax": (CAUSAL, small("MiniMax", num_local_experts=4, num_experts_per_tok=2, intermediate_size=16, block_size=8,
+                              layer_types=["full_attention", "linear_attention"]), {"tokens": 40}, None),
+    "minimax-odd": (CAUSAL, odd("MiniMax", num_local_experts=3, num_experts_per_tok=2, num_hidden_layers=3, intermediate_size=9, block_size=8,
+                                layer_types=["full_attention", "linear_attention", "linear_attention"], linear_attn_alpha_factor=0.9,
+                                linear_attn_beta_factor=1.1, full_attn_alpha_factor=0.8, full_attn_beta_factor=1.2, mlp_alpha_factor=0.7,
+                                mlp_beta_factor=1.3), {"tokens": 40}, None),
+    "recurrent-gemma": (CAUSAL, small("RecurrentGemma", num_hidden_layers=3, intermediate_size=40, attention_window_size=8), {"tokens": 40}, None),
+    "recurrent-gemma-odd": (CAUSAL, small("RecurrentGemma", hidden_size=40, num_attention_heads=5, num_key_value_heads=1, lru_width=35, intermediate_size=58,
+                                          attention_window_size=8, attention_bias=True, block_types=["attention", "recurrent"], vocab_size=61),
+                            {"tokens": 40}, None),
+    "kimi-linear": (CAUSAL, small("KimiLinear", **{**KIMI, "num_key_value_heads": 6}, num_experts_per_tok=2, pad_token_id=0), {"tokens": 40}, None),
+    "kimi-linear-odd": (CAUSAL, small("KimiLinear", **{**KIMI, "num_key_value_heads": 5, "linear_num_heads": 5, "num_attention_heads": 5, "layer_types": ["full_attention", "linear_attention"]},
+                                      num_experts_per_tok=2, num_hidden_layers=2, pad_token_id=0, vocab_size=61, routed_scaling_factor=1.5),
+                        {"tokens": 40}, kimi_files),
     "neox": (CAUSAL, plain("GPTNeoX", hidden_size=48), {}, None),
     "neox-serial": (CAUSAL, plain("GPTNeoX", hidden_size=48, use_parallel_residual=False,
                                   vocab_size=50), {"dtype": torch.float16}, None),
@@ -750,14 +812,11 @@ STACKS = {
     "bigbird-pegasus": (SEQ2SEQ, two("BigBirdPegasus"), {}, with_bias),
     "bigbird-pegasus-odd": (SEQ2SEQ, two_odd("BigBirdPegasus", use_bias=True, scale_embedding=False, block_size=7, eos_token_id=60,
                                              num_random_blocks=2), {}, None),
-    "bigbird-pegasus-blocks": (SEQ2SEQ, two("BigBirdPegasus", block_size=4, num_random_blocks=1), {}, with_bias),
     "umt5": (SEQ2SEQ, transformers.UMT5Config(**T5), {}, None),
     "umt5-odd": (SEQ2SEQ, transformers.UMT5Config(**ODD_T5, feed_forward_proj="relu"), {}, untied_t5),
     "longt5": (SEQ2SEQ, transformers.LongT5Config(**T5, feed_forward_proj="gated-gelu"), {}, None),
     "longt5-odd": (SEQ2SEQ, transformers.LongT5Config(**ODD_T5, local_radius=7, tie_word_embeddings=False), {},
                    untied_t5),
-    "longt5-sides-odd": (SEQ2SEQ, transformers.LongT5Config(
-        **ODD_T5, local_radius=4, encoder_attention_type="transient-global", global_block_size=8), {}, untied_t5),
     "marian": (SEQ2SEQ, two("Marian", **MARIAN, activation_function="swish", scale_embedding=True), {}, with_bias),
     "marian-odd": (SEQ2SEQ, two_odd("Marian", **{**MARIAN, "pad_token_id": 58}, decoder_vocab_size=59,
                                     share_encoder_decoder_embeddings=False), {}, None),
