@@ -300,6 +300,8 @@ run tp-run tokens --json --tokenizer "$kinds/precompiled.json" -p 'Ａﬁ ①'
 out_has '"offsets":[[0,3],[0,3],[3,6],[3,6],[7,10],[7,10],[0,0]]' "and so with a precompiled map"
 run tp-run tokens --json --tokenizer "$kinds/roberta.json" -p ' the  king'
 out_has '"offsets":[[0,0],[0,4],[5,5],[6,6],[6,7],[7,10],[0,0]]' "spaces at a token's ends are left out where the file says so"
+run tp-run tokens --json --tokenizer "$kinds/roberta.json" -p '  <mask>'
+out_has '"offsets":[[0,0],[2,8],[0,0]]' "of an added token, too"
 run tp-run tokens --json --tokenizer "$kinds/bert.json" -p "$(printf 'a\377b')"
 out_has '"offsets":null' "bytes that are no UTF-8 have none"
 printf 'The king\n' > king.txt

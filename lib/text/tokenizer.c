@@ -239,8 +239,8 @@ static size_t backward(const char *text, size_t at, size_t n, size_t least)
 }
 
 /* As ByteLevel's and RoBERTa's post-processor: the spaces at both ends of the tokens
- * from AT on are not theirs; but the one that was put before the text has no place in
- * it. */
+ * from AT on are not theirs; but a single one at its beginning was put before the text
+ * and has no place in it. */
 static void trim(const struct tokenizer *t, const char *text, struct tokens *out,
                  size_t at)
 {
@@ -255,8 +255,8 @@ static void trim(const struct tokenizer *t, const char *text, struct tokens *out
             continue;
         before = bytelevel_spaces(piece, len, false);
         behind = bytelevel_spaces(piece, len, true);
-        if (before && (i == at || !o->start) && t->frame.prefix)
-            before--;
+        if (before == 1 && (i == at || !o->start) && t->frame.prefix)
+            before = 0;
         o->start = forward(text, o->start, before, o->end);
         o->end = backward(text, o->end, behind, o->start);
     }
