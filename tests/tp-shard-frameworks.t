@@ -42,7 +42,7 @@ run tp-shard merge -n --export gguf cut never
 status_is 0 "and -n writes nothing"
 ok "at all" test ! -e never
 
-# ---- what the frameworks were seen to load, by tests/oracle/check-{megatron,deepspeed,gguf}.py ----
+# ---- what the frameworks were seen to load, by tests/oracle/check-{dcp-optimizer,megatron,deepspeed,gguf}.py ----
 
 sums() {
     for file; do
