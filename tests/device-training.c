@@ -13,6 +13,7 @@
 #include "lib/train/init.h"
 #include "lib/train/restore.h"
 #include "lib/train/save.h"
+#include "lib/train/wholes.h"
 
 enum { STEPS = 3, GLOBAL = 4, LENGTH = 11 };
 
@@ -61,10 +62,17 @@ static int take_all(struct made *m, const struct parameters *p, struct err *err)
 
     for (int k = 0; k < p->slots && ret == 0; k++) {
         m->x = xgrow(m->x, &m->cap, m->n + (size_t)p->owned + 1, sizeof(*m->x));
-        ret = parameters_take_slot(p, m->x + m->n, p->slot[k], p->owned, err);
-        m->n += (size_t)p->owned;
+        for (int i = 0; i < p->program->nweights && ret == 0; i++) {
+            uint64_t first, n;
+
+            parameters_kept(p, i, k, &first, &n);
+            if (n)
+                ret = parameters_take_slot(p, m->x + m->n, i, k, first, n, err);
+            m->n += (size_t)n;
+        }
     }
-    return ret == 0 ? take_sums(m, p, err) : -1;
+    /* Muon uses up gradients that are in memory of the host */
+    return ret == 0 && p->optimizer != OPTIMIZER_MUON ? take_sums(m, p, err) : ret;
 }
 
 static void add_number(struct made *m, double x)
@@ -336,6 +344,10 @@ static int run_store(const struct job *job, const struct backend *ops,
                                         .beta2 = 0.99,
                                         .eps = 1e-8,
                                         .momentum = 0.8,
+                                        .others = 1,
+                                        .scaled = true,
+                                        .threshold = 1,
+                                        .power = -0.8,
                                         .decay = 0.1,
                                         .clip = 1 } };
     struct program *program = NULL;
@@ -351,7 +363,8 @@ static int run_store(const struct job *job, const struct backend *ops,
             0 ||
         parameters_find_shared(&p, self, err) < 0 ||
         (job->c->drawn && init_parameters(&p, 5, err) < 0) ||
-        gradients_open(&g, &p, &groups, replicas, 3, err) < 0)
+        gradients_open(&g, &p, &groups, replicas, 3, err) < 0 ||
+        wholes_open(&o.wholes, &p, self, 1, err) < 0)
         goto out;
     ret = take(m, &p, p.weight, p.n, err);
     m->weights = m->n;
@@ -361,6 +374,7 @@ static int run_store(const struct job *job, const struct backend *ops,
     if (ret == 0)
         ret = take_all(m, &p, err);
 out:
+    wholes_close(o.wholes);
     gradients_close(&g);
     parameters_close(&p);
     program_free(program);
@@ -382,7 +396,8 @@ static int check_owners(const struct job *job, const struct made *all, struct er
     for (int r = 0; r < OWNERS && ret == 0; r++)
         ret = run_store(
             job, how->ops,
-            (struct parameters_owner){ .rank = r, .size = OWNERS, .tree = true },
+            (struct parameters_owner){
+                .rank = r, .size = OWNERS, .tree = true, .offloads = job->offload },
             &part[r], err);
     for (size_t i = 0; i < all->weights && ret == 0; i++) {
         float whole = all->x[all->updated + i];
@@ -405,10 +420,12 @@ static int check_owners(const struct job *job, const struct made *all, struct er
 static void try_store(const char *model, const char *path, bool draw,
                       enum optimizer_kind optimizer)
 {
+    const bool offloads = optimizer_table[optimizer].matrices != MATRICES_NONE;
     const struct parameters_owner all = { .rank = 0, .size = 1 };
+    const struct parameters_owner other = { .size = 1, .offloads = offloads };
     const int size[MESH_NAXES] = { 1, 1, 1, 1, 1 };
     struct checkpoint_options options = { .draw = draw };
-    struct job job = { .optimizer = optimizer };
+    struct job job = { .optimizer = optimizer, .offload = offloads };
     struct err err = { .text = "" };
     struct made a = { 0 }, b = { 0 };
     char *name;
@@ -419,7 +436,7 @@ static void try_store(const char *model, const char *path, bool draw,
     if (checkpoint_open(&job.c, path, &options, &err) == 0) {
         if (mesh_set(&job.mesh, size, NULL, &err) == 0 &&
             run_store(&job, &backend_cpu, all, &a, &err) == 0 &&
-            run_store(&job, how->ops, all, &b, &err) == 0)
+            run_store(&job, how->ops, other, &b, &err) == 0)
             ret = check(&a, &b, 0, &err);
         if (ret == 0)
             ret = check_owners(&job, &a, &err);
@@ -439,7 +456,7 @@ void device_store(const struct device_models *d)
     char *path = fs_join_dup(models, "llama-groups");
 
     how = d;
-    for (int kind = 0; kind < OPTIMIZER_TRAINED; kind++)
+    for (int kind = 0; kind < OPTIMIZER_KINDS; kind++)
         try_store("llama-groups", path, kind == OPTIMIZER_SGD,
                   (enum optimizer_kind)kind);
     free(path);

@@ -208,6 +208,7 @@ shell_tests = \
     %D%/mem-estimate.t \
     %D%/roundtrip.t \
     %D%/train.t \
+    %D%/optimizers.t \
     %D%/train-state.t \
     %D%/train-terms.t \
     %D%/train-saving.t \

@@ -49,7 +49,7 @@ ok "an average stays one in another cut" grep -q '"kind":"average"' cut2/checkpo
 ok "with its numbers" tp-shard diff average cut2
 
 # what is not known is refused by name
-for edit in 's/"form":"like"/"form":"rows"/|of the form .rows., which this program' \
+for edit in 's/"form":"like"/"form":"cubes"/|of the form .cubes., which this program' \
     's/"kind":"slot"/"kind":"sketch"/|of the kind .sketch., which this program' \
     's/{"role":"exp_avg",[^}]*},/{},/|an incomplete state' \
     '/^{"role":"exp_avg","kind"/d|its role .exp_avg. is none of "states"' \

@@ -2556,6 +2556,8 @@ static void try_arrays(void)
     for (int op = 0; op < ARRAY_COUNT; op++) {
         bool same = true;
 
+        if (!backend_cuda.array[op])
+            continue;
         for (size_t i = 0; i < sizeof(many) / sizeof(*many); i++) {
             struct array_call c = { .n = many[i],
                                     .y_format =

@@ -76,7 +76,6 @@ static int check_training(const struct script *s, struct err *err)
 {
     const struct planned *p = s->p;
     const struct memory_options *m = &s->o->start;
-    char lacking[64];
     const struct {
         bool asked;
         const char *option;
@@ -87,12 +86,10 @@ static int check_training(const struct script *s, struct err *err)
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
         { m->lora_rank || m->freeze || m->only, "it trains all weights here" },
-        { reversed_slots(m) < 0, lacking },
         { m->offload == OFFLOAD_PARAMS, "--offload optimizer is what it has" },
         { s->reason != NULL, s->reason },
     };
 
-    snprintf(lacking, sizeof(lacking), "it has no %s", optimizer_names[m->optimizer]);
     for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
         if (refused[i].asked)
             return err_set(err, ERR_USAGE,

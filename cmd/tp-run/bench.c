@@ -303,8 +303,8 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
             b->c.training.seconds = took;
     }
     b->c.training.reverse = fold_reverse(t.program, (double)b->tokens);
-    b->c.training.states =
-        (double)t.parameters.slots * sizeof(float) * (double)t.parameters.owned;
+    for (int k = 0; k < t.parameters.slots; k++)
+        b->c.training.states += (double)t.parameters.size[k] * sizeof(float);
     trainer_close(&t);
     if (ret == 0)
         ret = bench_largest(world, &b->c.training.seconds, 1, err);

@@ -40,8 +40,20 @@ static const char *const compute_names[] = {
             true)                                                                      \
     SETTING(WARMUP, INT, INT, "warmup", warmup, "N", NULL, true)                       \
     SETTING(OPTIMIZER, CHOICE, CHOICE, "optimizer", optimizer, "NAME",                 \
-            optimizer_choices, SETTING_ADDED)                                          \
+            optimizer_names, SETTING_ADDED)                                            \
     SETTING(MOMENTUM, DOUBLE, SHARE, "momentum", momentum, "X", NULL, SETTING_ADDED)   \
+    SETTING(ADAMW_LR, DOUBLE, MAYBE, "adamw-lr", adamw_lr, "RATE", NULL,               \
+            SETTING_ADDED)                                                             \
+    SETTING(ADJUST_LR, CHOICE, CHOICE, "adjust-lr", adjust_lr, "HOW", muon_adjusts,    \
+            SETTING_ADDED)                                                             \
+    SETTING(RELATIVE, FLAG, FLAG, "relative-step", relative, NULL, NULL,               \
+            SETTING_ADDED)                                                             \
+    SETTING(WARMUP_INIT, FLAG, FLAG, "warmup-init", warms, NULL, NULL, SETTING_ADDED)  \
+    SETTING(SCALED, FLAG, FLAG, "scale-parameter", scaled, NULL, NULL, SETTING_ADDED)  \
+    SETTING(CLIP_THRESHOLD, DOUBLE, DOUBLE, "clip-threshold", clip_threshold, "X",     \
+            NULL, SETTING_ADDED)                                                       \
+    SETTING(DECAY_RATE, DOUBLE, DOUBLE, "decay-rate", decay_rate, "X", NULL,           \
+            SETTING_ADDED)                                                             \
     SETTING(DECAY, DOUBLE, DOUBLE, "weight-decay", decay, "X", NULL, true)             \
     SETTING(BETA1, DOUBLE, SHARE, "beta1", beta1, "X", NULL, true)                     \
     SETTING(BETA2, DOUBLE, SHARE, "beta2", beta2, "X", NULL, true)                     \
@@ -905,12 +917,12 @@ static void count_bytes(const struct train *t, const struct program *p,
 {
     const struct train_options *o = &t->o;
     const struct memory_options share = { .mesh = t->session->mesh,
+                                          .optimizer =
+                                              (enum optimizer_kind)o->optimizer,
                                           .zero = o->zero,
                                           .hsdp = o->hsdp,
                                           .compute_bytes =
                                               o->compute == COMPUTE_F32 ? 4 : 2 };
-    const int slots =
-        optimizer_slots((enum optimizer_kind)o->optimizer) + (o->terms.average > 0);
     bool *trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
     struct reversed_trained n;
     uint64_t state;
@@ -919,7 +931,7 @@ static void count_bytes(const struct train *t, const struct program *p,
         trains[i] = program_trains(p, i);
     n = reversed_trained(p, trains, &share, p->coord);
     free(trains);
-    state = n.slots * sizeof(float) * (uint64_t)slots;
+    state = (n.slots + n.room + (o->terms.average > 0 ? n.owned : 0)) * sizeof(float);
     *host = o->offload ? state : 0;
     *device = (n.weights + n.gathered + n.gradients) * sizeof(float) + n.copies +
               state - *host;
@@ -994,17 +1006,28 @@ static int check_optimizer(const struct request *r, struct err *err)
     } of[] = { { S_MOMENTUM, OPTIMIZER_USES_MOMENTUM },
                { S_BETA1, OPTIMIZER_USES_BETAS },
                { S_BETA2, OPTIMIZER_USES_BETAS },
-               { S_EPS, OPTIMIZER_USES_EPS } };
+               { S_EPS, OPTIMIZER_USES_EPS },
+               { S_ADAMW_LR, OPTIMIZER_USES_SHAPES },
+               { S_ADJUST_LR, OPTIMIZER_USES_SHAPES },
+               { S_RELATIVE, OPTIMIZER_USES_FACTORS },
+               { S_WARMUP_INIT, OPTIMIZER_USES_FACTORS },
+               { S_SCALED, OPTIMIZER_USES_FACTORS },
+               { S_CLIP_THRESHOLD, OPTIMIZER_USES_FACTORS },
+               { S_DECAY_RATE, OPTIMIZER_USES_FACTORS } };
     const enum optimizer_kind kind = (enum optimizer_kind)r->t.o.optimizer;
 
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
         if (r->t.setting[of[i].setting].given &&
             !(optimizer_table[kind].uses & of[i].use))
             return err_set(err, ERR_USAGE, "--%s: --optimizer %s has none%s",
-                           r->t.setting[of[i].setting].option, optimizer_choices[kind],
+                           r->t.setting[of[i].setting].option, optimizer_names[kind],
                            of[i].use == OPTIMIZER_USES_MOMENTUM
                                ? "; with one it is --optimizer momentum"
                                : "");
+    if (r->t.o.warms && !r->t.o.relative)
+        return err_set(err, ERR_USAGE, "--warmup-init: goes with --relative-step");
+    if (kind == OPTIMIZER_ADAFACTOR && !(r->t.o.clip_threshold > 0))
+        return err_set(err, ERR_USAGE, "--clip-threshold 0: must be above 0");
     return 0;
 }
 
@@ -1223,6 +1246,9 @@ int train_main(const char *program, int argc, char **argv)
                                        .micro = 1,
                                        .lr = 5e-5,
                                        .momentum = 0.9,
+                                       .adamw_lr = -1,
+                                       .clip_threshold = 1,
+                                       .decay_rate = 0.8,
                                        .beta1 = 0.9,
                                        .beta2 = 0.999,
                                        .eps = 1e-8,
@@ -1328,6 +1354,10 @@ int train_main(const char *program, int argc, char **argv)
     opt.trains = true;
     if (!set[S_BETA2].given && optimizer_table[o->optimizer].beta2 > 0)
         o->beta2 = optimizer_table[o->optimizer].beta2;
+    if (!set[S_MOMENTUM].given && optimizer_table[o->optimizer].momentum > 0)
+        o->momentum = optimizer_table[o->optimizer].momentum;
+    if (!set[S_LR].given && o->relative)
+        o->lr = 1;
     r.t.command = command;
     r.t.setting = set;
     r.model = operand[0];

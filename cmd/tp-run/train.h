@@ -21,6 +21,10 @@ struct train_options {
     double dropout; /* negative: the config's */
     double lr, momentum, decay, beta1, beta2, eps, clip, eval_fraction, spikes;
     int schedule, optimizer, pack, order;
+    double adamw_lr;              /* Muon: for what is no matrix; -1: as for these */
+    int adjust_lr;                /* enum muon_adjust */
+    bool relative, warms, scaled; /* Adafactor, as in optimizer_options */
+    double clip_threshold, decay_rate;
     int width;               /* enum token_width */
     int loss;                /* 0: that of the model's head; else enum loss_kind + 1 */
     double mask_probability; /* of a token, where masked ones are learned */

@@ -12,6 +12,7 @@
 #include "lib/cpu/machine.h"
 #include "lib/program/cost.h"
 #include "lib/train/restore.h"
+#include "lib/train/wholes.h"
 
 enum { EVAL_BATCH = 8, SETTLED = 10 }; /* SETTLED: updates before spikes are detected */
 
@@ -409,9 +410,11 @@ static int run_steps(struct work *w, struct err *err)
  * what is offloaded. */
 static double count_bytes(const struct trainer *t)
 {
-    static const char *const parts[] = { "weights",   "gathered_weights", "gradients",
-                                         "optimizer", "gradient_sums",    "activations",
-                                         "exchange",  "kv_cache" };
+    static const char *const parts[] = { "weights",       "gathered_weights",
+                                         "gradients",     "optimizer",
+                                         "gradient_sums", "activations",
+                                         "exchange",      "kv_cache",
+                                         "optimizer_room" };
     struct ledger list = { 0 };
     uint64_t bytes = 0;
 
@@ -422,6 +425,18 @@ static double count_bytes(const struct trainer *t)
                 !strcmp(list.part[k].name, parts[i]))
                 bytes += list.part[k].bytes;
     return (double)bytes;
+}
+
+static void say_divided(const struct work *w)
+{
+    const int n = wholes_divided(w->trainer.optimizer.wholes);
+
+    if (n && w->world->rank == 0 && !w->t->session->opt.quiet)
+        cmd_warn(
+            w->t->session->cmd,
+            "ranks have parts of blocks of 8 bits of %d matrices, which they round "
+            "apart: other numbers than on one rank",
+            n);
 }
 
 static int open_work(struct work *w, struct err *err)
@@ -457,6 +472,14 @@ static int open_work(struct work *w, struct err *err)
                        .beta2 = o->beta2,
                        .eps = o->eps,
                        .decay = o->decay,
+                       .others =
+                           o->adamw_lr < 0 || o->lr <= 0 ? 1 : o->adamw_lr / o->lr,
+                       .adjust = o->adjust_lr,
+                       .relative = o->relative,
+                       .warms = o->warms,
+                       .scaled = o->scaled,
+                       .threshold = o->clip_threshold,
+                       .power = -o->decay_rate,
                        .clip = o->clip },
     };
     double *bytes;
@@ -475,6 +498,7 @@ static int open_work(struct work *w, struct err *err)
         restore_state(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
         return -1;
     w->trainer.optimizer.t = w->state.updates;
+    say_divided(w);
     if (o->compute == COMPUTE_F16)
         w->trainer.scaler = w->state.scaler;
     if (t->dir && o->save_every &&

@@ -70,8 +70,9 @@ static void add_runs(struct str *s, const struct slice *slice)
 }
 
 /* Prints part I's shard of tensor T (SHAPE, BYTES) as one JSON line. */
-static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
-                        const uint64_t *shape, uint64_t bytes)
+static void print_slice(const struct plan *p, const struct cut_side *side,
+                        const struct cut_tensor *t, int i, const uint64_t *shape,
+                        uint64_t bytes)
 {
     int coord[MESH_NAXES];
     struct slice slice;
@@ -86,7 +87,7 @@ static void print_slice(const struct plan *p, const struct cut_tensor *t, int i,
     add_shape(&s, shape, t->ndim, ",");
     str_addf(&s, ",\"bytes\":%" PRIu64, bytes);
     if (t->model >= 0) {
-        cutter_slice(p->cutter[i], (size_t)t->model, &slice);
+        cut_part_slice(&slice, side, i, t);
         str_addf(&s, ",\"primary\":%s", slice.primary ? "true" : "false");
         add_runs(&s, &slice);
     }
@@ -122,7 +123,7 @@ static int plan_tensor(struct plan *p, size_t n, struct table *out, struct err *
             cut_part_shape(held_shape, &side, i, &t);
             add_shape(&now, held_shape, t.ndim, ", ");
             if (!out)
-                print_slice(p, &t, i, held_shape, bytes);
+                print_slice(p, &side, &t, i, held_shape, bytes);
         } else {
             str_addc(&now, '-');
         }

@@ -19,6 +19,7 @@ const char MANIFEST_NAME[] = "checkpoint.json";
 const char MANIFEST_FORMAT[] = "shardutils-checkpoint";
 const char *const manifest_axes[MANIFEST_AXES] = { "tp", "sp", "ep", "dp", "pp" };
 const char *const manifest_kinds[MANIFEST_KINDS] = { "master", "slot", "average" };
+const char *const manifest_forms[MANIFEST_FORMS] = { "like", "rows", "columns" };
 
 /* The checksum is the last member, has a fixed form, and covers all bytes before it. */
 static const char TAIL[] = "\"crc32\":\"00000000\"}\n";
@@ -416,15 +417,14 @@ static int read_tensor(struct reader *r, struct err *err)
 
 /* ---- training state ---- */
 
-/* Adds the state ROLE. */
-static int add_state(struct manifest *m, const char *role, enum manifest_kind kind,
-                     const char *path, struct err *err)
+static int add_state(struct manifest *m, struct manifest_state state, const char *path,
+                     struct err *err)
 {
     if (m->nstates == MAX_STATES)
         return err_set(err, ERR_INPUT, "%s: more than %d kinds of training state", path,
                        MAX_STATES);
     m->state = xrealloc(m->state, (m->nstates + 1) * sizeof(*m->state));
-    m->state[m->nstates++] = (struct manifest_state){ role, kind };
+    m->state[m->nstates++] = state;
     return 0;
 }
 
@@ -443,17 +443,27 @@ int manifest_list_states(struct manifest *m, const struct manifest_state *known,
     for (size_t i = 0; i < m->ntensors; i++) {
         const char *role = m->tensor[i].role;
         const struct manifest_state *s = find_state(known, nknown, role);
+        struct manifest_state state;
 
         if (!strcmp(role, "weight") || find_state(m->state, m->nstates, role))
             continue;
-        if (add_state(m, role,
-                      s                         ? s->kind
-                      : !strcmp(role, "master") ? MANIFEST_MASTER
-                                                : MANIFEST_SLOT,
-                      path, err) < 0)
+        state =
+            (struct manifest_state){ .role = role,
+                                     .kind = !strcmp(role, "master") ? MANIFEST_MASTER
+                                                                     : MANIFEST_SLOT };
+        if (s)
+            state = *s;
+        if (add_state(m, state, path, err) < 0)
             return -1;
     }
     return 0;
+}
+
+enum manifest_form manifest_form_of(const struct manifest *m, const char *role)
+{
+    const struct manifest_state *s = find_state(m->state, m->nstates, role);
+
+    return s ? s->form : MANIFEST_LIKE;
 }
 
 /* Parses the current string as the kind of the state ROLE. */
@@ -474,39 +484,44 @@ static int parse_kind(struct reader *r, enum manifest_kind *out, struct err *err
                          kind);
 }
 
-static int read_form(struct reader *r, const char **form, struct err *err)
+static int parse_form(struct reader *r, enum manifest_form *out, struct err *err)
 {
-    if (read_text(r, form, err) < 0)
+    const char *form = NULL;
+
+    if (read_text(r, &form, err) < 0)
         return -1;
-    return !strcmp(*form, "like")
-               ? 0
-               : jsonlex_error(&r->lex, err,
-                               "training state of the form '%s', which this program "
-                               "does not know",
-                               *form);
+    for (int k = 0; k < MANIFEST_FORMS; k++)
+        if (!strcmp(form, manifest_forms[k])) {
+            *out = (enum manifest_form)k;
+            return 0;
+        }
+    return jsonlex_error(&r->lex, err,
+                         "training state of the form '%s', which this program does "
+                         "not know",
+                         form);
 }
 
 static int read_state(struct reader *r, struct err *err)
 {
-    enum manifest_kind kind = MANIFEST_KINDS;
-    const char *role = NULL, *form = NULL;
+    struct manifest_state s = { NULL, MANIFEST_KINDS, MANIFEST_FORMS };
 
     while (jsonlex_next(&r->lex, err) == 0) {
         int ret;
 
         if (r->lex.token == JSONLEX_OBJECT_END) {
-            if (!role || !form || kind == MANIFEST_KINDS)
+            if (!s.role || s.form == MANIFEST_FORMS || s.kind == MANIFEST_KINDS)
                 return jsonlex_error(&r->lex, err, "an incomplete state");
-            if (!strcmp(role, "weight") || find_state(r->m->state, r->m->nstates, role))
-                return jsonlex_error(&r->lex, err, "state '%s' twice", role);
-            return add_state(r->m, role, kind, r->lex.name, err);
+            if (!strcmp(s.role, "weight") ||
+                find_state(r->m->state, r->m->nstates, s.role))
+                return jsonlex_error(&r->lex, err, "state '%s' twice", s.role);
+            return add_state(r->m, s, r->lex.name, err);
         }
         if (key_is(r, "role"))
-            ret = read_text(r, &role, err);
+            ret = read_text(r, &s.role, err);
         else if (key_is(r, "kind"))
-            ret = parse_kind(r, &kind, err);
+            ret = parse_kind(r, &s.kind, err);
         else if (key_is(r, "form"))
-            ret = read_form(r, &form, err);
+            ret = parse_form(r, &s.form, err);
         else
             ret = skip_value(r, err);
         if (ret < 0)

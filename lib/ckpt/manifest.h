@@ -63,8 +63,8 @@ struct manifest_tensor {
     int ndim;
 };
 
-/* Training state: what tensors with this role are.  Its numbers are one for each of the
- * weight's, in the shape and on the axes of the weight. */
+/* Training state: what tensors with this role are, and which of the weight's axes they
+ * have. */
 enum manifest_kind {
     MANIFEST_MASTER,  /* the weight in f32 */
     MANIFEST_SLOT,    /* the optimizer's */
@@ -72,10 +72,26 @@ enum manifest_kind {
     MANIFEST_KINDS
 };
 extern const char *const manifest_kinds[MANIFEST_KINDS]; /* names */
+enum manifest_form {
+    MANIFEST_LIKE,    /* one number for each of the weight's */
+    MANIFEST_ROWS,    /* one for each row: all axes but the last */
+    MANIFEST_COLUMNS, /* one for each column: all axes but the last but one */
+    MANIFEST_FORMS
+};
+extern const char *const manifest_forms[MANIFEST_FORMS]; /* names */
 struct manifest_state {
     const char *role;
     enum manifest_kind kind;
+    enum manifest_form form;
 };
+/* The axis that state of FORM lacks of a weight with NDIM of them; -1: none, or the
+ * weight has no such axis. */
+static inline int manifest_lacks(enum manifest_form form, int ndim)
+{
+    return form == MANIFEST_LIKE || ndim < 2 ? -1
+           : form == MANIFEST_ROWS           ? ndim - 1
+                                             : ndim - 2;
+}
 
 struct manifest {
     int version; /* as read; MANIFEST_VERSION is written if there are states or a base,
@@ -130,6 +146,8 @@ MUST_CHECK int manifest_list_states(struct manifest *m,
 MUST_CHECK int manifest_parse(struct manifest *m, const char *path, const char *text,
                               size_t n, struct err *err);
 void manifest_clear(struct manifest *m);
+/* The form of M's state ROLE; MANIFEST_LIKE if it is none. */
+enum manifest_form manifest_form_of(const struct manifest *m, const char *role);
 
 static inline bool manifest_holds(const struct manifest_tensor *t, int part)
 {

@@ -31,7 +31,8 @@ static void put_state(struct str *b, const struct manifest_state *s, bool first)
 {
     str_add(b, first ? ",\n\"states\":[\n{\"role\":" : ",\n{\"role\":");
     str_add_json(b, s->role);
-    str_addf(b, ",\"kind\":\"%s\",\"form\":\"like\"}", manifest_kinds[s->kind]);
+    str_addf(b, ",\"kind\":\"%s\",\"form\":\"%s\"}", manifest_kinds[s->kind],
+             manifest_forms[s->form]);
 }
 
 static void put_head(struct str *b, const struct manifest *m)

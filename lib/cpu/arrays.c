@@ -160,6 +160,16 @@ static void run_some(void *arg, size_t task, int thread)
 ARRAY_OPS(ROW)
 #undef ROW
 
+static int array_product(struct device *d, const struct array_call *c, struct err *err)
+{
+    const struct matrix z = { .format = FORMAT_F32,
+                              .data = c->z,
+                              .rows = c->inner,
+                              .cols = c->rows ? c->n / c->rows : 0 };
+
+    return cpu_matmul(d, c->y, c->x, (size_t)c->rows, &z, NULL, err);
+}
+
 #define ROW(id, word) [ARRAY_##id] = array_##word,
-array_kernel *const cpu_arrays[ARRAY_COUNT] = { ARRAY_OPS(ROW) };
+array_kernel *const cpu_arrays[ARRAY_COUNT] = { ARRAY_OPS(ROW) ARRAY_HOST_OPS(ROW) };
 #undef ROW

@@ -2,4 +2,4 @@
 #include "lib/device/arrays.h"
 
 #define ROW(id, word) #word,
-const char *const array_names[ARRAY_COUNT] = { ARRAY_OPS(ROW) };
+const char *const array_names[ARRAY_COUNT] = { ARRAY_OPS(ROW) ARRAY_HOST_OPS(ROW) };

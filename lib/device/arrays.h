@@ -39,11 +39,15 @@
     ROW(MOMENTUM, momentum)                                                            \
     /* an average of gradients */                                                      \
     ROW(LION, lion)
+/* of memory of the host alone: */
+#define ARRAY_HOST_OPS(ROW)                                                            \
+    /* a product of matrices: y[n / cols][cols] = x[.rows][.inner] z[.inner][cols] */  \
+    ROW(PRODUCT, product)
 /* clang-format on */
 
 enum array_op {
 #define ROW(id, ...) ARRAY_##id,
-    ARRAY_OPS(ROW)
+    ARRAY_OPS(ROW) ARRAY_HOST_OPS(ROW)
 #undef ROW
         ARRAY_COUNT
 };
@@ -61,6 +65,7 @@ struct array_call {
     const void *x, *z;
     enum format y_format, x_format;
     float *slot[ARRAY_SLOTS];
+    uint64_t rows, inner; /* of a product */
     union update_numbers by;
 };
 

@@ -20,14 +20,9 @@
 
 enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
 
-int reversed_slots(const struct memory_options *o)
-{
-    return o->optimizer < OPTIMIZER_TRAINED ? optimizer_slots(o->optimizer) : -1;
-}
-
 bool reversed_applies(const struct memory_options *o)
 {
-    return o->train && o->framework == FRAMEWORK_TP_RUN && reversed_slots(o) >= 0 &&
+    return o->train && o->framework == FRAMEWORK_TP_RUN &&
            o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
            !o->sequence_parallel && !o->eager && o->mesh.size[MESH_SP] == 1 &&
            o->mesh.size[MESH_EP] == 1;
@@ -242,6 +237,36 @@ static uint64_t copies(const struct program *p, const bool *trained, bool gather
     return n;
 }
 
+/* Adds what the optimizer keeps of the weights that the rank with SHARE[size] has of
+ * unit U. */
+static void add_slots(struct reversed_trained *t, const struct program *p,
+                      const struct units *u, int unit, enum optimizer_kind kind,
+                      const bool *matrix, const size_t *share, int rank)
+{
+    const struct optimizer_info *info = &optimizer_table[kind];
+    uint64_t at = 0, first = 0, end;
+
+    for (int r = 0; r < rank; r++)
+        first += share[r];
+    end = first + share[rank];
+    t->owned += share[rank];
+    for (int i = u->v[unit].first; i < u->v[unit].end; i++) {
+        const uint64_t n = p->weight[i].rows * p->weight[i].cols;
+        const uint64_t from = at > first ? at : first;
+        const uint64_t to = at + n < end ? at + n : end;
+        const uint64_t count = to > from ? to - from : 0;
+
+        if (u->of[i] != unit)
+            continue;
+        at += n;
+        for (int k = 0; info->slot[k].role; k++)
+            t->slots += optimizer_slot_size(
+                matrix[i] ? info->slot[k].matrix : info->slot[k].other, p, i, count);
+        if (count && matrix[i] && optimizer_room(kind, p, i) > t->room)
+            t->room = optimizer_room(kind, p, i);
+    }
+}
+
 struct reversed_trained reversed_trained(const struct program *p, const bool *trains,
                                          const struct memory_options *o,
                                          const int coord[MESH_NAXES])
@@ -254,6 +279,8 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     struct unit_stays reads, makes;
     struct reversed_trained t = { 0 };
     struct unit_images image;
+    size_t *share = xcalloc((size_t)size, sizeof(*share));
+    bool *matrix = optimizer_matrices_new(o->optimizer, p);
     struct units u;
 
     units_find(&u, p, trains);
@@ -261,17 +288,17 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     units_reads(&reads, &u, p, &image);
     units_makes(&makes, &u, p);
     for (int i = 0; i < u.n; i++) {
-        uint64_t first, n;
-
-        optimizer_range(u.v[i].n, coord[MESH_DP] % size, size, &first, &n);
-        t.slots += n;
+        optimizer_deal(o->optimizer, p, &u, i, size, share);
+        add_slots(&t, p, &u, i, o->optimizer, matrix, share, coord[MESH_DP] % size);
         all += u.v[i].n;
         summed += u.v[i].summed ? u.v[i].n : 0;
     }
-    t.weights = stage >= 3 ? t.slots : all;
+    t.weights = stage >= 3 ? t.owned : all;
     t.gathered = stage >= 3 ? reads.room : 0;
     t.copies = narrow ? copies(p, trains, stage >= 3) * sizeof(uint16_t) : 0;
-    t.gradients = stage >= 2 ? t.slots + makes.room + summed : all;
+    t.gradients = stage >= 2 ? t.owned + makes.room + summed : all;
+    free(share);
+    free(matrix);
     units_clear(&u);
     unit_images_clear(&image);
     unit_stays_clear(&reads);
@@ -372,7 +399,9 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
     tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
     tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_OPTIMIZER],
-              trained.slots * sizeof(float) * (uint64_t)reversed_slots(o));
+              trained.slots * sizeof(float));
+    tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_WORKING],
+              trained.room * sizeof(float));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++) {
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);

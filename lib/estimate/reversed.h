@@ -17,13 +17,11 @@ struct reversed_programs {
 };
 void reversed_clear(struct reversed_programs *known);
 
-/* Number of arrays that O's optimizer keeps, each with the sizes of the weights;
- * -1: tp-run train does not have it. */
-int reversed_slots(const struct memory_options *o);
-/* Elements of f32 that a rank has for its trained weights, and bytes of the copies that
- * products read. */
+/* Elements of f32, or as much memory, that a rank has for its trained weights: OWNED of
+ * them it updates; SLOTS are the optimizer's, and ROOM is what an update needs.  COPIES
+ * are the bytes of those that products read. */
 struct reversed_trained {
-    uint64_t weights, gathered, gradients, slots, copies;
+    uint64_t weights, gathered, gradients, owned, slots, room, copies;
 };
 /* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
  * stage of ZeRO of O. */

@@ -122,6 +122,7 @@ extern "C" void gpu_array(enum array_op op, struct array_call c, void *stream)
     case ARRAY_LION:
         LAUNCH(array_kernel_of<ARRAY_LION>, blocks, GPU_THREADS, stream, c);
         break;
+    case ARRAY_PRODUCT:
     case ARRAY_COUNT:
         break;
     }

@@ -140,8 +140,37 @@ long checkpoint_state(const struct checkpoint *c, size_t i, const char *role)
     return -1;
 }
 
-/* Checks that each training state tensor has the shape of its weight; it is sharded
- * like the weight. */
+static enum manifest_form form_of(const struct checkpoint *c, size_t i)
+{
+    return !c->sharded || i < c->nweights
+               ? MANIFEST_LIKE
+               : manifest_form_of(&c->manifest, checkpoint_role(c, i));
+}
+
+int checkpoint_lacks(const struct checkpoint *c, size_t i)
+{
+    const int ndim = c->tensor[i].ndim + 1; /* of the weight, if it lacks one */
+
+    return manifest_lacks(form_of(c, i), ndim) + 1;
+}
+
+/* Has state I the axes of WEIGHT that its form says? */
+static bool is_shaped(const struct checkpoint *c, size_t i, const struct tensor *weight)
+{
+    const struct tensor *t = &c->tensor[i];
+    const int lacks = manifest_lacks(form_of(c, i), weight->ndim);
+    int k = 0;
+
+    if (form_of(c, i) != MANIFEST_LIKE && lacks < 0)
+        return false;
+    for (int d = 0; d < weight->ndim; d++)
+        if (d != lacks && (k >= t->ndim || t->shape[k++] != weight->shape[d]))
+            return false;
+    return k == t->ndim;
+}
+
+/* Checks that each training state tensor has the shape that its weight and its form
+ * give it; it is sharded like the weight. */
 static int bind_state(struct checkpoint *c, struct err *err)
 {
     struct tensor_index index = { 0 };
@@ -156,8 +185,7 @@ static int bind_state(struct checkpoint *c, struct err *err)
 
         if (w < 0 || c->which[w] < 0 ||
             !is_state_of(c, i, weight, checkpoint_role(c, i)) ||
-            t->ndim != c->tensor[w].ndim ||
-            memcmp(t->shape, c->tensor[w].shape, (size_t)t->ndim * sizeof(*t->shape)))
+            !is_shaped(c, i, &c->tensor[w]))
             ret = err_set(err, ERR_INPUT, "%s: is the %s of no weight", t->name,
                           checkpoint_role(c, i));
         else
@@ -597,6 +625,7 @@ struct cut_tensor checkpoint_cut_tensor(const struct checkpoint *c, size_t i,
     return (struct cut_tensor){
         .name = t->name,
         .model = c->which[i],
+        .lacks = checkpoint_lacks(c, i),
         .ndim = t->ndim,
         .shape = t->shape,
         .from = t->dtype,

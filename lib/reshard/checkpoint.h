@@ -80,6 +80,10 @@ const char *checkpoint_role(const struct checkpoint *c, size_t i);
 /* The tensor with the training state of weight I in ROLE (manifest.h), or -1. */
 long checkpoint_state(const struct checkpoint *c, size_t i, const char *role);
 
+/* The axis of the model's tensor, from 1, that tensor I, training state, lacks; 0: it
+ * has all. */
+int checkpoint_lacks(const struct checkpoint *c, size_t i);
+
 /* *sharded becomes true when PATH has a manifest. */
 MUST_CHECK int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err);
 

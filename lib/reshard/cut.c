@@ -110,13 +110,32 @@ static uint32_t sum_end(const struct sum *s)
 
 /* ---- what a part stores ---- */
 
-static void get_slice(struct slice *out, const struct cut_side *side, int p,
-                      const struct cut_tensor *t)
+/* Leaves out axis K.  Parts with other shards along it store the same: the primary one
+ * is whoever owns its first element. */
+static void leave_out(struct slice *s, int k)
+{
+    const struct runs *r = s->runs[k];
+    bool first = false;
+
+    for (size_t i = 0; i < r->n; i++)
+        first |= r->v[i].start == 0 && r->v[i].count && r->v[i].owned;
+    s->primary &= first;
+    s->ndim--;
+    for (int i = k; i < s->ndim; i++)
+        s->runs[i] = s->runs[i + 1];
+    if (k == 0)
+        s->pad = 0;
+}
+
+void cut_part_slice(struct slice *out, const struct cut_side *side, int p,
+                    const struct cut_tensor *t)
 {
     if (side->cutter && t->model >= 0)
         cutter_slice(side->cutter[p], (size_t)t->model, out);
     else
         *out = (struct slice){ .held = p == 0, .primary = true };
+    if (t->lacks && out->ndim)
+        leave_out(out, t->lacks - 1);
 }
 
 /* Size of axis K in the part, with padding. */
@@ -131,7 +150,7 @@ int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side, int
     uint64_t elements = 1;
     struct slice s;
 
-    get_slice(&s, side, p, t);
+    cut_part_slice(&s, side, p, t);
     *held = s.held;
     *bytes = 0;
     if (!s.held)
@@ -151,7 +170,7 @@ void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
 {
     struct slice s;
 
-    get_slice(&s, side, p, t);
+    cut_part_slice(&s, side, p, t);
     for (int k = 0; k < t->ndim; k++)
         shape[k] = stored_size(&s, t, k);
 }
@@ -247,7 +266,7 @@ static int prepare(struct cut *c, struct side *s, const struct cut_side *api,
         size_t cap = p->cap;
 
         *p = (struct part){ .piece = piece, .cap = cap };
-        get_slice(&p->slice, api, i, t);
+        cut_part_slice(&p->slice, api, i, t);
         if (flat || !p->slice.cut)
             for (int k = 0; k < c->ndim; k++)
                 p->slice.runs[k] = &c->whole[k];
@@ -291,7 +310,7 @@ static bool any_cut(const struct cut_side *side, const struct cut_tensor *t)
     if (!side->cutter || t->model < 0)
         return false;
     for (int p = 0; p < side->nparts; p++) {
-        get_slice(&s, side, p, t);
+        cut_part_slice(&s, side, p, t);
         if (s.held && s.cut)
             return true;
     }

@@ -37,6 +37,8 @@ struct cut_tensor {
     const char *name; /* for messages */
     long model;       /* index in the model; -1: not in the model, stored whole in part
                        * 0 */
+    int lacks; /* from 1: the axis of the model's tensor that it has not, as state
+                * with one number for each row; 0: it has all */
     int ndim;
     const uint64_t *shape;
     enum dtype from, to; /* elements are converted when these differ */
@@ -59,6 +61,9 @@ void cut_free(struct cut *c);
 MUST_CHECK int cut_part_bytes(uint64_t *bytes, bool *held, const struct cut_side *side,
                               int p, const struct cut_tensor *t, enum dtype dtype,
                               struct err *err);
+/* The slice of T that part P of SIDE stores; its runs are borrowed. */
+void cut_part_slice(struct slice *out, const struct cut_side *side, int p,
+                    const struct cut_tensor *t);
 /* The shape of T in part P. */
 void cut_part_shape(uint64_t *shape, const struct cut_side *side, int p,
                     const struct cut_tensor *t);

@@ -52,17 +52,20 @@ int describe_sources(struct manifest *m, const struct checkpoint *c,
     return 0;
 }
 
-const char **describe_axes(struct manifest *m, const struct checkpoint *c, size_t i)
+const char **describe_axes(struct manifest *m, const struct checkpoint *c, size_t i,
+                           int lacks)
 {
     const struct model_tensor *t;
     const char **axis;
+    int n = 0;
 
     if (c->which[i] < 0)
         return NULL;
     t = &c->model->tensor[c->which[i]];
     axis = pool_take(&m->pool, ((size_t)t->ndim + 1) * sizeof(*axis), sizeof(*axis));
     for (int d = 0; d < t->ndim; d++)
-        axis[d] = t->axis[d]->text;
+        if (d + 1 != lacks)
+            axis[n++] = t->axis[d]->text;
     return axis;
 }
 

@@ -27,8 +27,10 @@ struct entry {
     enum adapter_part part;
     int slot;   /* -1: the part itself */
     int weight; /* of this rank's program; -1: on another stage */
-    uint64_t shape[MODEL_MAX_DIMS], n, offset;
+    uint64_t shape[MODEL_MAX_DIMS], n, offset; /* of what is written, */
     int ndim;
+    enum manifest_form form;
+    uint64_t cols; /* and of all of the part: its last axis */
     uint32_t crc;
 };
 
@@ -42,7 +44,9 @@ struct adaptersave {
     struct checkpoint *c;
     struct comm *world;
     struct entry *entry; /* first all matrices, then all slots */
-    size_t n;
+    size_t n, parts;     /* the first .parts are matrices */
+    double *
+        matrix; /* [ADAPTER_NORM * nadapters + ntensors]: is it one to the optimizer? */
     struct manifest_file *base; /* rank 0 */
     size_t nbase;
     struct pool pool;
@@ -80,14 +84,26 @@ static int find_saved(const struct program *p, size_t index)
 
 /* Adds E, of the axes AXIS, which is called NAME, or SLOT of it. */
 static void add_one(struct adaptersave *b, struct entry e, char *name, int slot,
-                    const struct axis *const *axis)
+                    const struct axis *const *axis, bool matrix)
 {
+    const struct optimizer_slot *of = slot < 0 ? NULL : &b->t->parameters.form[slot];
+    const int ndim = e.ndim;
+
+    if (of && (matrix ? of->matrix : of->other) == SLOT_NONE) {
+        free(name);
+        return;
+    }
+    e.form = of ? b->t->parameters.state[slot].form : MANIFEST_LIKE;
+    e.cols = ndim ? axis[ndim - 1]->size : 1;
+    e.ndim = 0;
     e.slot = slot;
     e.name = slot < 0 ? xstrdup(name)
                       : str_dupf("%s.%s", name, b->t->parameters.state[slot].role);
     e.n = 1;
-    for (int k = 0; k < e.ndim; k++) {
-        e.shape[k] = axis[k]->size;
+    for (int k = 0; k < ndim; k++) {
+        if (k == manifest_lacks(e.form, ndim))
+            continue;
+        e.shape[e.ndim++] = axis[k]->size;
         e.n *= axis[k]->size;
     }
     b->entry[b->n++] = e;
@@ -105,7 +121,8 @@ static void add_saved(struct adaptersave *b, size_t index, int slot)
                                 .weight = find_saved(b->t->program, index),
                                 .ndim = m->tensor[index].ndim },
                 adapter_saved_dup(m, index), slot,
-                (const struct axis *const *)m->tensor[index].axis);
+                (const struct axis *const *)m->tensor[index].axis,
+                b->matrix[ADAPTER_NORM * m->nadapters + index] > 0);
 }
 
 static void add_entry(struct adaptersave *b, size_t index, enum adapter_part part,
@@ -120,7 +137,28 @@ static void add_entry(struct adaptersave *b, size_t index, enum adapter_part par
                             .part = part,
                             .weight = find_weight(b->t->program, index, part),
                             .ndim = ndim },
-            adapter_tensor_dup(m, index, part), slot, axis);
+            adapter_tensor_dup(m, index, part), slot, axis,
+            b->matrix[ADAPTER_NORM * index + part] > 0);
+}
+
+/* Finds what is a matrix to the optimizer, also on other stages. */
+static int find_matrices(struct adaptersave *b, struct err *err)
+{
+    const struct program *p = b->t->program;
+    const size_t parts = ADAPTER_NORM * p->model->nadapters;
+    const size_t n = parts + p->model->ntensors;
+
+    b->matrix = xcalloc(n + 1, sizeof(*b->matrix));
+    for (int i = 0; i < p->nweights; i++) {
+        const struct weight *w = &p->weight[i];
+        size_t at = w->adapter
+                        ? ADAPTER_NORM * ((size_t)w->adapter - 1) + (size_t)w->part
+                        : parts + w->tensor;
+
+        if (b->t->parameters.row[i].trained && b->t->parameters.row[i].matrix)
+            b->matrix[at] = 1;
+    }
+    return comm_run(b->world, comm_all_reduce_f64(b->matrix, n), err);
 }
 
 int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpoint *c,
@@ -128,9 +166,10 @@ int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpo
 {
     const struct model *m = t->program->model;
     struct adaptersave *b = xcalloc(1, sizeof(*b));
-    int slots = t->parameters.slots, ret = 0;
+    int slots = t->parameters.slots, ret;
 
     *b = (struct adaptersave){ .t = t, .c = c, .world = world };
+    ret = find_matrices(b, err);
     b->entry =
         xcalloc((ADAPTER_NORM * m->nadapters + m->ntensors) * (size_t)(slots + 1) + 1,
                 sizeof(*b->entry));
@@ -142,9 +181,11 @@ int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpo
                     add_entry(b, i, part, k);
         for (size_t i = 0; i < m->ntensors; i++)
             add_saved(b, i, k);
+        if (k < 0)
+            b->parts = b->n;
     }
     b->some = xcalloc(SOME, sizeof(*b->some));
-    if (world->rank == 0)
+    if (ret == 0 && world->rank == 0)
         ret = base_identify(&b->base, &b->nbase, &b->pool, c, err);
     if (ret < 0)
         adaptersave_close(b);
@@ -162,15 +203,44 @@ void adaptersave_close(struct adaptersave *b)
     free(b->entry);
     free(b->base);
     free(b->some);
+    free(b->matrix);
     pool_clear(&b->pool);
     free(b);
 }
 
 /* ---- gathering ---- */
 
-/* This rank's elements of an entry on their way to the whole tensor. */
+/* Where a number of a matrix's state is: of one number for each element, row, or
+ * column. */
+struct places {
+    enum manifest_form form;
+    uint64_t cols, whole_cols; /* of the rank's shard of the matrix, and of all of it */
+};
+
+/* The number of element HERE of the shard; *IN is its place in the whole state.  False:
+ * another element stands for it. */
+static bool find_place(const struct places *p, size_t here, size_t whole, size_t *at,
+                       size_t *in)
+{
+    *at = here;
+    *in = whole;
+    if (p->form == MANIFEST_ROWS) {
+        *at = here / p->cols;
+        *in = whole / p->whole_cols;
+        return whole % p->whole_cols == 0;
+    }
+    if (p->form == MANIFEST_COLUMNS) {
+        *at = here % p->cols;
+        *in = whole % p->whole_cols;
+        return whole < p->whole_cols;
+    }
+    return true;
+}
+
+/* This rank's numbers of an entry on their way to the whole tensor. */
 struct placing {
-    const float *here; /* elements from FIRST of the rank's shard; COUNT of them */
+    struct places of;
+    const float *here; /* numbers from FIRST of the rank's shard; COUNT of them */
     uint64_t first, count;
     uint32_t *whole; /* their bits */
 };
@@ -179,9 +249,13 @@ static void place_run(void *arg, size_t here, size_t whole, size_t n, bool owned
 {
     const struct placing *p = arg;
 
-    for (size_t k = 0; k < n && owned; k++)
-        if (here + k >= p->first && here + k < p->first + p->count)
-            memcpy(&p->whole[whole + k], &p->here[here + k - p->first], sizeof(float));
+    for (size_t k = 0; k < n && owned; k++) {
+        size_t at, in;
+
+        if (find_place(&p->of, here + k, whole + k, &at, &in) && at >= p->first &&
+            at < p->first + p->count)
+            memcpy(&p->whole[in], &p->here[at - p->first], sizeof(float));
+    }
 }
 
 /* Copies what this rank owns of E to WHOLE, which is 0 elsewhere. */
@@ -198,17 +272,20 @@ static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *who
 
     if (!row || p->program->coord[MESH_DP] >= p->owner.size || (!first && all))
         return 0;
+    at.of = (struct places){ e->form, p->program->weight[e->weight].cols, e->cols };
     at.first = all ? 0 : row->first;
     at.count = all ? row->n : row->count;
+    if (e->slot >= 0)
+        parameters_kept(p, e->weight, e->slot, &at.first, &at.count);
     if (!at.count)
         return 0;
     host = mem_alloc(at.count * sizeof(float), "a matrix to save", err);
     if (!host)
         return -1;
-    ret = e->slot >= 0
-              ? parameters_take_slot(p, host, row->slot[e->slot], at.count, err)
-              : p->ops->copy_out(p->device, host, all ? row->weight : row->own,
-                                 (size_t)at.count * sizeof(float), err);
+    ret = e->slot >= 0 ? parameters_take_slot(p, host, e->weight, e->slot, at.first,
+                                              at.count, err)
+                       : p->ops->copy_out(p->device, host, all ? row->weight : row->own,
+                                          (size_t)at.count * sizeof(float), err);
     at.here = host;
     if (ret == 0)
         parameters_runs(p, e->weight, place_run, &at);
@@ -328,7 +405,7 @@ static int write_file(struct adaptersave *b, struct outdir *out, const char *nam
 int adaptersave_write(struct adaptersave *b, struct outdir *out, struct err *err)
 {
     const int one[MANIFEST_AXES] = { 1, 1, 1, 1, 1 };
-    size_t matrices = b->n / (size_t)(b->t->parameters.slots + 1);
+    size_t matrices = b->parts;
     char *name = manifest_part_name_dup(one, 0);
     int ret = write_file(b, out, MATRICES, 0, matrices, &b->matrices, err);
 
@@ -411,8 +488,9 @@ int adaptersave_finish(struct adaptersave *b, struct outdir *out, const char *tr
 /* ---- restoring ---- */
 
 struct taking {
+    struct places of;
     const float *whole;
-    float *here; /* elements from FIRST of the shard; COUNT of them */
+    float *here; /* numbers from FIRST of the shard; COUNT of them */
     uint64_t first, count;
 };
 
@@ -421,9 +499,13 @@ static void take_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
     const struct taking *t = arg;
 
     (void)owned;
-    for (size_t k = 0; k < n; k++)
-        if (here + k >= t->first && here + k < t->first + t->count)
-            t->here[here + k - t->first] = t->whole[whole + k];
+    for (size_t k = 0; k < n; k++) {
+        size_t at, in;
+
+        (void)find_place(&t->of, here + k, whole + k, &at, &in);
+        if (at >= t->first && at < t->first + t->count)
+            t->here[at - t->first] = t->whole[in];
+    }
 }
 
 /* Reads slot K of weight I from the file FD, which has the tensors of INDEX. */
@@ -433,33 +515,38 @@ static int restore_slot(struct trainer *t, int i, int k, const struct safetensor
 {
     struct parameters *p = &t->parameters;
     const struct weight *w = &p->program->weight[i];
-    const struct parameter *row = &p->row[i];
     const struct model *m = p->program->model;
     char *name = w->adapter ? adapter_tensor_dup(m, (size_t)w->adapter - 1, w->part)
                             : adapter_saved_dup(m, w->tensor);
     char *full = str_dupf("%s.%s", name, p->state[k].role);
     long at = tensor_index_find(index, full);
-    struct taking take = { .first = row->first, .count = row->count };
-    uint64_t bytes = parameters_whole(p, i) * sizeof(float);
+    const struct axis *axis[MODEL_MAX_DIMS];
+    struct taking take = { .of = { .form = p->state[k].form, .cols = w->cols } };
+    uint64_t bytes = sizeof(float);
     float *whole = NULL;
-    int ret = -1;
+    int ndim, ret = -1;
 
+    ndim = program_weight_axes(p->program, i, axis);
+    take.of.whole_cols = axis[ndim - 1]->size;
+    for (int d = 0; d < ndim; d++)
+        bytes *= d == manifest_lacks(take.of.form, ndim) ? 1 : axis[d]->size;
+    parameters_kept(p, i, k, &take.first, &take.count);
     if (at < 0) {
         err_set(err, ERR_INPUT, "%s: has no %s of %s", path, p->state[k].role, name);
     } else if (st->tensor[at].dtype != DTYPE_F32 || st->tensor[at].size != bytes) {
         err_set(err, ERR_INPUT, "%s: tensor %s is not as the adapter", path, full);
-    } else if (!row->count) {
+    } else if (!take.count) {
         ret = 0;
     } else {
         whole = mem_alloc(bytes, "an optimizer's state", err);
         take.whole = whole;
         take.here =
-            whole ? mem_alloc(row->count * sizeof(float), "an optimizer's state", err)
+            whole ? mem_alloc(take.count * sizeof(float), "an optimizer's state", err)
                   : NULL;
         if (take.here &&
             fs_pread(fd, whole, (size_t)bytes, st->tensor[at].offset, path, err) == 0) {
             parameters_runs(p, i, take_run, &take);
-            ret = parameters_put_slot(p, row->slot[k], take.here, row->count, err);
+            ret = parameters_put_slot(p, i, k, take.here, take.first, take.count, err);
         }
         free(take.here);
         free(whole);
@@ -484,7 +571,8 @@ int adaptersave_restore(struct trainer *t, const char *dir, struct err *err)
         ret = 0;
         for (int i = 0; i < p->program->nweights && ret == 0; i++)
             for (int k = 0; k < p->slots && p->row[i].trained && ret == 0; k++)
-                ret = restore_slot(t, i, k, &st, &index, fd, path, err);
+                if (parameters_form(p, i, k) != SLOT_NONE)
+                    ret = restore_slot(t, i, k, &st, &index, fd, path, err);
         tensor_index_clear(&index);
         safetensors_clear(&st);
     }

@@ -3,6 +3,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/adaptersave.c %D%/adaptersave.h \
     %D%/blend.c %D%/blend.h \
     %D%/chats.c %D%/chats.h \
+    %D%/codes8.c %D%/codes8.h \
     %D%/corpus.c %D%/corpus.h \
     %D%/data.c %D%/data.h \
     %D%/decompress.c %D%/decompress.h \
@@ -28,4 +29,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/texts.c %D%/texts.h \
     %D%/tokenfile.c %D%/tokenfile.h \
     %D%/tokenwriter.c %D%/tokenwriter.h \
-    %D%/trainer.c %D%/trainer.h
+    %D%/trainer.c %D%/trainer.h \
+    %D%/wholes.c %D%/wholes.h

@@ -44,6 +44,11 @@ void offload_close(struct offloading *o)
     free(o);
 }
 
+struct device *offload_device(const struct offloading *o)
+{
+    return o->cpu;
+}
+
 float *offload_slot_new(uint64_t n, struct err *err)
 {
     float *x = mem_alloc(n * sizeof(*x), "the optimizer", err);

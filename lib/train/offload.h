@@ -16,6 +16,8 @@ struct offloading;
 MUST_CHECK int offload_open(struct offloading **out, const struct backend *ops,
                             struct device *device, int threads, struct err *err);
 void offload_close(struct offloading *o); /* NULL is allowed */
+/* The CPU that makes the updates; NULL where the device's memory is the host's. */
+struct device *offload_device(const struct offloading *o);
 /* N floats of the host, which are 0, for a slot; free() releases them. */
 float *offload_slot_new(uint64_t n, struct err *err);
 /* Runs OP as the backend would, the slots of C in memory of the host; KEPT: its y is

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "lib/train/parameters.h"
+#include "lib/train/wholes.h"
 
 /* Does row B follow A in all arrays, to be updated alike? */
 static bool follows(const struct parameter *a, const struct parameter *b, int slots)
@@ -12,7 +13,7 @@ static bool follows(const struct parameter *a, const struct parameter *b, int sl
                 b->own == a->own + a->count && b->sum == a->sum + a->count;
 
     for (int k = 0; k < slots && next; k++)
-        next = b->slot[k] == a->slot[k] + a->count;
+        next = a->slot[k] ? b->slot[k] == a->slot[k] + a->count : !b->slot[k];
     return next;
 }
 
@@ -32,24 +33,31 @@ static int move_bias(const struct optimizer *o, struct parameters *p,
     return parameters_run(p, ARRAY_BIAS, &c, err);
 }
 
-/* Updates ROW and those behind it, N elements.  As torch.nn.utils.clip_grad_norm_,
- * which also multiplies when the factor is 1. */
+/* What gradients are multiplied by: as torch.nn.utils.clip_grad_norm_, which also
+ * multiplies when it is 1. */
+static float factor_of(const struct optimizer *o, double norm)
+{
+    double factor = o->options.clip > 0 ? o->options.clip / (norm + 1e-6) : 1;
+
+    factor = factor < 1 ? factor : 1;
+    return o->scale > 0 ? (float)factor / (float)o->scale : (float)factor;
+}
+
+/* Updates ROW and those behind it, N elements. */
 static int update(const struct optimizer *o, struct parameters *p,
                   const struct parameter *row, uint64_t n, double rate, double norm,
                   struct err *err)
 {
     const struct optimizer_info *how = &optimizer_table[o->options.kind];
-    double factor = o->options.clip > 0 ? o->options.clip / (norm + 1e-6) : 1;
     struct array_call c = { .n = n };
 
     c.y = row->own;
     c.x = row->sum;
-    for (int k = 0; k < optimizer_slots(o->options.kind); k++)
-        c.slot[k] = row->slot[k];
+    for (int k = 0, used = 0; k < optimizer_slots(o->options.kind); k++)
+        if (row->slot[k])
+            c.slot[used++] = row->slot[k];
     how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
-    c.by.factor = factor < 1 ? (float)factor : 1;
-    if (o->scale > 0)
-        c.by.factor /= (float)o->scale;
+    c.by.factor = factor_of(o, norm);
     return parameters_update(p, how->update, &c, err);
 }
 
@@ -67,10 +75,14 @@ int optimizer_step(struct optimizer *o, struct parameters *p, double rate, doubl
         next = i + 1;
         if (!row->count)
             continue;
-        for (; next < n && follows(&p->row[next - 1], &p->row[next], slots); next++)
+        for (; next < n && !wholes_has(o->wholes, i) && !wholes_has(o->wholes, next) &&
+               follows(&p->row[next - 1], &p->row[next], slots);
+             next++)
             count += p->row[next].count;
-        if (row->load ? move_bias(o, p, row, tokens, err) < 0
-                      : update(o, p, row, count, rate, norm, err) < 0)
+        if (wholes_has(o->wholes, i) ? wholes_update(o->wholes, i, &o->options, rate,
+                                                     o->t, factor_of(o, norm), err) < 0
+            : row->load              ? move_bias(o, p, row, tokens, err) < 0
+                                     : update(o, p, row, count, rate, norm, err) < 0)
             return -1;
         if (p->average >= 0 &&
             parameters_average(p, row, count, 1 - o->average, err) < 0)

@@ -7,6 +7,7 @@
 #include "lib/device/optimizers.h"
 
 struct parameters;
+struct wholes;
 
 struct optimizer {
     struct optimizer_options options;
@@ -15,6 +16,7 @@ struct optimizer {
     uint64_t t;        /* number of updates so far */
     double scale;      /* the gradients that P has are those times it, a power of 2; 0:
                         * they are those */
+    struct wholes *wholes; /* makes updates of whole tensors; NULL: there are none */
 };
 
 /* Makes one update of P's weights with learning rate RATE; NORM is the norm of the

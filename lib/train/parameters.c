@@ -7,6 +7,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/run/weights.h"
+#include "lib/train/codes8.h"
 
 /* ---- operations ---- */
 
@@ -21,24 +22,6 @@ int parameters_update(struct parameters *p, enum array_op op,
 {
     return p->offload ? offload_run(p->offload, op, c, false, err)
                       : parameters_run(p, op, c, err);
-}
-
-int parameters_take_slot(const struct parameters *p, float *to, const float *slot,
-                         uint64_t n, struct err *err)
-{
-    if (!p->offload)
-        return p->ops->copy_out(p->device, to, slot, (size_t)n * sizeof(*to), err);
-    memcpy(to, slot, (size_t)n * sizeof(*to));
-    return 0;
-}
-
-int parameters_put_slot(const struct parameters *p, float *slot, const float *from,
-                        uint64_t n, struct err *err)
-{
-    if (!p->offload)
-        return p->ops->copy_in(p->device, slot, from, (size_t)n * sizeof(*from), err);
-    memcpy(slot, from, (size_t)n * sizeof(*from));
-    return 0;
 }
 
 int parameters_zero(struct parameters *p, void *y, uint64_t n, struct err *err)
@@ -81,6 +64,15 @@ static bool is_spared(const char *name)
              strstr(low, "rmsnorm") || has_word(low, "norm") || has_word(low, "_norm");
     free(low);
     return spared;
+}
+
+static void find_matrices(struct parameters *p)
+{
+    bool *is = optimizer_matrices_new(p->optimizer, p->program);
+
+    for (int i = 0; i < p->program->nweights; i++)
+        p->row[i].matrix = is[i];
+    free(is);
 }
 
 /* Excludes norm weights too, whatever their names are. */
@@ -253,12 +245,8 @@ static void deal(struct parameters *p)
     p->share = xcalloc((size_t)p->units.n * size + 1, sizeof(*p->share));
     p->place = xcalloc((size_t)p->units.n + 2, sizeof(*p->place));
     for (int u = 0; u < p->units.n; u++) {
-        for (int r = 0; r < p->owner.size; r++) {
-            uint64_t first, n;
-
-            optimizer_range(p->units.v[u].n, r, p->owner.size, &first, &n);
-            p->share[(size_t)u * size + (size_t)r] = (size_t)n;
-        }
+        optimizer_deal(p->optimizer, p->program, &p->units, u, p->owner.size,
+                       p->share + (size_t)u * size);
         p->place[u + 1] =
             p->place[u] + p->share[(size_t)u * size + (size_t)p->owner.rank];
     }
@@ -288,6 +276,98 @@ static void find_sizes(struct parameters *p)
     p->trained = at;
 }
 
+/* ---- slots ---- */
+
+enum slot_form parameters_form(const struct parameters *p, int i, int k)
+{
+    return p->row[i].matrix ? p->form[k].matrix : p->form[k].other;
+}
+
+void parameters_kept(const struct parameters *p, int i, int k, uint64_t *first,
+                     uint64_t *count)
+{
+    const struct parameter *row = &p->row[i];
+    const enum slot_form form = parameters_form(p, i, k);
+
+    *first = form == SLOT_LIKE ? row->first : 0;
+    *count = !row->count         ? 0
+             : form == SLOT_LIKE ? row->count
+                                 : optimizer_slot_stored(form, p->program, i);
+}
+
+static bool has_codes(enum slot_form form)
+{
+    return form == SLOT_CODES || form == SLOT_SQUARES;
+}
+
+int parameters_take_slot(const struct parameters *p, float *to, int i, int k,
+                         uint64_t at, uint64_t n, struct err *err)
+{
+    const enum slot_form form = parameters_form(p, i, k);
+    const float *from = p->row[i].slot[k];
+
+    if (has_codes(form)) {
+        codes8_read(from, p->program, i, form, at, to, n);
+        return 0;
+    }
+    from += form == SLOT_LIKE ? at - p->row[i].first : at;
+    if (!p->offload)
+        return p->ops->copy_out(p->device, to, from, (size_t)n * sizeof(*to), err);
+    memcpy(to, from, (size_t)n * sizeof(*to));
+    return 0;
+}
+
+int parameters_put_slot(struct parameters *p, int i, int k, const float *from,
+                        uint64_t at, uint64_t n, struct err *err)
+{
+    const enum slot_form form = parameters_form(p, i, k);
+    float *to = p->row[i].slot[k];
+
+    if (has_codes(form)) {
+        codes8_write(to, p->program, i, form, from);
+        return 0;
+    }
+    to += form == SLOT_LIKE ? at - p->row[i].first : at;
+    if (!p->offload)
+        return p->ops->copy_in(p->device, to, from, (size_t)n * sizeof(*from), err);
+    memcpy(to, from, (size_t)n * sizeof(*from));
+    return 0;
+}
+
+/* Sizes of slot K. */
+static void measure_slot(struct parameters *p, int k)
+{
+    const int n = p->program->nweights;
+
+    p->stored[k] = xcalloc((size_t)n + 2, sizeof(*p->stored[k]));
+    p->size[k] = 0;
+    for (int i = 0; i < n; i++) {
+        const struct parameter *row = &p->row[i];
+        const enum slot_form form = parameters_form(p, i, k);
+
+        p->stored[k][i + 1] = p->stored[k][i];
+        if (!row->trained)
+            continue;
+        p->stored[k][i + 1] += optimizer_slot_stored(form, p->program, i);
+        p->size[k] += optimizer_slot_size(form, p->program, i, row->count);
+    }
+}
+
+/* Points the rows at their parts of slot K. */
+static void aim_slot(struct parameters *p, int k)
+{
+    float *at = p->slot[k];
+
+    for (int i = 0; i < p->program->nweights; i++) {
+        struct parameter *row = &p->row[i];
+        uint64_t n = optimizer_slot_size(parameters_form(p, i, k), p->program, i,
+                                         row->trained ? row->count : 0);
+
+        row->slot[k] = n ? at : NULL;
+        at += n;
+    }
+}
+
 /* Allocates N floats, which are 0; of none *OUT stays NULL. */
 static int floats_make(struct parameters *p, float **out, uint64_t n, const char *what,
                        struct err *err)
@@ -300,10 +380,17 @@ static int floats_make(struct parameters *p, float **out, uint64_t n, const char
 
 static int slot_make(struct parameters *p, int k, struct err *err)
 {
-    if (!p->offload || !p->owned)
-        return floats_make(p, &p->slot[k], p->owned, "the optimizer", err);
-    p->slot[k] = offload_slot_new(p->owned, err);
-    return p->slot[k] ? 0 : -1;
+    measure_slot(p, k);
+    if (!p->offload || !p->size[k]) {
+        if (floats_make(p, &p->slot[k], p->size[k], "the optimizer", err) < 0)
+            return -1;
+    } else {
+        p->slot[k] = offload_slot_new(p->size[k], err);
+        if (!p->slot[k])
+            return -1;
+    }
+    aim_slot(p, k);
+    return 0;
 }
 
 /* Points a trained row at its numbers. */
@@ -319,8 +406,6 @@ static void aim(struct parameters *p, struct parameter *row)
         return;
     row->own = p->own ? p->own + place : row->weight + row->first;
     row->sum = p->sum ? p->sum + place : row->gradient + row->first;
-    for (int k = 0; k < p->slots; k++)
-        row->slot[k] = p->slot[k] + place;
 }
 
 /* Allocates the arrays and points the rows at them. */
@@ -366,8 +451,10 @@ static int make_arrays(struct parameters *p, struct err *err)
 void parameters_memory(const struct parameters *p, struct ledger *list)
 {
     const uint64_t f = sizeof(float);
-    uint64_t gradients = parameters_sums_late(p) ? 0 : p->trained;
+    uint64_t gradients = parameters_sums_late(p) ? 0 : p->trained, slots = 0;
 
+    for (int k = 0; k < p->slots; k++)
+        slots += p->size[k];
     gradients += parameters_sums_own(p) ? p->owned : 0;
     ledger_add(list, "weights", LEDGER_DEVICE,
                (parameters_gathers(p) ? p->n - p->trained + p->owned : p->n) * f);
@@ -375,8 +462,7 @@ void parameters_memory(const struct parameters *p, struct ledger *list)
         weights_memory(&p->held, list);
     ledger_add(list, "gathered_weights", LEDGER_DEVICE, p->reads.room * f);
     ledger_add(list, "gradients", LEDGER_DEVICE, gradients * f);
-    ledger_add(list, "optimizer", p->offload ? LEDGER_HOST : LEDGER_DEVICE,
-               (uint64_t)p->slots * p->owned * f);
+    ledger_add(list, "optimizer", p->offload ? LEDGER_HOST : LEDGER_DEVICE, slots * f);
     if (p->offload)
         offload_memory(p->offload, list);
 }
@@ -450,10 +536,19 @@ static int refuse_packed(const struct program *p, struct err *err)
 
 static void list_states(struct parameters *p, enum optimizer_kind optimizer)
 {
-    for (p->slots = 0; optimizer_table[optimizer].slot[p->slots]; p->slots++)
-        p->state[p->slots] =
-            (struct manifest_state){ optimizer_table[optimizer].slot[p->slots],
-                                     MANIFEST_SLOT };
+    for (int k = 0; k < optimizer_slots(optimizer); k++) {
+        const struct optimizer_slot *slot = &optimizer_table[optimizer].slot[k];
+
+        p->form[k] = *slot;
+        p->state[k] =
+            (struct manifest_state){ .role = slot->role,
+                                     .kind = MANIFEST_SLOT,
+                                     .form = slot->matrix == SLOT_ROWS ? MANIFEST_ROWS
+                                             : slot->matrix == SLOT_COLUMNS
+                                                 ? MANIFEST_COLUMNS
+                                                 : MANIFEST_LIKE };
+        p->slots = k + 1;
+    }
 }
 
 int parameters_average(struct parameters *p, const struct parameter *row, uint64_t n,
@@ -472,14 +567,12 @@ int parameters_keep_average(struct parameters *p, struct err *err)
 {
     const int k = p->slots;
 
-    p->state[k] = (struct manifest_state){ "ema", MANIFEST_AVERAGE };
+    p->state[k] = (struct manifest_state){ "ema", MANIFEST_AVERAGE, MANIFEST_LIKE };
+    p->form[k] = (struct optimizer_slot){ "ema", SLOT_LIKE, SLOT_LIKE };
     if (slot_make(p, k, err) < 0)
         return -1;
     p->average = k;
     p->slots++;
-    for (int i = 0; i < p->program->nweights; i++)
-        if (p->row[i].count)
-            aim(p, &p->row[i]);
     return parameters_begin_average(p, err);
 }
 
@@ -523,6 +616,7 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
         .owner = owner,
         .drawn = c->drawn,
         .average = -1,
+        .optimizer = optimizer,
     };
     list_states(p, optimizer);
     if (refuse_packed(program, err) < 0)
@@ -533,6 +627,7 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
     p->matrix = xcalloc(n + 1, sizeof(*p->matrix));
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
     find_sizes(p);
+    find_matrices(p);
     find_decay(p);
     find_loads(p);
     if ((owner.offloads && offload_open(&p->offload, ops, device, threads, err) < 0) ||
@@ -571,6 +666,8 @@ void parameters_close(struct parameters *p)
     free(p->share_bytes);
     free(p->share);
     free(p->place);
+    for (int k = 0; k < PARAMETER_SLOTS; k++)
+        free(p->stored[k]);
     free(p->matrix);
     free(p->row);
     free(p->shared);
@@ -692,10 +789,10 @@ static void walk_adapter(struct walk *w, const struct program *p, int i)
     free(share);
 }
 
-void parameters_runs(struct parameters *p, int i,
-                     void (*see)(void *arg, size_t here, size_t whole, size_t n,
-                                 bool owned),
-                     void *arg)
+static void walk_runs(struct parameters *p, int i, bool group,
+                      void (*see)(void *arg, size_t here, size_t whole, size_t n,
+                                  bool owned),
+                      void *arg)
 {
     const struct program *program = p->program;
     size_t tensor = program->weight[i].tensor;
@@ -713,11 +810,28 @@ void parameters_runs(struct parameters *p, int i,
         w.size[k] = axis[k]->size;
     cutter_slice(p->cutter, tensor, &slice);
     w.runs = slice.runs;
-    owned = slice.primary && (program->coord[MESH_PP] == 0 || !p->shared[tensor]);
+    owned = group ||
+            (slice.primary && (program->coord[MESH_PP] == 0 || !p->shared[tensor]));
     if (program->weight[i].slice)
         walk_slice(&w, program->weight[i].slice - 1, owned);
     else
         walk_axis(&w, 0, 0, owned);
+}
+
+void parameters_runs(struct parameters *p, int i,
+                     void (*see)(void *arg, size_t here, size_t whole, size_t n,
+                                 bool owned),
+                     void *arg)
+{
+    walk_runs(p, i, false, see, arg);
+}
+
+void parameters_group_runs(struct parameters *p, int i,
+                           void (*see)(void *arg, size_t here, size_t whole, size_t n,
+                                       bool owned),
+                           void *arg)
+{
+    walk_runs(p, i, true, see, arg);
 }
 
 uint64_t parameters_whole(const struct parameters *p, int i)

@@ -26,7 +26,9 @@
 #include "lib/train/offload.h"
 #include "lib/train/optimizer.h"
 
-enum { PARAMETER_SLOTS = ARRAY_SLOTS + 1 }; /* the optimizer's, and a moving average */
+enum {
+    PARAMETER_SLOTS = OPTIMIZER_SLOTS + 1
+}; /* the optimizer's, and a moving average */
 
 /* Device memory, f32. */
 struct parameter {
@@ -35,8 +37,10 @@ struct parameter {
     uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
     uint64_t at;              /* trained elements before it */
     float *own, *sum;         /* [count]: those weights, their summed gradients, */
-    float *slot[PARAMETER_SLOTS]; /* and what is kept for them */
+    float *slot[PARAMETER_SLOTS]; /* and what is kept for them, as the slot's form says;
+                                   * NULL: nothing */
     bool trained, decays;         /* weight decay applies to it */
+    bool matrix;   /* to the optimizer, which updates it as a whole, if at all */
     uint64_t load; /* its gradient is the rows that chose each expert, this many of each
                     * row of the batch, of LOADS experts; 0: it is a gradient */
     uint64_t loads;
@@ -79,8 +83,14 @@ struct parameters {
     /* What is kept for each trained weight beside its gradient: the optimizer's slots,
      * 0 at first, then its moving average, if it is kept.  Checkpoints have them, by
      * these roles. */
+    enum optimizer_kind optimizer;
     struct manifest_state state[PARAMETER_SLOTS];
-    float *slot[PARAMETER_SLOTS]; /* [owned]: the numbers of each */
+    struct optimizer_slot form[PARAMETER_SLOTS];
+    float *slot[PARAMETER_SLOTS];      /* [size]: those of each weight in turn */
+    uint64_t size[PARAMETER_SLOTS];    /* floats */
+    uint64_t *stored[PARAMETER_SLOTS]; /* [nweights + 1]: numbers that checkpoints have
+                                        * of the trained weights before each, on all
+                                        * replicas together */
     int slots;
     bool drawn;   /* weights are drawn, not read: all are in .weight */
     int average;  /* index of the moving average; -1: none */
@@ -120,11 +130,17 @@ MUST_CHECK int parameters_run(struct parameters *p, enum array_op op,
 /* The same of an update of weights, with their slots. */
 MUST_CHECK int parameters_update(struct parameters *p, enum array_op op,
                                  const struct array_call *c, struct err *err);
-/* Copies N elements from SLOT, in one of the slots, to memory of the host, and back. */
-MUST_CHECK int parameters_take_slot(const struct parameters *p, float *to,
-                                    const float *slot, uint64_t n, struct err *err);
-MUST_CHECK int parameters_put_slot(const struct parameters *p, float *slot,
-                                   const float *from, uint64_t n, struct err *err);
+/* Copies N numbers from AT of what checkpoints have of weight I in slot K, all of which
+ * this rank keeps, to memory of the host; and back, of slots in codes all of them. */
+MUST_CHECK int parameters_take_slot(const struct parameters *p, float *to, int i, int k,
+                                    uint64_t at, uint64_t n, struct err *err);
+MUST_CHECK int parameters_put_slot(struct parameters *p, int i, int k,
+                                   const float *from, uint64_t at, uint64_t n,
+                                   struct err *err);
+/* Where the numbers of weight I in slot K begin, and how many of them this rank has. */
+void parameters_kept(const struct parameters *p, int i, int k, uint64_t *first,
+                     uint64_t *count);
+enum slot_form parameters_form(const struct parameters *p, int i, int k);
 /* y[n] = 0 */
 MUST_CHECK int parameters_zero(struct parameters *p, void *y, uint64_t n,
                                struct err *err);
@@ -160,6 +176,12 @@ void parameters_runs(struct parameters *p, int i,
                      void (*see)(void *arg, size_t here, size_t whole, size_t n,
                                  bool owned),
                      void *arg);
+/* The same, of a tensor that is sharded over the tensor group: OWNED says that this
+ * rank has the primary replica in the group, whatever other stages have. */
+void parameters_group_runs(struct parameters *p, int i,
+                           void (*see)(void *arg, size_t here, size_t whole, size_t n,
+                                       bool owned),
+                           void *arg);
 /* Number of elements of weight I's global tensor, or of an adapter's matrix. */
 uint64_t parameters_whole(const struct parameters *p, int i);
 

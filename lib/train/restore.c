@@ -21,28 +21,71 @@ static uint64_t stored_elements(const struct trainer *t, int i)
     return t->parameters.row[i].n * (w->slice ? w->experts : 1);
 }
 
-/* Reads weight I in ROLE, COUNT elements from FIRST to TO, weights or with SLOT a slot;
- * *HELD: the checkpoint has it. */
-static int load_one(struct loading *l, int i, const char *role, float *to, bool slot,
-                    uint64_t first, uint64_t count, bool *held, struct err *err)
+/* Reads the numbers of weight I in ROLE, a form of which has AXES, if this rank WANTS
+ * them; *HELD: the checkpoint has it. */
+static int read_one(struct loading *l, int i, const char *role, enum manifest_form form,
+                    bool wants, bool *held, struct err *err)
 {
     struct checkpoint *c = l->c;
-    struct parameters *p = &l->t->parameters;
+    const struct parameters *p = &l->t->parameters;
     size_t tensor = p->program->weight[i].tensor;
     long source = c->model->tensor[tensor].source;
     long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
 
     *held = from >= 0;
-    if (from < 0 || !count)
+    if (from < 0 || !wants)
         return 0;
     if (c->tensor[from].dtype != DTYPE_F32)
         return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
                        c->tensor[from].name, dtype_name(c->tensor[from].dtype));
-    if (loader_read_state(l->loader, tensor, (size_t)from, l->room, err) < 0)
+    if (manifest_form_of(&c->manifest, role) != form)
+        return err_set(err, ERR_INPUT, "%s: %s has other axes than this optimizer's",
+                       c->path, c->tensor[from].name);
+    return loader_read_state(l->loader, tensor, (size_t)from, l->room, err);
+}
+
+/* Reads COUNT elements from FIRST of the masters of weight I, if there are any, to TO.
+ */
+static int load_master(struct loading *l, int i, float *to, uint64_t first,
+                       uint64_t count, struct err *err)
+{
+    const struct parameters *p = &l->t->parameters;
+    bool held;
+
+    if (read_one(l, i, "master", MANIFEST_LIKE, count > 0, &held, err) < 0)
         return -1;
-    return slot ? parameters_put_slot(p, to, l->room + first, count, err)
-                : p->ops->copy_in(p->device, to, l->room + first,
-                                  (size_t)count * sizeof(float), err);
+    return held && count ? p->ops->copy_in(p->device, to, l->room + first,
+                                           (size_t)count * sizeof(float), err)
+                         : 0;
+}
+
+/* Reads slot K of weight I, and of those behind it that are slices of its tensor. */
+static int load_slot(struct loading *l, int i, int k, struct err *err)
+{
+    struct parameters *p = &l->t->parameters;
+    const struct weight *w = &p->program->weight[i];
+    const int end = i + (w->slice ? (int)w->experts : 1);
+    const float *from = l->room;
+    bool held, wants = false;
+
+    if (parameters_form(p, i, k) == SLOT_NONE)
+        return 0;
+    for (int n = i; n < end; n++)
+        wants |= p->row[n].count > 0;
+    if (read_one(l, i, p->state[k].role, p->state[k].form, wants, &held, err) < 0)
+        return -1;
+    if (!held)
+        return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,
+                       p->state[k].role, l->c->model->tensor[w->tensor].name);
+    for (int n = i; n < end && wants; n++) {
+        uint64_t first, count;
+
+        parameters_kept(p, n, k, &first, &count);
+        if (count && parameters_put_slot(p, n, k, from + first, first, count, err) < 0)
+            return -1;
+        from += optimizer_slot_stored(parameters_form(p, n, k), p->program, n);
+    }
+    return 0;
 }
 
 /* Reads all of weight I that is there, and WHOLE: all that must be. */
@@ -53,22 +96,15 @@ static int load_weight(struct loading *l, int i, bool whole, struct err *err)
     const struct parameter *row = &p->row[i];
     const bool gathers = parameters_gathers(p);
     uint64_t n = stored_elements(t, i), first, count, place;
-    bool held;
 
     parameters_own(p, row->at, n, &first, &count);
     place = count ? parameters_place(p, row->at + first) : 0;
-    if (load_one(l, i, "master", gathers ? p->own + place : row->weight, false,
-                 gathers ? first : 0, gathers ? count : n, &held, err) < 0)
+    if (load_master(l, i, gathers ? p->own + place : row->weight, gathers ? first : 0,
+                    gathers ? count : n, err) < 0)
         return -1;
-    for (int k = 0; whole && k < p->slots; k++) {
-        if (load_one(l, i, p->state[k].role, p->slot[k] + place, true, first, count,
-                     &held, err) < 0)
+    for (int k = 0; whole && k < p->slots; k++)
+        if (load_slot(l, i, k, err) < 0)
             return -1;
-        if (!held)
-            return err_set(err, ERR_INPUT, "%s: has no %s of %s", l->c->path,
-                           p->state[k].role,
-                           l->c->model->tensor[t->program->weight[i].tensor].name);
-    }
     return 0;
 }
 

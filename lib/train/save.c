@@ -35,7 +35,10 @@ struct entry {
     const char *name, *role;
     size_t tensor; /* index in the checkpoint that was read; gives the shape */
     enum block block;
-    int weight;       /* weight on this rank, or -1 */
+    int weight; /* weight on this rank, or -1 */
+    int ndim;   /* of what is written, */
+    const uint64_t *shape;
+    int lacks;        /* and the axis, from 1, that the weight's tensor has more */
     enum dtype dtype; /* as written */
     bool held;        /* this rank's shard stores some of it */
     uint64_t offset;  /* in the shard file */
@@ -109,19 +112,41 @@ static size_t values_of(const struct model *m, size_t t)
     return m->tensor[t].tied >= 0 ? (size_t)m->tensor[t].tied : t;
 }
 
-/* Finds the model's tensors that some rank trains. */
-static int find_trained(struct saver *s, double *trained, struct err *err)
+/* Finds the model's tensors that some rank trains, and which of them are matrices to
+ * the optimizer. */
+static int find_trained(struct saver *s, double *trained, double *matrix,
+                        struct err *err)
 {
     const struct program *p = s->t->program;
+    const size_t n = p->model->ntensors;
 
     for (int i = 0; i < p->nweights; i++)
-        if (s->t->parameters.row[i].trained)
+        if (s->t->parameters.row[i].trained) {
             trained[p->weight[i].tensor] = 1;
-    return comm_run(s->world, comm_all_reduce_f64(trained, p->model->ntensors), err);
+            matrix[p->weight[i].tensor] = s->t->parameters.row[i].matrix;
+        }
+    return comm_run(s->world, comm_all_reduce_f64(trained, n), err) < 0 ||
+                   comm_run(s->world, comm_all_reduce_f64(matrix, n), err) < 0
+               ? -1
+               : 0;
+}
+
+/* Leaves out the axis of E that its form lacks. */
+static void shape_entry(struct saver *s, struct entry *e, enum manifest_form form)
+{
+    const struct tensor *t = &s->c->tensor[e->tensor];
+    uint64_t *shape =
+        pool_take(&s->pool, ((size_t)t->ndim + 1) * sizeof(*shape), sizeof(*shape));
+
+    e->lacks = manifest_lacks(form, t->ndim) + 1;
+    for (int k = 0; k < t->ndim; k++)
+        if (k + 1 != e->lacks)
+            shape[e->ndim++] = t->shape[k];
+    e->shape = shape;
 }
 
 static void add_entry(struct saver *s, size_t tensor, enum block block,
-                      const char *role, int weight)
+                      const char *role, enum manifest_form form, int weight)
 {
     const struct tensor *t = &s->c->tensor[tensor];
     struct entry *e = &s->entry[s->n++];
@@ -135,6 +160,7 @@ static void add_entry(struct saver *s, size_t tensor, enum block block,
                          .block = block,
                          .weight = weight,
                          .dtype = strcmp(role, "weight") ? DTYPE_F32 : t->dtype };
+    shape_entry(s, e, form);
     free(name);
 }
 
@@ -144,7 +170,8 @@ static int list_entries(struct saver *s, struct err *err)
     const struct program *p = s->t->program;
     const struct model *m = p->model;
     const struct parameters *store = &s->t->parameters;
-    double *trained = xcalloc(m->ntensors + 1, sizeof(*trained));
+    double *trained = xcalloc(2 * m->ntensors + 1, sizeof(*trained));
+    double *matrix = trained + m->ntensors;
     int *own = xmalloc((m->ntensors + 1) * sizeof(*own)), ret = -1;
 
     for (size_t t = 0; t < m->ntensors; t++)
@@ -153,12 +180,12 @@ static int list_entries(struct saver *s, struct err *err)
         if (p->weight[i].slice <= 1) /* later slices of a tensor share this memory */
             own[p->weight[i].tensor] = i;
     s->entry = xcalloc((BLOCKS + 1) * c->nweights + 1, sizeof(*s->entry));
-    if (find_trained(s, trained, err) < 0)
+    if (find_trained(s, trained, matrix, err) < 0)
         goto out;
     for (size_t i = 0; i < c->nweights; i++) {
         bool is = c->which[i] >= 0 && trained[values_of(m, (size_t)c->which[i])] > 0;
 
-        add_entry(s, i, is ? BLOCK_WEIGHT : BLOCK_FILE, "weight",
+        add_entry(s, i, is ? BLOCK_WEIGHT : BLOCK_FILE, "weight", MANIFEST_LIKE,
                   is ? own[values_of(m, (size_t)c->which[i])] : -1);
     }
     for (size_t i = 0; i < c->nweights; i++) {
@@ -167,10 +194,12 @@ static int list_entries(struct saver *s, struct err *err)
         if (c->which[i] < 0 || values_of(m, t) != t || !(trained[t] > 0))
             continue;
         if (c->tensor[i].dtype != DTYPE_F32)
-            add_entry(s, i, BLOCK_WEIGHT, "master", own[t]);
+            add_entry(s, i, BLOCK_WEIGHT, "master", MANIFEST_LIKE, own[t]);
         for (int k = 0; k < store->slots; k++)
-            add_entry(s, i, (enum block)(BLOCK_SLOTS + k), store->state[k].role,
-                      own[t]);
+            if ((matrix[t] > 0 ? store->form[k].matrix : store->form[k].other) !=
+                SLOT_NONE)
+                add_entry(s, i, (enum block)(BLOCK_SLOTS + k), store->state[k].role,
+                          store->state[k].form, own[t]);
     }
     ret = 0;
 out:
@@ -185,6 +214,9 @@ static struct cut_tensor cut_of(const struct saver *s, const struct entry *e)
     struct cut_tensor t = checkpoint_cut_tensor(s->c, e->tensor, e->dtype);
 
     t.name = e->name;
+    t.lacks = e->lacks;
+    t.ndim = e->ndim;
+    t.shape = e->shape;
     if (e->block != BLOCK_FILE)
         t.from = DTYPE_F32;
     return t;
@@ -254,7 +286,7 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
                          .out = { .dir = -1, .journal = -1 } };
     mesh_coord(&s->mesh, world->rank, coord);
     if (adaptersave_applies(t)) {
-        int ret = checkpoint_open_files(c, -1, err);
+        int ret = saver_agree(world, checkpoint_open_files(c, -1, err), err);
 
         if (ret == 0)
             ret = adaptersave_open(&s->beside, t, c, world, err);
@@ -522,8 +554,8 @@ static void find_numbers(struct writing *w, const struct entry *e)
 
     w->shared = !s->owns && (state || parameters_gathers(p));
     w->slot = state ? (int)e->block - BLOCK_SLOTS : SHARING_WEIGHTS;
-    w->first = row->at;
-    w->from = s->owns ? s->copy[e->block] + row->at : row->weight;
+    w->first = state ? p->stored[w->slot][e->weight] : row->at;
+    w->from = s->owns ? s->copy[e->block] + w->first : row->weight;
 }
 
 static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
@@ -667,6 +699,15 @@ static void give_up(struct saver *s)
 
 /* ---- beginning ---- */
 
+/* Numbers of block I. */
+static uint64_t numbers_of(const struct saver *s, int i)
+{
+    const struct parameters *p = &s->t->parameters;
+
+    return i < BLOCK_SLOTS ? p->trained
+                           : p->stored[i - BLOCK_SLOTS][p->program->nweights];
+}
+
 /* Copies the state, so that training can continue.  Without memory for a copy the state
  * itself is written, and training waits. */
 static int take_copy(struct saver *s, struct err *err)
@@ -678,7 +719,7 @@ static int take_copy(struct saver *s, struct err *err)
      * share its states do not wait for that */
     s->owns = s->writes && (!s->apart || sharing_applies(s->t));
     for (int i = BLOCK_WEIGHT; i < blocks && s->owns; i++) {
-        s->copy[i] = mem_alloc(p->trained * sizeof(float), "a copy to save",
+        s->copy[i] = mem_alloc((numbers_of(s, i) + 1) * sizeof(float), "a copy to save",
                                s->apart ? err : NULL);
         s->owns = s->copy[i] != NULL;
     }
@@ -691,8 +732,8 @@ static int take_copy(struct saver *s, struct err *err)
                   : p->ops->copy_out(p->device, s->copy[BLOCK_WEIGHT], p->weight,
                                      (size_t)p->trained * sizeof(float), err);
     for (int k = 0; k < p->slots && s->owns && ret == 0; k++)
-        ret = sharing_fetch(s->t, k, 0, s->copy[BLOCK_SLOTS + k], (size_t)p->trained,
-                            err);
+        ret = sharing_fetch(s->t, k, 0, s->copy[BLOCK_SLOTS + k],
+                            (size_t)numbers_of(s, BLOCK_SLOTS + k), err);
     return ret;
 }
 
@@ -881,7 +922,6 @@ static void add_tensors(const struct saver *s, struct manifest *m, const char *a
     m->tensor = xcalloc(s->n + 1, sizeof(*m->tensor));
     for (size_t i = 0; i < s->n; i++) {
         const struct entry *e = &s->entry[i];
-        const struct tensor *t = &s->c->tensor[e->tensor];
         uint64_t *held = describe_held(m);
         uint32_t *crc = pool_take(&m->pool, nparts * sizeof(*crc), sizeof(*crc));
 
@@ -901,12 +941,13 @@ static void add_tensors(const struct saver *s, struct manifest *m, const char *a
         m->tensor[m->ntensors++] =
             (struct manifest_tensor){ .name = e->name,
                                       .role = e->role,
-                                      .shape = t->shape,
-                                      .axis = describe_axes(m, s->c, e->tensor),
+                                      .shape = e->shape,
+                                      .axis =
+                                          describe_axes(m, s->c, e->tensor, e->lacks),
                                       .crc = crc,
                                       .held = held,
                                       .dtype = e->dtype,
-                                      .ndim = t->ndim };
+                                      .ndim = e->ndim };
     }
 }
 

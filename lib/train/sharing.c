@@ -19,17 +19,55 @@ bool sharing_applies(const struct trainer *t)
            (t->parameters.slots > 0 || parameters_gathers(&t->parameters));
 }
 
-/* Copies N elements from AT, which this rank owns, of slot K to BUF. */
+/* The weight that has number AT of slot K, and in *IN which of its numbers. */
+static int weight_at(const struct parameters *p, int k, uint64_t at, uint64_t *in)
+{
+    int low = 0, high = p->program->nweights - 1;
+
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+
+        if (p->stored[k][middle] <= at)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *in = at - p->stored[k][low];
+    return low;
+}
+
+/* The replica that has number AT of slot K, and *LEFT: as many of a weight from it on.
+ */
+static int owner_of(const struct parameters *p, int k, uint64_t at, uint64_t *left)
+{
+    uint64_t in, end, some;
+    int i, r;
+
+    if (k < 0)
+        return parameters_owner_of(p, at, left);
+    i = weight_at(p, k, at, &in);
+    end = p->stored[k][i + 1] - p->stored[k][i];
+    *left = end - in;
+    if (parameters_form(p, i, k) != SLOT_LIKE) /* whole weights are dealt */
+        return parameters_owner_of(p, p->row[i].at, &some);
+    r = parameters_owner_of(p, p->row[i].at + in, &some);
+    *left = some < *left ? some : *left;
+    return r;
+}
+
+/* Copies N elements from AT, which this rank owns, of slot K to BUF; of one weight. */
 static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
                     struct err *err)
 {
     const struct parameters *p = &t->parameters;
+    uint64_t in;
+    int i;
 
-    const uint64_t place = parameters_place(p, at);
-
-    return k < 0 ? p->ops->copy_out(p->device, buf, p->own + place, n * sizeof(float),
-                                    err)
-                 : parameters_take_slot(p, buf, p->slot[k] + place, n, err);
+    if (k < 0)
+        return p->ops->copy_out(p->device, buf, p->own + parameters_place(p, at),
+                                n * sizeof(float), err);
+    i = weight_at(p, k, at, &in);
+    return parameters_take_slot(p, buf, i, k, in, n, err);
 }
 
 /* The same of those that rank R of the replicas owns, which serves. */
@@ -57,7 +95,7 @@ int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 
     while (n) {
         uint64_t left;
-        int r = parameters_owner_of(p, at, &left);
+        int r = owner_of(p, k, at, &left);
         size_t some = left < n ? (size_t)left : n;
 
         if ((r == p->owner.rank ? copy_own(t, k, at, buf, some, err)

@@ -13,7 +13,8 @@
 bool sharing_applies(const struct trainer *t);
 enum { SHARING_WEIGHTS = -1 }; /* in place of a slot, in stage 3 */
 /* On the first replica: copies N elements from AT of slot K (SHARING_WEIGHTS) to BUF,
- * memory of the host, from whoever owns them.  AT counts the trained elements. */
+ * memory of the host, from whoever owns them.  AT counts the trained elements, of a
+ * slot the numbers that it has in checkpoints (parameters.stored). */
 MUST_CHECK int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf,
                              size_t n, struct err *err);
 /* On the others: answers what the first one asks for, until it asks for nothing. */

@@ -13,6 +13,7 @@
 #include "lib/run/choice.h"
 #include "lib/train/init.h"
 #include "lib/train/magnitudes.h"
+#include "lib/train/wholes.h"
 
 /* ---- opening ---- */
 
@@ -190,7 +191,7 @@ static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *
     if (gradients_open(&t->gradients, p, &t->groups, t->replicas, levels, err) < 0)
         return -1;
     shards_open(&t->shards, &t->gradients, t->program);
-    return 0;
+    return wholes_open(&t->optimizer.wholes, p, t->groups.tensor, t->threads, err);
 }
 
 /* The table must have the right number of ranks and micro-batches and only unsplit
@@ -368,6 +369,7 @@ void trainer_close(struct trainer *t)
     free(t->loss);
     shards_close(&t->shards);
     shards_close(&t->scored_shards);
+    wholes_close(t->optimizer.wholes);
     gradients_close(&t->gradients);
     rounded_close(&t->rounded);
     parameters_close(&t->parameters);
@@ -746,6 +748,7 @@ uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
 void trainer_memory(const struct trainer *t, struct ledger *list)
 {
     parameters_memory(&t->parameters, list);
+    wholes_memory(t->optimizer.wholes, list);
     rounded_memory(&t->rounded, list);
     gradients_memory(&t->gradients, list);
     for (int i = 0; i < t->in_flight; i++)
