@@ -487,4 +487,15 @@ out_has "\"gpu_memory\":$((40 << 30)),\"fits\":true," "with one it is"
 run mem-estimate infer --json --gpu-mem 1M "$bard"
 status_is 1 "a device of 1 MiB is too small"
 out_has '"gpu_memory":1048576,"fits":false,' "which is said"
+
+# states of fixed size: by the formula as by the engine that is planned, and of a sequence whatever its length
+kv() { mem-estimate infer --json "$@" | sed 's/.*"kv_cache":\([0-9]*\).*/\1/'; }
+for model in qwen3-next lfm2 mamba2 kimi-linear; do
+    ok "states of $model" test "$(kv --framework tp-run --seq 32 "$data/models/$model")" = "$(kv --framework tp-run --seq 32 --threads 1 "$data/models/$model")"
+done
+shape mamba2-2.7b
+# 64 layers of 80 heads x 64 x 128, and 3 rows of 5,376 columns before the convolution
+ok "a model of states alone needs as much for any text" test "$(kv --seq 16 mamba2-2.7b.json) $(kv --seq 16k mamba2-2.7b.json)" = \
+    "$((64 * 4 * (80 * 64 * 128 + 3 * 5376))) $((64 * 4 * (80 * 64 * 128 + 3 * 5376)))"
+ok "for each of them" test "$(kv --seq 16 --micro-batch 3 mamba2-2.7b.json)" = $((3 * 64 * 4 * (80 * 64 * 128 + 3 * 5376)))
 done_testing

@@ -667,9 +667,11 @@ static void read_role(struct builder *b, struct unit *u, const struct inst *inst
     case ROLE_LOSS:
         b->a->vocab = p->value[inst->src[0]].cols;
         break;
+    case ROLE_STATE:
+        u->state += op_table[inst->op].state(inst);
+        break;
     case ROLE_ATTENDS:
     case ROLE_TEXT:
-    case ROLE_STATE:
     case ROLE_NONE:
         break;
     }
@@ -742,7 +744,7 @@ static int build_program(struct costmodel *a, const struct mesh *mesh,
 static bool same_unit(const struct unit *u, const struct unit *v)
 {
     return !strcmp(u->section, v->section) && u->ncaches == v->ncaches &&
-           !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
+           u->state == v->state && !memcmp(u->weight, v->weight, sizeof(u->weight)) &&
            !memcmp(&u->kept, &v->kept, sizeof(u->kept)) &&
            !memcmp(&u->sparse, &v->sparse, sizeof(u->sparse)) &&
            !memcmp(&u->sparse_kept, &v->sparse_kept, sizeof(u->sparse_kept)) &&

@@ -113,7 +113,8 @@ struct unit {
     uint64_t top, all; /* experts per token (top-k); experts in all */
     struct unit_cache cache[UNIT_MAX_CACHES];
     int ncaches;
-    int like; /* first unit of the run of identical units that it is in */
+    uint64_t state; /* numbers of states of fixed size, f32, of a sequence */
+    int like;       /* first unit of the run of identical units that it is in */
 };
 
 /* N consecutive identical units, each one layer deeper than the one before. */

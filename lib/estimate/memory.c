@@ -127,6 +127,8 @@ static void add_cache(struct tally *out, const struct costmodel *a,
     for (int i = 0; i < p->nslices; i++) {
         const struct unit *u = &a->unit[p->slice[i].first];
 
+        tally_add3(out, (uint64_t)p->slice[i].n, sequences,
+                   tally_times(out, u->state, sizeof(float)));
         for (int k = 0; k < u->ncaches; k++) {
             uint64_t window = u->cache[k].window;
             uint64_t tokens = window && window < o->seq ? window : o->seq;

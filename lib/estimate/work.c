@@ -38,6 +38,7 @@ static struct work unit_work(const struct unit *u, const struct memory_options *
         w.cached += (double)(window && window < o->seq ? window : o->seq) *
                     (double)u->cache[k].cols * format_bits(o->kv_format) / 8;
     }
+    w.cached += 2 * (double)u->state * sizeof(float); /* read and written */
     w.keys = (double)o->compute_bytes * columns;
     for (int c = 0; c < WEIGHT_CLASSES; c++) {
         double adapters = (double)o->lora_rank * (double)u->weight[c].adapted_sides;
