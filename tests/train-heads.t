@@ -34,6 +34,50 @@ for model in models/bert-classify models/roberta-mlm heads/mistral-tags heads/qw
     done
 done
 
+# ---- losses of logits ----
+
+# score NAME LOSS OPTION... - six steps on the samples of NAME
+score() {
+    name=$1
+    shift
+    tp-run train -q --data "$data/labelled/$(echo "${name##*/}" | tr ' ' -).jsonl" --order sequential --dropout 0 --seq 24 --steps 6 \
+        --global-batch 4 --lr 1e-3 --lr-schedule cosine --warmup 2 --beta2 0.95 --weight-decay 0.1 --clip 1 --threads 1 \
+        --save-every 0 --log log "$@" "$data/${name% *}"
+}
+while read -r loss name; do
+    for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2 --micro-batch 2"; do
+        rm -f log
+        # shellcheck disable=SC2086 # words are wanted
+        run score "$name" --loss $loss $layout
+        status_is 0 "$loss is learned on $layout"
+        ok "$loss on $layout: the losses of PyTorch" as_torch log "$name"
+        test -z "${SHORT:-}" || break
+    done
+done << end
+regression heads/gemma2-score
+reward heads/gemma2-score reward
+multi-label models/bert-classify labels
+span encoders/bert-answers
+end
+for loss in regression multi-label span reward; do
+    echo '{"ids":[3,4]}' > bad.jsonl
+    case $loss in span) of=encoders/bert-answers ;; *) of=heads/gemma2-score ;; esac
+    run tp-run train -q --loss $loss --data bad.jsonl --seq 16 --save-every 0 "$data/$of"
+    status_is 3 "$loss needs labels"
+    case $loss in span) why="no 'end_positions'" ;; reward) why="no 'prompt'" ;; regression) why="no 'label'" ;; *) why="no 'labels'" ;; esac
+    err_has "bad.jsonl:1: $why" "which says so"
+done
+echo '{"ids":[3,4],"label":[1,2]}' > bad.jsonl
+run tp-run train -q --data bad.jsonl --seq 16 --save-every 0 "$data/heads/gemma2-score"
+status_is 3 "a number for each label of the model"
+err_has "2 numbers in 'label', and the model has 1" "of which there is one"
+run tp-run train -q --loss reward --data bad.jsonl --save-every 0 "$data/models/bert-classify"
+status_is 3 "a reward is one score"
+err_has "3 labels (num_labels): a reward is a single score" "not three"
+run tp-run train -q --mask-id 5 --mask-probability 0 --data "$data/labelled/roberta-mlm.jsonl" --save-every 0 "$data/models/roberta-mlm"
+status_is 2 "what is masked already has no mask token"
+err_has "--mask-id: with --mask-probability 0 the data say what is masked" "which is said"
+
 # ---- classes ----
 
 bert=$data/models/bert-classify
@@ -67,7 +111,7 @@ run tp-run train -n --data long.jsonl --seq 4 --global-batch 1 "$bert"
 err_is "tp-run: 1 of 1 documents are longer than --seq 4: tokens before their last one, 2 in all, are left out" "the last token of a text is kept"
 mkdir single
 sed 's/"model_type"/"num_labels": 1, &/' "$data/heads/qwen2-score/config.json" > single/config.json
-run tp-run train -q --init --data named.jsonl --save-every 0 single
+run tp-run train -q --init --loss class --data named.jsonl --save-every 0 single
 status_is 3 "a classifier of one class is refused"
 err_has "single/config.json: one label (num_labels): the loss of a single class is 0" "since its loss would be 0"
 for option in "--dpo-beta 0.2" "--dpo-smoothing 0.1" "--mask-id 5" "--mask-probability 0.2"; do

@@ -807,7 +807,7 @@ static int set_trained(struct train *t, struct err *err)
 
 static struct program_options options_of(const struct train *t)
 {
-    return (struct program_options){ .tail = TAIL_NLL,
+    return (struct program_options){ .tail = trainer_tail(t->loss),
                                      .reverse = true,
                                      .deterministic = t->o.deterministic,
                                      .rounded = t->o.compute == COMPUTE_BF16,
@@ -953,7 +953,7 @@ static int print_plan(const struct request *r, struct err *err)
     printf("; %d ranks of %d threads, backend %s\n", s->mesh.nranks, s->machine.threads,
            s->machine.ops->name);
     for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
-        const struct program_options reverse = { .tail = TAIL_NLL,
+        const struct program_options reverse = { .tail = trainer_tail(t->loss),
                                                  .reverse = true,
                                                  .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
@@ -1034,21 +1034,31 @@ static int check_optimizer(const struct request *r, struct err *err)
 /* What is given is used by the loss. */
 static int check_loss(const struct request *r, struct err *err)
 {
+    enum {
+        LOGITS = 1U << LABELS_TEXTS | 1U << LABELS_VALUE | 1U << LABELS_VALUES |
+                 1U << LABELS_SPAN
+    };
     static const struct {
         int setting;
         unsigned labels; /* bits of the losses that use it */
-        const char *other;
-    } of[] = { { S_MASKED, 1U << LABELS_MASKED, "" },
-               { S_MASK_ID, 1U << LABELS_MASKED, "" },
-               { S_DPO_BETA, 1U << LABELS_PAIR, "" },
-               { S_DPO_SMOOTHING, 1U << LABELS_PAIR, "" },
-               { S_SMOOTH, ~(1U << LABELS_PAIR), "; what it has is --dpo-smoothing" } };
+    } of[] = { { S_MASKED, 1U << LABELS_MASKED },
+               { S_MASK_ID, 1U << LABELS_MASKED },
+               { S_DPO_BETA, 1U << LABELS_PAIR },
+               { S_DPO_SMOOTHING, 1U << LABELS_PAIR },
+               { S_SMOOTH, ~(1U << LABELS_PAIR | LOGITS) } };
     const struct loss_info *loss = &loss_table[r->t.loss];
 
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
         if (r->t.setting[of[i].setting].given && !(of[i].labels >> loss->labels & 1))
             return err_set(err, ERR_USAGE, "--%s: --loss %s has none%s",
-                           r->t.setting[of[i].setting].option, loss->name, of[i].other);
+                           r->t.setting[of[i].setting].option, loss->name,
+                           of[i].setting == S_SMOOTH && loss->labels == LABELS_PAIR
+                               ? "; what it has is --dpo-smoothing"
+                               : "");
+    if (r->t.setting[S_MASK_ID].given && !(r->t.o.mask_probability > 0))
+        return err_set(err, ERR_USAGE,
+                       "--mask-id: with --mask-probability 0 the data say what is "
+                       "masked");
     return 0;
 }
 

@@ -47,17 +47,22 @@ int train_loss_find(struct train *t, struct err *err)
     }
     problem = cJSON_GetStringValue(
         cJSON_GetObjectItemCaseSensitive(model_config(m), "problem_type"));
-    if (t->loss == LOSS_CLASS && problem &&
-        strcmp(problem, "single_label_classification") != 0)
-        return err_set(err, ERR_NO,
-                       "%s: problem_type %s: only classes of which a text has one can "
-                       "be trained",
-                       model_config_name(m), problem);
-    if (takes_classes(t->loss) && model_number(m, "labels", &classes) && classes < 2)
+    (void)!model_number(m, "labels", &classes);
+    if (t->loss == LOSS_CLASS && !t->o.loss) /* as transformers */
+        t->loss =
+            problem && !strcmp(problem, "multi_label_classification") ? LOSS_LABELS
+            : (problem && !strcmp(problem, "regression")) || (!problem && classes < 2)
+                ? LOSS_VALUES
+                : LOSS_CLASS;
+    if (takes_classes(t->loss) && classes < 2)
         return err_set(err, ERR_INPUT,
                        "%s: one label (num_labels): the loss of a single class is 0, "
-                       "and nothing is learned; a regression cannot be trained",
+                       "and nothing is learned; --loss regression learns a number",
                        model_config_name(m));
+    if (t->loss == LOSS_REWARD && classes > 1)
+        return err_set(err, ERR_INPUT,
+                       "%s: %.0f labels (num_labels): a reward is a single score",
+                       model_config_name(m), classes);
     return 0;
 }
 
@@ -120,7 +125,7 @@ static int find_mask(struct data_options *o, const struct train *t, struct err *
 static void find_source(struct data_options *o, const struct train *t)
 {
     const struct model *m = t->session->checkpoint->model;
-    const char *how = t->loss == LOSS_CLASS ? "shifted" : "target_shift";
+    const char *how = t->loss == LOSS_TARGET ? "target_shift" : "shifted";
     double x;
 
     o->shift.is = losses_source(m, &o->shift.start);
@@ -146,7 +151,7 @@ int train_loss_labels(struct data_options *o, const struct train *t, struct err 
         o->classes = (size_t)o->vocab;
         return 0;
     }
-    if (takes_classes(t->loss))
+    if (takes_classes(t->loss) || t->loss == LOSS_VALUES || t->loss == LOSS_LABELS)
         find_classes(o, t->session->checkpoint->model);
     return o->labels == LABELS_MASKED ? find_mask(o, t, err) : 0;
 }

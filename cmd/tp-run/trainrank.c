@@ -276,7 +276,9 @@ static int tell(struct work *w, const struct train_told *told, struct err *err)
 
 /* Fills up a batch: nothing of it is learned. */
 static const int32_t no_id = 0, no_target = -1;
-static const struct sample dummy = { .id = &no_id, .target = &no_target, .n = 1 };
+static const struct sample dummy = {
+    .id = &no_id, .target = &no_target, .n = 1, .source = &no_id, .nsource = 1
+};
 
 /* Reads the samples of the next step, the last of which in an epoch may have fewer, and
  * makes room for them.  Fails on all ranks if on any, none of which has begun the step.

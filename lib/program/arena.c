@@ -76,6 +76,8 @@ bool program_arena(const struct program *p, const uint64_t most[ROWS_MOST],
         for (int k = 0; i == p->nforward && p->back_import && k < p->nexports && ok;
              k++)
             ok = place(&live, p, p->back_import[k], i, most, offset, &total);
+        if (i == p->nforward && p->given && ok)
+            ok = place(&live, p, p->given - 1, i, most, offset, &total);
         /* all results of a fused operation at once; it has none of its own */
         for (int k = 1; i < p->ninsts && ok && k <= p->inst[i].parts; k++)
             ok = place(&live, p, p->inst[i + k].dst, i, most, offset, &total);

@@ -21,6 +21,8 @@ int pass_lifetimes(struct builder *b)
     for (int i = 0; i < p->nexports && p->back_import; i++)
         p->value[p->back_import[i]].first = p->value[p->back_import[i]].last =
             p->nforward;
+    if (p->given)
+        p->value[p->given - 1].first = p->value[p->given - 1].last = p->nforward;
     for (int i = 0; i < p->ninsts; i++) {
         const struct inst *inst = &p->inst[i];
         int last; /* all parts of a fused operation run at once */

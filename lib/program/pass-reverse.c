@@ -807,6 +807,21 @@ static void import_gradients(struct reverse *r)
     }
 }
 
+/* The gradient of the logits, which the caller gives where they are made. */
+static void take_gradient(struct reverse *r)
+{
+    struct program *p = r->p;
+    const int v = p->output[0].value;
+    int d;
+
+    if (r->b->opt->tail != TAIL_LOGITS || r->maker[v] < 0)
+        return;
+    d = emit_like(r, OP_ADD, v, 0, NULL)->dst;
+    p->ninsts--; /* no instruction makes it */
+    p->given = d + 1;
+    add_term(r, v, d, false);
+}
+
 static void export_gradients(struct reverse *r)
 {
     struct program *p = r->p;
@@ -875,6 +890,7 @@ int pass_reverse(struct builder *b)
     if (check_weights(&r) < 0)
         goto out;
     import_gradients(&r);
+    take_gradient(&r);
     for (int i = p->nforward - 1; i >= 0; i--) {
         int d;
 

@@ -15,7 +15,10 @@
  * times theirs.  What they sum over the layers crosses stages like any value, and its
  * gradient has the sums of all stages.  At a pipeline stage boundary, gradients of the
  * exported values are received from the next stage, in the order of the exports.  The
- * weights are numbered already. */
+ * weights are numbered already.
+ *
+ * With TAIL_LOGITS the loss is a function of the logits that the caller computes, with
+ * its gradient (program.given). */
 #ifndef LIB_PROGRAM_PASS_REVERSE_H
 #define LIB_PROGRAM_PASS_REVERSE_H
 

@@ -329,7 +329,9 @@ struct program {
     } forward_chunk, reverse_chunk;
     int *back_import; /* [nexports]: gradients received from the next stage */
     int *back_export; /* [nimports]: gradients sent to the previous stage */
-    char **line;      /* "layer.3.q = ..."; see inst.line */
+    int given; /* the gradient of the logits, which the caller makes between the passes
+                  (TAIL_LOGITS and .reverse), from 1; 0: none on this stage */
+    char **line; /* "layer.3.q = ..."; see inst.line */
     int nlines;
     struct row_spaces rows;
     struct program_input input[FEEDS_MOST]; /* those of the model, in its order */
@@ -392,7 +394,8 @@ struct program_options {
     bool training; /* includes the lines that the family runs in training: "when" reads
                       "training" */
     bool reverse;  /* appends the gradients of the sum of "nll" to every weight
-                      (reverse.h); needs TAIL_NLL, and .wanted false */
+                      (reverse.h); needs TAIL_NLL, or TAIL_LOGITS whose gradient is
+                      given, and .wanted false */
     struct program_fuse fuse;   /* without .reverse, which takes programs apart */
     struct program_types types; /* with .rounded and without .reverse */
     const char *pass; /* the last pass that runs (pass.h), to print what it leaves;

@@ -478,6 +478,14 @@ static size_t bytes_of(const struct engine *e, int v)
     return rows_of(e, v) * e->p->value[v].cols * unit_of(e, v);
 }
 
+int engine_give(struct engine *e, const float *d, struct err *err)
+{
+    const int v = e->p->given - 1;
+
+    return v < 0 ? 0
+                 : e->ops->copy_in(e->device, address(e, v), d, bytes_of(e, v), err);
+}
+
 /* The prefix sums of the rows per expert, and the number of experts. */
 static const int32_t *expert_rows(const struct engine *e, int mixture, size_t *n)
 {

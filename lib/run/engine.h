@@ -103,6 +103,9 @@ void engine_differentiate(struct engine *e, float *const *gradient,
  * multiplied by WEIGHT[I], of N, beside its factor. */
 MUST_CHECK int engine_weigh(struct engine *e, const float *weight, size_t n,
                             struct err *err);
+/* After engine_forward: the gradient of the logits, D, of as many rows and columns as
+ * engine_output gave (program.given). */
+MUST_CHECK int engine_give(struct engine *e, const float *d, struct err *err);
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */
 void engine_drop(struct engine *e, uint64_t seed);

@@ -132,6 +132,14 @@ static enum texts_labels texts_labels_of(enum loss_labels labels)
         return TEXTS_PAIRS;
     case LABELS_TARGET:
         return TEXTS_TARGETS;
+    case LABELS_TEXTS:
+        return TEXTS_ANSWERS;
+    case LABELS_VALUE:
+        return TEXTS_VALUE;
+    case LABELS_VALUES:
+        return TEXTS_VALUES;
+    case LABELS_SPAN:
+        return TEXTS_SPAN;
     case LABELS_NEXT:
     case LABELS_MASKED:
         break;
@@ -403,6 +411,7 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
                                 .documents = s.documents,
                                 .source = s.source,
                                 .nsource = s.nsource,
+                                .value = s.value,
                                 .reference = { s.reference[0], s.reference[1] } };
         return 0;
     }

@@ -28,6 +28,7 @@ struct sample {
     size_t documents;      /* 0: one document, without START */
     const int32_t *source; /* [nsource]: what an encoder reads; or NULL */
     size_t nsource;
+    const double *value; /* labels that are numbers; or NULL */
     double reference[2]; /* of a pair, which has two: their negative log-likelihoods by
                           * the model at the beginning */
 };

@@ -10,11 +10,14 @@ struct labelled {
     size_t seq;
     struct labelled_shift shift;
     int32_t *id, *target, *source; /* [tokens], and [sources] */
+    double *value;                 /* [values] */
+    size_t values, value_cap;
     size_t tokens, cap, target_cap, sources, source_cap;
     struct entry {
         size_t at, n, source, nsource;
         size_t start[2]; /* of its documents */
         double reference[2];
+        size_t value, nvalues;
     } * entry; /* [samples] */
     size_t samples, entry_cap, source_most;
     uint64_t cut, left; /* samples that were too long; their tokens that are not here */
@@ -54,6 +57,21 @@ static void add_source(struct labelled *l, const struct texts_document *d,
     id[0] = l->shift.wraps ? last : l->shift.start;
 }
 
+/* Numbers are the labels of a text, which counts at its last token. */
+static void add_values(struct labelled *l, const struct texts_document *d,
+                       struct entry *e)
+{
+    if (!d->nvalues)
+        return;
+    e->value = l->values;
+    e->nvalues = d->nvalues;
+    l->value =
+        xgrow(l->value, &l->value_cap, l->values + d->nvalues, sizeof(*l->value));
+    memcpy(l->value + l->values, d->value, d->nvalues * sizeof(*l->value));
+    l->values += d->nvalues;
+    l->target[e->at + e->n - 1] = 0;
+}
+
 static int add_sample(void *arg, const struct texts_document *d, struct err *err)
 {
     struct labelled *l = arg;
@@ -85,6 +103,7 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
     }
     if (d->nlabels == 1)
         l->target[at + n - 1] = d->label[0];
+    add_values(l, d, &l->entry[l->samples]);
     if (l->shift.is)
         add_source(l, d, &l->entry[l->samples]);
     for (size_t k = 0; k < n; k++)
@@ -118,6 +137,7 @@ void labelled_close(struct labelled *l)
     free(l->id);
     free(l->target);
     free(l->source);
+    free(l->value);
     free(l->entry);
     free(l);
 }
@@ -152,13 +172,14 @@ struct labelled_sample labelled_get(const struct labelled *l, uint64_t i)
 {
     const struct entry *e = &l->entry[i];
 
-    return (
-        struct labelled_sample){ .id = l->id + e->at,
-                                 .target = l->target + e->at,
-                                 .n = e->n,
-                                 .source = e->nsource ? l->source + e->source : NULL,
-                                 .nsource = e->nsource,
-                                 .start = e->start,
-                                 .documents = 1 + (e->start[1] > 0),
-                                 .reference = { e->reference[0], e->reference[1] } };
+    return (struct labelled_sample){ .id = l->id + e->at,
+                                     .target = l->target + e->at,
+                                     .n = e->n,
+                                     .source =
+                                         e->nsource ? l->source + e->source : NULL,
+                                     .nsource = e->nsource,
+                                     .start = e->start,
+                                     .documents = 1 + (e->start[1] > 0),
+                                     .reference = { e->reference[0], e->reference[1] },
+                                     .value = e->nvalues ? l->value + e->value : NULL };
 }

@@ -46,6 +46,7 @@ struct labelled_sample {
     const size_t *start; /* [documents] */
     size_t documents;
     double reference[2]; /* of a pair: their negative log-likelihoods */
+    const double *value; /* labels that are numbers; or NULL */
 };
 /* Sample I, valid as long as L. */
 struct labelled_sample labelled_get(const struct labelled *l, uint64_t i);

@@ -23,6 +23,74 @@ static double dpo(const struct loss_numbers *o, const double nll[2],
     return -(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z);
 }
 
+/* Mean of squares, as MSELoss over the numbers of a text. */
+static double of_values(const struct loss_rows *r, double by, float *d)
+{
+    const double n = (double)r->cols;
+    double sum = 0;
+
+    for (size_t k = 0; k < r->cols; k++) {
+        const double off = (double)r->logits[k] - r->value[k];
+
+        sum += off * off / n;
+        d[k] = (float)(by * 2 * off / n);
+    }
+    return sum;
+}
+
+/* Mean over the classes, as BCEWithLogitsLoss. */
+static double of_labels(const struct loss_rows *r, double by, float *d)
+{
+    const double n = (double)r->cols;
+    double sum = 0;
+
+    for (size_t k = 0; k < r->cols; k++) {
+        const double x = (double)r->logits[k], y = r->value[k];
+
+        sum -= (y * log_sigmoid(x) + (1 - y) * log_sigmoid(-x)) / n;
+        d[k] = (float)(by * (exp(log_sigmoid(x)) - y) / n);
+    }
+    return sum;
+}
+
+/* Adds the cross-entropy of column K over the rows, whose label is row AT. */
+static double of_place(const struct loss_rows *r, size_t k, size_t at, double by,
+                       float *d)
+{
+    double most = -INFINITY, sum = 0;
+
+    for (size_t i = 0; i < r->rows; i++)
+        most = fmax(most, (double)r->logits[i * r->cols + k]);
+    for (size_t i = 0; i < r->rows; i++)
+        sum += exp((double)r->logits[i * r->cols + k] - most);
+    for (size_t i = 0; i < r->rows; i++)
+        d[i * r->cols + k] =
+            (float)(by *
+                    (exp((double)r->logits[i * r->cols + k] - most) / sum - (i == at)));
+    return most + log(sum) - (double)r->logits[at * r->cols + k];
+}
+
+/* Mean of those of its begin and its end; a place outside the text counts as 0. */
+static double of_span(const struct loss_rows *r, double by, float *d)
+{
+    double sum = 0;
+
+    for (size_t k = 0; k < 2; k++)
+        if (r->value[k] >= 0 && r->value[k] < (double)r->rows)
+            sum += of_place(r, k, (size_t)r->value[k], by / 2, d) / 2;
+    return sum;
+}
+
+/* Of two scores, the first of which should be higher. */
+static double of_reward(const struct loss_rows *r, double by, float *d)
+{
+    const double z = (double)r->logits[0] - (double)r->logits[r->cols];
+
+    d[0] = (float)(-by * exp(log_sigmoid(-z)));
+    d[r->cols] = -d[0];
+    return -log_sigmoid(z);
+}
+
 const struct loss_info loss_table[LOSS_KINDS] = {
     [LOSS_NEXT] = { .name = "next",
                     .labels = LABELS_NEXT,
@@ -49,10 +117,31 @@ const struct loss_info loss_table[LOSS_KINDS] = {
                    .counted = "pair",
                    .pair = dpo,
                    .heads = { "lm" } },
+    [LOSS_VALUES] = { .name = "regression",
+                      .labels = LABELS_VALUE,
+                      .counted = "text",
+                      .rows = of_values,
+                      .heads = { "classify", "scored" } },
+    [LOSS_LABELS] = { .name = "multi-label",
+                      .labels = LABELS_VALUES,
+                      .counted = "text",
+                      .rows = of_labels,
+                      .heads = { "classify", "scored" } },
+    [LOSS_SPAN] = { .name = "span",
+                    .labels = LABELS_SPAN,
+                    .counted = "text",
+                    .rows = of_span,
+                    .heads = { "answers" } },
+    [LOSS_REWARD] = { .name = "reward",
+                      .labels = LABELS_TEXTS,
+                      .counted = "pair",
+                      .rows = of_reward,
+                      .heads = { "classify", "scored" } },
 };
 
-const char *const loss_choices[] = { "auto",  "next", "target", "masked",
-                                     "class", "tags", "dpo",    NULL };
+const char *const loss_choices[] = { "auto",        "next", "target", "masked",
+                                     "class",       "tags", "dpo",    "regression",
+                                     "multi-label", "span", "reward", NULL };
 
 /* Families with one head alone do not say that they have it. */
 static bool holds(const struct model *m, const char *symbol, bool unless)
@@ -77,8 +166,11 @@ bool losses_fit(enum loss_kind kind, const struct model *m, bool causal)
     bool found = false;
     int32_t start;
 
-    if (losses_source(m, &start) != (kind == LOSS_TARGET) && kind != LOSS_CLASS)
+    if (losses_source(m, &start) != (kind == LOSS_TARGET) && kind != LOSS_CLASS &&
+        kind != LOSS_VALUES && kind != LOSS_LABELS)
         return false;
+    if (kind == LOSS_SPAN)
+        return holds(m, "answers", false);
     if (kind == LOSS_TARGET)
         return holds(m, "lm", true);
     if (loss_table[kind].labels == LABELS_PAIR)

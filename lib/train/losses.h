@@ -4,11 +4,13 @@
  * that computes a loss from the logits, and its derivative, are those of the tail of
  * the program (program_tail): the negative log-likelihood of a label, of a row of
  * tokens or of a whole text.  A loss of pairs is a function of these, by whose
- * derivative that of each row is multiplied. */
+ * derivative that of each row is multiplied.  Other losses are functions of the logits
+ * of a sample, and the reverse begins with the gradient that they give. */
 #ifndef LIB_TRAIN_LOSSES_H
 #define LIB_TRAIN_LOSSES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/base/err.h"
@@ -21,6 +23,10 @@ enum loss_kind {
     LOSS_CLASS,  /* of a text's class */
     LOSS_TAGS,   /* of each token's class */
     LOSS_DPO,    /* of which of two answers is preferred (Rafailov et al. 2023) */
+    LOSS_VALUES, /* of numbers of a text (regression) */
+    LOSS_LABELS, /* of classes of which a text has any number */
+    LOSS_SPAN,   /* of where an answer begins and ends in a text */
+    LOSS_REWARD, /* of which of two texts has the higher score (Ouyang et al. 2022) */
     LOSS_KINDS
 };
 
@@ -31,12 +37,23 @@ enum loss_labels {
     LABELS_MASKED, /* the tokens that were masked */
     LABELS_TEXT,   /* one, in "label" */
     LABELS_TOKENS, /* one for each token, in "labels" */
-    LABELS_PAIR    /* the next tokens of two answers, "chosen" and "rejected" */
+    LABELS_PAIR,   /* the next tokens of two answers, "chosen" and "rejected", */
+    LABELS_TEXTS,  /* or the two texts alone */
+    LABELS_VALUE,  /* numbers, in "label", */
+    LABELS_VALUES, /* or in "labels" */
+    LABELS_SPAN    /* two places, in "start_positions" and "end_positions" */
 };
 
 /* The numbers of losses of pairs. */
 struct loss_numbers {
     double beta, smoothing;
+};
+
+/* The logits of a sample, and what they should be. */
+struct loss_rows {
+    const float *logits; /* [rows][cols] */
+    size_t rows, cols;
+    const double *value; /* as the labels have them; [2] of a span, [cols] of values */
 };
 
 struct loss_info {
@@ -48,6 +65,9 @@ struct loss_info {
      * derivative by NLL. NULL: the loss is the sum of likelihoods. */
     double (*pair)(const struct loss_numbers *o, const double nll[2],
                    const double reference[2], double by[2]);
+    /* Of logits: returns the loss of a sample's, and sets D[rows][cols] to its
+     * derivative, times BY; NULL: the loss is one of likelihoods. */
+    double (*rows)(const struct loss_rows *r, double by, float *d);
     const char *heads[3]; /* symbols of families with a head for it, one of which
                            * holds; the last is NULL */
 };

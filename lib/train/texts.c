@@ -24,6 +24,8 @@ struct line {
     uint8_t *learn; /* [ids.n], or NULL */
     int32_t *label; /* [nlabels] */
     size_t nlabels, label_cap;
+    double *value; /* [nvalues] */
+    size_t nvalues, value_cap;
     struct tokens source;
     size_t second, second_given;
     double reference[2];
@@ -122,6 +124,8 @@ enum {
     FIELD_SOURCE_IDS,
     FIELD_TARGET,
     FIELD_TARGET_IDS,
+    FIELD_START, /* and these of an answer in a text */
+    FIELD_END,
     FIELDS
 };
 static const char *const field_names[] = { "text",
@@ -138,7 +142,9 @@ static const char *const field_names[] = { "text",
                                            "source",
                                            "source_ids",
                                            "target",
-                                           "target_ids" };
+                                           "target_ids",
+                                           "start_positions",
+                                           "end_positions" };
 
 /* The fields of a line. */
 struct fields {
@@ -195,6 +201,27 @@ static int read_label(struct jsonlex *lex, const struct texts_options *o,
         xgrow(line->label, &line->label_cap, line->nlabels + 1, sizeof(*line->label));
     line->label[line->nlabels++] = (int32_t)label;
     return 0;
+}
+
+/* Reads a number, or a list of them. */
+static int read_values(struct jsonlex *lex, int field, struct line *line,
+                       struct err *err)
+{
+    const bool list = lex->token == JSONLEX_ARRAY;
+    double x;
+
+    while (!list || jsonlex_next(lex, err) == 0) {
+        if (list && lex->token == JSONLEX_ARRAY_END)
+            return 0;
+        if (lex->token != JSONLEX_NUMBER || !str_double(str_text(&lex->text), &x))
+            return jsonlex_error(lex, err, "'%s' is no number", field_names[field]);
+        line->value = xgrow(line->value, &line->value_cap, line->nvalues + 1,
+                            sizeof(*line->value));
+        line->value[line->nvalues++] = x;
+        if (!list)
+            return 0;
+    }
+    return -1;
 }
 
 static int read_labels(struct jsonlex *lex, const struct texts_options *o,
@@ -254,6 +281,11 @@ static int read_end(struct jsonlex *lex, const struct texts_options *o, int fiel
                : read_either(lex, o->vocab, field, &f->answer[0], &line->ids, err);
 }
 
+static bool has_answers(enum texts_labels labels)
+{
+    return labels == TEXTS_PAIRS || labels == TEXTS_ANSWERS;
+}
+
 static int read_field(struct jsonlex *lex, const struct texts_options *o, int field,
                       struct fields *f, struct line *line, struct err *err)
 {
@@ -266,9 +298,19 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
         return -1;
     if (field == FIELD_IDS)
         return read_ids(lex, o->vocab, &line->ids, err);
+    if (o->labels == TEXTS_SPAN && field >= FIELD_START) {
+        if (line->nvalues != (size_t)(field == FIELD_END))
+            return jsonlex_error(lex, err,
+                                 "'%s' and '%s' are one number each, in this order",
+                                 field_names[FIELD_START], field_names[FIELD_END]);
+        return read_values(lex, field, line, err);
+    }
+    if ((o->labels == TEXTS_VALUE && field == FIELD_LABEL) ||
+        (o->labels == TEXTS_VALUES && field == FIELD_LABELS))
+        return read_values(lex, field, line, err);
     if (field >= FIELD_SOURCE)
         return read_end(lex, o, field, f, line, err);
-    if (field >= FIELD_CHOSEN || (o->labels == TEXTS_PAIRS && field == FIELD_PROMPT))
+    if (field >= FIELD_CHOSEN || (has_answers(o->labels) && field == FIELD_PROMPT))
         return read_pair_field(lex, o, field, f, line, err);
     if (field == FIELD_LABEL)
         return read_label(lex, o, line, err);
@@ -286,11 +328,17 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
 static bool is_read(int field, enum texts_labels labels)
 {
     if (labels == TEXTS_TARGETS)
-        return field >= FIELD_SOURCE;
-    if (labels == TEXTS_PAIRS)
-        return field == FIELD_PROMPT || (field >= FIELD_CHOSEN && field < FIELD_SOURCE);
-    return field < FIELD_LABEL || (field == FIELD_LABEL && labels == TEXTS_LABEL) ||
-           (field == FIELD_LABELS && labels == TEXTS_LABELS);
+        return field >= FIELD_SOURCE && field < FIELD_START;
+    if (has_answers(labels))
+        return field == FIELD_PROMPT || field == FIELD_CHOSEN ||
+               field == FIELD_REJECTED ||
+               (labels == TEXTS_PAIRS && field > FIELD_REJECTED &&
+                field < FIELD_SOURCE);
+    return field < FIELD_LABEL ||
+           (field == FIELD_LABEL && (labels == TEXTS_LABEL || labels == TEXTS_VALUE)) ||
+           (field == FIELD_LABELS &&
+            (labels == TEXTS_LABELS || labels == TEXTS_VALUES)) ||
+           (field >= FIELD_START && labels == TEXTS_SPAN);
 }
 
 static int read_object(struct jsonlex *lex, const struct texts_options *o,
@@ -317,13 +365,15 @@ static int read_object(struct jsonlex *lex, const struct texts_options *o,
 }
 
 /* A pair has all of its fields. */
-static int check_pair(const struct fields *f, struct err *err)
+static int check_pair(const struct texts_options *o, const struct fields *f,
+                      struct err *err)
 {
     static const int all[] = { FIELD_PROMPT, FIELD_CHOSEN, FIELD_REJECTED,
                                FIELD_CHOSEN_LOGP, FIELD_REJECTED_LOGP };
     const bool ids = f->ids[0].n;
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+    for (size_t i = 0; i < (o->labels == TEXTS_PAIRS ? sizeof(all) / sizeof(*all) : 3);
+         i++)
         if (!f->has[all[i]])
             return err_set(err, ERR_INPUT, "no '%s'", field_names[all[i]]);
     if ((f->ids[1].n > 0) != ids || (f->ids[2].n > 0) != ids)
@@ -360,16 +410,26 @@ static int check_fields(const struct fields *f, struct err *err)
 static int check_labels(const struct texts_options *o, const struct fields *f,
                         const struct line *line, struct err *err)
 {
-    const int field = o->labels == TEXTS_LABEL ? FIELD_LABEL : FIELD_LABELS;
+    const int field = o->labels == TEXTS_LABEL || o->labels == TEXTS_VALUE ? FIELD_LABEL
+                      : o->labels == TEXTS_SPAN                            ? FIELD_END
+                                                : FIELD_LABELS;
+    const bool numbers = o->labels == TEXTS_VALUE || o->labels == TEXTS_VALUES;
 
     if (o->labels == TEXTS_NO_LABELS)
         return 0;
     if (!f->has[field])
         return err_set(err, ERR_INPUT, "no '%s'", field_names[field]);
-    if (!f->has[FIELD_IDS] && (field == FIELD_LABELS || !f->has[FIELD_TEXT]))
+    if (o->labels == TEXTS_SPAN && line->nvalues != 2)
+        return err_set(err, ERR_INPUT, "no '%s'", field_names[FIELD_START]);
+    if (numbers && line->nvalues != o->classes)
+        return err_set(err, ERR_INPUT, "%zu numbers in '%s', and the model has %zu",
+                       line->nvalues, field_names[field], o->classes);
+    if (numbers && (f->has[FIELD_IDS] || f->has[FIELD_TEXT]))
+        return 0;
+    if (!f->has[FIELD_IDS] && (field != FIELD_LABEL || !f->has[FIELD_TEXT]))
         return err_set(err, ERR_INPUT, "'%s' goes with %s", field_names[field],
                        field == FIELD_LABEL ? "'text' or 'ids'" : "'ids'");
-    if (field == FIELD_LABELS && line->nlabels != line->ids.n)
+    if (o->labels == TEXTS_LABELS && line->nlabels != line->ids.n)
         return err_set(err, ERR_INPUT, "%zu labels for %zu ids", line->nlabels,
                        line->ids.n);
     return 0;
@@ -405,7 +465,8 @@ static int encode_answer(const struct texts_options *o, const struct fields *f, 
 static int encode_answers(const struct texts_options *o, const struct fields *f,
                           struct line *line, struct err *err)
 {
-    if (check_pair(f, err) < 0 || encode_answer(o, f, 0, line, &line->given, err) < 0)
+    if (check_pair(o, f, err) < 0 ||
+        encode_answer(o, f, 0, line, &line->given, err) < 0)
         return -1;
     line->second = line->ids.n;
     return encode_answer(o, f, 1, line, &line->second_given, err);
@@ -502,7 +563,7 @@ static int read_line(const struct batch *b, struct line *line, struct err *err)
 
     jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
-        ret = b->o->labels == TEXTS_PAIRS     ? encode_answers(b->o, &f, line, err)
+        ret = has_answers(b->o->labels)       ? encode_answers(b->o, &f, line, err)
               : b->o->labels == TEXTS_TARGETS ? encode_ends(b->o, &f, line, err)
                                               : encode_line(b, &f, line, err);
         if (ret == 0)
@@ -565,6 +626,7 @@ static void clear_lines(struct batch *b)
         tokens_clear(&b->line[i].source);
         free(b->line[i].learn);
         free(b->line[i].label);
+        free(b->line[i].value);
     }
     b->n = 0;
 }
@@ -600,6 +662,8 @@ static int give_line(const struct batch *b, size_t i,
                                       .learn = l->learn,
                                       .label = l->label,
                                       .nlabels = l->nlabels,
+                                      .value = l->value,
+                                      .nvalues = l->nvalues,
                                       .source = (const int32_t *)l->source.id,
                                       .nsource = l->source.n,
                                       .second = l->second,
@@ -821,7 +885,7 @@ int texts_read(const char *path, const struct texts_options *options,
         ret = find_form(&form, t.name, text, n, options, err);
     if (ret == 0 && form == FORM_TEXT && options->labels != TEXTS_NO_LABELS)
         ret = err_set(err, ERR_INPUT, "%s: a text, and %s come from JSON lines", t.name,
-                      options->labels == TEXTS_PAIRS     ? "pairs"
+                      has_answers(options->labels)       ? "pairs"
                       : options->labels == TEXTS_TARGETS ? "sources and targets"
                                                          : "labels");
     if (ret == 0 && form != FORM_LINES)

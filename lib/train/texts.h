@@ -26,7 +26,11 @@ enum texts_labels {
     TEXTS_LABEL,
     TEXTS_LABELS,
     TEXTS_PAIRS,
-    TEXTS_TARGETS
+    TEXTS_TARGETS,
+    TEXTS_ANSWERS, /* "prompt", "chosen" and "rejected" alone */
+    TEXTS_VALUE,   /* "label": a number, or a list of one for each class */
+    TEXTS_VALUES,  /* "labels": the same */
+    TEXTS_SPAN     /* "start_positions" and "end_positions" */
 };
 
 struct texts_options {
@@ -54,6 +58,8 @@ struct texts_document {
     const uint8_t *learn; /* [n]: 0 of tokens without loss; NULL: all others have one */
     const int32_t *label; /* [nlabels]: one, or one for each token; -1: none */
     size_t nlabels;
+    const double *value; /* [nvalues]: labels that are numbers */
+    size_t nvalues;
     const int32_t *source; /* [nsource]: what an encoder reads */
     size_t nsource;
     size_t second, second_given; /* of a pair: the first token of its second text, and

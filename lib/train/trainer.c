@@ -17,6 +17,11 @@
 
 /* ---- opening ---- */
 
+enum program_tail trainer_tail(enum loss_kind loss)
+{
+    return loss_table[loss].rows ? TAIL_LOGITS : TAIL_NLL;
+}
+
 bool trainer_balances(const struct trainer_terms *t)
 {
     return t->balance > 0 || t->router_z > 0;
@@ -91,7 +96,7 @@ static int make_scored(struct trainer *t, const struct model *m,
                        const struct mesh *mesh, const int coord[MESH_NAXES],
                        struct err *err)
 {
-    const struct program_options options = { .tail = TAIL_NLL,
+    const struct program_options options = { .tail = trainer_tail(t->options.loss),
                                              .deterministic = t->options.deterministic,
                                              .rounded =
                                                  t->options.compute == FORMAT_BF16,
@@ -301,7 +306,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
 {
-    struct program_options program = { .tail = TAIL_NLL,
+    struct program_options program = { .tail = trainer_tail(options->loss),
                                        .reverse = true,
                                        .deterministic = options->deterministic,
                                        .rounded = options->compute == FORMAT_BF16,
@@ -451,7 +456,7 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
                                       .n = to - from,
                                       .token = (number + i) * t->options.length + from,
                                       .sequence = at };
-            if (sample[i].nsource)
+            if (t->options.source)
                 segment_source(&s[at], t->program, sample[i].source, sample[i].nsource);
             at++;
         }
@@ -493,18 +498,95 @@ static int add_pairs(const struct trainer *t, struct engine *e,
     return ret;
 }
 
-/* Runs the forward pass of N samples from index NUMBER through E; adds losses to
- * SUM[TRAINER_TERMS], on the stage that computes them. */
-static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
-                   uint64_t number, size_t n, double *sum, struct err *err)
+/* Has sample S labels, or does it only fill up a batch? */
+static bool has_labels(const struct sample *s, const struct loss_info *loss)
 {
+    return loss->labels == LABELS_TEXTS ? s->documents == 2 : s->value != NULL;
+}
+
+/* The row of the logits that is document D's of sample S, whose first row is AT: there
+ * is one of each text, or what a text is judged by is the row of its last token. */
+static size_t row_of(const struct sample *s, size_t d, size_t at, bool texts)
+{
+    if (texts)
+        return at + d;
+    return at + (d + 1 < s->documents ? s->start[d + 1] : s->n) - 1;
+}
+
+/* Copies the rows of the documents of S between the whole output X and PART. */
+static void copy_rows(float *x, float *part, const struct sample *s, size_t at,
+                      bool texts, size_t cols, bool back)
+{
+    for (size_t d = 0; d < documents_of(s); d++) {
+        float *one = x + row_of(s, d, at, texts) * cols;
+
+        memcpy(back ? one : part + d * cols, back ? part + d * cols : one,
+               cols * sizeof(*x));
+    }
+}
+
+/* Adds the losses of the logits of N samples to *SUM, and unless in an evaluation gives
+ * E their gradients, times BY. */
+static int add_rows(const struct trainer *t, struct engine *e,
+                    const struct sample *sample, size_t n, double by, double *sum,
+                    struct err *err)
+{
+    const struct loss_info *loss = &loss_table[t->options.loss];
+    const struct value *v = &t->program->value[t->program->output[0].value];
+    const bool texts = v->rows == ROWS_ONE, tokens = loss->labels == LABELS_SPAN;
+    const size_t cols = (size_t)v->whole_cols;
+    float *d, *x, *part, *from;
+    const float *logits;
+    size_t rows, at = 0;
+    int ret = 0;
+
+    if (engine_output(e, 0, &logits, &rows, err) < 0)
+        return -1;
+    d = xcalloc(rows * cols + 1, sizeof(*d));
+    x = xmalloc((rows * cols + 1) * sizeof(*x));
+    part = xmalloc((rows * cols + 1) * sizeof(*part));
+    from = xmalloc((rows * cols + 1) * sizeof(*from));
+    memcpy(x, logits, rows * cols * sizeof(*x));
+    for (size_t i = 0; i < n; i++) {
+        const struct sample *s = &sample[i];
+        struct loss_rows one = { .logits = tokens ? x + at * cols : from,
+                                 .rows = tokens ? s->n : documents_of(s),
+                                 .cols = cols,
+                                 .value = s->value };
+
+        if (has_labels(s, loss) && tokens) {
+            *sum += loss->rows(&one, by, d + at * cols);
+        } else if (has_labels(s, loss)) {
+            copy_rows(x, from, s, at, texts, cols, false);
+            *sum += loss->rows(&one, by, part);
+            copy_rows(d, part, s, at, texts, cols, true);
+        }
+        at += texts ? documents_of(s) : s->n;
+    }
+    if (e != t->scorer)
+        ret = engine_give(e, d, err);
+    free(d);
+    free(x);
+    free(part);
+    free(from);
+    return ret;
+}
+
+/* Runs the forward pass of N samples from index NUMBER through E; adds losses to
+ * SUM[TRAINER_TERMS], on the stage that computes them.  BY: what the gradient of a loss
+ * of logits is multiplied by. */
+static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
+                   uint64_t number, size_t n, double by, double *sum, struct err *err)
+{
+    const struct loss_info *loss = &loss_table[t->options.loss];
     size_t count;
     struct segment *s = segments_of(t, sample, number, n, &count);
     int ret = engine_forward(e, s, count, err);
 
     if (ret == 0 && t->program->output[0].stage == t->program->coord[MESH_PP]) {
-        ret = loss_table[t->options.loss].pair ? add_pairs(t, e, sample, n, sum, err)
-                                               : add_loss(t, e, s, count, sum, err);
+        ret = loss->rows   ? add_rows(t, e, sample, n, by, sum, err)
+              : loss->pair ? add_pairs(t, e, sample, n, sum, err)
+                           : add_loss(t, e, s, count, sum, err);
         if (ret == 0)
             ret = add_terms(t, e, sum, err);
     }
@@ -588,7 +670,7 @@ static int run_share(struct trainer *t, const struct sample *sample, uint64_t co
         engine_differentiate(t->engine[at], t->gradients.into, factor);
         if (forward(t, t->engine[at], sample + index * micro,
                     t->first + (uint64_t)(index * micro), n ? n : 1,
-                    &t->loss[index * TRAINER_TERMS], err) < 0)
+                    1 / (double)counted, &t->loss[index * TRAINER_TERMS], err) < 0)
             return -1;
     }
     return 0;
@@ -607,7 +689,8 @@ static int sum_over(double *x, size_t n, struct comm *a, struct comm *b,
 static uint64_t count_targets(const struct trainer *t, const struct sample *sample,
                               size_t n)
 {
-    const bool pairs = loss_table[t->options.loss].pair;
+    const enum loss_labels labels = loss_table[t->options.loss].labels;
+    const bool pairs = labels == LABELS_PAIR || labels == LABELS_TEXTS;
     uint64_t counted = 0;
 
     for (size_t i = 0; i < n && pairs; i++)
@@ -718,7 +801,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
             continue;
         memset(term, 0, sizeof(term));
         ret = forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,
-                      n - m * micro < micro ? n - m * micro : micro, term, err);
+                      n - m * micro < micro ? n - m * micro : micro, 0, term, err);
         if (m == own)
             loss[m] = term[0];
     }

@@ -106,6 +106,8 @@ struct trainer {
     double *loss;    /* [micro-batches of the global batch][TRAINER_TERMS]: sums */
 };
 
+/* What a program ends with for LOSS. */
+enum program_tail trainer_tail(enum loss_kind loss);
 /* Has the loss a term that needs the router's sums? */
 bool trainer_balances(const struct trainer_terms *t);
 /* ERR_INPUT when PP stages and MICRO_BATCHES cannot be trained with the table A. */

@@ -44,11 +44,19 @@ MODELS = {
         **BART, pad_token_id=59, decoder_start_token_id=59, eos_token_id=0))),
     "m2m": ("target", lambda: transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(
         **BART, decoder_start_token_id=2, encoder_layerdrop=0, decoder_layerdrop=0))),
+    "bert-regression": ("regression", lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=1))),
+    "bert-labels": ("multi-label", lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=4))),
+    "bert-span": ("span", lambda: transformers.BertForQuestionAnswering(transformers.BertConfig(**BERT))),
+    "llama-reward": ("reward", lambda: transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA, num_labels=1))),
     "llama-dpo": ("dpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
 }
 
 FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "heads/mistral-tags": "tags",
             "heads/qwen2-score": "class", "stacks/t5": "target", "stacks/mbart": "target", "stacks/bart": "smoothed"}
+# of losses that are not the model's own: the name of the samples as well
+OTHERS = {"heads/gemma2-score": "regression", "heads/gemma2-score reward": "reward", "models/bert-classify labels": "multi-label",
+          "encoders/bert-answers": "span"}
+FIXTURES.update(OTHERS)
 SMOOTHED = 0.1
 BETA, SMOOTHING = 0.3, 0.1
 
@@ -71,6 +79,17 @@ def samples(kind, model):
                     s[f"ref_{k}_logps"] = round(likelihood(model, s, k).item(), 5)
             out.append(s)
             continue
+        if kind == "reward":
+            out.append({k: [rng.randrange(3, 40) for _ in range(rng.randrange(2, 6))] for k in ("prompt", "chosen", "rejected")})
+            continue
+        if kind in ("regression", "multi-label", "span"):
+            ids = [rng.randrange(3, 40) for _ in range(rng.randrange(4, 14))]
+            first = rng.randrange(len(ids))
+            out.append({"ids": ids, **(
+                {"label": round(rng.uniform(-1, 1), 3)} if kind == "regression" else
+                {"labels": [int(rng.random() < 0.5) for _ in range(model.config.num_labels)]} if kind == "multi-label" else
+                {"start_positions": first, "end_positions": rng.randrange(first, len(ids))})})
+            continue
         ids = [rng.randrange(3, 58 if kind in ("target", "smoothed") else 60) for _ in range(rng.randrange(4, 14))]
         if kind in ("target", "smoothed"):
             out.append({"source": ids, "target": [rng.randrange(3, 58) for _ in range(rng.randrange(3, 9))]})
@@ -88,6 +107,14 @@ def loss_of(model, kind, s):
         z = BETA * ((likelihood(model, s, "chosen") - s["ref_chosen_logps"]) - (likelihood(model, s, "rejected") - s["ref_rejected_logps"]))
         sigmoid = torch.nn.functional.logsigmoid
         return -(1 - SMOOTHING) * sigmoid(z) - SMOOTHING * sigmoid(-z), 1
+    if kind == "reward":
+        score = [model(input_ids=torch.tensor([s["prompt"] + s[k]])).logits[0, 0] for k in ("chosen", "rejected")]
+        return -torch.nn.functional.logsigmoid(score[0] - score[1]), 1
+    if kind in ("regression", "multi-label", "span"):
+        model.config.problem_type = {"regression": "regression", "multi-label": "multi_label_classification", "span": None}[kind]
+        given = {k: torch.tensor([s[k]]) for k in ("start_positions", "end_positions")} if kind == "span" else \
+            {"labels": torch.tensor([s.get("label", s.get("labels"))], dtype=model.dtype)}
+        return model(input_ids=torch.tensor([s["ids"]]), **given).loss, 1
     if kind in ("target", "smoothed"):
         labels = torch.tensor([s["target"]])
         logits = model(input_ids=torch.tensor([s["source"]]), labels=labels).logits[0]
@@ -129,7 +156,7 @@ def loop(cls, path, kind, data, dtype):
 def run(cls, path, kind, data, layout, out):
     file = pathlib.Path(out).with_suffix(".jsonl")
     file.write_text("".join(json.dumps(s) + "\n" for s in data))
-    given = {"masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
+    given = {"reward": ["--loss", "reward"], "multi-label": ["--loss", "multi-label"], "masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
              "dpo": ["--loss", "dpo", "--dpo-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
     subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
                     "--seq", "32", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
@@ -152,7 +179,7 @@ def fixtures(names):
         if names and name not in names:
             lines.append(old[name])
             continue
-        path = here / name
+        path = here / name.split()[0]
         with open(path / "config.json", encoding="utf-8") as f:
             cls = getattr(transformers, json.load(f)["architectures"][0])
         config = transformers.AutoConfig.from_pretrained(path)
@@ -162,7 +189,7 @@ def fixtures(names):
                 setattr(config, key, 0)
         config.classifier_dropout = 0.0  # else 0.1 of a head on tokens
         model = cls.from_pretrained(path, dtype=torch.float32, config=config)
-        short = name.rsplit("/", 1)[-1]
+        short = name.rsplit("/", 1)[-1].replace(" ", "-")
         with tempfile.TemporaryDirectory() as scratch:
             model.save_pretrained(scratch)
             data = samples(kind, model)
