@@ -40,6 +40,12 @@ for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2"; do
     together "t5, $layout" nll tp-run score -q --json $layout
 done
 
+printf '{"source_ids":[1,2,3,4,5],"target_ids":[6,7,8]}\n' > pairs.jsonl
+run tp-run train -q --seq 8 --data pairs.jsonl --global-batch 1 --steps 1 --lora 2 --dora -o pairs "$model"
+status_is 0 "both stacks are trained, with magnitudes"
+ok "in the modules that PEFT takes, for the task as PEFT calls it" \
+    sh -c 'tr -d "\n" < pairs/step-000001/adapter_config.json | grep "\"target_modules\": \[\"q\", \"v\"\]" | grep -q SEQ_2_SEQ_LM'
+
 # classifiers with heads of their own (SEQ_CLS)
 for name in qwen2-score bert-classify; do
     for layout in "--tp 1" "--tp 2" "--tp 3"; do
@@ -67,6 +73,7 @@ printf '{"ids":[1,2,3,4,5,6,7,8]}\n' > train.jsonl
 # classes and embeddings of those that choose
 printf '{"ids":[%s]\n' $ids 9,8,7 > lines
 made "$data/heads/qwen2-score" --data "$data/labelled/qwen2-score.jsonl"
+ok "a classifier's adapter says so" grep -q '"task_type": "SEQ_CLS"' made1/step-000001/adapter_config.json
 for layout in "--tp 1" "--tp 2"; do
     # shellcheck disable=SC2086 # words
     together "classify, $layout" scores tp-run classify -q --json $layout --function none

@@ -235,6 +235,34 @@ status_is 3 "a file without matrices is no adapter"
 err_is "tp-run: changed/adapter_model.safetensors: no lora_A: an adapter without matrices" "which is told"
 written "{$(pair '' 0)}" 1024
 status_is 0 "a module's prefix may be left out"
+# half TYPE - the two matrices and the magnitudes of a module, of TYPE, whose numbers have 2 bytes, or 8
+half() {
+    name=base_model.model.model.layers.0.self_attn.q_proj
+    printf '"%s.lora_A.weight":{"dtype":"F16","shape":[4,32],"data_offsets":[0,256]},' "$name"
+    printf '"%s.lora_B.weight":{"dtype":"F16","shape":[32,4],"data_offsets":[256,512]},' "$name"
+    printf '"%s.lora_magnitude_vector":{"dtype":"%s","shape":[%s],"data_offsets":[512,%s]}' "$name" "$1" "$2" "$3"
+}
+written "{$(half F16 32 576)}" 576
+status_is 0 "an adapter may be in f16, its magnitudes, too"
+written "{$(half BF16 32 576)}" 576
+status_is 0 "or in bf16"
+# a model whose first output of that module is 0, to which the adapter adds 0
+cp -r "$model" zeros && chmod -R u+w zeros
+size=$(od -An -tu8 -N8 zeros/model.safetensors | tr -d ' ')
+at=$(head -c $((8 + size)) zeros/model.safetensors | tail -c +9 |
+    sed 's/.*"model.layers.0.self_attn.q_proj.weight":{[^}]*"data_offsets":\[\([0-9]*\),.*/\1/')
+dd if=/dev/zero of=zeros/model.safetensors bs=1 seek=$((8 + size + at)) count=128 conv=notrunc 2> dd.err
+run tp-run logits --adapter changed --ids $ids -o o.safetensors zeros
+status_is 3 "an output of zeros has no direction"
+err_has "q_proj.weight inverse norms: output 0 has a norm of 0, by which DoRA cannot divide" "which is told"
+run tp-shard merge -q -f --adapter changed zeros merged
+status_is 3 "nor is it merged"
+err_has "q_proj.weight: output 0 has a norm of 0, by which DoRA cannot divide" "which is told"
+written "{$(half F64 32 768)}" 768
+status_is 3 "but not in f64"
+err_has "lora_magnitude_vector is not [32] f32" "which is told"
+written "{$(half F16 31 574)}" 574
+status_is 3 "nor are there fewer magnitudes than outputs"
 written "{$(pair model. 0),$(pair '' 1024)}" 2048
 status_is 3 "but a module is not named twice"
 err_has "layers.0.self_attn.q_proj.lora_A.weight are of one module" "and the tensors are named"

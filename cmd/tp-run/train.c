@@ -711,13 +711,15 @@ static char *base_path_dup(const struct session *s)
     return full ? full : xstrdup(s->checkpoint->path);
 }
 
-/* What PEFT calls the task of a model with this head: it then looks for the head's own
- * weights in the adapter. */
+/* What PEFT calls the task of a model with this head, by which it chooses its class;
+ * NULL: it has no name for it. */
 static const char *peft_task(const struct train *t)
 {
-    return t->loss == LOSS_CLASS  ? "SEQ_CLS"
-           : t->loss == LOSS_TAGS ? "TOKEN_CLS"
-                                  : "CAUSAL_LM";
+    return t->loss == LOSS_CLASS    ? "SEQ_CLS"
+           : t->loss == LOSS_TAGS   ? "TOKEN_CLS"
+           : t->loss == LOSS_MASKED ? NULL
+           : t->session->source     ? "SEQ_2_SEQ_LM"
+                                    : "CAUSAL_LM";
 }
 
 /* Makes the adapter of --lora, or trains the one that the run goes on with. */
@@ -730,7 +732,6 @@ static int set_adapter(struct train *t, struct err *err)
                               .rslora = o->rslora,
                               .dora = o->dora,
                               .saved = o->saved,
-                              .task = peft_task(t),
                               .seed = o->seed };
     size_t n = o->lora ? strcspn(o->lora, ":") : 0;
     char *rank, *base;
@@ -753,6 +754,9 @@ static int set_adapter(struct train *t, struct err *err)
         adapter_train(s->checkpoint->adapter, s->checkpoint->model);
         return 0;
     }
+    if (train_loss_find(t, err) < 0)
+        return -1;
+    w.task = peft_task(t);
     rank = xstrndup(o->lora, n);
     if (!str_u64(rank, &w.rank) || w.rank < 1 || w.rank > UINT32_MAX ||
         (o->lora[n] && !o->lora[n + 1]))

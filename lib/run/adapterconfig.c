@@ -233,7 +233,11 @@ void adapter_config_print(struct str *out, const struct adapter_wish *w,
         str_add(out, i ? ", " : "");
         str_add_json(out, module[i]);
     }
-    str_addf(out, "],\n  \"task_type\": \"%s\"", w->task ? w->task : "CAUSAL_LM");
+    str_add(out, "],\n  \"task_type\": ");
+    if (w->task)
+        str_add_json(out, w->task);
+    else
+        str_add(out, "null");
     add_flag(out, "use_dora", w->dora);
     add_flag(out, "use_rslora", w->rslora);
     str_add(out, "\n}\n");

@@ -27,7 +27,7 @@ struct adapter_wish {
                         * that are in layers; NULL: those of the family */
     const char *saved; /* comma-separated ends of the names of modules whose own tensors
                         * are trained, too (modules_to_save); or NULL */
-    const char *task;  /* PEFT's task_type; NULL: CAUSAL_LM */
+    const char *task;  /* PEFT's task_type, or NULL */
     uint64_t seed;     /* A is drawn with it */
 };
 
