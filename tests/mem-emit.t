@@ -138,7 +138,7 @@ while read -r said options; do
 done << 'END'
 --mesh_sp=1 --mesh sp=2
 it_trains_all --lora 8 --mesh tp=2 --zero 0 --recompute none
-it_has_no_muon --optimizer muon --mesh tp=2 --zero 0 --recompute none
+the_CPU_updates_matrices_there:_give_--offload_optimizer --optimizer muon --mesh tp=2 --zero 0 --recompute none
 END
 run mem-estimate plan --mode train --gpu h100-80g --gpus 2 --mesh tp=2 --recompute none --weights bf16 --seq 2048 --emit sh llama-3-8b.json
 status_is 2 "a config alone is not trained"

@@ -87,6 +87,9 @@ static int check_training(const struct script *s, struct err *err)
           "--schedule 1f1b plans with what it has" },
         { m->lora_rank || m->freeze || m->only, "it trains all weights here" },
         { m->offload == OFFLOAD_PARAMS, "--offload optimizer is what it has" },
+        { optimizer_table[m->optimizer].matrices != MATRICES_NONE &&
+              m->offload != OFFLOAD_OPTIMIZER,
+          "the CPU updates matrices there: give --offload optimizer" },
         { s->reason != NULL, s->reason },
     };
 
