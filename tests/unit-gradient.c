@@ -37,6 +37,7 @@ struct job {
     struct mesh mesh;
     const int32_t *ids;
     size_t n, begin;    /* tokens; a rank of threads THREADS */
+    bool encodes;       /* an encoder, whose targets are those of make-gradients.py */
     const void *source; /* of two stacks: NSOURCE ids, or features */
     size_t nsource;
     int threads;
@@ -72,7 +73,32 @@ struct rank {
     struct comm *alone; /* no replicas */
     struct engine *engine;
     struct engine_groups groups;
+    int32_t target[MOST];
+    size_t counted; /* targets that are none but -1 */
 };
+
+/* The labels: the next ids, or of an encoder those of every third token, or of the
+ * text. */
+static size_t find_targets(const struct rank *r, int32_t *target)
+{
+    const struct job *job = r->job;
+    double classes = 0, text = 0;
+    size_t counted = 0;
+
+    if (job->encodes && !(model_number(job->c->model, "lm", &classes) && classes))
+        text = model_number(job->c->model, "tag", &text) && text ? 0 : 1;
+    (void)!model_number(job->c->model, classes > 0 ? "vocab" : "labels", &classes);
+    for (size_t i = 0; i < job->n; i++) {
+        if (!job->encodes)
+            target[i] = i + 1 < job->n ? job->ids[i + 1] : -1;
+        else if (text > 0)
+            target[i] = i + 1 < job->n ? -1 : 3 % (int32_t)classes;
+        else
+            target[i] = i % 3 ? -1 : (int32_t)(i * 7 + 3) % (int32_t)classes;
+        counted += target[i] >= 0;
+    }
+    return counted;
+}
 
 static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                      struct err *err)
@@ -111,8 +137,9 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
                     &r->groups, &limits, err) < 0)
         return -1;
+    r->counted = find_targets(r, r->target);
     engine_differentiate(r->engine, r->gradients.into,
-                         (const float[STEP_FACTORS]){ 1 / (float)(job->n - 1) });
+                         (const float[STEP_FACTORS]){ 1 / (float)r->counted });
     engine_drop(r->engine, job->seed);
     return 0;
 }
@@ -136,25 +163,23 @@ static void close_rank(struct rank *r)
 static int step(struct rank *r, bool reverse, double *loss, struct err *err)
 {
     const struct job *job = r->job;
-    int32_t target[MOST];
     struct segment s = {
-        .input = { job->ids }, .targets = target, .n = job->n, .token = job->token
+        .input = { job->ids }, .targets = r->target, .n = job->n, .token = job->token
     };
     const float *nll;
     size_t rows;
 
     if (job->nsource)
         segment_source(&s, r->program, job->source, job->nsource);
-    for (size_t i = 0; i < job->n; i++)
-        target[i] = i + 1 < job->n ? job->ids[i + 1] : -1;
     if (engine_forward(r->engine, &s, 1, err) < 0)
         return -1;
     if (r->program->output[0].stage == r->program->coord[MESH_PP]) {
         if (engine_output(r->engine, 0, &nll, &rows, err) < 0)
             return -1;
         *loss = 0;
-        for (size_t i = 0; i + 1 < rows; i++)
-            *loss += (double)nll[i] / (double)(job->n - 1);
+        for (size_t i = 0; i < rows; i++)
+            if (r->target[rows == 1 ? job->n - 1 : i] >= 0)
+                *loss += (double)nll[i] / (double)r->counted;
     }
     return reverse ? engine_reverse(r->engine, err) : 0;
 }
@@ -250,7 +275,8 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     if (job->differences && !r.program->nmixtures) { /* a choice jumps */
         if (difference(&r, &found, &wanted, &size, err) < 0)
             ret = -1;
-        else if (!(fabs(found - wanted) < (job->nsource ? 0.08 : 0.04) * size + 3e-3))
+        else if (!(fabs(found - wanted) <
+                   (job->nsource || job->encodes ? 0.08 : 0.04) * size + 3e-3))
             ret = err_set(err, ERR_INPUT, "%.6g along a direction, not %.6g (of %.3g)",
                           wanted, found, size);
     }
@@ -300,6 +326,21 @@ static int read_list(const char *path, const char *key, int32_t *ids)
     }
     json_clear(&doc);
     free(text);
+    free(file);
+    return n;
+}
+
+/* The ids of an encoder, with commas between them. */
+static int read_own(const char *path, int32_t *ids)
+{
+    char *file = fs_join_dup(path, "ids");
+    FILE *f = fopen(file, "r");
+    int n = 0;
+
+    while (f && n < MOST && fscanf(f, "%d,", &ids[n]) == 1)
+        n++;
+    if (f)
+        fclose(f);
     free(file);
     return n;
 }
@@ -387,8 +428,8 @@ static double compare(const struct checkpoint *c, const struct shared *out,
         long t = model_find(c->model, line[i].tensor);
         double off;
 
-        if (t < 0)
-            continue; /* what no model reads */
+        if (t < 0 || c->model->tensor[t].frozen)
+            continue; /* what no model reads, or no training changes */
         if (c->model->tensor[t].tied >= 0)
             t = c->model->tensor[t].tied;
         off = distance(&line[i], most * 1e-2, out->x + out->at[t] - 1);
@@ -588,6 +629,48 @@ static void try_dropped(const char *models, const char *name, struct shared *out
     free(path);
 }
 
+/* Encoders, and models of two stacks, that have no fixture, and why: an operation
+ * without a derivative, or inputs that lines of training data have not. */
+static const struct {
+    const char *name, *why;
+} untrained[] = {
+    { "encoders/deberta", "'relate'" },
+    { "encoders/deberta-v2", "'relate'" },
+    { "encoders/xlnet", "'relate_xl'" },
+    { "encoders/funnel", "'relate_xl'" },
+    { "encoders/convbert", "'dynamic'" },
+    { "encoders/mobilebert", "'shift'" },
+    { "stacks/prophetnet", "'stream'" },
+    { "stacks/speech-to-text", "'unfold'" },
+    { "encoders/tapas", NULL /* types */ },
+    { "encoders/layoutlm", NULL /* boxes */ },
+    { "encoders/visual-bert", NULL /* rows */ },
+};
+
+static void try_untrained(const char *models, const char *name, const char *why)
+{
+    const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
+    char *path = str_dupf("%s/../%s", models, name);
+    struct checkpoint_options plain = { 0 };
+    const int coord[MESH_NAXES] = { 0 };
+    struct program *p = NULL;
+    struct checkpoint *c;
+    struct err err = { 0 };
+    struct mesh mesh;
+
+    mesh_one(&mesh);
+    if (checkpoint_open(&c, path, &plain, &err) < 0) {
+        tap_ok(false, "%s: %s", name, err.text);
+    } else {
+        tap_ok(program_build(&p, c->model, &mesh, coord, &options, &err) < 0 &&
+                   err.kind == ERR_NO && strstr(err.text, why),
+               "%s is refused: %s has no derivative", name, why);
+        program_free(p);
+        checkpoint_close(c);
+    }
+    free(path);
+}
+
 static void try_model(const char *models, const struct line *line, size_t n,
                       struct shared *out)
 {
@@ -605,8 +688,9 @@ static void try_model(const char *models, const struct line *line, size_t n,
         free(path);
         return;
     }
-    job.n = (size_t)read_ids(path, ids);
-    job.nsource = (size_t)read_list(path, "source_ids", source);
+    job.encodes = !strncmp(line->name, "encoders/", 9);
+    job.n = (size_t)(job.encodes ? read_own(path, ids) : read_ids(path, ids));
+    job.nsource = job.encodes ? 0 : (size_t)read_list(path, "source_ids", source);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
         if (is_tried(i, turn, strchr(line->name, '/')))
             try_layout(&job, &layouts[i], line, n, &one);
@@ -641,6 +725,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(dropped) / sizeof(*dropped); i++)
         if (argc < 2 || !strcmp(argv[1], dropped[i]))
             try_dropped(models, dropped[i], out);
+    for (size_t i = 0; i < sizeof(untrained) / sizeof(*untrained); i++)
+        if (untrained[i].why && (argc < 2 || !strcmp(argv[1], untrained[i].name)))
+            try_untrained(models, untrained[i].name, untrained[i].why);
     free(line);
     free(file);
     free(models);
