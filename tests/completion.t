@@ -68,7 +68,7 @@ for shell in bash zsh fish; do
     offers "after an equals sign, too" "bf16" tp-shard split --dtype=b
     offers "and formats" "dcp deepspeed-universal" tp-shard merge --export d
     offers "choices of a schedule" "zb-h1 zb-h2 zb-interleaved zb-v" pp-partition schedule --schedule zb-
-    offers "families" "qwen2 qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_vl" tp-run generate --family qwen
+    offers "families" "qwen2 qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_moe qwen3_next qwen3_vl" tp-run generate --family qwen
     offers "devices" "a100-40g a100-80g a100-80g-pcie" mem-estimate infer --gpu a100
     offers "samplers" "tpe" hpo-sweep run --sampler t
     offers "and studies of a storage" "first second" hpo-sweep show -S two.db --study ""

@@ -11,7 +11,6 @@
 #include "lib/cpu/simd/amx.h"
 #include "lib/cpu/simd/avx512bf16.h"
 #include "lib/cpu/attention/prefill-bf16.h"
-#include "lib/cpu/product/linear.h"
 #include "tests/cpu-trial.h"
 #include "tests/tap.h"
 
@@ -1303,28 +1302,37 @@ static void pairs_are_right(void)
 static void attentions_are_right(void)
 {
     static const struct attention_case cases[] = {
-        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true, 0, 0, false },
-        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true, 0, 0, false },
-        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true, 0, 0, false },
-        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false },
-        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0, 0, false },
-        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true, 0, 0, false },
-        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false, 0, 0, false },
-        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true, 0, 0, false },
-        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0, 0, false },
-        { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5, 0, false },
-        { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5, 0, false },
-        { "one of many heads", 1, 300, 20, 4, 64, 64, 0, 0, true, 0, 0, false },
-        { "many heads", 7, 130, 20, 4, 64, 64, 0, 0, true, 0, 0, false },
+        { "a prompt", 90, 0, 4, 4, 16, 16, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "one new token", 1, 70, 4, 2, 24, 24, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "a chunk after a chunk", 75, 66, 6, 2, 8, 8, 0, 0, true, 0, 0, false, 0, 0,
+          0 },
+        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false, 0, 0, 0 },
+        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0, 0, false, 0, 0, 0 },
+        { "one new token in a window", 1, 50, 2, 1, 12, 12, 9, 0, true, 0, 0, false, 0,
+          0, 0 },
+        { "a window to both sides", 100, 0, 2, 2, 12, 12, 7, 0, false, 0, 0, false, 0,
+          0, 0 },
+        { "a soft cap", 67, 0, 2, 2, 12, 12, 0, 1.3, true, 0, 0, false, 0, 0, 0 },
+        { "values narrower than keys", 65, 3, 2, 2, 20, 6, 0, 0, true, 0, 0, false, 0,
+          0, 0 },
+        { "values among other columns", 70, 0, 4, 2, 20, 6, 0, 0, true, 5, 0, false, 0,
+          0, 0 },
+        { "one token's among others", 1, 9, 4, 1, 20, 6, 0, 0, true, 5, 0, false, 0, 0,
+          0 },
+        { "one of many heads", 1, 300, 20, 4, 64, 64, 0, 0, true, 0, 0, false, 0, 0,
+          0 },
+        { "many heads", 7, 130, 20, 4, 64, 64, 0, 0, true, 0, 0, false, 0, 0, 0 },
         { "one of many heads and one of keys", 1, 200, 14, 1, 32, 48, 0, 0, true, 0, 0,
-          false },
-        { "many heads and one of keys", 3, 200, 14, 1, 32, 48, 0, 0, true, 0, 0,
-          false },
-        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0, 0, false },
-        { "biases of each query", 90, 5, 3, 3, 9, 9, 0, 0, true, 0, 12, false },
-        { "keys that only their query sees", 70, 0, 3, 3, 9, 9, 0, 0, true, 0, 12,
-          true },
-        { "one query with its key", 1, 65, 4, 4, 8, 8, 0, 0, true, 0, 8, true },
+          false, 0, 0, 0 },
+        { "many heads and one of keys", 3, 200, 14, 1, 32, 48, 0, 0, true, 0, 0, false,
+          0, 0, 0 },
+        { "a single token", 1, 0, 5, 5, 7, 7, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "biases of each query", 90, 5, 3, 3, 9, 9, 0, 0, true, 0, 12, false, 0, 0,
+          0 },
+        { "keys that only their query sees", 70, 0, 3, 3, 9, 9, 0, 0, true, 0, 12, true,
+          0, 0, 0 },
+        { "one query with its key", 1, 65, 4, 4, 8, 8, 0, 0, true, 0, 8, true, 0, 0,
+          0 },
         { "a text in blocks", 333, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false, 16, 80,
           3 },
         { "a text in blocks, the last whole", 352, 0, 2, 1, 8, 8, 0, 0, false, 0, 0,
@@ -1335,13 +1343,15 @@ static void attentions_are_right(void)
           false, 16, 80, 3 },
     };
     static const struct attention_case rounded[] = {
-        { "a prompt", 150, 0, 4, 2, 64, 64, 0, 0, true, 0, 0, false },
-        { "a chunk after a chunk", 75, 66, 6, 2, 40, 40, 0, 0, true, 0, 0, false },
-        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false },
-        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0, 0, false },
-        { "a soft cap", 67, 0, 2, 2, 32, 96, 0, 1.3, true, 0, 0, false },
-        { "values among other columns", 65, 3, 2, 2, 20, 6, 0, 0, true, 10, 0, false },
-        { "few queries", 3, 200, 4, 2, 32, 32, 0, 0, true, 0, 0, false },
+        { "a prompt", 150, 0, 4, 2, 64, 64, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "a chunk after a chunk", 75, 66, 6, 2, 40, 40, 0, 0, true, 0, 0, false, 0, 0,
+          0 },
+        { "an encoder", 70, 0, 3, 3, 10, 10, 0, 0, false, 0, 0, false, 0, 0, 0 },
+        { "a sliding window", 140, 20, 2, 1, 12, 12, 9, 0, true, 0, 0, false, 0, 0, 0 },
+        { "a soft cap", 67, 0, 2, 2, 32, 96, 0, 1.3, true, 0, 0, false, 0, 0, 0 },
+        { "values among other columns", 65, 3, 2, 2, 20, 6, 0, 0, true, 10, 0, false, 0,
+          0, 0 },
+        { "few queries", 3, 200, 4, 2, 32, 32, 0, 0, true, 0, 0, false, 0, 0, 0 },
     };
     static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8 };
 
@@ -1449,8 +1459,8 @@ static void cache_is_right(const struct attention_case *c, enum format type)
  */
 static void numbers_that_are_none_are_seen(void)
 {
-    static const struct attention_case c = { "none", 2, 40,   4, 2, 16,   16,
-                                             0,      0, true, 0, 0, false };
+    static const struct attention_case c = { "none", 2,    40, 4, 2,     16, 16, 0,
+                                             0,      true, 0,  0, false, 0,  0,  0 };
     const size_t dim = c.dim, row = c.heads * dim;
     bool none = true, mean = true, others = true, values = true;
     struct cached_trial t;
@@ -1490,8 +1500,8 @@ static void numbers_that_are_none_are_seen(void)
 /* The largest sum of products with codes that a head can have. */
 static void long_rows_do_not_overflow(void)
 {
-    static const struct attention_case c = { "long", 1, 1,    1, 1, 1000, 4,
-                                             0,      0, true, 0, 0, false };
+    static const struct attention_case c = { "long", 1,    1, 1, 1,     1000, 4, 0,
+                                             0,      true, 0, 0, false, 0,    0, 0 };
     struct cached_trial t;
     struct err err;
     float *row = xcalloc(c.dim, sizeof(*row));
@@ -1519,15 +1529,15 @@ static void caches_are_right(void)
 {
     static const enum format types[] = { FORMAT_F32, FORMAT_BF16, FORMAT_CACHE_INT8 };
     static const struct attention_case cases[] = {
-        { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0, 0, false },
-        { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0, 0, false },
-        { "a head a key", 2, 15, 5, 5, 16, 144, 0, 0, true, 0, 0, false },
-        { "a window", 2, 1200, 6, 2, 48, 48, 700, 0, true, 0, 0, false },
-        { "a soft cap", 2, 520, 4, 2, 80, 80, 0, 1.3, true, 0, 0, false },
-        { "odd columns", 3, 600, 4, 2, 20, 12, 0, 0, true, 0, 0, false },
-        { "values among other columns", 2, 513, 6, 2, 32, 32, 0, 0, true, 16, 0,
-          false },
-        { "one key", 1, 0, 4, 1, 16, 16, 0, 0, true, 0, 0, false },
+        { "four heads a key", 2, 1029, 8, 2, 64, 64, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "seven heads a key", 3, 510, 7, 1, 32, 48, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "a head a key", 2, 15, 5, 5, 16, 144, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "a window", 2, 1200, 6, 2, 48, 48, 700, 0, true, 0, 0, false, 0, 0, 0 },
+        { "a soft cap", 2, 520, 4, 2, 80, 80, 0, 1.3, true, 0, 0, false, 0, 0, 0 },
+        { "odd columns", 3, 600, 4, 2, 20, 12, 0, 0, true, 0, 0, false, 0, 0, 0 },
+        { "values among other columns", 2, 513, 6, 2, 32, 32, 0, 0, true, 16, 0, false,
+          0, 0, 0 },
+        { "one key", 1, 0, 4, 1, 16, 16, 0, 0, true, 0, 0, false, 0, 0, 0 },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
@@ -1637,7 +1647,6 @@ static void side_rows_are_seen(uint64_t window, uint64_t block)
     const int32_t at_side[TEXTS] = { 0, 37 / (int32_t)block };
     const size_t sides = 37 / block + 50 / block;
     struct inst inst = { .op = OP_SIDE_ATTENTION,
-                         .block = block,
                          .attention = { .heads = HEADS,
                                         .head_dim = DIM,
                                         .window = window,
@@ -2101,7 +2110,7 @@ static void numbers_become_halves(void)
         };
         float y[sizeof(x) / sizeof(*x)];
 
-        linear_round_half(y, x, sizeof(x) / sizeof(*x));
+        cpu_round_half(y, x, sizeof(x) / sizeof(*x));
         for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++) {
             const float want = dtype_f16_to_f32(dtype_f32_to_f16(x[i]));
 

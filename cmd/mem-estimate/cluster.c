@@ -116,6 +116,7 @@ static int set_measured(struct machine *m, const char *path, bool *links,
     m->peak = c.product;
     m->product = m->head = c.product * c.prefill_share;
     m->memory = c.memory_read * c.decode_share;
+    m->hides = true;
     if (c.bandwidth > 0)
         m->link = c.bandwidth;
     if (c.latency > 0)
@@ -137,6 +138,7 @@ static int set_file(struct machine *m, const struct measured *device,
     m->peak = m->product = m->head = device->product[rate];
     m->attention = device->attention;
     m->memory = device->weights;
+    m->hides = true;
     m->light = device->weights / device->values;
     m->instruction = device->instruction;
     m->backward = device->backward > 0 ? device->backward : 1;

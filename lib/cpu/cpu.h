@@ -418,4 +418,7 @@ void cpu_gemm(size_t m, size_t n, size_t k, const float *a, const float *b, floa
 /* True if CODE is an instruction of oneDNN.  Its version 2.6 writes near address 0 if
  * it gets no memory for the code that it generates at the first product of a kind. */
 bool cpu_is_dnnl(const void *code);
+/* TO[N] = the numbers at X, which may be TO, rounded to f16. */
+void cpu_round_half(float *to, const float *x, size_t n);
+
 #endif

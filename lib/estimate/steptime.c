@@ -553,7 +553,11 @@ static struct rank_times token_times(const struct profile *p, const struct machi
         t.forward +=
             in->tokens * (attention_seconds(m, &of_prompt) / sp +
                           m->light * (of_prompt.cut + of_prompt.whole) / m->memory);
-    t.forward += read + w.instructions * m->instruction;
+    if (!m->hides)
+        t.forward += read;
+    else if (read > t.forward)
+        t.forward = read;
+    t.forward += w.instructions * m->instruction;
     t.sums = tensor_seconds(m, o, &w, tokens);
     if (sp > 1) { /* partial results of each head are reduced */
         struct reach over = reach_of(m, o->mesh.size[MESH_TP] * sp);

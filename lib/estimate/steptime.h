@@ -22,6 +22,8 @@ struct machine {
     double memory;                /* bytes/s read or written */
     double light; /* bytes of memory traffic per byte of an activation that operations
                      pass on; below 1 if caches hold some */
+    bool hides;   /* products of a decoded token are in the time of its reads, as where
+                     both were measured together */
     double instruction; /* overhead of an instruction in seconds */
     double link,
         net; /* bytes/s to a device of the same node, of another; one direction */

@@ -295,10 +295,10 @@ static int reverse_mul_vector(struct reverse *r, int d)
 
     inst->weight = w;
     add_to_source(r, 0, inst->dst);
-    if (!program_trains(r->p, w))
-        return 0;
-    each = emit_like(r, OP_MUL, d, 2, src)->dst;
-    emit_gradient(r, OP_COLUMN_SUM, w, 1, &each);
+    if (program_trains(r->p, w)) {
+        each = emit_like(r, OP_MUL, d, 2, src)->dst;
+        emit_gradient(r, OP_COLUMN_SUM, w, 1, &each);
+    }
     return 0;
 }
 

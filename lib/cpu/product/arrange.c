@@ -100,7 +100,7 @@ CPU_CLONES void linear_round(float *x, size_t n)
 
 /* To the nearest multiple of the spacing of f16's numbers, the even one of two: adding
  * 1/2 leaves multiples of 2^-24, the spacing of the subnormal ones. */
-CPU_CLONES void linear_round_half(float *to, const float *x, size_t n)
+CPU_CLONES void cpu_round_half(float *to, const float *x, size_t n)
 {
     const float least = 0x1p-14f, limit = 65520;
 

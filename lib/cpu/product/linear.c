@@ -197,7 +197,7 @@ static void set_apart(void *arg, size_t task, int thread)
         } else {
             cpu_arrange(to, x, p->w->format, cols);
             if (p->rounded && p->w->format == FORMAT_F16)
-                linear_round_half(to, to, floats);
+                cpu_round_half(to, to, floats);
             else if (p->rounded)
                 linear_round(to, floats);
         }

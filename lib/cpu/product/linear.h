@@ -157,8 +157,6 @@ struct weight_rows linear_widen_panel(const struct matrix *w, uint64_t first, si
                                       uint64_t col, size_t terms, float *to);
 /* Rounds the N floats at X to bf16 in place; N is a multiple of VEC. */
 void linear_round(float *x, size_t n);
-/* TO[N] = the numbers at X, which may be TO, rounded to f16. */
-void linear_round_half(float *to, const float *x, size_t n);
 
 /* Runs RUN in tasks of SHARE outputs each. */
 void linear_share_out(struct device *d, struct linear *p, uint64_t share,

@@ -138,7 +138,7 @@ static void round_row(void *arg, size_t row, int thread)
     const struct rounding *r = arg;
 
     (void)thread;
-    linear_round_half(r->to + row * r->cols, r->x + row * r->cols, r->cols);
+    cpu_round_half(r->to + row * r->cols, r->x + row * r->cols, r->cols);
 }
 
 int cpu_matmul_half(struct device *d, float *y, const float *x, size_t rows,
