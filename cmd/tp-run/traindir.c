@@ -571,7 +571,8 @@ int train_files_note(struct train *t, struct err *err)
         if (ret == 0)
             ret = add_weights(list, config ? config : c->source.config_path, NULL, err);
     }
-    for (size_t i = 0; ret == 0 && !c->sharded && i < c->source.ninputs - c->replaced; i++)
+    for (size_t i = 0; ret == 0 && !c->sharded && i < c->source.ninputs - c->replaced;
+         i++)
         ret = add_weights(list, model,
                           c->source.single ? NULL : c->source.input[i].name, err);
     free(config);

@@ -6,18 +6,12 @@
 #include "lib/base/str.h"
 
 const struct pass pass_all[] = {
-    { "adapters", pass_adapters },
-    { "unused", pass_unused },
-    { "boundary", pass_boundary },
-    { "order", pass_order },
-    { "weights", pass_weights },
-    { "reverse", pass_reverse },
-    { "recompute", pass_recompute },
-    { "types", pass_types },
-    { "fuse", pass_fuse },
-    { "lifetimes", pass_lifetimes },
-    { "chunks", pass_chunks },
-    { .name = NULL },
+    { "adapters", pass_adapters },   { "unused", pass_unused },
+    { "boundary", pass_boundary },   { "order", pass_order },
+    { "weights", pass_weights },     { "reverse", pass_reverse },
+    { "recompute", pass_recompute }, { "types", pass_types },
+    { "fuse", pass_fuse },           { "lifetimes", pass_lifetimes },
+    { "chunks", pass_chunks },       { .name = NULL },
 };
 
 static int check_name(const char *name, struct err *err)

@@ -24,13 +24,13 @@ struct adapter;
 struct grown;
 
 struct checkpoint {
-    char *path;               /* as given, or what that means (locate.h) */
-    const char *home;         /* the directory of its small files */
-    bool sharded;             /* has a manifest */
-    bool drawn;               /* weights will be initialized at random: none is ever
-                               * read */
-    struct source source;     /* unless sharded; the last REPLACED inputs are other
-                               * files (checkpoint_replace) */
+    char *path;           /* as given, or what that means (locate.h) */
+    const char *home;     /* the directory of its small files */
+    bool sharded;         /* has a manifest */
+    bool drawn;           /* weights will be initialized at random: none is ever
+                           * read */
+    struct source source; /* unless sharded; the last REPLACED inputs are other
+                           * files (checkpoint_replace) */
     size_t replaced;
     struct manifest manifest; /* when sharded */
     struct model *model;      /* bound to the tensors; NULL when there is no config */
