@@ -101,7 +101,7 @@ for dir in "$data"/models/*/; do
         at_tp "$model: the greedy ids are those of transformers" "2 ${LONG:+1 $heads}" greedy
         ;;
     esac
-    if grep -q '"[a-z_]*experts": [1-9]' "$dir/config.json"; then
+    if grep -q '"[a-z_]*experts": \([2-9]\|1[0-9]\)' "$dir/config.json"; then
         at_tp "$model: experts on two ranks answer as on one" "1 2" experts
     fi
     [ -n "$most" ] || continue

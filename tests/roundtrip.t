@@ -49,6 +49,7 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
     model=${dir#"$data/models/"}
     heads=$(sed -n 's/^ *"\(num_attention_heads\|attention_heads\|num_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json")
     rm -f ./*.out
+    case $model in mamba | mamba-odd | falcon-mamba*) heads=3 ;; esac # sharded by channels
     ok "$model: it has heads" test "${heads:-0}" -gt 0
     for tp in $(tps "$heads"); do
         for check in cut answer merge reshard; do
