@@ -13,6 +13,14 @@ fixtures=$(bytes models stacks encoders heads packed quantized)
 trained=$(bytes models/stories260K models/babyllama-tok105)
 ok "the fixtures of all families, but for two trained models, have less than 15 MB" test $((fixtures - trained)) -lt 15000000 -a "$trained" -gt 0
 
+top=$(git -C "$top_srcdir" ls-files 2> /dev/null | grep -v / | tr '\n' ' ')
+if [ -n "$top" ]; then
+    ok "the top level has what belongs there, and no more" \
+        test "$top" = ".clang-format .gitignore COPYING HACKING Makefile.am NEWS README.md bootstrap configure.ac "
+else
+    skip "the top level has what belongs there, and no more" "no repository"
+fi
+
 # commands PROGRAM - the commands that its help lists
 commands() {
     "$1" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'

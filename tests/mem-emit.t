@@ -230,6 +230,12 @@ out_is '{
 told vllm mixtral-8x7b --gpus 16 --global-batch 32 --mesh tp=4,ep=2,pp=2 --kv-dtype fp8 --margin 8
 # shellcheck disable=SC2016 # as it stands there
 out_is 'exec vllm serve "${MODEL:?}" --tensor-parallel-size 4 --pipeline-parallel-size 2 --data-parallel-size 2 --enable-expert-parallel --nnodes 2 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" $([ "$NODE_RANK" = 0 ] || echo --headless) --max-model-len 4096 --max-num-seqs 16 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.92 --dtype bfloat16 --kv-cache-dtype fp8 "$@"' "vLLM is, whose replicas deal experts"
+# groups of a node that would not hold all ranks of sp
+told torchtitan llama-3-8b --mode train --gpus 32 --net 1GB --sp 16 --zero 3 --tp 1 --pp 1 --global-batch 4
+out_has "data-parallel-shard-degree 2 --parallelism.data-parallel-replicate-degree 1 --parallelism.context-parallel-degree 16" "a group holds all ranks of sp"
+told vllm llama-3-8b --gpus 1 --prompt-tokens 1024 --output-tokens 256 --requests 380 --seq 1280 --weights bf16
+out_has "--gpu-memory-utilization 1.00" "a layout that leaves less has what it needs"
+ok "and says that it is tight" grep -q '^# tight: less than 5 % of the memory is left' launch
 while IFS=';' read -r said format options; do
     # shellcheck disable=SC2086 # words are wanted
     run mem-estimate plan --gpu h100-80g --gpus 16 --global-batch 64 --seq 4096 --emit $format $options

@@ -681,6 +681,14 @@ ok "of none in time it is said, too" test "$(field meets)" = false
 run mem-estimate plan --gpu h100-80g --gpus 8 --weights fp8 --prompt-tokens 1000 --itl 30ms --ttft 0.5 llama-3-70b.json
 out_has "30 wanted" "the table tells what is wanted"
 out_has "requests of 1256 tokens fit" "and how many fit"
+ok "nothing that is of training takes time" grep -q '"data":0,"host":0,' served.json
+served --gpus 8 --prompt-tokens 1000 --output-tokens 500 --requests 64 --ttft 35ms
+run mem-estimate plan --gpu h100-80g --weights fp8 --compute fp8 --kv-dtype fp8 --gpus 8 --prompt-tokens 1000 --output-tokens 500 --requests 64 --ttft 35ms llama-3-70b.json
+out_has "misses the times" "what would be faster, but late, is told so"
+ok "and takes no less than nothing" sh -c '! grep -qF "+-" out'
+run mem-estimate plan --gpu h100-80g --gpus 2 --prompt-tokens 30 "$data/models/bert-mlm"
+status_is 2 "an encoder serves no requests"
+err_has "generates nothing" "which is told"
 while IFS=';' read -r said options; do
     # shellcheck disable=SC2086 # words are wanted
     run mem-estimate plan --gpu h100-80g --gpus 8 $options llama-3-70b.json
@@ -692,6 +700,7 @@ are of requests;--ttft 5ms
 no time such as;--prompt-tokens 5 --itl 5m
 no time such as;--prompt-tokens 5 --ttft 0
 one of them;--requests 5 --global-batch 4
+are dealt over the stages;--prompt-tokens 5 --micro-batch 2
 a request has 9 tokens;--seq 12 --prompt-tokens 9 --output-tokens 4
 END
 done_testing

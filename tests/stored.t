@@ -189,7 +189,7 @@ for step in steps/*; do echo '{}' > "$step/config.json"; done
 run tp-run logits --ids 1 -o l steps
 err_is "tp-run: steps: $none; there is a model in steps/step-000040" "of a run's checkpoints the newest is named"
 run tp-run logits --ids 1 -o l gguf
-err_is "tp-run: gguf: $none; there is a model in gguf/m.gguf" "a directory of GGUF files names one"
+err_is "tp-run: gguf/m.gguf: byte 16: the file ends in its header" "a directory of one GGUF file is that model"
 
 run tp-run logits --ids 1 -o l "$models/llama-gqa/model.safetensors"
 err_is "tp-run: $models/llama-gqa/model.safetensors: a single file has no config.json to run by; give the directory of both" \

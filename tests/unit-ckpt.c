@@ -309,7 +309,7 @@ static const struct {
     { "[\"206a1a3d\"]", "[null,null]", "not one CRC-32 for each of 1 parts" },
     { "[\"206a1a3d\"]", "[1]", "8 hexadecimal digits" },
     { "[\"206a1a3d\"]", "\"206a1a3d\"", "expected an array of CRC-32s" },
-    { V2, STATES("slot", "rows"), "of the form 'rows', which this program does not" },
+    { V2, STATES("slot", "sums"), "of the form 'sums', which this program does not" },
     { V2, STATES("guess", "like"), "of the kind 'guess', which this program does not" },
     { V2, V3("\"states\":[{\"role\":\"x\",\"kind\":\"slot\"}]"),
       "an incomplete state" },

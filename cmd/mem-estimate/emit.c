@@ -123,23 +123,6 @@ static void add_layout(struct str *out, const struct planned *p, const char *bef
                      p->mesh.size[a]);
 }
 
-/* True if M has attention that is not causal. */
-static bool is_encoder(const struct model *m)
-{
-    const int origin[MESH_NAXES] = { 0 };
-    struct costmodel *a;
-    struct mesh one;
-    struct err err;
-    bool encoder;
-
-    mesh_one(&one);
-    if (costmodel_open(&a, m, &one, origin, NULL, NULL, &err) < 0)
-        return false;
-    encoder = !a->causal;
-    costmodel_close(a);
-    return encoder;
-}
-
 static void begin(struct script *s)
 {
     const struct planned *p = s->p;
@@ -169,7 +152,7 @@ static void begin(struct script *s)
         s->family = both;
     }
     s->reason = reason_dup(s);
-    s->encoder = is_encoder(s->r->summary.model);
+    s->encoder = request_is_encoder(s->r);
     for (int a = 0; a < MESH_NAXES; a++) {
         if (a == MESH_SP || a == MESH_DP)
             stored.mesh.size[a] = 1; /* replicas share files */
@@ -257,6 +240,10 @@ static void add_comments(struct script *s)
     str_addf(&s->out,
              "# predicted: %s a rank at most, %.4g s a step, %.4g tokens/s there\n",
              str_human(size, p->memory), p->step.seconds, p->tokens);
+    if (s->r->gpu_memory &&
+        (double)p->memory > (double)s->r->gpu_memory * (1 - s->r->margin))
+        str_addf(&s->out, "# tight: less than %g %% of the memory is left\n",
+                 100 * s->r->margin);
     add_estimate(s);
     if (!s->reason && !emit_framework(s->format))
         str_add(&s->out, "# tp-run computes on CPUs; the times are of the devices "

@@ -21,9 +21,9 @@ struct launch {
     const struct planner_options *o;
     const struct memory_options *m; /* of O */
     const struct request *r;
-    const int *size;  /* of P's mesh */
-    const char *type; /* of the weights: "bf16" */
-    bool experts;
+    const int *size;    /* of P's mesh */
+    const char *type;   /* of the weights: "bf16" */
+    bool experts, bare; /* a configuration alone */
     int layers, nodes, here;
     struct str *out;
     const char *comment;
@@ -297,7 +297,7 @@ static int emit_vllm(const struct launch *l, struct err *err)
         if (l->nodes > 1)
             str_add(l->out, "# run it on every node, with NODE_RANK and MASTER_ADDR\n");
         str_add(l->out, "set -eu\nexec vllm serve ");
-        if (str_ends(l->r->path, ".json")) /* a configuration alone */
+        if (l->bare)
             str_add(l->out, "\"${MODEL:?}\"");
         else
             words_quote(l->out, words);
@@ -364,6 +364,8 @@ int launch_plan(struct str *out, const struct planned *p,
                         .size = p->mesh.size,
                         .type = t ? t->name : "bf16",
                         .experts = planner_has_experts(r->summary.model),
+                        .bare =
+                            r->summary.checkpoint == NULL && str_ends(r->path, ".json"),
                         .layers = model_layers(r->summary.model),
                         .nodes = (o->gpus + per_node - 1) / per_node,
                         .here = o->gpus < per_node ? o->gpus : per_node,

@@ -196,8 +196,12 @@ static char *others_dup(const struct planner_result *r)
         if (p->step.seconds <= 0)
             continue;
         other = choice_dup(p, (enum planner_choice)c);
-        str_addf(&items, "%s%s %s +%.1f %%", items.len ? "; " : "", choice_keys[c],
-                 other, 100 * (p->step.seconds / r->plan[0].step.seconds - 1));
+        str_addf(&items, "%s%s %s", items.len ? "; " : "", choice_keys[c], other);
+        if (p->late > r->plan[0].late)
+            str_add(&items, " misses the times");
+        else
+            str_addf(&items, " %+.1f %%",
+                     100 * (p->step.seconds / r->plan[0].step.seconds - 1));
         free(other);
     }
     return str_steal(&items);
@@ -568,6 +572,9 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "model-chunks", &kept.chunks, "N", NULL, NULL, NULL },
         { OPT_RANK, '\0', "lora", &o.lora, "RANK[:NAMES]", NULL, lora_rank, NULL },
         { OPT_STRING, '\0', "freeze", &o.freeze, "NAMES", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "train-only", &o.only, "NAMES", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "modules-to-save", &o.saved, "NAMES", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "dora", &o.dora, NULL, NULL, NULL, NULL },
         { OPT_DOUBLE, '\0', "margin", &kept.margin, "PERCENT", NULL, NULL,
           &kept.margin_given },
         { OPT_CHOICE, '\0', "flash", &o.flash, "on|off|2", NULL, flash_names,
@@ -646,8 +653,11 @@ int plan_main(const char *program, int argc, char **argv)
     }
     if (serving_set(&p, &o, &serving, mode == 1, &err) < 0)
         return cmd_fail(&cmd, &err);
+    if (p.requests.tokens && kept.micro_batch)
+        return cmd_usage(&cmd, "--micro-batch: requests are dealt over the stages");
     batch = o.global_batch;
     o.global_batch = 0;
+    o.margin = kept.margin;
     o.micro_batch = o.micro_batches = 1; /* the search sets them */
     if (mode == 0) {                     /* request_open refuses them */
         o.zero = kept.zero;
@@ -664,6 +674,10 @@ int plan_main(const char *program, int argc, char **argv)
     if (keep(&p, &kept, (enum framework)o.framework, mode == 1, &err) < 0 ||
         request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
+    if (p.requests.tokens && request_is_encoder(&r)) {
+        status = cmd_usage(&cmd, "--prompt-tokens: %s generates nothing", r.path);
+        goto out;
+    }
     if (cluster.calibration && !r.gpu_memory) {
         status = cmd_usage(&cmd, "--gpu-mem is missing: what fits depends on it");
         goto out;
@@ -696,7 +710,8 @@ int plan_main(const char *program, int argc, char **argv)
             goto out;
         }
         result.tight = result.n > 0;
-        p.gpu_memory = (uint64_t)((double)r.gpu_memory * (1 - kept.margin / 100));
+        if (!result.tight)
+            p.gpu_memory = (uint64_t)((double)r.gpu_memory * (1 - kept.margin / 100));
     }
     /* where nothing fits, the ways out are from what was asked for */
     if (result.n)

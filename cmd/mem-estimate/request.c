@@ -895,6 +895,22 @@ bool request_fits(const struct request *r, const struct memory_estimate *e)
     return !r->gpu_memory || e->peak->total <= r->gpu_memory;
 }
 
+bool request_is_encoder(const struct request *r)
+{
+    const int origin[MESH_NAXES] = { 0 };
+    struct costmodel *a;
+    struct mesh one;
+    struct err err;
+    bool encoder;
+
+    mesh_one(&one);
+    if (costmodel_open(&a, r->summary.model, &one, origin, NULL, NULL, &err) < 0)
+        return false;
+    encoder = !a->causal;
+    costmodel_close(a);
+    return encoder;
+}
+
 bool request_is_tight(const struct request *r, const struct memory_estimate *e)
 {
     return r->gpu_memory && request_fits(r, e) &&

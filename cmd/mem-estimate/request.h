@@ -184,6 +184,8 @@ MUST_CHECK int request_settle(struct request *r, struct err *err);
 /* Why R's layout is impossible, a reason a line; "" if it is possible.  The caller
  * frees it. */
 char *request_obstacles_dup(const struct request *r);
+/* True if the model has attention that is not causal. */
+bool request_is_encoder(const struct request *r);
 /* True if the largest rank fits, or no memory was named; and if it fits, but leaves
  * less than the margin. */
 bool request_fits(const struct request *r, const struct memory_estimate *e);

@@ -373,7 +373,7 @@ static bool try_groups(struct search *s, struct memory_options *o,
     if (!ok || !near)
         return ok;
     o->hsdp = near;
-    if (try_one(s, o, order)) {
+    if (!framework_lacks(o, s->experts) && try_one(s, o, order)) {
         struct planned *one = &s->found[s->n - 2], *node = one + 1;
 
         if (node->step.seconds < one->step.seconds)

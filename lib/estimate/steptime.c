@@ -628,7 +628,7 @@ void step_requests(struct step_time *out, struct request_times *times,
     double parts = ceil((double)tokens / part), all = texts * (double)tokens;
     /* steps of a request; those that have a part of one prompt, or of several */
     double steps = (double)output + parts, mixed = texts * parts, cycle;
-    struct step_time kind[2]; /* without prompts, and with */
+    struct step_time kind[2] = { { 0 }, { 0 } }; /* without prompts, and with */
     double number[2];
 
     part = (double)tokens / parts;

@@ -348,8 +348,14 @@ int apply_norm(struct builder *b, enum op op, const struct node *call,
                            "'each' must be the last factors of the columns, without a "
                            "weight");
     if (over_ranks && (op == OP_LAYERNORM || b->opt->deterministic))
-        return build_error(b, call->at, "ranks that have a part of a group cannot %s",
-                           op == OP_LAYERNORM ? "norm it" : "sum it in a fixed order");
+        return op == OP_LAYERNORM
+                   ? build_error(b, call->at,
+                                 "ranks that have a part of a group cannot norm it")
+                   : (err_set(b->err, ERR_INPUT,
+                              "tp %d: deterministic sums need whole groups of a norm "
+                              "on each rank",
+                              b->p->mesh.size[MESH_TP]),
+                      -1);
     if (each <= 0)
         layout.norm.whole_width = layout.norm.width = over->size;
     else if (!over_ranks)
