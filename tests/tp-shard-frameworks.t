@@ -41,6 +41,14 @@ status_is 0 "but with -f when it is our own"
 run tp-shard merge -n --export gguf cut never
 status_is 0 "and -n writes nothing"
 ok "at all" test ! -e never
+run tp-shard merge -q -f --export gguf cut megatron
+status_is 0 "an export in one form takes the place of one in another"
+ls -A megatron > names
+ok "of which nothing stays" test "$(grep -cx 'model.gguf\|common.pt\|.metadata' names)" = 1
+touch megatron/mine
+run tp-shard merge -q -f --export dcp cut megatron
+status_is 2 "but a file of another makes it no export"
+err_has "tp-shard: megatron: not replaced: it holds mine, which is not ours" "which is named"
 
 # ---- what the frameworks were seen to load, by tests/oracle/check-{dcp-optimizer,megatron,deepspeed,gguf}.py ----
 
@@ -57,22 +65,38 @@ same_text sums "1897337421 5692576
 3392058822 5692576
 461937457 11345056
 632766872 3042976" "GGUF files are those that gguf's reader and llama.cpp read"
+cp -r hf nan
+# the first number of a matrix whose rows are whole blocks
+at=$(grep -ao 'mlp.down_proj[^}]*data_offsets":\[[0-9]*' hf/model.safetensors | sed 's/.*\[//; q')
+printf '\300\177' | dd of=nan/model.safetensors bs=1 seek=$((at + 8 + $(od -An -tu4 -N4 hf/model.safetensors))) conv=notrunc status=none
+run tp-shard merge -q --export gguf nan nan.gguf.d
+status_is 0 "a number that is not finite stays one"
+run tp-shard merge -q --export gguf --dtype q8_0 nan never
+status_is 1 "but there is no block of it"
+err_has "a number is not finite, or too large, which Q8_0 cannot represent" "and that is said"
 
 # ---- an optimizer goes along ----
 
 awk 'BEGIN { for (i = 0; i < 8; i++) { printf "{\"ids\":["
     for (k = 0; k < 12; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 55
     print "]}" } }' > ids.jsonl
-tp-run train -q --data ids.jsonl --seq 16 --global-batch 4 --lr 1e-2 --lr-schedule constant --threads 1 --steps 2 --save-every 2 -o run \
-    "$data/models/llama-groups"
+train() {
+    tp-run train -q --data ids.jsonl --seq 16 --global-batch 4 --lr 1e-2 --lr-schedule constant --threads 1 --steps 2 --save-every 2 "$@" \
+        "$data/models/llama-groups"
+}
+train -o run
 state=run/step-000002
 for form in dcp megatron-dist deepspeed-universal; do
     run tp-shard merge -q --export $form $state $form.out
     status_is 0 "$form: a training is exported"
     run tp-shard split -q --tp 2 --moments $form.out $form.cut
     status_is 0 "$form: and read with its moments"
-    tp-shard diff $state $form.cut > differences
-    ok "$form: which are those of the training" sh -c '! grep "exp_avg" differences'
+    run tp-shard diff $state $form.cut
+    status_is 1 "$form: without the masters, which are weights but in Megatron's"
+    differ=42
+    [ $form = megatron-dist ] && differ=21
+    ok "$form: and the 42 moments are those of the training" \
+        test "$(tail -n 1 out), moments: $(grep -c exp_avg out)" = "$differ of 84 tensors differ, moments: 0"
     tp-shard merge -q -f --export $form --weights-only $state $form.out
     run tp-shard split --tp 2 --moments $form.out never
     status_is 3 "$form: --weights-only leaves them"
@@ -85,6 +109,38 @@ for form in dcp megatron-dist deepspeed-universal; do
     run tp-shard diff plain $form.hf
     out_is "21 tensors, identical" "$form: and are those of the training"
 done
+
+train --ema 0.9 -o ema
+tp-shard merge -q --average ema/step-000002 average
+for form in dcp megatron-dist deepspeed-universal; do
+    run tp-shard merge -q --export $form --average ema/step-000002 $form.average
+    status_is 0 "$form: averages are exported"
+    tp-shard merge -q --dtype f32 $form.average $form.average.hf
+    run tp-shard diff average $form.average.hf
+    out_is "21 tensors, identical" "$form: and no masters in their places"
+    run tp-shard split --tp 2 --moments $form.average never
+    status_is 3 "$form: nor any state of the optimizer"
+done
+while read -r optimizer reason; do
+    train --optimizer $optimizer -o $optimizer
+    run tp-shard merge --export dcp $optimizer/step-000002 never
+    status_is 1 "what $optimizer keeps is not exported"
+    err_has "$reason; --weights-only exports without it" "and that is said"
+done << 'END'
+muon tensor model.layers.0.mlp.down_proj.weight.momentum_buffer: state of an optimizer that is not Adam
+adafactor tensor lm_head.weight.exp_avg_sq_row: state of an optimizer that is not Adam
+momentum tensor lm_head.weight.momentum_buffer: state of an optimizer that is not Adam
+lion tensor lm_head.weight: has exp_avg without exp_avg_sq, as Adam's states are not
+END
+run tp-shard merge -q --export dcp --weights-only muon/step-000002 muon.dcp
+status_is 0 "its weights are"
+run tp-shard merge -q --export gguf muon/step-000002 muon.gguf.d
+status_is 0 "and a form without states asks for no option"
+train --lora 2 -o lora
+run tp-shard merge --export dcp lora/step-000002 never
+status_is 2 "an adapter is not exported"
+err_is "tp-shard: --export: lora/step-000002 is an adapter: merge it first
+Try 'tp-shard merge --help' for more." "but its merge is"
 
 # ---- experts are stacked ----
 
@@ -130,5 +186,19 @@ cp hf/tokenizer.json odd
 run tp-shard merge --export gguf odd never
 status_is 1 "and so is a config"
 err_has "config.json: sliding_window: GGUF cannot represent its value of a model llama" "with the key"
+while read -r kind method; do
+    for form in megatron-dist deepspeed-universal gguf; do
+        run tp-shard merge --export $form "$data/quantized/$kind" never
+        status_is 1 "$form: $kind is no plain weights"
+        err_has ": quantized by $method, which $form cannot represent" "$form: which is said"
+    done
+done << 'END'
+awq awq
+gptq gptq
+ct-w4a16 compressed-tensors
+int8 bitsandbytes
+mxfp4 mxfp4
+fp8 fp8
+END
 ok "of all of which nothing has the final name" test ! -e never
 done_testing

@@ -207,6 +207,9 @@ int merge_main(const char *program, int argc, char **argv)
                            "%s: the output is a directory; the file in it is "
                            "model.gguf",
                            operand[1]);
+    else if (adapter && !adapters.n && (given || opt.some))
+        status = cmd_usage(&cmd, "%s: %s is an adapter: merge it first",
+                           given ? "--export" : "--ranks", m.located);
     else if (adapter && (given || opt.some))
         status =
             cmd_usage(&cmd, "--adapter: not with %s", given ? "--export" : "--ranks");

@@ -214,20 +214,26 @@ void ggml_widen(const struct ggml_row *r, float *x, const uint8_t *b, size_t n)
         r->widen(x + i, b);
 }
 
-void ggml_q8(uint8_t *b, const float *x)
+bool ggml_q8(uint8_t *b, const float *x)
 {
     float most = 0, scale, inverse;
     uint16_t stored;
 
-    for (int i = 0; i < GGML_Q8_NUMBERS; i++)
+    for (int i = 0; i < GGML_Q8_NUMBERS; i++) {
+        if (!isfinite(x[i]))
+            return false;
         most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    }
     scale = most / 127;
     inverse = scale > 0 ? 1 / scale : 0;
     if (isinf(inverse)) /* of a scale that is 0 as a half */
         inverse = 0;
     stored = dtype_f32_to_f16(scale);
+    if (isinf(dtype_f16_to_f32(stored)))
+        return false;
     b[0] = (uint8_t)(stored & 0xff);
     b[1] = (uint8_t)(stored >> 8);
     for (int i = 0; i < GGML_Q8_NUMBERS; i++)
         b[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
+    return true;
 }

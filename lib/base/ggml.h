@@ -6,6 +6,7 @@
 #ifndef LIB_BASE_GGML_H
 #define LIB_BASE_GGML_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,10 +31,11 @@ const struct ggml_row *ggml_named(const char *name);
 /* X[N] = the numbers of N / R->numbers blocks at B. */
 void ggml_widen(const struct ggml_row *r, float *x, const uint8_t *b, size_t n);
 
-/* A block of Q8_0: GGML_Q8_BYTES at B of the GGML_Q8_NUMBERS finite numbers at X.  The
- * bytes are those of quantize_row_q8_0_ref; where the scale is 0 as a half, so are the
- * codes. */
+/* A block of Q8_0: GGML_Q8_BYTES at B of the GGML_Q8_NUMBERS numbers at X.  The bytes
+ * are those of quantize_row_q8_0_ref; where the scale is 0 as a half, so are the codes.
+ * False, with *b unchanged, if a number is not finite or the scale is none as a half.
+ */
 enum { GGML_Q8_TYPE = 8, GGML_Q8_NUMBERS = 32, GGML_Q8_BYTES = 34 };
-void ggml_q8(uint8_t *b, const float *x);
+bool ggml_q8(uint8_t *b, const float *x);
 
 #endif

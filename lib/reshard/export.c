@@ -85,13 +85,68 @@ static void read_run(struct exporting_run *r, const struct checkpoint *c)
     json_clear(&doc);
 }
 
-/* Has C the moments of Adam of some weight? */
-static bool has_moments(const struct checkpoint *c)
+/* Is tensor I of C, a state, an optimizer's, and no copy of a weight? */
+static bool is_slot(const struct checkpoint *c, size_t i)
 {
-    for (size_t i = c->nweights; i < c->ntensors; i++)
-        if (!strcmp(checkpoint_role(c, i), "exp_avg_sq"))
-            return true;
-    return false;
+    const char *role = checkpoint_role(c, i);
+
+    for (size_t k = 0; c->sharded && k < c->manifest.nstates; k++)
+        if (!strcmp(c->manifest.state[k].role, role))
+            return c->manifest.state[k].kind == MANIFEST_SLOT;
+    return strcmp(role, "master") != 0 && strcmp(role, "param") != 0;
+}
+
+/* What the optimizer keeps must be what Adam keeps of a weight: both moments, with its
+ * axes. */
+static int check_moments(struct exporting *x, struct err *err)
+{
+    static const char *const roles[] = { "exp_avg", "exp_avg_sq" };
+    const struct checkpoint *c = x->ckpt;
+
+    for (size_t i = c->nweights; i < c->ntensors; i++) {
+        const char *role = checkpoint_role(c, i);
+
+        if (!is_slot(c, i))
+            continue;
+        if ((strcmp(role, roles[0]) != 0 && strcmp(role, roles[1]) != 0) ||
+            (c->sharded && manifest_form_of(&c->manifest, role) != MANIFEST_LIKE))
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: state of an optimizer that is not Adam; "
+                           "--weights-only exports without it",
+                           c->path, c->tensor[i].name);
+        x->states = true;
+    }
+    for (size_t i = 0; x->states && i < c->nweights; i++) {
+        int alone = (exporting_state(x, i, roles[0]) >= 0) -
+                    (exporting_state(x, i, roles[1]) >= 0);
+
+        if (alone)
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: has %s without %s, as Adam's states are "
+                           "not; --weights-only exports without it",
+                           c->path, c->tensor[i].name, roles[alone < 0],
+                           roles[alone > 0]);
+    }
+    return 0;
+}
+
+/* Weights in codes have scales beside them, which have no place in a plain form. */
+static int check_plain(const struct exporting *x, struct err *err)
+{
+    const struct model *m = x->ckpt->model;
+    struct model_packing p;
+
+    for (size_t t = 0; m && x->form->plain && t < m->ntensors; t++)
+        if (model_packing(m, t, &p))
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: quantized by %s, which %s cannot represent",
+                           x->ckpt->path, m->tensor[t].name,
+                           p.blocks                     ? "gguf"
+                           : p.form == FORM_MXFP4       ? "mxfp4"
+                           : model_quantized(m) != NULL ? model_quantized(m)
+                                                        : "the family's form",
+                           x->form->name);
+    return 0;
 }
 
 static int read_config(struct exporting *x, struct err *err)
@@ -111,7 +166,6 @@ int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
                            .ckpt = ckpt,
                            .opt = opt,
                            .result = result,
-                           .states = !weights_only && has_moments(ckpt),
                            .out = { .dir = -1, .journal = -1 } };
     char *identity = str_dupf("export %s", x.form->name);
     int ret = -1;
@@ -123,6 +177,12 @@ int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
         goto out;
     read_run(&x.run, ckpt);
     own_small(&x);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
+        forms[i]->name_files(&x); /* an earlier export in another form is ours, too */
+    /* an average is of no state of the optimizer, and the masters are not its */
+    if (check_plain(&x, err) < 0 || (x.form->states && !weights_only &&
+                                     !ckpt->averaged && check_moments(&x, err) < 0))
+        goto out;
     if (checkpoint_open_files(ckpt, -1, err) < 0 ||
         checkpoint_spares(ckpt, path, err) < 0 || x.form->lay_out(&x, err) < 0)
         goto out;

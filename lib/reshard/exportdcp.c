@@ -151,9 +151,13 @@ static int lay_out(struct exporting *e, struct err *err)
         add_group(x, e, "#0", false);
         add_group(x, e, "#1", true);
     }
+    return exportitems_place(x, e, err);
+}
+
+static void name_files(struct exporting *e)
+{
     exporting_own(e, DCP_METADATA);
     exporting_own(e, DCP_ITEMS);
-    return exportitems_place(x, e, err);
 }
 
 static int write_all(struct exporting *e, struct err *err)
@@ -168,6 +172,9 @@ static void clear(struct exporting *e)
     free(e->own);
 }
 
-const struct export_form export_dcp_form = {
-    .name = "dcp", .lay_out = lay_out, .write = write_all, .clear = clear
-};
+const struct export_form export_dcp_form = { .name = "dcp",
+                                             .states = true,
+                                             .name_files = name_files,
+                                             .lay_out = lay_out,
+                                             .write = write_all,
+                                             .clear = clear };

@@ -184,7 +184,6 @@ static int lay_out(struct exporting *e, struct err *err)
     struct gguf_export *g = e->own = xcalloc(1, sizeof(*g));
     uint64_t rows = 0;
 
-    exporting_own(e, FILE_NAME);
     if (placed_make(&g->set, e->ckpt, "gguf", STACK_EXPERTS, err) < 0)
         return -1;
     g->stored = xcalloc(g->set.n + 1, sizeof(*g->stored));
@@ -203,6 +202,11 @@ static int lay_out(struct exporting *e, struct err *err)
         return -1;
     ggufwriter_header(&g->header, &g->w);
     return 0;
+}
+
+static void name_files(struct exporting *e)
+{
+    exporting_own(e, FILE_NAME);
 }
 
 /* ---- writing ---- */
@@ -262,6 +266,9 @@ static void clear(struct exporting *e)
     free(g);
 }
 
-const struct export_form export_gguf_form = {
-    .name = "gguf", .lay_out = lay_out, .write = write_all, .clear = clear
-};
+const struct export_form export_gguf_form = { .name = "gguf",
+                                              .plain = true,
+                                              .name_files = name_files,
+                                              .lay_out = lay_out,
+                                              .write = write_all,
+                                              .clear = clear };

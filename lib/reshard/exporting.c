@@ -62,6 +62,7 @@ void exporting_own(struct exporting *x, const char *name)
 struct moving {
     struct exporting *x;
     const struct exporting_place *p;
+    const char *name;     /* of the tensor */
     uint64_t width;       /* bytes of an element */
     uint64_t in;          /* elements of a row */
     uint64_t tensor_rows; /* of the model's tensor */
@@ -160,15 +161,19 @@ static int write_blocks(struct moving *m, uint64_t first, const float *v, uint64
     unsigned char *out = room_for(m, (size_t)(blocks * GGML_Q8_BYTES + 1)), *end = out;
 
     for (uint64_t b = 0; b < blocks; b++, end += GGML_Q8_BYTES) {
+        float block[BLOCK];
+
         if (!b && before) {
             memcpy(m->held + before, v, (size_t)(BLOCK - before) * sizeof(*v));
-            ggml_q8(end, m->held);
+            memcpy(block, m->held, sizeof(block));
         } else {
-            float block[BLOCK];
-
             memcpy(block, v + b * BLOCK - before, sizeof(block));
-            ggml_q8(end, block);
         }
+        if (!ggml_q8(end, block))
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: a number is not finite, or too large, "
+                           "which Q8_0 cannot represent",
+                           m->x->ckpt->path, m->name);
     }
     if (blocks)
         memcpy(m->held, v + blocks * BLOCK - before,
@@ -209,7 +214,9 @@ int exporting_copy(struct exporting *x, size_t i, const struct exporting_place *
                    uint32_t *crc, struct err *err)
 {
     const struct tensor *t = &x->ckpt->tensor[i];
-    struct moving m = { .x = x, .p = p, .width = (uint64_t)dtype_bits(p->dtype) / 8 };
+    struct moving m = {
+        .x = x, .p = p, .name = t->name, .width = (uint64_t)dtype_bits(p->dtype) / 8
+    };
     const struct cut_side to = { .nparts = 1, .io = move, .arg = &m };
     int ret;
 

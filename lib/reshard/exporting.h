@@ -22,8 +22,11 @@ struct exporting;
 
 struct export_form {
     const char *name;
-    /* Lays the files out and names them (exporting_own).  Fails, with what the form
-     * cannot represent. */
+    bool states; /* has the moments of Adam */
+    bool plain;  /* has no weights in codes, with scales beside them */
+    /* Names the files (exporting_own), those of any layout. */
+    void (*name_files)(struct exporting *x);
+    /* Lays the files out.  Fails, with what the form cannot represent. */
     int (*lay_out)(struct exporting *x, struct err *err);
     int (*write)(struct exporting *x, struct err *err);
     void (*clear)(struct exporting *x); /* frees x->own */

@@ -178,10 +178,6 @@ static int lay_out(struct exporting *e, struct err *err)
     static const char *const roles[] = { "param", "exp_avg", "exp_avg_sq" };
     struct megatron *m = e->own = xcalloc(1, sizeof(*m));
 
-    exporting_own(e, DCP_METADATA);
-    exporting_own(e, DCP_ITEMS);
-    exporting_own(e, METADATA);
-    exporting_own(e, COMMON);
     m->items.flat = true;
     if (placed_make(&m->set, e->ckpt, "megatron", STACK_LAYERS | STACK_EXPERTS, err) <
         0)
@@ -200,6 +196,14 @@ static int lay_out(struct exporting *e, struct err *err)
         if (add_states(e, m, roles[k], err) < 0)
             return -1;
     return exportitems_place(&m->items, e, err);
+}
+
+static void name_files(struct exporting *e)
+{
+    exporting_own(e, DCP_METADATA);
+    exporting_own(e, DCP_ITEMS);
+    exporting_own(e, METADATA);
+    exporting_own(e, COMMON);
 }
 
 /* ---- the arguments ---- */
@@ -420,6 +424,10 @@ static void clear(struct exporting *e)
     free(m);
 }
 
-const struct export_form export_megatron_form = {
-    .name = "megatron-dist", .lay_out = lay_out, .write = write_all, .clear = clear
-};
+const struct export_form export_megatron_form = { .name = "megatron-dist",
+                                                  .states = true,
+                                                  .plain = true,
+                                                  .name_files = name_files,
+                                                  .lay_out = lay_out,
+                                                  .write = write_all,
+                                                  .clear = clear };

@@ -7,7 +7,6 @@
  * under one name and stage 3 under another.  Facts: DeepSpeed 0.19.8,
  * checkpoint/{ds_to_universal,universal_checkpoint}.py, runtime/base_optimizer.py and
  * runtime/zero/stage3.py. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ static const struct part {
 enum { NPARTS = sizeof(parts) / sizeof(*parts) };
 
 struct zero {
-    char tag[32];
+    char *tag;
     struct torchsave model; /* the model states: a storage for each weight */
 };
 
@@ -44,6 +43,12 @@ struct zero {
 static bool is_parameter(const struct exporting *e, size_t i)
 {
     return e->ckpt->which[i] >= 0 && dtype_is_float(e->ckpt->tensor[i].dtype);
+}
+
+/* The name of the directory, which the caller frees. */
+static char *tag_dup(const struct exporting *e)
+{
+    return str_dupf("global_step%llu", (unsigned long long)e->run.step);
 }
 
 /* ---- pickles ---- */
@@ -165,12 +170,11 @@ static int lay_out(struct exporting *e, struct err *err)
 {
     const struct checkpoint *c = e->ckpt;
     struct zero *z = e->own = xcalloc(1, sizeof(*z));
-    struct str *s = &z->model.pickle, name = { 0 };
+    struct str *s = &z->model.pickle;
 
     if (!c->model)
         return err_set(err, ERR_INPUT, "%s: a single file has no config.json", c->path);
-    snprintf(z->tag, sizeof(z->tag), "global_step%llu",
-             (unsigned long long)e->run.step);
+    z->tag = tag_dup(e);
     pickler_begin(s, 2);
     pickler_begin_dict(s);
     pickler_text(s, "module");
@@ -195,33 +199,42 @@ static int lay_out(struct exporting *e, struct err *err)
         pickler_text(s, t->name);
         pickler_tensor(s, torchsave_add(&z->model, bytes), type, t->ndim, t->shape);
         e->total += bytes;
-        for (int k = 0; is_parameter(e, i) && k < NPARTS; k++) {
-            str_reset(&name);
-            str_addf(&name, "%s/%s/%s/%s", z->tag, ZERO, t->name, parts[k].file);
-            exporting_own(e, str_text(&name));
+        for (int k = 0; is_parameter(e, i) && k < NPARTS; k++)
             if (!k || exporting_state(e, i, parts[k].role) >= 0)
                 e->total += elements * sizeof(float);
-        }
-        str_reset(&name);
-        str_addf(&name, "%s/%s/%s/%s", z->tag, ZERO, t->name, STEP);
-        exporting_own(e, str_text(&name));
     }
     pickler_end_dict(s);
     put_states(s, e);
     pickler_end_dict(s);
     pickler_end(s);
     torchsave_place(&z->model, 0);
-    exporting_own(e, LATEST);
-    for (int k = 0; k < 3; k++) {
-        str_reset(&name);
-        str_addf(&name, "%s/%s", z->tag,
-                 k == 0   ? MODEL
-                 : k == 1 ? MODEL_3
-                          : "zero/optimizer_state.pt");
-        exporting_own(e, str_text(&name));
-    }
-    str_clear(&name);
     return 0;
+}
+
+/* Names the file FILE in the directory of parameter NAME, or, without one, in that of
+ * the tag. */
+static void name_file(struct exporting *e, const char *name, const char *file)
+{
+    char *tag = tag_dup(e);
+    char *path = name ? str_dupf("%s/%s/%s/%s", tag, ZERO, name, file)
+                      : str_dupf("%s/%s", tag, file);
+
+    exporting_own(e, path);
+    free(path);
+    free(tag);
+}
+
+static void name_files(struct exporting *e)
+{
+    for (size_t i = 0; i < e->ckpt->nweights; i++) {
+        for (int k = 0; k < NPARTS; k++)
+            name_file(e, e->ckpt->tensor[i].name, parts[k].file);
+        name_file(e, e->ckpt->tensor[i].name, STEP);
+    }
+    exporting_own(e, LATEST);
+    name_file(e, NULL, MODEL);
+    name_file(e, NULL, MODEL_3);
+    name_file(e, NULL, "zero/optimizer_state.pt");
 }
 
 /* ---- writing ---- */
@@ -415,12 +428,17 @@ static void clear(struct exporting *e)
 {
     struct zero *z = e->own;
 
-    if (z)
+    if (z) {
         torchsave_clear(&z->model);
+        free(z->tag);
+    }
     free(z);
 }
 
 const struct export_form export_zero_form = { .name = "deepspeed-universal",
+                                              .states = true,
+                                              .plain = true,
+                                              .name_files = name_files,
                                               .lay_out = lay_out,
                                               .write = write_all,
                                               .clear = clear };
