@@ -144,15 +144,18 @@ Try 'tp-shard merge --help' for more." "but its merge is"
 
 # ---- experts are stacked ----
 
-run tp-shard merge -q --export megatron-dist "$data/models/mixtral" experts
+cp -r "$data/models/mixtral" moe
+for form in megatron-dist gguf; do
+    run tp-shard merge --export $form moe never
+    status_is 1 "$form: a window is not to be said"
+    err_has "config.json: sliding_window: " "$form: and its key is named"
+done
+sed -i 's/"sliding_window": 9/"sliding_window": null/' moe/config.json
+run tp-shard merge -q --export megatron-dist moe experts
 status_is 0 "experts are exported"
 tp-shard merge -q experts experts.hf
-run tp-shard diff "$data/models/mixtral" experts.hf
+run tp-shard diff moe experts.hf
 out_has "identical" "and read again"
-cp -r "$data/models/mixtral" moe
-run tp-shard merge --export gguf moe never
-status_is 1 "their window is not to be said in GGUF"
-sed -i 's/"sliding_window": 9/"sliding_window": null/' moe/config.json
 run tp-shard merge -q --export gguf moe experts.gguf.d
 status_is 0 "without one they go there, too"
 tp-shard merge -q --dtype bf16 experts.gguf.d experts.hf2
@@ -160,6 +163,49 @@ tp-shard split -q --tp 2 moe experts.cut
 tp-shard merge -q --dtype bf16 experts.cut experts.hf3
 run tp-shard diff experts.hf3 experts.hf2
 out_has "identical" "with their values"
+
+# ---- Mistral's names are Llama's ----
+
+cp -r "$data/models/mistral-window" mistral
+sed -i 's/"sliding_window": 8/"sliding_window": null/' mistral/config.json
+cp -r mistral unsaid
+sed -i '/"sliding_window"/d; s/\("max_position_embeddings": \)[0-9]*/\18192/' unsaid/config.json
+for form in megatron-dist gguf; do
+    run tp-shard merge -q --export $form mistral mistral-$form
+    status_is 0 "$form: Mistral is exported"
+    tp-shard merge -q --dtype f16 mistral-$form mistral-$form.hf
+    run tp-shard diff mistral mistral-$form.hf
+    out_has "identical" "$form: and read again"
+    run tp-shard merge -q --export $form unsaid never
+    status_is 1 "$form: a config that says no window has one of 4096"
+    err_has "config.json: sliding_window: " "$form: which is not to be said"
+done
+
+# ---- how positions turn ----
+
+cp -r hf turned
+positions() {
+    sed "0,/\"model_type\"/s/\"model_type\"/\"rope_scaling\": {$1}, &/" hf/config.json > turned/config.json
+}
+rest='"original_max_position_embeddings": 8192, "low_freq_factor": 1, "high_freq_factor": 4'
+while read -r key how; do
+    positions "$how"
+    run tp-shard merge --export megatron-dist turned never
+    status_is 1 "Megatron has no positions $how"
+    err_is "tp-shard: turned/config.json: $key: Megatron cannot represent its value" "and $key is named"
+done << END
+rope_scaling "rope_type": "linear", "factor": 2
+rope_scaling "type": "dynamic", "factor": 2
+rope_scaling "rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16
+low_freq_factor "rope_type": "llama3", "factor": 8, $(echo "$rest" | sed 's/1,/2,/')
+high_freq_factor "rope_type": "llama3", "factor": 8, $(echo "$rest" | sed 's/4$/8/')
+original_max_position_embeddings "rope_type": "llama3", "factor": 8, $(echo "$rest" | sed 's/8192/4096/')
+END
+positions "\"rope_type\": \"llama3\", \"factor\": 32, $rest"
+run tp-shard merge -q --export megatron-dist turned turned.out
+status_is 0 "but Llama 3's"
+# what is true is 0x88 in a pickle
+ok "which its argument says" env LC_ALL=C grep -aq "$(printf 'use_rope_scaling\210')" turned.out/common.pt
 
 # ---- what a form cannot say is refused ----
 

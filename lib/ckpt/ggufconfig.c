@@ -486,7 +486,7 @@ struct writing {
     const struct json *root;
     const char *name; /* of the config */
     const struct kind *k;
-    double width, heads, head, context;
+    double width, heads, head, context, window;
 };
 
 static int refuse_key(const struct writing *m, const char *key, struct err *err)
@@ -562,14 +562,14 @@ static int check_text(const struct writing *m, struct err *err)
 static int check_attention(const struct writing *m, struct err *err)
 {
     const struct json *use = json_get(m->root, "use_sliding_window");
-    double window, layers = 0, scale;
+    double window = m->window, layers = 0, scale;
     bool said = false;
 
     for (const struct field *f = m->k->more; f && f->key; f++)
         said |= !strcmp(f->key, "sliding_window");
-    if (!said && (!use || json_is_true(use)) &&
-        json_double(find_key(m->root, "sliding_window"), &window) &&
-        window < m->context)
+    if (!use || json_is_true(use))
+        json_double(find_key(m->root, "sliding_window"), &window);
+    if (!said && window > 0 && window < m->context)
         return refuse_key(m, "sliding_window", err);
     if (!m->k->largest ||
         !json_double(find_key(m->root, "query_pre_attn_scalar"), &scale))
@@ -697,9 +697,12 @@ static int write_rotary(const struct writing *m, struct ggufconfig_factors *f,
                     &local) &&
         local != 10000)
         return refuse_key(m, "rope_parameters", err);
-    how = inner ? inner : how ? how : find_key(m->root, "rope_scaling");
-    if (!json_double(find_key(m->root, "rope_theta"), &base) &&
-        !json_double(find_key(how, "rope_theta"), &base))
+    /* where a config has both, transformers takes the older */
+    how = inner                               ? inner
+          : find_key(m->root, "rope_scaling") ? find_key(m->root, "rope_scaling")
+                                              : how;
+    if (!json_double(find_key(how, "rope_theta"), &base) &&
+        !json_double(find_key(m->root, "rope_theta"), &base))
         base = 10000;
     part = part ? part : find_key(how, "partial_rotary_factor");
     if (part && (!json_double(part, &share) || (share != 1 && !m->k->partial)))
@@ -712,9 +715,10 @@ static int write_rotary(const struct writing *m, struct ggufconfig_factors *f,
 
 int gguf_config_write(struct ggufwriter *w,
                       struct ggufconfig_factors factors[GGUFCONFIG_FACTORS],
-                      const struct json *root, const char *name, struct err *err)
+                      const struct json *root, const char *name, double window,
+                      struct err *err)
 {
-    struct writing m = { .w = w, .root = root, .name = name };
+    struct writing m = { .w = w, .root = root, .name = name, .window = window };
     const char *type = json_string(json_get(root, "model_type"));
     double rows;
 

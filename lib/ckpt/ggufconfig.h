@@ -23,11 +23,12 @@ struct ggufconfig_factors {
 enum { GGUFCONFIG_FACTORS = 2 };
 
 /* Adds the metadata of the model that the config ROOT, of the file NAME, describes.
- * FACTORS become the tensors that belong to them, or have no name.  ERR_NO when GGUF
- * cannot represent it. */
+ * WINDOW is that of its attention, as a default may say; 0: none.  FACTORS become the
+ * tensors that belong to them, or have no name.  ERR_NO when GGUF cannot represent it.
+ */
 MUST_CHECK int gguf_config_write(struct ggufwriter *w,
                                  struct ggufconfig_factors factors[GGUFCONFIG_FACTORS],
                                  const struct json *root, const char *name,
-                                 struct err *err);
+                                 double window, struct err *err);
 
 #endif

@@ -194,7 +194,8 @@ static int lay_out(struct exporting *e, struct err *err)
             rows = g->set.tensor[i].shape[0];
     }
     if (gguf_config_write(&g->w, g->factors, e->config.root,
-                          model_config_name(e->ckpt->model), err) < 0)
+                          model_config_name(e->ckpt->model), exporting_window(e),
+                          err) < 0)
         return -1;
     ggufwriter_u32(&g->w, "general", "file_type", file_type(e, g));
     ggufwriter_u32(&g->w, "general", "quantization_version", QUANTIZATION_VERSION);

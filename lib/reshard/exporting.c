@@ -11,6 +11,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/model/expr.h"
 
 enum { BACK = 1 << 20, BLOCK = GGML_Q8_NUMBERS };
 
@@ -43,6 +44,23 @@ long exporting_state(const struct exporting *x, size_t i, const char *role)
 
     return k < 0 && x->states && !strcmp(role, "master") ? find_state(x, i, "param")
                                                          : k;
+}
+
+double exporting_window(const struct exporting *x)
+{
+    static const char symbol[] = "window";
+    const struct model *m = x->ckpt->model;
+    double least = 0;
+
+    for (int layer = 0; layer < model_layers(m); layer++) {
+        struct expr_value v;
+        struct err ignored;
+
+        if (model_eval(m, symbol, strlen(symbol), layer, &v, &ignored) == 0 &&
+            v.kind == EXPR_NUMBER && (!least || v.number < least))
+            least = v.number;
+    }
+    return least;
 }
 
 bool exporting_undecayed(const struct exporting *x, size_t i)

@@ -71,6 +71,8 @@ enum dtype exporting_type(const struct exporting *x, size_t i);
 /* The tensor with state ROLE of weight I, or -1.  "master" is also what a source of
  * another framework calls "param". */
 long exporting_state(const struct exporting *x, size_t i, const char *role);
+/* The smallest window of a layer's attention, in tokens; 0: all see everything. */
+double exporting_window(const struct exporting *x);
 /* Is weight I excluded from weight decay, as biases and norms are? */
 bool exporting_undecayed(const struct exporting *x, size_t i);
 

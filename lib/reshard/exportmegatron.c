@@ -173,6 +173,61 @@ static void add_extras(struct megatron *m)
     }
 }
 
+/* ---- positions ---- */
+
+static int refuse_key(const struct exporting *e, const char *key, struct err *err)
+{
+    return err_set(err, ERR_NO, "%s: %s: Megatron cannot represent its value",
+                   model_config_name(e->ckpt->model), key);
+}
+
+/* How positions turn, and the name of that; NULL: as ever.  Where a config has both
+ * keys, transformers takes the older. */
+static const struct json *find_rotary(const struct exporting *e, const char **type)
+{
+    const struct json *how = json_get(e->config.root, "rope_scaling");
+
+    if (!how || how->type != JSON_OBJECT)
+        how = json_get(e->config.root, "rope_parameters");
+    *type = json_string(json_get(how, "rope_type"));
+    *type = *type ? *type : json_string(json_get(how, "type"));
+    if (*type && !strcmp(*type, "default"))
+        *type = NULL;
+    return how;
+}
+
+/* Megatron's use_rope_scaling is Llama 3's, of which it has the factor alone as an
+ * argument: core/models/common/embeddings/rotary_pos_embedding.py.  No argument that is
+ * written says a window. */
+static int check_positions(const struct exporting *e, struct err *err)
+{
+    static const struct {
+        const char *key;
+        double value;
+    } fixed[] = { { "low_freq_factor", 1 },
+                  { "high_freq_factor", 4 },
+                  { "original_max_position_embeddings", 8192 } };
+    const char *type;
+    const struct json *how = find_rotary(e, &type);
+    const double window = exporting_window(e);
+    double x;
+
+    if (window > 0 && window < (double)model_context(e->ckpt->model))
+        return refuse_key(e, "sliding_window", err);
+    if (!type)
+        return 0;
+    if (strcmp(type, "llama3") != 0 || !json_double(json_get(how, "factor"), &x))
+        return refuse_key(e, "rope_scaling", err);
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed); i++)
+        if (!json_double(json_get(how, fixed[i].key), &x) || x != fixed[i].value)
+            return refuse_key(e, fixed[i].key, err);
+    return json_double(json_get(how, "partial_rotary_factor"), &x) && x != 1
+               ? refuse_key(e, "partial_rotary_factor", err)
+               : 0;
+}
+
+/* ---- layout ---- */
+
 static int lay_out(struct exporting *e, struct err *err)
 {
     static const char *const roles[] = { "param", "exp_avg", "exp_avg_sq" };
@@ -189,7 +244,7 @@ static int lay_out(struct exporting *e, struct err *err)
         if (placed_make(&m->set, e->ckpt, "megatron", 0, err) < 0)
             return -1;
     }
-    if (add_weights(e, m, err) < 0)
+    if (check_positions(e, err) < 0 || add_weights(e, m, err) < 0)
         return -1;
     add_extras(m);
     for (int k = 0; e->states && k < 3; k++)
@@ -254,22 +309,19 @@ static const struct json *find_key(const struct exporting *e, const struct argum
 /* How positions turn: their base, and Llama 3's scaling. */
 static void put_rotary(struct str *s, const struct exporting *e)
 {
-    const struct json *root = e->config.root, *theta = json_get(root, "rope_theta");
-    const struct json *how = json_get(root, "rope_parameters");
-    const struct json *type;
+    const struct json *theta;
+    const char *type;
+    const struct json *how = find_rotary(e, &type);
 
-    if (!how || how->type != JSON_OBJECT)
-        how = json_get(root, "rope_scaling");
-    theta = theta ? theta : json_get(how, "rope_theta");
-    type = json_get(how, "rope_type");
+    theta = json_get(how, "rope_theta");
+    theta = theta ? theta : json_get(e->config.root, "rope_theta");
     pickler_text(s, "rotary_base");
     if (theta)
         pickler_json(s, theta);
     else
         pickler_real(s, 10000);
-    put_flag(s, "use_rope_scaling",
-             json_string(type) && !strcmp(json_string(type), "llama3"));
-    if (json_get(how, "factor")) {
+    put_flag(s, "use_rope_scaling", type != NULL);
+    if (type) {
         pickler_text(s, "rope_scaling_factor");
         pickler_json(s, json_get(how, "factor"));
     }
