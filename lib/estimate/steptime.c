@@ -628,9 +628,10 @@ void step_requests(struct step_time *out, struct request_times *times,
     double parts = ceil((double)tokens / part), all = texts * (double)tokens;
     /* steps of a request; those that have a part of one prompt, or of several */
     double steps = (double)output + parts, mixed = texts * parts, cycle;
-    struct step_time kind[2] = { { 0 }, { 0 } }; /* without prompts, and with */
+    struct step_time kind[2]; /* without prompts, and with */
     double number[2];
 
+    memset(kind, 0, sizeof(kind));
     part = (double)tokens / parts;
     if (mixed > steps) { /* every step has some */
         part = all / steps;
