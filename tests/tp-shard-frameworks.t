@@ -82,7 +82,7 @@ awk 'BEGIN { for (i = 0; i < 8; i++) { printf "{\"ids\":["
     print "]}" } }' > ids.jsonl
 train() {
     tp-run train -q --data ids.jsonl --seq 16 --global-batch 4 --lr 1e-2 --lr-schedule constant --threads 1 --steps 2 --save-every 2 "$@" \
-        "$data/models/llama-groups"
+        "$data/models/${model:-llama-groups}"
 }
 train -o run
 state=run/step-000002
@@ -136,6 +136,20 @@ run tp-shard merge -q --export dcp --weights-only muon/step-000002 muon.dcp
 status_is 0 "its weights are"
 run tp-shard merge -q --export gguf muon/step-000002 muon.gguf.d
 status_is 0 "and a form without states asks for no option"
+# what does not decay is the second group: its names are sorted, as those of the first are
+while read -r model spared; do
+    train -o decay.$model
+    tp-shard merge -q --export dcp decay.$model/step-000002 decay.$model.dcp
+    LC_ALL=C grep -ao '\(model\|transformer\|lm_head\)[.a-z_0-9]*\(weight\|bias\|alpha_n\|alpha_p\)' decay.$model.dcp/__0_0.distcp |
+        LC_ALL=C awk 'second || $1 < last { second = 1; n = split($1, part, "."); print part[n - 1] "." part[n] } { last = $1 }' |
+        LC_ALL=C sort -u | paste -s -d ' ' > names
+    same_text names "$spared" "$model: what training spares of decay is the group without"
+done << 'END'
+cohere-normed input_layernorm.weight k_norm.weight k_proj.bias norm.weight o_proj.bias q_norm.weight q_proj.bias v_proj.bias
+apertus attention_layernorm.weight feedforward_layernorm.weight k_norm.weight norm.weight q_norm.weight
+gpt2-untied c_attn.bias c_fc.bias c_proj.bias ln_1.bias ln_1.weight ln_2.bias ln_2.weight ln_f.bias ln_f.weight
+END
+model=
 train --lora 2 -o lora
 run tp-shard merge --export dcp lora/step-000002 never
 status_is 2 "an adapter is not exported"

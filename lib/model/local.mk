@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/axis.c %D%/axis.h \
     %D%/bind.c %D%/bind.h \
     %D%/deal.c %D%/deal.h \
+    %D%/decay.c %D%/decay.h \
     %D%/expr.c %D%/expr.h \
     %D%/family.c %D%/family.h \
     %D%/feed.c %D%/feed.h \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/decay.h"
 #include "lib/reshard/exportforms.h"
 #include "lib/reshard/smallfile.h"
 
@@ -172,6 +173,7 @@ int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
 
     *result = (struct convert_result){ 0 };
     x.cut = cut_new();
+    x.decays = ckpt->model ? decay_new(ckpt->model) : NULL;
     tensor_index_init(&x.index, ckpt->tensor, ckpt->ntensors);
     if (ckpt->model && read_config(&x, err) < 0)
         goto out;
@@ -201,6 +203,7 @@ out:
     outdir_close(&x.out);
     x.form->clear(&x);
     cut_free(x.cut);
+    free(x.decays);
     tensor_index_clear(&x.index);
     if (x.config.root)
         json_clear(&x.config);

@@ -11,6 +11,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/model/decay.h"
 #include "lib/model/expr.h"
 
 enum { BACK = 1 << 20, BLOCK = GGML_Q8_NUMBERS };
@@ -65,7 +66,9 @@ double exporting_window(const struct exporting *x)
 
 bool exporting_undecayed(const struct exporting *x, size_t i)
 {
-    return x->ckpt->tensor[i].ndim < 2; /* lib/train decays matrices alone */
+    long t = x->ckpt->which[i];
+
+    return x->decays && t >= 0 ? !x->decays[t] : decay_spares(x->ckpt->tensor[i].name);
 }
 
 void exporting_own(struct exporting *x, const char *name)

@@ -47,8 +47,9 @@ struct exporting {
     struct cut *cut;
     bool states;              /* moments of Adam are written, too */
     struct exporting_run run; /* with .states */
-    uint64_t total, done;     /* bytes of tensors */
-    char **ours;              /* names of all files */
+    bool *decays;         /* [model->ntensors] (model/decay.h); NULL without a model */
+    uint64_t total, done; /* bytes of tensors */
+    char **ours;          /* names of all files */
     size_t nours, cap;
     struct tensor_index index; /* of the checkpoint's tensors */
     struct json_doc config;    /* of the model; .root is NULL without one */
@@ -73,7 +74,8 @@ enum dtype exporting_type(const struct exporting *x, size_t i);
 long exporting_state(const struct exporting *x, size_t i, const char *role);
 /* The smallest window of a layer's attention, in tokens; 0: all see everything. */
 double exporting_window(const struct exporting *x);
-/* Is weight I excluded from weight decay, as biases and norms are? */
+/* Is weight I excluded from weight decay, as biases and norms are, in lib/train, too?
+ */
 bool exporting_undecayed(const struct exporting *x, size_t i);
 
 /* Adds the file NAME to those of the output. */

@@ -1,11 +1,11 @@
 /* parameters - the weights of one rank, and what training keeps for them */
 #include "lib/train/parameters.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/model/decay.h"
 #include "lib/run/weights.h"
 #include "lib/train/codes8.h"
 
@@ -41,31 +41,6 @@ int parameters_add(struct parameters *p, float *y, const float *x, const float *
 
 /* ---- what decays ---- */
 
-static bool has_word(const char *name, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *at = name; (at = strstr(at, word)); at++)
-        if (at[n] == '\0' || at[n] == '.')
-            if (*word == '_' || at == name || at[-1] == '.')
-                return true;
-    return false;
-}
-
-/* The name patterns of transformers' Trainer.get_decay_parameter_names. */
-static bool is_spared(const char *name)
-{
-    char *low = xstrdup(name);
-    bool spared;
-
-    for (char *c = low; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    spared = strstr(low, "bias") || strstr(low, "layernorm") ||
-             strstr(low, "rmsnorm") || has_word(low, "norm") || has_word(low, "_norm");
-    free(low);
-    return spared;
-}
-
 static void find_matrices(struct parameters *p)
 {
     bool *is = optimizer_matrices_new(p->optimizer, p->program);
@@ -75,25 +50,15 @@ static void find_matrices(struct parameters *p)
     free(is);
 }
 
-/* Excludes norm weights too, whatever their names are. */
 static void find_decay(struct parameters *p)
 {
     const struct program *program = p->program;
+    bool *decays = decay_new(program->model);
 
     for (int i = 0; i < program->nweights; i++)
         p->row[i].decays =
-            program->weight[i].adapter ||
-            !is_spared(program->model->tensor[program->weight[i].tensor].name);
-    for (int i = 0; i < program->nforward; i++) {
-        const struct inst *inst = &program->inst[i];
-
-        if (inst->op != OP_LAYERNORM && inst->op != OP_LAYER_APPLY)
-            continue;
-        if (inst->weight >= 0)
-            p->row[inst->weight].decays = false;
-        if (inst->weight2 >= 0)
-            p->row[inst->weight2].decays = false;
-    }
+            program->weight[i].adapter || decays[program->weight[i].tensor];
+    free(decays);
 }
 
 /* Weights whose gradient counts rows (OP_ROUTER_LOAD). */
