@@ -93,6 +93,7 @@ family_files = \
     %D%/families/llava.json \
     %D%/families/longformer.json \
     %D%/families/longt5.json \
+    %D%/families/longt5_encoder.json \
     %D%/families/luke.json \
     %D%/families/m2m_100.json \
     %D%/families/mamba.json \

@@ -878,6 +878,9 @@ HEADS = {
     "umt5-encoder-bare": ("AutoModelForTextEncoding", transformers.UMT5Config(
         d_model=9, d_kv=4, d_ff=20, num_layers=2, num_heads=3, vocab_size=61, relative_attention_num_buckets=8,
         relative_attention_max_distance=20), {}, None),
+    "longt5-encoder-bare": ("LongT5EncoderModel", transformers.LongT5Config(
+        d_model=9, d_kv=4, d_ff=20, num_layers=2, num_heads=3, vocab_size=61, local_radius=3, global_block_size=4,
+        encoder_attention_type="transient-global", relative_attention_num_buckets=8, relative_attention_max_distance=20), {}, None),
     "t5-score": (CLASSIFY, transformers.T5Config(
         d_model=12, d_kv=4, d_ff=20, num_layers=1, num_decoder_layers=2, num_heads=3, vocab_size=61, num_labels=3,
         decoder_start_token_id=0,
@@ -961,7 +964,8 @@ def stacks(model, source, ids, tensors, facts):
 def write_model(path, name):
     kind, config, how, after = {**MODELS, **STACKS, **HEADS}[name]
     shutil.rmtree(path, ignore_errors=True)
-    model = getattr(transformers, kind).from_config(config)
+    made_by = getattr(transformers, kind)
+    model = made_by.from_config(config) if kind.startswith("Auto") else made_by(config)
     fill(model, name)
     dtype = how.get("dtype", torch.float32 if name in WIDE else torch.bfloat16)
     model.to(dtype)
