@@ -259,4 +259,10 @@ give_--lora_as_well --modules-to-save norm
 no_module_called_'nothing' --lora 8 --modules-to-save nothing
 has_an_adapter --lora 8 --modules-to-save q_proj
 END
+for what in "--lora 4" "--lora-alpha 3" "--dora"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train -q --data two.jsonl --seq 8 --steps 1 --adapter "$data/adapters/llama-gqa" $what -o never "$model"
+    status_is 2 "refused beside --adapter: $what"
+    err_has "${what% *}: the adapter that is given keeps its own" "with the reason"
+done
 done_testing

@@ -585,6 +585,11 @@ for layout in 1-4-1 2-2-1 1-2-2 2-1-2 1-1-4; do
     done < ours
     ok "its bytes for $layout are those of train" sh -c 'test -s ours && grep -q " full " ours && ! test -e wrong'
 done
+mem-estimate plan --mode train --framework tp-run --optimizer adam8bit --gpu t4 --gpus 4 --mesh dp=4 --micro-batch 1 --global-batch 4 --seq 24 \
+    --zero 1 --recompute none --weights f32 --offload none --json "$data/models/stories260K/hf" > dealt
+ok "of ranks that whole weights are dealt to, those of the largest" test "$(sed -n '1s/.*"memory":\([0-9]*\).*/\1/p' dealt)" = \
+    "$(mem-estimate train --framework tp-run --optimizer adam8bit --mesh dp=4 --micro-batch 1 --global-batch 4 --seq 24 --zero 1 --recompute none \
+        --weights f32 --runtime 1.75GiB --json "$data/models/stories260K/hf" | sed 's/.*"peak":\([0-9]*\).*/\1/')"
 ok "a recomputation that drops nothing is not tried" test "$(grep -c '"recompute":"attention"' plans)" -eq 0
 # ours WAY KEY - of the plan for tp-run that recomputes WAY
 ours() {

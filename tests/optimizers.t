@@ -110,6 +110,36 @@ for name in mixtral gpt-oss; do
     done
 done
 
+# the first update of a vector is the sign of its gradient times the threshold: a bias of each expert is a vector
+tp-run train -q --data ids.jsonl --seq 24 --global-batch 8 --steps 1 --lr 0.1 --lr-schedule constant --clip 1e9 --optimizer adafactor \
+    --clip-threshold 0.25 --threads 1 -o one "$data/models/gpt-oss"
+tp-shard merge -q one/step-000001 merged
+tp-shard diff "$data/models/gpt-oss" merged > differs
+ok "adafactor clips the update of each expert's bias by itself" test "$(grep -c "gate_up_proj_bias: .* by at most 0.025" differs)" = 2
+rm -r one merged
+
+# what the CPU has of weights in memory of a device
+for backend in "" "--threads 1"; do
+    # shellcheck disable=SC2086 # words
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --optimizer adafactor --offload optimizer $backend --json "$data/models/llama-gqa" |
+        sed -n 's/.*"host":\([0-9]*\).*/\1/p'
+done > host
+rows=$(json "$data/models/llama-gqa/config.json" vocab_size) cols=$(json "$data/models/llama-gqa/config.json" hidden_size)
+ok "it has the largest weight and its gradient on the host, as a GPU keeps them" test $((8 * rows * cols)) = "$(paste -s host | awk '{ print $1 - $2 }')"
+
+# ---- a fork ----
+
+train --steps 1 -o ada --optimizer adafactor "$data/models/llama-gqa"
+run tp-run train -q --fork ada --relative-step --steps 2 --threads 1 -o relative
+ok "a fork with --relative-step has its usual rate" grep -q '"lr":1,' relative/run.json
+train --steps 1 -o adamw "$data/models/llama-gqa"
+run tp-run train -q --fork adamw --optimizer lion --steps 2 --threads 1 -o lion
+ok "one with another optimizer has what is usual with that" grep -q '"beta2":0.99,' lion/run.json
+run tp-run train -q --fork lion --optimizer lion --lr 1e-5 --beta2 0.95 --steps 3 --threads 1 -o lion2
+run tp-run train -q --fork lion2 --optimizer lion --steps 4 --threads 1 -o lion3
+ok "one with the same has that run's" grep -q '"beta2":0.95,' lion3/run.json
+rm -r ada relative adamw lion lion2 lion3
+
 # ---- the same bits on all layouts ----
 
 model=$data/models/llama-gqa
@@ -130,6 +160,9 @@ err_has "parts of blocks of 8 bits of" "a layout that divides blocks is told of"
 run train --optimizer adamw --adamw-lr 1e-3 -o never "$model"
 status_is 2 "AdamW has one rate"
 err_has "--adamw-lr: --optimizer adamw has none" "which is said"
+run train --optimizer muon --lr 0 --adamw-lr 1e-2 -o never "$model"
+status_is 2 "the rate of AdamW follows the other"
+err_has "--adamw-lr 0.01: follows the schedule of --lr, which must be above 0" "which is said"
 run train --optimizer adafactor --beta1 0.9 -o never "$model"
 status_is 2 "Adafactor keeps no average of gradients"
 err_has "--beta1: --optimizer adafactor has none" "which is said"

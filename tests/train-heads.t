@@ -53,6 +53,17 @@ while read -r loss name; do
         ok "$loss on $layout: the losses of PyTorch" as_torch log "$name"
         test -z "${SHORT:-}" || break
     done
+    # with a rate of 0 the weights stay, whatever steps f16 passes over
+    for type in f32 f16; do
+        rm -f log
+        score "$name" --loss $loss --lr 0 --compute $type
+        sed -n 's/.*"step":6,.*"grad_norm":\([^,]*\),.*/\1/p' log
+    done > norms
+    ok "$loss has the gradients of f32 with f16" sh -c 'paste -s norms | awk "{ exit !(NF == 2 && \$1 > 0 && \$2 / \$1 > 0.99 && \$2 / \$1 < 1.01) }"'
+    case $loss in span) task=QUESTION_ANS ;; *) task=SEQ_CLS ;; esac
+    score "$name" --loss $loss --lora 2:all-linear --steps 1 --save-every 1 -o peft
+    ok "$loss: an adapter has PEFT's word for its task" grep -q "\"task_type\": \"$task\"" peft/step-000001/adapter_config.json
+    rm -rf peft
 done << end
 regression heads/gemma2-score
 reward heads/gemma2-score reward

@@ -266,5 +266,16 @@ err_has "not a checkpoint of a run of tp-run train, which has run.json beside it
 run tp-run train -q --fork whole/step-000004 --optimizer momentum --threads 1 -o fork4
 status_is 3 "another optimizer has nothing to begin with"
 ok "none of these left anything" test ! -e fork4
+# steps that f16 passes over are none of the schedule's, whatever a fork goes on with
+run tp-run train -q --fork whole/step-000004 --compute f16 --clip 1e9 --steps 6 --threads 1 -o half
+status_is 0 "a run of f32 goes on with f16"
+ok "by the first loss scale" grep -q '"loss_scale":65536' half/step-000006/checkpoint.json
+echo '{"ids":[3,4,5],"label":900}' > far.jsonl
+labelled="tp-run train -q --threads 1 --lr 1e-3"
+$labelled --data far.jsonl --compute f16 --seq 8 --global-batch 1 --steps 9 --warmup 8 --save-every 9 --stop-after 0.000001 -o f16 "$data/heads/gemma2-score"
+passed=$(sed -n 's/.*"overflows":\([0-9]*\).*/\1/p' f16/step-000001/checkpoint.json)
+ok "gradients overflow" test "$passed" = 1
+run $labelled --fork f16 --compute bf16 -o bf16
+ok "after it the rate goes on" near "1e-3*(2-$passed)/8" "$(sed -n 's/.*"step":3,.*"learning_rate":\([^,]*\),.*/\1/p' bf16/log.jsonl)" 1e-12
 
 done_testing

@@ -29,6 +29,8 @@ static const char *const compute_names[] = {
     [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", [COMPUTE_F16] = "f16", NULL
 };
 
+static const double usual_momentum = 0.9, usual_beta2 = 0.999;
+
 /* Options that are stored in the run's directory, in the order of run.json:
  * SETTING(ID, type of the option, kind of the setting, name, member of train_options,
  * its word in --help, choices or NULL, fixed as in struct setting). */
@@ -294,6 +296,17 @@ static int check_numbers(const struct request *r, struct err *err)
     return 0;
 }
 
+/* Sets what is not given to what is usual with the optimizer. */
+static void set_usual(struct train *t)
+{
+    const struct optimizer_info *info = &optimizer_table[t->o.optimizer];
+
+    if (!t->setting[S_BETA2].given)
+        t->o.beta2 = info->beta2 > 0 ? info->beta2 : usual_beta2;
+    if (!t->setting[S_MOMENTUM].given)
+        t->o.momentum = info->momentum > 0 ? info->momentum : usual_momentum;
+}
+
 /* ---- the run's directory ---- */
 
 /* Resolves A and B; a path that is absent stands for itself. */
@@ -384,6 +397,11 @@ static int take_fork(struct request *r, struct err *err)
                       r->fork);
     if (ret == 0)
         ret = train_dir_fork(&r->t, dir, err);
+    if (ret == 0 && r->t.o.optimizer != r->t.optimizer_before)
+        set_usual(&r->t);
+    if (ret == 0 && r->t.o.relative && !r->t.relative_before &&
+        !r->t.setting[S_LR].given)
+        r->t.o.lr = 1;
     if (ret == 0 && r->data.n)
         train_list_clear(&f->data);
     if (ret == 0 &&
@@ -711,17 +729,6 @@ static char *base_path_dup(const struct session *s)
     return full ? full : xstrdup(s->checkpoint->path);
 }
 
-/* What PEFT calls the task of a model with this head, by which it chooses its class;
- * NULL: it has no name for it. */
-static const char *peft_task(const struct train *t)
-{
-    return t->loss == LOSS_CLASS    ? "SEQ_CLS"
-           : t->loss == LOSS_TAGS   ? "TOKEN_CLS"
-           : t->loss == LOSS_MASKED ? NULL
-           : t->session->source     ? "SEQ_2_SEQ_LM"
-                                    : "CAUSAL_LM";
-}
-
 /* Makes the adapter of --lora, or trains the one that the run goes on with. */
 static int set_adapter(struct train *t, struct err *err)
 {
@@ -750,13 +757,18 @@ static int set_adapter(struct train *t, struct err *err)
         return err_set(err, ERR_USAGE,
                        "--resize-vocab: not with an adapter, whose checkpoints have no "
                        "rows of the model");
+    for (int i = S_LORA; i <= S_SAVED && s->checkpoint->adapter && !t->resumed; i++)
+        if (t->setting[i].given)
+            return err_set(err, ERR_USAGE,
+                           "--%s: the adapter that is given keeps its own",
+                           t->setting[i].option);
     if (s->checkpoint->adapter) {
         adapter_train(s->checkpoint->adapter, s->checkpoint->model);
         return 0;
     }
     if (train_loss_find(t, err) < 0)
         return -1;
-    w.task = peft_task(t);
+    w.task = loss_table[t->loss].task;
     rank = xstrndup(o->lora, n);
     if (!str_u64(rank, &w.rank) || w.rank < 1 || w.rank > UINT32_MAX ||
         (o->lora[n] && !o->lora[n + 1]))
@@ -936,6 +948,8 @@ static void count_bytes(const struct train *t, const struct program *p,
     n = reversed_trained(p, trains, &share, p->coord);
     free(trains);
     state = (n.slots + n.room + (o->terms.average > 0 ? n.owned : 0)) * sizeof(float);
+    if (o->offload && !t->session->machine.ops->host_memory)
+        state += n.local * sizeof(float);
     *host = o->offload ? state : 0;
     *device = (n.weights + n.gathered + n.gradients) * sizeof(float) + n.copies +
               state - *host;
@@ -948,8 +962,10 @@ static int print_plan(const struct request *r, struct err *err)
     const struct train_options *o = &t->o;
     const int dp = s->mesh.size[MESH_DP];
     uint64_t tokens = data_tokens(t->data);
+    struct program_options reverse = options_of(t);
     char size[32];
 
+    reverse.recompute = o->recompute;
     printf("layout:   ");
     for (int a = 0; a < MESH_NAXES; a++)
         if (s->mesh.size[a] > 1 || a == MESH_TP)
@@ -957,9 +973,6 @@ static int print_plan(const struct request *r, struct err *err)
     printf("; %d ranks of %d threads, backend %s\n", s->mesh.nranks, s->machine.threads,
            s->machine.ops->name);
     for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
-        const struct program_options reverse = { .tail = trainer_tail(t->loss),
-                                                 .reverse = true,
-                                                 .recompute = o->recompute };
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
         uint64_t all = 0, n = 0, bytes, device, host;
         struct program *p;
@@ -1028,6 +1041,11 @@ static int check_optimizer(const struct request *r, struct err *err)
                            of[i].use == OPTIMIZER_USES_MOMENTUM
                                ? "; with one it is --optimizer momentum"
                                : "");
+    if (r->t.o.adamw_lr > 0 && !(r->t.o.lr > 0))
+        return err_set(err, ERR_USAGE,
+                       "--adamw-lr %g: follows the schedule of --lr, which must be "
+                       "above 0",
+                       r->t.o.adamw_lr);
     if (r->t.o.warms && !r->t.o.relative)
         return err_set(err, ERR_USAGE, "--warmup-init: goes with --relative-step");
     if (kind == OPTIMIZER_ADAFACTOR && !(r->t.o.clip_threshold > 0))
@@ -1259,12 +1277,12 @@ int train_main(const char *program, int argc, char **argv)
                                 .o = { .global = TP_RUN_GLOBAL,
                                        .micro = 1,
                                        .lr = 5e-5,
-                                       .momentum = 0.9,
+                                       .momentum = usual_momentum,
                                        .adamw_lr = -1,
                                        .clip_threshold = 1,
                                        .decay_rate = 0.8,
                                        .beta1 = 0.9,
-                                       .beta2 = 0.999,
+                                       .beta2 = usual_beta2,
                                        .eps = 1e-8,
                                        .lora_alpha = 8,
                                        .mask_probability = 0.15,
@@ -1366,14 +1384,11 @@ int train_main(const char *program, int argc, char **argv)
     train_settings_note(set, SETTINGS);
     operand = cmd_parse(&cmd, argc, argv);
     opt.trains = true;
-    if (!set[S_BETA2].given && optimizer_table[o->optimizer].beta2 > 0)
-        o->beta2 = optimizer_table[o->optimizer].beta2;
-    if (!set[S_MOMENTUM].given && optimizer_table[o->optimizer].momentum > 0)
-        o->momentum = optimizer_table[o->optimizer].momentum;
+    r.t.setting = set;
+    set_usual(&r.t);
     if (!set[S_LR].given && o->relative)
         o->lr = 1;
     r.t.command = command;
-    r.t.setting = set;
     r.model = operand[0];
     r.t.dir = out ? xstrdup(out) : NULL;
     if (has_epochs && !(r.epochs > 0))

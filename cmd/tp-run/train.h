@@ -155,7 +155,9 @@ struct train {
     struct train_files files; /* files that the run reads */
     char *cursors; /* of the sources of a mixture, in the checkpoint; or NULL */
     bool resumed;
-    bool forked; /* begins with the whole state of another run's checkpoint */
+    int optimizer_before; /* of the run that is read, */
+    bool relative_before; /* and --relative-step */
+    bool forked;          /* begins with the whole state of another run's checkpoint */
     int steps_before, micro_before; /* --steps and --micro-batch of the run before it
                                      * was resumed; 0: not known */
     bool replaces;                  /* an existing run is removed */

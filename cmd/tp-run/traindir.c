@@ -688,6 +688,18 @@ static int count_before(const struct json_doc *doc, const char *key)
                : 0;
 }
 
+/* The optimizer of the run DOC; one that does not say has the first. */
+static int optimizer_before(const struct json_doc *doc)
+{
+    const char *name =
+        json_string(json_get(json_get(doc->root, "options"), "optimizer"));
+
+    for (int i = 0; i < OPTIMIZER_KINDS && name; i++)
+        if (!strcmp(name, optimizer_names[i]))
+            return i;
+    return 0;
+}
+
 static int read_run(struct train *t, const char *dir, bool forked, struct err *err)
 {
     struct train_files *f = &t->files;
@@ -714,6 +726,8 @@ static int read_run(struct train *t, const char *dir, bool forked, struct err *e
             goto clear;
     t->steps_before = count_before(&doc, "steps");
     t->micro_before = count_before(&doc, "micro_batch");
+    t->optimizer_before = optimizer_before(&doc);
+    t->relative_before = count_before(&doc, "relative_step");
     if (read_files(&f->data, &doc, "data", err) < 0 ||
         read_files(&f->eval, &doc, "eval_data", err) < 0 ||
         read_files(&f->weights, &doc, "model_files", err) < 0 ||
@@ -802,6 +816,8 @@ char *train_state_dup(const struct train *t, const struct train_state *s)
         str_add_double(&out, s->scaler.scale);
         str_addf(&out, ",\"loss_scale_updates\":%" PRIu64 ",\"overflows\":%" PRIu64,
                  s->scaler.good, s->scaler.overflowed);
+    } else if (s->scaler.overflowed) { /* before a fork; its schedule leaves them out */
+        str_addf(&out, ",\"overflows\":%" PRIu64, s->scaler.overflowed);
     }
     if (schedule_follows((enum schedule_kind)t->o.schedule))
         add_rates(&out, &s->rates);
@@ -825,17 +841,24 @@ static char *json_dup(const struct json *j)
     return str_steal(&text);
 }
 
-/* A scale is a power of two. */
-static bool read_scaler(struct scaler *s, const struct json *root)
+/* A scale is a power of two.  A run of another --compute has none; one that is FORKED
+ * from it with f16 begins with the first. */
+static bool read_scaler(struct scaler *s, const struct json *root, bool scales,
+                        bool forked)
 {
+    const struct json *scale = json_get(root, "loss_scale");
+    const struct json *overflows = json_get(root, "overflows");
     int exponent;
 
-    return json_double(json_get(root, "loss_scale"), &s->scale) && s->scale > 0 &&
+    if (overflows &&
+        (!json_u64(overflows, &s->overflowed) || s->overflowed > UINT64_MAX / 2))
+        return false;
+    if (!scales || (!scale && forked))
+        return true;
+    return overflows && json_double(scale, &s->scale) && s->scale > 0 &&
            isfinite(s->scale) && frexp(s->scale, &exponent) == 0.5 &&
            json_u64(json_get(root, "loss_scale_updates"), &s->good) &&
-           s->good < SCALER_INTERVAL &&
-           json_u64(json_get(root, "overflows"), &s->overflowed) &&
-           s->overflowed <= UINT64_MAX / 2;
+           s->good < SCALER_INTERVAL;
 }
 
 int train_state_read(struct train *t, const char *text, const char *path,
@@ -866,7 +889,7 @@ int train_state_read(struct train *t, const char *text, const char *path,
         s.samples = s.step * (uint64_t)t->o.global;
     s.rates = t->state.rates;
     s.scaler = t->state.scaler;
-    if (t->o.compute == COMPUTE_F16 && !read_scaler(&s.scaler, doc.root))
+    if (!read_scaler(&s.scaler, doc.root, t->o.compute == COMPUTE_F16, t->forked))
         ret = json_error(&doc, NULL, err, "its loss scale is not as expected");
     sources = json_get(doc.root, "sources");
     free(t->cursors);

@@ -503,6 +503,8 @@ static int open_work(struct work *w, struct err *err)
     say_divided(w);
     if (o->compute == COMPUTE_F16)
         w->trainer.scaler = w->state.scaler;
+    else
+        w->trainer.scaler.overflowed = w->state.scaler.overflowed;
     if (t->dir && o->save_every &&
         saver_open(&w->saver, &w->trainer, s->checkpoint, w->world, err) < 0)
         return -1;

@@ -100,8 +100,8 @@ static bool rank_bytes(struct search *s, struct rank_memory *r, size_t i,
     if (!reversed_applies(o))
         return memory_of_stage(r, costmodels_get(&s->ranks, i), o, stage);
     coord[MESH_TP] = costmodels_coord(&s->ranks, i)[MESH_TP];
-    coord[MESH_DP] = o->mesh.size[MESH_DP] - 1; /* no range of ZeRO is longer */
-    return reversed_rank(r, &s->programs, s->m, s->o->stored, o, coord, &no) == 0;
+    return reversed_largest(&s->programs, s->m, o, coord, &no) == 0 &&
+           reversed_rank(r, &s->programs, s->m, s->o->stored, o, coord, &no) == 0;
 }
 
 /* Checks one stage's ranks; they differ if tp does not divide the heads. */

@@ -264,6 +264,9 @@ static void add_slots(struct reversed_trained *t, const struct program *p,
                 matrix[i] ? info->slot[k].matrix : info->slot[k].other, p, i, count);
         if (count && matrix[i] && optimizer_room(kind, p, i) > t->room)
             t->room = optimizer_room(kind, p, i);
+        /* a weight and its gradient */
+        if (count && (matrix[i] || kind == OPTIMIZER_ADAFACTOR) && 2 * n > t->local)
+            t->local = 2 * n;
     }
 }
 
@@ -402,6 +405,8 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
               trained.slots * sizeof(float));
     tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_WORKING],
               trained.room * sizeof(float));
+    if (o->offload == OFFLOAD_OPTIMIZER && !o->threads)
+        tally_add(&host, trained.local * sizeof(float));
     tally_add(&sum[MEMORY_RUNTIME], o->runtime);
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++) {
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);
@@ -416,6 +421,41 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
     }
     memcpy(out->coord, coord, sizeof(out->coord));
     return ok ? 0 : err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+}
+
+int reversed_largest(struct reversed_programs *known, const struct model *m,
+                     const struct memory_options *o, int coord[MESH_NAXES],
+                     struct err *err)
+{
+    const int dp = o->mesh.size[MESH_DP];
+    const int size = !o->zero ? 1 : o->hsdp && o->hsdp < dp ? o->hsdp : dp;
+    uint64_t most = 0;
+    int largest = dp - 1; /* no range of ZeRO is longer, but whole weights are dealt */
+    const struct program *p;
+    bool *trains;
+
+    coord[MESH_DP] = largest;
+    if (size == 1 || optimizer_table[o->optimizer].matrices == MATRICES_NONE)
+        return 0;
+    p = program_at(known, m, o, coord, err);
+    if (!p)
+        return -1;
+    trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
+    for (int i = 0; i < p->nweights; i++)
+        trains[i] = trains_weight(known, p, i);
+    for (coord[MESH_DP] = 0; coord[MESH_DP] < size; coord[MESH_DP]++) {
+        const struct reversed_trained t = reversed_trained(p, trains, o, coord);
+        const uint64_t here = t.weights + t.gradients +
+                              (o->offload == OFFLOAD_OPTIMIZER ? 0 : t.slots + t.room);
+
+        if (here > most) {
+            most = here;
+            largest = coord[MESH_DP];
+        }
+    }
+    free(trains);
+    coord[MESH_DP] = largest;
+    return 0;
 }
 
 const struct own_work *reversed_own(struct reversed_programs *known,

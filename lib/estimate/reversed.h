@@ -18,10 +18,11 @@ struct reversed_programs {
 void reversed_clear(struct reversed_programs *known);
 
 /* Elements of f32, or as much memory, that a rank has for its trained weights: OWNED of
- * them it updates; SLOTS are the optimizer's, and ROOM is what an update needs.  COPIES
- * are the bytes of those that products read. */
+ * them it updates; SLOTS are the optimizer's, and ROOM is what an update needs, with
+ * LOCAL where the weights are in memory of a device and it is the host that updates
+ * them.  COPIES are the bytes of those that products read. */
 struct reversed_trained {
-    uint64_t weights, gathered, gradients, owned, slots, room, copies;
+    uint64_t weights, gathered, gradients, owned, slots, room, local, copies;
 };
 /* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
  * stage of ZeRO of O. */
@@ -36,6 +37,11 @@ MUST_CHECK int reversed_rank(struct rank_memory *out, struct reversed_programs *
                              const struct model *m, const enum dtype *stored,
                              const struct memory_options *o,
                              const int coord[MESH_NAXES], struct err *err);
+/* Sets COORD[MESH_DP] to that of the ranks that differ in it that has most in memory of
+ * its device. */
+MUST_CHECK int reversed_largest(struct reversed_programs *known, const struct model *m,
+                                const struct memory_options *o, int coord[MESH_NAXES],
+                                struct err *err);
 /* The reverse of the ranks of tp 0 on each stage under such O; A is the costmodel of
  * one of them.  Borrowed from KNOWN until it is asked for another tp or pp; NULL
  * with *err set. */

@@ -139,6 +139,7 @@ static int take_matrix(const struct adapternorm *n, struct matrix *out,
     *out = *m;
     if (n->ops->host_memory)
         return 0;
+    out->data = out->scale = NULL;
     if (!format_bytes(&bytes, m->format, m->rows, m->cols) ||
         !format_scale_bytes(&scales, m->format, m->rows, m->cols, m->per))
         return err_set(err, ERR_INPUT, "a weight is too large");

@@ -68,6 +68,7 @@ struct loss_info {
     /* Of logits: returns the loss of a sample's, and sets D[rows][cols] to its
      * derivative, times BY; NULL: the loss is one of likelihoods. */
     double (*rows)(const struct loss_rows *r, double by, float *d);
+    const char *task;     /* PEFT's name of it; NULL: it has none */
     const char *heads[3]; /* symbols of families with a head for it, one of which
                            * holds; the last is NULL */
 };

@@ -670,7 +670,8 @@ static int run_share(struct trainer *t, const struct sample *sample, uint64_t co
         engine_differentiate(t->engine[at], t->gradients.into, factor);
         if (forward(t, t->engine[at], sample + index * micro,
                     t->first + (uint64_t)(index * micro), n ? n : 1,
-                    1 / (double)counted, &t->loss[index * TRAINER_TERMS], err) < 0)
+                    t->scaler.scale / (double)counted, &t->loss[index * TRAINER_TERMS],
+                    err) < 0)
             return -1;
     }
     return 0;

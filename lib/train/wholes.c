@@ -41,6 +41,7 @@ bool wholes_has(const struct wholes *w, int i)
            !w->p->row[i].load;
 }
 
+/* Of a slice, the shape of one expert's part. */
 static void whole_shape(const struct wholes *w, int i, uint64_t *rows, uint64_t *cols)
 {
     const struct axis *axis[MODEL_MAX_DIMS];
@@ -49,7 +50,7 @@ static void whole_shape(const struct wholes *w, int i, uint64_t *rows, uint64_t 
 
     *rows = matrix ? axis[ndim - 2]->size : 1;
     *cols = matrix ? axis[ndim - 1]->size : 1;
-    for (int k = 0; k < ndim && !matrix; k++)
+    for (int k = w->p->program->weight[i].slice ? 1 : 0; k < ndim && !matrix; k++)
         *cols *= axis[k]->size;
 }
 
