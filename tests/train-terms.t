@@ -179,4 +179,11 @@ run tp-run train -q --data s.jsonl --pack none --seq 16 --global-batch 3 --lr 0 
 run tp-run logits -q --ids 5,113 -o logits.npy zeros
 tail -c 8 logits.npy | od -An -tf4 > numbers
 ok "or rows are zeros" grep -qx ' *-*0  *-*0' numbers
+# a dry run is of the program that would run
+echo '{"ids":[3,4,5,6]}' > few.jsonl
+for term in 0 0.1; do
+    tp-run train -n --data few.jsonl --seq 8 --global-batch 1 --steps 1 --balance-loss $term "$data/models/mixtral" | sed -n 's/.* optimizer, \(.*\) for each.*/\1/p'
+done > sizes
+ok "a dry run counts what a balance loss keeps" test "$(sort -u sizes | wc -l)" = 2
+
 done_testing
