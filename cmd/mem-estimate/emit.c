@@ -1,9 +1,9 @@
 /* emit - a plan as a script of this toolkit's commands, or for another framework
  *
- * Other frameworks are launch.c's.  A script of this toolkit shards the model once, in
- * its current directory.  Then tp-run generates text, or with an encoder writes logits:
- * on this machine if one node is enough, else started by mpirun or srun.  The script's
- * arguments are passed to tp-run. */
+ * Other frameworks are emitframework.c's.  A script of this toolkit shards the model
+ * once, in its current directory.  Then tp-run generates text, or with an encoder
+ * writes logits: on this machine if one node is enough, else started by mpirun or srun.
+ * The script's arguments are passed to tp-run. */
 #include "cmd/mem-estimate/emit.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/mem-estimate/launch.h"
+#include "cmd/mem-estimate/emitframework.h"
 #include "cmd/picture.h"
 #include "lib/base/mem.h"
 #include "lib/estimate/reversed.h"

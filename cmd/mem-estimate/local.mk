@@ -7,12 +7,12 @@ bin_mem_estimate_SOURCES = \
     %D%/estimate.c \
     %D%/estimateplot.c \
     %D%/gpus.c \
-    %D%/launch.c %D%/launch.h \
+    %D%/emitframework.c %D%/emitframework.h \
     %D%/main.c \
     %D%/mem-estimate.h \
     %D%/plan.c \
     %D%/request.c %D%/request.h \
     %D%/report.c \
-    %D%/serving.c %D%/serving.h \
+    %D%/planrequests.c %D%/planrequests.h \
     %D%/solve.c
 bin_mem_estimate_LDADD = $(program_libs) -lpthread

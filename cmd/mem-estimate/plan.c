@@ -9,7 +9,7 @@
 #include "cmd/mem-estimate/cluster.h"
 #include "cmd/mem-estimate/emit.h"
 #include "cmd/mem-estimate/mem-estimate.h"
-#include "cmd/mem-estimate/serving.h"
+#include "cmd/mem-estimate/planrequests.h"
 #include "cmd/picture.h"
 #include "cmd/table.h"
 #include "lib/base/mem.h"

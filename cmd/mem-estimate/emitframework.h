@@ -1,10 +1,10 @@
-/* launch - a plan as the options of another framework
+/* emitframework - a plan as the options of another framework
  *
  * What a framework is told: degrees of all axes, the pipeline's schedule, batch, tokens
  * of a sequence, what is sharded, recomputed and offloaded.  The model, the data and
  * the optimizer's numbers are the user's: arguments of the script. */
-#ifndef CMD_MEM_ESTIMATE_LAUNCH_H
-#define CMD_MEM_ESTIMATE_LAUNCH_H
+#ifndef CMD_MEM_ESTIMATE_EMITFRAMEWORK_H
+#define CMD_MEM_ESTIMATE_EMITFRAMEWORK_H
 
 #include "cmd/mem-estimate/request.h"
 #include "lib/base/str.h"

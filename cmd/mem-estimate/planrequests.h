@@ -1,6 +1,6 @@
-/* serving - plan's options about requests, and what it prints of them */
-#ifndef CMD_MEM_ESTIMATE_SERVING_H
-#define CMD_MEM_ESTIMATE_SERVING_H
+/* planrequests - plan's options about requests, and what it prints of them */
+#ifndef CMD_MEM_ESTIMATE_PLANREQUESTS_H
+#define CMD_MEM_ESTIMATE_PLANREQUESTS_H
 
 #include "cmd/mem-estimate/request.h"
 #include "cmd/table.h"

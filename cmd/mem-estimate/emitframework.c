@@ -1,10 +1,10 @@
-/* launch - a plan as the options of another framework
+/* emitframework - a plan as the options of another framework
  *
  * Options of Megatron-LM core_v0.16 (megatron/training/arguments.py), DeepSpeed 0.19
  * (runtime/config.py and the sections that it reads), torchtitan 0.3
  * (config/configs.py) and vLLM 0.19 (engine/arg_utils.py);
  * tests/oracle/check-launch.py gives them to these frameworks' own parsers. */
-#include "cmd/mem-estimate/launch.h"
+#include "cmd/mem-estimate/emitframework.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

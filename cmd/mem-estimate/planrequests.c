@@ -1,5 +1,5 @@
-/* serving - plan's options about requests, and what it prints of them */
-#include "cmd/mem-estimate/serving.h"
+/* planrequests - plan's options about requests, and what it prints of them */
+#include "cmd/mem-estimate/planrequests.h"
 
 #include <inttypes.h>
 #include <stdio.h>
