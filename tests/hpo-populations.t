@@ -154,6 +154,7 @@ err_has "pauses trials only by itself" "as is a pause by another pruner's leave"
 
 # in a journal, whose eight trials move when the one that goes on is added
 cat > rung.sh << 'EOS'
+trap 'echo "$HPO_TRIAL_DIR" > "$HPO_CHECKPOINT"; exit 143' TERM
 [ -z "${HPO_RESUME-}" ] || { echo "$HPO_x"; exit; }
 hpo-sweep report "$HPO_TRIAL_NUMBER" 1 "$HPO_x"
 if hpo-sweep should-prune "$HPO_TRIAL_NUMBER" > answer; then echo "$HPO_TRIAL_DIR" > "$HPO_CHECKPOINT"; else echo "$HPO_x"; fi
