@@ -47,7 +47,7 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
     dir=${dir%/}
     [ -f "$dir/config.json" ] || continue
     model=${dir#"$data/models/"}
-    heads=$(sed -n 's/^ *"\(num_attention_heads\|attention_heads\|num_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json")
+    heads=$(sed -n 's/^ *"\(num_attention_heads\|attention_heads\|num_heads\|n_heads\|n_head\)": *\([0-9]*\).*/\2/p' "$dir/config.json" | head -n 1)
     rm -f ./*.out
     case $model in mamba | mamba-odd | falcon-mamba*) heads=3 ;; esac # sharded by channels
     ok "$model: it has heads" test "${heads:-0}" -gt 0

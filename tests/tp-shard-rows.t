@@ -11,7 +11,7 @@ holds() {
 }
 
 : > covered
-for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/quantized/*/ "$data"/heads/t5-*/ "$data"/encoders/*/ "$data"/pictured/*/; do
+for model in "$data"/models/*/ "$data"/models/*/hf/ "$data"/stacks/*/ "$data"/quantized/*/ "$data"/heads/t5-*/ "$data"/heads/longt5-*/ "$data"/encoders/*/ "$data"/pictured/*/; do
     model=${model%/}
     ls "$model"/model*.safetensors > /dev/null 2>&1 || continue
     name=${model#"$data/"}
