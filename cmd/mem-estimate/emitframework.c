@@ -52,18 +52,33 @@ static bool is_plain(const char *type)
            strcmp(type, "f16") == 0;
 }
 
-/* A script that starts PROGRAM on every device, up to its last options. */
-static void add_torchrun(const struct launch *l, const char *program)
+/* The beginning of a script, up to its command. */
+static void add_head(const struct launch *l)
 {
     str_addf(l->out, "#!/bin/sh\n%s", l->comment);
     if (l->nodes > 1)
         str_add(l->out, "# run it on every node, with NODE_RANK and MASTER_ADDR\n");
-    str_addf(l->out, "set -eu\nexec torchrun --nproc-per-node %d", l->here);
-    if (l->nodes > 1)
-        str_addf(l->out,
-                 " --nnodes %d \\\n    --node-rank \"${NODE_RANK:?}\" --master-addr "
-                 "\"${MASTER_ADDR:?}\"",
-                 l->nodes);
+    str_add(l->out, "set -eu\nexec ");
+}
+
+/* Which of several nodes it runs on. */
+static void add_node(const struct launch *l)
+{
+    str_addf(l->out,
+             "--nnodes %d --node-rank \"${NODE_RANK:?}\" --master-addr "
+             "\"${MASTER_ADDR:?}\"",
+             l->nodes);
+}
+
+/* A script that starts PROGRAM on every device, up to its last options. */
+static void add_torchrun(const struct launch *l, const char *program)
+{
+    add_head(l);
+    str_addf(l->out, "torchrun --nproc-per-node %d", l->here);
+    if (l->nodes > 1) {
+        str_add(l->out, " \\\n    ");
+        add_node(l);
+    }
     str_addf(l->out, " \\\n    %s", program);
 }
 
@@ -293,10 +308,8 @@ static int emit_vllm(const struct launch *l, struct err *err)
     int ret = refuse(l, refused, sizeof(refused) / sizeof(*refused), err);
 
     if (ret == 0) {
-        str_addf(l->out, "#!/bin/sh\n%s", l->comment);
-        if (l->nodes > 1)
-            str_add(l->out, "# run it on every node, with NODE_RANK and MASTER_ADDR\n");
-        str_add(l->out, "set -eu\nexec vllm serve ");
+        add_head(l);
+        str_add(l->out, "vllm serve ");
         if (l->bare)
             str_add(l->out, "\"${MODEL:?}\"");
         else
@@ -308,13 +321,11 @@ static int emit_vllm(const struct launch *l, struct err *err)
             add_number(l, "--data-parallel-size", (uint64_t)(dp * ep));
         if (ep > 1)
             str_add(l->out, " --enable-expert-parallel");
-        if (l->nodes > 1)
-            str_addf(
-                l->out,
-                " \\\n    --nnodes %d --node-rank \"${NODE_RANK:?}\" --master-addr "
-                "\"${MASTER_ADDR:?}\" \\\n"
-                "    $([ \"$NODE_RANK\" = 0 ] || echo --headless)",
-                l->nodes);
+        if (l->nodes > 1) {
+            str_add(l->out, " \\\n    ");
+            add_node(l);
+            str_add(l->out, " \\\n    $([ \"$NODE_RANK\" = 0 ] || echo --headless)");
+        }
         add_line(l);
         add_number(l, "--max-model-len", l->m->seq);
         add_number(l, "--max-num-seqs", each);

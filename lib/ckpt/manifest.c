@@ -467,50 +467,36 @@ enum manifest_form manifest_form_of(const struct manifest *m, const char *role)
 }
 
 /* Parses the current string as the kind of the state ROLE. */
-static int parse_kind(struct reader *r, enum manifest_kind *out, struct err *err)
+/* Reads one of the N NAMES to *out: what a training state's WHAT may be. */
+static int parse_name(struct reader *r, const char *const *names, int n,
+                      const char *what, int *out, struct err *err)
 {
-    const char *kind = NULL;
+    const char *name = NULL;
 
-    if (read_text(r, &kind, err) < 0)
+    if (read_text(r, &name, err) < 0)
         return -1;
-    for (int k = 0; k < MANIFEST_KINDS; k++)
-        if (!strcmp(kind, manifest_kinds[k])) {
-            *out = (enum manifest_kind)k;
+    for (*out = 0; *out < n; (*out)++)
+        if (!strcmp(name, names[*out]))
             return 0;
-        }
     return jsonlex_error(&r->lex, err,
-                         "training state of the kind '%s', which this program does "
+                         "training state of the %s '%s', which this program does "
                          "not know",
-                         kind);
-}
-
-static int parse_form(struct reader *r, enum manifest_form *out, struct err *err)
-{
-    const char *form = NULL;
-
-    if (read_text(r, &form, err) < 0)
-        return -1;
-    for (int k = 0; k < MANIFEST_FORMS; k++)
-        if (!strcmp(form, manifest_forms[k])) {
-            *out = (enum manifest_form)k;
-            return 0;
-        }
-    return jsonlex_error(&r->lex, err,
-                         "training state of the form '%s', which this program does "
-                         "not know",
-                         form);
+                         what, name);
 }
 
 static int read_state(struct reader *r, struct err *err)
 {
-    struct manifest_state s = { NULL, MANIFEST_KINDS, MANIFEST_FORMS };
+    struct manifest_state s = { .role = NULL };
+    int kind = MANIFEST_KINDS, form = MANIFEST_FORMS;
 
     while (jsonlex_next(&r->lex, err) == 0) {
         int ret;
 
         if (r->lex.token == JSONLEX_OBJECT_END) {
-            if (!s.role || s.form == MANIFEST_FORMS || s.kind == MANIFEST_KINDS)
+            if (!s.role || form == MANIFEST_FORMS || kind == MANIFEST_KINDS)
                 return jsonlex_error(&r->lex, err, "an incomplete state");
+            s.kind = (enum manifest_kind)kind;
+            s.form = (enum manifest_form)form;
             if (!strcmp(s.role, "weight") ||
                 find_state(r->m->state, r->m->nstates, s.role))
                 return jsonlex_error(&r->lex, err, "state '%s' twice", s.role);
@@ -519,9 +505,9 @@ static int read_state(struct reader *r, struct err *err)
         if (key_is(r, "role"))
             ret = read_text(r, &s.role, err);
         else if (key_is(r, "kind"))
-            ret = parse_kind(r, &s.kind, err);
+            ret = parse_name(r, manifest_kinds, MANIFEST_KINDS, "kind", &kind, err);
         else if (key_is(r, "form"))
-            ret = parse_form(r, &s.form, err);
+            ret = parse_name(r, manifest_forms, MANIFEST_FORMS, "form", &form, err);
         else
             ret = skip_value(r, err);
         if (ret < 0)

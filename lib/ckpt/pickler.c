@@ -4,15 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Older types have typed storages; the others use bytes (UntypedStorage). */
-static const char *const storages[DTYPE_COUNT] = {
-    [DTYPE_F64] = "DoubleStorage",       [DTYPE_F32] = "FloatStorage",
-    [DTYPE_F16] = "HalfStorage",         [DTYPE_BF16] = "BFloat16Storage",
-    [DTYPE_I64] = "LongStorage",         [DTYPE_I32] = "IntStorage",
-    [DTYPE_I16] = "ShortStorage",        [DTYPE_I8] = "CharStorage",
-    [DTYPE_U8] = "ByteStorage",          [DTYPE_BOOL] = "BoolStorage",
-    [DTYPE_C64] = "ComplexFloatStorage",
-};
+#include "lib/ckpt/unpickle.h"
 
 static void put(struct str *s, uint64_t v, int bytes)
 {
@@ -169,7 +161,7 @@ void pickler_json(struct str *s, const struct json *j)
 void pickler_tensor(struct str *s, size_t key, enum dtype dtype, int ndim,
                     const uint64_t *shape)
 {
-    const char *storage = storages[dtype];
+    const char *storage = unpickle_storage_class(dtype);
     uint64_t stride[64], count = 1;
     char name[24];
 

@@ -266,6 +266,14 @@ static const struct {
     { "ComplexFloatStorage", DTYPE_C64 }, { "storage.UntypedStorage", DTYPE_U8 },
 };
 
+const char *unpickle_storage_class(enum dtype t)
+{
+    for (size_t i = 0; i < sizeof(storage_types) / sizeof(*storage_types); i++)
+        if (storage_types[i].dtype == t)
+            return storage_types[i].name;
+    return NULL;
+}
+
 /* Sets *out to the type of storages or elements called torch.NAME. */
 static bool find_type(struct pickled *out, const char *name)
 {

@@ -155,4 +155,8 @@ bool pickled_integer(const struct pickled *v, int64_t *out);
 bool unpickle_take(struct unpickle *m, uint64_t n, const unsigned char **bytes);
 bool unpickle_take_number(struct unpickle *m, int bytes, uint64_t *out);
 
+/* The class in torch of storages of T; NULL for types that have bytes alone
+ * (UntypedStorage). */
+const char *unpickle_storage_class(enum dtype t);
+
 #endif

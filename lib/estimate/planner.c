@@ -588,7 +588,7 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     return 0;
 }
 
-static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
+static int try_tensor(struct search *s, int tp, struct err *err)
 {
     int rest = s->o->gpus / tp;
 
@@ -596,7 +596,7 @@ static int try_tensor(struct search *s, int tp, bool experts, struct err *err)
         reject(s, RULE_NODE);
         return 0;
     }
-    for (size_t i = 0; i < (experts ? s->devices.n : 1); i++) {
+    for (size_t i = 0; i < (s->experts ? s->devices.n : 1); i++) {
         int ep = (int)s->devices.v[i];
         int size[MESH_NAXES] = { [MESH_TP] = tp, [MESH_EP] = ep };
         struct mesh mesh;
@@ -667,14 +667,12 @@ static bool kept_divide(const struct planner_options *o)
 
 static int try_all(struct search *s, struct err *err)
 {
-    bool experts = planner_has_experts(s->m);
-
-    s->experts = experts;
+    s->experts = planner_has_experts(s->m);
     if (!kept_divide(s->o)) {
         reject(s, RULE_KEPT);
         return 0;
     }
-    if (!experts && s->o->size[MESH_EP] > 1) {
+    if (!s->experts && s->o->size[MESH_EP] > 1) {
         reject(s, RULE_EXPERTS);
         return 0;
     }
@@ -687,7 +685,7 @@ static int try_all(struct search *s, struct err *err)
         int tp = (int)s->devices.v[i];
 
         if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == tp) &&
-            try_tensor(s, tp, experts, err) < 0)
+            try_tensor(s, tp, err) < 0)
             return -1;
     }
     return 0;
