@@ -45,10 +45,12 @@ score() {
         --save-every 0 --log log "$@" "$data/${name% *}"
 }
 while read -r loss name; do
+    more=
+    case $name in *" orpo") more="--loss-beta 0.3" ;; *" z") more="--z-loss 0.01 --pack none" ;; esac
     for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2 --micro-batch 2"; do
         rm -f log
         # shellcheck disable=SC2086 # words are wanted
-        run score "$name" --loss $loss $layout
+        run score "$name" --loss $loss $more $layout
         status_is 0 "$loss is learned on $layout"
         ok "$loss on $layout: the losses of PyTorch" as_torch log "$name"
         test -z "${SHORT:-}" || break
@@ -56,12 +58,14 @@ while read -r loss name; do
     # with a rate of 0 the weights stay, whatever steps f16 passes over
     for type in f32 f16; do
         rm -f log
-        score "$name" --loss $loss --lr 0 --compute $type
+        # shellcheck disable=SC2086 # words are wanted
+        score "$name" --loss $loss $more --lr 0 --compute $type
         sed -n 's/.*"step":6,.*"grad_norm":\([^,]*\),.*/\1/p' log
     done > norms
     ok "$loss has the gradients of f32 with f16" sh -c 'paste -s norms | awk "{ exit !(NF == 2 && \$1 > 0 && \$2 / \$1 > 0.99 && \$2 / \$1 < 1.01) }"'
-    case $loss in span) task=QUESTION_ANS ;; *) task=SEQ_CLS ;; esac
-    score "$name" --loss $loss --lora 2:all-linear --steps 1 --save-every 1 -o peft
+    case $loss in span) task=QUESTION_ANS ;; orpo | next) task=CAUSAL_LM ;; *) task=SEQ_CLS ;; esac
+    # shellcheck disable=SC2086 # words are wanted
+    score "$name" --loss $loss $more --lora 2:all-linear --steps 1 --save-every 1 -o peft
     ok "$loss: an adapter has PEFT's word for its task" grep -q "\"task_type\": \"$task\"" peft/step-000001/adapter_config.json
     rm -rf peft
 done << end
@@ -69,6 +73,8 @@ regression heads/gemma2-score
 reward heads/gemma2-score reward
 multi-label models/bert-classify labels
 span encoders/bert-answers
+orpo models/llama-groups orpo
+next models/llama-groups z
 end
 for loss in regression multi-label span reward; do
     echo '{"ids":[3,4]}' > bad.jsonl
@@ -125,7 +131,7 @@ sed 's/"model_type"/"num_labels": 1, &/' "$data/heads/qwen2-score/config.json" >
 run tp-run train -q --init --loss class --data named.jsonl --save-every 0 single
 status_is 3 "a classifier of one class is refused"
 err_has "single/config.json: one label (num_labels): the loss of a single class is 0" "since its loss would be 0"
-for option in "--dpo-beta 0.2" "--dpo-smoothing 0.1" "--mask-id 5" "--mask-probability 0.2"; do
+for option in "--loss-beta 0.2" "--dpo-smoothing 0.1" "--mask-id 5" "--mask-probability 0.2"; do
     # shellcheck disable=SC2086 # words
     run tp-run train -q -n $option --data named.jsonl "$bert"
     status_is 2 "classes have no ${option% *}"
@@ -162,7 +168,7 @@ status_is 2 "a decoder that reads a source does not go on with a text"
 echo '{"prompt":[3,9],"chosen":[4,8],"rejected":[5,7,6],"ref_chosen_logps":-10,"ref_rejected_logps":-12}' > pair.jsonl
 for layout in "--tp 1" "--tp 2" "--pp 2"; do
     # shellcheck disable=SC2086 # words are wanted
-    tp-run train -q --loss dpo --dpo-beta 0.5 --optimizer sgd --lr-schedule constant --clip 1000 --lr 1e-5 --data pair.jsonl --seq 16 \
+    tp-run train -q --loss dpo --loss-beta 0.5 --optimizer sgd --lr-schedule constant --clip 1000 --lr 1e-5 --data pair.jsonl --seq 16 \
         --steps 2 --global-batch 1 --threads 1 --dropout 0 --save-every 0 --json $layout "$data/models/llama-groups" > steps
     ok "dpo on $layout: -log sigmoid(0.5 ((c - c') - (r - r'))), which falls by the rate times the squared norm" awk -F '[:,]' \
         'function abs(x) { return x < 0 ? -x : x }

@@ -107,6 +107,7 @@ static const double usual_momentum = 0.9, usual_beta2 = 0.999;
             NULL, SETTING_ADDED)                                                       \
     SETTING(SMOOTH, DOUBLE, SHARE, "label-smoothing", terms.smooth, "X", NULL,         \
             SETTING_ADDED)                                                             \
+    SETTING(Z_LOSS, DOUBLE, DOUBLE, "z-loss", terms.z, "C", NULL, SETTING_ADDED)       \
     SETTING(EMA, DOUBLE, SHARE, "ema", terms.average, "D", NULL, SETTING_ADDED)        \
     SETTING(RESIZE, U64, U64, "resize-vocab", vocab, "N", NULL, SETTING_ADDED)         \
     SETTING(RESIZE_ZERO, FLAG, FLAG, "resize-zero", vocab_zero, NULL, NULL,            \
@@ -128,9 +129,9 @@ static const double usual_momentum = 0.9, usual_beta2 = 0.999;
     SETTING(MASKED, DOUBLE, SHARE, "mask-probability", mask_probability, "P", NULL,    \
             SETTING_ADDED)                                                             \
     SETTING(MASK_ID, INT, INT, "mask-id", mask_id, "ID", NULL, SETTING_ADDED)          \
-    SETTING(DPO_BETA, DOUBLE, DOUBLE, "dpo-beta", pairs.beta, "X", NULL,               \
+    SETTING(LOSS_BETA, DOUBLE, MAYBE, "loss-beta", numbers.beta, "X", NULL,            \
             SETTING_ADDED)                                                             \
-    SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", pairs.smoothing, "X", NULL, \
+    SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", numbers.smoothing, "X", NULL,\
             SETTING_ADDED)                                                             \
     SETTING(COMPUTE, CHOICE, CHOICE, "compute", compute, "TYPE", compute_names,        \
             SETTING_ADDED)
@@ -831,6 +832,7 @@ static struct program_options options_of(const struct train *t)
                                      .balance = trainer_balances(&t->o.terms),
                                      .loads = t->o.terms.bias_speed > 0,
                                      .smooth = t->o.terms.smooth,
+                                     .z = t->o.terms.z,
                                      .dropout = t->o.dropout };
 }
 
@@ -1057,24 +1059,25 @@ static int check_optimizer(const struct request *r, struct err *err)
 static int check_loss(const struct request *r, struct err *err)
 {
     enum {
-        LOGITS = 1U << LABELS_TEXTS | 1U << LABELS_VALUE | 1U << LABELS_VALUES |
-                 1U << LABELS_SPAN
+        MASKS = 1U << LOSS_MASKED,
+        BETAS = 1U << LOSS_DPO | 1U << LOSS_ORPO,
+        /* sums of likelihoods */
+        SUMS = 1U << LOSS_NEXT | 1U << LOSS_TARGET | 1U << LOSS_MASKED |
+               1U << LOSS_CLASS | 1U << LOSS_TAGS
     };
     static const struct {
         int setting;
-        unsigned labels; /* bits of the losses that use it */
-    } of[] = { { S_MASKED, 1U << LABELS_MASKED },
-               { S_MASK_ID, 1U << LABELS_MASKED },
-               { S_DPO_BETA, 1U << LABELS_PAIR },
-               { S_DPO_SMOOTHING, 1U << LABELS_PAIR },
-               { S_SMOOTH, ~(1U << LABELS_PAIR | LOGITS) } };
+        unsigned losses; /* bits of those that use it */
+    } of[] = { { S_MASKED, MASKS },    { S_MASK_ID, MASKS },
+               { S_LOSS_BETA, BETAS }, { S_DPO_SMOOTHING, 1U << LOSS_DPO },
+               { S_SMOOTH, SUMS },     { S_Z_LOSS, SUMS } };
     const struct loss_info *loss = &loss_table[r->t.loss];
 
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
-        if (r->t.setting[of[i].setting].given && !(of[i].labels >> loss->labels & 1))
+        if (r->t.setting[of[i].setting].given && !(of[i].losses >> r->t.loss & 1))
             return err_set(err, ERR_USAGE, "--%s: --loss %s has none%s",
                            r->t.setting[of[i].setting].option, loss->name,
-                           of[i].setting == S_SMOOTH && loss->labels == LABELS_PAIR
+                           of[i].setting == S_SMOOTH && r->t.loss == LOSS_DPO
                                ? "; what it has is --dpo-smoothing"
                                : "");
     if (r->t.setting[S_MASK_ID].given && !(r->t.o.mask_probability > 0))
@@ -1287,7 +1290,7 @@ int train_main(const char *program, int argc, char **argv)
                                        .lora_alpha = 8,
                                        .mask_probability = 0.15,
                                        .mask_id = -1,
-                                       .pairs = { .beta = 0.1 },
+                                       .numbers = { .beta = -1 },
                                        .clip = 1,
                                        .dropout = -1,
                                        .rates = { .least = -1,

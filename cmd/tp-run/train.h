@@ -29,7 +29,7 @@ struct train_options {
     int loss;                /* 0: that of the model's head; else enum loss_kind + 1 */
     double mask_probability; /* of a token, where masked ones are learned */
     int mask_id;             /* negative: the tokenizer's */
-    struct loss_numbers pairs;
+    struct loss_numbers numbers; /* beta negative: that of the loss */
     struct schedule_options rates;
     struct trainer_terms terms;
     uint64_t vocab;   /* tokens of the model, if it gets more; else 0 */
@@ -169,6 +169,8 @@ struct train {
 
 /* Sets T->loss: that of --loss, or of the model's head. */
 MUST_CHECK int train_loss_find(struct train *t, struct err *err);
+/* The numbers of T's loss: those that are not given are usual with it. */
+struct loss_numbers train_loss_numbers(const struct train *t);
 /* Sets in O, which has a vocabulary, what the labels of T's loss need; released with
  * train_loss_clear, also after a failure. */
 MUST_CHECK int train_loss_labels(struct data_options *o, const struct train *t,

@@ -66,6 +66,15 @@ int train_loss_find(struct train *t, struct err *err)
     return 0;
 }
 
+struct loss_numbers train_loss_numbers(const struct train *t)
+{
+    struct loss_numbers n = t->o.numbers;
+
+    if (n.beta < 0)
+        n.beta = loss_table[t->loss].beta;
+    return n;
+}
+
 /* ---- labels ---- */
 
 /* The names of the classes, by config.json's id2label. */

@@ -467,7 +467,7 @@ static int open_work(struct work *w, struct err *err)
         .seed = o->seed,
         .terms = o->terms,
         .loss = t->loss,
-        .numbers = o->pairs,
+        .numbers = train_loss_numbers(t),
         .optimizer = { .kind = (enum optimizer_kind)o->optimizer,
                        .momentum = o->momentum,
                        .beta1 = o->beta1,

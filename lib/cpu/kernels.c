@@ -1105,18 +1105,19 @@ static int kernel_nll(struct device *d, const struct call *c, struct err *err)
     (void)err;
     for (size_t i = 0; i < rows_of(&c->y); i++) {
         struct row_stats r = all_stats(c, i);
+        const double z = c->inst->row.z, sum = r.max + log(r.sum);
 
         if (c->inst->nsrc > 1)
             r.target = (1 - c->inst->row.smooth) * r.target +
                        c->inst->row.smooth / (double)c->inst->row.vocab *
                            ((const double *)c->x[1].data)[i];
-        result(c)[i] = (float)(r.max + log(r.sum) - r.target);
+        result(c)[i] = (float)(sum - r.target + (z > 0 ? z * sum * sum : 0));
     }
     return 0;
 }
 
-/* Task: factor times the row's weight, (softmax(a) - (1 - smooth) [target] - smooth /
- * vocab) of a row; zeros without a target. */
+/* Task: factor times the row's weight, ((1 + 2 z log sum exp(a)) softmax(a) - (1 -
+ * smooth) [target] - smooth / vocab) of a row; zeros without a target. */
 static void nll_row_back(void *arg, size_t i, int thread)
 {
     enum { PART = 256 };
@@ -1132,6 +1133,8 @@ static void nll_row_back(void *arg, size_t i, int thread)
                          (tokens && c->step->weight ? c->step->weight[i] : 1);
     const double smooth = c->inst->row.smooth;
     const double each = smooth > 0 ? smooth / (double)c->inst->row.vocab : 0;
+    const double rise =
+        c->inst->row.z > 0 ? 1 + 2 * c->inst->row.z * (r.max + log(r.sum)) : 1;
     double term[PART];
 
     (void)thread;
@@ -1144,7 +1147,7 @@ static void nll_row_back(void *arg, size_t i, int thread)
 
         (void)cpu_exp_terms(term, x + at, some, r.max, 1);
         for (size_t k = 0; k < some; k++)
-            y[at + k] = factor * (float)(term[k] / r.sum - each);
+            y[at + k] = factor * (float)(rise * term[k] / r.sum - each);
     }
     if (own >= 0 && own < (int64_t)cols)
         y[own] -= factor * (float)(1 - smooth);

@@ -245,7 +245,8 @@
         .saved = saved_source)                                                         \
     /* y[t][0] = log sum exp(a[t]) - a[t][target[t]], from the OP_ROW_STATS of all     \
      * ranks; with row.smooth, (1 - smooth) a[t][target[t]] + smooth times the mean of \
-     * a[t] is subtracted, of which the second source has the sum */                   \
+     * a[t] is subtracted, of which the second source has the sum; with row.z, z times \
+     * the square of log sum exp(a[t]) is added */                   \
     ROW(NLL, nll, DEVICE, GRADS(1), .loss = true)                                      \
     /* y[t][0] = a token drawn from replicated logits with the step's options; -1 as   \
      * ARGMAX */                                                                       \

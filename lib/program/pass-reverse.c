@@ -644,6 +644,7 @@ static int reverse_nll(struct reverse *r, int d)
     inst = emit_like(r, OP_NLL_BACK, logits, 2, (const int[]){ stats, logits });
     inst->row = r->p->inst[made].row;
     inst->row.smooth = r->inst.nsrc > 1 ? r->inst.row.smooth : 0;
+    inst->row.z = r->inst.row.z;
     add_term(r, logits, inst->dst, false);
     return 0;
 }

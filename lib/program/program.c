@@ -214,6 +214,8 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
         inst->row.vocab = vocab;
         inst->row.smooth = b->opt->smooth;
     }
+    if (op == OP_NLL)
+        inst->row.z = b->opt->z;
     add_output(b, xstrdup(name), inst->dst);
     return 0;
 }

@@ -257,6 +257,7 @@ struct inst {
             uint64_t first; /* column of the full row that is column 0 here */
             uint64_t vocab; /* columns of the full row without padding */
             double smooth;  /* OP_NLL, OP_NLL_BACK: label smoothing */
+            double z;       /* the same: z-loss */
         } row;
         uint64_t top; /* OP_BALANCE, OP_BALANCE_BACK: experts of a row */
     };
@@ -406,6 +407,8 @@ struct program_options {
     bool loads;     /* with .reverse: the bias of a route() counts, as its gradient, the
                        rows that chose each expert */
     double smooth;  /* with TAIL_NLL: label smoothing of "nll" */
+    double z;       /* with TAIL_NLL: z times the squared logarithm of the softmax's sum
+                       is added to "nll" (PaLM, Chowdhery et al. 2022) */
     double dropout; /* with .reverse: rate of every dropout; < 0: the config's rates; 0:
                        no dropout */
 };

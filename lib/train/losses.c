@@ -10,17 +10,60 @@ static double log_sigmoid(double x)
     return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
 }
 
-/* Rafailov et al. 2023, equation 7, with the smoothing of cDPO (Mitchell 2023). */
-static double dpo(const struct loss_numbers *o, const double nll[2],
-                  const double reference[2], double by[2])
+/* Sums the likelihoods of both documents, of N targets. */
+static void sum_documents(const struct loss_tokens *s, double nll[2], size_t n[2])
 {
-    const double z = o->beta * ((reference[0] - nll[0]) - (reference[1] - nll[1]));
-    const double smoothing = o->smoothing;
+    nll[0] = nll[1] = 0;
+    n[0] = n[1] = 0;
+    for (size_t k = 0; k < s->n; k++)
+        if (s->target[k] >= 0) {
+            nll[k >= s->second] += (double)s->nll[k];
+            n[k >= s->second]++;
+        }
+}
 
-    by[0] = o->beta *
-            ((1 - smoothing) * exp(log_sigmoid(-z)) - smoothing * exp(log_sigmoid(z)));
-    by[1] = -by[0];
+/* The derivative by each likelihood of a document is that by their sum. */
+static void spread(const struct loss_tokens *s, const double each[2], float *by)
+{
+    for (size_t k = 0; k < s->n; k++)
+        by[k] = s->target[k] < 0 ? 0 : (float)each[k >= s->second];
+}
+
+/* Rafailov et al. 2023, equation 7, with the smoothing of cDPO (Mitchell 2023). */
+static double dpo(const struct loss_numbers *o, const struct loss_tokens *s, float *by)
+{
+    const double smoothing = o->smoothing;
+    double nll[2], z, each[2];
+    size_t n[2];
+
+    sum_documents(s, nll, n);
+    z = o->beta * ((s->reference[0] - nll[0]) - (s->reference[1] - nll[1]));
+    each[0] = o->beta * ((1 - smoothing) * exp(log_sigmoid(-z)) -
+                         smoothing * exp(log_sigmoid(z)));
+    each[1] = -each[0];
+    spread(s, each, by);
     return -(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z);
+}
+
+/* Hong et al. 2024, equations 4 to 7: the mean likelihood of the chosen answer's
+ * tokens, and beta times -log sigmoid of the log of the ratio of both answers' odds,
+ * p / (1 - p), where log p is the mean log-likelihood of their tokens. */
+static double orpo(const struct loss_numbers *o, const struct loss_tokens *s, float *by)
+{
+    double nll[2], each[2], odds[2], z, slope;
+    size_t n[2];
+
+    sum_documents(s, nll, n);
+    for (int k = 0; k < 2; k++) {
+        nll[k] /= (double)n[k];
+        odds[k] = -nll[k] - log(-expm1(-nll[k]));
+    }
+    z = odds[0] - odds[1];
+    slope = o->beta * exp(log_sigmoid(-z));
+    each[0] = (1 + slope / -expm1(-nll[0])) / (double)n[0];
+    each[1] = -slope / -expm1(-nll[1]) / (double)n[1];
+    spread(s, each, by);
+    return nll[0] - o->beta * log_sigmoid(z);
 }
 
 /* Mean of squares, as MSELoss over the numbers of a text. */
@@ -119,7 +162,8 @@ const struct loss_info loss_table[LOSS_KINDS] = {
     [LOSS_DPO] = { .name = "dpo",
                    .labels = LABELS_PAIR,
                    .counted = "pair",
-                   .pair = dpo,
+                   .beta = 0.1,
+                   .tokens = dpo,
                    .task = "CAUSAL_LM",
                    .heads = { "lm" } },
     [LOSS_VALUES] = { .name = "regression",
@@ -146,11 +190,19 @@ const struct loss_info loss_table[LOSS_KINDS] = {
                       .rows = of_reward,
                       .task = "SEQ_CLS",
                       .heads = { "classify", "scored" } },
+    [LOSS_ORPO] = { .name = "orpo",
+                    .labels = LABELS_TEXTS,
+                    .counted = "pair",
+                    .beta = 0.1,
+                    .tokens = orpo,
+                    .task = "CAUSAL_LM",
+                    .heads = { "lm" } },
 };
 
 const char *const loss_choices[] = { "auto",        "next", "target", "masked",
                                      "class",       "tags", "dpo",    "regression",
-                                     "multi-label", "span", "reward", NULL };
+                                     "multi-label", "span", "reward", "orpo",
+                                     NULL };
 
 /* Families with one head alone do not say that they have it. */
 static bool holds(const struct model *m, const char *symbol, bool unless)
@@ -182,7 +234,7 @@ bool losses_fit(enum loss_kind kind, const struct model *m, bool causal)
         return holds(m, "answers", false);
     if (kind == LOSS_TARGET)
         return holds(m, "lm", true);
-    if (loss_table[kind].labels == LABELS_PAIR)
+    if (loss_table[kind].tokens)
         return holds(m, "lm", true) && causal;
     if (kind == LOSS_NEXT || kind == LOSS_MASKED)
         return holds(m, "lm", true) && (causal || kind == LOSS_MASKED);

@@ -3,9 +3,10 @@
  * A row says which labels a sample has, and what the mean is taken over.  The operation
  * that computes a loss from the logits, and its derivative, are those of the tail of
  * the program (program_tail): the negative log-likelihood of a label, of a row of
- * tokens or of a whole text.  A loss of pairs is a function of these, by whose
- * derivative that of each row is multiplied.  Other losses are functions of the logits
- * of a sample, and the reverse begins with the gradient that they give. */
+ * tokens or of a whole text.  Some losses are functions of those of a sample's
+ * tokens, by whose derivative that of each row is multiplied.  Other losses are
+ * functions of the logits of a sample, and the reverse begins with the gradient that
+ * they give. */
 #ifndef LIB_TRAIN_LOSSES_H
 #define LIB_TRAIN_LOSSES_H
 
@@ -27,6 +28,8 @@ enum loss_kind {
     LOSS_LABELS, /* of classes of which a text has any number */
     LOSS_SPAN,   /* of where an answer begins and ends in a text */
     LOSS_REWARD, /* of which of two texts has the higher score (Ouyang et al. 2022) */
+    LOSS_ORPO,   /* of which of two answers is preferred, beside the answer itself
+                  * (Hong et al. 2024) */
     LOSS_KINDS
 };
 
@@ -44,9 +47,17 @@ enum loss_labels {
     LABELS_SPAN    /* two places, in "start_positions" and "end_positions" */
 };
 
-/* The numbers of losses of pairs. */
+/* The numbers of losses. */
 struct loss_numbers {
     double beta, smoothing;
+};
+
+/* The negative log-likelihoods of a sample's tokens. */
+struct loss_tokens {
+    const float *nll;
+    const int32_t *target;   /* [n]; -1: none, and its likelihood is nothing */
+    size_t n, second;        /* the first token of the second document */
+    const double *reference; /* [2]: of its documents, by the model at the beginning */
 };
 
 /* The logits of a sample, and what they should be. */
@@ -60,11 +71,11 @@ struct loss_info {
     const char *name; /* of --loss */
     enum loss_labels labels;
     const char *counted; /* what the mean is taken over, in messages */
-    /* Of pairs: returns the loss of one, whose answers have the negative
-     * log-likelihoods NLL, and REFERENCE by the model at the beginning; BY becomes its
-     * derivative by NLL. NULL: the loss is the sum of likelihoods. */
-    double (*pair)(const struct loss_numbers *o, const double nll[2],
-                   const double reference[2], double by[2]);
+    double beta;         /* what it is unless given; 0 also of losses without one */
+    /* Returns the loss of a sample, and sets BY[n] to its derivative by each likelihood
+     * (it is 0 before).  NULL: the loss is the sum of likelihoods. */
+    double (*tokens)(const struct loss_numbers *o, const struct loss_tokens *s,
+                     float *by);
     /* Of logits: returns the loss of a sample's, and sets D[rows][cols] to its
      * derivative, times BY; NULL: the loss is one of likelihoods. */
     double (*rows)(const struct loss_rows *r, double by, float *d);

@@ -109,7 +109,8 @@ static int make_scored(struct trainer *t, const struct model *m,
         drops |= inst->op == OP_DROPOUT ||
                  (inst->op == OP_ATTENTION && inst->attention.drop > 0);
     }
-    if (!drops && t->program->noutputs == 1 && !(t->options.terms.smooth > 0))
+    if (!drops && t->program->noutputs == 1 && !(t->options.terms.smooth > 0) &&
+        !(t->options.terms.z > 0))
         return 0;
     if (program_build(&t->scored, m, mesh, coord, &options, err) < 0)
         return -1;
@@ -315,6 +316,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                        .balance = trainer_balances(&options->terms),
                                        .loads = options->terms.bias_speed > 0,
                                        .smooth = options->terms.smooth,
+                                       .z = options->terms.z,
                                        .dropout = options->dropout };
     struct choice_need need = { .checkpoint = c,
                                 .form = options->frozen,
@@ -464,11 +466,19 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
     return s;
 }
 
-/* Adds the losses of the pairs among N samples to *SUM, and unless in an evaluation
- * gives E the weights of their tokens. */
-static int add_pairs(const struct trainer *t, struct engine *e,
-                     const struct sample *sample, size_t n, double *sum,
-                     struct err *err)
+/* Has sample S labels, or does it only fill up a batch? */
+static bool has_labels(const struct sample *s, const struct loss_info *loss)
+{
+    return loss->labels == LABELS_TEXTS || loss->labels == LABELS_PAIR
+               ? s->documents == 2
+               : s->value != NULL;
+}
+
+/* Adds the losses of N samples, functions of the likelihoods of their tokens, to *SUM,
+ * and unless in an evaluation gives E the weights of these. */
+static int add_tokens(const struct trainer *t, struct engine *e,
+                      const struct sample *sample, size_t n, double *sum,
+                      struct err *err)
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
     size_t rows, at = 0;
@@ -481,27 +491,20 @@ static int add_pairs(const struct trainer *t, struct engine *e,
     weight = xcalloc(rows + 1, sizeof(*weight));
     for (size_t i = 0; i < n; at += sample[i++].n) {
         const struct sample *s = &sample[i];
-        double part[2] = { 0 }, by[2];
+        const struct loss_tokens one = { .nll = nll + at,
+                                         .target = s->target,
+                                         .n = s->n,
+                                         .second =
+                                             s->documents > 1 ? s->start[1] : s->n,
+                                         .reference = s->reference };
 
-        if (s->documents != 2)
-            continue;
-        for (size_t k = 0; k < s->n; k++)
-            if (s->target[k] >= 0)
-                part[k >= s->start[1]] += (double)nll[at + k];
-        *sum += loss->pair(&t->options.numbers, part, s->reference, by);
-        for (size_t k = 0; k < s->n; k++)
-            weight[at + k] = (float)by[k >= s->start[1]];
+        if (has_labels(s, loss))
+            *sum += loss->tokens(&t->options.numbers, &one, weight + at);
     }
     if (e != t->scorer)
         ret = engine_weigh(e, weight, rows, err);
     free(weight);
     return ret;
-}
-
-/* Has sample S labels, or does it only fill up a batch? */
-static bool has_labels(const struct sample *s, const struct loss_info *loss)
-{
-    return loss->labels == LABELS_TEXTS ? s->documents == 2 : s->value != NULL;
 }
 
 /* The row of the logits that is document D's of sample S, whose first row is AT: there
@@ -584,9 +587,9 @@ static int forward(struct trainer *t, struct engine *e, const struct sample *sam
     int ret = engine_forward(e, s, count, err);
 
     if (ret == 0 && t->program->output[0].stage == t->program->coord[MESH_PP]) {
-        ret = loss->rows   ? add_rows(t, e, sample, n, by, sum, err)
-              : loss->pair ? add_pairs(t, e, sample, n, sum, err)
-                           : add_loss(t, e, s, count, sum, err);
+        ret = loss->rows     ? add_rows(t, e, sample, n, by, sum, err)
+              : loss->tokens ? add_tokens(t, e, sample, n, sum, err)
+                             : add_loss(t, e, s, count, sum, err);
         if (ret == 0)
             ret = add_terms(t, e, sum, err);
     }
@@ -690,13 +693,13 @@ static int sum_over(double *x, size_t n, struct comm *a, struct comm *b,
 static uint64_t count_targets(const struct trainer *t, const struct sample *sample,
                               size_t n)
 {
-    const enum loss_labels labels = loss_table[t->options.loss].labels;
-    const bool pairs = labels == LABELS_PAIR || labels == LABELS_TEXTS;
+    const struct loss_info *loss = &loss_table[t->options.loss];
+    const bool samples = loss->rows || loss->tokens;
     uint64_t counted = 0;
 
-    for (size_t i = 0; i < n && pairs; i++)
-        counted += sample[i].documents == 2;
-    for (size_t i = 0; i < n && !pairs; i++)
+    for (size_t i = 0; i < n && samples; i++)
+        counted += has_labels(&sample[i], loss);
+    for (size_t i = 0; i < n && !samples; i++)
         for (size_t k = 0; k < sample[i].n; k++)
             counted += sample[i].target[k] >= 0;
     return counted;

@@ -34,6 +34,7 @@ struct trainer_terms {
     bool balance_sum;
     double bias_speed; /* a bias in the choice of experts moves by it at each step */
     double smooth;     /* label smoothing (Szegedy et al. 2016) */
+    double z;          /* of the squared logarithm of the softmax's sum (PaLM) */
     double average;    /* decay of a moving average of the weights; 0: none is kept */
 };
 
@@ -61,7 +62,7 @@ struct trainer_options {
     struct optimizer_options optimizer;
     struct trainer_terms terms;
     enum loss_kind loss;
-    struct loss_numbers numbers; /* of a loss of pairs */
+    struct loss_numbers numbers; /* of a loss of likelihoods */
 };
 
 struct trainer_result {

@@ -48,6 +48,8 @@ MODELS = {
     "bert-labels": ("multi-label", lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, num_labels=4))),
     "bert-span": ("span", lambda: transformers.BertForQuestionAnswering(transformers.BertConfig(**BERT))),
     "llama-reward": ("reward", lambda: transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA, num_labels=1))),
+    "llama-orpo": ("orpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
+    "llama-z": ("z", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
     "llama-dpo": ("dpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
 }
 
@@ -55,9 +57,10 @@ FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "he
             "heads/qwen2-score": "class", "stacks/t5": "target", "stacks/mbart": "target", "stacks/bart": "smoothed"}
 # of losses that are not the model's own: the name of the samples as well
 OTHERS = {"heads/gemma2-score": "regression", "heads/gemma2-score reward": "reward", "models/bert-classify labels": "multi-label",
-          "encoders/bert-answers": "span"}
+          "encoders/bert-answers": "span", "models/llama-groups orpo": "orpo", "models/llama-groups z": "z"}
 FIXTURES.update(OTHERS)
 SMOOTHED = 0.1
+Z = 0.01
 BETA, SMOOTHING = 0.3, 0.1
 
 
@@ -79,7 +82,10 @@ def samples(kind, model):
                     s[f"ref_{k}_logps"] = round(likelihood(model, s, k).item(), 5)
             out.append(s)
             continue
-        if kind == "reward":
+        if kind == "z":
+            out.append({"ids": [rng.randrange(3, 60) for _ in range(rng.randrange(4, 14))]})
+            continue
+        if kind in ("reward", "orpo"):
             out.append({k: [rng.randrange(3, 40) for _ in range(rng.randrange(2, 6))] for k in ("prompt", "chosen", "rejected")})
             continue
         if kind in ("regression", "multi-label", "span"):
@@ -107,6 +113,14 @@ def loss_of(model, kind, s):
         z = BETA * ((likelihood(model, s, "chosen") - s["ref_chosen_logps"]) - (likelihood(model, s, "rejected") - s["ref_rejected_logps"]))
         sigmoid = torch.nn.functional.logsigmoid
         return -(1 - SMOOTHING) * sigmoid(z) - SMOOTHING * sigmoid(-z), 1
+    if kind == "z":  # PaLM (Chowdhery et al. 2022), section 5
+        ids = torch.tensor(s["ids"])
+        logits = model(input_ids=ids[None]).logits[0, :-1]
+        return torch.nn.functional.cross_entropy(logits, ids[1:], reduction="sum") + Z * logits.logsumexp(-1).square().sum(), len(ids) - 1
+    if kind == "orpo":  # odds_ratio_loss of trl, with the likelihood of the answer as in the paper
+        chosen, rejected = (likelihood(model, s, k) / len(s[k]) for k in ("chosen", "rejected"))
+        odds = (chosen - rejected) - (torch.log1p(-torch.exp(chosen)) - torch.log1p(-torch.exp(rejected)))
+        return -chosen - BETA * torch.nn.functional.logsigmoid(odds), 1
     if kind == "reward":
         score = [model(input_ids=torch.tensor([s["prompt"] + s[k]])).logits[0, 0] for k in ("chosen", "rejected")]
         return -torch.nn.functional.logsigmoid(score[0] - score[1]), 1
@@ -156,8 +170,8 @@ def loop(cls, path, kind, data, dtype):
 def run(cls, path, kind, data, layout, out):
     file = pathlib.Path(out).with_suffix(".jsonl")
     file.write_text("".join(json.dumps(s) + "\n" for s in data))
-    given = {"reward": ["--loss", "reward"], "multi-label": ["--loss", "multi-label"], "masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
-             "dpo": ["--loss", "dpo", "--dpo-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
+    given = {"reward": ["--loss", "reward"], "orpo": ["--loss", "orpo", "--loss-beta", str(BETA)], "z": ["--z-loss", str(Z)], "multi-label": ["--loss", "multi-label"], "masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
+             "dpo": ["--loss", "dpo", "--loss-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
     subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
                     "--seq", "32", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
                     "cosine", "--warmup", str(WARMUP), "--beta2", "0.95", "--weight-decay", str(DECAY), "--clip", str(CLIP),
