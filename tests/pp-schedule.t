@@ -58,6 +58,37 @@ done << 'END'
 --pp 4 --micro-batches 4 --schedule interleaved --model-chunks 2|8,8,7,5
 END
 
+# V-Min and V-Half hold (p+4)/3 and (p+2)/2 micro-batches (Qi et al. 2024), and are no longer than the authors'
+# scheduler makes them (tests/oracle/v-shapes.py): stages, micro-batches, of each the span and the chunks held
+while read -r p m min held half held2; do
+    for v in "v-min $min $held" "v-half $half $held2"; do
+        # shellcheck disable=SC2086
+        set -- $v
+        got=$(values "span peak_activations" --pp "$p" --micro-batches "$m" --schedule "$1" --forward 2 \
+            --backward-input 2 --backward-weight 2 | tr '[],' '   ' |
+            awk '{ for (i = 2; i <= NF; i++) if ($i > most) most = $i; print $1, most }')
+        ok "$1 of $p stages and $m micro-batches: $got where they have $2 $3" test "${got#* }" = "$3" -a \
+            "${got% *}" -le "$2"
+        case $1 in v-min) paper=$(((p + 4) / 3)) ;; *) paper=$(((p + 2) / 2)) ;; esac
+        ok "and holds as much as the paper says" test "$3" = $((2 * paper))
+    done
+done << 'END'
+2 8 51 4 49 4
+3 9 59 4 59 4
+4 4 35 4 34 6
+4 8 59 4 53 6
+4 16 107 4 101 6
+5 10 75 6 71 6
+6 12 89 6 83 8
+7 14 107 6 101 8
+8 8 75 8 65 10
+8 24 171 8 161 10
+8 64 411 8 401 10
+12 24 185 10 173 14
+16 48 347 12 329 18
+32 96 699 24 665 34
+END
+
 # closed forms: idle of unequal passes, and of messages
 idle() {
     values "makespan span ideal" "$@" | awk '{ print $1 - $3, $2 - $3 }'
@@ -229,10 +260,10 @@ run schedule --pp 4 --micro-batches 8 --compare --memory-cap 4
 ok "and left out of a comparison" test "$(grep -c zb-h2 out)" = 0
 run schedule --pp 8 --micro-batches 96 --compare --memory-cap 6
 ok "an order that is searched for under a cap is compared" test "$(awk '{ print $1, $3 }' out | xargs)" = \
-    "schedule makespan zb 301 naive 2304"
+    "schedule makespan v-half 296.5 v-min 301 zb 301 naive 2304"
 run schedule --pp 4 --micro-batches 8 --compare
 ok "a comparison has all, interleaved with 2, 4 and 8 chunks" test "$(awk 'NR > 1 { print $1 $2 }' out | sort | xargs)" = \
-    "1f1b1 dualpipe2 dualpipev2 gpipe1 interleaved2 interleaved4 interleaved8 naive1 zb-h11 zb-h21 zb-interleaved2 zb-interleaved4 zb-interleaved8 zb-v2 zb1"
+    "1f1b1 dualpipe2 dualpipev2 gpipe1 interleaved2 interleaved4 interleaved8 naive1 v-half2 v-min2 zb-h11 zb-h21 zb-interleaved2 zb-interleaved4 zb-interleaved8 zb-v2 zb1"
 shape llama-3-8b
 run schedule --pp 4 --micro-batches 8 --plan llama-3-8b.json --schedule 1f1b --json
 bytes=$(sed 's/.*"held_bytes":\[\([0-9]*\),.*/\1/' out)

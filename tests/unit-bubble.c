@@ -77,7 +77,8 @@ int main(void)
                   { ORDER_INTERLEAVED, 2 }, { ORDER_INTERLEAVED, 4 },
                   { ORDER_ZB_H1, 1 },       { ORDER_ZB_H2, 1 },
                   { ORDER_ZB_V, 2 },        { ORDER_DUALPIPE, 2 },
-                  { ORDER_DUALPIPE_V, 2 },  { ORDER_ZB_INTERLEAVED, 2 } };
+                  { ORDER_DUALPIPE_V, 2 },  { ORDER_ZB_INTERLEAVED, 2 },
+                  { ORDER_V_MIN, 2 },       { ORDER_V_HALF, 2 } };
     static const struct {
         const char *name;
         struct pipe_times times;

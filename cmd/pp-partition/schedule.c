@@ -18,10 +18,10 @@
 #include "lib/plot/stacks.h"
 
 /* The schedules with a fixed order, and the search. */
-static const char *const schedule_names[] = { "naive",          "gpipe",    "1f1b",
-                                              "interleaved",    "zb-h1",    "zb-h2",
-                                              "zb-v",           "dualpipe", "dualpipev",
-                                              "zb-interleaved", "zb",       NULL };
+static const char *const schedule_names[] = {
+    "naive",    "gpipe",     "1f1b",           "interleaved", "zb-h1",  "zb-h2", "zb-v",
+    "dualpipe", "dualpipev", "zb-interleaved", "v-min",       "v-half", "zb",    NULL
+};
 enum { SEARCHED = ORDERS };
 
 /* limit of any time, so that sums stay finite */

@@ -448,9 +448,9 @@ static int add_stages(struct memory_estimate *e, const struct costmodel *a,
 
 enum fold memory_fold(enum order order)
 {
-    return order == ORDER_DUALPIPE                            ? FOLD_TWICE
-           : order == ORDER_ZB_V || order == ORDER_DUALPIPE_V ? FOLD_V
-                                                              : FOLD_NONE;
+    return order == ORDER_DUALPIPE ? FOLD_TWICE
+           : order_folds(order)    ? FOLD_V
+                                   : FOLD_NONE;
 }
 
 struct costmodel_options memory_costmodel(const struct memory_options *o)

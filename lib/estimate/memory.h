@@ -55,7 +55,7 @@ enum { TP_RUN_SEQ = 1024, TP_RUN_GLOBAL = 8 };
 enum fold {
     FOLD_NONE, /* one stage, or interleaved chunks */
     FOLD_V,    /* one chunk of the first half of the model and one of the second; rank 0
-                  has    both ends (zb-v) */
+                  has    both ends (zb-v, v-min, v-half) */
     FOLD_TWICE /* its own stage and that of the opposite rank (dualpipe) */
 };
 

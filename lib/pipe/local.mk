@@ -6,4 +6,5 @@ lib_libshardutils_a_SOURCES += \
     %D%/order.c %D%/order.h \
     %D%/partition.c %D%/partition.h \
     %D%/search.c %D%/search.h \
-    %D%/simulate.c %D%/simulate.h
+    %D%/simulate.c %D%/simulate.h \
+    %D%/vshape.c %D%/vshape.h

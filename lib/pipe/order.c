@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/pipe/vshape.h"
 
-const char *const order_names[ORDERS + 1] = { "naive",          "gpipe",    "1f1b",
-                                              "interleaved",    "zb-h1",    "zb-h2",
-                                              "zb-v",           "dualpipe", "dualpipev",
-                                              "zb-interleaved", NULL };
+const char *const order_names[ORDERS + 1] = {
+    "naive",    "gpipe",     "1f1b",           "interleaved", "zb-h1",  "zb-h2", "zb-v",
+    "dualpipe", "dualpipev", "zb-interleaved", "v-min",       "v-half", NULL
+};
 
 int order_chunks(enum order name)
 {
@@ -26,7 +27,18 @@ bool order_pairs(enum order name)
     return name == ORDER_DUALPIPE || name == ORDER_DUALPIPE_V;
 }
 
-enum { MAX_RANKS = 4096, MAX_MICRO_BATCHES = 1 << 16, MAX_ACTIONS = 1 << 24 };
+bool order_folds(enum order name)
+{
+    return name == ORDER_ZB_V || name == ORDER_DUALPIPE_V || name == ORDER_V_MIN ||
+           name == ORDER_V_HALF;
+}
+
+enum {
+    MAX_RANKS = 4096,
+    MAX_V_RANKS = 256,
+    MAX_MICRO_BATCHES = 1 << 16,
+    MAX_ACTIONS = 1 << 24
+};
 
 static int smaller(int a, int b)
 {
@@ -374,6 +386,16 @@ static void make_dualpipe_v(struct action_table *t)
     }
 }
 
+static void make_v_min(struct action_table *t)
+{
+    vshape_make(t, VSHAPE_MIN);
+}
+
+static void make_v_half(struct action_table *t)
+{
+    vshape_make(t, VSHAPE_HALF);
+}
+
 /* ---- by name ---- */
 
 static int check_numbers(enum order name, int ranks, int micro_batches, int chunks,
@@ -382,8 +404,8 @@ static int check_numbers(enum order name, int ranks, int micro_batches, int chun
     const char *text = order_names[name];
     int has = order_chunks(name);
 
-    if (ranks < 1 || ranks > MAX_RANKS || micro_batches < 1 ||
-        micro_batches > MAX_MICRO_BATCHES ||
+    if (ranks < 1 || ranks > (name >= ORDER_V_MIN ? MAX_V_RANKS : MAX_RANKS) ||
+        micro_batches < 1 || micro_batches > MAX_MICRO_BATCHES ||
         (int64_t)ranks * micro_batches * chunks > MAX_ACTIONS)
         return err_set(err, ERR_USAGE, "%s: %d stages and %d micro-batches: too many",
                        text, ranks, micro_batches);
@@ -406,8 +428,9 @@ int order_make(struct action_table *t, enum order name, int ranks, int micro_bat
                int chunks, struct err *err)
 {
     static void (*const makers[ORDERS])(struct action_table * t) = {
-        make_naive, make_gpipe, make_1f1b,     make_interleaved, make_zb_h1,
-        make_zb_h2, make_zb_v,  make_dualpipe, make_dualpipe_v,  make_zb_interleaved,
+        make_naive,      make_gpipe,          make_1f1b,  make_interleaved,
+        make_zb_h1,      make_zb_h2,          make_zb_v,  make_dualpipe,
+        make_dualpipe_v, make_zb_interleaved, make_v_min, make_v_half,
     };
 
     if (check_numbers(name, ranks, micro_batches, chunks, err) < 0)
