@@ -16,7 +16,7 @@ as_torch() {
     sed -n 's/.*"type":"step".*"loss":\([^,]*\),.*/\1/p' "$1" > got
     grep "^$2	" "$data/labelled/losses.tsv" | tr '\t' '\n' | tail -n 6 > want
     paste got want | awk 'function abs(x) { return x < 0 ? -x : x }
-        NF != 2 || abs($1 - $2) > 2e-5 * $2 { print; bad = 1 } END { exit bad || NR != 6 }'
+        NF != 2 || abs($1 - $2) > 2e-5 * abs($2) { print; bad = 1 } END { exit bad || NR != 6 }'
 }
 
 for model in models/bert-classify models/roberta-mlm heads/mistral-tags heads/qwen2-score \
@@ -46,7 +46,10 @@ score() {
 }
 while read -r loss name; do
     more=
-    case $name in *" orpo") more="--loss-beta 0.3" ;; *" z") more="--z-loss 0.01 --pack none" ;; esac
+    case $name in *" orpo") more="--loss-beta 0.3" ;; *" z") more="--z-loss 0.01 --pack none" ;;
+        *" kto") more="--loss-beta 0.3 --kto-undesirable 0.7" ;; *" policy") more="--loss-beta 0.04" ;;
+        *" distill") more="--distill-temperature 2 --distill-hard 0.25" ;;
+    esac
     for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2 --micro-batch 2"; do
         rm -f log
         # shellcheck disable=SC2086 # words are wanted
@@ -63,10 +66,11 @@ while read -r loss name; do
         sed -n 's/.*"step":6,.*"grad_norm":\([^,]*\),.*/\1/p' log
     done > norms
     ok "$loss has the gradients of f32 with f16" sh -c 'paste -s norms | awk "{ exit !(NF == 2 && \$1 > 0 && \$2 / \$1 > 0.99 && \$2 / \$1 < 1.01) }"'
-    case $loss in span) task=QUESTION_ANS ;; orpo | next) task=CAUSAL_LM ;; *) task=SEQ_CLS ;; esac
+    case $loss in span) task=QUESTION_ANS ;; orpo | next | kto | policy | distill) task=CAUSAL_LM ;; *) task=SEQ_CLS ;; esac
     # shellcheck disable=SC2086 # words are wanted
     score "$name" --loss $loss $more --lora 2:all-linear --steps 1 --save-every 1 -o peft
-    ok "$loss: an adapter has PEFT's word for its task" grep -q "\"task_type\": \"$task\"" peft/step-000001/adapter_config.json
+    [ $loss = choice ] && task=null || task="\"$task\""
+    ok "$loss: an adapter has PEFT's word for its task" grep -q "\"task_type\": $task" peft/step-000001/adapter_config.json
     rm -rf peft
 done << end
 regression heads/gemma2-score
@@ -75,6 +79,10 @@ multi-label models/bert-classify labels
 span encoders/bert-answers
 orpo models/llama-groups orpo
 next models/llama-groups z
+kto models/llama-groups kto
+policy models/llama-groups policy
+distill models/llama-groups distill
+choice encoders/bert-choice
 end
 for loss in regression multi-label span reward; do
     echo '{"ids":[3,4]}' > bad.jsonl
@@ -141,7 +149,8 @@ run tp-run train -q --data named.jsonl --save-every 0 --loss tags "$bert"
 status_is 2 "a loss that the model has no head for is refused"
 err_has "has no head for it" "by name"
 run tp-run train -q --data named.jsonl --save-every 0 "$data/encoders/bert-choice"
-status_is 3 "a head without a loss is refused"
+status_is 3 "choices are not the labels of a text"
+err_has "named.jsonl:1: no 'choices'" "which is said"
 
 # ---- sources and targets ----
 
@@ -199,6 +208,50 @@ status_is 2 "pairs have no smoothing of tokens"
 err_has "--label-smoothing: --loss dpo has none; what it has is --dpo-smoothing" "but one of their own"
 run tp-run train -q --loss dpo --data named.jsonl --save-every 0 "$bert"
 status_is 2 "an encoder prefers nothing"
+
+# ---- numbers of other programs ----
+
+# rated LOSS LINE MESSAGE - is refused
+rated() {
+    printf '%s\n' "$2" > bad.jsonl
+    run tp-run train -q --loss $1 --data bad.jsonl --seq 16 --save-every 0 "$data/${4:-models/llama-groups}"
+    status_is 3 "$1: refused: $2"
+    err_has "bad.jsonl:1: $3" "which says why"
+}
+rated kto '{"prompt":[3],"completion":[4],"reference_logps":-1}' "no 'label'"
+rated kto '{"prompt":[3],"completion":[4],"label":true}' "no 'reference_logps'"
+rated kto '{"prompt":[3],"completion":[4],"label":2,"reference_logps":-1}' "'label' is neither true nor false"
+rated kto '{"prompt":[3],"completion":"x","label":true,"reference_logps":-1}' "'prompt' and 'completion' are both texts, or both ids"
+rated kto '{"prompt":[3],"completion":[4],"KL_completion":[],"label":true,"reference_logps":-1}' "an empty 'KL_completion'"
+rated policy '{"ids":[3,4,5],"advantage":1}' "no 'old_logprobs'"
+rated policy '{"ids":[3,4,5],"old_logprobs":[-1,-2]}' "no 'advantage'"
+rated policy '{"ids":[3,4,5],"old_logprobs":[-1,-2],"advantage":[1]}' "1 numbers in 'advantage' for 2 tokens"
+rated policy '{"ids":[3,4],"old_logprobs":[-1,-2],"advantage":1}' "2 tokens of 2 were drawn"
+rated policy '{"prompt_ids":[3],"choices":[{"ids":[4],"reward":1}]}' "one 'reward': an advantage is over others of the same prompt"
+rated policy '{"prompt_ids":[3],"choices":[{"ids":[4],"reward":"x"},{"ids":[5],"reward":2}]}' "'reward' is no number"
+rated policy '{"prompt_ids":[3],"choices":[{"ids":[4]},{"ids":[5],"reward":2},{"ids":[5],"reward":1}]}' "no 'advantage'"
+rated distill '{"ids":[3,4,5],"teacher_ids":[[3,4]]}' "no 'teacher_logprobs'"
+rated distill '{"ids":[3,4,5],"teacher_ids":[[3,4],[5]],"teacher_logprobs":[[-1,-2],[-1]]}' "'teacher_ids' has not as many tokens in each place"
+rated distill '{"ids":[3,4,5],"teacher_ids":[[3,999]],"teacher_logprobs":[[-1,-2]]}' "id 999, and the vocabulary has"
+rated choice '{"choices":[[3,4]],"label":0}' "'choices' is no list of two or more" encoders/bert-choice
+rated choice '{"choices":[[3],[4]],"label":2}' "'label' is no number of a choice, from 0 to 1" encoders/bert-choice
+
+# of four rewards the advantages are those of GRPO; a choice without one is left out
+{
+    echo '{"prompt_ids":[3,9],"choices":[{"ids":[4,8],"reward":1},{"ids":[5],"reward":3},{"ids":[6],"reward":null},{"ids":[7],"reward":2.5}]}'
+    echo '{"prompt_ids":[3,8],"choices":[{"ids":[4],"reward":1},{"ids":[5],"reward":1}]}'
+} > grouped.jsonl
+awk 'BEGIN { m = 6.5 / 3; s = sqrt(((1 - m) ^ 2 + (3 - m) ^ 2 + (2.5 - m) ^ 2) / 2) + 1e-4
+    printf "{\"ids\":[3,9,4,8],\"advantage\":%.12f,\"old_logprobs\":[-1,-1]}\n", (1 - m) / s
+    printf "{\"ids\":[3,9,5],\"advantage\":%.12f,\"old_logprobs\":[-1]}\n{\"ids\":[3,9,7],\"advantage\":%.12f,\"old_logprobs\":[-1]}\n", (3 - m) / s, (2.5 - m) / s
+    print "{\"ids\":[3,8,4],\"advantage\":0,\"old_logprobs\":[-1]}\n{\"ids\":[3,8,5],\"advantage\":0,\"old_logprobs\":[-1]}" }' > plain.jsonl
+sed 's/,"reward"/,"logprobs":[{"id":4,"logprob":-1}]&/g; s/"ids":\[4,8\],"logprobs":\[/&-1,/' grouped.jsonl > old.jsonl
+for of in old plain; do
+    tp-run train -q --loss policy --data $of.jsonl --order sequential --seq 16 --steps 1 --global-batch 5 --threads 1 --save-every 0 --json \
+        "$data/models/llama-groups" | grep -o '"loss":[^,]*,"grad_norm":[^,]*' > $of.loss
+done
+ok "rewards of the choices of generate are the advantages of GRPO" awk -F '[:,]' 'function far(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
+    { loss[NR] = $2; norm[NR] = $4 } END { exit NR != 2 || far(loss[1], loss[2]) || far(norm[1], norm[2]) || norm[1] < 0.1 }' old.loss plain.loss
 
 # ---- masked tokens ----
 

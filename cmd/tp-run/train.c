@@ -133,6 +133,22 @@ static const double usual_momentum = 0.9, usual_beta2 = 0.999;
             SETTING_ADDED)                                                             \
     SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", numbers.smoothing, "X", NULL,\
             SETTING_ADDED)                                                             \
+    SETTING(KTO_GOOD, DOUBLE, DOUBLE, "kto-desirable", numbers.good, "X", NULL,        \
+            SETTING_ADDED)                                                             \
+    SETTING(KTO_BAD, DOUBLE, DOUBLE, "kto-undesirable", numbers.bad, "X", NULL,        \
+            SETTING_ADDED)                                                             \
+    SETTING(CLIP_LOW, DOUBLE, SHARE, "policy-clip", numbers.clip_low, "X", NULL,       \
+            SETTING_ADDED)                                                             \
+    SETTING(CLIP_HIGH, DOUBLE, MAYBE, "policy-clip-high", numbers.clip_high, "X",      \
+            NULL, SETTING_ADDED)                                                       \
+    SETTING(BY_TEXT, FLAG, FLAG, "policy-mean-text", numbers.by_text, NULL, NULL,      \
+            SETTING_ADDED)                                                             \
+    SETTING(UNSCALED, FLAG, FLAG, "policy-no-scale", unscaled, NULL, NULL,             \
+            SETTING_ADDED)                                                             \
+    SETTING(TEMPERATURE, DOUBLE, DOUBLE, "distill-temperature", numbers.temperature,   \
+            "T", NULL, SETTING_ADDED)                                                  \
+    SETTING(HARD, DOUBLE, SHARE, "distill-hard", numbers.hard, "X", NULL,              \
+            SETTING_ADDED)                                                             \
     SETTING(COMPUTE, CHOICE, CHOICE, "compute", compute, "TYPE", compute_names,        \
             SETTING_ADDED)
 /* clang-format on */
@@ -1060,7 +1076,10 @@ static int check_loss(const struct request *r, struct err *err)
 {
     enum {
         MASKS = 1U << LOSS_MASKED,
-        BETAS = 1U << LOSS_DPO | 1U << LOSS_ORPO,
+        KTO = 1U << LOSS_KTO,
+        POLICY = 1U << LOSS_POLICY,
+        DISTIL = 1U << LOSS_DISTIL,
+        BETAS = 1U << LOSS_DPO | 1U << LOSS_ORPO | KTO | POLICY,
         /* sums of likelihoods */
         SUMS = 1U << LOSS_NEXT | 1U << LOSS_TARGET | 1U << LOSS_MASKED |
                1U << LOSS_CLASS | 1U << LOSS_TAGS
@@ -1080,6 +1099,8 @@ static int check_loss(const struct request *r, struct err *err)
                            of[i].setting == S_SMOOTH && r->t.loss == LOSS_DPO
                                ? "; what it has is --dpo-smoothing"
                                : "");
+    if (!(r->t.o.numbers.temperature > 0))
+        return err_set(err, ERR_USAGE, "--distill-temperature 0: must be above 0");
     if (r->t.setting[S_MASK_ID].given && !(r->t.o.mask_probability > 0))
         return err_set(err, ERR_USAGE,
                        "--mask-id: with --mask-probability 0 the data say what is "
@@ -1290,7 +1311,12 @@ int train_main(const char *program, int argc, char **argv)
                                        .lora_alpha = 8,
                                        .mask_probability = 0.15,
                                        .mask_id = -1,
-                                       .numbers = { .beta = -1 },
+                                       .numbers = { .beta = -1,
+                                                    .good = 1,
+                                                    .bad = 1,
+                                                    .clip_low = 0.2,
+                                                    .clip_high = -1,
+                                                    .temperature = 1 },
                                        .clip = 1,
                                        .dropout = -1,
                                        .rates = { .least = -1,

@@ -29,7 +29,9 @@ struct train_options {
     int loss;                /* 0: that of the model's head; else enum loss_kind + 1 */
     double mask_probability; /* of a token, where masked ones are learned */
     int mask_id;             /* negative: the tokenizer's */
-    struct loss_numbers numbers; /* beta negative: that of the loss */
+    struct loss_numbers numbers; /* beta negative: that of the loss; clip_high:
+                                  * clip_low */
+    bool unscaled;               /* as in data_options */
     struct schedule_options rates;
     struct trainer_terms terms;
     uint64_t vocab;   /* tokens of the model, if it gets more; else 0 */

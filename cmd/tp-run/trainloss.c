@@ -72,6 +72,8 @@ struct loss_numbers train_loss_numbers(const struct train *t)
 
     if (n.beta < 0)
         n.beta = loss_table[t->loss].beta;
+    if (n.clip_high < 0)
+        n.clip_high = n.clip_low;
     return n;
 }
 
@@ -153,8 +155,13 @@ size_t train_source_most(const struct train *t)
 
 int train_loss_labels(struct data_options *o, const struct train *t, struct err *err)
 {
+    double types;
+
     o->labels = loss_table[t->loss].labels;
     find_source(o, t);
+    o->unscaled = t->o.unscaled;
+    if (model_number(t->session->checkpoint->model, "types", &types))
+        o->types = (uint32_t)types;
     if (o->labels == LABELS_MASKED && !(t->o.mask_probability > 0)) {
         o->labels = LABELS_TOKENS; /* the files say which tokens are masked */
         o->classes = (size_t)o->vocab;

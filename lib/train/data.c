@@ -140,6 +140,14 @@ static enum texts_labels texts_labels_of(enum loss_labels labels)
         return TEXTS_VALUES;
     case LABELS_SPAN:
         return TEXTS_SPAN;
+    case LABELS_CHOICES:
+        return TEXTS_CHOICES;
+    case LABELS_JUDGED:
+        return TEXTS_JUDGED;
+    case LABELS_DRAWN:
+        return TEXTS_DRAWN;
+    case LABELS_TAUGHT:
+        return TEXTS_TAUGHT;
     case LABELS_NEXT:
     case LABELS_MASKED:
         break;
@@ -178,6 +186,8 @@ int data_open(struct data **out, const struct data_options *options, struct err 
                                          .source_most = options->source_most,
                                          .threads = options->threads,
                                          .labels = texts_labels_of(options->labels),
+                                         .unscaled = options->unscaled,
+                                         .types = options->types,
                                          .class_name = options->class_name,
                                          .classes = options->classes };
     struct data *d = xcalloc(1, sizeof(*d));
@@ -411,7 +421,9 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
                                 .documents = s.documents,
                                 .source = s.source,
                                 .nsource = s.nsource,
+                                .type = s.type,
                                 .value = s.value,
+                                .nvalues = s.nvalues,
                                 .reference = { s.reference[0], s.reference[1] } };
         return 0;
     }

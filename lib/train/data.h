@@ -28,7 +28,9 @@ struct sample {
     size_t documents;      /* 0: one document, without START */
     const int32_t *source; /* [nsource]: what an encoder reads; or NULL */
     size_t nsource;
-    const double *value; /* labels that are numbers; or NULL */
+    const int32_t *type; /* [n]: token types; or NULL: 0 */
+    const double *value; /* [nvalues]: labels that are numbers; or NULL */
+    size_t nvalues;
     double reference[2]; /* of a pair, which has two: their negative log-likelihoods by
                           * the model at the beginning */
 };
@@ -68,6 +70,8 @@ struct data_options {
     struct labelled_shift shift;   /* of a decoder that reads a source, */
     uint64_t source_vocab;         /* whose ids are smaller; 0: no limit; */
     size_t source_most;            /* and which is at most so long; 0: any length */
+    bool unscaled;                 /* with LABELS_DRAWN: as in texts_options, */
+    uint32_t types;                /* too */
     const char *const *class_name; /* [classes]: with LABELS_TEXT and LABELS_TOKENS */
     size_t classes;
 };

@@ -10,12 +10,14 @@ struct labelled {
     size_t seq;
     struct labelled_shift shift;
     int32_t *id, *target, *source; /* [tokens], and [sources] */
+    int32_t *type;                 /* [tokens], or NULL */
+    size_t *start;                 /* [starts]: of the documents of a sample */
     double *value;                 /* [values] */
     size_t values, value_cap;
-    size_t tokens, cap, target_cap, sources, source_cap;
+    size_t tokens, cap, target_cap, sources, source_cap, type_cap, starts, start_cap;
     struct entry {
         size_t at, n, source, nsource;
-        size_t start[2]; /* of its documents */
+        size_t start, documents; /* its first in .start; 1 or more */
         double reference[2];
         size_t value, nvalues;
     } * entry; /* [samples] */
@@ -24,14 +26,28 @@ struct labelled {
     bool counts;        /* a label is one, not -1 */
 };
 
-/* The token after token K of a pair, if it belongs to an answer. */
-static int32_t next_of(const struct texts_document *d, size_t k)
+/* The targets of document P of D: the tokens after those given. */
+static void add_next(struct labelled *l, const struct texts_document *d, size_t p)
 {
-    const bool later = k >= d->second;
-    const size_t end = later ? d->n : d->second;
-    const size_t learnt = later ? d->second + d->second_given : d->given;
+    const size_t start = p ? d->part[p].start : 0;
+    const size_t end = p + 1 < d->parts ? d->part[p + 1].start : d->n;
+    const size_t given = d->parts ? d->part[p].given : d->given;
+    int32_t *target = l->target + l->tokens;
 
-    return k + 1 < end && k + 1 >= learnt ? d->id[k + 1] : -1;
+    for (size_t k = start; k < end; k++)
+        target[k] = k + 1 < end && k + 1 >= start + given ? d->id[k + 1] : -1;
+}
+
+/* Where the documents of D begin. */
+static void add_starts(struct labelled *l, const struct texts_document *d,
+                       struct entry *e)
+{
+    e->start = l->starts;
+    e->documents = d->parts ? d->parts : 1;
+    l->start =
+        xgrow(l->start, &l->start_cap, l->starts + e->documents, sizeof(*l->start));
+    for (size_t p = 0; p < e->documents; p++)
+        l->start[l->starts++] = p ? d->part[p].start : 0;
 }
 
 /* What a decoder is to make is what it reads, one token later; the labels of a line
@@ -57,7 +73,8 @@ static void add_source(struct labelled *l, const struct texts_document *d,
     id[0] = l->shift.wraps ? last : l->shift.start;
 }
 
-/* Numbers are the labels of a text, which counts at its last token. */
+/* Numbers are the labels of a text, which counts at its last token, or of its tokens or
+ * documents. */
 static void add_values(struct labelled *l, const struct texts_document *d,
                        struct entry *e)
 {
@@ -69,7 +86,9 @@ static void add_values(struct labelled *l, const struct texts_document *d,
         xgrow(l->value, &l->value_cap, l->values + d->nvalues, sizeof(*l->value));
     memcpy(l->value + l->values, d->value, d->nvalues * sizeof(*l->value));
     l->values += d->nvalues;
-    l->target[e->at + e->n - 1] = 0;
+    l->counts = true;
+    if (!d->continues && !d->parts)
+        l->target[e->at + e->n - 1] = 0;
 }
 
 static int add_sample(void *arg, const struct texts_document *d, struct err *err)
@@ -77,23 +96,25 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
     struct labelled *l = arg;
     size_t n = d->n < l->seq ? d->n : l->seq, at = l->tokens;
 
-    if (d->second && d->n > l->seq)
-        return err_set(err, ERR_INPUT,
-                       "a pair of %zu tokens in all, more than --seq %zu", d->n,
-                       l->seq);
+    if ((d->parts || d->continues) && d->n > l->seq)
+        return err_set(err, ERR_INPUT, "%s of %zu tokens in all, more than --seq %zu",
+                       d->parts == 2 ? "a pair" : "a sample", d->n, l->seq);
     l->id = xgrow(l->id, &l->cap, at + n, sizeof(*l->id));
     l->target = xgrow(l->target, &l->target_cap, at + n, sizeof(*l->target));
     l->entry = xgrow(l->entry, &l->entry_cap, l->samples + 1, sizeof(*l->entry));
-    l->entry[l->samples] =
-        (struct entry){ .at = at,
-                        .n = n,
-                        .start = { 0, d->second },
-                        .reference = { d->reference[0], d->reference[1] } };
+    l->entry[l->samples] = (struct entry){
+        .at = at, .n = n, .reference = { d->reference[0], d->reference[1] }
+    };
     memcpy(l->id + at, d->id, n * sizeof(*l->id));
     for (size_t k = 0; k < n; k++)
-        l->target[at + k] = d->second                              ? next_of(d, k)
-                            : d->nlabels == d->n && d->nlabels > 1 ? d->label[k]
-                                                                   : -1;
+        l->target[at + k] = d->nlabels == d->n && d->nlabels > 1 ? d->label[k] : -1;
+    for (size_t p = 0; d->continues && p < (d->parts ? d->parts : 1); p++)
+        add_next(l, d, p);
+    add_starts(l, d, &l->entry[l->samples]);
+    if (d->types) {
+        l->type = xgrow(l->type, &l->type_cap, at + n, sizeof(*l->type));
+        memcpy(l->type + at, d->types, n * sizeof(*l->type));
+    }
     if (n < d->n) {
         l->id[at + n - 1] = d->id[d->n - 1];
         if (d->nlabels == d->n)
@@ -137,6 +158,8 @@ void labelled_close(struct labelled *l)
     free(l->id);
     free(l->target);
     free(l->source);
+    free(l->type);
+    free(l->start);
     free(l->value);
     free(l->entry);
     free(l);
@@ -178,8 +201,10 @@ struct labelled_sample labelled_get(const struct labelled *l, uint64_t i)
                                      .source =
                                          e->nsource ? l->source + e->source : NULL,
                                      .nsource = e->nsource,
-                                     .start = e->start,
-                                     .documents = 1 + (e->start[1] > 0),
+                                     .type = l->type ? l->type + e->at : NULL,
+                                     .start = l->start + e->start,
+                                     .documents = e->documents,
                                      .reference = { e->reference[0], e->reference[1] },
-                                     .value = e->nvalues ? l->value + e->value : NULL };
+                                     .value = e->nvalues ? l->value + e->value : NULL,
+                                     .nvalues = e->nvalues };
 }

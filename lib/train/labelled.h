@@ -41,12 +41,14 @@ struct labelled_sample {
     const int32_t *id, *target; /* [n]: the label of each token, or -1; that of a text
                                  * is at its last token */
     size_t n;
+    const int32_t *type;   /* [n]: token types; or NULL */
     const int32_t *source; /* [nsource]: what an encoder reads */
     size_t nsource;
     const size_t *start; /* [documents] */
     size_t documents;
     double reference[2]; /* of a pair: their negative log-likelihoods */
-    const double *value; /* labels that are numbers; or NULL */
+    const double *value; /* [nvalues]: labels that are numbers; or NULL */
+    size_t nvalues;
 };
 /* Sample I, valid as long as L. */
 struct labelled_sample labelled_get(const struct labelled *l, uint64_t i);

@@ -11,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/gradients.c %D%/gradients.h \
     %D%/init.c %D%/init.h \
     %D%/labelled.c %D%/labelled.h \
+    %D%/rated.c %D%/textline.h \
     %D%/losses.c %D%/losses.h \
     %D%/magnitudes.c %D%/magnitudes.h \
     %D%/masking.c %D%/masking.h \

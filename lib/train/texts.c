@@ -11,25 +11,11 @@
 
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
+#include "lib/base/json.h"
 #include "lib/train/textfile.h"
+#include "lib/train/textline.h"
 
 enum { PIECE = 1 << 20, MOST_THREADS = 256 };
-
-struct line {
-    const char *text;
-    size_t len;
-    uint32_t number, col; /* where it begins */
-    struct tokens ids;
-    size_t given;
-    uint8_t *learn; /* [ids.n], or NULL */
-    int32_t *label; /* [nlabels] */
-    size_t nlabels, label_cap;
-    double *value; /* [nvalues] */
-    size_t nvalues, value_cap;
-    struct tokens source;
-    size_t second, second_given;
-    double reference[2];
-};
 
 struct batch {
     const struct texts_options *o;
@@ -41,6 +27,45 @@ struct batch {
     size_t bad; /* first malformed line; SIZE_MAX: none */
     struct err why;
 };
+
+/* ---- lines ---- */
+
+void line_clear(struct line *line)
+{
+    tokens_clear(&line->ids);
+    tokens_clear(&line->types);
+    tokens_clear(&line->source);
+    free(line->learn);
+    free(line->label);
+    free(line->value);
+    free(line->part);
+    for (size_t i = 0; i < line->nmore; i++)
+        line_clear(&line->more[i]);
+    free(line->more);
+    *line = (struct line){ 0 };
+}
+
+struct line *line_more(struct line *line)
+{
+    line->more =
+        xgrow(line->more, &line->more_cap, line->nmore + 1, sizeof(*line->more));
+    line->more[line->nmore] = (struct line){ 0 };
+    return &line->more[line->nmore++];
+}
+
+void line_add_value(struct line *line, double x)
+{
+    line->value =
+        xgrow(line->value, &line->value_cap, line->nvalues + 1, sizeof(*line->value));
+    line->value[line->nvalues++] = x;
+}
+
+void line_add_part(struct line *line, size_t given)
+{
+    line->part =
+        xgrow(line->part, &line->part_cap, line->parts + 1, sizeof(*line->part));
+    line->part[line->parts++] = (struct texts_part){ line->ids.n, given };
+}
 
 /* ---- ids ---- */
 
@@ -71,31 +96,29 @@ static int encode_below(const struct texts_options *o, uint64_t vocab, const cha
     return 0;
 }
 
-static int encode(const struct texts_options *o, const char *text, size_t len,
-                  struct tokens *out, struct err *err)
+int line_encode(const struct texts_options *o, const char *text, size_t len,
+                struct tokens *out, struct err *err)
 {
     return encode_below(o, o->vocab, text, len, out, err);
 }
 
-/* Appends the end id, unless a post-processor has done so. */
-static void add_end(const struct texts_options *o, struct tokens *ids)
+void line_end(const struct texts_options *o, struct tokens *ids)
 {
     if (o->end_id >= 0 && ids->n && ids->id[ids->n - 1] != (uint32_t)o->end_id)
         tokens_add(ids, (uint32_t)o->end_id);
 }
 
-/* Tokenizes PROMPT and COMPLETION as one text, because a token may span both.  The
- * prompt ends before the first token that differs from the prompt's own tokens. */
-static int encode_pair(const struct texts_options *o, struct str *prompt,
-                       const struct str *completion, struct line *line, struct err *err)
+int line_encode_pair(const struct texts_options *o, struct str *prompt,
+                     const char *completion, size_t len, struct line *line,
+                     struct err *err)
 {
     struct tokens alone = { 0 };
     int ret = -1;
 
-    if (encode(o, str_text(prompt), prompt->len, &alone, err) < 0)
+    if (line_encode(o, str_text(prompt), prompt->len, &alone, err) < 0)
         goto out;
-    str_addn(prompt, str_text(completion), completion->len);
-    if (encode(o, str_text(prompt), prompt->len, &line->ids, err) < 0)
+    str_addn(prompt, completion, len);
+    if (line_encode(o, str_text(prompt), prompt->len, &line->ids, err) < 0)
         goto out;
     while (line->given < alone.n && line->given < line->ids.n &&
            alone.id[line->given] == line->ids.id[line->given])
@@ -215,9 +238,7 @@ static int read_values(struct jsonlex *lex, int field, struct line *line,
             return 0;
         if (lex->token != JSONLEX_NUMBER || !str_double(str_text(&lex->text), &x))
             return jsonlex_error(lex, err, "'%s' is no number", field_names[field]);
-        line->value = xgrow(line->value, &line->value_cap, line->nvalues + 1,
-                            sizeof(*line->value));
-        line->value[line->nvalues++] = x;
+        line_add_value(line, x);
         if (!list)
             return 0;
     }
@@ -372,7 +393,9 @@ static int check_pair(const struct texts_options *o, const struct fields *f,
                                FIELD_CHOSEN_LOGP, FIELD_REJECTED_LOGP };
     const bool ids = f->ids[0].n;
 
-    for (size_t i = 0; i < (o->labels == TEXTS_PAIRS ? sizeof(all) / sizeof(*all) : 3);
+    for (size_t i = 0;
+         i <
+         (o->labels == TEXTS_PAIRS && !o->unscored ? sizeof(all) / sizeof(*all) : 3);
          i++)
         if (!f->has[all[i]])
             return err_set(err, ERR_INPUT, "no '%s'", field_names[all[i]]);
@@ -435,9 +458,9 @@ static int check_labels(const struct texts_options *o, const struct fields *f,
     return 0;
 }
 
-/* Appends the prompt and answer OF to the line; *given is the prompt's tokens. */
+/* Appends the prompt and answer OF to the line, as a document. */
 static int encode_answer(const struct texts_options *o, const struct fields *f, int of,
-                         struct line *line, size_t *given, struct err *err)
+                         struct line *line, struct err *err)
 {
     struct line one = { 0 };
     struct str prompt = { 0 };
@@ -451,12 +474,14 @@ static int encode_answer(const struct texts_options *o, const struct fields *f, 
         one.given = f->ids[2].n;
     } else {
         str_addn(&prompt, str_text(&f->text), f->text.len);
-        ret = encode_pair(o, &prompt, &f->answer[of], &one, err);
-        add_end(o, &one.ids);
+        ret = line_encode_pair(o, &prompt, str_text(&f->answer[of]), f->answer[of].len,
+                               &one, err);
+        line_end(o, &one.ids);
     }
+    if (ret == 0)
+        line_add_part(line, one.given);
     for (size_t i = 0; i < one.ids.n && ret == 0; i++)
         tokens_add(&line->ids, one.ids.id[i]);
-    *given = one.given;
     tokens_clear(&one.ids);
     str_clear(&prompt);
     return ret;
@@ -465,11 +490,9 @@ static int encode_answer(const struct texts_options *o, const struct fields *f, 
 static int encode_answers(const struct texts_options *o, const struct fields *f,
                           struct line *line, struct err *err)
 {
-    if (check_pair(o, f, err) < 0 ||
-        encode_answer(o, f, 0, line, &line->given, err) < 0)
-        return -1;
-    line->second = line->ids.n;
-    return encode_answer(o, f, 1, line, &line->second_given, err);
+    return check_pair(o, f, err) < 0 || encode_answer(o, f, 0, line, err) < 0
+               ? -1
+               : encode_answer(o, f, 1, line, err);
 }
 
 /* A source and a target, each a text or ids. */
@@ -545,22 +568,37 @@ static int encode_line(const struct batch *b, struct fields *f, struct line *lin
     if (ret == 0 && f->has[FIELD_MESSAGES])
         ret = encode_chat(b, line, err);
     if (ret == 0 && f->has[FIELD_TEXT])
-        ret = encode(b->o, str_text(&f->text), f->text.len, &line->ids, err);
+        ret = line_encode(b->o, str_text(&f->text), f->text.len, &line->ids, err);
     if (ret == 0 && f->has[FIELD_PROMPT])
-        ret = encode_pair(b->o, &f->text, &f->completion, line, err);
+        ret = line_encode_pair(b->o, &f->text, str_text(&f->completion),
+                               f->completion.len, line, err);
     if (ret == 0 && !f->has[FIELD_IDS] && !f->has[FIELD_MESSAGES] &&
         b->o->labels == TEXTS_NO_LABELS)
-        add_end(b->o, &line->ids);
+        line_end(b->o, &line->ids);
     return ret;
 }
 
 /* Prefixes an error with the line number, unless the JSON reader has named it. */
+static int read_rated(const struct batch *b, struct line *line, struct err *err)
+{
+    struct json_doc doc = { 0 };
+    int ret = json_reparse(&doc, b->name, line->number, line->text, line->len, err);
+
+    if (ret == 0 && rated_read(b->o, doc.root, line, err) < 0)
+        ret = err_prefix(err, "%s:%u", b->name, line->number);
+    json_clear(&doc);
+    return ret;
+}
+
+/* As read_rated, of lines that are read while they are parsed. */
 static int read_line(const struct batch *b, struct line *line, struct err *err)
 {
     struct fields f = { 0 };
     struct jsonlex lex;
     int ret = -1;
 
+    if (b->o->labels >= TEXTS_CHOICES)
+        return read_rated(b, line, err);
     jsonlex_init_at(&lex, b->name, line->number, line->col, line->text, line->len);
     if (read_object(&lex, b->o, &f, line, err) == 0) {
         ret = has_answers(b->o->labels)       ? encode_answers(b->o, &f, line, err)
@@ -621,13 +659,8 @@ static void run_threads(struct batch *b)
 
 static void clear_lines(struct batch *b)
 {
-    for (size_t i = 0; i < b->n; i++) {
-        tokens_clear(&b->line[i].ids);
-        tokens_clear(&b->line[i].source);
-        free(b->line[i].learn);
-        free(b->line[i].label);
-        free(b->line[i].value);
-    }
+    for (size_t i = 0; i < b->n; i++)
+        line_clear(&b->line[i]);
     b->n = 0;
 }
 
@@ -650,14 +683,24 @@ static void split_lines(struct batch *b, const char *text, size_t n, uint32_t *n
     }
 }
 
-static int give_line(const struct batch *b, size_t i,
-                     int (*see)(void *arg, const struct texts_document *document,
-                                struct err *err),
-                     void *arg, struct err *err)
+static bool continues(enum texts_labels labels)
 {
-    const struct line *l = &b->line[i];
-    const struct texts_document d = { .id = (const int32_t *)l->ids.id,
+    return has_answers(labels) || labels == TEXTS_JUDGED || labels == TEXTS_DRAWN ||
+           labels == TEXTS_TAUGHT;
+}
+
+/* Passes on the samples of line FROM: those of L and of its further ones. */
+static int give_samples(const struct batch *b, const struct line *from,
+                        const struct line *l,
+                        int (*see)(void *arg, const struct texts_document *document,
+                                   struct err *err),
+                        void *arg, struct err *err)
+{
+    const struct texts_document d = { .line = from->text,
+                                      .length = from->len,
+                                      .id = (const int32_t *)l->ids.id,
                                       .n = l->ids.n,
+                                      .types = (const int32_t *)l->types.id,
                                       .given = l->given,
                                       .learn = l->learn,
                                       .label = l->label,
@@ -666,16 +709,28 @@ static int give_line(const struct batch *b, size_t i,
                                       .nvalues = l->nvalues,
                                       .source = (const int32_t *)l->source.id,
                                       .nsource = l->source.n,
-                                      .second = l->second,
-                                      .second_given = l->second_given,
+                                      .part = l->part,
+                                      .parts = l->parts,
+                                      .continues = continues(b->o->labels),
                                       .reference = { l->reference[0],
                                                      l->reference[1] } };
+    int ret = d.n ? see(arg, &d, err) : 0;
 
+    for (size_t i = 0; i < l->nmore && ret == 0; i++)
+        ret = give_samples(b, from, &l->more[i], see, arg, err);
+    return ret;
+}
+
+static int give_line(const struct batch *b, size_t i,
+                     int (*see)(void *arg, const struct texts_document *document,
+                                struct err *err),
+                     void *arg, struct err *err)
+{
     if (i == b->bad) {
         *err = b->why;
         return -1;
     }
-    return d.n ? see(arg, &d, err) : 0;
+    return give_samples(b, &b->line[i], &b->line[i], see, arg, err);
 }
 
 /* Tokenizes the lines of B and passes their documents on. */
@@ -800,10 +855,10 @@ static int read_text(const struct textfile *t, const char *text, size_t n,
     bad = bad_line(text, n);
     if (bad)
         return err_set(err, ERR_INPUT, "%s:%zu: not UTF-8", t->name, bad);
-    ret = encode(o, n ? text : "", n, &ids, err);
+    ret = line_encode(o, n ? text : "", n, &ids, err);
     if (ret < 0)
         err_prefix(err, "%s", t->name);
-    add_end(o, &ids);
+    line_end(o, &ids);
     for (size_t i = 0; i < ids.n && ret == 0; i++)
         if (i + 1 == ids.n || (int64_t)ids.id[i] == o->end_id) {
             const struct texts_document d = { .id = (const int32_t *)ids.id + from,
@@ -884,10 +939,12 @@ int texts_read(const char *path, const struct texts_options *options,
     if (ret == 0)
         ret = find_form(&form, t.name, text, n, options, err);
     if (ret == 0 && form == FORM_TEXT && options->labels != TEXTS_NO_LABELS)
-        ret = err_set(err, ERR_INPUT, "%s: a text, and %s come from JSON lines", t.name,
-                      has_answers(options->labels)       ? "pairs"
-                      : options->labels == TEXTS_TARGETS ? "sources and targets"
-                                                         : "labels");
+        ret =
+            err_set(err, ERR_INPUT, "%s: a text, and %s come from JSON lines", t.name,
+                    has_answers(options->labels)      ? "pairs"
+                    : options->labels >= TEXTS_JUDGED ? "what a loss needs beside texts"
+                    : options->labels == TEXTS_TARGETS ? "sources and targets"
+                                                       : "labels");
     if (ret == 0 && form != FORM_LINES)
         ret = textfile_rest(&t, &text, &n, err);
     if (ret == 0)

@@ -30,7 +30,11 @@ enum texts_labels {
     TEXTS_ANSWERS, /* "prompt", "chosen" and "rejected" alone */
     TEXTS_VALUE,   /* "label": a number, or a list of one for each class */
     TEXTS_VALUES,  /* "labels": the same */
-    TEXTS_SPAN     /* "start_positions" and "end_positions" */
+    TEXTS_SPAN,    /* "start_positions" and "end_positions" */
+    TEXTS_CHOICES, /* from here on rated.c's: "choices", and "label", which is right */
+    TEXTS_JUDGED,  /* "prompt", "completion" and "label", with their likelihoods */
+    TEXTS_DRAWN,   /* "ids", "advantage" and "old_logprobs", or what generate prints */
+    TEXTS_TAUGHT   /* "ids", "teacher_ids" and "teacher_logprobs" */
 };
 
 struct texts_options {
@@ -46,12 +50,22 @@ struct texts_options {
     bool last_answer;                  /* as in chats_options */
     int format;                        /* enum texts_format */
     enum texts_labels labels;
+    bool unscored;  /* likelihoods and advantages are not looked for */
+    bool unscaled;  /* advantages are not divided by the deviation of rewards */
+    uint32_t types; /* token types of the model; 0: it has none */
     const char *const *class_name; /* [classes]: a label may be the name of a class; or
                                     * NULL: they have none */
     size_t classes;
 };
 
+/* A document of several of a sample. */
+struct texts_part {
+    size_t start, given; /* its first token, and the tokens of its prompt */
+};
+
 struct texts_document {
+    const char *line; /* [length]: the object that it is of, with JSON lines */
+    size_t length;
     const int32_t *id;
     size_t n;             /* at least 1 */
     size_t given;         /* the first tokens, a prompt without loss */
@@ -62,9 +76,11 @@ struct texts_document {
     size_t nvalues;
     const int32_t *source; /* [nsource]: what an encoder reads */
     size_t nsource;
-    size_t second, second_given; /* of a pair: the first token of its second text, and
-                                  * the tokens of its prompt; 0: none */
-    double reference[2];         /* their negative log-likelihoods */
+    const int32_t *types;          /* [n]; or NULL: all are 0 */
+    const struct texts_part *part; /* [parts]: where a sample has documents, */
+    size_t parts;
+    bool continues;      /* in which the tokens after those given are learned */
+    double reference[2]; /* the negative log-likelihoods of two of them */
 };
 
 /* Calls SEE for each document of the file PATH, in order for any number of threads.

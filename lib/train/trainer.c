@@ -458,6 +458,8 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
                                       .n = to - from,
                                       .token = (number + i) * t->options.length + from,
                                       .sequence = at };
+            if (sample[i].type)
+                s[at].input[FEED_TOKEN_TYPES] = sample[i].type + from;
             if (t->options.source)
                 segment_source(&s[at], t->program, sample[i].source, sample[i].nsource);
             at++;
@@ -496,7 +498,9 @@ static int add_tokens(const struct trainer *t, struct engine *e,
                                          .n = s->n,
                                          .second =
                                              s->documents > 1 ? s->start[1] : s->n,
-                                         .reference = s->reference };
+                                         .reference = s->reference,
+                                         .value = s->value,
+                                         .kl = t->kl };
 
         if (has_labels(s, loss))
             *sum += loss->tokens(&t->options.numbers, &one, weight + at);
@@ -516,16 +520,20 @@ static size_t row_of(const struct sample *s, size_t d, size_t at, bool texts)
     return at + (d + 1 < s->documents ? s->start[d + 1] : s->n) - 1;
 }
 
-/* Copies the rows of the documents of S between the whole output X and PART. */
-static void copy_rows(float *x, float *part, const struct sample *s, size_t at,
-                      bool texts, size_t cols, bool back)
+/* Copies rows of COLS, those of the documents of S among the samples' and one after
+ * another. */
+static void take_rows(float *part, const float *x, const struct sample *s, size_t at,
+                      bool texts, size_t cols)
 {
-    for (size_t d = 0; d < documents_of(s); d++) {
-        float *one = x + row_of(s, d, at, texts) * cols;
+    for (size_t d = 0; d < documents_of(s); d++)
+        memcpy(part + d * cols, x + row_of(s, d, at, texts) * cols, cols * sizeof(*x));
+}
 
-        memcpy(back ? one : part + d * cols, back ? part + d * cols : one,
-               cols * sizeof(*x));
-    }
+static void put_rows(float *x, const float *part, const struct sample *s, size_t at,
+                     bool texts, size_t cols)
+{
+    for (size_t d = 0; d < documents_of(s); d++)
+        memcpy(x + row_of(s, d, at, texts) * cols, part + d * cols, cols * sizeof(*x));
 }
 
 /* Adds the losses of the logits of N samples to *SUM, and unless in an evaluation gives
@@ -536,40 +544,44 @@ static int add_rows(const struct trainer *t, struct engine *e,
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
     const struct value *v = &t->program->value[t->program->output[0].value];
-    const bool texts = v->rows == ROWS_ONE, tokens = loss->labels == LABELS_SPAN;
+    const bool texts = v->rows == ROWS_ONE, each = loss->each;
     const size_t cols = (size_t)v->whole_cols;
-    float *d, *x, *part, *from;
-    const float *logits;
+    float *d, *part = NULL, *from = NULL;
+    const float *x;
     size_t rows, at = 0;
     int ret = 0;
 
-    if (engine_output(e, 0, &logits, &rows, err) < 0)
+    if (engine_output(e, 0, &x, &rows, err) < 0)
         return -1;
-    d = xcalloc(rows * cols + 1, sizeof(*d));
-    x = xmalloc((rows * cols + 1) * sizeof(*x));
-    part = xmalloc((rows * cols + 1) * sizeof(*part));
-    from = xmalloc((rows * cols + 1) * sizeof(*from));
-    memcpy(x, logits, rows * cols * sizeof(*x));
+    d = mem_alloc((uint64_t)rows * cols * sizeof(*d) + 1, "gradients of logits", err);
+    if (!d)
+        return -1;
+    memset(d, 0, rows * cols * sizeof(*d));
+    if (!each) {
+        part = xmalloc((rows * cols + 1) * sizeof(*part));
+        from = xmalloc((rows * cols + 1) * sizeof(*from));
+    }
     for (size_t i = 0; i < n; i++) {
         const struct sample *s = &sample[i];
-        struct loss_rows one = { .logits = tokens ? x + at * cols : from,
-                                 .rows = tokens ? s->n : documents_of(s),
+        struct loss_rows one = { .logits = each ? x + at * cols : from,
+                                 .rows = each ? s->n : documents_of(s),
                                  .cols = cols,
-                                 .value = s->value };
+                                 .value = s->value,
+                                 .target = s->target,
+                                 .o = &t->options.numbers };
 
-        if (has_labels(s, loss) && tokens) {
+        if (has_labels(s, loss) && each) {
             *sum += loss->rows(&one, by, d + at * cols);
         } else if (has_labels(s, loss)) {
-            copy_rows(x, from, s, at, texts, cols, false);
+            take_rows(from, x, s, at, texts, cols);
             *sum += loss->rows(&one, by, part);
-            copy_rows(d, part, s, at, texts, cols, true);
+            put_rows(d, part, s, at, texts, cols);
         }
         at += texts ? documents_of(s) : s->n;
     }
     if (e != t->scorer)
         ret = engine_give(e, d, err);
     free(d);
-    free(x);
     free(part);
     free(from);
     return ret;
@@ -694,7 +706,8 @@ static uint64_t count_targets(const struct trainer *t, const struct sample *samp
                               size_t n)
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
-    const bool samples = loss->rows || loss->tokens;
+    const bool samples = (loss->rows || loss->tokens) &&
+                         !(loss->by_token && !t->options.numbers.by_text);
     uint64_t counted = 0;
 
     for (size_t i = 0; i < n && samples; i++)
@@ -729,8 +742,79 @@ static void set_terms(const struct trainer *t, struct trainer_result *r)
     r->router_z = t->options.terms.router_z > 0 ? sum[2] / (double)n : (double)NAN;
 }
 
-int trainer_step(struct trainer *t, const struct sample *sample, double rate,
-                 struct trainer_result *result, struct err *err)
+/* Runs E over the part of each of N samples that begins with its second document (WITH
+ * 1), or ends before it (0); the caller frees these samples. */
+static struct sample *parts_of(const struct sample *sample, size_t n, size_t with)
+{
+    struct sample *part = xcalloc(n + 1, sizeof(*part));
+
+    for (size_t i = 0; i < n; i++) {
+        const struct sample *s = &sample[i];
+        const size_t second = s->documents > 1 ? s->start[1] : 0;
+
+        part[i] = *s;
+        part[i].documents = 0;
+        if (!second)
+            continue;
+        part[i].id += with ? second : 0;
+        part[i].target += with ? second : 0;
+        part[i].n = with ? s->n - second : second;
+    }
+    return part;
+}
+
+/* Sets t->kl to the mean over those of the N samples at SAMPLE that have a second
+ * document of the log of the ratio of its likelihoods by the model and by the
+ * reference, at least 0.  Replicas take micro-batches in turn, as in trainer_evaluate.
+ */
+static int find_distance(struct trainer *t, const struct sample *sample, size_t n,
+                         struct err *err)
+{
+    size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
+    struct sample *second = parts_of(sample, n, 1);
+    double *sum = xcalloc(batches + 1, sizeof(*sum)), counted = 0;
+    int ret = 0;
+
+    t->kl = 0;
+    for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
+        size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
+        size_t at = m * micro, some = n - at < micro ? n - at : micro, count, rows,
+               k = 0;
+        struct engine *e = t->scored ? t->scorer : t->engine[0];
+        struct segment *s;
+        const float *nll;
+
+        if (m != own && !parameters_gathers(&t->parameters))
+            continue;
+        s = segments_of(t, second + at, 0, some, &count);
+        ret = engine_forward(e, s, count, err);
+        free(s);
+        if (ret < 0 || m != own ||
+            t->program->output[0].stage != t->program->coord[MESH_PP])
+            continue;
+        ret = engine_output(e, 0, &nll, &rows, err);
+        for (size_t i = at; i < at + some && ret == 0; k += second[i++].n) {
+            if (sample[i].documents < 2)
+                continue;
+            sum[m] += sample[i].reference[1];
+            for (size_t j = 0; j < second[i].n; j++)
+                sum[m] -= second[i].target[j] >= 0 ? (double)nll[k + j] : 0;
+        }
+    }
+    if (ret == 0)
+        ret = sum_over(sum, batches, t->data, t->groups.pipe, err);
+    for (size_t i = 0; i < n; i++)
+        counted += sample[i].documents > 1;
+    for (size_t m = 0; m < batches; m++)
+        t->kl += sum[m];
+    t->kl = t->kl > 0 ? t->kl / counted : 0;
+    free(second);
+    free(sum);
+    return ret;
+}
+
+static int step_samples(struct trainer *t, const struct sample *sample, double rate,
+                        struct trainer_result *result, struct err *err)
 {
     struct gradients *g = &t->gradients;
     size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
@@ -745,8 +829,6 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                                            .skipped = true };
         return 0;
     }
-    if (trainer_make_room(t, sample, (size_t)t->options.global, err) < 0)
-        return -1;
     memset(t->loss, 0, micro_batches * TRAINER_TERMS * sizeof(*t->loss));
     if (rounded_make(&t->rounded, err) < 0 || gradients_begin(g, err) < 0 ||
         run_share(t, sample, counted, err) < 0 || gradients_sum(g, err) < 0 ||
@@ -784,20 +866,46 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                              t->replicas.sharing, t->threads, err);
 }
 
+int trainer_step(struct trainer *t, const struct sample *sample, double rate,
+                 struct trainer_result *result, struct err *err)
+{
+    const size_t n = (size_t)t->options.global;
+    struct sample *first;
+    int ret;
+
+    if (trainer_make_room(t, sample, n, err) < 0)
+        return -1;
+    if (!loss_table[t->options.loss].distance)
+        return step_samples(t, sample, rate, result, err);
+    if (rounded_make(&t->rounded, err) < 0 ||
+        (t->scored && !t->scorer && open_scorer(t, err) < 0) ||
+        find_distance(t, sample, n, err) < 0)
+        return -1;
+    first = parts_of(sample, n, 0);
+    ret = step_samples(t, first, rate, result, err);
+    free(first);
+    return ret;
+}
+
 /* Replicas take the micro-batches in turn; the losses are added in their order.  Where
  * they gather weights from one another, all take part in a turn, some of them with a
  * micro-batch that is another's. */
 int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
                      double *sum, uint64_t *counted, struct err *err)
 {
+    const bool apart = loss_table[t->options.loss].distance;
     size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
     double *loss = xcalloc(batches + 1, sizeof(*loss)), term[TRAINER_TERMS];
+    struct sample *first = apart ? parts_of(sample, n, 0) : NULL;
     int ret = trainer_make_room(t, sample, n, err);
 
     if (ret == 0)
         ret = rounded_make(&t->rounded, err);
     if (ret == 0 && t->scored && !t->scorer)
         ret = open_scorer(t, err);
+    if (ret == 0 && apart)
+        ret = find_distance(t, sample, n, err);
+    sample = apart ? first : sample;
     for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
         size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
 
@@ -815,6 +923,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
         *sum += loss[m];
     *counted += count_targets(t, sample, n);
     free(loss);
+    free(first);
     return ret;
 }
 

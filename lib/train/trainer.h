@@ -98,6 +98,7 @@ struct trainer {
     struct program *scored; /* without dropout and further terms of the loss, for
                              * evaluation; NULL: as in training */
     struct engine *scorer;  /* its engine, opened when first needed */
+    double kl;              /* of the step's samples (loss_info.distance) */
     double most_norm;       /* an update with a larger gradient norm is skipped; 0: no
                              * limit */
     struct engine **engine; /* [in_flight] */

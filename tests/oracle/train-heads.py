@@ -18,7 +18,7 @@ import tempfile
 import torch
 import transformers
 
-STEPS, GLOBAL, RATE, DECAY, CLIP, WARMUP = 6, 4, 1e-3, 0.1, 1.0, 2
+STEPS, GLOBAL, RATE, DECAY, NORM, WARMUP = 6, 4, 1e-3, 0.1, 1.0, 2
 LAYOUTS = [[], ["--tp", "2"], ["--pp", "2"], ["--dp", "2"], ["--tp", "2", "--dp", "2", "--micro-batch", "2"]]
 BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, vocab_size=60,
             max_position_embeddings=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
@@ -50,6 +50,10 @@ MODELS = {
     "llama-reward": ("reward", lambda: transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**LLAMA, num_labels=1))),
     "llama-orpo": ("orpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
     "llama-z": ("z", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
+    "llama-kto": ("kto", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
+    "llama-policy": ("policy", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
+    "llama-distill": ("distill", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
+    "bert-choice": ("choice", lambda: transformers.BertForMultipleChoice(transformers.BertConfig(**BERT))),
     "llama-dpo": ("dpo", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))),
 }
 
@@ -57,10 +61,15 @@ FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "he
             "heads/qwen2-score": "class", "stacks/t5": "target", "stacks/mbart": "target", "stacks/bart": "smoothed"}
 # of losses that are not the model's own: the name of the samples as well
 OTHERS = {"heads/gemma2-score": "regression", "heads/gemma2-score reward": "reward", "models/bert-classify labels": "multi-label",
-          "encoders/bert-answers": "span", "models/llama-groups orpo": "orpo", "models/llama-groups z": "z"}
+          "encoders/bert-answers": "span", "models/llama-groups orpo": "orpo", "models/llama-groups z": "z",
+          "models/llama-groups kto": "kto", "models/llama-groups policy": "policy", "models/llama-groups distill": "distill",
+          "encoders/bert-choice": "choice"}
 FIXTURES.update(OTHERS)
 SMOOTHED = 0.1
 Z = 0.01
+GOOD, BAD = 1.0, 0.7  # of KTO
+CLIP, KL = 0.2, 0.04
+TEMPERATURE, HARD, TOP = 2.0, 0.25, 5
 BETA, SMOOTHING = 0.3, 0.1
 
 
@@ -69,6 +78,16 @@ def likelihood(model, s, which):
     n = len(s["prompt"])
     logits = model(input_ids=ids[None]).logits[0, n - 1:-1]
     return -torch.nn.functional.cross_entropy(logits, ids[n:], reduction="sum")
+
+
+def likelihoods(model, prompt, drawn):
+    logits = model(input_ids=torch.tensor([prompt + drawn])).logits[0, len(prompt) - 1:-1]
+    return torch.log_softmax(logits, -1).gather(1, torch.tensor(drawn)[:, None])[:, 0]
+
+
+def distance(model, batch):  # KTO's, of answers to other prompts
+    with torch.no_grad():
+        return torch.stack([likelihood(model, s, "KL_completion") - s["reference_KL_logps"] for s in batch]).mean().clamp(min=0)
 
 
 def samples(kind, model):
@@ -81,6 +100,31 @@ def samples(kind, model):
                 for k in ("chosen", "rejected"):
                     s[f"ref_{k}_logps"] = round(likelihood(model, s, k).item(), 5)
             out.append(s)
+            continue
+        some = lambda a, b, most=60: [rng.randrange(3, most) for _ in range(rng.randrange(a, b))]
+        if kind == "choice":
+            out.append({"choices": [some(3, 6, 40) for _ in range(3)], "label": rng.randrange(3)})
+            continue
+        if kind == "kto":
+            s = {"prompt": some(2, 5), "completion": some(2, 6), "KL_completion": some(2, 6), "label": rng.random() < 0.5}
+            with torch.no_grad():
+                for k, name in (("completion", "reference_logps"), ("KL_completion", "reference_KL_logps")):
+                    s[name] = round(likelihood(model, s, k).item() + rng.uniform(-2, 1), 5)
+            out.append(s)
+            continue
+        if kind == "policy":
+            s = {"prompt": some(2, 5), "drawn": some(3, 8)}
+            with torch.no_grad():
+                each = likelihoods(model, s["prompt"], s["drawn"])
+            out.append({"ids": s["prompt"] + s["drawn"], "advantage": round(rng.uniform(-2, 2), 3),
+                        "old_logprobs": [round(x.item() + rng.uniform(-0.4, 0.4), 5) for x in each],
+                        "ref_logprobs": [round(x.item() + rng.uniform(-1, 1), 5) for x in each]})
+            continue
+        if kind == "distill":
+            ids = some(4, 10)
+            n = rng.randrange(2, len(ids))
+            p = torch.log_softmax(torch.tensor([[rng.gauss(0, 2) for _ in range(60)] for _ in range(n)]), -1).topk(TOP)
+            out.append({"ids": ids, "teacher_ids": p.indices.tolist(), "teacher_logprobs": [[round(x, 5) for x in r] for r in p.values.tolist()]})
             continue
         if kind == "z":
             out.append({"ids": [rng.randrange(3, 60) for _ in range(rng.randrange(4, 14))]})
@@ -108,7 +152,28 @@ def samples(kind, model):
     return out
 
 
-def loss_of(model, kind, s):
+def loss_of(model, kind, s, kl=None):
+    if kind == "choice":
+        scores = torch.stack([model(input_ids=torch.tensor([[c]])).logits[0, 0] for c in s["choices"]])
+        return torch.nn.functional.cross_entropy(scores[None], torch.tensor([s["label"]])), 1
+    if kind == "kto":  # kto_loss of trl
+        r = likelihood(model, s, "completion") - s["reference_logps"]
+        return (GOOD * (1 - torch.sigmoid(BETA * (r - kl))) if s["label"] else BAD * (1 - torch.sigmoid(BETA * (kl - r)))), 1
+    if kind == "policy":  # GRPOTrainer of trl, loss_type "dapo"
+        n = len(s["old_logprobs"])
+        new = likelihoods(model, s["ids"][:-n], s["ids"][-n:])
+        old, ref = torch.tensor(s["old_logprobs"], dtype=new.dtype), torch.tensor(s["ref_logprobs"], dtype=new.dtype)
+        ratio = torch.exp(new - old)
+        gain = torch.min(ratio * s["advantage"], torch.clamp(ratio, 1 - CLIP, 1 + CLIP) * s["advantage"])
+        return (KL * (torch.exp(ref - new) - (ref - new) - 1) - gain).sum(), n
+    if kind == "distill":
+        n = len(s["teacher_ids"])
+        logits = model(input_ids=torch.tensor([s["ids"]])).logits[0, -n - 1:-1]
+        q = torch.softmax(logits / TEMPERATURE, -1).gather(1, torch.tensor(s["teacher_ids"]))
+        p = torch.tensor(s["teacher_logprobs"], dtype=logits.dtype).exp()
+        p, q = (torch.cat((x, 1 - x.sum(1, keepdim=True)), 1) for x in (p, q))  # and all others
+        soft = TEMPERATURE ** 2 * (p * (p / q).log()).sum()
+        return (1 - HARD) * soft + HARD * torch.nn.functional.cross_entropy(logits, torch.tensor(s["ids"][-n:]), reduction="sum"), n
     if kind == "dpo":
         z = BETA * ((likelihood(model, s, "chosen") - s["ref_chosen_logps"]) - (likelihood(model, s, "rejected") - s["ref_rejected_logps"]))
         sigmoid = torch.nn.functional.logsigmoid
@@ -158,11 +223,13 @@ def loop(cls, path, kind, data, dtype):
         for g in optimizer.param_groups:
             g["lr"] = RATE * rate(step)
         optimizer.zero_grad()
-        parts = [loss_of(model, kind, s) for s in data[step * GLOBAL:(step + 1) * GLOBAL]]
+        batch = data[step * GLOBAL:(step + 1) * GLOBAL]
+        kl = distance(model, batch) if kind == "kto" else None
+        parts = [loss_of(model, kind, s, kl) for s in batch]
         counted = sum(n for _, n in parts)
         (sum(x for x, _ in parts) / counted).backward()
         losses.append(sum(x.item() for x, _ in parts) / counted)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), NORM)
         optimizer.step()
     return losses, {k: v.detach().double() for k, v in model.state_dict().items() if v.is_floating_point()}
 
@@ -170,11 +237,14 @@ def loop(cls, path, kind, data, dtype):
 def run(cls, path, kind, data, layout, out):
     file = pathlib.Path(out).with_suffix(".jsonl")
     file.write_text("".join(json.dumps(s) + "\n" for s in data))
-    given = {"reward": ["--loss", "reward"], "orpo": ["--loss", "orpo", "--loss-beta", str(BETA)], "z": ["--z-loss", str(Z)], "multi-label": ["--loss", "multi-label"], "masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
+    given = {"reward": ["--loss", "reward"], "orpo": ["--loss", "orpo", "--loss-beta", str(BETA)], "z": ["--z-loss", str(Z)],
+             "kto": ["--loss", "kto", "--loss-beta", str(BETA), "--kto-undesirable", str(BAD)],
+             "policy": ["--loss", "policy", "--loss-beta", str(KL)],
+             "distill": ["--loss", "distill", "--distill-temperature", str(TEMPERATURE), "--distill-hard", str(HARD)], "multi-label": ["--loss", "multi-label"], "masked": ["--mask-probability", "0"], "smoothed": ["--label-smoothing", str(SMOOTHED)],
              "dpo": ["--loss", "dpo", "--loss-beta", str(BETA), "--dpo-smoothing", str(SMOOTHING)]}.get(kind, [])
     subprocess.run(["tp-run", "train", "-q", "--data", str(file), "--pack", "none", "--order", "sequential", "--dropout", "0",
                     "--seq", "32", "--steps", str(STEPS), "--global-batch", str(GLOBAL), "--lr", str(RATE), "--lr-schedule",
-                    "cosine", "--warmup", str(WARMUP), "--beta2", "0.95", "--weight-decay", str(DECAY), "--clip", str(CLIP),
+                    "cosine", "--warmup", str(WARMUP), "--beta2", "0.95", "--weight-decay", str(DECAY), "--clip", str(NORM),
                     "--threads", "1", *given, *layout, "-o", out, path], check=True)
     subprocess.run(["tp-shard", "merge", "-q", f"{out}/step-{STEPS:06}", out + ".merged"], check=True)
     with open(f"{out}/log.jsonl", encoding="utf-8") as f:
