@@ -353,3 +353,8 @@ int device_models(const struct device_models *d)
     device_models_try(d);
     return tap_done();
 }
+
+int device_done(void)
+{
+    return tap_done();
+}

@@ -36,6 +36,8 @@ struct device_models {
 /* A test of its own, before those of device_models; WHY is printed if it has not
  * passed. */
 void device_report(bool passed, const char *why, const char *name);
+/* The end of a program of such tests, whose status is returned. */
+int device_done(void);
 /* A test for each model and layout. */
 void device_models_try(const struct device_models *d);
 /* The same, the last of a program, whose status is returned. */

@@ -5,7 +5,18 @@
 #ifndef TESTS_DEVICE_TRAINING_H
 #define TESTS_DEVICE_TRAINING_H
 
+#include "lib/program/recompute.h"
 #include "tests/device-models.h"
+
+/* A model that is trained for two steps, and its layout; 0: what is usual. */
+struct device_gradients {
+    const char *model, *name;
+    double bound; /* losses, norms and gradients differ by at most so much */
+    int tp, sp, ep, dp, pp, across, zero, micro;
+    enum format compute;
+    struct recompute_plan recompute;
+    double dropout, balance, smooth;
+};
 
 /* Trains some models on several layouts, saves them and loads them again, a test for
  * each.  Needs .ops, .begin, .count, .counts_host. */
@@ -13,5 +24,8 @@ void device_training(const struct device_models *d);
 /* The store of parameters alone: weights that are loaded or drawn, gradients, sums over
  * micro-batches and ranks, the norm, updates.  Needs .ops and .begin. */
 void device_store(const struct device_models *d);
+/* A test for each of G[N].  Needs .ops, .begin, .has_run, .count. */
+void device_gradients(const struct device_models *d, const struct device_gradients *g,
+                      size_t n);
 
 #endif

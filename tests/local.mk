@@ -123,7 +123,7 @@ am__v_EMU_1 =
 $(gpu_emulated): $(gpu_headers) $(shared_headers) %D%/emu/emu.h
 fragments_sources = %D%/emu/fragments.cu %D%/emu/fragments.h
 %D%/emu/fragments.emo %D%/emu/fragments.o: %D%/emu/fragments.h $(gpu_headers)
-EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/gpu-models.c %D%/gpu-steps.c %D%/unit-gpu.c
+EXTRA_DIST += $(emu_sources) $(fragments_sources) %D%/device-gradients.c %D%/gpu-training.c %D%/gpu-models.c %D%/gpu-steps.c %D%/unit-gpu.c
 if HAVE_CXX
 check_LIBRARIES += %D%/libgpu-emu.a
 tests_libgpu_emu_a_SOURCES = $(emu_sources) $(gpu_sources) $(room_sources) lib/run/backends.c
@@ -131,7 +131,7 @@ tests_libgpu_emu_a_CPPFLAGS = -DHAVE_CUDA=1 -DGPU_EMULATED=1 -DGPU_CODE='"80"' -
     -Ddlopen=fake_dlopen -Ddlsym=fake_dlsym -Ddlclose=fake_dlclose $(AM_CPPFLAGS)
 tests_libgpu_emu_a_LIBADD = $(gpu_emulated)
 CLEANFILES += $(gpu_emulated)
-gpu_tests = %D%/gpu-models %D%/gpu-steps %D%/unit-gpu
+gpu_tests = %D%/gpu-models %D%/gpu-steps %D%/gpu-training %D%/unit-gpu
 check_PROGRAMS += $(gpu_tests) %D%/tp-run-fake
 TESTS += $(gpu_tests)
 tests_unit_gpu_CPPFLAGS = -I$(top_srcdir)/%D%/fake/include $(AM_CPPFLAGS)
@@ -146,6 +146,8 @@ tests_mem_estimate_fake_LDFLAGS = -Wl,-u,gpu_room_of $(AM_LDFLAGS)
 tests_mem_estimate_fake_LDADD = %D%/libgpu-emu.a $(program_libs)
 tests_gpu_models_SOURCES = %D%/gpu-models.c %D%/device-models.c %D%/device-models.h %D%/device-training.c %D%/device-training.h
 tests_gpu_models_LDADD = %D%/libgpu-emu.a $(program_libs)
+tests_gpu_training_SOURCES = %D%/gpu-training.c %D%/device-gradients.c %D%/device-models.c %D%/device-models.h %D%/device-training.h
+tests_gpu_training_LDADD = %D%/libgpu-emu.a $(program_libs)
 tests_gpu_steps_SOURCES = %D%/gpu-steps.c %D%/repeats.c %D%/repeats.h
 tests_gpu_steps_LDADD = %D%/libgpu-emu.a $(program_libs)
 # tests/gpu/run, tried over the fakes

@@ -8,10 +8,12 @@
 #ifndef LIB_GPU_BLAS_H
 #define LIB_GPU_BLAS_H
 
+#include "lib/gpu/back.h"
 #include "lib/gpu/cuda.h"
 #include "lib/gpu/gpu.h"
 
 struct blas;
+enum { BLAS_OPERANDS = 2 /* that may be in parts */ };
 
 /* Version of cuBLAS, as it encodes it; 0 if not installed. */
 size_t blas_version(void);
@@ -23,11 +25,15 @@ void blas_close(struct blas *b);
  * -1 with *err set. */
 int blas_product(struct device *d, struct blas *b, const struct products *p,
                  struct err *err);
+/* The same of y += a^T b, with bf16 operands if O is rounded. */
+int blas_outer(struct device *d, struct blas *b, const struct outer *o,
+               struct err *err);
 /* Allocates WORKSPACE and PARTS bytes of device memory (room.h).  B may be NULL. */
 MUST_CHECK int blas_reserve(struct device *d, struct blas *b, uint64_t workspace,
-                            uint64_t parts, struct err *err);
+                            const uint64_t parts[BLAS_OPERANDS], struct err *err);
 /* What is allocated. */
-void blas_taken(const struct blas *b, uint64_t *workspace, uint64_t *parts);
+void blas_taken(const struct blas *b, uint64_t *workspace,
+                uint64_t parts[BLAS_OPERANDS]);
 /* The parts of x serve the next products of the same x.  Whoever enqueues something
  * that writes device memory says so: BYTES at AT, or any memory.  A recorded graph may
  * write all that it has recorded, and its own parts.  B may be NULL. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/base/mem.h"
+#include "lib/gpu/back.h"
 #include "lib/gpu/bounds.h"
 #include "lib/gpu/blas.h"
 #include "lib/gpu/cuda.h"
@@ -895,6 +896,308 @@ KERNEL(sample)
     return launched(d, c, err);
 }
 
+/* ---- gradients ---- */
+
+/* Y = 0 */
+static void clear(struct device *d, const struct buffer *y)
+{
+    struct array_call c = { .n = y->most * y->cols, .y = y->data };
+
+    gpu_array(ARRAY_ZERO, c, d->stream);
+}
+
+static int elementwise_back(struct device *d, const struct call *c, int what,
+                            double number, double least, struct err *err)
+{
+    gpu_elementwise_back(what, result(c), source(c, 0), source(c, 1), result_rows(c),
+                         c->y.cols, (float)number, (float)least, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(activation_back)
+{
+    return elementwise_back(d, c, GPU_ACTIVATION + c->inst->act, 0, 0, err);
+}
+
+KERNEL(softcap_back)
+{
+    return elementwise_back(d, c, GPU_SOFTCAP, c->inst->scalar, 0, err);
+}
+
+KERNEL(clip_back)
+{
+    return elementwise_back(d, c, GPU_CLIP, c->inst->clip.most, c->inst->clip.least,
+                            err);
+}
+
+KERNEL(softmax_back)
+{
+    gpu_softmax_back(result(c), source(c, 0), source(c, 1), result_rows(c), c->y.cols,
+                     d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(row_dot)
+{
+    gpu_row_dot(result(c), source(c, 0), source(c, 1), result_rows(c), c->x[0].cols,
+                d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(rope_back)
+{
+    const struct rope *r = &c->program->rope[c->inst->rope.table];
+
+    gpu_rope_back(result(c), source(c, 0), source(c, 1), result_rows(c), c->y.cols,
+                  c->inst->rope.head, r->dim, r->interleaved, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(segment_back)
+{
+    struct column_run run = { .to = c->inst->segment.first,
+                              .count = c->x[0].cols,
+                              .from_cols = c->x[0].cols };
+
+    clear(d, &c->y);
+    gpu_copy_columns(c->y.data, c->x[0].data, false, &run, 1, result_rows(c), c->y.cols,
+                     d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(first_back)
+{
+    clear(d, &c->y);
+    gpu_put_rows(result(c), source(c, 0),
+                 c->step->first[c->program->value[c->inst->dst].rows],
+                 rows_of(c, &c->x[0]), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+/* This rank's columns of full rows: out of them, but those of other owners, or into
+ * them. */
+static int copy_own(struct device *d, const struct call *c, bool to_whole,
+                    struct err *err)
+{
+    const struct gather *g = &c->program->gather[c->inst->gather.gather];
+    const struct runs *runs = &g->runs[c->program->coord[MESH_TP]];
+    struct column_run *run = xcalloc(runs->n + 1, sizeof(*run));
+    uint64_t at = 0;
+    size_t n = 0;
+
+    for (size_t k = 0; k < runs->n; at += runs->v[k++].count)
+        if (to_whole || runs->v[k].owned)
+            run[n++] = (struct column_run){ .to = to_whole ? runs->v[k].start : at,
+                                            .from = to_whole ? at : runs->v[k].start,
+                                            .count = runs->v[k].count,
+                                            .from_cols = c->x[0].cols };
+    clear(d, &c->y);
+    return copy_columns(d, c, run, n, err);
+}
+
+KERNEL(slice_owned)
+{
+    return copy_own(d, c, false, err);
+}
+
+KERNEL(unslice)
+{
+    return copy_own(d, c, true, err);
+}
+
+/* Of a norm in the reverse: sources 0 and 1 are d and a. */
+static struct groups back_groups(const struct call *c)
+{
+    struct groups g = groups_of(c, &c->x[0]);
+
+    g.cols = c->x[1].cols;
+    return g;
+}
+
+static struct norm_sums norm_sums_of(const struct call *c, int squares)
+{
+    struct norm_sums s = { .corrects = c->inst->norm.owned };
+
+    if (squares && c->inst->nsrc > squares) {
+        s.squares = c->x[squares].data;
+        s.total = c->x[squares + 1].data;
+    }
+    return s;
+}
+
+KERNEL(norm_back)
+{
+    gpu_norm_back(result(c), source(c, 0), source(c, 1), back_groups(c),
+                  norm_weights_of(c, c->inst->norm.centred), norm_sums_of(c, 0),
+                  d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(norm_terms)
+{
+    gpu_norm_terms(c->y.data, source(c, 0), source(c, 1), back_groups(c),
+                   norm_weights_of(c, c->inst->norm.centred), norm_sums_of(c, 2),
+                   d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(norm_apply_back)
+{
+    struct norm_sums s = norm_sums_of(c, 3);
+
+    s.terms = c->x[2].data;
+    gpu_norm_back(result(c), source(c, 0), source(c, 1), back_groups(c),
+                  norm_weights_of(c, c->inst->norm.centred), s, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(norm_weight)
+{
+    struct groups g = back_groups(c);
+    double *room;
+
+    if (!c->w->cols)
+        return 0;
+    room = cuda_room(
+        d, gpu_sum_bytes(c->w->cols, g.rows.most * (g.cols / (g.width ? g.width : 1))),
+        "sums of rows", err);
+    if (!room)
+        return -1;
+    gpu_norm_weight(result(c), source(c, 0), source(c, 1), g,
+                    norm_weights_of(c, c->inst->norm.centred), norm_sums_of(c, 2), room,
+                    d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(column_sum)
+{
+    uint64_t cols = c->w->rows * c->w->cols;
+    double *room;
+
+    if (!cols)
+        return 0;
+    room = cuda_room(d, gpu_sum_bytes(cols, 0), "sums of rows", err);
+    if (!room)
+        return -1;
+    gpu_column_sum(result(c), source(c, 0), rows_of(c, &c->x[0]), cols,
+                   c->x[0].cols / cols, room, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(embedding_back)
+{
+    struct table_rows r = { .index = index_of(c),
+                            .offset = c->inst->embedding.offset,
+                            .first = c->inst->embedding.first,
+                            .padding = c->inst->embedding.padding,
+                            .rows = c->w->rows };
+    struct span rows = rows_of(c, &c->x[0]);
+    int32_t *room = cuda_room(d, gpu_add_rows_bytes(rows.most), "rows of a table", err);
+
+    if (!room)
+        return -1;
+    gpu_add_rows(result(c), source(c, 0), r, rows, c->w->cols, room, d->stream);
+    return launched(d, c, err);
+}
+
+static int outer(struct device *d, const struct call *c, struct outer o,
+                 struct err *err)
+{
+    int done;
+
+    o.a = source(c, 0);
+    o.b = source(c, 1);
+    o.rows = rows_of(c, &c->x[0]);
+    o.rounded = c->program->rounded;
+    done = blas_outer(d, d->blas, &o, err);
+    if (done < 0)
+        return -1;
+    if (!done)
+        gpu_outer(o, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(outer)
+{
+    return outer(
+        d, c,
+        (struct outer){ .y = c->y.data, .m = c->w->rows, .n = c->w->cols, .heads = 1 },
+        err);
+}
+
+KERNEL(head_outer)
+{
+    return outer(d, c,
+                 (struct outer){ .y = result(c) + c->inst->head.row * c->w->cols,
+                                 .m = c->inst->head.a,
+                                 .n = c->inst->head.b,
+                                 .heads = c->inst->head.count },
+                 err);
+}
+
+KERNEL(attention_back)
+{
+    const struct inst *inst = c->inst;
+    struct attention a = { .shape = inst->attention.shape };
+    struct cached k = cached_of(&c->x[2], a.kv_heads * a.head_dim);
+    struct cached v = cached_of(&c->x[3], a.kv_heads * a.value_cols);
+    struct span rows = rows_of(c, &c->x[1]);
+    const uint64_t own = gpu_attention_back_own(&a, rows.most);
+    struct attention_back b = {
+        .y = c->y.data,
+        .cols = c->y.cols,
+        .queries = inst->attention.gradients != GRADIENTS_KEYS,
+        .keys = inst->attention.gradients != GRADIENTS_QUERIES,
+        .d = source(c, 0),
+        .q = source(c, 1),
+        .k = source(c, 2),
+        .v = source(c, 3),
+    };
+    float *made, *lse;
+    char *room;
+
+    a.narrow = c->narrow && d->has_bf16;
+    a.rounded = c->rounded;
+    *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
+    b.k_at = b.queries ? a.heads * a.head_dim : 0;
+    b.v_at = b.k_at + k.cols;
+    b.sink_at = b.bias_at = b.keys ? b.v_at + v.cols : b.k_at;
+    if (a.bias.data && b.queries && b.cols > b.bias_at)
+        b.bias_cols = a.bias.cols;
+    room = cuda_room(d, own + gpu_attention_room(NULL, b.q, k, v, a, c->range),
+                     "attention", err);
+    if (!room)
+        return -1;
+    made = (float *)(void *)room;
+    lse = made + rows.most * a.heads * a.value_dim;
+    b.made = made;
+    b.lse = lse;
+    b.delta = lse + rows.most * a.heads;
+    gpu_attention(made, lse, b.q, k, v, a, c->range, room + own, d->stream);
+    gpu_attention_back(b, a, c->range, rows, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(nll_back)
+{
+    const struct inst *inst = c->inst;
+    const int kind = c->program->value[inst->src[1]].rows;
+    struct likelihood n = { .target = c->step->target[kind],
+                            .factor = &c->step->factor[FACTOR_NLL],
+                            .weight = kind == ROWS_TOKENS ? c->step->weight : NULL,
+                            .parts = parts_of(c),
+                            .first = inst->row.first,
+                            .smooth = (float)inst->row.smooth,
+                            .each = inst->row.smooth > 0
+                                        ? (float)(inst->row.smooth /
+                                                  (double)inst->row.vocab)
+                                        : 0 };
+
+    gpu_nll_back(result(c), c->x[0].data, source(c, 1), n, result_rows(c), c->y.cols,
+                 d->stream);
+    return launched(d, c, err);
+}
+
 /* ---- the table ---- */
 
 /* Runs KERNEL for each expert, with its weights, on the rows that it gets. */
@@ -911,6 +1214,8 @@ static int by_expert(struct device *d, const struct call *c, kernel *run,
                 one.x[k].rows = one.expert_rows + 1;
         if (c->y.rows == c->expert_rows + c->nexperts)
             one.y.rows = one.expert_rows + 1;
+        else /* the gradient of its weight */
+            one.y.data = (float *)c->y.data + e * c->y.cols;
         one.w += c->inst->weight >= 0 ? e : 0;
         one.w2 += c->inst->weight2 >= 0 ? e : 0;
         if (run(d, &one, err) < 0)
@@ -1155,23 +1460,8 @@ FUSED_KERNEL(rope_keep)
 
 /* for training */
 #define kernel_dropout          LACKS(dropout)
-#define kernel_outer            LACKS(outer)
-#define kernel_head_outer       LACKS(head_outer)
-#define kernel_embedding_back   LACKS(embedding_back)
-#define kernel_column_sum       LACKS(column_sum)
-#define kernel_norm_weight      LACKS(norm_weight)
 #define kernel_xielu_weight     LACKS(xielu_weight)
 #define kernel_xielu_back       LACKS(xielu_back)
-#define kernel_row_dot          LACKS(row_dot)
-#define kernel_activation_back  LACKS(activation_back)
-#define kernel_softmax_back     LACKS(softmax_back)
-#define kernel_softcap_back     LACKS(softcap_back)
-#define kernel_clip_back        LACKS(clip_back)
-#define kernel_norm_back        LACKS(norm_back)
-#define kernel_norm_terms       LACKS(norm_terms)
-#define kernel_norm_apply_back  LACKS(norm_apply_back)
-#define kernel_rope_back        LACKS(rope_back)
-#define kernel_attention_back   LACKS(attention_back)
 #define kernel_route_back       LACKS(route_back)
 #define kernel_router_sums      LACKS(router_sums)
 #define kernel_router_sums_back LACKS(router_sums_back)
@@ -1181,11 +1471,6 @@ FUSED_KERNEL(rope_keep)
 #define kernel_expert_spread    LACKS(expert_spread)
 #define kernel_expert_dot       LACKS(expert_dot)
 #define kernel_expert_scatter   LACKS(expert_scatter)
-#define kernel_segment_back     LACKS(segment_back)
-#define kernel_first_back       LACKS(first_back)
-#define kernel_slice_owned      LACKS(slice_owned)
-#define kernel_unslice          LACKS(unslice)
-#define kernel_nll_back         LACKS(nll_back)
 
 #define DEVICE(word)           kernel_##word
 #define FUSED(word)            kernel_##word
@@ -1266,6 +1551,29 @@ static int fits_attention(const struct device_request *r, struct err *err)
                                   : fits_columns(r, r->inst->attention.value_dim, err);
 }
 
+/* Texts that are read in blocks train on CPUs. */
+static int fits_attention_back(const struct device_request *r, struct err *err)
+{
+    if (r->inst->attention.over)
+        return err_set(err, ERR_NO, "no kernel for attention_back in blocks of keys");
+    return fits_attention(r, err);
+}
+
+static int fits_outer(const struct device_request *r, struct err *err)
+{
+    if (r->program->half)
+        return err_set(err, ERR_NO, "no kernel for %s with --compute f16",
+                       op_table[r->inst->op].name);
+    return fits_tree(r, r->program->deterministic, err);
+}
+
+static int fits_nll(const struct device_request *r, struct err *err)
+{
+    return r->inst->row.smooth > 0
+               ? err_set(err, ERR_NO, "no kernel for nll with label smoothing")
+               : 0;
+}
+
 static int fits_choose(const struct device_request *r, struct err *err)
 {
     uint64_t experts = r->program->value[r->inst->src[0]].cols;
@@ -1295,6 +1603,10 @@ const struct kernel_limits cuda_limits[OP_COUNT] = {
     [OP_ROW_SQUARES] = { .fits = fits_row_sum },
     [OP_RMS_APPLY] = { .fits = fits_groups },
     [OP_ATTENTION] = { .cache = CACHES, .fits = fits_attention },
+    [OP_ATTENTION_BACK] = { .fits = fits_attention_back },
+    [OP_OUTER] = { .fits = fits_outer },
+    [OP_HEAD_OUTER] = { .fits = fits_outer },
+    [OP_NLL] = { .fits = fits_nll },
     [OP_STREAM] = { .cache = CACHES, .fits = fits_heads },
     [OP_RELATE] = { .fits = fits_heads },
     [OP_RELATE_XL] = { .fits = fits_heads },

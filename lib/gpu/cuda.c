@@ -388,7 +388,7 @@ static void taken(const struct device *d, struct ledger *list, uint64_t *grown)
 {
     struct gpu_room need = { .room = d->room_bytes };
 
-    blas_taken(d->blas, &need.workspace, &need.parts);
+    blas_taken(d->blas, &need.workspace, need.parts);
     add_room(list, &need);
     if (grown)
         *grown = d->grown;

@@ -3,12 +3,13 @@
 gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h \
     %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h
 # bounds of memory, which predictions need without CUDA
-room_sources = %D%/bounds.h %D%/room.c %D%/room.h
+room_sources = %D%/back.h %D%/bounds.h %D%/room.c %D%/room.h
 lib_libshardutils_a_SOURCES += $(room_sources)
 gpu_headers = %D%/bounds.h %D%/cached.cuh %D%/device.cuh %D%/gpu.h %D%/mma.cuh %D%/quads.cuh %D%/score.cuh %D%/warps.cuh %D%/words.cuh
 gpu_kernels = \
     %D%/arrays.cu \
     %D%/attention.cu \
+    %D%/attention-back.cu \
     %D%/blocks.cu \
     %D%/chunks.cu \
     %D%/codes.cu \
@@ -17,15 +18,19 @@ gpu_kernels = \
     %D%/state-conv.cu \
     %D%/cores.cu \
     %D%/elementwise.cu \
+    %D%/elementwise-back.cu \
     %D%/embedding.cu \
     %D%/experts.cu \
     %D%/kv-cache.cu \
     %D%/linear.cu \
     %D%/longformer.cu \
     %D%/norm.cu \
+    %D%/norm-back.cu \
+    %D%/product-back.cu \
     %D%/relative.cu \
     %D%/result.cu \
     %D%/rope.cu \
+    %D%/rows-back.cu \
     %D%/sample.cu \
     %D%/side.cu \
     %D%/skinny.cu \
@@ -35,7 +40,9 @@ gpu_kernels = \
 # what C and CUDA both compile
 shared_headers = lib/base/cached.h lib/base/hostdevice.h lib/device/layout.h lib/device/arrays.h lib/device/positions.h lib/device/updates.h \
     lib/program/attention-shape.h
-%D%/elementwise.o %D%/elementwise.emo: lib/program/activation.h
+%D%/attention-back.o %D%/attention-back.emo %D%/elementwise-back.o %D%/elementwise-back.emo %D%/norm-back.o %D%/norm-back.emo \
+    %D%/product-back.o %D%/product-back.emo %D%/rope.o %D%/rope.emo %D%/rows-back.o %D%/rows-back.emo: %D%/back.h
+%D%/elementwise.o %D%/elementwise.emo %D%/elementwise-back.o %D%/elementwise-back.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)
 SUFFIXES = .cu .emo

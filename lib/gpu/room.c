@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "lib/gpu/back.h"
+
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -38,7 +40,25 @@ static void add_product(struct gpu_room *need, const struct program *p,
     if (!gpu_blas_serves(&made))
         return;
     need->workspace = GPU_BLAS_WORKSPACE;
-    need->parts = larger(need->parts, gpu_blas_bytes(&made));
+    need->parts[0] = larger(need->parts[0], gpu_blas_bytes(&made));
+}
+
+static void add_outer(struct gpu_room *need, const struct program *p,
+                      const struct inst *inst, const struct room_limits *l)
+{
+    const struct weight *w = &p->weight[inst->weight];
+    struct outer made = {
+        .m = w->rows, .n = w->cols, .heads = 1, .rounded = p->rounded
+    };
+
+    if (w->experts)
+        return;
+    made.rows.most = program_rows(p, &p->value[inst->src[0]], l->most);
+    if (!gpu_blas_serves_outer(&made))
+        return;
+    need->workspace = GPU_BLAS_WORKSPACE;
+    need->parts[0] = larger(need->parts[0], gpu_blas_outer_bytes(&made, made.m));
+    need->parts[1] = larger(need->parts[1], gpu_blas_outer_bytes(&made, made.n));
 }
 
 static uint64_t of_attention(const struct gpu_facts *gpu, const struct inst *inst,
@@ -49,6 +69,34 @@ static uint64_t of_attention(const struct gpu_facts *gpu, const struct inst *ins
     a.narrow = l->narrow && gpu->bf16;
     a.rounded = l->rounded;
     return gpu_attention_most(&a, l->segments, l->queries, l->padded_keys);
+}
+
+/* What gradients take of the room. */
+static uint64_t of_gradient(const struct gpu_facts *gpu, const struct program *p,
+                            const struct inst *inst, const struct room_limits *l)
+{
+    const struct weight *w = inst->weight < 0 ? NULL : &p->weight[inst->weight];
+    const struct value *d = &p->value[inst->src[0]];
+    const uint64_t rows = program_rows(p, d, l->most);
+    struct attention a = { .shape = inst->attention.shape };
+
+    switch (inst->op) {
+    case OP_ATTENTION_BACK:
+        return gpu_attention_back_own(
+                   &a, program_rows(p, &p->value[inst->src[1]], l->most)) +
+               of_attention(gpu, inst, l);
+    case OP_NORM_WEIGHT:
+        return gpu_sum_bytes(
+            w->cols, inst->norm.width
+                         ? rows * (p->value[inst->src[1]].cols / inst->norm.width)
+                         : 0);
+    case OP_COLUMN_SUM:
+        return gpu_sum_bytes(w->rows * w->cols, 0);
+    case OP_EMBEDDING_BACK:
+        return gpu_add_rows_bytes(rows);
+    default:
+        return 0;
+    }
 }
 
 /* The rows of a product by skinny.cu. */
@@ -88,6 +136,10 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
 
         if (gpu->bf16 && (inst->op == OP_LINEAR || inst->op == OP_HEAD_LINEAR))
             need.room = larger(need.room, parts_bytes(p, inst, l));
+        if (inst->nsrc)
+            need.room = larger(need.room, of_gradient(gpu, p, inst, l));
+        if (inst->op == OP_OUTER && gpu->blas)
+            add_outer(&need, p, inst, l);
         if (inst->op == OP_ATTENTION)
             need.room = larger(need.room, of_attention(gpu, inst, l));
         else if (inst->op == OP_ROW_STATS)
@@ -130,5 +182,5 @@ void gpu_room_add(struct ledger *list, const struct gpu_room *need)
 {
     ledger_add(list, "kernels", LEDGER_DEVICE, need->room);
     ledger_add(list, "cublaslt", LEDGER_DEVICE, need->workspace);
-    ledger_add(list, "rows_bf16", LEDGER_DEVICE, need->parts);
+    ledger_add(list, "rows_bf16", LEDGER_DEVICE, need->parts[0] + need->parts[1]);
 }

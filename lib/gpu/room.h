@@ -9,8 +9,9 @@
 
 /* Bytes of device memory. */
 struct gpu_room {
-    uint64_t room;             /* cuda_room */
-    uint64_t workspace, parts; /* of products by cuBLASLt */
+    uint64_t room;      /* cuda_room */
+    uint64_t workspace; /* of products by cuBLASLt, */
+    uint64_t parts[2];  /* and of their operands in parts (blas.h) */
 };
 
 /* For steps of P within L. */

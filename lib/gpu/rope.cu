@@ -2,6 +2,7 @@
  *
  * (a, b) -> (a cos - b sin, b cos + a sin) for each pair of the first DIM columns of a
  * head.  The angles of a row are computed once and rounded to f32, as in training. */
+#include "lib/gpu/back.h"
 #include "lib/gpu/quads.cuh"
 
 static const uint64_t PAIRS = 64; /* pairs per launch */
@@ -134,6 +135,7 @@ struct heads {
     uint32_t cols, head, half; /* half: rotated pairs of a head */
     uint32_t items; /* of a thread each: pairs, and columns that are copied */
     bool interleaved;
+    float turn; /* 1, or -1 to rotate back */
 };
 
 /* Item I of a row of FROM, whose angles are C and S, to TO. */
@@ -146,9 +148,10 @@ static __device__ void turn_item(float *to, const float *from, const float *c,
 
     if (k < h.half) {
         float a = from[at + k * step], b = from[at + k * step + apart];
+        float sine = h.turn * s[k];
 
-        to[at + k * step] = a * c[k] - b * s[k];
-        to[at + k * step + apart] = b * c[k] + a * s[k];
+        to[at + k * step] = a * c[k] - b * sine;
+        to[at + k * step + apart] = b * c[k] + a * sine;
     } else {
         to[at + k + h.half] = from[at + k + h.half];
     }
@@ -169,10 +172,11 @@ static __global__ void rope_kernel(float *y, const float *x, const float *angles
 }
 
 /* (a, b) by the cosines C and sines S of four pairs. */
-static __device__ void rotate_quad(float4 *a, float4 *b, float4 c, float4 s)
+static __device__ void rotate_quad(float4 *a, float4 *b, float4 c, float4 s, float turn)
 {
     float4 v = *a, w = *b;
 
+    s = float4{ s.x * turn, s.y * turn, s.z * turn, s.w * turn };
     *a = float4{ v.x * c.x - w.x * s.x, v.y * c.y - w.y * s.y, v.z * c.z - w.z * s.z,
                  v.w * c.w - w.w * s.w };
     *b = float4{ w.x * c.x + v.x * s.x, w.y * c.y + v.y * s.y, w.z * c.z + v.z * s.z,
@@ -201,33 +205,23 @@ static __global__ void rope_quad_kernel(float *y, const float *x, const float *a
             float4 v = from[2 * k], w = from[2 * k + 1];
             float4 a = { v.x, v.z, w.x, w.z }, b = { v.y, v.w, w.y, w.w };
 
-            rotate_quad(&a, &b, c[k], c[k + pairs]);
+            rotate_quad(&a, &b, c[k], c[k + pairs], h.turn);
             to[2 * k] = float4{ a.x, b.x, a.y, b.y };
             to[2 * k + 1] = float4{ a.z, b.z, a.w, b.w };
         } else {
             float4 a = from[k], b = from[k + pairs];
 
-            rotate_quad(&a, &b, c[k], c[k + pairs]);
+            rotate_quad(&a, &b, c[k], c[k + pairs], h.turn);
             to[k] = a;
             to[k + pairs] = b;
         }
     }
 }
 
-extern "C" void gpu_rope(float *y, const float *x, const float *angles,
-                         struct span rows, uint64_t cols, uint64_t head, uint64_t dim,
-                         bool interleaved, void *stream)
+static void launch_rope(float *y, const float *x, const float *angles, struct span rows,
+                        struct heads h, void *stream)
 {
-    struct heads h;
-
-    if (!rows.most || !cols)
-        return;
-    h.cols = (uint32_t)cols;
-    h.head = (uint32_t)head;
-    h.half = (uint32_t)(dim / 2);
-    h.interleaved = interleaved;
-    h.items = (uint32_t)(cols / head * (head - h.half));
-    if (is_wide(x, head) && is_wide(y, head) && is_wide(angles, h.half))
+    if (is_wide(x, h.head) && is_wide(y, h.head) && is_wide(angles, h.half))
         LAUNCH_EARLY(
             rope_quad_kernel,
             dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, 4 * GPU_THREADS)),
@@ -236,6 +230,41 @@ extern "C" void gpu_rope(float *y, const float *x, const float *angles,
         LAUNCH(rope_kernel,
                dim3(gpu_blocks(rows.most, 1), gpu_blocks(h.items, GPU_THREADS)),
                GPU_THREADS, stream, y, x, angles, rows, h);
+}
+
+static struct heads heads_of(uint64_t cols, uint64_t head, uint64_t dim,
+                             bool interleaved)
+{
+    struct heads h = {};
+
+    h.cols = (uint32_t)cols;
+    h.head = (uint32_t)head;
+    h.half = (uint32_t)(dim / 2);
+    h.interleaved = interleaved;
+    h.turn = 1;
+    h.items = (uint32_t)(cols / head * (head - h.half));
+    return h;
+}
+
+extern "C" void gpu_rope(float *y, const float *x, const float *angles,
+                         struct span rows, uint64_t cols, uint64_t head, uint64_t dim,
+                         bool interleaved, void *stream)
+{
+    if (rows.most && cols)
+        launch_rope(y, x, angles, rows, heads_of(cols, head, dim, interleaved), stream);
+}
+
+extern "C" void gpu_rope_back(float *y, const float *x, const float *angles,
+                              struct span rows, uint64_t cols, uint64_t head,
+                              uint64_t dim, bool interleaved, void *stream)
+{
+    struct heads h;
+
+    if (!rows.most || !cols)
+        return;
+    h = heads_of(cols, head, dim, interleaved);
+    h.turn = -1;
+    launch_rope(y, x, angles, rows, h, stream);
 }
 
 /* ---- rotation and append ---- */
@@ -297,6 +326,7 @@ static struct turned turned_of(const struct rotated *r)
     t.h.head = (uint32_t)r->head;
     t.h.half = (uint32_t)(r->dim / 2);
     t.h.interleaved = r->interleaved;
+    t.h.turn = 1;
     t.h.items = (uint32_t)(r->cols / r->head * (r->head - t.h.half));
     return t;
 }

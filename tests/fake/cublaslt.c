@@ -113,8 +113,10 @@ static bool fits(const struct desc *desc, const struct layout *a,
     uint64_t m = desc->a == LT_OP_T ? a->cols : a->rows;
     uint64_t k = desc->a == LT_OP_T ? a->rows : a->cols;
 
-    return desc->b == LT_OP_N && m == d->rows && k == b->rows && b->cols == d->cols &&
-           a->type == b->type && d->type == LT_REAL_32F &&
+    uint64_t n = desc->b == LT_OP_T ? b->rows : b->cols;
+
+    return m == d->rows && k == (desc->b == LT_OP_T ? b->cols : b->rows) &&
+           n == d->cols && a->type == b->type && d->type == LT_REAL_32F &&
            (uint64_t)a->stride >= a->rows && (uint64_t)b->stride >= b->rows &&
            (uint64_t)d->stride >= d->rows && a->stride * (int64_t)unit(a) % 16 == 0 &&
            b->stride * (int64_t)unit(b) % 16 == 0 && d->stride * 4 % align == 0;
@@ -168,15 +170,16 @@ static void multiply(void *arg)
     const struct product *p = arg;
     float alpha = p->alpha ? *p->alpha : p->own_alpha;
     float beta = p->beta ? *p->beta : p->own_beta;
+    bool turned = p->desc.b == LT_OP_T;
 
     for (uint64_t j = 0; j < p->d.cols; j++)
         for (uint64_t i = 0; i < p->d.rows; i++) {
             float *at = p->d_at + j * (uint64_t)p->d.stride + i, sum = 0;
 
-            for (uint64_t k = 0; k < p->b.rows; k++)
+            for (uint64_t k = 0; k < (turned ? p->b.cols : p->b.rows); k++)
                 sum += element(p->a_at, &p->a, p->desc.a == LT_OP_T ? k : i,
                                p->desc.a == LT_OP_T ? i : k) *
-                       element(p->b_at, &p->b, k, j);
+                       element(p->b_at, &p->b, turned ? j : k, turned ? k : j);
             *at = alpha * sum + (beta != 0 ? beta * *at : 0);
         }
 }

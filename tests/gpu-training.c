@@ -1,0 +1,62 @@
+/* gpu-training - steps of training on the CUDA backend give what they give on the CPU
+ *
+ * Over the fakes, as gpu-models. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/device-training.h"
+#include "tests/emu/emu.h"
+#include "tests/fake/cudart.h"
+
+static bool has_run(void)
+{
+    return emu_blocks() > 0;
+}
+
+static void count(const char *backend, uint64_t *bytes, uint64_t *times)
+{
+    size_t used = 0, so_often = 0;
+
+    if (!strcmp(backend, "cuda"))
+        fake_memory(&used, &so_often);
+    *bytes = used;
+    *times = so_often;
+}
+
+static const struct device_gradients all[] = {
+    { .model = "llama-gqa", .name = "", .bound = 1e-5 },
+    { .model = "llama-groups", .name = "", .bound = 1e-5 },
+    { .model = "llama-awkward", .name = "", .bound = 1e-5 },
+    { .model = "mistral-window", .name = "a window", .bound = 1e-5 },
+    { .model = "qwen3", .name = "", .bound = 1e-5 },
+    { .model = "gpt2-hub", .name = "", .bound = 1e-5, .dropout = 0 },
+    { .model = "gemma2", .name = "caps", .bound = 1e-5 },
+    { .model = "llama-gqa", .name = "bf16", .bound = 2e-2, .compute = FORMAT_BF16 },
+    { .model = "llama-awkward", .name = "bf16", .bound = 2e-2, .compute = FORMAT_BF16 },
+    { .model = "llama-gqa", .name = "tp 2", .bound = 1e-5, .tp = 2 },
+    { .model = "gemma3", .name = "tp 2", .bound = 1e-5, .tp = 2 },
+    { .model = "llama-gqa",
+      .name = "dp 2, and weights shared",
+      .bound = 1e-5,
+      .dp = 2,
+      .zero = 3 },
+    { .model = "llama-gqa", .name = "pp 2", .bound = 1e-5, .pp = 2 },
+    { .model = "neox", .name = "pp 2, and tp 2", .bound = 1e-5, .pp = 2, .tp = 2 },
+    { .model = "bloom", .name = "slopes", .bound = 1e-5 },
+    { .model = "phi", .name = "", .bound = 1e-5 },
+    /* the gradient of a key's bias is 0, but for rounding */
+    { .model = "opt", .name = "", .bound = 1e-4 },
+};
+
+int main(int argc, char **argv)
+{
+    const struct device_models models = {
+        .ops = &backend_cuda, .begin = fake_forget, .has_run = has_run, .count = count
+    };
+
+    setenv("FAKE_GPUS", "4", 0);
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (argc < 2 || !strcmp(argv[1], all[i].model))
+            device_gradients(&models, &all[i], 1);
+    return device_done();
+}
