@@ -8,7 +8,7 @@ logits() {
         "$top_builddir/tests/compare-tensors" "$dir/expected.safetensors" got.safetensors "$3" logits
 }
 
-for kind in gptq gptq-v2-act gptq-whole awq fp8 fp8-latent int8 ct-fp8 ct-fp8-one ct-int8 ct-w4a16 ct-w8a16; do
+for kind in gptq gptq-v2-act gptq-whole awq fp8 fp8-latent int8 nf4 fp4 ct-fp8 ct-fp8-one ct-int8 ct-w4a16 ct-w8a16 ct-w4-rows ct-nvfp4 ct-mxfp4; do
     dir=$data/packed/$kind
     ok "$kind: the logits are those of its values" logits "$dir" tp=1 1e-5
     ok "$kind: and over two stages" logits "$dir" pp=2 1e-5
@@ -25,7 +25,7 @@ tr -d '\n' < "$dir/config.json" | sed 's/\("quantization_config": *\){.*"compres
 '{"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"]}/' > fbgemm/config.json
 ok "FBGEMM's FP8, with a scale for each row, is read" logits fbgemm tp=2 1e-5
 # bytes of weights: those of the unpacked ones, as predicted
-for pair in gptq:f16 awq:f16 fp8:bf16 fp8-latent:bf16 int8:f16 ct-w4a16:f32; do
+for pair in gptq:f16 awq:f16 fp8:bf16 fp8-latent:bf16 int8:f16 ct-w4a16:f32 ct-nvfp4:bf16; do
     kind=${pair%:*}
     for tp in 1 2; do
         tp-run generate --report-memory --tp $tp --ids 3,4 --max-tokens 1 "$data/packed/$kind" 2>&1 > text |
@@ -42,7 +42,7 @@ codes() {
         tp-run logits $1 --weights codes --ids 1,5,9,3,7,2,8,4,6,11 -o kept.safetensors "$2" &&
         "$top_builddir/tests/compare-tensors" wide.safetensors kept.safetensors 4e-6 logits
 }
-for kind in fp8 fp8-latent ct-fp8 ct-fp8-one; do
+for kind in fp8 fp8-latent ct-fp8 ct-fp8-one ct-mxfp4; do
     cp -R "$data/packed/$kind" "$kind.f32"
     chmod -R u+w "$kind.f32"
     sed 's/"\(torch_\)*dtype": "[a-z]*[0-9]*"/"dtype": "float32"/' "$data/packed/$kind/config.json" > "$kind.f32/config.json"
@@ -52,6 +52,7 @@ for layout in "--tp 1" "--tp 2" "--tp 3" "--tp 4" "--tp 2 --deterministic"; do
         ok "$kind: codes are kept at $layout" codes "$layout" "$kind.f32"
     done
     case $layout in *4) continue ;; esac
+    case $layout in *3 | *deterministic) ;; *) ok "FP4 in blocks of 32: codes are kept at $layout" codes "$layout" ct-mxfp4.f32 ;; esac
     ok "MXFP4: codes are kept at $layout" codes "$layout" "$data/models/gpt-oss-mxfp4"
 done
 ok "FP8: codes of experts are kept over ep" codes "--ep 2" fp8-latent.f32
@@ -68,7 +69,7 @@ foretold() {
         awk '{ for (i = 0; i < $1; i++) print $2, $3 }' | sort > predicted
     test -s allocated && cmp predicted allocated
 }
-for pair in fp8:2 ct-fp8-one:3 gptq:1 awq:2; do
+for pair in fp8:2 ct-fp8-one:3 gptq:1 awq:2 ct-mxfp4:2; do
     ok "${pair%:*} at tp ${pair#*:}: what --weights codes takes is foretold" \
         foretold "$data/packed/${pair%:*}" "--tp ${pair#*:}"
 done
@@ -119,28 +120,28 @@ refused() {
         fail "$1: $2 = $3 is refused" "status $status" "$(cat err)"
     fi
 }
-refused gptq bits 3 "qweight: shape [8, 32]"
-refused gptq group_size 0 "qzeros: shape [4, 4]"
+refused gptq bits 3 "gptq (bits 3, group_size 16)"
+refused gptq group_size 0 "gptq (bits 4, group_size 0)"
 refused gptq checkpoint_format '"marlin"'
 refused gptq format '"bitblas"'
 refused gptq is_marlin_format true
 refused gptq pack_dtype '"int16"'
 refused gptq dynamic '{ "+:.*mlp": { "bits": 8 } }'
-refused gptq bits 64 "qweight: shape [8, 32]"
+refused gptq bits 64 "gptq (bits 64, group_size 16)"
 refused gptq bits 4.5
 refused gptq bits '"4"'
 refused gptq quant_method 3 "g_idx: no rule of family llama matches it"
 refused gptq quant_method '"hqq"' "g_idx: not known of weights quantized by hqq"
-refused gptq group_size 16777217 "qzeros: shape [4, 4]"
-refused gptq group_size 12 "qzeros: shape [4, 4]"
+refused gptq group_size 16777217 "gptq (bits 4, group_size 16777217)"
+refused gptq group_size 12 "gptq (bits 4, group_size 12)"
 refused awq version '"gemv"'
 refused awq zero_point false
-refused awq bits 8 "qweight: shape [64, 4]"
+refused awq bits 8 "qweight: is not as weights quantized by awq (version \"gemm\", bits 8, group_size 16) have it"
 refused awq backend '"llm-awq"'
-refused fp8 weight_block_size '[0, 16]' "weight_scale_inv: shape [2, 4]"
-refused fp8 weight_block_size '[16]' "weight_scale_inv: shape [2, 4]"
+refused fp8 weight_block_size '[0, 16]' "weights quantized by fp8 (weight_block_size "
+refused fp8 weight_block_size '[16]' "weights quantized by fp8 (weight_block_size "
 refused fp8 weight_block_size '[16, 16.5]' "quantization_config.weight_block_size = [16,16.5]"
-refused fp8 weight_block_size '{}' "weight_scale_inv: shape [2, 4]"
+refused fp8 weight_block_size '{}' "weights quantized by fp8 (weight_block_size "
 refused fp8 expert_dtype '"fp4"'
 refused fp8 fmt '"e3m4"'
 refused fp8 modules_to_not_convert '["mlp.down_proj"]'
@@ -148,7 +149,7 @@ refused int8 llm_int8_skip_modules '["model.layers.1.mlp"]'
 refused int8 load_in_8bit false
 refused int8 load_in_4bit 1
 refused int8 quant_method null "SCB: no rule of family llama matches it"
-refused int8 load_in_4bit true "4-bit bitsandbytes weights cannot"
+refused int8 load_in_4bit true "4-bit bitsandbytes weights without"
 refused ct-fp8 format '"marlin-24"'
 refused ct-fp8 kv_cache_scheme '{ "num_bits": 8 }'
 refused ct-fp8 transform_config '{ "config_groups": { "a": 1 } }'
@@ -166,11 +167,11 @@ sed '1s/^{/{"quantization_config":{"quant_method":"compressed-tensors","config_g
 run tp-run logits --ids 3,4 -o l.safetensors m
 status_is 3 "a list in the place of a group's weights is refused"
 err_is "tp-run: m/config.json: quantization_config.config_groups.weights is not an object" "by its name"
-refused ct-w4a16 format 3
+refused ct-w4a16 format 3 "compressed-tensors (format 3, num_bits 4"
 refused ct-fp8 kv_cache_scheme 3
 refused ct-fp8 kv_cache_scheme '[1]'
-refused fp8 weight_block_size '["a", 16]' "weight_scale_inv: shape [2, 4]"
-refused fp8 weight_block_size '[16, 0]' "weight_scale_inv: shape [2, 4]"
+refused fp8 weight_block_size '["a", 16]' "weights quantized by fp8 (weight_block_size "
+refused fp8 weight_block_size '[16, 0]' "weights quantized by fp8 (weight_block_size "
 refused fp8 modules_to_not_convert '[7, "", "model.layers.0.mlp.down_proj.weight.and.more", "mlp.down_proj"]'
 refused ct-fp8 ignore '["model.layers.0.self_attn.q_proj"]'
 with gptq checkpoint_format '"gptq_v2"'
@@ -297,6 +298,41 @@ status_is 0 "scales of a byte are read"
 } > m/model.safetensors
 tp-run logits --ids 3,4,5 -o four.logits m
 ok "and count like those of four" cmp byte.logits four.logits
+
+# bitsandbytes in 4 bits: numbers of the type that they had
+dir=$data/packed/nf4
+for layout in "--tp 3" "--pp 2 --tp 2"; do
+    # shellcheck disable=SC2086 # words
+    tp-run logits $layout --ids "$(cat "$dir/ids")" -o got.safetensors "$dir"
+    ok "nf4: blocks lie across rows, which $layout cuts" "$top_builddir/tests/compare-tensors" "$dir/expected.safetensors" got.safetensors 1e-5 logits
+done
+tp-shard merge -q "$dir" nf4.whole
+ok "nf4: merged, they are a plain model" sh -c '! grep -q quantization_config nf4.whole/config.json && tp-shard show nf4.whole | grep -q "q_proj.weight  *BF16  *\[64, 32\]"'
+tp-shard merge -q nf4.2 nf4.again
+ok "nf4: and the same by way of shards" sh -c 'tp-shard verify -q nf4.2 && cmp nf4.whole/model.safetensors nf4.again/model.safetensors && cmp nf4.whole/config.json nf4.again/config.json'
+while IFS='|' read -r what from to said; do
+    rm -rf m && mkdir m && cp "$dir/config.json" m
+    sed "s/\(layers.0.mlp.up_proj.weight\)$from/\1$to/" "$dir/model.safetensors" > m/model.safetensors
+    run tp-run logits --ids 3,4 -o l.safetensors m
+    status_is 3 "nf4: $what is refused"
+    err_is "tp-run: m: tensor model.layers.0.mlp.up_proj.weight$said" "by name"
+done << 'END'
+a matrix without scales|.absmax"|.absmin"|: is in 4 bits, but has no absmax
+one without its values|.quant_map"|.quant_mop"|: is in 4 bits, but has no quant_map
+one without scales of scales|.nested_absmax"|.nested_absmix"|: is in 4 bits, but has no nested_absmax
+END
+rm -rf m && mkdir m && cp "$dir/config.json" m
+sed 's/"quant_type": "nf4", "blocksize": 64/"quant_type": "nf4", "blocksize": 63/' "$dir/model.safetensors" > m/model.safetensors
+run tp-run logits --ids 3,4 -o l.safetensors m
+status_is 3 "nf4: blocks of an odd size are refused"
+err_has "tensor model.layers.0.mlp.down_proj.weight.quant_state.bitsandbytes__nf4:1:1: no blocksize that is even" "by name and place"
+printf '%s\n' '{"ids":[1,2,3,4,5,6]}' > nf4.jsonl
+tp-run train -q --lora 2 --seq 4 --steps 1 --data nf4.jsonl -o nf4.run "$dir"
+tp-run train -q --lora 2 --seq 4 --steps 1 --data nf4.jsonl -o whole.run nf4.whole
+ok "nf4: an adapter is trained beside them as beside the plain model" cmp nf4.run/step-000001/adapter_model.safetensors \
+    whole.run/step-000001/adapter_model.safetensors
+run tp-run logits --ids 3 -o l.safetensors nf4.run
+status_is 0 "nf4: and applied to them"
 
 # more ranks than blocks, so that some have nothing of a weight
 dir=$data/packed/fp8-latent

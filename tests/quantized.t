@@ -87,8 +87,8 @@ length=$(wc -c < nf4/header)
 } > nf4/model.safetensors
 sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantized/int8/config.json" > nf4/config.json
 run tp-shard split --tp 2 nf4 nf4.2
-status_is 3 "bitsandbytes of 4 bits as it is stored is refused"
-err_is "tp-shard: nf4: tensor model.layers.0.mlp.down_proj.weight.absmax: 4-bit bitsandbytes weights cannot be sharded" \
+status_is 3 "bitsandbytes of 4 bits whose description is none is refused"
+err_is "tp-shard: nf4: tensor model.layers.0.mlp.down_proj.weight.quant_state.bitsandbytes__nf4:1:1: expected a value" \
     "by name"
 ok "AWQ packs columns" \
     test "$(shape awq.2/rank-tp0-pp0.safetensors $p.mlp.up_proj.qweight)" = "[32,4]"
@@ -133,5 +133,5 @@ cp "$data/quantized/int8/model.safetensors" four
 sed 's/"load_in_8bit"/"load_in_4bit"/' "$data/quantized/int8/config.json" > four/config.json
 run tp-shard split --tp 2 four out.four
 status_is 3 "bitsandbytes of 4 bits is refused"
-err_has "cannot be sharded" "by name"
+err_has "4-bit bitsandbytes weights without a quant_state" "by name"
 done_testing

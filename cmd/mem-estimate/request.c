@@ -83,6 +83,20 @@ static const struct weight_type *own_type(const struct request *r)
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
 }
 
+/* 1: bitsandbytes has R's matrices in blocks of 4 bits, 2: and their scales in 8; 0:
+ * neither, or trained without ADAPTERS. */
+static int in_nf4(const struct request *r, bool adapters)
+{
+    const struct checkpoint *c = r->summary.checkpoint;
+    const char *method = model_quantized(r->summary.model);
+
+    if (r->memory.train && !adapters)
+        return 0;
+    return c                                           ? c->source.fours
+           : method && !strcmp(method, "bitsandbytes") ? model_in_nf4(r->summary.model)
+                                                       : 0;
+}
+
 /* The type that a config alone gives matrices of layers, where it is not told by each
  * tensor (foretold.h): bitsandbytes' blocks of 4 bits, and tp-shard's codes. */
 static const struct weight_type *config_type(const struct request *r, bool adapters)
@@ -93,8 +107,8 @@ static const struct weight_type *config_type(const struct request *r, bool adapt
 
     if (r->memory.train && !adapters)
         method = NULL;
-    if (method && !strcmp(method, "bitsandbytes") && model_in_nf4(m))
-        return weight_type_find(model_in_nf4(m) == 2 ? "nf4-dq" : "nf4");
+    if (in_nf4(r, adapters) && r->memory.framework != FRAMEWORK_TP_RUN)
+        return weight_type_find(in_nf4(r, adapters) == 2 ? "nf4-dq" : "nf4");
     return !method || !bits ? own_type(r)
            : bits == 4      ? weight_type_find("int4")
                             : weight_type_find("int8");
@@ -194,7 +208,8 @@ static int set_types(struct request *r, const struct request_options *o,
             free(names);
             return -1;
         }
-    } else if (!r->stored) {
+    } else if (!r->stored || (!o->weights && in_nf4(r, o->lora) &&
+                              r->memory.framework != FRAMEWORK_TP_RUN)) {
         weights = config_type(r, o->lora);
         if (r->summary.dtype_known)
             assume(r, "weights", "weights %s", own->name);
@@ -205,6 +220,8 @@ static int set_types(struct request *r, const struct request_options *o,
          float_bytes(&r->given.grad_bytes, "--grad-dtype", o->grad_dtype, err) < 0))
         return -1;
     request_set_weights(r, weights);
+    if (in_nf4(r, o->lora) && r->memory.framework == FRAMEWORK_TP_RUN && !o->weights)
+        assume(r, "weights", "quantized weights unpacked to %s", own->name);
     if (!r->summary.dtype_known && r->memory.other == own &&
         !(o->weights && weights && weights->scope == SCOPE_ALL))
         assume(r, "weights", "%sweights %s (the config names no type)",

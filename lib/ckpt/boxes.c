@@ -176,6 +176,12 @@ int boxes_cut(const struct boxes **out, struct pool *pool, const struct boxes *b
     size_t n = 0;
     int ret;
 
+    if (b->make) {
+        free(box);
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s: a part of a matrix in 4 bits is not read", path,
+                       name);
+    }
     for (int k = b->ndim - 1; k >= 0; k--) {
         size[k] = 1;
         start[k] = rest;
@@ -401,6 +407,8 @@ int boxes_read(const struct boxes *b, size_t width, uint64_t first, uint64_t cou
         .begin = first, .end = first + count, .width = width, .buf = buf
     };
 
+    if (b->make)
+        return b->make(b, first, count, buf, fd, arg, err);
     if (b->n == 1 && b->box->input == BOXES_ZEROS) {
         if (b->box->made)
             memcpy(buf, (const char *)b->box->made + first * width,

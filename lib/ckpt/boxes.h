@@ -25,12 +25,20 @@ struct box {
     const void *made;       /* its bytes, of BOXES_ZEROS; NULL: zeros */
 };
 
+/* The open descriptor of input INPUT and its name for messages; -1 with *err set. */
+typedef int boxes_fd(void *arg, int input, const char **name, struct err *err);
+
 struct boxes {
     int ndim;
     const uint64_t *shape; /* [ndim] */
     const struct box *box; /* in the order of their first elements */
     size_t n;
     uint64_t *highest; /* [n] private: largest end of the boxes up to this one */
+    /* NULL, or reads as boxes_read does: the numbers are made, by .of, of what lies in
+     * the boxes, whose sizes say nothing */
+    int (*make)(const struct boxes *b, uint64_t first, uint64_t count, void *buf,
+                boxes_fd *fd, void *arg, struct err *err);
+    const void *of;
 };
 
 /* Sets *out, in POOL, to the N boxes at BOX of a tensor that has the shape SHAPE for
@@ -47,9 +55,6 @@ MUST_CHECK int boxes_cut(const struct boxes **out, struct pool *pool,
                          const struct boxes *b, size_t width, uint64_t first,
                          uint64_t count, uint64_t row, const char *path,
                          const char *name, struct err *err);
-
-/* The open descriptor of input INPUT and its name for messages; -1 with *err set. */
-typedef int boxes_fd(void *arg, int input, const char **name, struct err *err);
 
 /* Reads the COUNT elements of WIDTH bytes from the FIRST-th on, in row-major order. */
 MUST_CHECK int boxes_read(const struct boxes *b, size_t width, uint64_t first,

@@ -10,6 +10,7 @@
 #include "lib/base/jsonlex.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/ckpt/fourbit.h"
 #include "lib/ckpt/locate.h"
 #include "lib/ckpt/pickle.h"
 #include "lib/ckpt/safetensors.h"
@@ -422,7 +423,7 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     }
     if (text && walk_index(index, text, n, check_entry, &lookup, err) < 0)
         goto out;
-    ret = 0;
+    ret = fourbit_present(s, err);
 out:
     fs_list_free(list.v, list.n);
     tensor_index_clear(&found);
@@ -475,7 +476,9 @@ static int open_file(struct source *s, const char *path, struct err *err)
     s->single = true;
     s->file = xcalloc(1, sizeof(*s->file));
     s->nfiles = 1;
-    return read_weights(s, fs_basename(path), path, &cap, err);
+    return read_weights(s, fs_basename(path), path, &cap, err) < 0
+               ? -1
+               : fourbit_present(s, err);
 }
 
 const struct source_ops hubfile_ops = { .name = "a file of tensors",

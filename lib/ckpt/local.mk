@@ -8,6 +8,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/flatvec.c %D%/flatvec.h \
     %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/megatronranks.c %D%/megatronranks.h %D%/megatronstates.c %D%/megatronstates.h %D%/metadir.c %D%/nanogptdir.c %D%/llmcfile.c %D%/hubshards.c \
     %D%/form.c %D%/form.h \
+    %D%/fourbit.c %D%/fourbit.h \
     %D%/gguf.c %D%/gguf.h %D%/gguffile.c %D%/ggufwriter.c %D%/ggufwriter.h %D%/ggufconfig.c %D%/ggufconfig.h %D%/gguftokens.c %D%/gguftokens.h \
     %D%/hubdir.c %D%/hubdir.h \
     %D%/locate.c %D%/locate.h \

@@ -291,8 +291,11 @@ int source_read(const struct tensor *t, uint64_t offset, void *buf, size_t n,
 {
     uint64_t width = (uint64_t)dtype_bits(t->dtype) / 8, begin[TENSOR_MAX_DIMS] = { 0 };
     const struct box whole = { t->input, t->offset, begin, t->shape, t->stride, NULL };
-    const struct boxes one = { t->ndim, t->shape, &whole, 1,
-                               (uint64_t[]){ UINT64_MAX } };
+    const struct boxes one = { .ndim = t->ndim,
+                               .shape = t->shape,
+                               .box = &whole,
+                               .n = 1,
+                               .highest = (uint64_t[]){ UINT64_MAX } };
     const char *name;
     int at;
 

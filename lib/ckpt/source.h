@@ -67,7 +67,10 @@ struct source {
     bool single;                  /* a single file: no config, no small files */
     char *config;                 /* text of config.json; NULL when there is none */
     char *config_path;
-    bool given;   /* by the user */
+    bool reconfigured; /* it is not what the file has */
+    int fours;         /* 1: matrices are in bitsandbytes' 4 bits, 2: their scales in 8;
+                        * they are presented as numbers (fourbit.h) */
+    bool given;        /* by the user */
     char *unmade; /* why the form, which describes the model otherwise, gives no config;
                    * NULL: it does, or has no description */
     struct source_text made[SOURCE_MOST_MADE];

@@ -515,6 +515,13 @@ static int check_shape(const struct model *m, const struct model_tensor *t,
         same = t->axis[k]->size == in->shape[k];
     if (same)
         return 0;
+    if (m->state->def[t->kind].companion_of >= 0 && model_quantized(m)) {
+        quant_describe(&got, m);
+        err_set(err, ERR_INPUT, "tensor %s: is not as weights quantized by %s have it",
+                in->name, str_text(&got));
+        str_clear(&got);
+        return -1;
+    }
     print_shape(&got, in->ndim, in->shape);
     for (int k = 0; k < t->ndim; k++)
         str_addf(&want, "%s%s = %llu", k ? ", " : "", t->axis[k]->text,

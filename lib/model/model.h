@@ -253,6 +253,7 @@ enum model_packed {
     PACKED_SCALES,
     PACKED_ZEROS,  /* zero points */
     PACKED_GROUPS, /* the group of each input column (g_idx) */
+    PACKED_WHOLE,  /* a further scale, of all, by which others are divided */
     PACKED_FORMAT, /* bitsandbytes' weight_format: only 0, row-major, is known */
     PACKED_NROLES,
     PACKED_OTHER = PACKED_NROLES /* nothing of the values: scales of activations */
@@ -264,6 +265,7 @@ enum model_form {
     FORM_GPTQ,
     FORM_AWQ,
     FORM_WORDS,
+    FORM_FOURS,
     FORM_INT4,
     FORM_MXFP4,
     FORM_BLOCKS

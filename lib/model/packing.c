@@ -104,6 +104,8 @@ bool model_packing(const struct model *m, size_t t, struct model_packing *out)
     out->form = family                          ? FORM_MXFP4
                 : out->part[PACKED_VALUES] >= 0 ? methods[method].packed
                                                 : methods[method].plain;
+    if (out->form == FORM_WORDS && quant_fours(m))
+        out->form = FORM_FOURS;
     out->bits = cJSON_IsNumber(bits) ? bits->valueint : 4;
     out->zero_less_one = out->form == FORM_GPTQ && !is_string(layout(m), "gptq_v2");
     out->scale = family ? 1 : methods[method].scale;
@@ -207,7 +209,11 @@ static int check_listed(const struct model *m, const char *name, struct err *err
 int model_check_packing(const struct model *m, size_t t, const struct model_packing *p,
                         struct err *err)
 {
-    static const char *const what[] = { "values", "scales", "zeros" };
+    static const char *const what[] = { [PACKED_VALUES] = "values",
+                                        [PACKED_SCALES] = "scales",
+                                        [PACKED_ZEROS] = "zeros",
+                                        [PACKED_GROUPS] = "g_idx",
+                                        [PACKED_WHOLE] = "weight_global_scale" };
     const struct model_tensor *mt = &m->tensor[t];
     unsigned needs = 1 << PACKED_SCALES;
     int method = find_method(m);
@@ -222,12 +228,14 @@ int model_check_packing(const struct model *m, size_t t, const struct model_pack
     if (p->form == FORM_WORDS &&
         cJSON_IsFalse(quant_weight_setting(m, "sym", "symmetric")))
         needs |= 1 << PACKED_ZEROS;
+    if (p->form == FORM_FOURS && is_string(layout(m), "nvfp4-pack-quantized"))
+        needs |= 1 << PACKED_WHOLE;
     if (p->form == FORM_GPTQ && cJSON_IsTrue(quant_setting(m, "desc_act")))
         needs |= 1 << PACKED_GROUPS;
     for (int r = 0; r < PACKED_NROLES; r++)
         if (needs & 1U << r && p->part[r] < 0)
             return err_set(err, ERR_INPUT, "tensor %s: is quantized, but has no %s",
-                           mt->name, r == PACKED_GROUPS ? "g_idx" : what[r]);
+                           mt->name, what[r]);
     if (p->part[PACKED_VALUES] >= 0 && mt->source >= 0)
         return err_set(err, ERR_INPUT, "tensor %s: is stored again as %s", mt->name,
                        m->tensor[p->part[PACKED_VALUES]].name);
@@ -309,7 +317,8 @@ static const struct setting settings[] = {
 
     { "compressed-tensors", "config_groups", "" },
     { "compressed-tensors", "format",
-      "\"float-quantized\"|\"int-quantized\"|\"naive-quantized\"|\"pack-quantized\"" },
+      "\"float-quantized\"|\"int-quantized\"|\"naive-quantized\"|\"pack-quantized\"|"
+      "\"nvfp4-pack-quantized\"|\"mxfp4-pack-quantized\"" },
     { "compressed-tensors", "kv_cache_scheme", "{}" },
     { "compressed-tensors", "sparsity_config", "{}" },
     { "compressed-tensors", "transform_config", "{}" },
@@ -319,7 +328,9 @@ static const struct setting settings[] = {
     { "compressed-tensors", "version", "" },
     { "compressed-tensors/", "num_bits", "2|4|8" },
     { "compressed-tensors/", "type", "\"int\"|\"float\"" },
-    { "compressed-tensors/", "strategy", "\"tensor\"|\"channel\"|\"group\"|\"block\"" },
+    { "compressed-tensors/", "strategy",
+      "\"tensor\"|\"channel\"|\"group\"|\"block\"|"
+      "\"tensor_group\"" },
     { "compressed-tensors/", "group_size", "#|-1" },
     { "compressed-tensors/", "block_structure", "[#,#]" },
     { "compressed-tensors/", "symmetric", "true|false" },

@@ -3,7 +3,9 @@
  * FP8 blocks: as in DeepSeek-V3's checkpoints.  GPTQ: Frantar et al. 2022, AutoGPTQ's
  * layout; AWQ: Lin et al. 2023, AutoAWQ's "gemm" layout; LLM.int8: Dettmers et al.
  * 2022; compressed-tensors: that library's formats "float-quantized" and
- * "pack-quantized", with the settings in config_groups. */
+ * "pack-quantized", with the settings in config_groups, and its "nvfp4-pack-quantized"
+ * (NVIDIA's blocks of 16 with a scale in FP8, and one of all) and
+ * "mxfp4-pack-quantized" (OCP Microscaling Formats 1.0, 2023). */
 #include "lib/model/quant.h"
 
 #include <stdlib.h>
@@ -38,7 +40,9 @@ enum stated {
     STATED_WHOLE,     /* one scale, as "strategy" has it */
     STATED_STATIC,    /* activations have scales that are known before */
     STATED_WORDS,     /* values are in words of 32 bits, */
-    STATED_ZEROS      /* and not symmetric */
+    STATED_ZEROS,     /* and not symmetric */
+    STATED_FOURS,     /* they are FP4, two in a byte, */
+    STATED_NO_FOURS   /* or something else */
 };
 
 struct companion {
@@ -174,14 +178,54 @@ static const struct companion companions[] = {
       { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_PACK } },
       .when = STATED_WORDS,
       .dtype = DTYPE_I32 },
+    { "compressed-tensors",
+      "weight_packed",
+      PACKED_VALUES,
+      true,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_HALF } },
+      .when = STATED_FOURS,
+      .dtype = DTYPE_U8 },
     { "compressed-tensors/group",
       "weight_scale",
       PACKED_SCALES,
       false,
       2,
       { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } },
-      .when = STATED_ALWAYS,
+      .when = STATED_NO_FOURS,
       .plain = true },
+    { "compressed-tensors/group",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } },
+      .when = STATED_FOURS,
+      .dtype = DTYPE_U8 },
+    { "compressed-tensors/tensor_group",
+      "weight_scale",
+      PACKED_SCALES,
+      false,
+      2,
+      { { ALONG_OUT, BY_ONE }, { ALONG_IN, BY_GROUP } },
+      .when = STATED_FOURS,
+      .dtype = DTYPE_F8_E4M3 },
+    { "compressed-tensors/tensor_group",
+      "weight_global_scale",
+      PACKED_WHOLE,
+      false,
+      1,
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_FOURS,
+      .dtype = DTYPE_F32 },
+    { "compressed-tensors/tensor_group",
+      "input_global_scale",
+      PACKED_OTHER,
+      false,
+      1,
+      { { ALONG_NONE, BY_ONE } },
+      .when = STATED_FOURS,
+      .dtype = DTYPE_F32 },
     { "compressed-tensors/block",
       "weight_scale",
       PACKED_SCALES,
@@ -234,6 +278,14 @@ static const struct companion companions[] = {
       false,
       2,
       { { ALONG_OUT, BY_PACK }, { ALONG_IN, BY_GROUP } },
+      .when = STATED_ZEROS,
+      .dtype = DTYPE_I32 },
+    { "compressed-tensors/channel",
+      "weight_zero_point",
+      PACKED_ZEROS,
+      false,
+      2,
+      { { ALONG_OUT, BY_PACK }, { ALONG_NONE, BY_ONE } },
       .when = STATED_ZEROS,
       .dtype = DTYPE_I32 },
     { "compressed-tensors",
@@ -461,7 +513,8 @@ static int add_definition(struct model *m, size_t base, const struct companion *
 
 /* ---- matching ---- */
 
-/* bitsandbytes in 4 bits flattens a weight, so a shard of it is not a range. */
+/* bitsandbytes in 4 bits is presented as numbers (ckpt/fourbit.h), unless it lacks what
+ * describes it. */
 int quant_check(const struct model *m, const struct model_input *in, size_t n,
                 struct err *err)
 {
@@ -476,7 +529,8 @@ int quant_check(const struct model *m, const struct model_input *in, size_t n,
         i++;
     return i == n ? 0
                   : err_set(err, ERR_INPUT,
-                            "tensor %s: 4-bit bitsandbytes weights cannot be sharded",
+                            "tensor %s: 4-bit bitsandbytes weights without a "
+                            "quant_state, which says how they are stored",
                             in[i].name);
 }
 
@@ -545,6 +599,8 @@ uint64_t quant_index_group(const struct model *m, size_t t)
     return divisor(m, BY_GROUP, d->axis[0].size);
 }
 
+static bool is_there(const struct model *m, enum stated when);
+
 static bool fits(const struct model *m, const struct companion *c, const char *method,
                  const char *suffix, int ndim)
 {
@@ -552,6 +608,9 @@ static bool fits(const struct model *m, const struct companion *c, const char *m
     size_t n = strcspn(c->method, "/");
 
     if (!is_method(c, method))
+        return false;
+    if ((c->role == PACKED_VALUES || c->role == PACKED_ZEROS) &&
+        (c->when == STATED_WORDS || c->when == STATED_FOURS) && !is_there(m, c->when))
         return false;
     if (c->method[n] && (!cJSON_IsString(strategy) ||
                          strcmp(c->method + n + 1, strategy->valuestring) != 0))
@@ -591,6 +650,7 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
     const cJSON *method = quant_setting(m, "quant_method");
     const char *dot = strrchr(in->name, '.');
     size_t own = strlen(".weight");
+    struct str how = { 0 };
     char *weight;
     long t;
 
@@ -627,8 +687,39 @@ int quant_extend(struct model *m, const struct model_input *in, struct err *err)
         return add_definition(m, (size_t)m->tensor[t].kind, &made, blocks, err) < 0 ? -1
                                                                                     : 1;
     }
-    return err_set(err, ERR_INPUT, "tensor %s: not known of weights quantized by %s",
-                   in->name, method->valuestring);
+    quant_describe(&how, m);
+    err_set(err, ERR_INPUT, "tensor %s: not known of weights quantized by %s", in->name,
+            str_text(&how));
+    str_clear(&how);
+    return -1;
+}
+
+void quant_describe(struct str *out, const struct model *m)
+{
+    static const char *const keys[] = { "format", "checkpoint_format", "version" };
+    static const char *const of_weights[][2] = { { "bits", "num_bits" },
+                                                 { "type", "type" },
+                                                 { "strategy", "strategy" },
+                                                 { "group_size", "group_size" },
+                                                 { "weight_block_size",
+                                                   "block_structure" } };
+    const size_t first = sizeof(keys) / sizeof(*keys);
+    const size_t all = first + sizeof(of_weights) / sizeof(*of_weights);
+    const char *before = " (";
+
+    str_add(out, quant_method(m));
+    for (size_t i = 0; i < all; i++) {
+        const char *const *two = of_weights[i < first ? 0 : i - first];
+        const cJSON *j = i < first ? quant_setting(m, keys[i])
+                                   : quant_weight_setting(m, two[0], two[1]);
+        char *text = j && !cJSON_IsNull(j) ? cJSON_PrintUnformatted(j) : NULL;
+
+        if (text)
+            str_addf(out, "%s%s %.80s", before, j->string, text);
+        before = text ? ", " : before;
+        free(text);
+    }
+    str_add(out, *before == ',' ? ")" : "");
 }
 
 /* ---- what files would hold ---- */
@@ -640,6 +731,12 @@ static bool is_setting(const struct model *m, const char *key, const char *value
     return cJSON_IsString(j) && !strcmp(j->valuestring, value);
 }
 
+bool quant_fours(const struct model *m)
+{
+    return is_setting(m, "format", "nvfp4-pack-quantized") ||
+           is_setting(m, "format", "mxfp4-pack-quantized");
+}
+
 /* Do files of a model with M's config have a companion that is there WHEN? */
 static bool is_there(const struct model *m, enum stated when)
 {
@@ -649,7 +746,7 @@ static bool is_there(const struct model *m, enum stated when)
                : NULL;
     const cJSON *strategy = quant_weight_setting(m, "strategy", "strategy");
     bool blocks = cJSON_IsArray(quant_setting(m, "weight_block_size"));
-    bool words = is_setting(m, "format", "pack-quantized");
+    bool words = is_setting(m, "format", "pack-quantized"), fours = quant_fours(m);
 
     switch (when) {
     case STATED_NEVER:
@@ -670,6 +767,10 @@ static bool is_there(const struct model *m, enum stated when)
     case STATED_ZEROS:
         return words &&
                cJSON_IsFalse(quant_weight_setting(m, "symmetric", "symmetric"));
+    case STATED_FOURS:
+        return fours;
+    case STATED_NO_FOURS:
+        return !fours;
     }
     return false;
 }

@@ -40,6 +40,12 @@ int quant_parts(const struct model *m, size_t t,
                 struct quant_part out[QUANT_MAX_COMPANIONS], bool *replaced);
 enum dtype quant_values(const struct model *m);
 
+/* Appends M's method and its settings that say how weights are stored. */
+void quant_describe(struct str *out, const struct model *m);
+
+/* Are the weights FP4, two in a byte, as compressed-tensors has them? */
+bool quant_fours(const struct model *m);
+
 /* Is the module of the weight called NAME among those that the config excludes? Then
  * *KEY, unless NULL, is the setting that names it. */
 bool quant_excludes(const struct model *m, const char *name, const char **key);

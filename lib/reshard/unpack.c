@@ -1,11 +1,13 @@
 /* unpack - the values of quantized weights */
 #include "lib/reshard/unpack.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/codes.h"
 #include "lib/base/ggml.h"
 #include "lib/base/mem.h"
 #include "lib/base/shares.h"
@@ -149,6 +151,36 @@ static void words_row(const struct unpacker *u, uint64_t r, float *y)
     }
 }
 
+/* FP4 (E2M1), the sign in the highest of 4 bits (OCP Microscaling Formats 1.0, 2023) */
+static float fp4_value(int four)
+{
+    static const float value[] = { 0, 0.5F, 1, 1.5F, 2, 3, 4, 6 };
+
+    return four & 8 ? -value[four & 7] : value[four & 7];
+}
+
+/* compressed-tensors' FP4: the first of two neighbours is in the lower half of a byte;
+ * a group's scale is a power of two, or of FP8 and divided by the scale of all. */
+static void fours_row(const struct unpacker *u, uint64_t r, float *y)
+{
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES],
+                       *whole = &u->part[PACKED_WHOLE];
+    const uint8_t *x = (const uint8_t *)values->data + u->value_row[r] * values->dim[1];
+    float by = whole->data ? number_at(whole, 0, 0) : 1;
+
+    for (uint64_t c = 0, end; c < u->cols; c = end) {
+        float scale = number_at(scales, u->scale_row[r], u->scale_col[c]);
+
+        if (scales->dtype == DTYPE_U8)
+            scale = ldexpf(1, (int)scale - 127);
+        scale /= by;
+        for (end = c + alike(u, u->scale_col, c); c < end; c++)
+            y[c] =
+                fp4_value(x[u->value_col[c]] >> (u->col[c] % 2 ? 4 : 0) & 15) * scale;
+    }
+}
+
 /* Our own 4 bits: a byte has the codes, plus 8, of two neighbours along the inputs. */
 static void int4_row(const struct unpacker *u, uint64_t r, float *y)
 {
@@ -173,7 +205,6 @@ static void int4_row(const struct unpacker *u, uint64_t r, float *y)
  * values are in the low halves of the bytes (OCP Microscaling Formats 1.0, 2023). */
 static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
 {
-    static const float value[] = { 0, 0.5F, 1, 1.5F, 2, 3, 4, 6 };
     uint64_t n = u->cols / 32;
     const uint8_t *block =
         (const uint8_t *)u->part[PACKED_VALUES].data + r * (u->cols / 2);
@@ -182,9 +213,8 @@ static void mxfp4_row(const struct unpacker *u, uint64_t r, float *y)
     for (uint64_t i = 0; i < n; i++, block += 16)
         for (int k = 0; k < 32; k++) {
             int four = block[k / 2] >> (k % 2 ? 4 : 0) & 15;
-            float x = ldexpf(value[four & 7], scale[i] - 127);
 
-            *y++ = four & 8 ? -x : x;
+            *y++ = ldexpf(fp4_value(four), scale[i] - 127);
         }
 }
 
@@ -215,6 +245,7 @@ static const struct form {
     [FORM_GPTQ] = { gptq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
     [FORM_AWQ] = { awq_row, DTYPE_I32, { 1, 1, 1 }, { 0, 0, 0 } },
     [FORM_WORDS] = { words_row, DTYPE_I32, { 0, 0, 0 }, { 1, 1, 1 } },
+    [FORM_FOURS] = { fours_row, DTYPE_U8, { 0, 0, -1 }, { 1, 1, -1 } },
     [FORM_INT4] = { int4_row, DTYPE_U8, { 0, 0, -1 }, { 1, 1, -1 } },
     [FORM_MXFP4] = { mxfp4_row, DTYPE_U8, { -1, -1, -1 }, { -1, -1, -1 } },
     [FORM_BLOCKS] = { blocks_of_row, DTYPE_U8, { 0, -1, -1 }, { 1, -1, -1 } },
@@ -277,7 +308,10 @@ static int check_types(const struct unpacker *u, struct err *err)
             continue;
         if (r == PACKED_SCALES && u->p->form != FORM_MXFP4)
             right = t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16 ||
-                    t == DTYPE_F8_E8M0;
+                    t == DTYPE_F8_E8M0 ||
+                    (u->p->form == FORM_FOURS && (t == DTYPE_F8_E4M3 || t == DTYPE_U8));
+        else if (r == PACKED_WHOLE)
+            right = t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
         else if (r == PACKED_VALUES && u->p->form == FORM_SCALED)
             right = t == DTYPE_I8 || (dtype_is_float(t) && dtype_bits(t) == 8);
         else
@@ -315,9 +349,17 @@ static int check_scales(const struct unpacker *u, struct err *err)
 
     for (int k = 0; k < p->ndim; k++)
         n *= p->dim[k];
-    for (uint64_t i = 0; i < n && dtype_bits(p->dtype) > 8; i++)
-        if (!isfinite(dtype_get(p->dtype, p->data, i)))
+    for (uint64_t i = 0; i < n; i++) {
+        double x = p->dtype == DTYPE_F8_E8M0 ? 1 : dtype_get(p->dtype, p->data, i);
+
+        if (!isfinite(x) ||
+            (u->p->form == FORM_FOURS && p->dtype == DTYPE_U8 && x >= 255))
             return err_set(err, ERR_INPUT, "tensor %s: a scale is not finite", p->name);
+    }
+    p = &u->part[PACKED_WHOLE];
+    if (p->data && !(fabs(1 / (double)number_at(p, 0, 0)) <= FLT_MAX))
+        return err_set(err, ERR_INPUT, "tensor %s: is %g, by which nothing is divided",
+                       p->name, (double)number_at(p, 0, 0));
     return 0;
 }
 
@@ -512,6 +554,13 @@ bool unpack_keeps(enum format *f, uint64_t *per, const struct model *m,
         *f = FORMAT_MXFP4;
         return true;
     }
+    if (p->form == FORM_FOURS && p->part[PACKED_WHOLE] < 0 &&
+        p->part[PACKED_SCALES] >= 0) {
+        scales = &m->tensor[p->part[PACKED_SCALES]];
+        *f = FORMAT_MXFP4;
+        return scales->ndim == 2 && scales->axis[1]->block == CODES_BLOCK &&
+               stored[scales->source] == DTYPE_U8;
+    }
     if (p->form != FORM_SCALED || p->part[PACKED_SCALES] < 0 ||
         m->tensor[values].source < 0)
         return false;
@@ -554,6 +603,30 @@ static bool keep_scaled(const struct keeper *k, uint64_t r,
     return right;
 }
 
+/* Row R of a matrix of FORM_FOURS whose scales are powers of two. */
+static bool keep_fours(const struct keeper *k, uint64_t r,
+                       const struct format_codes *to)
+{
+    const struct unpacker *u = k->u;
+    const struct piece *values = &u->part[PACKED_VALUES],
+                       *scales = &u->part[PACKED_SCALES];
+    const uint8_t *from =
+        (const uint8_t *)values->data + u->value_row[r] * values->dim[1];
+    const uint8_t *power =
+        (const uint8_t *)scales->data + u->scale_row[r] * scales->dim[1];
+    uint8_t *code = xmalloc(u->cols + 1), *scale = xmalloc(u->cols / CODES_BLOCK + 1);
+    bool right;
+
+    for (uint64_t c = 0; c < u->cols; c++)
+        code[c] = from[u->value_col[c]] >> (u->col[c] % 2 ? 4 : 0) & 15;
+    for (uint64_t b = 0; b < u->cols / CODES_BLOCK; b++)
+        scale[b] = power[u->scale_col[b * CODES_BLOCK]];
+    right = format_table[k->f].put(to, r, code, scale);
+    free(code);
+    free(scale);
+    return right;
+}
+
 /* Row R of all of a matrix of MXFP4, row ROW of TO: even values are in the low halves
  * of bytes. */
 static bool keep_mxfp4(const struct keeper *k, uint64_t r,
@@ -582,8 +655,9 @@ static void keep_rows(void *arg, int share, uint64_t from, uint64_t end)
     for (uint64_t r = from; r < end; r++) {
         const struct format_codes *to = &k->out[r / k->out->rows];
         uint64_t row = r % k->out->rows;
-        bool right = k->u->p->form == FORM_MXFP4 ? keep_mxfp4(k, r, to, row)
-                                                 : keep_scaled(k, r, to);
+        bool right = k->u->p->form == FORM_MXFP4   ? keep_mxfp4(k, r, to, row)
+                     : k->u->p->form == FORM_FOURS ? keep_fours(k, r, to)
+                                                   : keep_scaled(k, r, to);
 
         if (!right)
             atomic_store(&k->wrong, true);
@@ -611,7 +685,8 @@ int unpack_codes(const struct format_codes *out, size_t n, struct loader *l,
     bool found;
     int ret = open_weight(&u, l, c, t, &found, err);
 
-    if (ret == 0 && found && !has_whole_scales(&u, out->per))
+    if (ret == 0 && found &&
+        !has_whole_scales(&u, p->form == FORM_FOURS ? CODES_BLOCK : out->per))
         ret = err_set(err, ERR_NO, "tensor %s: the layout divides a quantization block",
                       u.name);
     if (ret == 0 && found) {

@@ -7,6 +7,7 @@ Weights are drawn, quantized and packed here as the methods' tools store them, u
 numpy (float64, then rounded to the config's type), and put into `transformers`, which computes in
 float64 with eager attention what expected.safetensors has: input_ids [T], logits [T, vocab].  For
 the FP8 blocks `transformers` also unpacks the files itself (dequantize=True); both must agree.
+nf4 and fp4 need bitsandbytes, ct-nvfp4, ct-mxfp4 and ct-w4-rows compressed-tensors, which quantize and unpack themselves.
 
 Draws come from numpy's RandomState, seeded by the name: a second run writes the same bytes.
 """
@@ -127,6 +128,41 @@ def bnb(w, rng):
             "weight_format": torch.tensor(0, dtype=torch.uint8)}, values * (top[:, None].astype(np.float64) / 127)
 
 
+def four(kind, dtype, nested):
+    """bitsandbytes in 4 bits, by that library itself, which also unpacks it."""
+    def make(w, rng):
+        from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+        x = torch.from_numpy(w).to(dtype)
+        codes, state = quantize_4bit(x, quant_type=kind, compress_statistics=nested)
+        parts = {f"weight.{key}": t for key, t in state.as_dict(packed=True).items()}
+        return {"weight": codes, **parts}, dequantize_4bit(codes, state).to(torch.float64).numpy()
+    return make
+
+
+def compressed(form, **weights):
+    """The same by the library compressed_tensors itself, which also unpacks it."""
+    def make(w, rng):
+        from compressed_tensors.compressors import BaseCompressor
+        from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+        from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+        args = QuantizationArgs(**weights)
+        scheme = QuantizationScheme(targets=["Linear"], weights=args)
+        x = torch.from_numpy(w).to(torch.float32)
+        per = x.reshape(x.shape[0], -1, args.group_size or x.shape[1])
+        one = None
+        if args.strategy == "tensor_group":
+            one = generate_gparam(x.min(), x.max()).to(torch.float32).reshape(1)
+        scale, zero = calculate_qparams(per.amin(2), per.amax(2), args, one)
+        state = {"weight": x, "weight_scale": scale, "weight_zero_point": zero}
+        if one is not None:
+            state["weight_global_scale"] = one
+        compressor = BaseCompressor.get_value_from_registry(form)
+        packed = compressor.compress(state, scheme)
+        plain = compressor.decompress(dict(packed), scheme)["weight"]
+        return packed, plain.to(torch.float64).numpy()
+    return make
+
+
 def ct(form, **weights):
     return {"quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],
             "quantization_status": "compressed",
@@ -135,6 +171,9 @@ def ct(form, **weights):
 
 LLAMA, DEEPSEEK = "LlamaForCausalLM", "DeepseekV3ForCausalLM"
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+NVFP4 = dict(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True)
+MXFP4 = dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True)
+ROWS = dict(num_bits=4, type="int", strategy="channel", symmetric=False)
 KINDS = {
     "gptq": (LLAMA, F16, gptq(4, 16), {
         "quant_method": "gptq", "bits": 4, "group_size": 16, "desc_act": False, "sym": False, "damp_percent": 0.1}),
@@ -153,6 +192,12 @@ KINDS = {
     "int8": (LLAMA, F16, bnb, {
         "quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": False, "llm_int8_threshold": 6.0,
         "llm_int8_skip_modules": ["lm_head"]}),
+    "nf4": (LLAMA, BF16, four("nf4", BF16, True), {
+        "quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_use_double_quant": True, "llm_int8_skip_modules": ["lm_head"]}),
+    "fp4": (LLAMA, F16, four("fp4", F16, False), {
+        "quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4",
+        "bnb_4bit_compute_dtype": "float16", "llm_int8_skip_modules": ["lm_head"]}),
     "ct-fp8": (LLAMA, BF16, scaled(torch.float8_e4m3fn, 448, "channel"),
                ct("float-quantized", num_bits=8, type="float", strategy="channel", symmetric=True)),
     "ct-fp8-one": (LLAMA, BF16, scaled(torch.float8_e4m3fn, 448, "tensor"),
@@ -161,6 +206,9 @@ KINDS = {
                 ct("int-quantized", num_bits=8, type="int", strategy="channel", symmetric=True)),
     "ct-w4a16": (LLAMA, F32, ct_words(4, 16, True),
                  ct("pack-quantized", num_bits=4, type="int", strategy="group", group_size=16, symmetric=False)),
+    "ct-nvfp4": (LLAMA, BF16, compressed("nvfp4-pack-quantized", **NVFP4), ct("nvfp4-pack-quantized", **NVFP4)),
+    "ct-mxfp4": (LLAMA, BF16, compressed("mxfp4-pack-quantized", **MXFP4), ct("mxfp4-pack-quantized", **MXFP4)),
+    "ct-w4-rows": (LLAMA, BF16, compressed("pack-quantized", **ROWS), ct("pack-quantized", **ROWS)),
     "ct-w8a16": (LLAMA, BF16, ct_words(8, 16, False),
                  ct("pack-quantized", num_bits=8, type="int", strategy="group", group_size=16, symmetric=True)),
 }
