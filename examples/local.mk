@@ -4,7 +4,7 @@ EXTRA_DIST += %D%/demo.sh %D%/schedule.svg \
     %D%/bard/model.safetensors %D%/bard/reference.json %D%/bard/tokenizer.json \
     %D%/bard/tokenizer_config.json \
     %D%/machines/text.mk %D%/machines/job.sbatch %D%/machines/mpirun.sh %D%/machines/train.sbatch %D%/machines/train.sh %D%/machines/plan.sh \
-    %D%/train/bard.mk %D%/train/lr.yaml %D%/train/train.mk \
+    %D%/train/bard.mk %D%/train/lr.yaml %D%/train/policy.sh %D%/train/reward.awk %D%/train/train.mk \
     %D%/serve/Dockerfile \
     %D%/serve/nginx.conf \
     %D%/serve/tp-run-serve.service \

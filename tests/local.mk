@@ -200,6 +200,7 @@ shell_tests = \
     %D%/faults.t \
     %D%/pictured.t \
     %D%/train-heads.t \
+    %D%/train-references.t \
     %D%/pp-schedule.t \
     %D%/models.t \
     %D%/examples.t \

@@ -33,6 +33,7 @@ bin_tp_run_SOURCES = \
     %D%/pooling.c %D%/pooling.h \
     %D%/program.c \
     %D%/sampling.c %D%/sampling.h \
+    %D%/references.c %D%/references.h \
     %D%/score.c \
     %D%/serve.c \
     %D%/session.c %D%/session.h \

@@ -8,20 +8,28 @@
 #include "cmd/tp-run/commands.h"
 #include "cmd/tp-run/inputs.h"
 #include "cmd/tp-run/named.h"
+#include "cmd/tp-run/references.h"
 #include "cmd/tp-run/session.h"
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
 #include "lib/run/cache.h"
 #include "lib/run/scheduler.h"
 
-enum { CHUNK = 512, UNBOUNDED_WINDOW = 2048, MOST = 32 /* windows of a step */ };
+enum {
+    TOP = 20,
+    MOST_TOP = 1 << 16,
+    CHUNK = 512,
+    UNBOUNDED_WINDOW = 2048,
+    MOST = 32 /* windows of a step */
+};
 
 /* The result of a document. */
 struct result {
     double sum; /* of the losses */
     uint64_t counted;
     size_t windows, done; /* how many it has, and of these are scored */
-    float *nll;           /* [tokens]: of each, with --per-token */
+    float *nll;           /* [tokens]: of each, with --per-token, */
+    float *top; /* [tokens][2 * references.top]: or what a teacher tells of it */
 };
 
 struct score {
@@ -31,6 +39,7 @@ struct score {
     uint64_t stride; /* distance of windows in tokens; 0: they do not overlap */
     bool windowed;   /* --window was given */
     bool each;       /* --per-token */
+    struct references references;
     struct runner *runner;
     /* on rank 0 */
     struct window {
@@ -39,9 +48,36 @@ struct score {
     } * window_of;   /* [nwindows]; a window's index is its tag */
     size_t nwindows, cap, done;
     struct result *result; /* [inputs] */
-    float *nll;            /* [rows of a step]: received */
+    float *nll;            /* [rows of a step][width_of]: received */
     size_t printed;        /* number of documents printed */
 };
+
+/* Numbers of a token: its loss, or what a teacher tells of it. */
+static size_t width_of(const struct score *s)
+{
+    return s->references.kind == REFERENCES_DISTIL ? 2 * s->references.top : 1;
+}
+
+/* Keeps what is told of a window's tokens, at X. */
+static int keep_top(struct score *s, const struct scheduler_part *part, const float *x,
+                    struct err *err)
+{
+    const struct window *w = &s->window_of[part->tag];
+    struct result *r = &s->result[w->document];
+    const size_t width = width_of(s);
+
+    for (size_t i = 0; i < part->n; i++) {
+        const size_t at = w->at + part->start + i + 1;
+
+        if (isnan(x[i * width + 1]))
+            return inputs_not_finite(&s->inputs, s->session, w->document, "logits", at,
+                                     err);
+        memcpy(r->top + at * width, x + i * width, width * sizeof(*x));
+    }
+    r->done += part->last;
+    s->done += part->last;
+    return 0;
+}
 
 /* Adds the losses of a window's tokens. */
 static int add_losses(struct score *s, const struct scheduler_part *part,
@@ -50,6 +86,8 @@ static int add_losses(struct score *s, const struct scheduler_part *part,
     const struct window *w = &s->window_of[part->tag];
     struct result *r = &s->result[w->document];
 
+    if (r->top)
+        return keep_top(s, part, nll, err);
     for (size_t i = 0; i < part->n; i++) {
         const size_t at = w->at + part->start + i + 1; /* of the token */
 
@@ -73,6 +111,9 @@ static int add_losses(struct score *s, const struct scheduler_part *part,
 static int see(void *arg, const struct scheduler_part *part, struct err *err)
 {
     struct score *s = arg;
+    const struct program *p = s->runner->program;
+    const size_t width = width_of(s);
+    const size_t cols = width > 1 ? (size_t)p->value[p->output[0].value].cols : 1;
     const float *nll;
     size_t rows;
 
@@ -80,10 +121,17 @@ static int see(void *arg, const struct scheduler_part *part, struct err *err)
         return 0;
     if (engine_output(part->engine, 0, &nll, &rows, err) < 0)
         return -1;
-    nll = scheduler_rows(part, ROWS_TOKENS, nll, 1, &rows);
+    nll = scheduler_rows(part, ROWS_TOKENS, nll, cols, &rows);
+    if (width > 1) {
+        for (size_t i = 0; i < rows; i++)
+            references_find_top(&s->references, nll + i * cols, cols,
+                                s->nll + i * width);
+        nll = s->nll;
+    }
     if (s->runner->world->rank == 0)
         return add_losses(s, part, nll, err);
-    return runner_send(s->runner, s->runner->stage, nll, rows * sizeof(*nll), err);
+    return runner_send(s->runner, s->runner->stage, nll, rows * width * sizeof(*nll),
+                       err);
 }
 
 /* Each predicted token of document I with its log-probability: as the members of a
@@ -237,6 +285,21 @@ static void add_ranked(struct str *out, const struct score *s, size_t i, size_t 
 
 /* ---- printing ---- */
 
+/* The line of N texts from I on, with what was found of them. */
+static void add_referenced(struct str *out, const struct score *s, size_t i, size_t n)
+{
+    float **nll = xcalloc(n, sizeof(*nll)), **top = xcalloc(n, sizeof(*top));
+
+    for (size_t k = 0; k < n; k++) {
+        nll[k] = s->result[i + k].nll;
+        top[k] = s->result[i + k].top;
+    }
+    references_add(out, &s->references, s->inputs.v[i].line - 1, &s->inputs.v[i], n,
+                   nll, top);
+    free(nll);
+    free(top);
+}
+
 /* How many documents make one result with document I. */
 static size_t group_of(const struct score *s, size_t i)
 {
@@ -265,6 +328,8 @@ static int print_results(struct score *s, struct err *err)
             break;
         if (s->inputs.v[i].bad && s->session->opt.json)
             inputs_print_bad(&s->inputs, i);
+        else if (s->references.kind)
+            add_referenced(&out, s, i, n);
         else if (!s->inputs.v[i].bad && s->inputs.v[i].choices)
             add_ranked(&out, s, i, n);
         else if (!s->inputs.v[i].bad)
@@ -286,8 +351,8 @@ static int collect(void *arg, const struct scheduler_part *part, struct err *err
 
     if (part->replica == 0 && last == 0)
         return 0;
-    if (runner_receive(r, part->replica, last, s->nll, part->n * sizeof(*s->nll), err) <
-        0)
+    if (runner_receive(r, part->replica, last, s->nll,
+                       part->n * width_of(s) * sizeof(*s->nll), err) < 0)
         return -1;
     return add_losses(s, part, s->nll, err);
 }
@@ -365,7 +430,10 @@ static int lead(struct score *s, struct scheduler *to, struct err *err)
         if (s->inputs.v[i].bad)
             continue;
         add_windows(s, i);
-        if (s->each)
+        if (s->references.kind == REFERENCES_DISTIL)
+            s->result[i].top =
+                xcalloc(s->inputs.v[i].ids.n * width_of(s), sizeof(float));
+        else if (s->each)
             s->result[i].nll = xcalloc(s->inputs.v[i].ids.n, sizeof(float));
     }
     for (size_t i = 0; i < s->nwindows; i++)
@@ -391,13 +459,15 @@ static int score_documents(struct score *s, struct runner *r,
 
     s->runner = r;
     s->result = xcalloc(s->inputs.n + 1, sizeof(*s->result));
-    s->nll = xcalloc(limits->tokens + 1, sizeof(*s->nll));
+    s->nll = xcalloc(limits->tokens * width_of(s) + 1, sizeof(*s->nll));
     ret = scheduler_open(&scheduler, r, &how, err) < 0 ? -1
           : front                                      ? lead(s, scheduler, err)
                   : scheduler_follow(scheduler, err);
     ret = scheduler_close(scheduler, ret, err);
-    for (size_t i = 0; i < s->inputs.n; i++)
+    for (size_t i = 0; i < s->inputs.n; i++) {
         free(s->result[i].nll);
+        free(s->result[i].top);
+    }
     free(s->result);
     free(s->nll);
     free(s->window_of);
@@ -443,10 +513,11 @@ static struct engine_limits limits_of(const struct score *s)
 
 static struct program_options options_of(const struct score *s)
 {
-    return (struct program_options){ .tail = TAIL_NLL,
-                                     .deterministic = s->session->opt.same_bits,
-                                     .rounded =
-                                         s->session->opt.compute == COMPUTE_BF16 };
+    return (struct program_options){
+        .tail = s->references.kind == REFERENCES_DISTIL ? TAIL_LOGITS : TAIL_NLL,
+        .deterministic = s->session->opt.same_bits,
+        .rounded = s->session->opt.compute == COMPUTE_BF16
+    };
 }
 
 static int choose_backend(const struct score *s, struct err *err)
@@ -500,12 +571,32 @@ static int check_choices(struct score *s, size_t i, struct err *err)
     return inputs_refuse(in, s->session, i, err);
 }
 
+/* Reads the lines to which likelihoods are added; each text has one window. */
+static int read_references(struct score *s, const struct opt_list *lines,
+                           struct err *err)
+{
+    struct inputs *in = &s->inputs;
+
+    s->each = true;
+    for (size_t i = 0; i < lines->n; i++)
+        if (references_read(&s->references, in, s->session, lines->v[i], err) < 0)
+            return -1;
+    for (size_t i = 0; i < in->n; i++)
+        if (in->v[i].ids.n - 1 > s->window)
+            return err_set(err, ERR_INPUT, "%s: %zu tokens, and a window has %llu",
+                           in->v[i].name, in->v[i].ids.n - 1,
+                           (unsigned long long)s->window);
+    return 0;
+}
+
 static int read_documents(struct score *s, char **file, int nfiles,
                           const struct opt_list *ids, const struct opt_list *lines,
                           struct err *err)
 {
     struct inputs *in = &s->inputs;
 
+    if (s->references.kind)
+        return read_references(s, lines, err);
     for (int i = 0; i < nfiles; i++)
         if (inputs_add_file(in, s->session, file[i], false, err) < 0)
             return -1;
@@ -576,7 +667,10 @@ int score_main(const char *program, int argc, char **argv)
     struct session_options opt = SESSION_DEFAULTS;
     struct opt_list ids = { 0 }, lines = { 0 };
     struct session session = { 0 };
-    struct score s = { .session = &session };
+    struct score s = { .session = &session, .references = { .temperature = 1 } };
+    bool has_top = false, has_temperature = false;
+    uint64_t top = TOP;
+    double vocab;
     const struct opt opts[] = {
         { OPT_LIST, '\0', "ids-file", &ids, "FILE",
           "score the ids in FILE instead of text", NULL, NULL },
@@ -584,6 +678,11 @@ int score_main(const char *program, int argc, char **argv)
           "score each line of FILE (text, or JSON)", NULL, NULL },
         { OPT_FLAG, '\0', "per-token", &s.each, NULL,
           "print each token with its log-probability", NULL, NULL },
+        { OPT_CHOICE, '\0', "references", &s.references.kind, "LOSS",
+          "add what --loss LOSS of train needs to lines", reference_kinds, NULL },
+        { OPT_U64, '\0', "teacher-top", &top, "N", NULL, NULL, &has_top },
+        { OPT_DOUBLE, '\0', "teacher-temperature", &s.references.temperature, "T", NULL,
+          NULL, &has_temperature },
         INPUT_FORMAT_OPTION(s.inputs),
         { OPT_U64, '\0', "window", &s.window, "N",
           "input tokens at a time (default: the model's most)", NULL, &s.windowed },
@@ -613,6 +712,18 @@ int score_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--window: '0' is not a whole number from 1");
     while (operand[n])
         n++;
+    if (s.references.kind && (n > 1 || ids.n || !lines.n || s.stride || s.each))
+        return cmd_usage(&cmd, "--references: reads the lines of --input alone, each "
+                               "text of which is a window");
+    if ((has_top || has_temperature) && s.references.kind != REFERENCES_DISTIL)
+        return cmd_usage(&cmd, "--teacher-%s: goes with --references distill",
+                         has_top ? "top" : "temperature");
+    if (top < 1 || top > MOST_TOP || !(s.references.temperature > 0))
+        return cmd_usage(&cmd,
+                         "--teacher-top: a number from 1 to %d, and "
+                         "--teacher-temperature: above 0",
+                         MOST_TOP);
+    s.references.top = (size_t)top;
     if (n > 1 && find_swapped(&swapped, operand[0], operand[n - 1], &err) < 0)
         return cmd_fail(&cmd, &err);
     if (swapped)
@@ -625,6 +736,9 @@ int score_main(const char *program, int argc, char **argv)
         goto out;
     }
     s.inputs.continues = true;
+    if (model_number(session.checkpoint->model, "vocab", &vocab) &&
+        (double)s.references.top > vocab)
+        s.references.top = (size_t)vocab;
     session.replaces = s.inputs.invalid == INVALID_REPLACE;
     if (inputs_share(&s.inputs, &session,
                      launcher_is_front(&session.launcher)
@@ -638,6 +752,7 @@ int score_main(const char *program, int argc, char **argv)
         status = inputs_status(&s.inputs, session_run(&session, score_rank, &s));
 out:
     inputs_clear(&s.inputs);
+    references_clear(&s.references);
     session_close(&session);
     return status;
 }

@@ -300,7 +300,7 @@ static int find_advantages(const struct texts_options *o, const struct json *cho
     deviation = o->unscaled ? 1 : sqrt(squares / (double)(n > 1 ? n - 1 : 1)) + 1e-4;
     for (i = 0; i < choices->n; i++)
         out[i] = (out[i] - mean) / deviation;
-    if (n == 1)
+    if (n == 1 && !o->unscored)
         return err_set(err, ERR_INPUT,
                        "one 'reward': an advantage is over others of the same prompt");
     return 0;

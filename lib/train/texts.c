@@ -698,6 +698,7 @@ static int give_samples(const struct batch *b, const struct line *from,
 {
     const struct texts_document d = { .line = from->text,
                                       .length = from->len,
+                                      .number = from->number,
                                       .id = (const int32_t *)l->ids.id,
                                       .n = l->ids.n,
                                       .types = (const int32_t *)l->types.id,
@@ -746,6 +747,22 @@ static int give_lines(struct batch *b,
         ret = give_line(b, i, see, arg, err);
     clear_lines(b);
     return ret;
+}
+
+int texts_read_line(const struct texts_options *options, const char *name,
+                    uint32_t number, const char *text, size_t length,
+                    int (*see)(void *arg, const struct texts_document *document,
+                               struct err *err),
+                    void *arg, struct err *err)
+{
+    struct line one = { .text = text, .len = length, .number = number, .col = 1 };
+    struct batch b = { .o = options,
+                       .name = name,
+                       .line = &one,
+                       .n = 1,
+                       .lock = PTHREAD_MUTEX_INITIALIZER };
+
+    return give_lines(&b, see, arg, err);
 }
 
 /* TEXT[n] is the beginning of the file. */

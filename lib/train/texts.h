@@ -66,6 +66,7 @@ struct texts_part {
 struct texts_document {
     const char *line; /* [length]: the object that it is of, with JSON lines */
     size_t length;
+    uint32_t number; /* of its line in the file */
     const int32_t *id;
     size_t n;             /* at least 1 */
     size_t given;         /* the first tokens, a prompt without loss */
@@ -89,5 +90,12 @@ MUST_CHECK int texts_read(const char *path, const struct texts_options *options,
                           int (*see)(void *arg, const struct texts_document *document,
                                      struct err *err),
                           void *arg, struct err *err);
+/* The same of the object TEXT[length], line NUMBER of file NAME. */
+MUST_CHECK int texts_read_line(const struct texts_options *options, const char *name,
+                               uint32_t number, const char *text, size_t length,
+                               int (*see)(void *arg,
+                                          const struct texts_document *document,
+                                          struct err *err),
+                               void *arg, struct err *err);
 
 #endif
