@@ -213,6 +213,7 @@ shell_tests = \
     %D%/train.t \
     %D%/optimizers.t \
     %D%/train-state.t \
+    %D%/train-sequence.t \
     %D%/train-terms.t \
     %D%/train-saving.t \
     %D%/train-data.t \

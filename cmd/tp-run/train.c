@@ -711,8 +711,9 @@ static int check_model(struct request *r, struct err *err)
     if (train_loss_find(&r->t, err) < 0 ||
         check_config(NULL, s->checkpoint->model, KEYS_TRAINING, err) < 0)
         return -1;
-    if (s->mesh.size[MESH_SP] > 1)
-        return err_set(err, ERR_NO, "training does not share sequences (sp)");
+    if (s->mesh.size[MESH_SP] > 1 && o->deterministic)
+        return err_set(err, ERR_USAGE,
+                       "--deterministic: sums of gradients over tokens depend on sp");
     if (s->mesh.pad_vocab)
         return err_set(err, ERR_NO, "a padded vocabulary cannot be trained");
     if (!o->seq)
@@ -1379,6 +1380,8 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, 'n', "dry-run", &r.dry, NULL, "print what would be done", NULL,
           NULL },
         { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "sp", &opt.mesh.sp, "N", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "sp-mode", &opt.sp_mode, "MODE", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "dp", &opt.mesh.dp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &opt.mesh.spec, "SPEC", NULL, NULL, NULL },

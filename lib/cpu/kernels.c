@@ -206,6 +206,12 @@ static int kernel_clip(struct device *d, const struct call *c, struct err *err)
     return 0;
 }
 
+/* By what the rows of value V drop. */
+static const uint64_t *tokens_of(const struct call *c, int v)
+{
+    return c->step->token[c->program->value[v].rows];
+}
+
 static int kernel_dropout(struct device *d, const struct call *c, struct err *err)
 {
     (void)err;
@@ -213,7 +219,7 @@ static int kernel_dropout(struct device *d, const struct call *c, struct err *er
                 c->inst->drop.gather < 0 ? NULL
                                          : &c->program->gather[c->inst->drop.gather]
                                                 .runs[c->program->coord[MESH_TP]],
-                c->step->token, *c->step->seed);
+                tokens_of(c, c->inst->src[0]), *c->step->seed);
     return 0;
 }
 
@@ -547,7 +553,7 @@ static int attend(struct device *d, const struct call *c, struct err *err)
                                        .rounded = c->rounded && is_loose(c) };
 
         if (inst->attention.drop > 0) {
-            step.token = c->step->token + r->row;
+            step.token = tokens_of(c, inst->src[0]) + r->row;
             step.seed = *c->step->seed;
         }
 
@@ -605,7 +611,7 @@ static int kernel_attention_back(struct device *d, const struct call *c,
                                            c->inst->attention.sinks ? c->w : NULL };
 
         if (c->inst->attention.drop > 0) {
-            step.token = c->step->token + row;
+            step.token = tokens_of(c, c->inst->src[1]) + row;
             step.seed = *c->step->seed;
         }
 

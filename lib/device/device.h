@@ -61,12 +61,13 @@ struct step_view {
     const int32_t *target[ROWS_ONE + 1]; /* [rows]: the next token, or the label, or
                                           * -1 */
     const struct draw *draw;             /* [outputs] */
-    const uint64_t *token; /* [tokens]: index of the token in the training run, for
-                            * dropout */
-    const uint64_t *seed;  /* of dropout's random numbers; one number */
-    const float *factor;   /* [STEP_FACTORS] */
-    const float *weight; /* [tokens]: of each one's likelihood, beside its factor; NULL
-                          * without a derivative */
+    /* [rows], of tokens, texts and sources: for dropout, index in the training run of
+     * the token, of the text's first, and of that plus the row's place in the source */
+    const uint64_t *token[ROWS_SOURCE + 1];
+    const uint64_t *seed; /* of dropout's random numbers; one number */
+    const float *factor;  /* [STEP_FACTORS] */
+    const float *weight;  /* [tokens]: of each one's likelihood, beside its factor; NULL
+                           * without a derivative */
 };
 
 /* The arguments of one execution of an instruction.  A fused operation has those of its

@@ -270,12 +270,21 @@ static void add_slots(struct reversed_trained *t, const struct program *p,
     }
 }
 
+/* The ranks that share what each of them would have: of dp, and of sp, which varies
+ * faster. */
+static int sharing_of(const struct memory_options *o)
+{
+    const int dp = o->mesh.size[MESH_DP], sp = o->mesh.size[MESH_SP];
+
+    return !o->zero ? 1 : sp * (o->hsdp && o->hsdp < dp ? o->hsdp : dp);
+}
+
 struct reversed_trained reversed_trained(const struct program *p, const bool *trains,
                                          const struct memory_options *o,
                                          const int coord[MESH_NAXES])
 {
-    const int dp = o->mesh.size[MESH_DP];
-    const int size = !o->zero ? 1 : o->hsdp && o->hsdp < dp ? o->hsdp : dp;
+    const int size = sharing_of(o);
+    const int rank = coord[MESH_DP] * o->mesh.size[MESH_SP] + coord[MESH_SP];
     const int stage = size > 1 ? o->zero : 0;
     uint64_t all = 0, summed = 0;
     const bool narrow = o->compute_bytes == sizeof(uint16_t);
@@ -292,7 +301,7 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     units_makes(&makes, &u, p);
     for (int i = 0; i < u.n; i++) {
         optimizer_deal(o->optimizer, p, &u, i, size, share);
-        add_slots(&t, p, &u, i, o->optimizer, matrix, share, coord[MESH_DP] % size);
+        add_slots(&t, p, &u, i, o->optimizer, matrix, share, rank % size);
         all += u.v[i].n;
         summed += u.v[i].summed ? u.v[i].n : 0;
     }

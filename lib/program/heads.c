@@ -251,7 +251,8 @@ int apply_attention(struct builder *b, enum op op, const struct node *call,
         if (!build_has_all_rows(b, &arg[i]))
             return build_error(b, arg[i].at, "attention needs the rows of all tokens");
         if (i && p->value[arg[i].index].rows != p->value[arg[0].index].rows &&
-            (causal || (!p->value[arg[i].index].kept && !b->opt->reverse)))
+            (causal ||
+             (!p->value[arg[i].index].kept && !b->opt->reverse && !b->opt->whole)))
             return build_error(b, arg[i].at,
                                "keys and values with other rows than the queries need "
                                "keep() and the mask all");

@@ -76,7 +76,9 @@ static struct inst *emit_like(struct reverse *r, enum op op, int like, int n,
 
 /* Emits OP, which adds to the gradient of weight W, with N sources.  If that gradient
  * is summed over the ranks later, only rank 0 adds a replicated term: elsewhere
- * pass_recompute takes it out.  A frozen weight's gradient stays zero. */
+ * pass_recompute takes it out.  So it is over the ranks that share a sequence, over
+ * which every gradient is summed, with rows that all of them have of each text.  A
+ * frozen weight's gradient stays zero. */
 static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int *src)
 {
     struct value like = r->p->value[r->inst.dst];
@@ -100,7 +102,9 @@ static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int
     v->section = like.section;
     v->layer = like.layer;
     v->gradient = w + 1;
-    v->elsewhere = its->summed && like.place == PLACE_WHOLE && r->p->coord[MESH_TP] > 0;
+    v->elsewhere =
+        (its->summed && like.place == PLACE_WHOLE && r->p->coord[MESH_TP] > 0) ||
+        (like.rows == ROWS_ONE && r->p->coord[MESH_SP] > 0);
 }
 
 /* ---- sums ---- */
@@ -760,12 +764,8 @@ static int check_leaf(const struct reverse *r)
 
 int reverse_check(const struct mesh *mesh, struct err *err)
 {
-    static const enum mesh_axis refused[] = { MESH_SP, MESH_EP };
-
-    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
-        if (mesh->size[refused[i]] > 1)
-            return err_set(err, ERR_NO, "training over %s is not possible",
-                           mesh_axis_names[refused[i]]);
+    if (mesh->size[MESH_EP] > 1)
+        return err_set(err, ERR_NO, "training over ep is not possible");
     return 0;
 }
 

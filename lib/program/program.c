@@ -224,6 +224,7 @@ static int row_result(struct builder *b, enum op op, int logits, const char *nam
 static int balance_result(struct builder *b)
 {
     struct inst *inst;
+    int sums;
 
     if (!b->opt->balance)
         return 0;
@@ -232,8 +233,9 @@ static int balance_result(struct builder *b)
                        "family %s: this model has no router whose experts could be "
                        "balanced",
                        b->m->family);
+    sums = build_shared_rows(b, b->balance.sums - 1);
     inst = build_emit_plain(b, OP_BALANCE, 2, DTYPE_F32, ROWS_ONE);
-    inst->src[inst->nsrc++] = b->balance.sums - 1;
+    inst->src[inst->nsrc++] = sums;
     inst->top = b->balance.top;
     add_output(b, xstrdup("balance"), inst->dst);
     return 0;

@@ -394,6 +394,8 @@ struct program_options {
                          * f16 take x rounded to f16 */
     bool training; /* includes the lines that the family runs in training: "when" reads
                       "training" */
+    bool whole;    /* steps are whole sequences: nothing is cached; so it is with
+                      .reverse */
     bool reverse;  /* appends the gradients of the sum of "nll" to every weight
                       (reverse.h); needs TAIL_NLL, or TAIL_LOGITS whose gradient is
                       given, and .wanted false */

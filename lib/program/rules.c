@@ -702,7 +702,7 @@ int apply_keep(struct builder *b, enum op op, const struct node *call,
         return -1;
     if (!build_has_all_rows(b, &arg[0]))
         return build_error(b, arg[0].at, "keep needs the rows of all tokens");
-    if (b->opt->reverse) { /* training steps are whole sequences: no cache */
+    if (b->opt->reverse || b->opt->whole) { /* whole sequences: no cache */
         *out = (struct operand){ .kind = OPERAND_VALUE,
                                  .index = build_cut(b, arg[0].index) };
         return 0;

@@ -12,7 +12,7 @@ enum { TURN = 64 };
 /* most_keys is rounded up to a multiple of this, so that consecutive steps share a
  * shape. */
 enum { KEYS_STEP = 256 };
-enum { SCRATCHES = 10 }; /* buffers for rows that are exchanged */
+enum { SCRATCHES = 16 }; /* buffers for rows that are exchanged */
 
 /* A range of rows that are contiguous in the cache and in the sequence. */
 struct piece {
@@ -45,7 +45,10 @@ struct attend {
     float *partial;        /* like y, for one piece */
     float *lse, *partial_lse, *all_lse; /* [gathered][heads] */
     float *all;                         /* like y */
-    struct scratch {                    /* where these are set, and their bytes */
+    float *back;  /* of the reverse: the gradients of this rank's heads, [gathered] */
+    float *side;  /* one of them, of these heads, and */
+    float *whole; /* of all, [count] */
+    struct scratch { /* where these are set, and their bytes */
         float **to;
         uint64_t bytes;
     } scratch[SCRATCHES];
@@ -60,6 +63,10 @@ struct attend {
     struct set none;                   /* over no keys */
     struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
     size_t room;                       /* as in attend_begin */
+    size_t token_at[2];       /* offsets of step_view.token of the gathered rows, and */
+    const uint64_t *token[2]; /* these, of the text and the source; in training */
+    size_t most_rows[2];      /* most such rows */
+    struct step_view view;    /* of the gathered rows */
     size_t rows_at; /* offset of two counts for each of S and FROM: this rank's rows,
                      * and gathered rows */
     uint64_t context;
@@ -97,6 +104,12 @@ static struct head_part result_of(const struct attend *a, const struct inst *ins
 
     h.dim = inst->attention.value_dim;
     return h;
+}
+
+/* How the rows of value V are shared. */
+static struct sequence *shared_as(const struct attend *a, int v)
+{
+    return a->p->value[v].rows == ROWS_SOURCE ? a->from : a->s;
 }
 
 /* The maximum number of rows of a sequence that a rank caches.  A divided step gives a
@@ -138,6 +151,10 @@ static int check_sharing(const struct attend *a, struct err *err)
                            p->model->family);
         if (inst->op != OP_ATTENTION)
             continue;
+        if (a->s->trains && a->s->ring > 1)
+            return err_set(err, ERR_NO,
+                           "training cannot pass keys around a ring yet: "
+                           "--sp-mode ulysses");
         if ((p->source || inst->attention.block) && a->s->ring > 1)
             return err_set(err, ERR_NO,
                            "a ring of ranks cannot share the sequences of family %s: "
@@ -194,6 +211,47 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* The gradients that OP_ATTENTION_BACK makes side by side: of q, k and v, and of what
+ * is added to the scores. */
+enum { BACK_PARTS = 4 };
+
+struct back_part {
+    struct head_part heads;
+    uint64_t here, cols; /* columns of this rank's heads, and of all */
+    bool alike;          /* each rank has a term of all columns */
+};
+
+/* The parts of INST's result; returns their number. */
+static int back_parts(const struct attend *a, const struct inst *inst,
+                      struct back_part part[BACK_PARTS])
+{
+    const int from = inst->attention.gradients == GRADIENTS_KEYS;
+    const int end = inst->attention.gradients == GRADIENTS_QUERIES ? 1 : 3;
+    uint64_t left = a->p->value[inst->dst].cols;
+    int n = 0;
+
+    for (int side = from; side < end; side++, n++) {
+        part[n] = (struct back_part){ .heads = heads_of(a, inst, side) };
+        part[n].cols = part[n].heads.groups * part[n].heads.within * part[n].heads.dim;
+        part[n].here = heads_cols(&part[n].heads);
+        left -= part[n].cols;
+    }
+    if (!left)
+        return n;
+    part[n] = (struct back_part){ .heads = heads_of(a, inst, 0),
+                                  .cols = left,
+                                  .alike = !inst->attention.sinks };
+    part[n].heads.dim = 1;
+    if (part[n].alike)
+        part[n].heads = (struct head_part){ .groups = 1,
+                                            .within = left,
+                                            .dim = 1,
+                                            .group_count = 1,
+                                            .within_count = left };
+    part[n].here = heads_cols(&part[n].heads);
+    return n + 1;
+}
+
 /* The heads that neighbours exchange in the largest step. */
 static void plan_exchange(struct attend *a, const struct cache_limits *l)
 {
@@ -209,7 +267,45 @@ static void plan_exchange(struct attend *a, const struct cache_limits *l)
             sequence_plan(source ? a->from : a->s, &h, per_of(inst),
                           source ? l->source : l->tokens);
         }
+        if (inst->op == OP_ATTENTION_BACK) {
+            struct back_part part[BACK_PARTS];
+            int n = back_parts(a, inst, part);
+
+            for (int k = 0; k < n; k++)
+                sequence_plan_sum(shared_as(a, inst->dst), &part[k].heads, per_of(inst),
+                                  part[k].alike,
+                                  shared_as(a, inst->dst) == a->from ? l->source
+                                                                     : l->tokens);
+        }
     }
+}
+
+/* The room of OP_ATTENTION_BACK, of which a rank has at most ROWS. */
+static int plan_back(struct attend *a, size_t rows, struct err *err)
+{
+    uint64_t all = 0, side = 0, whole = 0;
+
+    for (int i = a->p->nforward; i < a->p->ninsts; i++) {
+        const struct inst *inst = &a->p->inst[i];
+        struct back_part part[BACK_PARTS];
+        uint64_t cols = 0;
+        int n;
+
+        if (inst->op != OP_ATTENTION_BACK)
+            continue;
+        n = back_parts(a, inst, part);
+        for (int k = 0; k < n; k++) {
+            cols += part[k].here;
+            side = larger(side, part[k].here);
+            whole = larger(whole, part[k].cols);
+        }
+        all = larger(all, cols);
+    }
+    return plan_rows(a, &a->back, rows, all, err) < 0 ||
+                   plan_rows(a, &a->side, rows, side, err) < 0 ||
+                   plan_rows(a, &a->whole, rows, whole, err) < 0
+               ? -1
+               : 0;
 }
 
 static int plan_scratch(struct attend *a, const struct cache_limits *l, size_t capacity,
@@ -245,7 +341,7 @@ static int plan_scratch(struct attend *a, const struct cache_limits *l, size_t c
         result = larger(result, heads_cols(&h));
         heads = larger(heads, h.group_count * h.within_count);
     }
-    return plan_rows(a, &a->q, rows, most[0], err) < 0 ||
+    return plan_back(a, rows, err) < 0 || plan_rows(a, &a->q, rows, most[0], err) < 0 ||
                    plan_rows(a, &a->k, keys, most[1], err) < 0 ||
                    plan_rows(a, &a->v, keys, most[2], err) < 0 ||
                    plan_rows(a, &a->kept, rows, kept, err) < 0 ||
@@ -296,6 +392,8 @@ int attend_plan(struct attend **out, const struct program *p, struct sequence *s
         goto out;
     find_cols(a, cols, width);
     a->most_pieces = pieces_most(limits);
+    a->most_rows[0] = sequence_gathered_most(s, limits->tokens);
+    a->most_rows[1] = sequence_gathered_most(from, limits->source);
     if (cache_plan(&a->cache, p, link->ops, cols, width, &own, err) < 0 ||
         plan_scratch(a, limits, own.context, err) < 0)
         goto out;
@@ -603,6 +701,41 @@ static void add_shared_sets(struct attend *a, const struct attend_segment *s,
     }
 }
 
+/* The tokens of the gathered rows, or (SOURCE) of those of the encoder, for dropout. */
+static void add_tokens(struct attend *a, int source, const struct attend_segment *s,
+                       size_t n, struct upload *u)
+{
+    const struct sequence *rows = source ? a->from : a->s;
+    struct rows_run run[ROWS_RUNS];
+    size_t at = upload_add(u, NULL, rows->gathered, sizeof(uint64_t)), before = 0;
+    uint64_t *token = upload_host(u, at);
+
+    sequence_runs(rows, own_place(a), run);
+    for (int r = 0; r < ROWS_RUNS; before += run[r++].count)
+        for (size_t i = 0; i < n; i++) {
+            size_t place, first;
+            size_t some =
+                rows_run_meet(&run[r], before, source ? s[i].source_row : s[i].row,
+                              source ? s[i].nsource : s[i].n, &place, &first);
+
+            for (size_t k = 0; k < some; k++)
+                token[place + k] = s[i].token + first + k;
+        }
+    a->token_at[source] = at;
+}
+
+/* The ranges of a step of training, which has whole sequences. */
+static void add_divided_sets(struct attend *a, const struct attend_segment *s, size_t n,
+                             struct upload *u)
+{
+    add_uncached(a, &a->self, s, n, false, false, u);
+    add_uncached(a, &a->source_self, s, n, true, true, u);
+    add_uncached(a, &a->across, s, n, false, true, u);
+    add_set(a, &a->none, u, NULL, 0);
+    add_tokens(a, 0, s, n, u);
+    add_tokens(a, 1, s, n, u);
+}
+
 /* Makes room in the cache for segment S; *written is the number of rows cached
  * before. */
 static int extend(struct attend *a, const struct attend_segment *s, size_t *written,
@@ -696,7 +829,7 @@ int attend_begin(struct attend *a, const struct attend_segment *segment, size_t 
     size_t written = 0;
 
     a->room = room;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !a->s->trains; i++)
         if (extend(a, &segment[i], &written, err) < 0)
             return -1;
     a->rows_at = upload_add(u, rows, 4, sizeof(*rows));
@@ -706,6 +839,8 @@ int attend_begin(struct attend *a, const struct attend_segment *segment, size_t 
                 return -1;
     if (alone(a))
         add_own_sets(a, segment, n, u);
+    else if (a->s->trains)
+        add_divided_sets(a, segment, n, u);
     else
         add_shared_sets(a, segment, written, u);
     return 0;
@@ -726,6 +861,8 @@ void attend_begin_most(const struct attend *a, size_t n, struct upload *u)
         upload_add(u, NULL, a->most_pieces, of_set);
         upload_add(u, NULL, 1, of_set);
     }
+    for (int i = 0; i < 2 && a->s->trains; i++)
+        upload_add(u, NULL, a->most_rows[i], sizeof(uint64_t));
 }
 
 static void set_ready(struct set *s, const struct upload *u)
@@ -744,6 +881,8 @@ void attend_ready(struct attend *a, const struct upload *u)
     set_ready(&a->source_self, u);
     set_ready(&a->across, u);
     set_ready(&a->none, u);
+    for (int i = 0; i < 2 && a->s->trains; i++)
+        a->token[i] = upload_at(u, a->token_at[i]);
     for (int i = 0; i < a->s->ring; i++) {
         set_ready(&a->ring_kept[i], u);
         set_ready(&a->ring_self[i], u);
@@ -781,12 +920,6 @@ static struct ranges ranges_of(const struct attend *a, const struct set *s)
 static int run(struct attend *a, enum op op, struct call *call, struct err *err)
 {
     return a->link->ops->kernel[op](a->link->device, call, err);
-}
-
-/* How the rows of value V are shared. */
-static struct sequence *shared_as(const struct attend *a, int v)
-{
-    return a->p->value[v].rows == ROWS_SOURCE ? a->from : a->s;
 }
 
 /* A buffer of the gathered rows of S with COLS columns at X. */
@@ -1078,6 +1211,15 @@ static const struct set *uncached(const struct attend *a, int q, int k)
     return a->p->value[k].rows == ROWS_SOURCE ? &a->across : &a->self;
 }
 
+/* CALL's rows are the gathered ones. */
+static void see_gathered(struct attend *a, struct call *call)
+{
+    a->view = *call->step;
+    a->view.token[ROWS_TOKENS] = a->token[0];
+    a->view.token[ROWS_SOURCE] = a->token[1];
+    call->step = &a->view;
+}
+
 int attend_run(struct attend *a, struct call *call, struct err *err)
 {
     const struct inst *inst = call->inst;
@@ -1102,6 +1244,8 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
     if (sequence_to_heads(s, &h, per_of(inst), a->q, call->x[0].data, err) < 0)
         return -1;
     call->inst = &part;
+    if (a->s->trains)
+        see_gathered(a, call);
     call->x[0] = gathered_of(s, a->q, heads_cols(&h));
     h = result_of(a, inst);
     call->y = gathered_of(s, a->y, heads_cols(&h));
@@ -1111,8 +1255,96 @@ int attend_run(struct attend *a, struct call *call, struct err *err)
     return sequence_to_rows(s, &h, per_of(inst), y, a->y, err);
 }
 
+/* Gathers this rank's heads H of CALL's operand K into ROOM. */
+static int take_operand(struct attend *a, struct call *call, int k,
+                        const struct head_part *h, float *room, struct err *err)
+{
+    const struct inst *inst = call->inst;
+    struct sequence *s = shared_as(a, inst->src[k]);
+
+    if (sequence_to_heads(s, h, per_of(inst), room, call->x[k].data, err) < 0)
+        return -1;
+    call->x[k] = gathered_of(s, room, heads_cols(h));
+    return 0;
+}
+
+/* Copies [FIRST, FIRST + COLS) of the columns of each row of WHOLE, of S, to the rows
+ * of PART, or BACK. */
+static int copy_columns(struct attend *a, const int32_t *rows, size_t most,
+                        float *whole, uint64_t width, float *part, uint64_t first,
+                        uint64_t cols, bool back, struct err *err)
+{
+    const enum op op = back ? OP_HEADS_UNPACK : OP_HEADS_PACK;
+    struct inst inst = { .op = op,
+                         .nsrc = 1,
+                         .weight = -1,
+                         .weight2 = -1,
+                         .heads = { .groups = 1,
+                                    .within = width,
+                                    .dim = 1,
+                                    .group_count = 1,
+                                    .within_start = first,
+                                    .within_count = cols } };
+    const struct buffer all = { whole, rows, most, width, FORMAT_F32, 0 };
+    const struct buffer some = { part, rows, most, cols, FORMAT_F32, 0 };
+    struct call call = { .inst = &inst, .y = back ? all : some };
+
+    call.x[0] = back ? some : all;
+    return run(a, op, &call, err);
+}
+
+/* Gives the gradients of this rank's heads, at a->back, to the ranks that have their
+ * rows: Y has all columns of INST's result. */
+static int give_back(struct attend *a, const struct inst *inst, float *y,
+                     const struct back_part *part, int n, struct err *err)
+{
+    struct sequence *s = shared_as(a, inst->dst);
+    uint64_t width = 0, at = 0, first = 0;
+
+    for (int k = 0; k < n; k++)
+        width += part[k].here;
+    for (int k = 0; k < n; k++) {
+        if (copy_columns(a, s->rows + 1, s->gathered, a->back, width, a->side, at,
+                         part[k].here, false, err) < 0 ||
+            sequence_sum_rows(s, &part[k].heads, per_of(inst), part[k].alike, a->whole,
+                              a->side, err) < 0 ||
+            copy_columns(a, s->rows, s->count, y, a->p->value[inst->dst].cols, a->whole,
+                         first, part[k].cols, true, err) < 0)
+            return -1;
+        at += part[k].here;
+        first += part[k].cols;
+    }
+    return 0;
+}
+
 int attend_back(struct attend *a, struct call *call, struct err *err)
 {
-    call->range = ranges_of(a, uncached(a, call->inst->src[1], call->inst->src[2]));
-    return run(a, OP_ATTENTION_BACK, call, err);
+    const struct inst *inst = call->inst;
+    float *const room[] = { a->q, a->k, a->v }, *y = call->y.data;
+    struct back_part own[BACK_PARTS];
+    struct head_part h = result_of(a, inst);
+    struct inst part;
+    uint64_t cols = 0;
+    int n;
+
+    call->range = ranges_of(a, uncached(a, inst->src[1], inst->src[2]));
+    if (alone(a))
+        return run(a, OP_ATTENTION_BACK, call, err);
+    if (take_operand(a, call, 0, &h, a->y, err) < 0)
+        return -1;
+    for (int side = 0; side < 3; side++) {
+        h = heads_of(a, inst, side);
+        if (take_operand(a, call, 1 + side, &h, room[side], err) < 0)
+            return -1;
+    }
+    n = back_parts(a, inst, own);
+    for (int k = 0; k < n; k++)
+        cols += own[k].here;
+    part = part_inst(a, inst);
+    call->inst = &part;
+    see_gathered(a, call);
+    call->y = gathered_of(shared_as(a, inst->dst), a->back, cols);
+    return run(a, OP_ATTENTION_BACK, call, err) < 0
+               ? -1
+               : give_back(a, inst, y, own, n, err);
 }

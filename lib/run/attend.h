@@ -20,6 +20,7 @@ struct attend_segment {
     size_t row, n;          /* among the rows of this rank's step, or of all ranks with
                              * sequence parallelism */
     size_t source_row, nsource; /* of a new sequence's encoder input */
+    uint64_t token;             /* as in struct segment */
 };
 
 /* attend_plan finds the sizes, attend_open allocates in the device of LINK.  P, S, FROM

@@ -186,15 +186,16 @@ int engine_plan(struct engine **out, const struct program *program,
 {
     struct engine *e = xcalloc(1, sizeof(*e));
     const size_t drafted = limits->drafts ? limits->drafts + 1 : 0;
-    struct cache_limits cache = { .tokens = limits->tokens > drafted ? limits->tokens
-                                                                     : drafted,
-                                  .source = limits->source,
-                                  .rows = limits->cache,
-                                  .context = limits->context,
-                                  .texts = limits->texts,
-                                  .whole = limits->whole,
-                                  .format = limits->kept,
-                                  .sequences = limits->sequences + !limits->sequences };
+    struct cache_limits cache = {
+        .tokens = limits->tokens > drafted ? limits->tokens : drafted,
+        .source = groups->trains && limits->sources ? limits->sources : limits->source,
+        .rows = limits->cache,
+        .context = limits->context,
+        .texts = limits->texts,
+        .whole = limits->whole,
+        .format = limits->kept,
+        .sequences = limits->sequences + !limits->sequences
+    };
 
     e->p = program;
     e->ops = ops;
@@ -218,6 +219,8 @@ int engine_plan(struct engine **out, const struct program *program,
     replays_init(&e->replays, ops, NULL);
     sequence_init(&e->sequence, groups->sequence, &e->link, groups->across);
     sequence_init(&e->source, groups->sequence, &e->link, groups->across);
+    e->sequence.trains = e->source.trains =
+        groups->trains && groups->sequence->size > 1;
     e->feeds.p = program;
     e->feeds.upload = &e->upload;
     e->feeds.tokens = &e->sequence;
@@ -379,13 +382,6 @@ void engine_differentiate(struct engine *e, float *const *gradient,
     memcpy(e->feeds.factor, factor, sizeof(e->feeds.factor));
 }
 
-int engine_weigh(struct engine *e, const float *weight, size_t n, struct err *err)
-{
-    void *to = (void *)e->feeds.view.weight;
-
-    return e->ops->copy_in(e->device, to, weight, n * sizeof(*weight), err);
-}
-
 void engine_drop(struct engine *e, uint64_t seed)
 {
     e->feeds.seed = seed;
@@ -476,14 +472,6 @@ static size_t unit_of(const struct engine *e, int v)
 static size_t bytes_of(const struct engine *e, int v)
 {
     return rows_of(e, v) * e->p->value[v].cols * unit_of(e, v);
-}
-
-int engine_give(struct engine *e, const float *d, struct err *err)
-{
-    const int v = e->p->given - 1;
-
-    return v < 0 ? 0
-                 : e->ops->copy_in(e->device, address(e, v), d, bytes_of(e, v), err);
 }
 
 /* The prefix sums of the rows per expert, and the number of experts. */
@@ -676,6 +664,48 @@ static struct sequence *shared_as(struct engine *e, int i)
     return s && !s->shared ? s : NULL;
 }
 
+bool engine_has_output(struct engine *e, int i)
+{
+    const struct sequence *s = shared_as(e, i);
+
+    return !s || s->comm->rank == 0;
+}
+
+/* Copies X, numbers of N rows of COLS columns of output 0, to TO; where ranks share
+ * them, each gets its own from the first. */
+static int take_rows(struct engine *e, void *to, const float *x, size_t n, size_t cols,
+                     struct err *err)
+{
+    struct sequence *s = shared_as(e, 0);
+    size_t own = s ? s->count : n;
+    float *mine = NULL;
+    int ret = 0;
+
+    if (s) {
+        mine = xmalloc((own * cols + 1) * sizeof(*mine));
+        ret = sequence_scatter(s, mine, x, cols, err);
+        x = mine;
+    }
+    if (ret == 0 && own)
+        ret = e->ops->copy_in(e->device, to, x, own * cols * sizeof(*x), err);
+    free(mine);
+    return ret;
+}
+
+int engine_weigh(struct engine *e, const float *weight, size_t n, struct err *err)
+{
+    return take_rows(e, (void *)(uintptr_t)e->feeds.view.weight, weight, n, 1, err);
+}
+
+int engine_give(struct engine *e, const float *d, struct err *err)
+{
+    const int v = e->p->given - 1;
+
+    return v < 0 ? 0
+                 : take_rows(e, address(e, v), d, rows_of(e, v), e->p->value[v].cols,
+                             err);
+}
+
 /* Collects the rows of all tokens on the group's first rank. */
 static int collect(struct engine *e, struct err *err)
 {
@@ -745,7 +775,8 @@ static int check_step(const struct engine *e, const struct segment *s, size_t n,
                            "a step of %zu tokens at %zu is beyond the limits", s[i].n,
                            s[i].start);
     }
-    if (n > e->limits.segments || (n > 1 && e->sequence.comm->size > 1) ||
+    if (n > e->limits.segments ||
+        (n > 1 && e->sequence.comm->size > 1 && !e->sequence.trains) ||
         (n == 0 && !e->experts) || tokens > e->limits.tokens + e->limits.running ||
         wanted > e->limits.wanted || source > e->limits.sources)
         return err_set(err, ERR_SYSTEM,
@@ -804,6 +835,7 @@ static int begin_step(struct engine *e, const struct segment *s, size_t n,
                                           .start = s[i].start,
                                           .row = part[i].first[ROWS_TOKENS],
                                           .n = s[i].n,
+                                          .token = s[i].token,
                                           .source_row = part[i].first[ROWS_SOURCE],
                                           .nsource = part[i].rows[ROWS_SOURCE] };
     }
@@ -825,6 +857,9 @@ out:
 /* Must INST run even when its result has no rows, because other ranks may have some? */
 static bool is_shared_out(const struct engine *e, const struct inst *inst)
 {
+    if (e->sequence.trains &&
+        (op_table[inst->op].role == ROLE_ATTENDS || inst->op == OP_ATTENTION_BACK))
+        return true;
     return e->experts && (inst->op == OP_EXPERT_COUNT ||
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
@@ -856,6 +891,7 @@ static void set_chunk(struct engine *e, size_t first, size_t all)
     v->rows[ROWS_TOKENS] = counts + (first + e->chunk.n == all);
     v->target[ROWS_TOKENS] += first;
     v->weight += first;
+    v->token[ROWS_TOKENS] += first;
 }
 
 /* The chunk of instructions that begins with INST, and has more rows than are run at

@@ -59,6 +59,9 @@ struct engine_groups {
     struct comm *pipe;     /* the same rank of every pipeline stage, in order */
     int across;            /* ranks of the sequence group that exchange heads (the
                             * all-to-all of Ulysses) */
+    bool trains;           /* steps are whole sequences, without a cache, which the
+                            * sequence group divides as in training (sequence.h); any
+                            * number of them */
     const struct wires *wires; /* communicators between devices; or NULL */
 };
 
@@ -99,12 +102,16 @@ struct engine_repeats engine_repeats(const struct engine *e);
  * GRADIENT[nweights] must outlive E.  FACTOR: as in step_view. */
 void engine_differentiate(struct engine *e, float *const *gradient,
                           const float factor[STEP_FACTORS]);
+/* Has this rank all rows of output I?  With sequence parallelism the group's first rank
+ * alone has those of all tokens. */
+bool engine_has_output(struct engine *e, int i);
 /* After engine_forward: the derivative of the likelihood of token I of the step is
- * multiplied by WEIGHT[I], of N, beside its factor. */
+ * multiplied by WEIGHT[I], of N, beside its factor.  All ranks of a sequence group
+ * call it, with WEIGHT on those that have output 0. */
 MUST_CHECK int engine_weigh(struct engine *e, const float *weight, size_t n,
                             struct err *err);
 /* After engine_forward: the gradient of the logits, D, of as many rows and columns as
- * engine_output gave (program.given). */
+ * engine_output gave (program.given); as engine_weigh. */
 MUST_CHECK int engine_give(struct engine *e, const float *d, struct err *err);
 /* Sets the seed of dropout.  A mask depends on SEED, the place in the model and the
  * index of the token in the training run. */

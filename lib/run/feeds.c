@@ -90,7 +90,12 @@ static void add_offsets(struct feeds *f, size_t n)
     o->output = upload_add(u, NULL, f->room[ROWS_WANTED], unit);
     o->draw = upload_add(u, NULL, f->room[ROWS_WANTED], sizeof(struct draw));
     o->factor = upload_add(u, f->factor, STEP_FACTORS, sizeof(f->factor[0]));
-    o->token = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(uint64_t));
+    o->token[ROWS_TOKENS] = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(uint64_t));
+    if (f->p->nforward < f->p->ninsts) {
+        o->token[ROWS_ONE] = upload_add(u, NULL, f->room[ROWS_ONE], sizeof(uint64_t));
+        o->token[ROWS_SOURCE] =
+            upload_add(u, NULL, f->room[ROWS_SOURCE], sizeof(uint64_t));
+    }
     o->seed = upload_add(u, &f->seed, 1, sizeof(f->seed));
     if (f->p->nforward < f->p->ninsts)
         o->weight = upload_add(u, NULL, f->room[ROWS_TOKENS], sizeof(float));
@@ -123,7 +128,9 @@ void feeds_ready(struct feeds *f)
     f->view.output = upload_at(u, o->output);
     f->view.draw = upload_at(u, o->draw);
     f->view.factor = upload_at(u, o->factor);
-    f->view.token = upload_at(u, o->token);
+    f->view.token[ROWS_TOKENS] = upload_at(u, o->token[ROWS_TOKENS]);
+    for (int k = ROWS_ONE; k <= ROWS_SOURCE && f->p->nforward < f->p->ninsts; k++)
+        f->view.token[k] = upload_at(u, o->token[k]);
     f->view.seed = upload_at(u, o->seed);
     if (f->p->nforward < f->p->ninsts)
         f->view.weight = upload_at(u, o->weight);
@@ -136,16 +143,27 @@ struct span {
     size_t to, first, n;
 };
 
-static struct span span_of(const struct feeds *f, const struct feeds_part *part,
-                           int rows)
+/* How ranks share the rows of space ROWS; NULL: they do not. */
+static const struct sequence *sharing_of(const struct feeds *f, int rows)
 {
-    const struct sequence *s = rows == ROWS_TOKENS   ? f->tokens
-                               : rows == ROWS_SOURCE ? f->source
-                                                     : NULL;
+    return rows == ROWS_TOKENS ? f->tokens : rows == ROWS_SOURCE ? f->source : NULL;
+}
 
-    if (s && s->comm->size > 1)
-        return (struct span){ part->first[rows], s->first, s->count };
-    return (struct span){ part->first[rows], 0, part->rows[rows] };
+/* This rank's rows of the segment PART that are in its run I; some may be empty. */
+static struct span span_of(const struct feeds *f, const struct feeds_part *part,
+                           int rows, int i)
+{
+    const struct sequence *s = sharing_of(f, rows);
+    struct span span = { part->first[rows], 0, i ? 0 : part->rows[rows] };
+    size_t before = 0;
+
+    if (!s || s->comm->size == 1)
+        return span;
+    for (int k = 0; k < i; k++)
+        before += s->run[k].count;
+    span.n = rows_run_meet(&s->run[i], before, part->first[rows], part->rows[rows],
+                           &span.to, &span.first);
+    return span;
 }
 
 /* Place of token AT among those that have the same two numbers of input OF. */
@@ -210,12 +228,10 @@ static void put_chosen(float *y, struct span span, size_t cols, int chosen)
         y[i * cols + (size_t)chosen - 1] = 1;
 }
 
-/* Copies or fills in this rank's rows of input I of segment S. */
-static void put_input(struct feeds *f, int i, const struct segment *s,
-                      const struct feeds_part *part)
+/* Copies or fills in the rows of SPAN of input I of segment S. */
+static void put_span(struct feeds *f, int i, const struct segment *s, struct span span)
 {
     const struct program_input *in = &f->p->input[i];
-    struct span span = span_of(f, part, in->rows);
     size_t cols = in->feed->axis.size, known = span.n;
     int32_t *y = (int32_t *)upload_host(f->upload, f->at.input[i]) + span.to * cols;
 
@@ -241,16 +257,37 @@ static void put_input(struct feeds *f, int i, const struct segment *s,
         memset(y + known * cols, 0, span.n * cols * sizeof(*y));
 }
 
-/* Converts row ROW of a segment to a row of this rank; the segment begins at row OWN
- * here.  -1: it is on another rank. */
-static int32_t own_row(const struct sequence *s, size_t own, size_t row)
+/* Copies or fills in this rank's rows of input I of segment S. */
+static void put_input(struct feeds *f, int i, const struct segment *s,
+                      const struct feeds_part *part)
+{
+    for (int k = 0; k < ROWS_RUNS; k++)
+        put_span(f, i, s, span_of(f, part, f->p->input[i].rows, k));
+}
+
+/* Converts row ROW of the step to a row of this rank.  -1: it is on another rank, as
+ * all are but on the first one if they are replicated. */
+static int32_t own_row(const struct sequence *s, size_t row)
 {
     if (s->comm->size == 1)
-        return (int32_t)(own + row);
-    if (s->shared)
-        return s->comm->rank == 0 ? (int32_t)row : -1;
-    return row >= s->first && row < s->first + s->count ? (int32_t)(row - s->first)
-                                                        : -1;
+        return (int32_t)row;
+    return s->comm->rank && s->shared ? -1 : (int32_t)sequence_own(s, row);
+}
+
+/* By what rows that are no tokens are dropped. */
+static void put_tokens(struct feeds *f, const struct segment *s,
+                       const struct feeds_part *part)
+{
+    uint64_t *source = upload_host(f->upload, f->at.token[ROWS_SOURCE]);
+    uint64_t *one = upload_host(f->upload, f->at.token[ROWS_ONE]);
+
+    one[part->first[ROWS_ONE]] = s->token;
+    for (int k = 0; k < ROWS_RUNS; k++) {
+        const struct span span = span_of(f, part, ROWS_SOURCE, k);
+
+        for (size_t i = 0; i < span.n; i++)
+            source[span.to + i] = s->token + span.first + i;
+    }
 }
 
 /* What a segment has besides inputs: its labels, and its output rows. */
@@ -258,7 +295,6 @@ static void put_outputs(struct feeds *f, const struct segment *s,
                         const struct feeds_part *part)
 {
     struct upload *u = f->upload;
-    struct span span = span_of(f, part, ROWS_TOKENS);
     size_t wanted = part->first[ROWS_WANTED];
     int32_t *length = upload_host(u, f->at.length);
     int32_t *target = upload_host(u, f->at.target[ROWS_TOKENS]);
@@ -266,19 +302,25 @@ static void put_outputs(struct feeds *f, const struct segment *s,
     int32_t *taken_target = upload_host(u, f->at.target[ROWS_WANTED]);
     struct draw *draw = upload_host(u, f->at.draw);
     int32_t *whole = upload_host(u, f->at.target[ROWS_ONE]);
-    uint64_t *token = upload_host(u, f->at.token);
+    uint64_t *token = upload_host(u, f->at.token[ROWS_TOKENS]);
 
     whole[part->first[ROWS_ONE]] = s->targets && s->n ? s->targets[s->n - 1] : -1;
-    for (size_t i = 0; i < span.n; i++) {
-        size_t at = span.first + i;
+    for (int k = 0; k < ROWS_RUNS; k++) {
+        const struct span span = span_of(f, part, ROWS_TOKENS, k);
 
-        length[span.to + i] = (int32_t)(s->length ? s->length : s->start + s->n);
-        token[span.to + i] = s->token + at;
-        target[span.to + i] = s->targets ? s->targets[at] : -1;
+        for (size_t i = 0; i < span.n; i++) {
+            size_t at = span.first + i;
+
+            length[span.to + i] = (int32_t)(s->length ? s->length : s->start + s->n);
+            token[span.to + i] = s->token + at;
+            target[span.to + i] = s->targets ? s->targets[at] : -1;
+        }
     }
+    if (f->p->nforward < f->p->ninsts)
+        put_tokens(f, s, part);
     for (size_t i = 0; i < s->nwanted; i++) {
         taken[wanted + i] =
-            own_row(f->tokens, part->first[ROWS_TOKENS], (size_t)s->wanted[i]);
+            own_row(f->tokens, part->first[ROWS_TOKENS] + (size_t)s->wanted[i]);
         taken_target[wanted + i] = s->targets ? s->targets[s->wanted[i]] : -1;
         if (s->draw)
             draw[wanted + i] = s->draw[i];
@@ -324,7 +366,7 @@ void feeds_begin(struct feeds *f, const struct segment *s, size_t n,
         for (int k = 0; k < p->rows.n; k++) {
             int32_t *first = upload_host(f->upload, f->at.first[k]);
 
-            first[i] = k == ROWS_TOKENS ? own_row(f->tokens, part[i].first[k], 0)
+            first[i] = sharing_of(f, k) ? own_row(sharing_of(f, k), part[i].first[k])
                                         : (int32_t)part[i].first[k];
         }
         for (int k = 0; k < p->ninputs; k++)

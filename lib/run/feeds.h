@@ -58,7 +58,8 @@ void segment_count(const struct segment *s, const struct program *p,
 struct feeds_offsets {
     size_t rows[ROWS_MOST], first[ROWS_MOST], input[FEEDS_MOST];
     size_t target[ROWS_ONE + 1];
-    size_t length, output, draw, factor, token, seed, weight;
+    size_t token[ROWS_SOURCE + 1];
+    size_t length, output, draw, factor, seed, weight;
 };
 
 struct feeds {

@@ -10,10 +10,12 @@
 #include "lib/run/adapternorm.h"
 #include "lib/run/choice.h"
 
-int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
-                 const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
+int runner_group_over(struct comm **out, struct comm *world, const struct mesh *mesh,
+                      const int coord[MESH_NAXES], enum mesh_axis outer,
+                      enum mesh_axis inner, struct err *err)
 {
-    int n = mesh->size[axis], at[MESH_NAXES], ret;
+    const int many = outer == inner ? 1 : mesh->size[outer];
+    int n = many * mesh->size[inner], at[MESH_NAXES], ret;
     int *member;
 
     if (n == 1) {
@@ -23,12 +25,20 @@ int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
     member = xcalloc((size_t)n, sizeof(*member));
     memcpy(at, coord, sizeof(at));
     for (int i = 0; i < n; i++) {
-        at[axis] = i;
+        if (outer != inner)
+            at[outer] = i / mesh->size[inner];
+        at[inner] = i % mesh->size[inner];
         member[i] = mesh_rank(mesh, at);
     }
     ret = world->ops->group(world, member, n, out, err);
     free(member);
     return ret;
+}
+
+int runner_group(struct comm **out, struct comm *world, const struct mesh *mesh,
+                 const int coord[MESH_NAXES], enum mesh_axis axis, struct err *err)
+{
+    return runner_group_over(out, world, mesh, coord, axis, axis, err);
 }
 
 /* *NUMBER = the device of this rank: of those that are named, or that can be used, the

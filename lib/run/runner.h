@@ -49,6 +49,11 @@ struct runner {
 MUST_CHECK int runner_group(struct comm **out, struct comm *world,
                             const struct mesh *mesh, const int coord[MESH_NAXES],
                             enum mesh_axis axis, struct err *err);
+/* The same along OUTER and INNER, which varies faster. */
+MUST_CHECK int runner_group_over(struct comm **out, struct comm *world,
+                                 const struct mesh *mesh, const int coord[MESH_NAXES],
+                                 enum mesh_axis outer, enum mesh_axis inner,
+                                 struct err *err);
 /* Opens the device of rank WORLD->rank: the one of MACHINE's list, or of its machine,
  * with the rank's index among its ranks.  ERR_USAGE: the list is too short;
  * ERR_SYSTEM: there is no such device. */

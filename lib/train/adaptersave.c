@@ -264,13 +264,13 @@ static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *who
 {
     struct parameters *p = &b->t->parameters;
     const struct parameter *row = e->weight < 0 ? NULL : &p->row[e->weight];
-    bool first = p->program->coord[MESH_DP] == 0;
+    bool first = b->t->copies->rank == 0;
     const bool all = e->slot < 0 && !parameters_gathers(p);
     struct placing at = { .whole = whole };
     float *host;
     int ret;
 
-    if (!row || p->program->coord[MESH_DP] >= p->owner.size || (!first && all))
+    if (!row || b->t->copies->rank >= p->owner.size || (!first && all))
         return 0;
     at.of = (struct places){ e->form, p->program->weight[e->weight].cols, e->cols };
     at.first = all ? 0 : row->first;

@@ -18,8 +18,8 @@
 #include "lib/train/parameters.h"
 #include "lib/train/squares.h"
 
-/* The replicas of a rank's weights: those that share them, and, if these are not all,
- * the same rank of all such groups; else NULL. */
+/* The ranks that have the same weights, of dp and sp: those that share them, and, if
+ * these are not all, the same rank of all such groups; else NULL. */
 struct gradients_replicas {
     struct comm *sharing, *across;
 };

@@ -587,7 +587,7 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
     if (refuse_packed(program, err) < 0)
         return -1;
     memcpy(coord, program->coord, sizeof(coord));
-    coord[MESH_DP] = 0; /* all dp replicas own what the first owns */
+    coord[MESH_DP] = coord[MESH_SP] = 0; /* all replicas own what the first owns */
     p->row = xcalloc(n + 1, sizeof(*p->row));
     p->matrix = xcalloc(n + 1, sizeof(*p->matrix));
     p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));

@@ -298,8 +298,8 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
         return 0;
     }
     s->writes = coord[MESH_DP] == 0 && coord[MESH_SP] == 0;
-    s->serves = !s->writes && sharing_applies(t) && coord[MESH_SP] == 0 &&
-                coord[MESH_DP] < t->parameters.owner.size;
+    s->serves =
+        !s->writes && sharing_applies(t) && t->copies->rank < t->parameters.owner.size;
     coord[MESH_DP] = coord[MESH_SP] = 0;
     s->part = (coord[MESH_PP] * s->mesh.size[MESH_EP] + coord[MESH_EP]) *
                   s->mesh.size[MESH_TP] +

@@ -97,6 +97,7 @@ static int make_scored(struct trainer *t, const struct model *m,
                        struct err *err)
 {
     const struct program_options options = { .tail = trainer_tail(t->options.loss),
+                                             .whole = mesh->size[MESH_SP] > 1,
                                              .deterministic = t->options.deterministic,
                                              .rounded =
                                                  t->options.compute == FORMAT_BF16,
@@ -281,11 +282,13 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
     return 0;
 }
 
-/* Replicas that share follow one another. */
+/* The ranks that have the same weights: replicas, and the ranks that share the tokens
+ * of one.  Those that share the updates follow one another. */
 static int group_replicas(struct trainer *t, struct err *err)
 {
-    struct comm *c = t->data;
-    const int n = t->options.zero && t->options.hsdp ? t->options.hsdp : c->size;
+    struct comm *c = t->copies;
+    const int sp = t->groups.sequence->size;
+    const int n = t->options.zero && t->options.hsdp ? t->options.hsdp * sp : c->size;
     int *member = xcalloc((size_t)c->size, sizeof(*member)), ret = 0;
 
     t->replicas.sharing = c;
@@ -325,17 +328,18 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
                                     optimizer_table[options->optimizer.kind].update };
     int coord[MESH_NAXES];
 
-    *t =
-        (struct trainer){ .options = *options,
-                          .ops = machine->ops ? machine->ops : backend_find("cpu", err),
-                          .groups.across = 1,
-                          .threads = machine->threads,
-                          .scaler.scale =
-                              options->compute == FORMAT_F16 ? SCALER_FIRST : 1,
-                          .optimizer = { .options = options->optimizer,
-                                         .bias_speed = options->terms.bias_speed,
-                                         .average = options->terms.average } };
-    if (t->options.hsdp == 1) /* a replica alone shares nothing */
+    *t = (struct trainer){
+        .options = *options,
+        .ops = machine->ops ? machine->ops : backend_find("cpu", err),
+        .groups = { .across = machine->across ? machine->across : mesh->size[MESH_SP],
+                    .trains = true },
+        .threads = machine->threads,
+        .scaler.scale = options->compute == FORMAT_F16 ? SCALER_FIRST : 1,
+        .optimizer = { .options = options->optimizer,
+                       .bias_speed = options->terms.bias_speed,
+                       .average = options->terms.average }
+    };
+    if (t->options.hsdp * mesh->size[MESH_SP] == 1) /* a rank alone shares nothing */
         t->options.zero = 0;
     mesh_coord(mesh, world->rank, coord);
     if (!t->ops || open_table(t, mesh, err) < 0 ||
@@ -343,6 +347,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
         runner_group(&t->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
+        runner_group_over(&t->copies, world, mesh, coord, MESH_DP, MESH_SP, err) < 0 ||
         group_replicas(t, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
         reverse_check_model(t->program, err) < 0)
@@ -363,9 +368,11 @@ fail:
 
 void trainer_close(struct trainer *t)
 {
-    struct comm *sharing = t->replicas.sharing == t->data ? NULL : t->replicas.sharing;
-    struct comm *group[] = { sharing,        t->replicas.across, t->data,
-                             t->groups.pipe, t->groups.sequence, t->groups.tensor };
+    struct comm *sharing =
+        t->replicas.sharing == t->copies ? NULL : t->replicas.sharing;
+    struct comm *group[] = { sharing,         t->replicas.across, t->copies,
+                             t->data,         t->groups.pipe,     t->groups.sequence,
+                             t->groups.tensor };
 
     for (int i = 0; i < t->in_flight && t->engine; i++)
         engine_free(t->engine[i]);
@@ -411,6 +418,8 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
     const float *nll;
     size_t rows;
 
+    if (!engine_has_output(e, 0) || (texts && t->groups.sequence->rank > 0))
+        return 0;
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++)
@@ -427,7 +436,7 @@ static int add_terms(const struct trainer *t, struct engine *e, double *sum,
     const float *term;
     size_t rows;
 
-    if (e == t->scorer || t->program->noutputs < 2)
+    if (e == t->scorer || t->program->noutputs < 2 || t->groups.sequence->rank > 0)
         return 0;
     if (engine_output(e, 1, &term, &rows, err) < 0)
         return -1;
@@ -442,6 +451,8 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
                                    uint64_t number, size_t n, size_t *count)
 {
     struct segment *s;
+    const size_t source = t->options.source, length = t->options.length;
+    const uint64_t stride = source > length ? source : length;
     size_t most = 0, at = 0;
 
     for (size_t i = 0; i < n; i++)
@@ -456,11 +467,11 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
             s[at] = (struct segment){ .input = { [FEED_IDS] = sample[i].id + from },
                                       .targets = sample[i].target + from,
                                       .n = to - from,
-                                      .token = (number + i) * t->options.length + from,
+                                      .token = (number + i) * stride + from,
                                       .sequence = at };
             if (sample[i].type)
                 s[at].input[FEED_TOKEN_TYPES] = sample[i].type + from;
-            if (t->options.source)
+            if (source)
                 segment_source(&s[at], t->program, sample[i].source, sample[i].nsource);
             at++;
         }
@@ -488,6 +499,8 @@ static int add_tokens(const struct trainer *t, struct engine *e,
     float *weight;
     int ret = 0;
 
+    if (!engine_has_output(e, 0))
+        return e == t->scorer ? 0 : engine_weigh(e, NULL, 0, err);
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
     weight = xcalloc(rows + 1, sizeof(*weight));
@@ -549,8 +562,13 @@ static int add_rows(const struct trainer *t, struct engine *e,
     float *d, *part = NULL, *from = NULL;
     const float *x;
     size_t rows, at = 0;
+    double ignored = 0;
     int ret = 0;
 
+    if (!engine_has_output(e, 0))
+        return e == t->scorer ? 0 : engine_give(e, NULL, err);
+    if (texts && t->groups.sequence->rank > 0) /* all have its rows, the first counts */
+        sum = &ignored;
     if (engine_output(e, 0, &x, &rows, err) < 0)
         return -1;
     d = mem_alloc((uint64_t)rows * cols * sizeof(*d) + 1, "gradients of logits", err);
@@ -655,7 +673,7 @@ static void set_factors(const struct trainer *t, bool real, uint64_t counted,
 /* The index in the global batch of this replica's micro-batch M. */
 static int micro_index(const struct trainer *t, int m)
 {
-    const int rank = t->program->coord[MESH_DP];
+    const int rank = t->data->rank;
 
     return t->options.deterministic ? m * t->data->size + rank
                                     : rank * t->table.micro_batches + m;
@@ -700,6 +718,15 @@ static int sum_over(double *x, size_t n, struct comm *a, struct comm *b,
                    comm_run(b, comm_all_reduce_f64(x, n), err) < 0
                ? -1
                : 0;
+}
+
+/* All-reduces the losses X[n], which the first rank has of those that share a
+ * sequence's tokens. */
+static int sum_losses(const struct trainer *t, double *x, size_t n, struct err *err)
+{
+    return comm_run(t->groups.sequence, comm_all_reduce_f64(x, n), err) < 0
+               ? -1
+               : sum_over(x, n, t->data, t->groups.pipe, err);
 }
 
 static uint64_t count_targets(const struct trainer *t, const struct sample *sample,
@@ -833,8 +860,7 @@ static int step_samples(struct trainer *t, const struct sample *sample, double r
     if (rounded_make(&t->rounded, err) < 0 || gradients_begin(g, err) < 0 ||
         run_share(t, sample, counted, err) < 0 || gradients_sum(g, err) < 0 ||
         gradients_squares(g, squares, err) < 0 ||
-        sum_over(t->loss, micro_batches * TRAINER_TERMS, t->data, t->groups.pipe, err) <
-            0 ||
+        sum_losses(t, t->loss, micro_batches * TRAINER_TERMS, err) < 0 ||
         sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
         (g->scattered &&
          comm_run(t->replicas.sharing, comm_all_reduce_f64(squares, SQUARES_WORDS),
@@ -918,7 +944,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
             loss[m] = term[0];
     }
     if (ret == 0)
-        ret = sum_over(loss, batches, t->data, t->groups.pipe, err);
+        ret = sum_losses(t, loss, batches, err);
     for (size_t m = 0; m < batches && ret == 0; m++)
         *sum += loss[m];
     *counted += count_targets(t, sample, n);

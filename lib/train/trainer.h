@@ -87,7 +87,9 @@ struct trainer {
     struct scaler scaler;
     struct engine_groups groups;
     int threads;
-    struct comm *data;                  /* the data-parallel group of this rank */
+    struct comm *data;   /* the data-parallel group of this rank */
+    struct comm *copies; /* the ranks that have its weights: of dp, and of
+                          * sp, which varies faster */
     struct gradients_replicas replicas; /* of it those that share, and not */
     struct shards shards, scored_shards;
     struct action_table table;

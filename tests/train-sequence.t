@@ -1,0 +1,66 @@
+#!/bin/sh
+# train-sequence.t - tp-run train on ranks that share the tokens of a sequence
+. "$top_srcdir/tests/lib.sh"
+
+model=$data/models/llama-groups # KV heads that do not divide
+
+# ids N - N documents of ids, some shorter than a group of ranks
+ids() {
+    awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) { printf "{\"ids\":["
+        m = 2 + i * 7 % 23
+        for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+        print "]}" } }'
+}
+ids 24 > ids.jsonl
+ids 9 | tail -n 3 > held.jsonl
+
+# train OPTION... - a short run on the ids, one thread a rank
+train() {
+    tp-run train -q --data ids.jsonl --seq 24 --global-batch 4 --steps 4 --lr 1e-2 --threads 1 \
+        --lr-schedule constant --dropout 0.1 --save-every 0 "$@"
+}
+
+# lines RUN - what its steps and evaluations are told by
+lines() {
+    sed -n 's/"tokens_per_second".*//
+        s/,"eval_runtime":[^,]*//
+        /"type":"\(step\|eval\)"/p' "$1" | tr '{},' '\n\n\n'
+}
+
+# same A B TOLERANCE - the logs differ at most by it, in parts
+same() {
+    lines "$1" > a.lines
+    lines "$2" > b.lines
+    test -s a.lines && paste -d: a.lines b.lines | awk -F: -v t="$3" '
+        function abs(x) { return x < 0 ? -x : x }
+        $1 != $3 || ($2 != $4 && !(abs($2 - $4) <= t * abs($2) && $2 + 0)) { print; bad = 1 }
+        END { exit bad }'
+}
+
+train --eval-data held.jsonl --eval-every 2 --log one "$model"
+for how in "--sp 2" "--sp 3 --dp 2" "--sp 2 --tp 2 --pp 2 --micro-batch 2" "--sp 2 --dp 2 --zero 3 --hsdp 1" \
+    "--sp 2 --dp 2 --zero 2"; do
+    rm -f other
+    # shellcheck disable=SC2086
+    train --eval-data held.jsonl --eval-every 2 --log other $how "$model"
+    ok "$how: the log of one rank" same one other 2e-5
+done
+
+train --pack none --micro-batch 1 --log short "$model"
+train --pack none --micro-batch 1 --log shorter --sp 4 "$model"
+ok "texts with fewer tokens than ranks" same short shorter 2e-5
+
+# ---- going on ----
+
+train --steps 2 --save-every 2 -o run --sp 2 --dp 2 --zero 1 "$model"
+train --resume --steps 3 -o run --tp 2 "$model"
+run train --resume --steps 4 -o run --sp 3 "$model"
+status_is 0 "a run goes on from any layout to any"
+train --log whole "$model"
+ok "as one that was not ended" same whole run/log.jsonl 2e-5
+
+run train --sp 2 --deterministic "$model"
+status_is 2 "sums over tokens depend on sp"
+err_has "depend on sp" "which is said"
+
+done_testing
