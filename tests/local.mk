@@ -215,6 +215,7 @@ shell_tests = \
     %D%/train-state.t \
     %D%/train-sequence.t \
     %D%/train-terms.t \
+    %D%/train-from.t \
     %D%/train-saving.t \
     %D%/train-data.t \
     %D%/encoders.t \

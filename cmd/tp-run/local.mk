@@ -42,6 +42,7 @@ bin_tp_run_SOURCES = \
     %D%/train.c %D%/train.h \
     %D%/traindir.c \
     %D%/trainexport.c \
+    %D%/trainfrom.c \
     %D%/trainlog.c \
     %D%/trainloss.c \
     %D%/trainmix.c \

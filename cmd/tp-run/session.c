@@ -555,6 +555,7 @@ static int open_model(struct session *s, const char *path, struct err *err)
                                           .config = opt->config,
                                           .draw = opt->draw,
                                           .average = opt->average,
+                                          .any_moments = opt->moments,
                                           .vocab = opt->vocab,
                                           .vocab_zero = opt->vocab_zero,
                                           .family_path = family_path(s->cmd) };

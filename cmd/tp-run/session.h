@@ -33,6 +33,7 @@ struct session_options {
     bool no_adapter; /* the model is run without the adapter beside it */
     /* Set by commands: */
     bool no_choice; /* texts cannot choose an adapter */
+    bool moments;   /* with the states of another trainer's optimizer */
     bool trains;    /* one adapter at most, which is trained */
 };
 

@@ -173,6 +173,7 @@ struct request {
     char *located;       /* the directory of the model, or of the next two */
     const char *weights; /* --weights-from, or NULL */
     const char *fork;    /* --fork, or NULL */
+    const char *from;    /* --resume-from, or NULL */
     char *newest;        /* the checkpoint that is gone on from, or NULL; */
     size_t damaged;      /* number of newer ones, which are damaged, */
     char *damage;        /* and the fault of the newest of them */
@@ -376,6 +377,7 @@ static int take_up(struct request *r, struct err *err)
     t->resumed = r->newest != NULL;
     r->same_model = r->model || !t->resumed;
     r->model = t->resumed ? r->newest : r->t.files.model;
+    r->from = !t->resumed && t->foreign ? r->model : NULL;
     return 0;
 }
 
@@ -480,6 +482,7 @@ static int find_run(struct request *r, struct err *err)
     if (!r->model)
         return err_set(err, ERR_USAGE, "give a model%s",
                        r->resume ? ": there is no run to resume" : "");
+    t->foreign = r->from != NULL;
     return r->fork ? take_fork(r, err) : 0;
 }
 
@@ -723,9 +726,11 @@ static int check_model(struct request *r, struct err *err)
                        "--seq %" PRIu64 ": the model takes %" PRIu64 " tokens", o->seq,
                        s->context);
     find_terms(r);
+    if (r->from && train_from_take(&r->t, !r->continues, err) < 0)
+        return -1;
     schedule = train_schedule(o);
     schedule_begin(&schedule, &r->t.state.rates);
-    if (!r->t.resumed && !r->t.forked)
+    if (r->from || (!r->t.resumed && !r->t.forked))
         return 0;
     if (train_state_read(&r->t, training, s->checkpoint->path, err) < 0)
         return -1;
@@ -1209,8 +1214,17 @@ static int prepare(struct request *r, const struct cmd *cmd,
         return err_set(err, ERR_USAGE,
                        "--fork %s: takes the place of the model %s; give one", r->fork,
                        r->weights ? r->weights : r->model);
-    if (r->weights || r->fork)
-        r->model = r->weights ? r->weights : r->fork;
+    if (r->from && (r->weights || r->fork || r->model))
+        return err_set(err, ERR_USAGE,
+                       "--resume-from %s: takes the place of the model %s; give one",
+                       r->from,
+                       r->weights ? r->weights
+                       : r->fork  ? r->fork
+                                  : r->model);
+    if (r->from && t->o.init)
+        return err_set(err, ERR_USAGE, "--resume-from %s: not with --init", r->from);
+    if (r->weights || r->fork || r->from)
+        r->model = r->weights ? r->weights : r->fork ? r->fork : r->from;
     if (train_mix_split(&r->data, &r->weight, err) < 0 || parse_words(r, err) < 0 ||
         locate(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
         parse_pipeline(r, err) < 0)
@@ -1223,6 +1237,7 @@ static int prepare(struct request *r, const struct cmd *cmd,
     if (t->o.vocab_zero && !t->o.vocab)
         return err_set(err, ERR_USAGE, "--resize-zero: give --resize-vocab as well");
     opt->weights = t->o.frozen;
+    opt->moments = r->from != NULL;
     if (session_open(t->session, cmd, opt, r->model, err) < 0)
         return -1;
     if (opt->draw && t->session->checkpoint->sharded)
@@ -1237,6 +1252,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
         choose_backend(t, err) < 0)
         return -1;
     ret = check_shares(r, err);
+    if (r->from)
+        train_from_place(t);
     if (ret == 0)
         ret = open_data(r, err);
     if (ret == 0)
@@ -1368,6 +1385,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, '\0', "resume", &r.resume, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "weights-from", &r.weights, "STEP", NULL, NULL, NULL },
         { OPT_STRING, '\0', "fork", &r.fork, "STEP", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "resume-from", &r.from, "DIR", NULL, NULL, NULL },
         { OPT_FLAG, 'f', "force", &r.force, NULL, "remove a run that is there", NULL,
           NULL },
         { OPT_STRING, '\0', "keep", &r.keep, "N", NULL, NULL, NULL },

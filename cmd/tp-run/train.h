@@ -160,6 +160,8 @@ struct train {
     int optimizer_before; /* of the run that is read, */
     bool relative_before; /* and --relative-step */
     bool forked;          /* begins with the whole state of another run's checkpoint */
+    bool foreign;         /* it began with a checkpoint of another trainer, */
+    double checkpoint_rate;         /* which had this rate next */
     int steps_before, micro_before; /* --steps and --micro-batch of the run before it
                                      * was resumed; 0: not known */
     bool replaces;                  /* an existing run is removed */
@@ -180,6 +182,15 @@ MUST_CHECK int train_loss_labels(struct data_options *o, const struct train *t,
 void train_loss_clear(struct data_options *o);
 /* Tokens of the longest source of T's samples. */
 size_t train_source_most(const struct train *t);
+
+/* ---- trainfrom.c ---- */
+
+/* Takes the place in the training from the checkpoint of another trainer that T has
+ * opened and, of a run that begins ANEW, the settings that are not given.  ERR_NO when
+ * its optimizer has what this one has not. */
+MUST_CHECK int train_from_take(struct train *t, bool anew, struct err *err);
+/* Sets its place in the data, once the size of a batch is known. */
+void train_from_place(struct train *t);
 
 /* ---- traindir.c ---- */
 

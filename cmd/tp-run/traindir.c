@@ -594,6 +594,8 @@ static int write_run(const struct train *t, struct err *err)
     add_files(&out, "eval_data", &f->eval);
     if (t->forked)
         str_add(&out, ",\n\"forked\":true");
+    if (t->foreign)
+        str_add(&out, ",\n\"resumed_from\":true");
     str_add(&out, ",\n\"options\":");
     train_settings_print(&out, t);
     str_add(&out, "}\n");
@@ -734,6 +736,7 @@ static int read_run(struct train *t, const char *dir, bool forked, struct err *e
         drop_own(&f->weights, dir, err) < 0)
         goto clear;
     t->forked = json_is_true(json_get(doc.root, "forked"));
+    t->foreign = !forked && json_is_true(json_get(doc.root, "resumed_from"));
     ret = 0;
 clear:
     json_clear(&doc);

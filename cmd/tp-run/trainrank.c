@@ -497,7 +497,8 @@ static int open_work(struct work *w, struct err *err)
     train_show_doing(shows, "loading", -1);
     if (trainer_open(&w->trainer, s->checkpoint, &s->mesh, &s->machine, w->world,
                      &options, err) < 0 ||
-        restore_state(&w->trainer, s->checkpoint, t->resumed || t->forked, err) < 0)
+        restore_state(&w->trainer, s->checkpoint, t->resumed || t->forked || t->foreign,
+                      err) < 0)
         return -1;
     w->trainer.optimizer.t = w->state.updates;
     say_divided(w);

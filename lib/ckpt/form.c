@@ -73,6 +73,8 @@ int form_add_state(struct source *s, const struct tensor *t, const char *weight,
 
     s->state = xgrow(s->state, &s->state_cap, s->nstates + 1, sizeof(*s->state));
     s->role = xgrow(s->role, &s->role_cap, s->nstates + 1, sizeof(*s->role));
+    s->group = xgrow(s->group, &s->group_cap, s->nstates + 1, sizeof(*s->group));
+    s->group[s->nstates] = -1;
     made = &s->state[s->nstates];
     *made = *t;
     s->role[s->nstates] = role;
@@ -133,6 +135,7 @@ int form_use_masters(struct source *s, struct tensor *t, size_t n, struct err *e
 
         if (strcmp(s->role[i], FORM_MASTER) != 0) {
             s->state[kept] = s->state[i];
+            s->group[kept] = s->group[i];
             s->role[kept++] = s->role[i];
             continue;
         }

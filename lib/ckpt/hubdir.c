@@ -14,6 +14,7 @@
 #include "lib/ckpt/locate.h"
 #include "lib/ckpt/pickle.h"
 #include "lib/ckpt/safetensors.h"
+#include "lib/ckpt/trainerstate.h"
 
 const char HUBDIR_PICKLE_INDEX[] = "pytorch_model.bin.index.json";
 
@@ -424,6 +425,8 @@ static int open_directory(struct source *s, const char *dir, struct err *err)
     if (text && walk_index(index, text, n, check_entry, &lookup, err) < 0)
         goto out;
     ret = fourbit_present(s, err);
+    if (ret == 0 && s->moments)
+        ret = trainerstate_read(s, dir, err);
 out:
     fs_list_free(list.v, list.n);
     tensor_index_clear(&found);

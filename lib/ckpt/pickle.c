@@ -426,6 +426,45 @@ int pickle_values_read(struct pickle_values *v, int fd, const char *path,
     return 0;
 }
 
+bool pickle_number(const struct pickle_values *v, const struct pickled *x, double *out)
+{
+    const struct pickled_storage *s;
+    uint64_t at, width;
+    float f;
+    int64_t i;
+
+    if (pickled_is(x, PICKLED_NUMBER) || pickled_is(x, PICKLED_REAL)) {
+        *out = x->kind == PICKLED_REAL ? x->real : (double)x->number;
+        return true;
+    }
+    if (!pickled_is(x, PICKLED_TENSOR))
+        return false;
+    for (int k = 0; k < x->tensor.ndim; k++)
+        if (x->tensor.shape[k] != 1)
+            return false;
+    s = x->tensor.s;
+    width = (uint64_t)dtype_bits(x->tensor.dtype) / 8;
+    if (!s->known || !mem_mul(&at, x->tensor.first, width) || at > s->bytes ||
+        s->bytes - at < width || s->offset > v->size || s->bytes > v->size - s->offset)
+        return false;
+    at += s->offset;
+    switch (x->tensor.dtype) {
+    case DTYPE_F32:
+        memcpy(&f, v->data + at, sizeof(f));
+        *out = (double)f;
+        return true;
+    case DTYPE_F64:
+        memcpy(out, v->data + at, sizeof(*out));
+        return true;
+    case DTYPE_I64:
+        memcpy(&i, v->data + at, sizeof(i));
+        *out = (double)i;
+        return true;
+    default:
+        return false;
+    }
+}
+
 void pickle_values_clear(struct pickle_values *v)
 {
     if (v->data)

@@ -55,6 +55,10 @@ MUST_CHECK int pickle_values_read(struct pickle_values *v, int fd, const char *p
                                   struct err *err);
 void pickle_values_clear(struct pickle_values *v);
 
+/* The number that X of the file V is, or that a tensor X of one element has; false when
+ * it is neither. */
+bool pickle_number(const struct pickle_values *v, const struct pickled *x, double *out);
+
 /* Describes the tensor V of a file: all but name and file; its arrays are in POOL. PATH
  * and NAME are for messages. */
 MUST_CHECK int pickle_tensor(struct tensor *out, const struct pickled *v,

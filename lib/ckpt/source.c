@@ -122,6 +122,7 @@ int source_open(struct source *s, const char *path, const struct source_options 
     int ret = 0;
 
     opt = opt ? opt : &none;
+    progress_init(&made.progress);
     made.moments = opt->moments || opt->any_moments;
     made.masters = opt->masters;
     if (find_form(&made.ops, path, err) < 0)
@@ -136,7 +137,7 @@ int source_open(struct source *s, const char *path, const struct source_options 
         ret = find_config(&made, path, err);
     if (ret == 0)
         ret = made.ops->open(&made, path, err);
-    if (ret == 0 && opt->moments && !made.nstates)
+    if (ret == 0 && opt->moments && !made.nstates && !made.progress.nparameters)
         ret = err_set(err, ERR_INPUT, "%s: no moments of an optimizer", path);
     if (ret == 0 && opt->masters && !made.mastered)
         ret = err_set(err, ERR_INPUT, "%s: no masters of an optimizer", path);
@@ -231,11 +232,14 @@ void source_clear(struct source *s)
     free(s->archive);
     free(s->state);
     free(s->role);
+    free(s->group);
+    progress_clear(&s->progress);
     fs_list_free(s->small, s->nsmall);
     fs_list_free(s->left, s->nleft);
     free(s->shadowed);
     pool_clear(&s->pool);
     *s = (struct source){ 0 };
+    progress_init(&s->progress);
 }
 
 void source_add_aliases(struct source_alias **alias, size_t *n, struct pool *pool,

@@ -17,6 +17,7 @@
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
 #include "lib/ckpt/boxes.h"
+#include "lib/ckpt/progress.h"
 #include "lib/ckpt/tensor.h"
 
 struct safetensors;
@@ -94,7 +95,9 @@ struct source {
     struct tensor *state; /* training state, if it was asked for: .name is the weight's,
                            * a full stop and the role */
     const char **role;    /* [nstates] of each: exp_avg, exp_avg_sq */
+    int *group;           /* [nstates] and its group in .progress; -1: not known */
     size_t nstates;
+    struct progress progress; /* of the training, if its state was asked for */
     struct source_archive *archive;
     size_t narchives;
     struct source_alias *alias;
@@ -108,7 +111,7 @@ struct source {
     char *shadowed;   /* path of an index that names other weights than the single file
                        * that is read; NULL: none */
     struct pool pool; /* private, as the next */
-    size_t input_cap, archive_cap, state_cap, role_cap;
+    size_t input_cap, archive_cap, state_cap, role_cap, group_cap;
     bool moments;   /* read the training state, too */
     bool masters;   /* read an optimizer's f32 masters in place of weights */
     bool mastered;  /* such are its weights */

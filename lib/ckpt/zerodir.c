@@ -521,9 +521,9 @@ static void clear_part(struct reader *r)
 }
 
 /* The stages of a pipeline that own a tied module have it each: keeps the first of the
- * N tensors at T, and of what is at ROLE beside them, if that is given; returns how
- * many are left. */
-static size_t drop_tied(struct tensor *t, const char **role, size_t n)
+ * N tensors at T, and of what is at ROLE and GROUP beside them, if that is given;
+ * returns how many are left. */
+static size_t drop_tied(struct tensor *t, const char **role, int *group, size_t n)
 {
     bool *drop = xcalloc(n + 1, sizeof(*drop));
     struct tensor_index index;
@@ -545,6 +545,8 @@ static size_t drop_tied(struct tensor *t, const char **role, size_t n)
             continue;
         if (role)
             role[kept] = role[i];
+        if (group)
+            group[kept] = group[i];
         t[kept++] = t[i];
     }
     free(drop);
@@ -570,8 +572,8 @@ static int read_all(struct reader *r, struct err *err)
         clear_part(r);
     }
     if (parts > 1) {
-        r->n = drop_tied(r->tensor, NULL, r->n);
-        r->s->nstates = drop_tied(r->s->state, r->s->role, r->s->nstates);
+        r->n = drop_tied(r->tensor, NULL, NULL, r->n);
+        r->s->nstates = drop_tied(r->s->state, r->s->role, r->s->group, r->s->nstates);
     }
     fs_list_free(names, n);
     return ret;

@@ -625,12 +625,13 @@ static int section_merge(struct family *f, const struct json_doc *doc,
 
 static int check_keys(const struct json_doc *doc, struct err *err)
 {
-    static const char *const known[] = {
-        "family",  "summary",  "example",     "extends", "match",
-        "symbols", "captures", "deal",        "rope",    "tensors",
-        "carry",   "forward",  "part_config", "config",  "parallelformers",
-        "names",   "torch",    "inputs",      "within",  NULL
-    };
+    static const char *const known[] = { "family",      "summary", "example",
+                                         "extends",     "match",   "symbols",
+                                         "captures",    "deal",    "rope",
+                                         "tensors",     "carry",   "forward",
+                                         "part_config", "config",  "parallelformers",
+                                         "names",       "torch",   "inputs",
+                                         "within",      "order",   NULL };
 
     if (doc->root->type != JSON_OBJECT)
         return json_error(doc, doc->root, err, "expected an object");
@@ -642,6 +643,22 @@ static int check_keys(const struct json_doc *doc, struct err *err)
         if (!known[i])
             return json_error(doc, j, err, "unknown key '%s'", j->key);
     }
+    return 0;
+}
+
+/* "order": the keys of tensors as optimizers number them; null: it is not known. */
+static int order_set(struct family *f, struct json_doc *doc, struct err *err)
+{
+    const struct json *order = json_get(doc->root, "order");
+
+    if (!order)
+        return 0;
+    f->order = order->type == JSON_NULL ? NULL : order;
+    if (f->order && order->type != JSON_ARRAY)
+        return json_error(doc, order, err, "expected a list of keys of tensors");
+    for (const struct json *j = f->order ? order->first : NULL; j; j = j->next)
+        if (!json_string(j))
+            return json_error(doc, j, err, "expected a key of tensors");
     return 0;
 }
 
@@ -691,7 +708,7 @@ static int fold(struct family *f, struct json_doc *doc, struct err *err)
         return json_error(doc, f->within, err, "expected an object with a \"key\"");
     if (f->example && f->example->type != JSON_OBJECT)
         return json_error(doc, f->example, err, "\"example\" is a configuration");
-    return 0;
+    return order_set(f, doc, err);
 }
 
 static int item_matches(const struct library_item *item, const cJSON *config,
@@ -1061,6 +1078,10 @@ void family_print(struct str *out, const struct family *f)
     if (f->within) {
         str_add(out, ",\n  \"within\": ");
         json_print(out, f->within);
+    }
+    if (f->order) {
+        str_add(out, ",\n  \"order\": ");
+        json_print(out, f->order);
     }
     if (f->inputs.n)
         print_table(out, "inputs", &f->inputs);

@@ -54,6 +54,8 @@ struct family {
     struct family_table inputs; /* what a text brings by name: feed.h */
     struct family_table torch;  /* operations that PyTorch has otherwise */
     const struct json *within;  /* where its keys are, or NULL: see family_config */
+    const struct json *order;   /* keys of its tensors as optimizers number them
+                                 * (order.h),   or NULL */
     struct family_table names;  /* how other frameworks store its tensors: names.h */
     struct family_section *section;
     size_t nsections;

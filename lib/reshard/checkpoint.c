@@ -19,6 +19,7 @@
 #include "lib/ckpt/safetensors.h"
 #include "lib/reshard/grow.h"
 #include "lib/model/quant.h"
+#include "lib/reshard/numbered.h"
 #include "lib/reshard/renamed.h"
 
 static const uint64_t NOT_THERE = UINT64_MAX;
@@ -400,6 +401,24 @@ static int unstack(struct checkpoint *c, struct err *err)
     return ret;
 }
 
+/* Lists the weights of the source, and the states of them. */
+static void list_tensors(struct checkpoint *c)
+{
+    const struct source *s = &c->source;
+
+    free(c->tensor);
+    free(c->which);
+    c->ntensors = s->n + s->nstates;
+    c->tensor = xcalloc(c->ntensors, sizeof(*c->tensor));
+    if (s->n)
+        memcpy(c->tensor, s->tensor, s->n * sizeof(*c->tensor));
+    if (s->nstates)
+        memcpy(c->tensor + s->n, s->state, s->nstates * sizeof(*c->tensor));
+    c->which = xmalloc((c->ntensors + 1) * sizeof(*c->which));
+    for (size_t i = 0; i < c->ntensors; i++)
+        c->which[i] = -1;
+}
+
 static int open_source(struct checkpoint *c, const struct checkpoint_options *opt,
                        struct err *err)
 {
@@ -441,13 +460,18 @@ static int open_source(struct checkpoint *c, const struct checkpoint_options *op
             return -1;
     }
     c->nweights = c->source.n;
-    c->ntensors = c->source.n + c->source.nstates;
-    c->tensor = xcalloc(c->ntensors, sizeof(*c->tensor));
-    if (c->source.n)
-        memcpy(c->tensor, c->source.tensor, c->source.n * sizeof(*c->tensor));
-    if (c->source.nstates)
-        memcpy(c->tensor + c->source.n, c->source.state,
-               c->source.nstates * sizeof(*c->tensor));
+    list_tensors(c);
+    return 0;
+}
+
+/* Gives the weights of the bound model the states that their source has by number. */
+static int take_numbered(struct checkpoint *c, struct err *err)
+{
+    if (c->sharded || !c->source.progress.nparameters)
+        return 0;
+    if (numbered_apply(&c->source, c->model, err) < 0)
+        return -1;
+    list_tensors(c);
     return 0;
 }
 
@@ -544,14 +568,18 @@ int checkpoint_open(struct checkpoint **out, const char *path,
     if (c->sharded ? open_sharded(c, opt, err) < 0 : open_source(c, opt, err) < 0)
         goto out;
     c->home = c->source.home ? c->source.home : c->path;
-    c->which = xmalloc(c->ntensors * sizeof(*c->which));
-    for (size_t i = 0; i < c->ntensors; i++)
-        c->which[i] = -1;
+    if (c->sharded) {
+        c->which = xmalloc(c->ntensors * sizeof(*c->which));
+        for (size_t i = 0; i < c->ntensors; i++)
+            c->which[i] = -1;
+    }
     init_files(c);
     if (c->model && (bind(c, err) < 0 || untie(c, err) < 0)) {
         err_prefix(err, "%s", path);
         goto out;
     }
+    if (c->model && take_numbered(c, err) < 0)
+        goto out;
     if (c->model)
         find_which(c);
     if (c->model && bind_state(c, err) < 0) {
@@ -1433,7 +1461,8 @@ int loader_read_state(struct loader *l, size_t t, size_t i, void *buf, struct er
     struct cut_side from = {
         .nparts = 1, .io = read_own_part, .arg = l, .replicas = true
     };
-    struct cut_tensor ct = checkpoint_cut_tensor(c, i, c->tensor[i].dtype);
+    struct cut_tensor ct = checkpoint_cut_tensor(
+        c, i, c->sharded || i < c->nweights ? c->tensor[i].dtype : DTYPE_F32);
     uint64_t bytes;
     uint32_t crc;
     bool held;

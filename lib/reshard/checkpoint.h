@@ -170,7 +170,8 @@ MUST_CHECK int checkpoint_check_part(const struct checkpoint *c, size_t t, int p
 const char *checkpoint_mapped(const struct checkpoint *c, const void *at);
 /* Reads the rank's shard of T into BUF [loader_bytes]. */
 MUST_CHECK int loader_read(struct loader *l, size_t t, void *buf, struct err *err);
-/* The same for the checkpoint's tensor I, training state of T. */
+/* The same for the checkpoint's tensor I, training state of T; as f32 where C is not
+ * sharded. */
 MUST_CHECK int loader_read_state(struct loader *l, size_t t, size_t i, void *buf,
                                  struct err *err);
 

@@ -15,6 +15,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/inspect.c %D%/inspect.h \
     %D%/inspection.c %D%/inspection.h \
     %D%/nonfinite.c %D%/nonfinite.h \
+    %D%/numbered.c %D%/numbered.h \
     %D%/partset.c %D%/partset.h \
     %D%/quantize.c %D%/quantize.h \
     %D%/renamed.c %D%/renamed.h \

@@ -569,7 +569,9 @@ static int rename_states(struct source *s, const struct model *m, struct err *er
 
     s->state = NULL;
     s->role = NULL;
-    s->nstates = s->state_cap = s->role_cap = 0;
+    free(s->group);
+    s->group = NULL;
+    s->nstates = s->state_cap = s->role_cap = s->group_cap = 0;
     for (size_t i = 0; i < n && ret == 0; i++) {
         size_t first = 0;
 

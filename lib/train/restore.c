@@ -35,7 +35,7 @@ static int read_one(struct loading *l, int i, const char *role, enum manifest_fo
     *held = from >= 0;
     if (from < 0 || !wants)
         return 0;
-    if (c->tensor[from].dtype != DTYPE_F32)
+    if (c->sharded && c->tensor[from].dtype != DTYPE_F32)
         return err_set(err, ERR_INPUT, "%s: %s is of type %s, not F32", c->path,
                        c->tensor[from].name, dtype_name(c->tensor[from].dtype));
     if (manifest_form_of(&c->manifest, role) != form)
@@ -117,7 +117,7 @@ int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct er
     if (adaptersave_applies(t)) /* its matrices are read with the model's weights */
         return whole ? adaptersave_restore(t, adapter_dir(c->adapter), err)
                      : parameters_begin_average(&t->parameters, err);
-    if (!c->sharded || c->nweights == c->ntensors)
+    if (c->nweights == c->ntensors)
         return whole && t->parameters.slots
                    ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
                    : 0;

@@ -242,6 +242,67 @@ double schedule_rate(const struct schedule *s, uint64_t step,
     }
 }
 
+/* ---- finding a schedule ---- */
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+static bool fits(const struct schedule *s, uint64_t at, double rate,
+                 const struct progress_rate *logged, size_t n)
+{
+    if (!is_near(schedule_rate(s, at, NULL), rate))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (logged[i].update <= at &&
+            !is_near(schedule_rate(s, logged[i].update - 1, NULL), logged[i].rate))
+            return false;
+    return true;
+}
+
+/* Have A and B the same rates from update AT on? */
+static bool ends_alike(const struct schedule *a, const struct schedule *b, uint64_t at)
+{
+    enum { TRIES = 64 };
+    uint64_t step = at < a->steps ? (a->steps - at) / TRIES + 1 : 1;
+
+    for (; at < a->steps; at += step)
+        if (!is_near(schedule_rate(a, at, NULL), schedule_rate(b, at, NULL)))
+            return false;
+    return true;
+}
+
+bool schedule_find(struct schedule *s, uint64_t at, double rate,
+                   const struct progress_rate *logged, size_t n)
+{
+    static const enum schedule_kind kinds[] = { SCHEDULE_CONSTANT, SCHEDULE_LINEAR,
+                                                SCHEDULE_COSINE,
+                                                SCHEDULE_CONSTANT_WITH_WARMUP };
+    struct schedule found = *s;
+    bool any = false;
+
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
+        struct schedule x = *s;
+        uint64_t most = kinds[k] == SCHEDULE_CONSTANT ? 0 : s->steps;
+
+        x.kind = kinds[k];
+        x.warmup = 0;
+        while (x.warmup <= most && !fits(&x, at, rate, logged, n))
+            x.warmup++;
+        if (x.warmup > most)
+            continue;
+        if (any && !ends_alike(&found, &x, at))
+            return false;
+        if (!any)
+            found = x;
+        any = true;
+    }
+    if (any)
+        *s = found;
+    return any;
+}
+
 /* ---- schedules that follow losses ---- */
 
 static const double EPS = 1e-8; /* a smaller change of the rate is none */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
+#include "lib/ckpt/progress.h"
 
 enum schedule_kind {
     SCHEDULE_LINEAR,
@@ -69,6 +70,12 @@ bool schedule_takes(enum schedule_kind kind, const char *option);
 bool schedule_follows(enum schedule_kind kind);
 /* Does the rate at a step depend on the number of steps? */
 bool schedule_is_timed(enum schedule_kind kind);
+
+/* Sets kind and warm-up of S, which has its peak and its steps, to the schedule whose
+ * rate of update AT (from 0) is RATE, and those of the N updates LOGGED the rates
+ * there.  False when there is none, or when some that fit differ later. */
+bool schedule_find(struct schedule *s, uint64_t at, double rate,
+                   const struct progress_rate *logged, size_t n);
 
 void schedule_begin(const struct schedule *s, struct schedule_state *state);
 /* The learning rate of update STEP (from 0); STATE is read only where the schedule

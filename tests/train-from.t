@@ -1,0 +1,76 @@
+#!/bin/sh
+# train-from.t - trainings that another trainer began go on here, as they went on there (tests/oracle/make-resumed.py)
+. "${top_srcdir:?}/tests/lib.sh"
+PATH=$top_builddir/tests:$PATH
+gzip -dc "$data/resumed.tar.gz" | tar xf - || exit 99
+cd resumed || exit 99
+
+# KIND OPTION...: three steps, to KIND.run
+go_on() {
+    kind=$1
+    shift
+    run tp-run train -q --resume-from "$kind" --data data.jsonl --order sequential --pack none --global-batch 4 \
+        --threads 1 --log "$kind.log" -o "$kind.run" "$@"
+}
+
+# Is the weight of the last step of the run that of the file, within f32's noise?
+reaches() {
+    tp-shard merge -f -q "$1" merged &&
+        names=$(tp-shard show "$2" | sed -n 's/^\([^ ]*\) *F32.*/\1/p') &&
+        compare-tensors "$2" merged/model.safetensors "${3-3e-6}" $names
+}
+
+# The numbers that KIND.json has of what KIND.log calls KEY, and it itself, side by side
+beside() {
+    sed -n "s/.*\"type\":\"step\".*\"$3\":\([^,]*\),.*/\1/p" "$1.log" > got
+    list "$1.json" "$2" | tr ',' '\n' | tail -n 3 | paste - got
+}
+alike() {
+    beside "$@" | awk -v most="$4" '
+        { d = $1 - $2; n += d <= most && -d <= most }
+        END { exit n != 3 }'
+}
+
+for kind in trainer trainer-cosine; do
+    go_on $kind
+    status_is 0 "$kind: goes on"
+    err_empty "$kind: with nothing to say"
+    ok "$kind: its losses are those there" alike $kind loss loss 2e-6
+    ok "$kind: and so are its rates" alike $kind rate learning_rate 1e-12
+    ok "$kind: and its weights after six steps" reaches $kind.run $kind.safetensors
+    ok "$kind: which have gone far" sh -c "! tp-shard diff --tolerance 1e-3 $kind $kind.safetensors"
+done
+go_on trainer -f --tp 2 --pp 2 --dp 2 --zero 3
+status_is 0 "on eight ranks that share"
+ok "it comes to the same" reaches trainer.run trainer.safetensors
+
+# a run that stops goes on as any other, also from its beginning
+go_on trainer -f --stop-after 0.000001
+rm -r trainer.run/step-*
+run tp-run train -q --resume --threads 1 -o trainer.run
+status_is 0 "without a checkpoint of its own it begins again where the other trainer was"
+ok "it comes to the same" reaches trainer.run trainer.safetensors
+
+go_on trainer -f --lr 1e-3 --warmup 2
+err_is "tp-run: trainer: the rate of step 4 is 0.0075 there, and 0.00075 by --lr-schedule linear" \
+    "another rate is told"
+go_on trainer -f --lr-schedule constant
+err_is "tp-run: trainer: the rate of step 4 is 0.0075 there, and 0.01 by --lr-schedule constant" "and another schedule"
+sed 's/"max_steps": 6/"max_steps": 60/' trainer/trainer_state.json > changed && mv changed trainer/trainer_state.json
+go_on trainer -f
+status_is 2 "rates that no schedule has need one"
+err_has "its rate is 0.0075 of 0.01 after 3 steps, which no schedule alone has: give --lr-schedule" "a line says so"
+
+go_on trainer -f --optimizer lion
+status_is 2 "moments of AdamW are no other optimizer's"
+go_on "$data/models/llama-gqa" -o none
+status_is 3 "a model alone has no optimizer"
+err_has "has no state of an optimizer of PyTorch" "a line says so"
+run tp-run train --resume-from trainer trainer --data data.jsonl -o none
+status_is 2 "it takes the place of a model"
+mkdir cut && cp trainer-cosine/* cut && head -c 9000 trainer-cosine/optimizer.pt > cut/optimizer.pt
+go_on cut
+status_is 3 "a file that is cut off is refused"
+err_has "cut/optimizer.pt: " "by its name"
+ok "and nothing is left" test ! -e cut.run
+done_testing
