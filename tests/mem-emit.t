@@ -203,12 +203,19 @@ told() {
 told megatron llama-3-70b --mode train --gpus 64 --global-batch 256 --mesh tp=4,pp=8,dp=2,sp=1,ep=1 --schedule interleaved --model-chunks 2 \
     --zero 1 --recompute full --micro-batch 1
 # shellcheck disable=SC2016 # as it stands there
-out_is 'exec torchrun --nproc-per-node 8 --nnodes 8 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" "${MEGATRON:-Megatron-LM}/pretrain_gpt.py" --tensor-model-parallel-size 4 --pipeline-model-parallel-size 8 --num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1 --global-batch-size 256 --seq-length 4096 --sequence-parallel --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 --attention-backend flash --bf16 "$@"' "Megatron is told every degree"
+out_is 'exec torchrun --nproc-per-node 8 --nnodes 8 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" "${MEGATRON:-Megatron-LM}/pretrain_gpt.py" --tensor-model-parallel-size 4 --pipeline-model-parallel-size 8 --num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1 --global-batch-size 256 --seq-length 4096 --sequence-parallel --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 --attention-backend flash --attention-dropout 0 --hidden-dropout 0 --bf16 "$@"' "Megatron is told every degree"
 told megatron llama-3-8b --mode train --gpus 6 --global-batch 12 --mesh pp=3,tp=2,sp=1 --schedule 1f1b
 out_has "--pipeline-model-parallel-layout 'Ettttttttttt|ttttttttttt|ttttttttttL'" "and stages that differ"
 told megatron mixtral-8x7b --mode train --gpus 64 --global-batch 256 --mesh ep=8,tp=1,sp=2,pp=1 --offload optimizer --zero 1
 out_has "--context-parallel-size 2 --expert-model-parallel-size 8 --micro-batch-size" "and ranks of experts and of sequences"
 out_has "--optimizer-cpu-offload --use-precision-aware-optimizer" "and what is offloaded"
+told megatron mixtral-8x7b --mode train --gpus 64 --global-batch 256 --tp 2 --ep 8 --etp 1 --pp 2 --sp 1
+out_has "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1" "and experts on ranks of tp"
+grep -q '^# mem-estimate train --framework megatron --tp 2 --ep 8 --dp 4 --pp 2 --etp 1 ' launch
+ok "which the estimate is told" test $? = 0
+shape gpt2
+told megatron gpt2 --mode train --gpus 1 --global-batch 8 --seq 1024 --dropout
+out_has "--attention-dropout 0.1 --hidden-dropout 0.1" "and the dropout of the config, where it is counted"
 told torchtitan llama-3-70b --mode train --gpus 64 --global-batch 256 --mesh tp=4,pp=4,dp=4,sp=1,ep=1 --schedule interleaved --model-chunks 4 \
     --zero 3 --recompute full --micro-batch 1
 # shellcheck disable=SC2016 # as it stands there

@@ -702,10 +702,39 @@ while IFS=';' read -r said options; do
 done << 'END'
 are of inference;--mode train --prompt-tokens 5
 are of requests;--ttft 5ms
-no time such as;--prompt-tokens 5 --itl 5m
+no time such as;--prompt-tokens 5 --itl 5x
 no time such as;--prompt-tokens 5 --ttft 0
 one of them;--requests 5 --global-batch 4
 are dealt over the stages;--prompt-tokens 5 --micro-batch 2
 a request has 9 tokens;--seq 12 --prompt-tokens 9 --output-tokens 4
 END
+
+# Megatron's folded experts: layouts of its MoE examples on 256 and 1,024 devices
+shape qwen3-235b-a22b
+shape mixtral-8x7b
+folded() {
+    mem-estimate plan --mode train --gpu h100-80g --seq 4096 --top 1 --json "$@" | sed -n '1p' > folded.json
+    sed -n 's/.*"tp":\([0-9]*\),"sp":\([0-9]*\),"ep":\([0-9]*\),"dp":\([0-9]*\),"pp":\([0-9]*\)}.*"etp":\([0-9]*\).*/\1 \2 \3 \4 \5 \6/p' \
+        folded.json
+}
+ok "tp 2, ep 32 and pp 8 are 256 ranks" test \
+    "$(folded --framework megatron --gpus 256 --tp 2 --pp 8 --ep 32 --sp 1 --global-batch 2048 qwen3-235b-a22b.json)" = "2 1 32 1 8 1"
+ok "tp 2, ep 64 and pp 16 are 1,024" test \
+    "$(folded --etp 1 --gpus 1024 --tp 2 --pp 16 --ep 64 --sp 1 --global-batch 8192 --zero 1 deepseek-v3.json)" = "2 1 64 1 16 1"
+run mem-estimate plan --mode train --framework deepspeed --etp 1 --gpu h100-80g --gpus 8 mixtral-8x7b.json
+status_is 2 "other frameworks fold no experts"
+err_has "--etp 1: deepspeed does not have it" "by name"
+run mem-estimate train --tp 2 --ep 3 --etp 1 mixtral-8x7b.json
+status_is 2 "nor are ranks folded that do not divide"
+run mem-estimate train --tp 2 --ep 16 --etp 1 mixtral-8x7b.json
+ok "nor more than experts" grep -q "the model has 8 experts" err
+weights_of() { mem-estimate train --gpus 8 --seq 512 --json "$@" mixtral-8x7b.json | sed 's/.*"count":[0-9]*,"weights":\([0-9]*\).*/\1/'; }
+ok "a whole expert weighs as much as halves of two" test "$(weights_of --tp 2 --ep 8 --etp 1)" = "$(weights_of --tp 2 --ep 4)"
+
+# where nothing fits, one search is enough: as many layouts are looked at as without a margin
+for margin in 0 5; do
+    mem-estimate plan --mode train --gpu t4 --gpus 1 --global-batch 1 --margin $margin --offload none --json llama-3-70b.json |
+        sed -n 's/.*"type":"summary","tried":\([0-9]*\),"evaluated":\([0-9]*\),.*"fit":\([0-9]*\),.*/\1 \2 \3/p'
+done > searched
+ok "what fits with no margin at all is not searched twice" test "$(sed -n 1p searched)" = "$(sed -n 2p searched)" -a -s searched
 done_testing

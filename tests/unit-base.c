@@ -57,6 +57,15 @@ static void test_numbers(void)
     tap_ok(str_size("4K", &u) && u == 4096, "a bare K is 1024");
     tap_ok(!str_size("4 Q", &u) && !str_size("GB", &u), "an unknown unit is refused");
     tap_ok(!str_size("99999999TiB", &u), "a size that overflows is refused");
+    tap_ok(str_duration("3h50m", &d) && d == 13800 && str_duration("90", &d) &&
+               d == 90 && str_duration("1.5s", &d) && d == 1.5 &&
+               str_duration("2d", &d) && d == 172800 && str_duration("500ms", &d) &&
+               d == 0.5 && str_duration("2m500ms", &d) && d == 120.5,
+           "times have units, and are sums");
+    tap_ok(!str_duration("", &d) && !str_duration("-1", &d) &&
+               !str_duration("3x", &d) && !str_duration("m", &d) &&
+               !str_duration("1h2", &d) && !str_duration("1.2.3s", &d),
+           "other times are refused");
 }
 
 static void test_text(void)

@@ -93,7 +93,7 @@ int ask_main(const char *program, int argc, char **argv)
     struct asking a = { 0 };
     int ret;
 
-    if (lease && !session_duration(&a.seconds, lease))
+    if (lease && !str_duration(lease, &a.seconds))
         return cmd_usage(&cmd, "'%s' is not a time", lease);
     if (session_read_sweep(&s, operand[0], &w, &err) < 0 ||
         session_open_study(&s, &w, &err) < 0) {

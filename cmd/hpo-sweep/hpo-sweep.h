@@ -51,9 +51,6 @@ const char *const *wish_pruners(struct wish *w);
       &(w).has_seed }
 /* clang-format on */
 
-/* Seconds of "90", "90s", "15m", "8h", "2d". */
-bool session_duration(double *out, const char *text);
-
 /* Check what W asks of a study begun from F, and choose its sampler. */
 MUST_CHECK int wish_check(const struct wish *w, struct sampler_choice *sampler,
                           const struct sweepfile *f, struct err *err);

@@ -575,7 +575,7 @@ int plot_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "a report is a page: its name ends in .html");
     if (every && !page)
         return cmd_usage(&cmd, "--every is for a report");
-    if (every && (!session_duration(&seconds, every) || seconds < 1))
+    if (every && (!str_duration(every, &seconds) || seconds < 1))
         return cmd_usage(&cmd, "'%s' is no time of at least a second", every);
     if (params.n && !page && kind != KIND_SLICE && kind != KIND_CONTOUR &&
         kind != KIND_RANK)

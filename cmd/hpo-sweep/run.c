@@ -132,9 +132,9 @@ static int read_times(struct loop *l, struct runner_options *o,
 {
     double seconds;
 
-    if (t->timeout && !session_duration(&o->timeout, t->timeout))
+    if (t->timeout && !str_duration(t->timeout, &o->timeout))
         return err_set(err, ERR_USAGE, "'%s' is not a time", t->timeout);
-    if (t->budget && !session_duration(&seconds, t->budget))
+    if (t->budget && !str_duration(t->budget, &seconds))
         return err_set(err, ERR_USAGE, "'%s' is not a time", t->budget);
     if (t->budget)
         l->end = clock_seconds() + seconds;

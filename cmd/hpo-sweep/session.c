@@ -14,21 +14,6 @@
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 
-bool session_duration(double *out, const char *text)
-{
-    static const char units[] = "smhd";
-    static const double factors[] = { 1, 60, 3600, 86400 };
-    size_t n = strlen(text);
-    const char *unit = n ? strchr(units, text[n - 1]) : NULL;
-    char *number = xstrndup(text, unit ? n - 1 : n);
-    bool ok = str_double(number, out) && *out >= 0;
-
-    free(number);
-    if (ok && unit)
-        *out *= factors[unit - units];
-    return ok;
-}
-
 void session_close(struct session *s)
 {
     if (s->open)

@@ -338,7 +338,7 @@ int watch_main(const char *program, int argc, char **argv)
     struct err err = { 0 };
     int ret;
 
-    if (!session_duration(&seconds, every) || seconds < 0.1)
+    if (!str_duration(every, &seconds) || seconds < 0.1)
         return cmd_usage(&cmd, "'%s' is no time of at least 0.1 seconds", every);
     if (session_open_file(&s, &where, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);

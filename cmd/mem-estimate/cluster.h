@@ -13,6 +13,7 @@ struct cluster_options {
     bool offload; /* something may go to the host: what is assumed of it is noted */
     const struct measured *device; /* the only source of rates, or NULL */
     int per_node;                  /* 0: not given */
+    bool experts;                  /* the model has some, and is trained */
     bool older; /* attention is FlashAttention-2, or of single products */
 };
 

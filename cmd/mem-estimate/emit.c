@@ -117,10 +117,14 @@ static char *name_dup(const char *path)
 static void add_layout(struct str *out, const struct planned *p, const char *before,
                        const char *between)
 {
-    for (int a = 0; a < MESH_NAXES; a++)
-        if (p->mesh.size[a] > 1)
-            str_addf(out, "%s%s%s%d", before, mesh_axis_names[a], between,
-                     p->mesh.size[a]);
+    for (int a = 0; a < MESH_NAXES; a++) {
+        int size = a == MESH_EP ? planned_ep(p) : p->mesh.size[a];
+
+        if (size > 1)
+            str_addf(out, "%s%s%s%d", before, mesh_axis_names[a], between, size);
+    }
+    if (p->etp)
+        str_addf(out, "%setp%s%d", before, between, p->etp);
 }
 
 static void begin(struct script *s)
@@ -293,6 +297,9 @@ static void add_training(struct script *s, const char *args, const char *model)
         str_addf(&s->out, " --optimizer %s", optimizer_names[s->o->start.optimizer]);
     if (p->mesh.size[MESH_PP] > 1)
         str_addf(&s->out, " --schedule %s", order_names[p->order.order]);
+    if (!s->o->start.dropout &&
+        launch_dropout(s->r, true) + launch_dropout(s->r, false) > 0)
+        str_add(&s->out, " --dropout 0"); /* it was not planned */
     str_addf(&s->out, "%s %s %s\n", s->family, args, model);
 }
 

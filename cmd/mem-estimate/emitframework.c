@@ -100,6 +100,20 @@ static int layers_of(const struct launch *l, int i, int n)
     return l->layers / n + (i < l->layers % n);
 }
 
+double launch_dropout(const struct request *r, bool attention)
+{
+    static const char *const names[] = { "drop_hidden", "drop_embedding", "drop_ffn",
+                                         "drop_act", "drop" };
+    double most = 0, x;
+
+    if (attention)
+        return model_number(r->summary.model, "drop_attention", &x) ? x : 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (model_number(r->summary.model, names[i], &x) && x > most)
+            most = x;
+    return most;
+}
+
 /* ---- Megatron-LM ---- */
 
 /* Stages as "Ett|tt|tL": embedding, decoder layers, loss. */
@@ -132,8 +146,10 @@ static int emit_megatron(const struct launch *l, struct err *err)
     add_number(l, "--pipeline-model-parallel-size", (uint64_t)pp);
     if (l->size[MESH_SP] > 1)
         add_number(l, "--context-parallel-size", (uint64_t)l->size[MESH_SP]);
-    if (l->size[MESH_EP] > 1)
-        add_number(l, "--expert-model-parallel-size", (uint64_t)l->size[MESH_EP]);
+    if (planned_ep(p) > 1)
+        add_number(l, "--expert-model-parallel-size", (uint64_t)planned_ep(p));
+    if (p->etp)
+        add_number(l, "--expert-tensor-parallel-size", (uint64_t)p->etp);
     if (pp > 1 && l->layers % stages) {
         add_line(l);
         add_megatron_stages(l, stages);
@@ -157,6 +173,10 @@ static int emit_megatron(const struct launch *l, struct err *err)
     if (p->recompute == RECOMPUTE_ATTENTION)
         str_add(l->out, " --recompute-granularity selective");
     str_addf(l->out, " --attention-backend %s", l->m->flash ? "flash" : "unfused");
+    add_line(l); /* its own default is 0.1 */
+    str_addf(l->out, " --attention-dropout %g --hidden-dropout %g",
+             l->m->dropout ? launch_dropout(l->r, true) : 0,
+             l->m->dropout ? launch_dropout(l->r, false) : 0);
     if (l->m->fused_loss)
         str_add(l->out, " --cross-entropy-loss-fusion");
     if (strcmp(l->type, "f32") != 0)

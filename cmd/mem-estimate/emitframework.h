@@ -18,4 +18,8 @@ MUST_CHECK int launch_plan(struct str *out, const struct planned *p,
                            const struct planner_options *o, const struct request *r,
                            const char *comment, struct err *err);
 
+/* R's dropout rate as its config has it: of attention's weights, or the largest of the
+ * others. */
+double launch_dropout(const struct request *r, bool attention);
+
 #endif

@@ -109,6 +109,7 @@ int train_main(const char *program, int argc, char **argv)
     const struct opt opts[] = {
         REQUEST_OPTIONS(r),
         REQUEST_TRAIN_OPTIONS(r),
+        { OPT_COUNT, '\0', "etp", &r.etp, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "gpus", &r.gpus, "N", NULL, NULL, NULL },
         REQUEST_ROW(OPT_COUNT, "threads", &r.threads, "N", NULL, NULL, NULL),
         OUTPUT_OPTIONS(out),

@@ -38,7 +38,8 @@ static void print_json(const struct planned *p, size_t rank,
 
     str_addf(&s, "{\"type\":\"plan\",\"rank\":%zu,\"mesh\":{", rank);
     for (int a = 0; a < MESH_NAXES; a++)
-        str_addf(&s, "%s\"%s\":%d", a ? "," : "", mesh_axis_names[a], p->mesh.size[a]);
+        str_addf(&s, "%s\"%s\":%d", a ? "," : "", mesh_axis_names[a],
+                 a == MESH_EP ? planned_ep(p) : p->mesh.size[a]);
     str_addf(&s, "},\"zero\":%d,\"recompute\":\"%s\",\"micro_batch\":%" PRIu64, p->zero,
              recompute_names[p->recompute], p->micro_batch);
     str_addf(&s,
@@ -52,6 +53,7 @@ static void print_json(const struct planned *p, size_t rank,
     }
     str_addf(&s, ",\"hsdp\":%d,\"offload\":\"%s\"", p->hsdp,
              offload_names[result->offload]);
+    str_addf(&s, ",\"etp\":%d", p->etp ? p->etp : p->mesh.size[MESH_TP]);
     str_addf(&s, ",\"tight\":%s", result->tight ? "true" : "false");
     if (o->requests.tokens)
         serving_add_json(&s, p, o);
@@ -66,7 +68,8 @@ static void find_axes(const struct planner_result *r, bool shown[MESH_NAXES])
     for (int a = 0; a < MESH_NAXES; a++) {
         shown[a] = a == MESH_TP || a == MESH_DP || a == MESH_PP;
         for (size_t i = 0; i < r->n; i++)
-            shown[a] |= r->plan[i].mesh.size[a] > 1;
+            shown[a] |= r->plan[i].mesh.size[a] > 1 ||
+                        (a == MESH_EP && planned_ep(&r->plan[i]) > 1);
     }
 }
 
@@ -76,7 +79,9 @@ static void add_row(struct table *t, const struct planned *p,
     bool train = o->start.train;
 
     for (int a = 0; a < MESH_NAXES; a++)
-        if (shown[a])
+        if (shown[a] && a == MESH_EP && p->etp) /* of so many tensor ranks each */
+            table_addf(t, "%d/%d", planned_ep(p), p->etp);
+        else if (shown[a])
             table_addf(t, "%d", p->mesh.size[a]);
     if (train) {
         table_addf(t, p->hsdp ? "%d/%d" : "%d", p->zero, p->hsdp);
@@ -164,7 +169,7 @@ static char *choice_dup(const struct planned *p, enum planner_choice choice)
     case CHOICE_SP:
         return str_dupf("%d", p->mesh.size[MESH_SP]);
     case CHOICE_EP:
-        return str_dupf("%d", p->mesh.size[MESH_EP]);
+        return str_dupf(p->etp ? "%d/%d" : "%d", planned_ep(p), p->etp);
     case CHOICE_PP:
         return str_dupf("%d", p->mesh.size[MESH_PP]);
     case CHOICE_ZERO:
@@ -274,7 +279,7 @@ struct kept {
     const char *mesh;
     int axis[MESH_NAXES]; /* 0: not fixed */
     const char *recompute;
-    int zero, schedule, chunks, micro_batch;
+    int zero, schedule, chunks, micro_batch, etp;
     double margin; /* percent of the memory to leave free */
     bool zero_given, schedule_given, flash_given, runtime_given, margin_given,
         offload_given;
@@ -314,6 +319,12 @@ static int keep(struct planner_options *p, const struct kept *k,
     p->recompute = k->recompute ? (int)plan.kind : -1;
     p->order = k->schedule_given ? k->schedule : -1;
     p->chunks = k->chunks;
+    if (k->etp && !train)
+        return err_set(err, ERR_USAGE, "--etp is an option of training");
+    if (k->etp && framework != FRAMEWORK_NONE && framework != FRAMEWORK_MEGATRON)
+        return err_set(err, ERR_USAGE, "--etp %d: %s does not have it", k->etp,
+                       framework_names[framework]);
+    p->etp = k->etp;
     p->micro_batch = (uint64_t)k->micro_batch;
     return 0;
 }
@@ -338,6 +349,7 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     bool ours = train && r->memory.framework == FRAMEWORK_TP_RUN;
 
     p->gpu_memory = (uint64_t)((double)r->gpu_memory * (1 - kept->margin / 100));
+    p->all_memory = r->gpu_memory;
     p->start = r->memory;
     p->start.inflight = NULL;
     if (!p->start.weights && (!train || p->start.lora_rank))
@@ -586,6 +598,7 @@ int plan_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "dp", &kept.axis[MESH_DP], "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "ep", &kept.axis[MESH_EP], "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "sp", &kept.axis[MESH_SP], "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "etp", &kept.etp, "N", NULL, NULL, NULL },
         REQUEST_INFER_OPTIONS(o),
         SERVING_OPTIONS(serving),
         { OPT_CHOICE, '\0', "optimizer", &o.optimizer, "NAME", NULL, optimizer_names,
@@ -695,6 +708,7 @@ int plan_main(const char *program, int argc, char **argv)
     }
     set_start(&p, &r, batch, &kept);
     cluster.older = o.flash != 0;
+    cluster.experts = r.memory.train && planner_has_experts(r.summary.model);
     cluster.offload = o.offload != OFFLOAD_NONE || cluster.host_bandwidth;
     if (cluster_machine(&p.machine, &cluster, r.gpu, r.rate, &r.assumed, &r.codes,
                         &err) < 0 ||
@@ -702,7 +716,7 @@ int plan_main(const char *program, int argc, char **argv)
         status = cmd_fail(&cmd, &err);
         goto out;
     }
-    if (!result.n && kept.margin > 0) { /* with less than the margin left */
+    if (!result.n && result.almost) { /* with less than the margin left */
         p.gpu_memory = r.gpu_memory;
         planner_result_clear(&result);
         if (planner_search(&result, r.summary.model, &p, &err) < 0) {

@@ -14,26 +14,9 @@ enum { PROMPT = 1024, OUTPUT = 256 }; /* tokens, where one of them is given */
 static int parse_time(double *out, const char *option, const char *text,
                       struct err *err)
 {
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = { { "ms", 1e-3 }, { "s", 1 }, { "", 1 } };
-
-    for (size_t i = 0; text && i < sizeof(units) / sizeof(*units); i++) {
-        char *number;
-        bool ok;
-
-        if (!str_ends(text, units[i].unit))
-            continue;
-        number = xstrndup(text, strlen(text) - strlen(units[i].unit));
-        ok = str_double(number, out) && *out > 0;
-        free(number);
-        *out *= units[i].seconds;
-        if (!ok)
-            return err_set(err, ERR_USAGE, "%s %s: no time such as 500ms or 1.5s",
-                           option, text);
-        break;
-    }
+    if (text && (!str_duration(text, out) || *out <= 0))
+        return err_set(err, ERR_USAGE, "%s %s: no time such as 500ms or 1.5s", option,
+                       text);
     return 0;
 }
 

@@ -372,8 +372,9 @@ static int set_training(struct request *r, const struct request_options *o,
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
     m->eager = o->eager;
-    m->sequence_parallel =
-        o->sequence_parallel || (m->framework == FRAMEWORK_TORCHTITAN && m->train);
+    m->sequence_parallel = o->sequence_parallel || o->etp ||
+                           (m->framework == FRAMEWORK_TORCHTITAN && m->train);
+    m->etp = o->etp;
     m->freeze = o->freeze;
     m->only = o->only;
     m->lora_saved = o->saved;
@@ -654,6 +655,7 @@ static const char *foreign_option(const struct request_options *o, bool train)
         { o->eager, "eager" },
         { o->dropout, "dropout" },
         { o->sequence_parallel, "sequence-parallel" },
+        { o->etp > 0, "etp" },
         { o->lora, "lora" },
         { o->freeze, "freeze" },
         { o->only, "train-only" },
@@ -802,6 +804,37 @@ static int find_stored(struct request *r, const char *other, bool adapters,
     return 0;
 }
 
+/* Sets OUT's ep to the ranks of an expert group that are not tensor ranks, of M's. */
+static int fold_experts(struct mesh_options *out, const struct mesh_options *m, int etp,
+                        const struct model *model, struct err *err)
+{
+    int size[MESH_NAXES] = { 0 }, tp, ep;
+    struct mesh folded;
+
+    *out = *m;
+    if (!etp)
+        return 0;
+    if (m->spec && mesh_parse(size, m->spec, err) < 0)
+        return err_prefix(err, "--mesh");
+    tp = m->tp ? m->tp : size[MESH_TP] ? size[MESH_TP] : 1;
+    ep = m->ep ? m->ep : size[MESH_EP] ? size[MESH_EP] : 1;
+    if (tp % etp || ep * etp % tp)
+        return err_set(
+            err, ERR_USAGE,
+            "--etp %d: %d tensor ranks and %d of experts cannot be folded so", etp, tp,
+            ep);
+    memset(size, 0, sizeof(size));
+    size[MESH_TP] = etp;
+    size[MESH_EP] = ep;
+    if (mesh_set(&folded, size, NULL, err) < 0 ||
+        model_check_mesh(model, &folded, err) < 0)
+        return -1;
+    if (m->spec && !m->ep)
+        return err_set(err, ERR_USAGE, "--etp %d: give --ep and --tp, not --mesh", etp);
+    out->ep = ep * etp / tp;
+    return 0;
+}
+
 /* Adds replicas up to GPUS ranks, if that is given. */
 static int set_replicas(struct mesh *m, int gpus, struct err *err)
 {
@@ -832,6 +865,7 @@ int request_open(struct request *r, const struct cmd *cmd,
     };
     const char *foreign = foreign_option(o, train);
     const struct mesh *base = NULL;
+    struct mesh_options mesh;
     uint64_t context;
 
     if (foreign)
@@ -869,7 +903,8 @@ int request_open(struct request *r, const struct cmd *cmd,
     r->memory.threads = o->threads;
     r->memory.cuda = o->backend == BACKEND_CUDA;
     r->memory.kv_block = o->kv_block ? (uint64_t)o->kv_block : 1;
-    if (mesh_from_options(&r->memory.mesh, &o->mesh, base, err) < 0 ||
+    if (fold_experts(&mesh, &o->mesh, o->etp, r->summary.model, err) < 0 ||
+        mesh_from_options(&r->memory.mesh, &mesh, base, err) < 0 ||
         set_replicas(&r->memory.mesh, o->gpus, err) < 0 || set_types(r, o, err) < 0 ||
         set_batch(r, o, err) < 0 || set_training(r, o, err) < 0 ||
         set_device(r, o, err) < 0 || set_backend(r, err) < 0)

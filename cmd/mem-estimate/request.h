@@ -16,6 +16,7 @@ struct request_options {
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *saved, *freeze,
         *only, *gpu, *recompute, *gpu_file, *family, *config;
     int gpus; /* ranks in all, 0: not given */
+    int etp;  /* tensor ranks of an expert; 0: all */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
         hsdp, threads;
     uint64_t seq, gpu_memory, runtime;

@@ -48,6 +48,13 @@ enum { RANK_TIMEOUT_S = 300 }; /* default */
     {                             \
         .timeout = RANK_TIMEOUT_S \
     }
+/* How requests share the KV cache: fields of B. */
+#define BATCHING_OPTIONS(b)                                                            \
+    { OPT_COUNT, '\0', "requests", &(b).requests, "N", NULL, NULL, NULL },             \
+        { OPT_COUNT, '\0', "cache-tokens", &(b).cache_tokens, "N", NULL, NULL, NULL }, \
+    {                                                                                  \
+        OPT_FLAG, '\0', "no-prefix-cache", &(b).no_sharing, NULL, NULL, NULL, NULL     \
+    }
 #define SESSION_OPTIONS(o)                                                             \
     { OPT_COUNT,    '\0', "tp",                                                        \
       &(o).mesh.tp, "N",  "tensor-parallel ranks (default: the checkpoint's)",         \

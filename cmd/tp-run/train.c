@@ -190,37 +190,6 @@ struct schedule train_schedule(const struct train_options *o)
 
 /* ---- options parsed here ---- */
 
-/* Parses "3h50m", "90s", "2.5h", or seconds. */
-static bool parse_duration(const char *text, double *out)
-{
-    static const struct {
-        char letter;
-        double seconds;
-    } units[] = { { 'd', 86400 }, { 'h', 3600 }, { 'm', 60 }, { 's', 1 } };
-    double sum = 0;
-
-    if (str_double(text, out))
-        return *out > 0;
-    while (*text) {
-        char number[32];
-        size_t n = strspn(text, "0123456789."), k = 0;
-        double x;
-
-        while (k < 4 && units[k].letter != text[n])
-            k++;
-        if (!n || n >= sizeof(number) || k == 4)
-            return false;
-        memcpy(number, text, n);
-        number[n] = '\0';
-        if (!str_double(number, &x))
-            return false;
-        sum += x * units[k].seconds;
-        text += n + 1;
-    }
-    *out = sum;
-    return sum > 0;
-}
-
 static int parse_words(struct request *r, struct err *err)
 {
     struct train_options *o = &r->t.o;
@@ -235,7 +204,8 @@ static int parse_words(struct request *r, struct err *err)
     if (o->hsdp && !o->zero)
         return err_set(err, ERR_USAGE, "--hsdp %d: nothing is shared without --zero",
                        o->hsdp);
-    if (r->stop_after && !parse_duration(r->stop_after, &o->stop_after))
+    if (r->stop_after &&
+        (!str_duration(r->stop_after, &o->stop_after) || o->stop_after <= 0))
         return err_set(err, ERR_USAGE,
                        "--stop-after: expected a time such as 3h50m, not '%s'",
                        r->stop_after);

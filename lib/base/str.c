@@ -219,6 +219,39 @@ bool str_double(const char *text, double *out)
     return true;
 }
 
+bool str_duration(const char *text, double *out)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {
+        { "ms", 1e-3 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 }
+    };
+    enum { UNITS = sizeof(units) / sizeof(*units) };
+    double sum = 0, x;
+
+    if (!*text)
+        return false;
+    if (str_double(text, out))
+        return *out >= 0;
+    while (*text) {
+        size_t n = strspn(text, "0123456789."), k = 0;
+        char *number = xstrndup(text, n);
+        bool ok = str_double(number, &x);
+
+        free(number);
+        text += n;
+        while (k < UNITS && strncmp(text, units[k].unit, strlen(units[k].unit)) != 0)
+            k++;
+        if (!ok || k == UNITS)
+            return false;
+        sum += x * units[k].seconds;
+        text += strlen(units[k].unit);
+    }
+    *out = sum;
+    return isfinite(sum);
+}
+
 bool str_size(const char *text, uint64_t *out)
 {
     static const struct {

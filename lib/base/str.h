@@ -56,6 +56,9 @@ bool str_double(const char *text, double *out); /* finite */
 /* A byte count: a decimal number, optionally with a suffix: B, KiB MiB GiB TiB or K M G
  * T (powers of 1024), KB MB GB TB (powers of 1000). */
 bool str_size(const char *text, uint64_t *out);
+/* A time in seconds, not negative: "90", "1.5s", "500ms", "15m", "8h", "2d" or a sum
+ * such as "3h50m". */
+bool str_duration(const char *text, double *out);
 
 /* Formats BYTES for people ("1.50 GiB") in BUF.  Returns BUF. */
 const char *str_human(char buf[32], uint64_t bytes);

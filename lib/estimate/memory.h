@@ -93,7 +93,11 @@ struct memory_options {
     enum optimizer_kind optimizer;
     bool master; /* f32 master copies of narrower weights */
     int zero;    /* ZeRO stage, 0 to 3 */
-    int hsdp;    /* ranks of a shard group; 0: all replicas */
+    int etp;  /* tensor ranks of an expert: a divisor of the mesh's, whose other ranks
+                 share  out experts as those of ep do (Megatron's folding); 0: all of
+                 them
+               */
+    int hsdp; /* ranks of a shard group; 0: all replicas */
     enum offload offload;
     enum recompute recompute;
     int recompute_layers;       /* as recompute_plan.layers */

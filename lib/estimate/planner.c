@@ -67,6 +67,8 @@ struct search {
     size_t n, cap;
     int nlayers;
     bool experts;                   /* that can be sharded */
+    bool almost;                    /* planner_result.almost */
+    int etp;                        /* of what is tried */
     struct divisors devices, sizes; /* of the number of devices; of the batch */
 };
 
@@ -113,7 +115,8 @@ static bool stage_fits(struct search *s, struct memory_options *o, int stage,
         struct rank_memory r;
         uint64_t states;
 
-        if (!rank_bytes(s, &r, i, o, stage) || r.total > s->o->gpu_memory)
+        if (!rank_bytes(s, &r, i, o, stage) ||
+            (r.total > s->o->gpu_memory && r.total > s->o->all_memory))
             return false;
         p->memory = r.total > p->memory ? r.total : p->memory;
         states = r.bytes[MEMORY_OPTIMIZER];
@@ -194,7 +197,8 @@ static bool memory_fits(struct search *s, struct memory_options *o, struct plann
     for (int i = 1; i < pp - 1; i++)
         if (!is_less(s, o, i) && !stage_fits(s, o, i, p))
             return false;
-    return true;
+    s->almost |= p->memory > s->o->gpu_memory;
+    return p->memory <= s->o->gpu_memory;
 }
 
 static void set_rates(const struct search *s, struct planned *p)
@@ -211,6 +215,7 @@ static void set_layout(struct memory_options *o, const struct planned *p)
     o->mesh = p->mesh;
     o->zero = p->zero;
     o->hsdp = p->hsdp;
+    o->etp = p->etp;
     o->recompute = p->recompute;
     o->sequence_parallel = p->sequence_parallel;
     o->micro_batch = p->micro_batch;
@@ -268,6 +273,7 @@ static bool try_one(struct search *s, const struct memory_options *layout,
     struct planned p = { .mesh = o.mesh,
                          .zero = o.zero,
                          .hsdp = o.hsdp,
+                         .etp = o.etp,
                          .recompute = o.recompute,
                          .sequence_parallel = o.sequence_parallel,
                          .order = *order,
@@ -507,6 +513,7 @@ static void try_mesh(struct search *s, const struct mesh *mesh)
         if (each % size || (kept && kept != size))
             continue;
         o.mesh = *mesh;
+        o.etp = s->etp;
         o.sequence_parallel = o.train && mesh->size[MESH_TP] > 1 && !is_ours(s);
         o.micro_batch = size;
         o.micro_batches = each / size;
@@ -588,10 +595,29 @@ static int take_apart(struct search *s, const struct mesh *mesh, struct err *err
     return 0;
 }
 
-static int try_tensor(struct search *s, int tp, struct err *err)
+/* True if experts may be shared out over tensor ranks, too. */
+static bool may_fold(const struct planner_options *o)
 {
-    int rest = s->o->gpus / tp;
+    return o->start.train && (o->etp || o->start.framework == FRAMEWORK_MEGATRON);
+}
 
+/* True if the model's experts can be dealt over EP ranks, ETP for each. */
+static bool deals(const struct search *s, int etp, int ep)
+{
+    const int size[MESH_NAXES] = { [MESH_TP] = etp, [MESH_EP] = ep };
+    struct mesh mesh;
+    struct err no;
+
+    return !etp || (mesh_set(&mesh, size, NULL, &no) == 0 &&
+                    model_check_mesh(s->m, &mesh, NULL) == 0);
+}
+
+/* Tries TP tensor ranks, ETP of them for an expert; 0: all. */
+static int try_tensor(struct search *s, int tp, int etp, struct err *err)
+{
+    int rest = s->o->gpus / tp, fold = etp ? tp / etp : 1;
+
+    s->etp = etp;
     if (tp > s->o->machine.per_node) {
         reject(s, RULE_NODE);
         return 0;
@@ -602,14 +628,14 @@ static int try_tensor(struct search *s, int tp, struct err *err)
         struct mesh mesh;
         struct err no;
 
-        if (rest % ep || (s->o->size[MESH_EP] && s->o->size[MESH_EP] != ep))
+        if (rest % ep || (s->o->size[MESH_EP] && s->o->size[MESH_EP] != ep * fold))
             continue;
         if (is_ours(s) && ep > 1 && !s->o->size[MESH_EP]) {
             reject(s, RULE_FRAMEWORK);
             continue;
         }
         if (mesh_set(&mesh, size, NULL, &no) < 0 ||
-            model_check_mesh(s->m, &mesh, NULL) < 0) {
+            model_check_mesh(s->m, &mesh, NULL) < 0 || !deals(s, etp, ep * fold)) {
             reject(s, RULE_MODEL);
             continue;
         }
@@ -618,6 +644,11 @@ static int try_tensor(struct search *s, int tp, struct err *err)
         try_rest(s, size, rest / ep);
     }
     return 0;
+}
+
+int planned_ep(const struct planned *p)
+{
+    return p->mesh.size[MESH_EP] * (p->etp ? p->mesh.size[MESH_TP] / p->etp : 1);
 }
 
 bool planner_has_experts(const struct model *m)
@@ -657,10 +688,12 @@ static bool kept_divide(const struct planner_options *o)
     bool all = true;
 
     for (int a = 0; a < MESH_NAXES; a++) {
-        all &= o->size[a] > 0;
-        if (o->size[a] && rest % o->size[a])
+        int size = a == MESH_EP && may_fold(o) ? 0 : o->size[a];
+
+        all &= size > 0;
+        if (size && rest % size)
             return false;
-        rest /= o->size[a] ? o->size[a] : 1;
+        rest /= size ? size : 1;
     }
     return !all || rest == 1;
 }
@@ -684,10 +717,19 @@ static int try_all(struct search *s, struct err *err)
     for (size_t i = 0; i < s->devices.n; i++) {
         int tp = (int)s->devices.v[i];
 
-        if ((!s->o->size[MESH_TP] || s->o->size[MESH_TP] == tp) &&
-            try_tensor(s, tp, err) < 0)
+        if (s->o->size[MESH_TP] && s->o->size[MESH_TP] != tp)
+            continue;
+        if ((!s->o->etp || s->o->etp == tp) && try_tensor(s, tp, 0, err) < 0)
+            return -1;
+        if (s->o->etp && tp > s->o->etp && tp % s->o->etp == 0 &&
+            try_tensor(s, tp, s->o->etp, err) < 0)
+            return -1;
+        if (!s->o->etp && s->experts && may_fold(s->o) && tp > 1 &&
+            try_tensor(s, tp, 1, err) < 0)
             return -1;
     }
+    if (!s->out->tried)
+        reject(s, RULE_KEPT);
     return 0;
 }
 
@@ -879,6 +921,7 @@ int planner_search(struct planner_result *out, const struct model *m,
     for (int to = OFFLOAD_OPTIMIZER;
          ret == 0 && !s.n && o->searches_offload && to <= OFFLOAD_PARAMS; to++)
         ret = try_offload(&s, &moved, (enum offload)to, err);
+    out->almost = s.almost;
     if (ret == 0) {
         find_fastest(&s);
         find_others(&s);

@@ -12,7 +12,8 @@
 
 struct planner_options {
     struct machine machine;
-    uint64_t gpu_memory; /* bytes */
+    uint64_t gpu_memory; /* bytes to plan for */
+    uint64_t all_memory; /* bytes of the device; 0: as many */
     int gpus;
     uint64_t global_batch;       /* sequences of a step */
     struct memory_options start; /* what is not searched: types, sequence, optimizer */
@@ -27,6 +28,8 @@ struct planner_options {
     int size[MESH_NAXES];
     uint64_t micro_batch;
     int zero, recompute, order, chunks;
+    int etp; /* memory_options.etp; size[MESH_EP] then counts all ranks that share out
+                experts. 0: of Megatron both are tried, of others all tensor ranks */
     bool searches_offload; /* if nothing fits, optimizer states and then weights are
                               tried on the host */
 };
@@ -40,6 +43,7 @@ bool planner_has_experts(const struct model *m);
 struct planned {
     struct mesh mesh;
     int zero, hsdp; /* ranks of a shard group; 0: all */
+    int etp;        /* memory_options.etp */
     enum recompute recompute;
     bool sequence_parallel; /* Megatron's: values replicated over tp are split by
                              * tokens */
@@ -58,6 +62,10 @@ struct planned {
     size_t apart;                  /* private: index of the profile */
     bool simulated;                /* private: step is exact, not a bound */
 };
+
+/* Ranks that share out P's experts: those of its mesh's ep, and where experts are
+ * folded tensor ranks. */
+int planned_ep(const struct planned *p);
 
 /* The choices that make a layout. */
 enum planner_choice {
@@ -102,6 +110,7 @@ struct planner_result {
     uint64_t simulated; /* number of pipelines simulated */
     enum offload offload; /* of all plans */
     bool tight;           /* the caller's: they leave less than was wanted */
+    bool almost; /* some layout that does not fit needs no more than all_memory */
 };
 
 /* Searches.  0, with n = 0 if nothing fits; -1 with *err set.  The caller clears

@@ -92,7 +92,13 @@ static double tensor_seconds(const struct machine *m, const struct memory_option
 {
     int tp = o->mesh.size[MESH_TP];
 
-    return sum_seconds(m, tokens * w->reduced, tp, w->reductions) +
+    /* each tensor rank routes its own tokens where experts are not cut as attention is
+     */
+    bool folded = o->etp && o->etp < tp;
+    double bytes = w->reduced - (folded ? w->combined : 0);
+    double count = w->reductions - (folded ? w->combinations : 0);
+
+    return sum_seconds(m, tokens * bytes, tp, count) +
            collect_seconds(m, tokens * w->gathered, tp, w->gathers);
 }
 
@@ -154,6 +160,7 @@ static double all_to_all_seconds(const struct profile *p, const struct machine *
 {
     int tp = o->mesh.size[MESH_TP], sp = o->mesh.size[MESH_SP];
     int ep = o->mesh.size[MESH_EP];
+    int etp = o->etp ? o->etp : tp;
     struct reach over_sp = reach_of(m, tp * sp);
     double seconds = 0;
 
@@ -167,8 +174,9 @@ static double all_to_all_seconds(const struct profile *p, const struct machine *
         if (p->least >= sp && heads < seconds)
             seconds = heads;
     }
-    if (ep > 1) /* dispatch and combine */
-        seconds += 2 * routed_seconds(p, m, w, tokens, ep, tp * sp);
+    if (ep * tp / etp > 1) /* dispatch and combine */
+        seconds +=
+            2 * routed_seconds(p, m, w, tokens * etp / tp, ep * tp / etp, etp * sp);
     return seconds;
 }
 
@@ -204,6 +212,7 @@ static double plain_seconds(const struct machine *m, const struct memory_options
     double whole = o->sequence_parallel ? w->whole / o->mesh.size[MESH_TP] : w->whole;
 
     return tokens * product_seconds(m, w) +
+           tokens * w->grouped * (1 / m->grouped - 1) / m->product +
            (m->light * tokens * (w->cut + whole + w->scores) + w->matrices) /
                m->memory +
            w->instructions * m->instruction;

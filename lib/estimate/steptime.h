@@ -19,11 +19,12 @@ struct machine {
     double attention; /* FLOP/s of attention in the forward pass */
     double start_keys, edge_keys; /* keys whose time a kernel of attention loses for
                                      each row, and for each edge of a mask */
-    double memory;                /* bytes/s read or written */
-    double light; /* bytes of memory traffic per byte of an activation that operations
-                     pass on; below 1 if caches hold some */
-    bool hides;   /* products of a decoded token are in the time of its reads, as where
-                     both were measured together */
+    double grouped; /* share of PRODUCT that products with experts reach */
+    double memory;  /* bytes/s read or written */
+    double light;   /* bytes of memory traffic per byte of an activation that operations
+                       pass on; below 1 if caches hold some */
+    bool hides; /* products of a decoded token are in the time of its reads, as where
+                   both were measured together */
     double instruction; /* overhead of an instruction in seconds */
     double link,
         net; /* bytes/s to a device of the same node, of another; one direction */

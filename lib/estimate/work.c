@@ -114,6 +114,15 @@ static void add_moves(struct work *w, const struct reader *r, const struct inst 
         w->repeated += c->products;
 }
 
+/* True if INST reduces what experts of all tensor ranks make, and nothing else. */
+static bool is_combination(const struct program *p, const struct inst *inst)
+{
+    for (const struct inst *i = inst; i-- > p->inst;)
+        if (i->dst == inst->src[0])
+            return i->op == OP_EXPERT_COMBINE;
+    return false;
+}
+
 /* Adds a collective over tp.  all_to_all_seconds (steptime.c) covers ep and sp. */
 static void add_collective(struct work *w, const struct reader *r,
                            const struct inst *inst)
@@ -125,6 +134,10 @@ static void add_collective(struct work *w, const struct reader *r,
     if (op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE) {
         w->reduced += bytes;
         w->reductions++;
+        if (is_combination(r->program, inst)) {
+            w->combined += bytes;
+            w->combinations++;
+        }
     } else {
         w->gathered += bytes;
         w->gathers++;
@@ -149,6 +162,8 @@ static struct work work_of(const struct reader *r, const struct inst *inst)
     struct work w = { .products = c.products, .attention = c.attention };
 
     add_moves(&w, r, inst, &c);
+    if (inst->mixture >= 0)
+        w.grouped = c.products;
     if (op->collective != COLLECTIVE_NONE)
         add_collective(&w, r, inst);
     if (scores.heads) {

@@ -26,9 +26,11 @@ struct work {
     double gathered, gathers;   /* bytes and number of all-gathers over tp */
     double heads, keys, layers; /* bytes of queries and results; of keys and values;
                                    number of layers with attention */
-    double routed, routes;   /* bytes dispatched to experts, and number of dispatches */
-    double cached;           /* KV cache bytes of a whole sequence */
-    double weights, experts; /* weight elements outside experts; of experts */
+    double routed, routes; /* bytes dispatched to experts, and number of dispatches */
+    double grouped;        /* FLOPs of products with experts */
+    double combined, combinations;   /* the all-reduces of experts' results alone */
+    double cached;                   /* KV cache bytes of a whole sequence */
+    double weights, experts;         /* weight elements outside experts; of experts */
     double trained, trained_experts; /* those with gradients, adapters included */
     double matrices;     /* weight bytes read, independent of the number of tokens */
     double instructions; /* number of instructions that PyTorch runs as kernels */

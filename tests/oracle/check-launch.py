@@ -29,6 +29,7 @@ TRAIN += [("llama-3-70b", n, batch, extra)
 TRAIN += [("mixtral-8x7b", n, batch, extra)
           for n, batch, extra in [(64, 256, ""), (64, 256, "--mesh ep=8"), (64, 256, "--mesh ep=4,tp=2"), (64, 256, "--mesh ep=8,pp=2"),
                                   (64, 256, "--mesh ep=4,sp=2,tp=2")]]
+FOLDED = [("mixtral-8x7b", 64, 256, "--tp 2 --ep 8 --etp 1 --pp 2"), ("deepseek-v3", 1024, 8192, "--tp 2 --ep 64 --etp 1 --pp 16")]
 INFER = [(model, n, extra) for model in ("llama-3-8b", "llama-3-70b", "mixtral-8x7b")
          for n, extra in ((2, ""), (4, "--mesh tp=4"), (8, "--mesh pp=2"), (8, ""), (16, "--kv-dtype fp8"), (8, "--weights bf16"),
                           (8, "--mesh ep=4" if model.startswith("mix") else "--mesh dp=2,tp=4"))]
@@ -87,7 +88,8 @@ def check_megatron(directory, made):
         assert config.expert_model_parallel_size == mesh["ep"] and config.pipeline_model_parallel_size == mesh["pp"]
         world = int(kept["nproc_per_node"]) * int(kept.get("nnodes", 1))
         copies = world // (mesh["tp"] * mesh["pp"] * mesh["sp"])
-        assert copies == mesh["dp"] * mesh["ep"]
+        assert copies * mesh["tp"] == mesh["dp"] * mesh["ep"] * best["etp"]
+        assert (config.expert_tensor_parallel_size or mesh["tp"]) == best["etp"]
         assert int(kept["global_batch_size"]) == int(kept["micro_batch_size"]) * best["micro_batches"] * copies
         assert ("use_distributed_optimizer" in kept) == (best["zero"] > 0)
         assert kept.get("recompute_granularity", "none") == {"attention": "selective"}.get(best["recompute"], best["recompute"])
@@ -185,7 +187,8 @@ def main():
             if framework == "vllm":
                 cases = [(model, n, "infer", f"--global-batch 64 {extra}") for model, n, extra in INFER]
             else:
-                cases = [(model, n, "train", f"--global-batch {batch} {extra}") for model, n, batch, extra in TRAIN]
+                cases = [(model, n, "train", f"--global-batch {batch} {extra}") for model, n, batch, extra in
+                         TRAIN + (FOLDED if framework == "megatron" else [])]
             for model, n, mode, extra in cases:
                 one = plan(where, model, n, mode, framework, extra)
                 if one:
