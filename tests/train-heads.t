@@ -24,7 +24,7 @@ for model in models/bert-classify models/roberta-mlm heads/mistral-tags heads/qw
     more=
     test $model != models/roberta-mlm || more="--mask-probability 0"
     test $model != stacks/bart || more="--label-smoothing 0.1"
-    for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2"; do
+    for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2" "--sp 2" "--sp 2 --pp 2"; do
         # shellcheck disable=SC2086 # words are wanted
         rm -f log
         run train $model $layout $more --save-every 0 --log log
@@ -50,7 +50,7 @@ while read -r loss name; do
         *" kto") more="--loss-beta 0.3 --kto-undesirable 0.7" ;; *" policy") more="--loss-beta 0.04" ;;
         *" distill") more="--distill-temperature 2 --distill-hard 0.25" ;;
     esac
-    for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2 --micro-batch 2"; do
+    for layout in "--tp 1" "--tp 2" "--pp 2" "--dp 2 --micro-batch 2" "--sp 2"; do
         rm -f log
         # shellcheck disable=SC2086 # words are wanted
         run score "$name" --loss $loss $more $layout
@@ -175,7 +175,7 @@ status_is 2 "a decoder that reads a source does not go on with a text"
 
 # the answers have log-likelihoods of -10.182558 and -14.776303 (tp-run score --per-token)
 echo '{"prompt":[3,9],"chosen":[4,8],"rejected":[5,7,6],"ref_chosen_logps":-10,"ref_rejected_logps":-12}' > pair.jsonl
-for layout in "--tp 1" "--tp 2" "--pp 2"; do
+for layout in "--tp 1" "--tp 2" "--pp 2" "--sp 2"; do
     # shellcheck disable=SC2086 # words are wanted
     tp-run train -q --loss dpo --loss-beta 0.5 --optimizer sgd --lr-schedule constant --clip 1000 --lr 1e-5 --data pair.jsonl --seq 16 \
         --steps 2 --global-batch 1 --threads 1 --dropout 0 --save-every 0 --json $layout "$data/models/llama-groups" > steps
@@ -273,7 +273,7 @@ shared() {
     tp-run train -q --data ids.jsonl --mask-id 4 --dropout 0 --seq 16 --steps 2 --global-batch 4 --lr 1e-2 --threads 1 --save-every 0 \
         --json "$@" "$data/encoders/albert"
 }
-for layout in "--pp 1" "--pp 2" "--pp 2 --dp 2 --zero 1"; do
+for layout in "--pp 1" "--pp 2" "--pp 2 --dp 2 --zero 1" "--sp 2"; do
     # shellcheck disable=SC2086 # words are wanted
     shared $layout | sed -n 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/p' > got
     [ "$layout" != "--pp 1" ] || cp got one

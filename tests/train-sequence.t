@@ -39,7 +39,8 @@ same() {
 
 train --eval-data held.jsonl --eval-every 2 --log one "$model"
 for how in "--sp 2" "--sp 3 --dp 2" "--sp 2 --tp 2 --pp 2 --micro-batch 2" "--sp 2 --dp 2 --zero 3 --hsdp 1" \
-    "--sp 2 --dp 2 --zero 2"; do
+    "--sp 2 --dp 2 --zero 2" \
+    "--sp 3 --sp-mode ring" "--sp 4 --sp-mode ulysses=2 --zero 1" "--sp 2 --sp-mode ring --tp 2 --pp 2 --micro-batch 2"; do
     rm -f other
     # shellcheck disable=SC2086
     train --eval-data held.jsonl --eval-every 2 --log other $how "$model"
@@ -49,12 +50,15 @@ done
 train --pack none --micro-batch 1 --log short "$model"
 train --pack none --micro-batch 1 --log shorter --sp 4 "$model"
 ok "texts with fewer tokens than ranks" same short shorter 2e-5
+rm -f shorter
+train --pack none --micro-batch 1 --log shorter --sp 4 --sp-mode ring "$model"
+ok "in a ring, too" same short shorter 2e-5
 
 # ---- going on ----
 
 train --steps 2 --save-every 2 -o run --sp 2 --dp 2 --zero 1 "$model"
 train --resume --steps 3 -o run --tp 2 "$model"
-run train --resume --steps 4 -o run --sp 3 "$model"
+run train --resume --steps 4 -o run --sp 3 --sp-mode ring "$model"
 status_is 0 "a run goes on from any layout to any"
 train --log whole "$model"
 ok "as one that was not ended" same whole run/log.jsonl 2e-5

@@ -183,6 +183,8 @@ struct attention_step {
                                  * key that only the row's query sees; or NULL */
     float *lse;                 /* [rows][heads], or NULL; see struct call */
     const uint64_t *token;      /* [rows]: numbers of the tokens, for dropout */
+    /* In the reverse, where these keys are some of all: what attention to all gave. */
+    const float *whole_lse, *whole_y; /* [rows][heads], [rows][heads][value_dim] */
     uint64_t seed;
     bool rounded; /* on CPUs with AMX or AVX512-BF16, queries, keys, weights and values
                    * of many rows may be rounded to bf16; the number of rows may then

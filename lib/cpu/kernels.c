@@ -614,6 +614,10 @@ static int kernel_attention_back(struct device *d, const struct call *c,
             step.token = tokens_of(c, c->inst->src[1]) + row;
             step.seed = *c->step->seed;
         }
+        if (c->lse) {
+            step.whole_lse = c->lse + row * c->inst->attention.heads;
+            step.whole_y = source(c, 4) + row * c->x[4].cols;
+        }
 
         if (cpu_attention_back(d, result(c) + (keys ? key_row : row) * c->y.cols,
                                c->y.cols, source(c, 0) + row * c->x[0].cols,

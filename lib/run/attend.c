@@ -48,6 +48,8 @@ struct attend {
     float *back;  /* of the reverse: the gradients of this rank's heads, [gathered] */
     float *side;  /* one of them, of these heads, and */
     float *whole; /* of all, [count] */
+    float *keys;  /* with a ring: the gradients of the keys and values that are here, */
+    float *d;     /* and that of the result, like y */
     struct scratch { /* where these are set, and their bytes */
         float **to;
         uint64_t bytes;
@@ -61,7 +63,8 @@ struct attend {
     struct set self, source_self;      /* over the step's own rows */
     struct set across;                 /* of its rows, over those of the encoder */
     struct set none;                   /* over no keys */
-    struct set *ring_kept, *ring_self; /* [ring]: a range for each piece */
+    struct set *ring_kept, *ring_self; /* [ring]: a range for each piece; in training
+                                        * ring_self is [ring][ROWS_RUNS] */
     size_t room;                       /* as in attend_begin */
     size_t token_at[2];       /* offsets of step_view.token of the gathered rows, and */
     const uint64_t *token[2]; /* these, of the text and the source; in training */
@@ -151,10 +154,6 @@ static int check_sharing(const struct attend *a, struct err *err)
                            p->model->family);
         if (inst->op != OP_ATTENTION)
             continue;
-        if (a->s->trains && a->s->ring > 1)
-            return err_set(err, ERR_NO,
-                           "training cannot pass keys around a ring yet: "
-                           "--sp-mode ulysses");
         if ((p->source || inst->attention.block) && a->s->ring > 1)
             return err_set(err, ERR_NO,
                            "a ring of ranks cannot share the sequences of family %s: "
@@ -217,7 +216,8 @@ enum { BACK_PARTS = 4 };
 
 struct back_part {
     struct head_part heads;
-    uint64_t here, cols; /* columns of this rank's heads, and of all */
+    uint64_t here, cols; /* columns of this rank's heads, and of all, */
+    uint64_t first;      /* from this one of the result on */
     bool alike;          /* each rank has a term of all columns */
 };
 
@@ -234,12 +234,14 @@ static int back_parts(const struct attend *a, const struct inst *inst,
         part[n] = (struct back_part){ .heads = heads_of(a, inst, side) };
         part[n].cols = part[n].heads.groups * part[n].heads.within * part[n].heads.dim;
         part[n].here = heads_cols(&part[n].heads);
+        part[n].first = a->p->value[inst->dst].cols - left;
         left -= part[n].cols;
     }
     if (!left)
         return n;
     part[n] = (struct back_part){ .heads = heads_of(a, inst, 0),
                                   .cols = left,
+                                  .first = a->p->value[inst->dst].cols - left,
                                   .alike = !inst->attention.sinks };
     part[n].heads.dim = 1;
     if (part[n].alike)
@@ -283,7 +285,8 @@ static void plan_exchange(struct attend *a, const struct cache_limits *l)
 /* The room of OP_ATTENTION_BACK, of which a rank has at most ROWS. */
 static int plan_back(struct attend *a, size_t rows, struct err *err)
 {
-    uint64_t all = 0, side = 0, whole = 0;
+    uint64_t all = 0, side = 0, whole = 0, keys = 0, d = 0;
+    const bool around = a->s->ring > 1;
 
     for (int i = a->p->nforward; i < a->p->ninsts; i++) {
         const struct inst *inst = &a->p->inst[i];
@@ -294,6 +297,12 @@ static int plan_back(struct attend *a, size_t rows, struct err *err)
         if (inst->op != OP_ATTENTION_BACK)
             continue;
         n = back_parts(a, inst, part);
+        if (around) {
+            const struct head_part h = result_of(a, inst);
+
+            d = larger(d, heads_cols(&h));
+            keys = larger(keys, part[1].here + part[2].here);
+        }
         for (int k = 0; k < n; k++) {
             cols += part[k].here;
             side = larger(side, part[k].here);
@@ -303,7 +312,9 @@ static int plan_back(struct attend *a, size_t rows, struct err *err)
     }
     return plan_rows(a, &a->back, rows, all, err) < 0 ||
                    plan_rows(a, &a->side, rows, side, err) < 0 ||
-                   plan_rows(a, &a->whole, rows, whole, err) < 0
+                   plan_rows(a, &a->whole, rows, whole, err) < 0 ||
+                   plan_rows(a, &a->keys, rows, keys, err) < 0 ||
+                   plan_rows(a, &a->d, rows, d, err) < 0
                ? -1
                : 0;
 }
@@ -387,7 +398,7 @@ int attend_plan(struct attend **out, const struct program *p, struct sequence *s
     a->source = xcalloc(own.sequences + 1, sizeof(*a->source));
     a->pieces = xcalloc(own.sequences * ring + 1, sizeof(*a->pieces));
     a->ring_kept = xcalloc(ring + 1, sizeof(*a->ring_kept));
-    a->ring_self = xcalloc(ring + 1, sizeof(*a->ring_self));
+    a->ring_self = xcalloc(ring * ROWS_RUNS + 1, sizeof(*a->ring_self));
     if (check_sharing(a, err) < 0)
         goto out;
     find_cols(a, cols, width);
@@ -724,16 +735,58 @@ static void add_tokens(struct attend *a, int source, const struct attend_segment
     a->token_at[source] = at;
 }
 
+/* The ranges of the gathered queries over the keys of run K of place RING: each query
+ * is in one of them, which may have no keys. */
+static void add_round(struct attend *a, struct set *set, const struct attend_segment *s,
+                      size_t n, int ring, int k, struct upload *u)
+{
+    struct range *v = xcalloc(ROWS_RUNS * n + 1, sizeof(*v));
+    struct rows_run own[ROWS_RUNS], keys[ROWS_RUNS];
+    size_t before = 0, made = 0;
+
+    sequence_runs(a->s, own_place(a), own);
+    sequence_runs(a->s, ring, keys);
+    for (int q = 0; q < ROWS_RUNS; before += own[q++].count)
+        for (size_t i = 0; i < n; i++) {
+            size_t row, start, key_row, first_key, some;
+            size_t rows =
+                rows_run_meet(&own[q], before, s[i].row, s[i].n, &row, &start);
+
+            if (!rows)
+                continue;
+            some = rows_run_meet(&keys[k], k ? keys[0].count : 0, s[i].row, s[i].n,
+                                 &key_row, &first_key);
+            v[made] = (struct range){ .row = (int32_t)row,
+                                      .rows = (int32_t)rows,
+                                      .start = (int32_t)start,
+                                      .keys = (int32_t)some,
+                                      .block = -1 };
+            if (some) {
+                v[made].first_key = (int32_t)first_key;
+                v[made].key_row = (int32_t)key_row;
+            }
+            made++;
+        }
+    add_set(a, set, u, v, made);
+    free(v);
+}
+
 /* The ranges of a step of training, which has whole sequences. */
 static void add_divided_sets(struct attend *a, const struct attend_segment *s, size_t n,
                              struct upload *u)
 {
+    struct range r = { .block = -1 };
+
     add_uncached(a, &a->self, s, n, false, false, u);
     add_uncached(a, &a->source_self, s, n, true, true, u);
     add_uncached(a, &a->across, s, n, false, true, u);
-    add_set(a, &a->none, u, NULL, 0);
+    r.rows = (int32_t)a->s->gathered;
+    add_set(a, &a->none, u, &r, 1);
     add_tokens(a, 0, s, n, u);
     add_tokens(a, 1, s, n, u);
+    for (int i = 0; i < a->s->ring && a->s->ring > 1; i++)
+        for (int k = 0; k < ROWS_RUNS; k++)
+            add_round(a, &a->ring_self[i * ROWS_RUNS + k], s, n, i, k, u);
 }
 
 /* Makes room in the cache for segment S; *written is the number of rows cached
@@ -863,6 +916,8 @@ void attend_begin_most(const struct attend *a, size_t n, struct upload *u)
     }
     for (int i = 0; i < 2 && a->s->trains; i++)
         upload_add(u, NULL, a->most_rows[i], sizeof(uint64_t));
+    for (int i = 0; i < ROWS_RUNS * a->s->ring && a->s->trains && a->s->ring > 1; i++)
+        upload_add(u, NULL, ROWS_RUNS * n, of_set);
 }
 
 static void set_ready(struct set *s, const struct upload *u)
@@ -883,10 +938,10 @@ void attend_ready(struct attend *a, const struct upload *u)
     set_ready(&a->none, u);
     for (int i = 0; i < 2 && a->s->trains; i++)
         a->token[i] = upload_at(u, a->token_at[i]);
-    for (int i = 0; i < a->s->ring; i++) {
-        set_ready(&a->ring_kept[i], u);
+    for (int i = 0; i < a->s->ring * (a->s->trains ? ROWS_RUNS : 1); i++)
         set_ready(&a->ring_self[i], u);
-    }
+    for (int i = 0; i < a->s->ring; i++)
+        set_ready(&a->ring_kept[i], u);
 }
 
 static void set_shape(const struct set *s, struct shape *shape)
@@ -1129,6 +1184,51 @@ static int attend_around(struct attend *a, struct call *call, const struct inst 
     return 0;
 }
 
+/* Sends the N buffers X, whose rows have COLS columns and are those of place AT, to the
+ * next rank, and receives those of the place before. */
+static int turn(struct attend *a, float *const *x, const uint64_t *cols, int n, int at,
+                struct err *err)
+{
+    const int before = (at + a->s->ring - 1) % a->s->ring;
+
+    for (int i = 0; i < n; i++)
+        if (pass_on(a, x[i], ring_rows(a, at, false) * cols[i], err) < 0)
+            return -1;
+    for (int i = 0; i < n; i++)
+        if (take_over(a, x[i], ring_rows(a, before, false) * cols[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+/* The same in training, where each place has two runs of rows, over the keys of one
+ * after another, from a->k and a->v. */
+static int attend_rounds(struct attend *a, struct call *call, struct err *err)
+{
+    float *const room[] = { a->k, a->v };
+    const uint64_t cols[] = { call->x[1].cols, call->x[2].cols };
+    const struct matrix *w = call->w;
+    const int ring = a->s->ring;
+    int at = own_place(a), ret = 0;
+
+    for (int i = 0; i < ring && ret == 0; i++, at = (at + ring - 1) % ring) {
+        for (int k = 0; k < ROWS_RUNS && ret == 0; k++) {
+            call->range = ranges_of(a, &a->ring_self[at * ROWS_RUNS + k]);
+            call->y.data = a->partial;
+            call->lse = a->partial_lse;
+            if (call->inst->attention.sinks)
+                call->w = NULL;
+            ret = run(a, OP_ATTENTION, call, err);
+            call->w = w;
+            if (ret == 0)
+                ret =
+                    merge(a, call->inst, a->y, a->lse, a->partial, a->partial_lse, err);
+        }
+        if (ret == 0 && i < ring - 1)
+            ret = turn(a, room, cols, 2, at, err);
+    }
+    return ret;
+}
+
 /* All ranks of the ring have all queries.  Each attends to what it caches; the results
  * are merged in the order of the ring, so they are identical on all ranks. */
 static int attend_shared(struct attend *a, struct call *call, struct err *err)
@@ -1181,6 +1281,8 @@ static int attend_ring(struct attend *a, struct call *call, const struct inst *i
     call->w = w;
     if (ret < 0)
         return -1;
+    if (a->s->trains)
+        return attend_rounds(a, call, err);
     if (!a->s->shared)
         return attend_around(a, call, inst, kept, err);
     return kept ? attend_shared(a, call, err)
@@ -1293,27 +1395,90 @@ static int copy_columns(struct attend *a, const int32_t *rows, size_t most,
     return run(a, op, &call, err);
 }
 
-/* Gives the gradients of this rank's heads, at a->back, to the ranks that have their
- * rows: Y has all columns of INST's result. */
-static int give_back(struct attend *a, const struct inst *inst, float *y,
+/* Gives the gradients PART[N] of this rank's heads, side by side at FROM, to the ranks
+ * that have their rows: Y has all columns of INST's result. */
+static int give_back(struct attend *a, const struct inst *inst, float *y, float *from,
                      const struct back_part *part, int n, struct err *err)
 {
     struct sequence *s = shared_as(a, inst->dst);
-    uint64_t width = 0, at = 0, first = 0;
+    uint64_t width = 0, at = 0;
 
     for (int k = 0; k < n; k++)
         width += part[k].here;
-    for (int k = 0; k < n; k++) {
-        if (copy_columns(a, s->rows + 1, s->gathered, a->back, width, a->side, at,
+    for (int k = 0; k < n; at += part[k++].here)
+        if (copy_columns(a, s->rows + 1, s->gathered, from, width, a->side, at,
                          part[k].here, false, err) < 0 ||
             sequence_sum_rows(s, &part[k].heads, per_of(inst), part[k].alike, a->whole,
                               a->side, err) < 0 ||
             copy_columns(a, s->rows, s->count, y, a->p->value[inst->dst].cols, a->whole,
-                         first, part[k].cols, true, err) < 0)
+                         part[k].first, part[k].cols, true, err) < 0)
             return -1;
-        at += part[k].here;
-        first += part[k].cols;
+    return 0;
+}
+
+static int zero(struct attend *a, float *y, uint64_t n, struct err *err)
+{
+    const struct array_call c = { .n = n, .y = y };
+
+    return n ? a->link->ops->array[ARRAY_ZERO](a->link->device, &c, err) : 0;
+}
+
+/* Adds the gradients WHICH, over the keys of place AT, to Y, which has COLS columns. */
+static int back_rounds(struct attend *a, const struct call *like, int at,
+                       enum attention_gradients which, float *y, uint64_t cols,
+                       struct err *err)
+{
+    struct inst part = *like->inst;
+    struct call call = *like;
+
+    part.attention.gradients = which;
+    call.inst = &part;
+    call.y = gathered(a, y, cols);
+    for (int k = 0; k < ROWS_RUNS; k++) {
+        call.range = ranges_of(a, &a->ring_self[at * ROWS_RUNS + k]);
+        if (run(a, OP_ATTENTION_BACK, &call, err) < 0)
+            return -1;
     }
+    return 0;
+}
+
+/* The reverse of attend_ring, of the part CALL of INST: the attention is made again;
+ * then keys and values go around with their gradients, which come home in one more
+ * turn.  The gradients of q and what is added to the scores become a->back, of COLS
+ * columns; those of k and v a->keys. */
+static int back_around(struct attend *a, struct call *call, uint64_t cols,
+                       struct err *err)
+{
+    const struct inst *part = call->inst;
+    const uint64_t width[] = { call->x[2].cols, call->x[3].cols,
+                               call->x[2].cols + call->x[3].cols };
+    float *const room[] = { a->k, a->v, a->keys };
+    struct call again = *call;
+    struct inst forward = *part;
+    const int ring = a->s->ring;
+    int at = own_place(a);
+
+    forward.op = OP_ATTENTION;
+    forward.nsrc = 3;
+    memcpy(forward.src, part->src + 1, 3 * sizeof(*forward.src));
+    again.inst = &forward;
+    memcpy(again.x, call->x + 1, 3 * sizeof(*again.x));
+    again.y = gathered(a, a->y, part->attention.heads * part->attention.value_dim);
+    if (attend_to(a, &again, &a->none, 0, a->y, a->lse, err) < 0 ||
+        attend_rounds(a, &again, err) < 0 ||
+        turn(a, room, width, 2, (at + 1) % ring, err) < 0 ||
+        zero(a, a->back, a->s->gathered * cols, err) < 0 ||
+        zero(a, a->keys, a->s->gathered * width[2], err) < 0)
+        return -1;
+    call->lse = a->lse;
+    call->x[4] = again.y;
+    call->x[4].data = a->y;
+    for (int i = 0; i < ring; i++, at = (at + ring - 1) % ring)
+        if (back_rounds(a, call, at, GRADIENTS_QUERIES, a->back, cols, err) < 0 ||
+            back_rounds(a, call, at, GRADIENTS_KEYS, a->keys, width[2], err) < 0 ||
+            (i < ring - 1 ? turn(a, room, width, 3, at, err)
+                          : turn(a, room + 2, width + 2, 1, at, err)) < 0)
+            return -1;
     return 0;
 }
 
@@ -1330,7 +1495,7 @@ int attend_back(struct attend *a, struct call *call, struct err *err)
     call->range = ranges_of(a, uncached(a, inst->src[1], inst->src[2]));
     if (alone(a))
         return run(a, OP_ATTENTION_BACK, call, err);
-    if (take_operand(a, call, 0, &h, a->y, err) < 0)
+    if (take_operand(a, call, 0, &h, a->s->ring > 1 ? a->d : a->y, err) < 0)
         return -1;
     for (int side = 0; side < 3; side++) {
         h = heads_of(a, inst, side);
@@ -1344,7 +1509,13 @@ int attend_back(struct attend *a, struct call *call, struct err *err)
     call->inst = &part;
     see_gathered(a, call);
     call->y = gathered_of(shared_as(a, inst->dst), a->back, cols);
-    return run(a, OP_ATTENTION_BACK, call, err) < 0
-               ? -1
-               : give_back(a, inst, y, own, n, err);
+    if (a->s->ring == 1)
+        return run(a, OP_ATTENTION_BACK, call, err) < 0
+                   ? -1
+                   : give_back(a, inst, y, a->back, own, n, err);
+    if (back_around(a, call, cols - own[1].here - own[2].here, err) < 0 ||
+        give_back(a, inst, y, a->keys, own + 1, 2, err) < 0)
+        return -1;
+    own[1] = own[3]; /* what is added to the scores, if anything */
+    return give_back(a, inst, y, a->back, own, n - 2, err);
 }

@@ -1,6 +1,8 @@
 /* attention-back - gradients of attention
  *
- * Weights are computed again, block by block of queries. */
+ * Weights are computed again, block by block of queries.  Where STEP says what the
+ * attention over more keys than these gave (whole_lse, whole_y), the weights are parts
+ * of those, and what these keys contribute is added to y. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -23,25 +25,29 @@ struct back {
                                  * bias_cols 0: there are none */
     int32_t *bucket;            /* [distances], from j.least on */
     bool queries, keys;         /* which gradients there are */
+    bool adds;                  /* the keys are some of all */
     atomic_bool *lost;          /* a product failed */
 };
 
 /* Replaces the gradients DS of the weights P by the gradients of the scaled products:
  * ds = p (dp - sum of p dp), times the derivative of the cap, if any (the score is log
- * p + LSE).  Returns the sum of p dp. */
+ * p + LSE); the sum is ALL, if that is not NULL.  Returns the sum over these keys. */
 static double weights_back(const struct back *b, float *ds, const float *p, size_t n,
-                           float lse)
+                           float lse, const double *all)
 {
     float cap = (float)b->j.inst->attention.softcap;
     float scale = (float)b->j.inst->attention.scale;
     double delta = 0;
 
+    double whole;
+
     for (size_t k = 0; k < n; k++)
         delta += (double)p[k] * (double)ds[k];
+    whole = all ? *all : delta;
     for (size_t k = 0; k < n; k++) {
         float s = cap > 0 && p[k] > 0 ? (logf(p[k]) + lse) / cap : 0;
 
-        ds[k] = scale * p[k] * (float)((double)ds[k] - delta) * (1 - s * s);
+        ds[k] = scale * p[k] * (float)((double)ds[k] - whole) * (1 - s * s);
     }
     return delta;
 }
@@ -60,6 +66,28 @@ static void add_buckets(const struct back *b, size_t row, size_t head, const flo
 
     for (size_t k = 0; k < n; k++)
         y[(size_t)bucket[k] * b->bias_cols] += by * ds[k];
+}
+
+/* The weights P of N of the keys of query ROW, of which they are all, become parts of
+ * those over all keys; returns the sum of p dp over these: that of y dy. */
+static double share_weights(const struct back *b, size_t row, size_t head, float *p,
+                            size_t n)
+{
+    const struct inst *inst = b->j.inst;
+    const size_t dim = inst->attention.value_dim,
+                 at = row * inst->attention.heads + head;
+    const float *d = b->d + row * b->d_stride + head * dim;
+    const float *y = b->j.step->whole_y + row * b->d_stride + head * dim;
+    const float whole = b->j.step->whole_lse[at];
+    const float by = b->lse[at] > -INFINITY ? expf(b->lse[at] - whole) : 0;
+    double sum = 0;
+
+    for (size_t k = 0; k < n; k++)
+        p[k] *= by;
+    for (size_t k = 0; k < dim; k++)
+        sum += (double)d[k] * (double)y[k];
+    b->lse[at] = whole;
+    return sum;
 }
 
 /* Task: one head, block by block of queries. */
@@ -85,20 +113,22 @@ static void head_back(void *arg, size_t head, int thread)
         const float *d = b->d + row * b->d_stride + head * value_dim;
         float *dq = b->queries ? j->y + row * j->y_stride + head * dim : NULL;
 
-        for (size_t i = 0; i < rows && dq; i++)
+        for (size_t i = 0; i < rows && dq && !b->adds; i++)
             memset(dq + i * j->y_stride, 0, dim * sizeof(*dq));
-        for (size_t i = 0; i < rows && j->sink && dq; i++)
+        for (size_t i = 0; i < rows && j->sink && dq && !b->adds; i++)
             j->y[(row + i) * j->y_stride + b->sink_at + head] = 0;
         if (!n)
             continue;
         cpu_dots(ds, n, d, b->d_stride, rows, v, j->v_stride, n, value_dim);
         attention_drop(j, row, rows, head, ds, low, n);
         for (size_t i = 0; i < rows; i++) {
+            double all = b->adds ? share_weights(b, row + i, head, p + i * n, n) : 0;
             float lse = b->lse[(row + i) * j->inst->attention.heads + head];
-            double delta = weights_back(b, ds + i * n, p + i * n, n, lse);
+            double delta =
+                weights_back(b, ds + i * n, p + i * n, n, lse, b->adds ? &all : NULL);
 
             if (j->sink && dq) /* the sink's value vector is 0 */
-                j->y[(row + i) * j->y_stride + b->sink_at + head] =
+                j->y[(row + i) * j->y_stride + b->sink_at + head] +=
                     -expf(j->sink[head] - lse) * (float)delta;
             if (b->bias_cols)
                 add_buckets(b, row + i, head, ds + i * n, low, n);
@@ -133,8 +163,10 @@ static void add_heads(void *arg, size_t row, int thread)
     float *y = b->j.y + row * b->j.y_stride;
 
     (void)thread;
-    memset(y + b->k_at, 0, b->j.k_stride * sizeof(*y));
-    memset(y + b->v_at, 0, b->j.v_stride * sizeof(*y));
+    if (!b->adds) {
+        memset(y + b->k_at, 0, b->j.k_stride * sizeof(*y));
+        memset(y + b->v_at, 0, b->j.v_stride * sizeof(*y));
+    }
     for (size_t h = 0; h < inst->attention.heads; h++) {
         const float *own = b->own + (h * b->j.step->keys + row) * (dim + value_dim);
 
@@ -158,7 +190,7 @@ static int open_buckets(struct back *b, struct device *d, struct err *err)
         b->bucket[i] = (int32_t)positions_bucket(j->least + (int64_t)i, m->rows,
                                                  j->inst->attention.far,
                                                  !j->inst->attention.causal);
-    for (size_t i = 0; i < j->step->rows; i++)
+    for (size_t i = 0; i < j->step->rows && !b->adds; i++)
         memset(j->y + i * j->y_stride + b->bias_at, 0,
                m->rows * m->cols * sizeof(*j->y));
     return 0;
@@ -185,6 +217,7 @@ int cpu_attention_back(struct device *dev, float *y, size_t stride, const float 
                       .d_stride = heads * inst->attention.value_dim,
                       .queries = inst->attention.gradients != GRADIENTS_KEYS,
                       .keys = inst->attention.gradients != GRADIENTS_QUERIES,
+                      .adds = step->whole_lse != NULL,
                       .lost = &lost };
     int ret = -1;
 
