@@ -731,6 +731,20 @@ ok "nor more than experts" grep -q "the model has 8 experts" err
 weights_of() { mem-estimate train --gpus 8 --seq 512 --json "$@" mixtral-8x7b.json | sed 's/.*"count":[0-9]*,"weights":\([0-9]*\).*/\1/'; }
 ok "a whole expert weighs as much as halves of two" test "$(weights_of --tp 2 --ep 8 --etp 1)" = "$(weights_of --tp 2 --ep 4)"
 
+# two TITAN RTX with and without NVLink: GPT-2 of transformers' run_clm in f32, 200 steps of 4 sequences each
+# took 101.9 and 131.4 s (transformers, docs/source/en/perf_train_gpu_many.md); all within 15 %
+shape gpt2
+while read -r seconds link; do
+    # shellcheck disable=SC2086
+    mem-estimate plan --mode train --gpu titan-rtx --gpus 2 --weights f32 --compute f32 --eager --dropout --flash off \
+        --recompute none --micro-batch 4 --global-batch 8 --seq 1024 --zero 0 --mesh dp=2 --top 1 --json $link gpt2.json > two
+    ok "200 steps of two devices take $seconds s: $link" awk -v want="$seconds" \
+        -v got="$(sed -n '1s/.*"seconds":\([0-9.]*\).*/\1/p' two)" 'BEGIN { exit !(got > want / 200 / 1.15 && got < want / 200 * 1.15) }'
+done << 'END'
+101.9
+131.4 --link 3GB
+END
+
 # where nothing fits, one search is enough: as many layouts are looked at as without a margin
 for margin in 0 5; do
     mem-estimate plan --mode train --gpu t4 --gpus 1 --global-batch 1 --margin $margin --offload none --json llama-3-70b.json |

@@ -56,6 +56,8 @@ const struct gpu gpu_table[] = {
       { 15.7, 0, 0, 125, 0, 0 }, .75, OTHER, .63, 900 * G, 150 * G, PCIE3, sheet },
     { "v100-32g", "Tesla V100-SXM2-32GB", 31.7,
       { 15.7, 0, 0, 125, 0, 0 }, .75, OTHER, .63, 900 * G, 150 * G, PCIE3, mle },
+    { "titan-rtx", "TITAN RTX", 23.65,
+      { 16.3, 0, 0, 130.5, 0, 0 }, .75, OTHER, .63, 672 * G, 50 * G, PCIE3, sheet },
     { "a10", "A10", 22.1,
       { 31.2, 62.5, 125, 125, 0, 0 }, .75, OTHER, .63, 600 * G, PCIE4, PCIE4, sheet },
     { "a10g", "A10G", 22.1,

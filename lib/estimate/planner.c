@@ -314,8 +314,9 @@ static bool suits(const struct search *s, enum order order, int chunks, int pp,
 }
 
 /* The schedules to try for PP stages.  GPipe needs as much time as 1f1b and more
- * memory; schedules that pair passes are for hiding all-to-alls (EXCHANGES); without
- * stages one schedule is enough. */
+ * memory; making v-min and v-half takes longer than all else; schedules that pair
+ * passes are for hiding all-to-alls (EXCHANGES); without stages one schedule is enough.
+ */
 static void find_orders(const struct search *s, int pp, bool exchanges,
                         struct orders *out)
 {
@@ -328,6 +329,7 @@ static void find_orders(const struct search *s, int pp, bool exchanges,
                              : !(has(s)->orders >> order & 1) || order < ORDER_1F1B ||
                                    (order > ORDER_1F1B && !many) ||
                                    (order > ORDER_1F1B && is_ours(s)) ||
+                                   order == ORDER_V_MIN || order == ORDER_V_HALF ||
                                    (order_pairs((enum order)order) && !exchanges))
             continue;
         for (int v = kept ? kept : 1; v <= (kept ? kept : each > 2 ? each : 2); v++)

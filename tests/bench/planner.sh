@@ -29,7 +29,8 @@
 # mosaic-40g, mosaic-40g-full   the same, A100 of 40 GB; lines without recomputation and with it.  Nothing was
 #           chosen by them, and they do not count for what stands under the tables
 #
-# One constant was chosen with tables in view (cmd/mem-estimate/cluster.c): that FlashAttention-2, older kernels and single
+# Of products with experts, their share of the rate of large ones was chosen with the lines in view that have experts, but
+# for those of B200.  Otherwise one constant was chosen with tables in view (cmd/mem-estimate/cluster.c): that FlashAttention-2, older kernels and single
 # products reach half of what FlashAttention-2 can (MosaicML ran a Triton kernel of the first generation, submit_benchmarks.py;
 # torchtitan PyTorch's own); the rates of newer kernels are their authors' (lib/estimate/gpu.c).  The tables in view are
 # those of Narayanan, Korthikanti, Llama 3 and of MosaicML but for its lines of 40 GB; those of Qi, torchtitan, NeMo, Megatron Bridge and DeepSeek were held out.  Both halves have a line.
