@@ -1,5 +1,5 @@
 #!/bin/sh
-# train-sequence.t - tp-run train on ranks that share the tokens of a sequence
+# train-sequence.t - tp-run train on ranks that share the tokens of a sequence, and on those that divide experts
 . "$top_srcdir/tests/lib.sh"
 
 model=$data/models/llama-groups # KV heads that do not divide
@@ -8,7 +8,7 @@ model=$data/models/llama-groups # KV heads that do not divide
 ids() {
     awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) { printf "{\"ids\":["
         m = 2 + i * 7 % 23
-        for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 95
+        for (k = 0; k < m; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 60
         print "]}" } }'
 }
 ids 24 > ids.jsonl
@@ -62,6 +62,33 @@ run train --resume --steps 4 -o run --sp 3 --sp-mode ring "$model"
 status_is 0 "a run goes on from any layout to any"
 train --log whole "$model"
 ok "as one that was not ended" same whole run/log.jsonl 2e-5
+
+# ---- experts ----
+
+# on the ranks of ep, as on those of dp, tokens differ
+mixtral=$data/models/mixtral
+mix() {
+    train --micro-batch 1 --eval-data held.jsonl --eval-every 2 --balance-loss 0.02 --router-z-loss 0.001 "$@" "$mixtral"
+}
+rm -f one
+mix --log one
+for how in "--ep 2" "--ep 2 --dp 2 --zero 3" "--ep 2 --tp 2 --sp 2" "--ep 2 --pp 2 --sp 2 --sp-mode ring --zero 2"; do
+    rm -f other
+    # shellcheck disable=SC2086
+    mix --log other $how
+    ok "experts, $how: the log of one rank" same one other 2e-5
+done
+v3=$data/models/deepseek-v3
+train --micro-batch 1 --bias-update-speed 0.01 --log loads "$v3"
+train --micro-batch 1 --bias-update-speed 0.01 --log others --ep 2 --dp 2 "$v3"
+ok "biases that follow the loads of all experts" same loads others 2e-5
+mix --steps 2 --save-every 1 -o mixed --ep 2 --dp 2 --zero 1
+mix --resume --steps 3 -o mixed --tp 2
+mix --resume --steps 4 -o mixed --ep 2 --sp 2
+ok "a run goes on from any layout of experts to any" same one mixed/log.jsonl 2e-5
+run train --ep 2 --deterministic "$mixtral"
+status_is 2 "sums over tokens depend on ep"
+err_has "depend on ep" "which is said"
 
 run train --sp 2 --deterministic "$model"
 status_is 2 "sums over tokens depend on sp"

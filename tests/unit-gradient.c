@@ -100,6 +100,15 @@ static size_t find_targets(const struct rank *r, int32_t *target)
     return counted;
 }
 
+/* Ranks of ep have the same tokens here, too. */
+static struct gradients_replicas replicas_of(const struct rank *r)
+{
+    return (struct gradients_replicas){ .sharing = r->groups.sequence,
+                                        .experts = r->groups.expert->size > 1
+                                                       ? r->groups.expert
+                                                       : NULL };
+}
+
 static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                      struct err *err)
 {
@@ -118,6 +127,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
     mesh_coord(&job->mesh, world->rank, coord);
     if (runner_group(&r->groups.tensor, world, &job->mesh, coord, MESH_TP, err) < 0 ||
         runner_group(&r->groups.sequence, world, &job->mesh, coord, MESH_SP, err) < 0 ||
+        runner_group(&r->groups.expert, world, &job->mesh, coord, MESH_EP, err) < 0 ||
         runner_group(&r->groups.pipe, world, &job->mesh, coord, MESH_PP, err) < 0)
         return -1;
     if (program_build(&r->program, job->c->model, &job->mesh, coord, &options, err) <
@@ -130,29 +140,31 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
                         OPTIMIZER_SGD, (struct parameters_owner){ .size = 1 },
                         err) < 0 ||
         parameters_find_shared(&r->params, r->groups.pipe, err) < 0 ||
-        gradients_open(&r->gradients, &r->params, &r->groups,
-                       (struct gradients_replicas){ .sharing = r->groups.sequence }, 0,
-                       err) < 0 ||
+        gradients_open(&r->gradients, &r->params, &r->groups, replicas_of(r), 0, err) <
+            0 ||
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
                     &r->groups, &limits, err) < 0)
         return -1;
     r->counted = find_targets(r, r->target);
-    engine_differentiate(r->engine, r->gradients.into,
-                         (const float[STEP_FACTORS]){ 1 / (float)r->counted });
+    engine_differentiate(
+        r->engine, r->gradients.into,
+        (const float[STEP_FACTORS]){
+            1 / (float)(r->counted * (size_t)r->groups.expert->size) });
     engine_drop(r->engine, job->seed);
     return 0;
 }
 
 static void close_rank(struct rank *r)
 {
-    struct comm *all[] = { r->groups.tensor, r->groups.sequence, r->groups.pipe };
+    struct comm *all[] = { r->groups.tensor, r->groups.sequence, r->groups.expert,
+                           r->groups.pipe };
 
     engine_free(r->engine);
     gradients_close(&r->gradients);
     parameters_close(&r->params);
     backend_cpu.close(r->device);
     program_free(r->program);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (all[i])
             all[i]->ops->close(all[i]);
 }
@@ -395,22 +407,26 @@ static const struct layout {
     int tp, pp, threads;
     bool training;
     int again;
-    int sp, across;
+    int sp, across, ep;
 } layouts[] = {
-    { "one rank", 1, 1, 1, false, ATTENTION | FULL | PRODUCTS | FIRST, 1, 1 },
-    { "three threads", 1, 1, 3, false, 0, 1, 1 },
-    { "tp 2", 2, 1, 1, false, PRODUCTS, 1, 1 },
-    { "tp 3", 3, 1, 1, false, FULL, 1, 1 },
-    { "pp 2", 1, 2, 1, false, 0, 1, 1 },
-    { "tp 2 pp 2", 2, 2, 1, false, FULL, 1, 1 },
-    { "one rank, lines of training", 1, 1, 1, true, FULL, 1, 1 },
-    { "tp 2, lines of training", 2, 1, 1, true, 0, 1, 1 },
-    { "sp 2", 1, 1, 1, false, FULL, 2, 2 },
-    { "tp 2 sp 2 pp 2", 2, 2, 1, false, 0, 2, 2 },
-    { "sp 3", 1, 1, 1, false, 0, 3, 3 },
-    { "a ring of 2", 1, 1, 1, false, FULL, 2, 1 },
-    { "a ring of 3, tp 2", 2, 1, 1, false, 0, 3, 1 },
-    { "a ring of 2 pairs", 1, 1, 1, false, 0, 4, 2 },
+    { "one rank", 1, 1, 1, false, ATTENTION | FULL | PRODUCTS | FIRST, 1, 1, 1 },
+    { "three threads", 1, 1, 3, false, 0, 1, 1, 1 },
+    { "tp 2", 2, 1, 1, false, PRODUCTS, 1, 1, 1 },
+    { "tp 3", 3, 1, 1, false, FULL, 1, 1, 1 },
+    { "pp 2", 1, 2, 1, false, 0, 1, 1, 1 },
+    { "tp 2 pp 2", 2, 2, 1, false, FULL, 1, 1, 1 },
+    { "one rank, lines of training", 1, 1, 1, true, FULL, 1, 1, 1 },
+    { "tp 2, lines of training", 2, 1, 1, true, 0, 1, 1, 1 },
+    { "sp 2", 1, 1, 1, false, FULL, 2, 2, 1 },
+    { "tp 2 sp 2 pp 2", 2, 2, 1, false, 0, 2, 2, 1 },
+    { "sp 3", 1, 1, 1, false, 0, 3, 3, 1 },
+    { "a ring of 2", 1, 1, 1, false, FULL, 2, 1, 1 },
+    { "a ring of 3, tp 2", 2, 1, 1, false, 0, 3, 1, 1 },
+    { "a ring of 2 pairs", 1, 1, 1, false, 0, 4, 2, 1 },
+    { "ep 2", 1, 1, 1, false, FULL, 1, 1, 2 },
+    { "ep 3", 1, 1, 1, false, 0, 1, 1, 3 },
+    { "ep 2 tp 2", 2, 1, 1, false, 0, 1, 1, 2 },
+    { "ep 2 sp 2", 1, 1, 1, false, 0, 2, 2, 2 },
 };
 static const struct {
     int bit;
@@ -493,7 +509,9 @@ static bool refuses_to_share(const struct err *err)
 static void try_layout(struct job *job, const struct layout *l, const struct line *line,
                        size_t n, float **one)
 {
-    int size[MESH_NAXES] = { [MESH_TP] = l->tp, [MESH_PP] = l->pp, [MESH_SP] = l->sp };
+    int size[MESH_NAXES] = {
+        [MESH_TP] = l->tp, [MESH_PP] = l->pp, [MESH_SP] = l->sp, [MESH_EP] = l->ep
+    };
     const struct model *m = job->c->model;
     struct err err = { .text = "" };
     char *text = NULL;
@@ -546,7 +564,9 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
  * fit. */
 static size_t run_dropped(struct job *job, const struct layout *l, const char *name)
 {
-    int size[MESH_NAXES] = { [MESH_TP] = l->tp, [MESH_PP] = l->pp, [MESH_SP] = l->sp };
+    int size[MESH_NAXES] = {
+        [MESH_TP] = l->tp, [MESH_PP] = l->pp, [MESH_SP] = l->sp, [MESH_EP] = l->ep
+    };
     int sig;
     const struct model *m = job->c->model;
     struct err err = { .text = "" };

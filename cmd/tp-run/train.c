@@ -684,6 +684,9 @@ static int check_model(struct request *r, struct err *err)
     if (train_loss_find(&r->t, err) < 0 ||
         check_config(NULL, s->checkpoint->model, KEYS_TRAINING, err) < 0)
         return -1;
+    if (s->mesh.size[MESH_EP] > 1 && o->deterministic)
+        return err_set(err, ERR_USAGE,
+                       "--deterministic: sums of gradients over tokens depend on ep");
     if (s->mesh.size[MESH_SP] > 1 && o->deterministic)
         return err_set(err, ERR_USAGE,
                        "--deterministic: sums of gradients over tokens depend on sp");
@@ -1084,6 +1087,17 @@ static int check_loss(const struct request *r, struct err *err)
     return 0;
 }
 
+/* The ranks that have samples of their own. */
+static int replicas_of(const struct session *s)
+{
+    return s->mesh.size[MESH_DP] * s->mesh.size[MESH_EP];
+}
+
+static const char *replicas_name(const struct session *s)
+{
+    return s->mesh.size[MESH_EP] > 1 ? "dp times ep" : "dp";
+}
+
 /* Of --global-batch, --micro-batch, --micro-batches and dp three determine the other;
  * a run that goes on has its global batch.  With --micro-batch alone a replica takes
  * one a step, as with the batch size of a device in Trainer, DeepSpeed and Megatron. */
@@ -1091,7 +1105,7 @@ static int derive_global(struct request *r, struct err *err)
 {
     struct train_options *o = &r->t.o;
     const struct setting *set = r->t.setting;
-    int dp = r->t.session->mesh.size[MESH_DP];
+    int dp = replicas_of(r->t.session);
     bool alone = set[S_MICRO].given && !set[S_GLOBAL].given && !r->continues &&
                  !r->t.forked && !r->t.table;
     int number = r->micro_batches ? r->micro_batches : alone ? 1 : 0;
@@ -1105,9 +1119,10 @@ static int derive_global(struct request *r, struct err *err)
                        o->micro, global);
     if ((r->t.setting[S_GLOBAL].given || r->t.resumed) && global != o->global)
         return err_set(err, ERR_USAGE,
-                       "--micro-batches %d: times --micro-batch %d times dp %d is not "
+                       "--micro-batches %d: times --micro-batch %d times %s %d is not "
                        "the global batch, %d",
-                       r->micro_batches, o->micro, dp, o->global);
+                       r->micro_batches, o->micro, replicas_name(r->t.session), dp,
+                       o->global);
     o->global = (int)global;
     return 0;
 }
@@ -1115,8 +1130,8 @@ static int derive_global(struct request *r, struct err *err)
 static int check_shares(struct request *r, struct err *err)
 {
     const struct train_options *o = &r->t.o;
-    int dp = r->t.session->mesh.size[MESH_DP];
-    int64_t share = (int64_t)o->micro * dp;
+    int dp = r->t.session->mesh.size[MESH_DP], replicas = replicas_of(r->t.session);
+    int64_t share = (int64_t)o->micro * replicas;
 
     if (check_optimizer(r, err) < 0 || check_loss(r, err) < 0 ||
         derive_global(r, err) < 0)
@@ -1131,8 +1146,9 @@ static int check_shares(struct request *r, struct err *err)
     if (o->global % share)
         return err_set(err, ERR_USAGE,
                        "--global-batch %d: no multiple of %" PRId64
-                       ", which is --micro-batch %d times dp %d",
-                       o->global, share, o->micro, dp);
+                       ", which is --micro-batch %d times %s %d",
+                       o->global, share, o->micro, replicas_name(r->t.session),
+                       replicas);
     if (r->t.table && trainer_check_table(r->t.table, r->t.session->mesh.size[MESH_PP],
                                           (int)(o->global / share), err) < 0)
         return err_prefix(err, "%s", r->pipeline);
@@ -1368,6 +1384,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_FLAG, 'n', "dry-run", &r.dry, NULL, "print what would be done", NULL,
           NULL },
         { OPT_COUNT, '\0', "tp", &opt.mesh.tp, "N", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "ep", &opt.mesh.ep, "N", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "sp", &opt.mesh.sp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "sp-mode", &opt.sp_mode, "MODE", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "pp", &opt.mesh.pp, "N", NULL, NULL, NULL },

@@ -447,6 +447,8 @@ static int open_work(struct work *w, struct err *err)
     const bool shows = w->world->rank == 0 && cmd_progress(t->session->opt.quiet);
     const struct session *s = t->session;
     const struct train_options *o = &t->o;
+    const size_t turn = (size_t)(EVAL_BATCH * o->micro) *
+                        (size_t)(s->mesh.size[MESH_DP] * s->mesh.size[MESH_EP]);
     const struct trainer_options options = {
         .length = (size_t)o->seq,
         .source = train_source_most(t),
@@ -488,8 +490,8 @@ static int open_work(struct work *w, struct err *err)
     int ret = 0;
 
     w->samples = (size_t)o->global;
-    if (w->samples < (size_t)(EVAL_BATCH * o->micro * s->mesh.size[MESH_DP]))
-        w->samples = (size_t)(EVAL_BATCH * o->micro * s->mesh.size[MESH_DP]);
+    if (w->samples < turn)
+        w->samples = turn;
     w->sample = xcalloc(w->samples, sizeof(*w->sample));
     if (o->log_samples)
         w->id = xcalloc((size_t)o->global, sizeof(*w->id));

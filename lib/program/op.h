@@ -233,7 +233,7 @@
     ROW(ALL_GATHER, all_gather, COMM, GRADS(1), .traffic = TRAFFIC_NOTHING,            \
         .collective = COLLECTIVE_ALL_GATHER, .copies = true)                           \
     /* sends rows to the ranks of their experts, or back (see .all_to_all) */          \
-    ROW(ALL_TO_ALL, all_to_all, COMM, NO_REVERSE, .traffic = TRAFFIC_NOTHING,          \
+    ROW(ALL_TO_ALL, all_to_all, COMM, GRADS(1), .traffic = TRAFFIC_NOTHING,          \
         .collective = COLLECTIVE_ALL_TO_ALL, .copies = true)                           \
     /* y = the columns of all ranks in global order (see .gather) */                   \
     ROW(ARRANGE, arrange, DEVICE, GRADS(1), .copies = true)                            \

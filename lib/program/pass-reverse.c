@@ -601,6 +601,20 @@ static int reverse_expert_gather(struct reverse *r, int d)
     return 0;
 }
 
+/* Rows that were sent to their experts come back, and the other way round. */
+static int reverse_all_to_all(struct reverse *r, int d)
+{
+    const int src[] = { d, r->inst.src[1], r->inst.src[2] };
+    struct inst *inst = emit_like(r, OP_ALL_TO_ALL, r->inst.src[0], 3, src);
+
+    inst->all_to_all =
+        r->inst.all_to_all == ALL_TO_ALL_ROWS ? ALL_TO_ALL_BACK : ALL_TO_ALL_ROWS;
+    if (place_of(r, inst->dst) == PLACE_PARTIAL)
+        r->p->value[inst->dst].place = PLACE_WHOLE;
+    add_to_source(r, 0, inst->dst);
+    return 0;
+}
+
 static int reverse_expert_combine(struct reverse *r, int d)
 {
     const int *s = r->inst.src;
@@ -761,13 +775,6 @@ static int check_leaf(const struct reverse *r)
 }
 
 /* ---- the whole program ---- */
-
-int reverse_check(const struct mesh *mesh, struct err *err)
-{
-    if (mesh->size[MESH_EP] > 1)
-        return err_set(err, ERR_NO, "training over ep is not possible");
-    return 0;
-}
 
 /* Removes instructions of the reverse that no needed gradient depends on. */
 static void drop_unused(struct program *p)

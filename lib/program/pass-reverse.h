@@ -24,8 +24,6 @@
 
 #include "lib/program/program.h"
 
-/* ERR_NO if programs on this mesh cannot be reversed: sp or ep above 1. */
-MUST_CHECK int reverse_check(const struct mesh *mesh, struct err *err);
 /* ERR_NO if the model of P cannot be trained: its routing has another form in
  * training. */
 MUST_CHECK int reverse_check_model(const struct program *p, struct err *err);

@@ -397,8 +397,7 @@ int program_build(struct program **out, const struct model *model,
     p->rounded = opt->rounded;
     p->half = opt->half;
     p->deterministic = opt->deterministic;
-    if (model_check_mesh(model, mesh, err) < 0 ||
-        (opt->reverse && reverse_check(mesh, err) < 0))
+    if (model_check_mesh(model, mesh, err) < 0)
         goto out;
     b.share = model_shares(model, mesh, coord);
     b.weight_of = xcalloc(model->ntensors + 1, sizeof(*b.weight_of));

@@ -75,7 +75,8 @@ static bool is_staged(const struct gradients *g)
 {
     const struct gradients_replicas *r = &g->replicas;
 
-    return link_is_staged(&g->link, r->sharing) || link_is_staged(&g->link, r->across);
+    return link_is_staged(&g->link, r->sharing) ||
+           link_is_staged(&g->link, r->across) || link_is_staged(&g->link, r->experts);
 }
 
 /* Finds the largest exchange that needs room, and what of it goes through the host. */
@@ -261,6 +262,32 @@ static int reduce(struct gradients *g, struct comm *c, float *x, uint64_t n,
     return 0;
 }
 
+/* Sums over the ranks that divide experts what is not of these, of the weights of unit
+ * U, which begins at X. */
+static int sum_beside_experts(struct gradients *g, int u, float *x, struct err *err)
+{
+    const struct parameters *p = g->p;
+    const struct weight_unit *unit = &p->units.v[u];
+    uint64_t first = 0, n = 0;
+    int ret = 0;
+
+    if (!g->replicas.experts)
+        return 0;
+    for (int i = unit->first; i < unit->end && ret == 0; i++) {
+        const uint64_t at = p->row[i].at - unit->at;
+
+        if (p->units.of[i] != u || !p->row[i].trained || p->program->weight[i].experts)
+            continue;
+        if (n && first + n != at) { /* experts are between */
+            ret = reduce(g, g->replicas.experts, x + first, n, err);
+            n = 0;
+        }
+        first = n ? first : at;
+        n += p->row[i].n;
+    }
+    return ret == 0 && n ? reduce(g, g->replicas.experts, x + first, n, err) : ret;
+}
+
 static const size_t *shares_of(const struct gradients *g, int u)
 {
     return g->p->share + (size_t)u * (size_t)g->p->owner.size;
@@ -271,9 +298,9 @@ static int scatter(struct gradients *g, int u, float *x, struct err *err)
 {
     const struct gradients_replicas *r = &g->replicas;
     const size_t *share = shares_of(g, u);
-    int ret = 0;
+    int ret = sum_beside_experts(g, u, x, err);
 
-    if (r->sharing->size > 1)
+    if (ret == 0 && r->sharing->size > 1)
         ret = link_is_staged(&g->link, r->sharing)
                   ? reduce(g, r->sharing, x, g->p->units.v[u].n, err)
                   : link_reduce_scatter(&g->link, r->sharing, x, share, err);
@@ -477,6 +504,9 @@ static int sum_in_order(struct gradients *g, struct err *err)
 
     if (sum_tensors(g, err) < 0)
         return -1;
+    for (int u = 0; u < p->units.n && !g->scattered; u++)
+        if (sum_beside_experts(g, u, p->gradient + p->units.v[u].at, err) < 0)
+            return -1;
     if (!g->scattered)
         return reduce(g, g->replicas.sharing, p->gradient, p->trained, err);
     for (int u = 0; u < p->units.n; u++) {

@@ -22,6 +22,8 @@
  * these are not all, the same rank of all such groups; else NULL. */
 struct gradients_replicas {
     struct comm *sharing, *across;
+    struct comm *experts; /* the ranks that divide experts, and have all else alike,
+                           * too; their tokens differ, as those of dp do.  NULL: one */
 };
 
 struct gradients {

@@ -264,13 +264,14 @@ static void copy_table(struct action_table *to, const struct action_table *from)
 static int open_table(struct trainer *t, const struct mesh *mesh, struct err *err)
 {
     const struct trainer_options *o = &t->options;
-    int share = o->micro_batch * mesh->size[MESH_DP];
+    int share = o->micro_batch * mesh->size[MESH_DP] * mesh->size[MESH_EP];
 
     if (o->micro_batch < 1 || o->global < share || o->global % share)
-        return err_set(err, ERR_USAGE,
-                       "a global batch of %d is no multiple of %d: dp times the "
-                       "micro-batch",
-                       o->global, share);
+        return err_set(
+            err, ERR_USAGE,
+            "a global batch of %d is no multiple of %d: dp times ep times the "
+            "micro-batch",
+            o->global, share);
     t->loss =
         xcalloc((size_t)(o->global / o->micro_batch) * TRAINER_TERMS, sizeof(*t->loss));
     if (!o->table)
@@ -292,6 +293,7 @@ static int group_replicas(struct trainer *t, struct err *err)
     int *member = xcalloc((size_t)c->size, sizeof(*member)), ret = 0;
 
     t->replicas.sharing = c;
+    t->replicas.experts = t->groups.expert->size > 1 ? t->groups.expert : NULL;
     if (n < c->size) {
         for (int r = 0; r < n; r++)
             member[r] = c->rank / n * n + r;
@@ -346,7 +348,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
         runner_group(&t->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
         runner_group(&t->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
-        runner_group(&t->data, world, mesh, coord, MESH_DP, err) < 0 ||
+        runner_group(&t->groups.expert, world, mesh, coord, MESH_EP, err) < 0 ||
+        runner_group_over(&t->data, world, mesh, coord, MESH_DP, MESH_EP, err) < 0 ||
         runner_group_over(&t->copies, world, mesh, coord, MESH_DP, MESH_SP, err) < 0 ||
         group_replicas(t, err) < 0 ||
         program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
@@ -370,9 +373,9 @@ void trainer_close(struct trainer *t)
 {
     struct comm *sharing =
         t->replicas.sharing == t->copies ? NULL : t->replicas.sharing;
-    struct comm *group[] = { sharing,         t->replicas.across, t->copies,
-                             t->data,         t->groups.pipe,     t->groups.sequence,
-                             t->groups.tensor };
+    struct comm *group[] = { sharing,          t->replicas.across, t->copies,
+                             t->data,          t->groups.pipe,     t->groups.sequence,
+                             t->groups.expert, t->groups.tensor };
 
     for (int i = 0; i < t->in_flight && t->engine; i++)
         engine_free(t->engine[i]);
@@ -811,7 +814,7 @@ static int find_distance(struct trainer *t, const struct sample *sample, size_t 
         struct segment *s;
         const float *nll;
 
-        if (m != own && !parameters_gathers(&t->parameters))
+        if (m != own && !parameters_gathers(&t->parameters) && !t->replicas.experts)
             continue;
         s = segments_of(t, second + at, 0, some, &count);
         ret = engine_forward(e, s, count, err);
@@ -862,6 +865,8 @@ static int step_samples(struct trainer *t, const struct sample *sample, double r
         gradients_squares(g, squares, err) < 0 ||
         sum_losses(t, t->loss, micro_batches * TRAINER_TERMS, err) < 0 ||
         sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
+        comm_run(t->groups.expert, comm_all_reduce_f64(squares, SQUARES_WORDS), err) <
+            0 ||
         (g->scattered &&
          comm_run(t->replicas.sharing, comm_all_reduce_f64(squares, SQUARES_WORDS),
                   err) < 0))
@@ -935,7 +940,7 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
         size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
 
-        if (m != own && !parameters_gathers(&t->parameters))
+        if (m != own && !parameters_gathers(&t->parameters) && !t->replicas.experts)
             continue;
         memset(term, 0, sizeof(term));
         ret = forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,

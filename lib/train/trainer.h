@@ -87,7 +87,8 @@ struct trainer {
     struct scaler scaler;
     struct engine_groups groups;
     int threads;
-    struct comm *data;   /* the data-parallel group of this rank */
+    struct comm *data;   /* the ranks that have other samples: of dp, and of
+                          * ep, which varies faster */
     struct comm *copies; /* the ranks that have its weights: of dp, and of
                           * sp, which varies faster */
     struct gradients_replicas replicas; /* of it those that share, and not */

@@ -76,10 +76,10 @@ int kernel_expert_spread(struct device *d, const struct call *c, struct err *err
 
     (void)d;
     (void)err;
-    for (uint64_t e = 0; e < m->count; e++)
+    for (uint64_t e = 0; e < m->all; e++)
         for (size_t i = expert_span(c, e, &end); i < end; i++) {
             size_t t = (size_t)index[i];
-            float by = r[t * c->x[1].cols + m->first + e];
+            float by = r[t * c->x[1].cols + e];
 
             for (size_t k = 0; k < cols; k++)
                 y[i * cols + k] = by * g[t * cols + k];
@@ -98,14 +98,14 @@ int kernel_expert_dot(struct device *d, const struct call *c, struct err *err)
     (void)d;
     (void)err;
     memset(y, 0, gradient_rows(&c->y) * c->y.cols * sizeof(*y));
-    for (uint64_t e = 0; e < m->count; e++)
+    for (uint64_t e = 0; e < m->all; e++)
         for (size_t i = expert_span(c, e, &end); i < end; i++) {
             size_t t = (size_t)index[i];
             double sum = 0;
 
             for (size_t k = 0; k < cols; k++)
                 sum += (double)g[t * cols + k] * (double)a[i * cols + k];
-            y[t * c->y.cols + m->first + e] = (float)sum;
+            y[t * c->y.cols + e] = (float)sum;
         }
     return 0;
 }
