@@ -128,7 +128,39 @@ done
 mem-estimate plan --mode train --gpu h100-80g --gpus 4 --gpus-per-node 2 --mesh tp=2,pp=2 --zero 0 --recompute none --schedule 1f1b \
     --global-batch 4 --seq 32 --emit slurm bard > train.sh
 run env PATH="$PWD/tools:$PATH" sh train.sh --data x -o run
-ok "and by srun in a job" grep -q '^srun --mpi=pmix --kill-on-bad-exit tp-run train --tp 2 --pp 2 --global-batch 4 --micro-batch [124] --seq 32 --schedule 1f1b --data x -o run bard$' out
+ok "and by srun in a job" grep -q '^srun --mpi=pmix --kill-on-bad-exit tp-run train --tp 2 --pp 2 --global-batch 4 --micro-batch [124] --seq 32 --schedule 1f1b --dp 1 --resume --data x -o run bard$' out
+
+# a job that is queued again at its limit, on fewer nodes: srun and scontrol stand in for Slurm's
+mem-estimate plan --mode train --gpu h100-80g --gpus 4 --gpus-per-node 2 --mesh tp=2,dp=2,pp=1 --zero 0 --recompute none \
+    --weights f32 --global-batch 4 --micro-batch 1 --seq 32 --emit slurm bard > train.sh
+ok "a job that trains asks for its signal and to be queued again" test "$(grep -c '^#SBATCH --\(requeue\|signal=B:USR1@60\)$' train.sh)" = 2
+mkdir job
+printf '#!/bin/sh\nwhile [ "$1" != tp-run ]; do shift; done\nexec "$@"\n' > job/srun
+# shellcheck disable=SC2016
+printf '#!/bin/sh\necho "$@" > requeued\n' > job/scontrol
+chmod +x job/srun job/scontrol
+rm -rf run.dir
+in_job() {
+    nodes=$1
+    shift
+    PATH="$PWD/job:$PATH" SLURM_JOB_NUM_NODES="$nodes" SLURM_JOB_ID=7 sh -c 'echo $$ > job.pid; exec sh train.sh "$@"' sh \
+        -q --data bard/heldout.txt -o run.dir "$@"
+}
+in_job 2 --steps 100000 > job.out 2>&1 &
+job=$!
+tries=600
+until grep -q '"step":2,' run.dir/log.jsonl 2> wait.out || [ $((tries -= 1)) -le 0 ]; do sleep 0.1; done
+# the script's own process, below env and the subshell
+kill -USR1 "$(cat job.pid)"
+wait $job
+ok "the limit's signal ends it after a step" test $? = 138
+ok "and it is queued again" test "$(cat requeued)" = "requeue 7"
+steps=$(sed -n '$s/.*"type":"train","step":\([0-9]*\),.*/\1/p' run.dir/log.jsonl)
+ok "with what it has learnt" test -d "run.dir/step-$(printf %06d "$steps")"
+in_job 1 --steps $((steps + 2)) > job.out 2>&1
+ok "on fewer nodes it goes on" grep -q "\"type\":\"train\",\"step\":$((steps + 2)),\"finished\":true" run.dir/log.jsonl
+run in_job 0 --steps 5
+status_is 2 "on too few it does not"
 while read -r said options; do
     # shellcheck disable=SC2086 # words are wanted
     run mem-estimate plan --mode train --gpu h100-80g --gpus 2 --global-batch 4 --seq 32 $options --emit slurm bard

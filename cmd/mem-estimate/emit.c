@@ -276,9 +276,13 @@ static const char *run_command(const struct script *s)
 static void add_training(struct script *s, const char *args, const char *model)
 {
     const struct planned *p = s->p;
+    struct planned shown = *p;
+
+    if (s->format == EMIT_SLURM) /* the script counts its replicas */
+        shown.mesh.size[MESH_DP] = 1;
 
     str_add(&s->out, run_command(s));
-    add_layout(&s->out, p, " --", " ");
+    add_layout(&s->out, &shown, " --", " ");
     str_addf(&s->out, " --global-batch %" PRIu64 " --micro-batch %" PRIu64,
              s->o->global_batch, p->micro_batch);
     str_addf(&s->out, " --seq %" PRIu64, s->o->start.seq);
@@ -348,6 +352,40 @@ static void add_reason(struct script *s)
 
 /* ---- formats ---- */
 
+/* True for a job that trains: it is queued again at its limit, and goes on. */
+static bool is_requeued(const struct script *s)
+{
+    return s->format == EMIT_SLURM && s->o->start.train && !s->reason;
+}
+
+/* What such a job does before its command, and after. */
+static void add_replicas(struct script *s)
+{
+    const int *size = s->p->mesh.size;
+    int here =
+        s->o->gpus < s->o->machine.per_node ? s->o->gpus : s->o->machine.per_node;
+
+    str_addf(
+        &s->out,
+        "# on fewer nodes (scontrol update JobId=N NumNodes=M) it goes on with fewer "
+        "replicas\n"
+        "dp=$((${SLURM_JOB_NUM_NODES:-%d} * %d / %d))\n"
+        "[ $dp -ge 1 ] || { echo \"$0: too few nodes for %d ranks of a replica\" >&2; "
+        "exit 2; }\n",
+        s->nodes, here, size[MESH_TP] * size[MESH_PP], size[MESH_TP] * size[MESH_PP]);
+}
+
+/* Slurm never requeues a job that reaches its limit: the job asks for it, when its
+ * training has saved what it has. */
+static const char at_limit[] =
+    "run=$!\n"
+    "limit=\n"
+    "trap 'limit=yes; kill -USR1 $run' USR1\n"
+    "trap 'kill -TERM $run' TERM\n"
+    "while status=0; wait $run || status=$?; kill -0 $run 2> /dev/null; do :; done\n"
+    "[ -z \"$limit\" ] || [ $status -lt 128 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
+    "exit $status\n";
+
 static void add_job(struct script *s)
 {
     int here =
@@ -355,8 +393,12 @@ static void add_job(struct script *s)
 
     str_addf(&s->out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n", s->title,
              s->nodes);
-    str_addf(&s->out, "#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n", s->o->gpus,
-             here);
+    if (!is_requeued(s))
+        str_addf(&s->out, "#SBATCH --ntasks=%d\n", s->o->gpus);
+    str_addf(&s->out, "#SBATCH --ntasks-per-node=%d\n", here);
+    if (is_requeued(s))
+        str_add(&s->out, "#SBATCH --requeue\n#SBATCH --open-mode=append\n"
+                         "#SBATCH --signal=B:USR1@60\n");
 }
 
 static void emit_shell(struct script *s)
@@ -380,10 +422,16 @@ static void emit_shell(struct script *s)
     } else {
         str_addf(&s->out, "parts=%s\n", s->parts);
     }
-    str_add(&s->out, "exec ");
+    if (is_requeued(s))
+        add_replicas(s);
+    else
+        str_add(&s->out, "exec ");
     if (s->nodes > 1)
         add_launcher(s, "${HOSTFILE:+ --hostfile \"$HOSTFILE\"}");
-    add_run(s, "\"$@\"", "\"$parts\"");
+    add_run(s, is_requeued(s) ? "--dp $dp --resume \"$@\"" : "\"$@\"",
+            is_requeued(s) ? "\"$parts\" &" : "\"$parts\"");
+    if (is_requeued(s))
+        str_add(&s->out, at_limit);
 }
 
 static void emit_make(struct script *s)
